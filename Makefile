@@ -1,4 +1,4 @@
-.PHONY: demo serve test sample anywhere check parity bench cuda mutants
+.PHONY: demo serve test test-rest sample anywhere check parity bench cuda mutants
 
 PYTHON ?= python3
 MLX ?= cpu# MLX backend outside macOS: cpu, cuda12 or cuda13
@@ -22,12 +22,18 @@ serve: .venv/installed-serve
 	$(FAST) $(BIN)/mlx-port serve
 
 # one worker per core, one thread each; idle workers take over queued tests of others
+PYTEST = $(FAST) env MLX_ENABLE_TF32=0 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
+
 test: .venv/installed-dev
-	$(FAST) env MLX_ENABLE_TF32=0 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
+	$(PYTEST)
+
+# the tests that `make test` leaves out: those marked rest
+test-rest: .venv/installed-dev
+	$(PYTEST) -m "rest and not slow"
 
 # a sample of every file of tests, in one process, with no BLAS preloaded
 sample: .venv/installed-dev
-	env MLX_ENABLE_TF32=0 OMP_NUM_THREADS=1 $(BIN)/python -m pytest --sample
+	env MLX_ENABLE_TF32=0 OMP_NUM_THREADS=1 $(BIN)/python -m pytest --sample -m "not slow"
 
 # the sample in some twenty other surroundings (noxfile.py), a line for each; an hour. ONLY="lowest wheel": only these
 anywhere: .venv/installed-dev
@@ -39,7 +45,7 @@ check: .venv/installed-dev
 	$(BIN)/pyright
 
 parity: .venv/installed-dev
-	$(FAST) env MLX_ENABLE_TF32=0 $(BIN)/python -m pytest tests/parity tests/oracles tests/golden
+	$(FAST) env MLX_ENABLE_TF32=0 $(BIN)/python -m pytest -m "not slow" tests/parity tests/oracles tests/golden
 
 bench: .venv/installed-dev
 	for file in benchmarks/*.py; do echo "== $$file"; $(FAST) $(BIN)/python $$file || exit 1; done

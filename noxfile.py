@@ -1,7 +1,7 @@
 """Sessions of `make anywhere`: the sample of the tests (tests/sample.py) in other surroundings, in turn.
 
 Each session has one line of result at the end; its output is in build/anywhere/SESSION.log. `whole-no-blas`
-and `whole-lowest` run the default tests and take long, so they run by name only.
+and `whole-lowest` run all tests of `make test` and `make test-rest` and take long, so they run by name only.
 """
 
 import os
@@ -38,8 +38,9 @@ from tests.surroundings import (
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 INSTALLED = "cpu,formats,serve,wyoming,test"  # extras of the sessions; torch as it is installed already
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
-SAMPLE = ("--sample", "-n", "2", "--dist", "worksteal")
-WHOLE = ("-n", "auto", "--maxprocesses", "4", "--dist", "worksteal")
+ALL = ("-m", "not slow")
+SAMPLE = (*ALL, "--sample", "-n", "2", "--dist", "worksteal")
+WHOLE = (*ALL, "-n", "auto", "--maxprocesses", "4", "--dist", "worksteal")
 NOBODY = 65534
 # tests of the repository, not of the packages: its documents, benchmarks, tools, and copies of its sources
 OF_THE_REPOSITORY = (

@@ -31,7 +31,7 @@ import psutil
 
 from benchmarks.bulk_run import run
 from benchmarks.voice_quality import machine
-from mlx_port.commands import speak
+from mlx_port.commands import opening
 from tts_core.bulk.asking import Work
 from tts_core.bulk.rows import Row, read_rows
 from tts_core.bulk.speaking import Speaker
@@ -71,7 +71,7 @@ def session(chosen: Sequence[Row], pipeline: Any, places: int, *, streamed: bool
     return speech
 
 
-def bulk(parts: speak.Opened, chosen: Sequence[Row], pipeline: Any, places: int) -> float:
+def bulk(parts: opening.Opened, chosen: Sequence[Row], pipeline: Any, places: int) -> float:
     """Speak rows in a running batch by the bulk layer, to FLAC."""
     source = Source("dia", parts.configs, parts.documents, lambda: pipeline)
     open_session = partial(pipeline.session, places, streamed=False)
@@ -84,8 +84,8 @@ def alone(
     chosen: Sequence[Row], backend: Literal["mlx", "torch"], places: int, rounds: int
 ) -> dict[str, float]:
     """Seconds of processor time per second of speech of each way, by turns after a warm-up; medians."""
-    parts = speak.open_model(None, backend, None)
-    pipeline: Any = speak.load_pipeline(parts, backend)
+    parts = opening.open_model(None, backend, None)
+    pipeline: Any = opening.load_pipeline(parts, backend)
     ways = (
         ("generate_batch", batches),
         ("session, streamed", partial(session, streamed=True)),

@@ -22,10 +22,8 @@ from typing import Any, cast
 import numpy as np
 
 from benchmarks.voice_quality import machine
-from tts_core.dia.grid import DelayGrid
 from tts_core.dia.options import DiaOptions
-from tts_core.dia.request import request_batch
-from tts_core.serving.turns import Turns
+from tts_core.dia.request import requests
 
 SIDES = {"torch": "torch_ref", "mlx": "mlx_port"}
 KNOWN = (
@@ -57,29 +55,21 @@ def together(pipeline: Any, texts: Sequence[Text], frames: int) -> list[np.ndarr
 
 def joining(pipeline: Any, texts: Sequence[Text], frames: int, seed: int) -> list[np.ndarray]:
     """Codes of texts that join others in progress, at random steps and in random order."""
-    engine, random = pipeline.engine, np.random.default_rng(seed)
-    config = engine.config
-    rows = 2 + frames + config.longest_delay
-    turns: Turns[int] = Turns(engine.slots(PLACES, rows=rows, text_rows=config.max_text_bytes), PLACES)
-    waiting, grids = [int(one) for one in random.permutation(len(texts))], dict[int, DelayGrid]()
-    running = set[int]()
-    while waiting or running:
-        if waiting and len(running) < PLACES and (not running or random.random() < CHANCE):
+    random = np.random.default_rng(seed)
+    options = DiaOptions(seed=[number for number, _ in texts], max_frames=frames)
+    said = [words for _, words in texts]
+    asked = requests(pipeline.config, pipeline.codec_config, said, options, None, exactly=True)
+    session = pipeline.session(PLACES, streamed=False, sound=False)
+    waiting, items = [int(one) for one in random.permutation(len(texts))], dict[int, int]()
+    codes = dict[int, np.ndarray]()
+    while waiting or session.running:
+        if waiting and session.running < PLACES and (not session.running or random.random() < CHANCE):
             item = waiting.pop()
-            number, said = texts[item]
-            options = DiaOptions(seed=number, max_frames=frames)
-            batch = request_batch(config, engine.codec_config, [said], options, None, exactly=True)
-            grid = grids[item] = DelayGrid(config, batch.prompts, batch.max_frames)
-            turns.begin(item, grid.joining(batch.tokens[0], batch.sampling, batch.noise[0]))
-            running.add(item)
-        for item, drawn in turns.draws():
-            for ids in drawn[:, None]:
-                if not grids[item].done:
-                    grids[item].accept(ids)
-            if grids[item].done:
-                turns.end(item)
-                running.discard(item)
-    return [grids[item].codes(0) for item in range(len(texts))]
+            items[session.join(asked[item])] = item
+        for event in session.step():
+            codes[items[event.key]] = event.result.codes
+    session.close()
+    return [codes[item] for item in range(len(texts))]
 
 
 def difference(one: np.ndarray, other: np.ndarray) -> int | None:

@@ -1,16 +1,15 @@
-"""Measure milliseconds per id of MARS5's autoregressive network: the port, a plain form, single shortcuts.
+"""Measure milliseconds per id of MARS5's autoregressive network.
 
     python benchmarks/mars5_ar_step.py [--size full|tiny] [--side torch,mlx] [--dtype bfloat16,float16]
-        [--bits 8,4] [--draws 160] [--rounds 3] [--check 20] [--no-plain] [--no-port]
+        [--bits 8,4] [--draws 160] [--rounds 3]
 
 `full` is the published shape with random weights and a vocabulary of guessed size; `tiny` runs anywhere. The
 time is the difference of two lengths, so that the prompt, the first step and any capture or compilation
 cancel out; the column `start` reports these. Real time is 13.3 ms a frame of 75 Hz; an id is one frame or
 several. All forms of a side run once and then alternate, so that a change of the machine's load affects all;
-the table has the median of the rounds and their range. Forms that PyTorch launches operation by operation,
-and the plain form with its shortcuts, take up to twenty times as long: they draw 16 ids between shorter
-lengths. `same` counts the leading ids of the shorter run that equal the first row's. In half precision
-rounding differs, so `--check` ids are compared in float32 at the end, where all must equal the plain form's.
+the table has the median of the rounds and their range. The form that PyTorch launches operation by operation
+takes up to twenty times as long: it draws 16 ids between shorter lengths. `same` counts the leading ids of
+the shorter run that equal the first row's; in half precision rounding differs.
 
 The floor is the time to read each weight of the blocks and the output once, and the keys and values of the
 middle position, at the rate of a device-to-device copy measured here.
@@ -23,19 +22,20 @@ import platform
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
-from plain_mars5_ar import MlxOps, Plain, Shortcuts, TorchOps
 
 from tts_core.mars5.config import CodecLMConfig, codec_lm_parameter_shapes, is_norm
 from tts_core.mars5.options import Mars5Options
+from tts_core.mars5.rows import Joining
 from tts_core.mars5.sequence import CodecSequence
 from tts_core.mars5.spec import MARS5_AR, MARS5_TEXT_IDS
 from tts_core.mars5.tokens import CodecPrompt, CodecVocabulary
 from tts_core.nn.noise import HostNoise
+from tts_core.serving.turns import Turns
 
 SHORT, SLOW_SHORT, SLOW_DRAWS = 20, 6, 16
 TINY = replace(
@@ -98,39 +98,28 @@ def tensors(config: CodecLMConfig, normal: Callable[[tuple[int, ...]], Any]) -> 
         yield name, value
 
 
-def run(extend: Any, network: Any, job: Job) -> Generate:
-    """Bind the port's loop to a network and a job."""
+def run(form: Any, network: Any, job: Job) -> Generate:
+    """Bind a form of the port's slots to a network and a job."""
 
     def generate(draws: int) -> list[int]:
         sequence = job.sequence(draws)
-        for _ in extend(network, job.reference(), sequence, job.options, HostNoise(7)):
-            pass
+        options = replace(job.options, generate_max_len_override=sequence.max_len)
+        ids = {"lowest": sequence.vocabulary.lowest, "end": sequence.vocabulary.end}
+        turns = Turns(form(network, texts=1, room=sequence.max_len, **ids), 1)
+        turns.begin(sequence, Joining(sequence.prompt, job.reference(), options, HostNoise(7)))
+        while not sequence.done:
+            for _, drawn in turns.draws():
+                for one in drawn[: draws - len(sequence.generated)].tolist():
+                    sequence.accept(one)
         return sequence.generated
 
     return generate
 
 
-def run_plain(ops: Any, rules: Any, shortcuts: Shortcuts, job: Job) -> Generate:
-    def generate(draws: int) -> list[int]:
-        return Plain(ops, rules, shortcuts).generate(
-            job.reference(), job.sequence(draws), job.options, HostNoise(7)
-        )
-
-    return generate
-
-
-def plain_rows(ops: Any, rules: Any, job: Job) -> Rows:
-    """Yield the plain form, and the plain form with each single shortcut."""
-    yield "plain", run_plain(ops, rules, Shortcuts(), job), True
-    for shortcut in fields(Shortcuts):
-        single = Shortcuts(**{shortcut.name: True})
-        yield f"plain + {shortcut.name}", run_plain(ops, rules, single, job), True
-
-
-def torch_rows(job: Job, dtype: str, *, port: bool, plain: bool) -> Rows:
+def torch_rows(job: Job, dtype: str) -> Rows:
     import torch
 
-    from torch_ref.mars5 import ar_loop, row, sampling, step
+    from torch_ref.mars5 import many_rows, slots
     from torch_ref.mars5.codec_lm import CodecLM
 
     torch.backends.cuda.matmul.allow_tf32 = False
@@ -145,31 +134,18 @@ def torch_rows(job: Job, dtype: str, *, port: bool, plain: bool) -> Rows:
     network.load_state_dict(state, assign=True)
     network.eval().requires_grad_(False)
 
-    def form(make_step: Any) -> Generate:
-        def generate(draws: int) -> list[int]:
-            kept, ar_loop.make_step = ar_loop.make_step, make_step
-            try:
-                return run(ar_loop.extend, network, job)(draws)
-            finally:
-                ar_loop.make_step = kept
-
-        return generate
-
-    if port and device == "cuda":
-        if row.runs(network):
-            yield "torch_ref, captured, kernels (default)", form(step.KernelStep), False
-        yield "torch_ref, captured", form(step.GraphStep), False
-    if port:
-        yield "torch_ref, launched from Python", form(step.Step), True
-    if plain:
-        yield from plain_rows(TorchOps(job.config, state), sampling, job)
+    if device == "cuda":
+        if many_rows.runs(network):
+            yield "torch_ref, captured, kernels (default)", run(slots.KernelSlot, network, job), False
+        yield "torch_ref, captured network", run(slots.GraphSlots, network, job), False
+    yield "torch_ref, launched from Python", run(slots.Slots, network, job), True
 
 
-def mlx_rows(job: Job, dtype: str, bits: list[int], *, port: bool, plain: bool) -> Rows:
+def mlx_rows(job: Job, dtype: str, bits: list[int]) -> Rows:
     import mlx.core as mx
     from mlx import nn
 
-    from mlx_port.mars5 import ar_loop, sampling
+    from mlx_port.mars5 import slots
     from mlx_port.mars5.codec_lm import CodecLM
 
     mx.random.seed(0)
@@ -177,16 +153,14 @@ def mlx_rows(job: Job, dtype: str, bits: list[int], *, port: bool, plain: bool) 
     for name, value in tensors(job.config, mx.random.normal):
         state[name] = value.astype(mx.float32 if is_norm(name) else getattr(mx, dtype))
         mx.eval(state[name])
-    for width in [None, *bits] if port else []:
+    for width in (None, *bits):
         network = CodecLM(job.config)
         network.load_weights(list(state.items()))
         if width is not None:
             chosen = lambda path, layer: isinstance(layer, nn.Linear) and path.startswith("ar.")  # noqa: E731
             nn.quantize(network, group_size=64, bits=width, class_predicate=chosen)
         mx.eval(network.parameters())
-        yield f"mlx_port{'' if width is None else f', {width} bit'}", run(ar_loop.extend, network, job), False
-    if plain:
-        yield from plain_rows(MlxOps(job.config, state), sampling, job)
+        yield f"mlx_port{'' if width is None else f', {width} bit'}", run(slots.Slots, network, job), False
 
 
 class Form:
@@ -269,15 +243,6 @@ def table(title: str, rows: Rows, draws: int, rounds: int) -> None:
         print(form.row(forms[0].ids), flush=True)
 
 
-def check(title: str, rows: Rows, draws: int) -> bool:
-    """Check that every form draws the plain form's ids in float32."""
-    every = {name: generate(draws) for name, generate, _ in rows}
-    for name, ids in every.items():
-        found = "same" if ids == every["plain"] else "DIFFERENT"
-        print(f"{title} float32, {draws} ids: {name}: {found}", flush=True)
-    return all(ids == every["plain"] for ids in every.values())
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--size", choices=("full", "tiny"), default="tiny")
@@ -285,10 +250,7 @@ def main() -> None:
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--bits", default="8,4", help="bits of mlx_port's quantized runs; 0 for none")
     parser.add_argument("--draws", type=int, default=160, help="ids between the two lengths")
-    parser.add_argument("--check", type=int, default=20, help="ids compared in float32; 0 for none")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--no-plain", dest="plain", action="store_false", help="run only the port's forms")
-    parser.add_argument("--no-port", dest="port", action="store_false", help="run only the plain form")
     args = parser.parse_args()
     full = args.size == "full"
     job = Job(MARS5_AR, MARS5_TEXT_IDS, Mars5Options()) if full else Job(TINY, 100, Mars5Options(top_p=0.9))
@@ -304,19 +266,10 @@ def main() -> None:
         amount = bytes_per_id(job, item, middle, 2)
         floor = f", {1000 * amount / rate:.3f} ms at {rate / 1e12:.2f} TB/s" if rate else ""
         print(f"floor, {label}: {amount / 1e9:.3f} GB per id{floor}")
-    sides: dict[str, Callable[..., Rows]] = {
-        "torch": lambda dtype, _, **wanted: torch_rows(job, dtype, **wanted),
-        "mlx": lambda dtype, bits, **wanted: mlx_rows(job, dtype, bits, **wanted),
-    }
-    equal = True
     for side in args.side.split(","):
         for dtype in args.dtype.split(","):
-            rows = sides[side](dtype, bits, port=args.port, plain=args.plain)
+            rows = torch_rows(job, dtype) if side == "torch" else mlx_rows(job, dtype, bits)
             table(f"{side}, {dtype}", rows, args.draws, args.rounds)
-        if args.check:
-            equal &= check(side, sides[side]("float32", [], port=True, plain=True), args.check)
-    if not equal:
-        raise SystemExit("a form draws other ids than the plain form in float32")
 
 
 def device_names(sides: str) -> str:

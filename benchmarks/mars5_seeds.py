@@ -48,7 +48,7 @@ def drawn(side: SimpleNamespace, work: calls.Work, codes: np.ndarray, t: int, se
     log_p = step.log_posterior(step.logits(*given), *given)
     for place in range(sets):
         numbers = HostNoise(1000 + place).uniform(t, (2, *codes.shape))
-        own = side.ops.array(numbers[:, step.first_frame :, step.first_book :])
+        own = side.array(numbers[:, step.first_frame :, step.first_book :])
         made.append(side.host(side.code.diffusion.draw_per_cell(log_p, own)))
     return side.log(log_p), np.stack(made)
 
@@ -70,7 +70,7 @@ def from_equal_states(sides: list[SimpleNamespace], work: calls.Work, steps: int
                 unlike[side.short] += int((theirs != made).sum())
         if len(compared) == 1 and t == max(compared):
             break
-        numbers = first.ops.array(calls.numbers_at(work, place))
+        numbers = first.array(calls.numbers_at(work, place))
         codes = first.host(first.plain(first.whole(codes), first.index(t), numbers)).copy()
     for name, number in unlike.items():
         line = f"{number} of {count} cells differ ({1e6 * number / count:.2f} in a million)"

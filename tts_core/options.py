@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
 from importlib import import_module
 from numbers import Integral, Real
-from typing import Any, TypeVar, cast
+from typing import Any, TypedDict, TypeVar, cast
 
 from tts_core.errors import UsageError, check_names
 
@@ -62,14 +62,14 @@ def option(
     return field(default=default, metadata={_INFO: info})
 
 
-def speed_option() -> Any:
-    """The field `speed` of every model's options."""
+def frames_option() -> Any:
+    """The field `max_frames`, whose type differs between models."""
     return option(
-        1.0,
-        "Speed of the speech, its pitch unchanged; pauses given in seconds keep their length.",
-        "--speed",
-        low=0.5,
-        high=2,
+        None,
+        "Stop after this many codec frames of all pieces together.",
+        low=1,
+        high=MOST_FRAMES,
+        per_text=True,
     )
 
 
@@ -92,7 +92,7 @@ def options_class(model: str) -> Any:
 def check(options: Any) -> None:
     """Convert each field's value to its type: int, float, or a tuple of them where it has one value per text.
 
-    Called by `__post_init__` of every options dataclass. Raises UsageError for the first value of the wrong
+    Called by `__post_init__` of SharedOptions. Raises UsageError for the first value of the wrong
     type or out of range.
     """
     for one in fields(options):
@@ -105,6 +105,41 @@ def check(options: Any) -> None:
             tuple(_converted(one, each) for each in value) if several or pair else _converted(one, value)
         )
         object.__setattr__(options, one.name, converted)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedOptions:
+    """Options of every model. Raises UsageError for a value out of range."""
+
+    seed: int | Sequence[int] | None = option(
+        None,
+        "The same seed gives the same speech; random by default.",
+        "--seed",
+        low=0,
+        high=2**64 - 1,
+        per_text=True,
+    )
+    max_seconds: float | None = option(
+        None, "Stop after this many seconds of speech.", "--max-seconds", above=0, high=LONGEST_SECONDS
+    )
+    speed: float = option(
+        1.0,
+        "Speed of the speech, its pitch unchanged; pauses given in seconds keep their length.",
+        "--speed",
+        low=0.5,
+        high=2,
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+class SharedChanges(TypedDict, total=False):
+    """The fields of SharedOptions as keyword arguments."""
+
+    seed: int | Sequence[int] | None
+    max_seconds: float | None
+    speed: float
 
 
 def changed(options: Options, changes: Mapping[str, Any]) -> Options:

@@ -38,6 +38,12 @@ def named(names: Iterable[object]) -> str:
     return ", ".join(name if name.isidentifier() else repr(name) for name in sorted(map(str, names)))
 
 
+def either(names: Iterable[str]) -> str:
+    """List names as a choice: ".wav, .flac or .mp3"."""
+    *most, last = names
+    return f"{', '.join(most)} or {last}" if most else last
+
+
 def counted(number: int, noun: str) -> str:
     """Write a number with its noun, whose plural ends in s: "1 tensor", "2 tensors"."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

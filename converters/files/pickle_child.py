@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 
-from tts_core.errors import CheckpointError, NotFoundError, ResourceError, SpeechError, explain
+from tts_core.errors import CheckpointError, NotFoundError, ResourceError, SpeechError
 
 SECONDS = 10.0  # of processor time for reading, beside PyTorch's start
 MEMORY = 1 << 30  # bytes beside PyTorch's own and the file's size
@@ -28,7 +28,7 @@ _ERRORS = {kind.exit_code: kind for kind in (NotFoundError, CheckpointError, Res
 _CODE = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from converters.files.pickle_child import main
+from converters.files.pickle_trial import main
 main()
 """
 
@@ -83,30 +83,3 @@ def _fault(answer: bytes) -> SpeechError | None:
         return _ERRORS.get(code, CheckpointError)(message)
     except (ValueError, KeyError, TypeError):
         return None
-
-
-def main() -> None:
-    """Read the pickle that the command line names, within limits; print an error as JSON and exit with 1."""
-    import resource
-
-    import torch  # noqa: F401  its start is not counted
-
-    from converters.files.pickles import read_here
-
-    path, seconds, memory = Path(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4])
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    cpu = int(used.ru_utime + used.ru_stime + seconds) + 1
-    space = psutil.Process().memory_info().vms + 2 * path.stat().st_size + memory
-    for limit, value in ((resource.RLIMIT_CPU, cpu), (resource.RLIMIT_AS, space), (resource.RLIMIT_CORE, 0)):
-        with contextlib.suppress(
-            ValueError, OSError
-        ):  # macOS has no such limit of memory; the parent watches
-            resource.setrlimit(limit, (value, value))
-    try:
-        read_here(path)
-    except MemoryError:
-        sys.exit(1)
-    except Exception as fault:
-        code, message = explain(fault)
-        print(json.dumps([code, message[:2000]]))
-        sys.exit(1)

@@ -11,8 +11,7 @@ from typing import Any
 import click
 
 from mlx_port.commands.generate import Flags
-from mlx_port.commands.pace import LEAST_SECONDS
-from mlx_port.commands.report import speed
+from mlx_port.commands.pace import LEAST_SECONDS, speed
 from tts_core.pipeline import Progress
 from tts_core.printable import one_line
 from tts_core.results import GenerationResult

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from mlx_port.commands.seconds import Seconds
+from tts_core.command.seconds import Seconds
 
 if TYPE_CHECKING:
     from converters.published import Part

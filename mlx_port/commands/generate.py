@@ -9,7 +9,8 @@ from typing import Any, Literal
 import click
 
 from mlx_port.commands.model_flags import ModelCommand, chosen_options, option_flags
-from tts_core.printable import counted
+from tts_core.audio.formats.names import SUFFIXES
+from tts_core.printable import counted, either
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class Flags:
     "-o",
     "--output",
     metavar="FILE",
-    help="File .wav, .flac, .mp3, .opus, .aac or .pcm; '-': stdout, as the speech is generated.  [default: "
+    help=f"File {either(SUFFIXES)}; '-': stdout, as the speech is generated.  [default: "
     "speech.wav, else speech-2.wav and so on; none with --play]",
 )
 @click.option("--format", "form", metavar="NAME", help="Format of '--output -'.  [default: wav]")

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import click
 
+from tts_core.command import runner
 from tts_core.models import NAMES
 
 COMMANDS = {
@@ -89,13 +90,9 @@ def mlx_port() -> None:
 
 def main() -> None:
     """Entry point of the `mlx-port` script."""
-    from converters.cli import leave
-
-    leave(mlx_port, sys.argv[1:], "mlx-port")
+    runner.leave(mlx_port, sys.argv[1:], "mlx-port")
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the command and return its exit code (converters.cli.run)."""
-    from converters import cli
-
-    return cli.run(mlx_port, arguments, debug="--debug" in arguments, name="mlx-port")
+    """Run the command and return its exit code (tts_core.command.runner.run)."""
+    return runner.run(mlx_port, arguments, debug="--debug" in arguments, name="mlx-port")

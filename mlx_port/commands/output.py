@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from tts_core.audio.files import check_output, write_audio
-from tts_core.audio.formats import FORMATS, SUFFIXES, Format, SoundWriter
+from tts_core.audio.formats.names import FORMATS, SUFFIXES, Format
+from tts_core.audio.formats.writer import SoundWriter
 from tts_core.errors import ResourceError, SpeechError, UsageError, did_you_mean
 from tts_core.memory.machine import free_disk_bytes
 

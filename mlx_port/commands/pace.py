@@ -1,4 +1,4 @@
-"""Estimate of the time to compute a long text, from a short measurement."""
+"""Real-time factors: in words, and measured on a short text to estimate the time of a long one."""
 
 from __future__ import annotations
 
@@ -12,6 +12,20 @@ from tts_core.results import join
 
 LEAST_SECONDS = 30.0  # of speech: less is spoken before a measurement would be worth its time
 WARM_UP, TIMED = "Yes.", "This sentence is spoken to measure the speed."
+ABOUT = 1.1  # a factor that nobody hears
+
+
+def speed(real_time_factor: float) -> str:
+    """Describe a real-time factor in words."""
+    if not 0 < real_time_factor < math.inf:
+        return "of unknown speed"
+    if 1 / ABOUT < real_time_factor < ABOUT:
+        words = "about real time"
+    elif real_time_factor < 1:
+        words = f"{1 / real_time_factor:.1f} times faster than real time"
+    else:
+        words = f"{real_time_factor:.1f} times slower than real time"
+    return f"{words} (RTF {real_time_factor:.2f})"
 
 
 def seconds_to_compute(pipeline: Pipeline, ask: Callable[[str], Any], seconds: float) -> float | None:

@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from mlx_port.commands.arithmetic import arithmetic
+from mlx_port.commands.collect import Spoken
 from mlx_port.commands.generate import Flags
 from mlx_port.commands.output import STDOUT
+from mlx_port.commands.pace import speed
 from tts_core.printable import counted, json_text, one_line
-
-if TYPE_CHECKING:
-    from mlx_port.commands.collect import Spoken
-
-ABOUT = 1.1  # a factor that nobody hears
-
-
-def speed(real_time_factor: float) -> str:
-    """Describe a real-time factor in words."""
-    if not 0 < real_time_factor < math.inf:
-        return "of unknown speed"
-    if 1 / ABOUT < real_time_factor < ABOUT:
-        words = "about real time"
-    elif real_time_factor < 1:
-        words = f"{1 / real_time_factor:.1f} times faster than real time"
-    else:
-        words = f"{real_time_factor:.1f} times slower than real time"
-    return f"{words} (RTF {real_time_factor:.2f})"
 
 
 def report(spoken: Spoken, flags: Flags, notes: Sequence[str]) -> None:

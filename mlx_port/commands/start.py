@@ -5,6 +5,6 @@ from __future__ import annotations
 
 def main() -> None:
     """Import the command and run it."""
-    from converters.start import start
+    from tts_core.command.start import start
 
     start("mlx_port.commands.main")

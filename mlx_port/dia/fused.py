@@ -57,13 +57,12 @@ class Memory:
 
     @classmethod
     def empty(cls, network: Dia, texts: int, rows: int, text_rows: int, *, guided: bool) -> Memory:
-        """Allocate zeros for texts of `text_rows` bytes and `rows` grid rows at most."""
+        """Zeros for texts of `text_rows` bytes and `rows` grid rows at most. They take memory when used."""
         config, kind = network.config.decoder_config, network.model.decoder.embeddings.embed.weight.dtype
         own = 2, (1 + guided) * texts, config.num_key_value_heads, rows, config.head_dim
         source = texts, config.cross_num_key_value_heads, text_rows, config.cross_head_dim
         layers = range(config.num_hidden_layers)
         made = [[mx.zeros(shape, kind) for _ in layers] for shape in (own, source, source)]
-        mx.async_eval(made)
         return cls(*made, lengths=np.ones(texts, np.int32))
 
 

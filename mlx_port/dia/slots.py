@@ -6,7 +6,8 @@ while the last one runs. Positions are known to the host. Draws are read late.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import partial
 
 import mlx.core as mx
 import numpy as np
@@ -15,9 +16,8 @@ from mlx_port.dia.drawing import accepting, drawing
 from mlx_port.dia.fused import FusedDecoder, Memory
 from mlx_port.kernels.noise import trial, uniform
 from mlx_port.kernels.source import passes
-from tts_core.dia.grid import FREE, DelayGrid
+from tts_core.dia.grid import FREE
 from tts_core.dia.joining import Joining
-from tts_core.dia.request import Batch
 from tts_core.dia.sampling import Sampling
 from tts_core.nn.noise import HostNoise
 
@@ -45,7 +45,8 @@ class Slots:
         self.decoder, self.network = decoder, decoder.network
         self.texts, self.guided, self.ticks = texts, decoder.constants is not None, 0
         config = self.network.config
-        self.memory = Memory.empty(self.network, texts, rows - 1, text_rows, guided=self.guided)
+        self._empty = partial(Memory.empty, self.network, texts, rows - 1, text_rows, guided=self.guided)
+        self.memory = self._empty()
         channels = config.decoder_config.num_channels
         self.shape = channels, config.decoder_config.vocab_size
         self.last_row = rows - 1
@@ -68,8 +69,10 @@ class Slots:
         self.ends[slot] = -1
 
     def leave(self, slot: int) -> None:
-        """Free a slot. Steps that run already still compute it."""
+        """Free a slot, and all memory with the last. Steps that run already still compute it."""
         self.running[slot] = None
+        if not any(self.running):
+            self.memory = self._empty()  # zeros that nothing has computed take none
 
     def launch(self, steps: int) -> Drawn:
         """Run some steps; waits for nothing."""
@@ -172,15 +175,3 @@ class Slots:
             for one, place in enumerate(places):
                 for which, buffer in enumerate(held.buffers):
                     memory.own[index][which, place, :, :before] = buffer[one, :, :before]
-
-
-def decode(slots: Slots, batch: Batch, grid: DelayGrid) -> Iterator[np.ndarray]:
-    """Yield ids for every next row of a batch's grid, (B, C) int32; computes a row ahead."""
-    for slot, (tokens, noise) in enumerate(zip(batch.tokens, batch.noise, strict=True)):
-        frames = int(grid.prompt_frames[slot]), int(grid.max_frames[slot])
-        slots.join(slot, Joining(tokens, grid.rows[slot], grid.filled, *frames, batch.sampling, noise))
-    running = slots.launch(1)
-    while True:
-        following = slots.launch(1)
-        yield from running.read()
-        running = following

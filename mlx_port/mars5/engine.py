@@ -5,7 +5,7 @@ Upstream: Camb-ai/MARS5-TTS@84697c8 (AGPL-3.0); written from a description, none
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -14,16 +14,13 @@ from mlx_port.codecs.encodec import Encodec
 from mlx_port.codecs.vocos import Vocos
 from mlx_port.codecs.vocos_calls import decode_pieces
 from mlx_port.host import Host
-from mlx_port.mars5.ar_loop import extend
 from mlx_port.mars5.codec_lm import CodecLM
 from mlx_port.mars5.residual_transformer import ResidualTransformer
 from mlx_port.mars5.reverse import ReverseDiffusion, Run
-from mlx_port.mars5.slots import Slots, make_slots
+from mlx_port.mars5.slots import Slots
 from mlx_port.mars5.together import Call
 from tts_core.audio.voice_cache import VoiceCache
 from tts_core.mars5.diffusion import Cells, Diffusion
-from tts_core.mars5.options import Mars5Options
-from tts_core.mars5.sequence import CodecSequence
 from tts_core.mars5.tokens import CodecVocabulary
 from tts_core.nn.calls import apart
 from tts_core.nn.noise import Noise
@@ -57,16 +54,10 @@ class Mars5Engine:
 
         return self.voices.encoded([samples], lambda ones: apart(self.host, partial(encoded, ones))).copy()
 
-    def extend(
-        self, codes: np.ndarray, sequence: CodecSequence, options: Mars5Options, noise: Noise
-    ) -> Iterator[CodecSequence]:
-        """Draw ids until the sequence is done; yield it after each id. codes: (Q, P), the reference's."""
-        return extend(self.network, codes, sequence, options, noise)
-
     def slots(self, texts: int, room: int) -> Slots:
         """Allocate a running batch of the autoregressive network for as many texts of `room` ids each."""
         lowest, end = self.vocabulary.lowest, self.vocabulary.end
-        return make_slots(self.network, texts=texts, room=room, lowest=lowest, end=end)
+        return Slots(self.network, texts=texts, room=room, lowest=lowest, end=end)
 
     def begin(
         self, text: np.ndarray, reference: np.ndarray, cells: Cells, settings: Diffusion, noise: Noise

@@ -12,6 +12,8 @@ import mlx.core as mx
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.sampling import TYPICAL_OFF
 
+MARK = -1  # replaces an id drawn from NaN or infinite logits
+
 
 def occurrences(ids: mx.array, vocab_size: int) -> mx.array:
     """Count each id in `ids`; the value `vocab_size` marks an empty place. (B, N) → (B, V) float32."""
@@ -97,6 +99,25 @@ def draw(log_probs: mx.array, uniform: mx.array) -> mx.array:
     beyond = mx.logical_and(possible, sums / sums[..., -1:] > uniform)
     first = mx.where(beyond, places, probs.shape[-1]).min(axis=-1)
     return mx.minimum(first, mx.where(possible, places, 0).max(axis=-1))
+
+
+def draw_ids(
+    logits: mx.array,
+    seen: mx.array,
+    penalty: mx.array,
+    uniform: mx.array,
+    options: Mars5Options,
+    *,
+    lowest: int,
+    end: int,
+) -> mx.array:
+    """Draw an id from each row of logits, (B, V) → (B,); -1 where they are not all finite.
+
+    seen: (B, N) ids whose repetition is penalized.  penalty, uniform: one number, or one per row, (B, 1).
+    """
+    counts = occurrences(seen, logits.shape[-1])
+    scores = log_probabilities(logits, counts, penalty, options, lowest=lowest, end=end)
+    return mx.where(mx.isfinite(logits).all(axis=-1), draw(scores, uniform), MARK)
 
 
 def _log_softmax(logits: mx.array) -> mx.array:

@@ -7,22 +7,31 @@ numbers; its ids are those that it has by itself.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import mlx.core as mx
 import numpy as np
 
 from mlx_port.host import Host
-from mlx_port.layers.row_cache import RowCache, RowPositions
+from mlx_port.layers.chain import chain
+from mlx_port.layers.row_cache import FirstRows, RowCache, RowPositions
 from mlx_port.layers.spin import Spins
 from mlx_port.mars5.codec_lm import CodecLM
 from mlx_port.mars5.one_row import fused
-from mlx_port.mars5.step import draw_ids
+from mlx_port.mars5.sampling import draw_ids
 from mlx_port.reading import Reading, begin_read, finish_read
-from tts_core.mars5.rows import BatchRows, Joining
+from tts_core.mars5.options import Mars5Options
+from tts_core.mars5.rows import BatchRows, Group, Inputs, Joining
+from tts_core.mars5.sampling import sampling_key
+
+STEPS_KEPT = 256  # between two times that MLX's unused memory is freed
+Drawing = Callable[..., tuple[mx.array, mx.array]]
 
 
 class Slots:
-    """`texts` slots, each a row of the network with `room` positions for speaker and ids; allocated at once.
+    """`texts` slots, each a row of the network with `room` positions for speaker and ids.
 
+    Several rows are allocated at once; a single one only while a text is in it.
     lowest, end: ids of CodecVocabulary.
     """
 
@@ -33,70 +42,51 @@ class Slots:
         self.host = Host(network.embed)
         self.plan = BatchRows(texts, room)
         self.at = RowPositions(min(network.config.sliding_window, room))
-        config, dtype = network.config, network.embed.weight.dtype
-        buffer = texts, config.num_attention_heads, self.at.capacity, config.head_dim
-        self.cache = [
-            RowCache(mx.zeros(buffer, dtype), mx.zeros(buffer, dtype), self.at) for _ in network.ar.layers
-        ]
+        self.cache = self.new_cache() if texts > 1 else []
         self.one_row, self.rotary = fused(network), network.positions(room)
         self.spins = Spins(self.rotary(0, room))
         self.tokens = mx.zeros((texts, 1), mx.int32)
         # last ids of each text, a ring; the vocabulary's size is an empty place
         self.recent = self._nothing(1)
+        self.first: dict[int, mx.array] = {}  # by slot: (1, V), logits of texts that have drawn no id
+        self.count = 0
+        self._chained: tuple[tuple[float, ...], Drawing] | None = None
+
+    def new_cache(self) -> list[RowCache]:
+        """Allocate the rows of every layer."""
+        config, dtype = self.network.config, self.network.embed.weight.dtype
+        buffer = self.plan.slots, config.num_attention_heads, self.at.capacity, config.head_dim
+        layers = self.network.ar.layers
+        return [RowCache(mx.zeros(buffer, dtype), mx.zeros(buffer, dtype), self.at) for _ in layers]
 
     def join(self, slot: int, text: Joining) -> None:
-        """Read a text's prompt but its last id and let it start with the next step; its slot must be free.
-
-        The prompt must fit in the sliding window.
-        """
-        assert len(text.prompt.tokens) <= self.network.config.sliding_window
-        self.plan.join(slot, text)
+        """Read a text's prompt and let it draw with the next step; its slot must be free."""
+        self.cache = self.cache or self.new_cache()
         network, prompt = self.network, self.host.to_device(text.prompt.tokens[None])
-        speaker = network.speaker(self.host.to_device(text.codes.T[None]))
-        rows = network.rows(speaker, prompt[:, :-1])
-        cache = network.new_cache(rows.shape[1])
-        network.ar(rows, self.rotary(0, rows.shape[1]), cache)
-        for layer, held in zip(self.cache, cache, strict=True):
-            assert held.buffers is not None
-            layer.fill(slot, held.buffers[0][0], held.buffers[1][0])
-        self.tokens[slot] = prompt[0, -1:]
+        rows = network.rows(network.speaker(self.host.to_device(text.codes.T[None])), prompt)
+        cache = [FirstRows(network.config.sliding_window, layer, slot) for layer in self.cache]
+        self.first[slot] = network.next_logits(rows, self.rotary(0, rows.shape[1]), cache)
         if text.window > self.recent.shape[1]:
             wider = self._nothing(text.window)
             wider[:, : self.recent.shape[1]] = self.recent
             self.recent = wider
         self.recent[slot] = network.config.vocab_size
+        self.plan.join(slot, text)
 
     def leave(self, slot: int) -> None:
         """Free a slot."""
         self.plan.leave(slot)
+        self.first.pop(slot, None)
+        if self.plan.slots == 1:
+            self.cache = []
 
     def launch(self, steps: int) -> Reading:
         """Run some steps of all texts; waits for nothing. There must be a text.
 
         Returns a read of (steps, texts) drawn ids: -1 where logits were not all finite, 0 in free slots.
         """
-        plan, vocabulary, drawn = self.plan, self.network.config.vocab_size, []
-        groups = [(options, self.host.to_device(slots)) for options, slots in plan.groups()]
-        for _ in range(steps):
-            inputs = plan.step()
-            logits = self.logits(inputs.positions)
-            place, repeats, penalty, uniform = map(self.host.to_device, inputs[1:])
-            ids = mx.zeros(plan.slots, mx.int32)
-            for options, slots in groups:
-                seen = mx.where(repeats[slots, None], self.recent[slots], vocabulary)
-                ids[slots] = draw_ids(
-                    logits[slots],
-                    seen,
-                    penalty[slots, None],
-                    uniform[slots, None],
-                    options,
-                    lowest=self.lowest,
-                    end=self.end,
-                )
-                self.recent[slots, place[slots]] = mx.maximum(ids[slots], 0)
-                self.tokens[slots] = mx.maximum(ids[slots], 0)[:, None]
-            drawn.append(ids)
-        return begin_read(mx.stack(drawn))
+        groups = self.plan.groups()
+        return begin_read(mx.stack([self._step(groups) for _ in range(steps)]))
 
     def read(self, launched: Reading) -> np.ndarray:
         """Wait for a launch. → (steps, texts) ids."""
@@ -104,16 +94,76 @@ class Slots:
 
     def logits(self, positions: np.ndarray) -> mx.array:
         """Compute logits of the rows in use, (R, V) float32. positions: (R,) int32."""
-        seen = min(int(positions.max()) + 1, self.at.capacity)
-        self.at.move(self.host.to_device(positions), seen)
+        place = int(positions.max())
+        if len(positions) == 1:
+            self.at.level(place)
+        else:
+            self.at.move(self.host.to_device(positions), min(place + 1, self.at.capacity))
         return self.one_row.next_logits(self.tokens[: len(positions)], self.spins(positions), self.cache)
+
+    def _step(self, groups: Sequence[Group]) -> mx.array:
+        """Draw the next id of every text. → (texts,) int32."""
+        inputs, texts = self.plan.step(), self.plan.slots
+        rows = len(inputs.positions)
+        ids, known = self._draw(self._next_logits(inputs.positions), inputs, groups)
+        if rows == 1:
+            place = int(inputs.recent[0])
+            self.recent[:1, place : place + 1] = known
+        else:
+            self.recent[mx.arange(rows), self.host.to_device(inputs.recent)] = known[:, 0]
+        if rows == texts:
+            self.tokens = known
+        else:
+            self.tokens[:rows] = known
+        self.count += 1
+        if self.count % STEPS_KEPT == 0:
+            mx.clear_cache()
+        return ids if rows == texts else mx.concatenate([ids, mx.zeros(texts - rows, mx.int32)])
+
+    def _draw(self, logits: mx.array, inputs: Inputs, groups: Sequence[Group]) -> tuple[mx.array, mx.array]:
+        """Draw an id from each row that is a text's. (R, V) → (R,), and the next step's (R, 1)."""
+        seen = self.recent[: len(logits)]
+        penalty, uniform = map(self.host.to_device, (inputs.penalty[:, None], inputs.uniform[:, None]))
+        if not inputs.repeats.all():
+            repeats = self.host.to_device(inputs.repeats)
+            seen = mx.where(repeats[:, None], seen, self.network.config.vocab_size)
+        if len(groups[0].slots) == len(logits):
+            return self._drawing(groups[0].options)(logits, seen, penalty, uniform)
+        ids = mx.zeros(len(logits), mx.int32)
+        for options, slots in groups:
+            own = self.host.to_device(slots)
+            ids[own] = draw_ids(
+                logits[own], seen[own], penalty[own], uniform[own], options, lowest=self.lowest, end=self.end
+            )
+        return ids, mx.maximum(ids, 0)[:, None]
+
+    def _drawing(self, options: Mars5Options) -> Drawing:
+        """Return the compiled draw for texts of one sampling."""
+        key = sampling_key(options)
+        if self._chained is None or self._chained[0] != key:
+
+            def drawn(
+                logits: mx.array, seen: mx.array, penalty: mx.array, uniform: mx.array
+            ) -> tuple[mx.array, mx.array]:
+                ids = draw_ids(logits, seen, penalty, uniform, options, lowest=self.lowest, end=self.end)
+                return ids, mx.maximum(ids, 0)[:, None]
+
+            self._chained = key, chain(drawn)
+        return self._chained[1]
+
+    def _next_logits(self, positions: np.ndarray) -> mx.array:
+        """Compute logits of the rows in use; those of a prompt are known. positions: (R,) → (R, V)."""
+        known, rows = self.first, len(positions)
+        if len(known) < len(self.plan.texts):
+            logits = self.logits(positions)
+        else:
+            logits = mx.zeros((rows, self.network.config.vocab_size))
+        for slot, own in known.items():
+            logits[slot] = own[0]
+        known.clear()
+        return logits
 
     def _nothing(self, window: int) -> mx.array:
         """Build empty places for `window` ids of each text."""
         shape, vocabulary = (self.plan.slots, window), self.network.config.vocab_size
         return mx.full(shape, vocabulary, mx.int32)
-
-
-def make_slots(network: CodecLM, *, texts: int, room: int, lowest: int, end: int) -> Slots:
-    """Build the only form of the slots."""
-    return Slots(network, texts=texts, room=room, lowest=lowest, end=end)

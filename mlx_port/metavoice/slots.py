@@ -6,6 +6,8 @@ itself.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import mlx.core as mx
 import numpy as np
 
@@ -13,16 +15,17 @@ from mlx_port.host import Host
 from mlx_port.layers.row_cache import RowCache, RowPositions
 from mlx_port.metavoice.first_stage import FirstStage
 from mlx_port.metavoice.one_row import fused
-from mlx_port.metavoice.step import draw_ids, speaker_rows, stacked
+from mlx_port.metavoice.step import drawing, speaker_rows, stacked
 from mlx_port.reading import Reading, begin_read, finish_read
-from tts_core.metavoice.rows import BatchRows, Joining
+from tts_core.metavoice.rows import BatchRows, Group, Joining
 from tts_core.metavoice.sampling import FirstStageSampling
 
 
 class Slots:
-    """`texts` slots on `rows` rows of the network, for texts of at most `room` ids, allocated at once.
+    """`texts` slots on `rows` rows of the network, for texts of at most `room` ids.
 
-    end_of_text: the id that replaces text in rows without it.
+    end_of_text: the id that replaces text in rows without it. Keys and values are allocated for all rows
+    together, as long as there is a text.
     """
 
     steps, ahead = 1, 1  # of a launch, and launches before one is read, that keep the device busy
@@ -33,13 +36,9 @@ class Slots:
         self.host = Host(network.transformer.wpe)
         self.plan = BatchRows(texts, rows, room)
         self.at = RowPositions(room)
-        config, dtype = network.config, network.transformer.wpe.weight.dtype
-        buffer = rows, config.num_attention_heads, room, config.head_dim
-        self.cache = [
-            RowCache(mx.zeros(buffer, dtype), mx.zeros(buffer, dtype), self.at) for _ in network.transformer.h
-        ]
+        self.cache: list[RowCache] = []
         self.tokens = mx.zeros((rows, 1), mx.int32)
-        self.speakers = mx.zeros((rows, 1, config.hidden_size), dtype)
+        self.speakers = mx.zeros((rows, 1, network.config.hidden_size), network.transformer.wpe.weight.dtype)
 
     def fits(self, sampling: FirstStageSampling) -> bool:
         """Return whether there are a slot and rows for a text with this sampling."""
@@ -48,6 +47,7 @@ class Slots:
     def join(self, slot: int, text: Joining) -> None:
         """Read a text's ids but the last and let it start with the next step; its slot must be free."""
         rows = self.plan.join(slot, text)
+        self.cache = self.cache or self.new_cache()
         tokens = stacked(self.host.to_device(text.ids[None]), text.sampling, self.end_of_text)
         speakers = speaker_rows(self.network, self.host.to_device(text.vector[None]), text.sampling)
         before = len(text.ids) - 1
@@ -62,36 +62,58 @@ class Slots:
         self.speakers[mx.array(rows)] = speakers
 
     def leave(self, slot: int) -> None:
-        """Free a slot and its rows."""
+        """Free a slot and its rows; with the last one the memory of keys and values."""
         self.plan.leave(slot)
+        if not self.plan.texts:
+            self.cache = []
+
+    def new_cache(self) -> list[RowCache]:
+        """Allocate keys and values of every layer."""
+        mx.clear_cache()
+        config, dtype = self.network.config, self.network.transformer.wpe.weight.dtype
+        shape = self.plan.rows, config.num_attention_heads, self.plan.capacity, config.head_dim
+        layers = self.network.transformer.h
+        return [RowCache(mx.zeros(shape, dtype), mx.zeros(shape, dtype), self.at) for _ in layers]
 
     def launch(self, steps: int) -> Reading:
         """Run some steps of all texts; waits for nothing. There must be a text.
 
         Returns a read of (steps, texts) drawn ids: -1 where logits were not all finite, 0 in free slots.
         """
-        plan, vocabulary, drawn = self.plan, self.network.config.vocab_size, []
-        groups = [(one.sampling, *map(self.host.to_device, one[1:])) for one in plan.groups()]
+        groups, drawn = self.plan.groups(), []
         for _ in range(steps):
-            logits, waiting = self.logits(), self.host.to_device(plan.waiting(vocabulary))
-            ids = mx.zeros(plan.slots, mx.int32)
-            for sampling, slots, rows in groups:
-                made = draw_ids(logits[rows], None if sampling.greedy else waiting[slots], sampling)
-                ids[slots] = made
-                following = stacked(mx.maximum(made, 0)[:, None], sampling, self.end_of_text)
-                self.tokens[rows] = mx.unflatten(following, 0, (-1, len(slots)))
-            drawn.append(ids)
-            plan.advance()
+            drawn.append(self.step(groups))
+            self.plan.advance()
         return begin_read(mx.stack(drawn))
 
     def read(self, launched: Reading) -> np.ndarray:
         """Wait for a launch. → (steps, texts) ids."""
         return finish_read(launched)
 
+    def step(self, groups: Sequence[Group]) -> mx.array:
+        """Draw the next id of every text, which the next step reads. groups: all texts. → (texts,)."""
+        logits, waiting = self.logits(), self.waiting(groups)
+        ids = mx.zeros(self.plan.slots, mx.int32)
+        for sampling, slots, rows in groups:
+            at, own = self.host.to_device(slots), self.host.to_device(rows)
+            made = drawing(sampling)(logits[own], *(() if sampling.greedy else (waiting[at],)))
+            ids[at] = made
+            following = stacked(mx.maximum(made, 0)[:, None], sampling, self.end_of_text)
+            self.tokens[own] = mx.unflatten(following, 0, (-1, len(slots)))
+        return ids
+
+    def waiting(self, groups: Sequence[Group]) -> mx.array:
+        """Waiting times of every slot's draw, (texts, V) float32."""
+        return self.host.to_device(self.plan.waiting(self.network.config.vocab_size))
+
     def logits(self) -> mx.array:
         """Compute logits of the rows in use, (R, V) float32."""
-        positions, count = self.plan.positions(), self.plan.count
-        self.at.move(self.host.to_device(positions), int(positions.max()) + 1)
+        level, count = self.plan.level(), self.plan.count
+        if level is None:
+            positions = self.plan.positions()
+            self.at.move(self.host.to_device(positions), int(positions.max()) + 1)
+        else:
+            self.at.level(level)
         return self.one_row.next_logits(self.tokens[:count], self.speakers[:count], self.cache)
 
 

@@ -19,6 +19,8 @@ import pytest
 
 from tests.converters.folders import DAC_HF, write_safetensors
 
+pytestmark = pytest.mark.rest
+
 ROOT, TOY = Path(__file__).parents[2], Path(__file__).parents[1] / "fourth_model"
 PACKAGES = ("tts_core", "converters", "torch_ref", "mlx_port")
 WORDS = "Grüß Gott\r\n"

@@ -17,6 +17,8 @@ from converters.published import open_published
 from tests.converters.folders import DAC_HF, V_0626, V_0626_HF, left_in
 from tests.tiny.published_models import AR, ENCODEC, NAR, VOCOS
 
+pytestmark = pytest.mark.rest
+
 VALUES = [
     *(
         None,

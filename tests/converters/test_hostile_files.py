@@ -155,11 +155,11 @@ def test_descriptions_out_of_bounds(folder, capsys, name, content, said):
 @pytest.mark.parametrize(
     ("header", "said"),
     [
-        (b"[" * 100_000, "maximum recursion"),
-        (b'{"\xff": {}}', "can't decode byte 0xff"),
+        (b'{"a": ' * 100_000, "recursion limit"),
+        (b'{"\xff": {}}', "invalid utf-8"),
         (
-            b'{"\\u202e\\u001b[2J": {"dtype": "F32", "shape": [1], "data_offsets": [0, 8]}}',
-            r"\u202e\x1b[2J takes 8",
+            b'{"\\u202e\\u001b[2J": {"dtype": "F32", "shape": [1], "data_offsets": [4, 8]}}',
+            r"invalid offset for tensor `\u202e\x1b[2J`",
         ),
     ],
 )

@@ -17,6 +17,8 @@ from converters.published import open_published
 from tests.converters.folders import DAC_HF, V_0626_HF, left_in
 from tts_core.files.record import Record
 
+pytestmark = pytest.mark.rest
+
 ROOT = Path(__file__).parents[2]
 # converts again and again, in place of the folder before, and says when it begins
 CODE = """

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from converters import start
+from tts_core.command import start
+
+pytestmark = pytest.mark.rest
 
 ROOT = Path(__file__).parents[2]
 CONVERT = "import sys; from converters.start import main; sys.argv[0] = 'convert-weights'; main()"
@@ -16,7 +18,7 @@ SPEAK = "from mlx_port.commands.start import main; main()"
 INTERRUPTED = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # job runners start tests with SIGINT ignored
-from converters.start import start
+from tts_core.command.start import start
 start("program")
 """
 

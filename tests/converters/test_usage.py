@@ -3,8 +3,8 @@
 import click
 import pytest
 
-from converters.usage import nearest_flag, usage_line
 from mlx_port.commands import main as cli
+from tts_core.command.usage import nearest_flag, usage_line
 
 FLAGS = (
     "--max-seconds",

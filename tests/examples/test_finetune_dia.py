@@ -36,6 +36,8 @@ from tts_core.audio.files import read_audio, write_audio
 from tts_core.dia.grid import apply_delay
 from tts_core.errors import NotFoundError, SpeechError, UsageError
 
+pytestmark = pytest.mark.rest
+
 CONFIG = dia_config(positions=200)
 CPU = torch.device("cpu")
 

@@ -9,6 +9,8 @@ import pytest
 
 from examples.train_voice.picture import EDGE, SPECTRUM, WAVE, WIDTH, colored, draw, spectrogram, waveform
 
+pytestmark = pytest.mark.rest
+
 RATE = 16000
 
 

@@ -12,6 +12,8 @@ from benchmarks import prose
 from examples.train_voice.listening import TurnScore
 from tts_core.judges.words import Heard
 
+pytestmark = pytest.mark.rest
+
 PROSE = prose.texts(None)
 
 

@@ -14,6 +14,8 @@ from benchmarks.prose import rules
 from examples.train_voice.listening import TurnScore, paired_difference
 from tts_core.dia.text import rewritten
 
+pytestmark = pytest.mark.rest
+
 LINES = short_texts.TEXTS.read_text("utf-8").splitlines()
 
 

@@ -9,6 +9,8 @@ from examples.train_voice.prompting import compared, pairs
 from examples.train_voice.settings import read_settings
 from examples.train_voice.similarity import BANDS, median_pitch, similarity, voiceprint
 
+pytestmark = pytest.mark.rest
+
 
 def voice(hertz: float, slope: float, seed: int, seconds: float = 1.0) -> np.ndarray:
     """Harmonics that fall by `slope` powers of ten each, in syllables, with some noise."""

@@ -27,6 +27,8 @@ from tests.examples.ranks import train_as
 from tests.tiny.dia import dac_weights, dia_config, dia_weights, published_dac_config, write_published
 from tts_core.audio.files import write_audio
 
+pytestmark = pytest.mark.rest
+
 FULL = read_settings()
 NARROW = {"hidden_size": 32, "intermediate_size": 48, "head_dim": 8}
 HIDDEN = 6 * 2 ** len(FULL.codec.downsampling_ratios)

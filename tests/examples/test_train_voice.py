@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 from dataclasses import replace
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from examples.train_voice import text
+from examples.train_voice import text, vocabulary
 from examples.train_voice.checkpoints import grown, requantized
 from examples.train_voice.codebooks import Codebooks, fewer, find
 from examples.train_voice.codec import Hearing, Pieces, Reconstruction
@@ -29,6 +30,8 @@ from torch_ref.codecs.dac import Dac
 from torch_ref.dia.dia import Dia
 from torch_ref.dia.pipeline import DiaPipeline
 from tts_core.dia.grid import apply_delay
+
+pytestmark = pytest.mark.rest
 
 SETTINGS = read_settings()
 SOUNDS = [
@@ -94,6 +97,30 @@ def test_no_evaluation_text_is_trained_on(tmp_path) -> None:
 
 def test_text_is_seeded() -> None:
     assert text.sentence(random.Random(5)) == text.sentence(random.Random(5))
+
+
+def sha256(lines: list[str]) -> str:
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("level", "count", "digest"),
+    [
+        ("level10", 3932, "47cd91a501d9b4a13a43877c93bc19c6df16a53e44e43dbe9b6cd0b80d368767"),
+        ("level20", 6734, "2c48f426ea2d4c55faf7acadcbadbcaa939d98ca6766f12c7aefd2631bffb971"),
+        ("level35", 27131, "84bdcb59409d0d7f4589a6226a264ec70ee5e9c74168917db70dddbbecf2c6f9"),
+    ],
+)
+def test_levels_are_those_of_the_published_voice(level: str, count: int, digest: str) -> None:
+    """The lists that the embedded voice's training text was drawn from."""
+    words = vocabulary.level(level)
+    assert (len(words), sha256(words)) == (count, digest)
+
+
+def test_sentences_are_those_of_the_published_voice() -> None:
+    rng = random.Random(30)
+    drawn = sha256([text.sentence(rng) for _ in range(2000)])
+    assert drawn == "b25747c437faf8c6d2f61f36445b76cd733966ca4c7102038ab60dee0b72e736"
 
 
 def test_evaluation_texts_are_what_the_issue_asks() -> None:

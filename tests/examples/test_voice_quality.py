@@ -15,6 +15,8 @@ from examples.train_voice.evaluation import items
 from examples.train_voice.listening import TurnScore
 from tests.tiny.dia import dac_weights, dia_config, dia_weights, published_dac_config, write_published
 
+pytestmark = pytest.mark.rest
+
 
 def test_twenty_texts_by_default() -> None:
     chosen = some(items(["slt", "rms"], None))

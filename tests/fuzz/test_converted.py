@@ -18,6 +18,8 @@ from tests.tiny.dia import dac_weights, dia_config, dia_weights, published_dac_c
 from tests.tiny.published_models import sources
 from tests.tiny.record import record_again
 
+pytestmark = pytest.mark.rest
+
 SIDES = {"mlx_port": mlx_port.loading, "torch_ref": torch_ref.loading}
 
 

@@ -21,6 +21,8 @@ from tests.mlx_port.commands.fake import FakePipeline, install
 from tests.tiny.dia import dac_weights, dia_config, dia_weights, published_dac_config, write_published
 from tests.tiny.published_models import sources
 
+pytestmark = pytest.mark.rest
+
 COMMANDS = ("generate", "estimate", "convert")
 VALUES = [
     *[

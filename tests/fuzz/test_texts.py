@@ -21,6 +21,8 @@ from tts_core.options import options_class
 from tts_core.prompt import Prompt
 from tts_core.voice.embedded import CODEC, DIA
 
+pytestmark = pytest.mark.rest
+
 VOICE = Prompt.of(audio=0.2 * np.sin(np.arange(24000 * 8) / 20).astype(np.float32), sample_rate=24000)
 
 

@@ -13,6 +13,8 @@ from tests.tiny.published_models import AR, header
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, SpeechTokenizer, TextTokenizer
 from tts_core.metavoice.text import read_tokenizers
 
+pytestmark = pytest.mark.rest
+
 TEXT, CODES = "hello there", [5, 7] * 10
 DOCUMENTS = {
     kind: {"tokenizer.json": json.dumps(getattr(tokenizers(), stage).to_dict())}

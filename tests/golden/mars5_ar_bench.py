@@ -16,6 +16,7 @@ from safetensors.numpy import load_file
 from tests.golden.cases import existing
 from tests.golden.exact import exact_rotary
 from tests.sides import Side
+from tests.tiny.mars5_draws import extend
 from tests.tiny.weights import Weights
 from tts_core.mars5.config import CodecLMConfig, codec_lm_from_shapes
 from tts_core.mars5.options import Mars5Options
@@ -117,9 +118,7 @@ class ArSide(Side):
         recorder = Recorder(self, forced)
         sequence = CodecSequence(prompt, vocabulary, options.max_len)
         with exact_rotary(self.kind):
-            for _ in self.module("mars5.ar_loop").extend(
-                self.network, codes.T, sequence, options, noise, choose=recorder
-            ):
+            for _ in extend(self, self.network, codes.T, sequence, options, noise, choose=recorder):
                 pass
         draws = len(sequence.generated) + (sequence.finish_reason == "stop")
         return sequence, recorder.probs[:draws]  # draws that were launched ahead are not read

@@ -27,6 +27,7 @@ from tts_core.mars5.diffusion import FIRST_DRAW, Cells
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.request import BANDWIDTH_ID, for_vocoder
 from tts_core.mars5.sequence import CodecSequence
+from tts_core.mars5.speech import Speech
 from tts_core.results import GenerationResult
 
 IGNORED = {"deep_clone", "use_kv_cache", "beam_width"}  # settings of the original that ours does not have
@@ -89,11 +90,11 @@ class Whole:
     @contextmanager
     def _watched(self, run: Run) -> Any:
         engine = self.pipeline.engine
-        extend, begin = engine.extend, engine.begin
+        begin, hear = engine.begin, Speech.hear
 
-        def watched_extend(codes: Any, sequence: CodecSequence, *rest: Any) -> Any:
+        def watched_hear(speech: Speech, sequence: CodecSequence) -> None:
             run.sequences.append(sequence)
-            return extend(codes, sequence, *rest)
+            hear(speech, sequence)
 
         def watched_begin(text: Any, reference: Any, cells: Cells, *rest: Any) -> Any:
             run.read.append((text, reference, cells))
@@ -108,7 +109,7 @@ class Whole:
             return made
 
         with (
-            mock.patch.object(engine, "extend", watched_extend),
+            mock.patch.object(Speech, "hear", watched_hear),
             mock.patch.object(engine, "begin", watched_begin),
         ):
             yield

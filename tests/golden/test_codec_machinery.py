@@ -16,6 +16,8 @@ from tests.golden.encodec_checks import EncodecCase, check_encodec, embedding, n
 from tests.golden.vocos_checks import check_vocos
 from tests.sides import BOTH
 
+pytestmark = pytest.mark.rest
+
 pytest.importorskip("torch", reason="torch is not installed: it is the oracle of both sides")
 
 GOLDEN = DEFAULT / "mars5"

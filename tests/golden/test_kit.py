@@ -20,6 +20,8 @@ from tts_core.files.record import Record
 from tts_core.nn.layer_order import Stage
 from tts_core.prompt import Prompt
 
+pytestmark = pytest.mark.rest
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:

@@ -14,6 +14,8 @@ from safetensors.numpy import load_file, save_file
 from tests.golden.cases import DEFAULT, Case, discover
 from tests.golden.test_dia import check
 
+pytestmark = pytest.mark.rest
+
 pytest.importorskip("torch", reason="torch is not installed: it is the oracle of both sides")
 
 FULL, PROMPT, HF, V01, CODEC = ["v_0626", "v_0626_prompt", "v_0626_prompt_hf", "v_v01", "v_dac"]

@@ -13,6 +13,8 @@ from tests.golden.cases import DEFAULT
 from tests.golden.mbd_checks import check_tables
 from tests.golden.speaker_checks import check_speaker
 
+pytestmark = pytest.mark.rest
+
 pytest.importorskip("torch", reason="torch is not installed: it is the oracle of both sides")
 
 GOLDEN = DEFAULT / "metavoice"

@@ -20,7 +20,7 @@ from tests.metal_text.cases import BF16, CASES, F32, Case, drawn, normed, produc
 from tests.metal_text.compiler import Fault, find
 from tests.metal_text.text import Processor
 
-pytestmark = pytest.mark.metal_text
+pytestmark = [pytest.mark.metal_text, pytest.mark.rest]
 
 
 def kernels() -> dict[str, Kernel]:

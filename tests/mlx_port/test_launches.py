@@ -21,13 +21,13 @@ from mlx_port.dia.slots import Slots
 from mlx_port.dia2.dia2 import Dia2
 from mlx_port.dia2.slots import Slots as Dia2Slots
 from mlx_port.layers.rows import product
-from mlx_port.mars5 import step as mars5_step
 from mlx_port.mars5.codec_lm import CodecLM
+from mlx_port.mars5.slots import Slots as Mars5Slots
 from mlx_port.metavoice import step as metavoice_step
 from mlx_port.metavoice.first_stage import FirstStage
 from tests.mlx_port.launches import as_on_metal, bytes_read, launches
 from tests.tiny.dia import SAMPLING, dia_config
-from tests.tiny.mars5_ar import ar_config, deep_prompt, reference, sequence_of
+from tests.tiny.mars5_ar import VOCABULARY, ar_config, deep_prompt, reference
 from tts_core.dia.joining import Joining
 from tts_core.dia2.config import GATED, StackConfig
 from tts_core.dia2.grid import FREE
@@ -35,11 +35,14 @@ from tts_core.dia2.sampling import Choice, Sampling
 from tts_core.dia2.slots import Joining as Dia2Joining
 from tts_core.dia2.spec import DIA2_2B
 from tts_core.mars5.options import Mars5Options
+from tts_core.mars5.rows import Joining as Mars5Joining
 from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.metavoice.spec import METAVOICE_FIRST_STAGE
 from tts_core.models import network as spec_of
 from tts_core.nn.noise import HostNoise
 from tts_core.speed import speed
+
+pytestmark = pytest.mark.rest
 
 Step = Callable[[], tuple[mx.array, ...]]
 LAYER, REST = 22, 40  # most launches of a decoder layer, and of everything else in a step
@@ -96,12 +99,14 @@ def mars5(layers: int, dtype: mx.Dtype) -> tuple[Any, Step]:
     network = CodecLM(config)
     cast(network, "mars5", dtype)
     codes = reference(5, config)
-    speaker = network.speaker(mx.array(codes.T[None]))
-    step = mars5_step.make_step(network, speaker, sequence_of(deep_prompt(codes), 40), Mars5Options())
-    for _ in range(3):
-        mx.eval(step(0.5))
-    mx.eval(step.recent)
-    return step, lambda: (step(0.5), step.recent, step.tokens)
+    prompt = deep_prompt(codes)
+    options = Mars5Options(generate_max_len_override=len(prompt.tokens) + 40)
+    ids = {"lowest": VOCABULARY.lowest, "end": VOCABULARY.end}
+    slots = Mars5Slots(network, texts=1, room=options.max_len, **ids)
+    slots.join(0, Mars5Joining(prompt, codes, options, HostNoise(1)))
+    slots.read(slots.launch(3))
+    mx.eval(slots.recent, slots.tokens)
+    return slots, lambda: (slots.launch(1), slots.recent, slots.tokens)
 
 
 def dia2(layers: int, dtype: mx.Dtype, *, depth: int = 1) -> tuple[Any, Step]:

@@ -19,6 +19,8 @@ from mlx_port import DiaPipeline
 from tests.tiny.record import record_again
 from tts_core.voice.embedded import CODEC, DIA
 
+pytestmark = pytest.mark.rest
+
 FRAMES = 20
 
 

@@ -7,6 +7,8 @@ source, which breaks tests that read it; here a mutant is one changed file in a 
     python -m tests.mutants --keep-coverage --seed 2    another sample, the same coverage
     python -m tests.mutants --again build/mutants/results.json      those that were not caught;
         with --keep-coverage --limit 600 by all their tests, otherwise also by new tests
+    python -m tests.mutants --keep-coverage --without-rest          only the tests of `make test`
+    python -m tests.mutants --list                      the files that mutants are drawn from; no test runs
     python -m tests.mutants --root ../other             another checkout
 """
 
@@ -33,7 +35,7 @@ from typing import Any
 
 from coverage import Coverage, CoverageData  # pyright: ignore[reportMissingImports]
 
-from tests.mutants.changes import CAUGHT, Mutant, again, sample, sources
+from tests.mutants.changes import CAUGHT, Mutant, again, places, sample, sources
 from tests.mutants.selection import (
     PACKAGES,
     choose,
@@ -88,14 +90,18 @@ def measure(root: Path, out: Path, tests: Sequence[str], workers: int) -> None:
 
 
 class Covered:
-    """Tests by line, from a measured run."""
+    """Tests by line, from a measured run. without_rest: only those of `make test`."""
 
-    def __init__(self, root: Path, out: Path):
+    def __init__(self, root: Path, out: Path, *, without_rest: bool = False):
         self.root = root
         self.data = CoverageData(str(out / "coverage" / "data"))
         self.data.read()
         tests = json.loads((out / "coverage" / "tests.json").read_text())["tests"]
-        self.seconds = {test: each["seconds"] for test, each in tests.items() if each["outcome"] == "passed"}
+        self.seconds = {
+            test: each["seconds"]
+            for test, each in tests.items()
+            if each["outcome"] == "passed" and not (without_rest and each["rest"])
+        }
         self.lines = cache(self._lines)
 
     def _lines(self, path: str) -> dict[int, set[str]]:
@@ -270,7 +276,16 @@ def _told(mutant: Mutant) -> str:
 
 def _pytest(record: Path) -> list[str]:
     # hypothesis' profile ci has no deadline and draws the same examples each time
-    plain = ["-q", "-p", "mutants_plugin", "-p", "no:cacheprovider", "--hypothesis-profile=ci"]
+    plain = [
+        "-q",
+        "-m",
+        "not slow",
+        "-p",
+        "mutants_plugin",
+        "-p",
+        "no:cacheprovider",
+        "--hypothesis-profile=ci",
+    ]
     return [sys.executable, "-m", "pytest", *plain, f"--mutants-record={record}"]
 
 
@@ -288,6 +303,8 @@ def main() -> None:
     add("--out", type=Path, help="folder of coverage and results (default: ROOT/build/mutants)")
     add("--tests", nargs="*", default=[], help="measure and run only these files and folders of tests")
     add("--keep-coverage", action="store_true", help="use the coverage that is there")
+    add("--without-rest", action="store_true", help="use only the tests of `make test`")
+    add("--list", action="store_true", help="list the files with their places to change, and run nothing")
     add("--again", type=Path, help="results.json: its mutants that were not caught, instead of a sample")
     add("--seed", type=int, default=1)
     add("--count", type=int, default=150, help="mutants (%(default)s)")
@@ -299,6 +316,10 @@ def main() -> None:
     options.memory = 4 << 40
     if sys.platform == "linux":
         options.memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // options.workers
+    if options.list:
+        for path, count in sorted(places(options.root).items()):
+            print(f"{count:6} places {path}")
+        return
     out = (options.out or options.root / "build" / "mutants").resolve()
     begin = time.monotonic()
     if options.again:
@@ -308,8 +329,10 @@ def main() -> None:
     if not options.keep_coverage:
         measure(options.root, out, options.tests, options.workers)
     options.minutes -= (time.monotonic() - begin) / 60
-    about = {"seed": options.seed, "count": len(mutants), "tests": options.tests or ["all"]}
-    judge_all(mutants, Covered(options.root, out), options, lambda: report(mutants, about, out))
+    used = options.tests or ["those of `make test`" if options.without_rest else "all"]
+    about = {"seed": options.seed, "count": len(mutants), "tests": used}
+    covered = Covered(options.root, out, without_rest=options.without_rest)
+    judge_all(mutants, covered, options, lambda: report(mutants, about, out))
     about["minutes"] = round((time.monotonic() - begin) / 60, 1)
     print(report(mutants, about, out))
 

@@ -54,7 +54,8 @@ class Record:
         self.failure: dict[str, str] | None = None
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        test = self.tests.setdefault(report.nodeid, {"seconds": 0.0, "outcome": "passed"})
+        begun = {"seconds": 0.0, "outcome": "passed", "rest": "rest" in report.keywords}
+        test = self.tests.setdefault(report.nodeid, begun)
         test["seconds"] = round(test["seconds"] + report.duration, 4)
         if report.outcome != "passed" and test["outcome"] != "failed":
             test["outcome"] = report.outcome

@@ -9,8 +9,10 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 PACKAGES = ("tts_core", "converters", "torch_ref", "mlx_port")
-# folders, files and classes that run only on a GPU: CUDA graphs and Triton kernels
-LEFT_OUT = {"cuda", "draws.py", "frames.py", "fused.py", "slots.py", "GraphStep", "KernelStep", "FusedRow"}
+# what runs only on a GPU: a folder, files that import from these modules of it, and classes of captured steps
+GPU = "torch_ref/cuda"
+KERNELS = ("attention", "filters", "launch", "pointwise", "rows")
+CAPTURED = ("GraphSlots", "GraphStep", "KernelStep")
 
 PHASE = re.compile(r" \((setup|call|teardown)\)$")  # as pytest passes it to processes that a test starts
 
@@ -57,6 +59,13 @@ def importers(path: str, sources: Mapping[str, str]) -> set[str]:
     parts = PurePosixPath(path).with_suffix("").parts
     module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
     return {other for other, text in sources.items() if other != path and module in _imported(text)}
+
+
+def runs_on_a_cpu(path: str, text: str) -> bool:
+    """Check that a file of the packages is not only CUDA graphs and Triton kernels."""
+    package = GPU.replace("/", ".")
+    kernels = {f"{package}.{name}" for name in KERNELS}
+    return not path.startswith(f"{GPU}/") and kernels.isdisjoint(_imported(text))
 
 
 def choose(tiers: Sequence[Iterable[str]], seconds: Mapping[str, float], budget: float) -> list[str]:

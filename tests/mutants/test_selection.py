@@ -109,8 +109,22 @@ def test_tests_of_the_same_files():
     assert same_files(["b.py::z"], SECONDS) == {"b.py::z", "b.py::slow"}
 
 
-def test_what_is_left_out_is_there():
-    paths = [path for package in selection.PACKAGES for path in (ROOT / package).rglob("*.py")]
-    names = {part for path in paths for part in path.relative_to(ROOT).parts}
-    text = "".join(path.read_text() for path in paths)
-    assert {each for each in selection.LEFT_OUT if each not in names and f"class {each}" not in text} == set()
+def test_what_runs_only_on_a_gpu_is_there():
+    text = "".join(path.read_text() for path in (ROOT / "torch_ref").rglob("*.py"))
+    assert [name for name in selection.KERNELS if not (ROOT / selection.GPU / f"{name}.py").is_file()] == []
+    assert [name for name in selection.CAPTURED if f"class {name}" not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "drawn"),
+    [
+        ("torch_ref/dia/plain_slots.py", "from torch_ref.host import Host", True),
+        ("mlx_port/dia/slots.py", "import mlx.core as mx", True),
+        ("torch_ref/mars5/slots.py", "from torch_ref.cuda.capture import capture", True),
+        ("torch_ref/cuda/capture.py", "import torch", False),
+        ("torch_ref/dia/draws.py", "from torch_ref.cuda.launch import jit, triton", False),
+        ("torch_ref/dia/fused.py", "from torch_ref.cuda import pointwise", False),
+    ],
+)
+def test_mutants_are_drawn_from_what_a_cpu_runs(path, text, drawn):
+    assert selection.runs_on_a_cpu(path, text) is drawn

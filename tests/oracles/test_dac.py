@@ -16,6 +16,8 @@ from tests.sides import BOTH
 from tts_core.codecs.dac import decoded_length
 from tts_core.codecs.policy import CodecPolicy
 
+pytestmark = pytest.mark.rest
+
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("mlx.core")

@@ -16,6 +16,8 @@ from tests.sides import BOTH
 from tts_core.dia.grid import revert_delay
 from tts_core.dia.text import tokenize
 
+pytestmark = pytest.mark.rest
+
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("mlx.core")

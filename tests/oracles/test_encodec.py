@@ -19,6 +19,8 @@ from tests.tiny.codecs import codebooks_at
 from tests.tolerance import FACTOR
 from tts_core.codecs.policy import CodecPolicy
 
+pytestmark = pytest.mark.rest
+
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("mlx.core")

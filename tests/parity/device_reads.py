@@ -20,10 +20,10 @@ class Watched:
         self.owner, self.seen, self.name, self.original = owner, seen, name, getattr(owner, name)
 
     def __enter__(self) -> None:
-        def to_host(x: Any) -> np.ndarray:
+        def to_host(*given: Any) -> np.ndarray:
             Watched.inside = True
             try:
-                value = self.original(x)
+                value = self.original(*given)
             finally:
                 Watched.inside = False
             self.seen(value)

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache, partial
-from importlib import import_module
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, cast
@@ -17,11 +16,10 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from tests.contract.speakers import every_side, speaker
 from tests.metal_errors import INTERACTIVITY, LARGER, LATE, MESSAGES
-from tests.parity import test_delivery
 from tests.parity.recorded_runs import DEEP, FAST, FIRST, SAID, speech
-from tests.parity.test_delivery import every_side
-from tests.tiny.dia2 import published_dia2, recording
+from tests.tiny.dia2 import recording
 from tests.tiny.metavoice_pipeline import reference
 from tests.tiny.recordings import snippet
 from tts_core.bulk.asking import Work
@@ -33,6 +31,8 @@ from tts_core.prompt import Prompt
 from tts_core.results import GenerationResult, join
 from tts_core.serving.engine import SpeechEngine
 from tts_core.serving.session import Failed, Part
+
+pytestmark = pytest.mark.rest
 
 TEXT = "The inn is near."
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -46,7 +46,7 @@ SLOTS = ("slots.join", "slots.launch", "slots.read")
 CALLS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "dia": (("codec.encode", *SLOTS, "decode_windows"), ("rows",)),
     "dia2": (("codec.encode", "slots.join", "slots.act", "slots.draw", "slots.read", "decode"), ()),
-    "mars5": (("codec.encode", *SLOTS, "begin", "timestep", "decode"), ("extend",)),
+    "mars5": (("codec.encode", *SLOTS, "begin", "timestep", "decode"), ()),
     "metavoice": (("speaker_encoder.embed", *SLOTS, "fill", "decode"), ("say",)),
 }
 BATCHED = [(model, call) for model, (calls, _) in CALLS.items() for call in calls]
@@ -57,26 +57,6 @@ ALONE = [
 ]
 ENCODE = ("codec.encode", "speaker_encoder.embed")
 _tries = count()
-
-
-@cache
-def dia2(side: str, folder: Path) -> Any:
-    published = folder / side / "published"
-    if side == "torch":
-        return import_module("torch_ref.dia2.pipeline").Dia2Pipeline.load(
-            published_dia2(published), device="cpu", dtype="float32"
-        )
-    from converters.convert import convert
-    from converters.published import open_published
-
-    convert(open_published(published_dia2(published)), folder / side / "model", dtype="float32")
-    return import_module("mlx_port.dia2.pipeline").Dia2Pipeline.load(folder / side / "model")
-
-
-@pytest.fixture(scope="module")
-def voice(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Any]:
-    folder = tmp_path_factory.mktemp("dia2")
-    return lambda model, side: dia2(side, folder) if model == "dia2" else test_delivery.voice(model, side)
 
 
 def prompt(model: str, call: str) -> Any:
@@ -189,20 +169,20 @@ def batch(model: str, pipeline: Any) -> Iterator[Speak]:
     yield speak
 
 
-@every_side
 @pytest.mark.parametrize(
-    ("door", "model", "call"),
+    ("door", "side", "model", "call"),
     [
-        *((generate, *one) for one in ALONE),
-        *((serve, *one) for one in BATCHED),
-        *((batch, *one) for one in BATCHED),
+        *((generate, side, *one) for one in ALONE for side in ("torch", "mlx")),
+        *((serve, "mlx", *one) for one in BATCHED),
+        *((batch, "torch", *one) for one in BATCHED),
     ],
     ids=lambda one: one if isinstance(one, str) else one.__name__,
 )
 def test_each_error_has_its_message_and_the_next_request_speaks(
-    door: Any, model: str, call: str, side: str, voice: Any, monkeypatch: pytest.MonkeyPatch
+    door: Any, side: str, model: str, call: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pipeline = voice(model, side)
+    """Server and batch speak through the same session, so one side each."""
+    pipeline = speaker(model, side)
     standing = stand_in(pipeline, call, monkeypatch)
     with door(model, pipeline) as speak:
         for words, beginning in MESSAGES.items():
@@ -261,10 +241,10 @@ every_network = pytest.mark.parametrize("model", list(CALLS))
 @every_side
 @every_network
 def test_a_piece_that_cannot_begin_fails_alone_unless_the_error_may_be_the_batchs(
-    model: str, side: str, voice: Any, monkeypatch: pytest.MonkeyPatch
+    model: str, side: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Metal's errors of commands may belong to a step, so the batch ends; a lack at once is the request's."""
-    pipeline = voice(model, side)
+    pipeline = speaker(model, side)
     standing = stand_in(pipeline, "slots.join", monkeypatch)
     for words in (LARGER, INTERACTIVITY):
         standing.error, standing.calls = None, 0
@@ -285,10 +265,10 @@ def test_a_piece_that_cannot_begin_fails_alone_unless_the_error_may_be_the_batch
 @every_side
 @every_network
 def test_sound_that_is_exactly_zero_is_an_error(
-    model: str, side: str, voice: Any, monkeypatch: pytest.MonkeyPatch
+    model: str, side: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the request by itself; what is shared is first computed again for each half."""
-    pipeline, name = voice(model, side), "_decode" if model == "dia" else "decode"
+    pipeline, name = speaker(model, side), "_decode" if model == "dia" else "decode"
     decode, most = getattr(pipeline.engine, name), 0
 
     def decode_some(ones: Any, *args: Any, **kwargs: Any) -> Any:

@@ -14,6 +14,8 @@ from tests.tiny.dia import Weights, compose, dac_config, dac_weights, dia_config
 from tts_core.dia.shapes import is_norm
 from tts_core.errors import GenerationError
 
+pytestmark = pytest.mark.rest
+
 TEXTS = ["[S1] One, two.", "[S2] Three."]
 
 

@@ -5,6 +5,8 @@ import pytest
 
 from tests.parity.recorded_runs import RUNS, SIDES, STRIDE, file_of, recorded, speak
 
+pytestmark = pytest.mark.rest
+
 LONGEST = 40  # frames of a text in the default run
 CASES = [
     pytest.param(side, model, name, marks=[pytest.mark.slow] if run.slow else [], id=f"{model}-{name}-{side}")

@@ -100,6 +100,7 @@ def test_every_number_has_bounds(model: str) -> None:
             assert max(known.low, known.above) >= -(2**31), field.name
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("model", MODELS)
 def test_2000_json_numbers_for_every_option(model: str) -> None:
     """Each becomes a value of the field's type in its range, or a short error that names the field."""
@@ -201,6 +202,7 @@ def readme_example() -> str:
     return (ROOT / "README.md").read_text("utf-8").partition("```python\n")[2].partition("```")[0]
 
 
+@pytest.mark.rest
 @pytest.mark.skipif(bool(ABSENT), reason=f"not installed: {', '.join(ABSENT)}")
 def test_a_type_checker_refuses_what_a_model_does_not_take(tmp_path: Path) -> None:
     """An app of all models on both sides, in one run of pyright."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import nullcontext
 
 import numpy as np
@@ -12,9 +11,7 @@ from torch import Tensor
 from torch_ref.dia.dia import Dia
 from torch_ref.dia.few_rows import Heard, alike, few_rows, near, one_thread
 from torch_ref.dia.plain_slots import PlainSlots
-from tts_core.dia.grid import DelayGrid
 from tts_core.dia.joining import Joining
-from tts_core.dia.request import Batch
 
 
 class FewSlots(PlainSlots):
@@ -43,7 +40,7 @@ class FewSlots(PlainSlots):
 
     def _logits(self) -> Tensor:
         texts = list(self.running.values())
-        last = np.stack([text.grid.rows[0, text.grid.filled - 1] for text in texts])
+        last = np.stack([text.grid.rows[text.grid.filled - 1] for text in texts])
         places = [text.grid.filled - 1 for text in texts]
         self._make_room(max(places) + 1)
         if self.heard is None:
@@ -57,18 +54,3 @@ class FewSlots(PlainSlots):
             self.constants,
         )
         return logits.view(len(logits), last.shape[1], -1)
-
-
-def decode(slots: FewSlots, batch: Batch, grid: DelayGrid) -> Iterator[np.ndarray]:
-    """Yield ids for every next row of a batch's grid, (B, C) int32.
-
-    A text joins where its own prompt ends, so it reads its prompt as it does alone; the rows before that are
-    given, and their ids 0.
-    """
-    while True:
-        for slot, (tokens, noise) in enumerate(zip(batch.tokens, batch.noise, strict=True)):
-            frames = int(grid.prompt_frames[slot]), int(grid.max_frames[slot])
-            if grid.filled == 1 + frames[0]:
-                rows = grid.rows[slot]
-                slots.join(slot, Joining(tokens, rows, grid.filled, *frames, batch.sampling, noise))
-        yield from slots.launch(1)

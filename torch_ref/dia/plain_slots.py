@@ -17,6 +17,7 @@ from torch import Tensor
 from torch_ref.dia.dia import DecoderLayer, Dia, Source
 from torch_ref.dia.sampling import candidates_0626, candidates_v01, draw
 from torch_ref.guard import marked
+from torch_ref.host import Host
 from torch_ref.layers.cache import CHUNK
 from torch_ref.layers.row_cache import RowCache, RowPositions
 from torch_ref.layers.selection import first_largest
@@ -34,10 +35,9 @@ class Text:
 
     def uniform(self, shape: tuple[int, ...]) -> np.ndarray:
         """Numbers for its next row, (C, V) float32. Inside its prompt it draws nothing from its source."""
-        [step] = self.grid.steps()
-        if step < 0 or not self.joining.sampling.temperature:
+        if self.grid.step < 0 or not self.joining.sampling.temperature:
             return np.full(shape, 0.5, np.float32)
-        return self.joining.noise.uniform(int(step), shape)
+        return self.joining.noise.uniform(self.grid.step, shape)
 
 
 class PlainSlots:
@@ -46,11 +46,12 @@ class PlainSlots:
     steps, ahead = 1, 0  # of a launch, and launches before one is read
 
     def __init__(self, network: Dia, nothing: Tensor | None, *, texts: int):
-        self.network, self.texts = network, texts
+        self.network, self.texts, self.host = network, texts, Host(network.logits_dense)
         decoder = network.model.decoder
         self.constants = None if nothing is None else decoder.constants(nothing)
         self.groups = 1 if nothing is None else 2  # unconditional rows follow the conditional ones
         self.running: dict[int, Text] = {}  # by slot, in the order of their rows
+        self.left: set[int] = set()  # slots of them that are free
         config, layers = network.config.decoder_config, range(network.config.decoder_config.num_hidden_layers)
         weight = network.logits_dense.weight
         own = self.groups, 0, config.num_key_value_heads, 0, config.head_dim
@@ -61,6 +62,7 @@ class PlainSlots:
     @torch.inference_mode()
     def join(self, slot: int, text: Joining) -> None:
         """Read a text and let it start with the next step; its slot must be free."""
+        self._forget()
         device, before = self.network.logits_dense.weight.device, text.filled - 1
         source = self.network.read([torch.from_numpy(text.tokens).to(device)])
         source = source._replace(unconditional=self.constants)
@@ -77,31 +79,36 @@ class PlainSlots:
             self.own[index] = _joined(held, (known[0][:, :, :before], known[1][:, :, :before]))
         self.running[slot] = Text(text, DelayGrid.joined(self.network.config, text))
 
-    @torch.inference_mode()
     def leave(self, slot: int) -> None:
-        """Free a slot."""
-        if slot not in self.running:
-            return
-        order = list(self.running)
-        kept = torch.tensor([row for row, one in enumerate(order) if one != slot], dtype=torch.int64)
-        kept = kept.to(self.network.logits_dense.weight.device)
-        del self.running[slot]
-        texts = list(self.running.values())
-        rows = _chunks(max((text.grid.filled for text in texts), default=0))
-        longest = max((len(text.joining.tokens) for text in texts), default=0)
-        self.own = [(keys[:, kept, :, :rows], values[:, kept, :, :rows]) for keys, values in self.own]
-        self.source = [
-            (keys[:, kept, :, :longest], values[:, kept, :, :longest]) for keys, values in self.source
-        ]
+        """Free a slot; its memory too: with the last text, or before the next launch or join."""
+        if slot in self.running:
+            self.left.add(slot)
+        if len(self.left) == len(self.running):
+            self._forget()
 
     @torch.inference_mode()
     def launch(self, steps: int) -> np.ndarray:
         """Run some steps. → (steps, B, C) int32, -1 where logits were not all finite, 0 in free slots."""
+        self._forget()
         return np.stack([self._step() for _ in range(steps)])
 
     def read(self, launched: np.ndarray) -> np.ndarray:
         """Return the ids of a launch."""
         return launched
+
+    def _forget(self) -> None:
+        """Drop the rows of the texts that left."""
+        if not self.left:
+            return
+        kept = [row for row, slot in enumerate(self.running) if slot not in self.left]
+        self.running = {slot: text for slot, text in self.running.items() if slot not in self.left}
+        self.left.clear()
+        texts = self.running.values()
+        rows = _chunks(max((text.grid.filled for text in texts), default=0))
+        longest = max((len(text.joining.tokens) for text in texts), default=0)
+        for held, length in ((self.own, rows), (self.source, longest)):
+            for index, (keys, values) in enumerate(held):  # only one layer is held twice
+                held[index] = keys[:, kept, :, :length], values[:, kept, :, :length]
 
     def _step(self) -> np.ndarray:
         """Draw the next row of every text, (B, C) int32, and put it into its grid."""
@@ -109,10 +116,10 @@ class PlainSlots:
         drawn = np.zeros((self.texts, config.decoder_config.num_channels), np.int32)
         if not self.running:
             return drawn
-        drawn[list(self.running)] = self._draw(self._logits()).cpu().numpy()
+        drawn[list(self.running)] = self.host.to_host(self._draw(self._logits()))
         for slot, text in self.running.items():
-            if text.grid.filled < text.grid.rows.shape[1]:  # rows past the grid's end are dropped
-                text.grid.accept(np.maximum(drawn[slot : slot + 1], 0))
+            if text.grid.filled < len(text.grid.rows):  # rows past the grid's end are dropped
+                text.grid.accept(np.maximum(drawn[slot], 0))
         return drawn
 
     def _draw(self, logits: Tensor) -> Tensor:
@@ -138,7 +145,7 @@ class PlainSlots:
         """Compute logits for the next row of every text, (R, C, V) float32."""
         decoder, device = self.network.model.decoder, self.network.logits_dense.weight.device
         texts = list(self.running.values())
-        last = np.stack([text.grid.rows[0, text.grid.filled - 1] for text in texts])
+        last = np.stack([text.grid.rows[text.grid.filled - 1] for text in texts])
         places = np.array([text.grid.filled - 1 for text in texts])
         seen = int(places.max()) + 1
         self._make_room(seen)

@@ -6,8 +6,6 @@ nothing from the host and is captured once. Draws are read some steps late.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -17,9 +15,7 @@ from torch_ref.cuda.launch import compile_together
 from torch_ref.cuda.noise import fill_uniform
 from torch_ref.dia.draws import Rows, draw
 from torch_ref.dia.fused import FusedDecoder, Memory
-from tts_core.dia.grid import DelayGrid
 from tts_core.dia.joining import Joining
-from tts_core.dia.request import Batch
 from tts_core.nn.noise import HostNoise, Noise
 
 NOISE_STEPS = 16  # steps whose noise is drawn at once
@@ -188,15 +184,3 @@ class Slots:
             for one, place in enumerate(places):
                 memory.keys[index][place, :, :before] = held.buffers[0][one, :, :before]
                 memory.values[index][place, :, :before] = held.buffers[1][one, :, :before]
-
-
-def decode(slots: Slots, batch: Batch, grid: DelayGrid) -> Iterator[np.ndarray]:
-    """Yield ids for every next row of a batch's grid, (B, C) int32; computes some rows ahead."""
-    for slot, (tokens, noise) in enumerate(zip(batch.tokens, batch.noise, strict=True)):
-        frames = int(grid.prompt_frames[slot]), int(grid.max_frames[slot])
-        slots.join(slot, Joining(tokens, grid.rows[slot], grid.filled, *frames, batch.sampling, noise))
-    running = slots.launch(STEPS)
-    while True:
-        following = slots.launch(STEPS)
-        yield from running.read()
-        running = following

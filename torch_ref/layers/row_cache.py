@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from torch_ref.layers.cache import RingCache
+
 
 class RowPositions:
     """Positions of the rows of one step, shared by the caches of all layers.
@@ -14,17 +16,24 @@ class RowPositions:
 
     def __init__(self, capacity: int):
         self.capacity = capacity
+        self.all_at: int | None = None  # the position of all rows, if they share one
+        self.mask: Tensor | None = None
 
     def move(self, positions: Tensor, seen: int) -> None:
         """Begin a step of the first R rows of the batch. positions: (R,) int64.
 
         seen: keys that are read, from the first on; more than every position, or all that are kept.
         """
-        self.positions, self.seen = positions, seen
+        self.positions, self.seen, self.all_at = positions, seen, None
         self.rows = torch.arange(len(positions), device=positions.device)
         self.slots = positions % self.capacity
         places = torch.arange(seen, device=positions.device)
         self.mask = (places <= positions[:, None])[:, None, None]
+
+    def level(self, position: int) -> None:
+        """Begin a step of rows that are all at one position."""
+        self.all_at, self.slot, self.mask = position, position % self.capacity, None
+        self.seen = min(position + 1, self.capacity)
 
 
 class RowCache:
@@ -38,9 +47,9 @@ class RowCache:
         self.keys, self.values, self.at = keys, values, at
 
     @property
-    def length(self) -> Tensor:
-        """Keys before this step's, (R, 1)."""
-        return self.at.positions[:, None]
+    def length(self) -> Tensor | int:
+        """Keys before this step's, (R, 1); a number where all rows have as many."""
+        return self.at.positions[:, None] if self.at.all_at is None else self.at.all_at
 
     def fill(self, row: int, keys: Tensor, values: Tensor) -> None:
         """Replace the first slots of a row. (K, T, E) each, in the order of the ring."""
@@ -49,12 +58,34 @@ class RowCache:
 
     def extend(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Write a key for each row and return all that may be read. (R, K, 1, E) → (R, K, seen, E) each."""
-        at = self.at
-        self.keys[at.rows, :, at.slots] = keys[:, :, 0]
-        self.values[at.rows, :, at.slots] = values[:, :, 0]
-        count = keys.shape[0]
+        at, count = self.at, keys.shape[0]
+        if at.all_at is not None:
+            self.keys[:count, :, at.slot : at.slot + 1] = keys
+            self.values[:count, :, at.slot : at.slot + 1] = values
+        else:
+            self.keys[at.rows, :, at.slots] = keys[:, :, 0]
+            self.values[at.rows, :, at.slots] = values[:, :, 0]
         return self.keys[:count, :, : at.seen], self.values[:count, :, : at.seen]
 
     def rule(self, rows: int) -> tuple[bool, Tensor | None]:
         """Return (is_causal, mask): each row sees its own keys."""
         return False, self.at.mask
+
+
+class FirstRows(RingCache):
+    """The cache of a text's first rows, which are read at once and kept in a row of a batch.
+
+    window: as in RingCache.  cache: of the batch, whose capacity is the text's.
+    """
+
+    def __init__(self, window: int, cache: RowCache, row: int):
+        super().__init__(window, cache.at.capacity)
+        self.cache, self.row = cache, row
+
+    def extend(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Keep the last rows and return all. (1, K, T, E) each → same."""
+        self.length = keys.shape[2]
+        kept = [rows if self.length <= self.capacity else self.kept(rows) for rows in (keys, values)]
+        self.cache.fill(self.row, kept[0][0], kept[1][0])
+        self.buffers = self.cache.keys, self.cache.values
+        return keys, values

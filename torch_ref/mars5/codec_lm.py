@@ -15,7 +15,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from torch_ref.cuda.fixed_cache import FixedCache
 from torch_ref.layers.attention import scaled_dot_product_attention
 from torch_ref.layers.cache import RingCache
 from torch_ref.layers.norm import RMSNorm, at_least_float32
@@ -31,7 +30,7 @@ from torch_ref.mars5.encoder import (
 )
 from tts_core.mars5.config import CodecLMConfig
 
-Cache = RingCache | FixedCache | RowCache
+Cache = RingCache | RowCache
 
 
 class FeedForward(nn.Module):

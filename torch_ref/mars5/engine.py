@@ -5,7 +5,7 @@ Upstream: Camb-ai/MARS5-TTS@84697c8 (AGPL-3.0); written from a description, none
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -14,7 +14,6 @@ from torch_ref.codecs.encodec import Encodec
 from torch_ref.codecs.vocos import Vocos
 from torch_ref.codecs.vocos_calls import decode_pieces
 from torch_ref.host import Host
-from torch_ref.mars5.ar_loop import extend
 from torch_ref.mars5.codec_lm import CodecLM
 from torch_ref.mars5.residual_transformer import ResidualTransformer
 from torch_ref.mars5.reverse import ReverseDiffusion, Run
@@ -22,8 +21,6 @@ from torch_ref.mars5.slots import Slots, make_slots
 from torch_ref.mars5.together import Call
 from tts_core.audio.voice_cache import VoiceCache
 from tts_core.mars5.diffusion import Cells, Diffusion
-from tts_core.mars5.options import Mars5Options
-from tts_core.mars5.sequence import CodecSequence
 from tts_core.mars5.tokens import CodecVocabulary
 from tts_core.nn.calls import apart
 from tts_core.nn.noise import Noise
@@ -56,12 +53,6 @@ class Mars5Engine:
             return self.host.to_host(codes)[0]
 
         return self.voices.encoded([samples], lambda ones: apart(self.host, partial(encoded, ones))).copy()
-
-    def extend(
-        self, codes: np.ndarray, sequence: CodecSequence, options: Mars5Options, noise: Noise
-    ) -> Iterator[CodecSequence]:
-        """Draw ids until the sequence is done; yield it after each id. codes: (Q, P), the reference's."""
-        return extend(self.network, codes, sequence, options, noise)
 
     def slots(self, texts: int, room: int) -> Slots:
         """Allocate a running batch of the autoregressive network for as many texts of `room` ids each."""

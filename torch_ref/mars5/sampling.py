@@ -13,6 +13,8 @@ from torch import Tensor
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.sampling import TYPICAL_OFF
 
+MARK = -1  # replaces an id drawn from NaN or infinite logits
+
 
 def occurrences(ids: Tensor, vocab_size: int) -> Tensor:
     """Count each id in `ids`; the value `vocab_size` marks an empty place. (B, N) → (B, V) float32."""
@@ -96,3 +98,22 @@ def draw(log_probs: Tensor, uniform: Tensor) -> Tensor:
     beyond = possible & (sums / sums[..., -1:] > uniform)
     first = torch.where(beyond, places, probs.shape[-1]).amin(dim=-1)
     return torch.minimum(first, torch.where(possible, places, 0).amax(dim=-1))
+
+
+def draw_ids(
+    logits: Tensor,
+    seen: Tensor,
+    penalty: Tensor,
+    uniform: Tensor,
+    options: Mars5Options,
+    *,
+    lowest: int,
+    end: int,
+) -> Tensor:
+    """Draw an id from each row of logits, (B, V) → (B,); -1 where they are not all finite.
+
+    seen: (B, N) ids whose repetition is penalized.  penalty, uniform: one number, or one per row, (B, 1).
+    """
+    counts = occurrences(seen, logits.shape[-1])
+    scores = log_probabilities(logits, counts, penalty, options, lowest=lowest, end=end)
+    return draw(scores, uniform).masked_fill(~logits.isfinite().all(dim=-1), MARK)

@@ -7,23 +7,31 @@ numbers; its ids are those that it has by itself.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from torch_ref.cuda.capture import capture
 from torch_ref.host import Host
-from torch_ref.layers.row_cache import RowCache, RowPositions
+from torch_ref.layers.row_cache import FirstRows, RowCache, RowPositions
 from torch_ref.mars5.codec_lm import CodecLM
+from torch_ref.mars5.draws import EMPTY, Drawing, draw_id
 from torch_ref.mars5.many_rows import ManyRows, runs
-from torch_ref.mars5.step import draw_ids
+from torch_ref.mars5.row import FusedRow
+from torch_ref.mars5.sampling import draw_ids
 from torch_ref.reading import Reading, begin_read, finish_read
-from tts_core.mars5.rows import BatchRows, Joining
+from tts_core.mars5.options import Mars5Options
+from tts_core.mars5.rows import BatchRows, Group, Inputs, Joining
+
+PAST = 16  # steps that may be launched past the end of a text
 
 
 class Slots:
-    """`texts` slots, each a row of the network with `room` positions for speaker and ids; allocated at once.
+    """`texts` slots, each a row of the network with `room` positions for speaker and ids.
 
+    Several rows are allocated at once; a single one only while a text is in it.
     lowest, end: ids of CodecVocabulary.
     """
 
@@ -34,42 +42,41 @@ class Slots:
         self.host = Host(network.embed)
         self.plan = BatchRows(texts, room)
         self.at = RowPositions(min(network.config.sliding_window, room))
-        config, weight = network.config, network.embed.weight
-        buffer = texts, config.num_attention_heads, self.at.capacity, config.head_dim
-        self.cache = [
-            RowCache(weight.new_zeros(buffer), weight.new_zeros(buffer), self.at) for _ in network.ar.layers
-        ]
+        self.cache = self.new_cache() if texts > 1 else []
         self.rotary = network.positions(room)
-        self.tokens = torch.zeros(texts, 1, dtype=torch.int64, device=weight.device)
+        self.tokens = torch.zeros(texts, 1, dtype=torch.int64, device=network.embed.weight.device)
         # last ids of each text, a ring; the vocabulary's size is an empty place
         self.recent = self._nothing(1)
+        self.first: dict[int, Tensor] = {}  # by slot: (1, V), logits of texts that have drawn no id
+
+    def new_cache(self) -> list[RowCache]:
+        """Allocate the rows of every layer."""
+        config, weight = self.network.config, self.network.embed.weight
+        buffer = self.plan.slots, config.num_attention_heads, self.at.capacity, config.head_dim
+        layers = self.network.ar.layers
+        return [RowCache(weight.new_zeros(buffer), weight.new_zeros(buffer), self.at) for _ in layers]
 
     @torch.inference_mode()
     def join(self, slot: int, text: Joining) -> None:
-        """Read a text's prompt but its last id and let it start with the next step; its slot must be free.
-
-        The prompt must fit in the sliding window.
-        """
-        assert len(text.prompt.tokens) <= self.network.config.sliding_window
-        self.plan.join(slot, text)
+        """Read a text's prompt and let it draw with the next step; its slot must be free."""
+        self.cache = self.cache or self.new_cache()
         network, prompt = self.network, self.host.to_device(text.prompt.tokens[None])
-        speaker = network.speaker(self.host.to_device(text.codes.T[None]))
-        rows = network.rows(speaker, prompt[:, :-1])
-        cache = network.new_cache(rows.shape[1])
-        network.ar(rows, self.rotary(0, rows.shape[1]), cache)
-        for layer, held in zip(self.cache, cache, strict=True):
-            assert held.buffers is not None
-            layer.fill(slot, held.buffers[0][0], held.buffers[1][0])
-        self.tokens[slot] = prompt[0, -1:]
+        rows = network.rows(network.speaker(self.host.to_device(text.codes.T[None])), prompt)
+        cache = [FirstRows(network.config.sliding_window, layer, slot) for layer in self.cache]
+        self.first[slot] = network.next_logits(rows, self.rotary(0, rows.shape[1]), cache)
         if text.window > self.recent.shape[1]:
             wider = self._nothing(text.window)
             wider[:, : self.recent.shape[1]] = self.recent
             self.recent = wider
         self.recent[slot] = network.config.vocab_size
+        self.plan.join(slot, text)
 
     def leave(self, slot: int) -> None:
         """Free a slot."""
         self.plan.leave(slot)
+        self.first.pop(slot, None)
+        if self.plan.slots == 1:
+            self.cache = []
 
     @torch.inference_mode()
     def launch(self, steps: int) -> Reading:
@@ -77,28 +84,8 @@ class Slots:
 
         Returns a read of (steps, texts) drawn ids: -1 where logits were not all finite, 0 in free slots.
         """
-        plan, vocabulary, drawn = self.plan, self.network.config.vocab_size, []
-        groups = [(options, self.host.to_device(slots)) for options, slots in plan.groups()]
-        for _ in range(steps):
-            inputs = plan.step()
-            logits = self.logits(inputs.positions)
-            place, repeats, penalty, uniform = map(self.host.to_device, inputs[1:])
-            ids = torch.zeros(plan.slots, dtype=torch.int64, device=logits.device)
-            for options, slots in groups:
-                seen = torch.where(repeats[slots, None], self.recent[slots], vocabulary)
-                ids[slots] = draw_ids(
-                    logits[slots],
-                    seen,
-                    penalty[slots, None],
-                    uniform[slots, None],
-                    options,
-                    lowest=self.lowest,
-                    end=self.end,
-                )
-                self.recent[slots, place[slots]] = ids[slots].clamp(min=0)
-                self.tokens[slots] = ids[slots].clamp(min=0)[:, None]
-            drawn.append(ids)
-        return begin_read(torch.stack(drawn))
+        groups = self.plan.groups()
+        return begin_read(torch.stack([self._step(groups) for _ in range(steps)]))
 
     def read(self, launched: Reading) -> np.ndarray:
         """Wait for a launch. → (steps, texts) ids."""
@@ -106,11 +93,62 @@ class Slots:
 
     def logits(self, positions: np.ndarray) -> Tensor:
         """Compute logits of the rows in use, (R, V) float32. positions: (R,) int32."""
-        seen = min(int(positions.max()) + 1, self.at.capacity)
-        at = self.host.to_device(positions).long()
-        self.at.move(at, seen)
-        rows = self.network.embed(self.tokens[: len(positions)])
-        return self.network.next_logits(rows, self.rotary(at[:, None, None], 1), self.cache)
+        place = int(positions.max())
+        if len(positions) == 1:
+            self.at.level(place)
+            rotation = self.rotary(place, 1)
+        else:
+            at = self.host.to_device(positions).long()
+            self.at.move(at, min(place + 1, self.at.capacity))
+            rotation = self.rotary(at[:, None, None], 1)
+        return self.network.next_logits(
+            self.network.embed(self.tokens[: len(positions)]), rotation, self.cache
+        )
+
+    def _step(self, groups: Sequence[Group]) -> Tensor:
+        """Draw the next id of every text. → (texts,) int64."""
+        inputs, texts = self.plan.step(), self.plan.slots
+        rows = len(inputs.positions)
+        ids = self._draw(self._next_logits(inputs.positions), inputs, groups)
+        known = ids.clamp(min=0)
+        if rows == 1:
+            place = int(inputs.recent[0])
+            self.recent[:1, place] = known
+        else:
+            self.recent[torch.arange(rows, device=ids.device), self.host.to_device(inputs.recent)] = known
+        self.tokens[:rows] = known[:, None]
+        return ids if rows == texts else torch.cat((ids, ids.new_zeros(texts - rows)))
+
+    def _draw(self, logits: Tensor, inputs: Inputs, groups: Sequence[Group]) -> Tensor:
+        """Draw an id from each row that is a text's. (R, V) → (R,)."""
+        seen = self.recent[: len(logits)]
+        penalty, uniform = map(self.host.to_device, (inputs.penalty[:, None], inputs.uniform[:, None]))
+        if not inputs.repeats.all():
+            repeats = self.host.to_device(inputs.repeats)
+            seen = torch.where(repeats[:, None], seen, self.network.config.vocab_size)
+        if len(groups[0].slots) == len(logits):
+            return draw_ids(
+                logits, seen, penalty, uniform, groups[0].options, lowest=self.lowest, end=self.end
+            )
+        ids = torch.zeros(len(logits), dtype=torch.int64, device=logits.device)
+        for options, slots in groups:
+            own = self.host.to_device(slots)
+            ids[own] = draw_ids(
+                logits[own], seen[own], penalty[own], uniform[own], options, lowest=self.lowest, end=self.end
+            )
+        return ids
+
+    def _next_logits(self, positions: np.ndarray) -> Tensor:
+        """Compute logits of the rows in use; those of a prompt are known. positions: (R,) → (R, V)."""
+        known, rows = self.first, len(positions)
+        if len(known) < len(self.plan.texts):
+            logits = self.logits(positions)[:rows]
+        else:
+            logits = next(iter(known.values())).new_zeros(rows, self.network.config.vocab_size)
+        for slot, own in known.items():
+            logits[slot] = own[0]
+        known.clear()
+        return logits
 
     def _nothing(self, window: int) -> Tensor:
         """Build empty places for `window` ids of each text."""
@@ -125,12 +163,17 @@ class GraphSlots(Slots):
 
     def __init__(self, network: CodecLM, *, texts: int, room: int, lowest: int, end: int):
         super().__init__(network, texts=texts, room=room, lowest=lowest, end=end)
-        device = self.tokens.device
+        self.cache, device = self.cache or self.new_cache(), self.tokens.device
         self.positions = torch.zeros(texts, dtype=torch.int64, device=device)
         self.layers = ManyRows(network, self.cache, self.rotary, self.positions) if runs(network) else None
         with torch.inference_mode():
             # what the warm-up writes, at position 0, each text that joins writes anew
             self.graph, self.computed = capture(self._compute, device, again=lambda: None)
+
+    def leave(self, slot: int) -> None:
+        """Free a slot; the graph keeps its memory."""
+        self.plan.leave(slot)
+        self.first.pop(slot, None)
 
     def logits(self, positions: np.ndarray) -> Tensor:
         """Compute logits of all rows; the next call overwrites them. positions: of those in use."""
@@ -147,7 +190,88 @@ class GraphSlots(Slots):
         return self.network.next_logits(rows, rotation, self.cache)
 
 
+class KernelSlot(Slots):
+    """A single slot on kernels, whose step is a CUDA graph that draws the id and ends with its row.
+
+    It is captured for each text, and freed with it. All state is on the device; noise and ids are copied once
+    per launch.
+    """
+
+    steps, ahead = 4, 1
+
+    def __init__(self, network: CodecLM, *, texts: int, room: int, lowest: int, end: int):
+        assert texts == 1
+        super().__init__(network, texts=1, room=room, lowest=lowest, end=end)
+        self.rotary = network.positions(room + PAST)
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    def leave(self, slot: int) -> None:
+        """Free the slot, and its memory."""
+        super().leave(slot)
+        self.__dict__.pop("row", None)
+        self.__dict__.pop("state", None)
+        self.graph = None
+
+    @torch.inference_mode()
+    def launch(self, steps: int) -> Reading:
+        """Run some steps; waits for nothing. Past the end of the text's room it runs none.
+
+        Returns a read of (steps, 1) drawn ids: -1 where logits were not all finite.
+        """
+        [text] = self.plan.texts.values()
+        first, joining = text.steps, text.joining
+        inputs = [self.plan.step() for _ in range(steps)]
+        if first == 0:
+            self._begin(joining, text.penalties, inputs[0])
+        elif len(joining.prompt.tokens) + first + steps >= self.plan.capacity + PAST:
+            return begin_read(self.state.drawn[:steps, None])
+        numbers = np.array([one.uniform[0] for one in inputs], np.float32)
+        self.state.uniform[first : first + steps].copy_(self.host.to_device(numbers))
+        for _ in range(max(first, 1), first + steps):
+            graph = self.graph = self.graph or self._captured(joining.options)
+            graph.replay()
+        return begin_read(self.state.drawn[first : first + steps, None])
+
+    def _begin(self, text: Joining, penalties: np.ndarray, inputs: Inputs) -> None:
+        """Draw the first id, from the prompt's logits, and build the state after it."""
+        weight, vocabulary = self.network.embed.weight, self.network.config.vocab_size
+        room, device = self.plan.capacity + PAST, weight.device
+        ids = self._draw(self.first.pop(0), inputs, [Group(text.options, np.zeros(1, np.int64))])
+        known = ids.clamp(min=0)
+        self.state = Drawing(
+            position=torch.full((1,), len(text.prompt.tokens) + 1, device=device),
+            count=torch.ones(1, dtype=torch.int64, device=device),
+            counts=torch.zeros(vocabulary, dtype=torch.int32, device=device).index_fill_(0, known, 1),
+            recent=torch.full((text.window,), EMPTY, dtype=torch.int32, device=device),
+            uniform=torch.full((room,), 0.5, device=device),
+            penalties=torch.zeros(room, device=device),
+            drawn=torch.zeros(room, dtype=torch.int32, device=device),
+            row=self.network.embed(known),
+        )
+        self.state.recent[:1] = known
+        self.state.drawn[:1] = ids
+        self.state.penalties[: len(penalties)] = self.host.to_device(penalties)
+        self.row = FusedRow(self.network, self.cache, self.rotary, self.state.position)
+
+    def _captured(self, options: Mars5Options) -> torch.cuda.CUDAGraph:
+        """Capture a step."""
+        before = [tensor.clone() for tensor in self.state]
+
+        def again() -> None:
+            for tensor, kept in zip(self.state, before, strict=True):
+                tensor.copy_(kept)
+
+        def advance() -> Tensor:
+            logits, table = self.row.logits(self.state.row), self.network.embed.weight
+            draw_id(logits, table, self.state, options, lowest=self.lowest, end=self.end)
+            return self.state.drawn
+
+        return capture(advance, before[0].device, again=again)[0]
+
+
 def make_slots(network: CodecLM, *, texts: int, room: int, lowest: int, end: int) -> Slots:
     """Build the fastest form of the slots for the network's device."""
-    form = GraphSlots if network.embed.weight.is_cuda else Slots
+    form = Slots
+    if network.embed.weight.is_cuda:
+        form = KernelSlot if texts == 1 and runs(network) else GraphSlots
     return form(network, texts=texts, room=room, lowest=lowest, end=end)

@@ -9,24 +9,28 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
+import torch
 
 from torch_ref.codecs.encodec import Encodec
 from torch_ref.codecs.mbd import MultiBandDiffusion
 from torch_ref.codecs.vocos import Vocos
+from torch_ref.guard import watched
 from torch_ref.host import Host
 from torch_ref.metavoice.codes import fill_codebooks
 from torch_ref.metavoice.decoding import DiffusionDecoder, VocosDecoder
 from torch_ref.metavoice.first_stage import FirstStage
-from torch_ref.metavoice.first_stage_loop import generate_tokens
 from torch_ref.metavoice.second_stage import SecondStage
 from torch_ref.metavoice.slots import Slots, make_slots
 from torch_ref.metavoice.speaker_encoder import SpeakerEncoder
+from torch_ref.metavoice.step import speaker_rows, stacked
 from tts_core.audio.voice_cache import VoiceCache
+from tts_core.errors import GenerationError
 from tts_core.metavoice.options import Decoder
 from tts_core.metavoice.request import Piece
 from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.metavoice.text import Tokenizers
 from tts_core.nn.calls import apart
+from tts_core.nn.guard import not_finite
 from tts_core.nn.noise import NormalNoise
 
 
@@ -59,34 +63,23 @@ class MetaVoiceEngine:
         embed = self.speaker_encoder.embed
         return self.voices.encoded(utterances, lambda ones: apart(self.host, partial(embed, ones))).copy()
 
-    def slots(self, texts: int, rows: int) -> Slots:
-        """Allocate a running batch of the first stage for as many texts, on as many rows."""
-        room = self.network.config.max_position_embeddings - 1  # the last id is not read
+    def slots(self, texts: int, rows: int, room: int) -> Slots:
+        """Open a running batch of the first stage for as many texts, on as many rows of `room` ids."""
         end_of_text = self.tokenizers.first_stage.end_of_text
         return make_slots(self.network, texts=texts, rows=rows, room=room, end_of_text=end_of_text)
 
-    def say(
-        self,
-        pieces: Sequence[Piece],
-        vectors: np.ndarray,
-        limits: Sequence[int],
-        sampling: FirstStageSampling,
-        *,
-        batch_size: int,
-        check: Callable[[], None],
-    ) -> list[np.ndarray]:
-        """Run the first stage on pieces. Returns ids, text included, (N,) int32 each. vectors: (P, E)."""
-        return generate_tokens(
-            self.network,
-            [piece.first for piece in pieces],
-            vectors,
-            sampling=sampling,
-            limits=limits,
-            noise=[piece.noise for piece in pieces],
-            end_of_text=self.tokenizers.first_stage.end_of_text,
-            batch_size=batch_size,
-            check=check,
-        )
+    @torch.inference_mode()
+    def fault(self, ids: np.ndarray, vector: np.ndarray, sampling: FirstStageSampling) -> GenerationError:
+        """Build the error that names the first layer with NaN or infinity, by running a text again.
+
+        ids: text and codes before the logits that are not finite, (N,) int32.  vector: (E,).
+        """
+        network, host, end_of_text = self.network, self.host, self.tokenizers.first_stage.end_of_text
+        tokens = stacked(host.to_device(ids[None]), sampling, end_of_text)
+        speakers = speaker_rows(network, host.to_device(vector[None]), sampling)
+        with watched(network) as found:
+            network.next_logits(tokens, speakers, network.new_cache(len(ids)))
+        return not_finite(next(iter(found), None), host.dtype, text=1, row=len(ids))
 
     def fill(self, piece: Piece, codes: np.ndarray, vector: np.ndarray) -> np.ndarray:
         """Run the second stage. codes: (2, F) int32, F > 0 → all codebooks, (Q, F) int32. vector: (E,)."""

@@ -6,6 +6,8 @@ itself.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -17,14 +19,15 @@ from torch_ref.metavoice.first_stage import FirstStage
 from torch_ref.metavoice.many_rows import ManyRows, runs
 from torch_ref.metavoice.step import draw_ids, speaker_rows, stacked
 from torch_ref.reading import Reading, begin_read, finish_read
-from tts_core.metavoice.rows import BatchRows, Joining
+from tts_core.metavoice.rows import BatchRows, Group, Joining
 from tts_core.metavoice.sampling import FirstStageSampling
 
 
 class Slots:
-    """`texts` slots on `rows` rows of the network, for texts of at most `room` ids, allocated at once.
+    """`texts` slots on `rows` rows of the network, for texts of at most `room` ids.
 
-    end_of_text: the id that replaces text in rows without it.
+    end_of_text: the id that replaces text in rows without it. Keys and values are allocated for all rows
+    together, as long as there is a text.
     """
 
     steps, ahead = 1, 0  # of a launch, and launches before one is read, that keep the device busy
@@ -34,14 +37,10 @@ class Slots:
         self.host = Host(network.transformer.wpe)
         self.plan = BatchRows(texts, rows, room)
         self.at = RowPositions(room)
-        config, weight = network.config, network.transformer.wpe.weight
-        buffer = rows, config.num_attention_heads, room, config.head_dim
-        self.cache = [
-            RowCache(weight.new_zeros(buffer), weight.new_zeros(buffer), self.at)
-            for _ in network.transformer.h
-        ]
+        self.cache: list[RowCache] = []
+        weight = network.transformer.wpe.weight
         self.tokens = torch.zeros(rows, 1, dtype=torch.int64, device=weight.device)
-        self.speakers = weight.new_zeros(rows, 1, config.hidden_size)
+        self.speakers = weight.new_zeros(rows, 1, network.config.hidden_size)
 
     def fits(self, sampling: FirstStageSampling) -> bool:
         """Return whether there are a slot and rows for a text with this sampling."""
@@ -51,6 +50,7 @@ class Slots:
     def join(self, slot: int, text: Joining) -> None:
         """Read a text's ids but the last and let it start with the next step; its slot must be free."""
         rows = self.plan.join(slot, text)
+        self.cache = self.cache or self.new_cache()
         tokens = stacked(self.host.to_device(text.ids[None]), text.sampling, self.end_of_text)
         speakers = speaker_rows(self.network, self.host.to_device(text.vector[None]), text.sampling)
         before = len(text.ids) - 1
@@ -65,8 +65,17 @@ class Slots:
         self.speakers[rows] = speakers
 
     def leave(self, slot: int) -> None:
-        """Free a slot and its rows."""
+        """Free a slot and its rows; with the last one the memory of keys and values."""
         self.plan.leave(slot)
+        if not self.plan.texts:
+            self.cache = []
+
+    def new_cache(self) -> list[RowCache]:
+        """Allocate keys and values of every layer."""
+        config, weight = self.network.config, self.network.transformer.wpe.weight
+        shape = self.plan.rows, config.num_attention_heads, self.plan.capacity, config.head_dim
+        layers = self.network.transformer.h
+        return [RowCache(weight.new_zeros(shape), weight.new_zeros(shape), self.at) for _ in layers]
 
     @torch.inference_mode()
     def launch(self, steps: int) -> Reading:
@@ -74,44 +83,64 @@ class Slots:
 
         Returns a read of (steps, texts) drawn ids: -1 where logits were not all finite, 0 in free slots.
         """
-        plan, vocabulary, drawn = self.plan, self.network.config.vocab_size, []
-        groups = [(one.sampling, *map(self.host.to_device, one[1:])) for one in plan.groups()]
+        groups, drawn = self.plan.groups(), []
         for _ in range(steps):
-            logits, waiting = self.logits(), self.host.to_device(plan.waiting(vocabulary))
-            ids = torch.zeros(plan.slots, dtype=torch.int64, device=logits.device)
-            for sampling, slots, rows in groups:
-                made = draw_ids(logits[rows], None if sampling.greedy else waiting[slots], sampling)
-                ids[slots] = made
-                following = stacked(made.clamp(min=0)[:, None], sampling, self.end_of_text)
-                self.tokens[rows] = following.unflatten(0, (-1, len(slots)))
-            drawn.append(ids)
-            plan.advance()
+            drawn.append(self.step(groups))
+            self.plan.advance()
         return begin_read(torch.stack(drawn))
 
     def read(self, launched: Reading) -> np.ndarray:
         """Wait for a launch. → (steps, texts) ids."""
         return finish_read(launched)
 
+    def step(self, groups: Sequence[Group]) -> Tensor:
+        """Draw the next id of every text, which the next step reads. groups: all texts. → (texts,)."""
+        logits, waiting = self.logits(), self.waiting(groups)
+        ids = torch.zeros(self.plan.slots, dtype=torch.int64, device=logits.device)
+        for sampling, slots, rows in groups:
+            places = torch.from_numpy(slots), torch.from_numpy(rows)
+            at, own = (each.to(logits.device) for each in places)
+            made = draw_ids(logits[own], None if sampling.greedy else waiting[at], sampling)
+            ids[at] = made
+            following = stacked(made.clamp(min=0)[:, None], sampling, self.end_of_text)
+            self.tokens[own] = following.unflatten(0, (-1, len(slots)))
+        return ids
+
+    def waiting(self, groups: Sequence[Group]) -> Tensor:
+        """Waiting times of every slot's draw, (texts, V) float32."""
+        return self.host.to_device(self.plan.waiting(self.network.config.vocab_size))
+
     def logits(self) -> Tensor:
         """Compute logits of the rows in use, (R, V) float32."""
-        positions, count = self.plan.positions(), self.plan.count
-        self.at.move(self.host.to_device(positions).long(), int(positions.max()) + 1)
+        level, count = self.plan.level(), self.plan.count
+        if level is None:
+            positions = self.plan.positions()
+            self.at.move(self.host.to_device(positions).long(), int(positions.max()) + 1)
+        else:
+            self.at.level(level)
         return self.network.next_logits(self.tokens[:count], self.speakers[:count], self.cache)
 
 
 class GraphSlots(Slots):
-    """Slots whose network is captured as a CUDA graph of all rows, with kernels where they run."""
+    """Slots whose network is captured as a CUDA graph of all rows, with kernels where they run.
+
+    Keys and values stay where they are, and are allocated at once.
+    """
 
     steps, ahead = 4, 1
 
     def __init__(self, network: FirstStage, *, texts: int, rows: int, room: int, end_of_text: int):
         super().__init__(network, texts=texts, rows=rows, room=room, end_of_text=end_of_text)
-        device = self.speakers.device
+        device, self.cache = self.speakers.device, self.new_cache()
         self.positions = torch.zeros(rows, dtype=torch.int64, device=device)
         self.layers = ManyRows(network, self.cache, self.positions) if runs(network) else None
         with torch.inference_mode():
             # what the warm-up writes, at position 0, each text that joins writes anew
             self.graph, self.computed = capture(self._compute, device, again=lambda: None)
+
+    def leave(self, slot: int) -> None:
+        """Free a slot and its rows."""
+        self.plan.leave(slot)
 
     def logits(self) -> Tensor:
         """Compute logits of all rows; the next call overwrites them."""

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from tts_core.audio.formats import SUFFIXES, SoundWriter
+from tts_core.audio.formats.names import SUFFIXES
+from tts_core.audio.formats.writer import SoundWriter
 from tts_core.errors import CheckpointError, NotFoundError, ResourceError, UsageError, not_there
 from tts_core.files.regular import irregular, opened
 from tts_core.files.whole import whole_file

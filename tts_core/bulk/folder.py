@@ -55,10 +55,13 @@ class Output:
         self._open = ExitStack()
         _make([self.work, self.audio, *([] if captions is None else [folder / "captions"])])
         _check_links([self.work / SETTINGS, *self.work.glob("manifest-*.jsonl"), *self.audio.glob("*.tar")])
-        self._lock(part, parts)
-        self._check_settings(settings)
         self._name = f"manifest-{part}-of-{parts}.jsonl"
-        recorded = list(self._recorded())
+        with ExitStack() as refused:  # nobody else has to wait for a folder that this writer cannot use
+            refused.callback(self._open.close)
+            self._lock(part, parts)
+            self._check_settings(settings)
+            recorded = list(self._recorded())
+            refused.pop_all()
         self.done = {line["key"] for line in recorded}
         self._samples = {line["audio_filepath"].rpartition("/")[2].removesuffix(suffix) for line in recorded}
         self._manifest = self.work / self._name

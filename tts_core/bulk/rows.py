@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -134,8 +135,8 @@ _READERS = {".jsonl": _of_json, ".lst": _of_meta}
 
 def _lines(path: Path) -> Iterator[tuple[str, str]]:
     """Yield where each line is, for messages, and its text; empty lines are left out."""
-    with opened(path) as file:
-        for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE + 1), b""), start=1):
+    with opened(path) as file, BufferedReader(file) as lines:
+        for number, line in enumerate(iter(lambda: lines.readline(LONGEST_LINE + 1), b""), start=1):
             if len(line) > LONGEST_LINE:
                 raise UsageError(f"batch: {path}, line {number}: more than {LONGEST_LINE >> 20} MB; split it")
             text = _decoded(path, line).strip()

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tts_core.audio.formats import SUFFIXES, SoundWriter
+from tts_core.audio.formats.names import SUFFIXES
+from tts_core.audio.formats.writer import SoundWriter
 from tts_core.bulk.asking import Asking, Work, failed
 from tts_core.bulk.outcome import Outcome
 from tts_core.bulk.rows import Row

@@ -42,6 +42,10 @@ class CodecPolicy:
         """
         return start + min(self.max_frames, self.first_frames + start // self.lead)
 
+    def alone(self) -> CodecPolicy:
+        """Return the windows of a stream that shares its steps with no other: those of `decode_cuts`."""
+        return replace(self, lead=1)
+
     def unheard(self) -> CodecPolicy:
         """Return the windows of speech that nobody hears before its end: each is as long as the largest, so
         that they feed less context in all.

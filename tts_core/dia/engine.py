@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -12,7 +12,7 @@ from tts_core.codecs.dac_calls import Passage
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.dia.config import DiaConfig
 from tts_core.dia.grid import DelayGrid
-from tts_core.dia.request import Batch
+from tts_core.dia.request import Run
 from tts_core.errors import GenerationError
 from tts_core.nn.host import Host
 from tts_core.serving.turns import Slots
@@ -41,10 +41,6 @@ class Engine(Protocol):
         """The device that the networks run on."""
         ...
 
-    def rows(self, batch: Batch) -> Iterator[DelayGrid]:
-        """Fill the grid of a batch row by row; yield it after each row."""
-        ...
-
     def encode(self, samples: np.ndarray) -> np.ndarray:
         """Encode samples. (L,) float32 → codes (Q, P) int32."""
         ...
@@ -53,13 +49,14 @@ class Engine(Protocol):
         """Decode passages, also of several texts, to samples (L,) float32 each."""
         ...
 
-    def slots(self, texts: int, *, rows: int, text_rows: int) -> Slots:
-        """Open a running batch for texts of at most `text_rows` bytes and `rows` grid rows, with guidance.
+    def slots(self, texts: int, *, rows: int, text_rows: int, guided: bool) -> Slots:
+        """Open a running batch for texts of at most `text_rows` bytes and `rows` grid rows.
 
+        guided: some may be.
         `turns.Slots.join` takes a tts_core.dia.joining.Joining; ids are read as (steps, texts, C) int32.
         """
         ...
 
-    def fault(self, ids: np.ndarray, batch: Batch, grid: DelayGrid, *, guided: bool) -> GenerationError:
-        """Build the error for logits that are not all finite. ids: (B, C), the draws; -1 in such texts."""
+    def fault(self, run: Run, grid: DelayGrid) -> GenerationError:
+        """Build the error for a text's logits that are not all finite. grid: its rows so far."""
         ...

@@ -1,41 +1,34 @@
-"""State of a long text that Dia speaks in pieces: the pieces ready to run, and those already spoken."""
+"""A long text that Dia speaks in pieces: the pieces that can begin, and those already spoken."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 
-from tts_core.dia.grid import DelayGrid
-from tts_core.dia.pieces import characters
-from tts_core.dia.request import Batch, Request
-from tts_core.dia.text import prepare, tokenize, turns
+from tts_core.audio.delivery import Delivery, Pacing
+from tts_core.dia.pieces import Piece, characters
+from tts_core.dia.request import Request
+from tts_core.dia.text import prepare, turns
 from tts_core.dia.voice import Voice
 from tts_core.prompt import Prompt
-from tts_core.results import GenerationResult, SpokenPiece
+from tts_core.results import GenerationResult, Meter, SpokenPiece
 
-SIDE_BY_SIDE = 8  # pieces at most: a batch runs as long as its longest piece
+SIDE_BY_SIDE = 8  # pieces of a text at once, at most
 
 
 class Script:
-    """The state of a long text. `batch` builds the run of some pieces, `add` stores its results."""
+    """The state of a long text, whose pieces are requests; it follows tts_core.speech.together.Line."""
 
-    def __init__(self, request: Request):
-        """request: with its reference encoded."""
-        self.request = request
+    def __init__(self, request: Request, meter: Meter):
+        """request: with its reference encoded.  meter: from the beginning of the text."""
+        self.whole, self.meter = request, meter
         self.spoken: dict[int, SpokenPiece] = {}
-        self.token_count = 0
-
-    def waves(self) -> list[np.ndarray]:
-        """Return the waveform of each piece, in order, (L,) float32."""
-        return [self.spoken[place].audio for place in sorted(self.spoken)]
-
-    def codes(self) -> np.ndarray:
-        """Return the codes of all pieces, in order, (Q, T) int32."""
-        return np.concatenate([self.spoken[place].codes for place in sorted(self.spoken)], axis=1)
+        self.token_count, self.peak_bytes = 0, 0
+        self._said: dict[int, tuple[str, Prompt | None, Request]] = {}
 
     @property
     def frames(self) -> int:
@@ -45,35 +38,34 @@ class Script:
     @property
     def done(self) -> bool:
         """True once every piece is spoken or max_frames are reached."""
-        return len(self.spoken) == len(self.request.pieces) or self.frames == self.request.max_frames
+        return len(self.spoken) == len(self.whole.pieces) or self.frames == self.whole.max_frames
 
     @property
     def finish_reason(self) -> Literal["stop", "length"]:
         """ "stop" if every piece was spoken and ended by itself, else "length"."""
-        whole = len(self.spoken) == len(self.request.pieces)
+        whole = len(self.spoken) == len(self.whole.pieces)
         ended = all(one.finish_reason == "stop" for one in self.spoken.values())
         return "stop" if whole and ended else "length"
 
-    def groups(self, side_by_side: int) -> Iterator[list[int]]:
-        """Yield groups of at most `side_by_side` pieces whose anchors are all spoken, until the text is done.
+    def ready(self, running: Collection[int]) -> list[int]:
+        """As in Line: pieces whose anchors are all spoken.
 
         With a limit on total frames, pieces run one at a time: each leaves the next its remaining frames.
         """
-        most = side_by_side if self.request.max_frames is None else 1
-        pieces = self.request.pieces
-        while not self.done:
-            left = [place for place in range(len(pieces)) if place not in self.spoken]
-            yield [place for place in left if self.spoken.keys() >= {*pieces[place].anchors}][:most]
+        pieces, most = self.whole.pieces, len(self.whole.pieces) if self.whole.max_frames is None else 1
+        left = [place for place in range(len(pieces)) if place not in self.spoken and place not in running]
+        ready = [place for place in left if self.spoken.keys() >= {*pieces[place].anchors}]
+        return [] if self.done else ready[: max(0, most - len(running))]
 
     def prompt(self, place: int) -> Prompt | None:
         """Build the prompt that a piece continues: the reference and its anchors, without those that are
         empty or too short.
         """
-        least = self.request.shortest_anchor
-        known = [anchor for anchor in self.request.pieces[place].anchors if self._length(anchor) >= least]
+        least = self.whole.shortest_anchor
+        known = [anchor for anchor in self.whole.pieces[place].anchors if self._length(anchor) >= least]
         anchors = [self.spoken[anchor] for anchor in known]
         parts = [(one.codes, one.text) for one in anchors if one.codes.shape[1]]
-        voice = self.request.voice
+        voice = self.whole.voice
         if voice is not None:
             assert voice.codes is not None
             parts.insert(0, (voice.codes, str(voice.transcript)))
@@ -83,7 +75,7 @@ class Script:
         return Prompt.of(codes=np.concatenate(codes, axis=1), text=" ".join(texts))
 
     def _length(self, place: int) -> int:
-        return characters(self.request.pieces[place].spoken)
+        return characters(self.whole.pieces[place].spoken)
 
     def text(self, place: int, prompt: Prompt | None) -> str:
         """Return the text of a piece as it is read after its prompt.
@@ -91,48 +83,64 @@ class Script:
         If the prompt's last speaker continues, the tag is dropped: the networks were trained that way, and
         two turns in a row by one speaker make them change voices.
         """
-        text = self.request.pieces[place].text
+        text = self.whole.pieces[place].text
         if prompt is None:
             return text
         *_, last = turns(str(prompt.one.text))
         return text.removeprefix(f"[{last.speaker}]").lstrip()
 
-    def batch(self, places: Sequence[int]) -> Batch:
-        """Build the run of these pieces; their anchors must all be spoken."""
-        request, tokens, voices, limits = self.request, [], [], []
-        left = math.inf if request.max_frames is None else request.max_frames - self.frames
-        for place in places:
-            prompt, most = self.prompt(place), request.config.max_text_bytes
-            said = None if prompt is None else prompt.one.text
-            tokens.append(tokenize(prepare(self.text(place, prompt), most, transcript=said)))
-            codes = None if prompt is None else prompt.one.codes
-            voices.append(None if codes is None else Voice(codes.shape[1], codes=codes, transcript=said))
-            taken = 0 if codes is None else codes.shape[1]
-            limits.append(int(min(request.limits[place], request.config.max_frames - taken, left)))
-        return Batch(
-            tokens,
-            voices,
-            limits,
-            [None] * len(places),
-            [request.noise[place] for place in places],
-            request.sampling,
-            request.last_channel_free,
-            own_limits=request.own_limits,
+    def request(self, place: int) -> Request:
+        """As in Line: the piece after its reference and anchors, which must be spoken, at speed 1."""
+        whole, prompt = self.whole, self.prompt(place)
+        text, said = self.text(place, prompt), None if prompt is None else str(prompt.one.text)
+        codes = None if prompt is None else prompt.one.codes
+        taken = 0 if codes is None else codes.shape[1]
+        left = math.inf if whole.max_frames is None else whole.max_frames - self.frames
+        read = prepare(text, whole.config.max_text_bytes, transcript=said)
+        one = replace(
+            whole,
+            pieces=(Piece(read, said=text),),
+            voice=None if codes is None else Voice(taken, codes=codes, transcript=said),
+            limits=(int(min(whole.limits[place], whole.config.max_frames - taken, left)),),
+            max_frames=None,
+            seeds=[whole.seeds[place]],
+            noise=[whole.noise[place]],
+            pacing=Pacing((text,), (None, None)),
         )
+        self._said[place] = text, prompt, one
+        return one
 
-    def add(self, place: int, batch: Batch, grid: DelayGrid, item: int, audio: np.ndarray) -> None:
-        """Store a spoken piece from its finished grid. audio: (L,), its whole waveform."""
-        prompt = self.prompt(place)
+    def add(self, place: int, result: GenerationResult) -> None:
+        """As in Line. result: of the whole piece."""
+        text, prompt, one = self._said.pop(place)
+        assert result.finish_reason is not None
         self.spoken[place] = SpokenPiece(
-            text=self.text(place, prompt),
+            text=text,
             prompt=prompt,
-            seed=self.request.seeds[place],
-            max_frames=batch.max_frames[item],
-            codes=grid.codes(item),
-            audio=audio,
-            finish_reason=grid.finish_reason(item),
+            seed=self.whole.seeds[place],
+            max_frames=one.limits[0],
+            codes=result.codes,
+            audio=result.audio,
+            finish_reason=result.finish_reason,
         )
-        self.token_count += grid.filled
+        self.token_count += result.token_count
+        self.peak_bytes = max(self.peak_bytes, result.peak_memory_usage)
+
+    def result(self) -> GenerationResult:
+        """As in Line: the pieces, joined."""
+        delivery = Delivery(self.whole.pacing, self.meter.sample_rate)
+        audio = delivery.whole([self.spoken[place].audio for place in sorted(self.spoken)])
+        self.meter.add(len(audio))
+        whole = self.meter.result(
+            audio,
+            np.concatenate([self.spoken[place].codes for place in sorted(self.spoken)], axis=1),
+            seed=None,
+            token_count=self.token_count,
+            peak_bytes=self.peak_bytes,
+            finish_reason=self.finish_reason,
+            cues=delivery.cues(),
+        )
+        return self.part(whole, ended=sorted(self.spoken))
 
     def part(self, result: GenerationResult, *, ended: Sequence[int], rows: int = 0) -> GenerationResult:
         """Add the facts of the whole text to a part. ended: pieces that ended with it.  rows: decoder rows of
@@ -140,7 +148,7 @@ class Script:
         """
         return replace(
             result,
-            seed=self.request.seeds[0],
+            seed=self.whole.seeds[0],
             finish_reason=self.finish_reason if result.is_final_chunk else None,
             token_count=self.token_count + rows,
             pieces=tuple(self.spoken[place] for place in ended),

@@ -7,7 +7,7 @@ tensors is counted in the code of both sides; constants set by a library are mea
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -57,6 +57,18 @@ class Job:
     def streams(self) -> int:
         """Rows that the decoder runs in parallel."""
         return self.batch * (2 if self.guided else 1)
+
+    @staticmethod
+    def together(jobs: Sequence[Job]) -> Job:
+        """Bound several runs at once, each by the longest."""
+        prompt = max(job.prompt_frames for job in jobs)
+        return Job(
+            text_bytes=max(job.text_bytes for job in jobs),
+            frames=max(job.prompt_frames + job.frames for job in jobs) - prompt,
+            prompt_frames=prompt,
+            batch=sum(job.batch for job in jobs),
+            guided=any(job.guided for job in jobs),
+        )
 
 
 def estimate(

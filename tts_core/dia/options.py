@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import TYPE_CHECKING, Literal
 
-from tts_core.options import LONGEST_SECONDS, MOST_FRAMES, check, option, speed_option
+from tts_core.options import LONGEST_SECONDS, SharedChanges, SharedOptions, frames_option, option
 
 if TYPE_CHECKING:
     from tts_core.nn.noise import Noise
@@ -15,7 +15,7 @@ PieceSeconds = float | Literal["auto"] | None
 
 
 @dataclass(frozen=True)
-class DiaOptions:
+class DiaOptions(SharedOptions):
     """Options of a generation; None is the model's own value. Raises UsageError for a value out of range."""
 
     cfg_scale: float | None = option(
@@ -42,24 +42,7 @@ class DiaOptions:
         high=1_000_000,
         note=" (0 keeps every id)",
     )
-    seed: int | Sequence[int] | None = option(
-        None,
-        "The same seed gives the same speech; random by default.",
-        "--seed",
-        low=0,
-        high=2**64 - 1,
-        per_text=True,
-    )
-    max_seconds: float | None = option(
-        None, "Stop after this many seconds of speech.", "--max-seconds", above=0, high=LONGEST_SECONDS
-    )
-    max_frames: int | Sequence[int] | None = option(
-        None,
-        "Stop after this many codec frames of all pieces together.",
-        low=1,
-        high=MOST_FRAMES,
-        per_text=True,
-    )
+    max_frames: int | Sequence[int] | None = frames_option()
     piece_seconds: float | Literal["auto"] | None = option(
         "auto",
         "Longest piece of a long text in seconds; 0 does not cut.",
@@ -69,7 +52,6 @@ class DiaOptions:
         choices=("auto",),
         unset=0,
     )
-    speed: float = speed_option()
     as_written: bool = option(
         False, "Read the text without the text rules of the model's folder.", "--as-written"
     )
@@ -83,22 +65,16 @@ class DiaOptions:
     )
     last_channel_free: bool = option(False, "Do not force the last channel's row before speech.")
 
-    def __post_init__(self) -> None:
-        check(self)
 
-
-class DiaChanges(TypedDict, total=False):
+class DiaChanges(SharedChanges, total=False):
     """The fields of DiaOptions as keyword arguments."""
 
     cfg_scale: float | None
     temperature: float | None
     top_p: float | None
     top_k: int | None
-    seed: int | Sequence[int] | None
-    max_seconds: float | None
     max_frames: int | Sequence[int] | None
     piece_seconds: float | Literal["auto"] | None
-    speed: float
     as_written: bool
     skip_unknown: bool
     noise: Noise | Sequence[Noise] | None

@@ -9,48 +9,32 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Unpack
 
 import numpy as np
 
-from tts_core.audio.delivery import Delivery
-from tts_core.codecs.dac import check_fits, decode_lookahead
-from tts_core.codecs.dac_calls import Passage, whole_cuts
+from tts_core.codecs.dac import check_fits
 from tts_core.dia.dialogue import Dialogue
 from tts_core.dia.engine import Engine
-from tts_core.dia.grid import DelayGrid
 from tts_core.dia.long_text import SIDE_BY_SIDE, Script
 from tts_core.dia.memory import Job, check_running, fitting_batch
 from tts_core.dia.options import DiaChanges, DiaOptions
-from tts_core.dia.request import (
-    Batch,
-    Request,
-    check_prompts,
-    one_each,
-    paused_inside,
-    request,
-    request_batch,
-    together,
-)
+from tts_core.dia.request import Request, request, requests
 from tts_core.dia.session import DiaSession
-from tts_core.dia.speaking import Speaking
-from tts_core.dia.text import words_of
 from tts_core.live.stream import stream
 from tts_core.nn.calls import named, named_parts
 from tts_core.options import changed
 from tts_core.pipeline import Progress, PromptLike, Watch
 from tts_core.printable import counted
-from tts_core.results import GenerationResult, Meter, join
-from tts_core.serving.session import Session
-from tts_core.text.duration import warn_of_cut
+from tts_core.results import GenerationResult, Meter
+from tts_core.speech.together import Line, Single, streamed, together
 from tts_core.text.rules import NO_RULES, TextRules
 
 REHEARSAL = 40  # frames at most: every kernel, and the first windows
 
 Tell = Callable[[Progress], None]
-Cuts = Callable[[int], Iterator[tuple[int, int]]]  # number of frames → windows, as CodecPolicy makes them
 _LOG = logging.getLogger("tts_core")
 
 
@@ -80,9 +64,9 @@ class DiaPipeline:
         than a stream's: samples are equal up to rounding.
         """
         asked = self.request(text, changed(options or DiaOptions(), changes), prompt)
-        if len(asked.pieces) > 1:
-            return self._side_by_side(asked, Watch(progress, cancel))
-        return join(list(self._spoken(asked, Watch(progress, cancel), self._whole_cuts)))
+        _LOG.info("dia: %s, about %.1f s of speech", counted(len(asked.pieces), "piece"), asked.seconds)
+        [spoken] = self._together([asked], Watch(progress, cancel))
+        return spoken
 
     def stream(
         self,
@@ -118,23 +102,20 @@ class DiaPipeline:
         self, request: Request, *, progress: Tell | None = None, cancel: threading.Event | None = None
     ) -> Iterator[GenerationResult]:
         """Stream the speech of a request. Raises ResourceError, at the call, for too little memory."""
-        return self._spoken(request, Watch(progress, cancel), self.engine.policy.decode_cuts)
-
-    def _spoken(self, request: Request, watch: Watch, cuts: Cuts) -> Iterator[GenerationResult]:
         _LOG.info("dia: %s, about %.1f s of speech", counted(len(request.pieces), "piece"), request.seconds)
-        meter = Meter(self.sample_rate)
         self._check_memory(request.job())
-        return self._parts(request, meter, watch, cuts)
+        return self._parts(request, Watch(progress, cancel))
 
-    def session(self, places: int, *, streamed: bool = True) -> Session:
-        """Open a running batch; arguments as in Pipeline.
+    def session(
+        self, places: int, *, streamed: bool = True, job: Job | None = None, sound: bool = True
+    ) -> DiaSession:
+        """Open a running batch; other arguments as in Pipeline.
 
+        job: bounds each request that will join; None for any.  sound: False for codes alone.
         Raises ResourceError, before it is allocated, for too little memory.
         """
-        policy = self.engine.policy
-        return DiaSession(
-            self.engine, places, self._rehearsal, policy=policy if streamed else policy.unheard()
-        )
+        policy = self.engine.policy if streamed else self.engine.policy.unheard()
+        return DiaSession(self.engine, places, self._rehearsal, policy=policy, job=job, sound=sound)
 
     @named
     def generate_batch(
@@ -147,41 +128,15 @@ class DiaPipeline:
         cancel: threading.Event | None = None,
         **changes: Unpack[DiaChanges],
     ) -> list[GenerationResult]:
-        """Speak several texts in one run of the decoder; each result equals that of the text by itself.
+        """Speak several texts in one running batch; each result equals that of the text by itself.
 
-        seed, max_frames and noise: one for all, or one per text. The times in the results are the batch's. A
-        text with a pause inside is spoken by itself.
+        seed, max_frames and noise: one for all, or one per text. A text with a pause inside is spoken in
+        pieces, beside the others. The times in a result are those until its text was spoken.
         Raises UsageError, with the text's position, and ResourceError for too little memory.
         """
-        meter, watch = Meter(self.sample_rate), Watch(progress, cancel)
         asked = changed(options or DiaOptions(), changes)
-        if apart := paused_inside(texts):
-            return self._apart(apart, texts, prompts, asked, progress=progress, cancel=cancel)
-        batch = request_batch(self.config, self.codec_config, texts, asked, prompts, self.rules)
-        self._check_memory(batch.job())
-        self.engine.host.reset_peak()
-        batch = batch.encoded(self.engine.encode)
-        watch.tell("speech", 0)
-        grid = self._run(batch, watch)
-        codes = [grid.codes(item) for item in range(len(texts))]
-        audio, cues = [], []
-        for wave, pacing in zip(self._decode(codes), batch.pacings, strict=True):
-            delivery = Delivery(pacing, self.sample_rate)
-            audio.append(delivery.whole([wave]))
-            cues.append(delivery.cues())
-            meter.add(len(audio[-1]))
-        return [
-            meter.result(
-                audio[item],
-                codes[item],
-                seed=batch.seeds[item],
-                token_count=grid.filled,
-                peak_bytes=self.engine.host.peak_bytes(),
-                finish_reason=grid.finish_reason(item),
-                cues=cues[item],
-            )
-            for item in range(len(texts))
-        ]
+        every = requests(self.config, self.codec_config, texts, asked, prompts, self.rules)
+        return self._together(every, Watch(progress, cancel))
 
     @named
     def generate_codes(
@@ -197,42 +152,9 @@ class DiaPipeline:
         Texts are read exactly as given. Other arguments and errors as in `generate_batch`.
         """
         asked = changed(options or DiaOptions(), changes)
-        batch = request_batch(self.config, self.codec_config, texts, asked, prompts, exactly=True)
-        self._check_memory(batch.job())
-        grid = self._run(batch.encoded(self.engine.encode), Watch(None, None))
-        return [grid.codes(item) for item in range(len(texts))]
-
-    def _apart(
-        self,
-        apart: Collection[int],
-        texts: Sequence[str],
-        prompts: Sequence[PromptLike] | None,
-        options: DiaOptions,
-        *,
-        progress: Tell | None,
-        cancel: threading.Event | None,
-    ) -> list[GenerationResult]:
-        """Speak a batch of which some texts, at the places `apart`, have pauses inside: each of those by
-        itself, the others in one run. All are checked before the first is spoken.
-        """
-        given = [None] * len(texts) if prompts is None else prompts
-        check_prompts(given, texts)
-        own = one_each(options, len(texts))
-        requests = {place: self.request(texts[place], own[place], given[place]) for place in apart}
-        rest = [place for place in range(len(texts)) if place not in requests]
-        results = {}
-        if rest:
-            batch = self.generate_batch(
-                [texts[place] for place in rest],
-                prompts=[given[place] for place in rest],
-                options=together([own[place] for place in rest]),
-                progress=progress,
-                cancel=cancel,
-            )
-            results = dict(zip(rest, batch, strict=True))
-        for place, one in requests.items():
-            results[place] = self._side_by_side(one, Watch(progress, cancel))
-        return [results[place] for place in range(len(texts))]
+        every = requests(self.config, self.codec_config, texts, asked, prompts, exactly=True)
+        spoken = self._together(every, Watch(None, None), sound=False)
+        return [one.codes for one in spoken]
 
     def _rehearsal(self) -> Request:
         return self.request(
@@ -252,100 +174,40 @@ class DiaPipeline:
         )
 
     @named_parts
-    def _parts(self, request: Request, meter: Meter, watch: Watch, cuts: Cuts) -> Iterator[GenerationResult]:
+    def _parts(self, request: Request, watch: Watch) -> Iterator[GenerationResult]:
         """Yield a text's speech piece by piece, each window by window."""
-        self.engine.host.reset_peak()
-        watch.tell("prompt", 0, request.seconds)
-        speaking = Speaking(request.encoded(self.engine.encode), meter)
-        watch.tell("speech", 0, request.seconds)
-        while not speaking.done:
-            for grid, start, stop, audio in self._windows(speaking.begin(), watch, cuts):
-                peak = self.engine.host.peak_bytes()
-                part = speaking.part(grid, start, stop, audio, peak_bytes=peak)
-                watch.tell("speech", meter.seconds_made, request.seconds)
-                yield part
+        policy = self.engine.policy.alone()
+        session = DiaSession(self.engine, 1, self._rehearsal, policy=policy, job=request.job())
+        yield from streamed(session, request, watch, request.seconds)
 
     @named
-    def _side_by_side(self, request: Request, watch: Watch) -> GenerationResult:
-        """Speak a long text as one result: pieces that do not depend on each other run as a batch."""
-        meter, host = Meter(self.sample_rate), self.engine.host
-        together = fitting_batch(
+    def _together(
+        self, asked: Sequence[Request], watch: Watch, *, sound: bool = True
+    ) -> list[GenerationResult]:
+        """Speak requests at once; those with several pieces as many pieces at once as fit."""
+        jobs = [one.job(SIDE_BY_SIDE) for one in asked]
+        least = max(1, sum(len(one.pieces) == 1 for one in asked))
+        wanted, host = Job.together(jobs), self.engine.host
+        places = fitting_batch(
             self.config,
             self.codec_config,
-            request.job(SIDE_BY_SIDE),
+            wanted,
             dtype=host.dtype,
             backend=host.backend,
             free=host.free_bytes(),
             policy=self.engine.policy,
         )
-        self._check_memory(request.job(together))
-        host.reset_peak()
-        watch.tell("prompt", 0, request.seconds)
-        script = Script(request.encoded(self.engine.encode))
-        watch.tell("speech", 0, request.seconds)
-        for places in script.groups(together):
-            batch = script.batch(places)
-            grid = self._run(batch, watch)
-            waves = self._decode([grid.codes(item) for item in range(len(places))])
-            for item, (place, wave) in enumerate(zip(places, waves, strict=True)):
-                script.add(place, batch, grid, item, wave)
-            made = script.frames / self.codec_config.frame_rate / request.pacing.speed
-            watch.tell("speech", made, request.seconds)
-        delivery = Delivery(request.pacing, self.sample_rate)
-        audio = delivery.whole(script.waves())
-        meter.add(len(audio))
-        whole = meter.result(
-            audio,
-            script.codes(),
-            seed=None,
-            token_count=script.token_count,
-            peak_bytes=host.peak_bytes(),
-            finish_reason=script.finish_reason,
-            cues=delivery.cues(),
-        )
-        return script.part(whole, ended=sorted(script.spoken))
+        job = replace(wanted, batch=max(places, least))
+        self._check_memory(job)
+        lines = [self._line(one) for one in asked]
 
-    def _windows(
-        self, batch: Batch, watch: Watch, windows: Cuts
-    ) -> Iterator[tuple[DelayGrid, int, int, np.ndarray]]:
-        """Cut one text's speech on the codec's absolute grid, so that the joined windows equal the whole.
+        def session(pieces: int) -> DiaSession:
+            return self.session(min(pieces, job.batch), streamed=False, job=job, sound=sound)
 
-        Yields the grid, the first and last + 1 of its frames, and their samples (L,).
-        """
-        lookahead, made = decode_lookahead(self.codec_config), 0
-        for grid in self.engine.rows(batch):
-            watch.check()
-            known = grid.frames(0)
-            ready = known if grid.done else known - lookahead
-            cuts = [cut for cut in windows(known) if made < cut[1] <= ready]
-            if grid.done and not cuts:  # an empty last part ends the stream
-                cuts = [(known, known)]
-            codes = grid.codes(0)
-            for start, stop in cuts:
-                [audio] = self.engine.decode_windows([Passage(codes, start, stop)])
-                yield grid, start, stop, audio
-                made = stop
+        together(session, lines, watch, sum(one.seconds for one in asked))
+        return [line.result() for line in lines]
 
-    def _whole_cuts(self, frames: int) -> Iterator[tuple[int, int]]:
-        return whole_cuts(self.engine.policy, self.engine.host.backend, frames)
-
-    def _decode(self, codes: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Decode several texts to samples (L,) each; windows of equal length run in one call."""
-        cuts = [list(self._whole_cuts(one.shape[1])) for one in codes]
-        passages = [Passage(one, *cut) for one, its in zip(codes, cuts, strict=True) for cut in its]
-        parts = iter(self.engine.decode_windows(passages))
-        return [np.concatenate([np.zeros(0, np.float32), *islice(parts, len(its))]) for its in cuts]
-
-    def _run(self, batch: Batch, watch: Watch) -> DelayGrid:
-        for grid in self.engine.rows(batch):
-            watch.check()
-            if grid.done:
-                self._warn_of_cuts(batch, grid)
-                return grid
-        raise AssertionError("a grid ends at max_frames at the latest")
-
-    def _warn_of_cuts(self, batch: Batch, grid: DelayGrid) -> None:
-        """Log a warning for every text that reached the limit of its own length."""
-        for item, frames in enumerate(batch.max_frames):
-            if batch.own_limits and grid.finish_reason(item) == "length":
-                warn_of_cut(frames, self.codec_config.frame_rate, words_of(batch.tokens[item]))
+    def _line(self, request: Request) -> Line:
+        if len(request.pieces) == 1:
+            return Single(request)
+        return Script(request.encoded(self.engine.encode), Meter(self.sample_rate))

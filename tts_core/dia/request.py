@@ -15,6 +15,7 @@ from tts_core.codecs.dac import DacConfig
 from tts_core.config import Configs, config_of
 from tts_core.dia.config import DiaConfig
 from tts_core.dia.dialogue import Dialogue
+from tts_core.dia.grid import DelayGrid
 from tts_core.dia.memory import Job
 from tts_core.dia.options import DiaOptions
 from tts_core.dia.pieces import Piece, bare, read, seconds
@@ -36,58 +37,30 @@ ROOM = 1.5  # of the longest piece: frames that anchors leave free in the window
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
-    """Texts that run in parallel. Every list has one entry per text.
+class Run:
+    """A text that runs by itself or beside others.
 
-    tokens: (S,) int32, transcripts included.  seeds: None if the caller gave the noise.
-    own_limits: max_frames come from the texts' lengths, the caller gave no limit.
+    tokens: (S,) int32, transcript included.  voice: with its codes.  max_frames: of its speech.
+    seed: None if the caller gave the noise.  own_limit: max_frames comes from the text's length.
     """
 
-    tokens: list[np.ndarray]
-    voices: list[Voice | None]
-    max_frames: list[int]
-    seeds: list[int | None]
-    noise: list[Noise]
+    tokens: np.ndarray
+    voice: Voice | None
+    max_frames: int
+    seed: int | None
+    noise: Noise
     sampling: Sampling
-    last_channel_free: bool = False
-    pacings: Sequence[Pacing] = ()
-    own_limits: bool = False
+    last_channel_free: bool
+    own_limit: bool
 
     @property
-    def prompts(self) -> list[np.ndarray | None]:
-        """Codes of the encoded references, (Q, P) int32."""
-        return [None if voice is None else voice.codes for voice in self.voices]
+    def prompt(self) -> np.ndarray | None:
+        """Codes of the reference, (Q, P) int32."""
+        return None if self.voice is None else self.voice.codes
 
-    def encoded(self, encode: Callable[[np.ndarray], np.ndarray]) -> Batch:
-        """Return the batch with every reference encoded."""
-        return replace(self, voices=[voice and voice.encoded(encode) for voice in self.voices])
-
-    def job(self) -> Job:
-        """Return the memory job of the batch at its longest."""
-        prompts = [0 if voice is None else voice.frames for voice in self.voices]
-        longest = max(prompt + frames for prompt, frames in zip(prompts, self.max_frames, strict=True))
-        return Job(
-            text_bytes=max(map(len, self.tokens)),
-            frames=longest - max(prompts),
-            prompt_frames=max(prompts),
-            batch=len(self.tokens),
-            guided=self.sampling.cfg_scale != 0,
-        )
-
-    def uniform(self, steps: np.ndarray, shape: tuple[int, ...]) -> np.ndarray | None:
-        """Draw uniform numbers for every text's next row, (B, *shape) float32; None if greedy.
-
-        steps: from DelayGrid.steps. A text still inside its prompt (step < 0) draws nothing from its source.
-        """
-        if self.sampling.temperature == 0:
-            return None
-        unused = np.full(shape, 0.5, np.float32)
-        return np.stack(
-            [
-                source.uniform(int(step), shape) if step >= 0 else unused
-                for source, step in zip(self.noise, steps, strict=True)
-            ]
-        )
+    def grid(self, config: DiaConfig) -> DelayGrid:
+        """Build its grid of rows, which holds its prompt."""
+        return DelayGrid(config, self.prompt, self.max_frames, last_channel_free=self.last_channel_free)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +68,8 @@ class Request:
     """One text as it will be spoken. Lists have one entry per piece.
 
     limits: most frames of each piece.  max_frames: of all pieces together; None for no such limit.
-    frame_rate: of the codec, in Hz.  own_limits: as in Batch.  notes: remarks for the caller, a line each.
+    frame_rate: of the codec, in Hz.  own_limits: they come from the texts' lengths, the caller gave none.
+    notes: remarks for the caller, a line each.
     shortest_anchor: as in TextRules, for a text with pauses inside; else 0.
     """
 
@@ -123,25 +97,29 @@ class Request:
         """Estimated duration of the sound in seconds, with its pauses."""
         return self.pacing.seconds(sum(piece.seconds for piece in self.pieces))
 
-    def batch(self) -> Batch:
-        """Build the run of a request with one piece."""
-        [piece], last_channel_free = self.pieces, self.last_channel_free
-        limits = list(self.limits)
-        return Batch(
-            [piece.tokens],
-            [self.voice],
-            limits,
-            self.seeds,
-            self.noise,
+    def run(self) -> Run:
+        """Build the run of a request with one piece, whose reference is encoded."""
+        [piece], [most], [seed], [noise] = self.pieces, self.limits, self.seeds, self.noise
+        return Run(
+            piece.tokens,
+            self.voice,
+            most,
+            seed,
+            noise,
             self.sampling,
-            last_channel_free,
-            own_limits=self.own_limits,
+            self.last_channel_free,
+            self.own_limits,
         )
 
     def job(self, side_by_side: int = 1) -> Job:
         """Return the memory job of `side_by_side` pieces at their longest."""
         if len(self.pieces) == 1:
-            return self.batch().job()
+            return Job(
+                text_bytes=len(self.pieces[0].tokens),
+                frames=self.limits[0],
+                prompt_frames=0 if self.voice is None else self.voice.frames,
+                guided=self.sampling.cfg_scale != 0,
+            )
         frames, said = (0, "") if self.voice is None else (self.voice.frames, str(self.voice.transcript))
         sizes = [len(piece.tokens) + 1 for piece in self.pieces]
         before = [frames + sum(self.limits[anchor] for anchor in piece.anchors) for piece in self.pieces]
@@ -184,7 +162,7 @@ def request(
     seed = secrets.randbits(32) if options.seed is None else numbers_per_text("seed", options.seed, 1)[0]
     seeds = [piece_seed(check_seed(seed), place) for place in range(len(pieces))]
     if one:
-        limits = check_limits(config, codec, options, [voice], [pieces[0].seconds])
+        limits = [check_limit(config, codec, options, voice, pieces[0].seconds, "prompt 1")]
     else:
         limits = choose_limits(config, codec.frame_rate, pieces, voice)
         voice = voice and replace(voice, transcript=bare(str(voice.transcript)))
@@ -195,7 +173,7 @@ def request(
         voice,
         choose_sampling(config, options),
         tuple(limits),
-        None if one else most_frames(options, codec, 1)[0],
+        None if one else most_frames(options, codec),
         [None] * len(seeds) if options.noise is not None else [*seeds],
         per_text(options.noise, seeds),
         options.last_channel_free,
@@ -236,7 +214,7 @@ def voices(documents: Mapping[str, Mapping[str, str]], prompt: PromptLike) -> Di
     return Dialogue(prompt, read_rules(documents.get("dia", {})).shortest_anchor)
 
 
-def request_batch(
+def requests(
     config: DiaConfig,
     codec: DacConfig,
     texts: Sequence[str],
@@ -245,10 +223,10 @@ def request_batch(
     rules: TextRules = NO_RULES,
     *,
     exactly: bool = False,
-) -> Batch:
-    """Check several texts, each spoken whole. rules: of the model's folder.
+) -> list[Request]:
+    """Check several texts. Each is spoken whole; one with pauses inside, in pieces.
 
-    exactly: read the texts as given, without preparing them.
+    rules: of the model's folder.  exactly: read the texts as given, without preparing them.
     Raises UsageError naming the argument and the text's position.
     """
     if isinstance(texts, str):
@@ -257,35 +235,59 @@ def request_batch(
         raise UsageError("texts: the list is empty")
     prompts = [None] * len(texts) if prompts is None else prompts
     check_prompts(prompts, texts)
-    rules = NO_RULES if exactly else choose_rules(rules, options)
-    voices = [
-        _heard(read_voice(config, codec, prompt, f"prompt {i + 1}"), rules, options)
-        for i, prompt in enumerate(prompts)
-    ]
-    tokens, pacings, expected = [], [], []
-    for place, (text, voice) in enumerate(zip(texts, voices, strict=True), start=1):
-        said, given = None if voice is None else voice.transcript, Paused.whole(text)
-        if not exactly:
-            given = read_whole(f"text {place}", readable(f"text {place}", text, rules, options))
-            expected.append(seconds(rewritten("text", given.parts[0], rules)))
-            text = prepare(given.parts[0], config.max_text_bytes, transcript=said, rules=rules)
+    asked, own = list[Request](), one_each(options, len(texts))
+    for place, (text, one, prompt) in enumerate(zip(texts, own, prompts, strict=True), start=1):
+        if not exactly and len(paused(f"text {place}", text).parts) > 1:
+            asked.append(request(config, codec, text, one, prompt, rules))
         else:
-            expected.append(seconds(text))
-            text = text if said is None else f"{said.rstrip()} {text.lstrip()}"
-        tokens.append(_tokens(config, text, place))
-        pacings.append(Pacing(given.parts, given.silences, options.speed))
-    seed = secrets.randbits(32) if options.seed is None else options.seed
-    seeds = [check_seed(one) for one in numbers_per_text("seed", seed, len(texts))]
-    return Batch(
-        tokens,
-        voices,
-        check_limits(config, codec, options, voices, expected),
-        [None] * len(texts) if options.noise is not None else [*seeds],
-        per_text(options.noise, seeds),
+            asked.append(_whole(config, codec, text, one, prompt, rules, place, exactly=exactly))
+    if not options.last_channel_free:
+        return asked
+    frames = [0 if one.voice is None else one.voice.frames for one in asked]
+    return [
+        replace(one, last_channel_free=its == max(frames)) for one, its in zip(asked, frames, strict=True)
+    ]
+
+
+def _whole(
+    config: DiaConfig,
+    codec: DacConfig,
+    text: str,
+    options: DiaOptions,
+    prompt: PromptLike,
+    rules: TextRules,
+    place: int,
+    *,
+    exactly: bool,
+) -> Request:
+    """Check a text that is spoken at once. place: in messages."""
+    rules = NO_RULES if exactly else choose_rules(rules, options)
+    voice = _heard(read_voice(config, codec, prompt, f"prompt {place}"), rules, options)
+    said, given = None if voice is None else voice.transcript, Paused.whole(text)
+    if exactly:
+        expected = seconds(text)
+        text = text if said is None else f"{said.rstrip()} {text.lstrip()}"
+    else:
+        given = read_whole(f"text {place}", readable(f"text {place}", text, rules, options))
+        expected = seconds(rewritten("text", given.parts[0], rules))
+        text = prepare(given.parts[0], config.max_text_bytes, transcript=said, rules=rules)
+    _check_text(config, text, place)
+    seed = check_seed(numbers_per_text("seed", options.seed, 1)[0])
+    return Request(
+        config,
+        codec.frame_rate,
+        (Piece(text, said=given.parts[0]),),
+        voice,
         choose_sampling(config, options),
+        (check_limit(config, codec, options, voice, expected, f"prompt {place}"),),
+        None,
+        [None if options.noise is not None else seed],
+        per_text(options.noise, [seed]),
         options.last_channel_free,
-        pacings,
-        own_limits=options.max_seconds is None and options.max_frames is None,
+        Pacing(given.parts, given.silences, options.speed),
+        options.max_seconds is None and options.max_frames is None,
+        (),
+        0,
     )
 
 
@@ -306,14 +308,6 @@ def read_whole(where: str, text: str) -> Paused:
     return found
 
 
-def paused_inside(texts: Sequence[str]) -> list[int]:
-    """List the texts that pauses cut into pieces, by index. Raises UsageError for an unreadable pause."""
-    if isinstance(texts, str):  # refused by request_batch
-        return []
-    found = [paused(f"text {place}", text) for place, text in enumerate(texts, start=1)]
-    return [place for place, one in enumerate(found) if len(one.parts) > 1]
-
-
 def one_each(options: DiaOptions, texts: int) -> list[DiaOptions]:
     """The options of each text of a batch. Raises UsageError for fewer values, or more, than texts."""
     seed = secrets.randbits(32) if options.seed is None else options.seed
@@ -326,17 +320,6 @@ def one_each(options: DiaOptions, texts: int) -> list[DiaOptions]:
         replace(options, seed=one, max_frames=most, noise=source)
         for one, most, source in zip(seeds, limits, noise, strict=True)
     ]
-
-
-def together(options: Sequence[DiaOptions]) -> DiaOptions:
-    """The options of a batch from those of its texts, which `one_each` made."""
-    first = options[0]
-    return replace(
-        first,
-        seed=[one.seed for one in options],
-        max_frames=None if first.max_frames is None else [one.max_frames for one in options],
-        noise=None if first.noise is None else [one.noise for one in options],
-    )
 
 
 def _heard(voice: Voice | None, rules: TextRules, options: DiaOptions) -> Voice | None:
@@ -387,49 +370,44 @@ def choose_limits(
     return limits
 
 
-def most_frames(options: DiaOptions, codec: DacConfig, texts: int) -> list[int] | list[None]:
-    """Read each text's limit in frames from max_frames or max_seconds; None if neither is given."""
+def most_frames(options: DiaOptions, codec: DacConfig) -> int | None:
+    """Read a text's limit in frames from max_frames or max_seconds; None if neither is given."""
     if options.max_seconds is not None:
         if options.max_frames is not None:
             raise UsageError("max_frames: max_seconds sets the same limit; give only one")
-        return [math.ceil(options.max_seconds * codec.frame_rate)] * texts
-    return (
-        [None] * texts
-        if options.max_frames is None
-        else numbers_per_text("max_frames", options.max_frames, texts)
-    )
+        return math.ceil(options.max_seconds * codec.frame_rate)
+    return None if options.max_frames is None else numbers_per_text("max_frames", options.max_frames, 1)[0]
 
 
-def check_limits(
+def check_limit(
     config: DiaConfig,
     codec: DacConfig,
     options: DiaOptions,
-    voices: Sequence[Voice | None],
-    expected: Sequence[float],
-) -> list[int]:
-    """Limit the frames of each text: as requested, else by its expected seconds and by its prompt's room."""
-    wanted = most_frames(options, codec, len(voices))
-    lengths = [0 if voice is None else voice.frames for voice in voices]
-    room = [config.max_frames - length for length in lengths]
-    for place, (frames, length) in enumerate(zip(room, lengths, strict=True), start=1):
-        if frames < 1:
-            raise UsageError(f"prompt {place}: {length} frames fill all of the model's {config.max_frames}")
-    limits = [
-        min(most, longest_frames(seconds, codec.frame_rate)) if frames is None else frames
-        for frames, most, seconds in zip(wanted, room, expected, strict=True)
-    ]
-    for frames, most in zip(limits, room, strict=True):
-        if frames > most and options.max_seconds is not None:
-            raise UsageError(
-                f"max_seconds: {options.max_seconds:g} is more than this model's limit, "
-                f"{most / codec.frame_rate:.1f}"
-            )
-        if frames > most:
-            raise UsageError(f"max_frames: {frames} exceeds this model's limit of {most} frames")
-    return limits
+    voice: Voice | None,
+    expected: float,
+    where: str,
+) -> int:
+    """Limit the frames of a text: as requested, else by its expected seconds and by its prompt's room.
+
+    where: name of the prompt in messages.
+    """
+    frames, length = most_frames(options, codec), 0 if voice is None else voice.frames
+    most = config.max_frames - length
+    if most < 1:
+        raise UsageError(f"{where}: {length} frames fill all of the model's {config.max_frames}")
+    if frames is None:
+        return min(most, longest_frames(expected, codec.frame_rate))
+    if frames > most and options.max_seconds is not None:
+        raise UsageError(
+            f"max_seconds: {options.max_seconds:g} is more than this model's limit, "
+            f"{most / codec.frame_rate:.1f}"
+        )
+    if frames > most:
+        raise UsageError(f"max_frames: {frames} exceeds this model's limit of {most} frames")
+    return frames
 
 
-def _tokens(config: DiaConfig, text: str, place: int) -> np.ndarray:
+def _check_text(config: DiaConfig, text: str, place: int) -> None:
     found = _UNREADABLE.search(text)
     if found is not None:
         raise UsageError(
@@ -443,4 +421,3 @@ def _tokens(config: DiaConfig, text: str, place: int) -> np.ndarray:
         raise UsageError(
             f"text {place}: {len(tokens)} bytes, limit {config.max_text_bytes}; split it at a turn"
         )
-    return tokens

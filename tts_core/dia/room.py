@@ -16,13 +16,13 @@ class Room:
     """The memory of a batch on a device.
 
     On backends whose caches are of fixed size the whole batch is allocated at once, for texts and speech as
-    long as the model allows. On others each text counts with the length that it may reach.
+    long as `longest`. On others each text counts with the length that it may reach.
     """
 
-    def __init__(self, config: DiaConfig, codec: DacConfig, policy: CodecPolicy, host: Host):
+    def __init__(self, config: DiaConfig, codec: DacConfig, policy: CodecPolicy, host: Host, longest: Job):
         self.config, self.codec, self.policy, self.host = config, codec, policy, host
         self.fixed = host.backend in FIXED
-        self._longest = Job(text_bytes=config.max_text_bytes, frames=config.max_frames)
+        self._longest = longest
         self._free = host.free_bytes()
 
     def places(self, most: int) -> int:
@@ -33,7 +33,7 @@ class Room:
         return fitting_batch(
             self.config,
             self.codec,
-            self._together([self._longest] * most),
+            Job.together([self._longest] * most),
             dtype=self.host.dtype,
             backend=self.host.backend,
             free=self._free,
@@ -70,11 +70,11 @@ class Room:
             return 0
         if not self.fixed:
             return self._takes(running)
-        found = self._estimate(self._together(running))
+        found = self._estimate(Job.together(running))
         return found.running - found["cache"].bytes - found["text"].bytes
 
     def _takes(self, jobs: Sequence[Job]) -> int:
-        return self._estimate(self._together(jobs)).running
+        return self._estimate(Job.together(jobs)).running
 
     def _estimate(self, job: Job) -> Estimate:
         return estimate(
@@ -84,13 +84,4 @@ class Room:
             dtype=self.host.dtype,
             backend=self.host.backend,
             policy=self.policy,
-        )
-
-    @staticmethod
-    def _together(jobs: Sequence[Job]) -> Job:
-        return Job(
-            text_bytes=max(job.text_bytes for job in jobs),
-            frames=max(job.frames for job in jobs),
-            prompt_frames=max(job.prompt_frames for job in jobs),
-            batch=len(jobs),
         )

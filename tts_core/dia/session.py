@@ -5,8 +5,8 @@ A request speaks its pieces in order, one at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,8 +17,8 @@ from tts_core.codecs.dac import decode_lookahead
 from tts_core.codecs.dac_calls import Passage
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.dia.grid import DelayGrid
-from tts_core.dia.memory import Job
-from tts_core.dia.request import Batch, Request
+from tts_core.dia.memory import Job, grid_rows
+from tts_core.dia.request import Request, Run
 from tts_core.dia.room import Room
 from tts_core.dia.speaking import Speaking
 from tts_core.errors import SpeechError
@@ -38,7 +38,7 @@ class _Speaking(Spoken):
 
     job: Job
     speaking: Speaking
-    batch: Batch = field(init=False)
+    run: Run = field(init=False)
     grid: DelayGrid = field(init=False)
     made: int = field(init=False)
 
@@ -46,18 +46,29 @@ class _Speaking(Spoken):
 class DiaSession(SlotSession[_Speaking]):
     """A running batch of at most `places` requests. Raises ResourceError for too little memory.
 
-    rehearsal: builds a short request.  policy: the codec's windows.
+    rehearsal: builds a short request.  policy: the codec's windows.  job: bounds each request that will join;
+    None for any.  sound: False for codes alone; a request is then one part, without samples.
     """
 
-    def __init__(self, engine: Engine, places: int, rehearsal: Callable[[], Request], *, policy: CodecPolicy):
+    def __init__(
+        self,
+        engine: Engine,
+        places: int,
+        rehearsal: Callable[[], Request],
+        *,
+        policy: CodecPolicy,
+        job: Job | None = None,
+        sound: bool = True,
+    ):
         self.engine, self.config, self._rehearsal = engine, engine.config, rehearsal
-        self.policy = policy
-        self.room = Room(engine.config, engine.codec_config, policy, engine.host)
+        self.policy, self._has_sound = policy, sound
+        config = engine.config
+        longest = job or Job(text_bytes=config.max_text_bytes, frames=config.max_frames)
+        self.room = Room(config, engine.codec_config, policy, engine.host, replace(longest, batch=1))
         self._voices = VoiceCache()
         self.lookahead = decode_lookahead(engine.codec_config)
-        places = self.room.places(places)
-        rows = 2 + self.config.max_frames + self.config.longest_delay
-        slots = engine.slots(places, rows=rows, text_rows=self.config.max_text_bytes)
+        places, rows = self.room.places(places), 1 + grid_rows(config, longest)
+        slots = engine.slots(places, rows=rows, text_rows=longest.text_bytes, guided=longest.guided)
         super().__init__(slots, places, engine.host)
         engine.host.reset_peak()
 
@@ -71,8 +82,8 @@ class DiaSession(SlotSession[_Speaking]):
         return self._rehearsal()
 
     def needed(self, request: Request) -> int:
-        """As in SlotSession."""
-        return self.room.promised([request.job()])
+        """As in SlotSession: nothing by itself; `room` counts the requests together."""
+        return 0
 
     def fits(self, request: Request, *, promised: int = 0) -> bool:
         """As in Session."""
@@ -91,13 +102,11 @@ class DiaSession(SlotSession[_Speaking]):
         """As in Session: some rows of the decoder, then the codec windows that they complete."""
         events: list[Event] = []
         for one, drawn in self.turns.draws():
-            for ids in drawn[:, None]:
+            for ids in drawn:
                 if one.grid.done:
                     break
                 if ids.min() < 0:
-                    guided = one.batch.sampling.cfg_scale != 0
-                    fault = self.engine.fault(ids, one.batch, one.grid, guided=guided)
-                    events.append(self.fail(one, fault))
+                    events.append(self.fail(one, self.engine.fault(one.run, one.grid)))
                     break
                 one.grid.accept(ids)
         return [*events, *self._sound()]
@@ -110,21 +119,21 @@ class DiaSession(SlotSession[_Speaking]):
 
     def _say(self, one: _Speaking) -> None:
         """Let the next piece take a slot."""
-        batch = one.batch = one.speaking.begin()
-        one.grid = DelayGrid(
-            self.config, batch.prompts, batch.max_frames, last_channel_free=batch.last_channel_free
-        )
-        one.made = 0
-        self.turns.begin(one, one.grid.joining(batch.tokens[0], batch.sampling, batch.noise[0]))
+        run = one.run = one.speaking.begin()
+        one.grid, one.made = run.grid(self.config), 0
+        self.turns.begin(one, one.grid.joining(run.tokens, run.sampling, run.noise))
 
     def _sound(self) -> list[Event]:
         """Decode all windows that are complete, in as few calls as possible."""
         ready = [(one, *cut) for one in self.spoken.values() for cut in self._windows(one)]
-        passages = [Passage(one.grid.codes(0), start, stop) for one, start, stop in ready]
+        passages = [Passage(one.grid.codes(), start, stop) for one, start, stop in ready]
         events: list[Event] = []
         if not ready:
             return events
-        sounds = shared(self.host, self.engine.decode_windows, passages)
+        for one in self.spoken.values():
+            if one.grid.done:
+                self.turns.end(one)  # before the codec runs: its memory is free
+        sounds = shared(self.host, self._decode, passages)
         peak = self.host.peak_bytes()  # once for all: CUDA's allocator collects every figure that it has
         for (one, start, stop), sound in zip(ready, sounds, strict=True):
             if one.key not in self.spoken:
@@ -137,10 +146,14 @@ class DiaSession(SlotSession[_Speaking]):
             events.append(Part(one.key, part))
             if one.speaking.done:
                 self.leave(one.key)
-            elif grid.done and stop == grid.frames(0):
-                self.turns.end(one)
+            elif grid.done and stop == grid.frames:
                 events += self.attempt(one, partial(self._say, one))
         return events
+
+    def _decode(self, passages: Sequence[Passage]) -> list[np.ndarray]:
+        if not self._has_sound:
+            return [np.zeros(0, np.float32) for _ in passages]
+        return self.engine.decode_windows(passages)
 
     def _windows(self, one: _Speaking) -> list[tuple[int, int]]:
         """List the windows of a piece whose samples are final, [start, stop) each.
@@ -148,7 +161,9 @@ class DiaSession(SlotSession[_Speaking]):
         An empty one ends a piece whose frames were all given out before it was known to be done.
         """
         grid, cuts, made = one.grid, [], one.made
-        known = grid.frames(0)
+        known = grid.frames
+        if not self._has_sound:
+            return [(0, known)] if grid.done else []
         ready = known if grid.done else known - self.lookahead
         while made < ready:
             stop = self.policy.served_stop(made)

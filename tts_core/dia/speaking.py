@@ -7,9 +7,9 @@ import numpy as np
 from tts_core.audio.delivery import Delivery
 from tts_core.dia.grid import DelayGrid
 from tts_core.dia.long_text import Script
-from tts_core.dia.request import Batch, Request
+from tts_core.dia.request import Request, Run
 from tts_core.dia.text import words_of
-from tts_core.results import GenerationResult, Meter
+from tts_core.results import GenerationResult, Meter, join
 from tts_core.text.duration import warn_of_cut
 
 
@@ -21,21 +21,21 @@ class Speaking:
 
     def __init__(self, request: Request, meter: Meter):
         self.request, self.meter = request, meter
-        self.script = Script(request) if len(request.pieces) > 1 else None
+        self.script = Script(request, meter) if len(request.pieces) > 1 else None
         self.delivery = Delivery(request.pacing, meter.sample_rate)
         self.done = False
         self._place, self._segment = 0, 0
-        self._heard: list[np.ndarray] = []
+        self._heard: list[GenerationResult] = []
 
-    def begin(self) -> Batch:
-        """Build the run of the next piece: a batch of one text."""
+    def begin(self) -> Run:
+        """Build the run of the next piece."""
         self._heard = []
         if self.script is None:
-            self.batch = self.request.batch()
+            self.run = self.request.run()
         else:
-            [self._place] = next(self.script.groups(1))
-            self.batch = self.script.batch([self._place])
-        return self.batch
+            self._place, *_ = self.script.ready(())
+            self.run = self.script.request(self._place).run()
+        return self.run
 
     def part(
         self, grid: DelayGrid, start: int, stop: int, audio: np.ndarray, *, peak_bytes: int
@@ -44,13 +44,22 @@ class Speaking:
 
         The last window of a piece is the one that ends at its last frame, once the grid is done.
         """
-        codes, script = grid.codes(0), self.script
+        codes, script = grid.codes(), self.script
         ended = grid.done and stop == codes.shape[1]
+        raw = self.meter.result(
+            audio,
+            codes[:, start:stop],
+            seed=self.run.seed,
+            token_count=grid.filled,
+            peak_bytes=peak_bytes,
+            segment_idx=self._segment,
+            finish_reason=grid.finish_reason if ended else None,
+        )
         self.done = ended
         if script is not None:
-            self._heard.append(audio)
+            self._heard.append(raw)
             if ended:
-                script.add(self._place, self.batch, grid, 0, np.concatenate(self._heard))
+                script.add(self._place, join(self._heard))
             self.done = script.done
         if ended:
             self._warn(grid)
@@ -60,12 +69,12 @@ class Speaking:
         self.meter.add(len(sound))
         part = self.meter.result(
             sound,
-            codes[:, start:stop],
-            seed=self.batch.seeds[0],
+            raw.codes,
+            seed=self.run.seed,
             token_count=grid.filled,
             peak_bytes=peak_bytes,
             segment_idx=self._segment,
-            finish_reason=grid.finish_reason(0) if self.done else None,
+            finish_reason=grid.finish_reason if self.done else None,
             cues=self.delivery.cues(),
         )
         self._segment += 1
@@ -75,6 +84,5 @@ class Speaking:
 
     def _warn(self, grid: DelayGrid) -> None:
         """Log a warning if the piece reached the limit of its own length."""
-        if self.batch.own_limits and grid.finish_reason(0) == "length":
-            batch = self.batch
-            warn_of_cut(batch.max_frames[0], self.request.frame_rate, words_of(batch.tokens[0]))
+        if self.run.own_limit and grid.finish_reason == "length":
+            warn_of_cut(self.run.max_frames, self.request.frame_rate, words_of(self.run.tokens))

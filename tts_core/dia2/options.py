@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
-from tts_core.options import LONGEST_SECONDS, MOST_FRAMES, check, option, speed_option
+from tts_core.options import SharedChanges, SharedOptions, frames_option, option
 
 if TYPE_CHECKING:
     from tts_core.nn.noise import Noise
 
 
 @dataclass(frozen=True)
-class Dia2Options:
+class Dia2Options(SharedOptions):
     """Options of a generation. Raises UsageError for a value out of range."""
 
     cfg_scale: float = option(
@@ -56,25 +56,7 @@ class Dia2Options:
     include_prefix: bool = option(
         False, "Begin the sound with the reference recordings, as far as they are kept.", "--include-prefix"
     )
-    seed: int | Sequence[int] | None = option(
-        None,
-        "The same seed gives the same speech; random by default.",
-        "--seed",
-        low=0,
-        high=2**64 - 1,
-        per_text=True,
-    )
-    max_seconds: float | None = option(
-        None, "Stop after this many seconds of speech.", "--max-seconds", above=0, high=LONGEST_SECONDS
-    )
-    max_frames: int | Sequence[int] | None = option(
-        None,
-        "Stop after this many codec frames of all pieces together.",
-        low=1,
-        high=MOST_FRAMES,
-        per_text=True,
-    )
-    speed: float = speed_option()
+    max_frames: int | Sequence[int] | None = frames_option()
     as_written: bool = option(
         False, "Read tags, breaks and characters exactly as the original does.", "--as-written"
     )
@@ -82,11 +64,8 @@ class Dia2Options:
         None, "Random numbers instead of the seed's.", per_text=True
     )
 
-    def __post_init__(self) -> None:
-        check(self)
 
-
-class Dia2Changes(TypedDict, total=False):
+class Dia2Changes(SharedChanges, total=False):
     """The fields of Dia2Options as keyword arguments."""
 
     cfg_scale: float
@@ -97,9 +76,6 @@ class Dia2Changes(TypedDict, total=False):
     action_top_k: int
     initial_padding: int
     include_prefix: bool
-    seed: int | Sequence[int] | None
-    max_seconds: float | None
     max_frames: int | Sequence[int] | None
-    speed: float
     as_written: bool
     noise: Noise | Sequence[Noise] | None

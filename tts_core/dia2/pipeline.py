@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, Unpack
@@ -33,7 +32,7 @@ from tts_core.pipeline import Progress, PromptLike, Watch
 from tts_core.printable import counted
 from tts_core.prompt import Prompt
 from tts_core.results import GenerationResult, join
-from tts_core.serving.session import Event, Failed, Part
+from tts_core.speech.together import Single, streamed, together
 
 Tell = Callable[[Progress], None]
 _LOG = logging.getLogger("tts_core")
@@ -171,14 +170,7 @@ class Dia2Pipeline:
         prompts: one for all, or one per text.  seed, max_frames and noise: one for all, or one per text. All
         are checked before the first is spoken. Raises UsageError and ResourceError.
         """
-        each = one_each(changed(options or Dia2Options(), changes), texts)
-        given = [prompts] * len(texts) if prompts is None or isinstance(prompts, Prompt) else list(prompts)
-        if len(given) != len(texts):
-            raise UsageError(
-                f"prompts: {len(given)} for {counted(len(texts), 'text')}; "
-                "give one per text, None for a text without"
-            )
-        asked = [self.request(*one) for one in zip(texts, each, given, strict=True)]
+        asked = self._requests(texts, prompts, changed(options or Dia2Options(), changes))
         return self._together(asked, Watch(progress, cancel))
 
     def generate_codes(
@@ -189,12 +181,26 @@ class Dia2Pipeline:
         options: Dia2Options | None = None,
         **changes: Unpack[Dia2Changes],
     ) -> list[np.ndarray]:
-        """Generate codec codes of several texts: (Q, T) int32 each. Texts are read as the original does.
+        """Generate codec codes of several texts without waveforms: (Q, T) int32 each.
 
-        Other arguments and errors as in `generate_batch`.
+        Texts are read as the original does. Other arguments and errors as in `generate_batch`.
         """
         exactly = replace(changed(options or Dia2Options(), changes), as_written=True)
-        return [one.codes for one in self.generate_batch(texts, prompts=prompts, options=exactly)]
+        spoken = self._together(self._requests(texts, prompts, exactly), Watch(None, None), sound=False)
+        return [one.codes for one in spoken]
+
+    def _requests(
+        self, texts: Sequence[str], prompts: Prompt | Sequence[PromptLike] | None, options: Dia2Options
+    ) -> list[Request]:
+        """Check several texts. prompts: one for all, or one per text."""
+        each = one_each(options, texts)
+        given = [prompts] * len(texts) if prompts is None or isinstance(prompts, Prompt) else list(prompts)
+        if len(given) != len(texts):
+            raise UsageError(
+                f"prompts: {len(given)} for {counted(len(texts), 'text')}; "
+                "give one per text, None for a text without"
+            )
+        return [self.request(*one) for one in zip(texts, each, given, strict=True)]
 
     def _speak(
         self, request: Request, pieces: Iterator[str] | None, watch: Watch, policy: CodecPolicy
@@ -218,49 +224,24 @@ class Dia2Pipeline:
     ) -> Iterator[GenerationResult]:
         """Yield a text's speech window by window."""
         session = Dia2Session(self.engine, 1, self._rehearsal, policy=policy, job=request.job())
-        watch.tell("prompt", 0, request.seconds)
-        key, made = session.join(request, more=pieces is not None), 0
-        while session.running:
-            watch.check()
-            while pieces is not None and session.waiting:
-                piece = next(pieces, None)
-                if piece is None:
-                    session.end(key)
-                else:
-                    session.feed(key, piece)
-            for part in _given(session.step()):
-                made += part.result.samples
-                watch.tell("speech", made / self.sample_rate, request.seconds)
-                yield part.result
+        yield from streamed(session, request, watch, request.seconds, pieces)
 
     @named
-    def _together(self, asked: Sequence[Request], watch: Watch) -> list[GenerationResult]:
-        """Speak requests in one batch, each as soon as it fits; in their order."""
+    def _together(
+        self, asked: Sequence[Request], watch: Watch, *, sound: bool = True
+    ) -> list[GenerationResult]:
+        """Speak requests in one batch, each as soon as it fits; in their order.
+
+        sound: False for codes alone.
+        """
         longest = replace(Dia2Job.together([one.job() for one in asked]), texts=1)
         policy = self.engine.policy.unheard()
-        session = Dia2Session(self.engine, len(asked), self._rehearsal, policy=policy, job=longest)
-        expected = sum(one.seconds for one in asked)
-        waiting, made = deque(enumerate(asked)), 0
-        places, parts = dict[int, int](), [list[GenerationResult]() for _ in asked]
-        watch.tell("prompt", 0, expected)
-        while waiting or session.running:
-            watch.check()
-            while waiting and session.fits(waiting[0][1]):
-                place, one = waiting.popleft()
-                places[session.join(one)] = place
-            for part in _given(session.step()):
-                parts[places[part.key]].append(part.result)
-                made += part.result.samples
-                watch.tell("speech", made / self.sample_rate, expected)
-        return [join(one) for one in parts]
+        session = Dia2Session(
+            self.engine, len(asked), self._rehearsal, policy=policy, job=longest, sound=sound
+        )
+        lines = [Single(one) for one in asked]
+        together(session, lines, watch, sum(one.seconds for one in asked))
+        return [line.result() for line in lines]
 
     def _rehearsal(self) -> Request:
         return self.request("[S1] Yes.", Dia2Options(seed=0, max_frames=2))
-
-
-def _given(events: Sequence[Event]) -> Iterator[Part]:
-    """Yield parts of speech. Raises the error of a request that failed."""
-    for event in events:
-        if isinstance(event, Failed):
-            raise event.error
-        yield event

@@ -57,7 +57,7 @@ class Dia2Session:
     Raises ResourceError for too little memory.
 
     rehearsal: builds a short request.  policy: the codec's windows.  job: bounds each request that will join;
-    None for any.
+    None for any.  sound: False for codes alone, without samples.
     """
 
     def __init__(
@@ -68,8 +68,9 @@ class Dia2Session:
         *,
         policy: CodecPolicy,
         job: Dia2Job | None = None,
+        sound: bool = True,
     ):
-        self.engine, self.policy, self._rehearsal = engine, policy, rehearsal
+        self.engine, self.policy, self._rehearsal, self._has_sound = engine, policy, rehearsal, sound
         config = config_of(engine.configs, "dia2", Dia2Config)
         longest = job or Dia2Job(longest_frames(config), longest_prefix(config))
         self._is_fixed = engine.host.backend in FIXED
@@ -115,7 +116,9 @@ class Dia2Session:
     def join(self, request: Request, *, more: bool = False, cancel: threading.Event | None = None) -> int:
         """As in Session. Recordings are encoded here."""
         asked = request.opened() if more else request
-        speaking = Speaking(self.engine, asked, encode=self._encode, policy=self.policy)
+        speaking = Speaking(
+            self.engine, asked, encode=self._encode, policy=self.policy, sound=self._has_sound
+        )
         speaking.hear(request.text)
         one = _Spoken(self._joined + 1, asked.job(), speaking, -1)
         self._begin(one)

@@ -31,7 +31,8 @@ _LOG = logging.getLogger("tts_core")
 class Speaking:
     """The runs of a request, one a piece, and the sound of their codes.
 
-    encode: recordings, (L,) float32 → codes (Q, P).  policy: the codec's windows.
+    encode: recordings, (L,) float32 → codes (Q, P).  policy: the codec's windows.  sound: False for codes
+    alone, without samples.
     """
 
     def __init__(
@@ -41,8 +42,10 @@ class Speaking:
         *,
         encode: Callable[[np.ndarray], np.ndarray],
         policy: CodecPolicy,
+        sound: bool = True,
     ):
         self.engine, self.request, self.policy, facts = engine, request, policy, request.facts
+        self._has_sound = sound
         self.arriving: Arriving | None = None
         if request.is_open:
             self.arriving = Arriving(facts.reader, room(facts.config, request.initial_padding))
@@ -102,8 +105,7 @@ class Speaking:
                 return
             stop = min(stop, run.frames)
             codes = run.codes(self._made, stop)
-            audio, self._memory = apart(self.engine.host, partial(self.engine.decode, codes, self._memory))
-            check_sound(audio)
+            audio = self._decode(codes)
             words = run.words(rate)[self._told :]
             begun = sum(word.start * rate < stop for word in words)
             self._made, self._told = stop, self._told + begun
@@ -111,6 +113,14 @@ class Speaking:
             yield self._part(self.delivery.add(np.clip(audio, -1, 1)), codes, None)
         if run.is_done:
             yield self._end()
+
+    def _decode(self, codes: np.ndarray) -> np.ndarray:
+        """Decode the next frames of the piece. (Q, F) → samples (L,)."""
+        if not self._has_sound:
+            return np.zeros(0, np.float32)
+        audio, self._memory = apart(self.engine.host, partial(self.engine.decode, codes, self._memory))
+        check_sound(audio)
+        return audio
 
     def next(self) -> None:
         """Begin the next piece, after the last part of the one before."""

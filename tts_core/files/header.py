@@ -1,4 +1,9 @@
-"""Headers of safetensors files: every bound that a reader relies on, checked before a tensor is read."""
+"""Headers of safetensors files: every bound that a reader relies on, checked before a tensor is read.
+
+safetensors checks the header's form, and that its tensors account for every byte of the file. Here are the
+offsets, which it does not tell, and bounds that it lacks: sizes of the header and of a tensor, axes, names
+that come twice, and the number formats that this project reads.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +11,11 @@ import json
 import math
 import os
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from safetensors import SafetensorError, safe_open
 
 from tts_core.errors import CheckpointError
 from tts_core.files.regular import opened
@@ -61,23 +67,36 @@ def read_header(path: Path) -> tuple[dict[str, Stored], dict[str, str]]:
             )
         raw = _read(file, length)
     try:
-        header = json.loads(raw.decode("utf-8"), object_pairs_hook=_without_duplicates)
-        if not isinstance(header, dict):
-            raise ValueError("it is not an object")
-        metadata = header.pop("__metadata__", {})
-        if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
-            raise ValueError("__metadata__ is not a map of strings")
-        stored = {name: _entry(name, fields, path, 8 + length) for name, fields in header.items()}
-        _check_coverage(stored, 8 + length)
-    except (ValueError, RecursionError) as fault:
-        raise CheckpointError(f"{path}: corrupt safetensors header: {fault}; fetch the file again") from None
-    end = max((tensor.end for tensor in stored.values()), default=8 + length)
-    if end != size:
-        state = "truncated" if end > size else "corrupt"
-        raise CheckpointError(
-            f"{path}: {state}: the header describes {end} bytes, the file has {size}; fetch it again"
-        )
+        with safe_open(path, "numpy", backend="pread") as checked:  # mapped files must not shrink
+            stored = _stored(checked, path, 8 + length)
+            metadata = checked.metadata() or {}
+        json.loads(raw, object_pairs_hook=_check_distinct)
+    except (SafetensorError, ValueError) as fault:
+        reason = str(fault).removeprefix("Error while deserializing header: ")
+        if "not fully covered" in reason:
+            reason = f"truncated, or longer than its header says: the file has {size} bytes"
+        else:
+            reason = f"corrupt safetensors header: {reason:.300}"
+        raise CheckpointError(f"{path}: {reason}; fetch it again") from None
     return stored, metadata
+
+
+def _stored(checked: Any, path: Path, data: int) -> dict[str, Stored]:
+    """Place the tensors of a checked file, which follow each other without a hole. data: their first byte."""
+    stored, at = {}, data
+    for name in checked.offset_keys():
+        entry = checked.get_slice(name)
+        dtype, shape = entry.get_dtype(), entry.get_shape()
+        if dtype not in ITEM_SIZES:
+            raise ValueError(f"{name} has the dtype {dtype}, which is not read here")
+        if len(shape) > MOST_AXES:
+            raise ValueError(f"{name} has {len(shape)} axes, at most {MOST_AXES} are supported")
+        if math.prod(size or 1 for size in shape) * ITEM_SIZES[dtype] >= 2**63:
+            raise ValueError(f"{name} has shape {shape}, more than any memory")
+        end = at + math.prod(shape) * ITEM_SIZES[dtype]
+        stored[name] = Stored(path, dtype, tuple(shape), at, end)
+        at = end
+    return stored
 
 
 def _read(file: Any, length: int) -> bytes:
@@ -87,44 +106,7 @@ def _read(file: Any, length: int) -> bytes:
     return bytes(content)
 
 
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+def _check_distinct(pairs: list[tuple[str, Any]]) -> None:
+    if len(dict(pairs)) != len(pairs):
         [(name, _)] = Counter(name for name, _ in pairs).most_common(1)
         raise ValueError(f"it has {name} twice")
-    return found
-
-
-def _entry(name: str, fields: object, path: Path, data: int) -> Stored:
-    if not isinstance(fields, dict) or set(fields) != {"dtype", "shape", "data_offsets"}:
-        raise ValueError(f"{name} does not have exactly dtype, shape and data_offsets")
-    dtype, shape, offsets = fields["dtype"], fields["shape"], fields["data_offsets"]
-    if not isinstance(dtype, str) or dtype not in ITEM_SIZES:
-        raise ValueError(f"{name} has the unknown dtype {dtype!r:.40}")
-    if isinstance(shape, list) and len(shape) > MOST_AXES:
-        raise ValueError(f"{name} has {len(shape)} axes, at most {MOST_AXES} are supported")
-    if not _are_sizes(shape) or not _are_sizes(offsets) or len(offsets) != 2:
-        raise ValueError(
-            f"{name} has shape {shape!r:.200} and offsets {offsets!r:.80}, expected lists of sizes"
-        )
-    begin, end = offsets
-    if end - begin != math.prod(shape) * ITEM_SIZES[dtype]:
-        raise ValueError(
-            f"{name} takes {end - begin} bytes, its shape {shape} and dtype {dtype} require others"
-        )
-    if math.prod(size or 1 for size in shape) * ITEM_SIZES[dtype] >= 2**63:
-        raise ValueError(f"{name} has shape {shape}, more than any memory")
-    return Stored(path, dtype, tuple(shape), data + begin, data + end)
-
-
-def _are_sizes(values: object) -> bool:
-    return isinstance(values, list) and all(type(value) is int and 0 <= value < 2**63 for value in values)
-
-
-def _check_coverage(stored: Mapping[str, Stored], data: int) -> None:
-    """Raise ValueError unless the tensors follow each other without a hole or an overlap."""
-    at = data
-    for name, tensor in sorted(stored.items(), key=lambda item: (item[1].begin, item[1].end)):
-        if tensor.begin != at:
-            raise ValueError(f"{name} {'overlaps another tensor' if tensor.begin < at else 'follows a hole'}")
-        at = tensor.end

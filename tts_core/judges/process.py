@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple
 
-from tts_core.errors import GenerationError, SpeechError
 from tts_core.judges.judging import Judge, judged
 from tts_core.judges.rows import Row
+from tts_core.processes import Died, Hand, Processes
 
-DEATHS = 3  # of processes in a row, without a recording that was judged, that end the run
+ENDING = "judge: the judge died (exit code {code}), as others before it"
 
 
 @dataclass(frozen=True)
@@ -46,14 +43,13 @@ class JudgeProcesses:
     """
 
     def __init__(self, build: Callable[[], Sequence[Judge]], count: int):
-        self._build, self._deaths = build, 0
         self._waiting: deque[Recording] = deque()
-        self._hands = [_Hand(build) for _ in range(count)]
+        self._processes = Processes(build, _work, [{}] * count, ending=ENDING, daemon=True)
 
     @property
     def pending(self) -> int:
         """Recordings without a verdict."""
-        return len(self._waiting) + sum(hand.held is not None for hand in self._hands)
+        return len(self._waiting) + len(self._busy())
 
     def begin(self, recording: Recording) -> None:
         """Take a recording; its verdict is among the next ones."""
@@ -65,85 +61,37 @@ class JudgeProcesses:
 
         Raises the SpeechError of a judge that cannot be built, GenerationError if processes keep dying.
         """
-        ready = wait([hand.pipe for hand in self._hands if hand.held is not None], patience)
-        found = [self._verdict(hand) for hand in list(self._hands) if hand.pipe in ready]
+        found = []
+        for hand, answer in self._processes.heard(self._busy(), patience):
+            [key], hand.held = hand.held, {}
+            if isinstance(answer, Died):
+                answer = Verdict(key, None, f"the judge died (exit code {answer.exit_code})")
+            found.append(answer)
         self._feed()
         return found
 
     def close(self) -> None:
         """End the processes."""
-        for hand in self._hands:
-            hand.stop()
+        self._processes.stop()
+
+    def _busy(self) -> list[Hand]:
+        return [hand for hand in self._processes.hands if hand.held]
 
     def _feed(self) -> None:
-        for hand in self._hands:
-            if self._waiting and hand.held is None:
-                hand.give(self._waiting.popleft())
-
-    def _verdict(self, hand: _Hand) -> Verdict:
-        assert hand.held is not None
-        key, hand.held = hand.held.key, None
-        try:
-            answer = hand.pipe.recv()
-        except (EOFError, ConnectionResetError):
-            hand.process.join()
-            self._deaths += 1
-            reason = f"the judge died (exit code {hand.process.exitcode})"
-            if self._deaths >= DEATHS:
-                raise GenerationError(f"judge: {reason}, as others before it") from None
-            hand.stop()
-            self._hands[self._hands.index(hand)] = _Hand(self._build)
-            return Verdict(key, None, reason)
-        if isinstance(answer, SpeechError):
-            raise answer
-        self._deaths = 0
-        return answer
+        for hand in self._processes.hands:
+            if self._waiting and not hand.held:
+                recording = self._waiting.popleft()
+                hand.give(recording.key, recording)
 
 
-class _Hand:
-    """This process's end of a judging process. held: the recording that it has."""
-
-    def __init__(self, build: Callable[[], Sequence[Judge]]):
-        self.held: Recording | None = None
-        context = multiprocessing.get_context("spawn")
-        self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_work, args=(build, theirs), daemon=True)
-        self.process.start()
-        theirs.close()
-
-    def give(self, recording: Recording) -> None:
-        """Send a recording."""
-        self.held = recording
-        with suppress(BrokenPipeError, ConnectionResetError):  # found by the next `recv`
-            self.pipe.send(recording)
-
-    def stop(self) -> None:
-        """End the process."""
-        self.pipe.close()
-        self.process.terminate()
-        self.process.join()
-
-
-def _work(build: Callable[[], Sequence[Judge]], pipe: Connection) -> None:
-    """Run in the process: judge what comes. It ends when nobody sends any more."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
-    with suppress(EOFError, BrokenPipeError, ConnectionResetError):
-        try:
-            judges = build()
-        except SpeechError as error:
-            pipe.recv()
-            pipe.send(error)
-            return
-        with tempfile.TemporaryDirectory(prefix="judge-") as folder:
-            for recording in _received(pipe):
-                path = Path(folder) / f"sound{recording.suffix}"
-                path.write_bytes(recording.sound)
-                row = Row(recording.key, path, recording.text, recording.reference)
-                [found] = judged([row], judges)
-                figures = {name: float(value) for name, value in found.figures.items()}
-                pipe.send(Verdict(recording.key, None if found.error else figures, found.error))
-
-
-def _received(pipe: Connection) -> Iterator[Recording]:
-    while True:
-        yield pipe.recv()
+def _work(judges: Sequence[Judge], pipe: Connection) -> None:
+    """Run in the process: judge what comes."""
+    with tempfile.TemporaryDirectory(prefix="judge-") as folder:
+        while True:
+            recording: Recording = pipe.recv()
+            path = Path(folder) / f"sound{recording.suffix}"
+            path.write_bytes(recording.sound)
+            row = Row(recording.key, path, recording.text, recording.reference)
+            [found] = judged([row], judges)
+            figures = {name: float(value) for name, value in found.figures.items()}
+            pipe.send(Verdict(recording.key, None if found.error else figures, found.error))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
+from tts_core.audio.formats.names import READ
 from tts_core.errors import UsageError, not_there
 from tts_core.files.regular import opened
 
-SOUNDS = (".wav", ".flac", ".mp3", ".opus", ".ogg")
 MANIFEST = "manifest.jsonl"
 
 
@@ -39,27 +40,27 @@ def read_rows(source: Path, text: str | None = None, reference: Path | None = No
         rows = list(_of_manifest(source / MANIFEST))
     elif source.is_dir():
         rows = list(_of_folder(source))
-    elif source.suffix.lower() in SOUNDS:
+    elif source.suffix.lower() in READ:
         rows = [Row(source.name, source, text)]
     else:
         rows = list(_of_manifest(source))
     if text is not None and (len(rows) != 1 or rows[0].audio != source):
         raise UsageError("--text: only for a single recording; a manifest or folder contains the texts")
     if not rows:
-        raise UsageError(f"judge: {source} contains no recordings ({', '.join(SOUNDS)})")
+        raise UsageError(f"judge: {source} contains no recordings ({', '.join(READ)})")
     return [Row(row.name, row.audio, row.text, row.reference or reference) for row in rows]
 
 
 def _of_folder(folder: Path) -> Iterator[Row]:
     for path in sorted(folder.iterdir()):
-        if path.suffix.lower() in SOUNDS:
+        if path.suffix.lower() in READ:
             said = path.with_suffix(".txt")
             yield Row(path.name, path, said.read_text("utf-8").strip() if said.is_file() else None)
 
 
 def _of_manifest(path: Path) -> Iterator[Row]:
-    with opened(path) as file:
-        for number, line in enumerate(file, start=1):
+    with opened(path) as file, BufferedReader(file) as lines:
+        for number, line in enumerate(lines, start=1):
             if line.strip():
                 yield _of_line(path, number, line)
 

@@ -8,7 +8,7 @@ measured by benchmarks/mars5_memory.py.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -69,6 +69,21 @@ class Mars5Job:
     def rows(self) -> int:
         """Frames that a timestep computes, in both branches of guidance."""
         return self.cells * (2 if self.guided else 1)
+
+    @staticmethod
+    def together(jobs: Sequence[Mars5Job]) -> Mars5Job:
+        """Bound several runs at once, each by the longest."""
+        return Mars5Job(
+            prompt_ids=max(job.prompt_ids for job in jobs),
+            frames=max(job.frames for job in jobs),
+            prompt_frames=max(job.prompt_frames for job in jobs),
+            deep=any(job.deep for job in jobs),
+            guided=any(job.guided for job in jobs),
+            max_len=max(job.max_len for job in jobs),
+            batch=sum(job.batch for job in jobs),
+            timesteps=max(job.timesteps for job in jobs),
+            text_ids=max(job.text_ids for job in jobs),
+        )
 
 
 def estimate(
@@ -205,17 +220,20 @@ def check_loading(
     )
 
 
-def places_that_fit(configs: Configs, places: int, *, dtype: str, backend: str, free: int | None) -> int:
-    """Count the texts, at most `places`, whose batch fits in `free` bytes; None (unknown) is all.
+def places_that_fit(configs: Configs, job: Mars5Job, *, dtype: str, backend: str, free: int | None) -> int:
+    """Count the texts of a job's batch that fit in `free` bytes together; None (unknown) is all.
 
+    A single text's cache is freed before its next stage; that of several is kept.
     Raises ResourceError if not even one fits.
     """
 
     def takes(texts: int) -> int:
-        job = Mars5Job(prompt_ids=1, frames=1, batch=texts)
-        return estimate(configs, job, dtype=dtype, backend=backend).running
+        planned = estimate(configs, replace(job, batch=texts), dtype=dtype, backend=backend)
+        if texts == 1:
+            return planned.running
+        return planned["cache"].bytes + planned.running_beside("cache")
 
-    found = places if free is None else fits.largest(places, lambda texts: takes(texts) <= free)
+    found = job.batch if free is None else fits.largest(job.batch, lambda texts: takes(texts) <= free)
     if not found:
         fits.check_running(
             "a batch of one text", takes(1), backend=backend, free=free, options=lambda free: {}

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
-from tts_core.options import LONGEST_SECONDS, MOST_FRAMES, check, option, speed_option
+from tts_core.options import LONGEST_SECONDS, SharedChanges, SharedOptions, frames_option, option
 
 if TYPE_CHECKING:
     from tts_core.mars5.diffusion import Draws
@@ -22,7 +22,7 @@ PIECE_SECONDS = 10.0  # of speech, approximately: a length that the networks spe
 
 
 @dataclass(frozen=True)
-class Mars5Options:
+class Mars5Options(SharedOptions):
     """Options of a generation. Raises UsageError for a value out of range."""
 
     cfg_scale: float = option(
@@ -56,24 +56,7 @@ class Mars5Options:
         low=0,
         high=1_000_000,
     )
-    seed: int | Sequence[int] | None = option(
-        None,
-        "The same seed gives the same speech; random by default.",
-        "--seed",
-        low=0,
-        high=2**64 - 1,
-        per_text=True,
-    )
-    max_seconds: float | None = option(
-        None, "Stop after this many seconds of speech.", "--max-seconds", above=0, high=LONGEST_SECONDS
-    )
-    max_frames: int | Sequence[int] | None = option(
-        None,
-        "Stop after this many codec frames of all pieces together.",
-        low=1,
-        high=MOST_FRAMES,
-        per_text=True,
-    )
+    max_frames: int | Sequence[int] | None = frames_option()
     piece_seconds: float | None = option(
         PIECE_SECONDS,
         "Longest piece of a long text in seconds; 0 does not cut.",
@@ -168,7 +151,6 @@ class Mars5Options:
         low=0,
         high=1800,
     )
-    speed: float = speed_option()
     noise: Noise | Sequence[Noise | Sequence[Noise]] | None = option(
         None, "Random numbers instead of the seed's.", per_text=True
     )
@@ -178,24 +160,19 @@ class Mars5Options:
         choices=("per cell", "per class"),
     )
 
-    def __post_init__(self) -> None:
-        check(self)
-
     @property
     def max_len(self) -> int:
         """Most ids of the autoregressive network, prompt included."""
         return self.generate_max_len_override if self.generate_max_len_override > 1 else MAX_LEN
 
 
-class Mars5Changes(TypedDict, total=False):
+class Mars5Changes(SharedChanges, total=False):
     """The fields of Mars5Options as keyword arguments."""
 
     cfg_scale: float
     temperature: float
     top_p: float
     top_k: int
-    seed: int | Sequence[int] | None
-    max_seconds: float | None
     max_frames: int | Sequence[int] | None
     piece_seconds: float | None
     as_written: bool
@@ -214,6 +191,5 @@ class Mars5Changes(TypedDict, total=False):
     trim_db: float
     ref_audio_pad: float
     max_prompt_dur: float
-    speed: float
     noise: Noise | Sequence[Noise | Sequence[Noise]] | None
     draws: Draws

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from typing import Any, Protocol, Unpack
 
 import numpy as np
@@ -24,17 +25,9 @@ from tts_core.mars5.diffusion import Cells, Diffusion
 from tts_core.mars5.memory import Mars5Job, check_running
 from tts_core.mars5.options import Mars5Changes, Mars5Options
 from tts_core.mars5.reference import Sizes
-from tts_core.mars5.request import STAGES, Piece, Request, request, request_batch
-from tts_core.mars5.sequence import CodecSequence
+from tts_core.mars5.report import Report
+from tts_core.mars5.request import Request, request, request_batch
 from tts_core.mars5.session import Mars5Session
-from tts_core.mars5.speech import (
-    Speech,
-    begin_codes,
-    new_frames,
-    sequence_of,
-    trimmed_sounds,
-    warn_if_cut,
-)
 from tts_core.mars5.tokens import CodecVocabulary
 from tts_core.nn.calls import named, named_parts
 from tts_core.nn.host import Host
@@ -42,9 +35,10 @@ from tts_core.nn.noise import Noise
 from tts_core.options import changed
 from tts_core.pipeline import Progress, PromptLike, Watch
 from tts_core.printable import counted
-from tts_core.results import GenerationResult, Meter, join
+from tts_core.results import GenerationResult, join
 from tts_core.serving.session import Session
 from tts_core.serving.turns import Slots
+from tts_core.speech.together import Single, given, together
 
 Tell = Callable[[Progress], None]
 _LOG = logging.getLogger("tts_core")
@@ -101,12 +95,6 @@ class Engine(Protocol):
 
     def encode(self, samples: np.ndarray) -> np.ndarray:
         """Encode samples. (L,) float32 → codes (Q, P) int32. The latest voices are kept."""
-        ...
-
-    def extend(
-        self, codes: np.ndarray, sequence: CodecSequence, options: Mars5Options, noise: Noise
-    ) -> Iterator[CodecSequence]:
-        """Draw ids until the sequence is done; yield it after each id. codes: (Q, P), the reference's."""
         ...
 
     def slots(self, texts: int, room: int) -> Slots:
@@ -202,21 +190,24 @@ class Mars5Pipeline:
         Raises ResourceError, before that, for too little memory.
         """
         _LOG.info("mars5: %s, about %.1f s of speech", counted(len(request.pieces), "piece"), request.seconds)
-        meter, watch = Meter(self.sample_rate, STAGES), Watch(progress, cancel)
-        self._check_memory(request.job())
+        report = Report(Watch(progress, cancel), request.seconds)
+        self.check_memory(request.job())
         self.engine.host.reset_peak()
-        watch.tell("codec", 0, request.seconds)
-        with meter.stage("codec"):
-            request = request.encoded(self.engine.encode, self.engine.vocabulary)
-        return self._parts(request, meter, watch, 0, request.seconds)
+        report.tell("codec")
+        session = Mars5Session(self, 1, job=request.job(), report=report)
+        session.join(request)
+        return self._parts(session)
 
-    def session(self, places: int, *, streamed: bool = True) -> Session:
+    def session(
+        self, places: int, *, streamed: bool = True, job: Mars5Job | None = None, sound: bool = True
+    ) -> Session:
         """Open a running batch, in which requests share the autoregressive network's steps.
 
         streamed: changes nothing; a piece is decoded once all of its codes are known.
-        Raises ResourceError for too little memory.
+        job: bounds each request that will join; None for any of at most MAX_LEN ids.
+        sound: False for codes alone.  Raises ResourceError for too little memory.
         """
-        return Mars5Session(self, places)
+        return Mars5Session(self, places, job=job, sound=sound)
 
     @named
     def generate_batch(
@@ -229,27 +220,17 @@ class Mars5Pipeline:
         cancel: threading.Event | None = None,
         **changes: Unpack[Mars5Changes],
     ) -> list[GenerationResult]:
-        """Speak several texts one after the other, each as `generate` speaks it.
+        """Speak several texts together, as many as fit in memory; each result equals that of `generate`.
 
-        Both networks run one text at a time: a batch takes the time of all its texts, and the memory of the
-        longest. All texts are checked, and each voice is encoded once, before the first text starts.
+        All texts are checked, and each voice is encoded once, before the first text starts.
         prompts, seed, max_frames, noise: one for all, or one per text. Other arguments as in `stream`. The
-        times in a result are its text's, without the encoding of voices. Raises UsageError, with the text's
-        position, and ResourceError for too little memory.
+        times in a result are those until its text was spoken, without the encoding of voices. Raises
+        UsageError, with the text's position, and ResourceError for too little memory.
         """
-        watch, asked = Watch(progress, cancel), changed(options or Mars5Options(), changes)
+        asked = changed(options or Mars5Options(), changes)
         requests = request_batch(self.sizes, self.engine.vocabulary, texts, asked, prompts)
-        expected, made = sum(one.seconds for one in requests), 0.0
-        for one in requests:
-            self._check_memory(one.job())
-        self.engine.host.reset_peak()
-        watch.tell("codec", 0, expected)
-        results = []
-        for one in self._encoded(requests):
-            meter = Meter(self.sample_rate, STAGES)
-            results.append(join(list(self._parts(one, meter, watch, made, expected))))
-            made += meter.seconds_made
-        return results
+        expected = sum(one.seconds for one in requests)
+        return self._together(requests, Report(Watch(progress, cancel), expected))
 
     @named
     def generate_codes(
@@ -262,80 +243,41 @@ class Mars5Pipeline:
     ) -> list[np.ndarray]:
         """Generate codes of several texts without waveforms: (Q, T) int32 each, prompts excluded.
 
-        Texts are read exactly as given, one after the other. Other arguments and errors as in
-        `generate_batch`.
+        Texts are read exactly as given. Other arguments and errors as in `generate_batch`.
         """
         asked = changed(options or Mars5Options(), changes)
         requests = request_batch(self.sizes, self.engine.vocabulary, texts, asked, prompts, exactly=True)
-        for one in requests:
-            self._check_memory(one.job())
-        meter, watch, made = Meter(self.sample_rate, STAGES), Watch(None, None), []
-        for one in self._encoded(requests):
-            piece = one.pieces[0]
-            sequence = sequence_of(one, piece, self.engine.vocabulary, one.max_frames)
-            self._extend(one, piece, sequence, meter, watch)
-            if one.max_frames is None:
-                warn_if_cut(one, piece, sequence)
-            made.append(self._codes(one, piece, sequence, meter, watch))
-        return made
+        return [one.codes for one in self._together(requests, Report(), sound=False)]
 
     def rehearsal(self) -> Request:
         """Build a short request that runs every network but the codec, for a warm-up."""
         voice = np.zeros((self.sizes.n_codebooks, round(self.sizes.frame_rate)), np.int32)
         return self.request("Yes.", Mars5Options(seed=0, max_frames=16, timesteps=2), voice)
 
-    def _encoded(self, requests: Sequence[Request]) -> list[Request]:
-        """Encode the requests' references."""
-        return [one.encoded(self.engine.encode, self.engine.vocabulary) for one in requests]
-
-    @named_parts
-    def _parts(
-        self, request: Request, meter: Meter, watch: Watch, before: float, expected: float
-    ) -> Iterator[GenerationResult]:
-        """Yield the joined speech of all pieces. before: seconds of earlier texts.  expected: of all."""
-        speech = Speech(request, meter, self.engine.vocabulary)
-
-        def tell(stage: str, steps: int | None = None) -> None:
-            watch.tell(stage, before + meter.seconds_made, expected, steps)
-
-        while not speech.done:
-            piece, sequence = speech.piece, speech.sequence()
-            tell("AR", round(piece.seconds * request.frame_rate))
-            self._extend(request, piece, sequence, meter, watch)
-            speech.hear(sequence)
-            tell("NAR", request.diffusion.timesteps)
-            codes = self._codes(request, piece, sequence, meter, watch)
-            tell("vocoder")
-            with meter.stage("vocoder"):
-                [sound] = trimmed_sounds(self.engine, [codes], [request.options.trim_db])
-            result = speech.deliver(codes, sound, peak_bytes=self.engine.host.peak_bytes())
-            tell("speech")
-            yield result
-
-    def _extend(
-        self, request: Request, piece: Piece, sequence: CodecSequence, meter: Meter, watch: Watch
-    ) -> None:
-        """Run the autoregressive network for a piece."""
-        assert request.voice.codes is not None, "the reference is encoded first"
-        with meter.stage("AR"):
-            for _ in self.engine.extend(request.voice.codes, sequence, request.options, piece.noise):
-                watch.check()
-
-    def _codes(
-        self, request: Request, piece: Piece, sequence: CodecSequence, meter: Meter, watch: Watch
-    ) -> np.ndarray:
-        """Run the diffusion for a piece and return the codes of its new frames, (Q, T) int32."""
-        new = new_frames(request, sequence)
-        if new:
-            self._check_memory(request.job_of(len(piece.prompt.tokens), new))
-        with meter.stage("NAR"):
-            run = begin_codes(self.engine, request, piece, sequence)
-            timestep = self.engine.together([run] if new else [])
-            while not run.done:
-                watch.check()
-                timestep()
-            return run.result()[:, -new:]
-
-    def _check_memory(self, job: Mars5Job) -> None:
+    def check_memory(self, job: Mars5Job) -> None:
+        """Raise ResourceError unless a job fits in the free memory."""
         host = self.engine.host
         check_running(self.configs, job, dtype=host.dtype, backend=host.backend, free=host.free_bytes())
+
+    @named_parts
+    def _parts(self, session: Mars5Session) -> Iterator[GenerationResult]:
+        """Yield the speech of a session's only request piece by piece, and close the session."""
+        with closing(session):
+            while session.running:
+                for part in given(session.step()):
+                    yield part.result
+
+    def _together(
+        self, requests: Sequence[Request], report: Report, *, sound: bool = True
+    ) -> list[GenerationResult]:
+        """Speak requests at once, as many as fit."""
+        for one in requests:
+            self.check_memory(one.job())
+        self.engine.host.reset_peak()
+        report.tell("codec")
+        encoded = [one.encoded(self.engine.encode, self.engine.vocabulary) for one in requests]
+        job = Mars5Job.together([one.job() for one in encoded])
+        session = Mars5Session(self, len(encoded), job=job, sound=sound, report=report)
+        lines = [Single(one) for one in encoded]
+        together(session, lines, Watch(None, report.watch.cancel), 0.0)
+        return [line.result() for line in lines]

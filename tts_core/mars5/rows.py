@@ -47,7 +47,8 @@ class Group(NamedTuple):
 class Inputs(NamedTuple):
     """A step's inputs, one for each row in use; zeros in free ones.
 
-    positions: int32, of the last known id.  recent: int32, place of the drawn id among the last ones.
+    positions: int32, of the last drawn id; a text that has drawn none has the logits of its prompt, and may
+    write its next position.  recent: int32, place of the drawn id among the last ones.
     repeats: bool, whether repeats are penalized.  penalty: float32, of the end.  uniform: float32.
     """
 
@@ -104,7 +105,7 @@ class BatchRows:
         made = Inputs(*(np.zeros(self.count, kind) for kind in "iiiff"))
         for slot, text in self.texts.items():
             joining, steps = text.joining, text.steps
-            made.positions[slot] = min(len(joining.prompt.tokens) + steps, self.capacity - 1)
+            made.positions[slot] = min(len(joining.prompt.tokens) + max(1, steps), self.capacity - 1)
             made.recent[slot] = steps % joining.window
             made.repeats[slot] = steps > PENALTIES_ABOVE
             made.penalty[slot] = text.penalties[min(steps, len(text.penalties) - 1)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from tts_core.errors import ResourceError, SpeechError, UsageError
 from tts_core.mars5.memory import Mars5Job, estimate, places_that_fit
-from tts_core.mars5.options import MAX_LEN
+from tts_core.mars5.report import Report
 from tts_core.mars5.request import STAGES, Request
 from tts_core.mars5.rows import Joining
 from tts_core.mars5.sequence import CodecSequence
@@ -48,15 +48,35 @@ class _Speaking(Spoken):
 
 
 class Mars5Session(SlotSession[_Speaking]):
-    """A running batch of at most `places` requests. Raises ResourceError for too little memory."""
+    """A running batch of at most `places` requests. Raises ResourceError for too little memory.
 
-    def __init__(self, pipeline: Mars5Pipeline, places: int):
+    job: bounds each request that will join; None for any of at most MAX_LEN ids. A job alone in its batch
+    was checked by the caller.  sound: False for codes alone; a request's parts are then without samples.
+    report: takes the stages and steps of all requests.
+    """
+
+    def __init__(
+        self,
+        pipeline: Mars5Pipeline,
+        places: int,
+        *,
+        job: Mars5Job | None = None,
+        sound: bool = True,
+        report: Report | None = None,
+    ):
         self.pipeline, self.engine = pipeline, pipeline.engine
-        host = self.engine.host
-        places = places_that_fit(
-            pipeline.configs, places, dtype=host.dtype, backend=host.backend, free=host.free_bytes()
-        )
-        super().__init__(self.engine.slots(places, MAX_LEN), places, host)
+        self.report, self._has_sound = report or Report(), sound
+        host, longest = self.engine.host, job or Mars5Job(prompt_ids=1, frames=1)
+        if job is None or places > 1:
+            places = places_that_fit(
+                pipeline.configs,
+                replace(longest, batch=places),
+                dtype=host.dtype,
+                backend=host.backend,
+                free=host.free_bytes(),
+            )
+        self.room = longest.max_len
+        super().__init__(self.engine.slots(places, self.room), places, host)
         self.diffusions: Diffusions[_Speaking] = Diffusions(pipeline)
 
     @property
@@ -69,15 +89,15 @@ class Mars5Session(SlotSession[_Speaking]):
         return self.pipeline.rehearsal()
 
     def needed(self, request: Request) -> int:
-        """As in SlotSession: the largest stage, besides the cache."""
+        """As in SlotSession: the largest stage, besides a cache that is kept."""
         return self._bytes(request.job())
 
     def begin(self, request: Request, spoken: Spoken) -> _Speaking:
         """As in SlotSession. The reference is encoded here."""
-        if request.options.max_len > MAX_LEN:
+        if request.options.max_len > self.room:
             raise UsageError(
-                f"generate_max_len_override: {request.options.max_len} ids; a running batch keeps {MAX_LEN} "
-                "of each request, lower it"
+                f"generate_max_len_override: {request.options.max_len} ids; a running batch keeps "
+                f"{self.room} of each request, lower it"
             )
         meter = Meter(self.pipeline.sample_rate, STAGES)
         with meter.stage("codec"):
@@ -88,10 +108,18 @@ class Mars5Session(SlotSession[_Speaking]):
         return one
 
     def step(self) -> list[Event]:
-        """As in Session: a step of the ids, and a timestep of the diffusions whose turn it is."""
+        """As in Session: a step of the ids, and a timestep of the diffusions whose turn it is.
+
+        Raises CancelledError between ids or timesteps, once the report's caller has set `cancel`.
+        """
         events: list[Event] = []
-        for one, drawn in self.turns.draws():
-            events += self.attempt(one, partial(self._extend, one, drawn))
+        draws = self.turns.draws()
+        for place in range(max((len(ids) for _, ids in draws), default=0)):
+            going = [(one, int(ids[place])) for one, ids in draws if self._draws_ids(one)]
+            if going:
+                self.report.check()
+            for one, drawn in going:
+                events += self.attempt(one, partial(self._extend, one, drawn))
         return [*events, *self._diffuse()]
 
     def leave(self, key: int) -> None:
@@ -106,31 +134,38 @@ class Mars5Session(SlotSession[_Speaking]):
         one.sequence, one.begun = one.speech.sequence(), time.perf_counter()
         request, piece = one.speech.request, one.speech.piece
         assert request.voice.codes is not None, "the reference is encoded first"
+        self.report.tell("AR", round(piece.seconds * request.frame_rate))
         self.turns.begin(one, Joining(piece.prompt, request.voice.codes, request.options, piece.noise))
 
-    def _extend(self, one: _Speaking, drawn: np.ndarray) -> None:
-        """Take the ids that a step drew; once they end, let the diffusion wait for its turn."""
+    def _draws_ids(self, one: _Speaking) -> bool:
+        return one.key in self.spoken and not one.sequence.done
+
+    def _extend(self, one: _Speaking, drawn: int) -> None:
+        """Take an id that a step drew; after the last one, let the diffusion wait for its turn."""
         sequence, speech = one.sequence, one.speech
-        for place in drawn.tolist():
-            if place < 0:
-                raise not_finite(None, self.host.dtype, text=1, row=len(sequence.generated))
-            sequence.accept(place)
-            if sequence.done:
-                break
+        if drawn < 0:
+            raise not_finite(None, self.host.dtype, text=1, row=len(sequence.generated))
+        sequence.accept(drawn)
         if not sequence.done:
             return
         self.turns.end(one)
         one.count("AR")
         speech.hear(sequence)
+        self.report.tell("NAR", speech.request.diffusion.timesteps)
         frames = new_frames(speech.request, sequence)
         job = speech.request.job_of(len(speech.piece.prompt.tokens), frames)
-        self.check_memory(self._bytes(job))
+        if self.places == 1:
+            self.pipeline.check_memory(job)
+        else:
+            self.check_memory(self._bytes(job))
         begin = partial(begin_codes, self.engine, speech.request, speech.piece, sequence)
         self.diffusions.add(one, job, begin)
 
     def _diffuse(self) -> list[Event]:
         """Run a timestep of the diffusions whose turn it is, and deliver the pieces that it ends."""
         events: list[Event] = []
+        if self.diffusions.queue:
+            self.report.check()
         drawn: list[tuple[_Speaking, np.ndarray]] = []
         for one, run in self.diffusions.step():
             if isinstance(run, ResourceError):
@@ -147,6 +182,7 @@ class Mars5Session(SlotSession[_Speaking]):
         """Decode the codes of pieces that ended together, and begin each request's next piece."""
         for one, _ in drawn:
             one.count("NAR")
+        self.report.tell("vocoder")
         events: list[Event] = []
         for (one, codes), sound in zip(drawn, shared(self.host, self._sounds, drawn), strict=True):
             if isinstance(sound, SpeechError):
@@ -154,6 +190,7 @@ class Mars5Session(SlotSession[_Speaking]):
                 continue
             one.count("vocoder")
             result = one.speech.deliver(codes, sound, peak_bytes=self.host.peak_bytes())
+            self.report.add(result)
             events.append(Part(one.key, result))
             if one.speech.done:
                 self.leave(one.key)
@@ -162,10 +199,12 @@ class Mars5Session(SlotSession[_Speaking]):
         return events
 
     def _sounds(self, drawn: Sequence[tuple[_Speaking, np.ndarray]]) -> list[np.ndarray]:
+        if not self._has_sound:
+            return [np.zeros(0, np.float32) for _ in drawn]
         limits = [one.speech.request.options.trim_db for one, _ in drawn]
         return trimmed_sounds(self.engine, [codes for _, codes in drawn], limits)
 
     def _bytes(self, job: Mars5Job) -> int:
         host = self.host
         planned = estimate(self.pipeline.configs, job, dtype=host.dtype, backend=host.backend)
-        return planned.running_beside("cache")
+        return planned.running if self.places == 1 else planned.running_beside("cache")

@@ -8,7 +8,7 @@ are measured by benchmarks/metavoice_memory.py.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -65,6 +65,13 @@ class MetaVoiceJob:
     batch: int = 1
     rows: int = 2
     decoder: str = "vocos"
+
+    @staticmethod
+    def together(jobs: Sequence[MetaVoiceJob]) -> MetaVoiceJob:
+        """Bound each of several jobs of one sampling and decoder."""
+        return replace(
+            jobs[0], text_ids=max(job.text_ids for job in jobs), frames=max(job.frames for job in jobs)
+        )
 
 
 def estimate(

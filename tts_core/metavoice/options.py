@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import TYPE_CHECKING, Literal
 
-from tts_core.options import LONGEST_SECONDS, MOST_FRAMES, check, option, speed_option
+from tts_core.options import LONGEST_SECONDS, SharedChanges, SharedOptions, frames_option, option
 from tts_core.text.pace import CHARACTERS_PER_SECOND
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ PIECE_SECONDS = 220 / CHARACTERS_PER_SECOND  # upstream's app takes at most 220 
 
 
 @dataclass(frozen=True)
-class MetaVoiceOptions:
+class MetaVoiceOptions(SharedOptions):
     """Options of a generation; None is the model's own value. Raises UsageError for a value out of range."""
 
     cfg_scale: float | tuple[float, float] | None = option(
@@ -53,24 +53,7 @@ class MetaVoiceOptions:
         high=1_000_000,
         note=" (0 keeps every id)",
     )
-    seed: int | Sequence[int] | None = option(
-        None,
-        "The same seed gives the same speech; random by default.",
-        "--seed",
-        low=0,
-        high=2**64 - 1,
-        per_text=True,
-    )
-    max_seconds: float | None = option(
-        None, "Stop after this many seconds of speech.", "--max-seconds", above=0, high=LONGEST_SECONDS
-    )
-    max_frames: int | Sequence[int | None] | None = option(
-        None,
-        "Stop after this many codec frames of all pieces together.",
-        low=1,
-        high=MOST_FRAMES,
-        per_text=True,
-    )
+    max_frames: int | Sequence[int | None] | None = frames_option()
     piece_seconds: float | None = option(
         PIECE_SECONDS,
         "Longest piece of a long text in seconds; 0 does not cut.",
@@ -86,7 +69,6 @@ class MetaVoiceOptions:
         choices=DECODERS,
     )
     as_written: bool = option(False, "Do not spell out numbers and abbreviations.", "--as-written")
-    speed: float = speed_option()
     skip_unknown: bool = option(
         False, "Leave characters out that the model has not learned, with a warning.", "--skip-unknown"
     )
@@ -96,23 +78,17 @@ class MetaVoiceOptions:
         per_text=True,
     )
 
-    def __post_init__(self) -> None:
-        check(self)
 
-
-class MetaVoiceChanges(TypedDict, total=False):
+class MetaVoiceChanges(SharedChanges, total=False):
     """The fields of MetaVoiceOptions as keyword arguments."""
 
     cfg_scale: float | tuple[float, float] | None
     temperature: float | None
     top_p: float | None
     top_k: int | None
-    seed: int | Sequence[int] | None
-    max_seconds: float | None
     max_frames: int | Sequence[int | None] | None
     piece_seconds: float | None
     decoder: Literal["vocos", "mbd"]
     as_written: bool
-    speed: float
     skip_unknown: bool
     noise: SpeechNoise | Sequence[SpeechNoise] | None

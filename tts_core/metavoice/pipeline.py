@@ -11,34 +11,30 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Protocol, Unpack
 
 import numpy as np
 
 from tts_core.audio.delivery import Delivery
-from tts_core.errors import UsageError
+from tts_core.errors import GenerationError, UsageError
 from tts_core.live.stream import stream
 from tts_core.live.voices import SameVoices
-from tts_core.metavoice.config import FIRST_STAGE_BOOKS
 from tts_core.metavoice.memory import MetaVoiceJob, check_running
 from tts_core.metavoice.options import Decoder, MetaVoiceChanges, MetaVoiceOptions
 from tts_core.metavoice.request import (
-    FRAME_RATE,
     STAGES,
-    Batch,
     Facts,
     Piece,
     Request,
-    Said,
     read_voice,
     request,
-    request_batch,
+    requests,
 )
 from tts_core.metavoice.sampling import FirstStageSampling, SpeechNoise
+from tts_core.metavoice.script import Script
 from tts_core.metavoice.session import MetaVoiceSession
-from tts_core.metavoice.speech import Speech, all_codes, sounds
+from tts_core.metavoice.speech import sounds
 from tts_core.metavoice.text import Tokenizers
 from tts_core.nn.calls import named, named_parts
 from tts_core.nn.host import Host
@@ -48,6 +44,7 @@ from tts_core.printable import counted
 from tts_core.results import GenerationResult, Meter, join, real_time_factor
 from tts_core.serving.session import Session
 from tts_core.serving.turns import Slots
+from tts_core.speech.together import streamed, together
 
 BATCH = 8  # pieces run in parallel
 
@@ -86,23 +83,14 @@ class Engine(Protocol):
         """Encode recordings, (L,) float32 samples at 16 kHz each, as the voice's vector, (E,) float32."""
         ...
 
-    def slots(self, texts: int, rows: int) -> MetaVoiceSlots:
-        """Allocate a running batch of the first stage for as many texts, on as many rows."""
+    def slots(self, texts: int, rows: int, room: int) -> MetaVoiceSlots:
+        """Open a running batch of the first stage for as many texts, on as many rows of `room` ids."""
         ...
 
-    def say(
-        self,
-        pieces: Sequence[Piece],
-        vectors: np.ndarray,
-        limits: Sequence[int],
-        sampling: FirstStageSampling,
-        *,
-        batch_size: int,
-        check: Check,
-    ) -> list[np.ndarray]:
-        """Run the first stage on pieces. Returns their ids, text included, (N,) int32 each.
+    def fault(self, ids: np.ndarray, vector: np.ndarray, sampling: FirstStageSampling) -> GenerationError:
+        """Build the error for logits that are not all finite.
 
-        vectors: (P, E).  limits: most new ids of each piece.  check: called between ids.
+        ids: text and codes before them, (N,) int32.  vector: (E,), the speaker's.
         """
         ...
 
@@ -179,9 +167,8 @@ class MetaVoicePipeline:
         _LOG.info(
             "metavoice: %s, about %.1f s of speech", counted(len(request.pieces), "piece"), request.seconds
         )
-        run = _Run(self, Meter(self.sample_rate, STAGES), Watch(progress, cancel), request.seconds)
         self._check_memory(request.job())
-        return self._parts(request, run)
+        return self._parts(request, Watch(progress, cancel))
 
     def session(self, places: int, *, streamed: bool = True) -> Session:
         """Open a running batch, in which requests share the first stage's steps.
@@ -210,34 +197,30 @@ class MetaVoicePipeline:
         with the text's position, and ResourceError for too little memory.
         """
         meter, watch = Meter(self.sample_rate, STAGES), Watch(progress, cancel)
-        batch = self._batch(texts, prompts, changed(options or MetaVoiceOptions(), changes), batch_size)
-        run = _Run(self, meter, watch, sum(text.seconds for text in batch.texts))
-        self.engine.host.reset_peak()
-        heard, codes = run.codes(batch, batch_size)
-        sources = [
-            piece.noise
-            for text, made in zip(batch.texts, codes, strict=True)
-            for piece in text.pieces[: len(made)]
-        ]
-        waves = iter(run.decode([one for made in codes for one in made], sources, batch.decoder))
+        asked = requests(self.facts, texts, changed(options or MetaVoiceOptions(), changes), prompts)
+        expected = sum(one.seconds for one in asked)
+        lines = self._together(asked, batch_size, meter, watch, expected)
+        watch.tell("decoder", 0, expected)
+        with meter.stage("decoder"):
+            waves = iter(self._decoded(lines, watch))
         results = []
-        for text, said, made in zip(batch.texts, heard, codes, strict=True):
-            delivery = Delivery(text.pacing, self.sample_rate)
-            audio = delivery.whole([next(waves) for _ in made])
-            ended = len(said) == len(text.pieces) and all(one.ended for one in said)
+        for line in lines:
+            delivery = Delivery(line.whole.pacing, self.sample_rate)
+            audio = delivery.whole([next(waves) for _ in line.codes])
             meter.add(len(audio))
+            codes = line.result()
             results.append(
                 meter.result(
                     audio,
-                    np.concatenate(made, axis=1),
-                    seed=text.seed,
-                    token_count=sum(one.ids for one in said),
+                    codes.codes,
+                    seed=line.whole.seed,
+                    token_count=codes.token_count,
                     peak_bytes=self.engine.host.peak_bytes(),
-                    finish_reason="stop" if ended else "length",
+                    finish_reason=codes.finish_reason,
                     cues=delivery.cues(),
                 )
             )
-        watch.tell(STAGES[-1], meter.seconds_made, run.expected)
+        watch.tell(STAGES[-1], meter.seconds_made, expected)
         seconds = results[-1].processing_time_seconds
         rtf = real_time_factor(seconds, meter.samples, self.sample_rate)
         return [replace(result, real_time_factor=rtf) for result in results]
@@ -256,10 +239,10 @@ class MetaVoicePipeline:
 
         Texts are read as written, each in one piece. Other arguments and errors as in `generate_batch`.
         """
-        asked = changed(options or MetaVoiceOptions(), changes)
-        batch = self._batch(texts, prompts, asked, batch_size, exactly=True)
-        run = _Run(self, Meter(self.sample_rate, STAGES), Watch(None, None), None)
-        return [codes for (codes,) in run.codes(batch, batch_size)[1]]
+        given = changed(options or MetaVoiceOptions(), changes)
+        asked = requests(self.facts, texts, given, prompts, exactly=True)
+        meter = Meter(self.sample_rate, STAGES)
+        return [line.result().codes for line in self._together(asked, batch_size, meter, Watch(None, None))]
 
     @named
     def speaker(self, prompt: PromptLike) -> np.ndarray:
@@ -274,21 +257,39 @@ class MetaVoicePipeline:
         silence = np.zeros(self.facts.first.speaker_embedding_size, np.float32)
         return self.request("Yes.", MetaVoiceOptions(seed=0, max_frames=16), silence)
 
-    def _batch(
+    def _together(
         self,
-        texts: Sequence[str],
-        prompts: PromptLike | Sequence[PromptLike],
-        options: MetaVoiceOptions,
+        asked: Sequence[Request],
         batch_size: int,
-        *,
-        exactly: bool = False,
-    ) -> Batch:
-        """Check the texts and their memory."""
+        meter: Meter,
+        watch: Watch,
+        expected: float | None = None,
+    ) -> list[Script]:
+        """Generate the codes of requests of one sampling, at most `batch_size` pieces at once.
+
+        meter: of all stages before the decoder.  expected: seconds of speech.
+        """
         if batch_size < 1:
             raise UsageError(f"batch_size: {batch_size} is not a number of pieces; give 1 or more")
-        batch = request_batch(self.facts, texts, options, prompts, exactly=exactly)
-        self._check_memory(batch.job(batch_size))
-        return batch
+        pieces = sum(len(one.pieces) for one in asked)
+        job = replace(MetaVoiceJob.together([one.job() for one in asked]), batch=min(batch_size, pieces))
+        self._check_memory(job)
+        lines = [Script(one) for one in asked]
+        session = MetaVoiceSession(self, job.batch, job=job, watch=watch, expected=expected, sound=False)
+        with meter.stage("first stage"):
+            together(session, lines, Watch(None, watch.cancel), 0.0)
+        for name in ("speaker", "second stage"):  # which waited for no other piece
+            spent = sum(part.stage_seconds[name] for line in lines for part in line.spoken.values())
+            meter.stage_seconds[name] += spent
+            meter.stage_seconds["first stage"] -= spent
+        return lines
+
+    def _decoded(self, lines: Sequence[Script], watch: Watch) -> list[np.ndarray]:
+        """Decode all pieces in shared calls: samples (L,) float32 of each, in order."""
+        pieces = [piece for line in lines for piece in line.whole.pieces[: len(line.codes)]]
+        codes = [one for line in lines for one in line.codes]
+        noise, decoder = [piece.noise for piece in pieces], lines[0].whole.decoder
+        return sounds(self.engine, self.facts, codes, noise, decoder, check=watch.check)
 
     def _check_memory(self, job: MetaVoiceJob) -> None:
         host = self.engine.host
@@ -297,87 +298,8 @@ class MetaVoicePipeline:
         )
 
     @named_parts
-    def _parts(self, request: Request, run: _Run) -> Iterator[GenerationResult]:
+    def _parts(self, request: Request, watch: Watch) -> Iterator[GenerationResult]:
         """Yield the joined speech of all pieces, one part per piece."""
-        self.engine.host.reset_peak()
-        vector, speech = run.speaker(request), Speech(request, run.meter)
-        while not speech.done:
-            piece = speech.piece
-            (sequence,) = run.say([piece], vector[None], [speech.limit], request.sampling, 1)
-            codes = run.fill(piece, speech.hear(sequence), vector)
-            (sound,) = run.decode([codes], [piece.noise], request.decoder)
-            result = speech.deliver(codes, sound, peak_bytes=self.engine.host.peak_bytes())
-            run.watch.tell(STAGES[-1], run.meter.seconds_made, run.expected)
-            yield result
-
-
-class _Run:
-    """The stages of one call; each is timed and reported to the caller. expected: total seconds of speech,
-    if known.
-    """
-
-    def __init__(self, pipeline: MetaVoicePipeline, meter: Meter, watch: Watch, expected: float | None):
-        self.engine, self.facts = pipeline.engine, pipeline.facts
-        self.meter, self.watch, self.expected = meter, watch, expected
-
-    def speaker(self, text: Request) -> np.ndarray:
-        """Compute the vector of a text's voice, (E,)."""
-        with self._stage("speaker"):
-            return text.voice.encoded(self.engine.speaker)
-
-    def speakers(self, texts: Sequence[Request]) -> np.ndarray:
-        """Compute one vector per text, (B, E); a voice that several texts share is computed once."""
-        known: dict[int, np.ndarray] = {}
-        for text in texts:
-            if id(text.voice) not in known:
-                known[id(text.voice)] = self.speaker(text)
-        return np.stack([known[id(text.voice)] for text in texts])
-
-    def codes(self, batch: Batch, batch_size: int) -> tuple[list[list[Said]], list[list[np.ndarray]]]:
-        """Run both stages on every piece of every text: the first's result, and codes (Q, F) int32."""
-        vectors, pieces = self.speakers(batch.texts), batch.pieces
-        sequences = iter(
-            self.say(
-                [text.pieces[place] for text, place in pieces],
-                np.repeat(vectors, [len(text.pieces) for text in batch.texts], axis=0),
-                [text.pieces[place].limit(text.frames(place)) for text, place in pieces],
-                batch.sampling,
-                batch_size,
-            )
-        )
-        heard = [text.all_said([next(sequences) for _ in text.pieces]) for text in batch.texts]
-        return heard, [
-            [self.fill(piece, one, vector) for piece, one in zip(text.pieces, said, strict=False)]
-            for text, said, vector in zip(batch.texts, heard, vectors, strict=True)
-        ]
-
-    def say(
-        self,
-        pieces: Sequence[Piece],
-        vectors: np.ndarray,
-        limits: Sequence[int],
-        sampling: FirstStageSampling,
-        batch_size: int,
-    ) -> list[np.ndarray]:
-        """Run the first stage; arguments as in `Engine.say`."""
-        ids = round(FIRST_STAGE_BOOKS * FRAME_RATE * max(piece.seconds for piece in pieces))
-        with self._stage("first stage", ids):
-            return self.engine.say(
-                pieces, vectors, limits, sampling, batch_size=batch_size, check=self.watch.check
-            )
-
-    def fill(self, piece: Piece, said: Said, vector: np.ndarray) -> np.ndarray:
-        """Run the second stage: codes of all codebooks, (Q, F) int32."""
-        with self._stage("second stage"):
-            return all_codes(self.engine, self.facts, piece, said, vector)
-
-    def decode(
-        self, codes: Sequence[np.ndarray], noise: Sequence[SpeechNoise], decoder: Decoder
-    ) -> list[np.ndarray]:
-        """Decode the codes (Q, F) of each piece to samples (L,) float32 at the target loudness."""
-        with self._stage("decoder"):
-            return sounds(self.engine, self.facts, codes, noise, decoder, check=self.watch.check)
-
-    def _stage(self, name: str, steps: int | None = None) -> AbstractContextManager[None]:
-        self.watch.tell(name, self.meter.seconds_made, self.expected, steps)
-        return self.meter.stage(name)
+        expected = request.seconds
+        session = MetaVoiceSession(self, 1, job=request.job(), watch=watch, expected=expected)
+        yield from streamed(session, request, Watch(None, watch.cancel), expected)

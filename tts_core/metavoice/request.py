@@ -94,6 +94,8 @@ class Piece:
     room: int  # positions for audio in the first stage
     seconds: float  # estimated duration
     noise: SpeechNoise
+    number: int = 1  # among the pieces of its text
+    of: int = 1  # pieces of its text
 
     def limit(self, frames: int) -> int:
         """Limit the first stage's ids for this many frames: their codes, and the end of audio."""
@@ -135,7 +137,13 @@ class Request:
 
     def job(self) -> MetaVoiceJob:
         """Return the memory job of the longest piece."""
-        return Batch((self,)).job(1)
+        return MetaVoiceJob(
+            max(len(piece.first) for piece in self.pieces),
+            max(self.frames(place) for place in range(len(self.pieces))),
+            1,
+            self.sampling.rows,
+            self.decoder,
+        )
 
     def frames(self, place: int, made: int = 0) -> int:
         """Limit the frames of a piece. made: frames of the pieces before it."""
@@ -156,51 +164,9 @@ class Request:
             _LOG.warning(
                 "text: piece %d of %d did not end within %.1f s and was cut there; another seed or shorter "
                 "pieces may help",
-                *(place + 1, len(self.pieces), codes.shape[1] / FRAME_RATE),
+                *(piece.number, piece.of, codes.shape[1] / FRAME_RATE),
             )
         return Said(codes, len(sequence) - len(piece.first), ended)
-
-    def all_said(self, sequences: Sequence[np.ndarray]) -> list[Said]:
-        """Read the sequences of all pieces, up to the one that reaches max_frames."""
-        made, heard = 0, list[Said]()
-        for place, sequence in enumerate(sequences):
-            heard.append(self.said(place, sequence, made))
-            made += heard[-1].codes.shape[1]
-            if made == self.max_frames:
-                break
-        return heard
-
-
-@dataclass(frozen=True, eq=False)
-class Batch:
-    """Texts whose pieces run in parallel; all share sampling and decoder."""
-
-    texts: tuple[Request, ...]
-
-    @property
-    def sampling(self) -> FirstStageSampling:
-        """The sampling of all texts."""
-        return self.texts[0].sampling
-
-    @property
-    def decoder(self) -> Decoder:
-        """The decoder of all texts."""
-        return self.texts[0].decoder
-
-    @property
-    def pieces(self) -> list[tuple[Request, int]]:
-        """Every piece of every text, as its text and its index there."""
-        return [(text, place) for text in self.texts for place in range(len(text.pieces))]
-
-    def job(self, side_by_side: int) -> MetaVoiceJob:
-        """Return the memory job of the longest pieces, this many at once."""
-        return MetaVoiceJob(
-            max(len(text.pieces[place].first) for text, place in self.pieces),
-            max(text.frames(place) for text, place in self.pieces),
-            min(side_by_side, len(self.pieces)),
-            self.sampling.rows,
-            self.decoder,
-        )
 
 
 def request(facts: Facts, text: str, options: MetaVoiceOptions, prompt: PromptLike) -> Request:
@@ -209,8 +175,8 @@ def request(facts: Facts, text: str, options: MetaVoiceOptions, prompt: PromptLi
     Raises UsageError naming the argument.
     """
     paused = [breaks.read("text", readable("text", text, options))]
-    batch = _batch(facts, paused, options, lambda: [read_voice(facts, prompt)], [options.noise], ["text"])
-    return replace(batch.texts[0], notes=accent_notes("text", text, lambda char: _known(char, options)))
+    [made] = _requests(facts, paused, options, lambda: [read_voice(facts, prompt)], [options.noise], ["text"])
+    return replace(made, notes=accent_notes("text", text, lambda char: _known(char, options)))
 
 
 def ask(
@@ -232,14 +198,14 @@ def voices(documents: Mapping[str, Mapping[str, str]], prompt: PromptLike) -> Sa
     return SameVoices(prompt)
 
 
-def request_batch(
+def requests(
     facts: Facts,
     texts: Sequence[str],
     options: MetaVoiceOptions,
     prompts: PromptLike | Sequence[PromptLike],
     *,
     exactly: bool = False,
-) -> Batch:
+) -> list[Request]:
     """Check several texts. prompts: one for all, or one per text.  exactly: read each text as written, in one
     piece.
 
@@ -257,18 +223,18 @@ def request_batch(
         Paused.whole(text) if exactly else breaks.read(name, readable(name, text, options))
         for text, name in zip(texts, where, strict=True)
     ]
-    return _batch(facts, paused, options, lambda: _voices(facts, prompts, len(texts)), noise, where)
+    return _requests(facts, paused, options, lambda: _voices(facts, prompts, len(texts)), noise, where)
 
 
-def _batch(
+def _requests(
     facts: Facts,
     texts: Sequence[Paused],
     options: MetaVoiceOptions,
     read_voices: Callable[[], Sequence[Voice]],
     noise: Sequence[SpeechNoise | Sequence[SpeechNoise] | None],
     where: Sequence[str],
-) -> Batch:
-    """Build the batch of several texts. read_voices: called last, as recordings take longer to read.
+) -> list[Request]:
+    """Build the requests of several texts. read_voices: called last, as recordings take longer to read.
     noise, where: for each text, its random numbers and its name in messages.
     """
     sampling = choose_sampling(options)
@@ -278,14 +244,12 @@ def _batch(
     limits = each("max_frames", choose_frames(facts, options), len(texts))
     frames = [None if limit is None else int(limit) for limit in limits]
     pieces = [_pieces(facts, options, *one) for one in zip(texts, frames, seeds, noise, where, strict=True)]
-    return Batch(
-        tuple(
-            Request(own, voice, sampling, options.decoder, most, None if source is not None else seed, pacing)
-            for (own, pacing), voice, most, source, seed in zip(
-                pieces, read_voices(), frames, noise, seeds, strict=True
-            )
+    return [
+        Request(own, voice, sampling, options.decoder, most, None if source is not None else seed, pacing)
+        for (own, pacing), voice, most, source, seed in zip(
+            pieces, read_voices(), frames, noise, seeds, strict=True
         )
-    )
+    ]
 
 
 def _pieces(
@@ -316,7 +280,8 @@ def _pieces(
             raise UsageError(f"{which}: {len(ids)} ids leave no room for speech; give a shorter text")
         expected = expected_seconds(words)
         asked = longest_frames(expected, FRAME_RATE) if max_frames is None else max_frames
-        made.append(Piece(ids, other, min(room, asked), windows[0] - len(ids), expected, source))
+        frames, positions = min(room, asked), windows[0] - len(ids)
+        made.append(Piece(ids, other, frames, positions, expected, source, place, len(texts)))
     return tuple(made), Pacing(tuple(texts), silences, options.speed)
 
 

@@ -97,8 +97,13 @@ class BatchRows:
         """Position of each row's next id, (count,) int32; a text past its end stays at the last one."""
         positions = np.zeros(self.count, np.int32)
         for text in self.texts.values():
-            positions[text.rows] = min(len(text.joining.ids) - 1 + text.steps, self.capacity - 1)
+            positions[text.rows] = self._position(text)
         return positions
+
+    def level(self) -> int | None:
+        """Return the position of all rows' next ids; None if they differ."""
+        found = {self._position(text) for text in self.texts.values()}
+        return found.pop() if len(found) == 1 else None
 
     def waiting(self, ids: int) -> np.ndarray:
         """Waiting times of every slot's next draw, (slots, ids) float32; ones where there is none."""
@@ -112,6 +117,9 @@ class BatchRows:
         """Count a step of every text."""
         for text in self.texts.values():
             text.steps += 1
+
+    def _position(self, text: _Text) -> int:
+        return min(len(text.joining.ids) - 1 + text.steps, self.capacity - 1)
 
     @property
     def _free(self) -> list[int]:

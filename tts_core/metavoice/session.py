@@ -9,21 +9,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from tts_core.errors import CancelledError, SpeechError
-from tts_core.metavoice.config import END_OF_AUDIO
-from tts_core.metavoice.memory import estimate, places_that_fit
-from tts_core.metavoice.request import STAGES, Piece, Request
+from tts_core.metavoice.config import END_OF_AUDIO, FIRST_STAGE_BOOKS
+from tts_core.metavoice.memory import MetaVoiceJob, estimate, places_that_fit, positions
+from tts_core.metavoice.request import FRAME_RATE, STAGES, Piece, Request, Voice
 from tts_core.metavoice.rows import Joining, most_rows
 from tts_core.metavoice.speech import Speech, all_codes, sounds
 from tts_core.nn.calls import apart
-from tts_core.nn.guard import not_finite
+from tts_core.pipeline import Watch
 from tts_core.results import Meter
 from tts_core.serving.session import Event, Part
 from tts_core.serving.shared import shared
@@ -53,16 +54,42 @@ class _Ended:
 
 
 class MetaVoiceSession(SlotSession[_Speaking]):
-    """A running batch of at most `places` requests. Raises ResourceError for too little memory."""
+    """A running batch of at most `places` requests.
 
-    def __init__(self, pipeline: MetaVoicePipeline, places: int):
+    job: bounds each request, where it is known that `places` of them fit; None for any request, on as many
+    places as fit. Raises ResourceError for too little memory.
+    watch: told each stage, and every step in it.  expected: seconds of speech, if known.  sound: False for
+    codes alone, without samples.
+    """
+
+    def __init__(
+        self,
+        pipeline: MetaVoicePipeline,
+        places: int,
+        *,
+        job: MetaVoiceJob | None = None,
+        watch: Watch | None = None,
+        expected: float | None = None,
+        sound: bool = True,
+    ):
         self.pipeline, self.engine = pipeline, pipeline.engine
-        host = self.engine.host
-        places = places_that_fit(
-            self.engine.configs, places, dtype=host.dtype, backend=host.backend, free=host.free_bytes()
-        )
-        self.slots = self.engine.slots(places, most_rows(places))
+        self.watch, self.expected, self._has_sound = watch or Watch(None, None), expected, sound
+        self._seconds, self._begins = (
+            0.0,
+            False,
+        )  # of speech so far; True before steps that no report precedes
+        self._paused: list[_Speaking] = []  # between two pieces; the next one begins with the next step
+        self._vectors = WeakKeyDictionary[Voice, np.ndarray]()
+        host, first = self.engine.host, pipeline.facts.first
+        if job is None:
+            places = places_that_fit(
+                self.engine.configs, places, dtype=host.dtype, backend=host.backend, free=host.free_bytes()
+            )
+            self.slots = self.engine.slots(places, most_rows(places), first.max_position_embeddings - 1)
+        else:
+            self.slots = self.engine.slots(places, places * job.rows, positions(first, job))
         super().__init__(self.slots, places, host)
+        host.reset_peak()
 
     def rehearsal(self) -> Request:
         """As in Session."""
@@ -75,14 +102,19 @@ class MetaVoiceSession(SlotSession[_Speaking]):
         return planned.running_beside("cache")
 
     def fits(self, request: Request, *, promised: int = 0) -> bool:
-        """As in Session. Guidance on speaker and text takes a row more."""
-        return super().fits(request, promised=promised) and self.slots.fits(request.sampling)
+        """As in Session. Guidance on speaker and text takes a row more, and requests between two pieces keep
+        their rows.
+        """
+        fits = super().fits(request, promised=promised)
+        return fits and not self._paused and self.slots.fits(request.sampling)
 
     def begin(self, request: Request, spoken: Spoken) -> _Speaking:
         """As in SlotSession. The voice is encoded here."""
         meter = Meter(self.pipeline.sample_rate, STAGES)
-        with meter.stage("speaker"):
-            vector = request.voice.encoded(self.engine.speaker)
+        if request.voice not in self._vectors:
+            with self._stage("speaker", meter):
+                self._vectors[request.voice] = request.voice.encoded(self.engine.speaker)
+        vector = self._vectors[request.voice]
         one = _Speaking(**vars(spoken), speech=Speech(request, meter), vector=vector)
         self._say(one)
         return one
@@ -91,13 +123,24 @@ class MetaVoiceSession(SlotSession[_Speaking]):
         """As in Session."""
         events: list[Event] = []
         ended: list[_Speaking] = []
+        paused, self._paused = self._paused, []
+        for one in paused:
+            if one.key in self.spoken:
+                events += self.attempt(one, partial(self._say, one))
+        if self._begins:
+            self._tell("first stage", max(map(_steps, self.spoken.values()), default=None))
+            self._begins = False
+        for _ in range(self.slots.steps):
+            self.watch.check()
         for one, drawn in self.turns.draws():
             ids = drawn.tolist()[: one.speech.limit - len(one.ids)]
             if END_OF_AUDIO in ids:
                 ids = ids[: ids.index(END_OF_AUDIO) + 1]
             if min(ids) < 0:
-                known = len(one.speech.piece.first) + len(one.ids) + ids.index(-1)
-                events.append(self.fail(one, not_finite(None, self.host.dtype, text=1, row=known)))
+                known = np.array(one.ids + ids[: ids.index(-1)], np.int32)
+                sequence = np.concatenate([one.speech.piece.first, known])
+                sampling = one.speech.request.sampling
+                events.append(self.fail(one, self.engine.fault(sequence, one.vector, sampling)))
                 continue
             one.ids += ids
             if ids[-1] == END_OF_AUDIO or len(one.ids) == one.speech.limit:
@@ -105,11 +148,12 @@ class MetaVoiceSession(SlotSession[_Speaking]):
                 ended.append(one)
         for decoder in {one.speech.request.decoder: None for one in ended}:
             events += self._deliver([one for one in ended if one.speech.request.decoder == decoder])
+            self._begins = True  # others go on
         return events
 
     def _say(self, one: _Speaking) -> None:
         """Let the first stage begin the piece under way."""
-        one.ids, one.begun = [], time.perf_counter()
+        one.ids, one.begun, self._begins = [], time.perf_counter(), True
         piece = one.speech.piece
         self.turns.begin(one, Joining(piece.first, one.vector, one.speech.request.sampling, piece.noise))
 
@@ -132,29 +176,36 @@ class MetaVoiceSession(SlotSession[_Speaking]):
                 events.append(self.fail(one, wave))
                 continue
             result = speech.deliver(each.codes, wave, peak_bytes=self.host.peak_bytes())
+            self._seconds += result.audio_seconds
+            if self._has_sound:
+                self._tell(STAGES[-1])
             events.append(Part(one.key, result))
             if speech.done:
                 self.leave(one.key)
             else:
-                events += self.attempt(one, partial(self._say, one))
+                self._paused.append(one)
         return events
 
     def _heard(self, one: _Speaking) -> _Ended:
         """Take a piece that ended through the second stage."""
         piece = one.speech.piece
         said = one.speech.hear(np.concatenate([piece.first, np.array(one.ids, np.int32)]))
-        with one.speech.meter.stage("second stage"):
+        with self._stage("second stage", one.speech.meter):
             fill = partial(all_codes, self.engine, self.pipeline.facts, piece, said, one.vector)
             codes = apart(self.host, fill)
         return _Ended(one, piece, codes)
 
     def _sounds(self, heard: Sequence[_Ended]) -> list[np.ndarray]:
         """Decode pieces. Raises CancelledError once all their requests are cancelled."""
+        if not self._has_sound:
+            return [np.zeros(0, np.float32) for _ in heard]
 
         def check() -> None:
+            self.watch.check()
             if all(each.one.cancel.is_set() for each in heard):
                 raise CancelledError("generation: cancelled")
 
+        self._tell("decoder")
         with ExitStack() as stages:
             for each in heard:
                 stages.enter_context(each.one.speech.meter.stage("decoder"))
@@ -166,3 +217,17 @@ class MetaVoiceSession(SlotSession[_Speaking]):
                 heard[0].one.speech.request.decoder,
                 check=check,
             )
+
+    def _stage(self, name: str, meter: Meter) -> AbstractContextManager[None]:
+        """Report a stage of one request and time it."""
+        self._tell(name)
+        return meter.stage(name)
+
+    def _tell(self, name: str, steps: int | None = None) -> None:
+        """Report that a stage begins. steps: about how many it has."""
+        self.watch.tell(name, self._seconds, self.expected, steps)
+
+
+def _steps(one: _Speaking) -> int:
+    """About how many ids the piece under way has."""
+    return round(FIRST_STAGE_BOOKS * FRAME_RATE * one.speech.piece.seconds)

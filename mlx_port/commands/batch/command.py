@@ -10,8 +10,7 @@ from typing import Any, Literal
 import click
 
 from mlx_port.commands.model_flags import ModelCommand, chosen_options, option_flags
-
-FORMATS = ("flac", "wav", "mp3", "opus")
+from tts_core.audio.formats.names import CORPUS
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class Flags:
 @click.option("--dtype", type=click.Choice(["float32", "bfloat16", "float16"]), help="Type of the weights.")
 @click.option("--voices", type=click.Path(path_type=Path), help="Folder of stored voices.")
 @click.option(
-    "--format", "form", type=click.Choice(FORMATS), default="flac", show_default=True, help="Of the sounds."
+    "--format", "form", type=click.Choice(CORPUS), default="flac", show_default=True, help="Of the sounds."
 )
 @click.option("--captions", type=click.Choice(["srt", "vtt"]), help="Write captions beside each sound.")
 @click.option(

@@ -19,8 +19,9 @@ from mlx_port.commands.batch.division import Division, division
 from mlx_port.commands.batch.local import devices, speak_locally
 from mlx_port.commands.batch.worker import Setting, Worker
 from mlx_port.commands.display import duration
-from mlx_port.commands.report import speed
-from mlx_port.commands.speak import check_backend, choose_options, load_pipeline, open_model
+from mlx_port.commands.opening import check_backend, choose_options, load_pipeline, open_model
+from mlx_port.commands.pace import speed
+from tts_core.audio.formats.names import CORPUS, FORMATS
 from tts_core.bulk.asking import Asking, Work
 from tts_core.bulk.folder import Output
 from tts_core.bulk.keys import model_hash, row_key, seeded
@@ -30,7 +31,7 @@ from tts_core.bulk.rows import Row, read_rows
 from tts_core.errors import GenerationError, ResourceError, UsageError, explain
 from tts_core.judges.judging import judge_names, judges_of
 from tts_core.memory.machine import free_disk_bytes
-from tts_core.printable import counted, one_line
+from tts_core.printable import counted, either, one_line
 from tts_core.serving.source import Source
 from tts_core.serving.voices import voices_folder
 from tts_core.text.duration import expected_seconds
@@ -40,12 +41,12 @@ FAULTS = 20  # rows that cannot be spoken, printed one by one
 LINE_SECONDS = 10.0  # between two lines of progress
 RETRIES = 2  # of rejected rows, by default
 MOST_REFUSED = 10  # rows in a row that could not be written, after which the run ends
-BYTES_PER_SECOND = {"flac": 60_000, "wav": 90_000, "mp3": 20_000, "opus": 8_000}  # at 44.1 kHz, roughly
 
 
 def run(flags: Flags) -> None:
     """Run one call of the command. Every flag is checked before weights are loaded."""
     check_backend(flags.backend)
+    FORMATS[flags.form].check()
     if flags.engine == "ray":
         from mlx_port.commands.batch.on_ray import check_ray
 
@@ -135,6 +136,9 @@ def read_rejection(flags: Flags) -> Rejection | None:
         if flags.retries is not None:
             raise UsageError("--retries: nothing is rejected; give --reject, such as wer>0.3")
         return None
+    if not FORMATS[flags.form].is_read:
+        readable = either(name for name in CORPUS if FORMATS[name].is_read)
+        raise UsageError(f"--reject: judges cannot read {flags.form}; use --format {readable}")
     names = judge_names()
     conditions = tuple(Condition.parse(text, names) for text in flags.reject)
     judges = {condition.figure: names[condition.figure] for condition in conditions}
@@ -187,7 +191,7 @@ def with_keys(rows: Iterable[Row], named: Mapping[str, Any]) -> tuple[list[tuple
 def plan(rows: list[Row], flags: Flags) -> str:
     """Write what a run would do."""
     seconds = sum(expected_seconds(row.text) for row in rows)
-    needed = seconds * BYTES_PER_SECOND[flags.form]
+    needed = seconds * FORMATS[flags.form].bytes_per_second
     free = free_disk_bytes(flags.out)
     left = "" if free is None else f", {free / 1e9:.1f} GB are free"
     most = f"up to {needed / 1e6:,.0f} MB{left}"

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Literal
 
 from mlx_port.commands.arithmetic import arithmetic
-from mlx_port.commands.speak import load_pipeline, open_model
+from mlx_port.commands.opening import load_pipeline, open_model
 from tts_core.bulk.asking import Work
 from tts_core.bulk.choosing import ChoosingSpeaker
 from tts_core.bulk.outcome import Outcome

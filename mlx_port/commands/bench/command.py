@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from mlx_port.commands.seconds import Seconds
+from tts_core.command.seconds import Seconds
 
 DTYPES = ("float32", "bfloat16", "float16")
 BITS = ("2", "3", "4", "5", "6", "8")

@@ -14,7 +14,7 @@ from mlx_port.commands.serve.errors import LONGEST_NAME, ApiError, api_error, in
 from mlx_port.commands.serve.names import DEFAULT_VOICE
 from mlx_port.commands.serve.prompts import read_prompt
 from mlx_port.commands.serve.settings import Limits
-from tts_core.audio.formats import FORMATS, Format
+from tts_core.audio.formats.names import FORMATS, Format
 from tts_core.errors import NotFoundError, UsageError
 from tts_core.options import info, options_class, single_values
 from tts_core.prompt import Prompt

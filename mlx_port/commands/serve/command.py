@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from mlx_port.commands.seconds import Seconds
 from mlx_port.commands.serve.settings import Access, Limits, Settings
+from tts_core.command.seconds import Seconds
 from tts_core.errors import NotFoundError, UsageError
 
 LIBRARIES = {

@@ -14,7 +14,8 @@ from mlx_port.commands.serve.body import read_bytes, read_format
 from mlx_port.commands.serve.errors import invalid, unknown_field
 from mlx_port.commands.serve.flow import PCM_RATE
 from mlx_port.commands.serve.routes import service_of
-from tts_core.audio.formats import Format, SoundWriter
+from tts_core.audio.formats.names import Format
+from tts_core.audio.formats.writer import SoundWriter
 
 RATES = (1000, 48000)  # Hz
 _PCM = re.compile(r"audio/pcm; ?rate=(\d{1,6}); ?channels=1")

@@ -13,7 +13,7 @@ from anyio import to_thread
 from mlx_port.commands.serve.body import Asked
 from mlx_port.commands.serve.errors import ApiError
 from mlx_port.commands.serve.service import Service
-from tts_core.audio.formats import StreamEncoder
+from tts_core.audio.formats.writer import StreamEncoder
 from tts_core.errors import GenerationError
 from tts_core.results import GenerationResult
 from tts_core.serving.speech import Speech

@@ -17,7 +17,7 @@ from mlx_port.commands.serve.describe import describe
 from mlx_port.commands.serve.page import HEADERS
 from mlx_port.commands.serve.routes import service_of
 from mlx_port.commands.serve.service import Service
-from tts_core.audio.formats import FORMATS
+from tts_core.audio.formats.names import FORMATS
 
 Schema = dict[str, Any]
 TYPES = {"bool": "boolean", "int": "integer", "float": "number", "str": "string"}

@@ -14,7 +14,7 @@ from mlx_port.commands.serve.flow import Flow
 from mlx_port.commands.serve.names import choose_model
 from mlx_port.commands.serve.service import Service
 from mlx_port.commands.serve.streaming import NOBODY, GoneError, SpeechResponse, unless_gone
-from tts_core.audio.formats import FORMATS
+from tts_core.audio.formats.names import FORMATS
 
 OWNER = "mlx-port"
 

@@ -15,6 +15,7 @@ import click
 import uvicorn
 
 from mlx_port.commands.arithmetic import arithmetic
+from mlx_port.commands.opening import check_backend, load_pipeline, open_model
 from mlx_port.commands.serve.app import build
 from mlx_port.commands.serve.browser import open_page, page_url
 from mlx_port.commands.serve.live.protocols import HttpConnection, WebSocketConnection
@@ -22,7 +23,6 @@ from mlx_port.commands.serve.metrics import Metrics
 from mlx_port.commands.serve.server import Server
 from mlx_port.commands.serve.service import Service
 from mlx_port.commands.serve.settings import Settings
-from mlx_port.commands.speak import check_backend, load_pipeline, open_model
 from tts_core.errors import UsageError
 from tts_core.pipeline import Pipeline
 from tts_core.printable import LineFormatter, one_line

@@ -27,6 +27,8 @@ from tests.converters.files.opcodes import (
 )
 from tts_core.errors import CheckpointError
 
+pytestmark = pytest.mark.rest
+
 torch = pytest.importorskip("torch", reason="torch reads pickles")
 
 MACHINE = pickle.dumps({"protocol_version": 1001, "little_endian": True, "type_sizes": {"int": 4}}, 2)

@@ -11,6 +11,8 @@ from tests.converters.files.opcodes import OLD_HEAD, START, entries, tensor, tex
 from tests.converters.files.test_pickles import save, used_again
 from tts_core.errors import CheckpointError, ResourceError
 
+pytestmark = pytest.mark.rest
+
 torch = pytest.importorskip("torch", reason="torch reads pickles")
 
 

@@ -24,6 +24,8 @@ from tests.tiny.mbd import CONFIG, mbd_tensors, published_cfg, published_content
 from tests.tts_core.growth import lines_run
 from tts_core.errors import CheckpointError, NotFoundError
 
+pytestmark = pytest.mark.rest
+
 torch = pytest.importorskip("torch", reason="torch reads pickles")
 
 REAL = Path(__file__).parents[2] / "data/pickles/omegaconf.pt"

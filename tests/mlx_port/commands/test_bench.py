@@ -25,6 +25,8 @@ from tts_core.errors import ResourceError
 from tts_core.pipeline import Progress
 from tts_core.speed import speed
 
+pytestmark = pytest.mark.rest
+
 FOUR = {"group_size": 64, "bits": 4, "mode": "affine"}
 
 

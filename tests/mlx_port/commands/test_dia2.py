@@ -12,6 +12,8 @@ from tests.mlx_port.commands.running import run as run_command
 from tests.tiny.dia2 import published_dia2, recording
 from tts_core.text.captions import Captions
 
+pytestmark = pytest.mark.rest
+
 TEXT = "[S1] Hello there friend. [S2] Oh, hello! (laughs) I can't wait."
 WORDS = [word for word in TEXT.split() if not word.startswith("[")]
 

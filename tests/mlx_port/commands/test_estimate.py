@@ -158,7 +158,7 @@ def test_a_place_that_contains_no_codec_is_refused(capsys, tmp_path):
 
 def test_a_converted_and_quantised_folder_is_read(capsys, tmp_path):
     from converters.cli import convert_weights
-    from converters.cli import run as run_converter
+    from tts_core.command.runner import run as run_converter
     from tts_core.voice.embedded import CODEC, DIA
 
     flags = [

@@ -16,7 +16,7 @@ from tests.mlx_port.commands.fake import FakePipeline, Speaker
 from tests.mlx_port.commands.running import SECRET, open_embedded, refused
 from tests.mlx_port.commands.running import run as run_command
 from tts_core.audio.files import read_audio
-from tts_core.audio.formats import SoundWriter
+from tts_core.audio.formats.writer import SoundWriter
 from tts_core.dia.options import DiaOptions
 from tts_core.dia.sampling import Sampling
 from tts_core.dia.text import prepare
@@ -517,8 +517,8 @@ def test_the_embedded_voice_in_another_dtype(pipeline, capsys, backend):
 def test_flags_of_other_models(pipeline, capsys, flags):
     """Refused with the list of the model's own."""
     name = "deep" if flags == ["--shallow"] else flags[0].removeprefix("--")
-    own = "--cfg-scale, --temperature, --top-p, --top-k, --seed, --max-seconds, --piece-seconds, "
-    own += "--speed, --as-written, --skip-unknown\n"
+    own = "--seed, --max-seconds, --speed, --cfg-scale, --temperature, --top-p, --top-k, --piece-seconds, "
+    own += "--as-written, --skip-unknown\n"
     message = f"error: {name}: dia takes no --{name}; it takes {own}"
     refused(capsys, pipeline, 2, message, "--text", f"[S1] {SECRET}.", *flags)
 

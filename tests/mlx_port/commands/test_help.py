@@ -16,14 +16,14 @@ from tts_core.options import info, options_class
 OURS = ("converters", "mlx_port", "torch_ref", "tts_core")
 # what every command imports of ours, and what one needs besides for its flags and their help
 COMMON = {
-    "converters",
-    "converters.cli",
     "mlx_port",
     "mlx_port.arithmetic",
     "mlx_port.before_mlx",
     "mlx_port.commands",
     "mlx_port.commands.main",
     "tts_core",
+    "tts_core.command",
+    "tts_core.command.runner",
     "tts_core.config",
     "tts_core.errors",
     "tts_core.models",
@@ -36,10 +36,11 @@ FLAGS_OF_OPTIONS = {
     "tts_core.text.pace",
     *(f"tts_core.{model}{part}" for model in NAMES for part in ("", ".options")),
 }
-SECONDS = {"mlx_port.commands.seconds"}
+SECONDS = {"tts_core.command.seconds"}
+FORMATS = {"tts_core.audio", "tts_core.audio.formats", "tts_core.audio.formats.names"}
 OWN: dict[str, set[str]] = {
-    "generate": {"mlx_port.commands.generate", *FLAGS_OF_OPTIONS},
-    "convert": set(),
+    "generate": {"mlx_port.commands.generate", *FLAGS_OF_OPTIONS, *FORMATS},
+    "convert": {"converters", "converters.cli"},
     "verify": {"mlx_port.commands.verify", "mlx_port.commands.verify.command", *SECONDS},
     "estimate": {"mlx_port.commands.estimate", *SECONDS},
     "doctor": {"mlx_port.commands.doctor"},
@@ -50,11 +51,24 @@ OWN: dict[str, set[str]] = {
         "mlx_port.commands.serve.settings",
         *SECONDS,
     },
-    "batch": {"mlx_port.commands.batch", "mlx_port.commands.batch.command", *FLAGS_OF_OPTIONS},
+    "batch": {
+        "mlx_port.commands.batch",
+        "mlx_port.commands.batch.command",
+        *FLAGS_OF_OPTIONS,
+        *FORMATS,
+    },
     "judge": {"mlx_port.commands.judge"},
     "voices": {"mlx_port.commands.voices"},
 }
-CONVERTER = {"converters", "converters.cli", "tts_core", "tts_core.errors", "tts_core.printable"}
+CONVERTER = {
+    "converters",
+    "converters.cli",
+    "tts_core",
+    "tts_core.command",
+    "tts_core.command.runner",
+    "tts_core.errors",
+    "tts_core.printable",
+}
 # of Python's own library: a start with any of these takes noticeably longer
 SLOW = {"asyncio", "email", "http", "multiprocessing", "socket", "ssl", "subprocess", "unittest", "xml"}
 CODE = """

@@ -162,7 +162,10 @@ def test_a_long_text_is_announced(pipeline, capsys, folder, voice):
         ),
         ("typical_p: 2.0 is outside (0, 1]", [*VOICE, "--typical-p", "2"]),
         ("max_seconds: 0.0 is outside (0, 86400]", [*VOICE, "--max-seconds", "0"]),
-        ("decoder: mars5 takes no --decoder; it takes --cfg-scale, --temp", [*VOICE, "--decoder", "mbd"]),
+        (
+            "decoder: mars5 takes no --decoder; it takes --seed, --max-seconds, --speed, --cfg-scale, --temp",
+            [*VOICE, "--decoder", "mbd"],
+        ),
         ("top_p: 1.5 is outside [0, 1]", [*VOICE, "--top-p", "1.5"]),
         ("text: there are no words", [*VOICE, "--text", "..."]),
     ],

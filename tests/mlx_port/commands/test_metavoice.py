@@ -94,7 +94,10 @@ def test_the_licence_of_the_diffusion_is_told(work, capsys, caplog):
     ("message", "arguments"),
     [
         ("metavoice takes no --ref-text", ["--ref-text", "Hello."]),
-        ("metavoice takes no --deep; it takes --cfg-scale, --temp", ["--deep"]),
+        (
+            "metavoice takes no --deep; it takes --seed, --max-seconds, --speed, --cfg-scale, --temp",
+            ["--deep"],
+        ),
         ("Latin-1", ["--text", "漢"]),
         ("no words", ["--text", "..."]),
         ("temperature", ["--temperature", -1]),

@@ -9,6 +9,8 @@ import pytest
 
 from tts_core.audio.files import read_audio
 
+pytestmark = pytest.mark.rest
+
 COMMAND = [sys.executable, "-c", "from mlx_port.commands.main import main; main()", "generate"]
 
 

@@ -25,6 +25,8 @@ from tts_core.dia2.shapes import is_norm
 from tts_core.dia2.slots import Joining
 from tts_core.nn.noise import HostNoise
 
+pytestmark = pytest.mark.rest
+
 USUAL = Sampling(Choice(2.0, 5, 0.6, 2), Choice(2.0, 5, 0.8, 5))
 
 

@@ -48,19 +48,19 @@ def generate(
 ) -> Plain:
     """network: a Dia of the oracle's side. prompt: (C, P) codes."""
     config = network.config
-    grid = DelayGrid(config, [prompt], [max_frames], last_channel_free=last_channel_free)
+    grid = DelayGrid(config, prompt, max_frames, last_channel_free=last_channel_free)
     source = two_row_source(ORACLE, network, tokenize(text))
     candidates = rules.candidates_v01 if config.cross_rope else rules.candidates_0626
     margin = np.inf
     while not grid.done:
-        rows = np.repeat(grid.rows[:, : grid.filled], 2, axis=0)
+        rows = np.repeat(grid.rows[None, : grid.filled], 2, axis=0)
         cond, uncond = ORACLE.numpy(network.next_logits(ORACLE.array(rows), network.new_cache(), source))
         scores = candidates(cond[None], uncond[None], sampling, config.eos_token_id)[0]
         if sampling.temperature > 0:
-            uniform = noise.uniform(int(grid.steps()[0]), scores.shape)
+            uniform = noise.uniform(grid.step, scores.shape)
             scores = scores - np.log(-np.log(uniform.astype(np.float64)))
         second, best = np.sort(scores, axis=-1)[:, -2:].T
-        free = grid.rows[0, grid.filled] == -1
+        free = grid.rows[grid.filled] == -1
         margin = min(margin, float((best - second)[free].min(initial=np.inf)))
-        grid.accept(scores.argmax(axis=-1)[None])
-    return Plain(grid.codes(0), margin, grid.finish_reason(0), grid.rows[0, : grid.filled])
+        grid.accept(scores.argmax(axis=-1))
+    return Plain(grid.codes(), margin, grid.finish_reason, grid.rows[: grid.filled])

@@ -23,6 +23,8 @@ from tts_core.dia.config import DiaConfig
 from tts_core.dia.joining import Joining
 from tts_core.prompt import Prompt
 
+pytestmark = pytest.mark.rest
+
 TEXTS = [[49, 32, 50], [51] * 9, [52, 53, 54, 55]]
 
 

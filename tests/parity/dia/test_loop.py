@@ -16,6 +16,8 @@ from tts_core.dia.text import tokenize
 from tts_core.nn.noise import HostNoise
 from tts_core.prompt import Prompt
 
+pytestmark = pytest.mark.rest
+
 GENERATIONS = pytest.mark.parametrize("cross_rope", [False, True], ids=["0626", "v0.1"])
 EVERY_SIDE = pytest.mark.parametrize("side", list(SIDES.values()), ids=list(SIDES))
 TEXTS = ["[S1] One, two.", "[S2] a", "[S1] Lorem ipsum dolor sit amet, [S2] consectetur adipiscing elit."]

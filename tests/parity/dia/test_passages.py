@@ -17,7 +17,6 @@ from tts_core.codecs.dac_calls import Passage
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.results import GenerationResult
 
-TEXT = "[S1] Lorem ipsum dolor. [S2] Sit amet! [S1] Consectetur adipiscing elit, sed do. [S2] Eiusmod tempor."
 POLICY = CodecPolicy(64, 4)
 
 
@@ -48,11 +47,9 @@ def pipeline(side: Side) -> Any:
     return compose(side, dia_weights(config, seed=3, eos=1.3), dac_weights(dac_config()))
 
 
-def said(side: Side, form: str) -> list[GenerationResult]:
-    if form == "a batch":
-        texts = ["[S1] One, two.", "[S2] a", "[S1] Lorem ipsum."]
-        return pipeline(side).generate_batch(texts, max_frames=30, seed=1)
-    return [pipeline(side).generate(TEXT, seed=1, max_frames=30)]
+def said(side: Side) -> list[GenerationResult]:
+    texts = ["[S1] One, two.", "[S2] a", "[S1] Lorem ipsum."]
+    return pipeline(side).generate_batch(texts, max_frames=30, seed=1)
 
 
 def codes(seed: int, frames: int) -> np.ndarray:
@@ -80,28 +77,18 @@ def test_on_a_cpu_neighbors_change_no_bit(side: Side) -> None:
         np.testing.assert_array_equal(one, engine.decode_windows([passage])[0])
 
 
-@pytest.mark.parametrize("form", ["a batch", "pieces side by side"])
-def test_a_run_decodes_its_texts_together(
-    side: Side, fed: list[tuple[int, int]], form: str, monkeypatch: pytest.MonkeyPatch
+def test_a_batch_decodes_what_ends_together(
+    side: Side, fed: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    voice = pipeline(side)
-
-    def speak() -> list[GenerationResult]:
-        if form == "a batch":
-            return voice.generate_batch(
-                ["[S1] One, two.", "[S2] a", "[S1] Lorem ipsum."], max_frames=30, seed=1
-            )
-        return [voice.generate(TEXT, seed=1, max_frames=30)]
-
-    together = speak()
+    together = said(side)
     assert max(rows for rows, _ in fed) > 1
     fed.clear()
     monkeypatch.setattr(dac_calls, "ONE_BY_ONE", (pipeline(side).engine.host.backend,))
-    alone = said(side, form)
+    alone = said(side)
     assert {rows for rows, _ in fed} == {1}
     for one, other in zip(together, alone, strict=True):
         np.testing.assert_array_equal(one.codes, other.codes)
-    assert_equal(side, *([one.audio for one in made] for made in (together, alone, said(ORACLE, form))))
+    assert_equal(side, *([one.audio for one in made] for made in (together, alone, said(ORACLE))))
 
 
 def assert_equal(

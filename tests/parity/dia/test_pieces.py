@@ -1,6 +1,5 @@
 """Long texts in pieces: equal on both sides, in the first piece's voices, each equal to its single run."""
 
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,13 @@ from torch_ref.api import embedded_voice as torch_voice
 from tts_core.audio.joining import FADE, PAUSE
 from tts_core.audio.joining import join as join_waves
 from tts_core.dia import pipeline as dia_pipeline
+from tts_core.dia.session import DiaSession
 from tts_core.errors import ResourceError, UsageError
 from tts_core.nn.noise import HostNoise, piece_seed
 from tts_core.prompt import Prompt
 from tts_core.results import GenerationResult, join
+
+pytestmark = pytest.mark.rest
 
 # the window holds 11.9 s, a piece 3 s or 44 characters
 TEXT = (
@@ -199,32 +201,26 @@ def test_sound_before_the_second_piece_is_begun(side: Side) -> None:
     assert first.time_to_first_audio == rest[-1].time_to_first_audio
 
 
-def batches(voice: Any, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Number of texts in each run of the loop."""
-    sizes: list[int] = []
-    rows = voice.engine.rows
-
-    def counted(request: Any) -> Iterator[Any]:
-        sizes.append(len(request.tokens))
-        return rows(request)
-
-    monkeypatch.setattr(voice.engine, "rows", counted)
-    return sizes
-
-
 def test_pieces_run_side_by_side(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
     """All pieces that only need the first run together, or fewer if memory is short, with the same codes."""
-    voice = pipeline(side)
-    sizes = batches(voice, monkeypatch)
+    voice, running = pipeline(side), list[int]()
+    step = DiaSession.step
+
+    def counted(session: DiaSession) -> Any:
+        if not running or running[-1] != session.running:
+            running.append(session.running)
+        return step(session)
+
+    monkeypatch.setattr(DiaSession, "step", counted)
     voice.generate(TEXT, seed=SEED)
-    assert sizes == [1, 3]
-    sizes.clear()
+    assert running[:2] == [1, 3]
+    running.clear()
     list(voice.stream(TEXT, seed=SEED))
-    assert sizes == [1, 1, 1, 1]
-    sizes.clear()
+    assert running == [1]
+    running.clear()
     monkeypatch.setattr(dia_pipeline, "fitting_batch", lambda *_, **given: 2)
     codes = voice.generate(TEXT, seed=SEED).codes
-    assert sizes == [1, 2, 1]
+    assert max(running) == 2
     np.testing.assert_array_equal(codes, spoken(side).codes)
     monkeypatch.setattr(type(voice.engine.host), "free_bytes", lambda _: 1000)
     for speak in (voice.generate, voice.stream):

@@ -14,6 +14,8 @@ from tests.sides import ORACLE, PORT, YARDSTICK, Side
 from tests.tolerance import assert_within
 from tts_core.dia.text import tokenize
 
+pytestmark = pytest.mark.rest
+
 TEXT = "[S1] Hello, this is a voice."
 QUANTISED = [form for form in FORMS if "quantization" in FORMS[form]]
 

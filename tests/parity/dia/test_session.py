@@ -18,6 +18,8 @@ from tts_core.dia.options import DiaOptions
 from tts_core.results import GenerationResult, join
 from tts_core.serving.session import Failed, Part
 
+pytestmark = pytest.mark.rest
+
 every_side = pytest.mark.parametrize("side", list(SIDES))
 UNHEARD: list[tuple[str, dict[str, Any]]] = [
     ("[S1] An old inn, near the pine.", {"seed": 1, "max_frames": 57}),
@@ -42,19 +44,6 @@ def asked(side: str) -> list[Any]:
 @cache
 def alone(side: str) -> list[GenerationResult]:
     return [join(list(pipeline(side).speak(one))) for one in asked(side)]
-
-
-@every_side
-@pytest.mark.parametrize("places", [2, 5])
-def test_codes_are_those_of_the_request_alone(side: str, places: int) -> None:
-    """Also of long texts, whose later pieces continue the first; captions and ends are equal, too."""
-    found = served(pipeline(side), asked(side), places=places, seed=places)
-    for place, (one, expected) in enumerate(zip(found, alone(side), strict=True)):
-        np.testing.assert_array_equal(one.codes, expected.codes, err_msg=f"request {place}")
-        assert (one.finish_reason, one.cues) == (expected.finish_reason, expected.cues)
-        assert (one.seed, len(one.audio)) == (expected.seed, len(expected.audio))
-        assert [piece.text for piece in one.pieces] == [piece.text for piece in expected.pieces]
-        assert one.token_count == expected.token_count
 
 
 @every_side

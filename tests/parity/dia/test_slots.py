@@ -15,11 +15,13 @@ from mlx_port.dia.slots import Drawn, Slots
 from tests.parity.dia.near_ties import nearest
 from tests.sides import ORACLE, PORT, YARDSTICK
 from tests.tiny.dia import SAMPLING, compose, dac_config, dac_weights, dia_config, dia_weights
-from torch_ref.dia.step import Step
+from tests.tiny.dia_draws import draws
 from tts_core.dia.grid import DelayGrid
 from tts_core.dia.joining import Joining
 from tts_core.dia.sampling import Sampling
 from tts_core.nn.noise import HostNoise, Noise
+
+pytestmark = pytest.mark.rest
 
 
 @dataclass
@@ -34,11 +36,10 @@ class Text:
     drawn: list[np.ndarray] = field(default_factory=list)
 
     def grid(self) -> DelayGrid:
-        return DelayGrid(dia_config(), [self.prompt], [self.frames])
+        return DelayGrid(dia_config(), self.prompt, self.frames)
 
     def joining(self, grid: DelayGrid) -> Joining:
-        frames = int(grid.prompt_frames[0]), self.frames
-        return Joining(self.tokens, grid.rows[0].copy(), grid.filled, *frames, self.sampling, self.noise)
+        return grid.joining(self.tokens, self.sampling, self.noise)
 
 
 def text(seed: int, *, sampling: Sampling = SAMPLING) -> Text:
@@ -56,22 +57,9 @@ def network(kind: str, cross_rope: bool = False):
     return side.network("dia", dia_weights(dia_config(cross_rope=cross_rope), seed=3))
 
 
-@torch.inference_mode()
 def plainly(one: Text, *, cross_rope: bool = False) -> np.ndarray:
-    """Draws of a text by torch's plain step, until its grid is done. (rows, C)."""
-    built, guided, grid, drawn = network("torch", cross_rope), one.sampling.cfg_scale != 0, one.grid(), []
-    source = built.read([torch.from_numpy(one.tokens)], built.encode_nothing() if guided else None)
-    step, first = Step(built, source, one.sampling, guided=guided), 0
-    shape = grid.channels, built.config.decoder_config.vocab_size
-    while not grid.done:
-        uniform = None
-        if one.sampling.temperature:
-            uniform = torch.from_numpy(one.noise.uniform(int(grid.steps()[0]), shape)[None])
-        rows = torch.from_numpy(grid.rows[:, first : grid.filled])
-        first = grid.filled
-        drawn.append(step(rows, uniform).numpy())
-        grid.accept(drawn[-1])
-    return np.concatenate(drawn)
+    """Draws of a text by torch's plain loop, until its grid is done. (rows, C)."""
+    return draws(network("torch", cross_rope), one.tokens, one.grid(), one.sampling, one.noise)
 
 
 def slots_of(count: int, *, guided: bool = True, rows: int = 80, cross_rope: bool = False) -> Slots:
@@ -111,7 +99,7 @@ def arrivals(slots: Slots, texts: list[Text], seed: int) -> Iterator[Text]:
             for ids in rows[:, slot]:
                 if not grid.done:
                     one.drawn.append(ids)
-                    grid.accept(ids[None])
+                    grid.accept(ids)
             if grid.done:
                 slots.leave(slot)
                 del running[slot]
@@ -178,7 +166,7 @@ def test_unused_memory_is_freed_now_and_then(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_step_is_submitted_before_the_last_ones_draws_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The engine's loop: launch, launch, read, launch, read."""
+    """Launch, launch, read, launch, read."""
     done: list[str] = []
     launch, read = Slots.launch, Drawn.read
     monkeypatch.setattr(Slots, "launch", lambda self, steps: done.append("launch") or launch(self, steps))

@@ -21,6 +21,8 @@ from tts_core.results import GenerationResult, join
 from tts_core.serving.engine import SpeechEngine
 from tts_core.serving.source import Source
 
+pytestmark = pytest.mark.rest
+
 SIDES = ("torch", "mlx")
 TEXT = " ".join(
     f"[S{1 + n % 2}] This is turn {n}, it has some words. And [pause:0.2] more." for n in range(4)
@@ -200,18 +202,6 @@ def engine(published: Any, converted: Any) -> Iterator[SpeechEngine]:
     assert made.wait_ready(120)
     yield made
     made.close()
-
-
-@every_side
-def test_it_is_served(engine: SpeechEngine, spoken: Any, side: str) -> None:
-    """Word by word, beside a text that is known; the limit of one run is none of a text that goes on."""
-    options = {"seed": 3, "max_seconds": 600}
-    speech = engine.submit(side, WORDS[0] + WORDS[1], options=options, more=True)
-    assert speech.request.job().prefix_frames > 0, "admission counts the voice of later pieces"
-    other = engine.submit(side, "[S2] Yes.", options={"seed": 1})
-    feed(speech, WORDS[2:])
-    same(join(list(speech)), spoken(side))
-    assert join(list(other)).finish_reason == "stop"
 
 
 def feed(speech: Any, pieces: Iterable[str]) -> None:

@@ -4,7 +4,6 @@ Everything but the networks is one pipeline for both sides: what does not concer
 """
 
 import logging
-import threading
 from pathlib import Path
 from typing import cast
 
@@ -22,11 +21,12 @@ from tests.tiny.dia2 import dia2_weights, recording, wide_config, write_publishe
 from torch_ref.dia2.depformer import DepformerLayer
 from torch_ref.dia2.pipeline import Dia2Pipeline as TorchPipeline
 from tts_core.codecs.policy import CodecPolicy
-from tts_core.dia2 import speaking
 from tts_core.dia2.options import Dia2Options
-from tts_core.errors import CancelledError, GenerationError, ResourceError, UsageError
+from tts_core.errors import GenerationError, UsageError
 from tts_core.prompt import Prompt, Reference, Word
 from tts_core.results import GenerationResult, join
+
+pytestmark = pytest.mark.rest
 
 TEXT = "[S1] Hello there friend. [S2] Oh, hello! (laughs) I can't wait."
 LONG = " ".join(
@@ -76,11 +76,6 @@ def test_a_seed_gives_the_same_speech_on_both_sides(both, name, changes):
     assert results[0].codes.max() < both(name)[0].config.codebook_size
 
 
-def test_other_seeds_give_other_speech(pipeline, usual):
-    other = pipeline.generate(TEXT, seed=6)
-    assert other.codes.shape != usual.codes.shape or (other.codes != usual.codes).any()
-
-
 @pytest.mark.parametrize("include", [False, True])
 def test_recordings_are_continued_alike(both, include):
     """The words of the recordings are in the result only if the recordings are."""
@@ -114,33 +109,6 @@ def test_words_are_in_captions_and_follow_the_speed(pipeline, usual):
     cues = usual.captions()
     assert tuple(word for cue in cues for word in cue.words) == usual.words
     assert "<00:00:00.160>[S1] Hello <00:00:00.640>there" in usual.captions().vtt()
-
-
-def test_a_long_text_is_spoken_in_pieces_with_one_voice(long):
-    """The context of 120 steps takes some turns; each later piece continues the first one's beginning."""
-    results = long
-    same(*results)
-    cues = list(results[0].captions())
-    assert len(cues) > 1
-    assert [word.text for word in results[0].words] == [
-        word for word in LONG.split() if not word.startswith("[")
-    ]
-    assert all(cue.text.startswith("[S") for cue in cues)
-    starts = [word.start for word in results[0].words]
-    assert starts == sorted(starts)
-
-
-def test_recordings_are_the_voice_of_every_piece(pipeline, monkeypatch):
-    seen, made = [], speaking.Run
-
-    def run(*given, prefix, **options):
-        seen.append(prefix)
-        return made(*given, prefix=prefix, **options)
-
-    monkeypatch.setattr(speaking, "Run", run)
-    pipeline.generate(LONG, seed=3, prompt=recording())
-    assert len(seen) > 1
-    assert all(prefix is seen[0] and prefix is not None for prefix in seen)
 
 
 @pytest.mark.parametrize("cut", [1, 7, 1000])
@@ -182,13 +150,6 @@ def test_a_wrong_piece_of_text_is_refused_as_it_comes(pipeline):
         list(pipeline.stream(iter(["  ", "..."]), seed=1))
 
 
-def test_a_batch_is_its_texts_by_themselves(pipeline):
-    texts = ["[S2] A second one.", "Third."]
-    batch = pipeline.generate_batch(texts, prompts=[recording(), None], seed=[6, 7])
-    for text, prompt, seed, result in zip(texts, [recording(), None], [6, 7], batch, strict=True):
-        same(result, pipeline.generate(text, prompt=prompt, seed=seed))
-
-
 def test_a_whole_result_has_the_codecs_longest_windows(pipeline, monkeypatch):
     """Its samples are those of the codec's own decode, in a batch too; a stream's windows are smaller."""
     codec = pipeline.engine.codec
@@ -208,28 +169,11 @@ def test_a_whole_result_has_the_codecs_longest_windows(pipeline, monkeypatch):
     np.testing.assert_array_equal(batch.audio, whole)
 
 
-def test_codes_alone_are_those_of_the_text_as_written(pipeline):
-    [codes] = pipeline.generate_codes(["[S2] Hello: you."], seed=5)
-    np.testing.assert_array_equal(codes, pipeline.generate("[S2] Hello: you.", seed=5, as_written=True).codes)
-    assert (
-        codes.shape != pipeline.generate("[S2] Hello: you.", seed=5).codes.shape
-        or (codes != pipeline.generate("[S2] Hello: you.", seed=5).codes).any()
-    )
-
-
 @pytest.mark.parametrize("frames", [1, 2, 10])
 def test_a_limit_cuts_the_speech(pipeline, usual, frames):
     result = pipeline.generate(TEXT, seed=5, max_frames=frames)
     assert (result.codes.shape[1], result.finish_reason) == (frames, "length")
     np.testing.assert_array_equal(result.codes, usual.codes[:, :frames])
-
-
-def test_a_limit_counts_all_pieces(pipeline, long):
-    first = len([word for word in long[0].captions().cues[0].words])
-    seconds = long[0].words[first].start + 0.8
-    result = pipeline.generate(LONG, seed=3, max_seconds=seconds)
-    assert result.finish_reason == "length"
-    assert result.codes.shape[1] == np.ceil(seconds * 12.5) < long[0].codes.shape[1]
 
 
 def test_breaks_are_the_models_own(pipeline):
@@ -252,27 +196,11 @@ def test_words_of_the_recordings_that_come_late_are_told(pipeline, caplog):
     assert "1 word of the recordings will be spoken again" in caplog.text
 
 
-def test_cancelled(pipeline):
-    cancel = threading.Event()
-    parts = pipeline.stream(TEXT, seed=5, cancel=cancel)
-    next(parts)
-    cancel.set()
-    with pytest.raises(CancelledError):
-        list(parts)
-
-
 def test_progress(pipeline):
     told = []
     result = pipeline.generate("Yes.", seed=5, progress=told.append)
     assert told[0].stage == "prompt"
     assert told[-1].seconds == pytest.approx(result.audio_seconds)
-
-
-def test_too_little_memory_is_refused_before_any_network_runs(pipeline, monkeypatch):
-    monkeypatch.setattr(pipeline.engine.host, "free_bytes", lambda: 10**5)
-    monkeypatch.setattr(pipeline.engine, "slots", lambda *_, **options: pytest.fail("a network ran"))
-    with pytest.raises(ResourceError, match=r"of speech take .* beside the weights"):
-        pipeline.stream(TEXT, seed=1)
 
 
 def test_nan_is_traced_to_its_layer(converted):

@@ -16,6 +16,8 @@ from tts_core.dia2.sampling import Choice, Sampling
 from tts_core.dia2.slots import Joining
 from tts_core.nn.noise import HostNoise
 
+pytestmark = pytest.mark.rest
+
 CONFIG = other_config()
 TEXTS, STEPS = 8, 60
 SAMPLING = Sampling(Choice(2.0, 9, 0.6, 2), Choice(2.0, 9, 0.8, 9))

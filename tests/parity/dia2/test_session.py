@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.parity.arrivals import serve
+from tests.contract.arrivals import serve
 from tests.tiny.dia2 import recording
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.dia2.options import Dia2Options
@@ -16,14 +16,13 @@ from tts_core.errors import ResourceError, UsageError
 from tts_core.results import GenerationResult, join
 from tts_core.serving.session import Failed, Part
 
+pytestmark = pytest.mark.rest
+
 TEXT = "[S1] Hello there friend. [S2] Oh, hello! (laughs) I can't wait."
-LONG = " ".join(
-    f"[S{1 + n % 2}] This is turn {n}, it has some words. And a second sentence." for n in range(6)
-)
 ASKED: list[tuple[str, dict[str, Any], Any]] = [
     (TEXT, {}, None),
     ("[S2] A second one. [pause:0.8] It waits.", {}, None),
-    (LONG, {}, None),
+    ("[S2] A third one.", {}, None),
     ("[S1] Without guidance.", {"cfg_scale": 1.0, "temperature": 1.1}, None),
     ("[S1] And then?", {"include_prefix": True}, recording()),
     ("[S1] Greedy.", {"temperature": 0, "action_temperature": 0, "cfg_filter_k": 3}, None),
@@ -69,40 +68,6 @@ def same(one: GenerationResult, other: GenerationResult) -> None:
 
 
 @every_side
-@pytest.mark.parametrize("places", [2, 5])
-def test_codes_are_those_of_the_request_alone(pipeline, asked, alone, side, places):
-    """Other settings, recordings, pieces and limits in each slot; words, captions and sound, too."""
-    found = serve(pipeline(side).session(places), asked(side), seed=places)
-    assert sorted(found) == list(range(len(ASKED)))
-    for place, expected in enumerate(alone(side)):
-        same(found[place], expected)
-
-
-@every_side
-def test_those_who_stay_do_not_hear_those_who_leave(pipeline, asked, alone, side):
-    found = serve(pipeline(side).session(4), asked(side), seed=3, leaving=0.02)
-    assert 0 < len(found) < len(ASKED)
-    for place, result in found.items():
-        same(result, alone(side)[place])
-
-
-def test_both_sides_say_the_same(alone):
-    for one, other in zip(alone("torch"), alone("mlx"), strict=True):
-        np.testing.assert_array_equal(one.codes, other.codes)
-        assert one.words == other.words
-
-
-@every_side
-def test_the_rehearsal_gives_sound(pipeline, side):
-    session = pipeline(side).session(1)
-    session.join(session.rehearsal())
-    parts = []
-    while session.running:
-        parts += [event.result for event in session.step()]
-    assert join(parts).codes.shape[1] == 2
-
-
-@every_side
 def test_the_first_part_is_small_and_early(pipeline, side):
     """Two frames, a step after their last codes; parts then grow by a quarter of what was heard."""
     session, config = pipeline(side).session(2), pipeline(side).config
@@ -129,31 +94,6 @@ def test_without_listeners_windows_are_those_of_the_codec(pipeline, asked, alone
         whole = np.asarray(codec.decode(found[at].codes[None])[0])
         np.testing.assert_array_equal(found[at].audio, np.clip(whole, -1, 1))
         assert found[at].codes.shape[1] > 5
-
-
-@every_side
-@pytest.mark.parametrize("cut", [1, 9])
-def test_text_that_is_fed_is_the_same_speech(pipeline, alone, side, cut):
-    """Beside a neighbor that has all of its text; steps are withheld until their words are there."""
-    session = pipeline(side).session(2)
-    request = pipeline(side).request(TEXT[:15], Dia2Options(seed=0))
-    key = session.join(request, more=True)
-    other = session.join(pipeline(side).request(*ASKED[1][:1], Dia2Options(seed=1)))
-    pieces = [TEXT[start : start + cut] for start in range(15, len(TEXT), cut)]
-    parts: dict[int, list[GenerationResult]] = {key: [], other: []}
-    waited = False
-    while session.running:
-        for event in session.step():
-            parts[event.key].append(event.result)
-        while session.waiting and session.running:
-            waited = True
-            if pieces:
-                session.feed(key, pieces.pop(0))
-            else:
-                session.end(key)
-    assert waited
-    same(join(parts[key]), alone(side)[0])
-    same(join(parts[other]), alone(side)[1])
 
 
 def test_words_come_with_the_sound_in_which_they_begin(pipeline):

@@ -13,6 +13,7 @@ from tests.parity.mars5 import plain_codec_lm as plain
 from tests.sides import ORACLE, PORT, YARDSTICK, Side, assert_parity
 from tests.tiny.inputs import normal
 from tests.tiny.mars5_ar import VOCABULARY, ar_config, ar_weights, deep_prompt, reference, sequence_of
+from tests.tiny.mars5_draws import extend
 from tests.tolerance import assert_within
 from torch_ref.limits import Backend, enforce
 from tts_core.errors import GenerationError
@@ -260,8 +261,7 @@ def test_draw(side: Side) -> None:
 def run_of(side: Side, name: str, prompt: CodecPrompt, codes: np.ndarray, config: CodecLMConfig) -> list[int]:
     """Ids of a side's loop, the end included."""
     sequence = sequence_of(prompt, 25)
-    loop = side.module("mars5.ar_loop")
-    steps = loop.extend(network(side, config), codes, sequence, SETTINGS[name], HostNoise(11))
+    steps = extend(side, network(side, config), codes, sequence, SETTINGS[name], HostNoise(11))
     for count, grown in enumerate(steps, 1):
         assert grown is sequence
         assert len(sequence.generated) + sequence.ended == count, "one id a time"
@@ -309,8 +309,7 @@ def test_what_a_draw_is_made_from(side: Side) -> None:
         return side.array(np.array([drawn[len(seen) - 1]], np.int32))
 
     sequence = sequence_of(prompt, len(drawn))
-    loop = side.module("mars5.ar_loop")
-    for _ in loop.extend(quiet, codes, sequence, settings, HostNoise(1), choose=choose):
+    for _ in extend(side, quiet, codes, sequence, settings, HostNoise(1), choose=choose):
         pass
     assert prompt.expected_tokens == 6
     for count, probs in enumerate(seen):
@@ -327,9 +326,7 @@ def test_seeds(side: Side) -> None:
     runs = []
     for seed in (1, 1, 2):
         sequence = sequence_of(VOCABULARY.shallow("Thin."), 12)
-        for _ in side.module("mars5.ar_loop").extend(
-            network(side), codes, sequence, SETTINGS["wide"], HostNoise(seed)
-        ):
+        for _ in extend(side, network(side), codes, sequence, SETTINGS["wide"], HostNoise(seed)):
             pass
         runs.append(sequence.generated)
     assert runs[0] == runs[1] != runs[2]
@@ -346,9 +343,7 @@ def test_the_end_stops_the_loop(side: Side) -> None:
         ids = rules.draw(log_probs, uniform)
         return ids * 0 + VOCABULARY.end if len(drawn) == 4 else ids
 
-    for _ in side.module("mars5.ar_loop").extend(
-        network(side), codes, sequence, Mars5Options(), HostNoise(1), choose=choose
-    ):
+    for _ in extend(side, network(side), codes, sequence, Mars5Options(), HostNoise(1), choose=choose):
         pass
     assert (len(sequence.generated), sequence.finish_reason) == (3, "stop")
     assert VOCABULARY.end not in sequence.ids
@@ -361,7 +356,7 @@ def test_bfloat16_stays_finite(settings: Mars5Options) -> None:
     for side in (PORT, YARDSTICK):
         half = network(side, CONFIG, "bfloat16")
         sequence = sequence_of(deep_prompt(codes), 20)
-        for _ in side.module("mars5.ar_loop").extend(half, codes, sequence, settings, HostNoise(2)):
+        for _ in extend(side, half, codes, sequence, settings, HostNoise(2)):
             pass
         assert sequence.done
         assert all(VOCABULARY.lowest <= drawn < VOCABULARY.size for drawn in sequence.generated)
@@ -386,9 +381,7 @@ def test_logits_that_are_not_finite_are_named(side: Side, dtype: str, drawn: int
 
     said = rf"^generation: logits are NaN or infinite in {dtype} \(text 1, row {drawn}\); "
     with pytest.raises(GenerationError, match=said):
-        for _ in side.module("mars5.ar_loop").extend(
-            broken, codes, sequence, Mars5Options(), HostNoise(1), choose=choose
-        ):
+        for _ in extend(side, broken, codes, sequence, Mars5Options(), HostNoise(1), choose=choose):
             pass
     assert len(sequence.generated) == drawn
 

@@ -17,6 +17,8 @@ from tests.tiny.weights import Weights
 from tests.tolerance import EPS, FACTOR, FLOOR, error
 from tts_core.mars5.config import CodecLMConfig, is_norm
 
+pytestmark = pytest.mark.rest
+
 CONFIG = ar_config(hidden_size=192, intermediate_size=256)  # heads as wide as the published ones
 CODES = reference(30, CONFIG)
 TOKENS = deep_prompt(CODES).tokens[None]

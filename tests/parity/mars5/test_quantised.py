@@ -30,6 +30,8 @@ from tts_core.mars5.memory import weight_bytes
 from tts_core.mars5.spec import MARS5_AR, MARS5_NAR
 from tts_core.nn.noise import HostNoise
 
+pytestmark = pytest.mark.rest
+
 GROUP, FRAMES, TIMESTEPS = 32, 6, 5
 NAR = replace(
     mars5_nar_tiny.config(),

@@ -102,7 +102,7 @@ def test_with_no_memory_left_no_network_runs(
     side: str, said: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine, calls = pipeline(side).engine, list[str]()
-    for name in ("encode", "extend", "begin", "decode"):
+    for name in ("encode", "slots", "begin", "decode"):
         monkeypatch.setattr(engine, name, lambda *_, name=name: calls.append(name))
     monkeypatch.setattr(engine.host, "free_bytes", lambda: 0)
     speak, prompt = pipeline(side), voice(said=said)

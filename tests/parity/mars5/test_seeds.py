@@ -7,6 +7,8 @@ from tests.tiny.mars5 import pipeline
 from tts_core.mars5.diffusion import Diffusion, first_noise, make_cells
 from tts_core.nn.noise import HostNoise
 
+pytestmark = pytest.mark.rest
+
 FRAMES, PROMPT = 14, 10
 
 

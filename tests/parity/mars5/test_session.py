@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.parity.arrivals import serve
+from tests.contract.arrivals import serve
 from tests.tiny.mars5 import CODES, LONG, SAID, TEXT, limit, pipeline, voice
 from tts_core.codecs import vocos_calls
 from tts_core.errors import ResourceError, UsageError
@@ -17,6 +17,8 @@ from tts_core.mars5.request import STAGES, Request
 from tts_core.prompt import Prompt
 from tts_core.results import join
 from tts_core.serving.session import Failed
+
+pytestmark = pytest.mark.rest
 
 SIDES = pytest.mark.parametrize("side", ["torch", "mlx"])
 
@@ -46,13 +48,6 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let diffusions share calls, and pieces that end together the vocoder's, as on a GPU."""
     monkeypatch.setattr(together, "ONE_BY_ONE", ())
     monkeypatch.setattr(vocos_calls, "ONE_BY_ONE", ())
-
-
-@SIDES
-@pytest.mark.parametrize("places", [1, 4])
-def test_requests_come_and_go(side: str, places: int) -> None:
-    """Shallow and deep clones, one piece and several, guided and not."""
-    come_and_go(side, places)
 
 
 @SIDES
@@ -164,18 +159,6 @@ def test_a_recording_is_encoded_when_its_request_joins(side: str) -> None:
 
 
 @SIDES
-def test_a_cancelled_request_frees_its_row_before_the_next_step(side: str) -> None:
-    session, request = pipeline(side).session(1), asked(side, 3)
-    key = session.join(asked(side, 5))
-    session.step()
-    assert not session.fits(request)
-    session.leave(key)
-    assert session.fits(request)
-    [result] = serve(session, [request], seed=0).values()
-    np.testing.assert_array_equal(result.codes, join(list(pipeline(side).speak(request))).codes)
-
-
-@SIDES
 def test_a_request_that_fails_leaves_the_others_alone(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its diffusion finds no memory."""
     session, fine, large = pipeline(side).session(2), asked(side, 5), asked(side, 3)
@@ -221,11 +204,3 @@ def test_a_request_that_is_longer_than_a_row(side: str) -> None:
     request = asked(side, 5, generate_max_len_override=2001)
     with pytest.raises(UsageError, match="generate_max_len_override: 2001 ids; a running batch keeps 2000"):
         pipeline(side).session(1).join(request)
-
-
-@SIDES
-def test_the_rehearsal_ends(side: str) -> None:
-    session = pipeline(side).session(2)
-    [result] = serve(session, [session.rehearsal()], seed=0).values()
-    assert result.codes.shape[1] <= 16
-    session.close()

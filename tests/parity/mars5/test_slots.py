@@ -11,11 +11,14 @@ import pytest
 
 from tests.sides import SIDES, Side
 from tests.tiny.mars5_ar import VOCABULARY, ar_config, ar_weights, deep_prompt, reference
+from tests.tiny.mars5_draws import extend
 from tts_core.mars5.config import CodecLMConfig
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.rows import Joining
 from tts_core.mars5.sequence import CodecSequence
 from tts_core.nn.noise import HostNoise
+
+pytestmark = pytest.mark.rest
 
 EVERY_SIDE = pytest.mark.parametrize("side", SIDES.values(), ids=SIDES)
 CONFIG, NARROW = ar_config(), ar_config(sliding_window=54)  # wide enough for every prompt
@@ -61,11 +64,10 @@ def text(seed: int) -> Text:
 
 @cache
 def alone(side: Side, config: CodecLMConfig, seed: int) -> list[int]:
-    """Ids of the loop that runs one text, the end included."""
+    """Ids of slots that no other text has been in, the end included."""
     given = text(seed).joining
     sequence = CodecSequence(given.prompt, VOCABULARY, given.options.max_len)
-    loop = side.module("mars5.ar_loop")
-    for _ in loop.extend(network(side, config), given.codes, sequence, given.options, given.noise):
+    for _ in extend(side, network(side, config), given.codes, sequence, given.options, given.noise):
         pass
     return [*sequence.generated, *[VOCABULARY.end] * sequence.ended]
 

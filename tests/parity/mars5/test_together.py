@@ -23,6 +23,8 @@ from tts_core.errors import GenerationError
 from tts_core.mars5.diffusion import Cells, Diffusion, first_noise, make_cells
 from tts_core.nn.noise import HostNoise
 
+pytestmark = pytest.mark.rest
+
 EVERY_SIDE = pytest.mark.parametrize("side", list(SIDES.values()), ids=list(SIDES))
 RUNS = 16
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
-import threading
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,15 +19,20 @@ from tests.tiny.metavoice_pipeline import LONG, RATE, TEXT, Ending, reference, w
 from tests.tolerance import assert_within
 from tts_core.audio.loudness import TARGET, integrated_loudness, normalize_loudness
 from tts_core.codecs.policy import CodecPolicy
-from tts_core.errors import CancelledError, ResourceError, UsageError
+from tts_core.errors import ResourceError, UsageError
 from tts_core.metavoice.memory import MetaVoiceJob, positions
 from tts_core.metavoice.options import MetaVoiceOptions
-from tts_core.metavoice.request import STAGES, Facts, log_license, request
+from tts_core.metavoice.request import STAGES, Facts, Request, log_license, request
+from tts_core.metavoice.rows import Joining
+from tts_core.metavoice.sampling import FirstStageSampling
+from tts_core.metavoice.session import MetaVoiceSession
 from tts_core.nn.noise import HostNoise, piece_seed
-from tts_core.pipeline import Progress
+from tts_core.pipeline import Watch
 from tts_core.prompt import Prompt
 from tts_core.results import join
 from tts_core.text.pace import CHARACTERS_PER_SECOND
+
+pytestmark = pytest.mark.rest
 
 FRAMES = 14
 MOST = 13 / CHARACTERS_PER_SECOND  # seconds per piece: three pieces in LONG
@@ -120,18 +124,6 @@ def test_injected_numbers_are_those_of_the_seed(side: Any, voice: np.ndarray) ->
     assert (injected.seed, from_seed.seed) == (None, 8)
 
 
-def test_seeds(side: Any, voice: np.ndarray) -> None:
-    first, again, other = (
-        side.generate(TEXT, prompt=voice, seed=seed, max_frames=FRAMES, decoder="mbd") for seed in (1, 1, 2)
-    )
-    np.testing.assert_array_equal(first.audio, again.audio)
-    assert not np.array_equal(first.codes, other.codes)
-    fresh = side.generate(TEXT, prompt=voice, max_frames=4)
-    np.testing.assert_array_equal(
-        side.generate(TEXT, prompt=voice, max_frames=4, seed=fresh.seed).audio, fresh.audio
-    )
-
-
 def endings(*at: int) -> list[HostNoise]:
     return [Ending(place, step) for place, step in enumerate(at)]
 
@@ -152,8 +144,9 @@ def test_pieces_do_not_depend_on_each_other(side: Any, voice: np.ndarray) -> Non
 def test_a_stream_joins_to_the_whole_and_starts_early(
     side: Any, voice: np.ndarray, decoder: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    say, begun = side.engine.say, []
-    monkeypatch.setattr(side.engine, "say", lambda *a, **b: begun.append(len(a[0])) or say(*a, **b))
+    form = type(side.engine.slots(1, 2, 9))
+    begin, begun = form.join, []
+    monkeypatch.setattr(form, "join", lambda *a: begun.append(a) or begin(*a))
     noise = endings(24, 9, 20)
     asked: dict[str, Any] = {"prompt": voice, "noise": noise, "top_p": 1.0, "decoder": decoder}
     asked |= {"piece_seconds": MOST}
@@ -179,27 +172,6 @@ def test_loudness_is_a_pieces_own(side: Any, voice: np.ndarray) -> None:
     assert abs(integrated_loudness(np.arctanh(made.audio.astype(np.float64)), RATE) - TARGET) < 0.1
 
 
-def test_a_batch_gives_what_each_gives_alone(side: Any, voice: np.ndarray) -> None:
-    texts, frames, other = [LONG, TEXT, "So."], [20, FRAMES, 6], reference(40.0)
-    prompts = [voice, together(other, reference(3.0)), voice]
-    batch = side.generate_batch(
-        texts, prompts=prompts, seed=[5, 6, 7], max_frames=frames, batch_size=3, piece_seconds=MOST
-    )
-    for place, made in enumerate(batch):
-        single = side.generate(
-            texts[place],
-            prompt=prompts[place],
-            seed=5 + place,
-            max_frames=frames[place],
-            piece_seconds=MOST,
-        )
-        np.testing.assert_array_equal(made.codes, single.codes)
-        np.testing.assert_allclose(made.audio, single.audio, rtol=0, atol=1e-5)
-        same = ("seed", "finish_reason", "token_count", "is_final_chunk", "sample_rate")
-        assert [getattr(made, name) for name in same] == [getattr(single, name) for name in same]
-    assert len({made.real_time_factor for made in batch}) == 1
-
-
 def test_codes_without_a_wave(side: Any, voice: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = side.generate(TEXT, prompt=voice, seed=4, max_frames=9, as_written=True, piece_seconds=None)
     monkeypatch.setattr(side.engine, "decode", lambda *_, **__: pytest.fail("a wave was made"))
@@ -211,15 +183,30 @@ def test_codes_without_a_wave(side: Any, voice: np.ndarray, monkeypatch: pytest.
 def test_the_cache_is_of_the_requests_size(
     side: Any, voice: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    caches = []
-    new_cache = side.engine.network.new_cache
-    monkeypatch.setattr(
-        type(side.engine.network), "new_cache", lambda self, room: caches.append(room) or new_cache(room)
-    )
+    slots, opened = side.engine.slots, []
+    monkeypatch.setattr(side.engine, "slots", lambda *sizes: opened.append(sizes) or slots(*sizes))
     side.generate(TEXT, prompt=voice, seed=4, max_frames=9)
+    side.generate(TEXT, prompt=voice, seed=4, max_frames=9, cfg_scale=1.0)
     ids = len(side.engine.tokenizers.first_stage.encode(TEXT))
-    assert caches == [ids + 2 * 9]
-    assert caches == [positions(side.engine.network.config, MetaVoiceJob(ids, 9))]
+    room = positions(side.engine.network.config, MetaVoiceJob(ids, 9))
+    assert room == ids + 2 * 9
+    assert opened == [(1, 2, room), (1, 1, room)]
+
+
+def test_keys_and_values_are_dropped_with_the_last_text(side: Any) -> None:
+    """Later stages do not hold them."""
+    slots = side.engine.slots(2, 4, 20)
+    assert slots.cache == []
+    size = side.facts.first.speaker_embedding_size
+    for slot in (0, 1):
+        text = Joining(
+            np.array([2561], np.int32), np.zeros(size, np.float32), FirstStageSampling(), HostNoise(1)
+        )
+        slots.join(slot, text)
+    slots.leave(0)
+    assert slots.cache
+    slots.leave(1)
+    assert slots.cache == []
 
 
 def test_an_end_and_a_cut_are_told(side: Any, voice: np.ndarray, caplog: pytest.LogCaptureFixture) -> None:
@@ -318,20 +305,6 @@ def test_bad_input_is_one_clear_line_before_any_work(
     assert "\n" not in str(caught.value)
 
 
-def test_bad_batches(side: Any, voice: np.ndarray) -> None:
-    for message, given in (
-        ("got one string", {"texts": TEXT}),
-        ("list is empty", {"texts": []}),
-        ("text 2: there are no words", {"texts": [TEXT, "!"]}),
-        ("prompts: 1 value for 2 texts", {"prompts": [voice]}),
-        ("seed: 3 values", {"seed": [1, 2, 3]}),
-        ("batch_size: 0", {"batch_size": 0}),
-    ):
-        asked: dict[str, Any] = {"texts": [TEXT, "So."], "prompts": voice} | given
-        with pytest.raises(UsageError, match=message):
-            side.generate_batch(**asked)
-
-
 def test_a_model_without_diffusion(side: Any, voice: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(side, "facts", replace(side.facts, decoders=("vocos",)))
     with pytest.raises(UsageError, match="convert-weights --include-mbd"):
@@ -384,6 +357,14 @@ def test_a_typed_load_refuses_other_models(
         package.MetaVoicePipeline.load(folder)
 
 
+def run(session: MetaVoiceSession, request: Request) -> list[Any]:
+    events = list[Any]()
+    session.join(request)
+    while session.running:
+        events += session.step()
+    return events
+
+
 def test_loops_look_whether_they_are_cancelled(
     side: Any, voice: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -391,8 +372,11 @@ def test_loops_look_whether_they_are_cancelled(
     asked = side.request(TEXT, MetaVoiceOptions(seed=3, max_frames=FRAMES), voice)
     [piece], looks = asked.pieces, []
     how: dict[str, Any] = {"check": lambda: looks.append(None)}
-    [ids] = side.engine.say([piece], voice[None], [9], asked.sampling, batch_size=1, **how)
-    assert len(looks) == len(ids) - len(piece.first)
+    watch = Watch(None, None)
+    monkeypatch.setattr(watch, "check", how["check"])
+    session = MetaVoiceSession(side, 1, job=asked.job(), watch=watch, sound=False)
+    [part] = [event.result for event in run(session, asked)]
+    assert len(looks) == part.token_count
     codes = side.engine.fill(piece, np.full((2, 20), 7, np.int32), voice)
     diffusion = side.engine.decoders["mbd"].diffusion
     monkeypatch.setattr(sys.modules[type(diffusion).__module__], "default_steps", lambda _: [7, 4, 2, 0])
@@ -402,20 +386,6 @@ def test_loops_look_whether_they_are_cancelled(
         looks.clear()
         side.engine.decode([codes], [piece.noise], decoder, **how)
         assert len(looks) == times
-
-
-def test_a_generation_is_cancelled(side: Any, voice: np.ndarray) -> None:
-    """By an event that any thread may set; here `progress` sets it."""
-    cancel, stages = threading.Event(), []
-
-    def progress(now: Progress) -> None:
-        stages.append(now.stage)
-        if now.stage == "first stage":
-            cancel.set()
-
-    with pytest.raises(CancelledError):
-        side.generate(TEXT, prompt=voice, seed=3, progress=progress, cancel=cancel)
-    assert stages == ["speaker", "first stage"]
 
 
 def test_one_front_door(sides: dict[str, Any], voice: np.ndarray) -> None:

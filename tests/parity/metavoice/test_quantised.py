@@ -27,7 +27,7 @@ from tts_core.metavoice.config import is_quantisable
 from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.nn.noise import HostNoise
 
-pytestmark = pytest.mark.skipif(not FIRST.is_file(), reason=f"{FIRST} is missing")
+pytestmark = [pytest.mark.skipif(not FIRST.is_file(), reason=f"{FIRST} is missing"), pytest.mark.rest]
 GROUP = 32  # divides the sizes of small sets
 NAMES = ("mlx", "torch", "float64")
 FORMS = {f"{bits} bits": Quantization("affine", GROUP, bits) for bits in (8, 4)}

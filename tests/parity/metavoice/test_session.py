@@ -11,14 +11,15 @@ import pytest
 
 import mlx_port
 import torch_ref
-from tests.parity.arrivals import serve
 from tests.tiny.metavoice_pipeline import LONG, TEXT, Ending, write_model
-from tts_core.errors import CancelledError, ResourceError, UsageError
+from tts_core.errors import CancelledError, ResourceError
 from tts_core.metavoice.options import MetaVoiceOptions
-from tts_core.metavoice.request import STAGES, Request
+from tts_core.metavoice.request import Request
 from tts_core.results import join
 from tts_core.serving.session import Failed
 from tts_core.text.pace import CHARACTERS_PER_SECOND
+
+pytestmark = pytest.mark.rest
 
 MOST = 13 / CHARACTERS_PER_SECOND  # seconds per piece: three pieces in LONG
 
@@ -59,25 +60,6 @@ def said(side: Any, request: Request) -> Any:
     return join(list(side.speak(request)))
 
 
-@pytest.mark.parametrize("places", [1, 4])
-def test_requests_come_and_go(side: Any, places: int) -> None:
-    requests = [asked(side, seed) for seed in range(12)]
-    spoken = serve(side.session(places), requests, seed=places, leaving=0.01)
-    assert len(spoken) >= 6
-    for place, result in spoken.items():
-        alone = said(side, requests[place])
-        np.testing.assert_array_equal(result.codes, alone.codes)
-        np.testing.assert_allclose(result.audio, alone.audio, rtol=0, atol=1e-5)
-        assert (result.seed, result.finish_reason, result.token_count) == (
-            alone.seed,
-            alone.finish_reason,
-            alone.token_count,
-        )
-        assert [cue.text for cue in result.cues] == [cue.text for cue in alone.cues]
-        assert list(result.stage_seconds) == list(STAGES)
-        assert result.stage_seconds["first stage"] > 0
-
-
 def test_a_request_that_fails_leaves_the_others_alone(side: Any) -> None:
     session, fine, broken = side.session(2), asked(side, 5), asked(side, 6)
     vector = np.full(side.facts.first.speaker_embedding_size, np.nan, np.float32)
@@ -89,19 +71,6 @@ def test_a_request_that_fails_leaves_the_others_alone(side: Any) -> None:
     assert [event.key for event in failed] == keys[:1]
     assert "NaN or infinite" in str(failed[0].error)
     np.testing.assert_array_equal(events[-1].result.codes, said(side, fine).codes)
-
-
-def test_a_cancelled_request_frees_its_rows_before_the_next_step(side: Any) -> None:
-    session = side.session(1)
-    key = session.join(asked(side, 5, max_frames=14))
-    session.step()
-    assert not session.fits(asked(side, 6))
-    session.leave(key)
-    session.leave(key)
-    assert session.fits(asked(side, 6))
-    request = asked(side, 6)
-    [result] = serve(session, [request], seed=0).values()
-    np.testing.assert_array_equal(result.codes, said(side, request).codes)
 
 
 def test_a_long_decode_is_cancelled_inside_a_step(side: Any) -> None:
@@ -132,17 +101,3 @@ def test_places_follow_the_memory_plan(side: Any, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(host, "free_bytes", lambda self: 1000)
     with pytest.raises(ResourceError, match="a batch of one text"):
         side.session(3)
-
-
-def test_texts_are_given_whole(side: Any) -> None:
-    session = side.session(1)
-    with pytest.raises(UsageError, match="reads its text at once"):
-        session.join(asked(side, 5), more=True)
-    assert session.waiting
-
-
-def test_the_rehearsal_ends(side: Any) -> None:
-    session = side.session(2)
-    [result] = serve(session, [session.rehearsal()], seed=0).values()
-    assert result.codes.shape[1] <= 16
-    session.close()

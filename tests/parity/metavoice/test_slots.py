@@ -16,6 +16,8 @@ from tts_core.metavoice.rows import Joining
 from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.nn.noise import HostNoise
 
+pytestmark = pytest.mark.rest
+
 SIDES = {"torch_ref": LanguageSide("torch"), "mlx_port": LanguageSide("mlx")}
 EVERY_SIDE = pytest.mark.parametrize("side", SIDES.values(), ids=SIDES)
 END_OF_TEXT = tokenizers().first_stage.end_of_text

@@ -17,6 +17,8 @@ from tts_core.dia2.shapes import parameter_shapes
 from tts_core.errors import UsageError
 from tts_core.nn.ladder import Given, ladder
 
+pytestmark = pytest.mark.rest
+
 
 @pytest.mark.parametrize("config", [dia2_config(), other_config()], ids=["gaps", "plain"])
 def test_every_tensor_belongs_to_one_stage(config):

@@ -20,7 +20,10 @@ from tts_core import models
 from tts_core.nn.ladder import Given, ladder
 from tts_core.nn.layer_order import State, single_passes
 
-pytestmark = pytest.mark.skipif(not (AR.is_file() and FIRST.is_file()), reason=f"{AR} or {FIRST} is missing")
+pytestmark = [
+    pytest.mark.skipif(not (AR.is_file() and FIRST.is_file()), reason=f"{AR} or {FIRST} is missing"),
+    pytest.mark.rest,
+]
 
 
 def mars5(network: Any, x: dict[str, torch.Tensor]) -> State:

@@ -17,6 +17,8 @@ from tests.sides import ORACLE, YARDSTICK
 from tts_core.codecs.ladder import mimi_rungs
 from tts_core.nn.ladder import Given
 
+pytestmark = pytest.mark.rest
+
 
 @pytest.fixture(scope="module", params=["mimi", "mimi_odd"])
 def published(request):

@@ -23,7 +23,10 @@ from tests.tiny.published_models import AR, FIRST, edit, sources
 from tests.tiny.record import record_again
 from tts_core.nn.ladder import Given, ladder
 
-pytestmark = pytest.mark.skipif(not (AR.is_file() and FIRST.is_file()), reason=f"{AR} or {FIRST} is missing")
+pytestmark = [
+    pytest.mark.skipif(not (AR.is_file() and FIRST.is_file()), reason=f"{AR} or {FIRST} is missing"),
+    pytest.mark.rest,
+]
 QUICK = ("--rows", "12", "--seconds", "0.06")
 EIGHT_BITS = Quantization.of("affine", 32, 8)
 Make = Callable[..., Path]

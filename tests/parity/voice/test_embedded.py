@@ -15,6 +15,8 @@ from tts_core.nn.noise import HostNoise
 from tts_core.results import GenerationResult, join
 from tts_core.voice.embedded import CODEC, DIA
 
+pytestmark = pytest.mark.rest
+
 TEXTS = [
     "[S1] Hello, this is a voice made by a small network.",
     "[S1] The quick brown fox jumps over the lazy dog.",

@@ -11,6 +11,8 @@ import pytest
 
 from benchmarks.exact_batches import KNOWN, difference, joining, text, together
 
+pytestmark = pytest.mark.rest
+
 FEW = 2  # frames of most texts: every row of the delay, in little time
 
 

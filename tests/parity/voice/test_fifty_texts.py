@@ -29,6 +29,8 @@ from tts_core.dia.text import tokenize
 from tts_core.nn.noise import HostNoise
 from tts_core.voice.embedded import FOLDER
 
+pytestmark = pytest.mark.rest
+
 VOICE = Path(os.environ.get("MLX_PORT_VOICE", FOLDER))
 EVALUATION = Path(__file__).parents[3] / "examples/train_voice/evaluation"
 FRAMES = 300

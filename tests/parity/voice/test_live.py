@@ -10,6 +10,8 @@ import torch_ref
 from tts_core.errors import UsageError
 from tts_core.results import join
 
+pytestmark = pytest.mark.rest
+
 
 def test_both_sides_speak_pieces_of_text_before_they_end() -> None:
     """With the same codes; the second piece follows the first one's voice."""

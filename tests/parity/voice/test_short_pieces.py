@@ -7,6 +7,8 @@ import pytest
 import torch_ref.api
 from tts_core.results import GenerationResult
 
+pytestmark = pytest.mark.rest
+
 
 @pytest.mark.parametrize("seed", [1, 2, 3, 4])
 def test_a_word_after_a_pause_ends(seed: int) -> None:

@@ -12,7 +12,7 @@ from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
 from tests.torch_ref.dia.kernel_dia import config
 from torch_ref.dia import sampling as rules
 from torch_ref.dia.draws import Rows, draw
-from tts_core.dia.grid import DelayGrid
+from tts_core.dia.grid import FREE, DelayGrid
 from tts_core.dia.sampling import Sampling
 
 pytestmark = kernel_marks()
@@ -26,27 +26,31 @@ SETTINGS = {
 }
 
 
-def rows_of(grid: DelayGrid, sampling: Sampling, ring: int = 4) -> Rows:
-    texts, _, channels = grid.rows.shape
+def rows_of(grids: list[DelayGrid], sampling: Sampling, ring: int = 4) -> Rows:
+    texts, channels, rows = len(grids), grids[0].channels, max(len(grid.rows) for grid in grids)
 
     def whole(*shape: int, number: float = 0) -> torch.Tensor:
         return torch.full(shape, number, dtype=torch.int32, device=DEVICE)
 
-    def given(x: np.ndarray) -> torch.Tensor:
-        return torch.from_numpy(x.astype(np.int32)).to(DEVICE)
+    def given(x: list[int] | np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(np.asarray(x, np.int32)).to(DEVICE)
 
     numbers = [sampling.cfg_scale, sampling.temperature, sampling.top_k, sampling.top_p]
     return Rows(
-        filled=whole(texts, number=grid.filled),
-        prompt=given(grid.prompt_frames),
-        limit=given(grid.max_frames),
-        ends=given(grid.ends),
-        grid=given(grid.rows),
+        filled=given([grid.filled for grid in grids]),
+        prompt=given([grid.prompt_frames for grid in grids]),
+        limit=given([grid.max_frames for grid in grids]),
+        ends=given([grid.end for grid in grids]),
+        grid=given(np.stack([padded(grid, rows) for grid in grids])),
         tick=whole(texts),
         drawn=whole(ring, texts, channels),
         settings=torch.tensor([numbers] * texts, device=DEVICE),
         arrivals=whole(texts),
     )
+
+
+def padded(grid: DelayGrid, rows: int) -> np.ndarray:
+    return np.pad(grid.rows, ((0, rows - len(grid.rows)), (0, 0)), constant_values=FREE)
 
 
 def hard_logits(texts: int, guided: bool) -> torch.Tensor:
@@ -77,7 +81,7 @@ def test_draws(cross_rope: bool, name: str) -> None:
     kept = candidates(logits[:texts].clone(), logits[-texts:].clone(), sampling, network.eos_token_id)
     expected = rules.first_largest(kept) if sampling.temperature == 0 else rules.draw(kept, uniform)
 
-    rows = rows_of(DelayGrid(network, [None] * texts, [20] * texts), sampling)
+    rows = rows_of([DelayGrid(network, None, 20)] * texts, sampling)
     noise = torch.log(-torch.log(uniform.to(DEVICE))).expand(4, *uniform.shape).contiguous()
     delays = torch.tensor(network.delay_pattern, dtype=torch.int32, device=DEVICE)
     draw(logits.flatten(1).to(DEVICE), noise, delays, rows, network)
@@ -94,7 +98,7 @@ def test_logits_that_are_not_finite_are_marked(number: float, unconditional: boo
     network, texts = config(), 4
     logits = hard_logits(texts, True)
     logits[2 + texts * unconditional, 1, 3] = number
-    rows = rows_of(DelayGrid(network, [None] * texts, [20] * texts), SETTINGS["defaults"])
+    rows = rows_of([DelayGrid(network, None, 20)] * texts, SETTINGS["defaults"])
     noise = torch.zeros(4, texts, *logits.shape[1:], device=DEVICE)
     delays = torch.tensor(network.delay_pattern, dtype=torch.int32, device=DEVICE)
     draw(logits.flatten(1).to(DEVICE), noise, delays, rows, network)
@@ -110,17 +114,25 @@ def test_rows_follow_the_grid() -> None:
     channels, vocabulary = network.decoder_config.num_channels, network.decoder_config.vocab_size
     random = np.random.default_rng(4)
     prompts = [None, random.integers(0, 60, (channels, 3)), None, random.integers(0, 60, (channels, 6))]
-    grid = DelayGrid(network, [p if p is None else p.astype(np.int32) for p in prompts], [9, 4, 12, 5])
-    rows = rows_of(grid, replace(SETTINGS["greedy"], top_k=0))
+    grids = [
+        DelayGrid(network, prompt if prompt is None else prompt.astype(np.int32), limit)
+        for prompt, limit in zip(prompts, [9, 4, 12, 5], strict=True)
+    ]
+    rows = rows_of(grids, replace(SETTINGS["greedy"], top_k=0))
+    last = rows.grid.shape[1] - 1
     noise = torch.zeros(4, texts, channels, vocabulary, device=DEVICE)
     delays = torch.tensor(network.delay_pattern, dtype=torch.int32, device=DEVICE)
-    for step in range(grid.rows.shape[1] - grid.filled):
+    for step in range(rows.grid.shape[1] - 1):
         logits = random.normal(0, 1, (texts, channels, vocabulary)).astype(np.float32)
         logits[2, 0, network.eos_token_id] = 50.0 if step == 5 else -50.0
         draw(torch.from_numpy(logits).flatten(1).to(DEVICE), noise, delays, rows, network)
-        grid.accept(rows.drawn[step % 4].cpu().numpy())
-        filled = grid.filled
-        np.testing.assert_array_equal(rows.grid[:, :filled].cpu().numpy(), grid.rows[:, :filled])
-        np.testing.assert_array_equal(rows.ends.cpu().numpy(), grid.ends)
-        assert (rows.filled.cpu().numpy() == min(filled, grid.rows.shape[1] - 1)).all()
-    assert grid.done
+        drawn = rows.drawn[step % 4].cpu().numpy()
+        for text, grid in enumerate(grids):
+            if grid.done:
+                continue
+            grid.accept(drawn[text])
+            known = rows.grid[text, : grid.filled].cpu().numpy()
+            np.testing.assert_array_equal(known, grid.rows[: grid.filled])
+            assert rows.ends[text] == grid.end
+            assert rows.filled[text] == min(grid.filled, last)
+    assert all(grid.done for grid in grids)

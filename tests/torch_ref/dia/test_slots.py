@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 
+from tests.tiny.dia_draws import draws
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
 from tests.torch_ref.dia.kernel_dia import network
 from torch_ref.dia import sampling as rules
 from torch_ref.dia.dia import Dia
 from torch_ref.dia.fused import FusedDecoder
 from torch_ref.dia.slots import Slots
-from torch_ref.dia.step import Step
 from tts_core.dia.grid import DelayGrid
 from tts_core.dia.joining import Joining
 from tts_core.dia.sampling import Sampling
@@ -48,11 +48,10 @@ class Text:
     drawn: list[np.ndarray] = field(default_factory=list)
 
     def grid(self, built: Dia) -> DelayGrid:
-        return DelayGrid(built.config, [self.prompt], [self.frames])
+        return DelayGrid(built.config, self.prompt, self.frames)
 
     def joining(self, grid: DelayGrid) -> Joining:
-        frames = int(grid.prompt_frames[0]), self.frames
-        return Joining(self.tokens, grid.rows[0], grid.filled, *frames, self.sampling, self.noise)
+        return grid.joining(self.tokens, self.sampling, self.noise)
 
 
 def text(seed: int, *, sampling: Sampling = SAMPLING, noise: Noise | None = None) -> Text:
@@ -65,20 +64,8 @@ def text(seed: int, *, sampling: Sampling = SAMPLING, noise: Noise | None = None
 
 
 def plainly(built: Dia, one: Text) -> np.ndarray:
-    """Draws of a text by the plain step, until its grid is done. (rows, C)."""
-    guided, grid, drawn = one.sampling.cfg_scale != 0, one.grid(built), []
-    source = built.read([torch.from_numpy(one.tokens).to(DEVICE)], built.encode_nothing() if guided else None)
-    step, first = Step(built, source, one.sampling, guided=guided), 0
-    shape = grid.channels, built.config.decoder_config.vocab_size
-    while not grid.done:
-        uniform = None
-        if one.sampling.temperature:
-            uniform = torch.from_numpy(one.noise.uniform(int(grid.steps()[0]), shape)[None]).to(DEVICE)
-        rows = torch.from_numpy(grid.rows[:, first : grid.filled]).to(DEVICE)
-        first = grid.filled
-        drawn.append(step(rows, uniform).cpu().numpy())
-        grid.accept(drawn[-1])
-    return np.concatenate(drawn)
+    """Draws of a text by the plain loop, until its grid is done. (rows, C)."""
+    return draws(built, one.tokens, one.grid(built), one.sampling, one.noise)
 
 
 def slots_of(built: Dia, count: int, *, guided: bool = True, rows: int = 80) -> Slots:
@@ -119,7 +106,7 @@ def arrivals(slots: Slots, built: Dia, texts: list[Text], seed: int) -> Iterator
             for ids in rows[:, slot]:
                 if not grid.done:
                     one.drawn.append(ids)
-                    grid.accept(ids[None])
+                    grid.accept(ids)
             if grid.done:
                 slots.leave(slot)
                 del running[slot]

@@ -31,6 +31,7 @@ from torch_ref.integrations.diffusers import REPLACED, ChunkedAttnProcessor, _re
 from torch_ref.layers.attention import AttentionPolicy, scaled_dot_product_attention
 from torch_ref.limits import Backend, enforce, observe
 
+pytestmark = pytest.mark.rest
 CHUNKS = AttentionPolicy(37, 11, native=False)  # nothing divides evenly
 PROMPTS = {
     "no mask": (False, False),

@@ -20,6 +20,8 @@ from torch_ref.limits import Backend, enforce, observe
 from tts_core.errors import ResourceError
 from tts_core.nn.attention import Scores, block_sizes, lane_spans
 
+pytestmark = pytest.mark.rest
+
 attend: Callable[..., Tensor] = scaled_dot_product_attention
 POLICIES = {
     "13 rows, 17 keys": AttentionPolicy(13, 17, native=False),

@@ -19,6 +19,8 @@ from torch_ref.limits.backend import parse
 from tts_core.codecs.encodec import ENCODEC_24KHZ
 from tts_core.codecs.vocos import VOCOS_ENCODEC_24KHZ
 
+pytestmark = pytest.mark.rest
+
 FRAMES = 215  # 2.9 s: 68,800 samples in one window, over 65,536
 HOP = ENCODEC_24KHZ.hop_length
 CODES = torch.zeros(1, 8, FRAMES, dtype=torch.int32, device="meta")

@@ -18,6 +18,8 @@ from torch_ref.limits.backend import parse
 from tts_core.codecs.dac import DAC_44KHZ
 from tts_core.prompt import Prompt
 
+pytestmark = pytest.mark.rest
+
 FRAMES = 431  # 5 s of the 44.1 kHz codec
 CONVOLUTION = {"conv-65536", "conv-transpose-65536"}
 

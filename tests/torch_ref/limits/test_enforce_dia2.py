@@ -21,6 +21,8 @@ from tts_core.dia2.slots import Joining
 from tts_core.dia2.spec import DIA2_2B
 from tts_core.nn.noise import HostNoise
 
+pytestmark = pytest.mark.rest
+
 # full widths; more layers would repeat the same calls
 WIDE = replace(
     DIA2_2B,
@@ -51,7 +53,7 @@ def test_full_size(network: Dia2, backend: Backend, monkeypatch: pytest.MonkeyPa
     assert watch.calls > 0
 
 
-@pytest.mark.parametrize(("release", "macos"), [("2.11.0", "14.5"), ("2.12.1", "15.0"), ("2.15.0", "26.2")])
+@pytest.mark.parametrize(("release", "macos"), [("2.11.0", "14.5"), ("2.15.0", "26.2")])
 def test_the_same_numbers_under_the_rules(release: str, macos: str) -> None:
     side = build("torch", dia2_weights(dia2_config(), seed=1))
     entries = Reader.of(tokenizer(), 2, 12.5).entries("[S1] Hello there.")

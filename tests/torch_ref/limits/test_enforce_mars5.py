@@ -12,6 +12,8 @@ from tests.tiny.recordings import snippet
 from tests.torch_ref.limits.stand_ins import stand_ins
 from torch_ref.limits import Backend, enforce
 
+pytestmark = pytest.mark.rest
+
 Speech = list[np.ndarray]
 
 

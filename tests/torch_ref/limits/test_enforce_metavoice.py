@@ -18,6 +18,8 @@ from torch_ref.limits import Backend, enforce
 from torch_ref.metavoice.decoding import VocosDecoder
 from tts_core.audio.voice_cache import VoiceCache
 
+pytestmark = pytest.mark.rest
+
 OLDEST, NEWEST = Backend("mps", "2.11.0", "14.5"), Backend("mps", "2.15.0", "27.0")
 
 

@@ -17,6 +17,8 @@ from tts_core.codecs.mbd import PUBLISHED_UNET
 from tts_core.metavoice.config import SpeakerEncoderConfig, speaker_encoder_parameter_shapes
 from tts_core.nn.noise import HostNoise
 
+pytestmark = pytest.mark.rest
+
 LENGTH = 96_000  # 4 s: above 65,536, the limit of a convolution on some of them
 SPEAKER = SpeakerEncoderConfig(n_mels=11, hidden_size=10, num_hidden_layers=3, speaker_embedding_size=7)
 

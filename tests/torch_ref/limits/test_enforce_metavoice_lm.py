@@ -26,6 +26,8 @@ from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.metavoice.spec import METAVOICE_FIRST_STAGE, METAVOICE_SECOND_STAGE
 from tts_core.nn.noise import HostNoise
 
+pytestmark = pytest.mark.rest
+
 VERSIONS = (("2.11.0", "14.5"), ("2.12.1", "15.0"), ("2.13.0", "15.2"), ("2.15.0", "27.0"))
 SETTINGS = {
     "fast": FirstStageSampling(top_k=100),

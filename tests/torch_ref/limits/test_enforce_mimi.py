@@ -15,6 +15,8 @@ from torch_ref.layers import conv
 from torch_ref.limits import Backend, enforce, observe
 from tts_core.codecs.mimi import MIMI_24KHZ
 
+pytestmark = pytest.mark.rest
+
 FRAMES = 70  # a window and more: 134,400 samples, over 65,536
 SAMPLES = torch.zeros(1, FRAMES * MIMI_24KHZ.hop_length - 5, device="meta")
 CODES = torch.zeros(1, 32, FRAMES, dtype=torch.int32, device="meta")

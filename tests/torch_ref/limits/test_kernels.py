@@ -21,6 +21,8 @@ from tts_core.codecs.encodec import ENCODEC_24KHZ
 from tts_core.codecs.mimi import MIMI_24KHZ
 from tts_core.codecs.vocos import VOCOS_ENCODEC_24KHZ
 
+pytestmark = pytest.mark.rest
+
 FRAMES = 4
 
 

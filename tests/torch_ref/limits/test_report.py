@@ -7,6 +7,8 @@ import pytest
 from benchmarks.limits.report import report
 from benchmarks.limits.workloads import WORKLOADS, pairs
 
+pytestmark = pytest.mark.rest
+
 PAGE = Path(__file__).parents[3] / "docs" / "measured" / "limits.md"
 MET = {
     "Attention: decoding with grouped heads": {

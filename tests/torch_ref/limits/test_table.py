@@ -25,6 +25,8 @@ from torch_ref.limits import (
 from torch_ref.limits.backend import NEWEST, NEWEST_MACOS, OLDEST, parse
 from torch_ref.limits.rule import Rule, Where
 
+pytestmark = pytest.mark.rest
+
 BY_ID = {rule.id: rule for rule in RULES}
 FAILURES = (RuntimeError, ValueError, TypeError, NotImplementedError)  # a CPU may also refuse the call
 

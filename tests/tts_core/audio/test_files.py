@@ -13,7 +13,8 @@ import soundfile
 
 from tests.tts_core.growth import peak_bytes
 from tts_core.audio import files as audio
-from tts_core.audio.formats import FORMATS, SoundWriter
+from tts_core.audio.formats.names import FORMATS
+from tts_core.audio.formats.writer import SoundWriter
 from tts_core.errors import NotFoundError, ResourceError, UsageError
 
 

@@ -24,18 +24,14 @@ def config_with(delays) -> DiaConfig:
 
 @st.composite
 def runs(draw):
-    """A batch, and the id that the model would draw for every slot."""
+    """A text, and the id that the model would draw for every slot."""
     delays = [0, *draw(st.lists(st.integers(0, 6), min_size=1, max_size=3))]
-    texts = draw(st.integers(1, 3))
-    lengths = draw(st.lists(st.integers(0, 5), min_size=texts, max_size=texts))
-    limits = draw(st.lists(st.integers(1, 8), min_size=texts, max_size=texts))
+    length, limit = draw(st.integers(0, 5)), draw(st.integers(1, 8))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    drawn = rng.integers(0, 1024, (texts, 40, len(delays)))
-    drawn[..., 0] = np.where(
-        rng.random((texts, 40)) < draw(st.sampled_from([0, 0.1, 0.5])), EOS, drawn[..., 0]
-    )
-    prompts = [rng.integers(0, 1024, (len(delays), p)).astype(np.int32) if p else None for p in lengths]
-    return config_with(delays), prompts, limits, drawn
+    drawn = rng.integers(0, 1024, (40, len(delays)))
+    drawn[:, 0] = np.where(rng.random(40) < draw(st.sampled_from([0, 0.1, 0.5])), EOS, drawn[:, 0])
+    prompt = rng.integers(0, 1024, (len(delays), length)).astype(np.int32) if length else None
+    return config_with(delays), prompt, limit, drawn
 
 
 def end_of(drawn, prompt, limit):
@@ -59,79 +55,53 @@ def slot(config, drawn, codes, end, row, channel):
 
 @given(runs())
 def test_every_slot_and_every_code(run):
-    config, prompts, limits, drawn = run
-    grid = DelayGrid(config, prompts, limits)
-    assert grid.filled == 1 + min(0 if p is None else p.shape[1] for p in prompts)
-    seen = [grid.codes(item) for item in range(len(prompts))]
+    config, prompt, limit, drawn = run
+    grid, start = DelayGrid(config, prompt, limit), 0 if prompt is None else prompt.shape[1]
+    assert grid.filled == 1 + start
+    seen = grid.codes()
     while not grid.done:
-        row = grid.filled
-        assert grid.steps().tolist() == [row - 1 - (0 if p is None else p.shape[1]) for p in prompts]
-        grid.accept(drawn[:, row])
-        for item, before in enumerate(seen):
-            now = grid.codes(item)
-            assert now.shape[1] == grid.frames(item)
-            np.testing.assert_array_equal(now[:, : before.shape[1]], before)  # known slots do not change
-            seen[item] = now
-    ends = []
-    for item, (prompt, limit) in enumerate(zip(prompts, limits, strict=True)):
-        start = 0 if prompt is None else prompt.shape[1]
-        end, stopped = end_of(drawn[item], start, limit)
-        ends.append(end)
-        assert grid.finish_reason(item) == ("stop" if stopped else "length")
-        frames = end - 1 - start
-        assert seen[item].shape == (len(config.delay_pattern), frames)
-        assert seen[item].dtype == np.int32
-        rows = range(grid.filled)
-        expected = [
-            [slot(config, drawn[item], prompt, end, r, c) for c in range(len(config.delay_pattern))]
-            for r in rows
-        ]
-        np.testing.assert_array_equal(grid.rows[item, : grid.filled], expected)
-        for channel, delay in enumerate(config.delay_pattern):
-            own = [grid.rows[item, start + 1 + f + delay, channel] for f in range(frames)]
-            assert seen[item][channel].tolist() == own
-    assert grid.filled == max(end + max(1, config.longest_delay) for end in ends)  # no superfluous row
+        assert grid.step == grid.filled - 1 - start
+        grid.accept(drawn[grid.filled])
+        before, seen = seen, grid.codes()
+        assert seen.shape[1] == grid.frames
+        np.testing.assert_array_equal(seen[:, : before.shape[1]], before)  # known slots do not change
+    end, stopped = end_of(drawn, start, limit)
+    assert grid.finish_reason == ("stop" if stopped else "length")
+    frames = end - 1 - start
+    assert seen.shape == (len(config.delay_pattern), frames)
+    assert seen.dtype == np.int32
+    channels = range(len(config.delay_pattern))
+    expected = [[slot(config, drawn, prompt, end, r, c) for c in channels] for r in range(grid.filled)]
+    np.testing.assert_array_equal(grid.rows[: grid.filled], expected)
+    for channel, delay in enumerate(config.delay_pattern):
+        own = [grid.rows[start + 1 + frame + delay, channel] for frame in range(frames)]
+        assert seen[channel].tolist() == own
+    assert grid.filled == end + max(1, config.longest_delay)  # no superfluous row
 
 
 @given(runs())
-def test_a_text_does_not_depend_on_its_neighbours(run):
-    config, prompts, limits, drawn = run
-    grid = DelayGrid(config, prompts, limits)
-    while not grid.done:
-        grid.accept(drawn[:, grid.filled])
-    for item, prompt in enumerate(prompts):
-        single = DelayGrid(config, [prompt], [limits[item]])
-        while not single.done:
-            single.accept(drawn[[item], single.filled])
-        np.testing.assert_array_equal(grid.codes(item), single.codes(0))
-        assert grid.finish_reason(item) == single.finish_reason(0)
-
-
-@given(runs())
-def test_last_channel_free_frees_one_row_of_the_longest_prompts(run):
-    config, prompts, limits, _ = run
-    lengths = [0 if p is None else p.shape[1] for p in prompts]
-    forced = DelayGrid(config, prompts, limits).rows
-    free = DelayGrid(config, prompts, limits, last_channel_free=True).rows
-    expected = forced.copy()
-    for item, length in enumerate(lengths):
-        if length == max(lengths) and length + config.longest_delay:
-            last = [c for c, d in enumerate(config.delay_pattern) if d == config.longest_delay]
-            expected[item, length + config.longest_delay, last] = FREE
+def test_last_channel_free_frees_the_last_row_before_speech(run):
+    config, prompt, limit, _ = run
+    length = 0 if prompt is None else prompt.shape[1]
+    expected = DelayGrid(config, prompt, limit).rows.copy()
+    free = DelayGrid(config, prompt, limit, last_channel_free=True).rows
+    if length + config.longest_delay:
+        last = [c for c, d in enumerate(config.delay_pattern) if d == config.longest_delay]
+        expected[length + config.longest_delay, last] = FREE
     np.testing.assert_array_equal(free, expected)
 
 
 def test_by_hand():
     """Delays 0, 1, 2; a prompt of one frame; EOS drawn after two frames."""
     config = config_with([0, 1, 2])
-    grid = DelayGrid(config, [np.array([[11], [12], [13]], np.int32)], [9])
+    grid = DelayGrid(config, np.array([[11], [12], [13]], np.int32), 9)
     assert grid.filled == 2
     draws = [[21, 90, 91], [31, 22, 92], [EOS, 32, 23], [93, 94, 33]]
     for count, ids in enumerate(draws):
         assert not grid.done, count
-        grid.accept(np.array([ids]))
+        grid.accept(np.array(ids))
     assert grid.done
-    assert grid.rows[0, :6].tolist() == [
+    assert grid.rows[:6].tolist() == [
         [BOS, BOS, BOS],
         [11, BOS, BOS],
         [21, 12, BOS],
@@ -139,18 +109,17 @@ def test_by_hand():
         [EOS, 32, 23],
         [PAD, EOS, 33],
     ]
-    assert grid.codes(0).tolist() == [[21, 31], [22, 32], [23, 33]]
-    assert grid.finish_reason(0) == "stop"
+    assert grid.codes().tolist() == [[21, 31], [22, 32], [23, 33]]
+    assert grid.finish_reason == "stop"
 
 
 @pytest.mark.parametrize("limit", [1, 3])
-def test_the_limit_counts_frames_behind_the_prompt(limit):
-    config = config_with([0, 4])
-    grid = DelayGrid(config, [np.zeros((2, 5), np.int32), None], [limit, limit])
+@pytest.mark.parametrize("prompt", [None, np.zeros((2, 5), np.int32)], ids=["bare", "prompt"])
+def test_the_limit_counts_frames_behind_the_prompt(prompt, limit):
+    grid = DelayGrid(config_with([0, 4]), prompt, limit)
     while not grid.done:
-        grid.accept(np.ones((2, 2), np.int32))
-    assert [grid.frames(item) for item in (0, 1)] == [limit, limit]
-    assert [grid.finish_reason(item) for item in (0, 1)] == ["length", "length"]
+        grid.accept(np.ones(2, np.int32))
+    assert (grid.frames, grid.finish_reason) == (limit, "length")
 
 
 @st.composite

@@ -10,7 +10,7 @@ from tts_core.dia.memory import Job
 from tts_core.dia.options import DiaOptions
 from tts_core.dia.request import Request, request
 from tts_core.prompt import Prompt
-from tts_core.results import SpokenPiece
+from tts_core.results import Meter, SpokenPiece
 from tts_core.text.rules import TextRules
 
 CONFIG = dia_config(positions=400, text_positions=300)  # 11.9 s; a piece has up to 44 characters
@@ -29,11 +29,11 @@ def ask(text: str, prompt: Prompt | None) -> Request:
 
 def jobs(asked: Request) -> list[Job]:
     """Memory jobs of the single pieces, with every piece before at its limit."""
-    script, found = Script(asked.encoded(lambda samples: CODES)), []
+    script, found = Script(asked.encoded(lambda samples: CODES), Meter(CODEC.sample_rate)), []
     for place in range(len(asked.pieces)):
-        batch, prompt = script.batch([place]), script.prompt(place)
-        found.append(batch.job())
-        codes, silence = np.zeros((4, batch.max_frames[0]), np.int32), np.zeros(0, np.float32)
+        one, prompt = script.request(place), script.prompt(place)
+        found.append(one.job())
+        codes, silence = np.zeros((4, one.limits[0]), np.int32), np.zeros(0, np.float32)
         text = script.text(place, prompt)
         script.spoken[place] = SpokenPiece(text, prompt, 1, codes.shape[1], codes, silence, "length")
     return found
@@ -46,7 +46,7 @@ def test_a_piece_that_is_too_short_is_not_continued() -> None:
     for shortest in (0, 20):
         rules = TextRules(shortest_anchor=shortest)
         asked = request(CONFIG, CODEC, text, DiaOptions(seed=1), None, rules)
-        script, read[shortest] = Script(asked), []
+        script, read[shortest] = Script(asked, Meter(CODEC.sample_rate)), []
         for place in range(len(asked.pieces)):
             prompt = script.prompt(place)
             said = script.text(place, prompt)

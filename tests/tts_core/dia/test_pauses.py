@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.tiny.dia import dac_config, dia_config
 from tts_core.dia.options import DiaOptions
 from tts_core.dia.pieces import Piece, read
-from tts_core.dia.request import one_each, request, request_batch, together
+from tts_core.dia.request import one_each, request, requests
 from tts_core.dia.text import has_words
 from tts_core.errors import UsageError
 from tts_core.nn.noise import HostNoise
@@ -95,26 +95,24 @@ def test_codes_without_a_transcript_take_no_pause_inside() -> None:
     assert asked.seconds == pytest.approx(1 + 2 * (8 + 5) / 15)  # a tag counts as one character
 
 
-def test_a_batch_has_pauses_at_the_ends_only() -> None:
-    batch = request_batch(
-        CONFIG, dac_config(), ["[pause:1] a", "b [pause:2]"], DiaOptions(seed=1, speed=2.0), None
-    )
-    assert [pacing.silences for pacing in batch.pacings] == [(1, 0), (0, 2)]
-    assert [bytes(tokens.astype(np.uint8)) for tokens in batch.tokens] == [b"\1 a", b"\1 b"]
-    with pytest.raises(UsageError, match=r"^text 2: its pauses cut it into 2 pieces"):
-        request_batch(CONFIG, dac_config(), ["a", "b [pause:1] c"], DiaOptions(seed=1), None)
-    exact = request_batch(CONFIG, dac_config(), ["a [pause:1] b"], DiaOptions(seed=1), None, exactly=True)
-    assert bytes(exact.tokens[0].astype(np.uint8)) == b"a [pause:1] b"
+def test_a_text_of_a_batch_is_cut_at_its_pauses_only() -> None:
+    options = DiaOptions(seed=1, speed=2.0)
+    texts = ["[pause:1] a", "b [pause:2]", "c [pause:3] d"]
+    first, second, third = requests(CONFIG, dac_config(), texts, options, None)
+    assert [one.pacing.silences for one in (first, second, third)] == [(1, 0), (0, 2), (None, 3, None)]
+    read = [[bytes(piece.tokens.astype(np.uint8)) for piece in one.pieces] for one in (first, second, third)]
+    assert read == [[b"\1 a"], [b"\1 b"], [b"\1 c", b"\1 d"]]
+    [exact] = requests(CONFIG, dac_config(), ["a [pause:1] b"], DiaOptions(seed=1), None, exactly=True)
+    assert bytes(exact.pieces[0].tokens.astype(np.uint8)) == b"a [pause:1] b"
 
 
-def test_options_of_each_text_and_back() -> None:
+def test_options_of_each_text() -> None:
     """A fresh seed is the same for all, as in a batch."""
     options = DiaOptions(seed=[1, 2], max_frames=[3, 4], noise=[HostNoise(5), HostNoise(6)], speed=1.5)
     own = one_each(options, 2)
     assert [(one.seed, one.max_frames, one.speed) for one in own] == [(1, 3, 1.5), (2, 4, 1.5)]
-    assert together(own) == options
     fresh = one_each(DiaOptions(), 3)
     assert len({one.seed for one in fresh}) == 1
-    assert (together(fresh).max_frames, together(fresh).noise) == (None, None)
+    assert {(one.max_frames, one.noise) for one in fresh} == {(None, None)}
     with pytest.raises(UsageError, match=r"^max_frames: 2 values for 3 texts"):
         one_each(DiaOptions(max_frames=[1, 2]), 3)

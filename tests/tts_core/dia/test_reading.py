@@ -8,7 +8,7 @@ import pytest
 from tests.tiny.dia import dac_config, dia_config
 from tts_core.dia.options import DiaOptions
 from tts_core.dia.reading import notes
-from tts_core.dia.request import Request, ask, request, request_batch
+from tts_core.dia.request import Request, ask, request, requests
 from tts_core.errors import CheckpointError, UsageError
 from tts_core.prompt import Prompt
 from tts_core.text.duration import longest_frames
@@ -45,10 +45,10 @@ READ = {
 @pytest.mark.parametrize("text", READ)
 def test_rules_of_the_folder_apply_to_every_turn(text: str) -> None:
     assert texts(asked(text)) == [READ[text]]
-    [tokens] = request_batch(CONFIG, CODEC, [text], DiaOptions(seed=1), None, RULES).tokens
-    assert bytes(tokens.astype(np.uint8)) == READ[text].encode().replace(b"[S1]", b"\1").replace(
-        b"[S2]", b"\2"
-    )
+    [made] = requests(CONFIG, CODEC, [text], DiaOptions(seed=1), None, RULES)
+    assert bytes(made.pieces[0].tokens.astype(np.uint8)) == READ[text].encode().replace(
+        b"[S1]", b"\1"
+    ).replace(b"[S2]", b"\2")
 
 
 def test_a_text_with_and_without_its_end_mark_is_the_same_request() -> None:
@@ -61,8 +61,8 @@ def test_a_text_with_and_without_its_end_mark_is_the_same_request() -> None:
 def test_no_rules_where_they_are_not_wanted() -> None:
     assert texts(asked("[S1] Größe 5,", as_written=True)) == ["[S1] Größe 5,"]
     assert texts(asked("[S1] Größe 5,", rules=NO_RULES)) == ["[S1] Größe 5,"]
-    [tokens] = request_batch(CONFIG, CODEC, ["5"], DiaOptions(seed=1), None, RULES, exactly=True).tokens
-    assert bytes(tokens.astype(np.uint8)) == b"5"
+    [made] = requests(CONFIG, CODEC, ["5"], DiaOptions(seed=1), None, RULES, exactly=True)
+    assert bytes(made.pieces[0].tokens.astype(np.uint8)) == b"5"
 
 
 def test_a_transcript_gets_no_end_mark() -> None:
@@ -71,8 +71,8 @@ def test_a_transcript_gets_no_end_mark() -> None:
     assert texts(made) == ["[S1] So, two of I have three."]
     assert made.voice is not None
     assert made.voice.transcript == "[S1] So, two of"
-    batch = request_batch(CONFIG, CODEC, ["yes"], DiaOptions(), [Prompt.of(codes=CODES, text="2 of")], RULES)
-    assert bytes(batch.tokens[0].astype(np.uint8)) == b"\1 two of yes."
+    [one] = requests(CONFIG, CODEC, ["yes"], DiaOptions(), [Prompt.of(codes=CODES, text="2 of")], RULES)
+    assert bytes(one.pieces[0].tokens.astype(np.uint8)) == b"\1 two of yes."
 
 
 def test_unknown_characters() -> None:
@@ -81,7 +81,7 @@ def test_unknown_characters() -> None:
     with pytest.raises(UsageError, match=r"^transcript: the model has not learned 東; write"):
         asked("Yes", Prompt.of(codes=CODES, text="東 a"))
     with pytest.raises(UsageError, match=r"^text 2: the model has not learned 東; write"):
-        request_batch(CONFIG, CODEC, ["a", "o東"], DiaOptions(), None, RULES)
+        requests(CONFIG, CODEC, ["a", "o東"], DiaOptions(), None, RULES)
     assert texts(asked("[S1] 東 Yes, я", skip_unknown=True)) == ["[S1] Yes."]
     with pytest.raises(UsageError, match="there are no words in it"):
         asked("[S1] 東京", skip_unknown=True)
@@ -140,11 +140,9 @@ def test_the_limit_comes_from_the_own_length() -> None:
 def test_limits_in_a_batch(exactly: bool) -> None:
     def batch(**given: object) -> list[int]:
         options = DiaOptions(seed=1, **given)  # type: ignore[arg-type]
-        made = request_batch(
-            CONFIG, CODEC, ["[S1] Hi.", "[S1] Hello."], options, None, RULES, exactly=exactly
-        )
-        assert made.own_limits is not bool(given)
-        return made.max_frames
+        made = requests(CONFIG, CODEC, ["[S1] Hi.", "[S1] Hello."], options, None, RULES, exactly=exactly)
+        assert {one.own_limits for one in made} == {not given}
+        return [one.limits[0] for one in made]
 
     assert batch() == [longest_frames(len(f"_ {word}.") / 15, RATE) for word in ("Hi", "Hello")]
     assert batch(max_frames=[8, 500]) == [8, 500]

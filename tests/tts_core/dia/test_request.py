@@ -12,7 +12,7 @@ from tts_core.dia import pieces
 from tts_core.dia import request as module
 from tts_core.dia.memory import Job
 from tts_core.dia.options import DiaOptions
-from tts_core.dia.request import Batch, request_batch
+from tts_core.dia.request import Request, requests
 from tts_core.errors import UsageError
 from tts_core.nn.noise import HostNoise
 from tts_core.prompt import Prompt
@@ -23,9 +23,9 @@ CODES = np.zeros((4, 5), np.int32)
 
 def request(
     texts: Any = None, prompts: Any = None, *, exactly: bool = True, config: Any = CONFIG, **given: Any
-) -> Batch:
+) -> list[Request]:
     texts = ["[S1] a", "b"] if texts is None else texts
-    return request_batch(config, dac_config(), texts, DiaOptions(**given), prompts, exactly=exactly)
+    return requests(config, dac_config(), texts, DiaOptions(**given), prompts, exactly=exactly)
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
@@ -126,8 +126,8 @@ def test_what_fits_exactly_is_taken() -> None:
     filled = request(
         ["[S1]" + "é" * 9 + "a", "b"], [None, np.zeros((4, 25), np.int32)], max_frames=[26, 1], seed=2**64 - 1
     )
-    assert [len(ids) for ids in filled.tokens] == [20, 1]
-    assert filled.max_frames == [26, 1]
+    assert [len(one.pieces[0].tokens) for one in filled] == [20, 1]
+    assert [one.limits for one in filled] == [(26,), (1,)]
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,8 @@ def test_memory_is_for_the_longest_and_a_prompt_counts_once(
     """The longest sequence is prompt plus new frames, of any text."""
     prompts = [None, CODES[:, :prompt_frames]]
     asked = request(["[S1] abcdef", "b"], prompts, max_frames=frames, cfg_scale=1.5)
-    assert asked.job() == Job(text_bytes=8, frames=new, prompt_frames=prompt_frames, batch=2, guided=True)
+    job = Job.together([one.job() for one in asked])
+    assert job == Job(text_bytes=8, frames=new, prompt_frames=prompt_frames, batch=2, guided=True)
 
 
 @pytest.mark.parametrize("exactly", [False, True])
@@ -168,26 +169,26 @@ def test_a_prompt_is_audio_or_codes() -> None:
 
 def test_the_defaults_are_the_models() -> None:
     filled = request(prompts=[None, CODES])
-    assert filled.sampling == SAMPLING
-    assert filled.max_frames == [26, 21]
-    assert filled.seeds[0] == filled.seeds[1]
-    assert [list(ids) for ids in filled.tokens] == [[1, 32, 97], [98]]
+    assert [one.sampling for one in filled] == [SAMPLING] * 2
+    assert [one.limits for one in filled] == [(26,), (21,)]
+    assert filled[0].seeds == filled[1].seeds
+    assert [list(one.pieces[0].tokens) for one in filled] == [[1, 32, 97], [98]]
 
 
 def test_given_values_replace_them_one_by_one() -> None:
     for name, value in {"temperature": 0.0, "cfg_scale": 0.0, "top_p": 1.0, "top_k": 0}.items():
-        sampling = request(**{name: value}).sampling
+        sampling = request(**{name: value})[0].sampling
         assert getattr(sampling, name) == value
         others = {field for field in vars(SAMPLING) if field != name}
         assert all(getattr(sampling, field) == getattr(SAMPLING, field) for field in others)
 
 
 def test_one_number_or_one_per_text() -> None:
-    assert request(seed=3, max_frames=4).seeds == [3, 3]
-    assert request(seed=np.int64(3), max_frames=4).max_frames == [4, 4]
+    assert [one.seeds for one in request(seed=3, max_frames=4)] == [[3], [3]]
+    assert [one.limits for one in request(seed=np.int64(3), max_frames=4)] == [(4,), (4,)]
     mixed = request(seed=np.array([5, 6]), max_frames=(1, 2))
-    assert (mixed.seeds, mixed.max_frames) == ([5, 6], [1, 2])
-    assert [source.seed for source in mixed.noise if isinstance(source, HostNoise)] == [5, 6]
+    assert [(one.seeds, one.limits) for one in mixed] == [([5], (1,)), ([6], (2,))]
+    assert [one.noise[0].seed for one in mixed if isinstance(one.noise[0], HostNoise)] == [5, 6]
 
 
 def test_prompts() -> None:
@@ -208,17 +209,13 @@ def test_prompts() -> None:
         ],
     )
     assert heard == []
-    assert asked.job().prompt_frames == 5
-    filled = asked.encoded(encode)
-    assert [None if prompt is None else prompt.shape for prompt in filled.prompts] == [
-        (4, 2),
-        (4, 5),
-        None,
-        (4, 0),
-    ]
-    assert {prompt.dtype for prompt in filled.prompts if prompt is not None} == {np.dtype(np.int32)}
+    assert [one.job().prompt_frames for one in asked] == [2, 5, 0, 0]
+    runs = [one.encoded(encode).run() for one in asked]
+    shapes = [None if run.prompt is None else run.prompt.shape for run in runs]
+    assert shapes == [(4, 2), (4, 5), None, (4, 0)]
+    assert {run.prompt.dtype for run in runs if run.prompt is not None} == {np.dtype(np.int32)}
     assert [samples.dtype for samples in heard] == [np.dtype(np.float32)]
-    assert filled.max_frames == [24, 21, 26, 26]
+    assert [run.max_frames for run in runs] == [24, 21, 26, 26]
 
 
 def test_transcripts_go_in_front() -> None:
@@ -226,22 +223,12 @@ def test_transcripts_go_in_front() -> None:
     roomy = dia_config(positions=90, text_positions=90)
 
     def read(prompts: Any, *, exactly: bool) -> list[bytes]:
-        batch = request(texts, prompts, exactly=exactly, config=roomy)
-        return [bytes(tokens.astype(np.uint8)) for tokens in batch.tokens]
+        asked = request(texts, prompts, exactly=exactly, config=roomy)
+        return [bytes(one.pieces[0].tokens.astype(np.uint8)) for one in asked]
 
     assert read(prompts, exactly=True) == [b"\1 Said. one", b"two ", b"three"]
     assert read(None, exactly=True) == [text.encode() for text in texts]
     assert read(prompts, exactly=False) == [b"\1 Said. one", b"\1 two", b"\1 three"]
-
-
-def test_uniform_numbers() -> None:
-    """None at temperature 0; a text draws no numbers inside its prompt."""
-    filled = request(seed=[1, 2])
-    numbers = filled.uniform(np.array([4, -1]), (4, 67))
-    assert numbers is not None
-    np.testing.assert_array_equal(numbers[0], HostNoise(1).uniform(4, (4, 67)))
-    assert (numbers[1] == 0.5).all()
-    assert request(temperature=0).uniform(np.array([4, 4]), (4, 67)) is None
 
 
 def test_a_text_is_prepared_and_tokenized_once(calls: Calls) -> None:
@@ -250,5 +237,6 @@ def test_a_text_is_prepared_and_tokenized_once(calls: Calls) -> None:
     calls.watch(module, "tokenize", "prepare", "read_voice")
     asked = module.request(dia_config(), dac_config(), "[S1] Hello there.", DiaOptions(seed=1), None)
     asked.job()
-    assert len(asked.batch().tokens) == len(asked.pieces) == 1
+    asked.run()
+    assert len(asked.pieces) == 1
     assert calls == {"rewritten": 1, "tokenize": 2, "read_voice": 1}

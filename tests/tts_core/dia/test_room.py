@@ -43,7 +43,7 @@ def takes(job: Job, backend: str) -> int:
 
 
 def room(backend: str, free: int | None) -> Room:
-    return Room(DIA_0626, DAC_44KHZ, own(backend), Machine(backend, free))
+    return Room(DIA_0626, DAC_44KHZ, own(backend), Machine(backend, free), LONGEST)
 
 
 @pytest.mark.parametrize("backend", ["torch-cuda", "mlx-metal"])

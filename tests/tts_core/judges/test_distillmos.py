@@ -12,6 +12,8 @@ from tests.tts_core.judges import weights
 from tts_core.judges import distillmos
 from tts_core.judges.distillmos import SECTION, STRIDES, DistillMos
 
+pytestmark = pytest.mark.rest
+
 
 class Oracle:
     """Written from the paper's description, with PyTorch's own transformer."""

@@ -21,6 +21,8 @@ from tts_core.judges.dnsmos import DnsMos
 from tts_core.judges.likeness import VoiceEncoder
 from tts_core.judges.voicing import VoiceActivity
 
+pytestmark = pytest.mark.rest
+
 SOUNDS = Path(__file__).parents[3] / "docs" / "use"
 EPS = float(np.finfo(np.float32).eps)
 

@@ -12,8 +12,11 @@ import soundfile
 
 from tts_core.errors import GenerationError, NotFoundError
 from tts_core.judges.judging import Figures, Judge
-from tts_core.judges.process import DEATHS, JudgeProcesses, Recording, Verdict
+from tts_core.judges.process import JudgeProcesses, Recording, Verdict
 from tts_core.judges.rows import Row
+from tts_core.processes import DEATHS
+
+pytestmark = pytest.mark.rest
 
 
 def loudness() -> list[Judge]:

@@ -9,6 +9,8 @@ from tts_core.audio.files import read_audio
 from tts_core.judges import words
 from tts_core.judges.words import Heard, aligned, hear, word_errors, words_of
 
+pytestmark = pytest.mark.rest
+
 SOUNDS = Path(__file__).parents[3] / "docs" / "use"
 
 

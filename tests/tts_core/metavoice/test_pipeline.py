@@ -16,6 +16,7 @@ from tts_core.metavoice.config import END_OF_AUDIO
 from tts_core.metavoice.options import Decoder, MetaVoiceOptions
 from tts_core.metavoice.pipeline import MetaVoicePipeline
 from tts_core.metavoice.request import STAGES, Piece
+from tts_core.metavoice.rows import Joining
 from tts_core.metavoice.sampling import FirstStageSampling, SpeechNoise
 from tts_core.metavoice.spec import (
     METAVOICE_FIRST_STAGE,
@@ -54,6 +55,37 @@ class Host:
         raise AssertionError("the engine's own")
 
 
+class Slots:
+    """Slots whose texts all have the same codes."""
+
+    steps, ahead = 1, 0
+
+    def __init__(self, engine: Engine):
+        self.engine, self.drawn = engine, dict[int, int]()
+
+    def fits(self, sampling: FirstStageSampling) -> bool:
+        return True
+
+    def join(self, slot: int, text: Joining) -> None:
+        if not self.drawn:
+            self.engine.calls.append("first stage")
+        self.drawn[slot] = 0
+
+    def leave(self, slot: int) -> None:
+        del self.drawn[slot]
+
+    def launch(self, steps: int) -> np.ndarray:
+        self.engine.between("first stage")
+        ids = np.zeros((steps, 8), np.int32)
+        for slot, drawn in self.drawn.items():
+            ids[0, slot] = [*[5, 1030] * FRAMES, END_OF_AUDIO][drawn]
+            self.drawn[slot] += 1
+        return ids
+
+    def read(self, launched: np.ndarray) -> np.ndarray:
+        return launched
+
+
 class Engine:
     """Engine whose pieces have FRAMES frames. calls: the networks' runs.  between: called inside them."""
 
@@ -72,25 +104,11 @@ class Engine:
         self.calls.append("speaker")
         return np.ones(METAVOICE_FIRST_STAGE.speaker_embedding_size, np.float32)
 
-    def slots(self, texts: int, rows: int) -> Any:
-        raise AssertionError("streams and batches take no slots")
+    def slots(self, texts: int, rows: int, room: int) -> Any:
+        return Slots(self)
 
-    def say(
-        self,
-        pieces: Sequence[Piece],
-        vectors: np.ndarray,
-        limits: Sequence[int],
-        sampling: FirstStageSampling,
-        *,
-        batch_size: int,
-        check: Callable[[], None],
-    ) -> list[np.ndarray]:
-        self.calls.append("first stage")
-        self.between("first stage")
-        check()
-        codes = np.array([5, 1030] * FRAMES + [END_OF_AUDIO], np.int32)
-        rows = zip(pieces, limits, strict=True)
-        return [np.concatenate([piece.first, codes[:limit]]) for piece, limit in rows]
+    def fault(self, ids: np.ndarray, vector: np.ndarray, sampling: FirstStageSampling) -> Any:
+        raise AssertionError("all logits are finite")
 
     def fill(self, piece: Piece, codes: np.ndarray, vector: np.ndarray) -> np.ndarray:
         self.calls.append("second stage")

@@ -22,24 +22,26 @@ from tts_core.metavoice.memory import MetaVoiceJob
 from tts_core.metavoice.options import PIECE_SECONDS, MetaVoiceOptions
 from tts_core.metavoice.request import (
     FRAME_RATE,
-    Batch,
     Facts,
     Request,
+    Said,
     ask,
     choose_sampling,
     cut,
     piece_characters,
     read_voice,
     request,
-    request_batch,
+    requests,
     usual_characters,
 )
 from tts_core.metavoice.sampling import FirstStageSampling
+from tts_core.metavoice.script import Script
 from tts_core.metavoice.spec import METAVOICE_FIRST_STAGE as FIRST
 from tts_core.metavoice.spec import METAVOICE_SECOND_STAGE as SECOND
 from tts_core.metavoice.text import normalise
 from tts_core.nn.noise import piece_seed
 from tts_core.prompt import Prompt, Reference
+from tts_core.results import GenerationResult, Meter
 
 CONFIGS = {"metavoice": FIRST, "metavoice_second_stage": SECOND, "vocos": VOCODER}
 VECTOR = np.ones(FIRST.speaker_embedding_size, np.float32)
@@ -120,9 +122,8 @@ def test_memory_is_for_the_longest_piece() -> None:
     frames = speeches[2].pieces[0].frames
     assert ids[0] < ids[2] < ids[1]
     rows = FirstStageSampling().rows
-    for together, batch in ((2, 2), (9, 3)):
-        job = Batch(tuple(replace(made, decoder="mbd") for made in speeches)).job(together)
-        assert job == MetaVoiceJob(ids[1], frames, batch, rows, "mbd")
+    jobs = [replace(made, decoder="mbd").job() for made in speeches]
+    assert MetaVoiceJob.together(jobs) == MetaVoiceJob(ids[1], frames, 1, rows, "mbd")
     whole = speech(f"Hm. {LONG}")
     ids = [len(piece.first) for piece in whole.pieces]
     most = max(piece.frames for piece in whole.pieces)
@@ -179,8 +180,39 @@ def test_what_a_sequence_says() -> None:
 def test_pieces_behind_the_limit_are_not_spoken() -> None:
     made = speech(LONG, max_frames=3)
     codes = np.array([5, 1030, 6, 1031, END_OF_AUDIO], np.int32)
-    said = made.all_said([np.concatenate([piece.first, codes]) for piece in made.pieces])
-    assert [(one.codes.shape[1], one.ended) for one in said] == [(2, True), (1, False)]
+    script = Script(made)
+    for frames, reason in ((2, "stop"), (1, "length")):
+        assert script.ready([0]) == []
+        [place] = script.ready([])
+        one = script.request(place)
+        said = one.said(0, np.concatenate([one.pieces[0].first, codes]))
+        assert (said.codes.shape[1], said.ended) == (frames, reason == "stop")
+        script.add(place, spoken(said, reason))
+    assert script.done
+    assert script.ready([]) == []
+    whole = script.result()
+    assert (whole.codes.shape, whole.token_count, whole.finish_reason) == ((2, 3), 8, "length")
+
+
+def test_pieces_without_a_limit_are_spoken_at_once() -> None:
+    script = Script(speech(LONG, max_frames=None))
+    assert script.ready([]) == [0, 1, 2, 3]
+    assert script.ready([0, 2]) == [1, 3]
+    codes = np.array([5, 1030, 6, 1031, END_OF_AUDIO], np.int32)
+    for place in (2, 0, 3, 1):
+        one = script.request(place)
+        assert one.pacing.texts == (script.whole.pacing.texts[place],)
+        assert one.pieces[0] is script.whole.pieces[place]
+        assert not script.done
+        script.add(place, spoken(one.said(0, np.concatenate([one.pieces[0].first, codes])), "stop"))
+    assert (script.done, script.finish_reason) == (True, "stop")
+    assert script.result().codes.shape == (2, 8)
+
+
+def spoken(said: Said, reason: Any) -> GenerationResult:
+    meter = Meter(24_000)
+    sound = np.zeros(0, np.float32)
+    return meter.result(sound, said.codes, seed=1, token_count=said.ids, peak_bytes=0, finish_reason=reason)
 
 
 @pytest.mark.parametrize(
@@ -270,18 +302,18 @@ def test_a_batch_has_one_value_a_text_and_reads_a_shared_voice_once(monkeypatch:
     monkeypatch.setattr(module, "trim", lambda *given: trimmed.append(None) or trim(*given))
     prompt, texts = Prompt.of(WAVE), ["Hello.", LONG, "So."]
     options = MetaVoiceOptions(seed=[1, 2, 3], max_frames=[9, None, 5])
-    batch = request_batch(facts(), texts, options, [prompt, VECTOR, prompt])
-    assert [one.seed for one in batch.texts] == [1, 2, 3]
-    assert [one.max_frames for one in batch.texts] == [9, None, 5]
-    assert [len(one.pieces) for one in batch.texts] == [1, 4, 1]
-    assert batch.texts[0].voice is batch.texts[2].voice
+    batch = requests(facts(), texts, options, [prompt, VECTOR, prompt])
+    assert [one.seed for one in batch] == [1, 2, 3]
+    assert [one.max_frames for one in batch] == [9, None, 5]
+    assert [len(one.pieces) for one in batch] == [1, 4, 1]
+    assert batch[0].voice is batch[2].voice
     assert len(trimmed) == 1
-    job = batch.job(4)
-    assert (job.batch, batch.job(99).batch, job.rows) == (4, 6, 2)
-    assert job.frames == max(piece.frames for piece in batch.texts[1].pieces)
-    assert job.text_ids == max(len(piece.first) for piece in batch.texts[1].pieces)
-    one = batch.texts[0].job()
-    assert (one.frames, one.batch, one.text_ids) == (9, 1, len(batch.texts[0].pieces[0].first))
-    [whole] = request_batch(facts(), ["5 so. " * 40], MetaVoiceOptions(), VECTOR, exactly=True).texts
+    job = MetaVoiceJob.together([one.job() for one in batch])
+    assert (job.batch, job.rows) == (1, 2)
+    assert job.frames == max(piece.frames for piece in batch[1].pieces)
+    assert job.text_ids == max(len(piece.first) for piece in batch[1].pieces)
+    one = batch[0].job()
+    assert (one.frames, one.batch, one.text_ids) == (9, 1, len(batch[0].pieces[0].first))
+    [whole] = requests(facts(), ["5 so. " * 40], MetaVoiceOptions(), VECTOR, exactly=True)
     assert len(whole.pieces) == 1
     assert tokenizers().first_stage.decode(whole.pieces[0].first[:3]) == "5 s"

@@ -12,6 +12,8 @@ from tests.tts_core.serving.talkers import Singers
 from tts_core.serving.shelf import Shelf
 from tts_core.serving.source import Source
 
+pytestmark = pytest.mark.rest
+
 
 class Cyclic(Singers):
     """A model that only the collector frees."""

@@ -1,32 +1,18 @@
-"""The formats: names, media types, sample rates, and the class that writes each. Libraries load when used."""
+"""The formats: names, media types, sample rates, and the class that writes each.
+
+Help texts list them, so nothing heavy is imported here: `writer` loads the classes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from importlib.util import find_spec
-from typing import Protocol
 
-import numpy as np
-
-from tts_core.audio.formats.sink import Sink
 from tts_core.errors import NotFoundError
 
 INSTALL = "PyAV is not installed; pip install 'mlx-port[formats]'"
 MPEG_RATES = (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000)
-
-
-class Encoder(Protocol):
-    """Encodes samples into a sink; `tts_core.audio.formats` has one class a library."""
-
-    def write(self, samples: np.ndarray) -> None:
-        """Encode the next (L,) float32 samples in [-1, 1]."""
-        ...
-
-    def close(self) -> None:
-        """Write the rest, and the header again where the sink can seek."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -36,6 +22,8 @@ class Format:
     held_seconds: of sound that a stream holds back, so that a shorter one is sent with its length.
     media_type: may contain {rate}.  rates: supported sample rates in Hz, ascending; empty: any.
     encoder: module and class.  with_pyav: the same of the encoder that is preferred if PyAV is installed.
+    bytes_per_second: of a file at 44.1 kHz, roughly.  is_raw: without a header, which has the rate.
+    is_read: `read_audio` decodes it.
     """
 
     name: str
@@ -44,6 +32,9 @@ class Format:
     encoder: str | None = None
     with_pyav: str | None = None
     held_seconds: float = 0.0
+    bytes_per_second: int = 90_000
+    is_raw: bool = False
+    is_read: bool = True
 
     @property
     def is_installed(self) -> bool:
@@ -60,13 +51,11 @@ class Format:
         higher = [rate for rate in self.rates if rate >= sample_rate]
         return (higher or [*self.rates[-1:], sample_rate])[0]
 
-    def open(self, sink: Sink, sample_rate: int) -> Encoder:
-        """Begin to encode. Raises as `check`."""
+    @property
+    def place(self) -> str:
+        """Module and class of the encoder, "module:class". Raises as `check`."""
         self.check()
-        place = self.with_pyav if self.with_pyav is not None and _has_pyav() else self.encoder
-        module, _, name = str(place).partition(":")
-        encoder: Callable[[Sink, int], Encoder] = getattr(import_module(module), name)
-        return encoder(sink, sample_rate)
+        return self.with_pyav if self.with_pyav is not None and _has_pyav() else str(self.encoder)
 
 
 def _has_pyav() -> bool:
@@ -78,11 +67,47 @@ FORMATS: Mapping[str, Format] = {
     found.name: found
     for found in (
         Format("wav", "audio/wav", encoder=f"{_HERE}.raw:Wav"),
-        Format("flac", "audio/flac", encoder=f"{_HERE}.libsndfile:Flac", held_seconds=300),
-        Format("mp3", "audio/mpeg", MPEG_RATES, encoder=f"{_HERE}.libsndfile:Mp3"),
-        Format("opus", "audio/ogg", (48000,), f"{_HERE}.libsndfile:Opus", f"{_HERE}.pyav:Opus"),
-        Format("aac", "audio/aac", MPEG_RATES, with_pyav=f"{_HERE}.pyav:Aac"),
-        Format("pcm", "audio/pcm;rate={rate};channels=1", encoder=f"{_HERE}.raw:Pcm"),
+        Format(
+            "flac",
+            "audio/flac",
+            encoder=f"{_HERE}.libsndfile:Flac",
+            held_seconds=300,
+            bytes_per_second=60_000,
+        ),
+        Format(
+            "mp3",
+            "audio/mpeg",
+            MPEG_RATES,
+            encoder=f"{_HERE}.libsndfile:Mp3",
+            bytes_per_second=20_000,
+        ),
+        Format(
+            "opus",
+            "audio/ogg",
+            (48000,),
+            f"{_HERE}.libsndfile:Opus",
+            f"{_HERE}.pyav:Opus",
+            bytes_per_second=8_000,
+        ),
+        Format(
+            "aac",
+            "audio/aac",
+            MPEG_RATES,
+            with_pyav=f"{_HERE}.pyav:Aac",
+            bytes_per_second=16_000,
+            is_read=False,
+        ),
+        Format(
+            "pcm",
+            "audio/pcm;rate={rate};channels=1",
+            encoder=f"{_HERE}.raw:Pcm",
+            is_raw=True,
+            is_read=False,
+        ),
     )
 }
 SUFFIXES = {f".{name}": found for name, found in FORMATS.items()}
+# of files that say what they are, as a corpus needs them
+CORPUS = tuple(name for name, found in FORMATS.items() if not found.is_raw)
+# of recordings that are read; .ogg may hold Opus
+READ = (*(suffix for suffix, found in SUFFIXES.items() if found.is_read), ".ogg")

@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from importlib import import_module
 from io import BytesIO
 from types import TracebackType
+from typing import Protocol
 
 import numpy as np
 
 from tts_core.audio.formats.names import Format
 from tts_core.audio.formats.sink import Output, Sink
+
+
+class Encoder(Protocol):
+    """Encodes samples into a sink; `tts_core.audio.formats` has one class a library."""
+
+    def write(self, samples: np.ndarray) -> None:
+        """Encode the next (L,) float32 samples in [-1, 1]."""
+        ...
+
+    def close(self) -> None:
+        """Write the rest, and the header again where the sink can seek."""
+        ...
+
+
+def open_encoder(form: Format, sink: Sink, sample_rate: int) -> Encoder:
+    """Begin to encode in a format. Raises NotFoundError if its library is not installed."""
+    module, _, name = form.place.partition(":")
+    encoder: Callable[[Sink, int], Encoder] = getattr(import_module(module), name)
+    return encoder(sink, sample_rate)
 
 
 class SoundWriter:
@@ -29,7 +51,7 @@ class SoundWriter:
             import soxr
 
             self._resampler = soxr.ResampleStream(sample_rate, self.rate, 1, dtype="float32", quality="HQ")
-        self._encoder = form.open(self._sink, self.rate)
+        self._encoder = open_encoder(form, self._sink, self.rate)
 
     def write(self, samples: np.ndarray) -> None:
         """Encode the next (L,) samples, clipped to [-1, 1]."""

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from mlx_port.commands.batch.local import DEATHS, devices, speak_locally
+from mlx_port.commands.batch.local import devices, speak_locally
 from tts_core.bulk.outcome import Outcome
 from tts_core.bulk.rows import Row
 from tts_core.errors import GenerationError, ResourceError
+from tts_core.processes import DEATHS
 
 
 class Echo:

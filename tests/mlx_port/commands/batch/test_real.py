@@ -20,6 +20,8 @@ import pytest
 
 from tts_core.bulk.rejection import attempt_seed
 
+pytestmark = pytest.mark.rest
+
 BATCH = [sys.executable, "-c", "from mlx_port.commands.main import main; main()", "batch"]
 WORDS = ("Good morning.", "The soup is hot.", "Close the door.", "We have bread.", "The train is late.")
 

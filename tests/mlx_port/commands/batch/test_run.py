@@ -11,6 +11,7 @@ import pytest
 
 from mlx_port.commands.batch import run as work
 from mlx_port.commands.main import run
+from tts_core.audio.formats import names
 from tts_core.bulk.folder import Output
 from tts_core.bulk.outcome import Outcome
 from tts_core.bulk.rows import Row
@@ -156,6 +157,28 @@ def test_a_folder_keeps_its_format(rows: Path, tmp_path: Path, spoken: list[Row]
     assert run([*flags, "--format", "wav"]) == 2
     assert "format 'flac', now 'wav'" in capsys.readouterr().err
     assert len(spoken) == 1
+
+
+def test_every_format_with_a_header(rows: Path, tmp_path: Path, spoken: list[Row]) -> None:
+    for form in ("wav", "flac", "mp3", "opus", "aac"):
+        out = tmp_path / form
+        assert run(["batch", str(rows), "--out", str(out), "--format", form, "--quiet"]) == 0
+        assert sorted(path.name for path in (out / "audio").iterdir()) == [f"r{n}.{form}" for n in range(5)]
+    assert run(["batch", str(rows), "--out", str(tmp_path / "x"), "--format", "pcm"]) == 2
+
+
+def test_what_judges_cannot_read_is_not_judged(rows: Path, tmp_path: Path, capsys: Any) -> None:
+    flags = ["batch", str(rows), "--out", str(tmp_path / "out"), "--format", "aac", "--reject", "wer>0.3"]
+    assert run(flags) == 2
+    assert "judges cannot read aac; use --format wav, flac, mp3 or opus" in capsys.readouterr().err
+
+
+def test_a_format_without_its_library_is_refused_before_any_work(
+    rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setattr(names, "find_spec", lambda name: None)
+    assert run(["batch", str(rows), "--out", str(tmp_path / "out"), "--format", "aac"]) == 3
+    assert "mlx-port[formats]" in capsys.readouterr().err
 
 
 def test_a_full_disk_costs_the_row_that_met_it(

@@ -23,7 +23,8 @@ from mlx_port.commands.serve.settings import Settings
 from tests.tts_core.serving import talkers
 from tests.tts_core.serving.talkers import Said, Singers
 from tts_core import models
-from tts_core.audio.formats import FORMATS, StreamEncoder
+from tts_core.audio.formats.names import FORMATS
+from tts_core.audio.formats.writer import StreamEncoder
 from tts_core.errors import UsageError
 from tts_core.live.chain import Chain
 from tts_core.live.voices import SameVoices

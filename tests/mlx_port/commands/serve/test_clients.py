@@ -7,6 +7,8 @@ import json
 import shutil
 import subprocess
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,11 +26,20 @@ else:
     openai = pytest.importorskip("openai", reason="openai is not installed")
 
 
-def client(server: Served, key: str = "unused") -> openai.OpenAI:
-    return openai.OpenAI(base_url=f"{server.url}/v1", api_key=key, max_retries=0, timeout=SOON)
+@pytest.fixture
+def client() -> Iterator[Callable[..., openai.OpenAI]]:
+    """Clients of servers, closed at the end."""
+    with ExitStack() as opened:
+
+        def made(server: Served, key: str = "unused") -> openai.OpenAI:
+            return opened.enter_context(
+                openai.OpenAI(base_url=f"{server.url}/v1", api_key=key, max_retries=0, timeout=SOON)
+            )
+
+        yield made
 
 
-def test_openai_create(server: Served, tmp_path: Path) -> None:
+def test_openai_create(client: Any, server: Served, tmp_path: Path) -> None:
     answer = client(server).audio.speech.create(model="tts-1", voice="alloy", input="one two three")
     assert answer.content == expected("one two three")
     answer.write_to_file(tmp_path / "a.mp3")
@@ -49,7 +60,9 @@ TOLD = " ".join(f"word{place}" for place in range(40))  # 10 s
 
 
 @pytest.mark.parametrize("name", ["wav", "flac", "mp3", "opus", "aac", "pcm"])
-def test_openai_create_gives_files_that_libraries_read(server: Served, tmp_path: Path, name: Any) -> None:
+def test_openai_create_gives_files_that_libraries_read(
+    client: Any, server: Served, tmp_path: Path, name: Any
+) -> None:
     """With all their sound, by soundfile and by PyAV; FLAC with its length."""
     av = pytest.importorskip("av", reason="av is not installed: extra formats")
     answer = client(server).audio.speech.create(
@@ -71,7 +84,7 @@ def test_openai_create_gives_files_that_libraries_read(server: Served, tmp_path:
     assert abs(sound).max() > 0.2
 
 
-def test_openai_with_streaming_response(server: Served, tmp_path: Path) -> None:
+def test_openai_with_streaming_response(client: Any, server: Served, tmp_path: Path) -> None:
     with client(server).audio.speech.with_streaming_response.create(
         model="gpt-4o-mini-tts", voice="alloy", input="one two three", response_format="pcm"
     ) as answer:
@@ -97,12 +110,12 @@ def test_openai_async_at_once(server: Served) -> None:
     assert asyncio.run(ask()) == [expected(f"text {n}") for n in range(8)]
 
 
-def test_openai_models_and_voices(server: Served) -> None:
+def test_openai_models_and_voices(client: Any, server: Served) -> None:
     assert [model.id for model in client(server).models.list()] == ["talk"]
     assert client(server).models.retrieve("talk").owned_by == "mlx-port"
 
 
-def test_every_error_class_of_openai(tmp_path: Path) -> None:
+def test_every_error_class_of_openai(client: Any, tmp_path: Path) -> None:
     """But UnprocessableEntityError: a 422 is never answered."""
     gate = threading.Semaphore(0)
     source = Talk(gate=gate)

@@ -26,6 +26,8 @@ from tests.mlx_port.commands.running import run
 from tests.mlx_port.commands.serve.served import SOON, until
 from tts_core.serving.voices import VoiceStore
 
+pytestmark = pytest.mark.rest
+
 ROOT = Path(__file__).parents[4]
 RUN = "import sys; from mlx_port.commands.main import main; sys.argv[0] = 'mlx-port'; main()"
 pytest.importorskip("mlx.core", reason="MLX is not installed")

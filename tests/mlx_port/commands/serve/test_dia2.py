@@ -14,6 +14,8 @@ from tests.mlx_port.commands.serve.spoken import events, pieces_of, sound_of
 from tests.tiny.dia2 import published_dia2
 from tts_core.results import join
 
+pytestmark = pytest.mark.rest
+
 TEXT = "[S1] Hello there friend. [S2] Oh, hello! (laughs) I can't wait."
 
 

@@ -16,6 +16,8 @@ from websockets.sync.client import ClientConnection, connect
 
 from tests.mlx_port.commands.serve.served import SOON, until
 
+pytestmark = pytest.mark.rest
+
 ROOT = Path(__file__).parents[4]
 RUN = """
 import sys

@@ -12,7 +12,7 @@ import soundfile
 
 from mlx_port.commands.serve.settings import Limits, Settings
 from tests.mlx_port.commands.serve.served import SOON, Served, error_of, served
-from tts_core.audio.formats import FORMATS
+from tts_core.audio.formats.names import FORMATS
 
 RATE = 16000
 TONE = np.rint(8000 * np.sin(2 * np.pi * 440 * np.arange(RATE) / RATE)).astype("<i2")

@@ -20,6 +20,8 @@ from mlx_port.commands.serve.settings import Limits, Settings
 from tests.mlx_port.commands.serve.served import SOON, Served, Talk, expected, served, until
 from tests.tts_core.serving import talkers
 
+pytestmark = pytest.mark.rest
+
 TEXT = "one two three four five six seven eight nine ten " * 2
 LENGTH = 25_000  # samples of a word: a megabyte of WAV in all, more than the system keeps of an answer
 TALK = 'mlx_port_requests_total{model="talk",outcome="stop"}'

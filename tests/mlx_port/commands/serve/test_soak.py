@@ -22,6 +22,8 @@ from tests.mlx_port.commands.serve.live import live_soak
 from tests.mlx_port.commands.serve.served import SOON, Talk, expected, until
 from tests.tts_core.serving import talkers
 
+pytestmark = pytest.mark.rest
+
 FORMATS = ("mp3", "wav", "flac")
 CLIENTS = 8  # at once
 ROOT = Path(__file__).parents[4]

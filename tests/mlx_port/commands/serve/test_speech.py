@@ -17,7 +17,9 @@ from mlx_port.commands.serve.settings import Limits, Settings
 from tests.mlx_port.commands.serve.live.client import raw
 from tests.mlx_port.commands.serve.served import SOON, Served, Talk, error_of, expected, served, until
 from tests.tts_core.serving import talkers
-from tts_core.audio.formats import FORMATS, StreamEncoder, names
+from tts_core.audio.formats import names
+from tts_core.audio.formats.names import FORMATS
+from tts_core.audio.formats.writer import StreamEncoder
 
 TYPES = {
     "mp3": "audio/mpeg",

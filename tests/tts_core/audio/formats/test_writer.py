@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 import soundfile
 
-from tts_core.audio.formats import FORMATS, SUFFIXES, Format, SoundWriter, StreamEncoder, names
+from tts_core.audio.formats import names
+from tts_core.audio.formats.names import FORMATS, SUFFIXES, Format
+from tts_core.audio.formats.writer import SoundWriter, StreamEncoder
 from tts_core.errors import NotFoundError
 
 RATES = [16000, 24000, 44100]  # of the models

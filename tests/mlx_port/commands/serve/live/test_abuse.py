@@ -19,6 +19,8 @@ from mlx_port.commands.serve.settings import Limits, Settings
 from tests.mlx_port.commands.serve.live.client import PATH, client, raw, said
 from tests.mlx_port.commands.serve.served import SOON, Talk, served, until
 
+pytestmark = pytest.mark.rest
+
 HANDSHAKE = (
     f"GET {PATH} HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"

@@ -15,6 +15,8 @@ from tests.tiny.dia2 import published_dia2
 from tts_core.results import join
 from tts_core.serving.source import Source
 
+pytestmark = pytest.mark.rest
+
 TEXT = " ".join(f"[S{1 + n % 2}] This is turn {n}, it has some words. And more." for n in range(3))
 
 

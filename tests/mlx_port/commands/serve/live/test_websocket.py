@@ -18,7 +18,8 @@ from mlx_port.commands.serve.settings import Access, Limits, Settings
 from tests.mlx_port.commands.serve.live.client import PATH, Client, client, said
 from tests.mlx_port.commands.serve.served import SOON, Served, Talk, served, until
 from tests.tts_core.serving import talkers
-from tts_core.audio.formats import FORMATS, StreamEncoder
+from tts_core.audio.formats.names import FORMATS
+from tts_core.audio.formats.writer import StreamEncoder
 from tts_core.audio.joining import join
 
 FIRST, SECOND = "one two three four five.", "Six seven eight nine ten."

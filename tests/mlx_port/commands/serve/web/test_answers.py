@@ -11,7 +11,7 @@ from tests.mlx_port.commands.serve.served import Talk, served
 from tests.mlx_port.commands.serve.web.chromium import RATE, Keys, Page
 from tests.tts_core.serving import talkers
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.rest]
 
 
 def test_a_model_gives_its_form(tab: Page, tmp_path: Path) -> None:

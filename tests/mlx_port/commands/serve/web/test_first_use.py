@@ -6,7 +6,7 @@ import pytest
 
 from tests.mlx_port.commands.serve.web.chromium import SCRIPT, Page
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.rest]
 
 TOPS = """
 return arguments[0].map((name) => document.getElementById(name).getBoundingClientRect().top);

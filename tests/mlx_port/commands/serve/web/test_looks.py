@@ -9,7 +9,7 @@ import pytest
 from tests.mlx_port.commands.serve.served import Served
 from tests.mlx_port.commands.serve.web.chromium import SCRIPT, Page
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.rest]
 
 
 CONTRAST = """

@@ -12,7 +12,7 @@ import pytest
 
 from tests.mlx_port.commands.serve.web.chromium import QUIET, RATE, SCRIPT, Page, level
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.rest]
 
 
 def times(srt: str) -> list[float]:

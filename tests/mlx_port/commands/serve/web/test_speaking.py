@@ -13,7 +13,7 @@ import soundfile
 from tests.mlx_port.commands.serve.served import Served, until
 from tests.mlx_port.commands.serve.web.chromium import QUIET, RATE, SCRIPT, Keys, Page, level
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.rest]
 
 
 def decoded(data: bytes, name: str) -> tuple[np.ndarray, int]:

@@ -11,7 +11,7 @@ import soundfile
 from tests.mlx_port.commands.serve.served import Served, Talk, recording, served
 from tests.mlx_port.commands.serve.web.chromium import QUIET, Page, level
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.rest]
 SAID = "[S1] Hello there, this is a voice."
 
 

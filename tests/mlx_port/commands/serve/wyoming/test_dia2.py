@@ -5,12 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from mlx_port.commands.serve.names import VOICES, seed_of
 from mlx_port.loading import assemble, open_parts
 from tests.mlx_port.commands.serve.live.test_dia2 import TEXT, small_dia2
 from tests.mlx_port.commands.serve.wyoming.asking import address, streamed, wyoming_server
 from tts_core.results import join
+
+pytestmark = pytest.mark.rest
 
 
 def test_a_text_goes_on_beyond_the_context(tmp_path: Path) -> None:

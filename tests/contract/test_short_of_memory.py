@@ -13,12 +13,11 @@ import numpy as np
 import pytest
 import torch
 
+from tests.contract.speakers import every_side, request, speaker
 from tests.hosts import LateHost
 from tests.metal_errors import INTERACTIVITY
 from tests.parity.mars5.test_residual_transformer import tiny
 from tests.parity.mars5.test_together import beginner, by_itself
-from tests.parity.test_delivery import every_model, every_side, voice
-from tests.parity.test_sessions import request
 from tests.sides import SIDES, Side
 from tests.tts_core.mars5.test_memory import CONFIGS
 from tests.tts_core.mars5.test_together import JOB
@@ -27,6 +26,8 @@ from tts_core.mars5 import together
 from tts_core.mars5.together import Diffusions
 from tts_core.results import join
 from tts_core.serving.session import Failed, Part
+
+pytestmark = pytest.mark.rest
 
 # as each side raises it
 ERRORS: dict[str, Exception] = {
@@ -73,13 +74,13 @@ def run(session: Any, asked: Sequence[Any]) -> list[Any]:
     return [failed.get(key) or join(parts[key]) for key in keys]
 
 
-@every_model
+@pytest.mark.parametrize("model", DECODERS)
 @every_side
 def test_windows_of_several_texts(model: str, side: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two texts that end together, then again with one whose own window does not fit."""
     monkeypatch.setattr(together, "ONE_BY_ONE", ())  # as on a GPU
-    pipeline, name = voice(model, side), DECODERS[model]
-    asked = [request(model, side, "The inn is near.") for _ in range(2)]
+    pipeline, name = speaker(model, side), DECODERS[model]
+    asked = [request(model, side, "The inn is near.", seed=3) for _ in range(2)]
     alone = join(list(pipeline.speak(asked[0])))
     scarce = Scarce(getattr(pipeline.engine, name), ERRORS[side], most=1)
     monkeypatch.setattr(pipeline.engine, name, scarce)

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.parity.test_delivery import OPTIONS, every_model, every_side, voice
+from tests.contract.speakers import every_side, fed, speaker, unlimited
+from tts_core import models
 from tts_core.errors import UsageError
 from tts_core.live.chain import Chain
 from tts_core.options import options_class
@@ -17,13 +18,17 @@ from tts_core.serving.live_session import LiveRequest, LiveSession
 from tts_core.serving.session import Part
 from tts_core.text.rules import FILE, NO_RULES
 
+pytestmark = pytest.mark.rest
+
 FIRST, SECOND = "The inn is near the hide.", "Then it thins out again."
 LETTERS = [*FIRST, *f" {SECOND}"]
 
 
+every_model = pytest.mark.parametrize("model", [name for name in models.NAMES if name not in fed])
+
+
 def options(model: str) -> dict[str, Any]:
-    given = {name: value for name, value in OPTIONS[model].items() if name != "noise"}
-    return {"seed": 3} | given
+    return unlimited(model, seed=3)
 
 
 @every_model
@@ -36,13 +41,13 @@ def test_the_first_sentence_is_heard_before_the_text_ends(model: str, side: str)
             read.append(letter)
             yield letter
 
-    parts = voice(model, side).stream(text(), **options(model))
+    parts = speaker(model, side).stream(text(), **options(model))
     first = next(parts)
     assert first.samples
     assert len(read) == len(FIRST) + 2
     whole = join([first, *parts])
     assert len(read) == len(LETTERS)
-    again = join(list(voice(model, side).stream([f"{FIRST} {SECOND}"], **options(model))))
+    again = join(list(speaker(model, side).stream([f"{FIRST} {SECOND}"], **options(model))))
     np.testing.assert_array_equal(whole.codes, again.codes)
     np.testing.assert_array_equal(whole.audio, again.audio)
     assert whole.cues == again.cues
@@ -51,9 +56,9 @@ def test_the_first_sentence_is_heard_before_the_text_ends(model: str, side: str)
 @every_model
 @every_side
 def test_a_single_sentence_sounds_as_the_text(model: str, side: str) -> None:
-    given = options(model)
-    whole = join(list(voice(model, side).stream(FIRST, **given)))
-    found = join(list(voice(model, side).stream(iter(FIRST), **given)))
+    named = options(model)
+    whole = join(list(speaker(model, side).stream(FIRST, **named)))
+    found = join(list(speaker(model, side).stream(iter(FIRST), **named)))
     np.testing.assert_array_equal(found.codes, whole.codes)
     np.testing.assert_array_equal(found.audio, whole.audio)
     assert (found.cues, found.finish_reason) == (whole.cues, whole.finish_reason)
@@ -63,11 +68,11 @@ def test_a_single_sentence_sounds_as_the_text(model: str, side: str) -> None:
 @every_side
 def test_a_running_batch_speaks_it_too(model: str, side: str) -> None:
     """With the codes of the stream, while others are spoken."""
-    pipeline, given = voice(model, side), options(model)
-    prompt = given.pop("prompt", None)
-    whole = join(list(pipeline.stream(LETTERS, prompt=prompt, **given)))
+    pipeline, named = speaker(model, side), options(model)
+    prompt = named.pop("prompt")
+    whole = join(list(pipeline.stream(LETTERS, prompt=prompt, **named)))
     session = LiveSession(pipeline.session(2))
-    chosen = options_class(model)(**given)
+    chosen = options_class(model)(**named)
     documents = {"dia": {FILE: json.dumps(getattr(pipeline, "rules", NO_RULES).to_dict())}}
     voices = import_module(f"tts_core.{model}.request").voices(documents, prompt)
     chain = Chain(pipeline.request, chosen, voices)
@@ -90,7 +95,7 @@ def test_a_running_batch_speaks_it_too(model: str, side: str) -> None:
 @every_side
 def test_dias_voices_stay(side: str) -> None:
     """The second piece continues the first; a speaker who is heard later is continued, too."""
-    pipeline = voice("dia", side)
+    pipeline = speaker("dia", side)
     asked, plain = [], pipeline.request
 
     def request(text: str, given: Any, prompt: Any = None) -> Any:

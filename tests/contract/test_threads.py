@@ -10,15 +10,12 @@ from typing import Any, TypeVar
 import numpy as np
 import pytest
 
-from tests.parity.recorded_runs import DEEP, FAST, FIRST, SIDES, folder
-from tests.tiny.metavoice_pipeline import Ending
+from tests.contract.speakers import every_model, every_side, folder, given
+from tests.parity.recorded_runs import SIDES
 from tts_core.results import join
 
-OPTIONS: dict[str, dict[str, Any]] = {
-    "dia": {"seed": 3, "max_frames": 12},
-    "mars5": {**FAST, "seed": 15, "prompt": DEEP, "generate_max_len_override": 62},
-    "metavoice": {"noise": Ending(3, 12), "prompt": FIRST},
-}
+pytestmark = pytest.mark.rest
+
 TEXT = "The inn is near."
 Found = TypeVar("Found")
 
@@ -46,22 +43,19 @@ def in_threads(*works: Callable[[], Found]) -> list[Found]:
     return found
 
 
-@pytest.mark.parametrize("side", ["torch", "mlx"])
-@pytest.mark.parametrize("model", OPTIONS)
+@every_model
+@every_side
 def test_a_model_speaks_in_any_thread(model: str, side: str) -> None:
     def load() -> Any:
-        package = import_module(SIDES[side])
-        if model == "dia":
-            return import_module(f"{SIDES[side]}.api").embedded_voice()
-        return package.load(folder(model))
+        return import_module(SIDES[side]).load(folder(model))
 
     [pipeline] = in_threads(load)
 
     def whole() -> np.ndarray:
-        return pipeline.generate(TEXT, **OPTIONS[model]).audio
+        return pipeline.generate(TEXT, seed=3, **given(model)).audio
 
     def streamed() -> np.ndarray:
-        return join(list(pipeline.stream(TEXT, **OPTIONS[model]))).audio
+        return join(list(pipeline.stream(TEXT, seed=3, **given(model)))).audio
 
     [first] = in_threads(whole)
     [second] = in_threads(streamed)
@@ -70,7 +64,7 @@ def test_a_model_speaks_in_any_thread(model: str, side: str) -> None:
         np.testing.assert_allclose(one, first, atol=1e-5)
 
 
-@pytest.mark.parametrize("side", ["torch", "mlx"])
+@every_side
 def test_a_second_thread_waits_for_a_part(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Networks run in one thread at a time, and in turns while two threads stream."""
     pipeline = import_module(f"{SIDES[side]}.api").embedded_voice()

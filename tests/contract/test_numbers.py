@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import random
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.contract.speakers import every_model, every_side, speaker
 from tests.json_numbers import accepted
 from tests.parity.recorded_runs import DEEP, FIRST, VOICE
-from tests.parity.test_delivery import voice
 from tts_core.errors import ResourceError, UsageError
 from tts_core.options import options_class, single_values
 from tts_core.results import GenerationResult, join
 from tts_core.serving.session import Failed, Session
+
+pytestmark = pytest.mark.rest
 
 NUMBERS = 400  # drawn for each option; tests/tts_core/test_options.py checks 2,000
 ATTACKS = 60  # requests, each with a random accepted number for most options
@@ -41,41 +41,6 @@ SHORT = {
     "generate_max_len_override": 120,
     "ref_audio_pad": 1,
 }
-MODELS = tuple(PLAIN)
-
-
-@pytest.fixture(scope="module")
-def dia2_folder(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    from converters.convert import convert
-    from converters.published import open_published
-    from tests.tiny.dia2 import published_dia2
-
-    @cache
-    def made(side: str) -> Path:
-        folder = published_dia2(tmp_path_factory.mktemp("dia2") / "published")
-        if side == "torch":
-            return folder
-        convert(open_published(folder), folder.parent / "converted", dtype="float32")
-        return folder.parent / "converted"
-
-    return made
-
-
-@pytest.fixture(scope="module")
-def pipeline(dia2_folder: Any) -> Any:
-    @cache
-    def loaded(model: str, side: str) -> Any:
-        if model != "dia2":
-            return voice(model, side)
-        if side == "mlx":
-            from mlx_port.dia2.pipeline import Dia2Pipeline
-
-            return Dia2Pipeline.load(dia2_folder(side))
-        from torch_ref.dia2.pipeline import Dia2Pipeline
-
-        return Dia2Pipeline.load(dia2_folder(side), device="cpu", dtype="float32")
-
-    return loaded
 
 
 def request(pipeline: Any, model: str, place: int, **changes: Any) -> Any:
@@ -138,11 +103,11 @@ def spoken(
     return [join(parts[key]) for key in keys], errors
 
 
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("side", ["torch", "mlx"])
-def test_numbers_of_one_request_harm_no_other(model: str, side: str, pipeline: Any) -> None:
+@every_model
+@every_side
+def test_numbers_of_one_request_harm_no_other(model: str, side: str) -> None:
     """Four requests keep their codes and samples exactly while others of any accepted numbers come and go."""
-    loaded = pipeline(model, side)
+    loaded = speaker(model, side)
     asked = [request(loaded, model, place, seed=place, **PLAIN[model]) for place in range(4)]
     session = loaded.session(PLACES)
     expected, _ = spoken(session, asked, [])

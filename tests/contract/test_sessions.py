@@ -1,0 +1,160 @@
+"""Sessions of every model on both sides: the speech of a request does not depend on its neighbors."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.contract.arrivals import serve
+from tests.contract.speakers import (
+    SENTENCES,
+    SMALL,
+    TEXTS,
+    alone,
+    assert_same,
+    every_model,
+    every_side,
+    fed,
+    given,
+    mixed,
+    request,
+    speaker,
+    spoken,
+)
+from tts_core.errors import ResourceError, UsageError
+from tts_core.results import GenerationResult, join
+from tts_core.serving.session import Part
+
+
+@cache
+def asked(model: str, side: str) -> list[Any]:
+    return mixed(model, side)
+
+
+@cache
+def expected(model: str, side: str) -> list[GenerationResult]:
+    return [alone(model, side, one) for one in asked(model, side)]
+
+
+@every_model
+@every_side
+@pytest.mark.parametrize(("places", "leaving"), [(2, 0.01), (5, 0.0)])
+def test_requests_come_and_go(model: str, side: str, places: int, leaving: float) -> None:
+    """Other texts, voices, settings, speeds and pieces; some leave unfinished."""
+    session = speaker(model, side).session(places)
+    found = serve(session, asked(model, side), seed=places, leaving=leaving)
+    assert len(found) == len(asked(model, side)) if not leaving else found
+    for place, result in found.items():
+        assert_same(result, expected(model, side)[place], rounding=SMALL[model].rounding)
+    session.close()
+
+
+@every_model
+@every_side
+def test_without_listeners_a_session_speaks_as_generate(model: str, side: str) -> None:
+    """Sample by sample: its codec has the same windows."""
+    session, texts = speaker(model, side).session(2, streamed=False), (TEXTS[0], TEXTS[1])
+    found = spoken(session, *(request(model, side, text, seed=3) for text in texts))
+    for text, result in zip(texts, found, strict=True):
+        assert_same(result, speaker(model, side).generate(text, seed=3, **given(model)), rounding=0)
+
+
+@every_model
+@every_side
+def test_the_rehearsal_gives_sound(model: str, side: str) -> None:
+    """A short request; `close` leaves nothing behind."""
+    session = speaker(model, side).session(2)
+    [warm] = spoken(session, session.rehearsal())
+    assert 0 < warm.codes.shape[1] <= 40
+    session.join(session.rehearsal())
+    session.close()
+    assert session.running == 0
+
+
+@every_model
+@every_side
+def test_one_who_leaves_frees_its_place_before_the_next_step(model: str, side: str) -> None:
+    session, one = speaker(model, side).session(1), request(model, side, TEXTS[0], seed=3)
+    assert session.waiting
+    key = session.join(request(model, side, TEXTS[1]))
+    assert not session.waiting
+    session.step()
+    assert not session.fits(one)
+    for _ in range(2):  # a second time does nothing
+        session.leave(key)
+    assert (session.running, session.promised) == (0, 0)
+    assert session.fits(one)
+    [result] = spoken(session, one)
+    assert_same(result, alone(model, side, one), rounding=SMALL[model].rounding)
+
+
+@every_model
+@every_side
+def test_admission_follows_the_memory_plan(model: str, side: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What runs is promised its memory; a request that never fits is refused."""
+    pipeline, one = speaker(model, side), request(model, side, TEXTS[0])
+    session = pipeline.session(4)
+    assert session.fits(one)
+    session.join(one)
+    assert session.promised > 0
+    session.close()
+    monkeypatch.setattr(type(pipeline.engine.host), "free_bytes", lambda *_: 1000)
+    with pytest.raises(ResourceError, match="memory"):
+        pipeline.session(4).fits(one)
+
+
+@every_model
+@every_side
+def test_text_that_goes_on_is_only_for_models_that_are_fed(model: str, side: str) -> None:
+    session, one = speaker(model, side).session(1), request(model, side, TEXTS[0])
+    if model in fed:
+        session.leave(session.join(one, more=True))
+    else:
+        with pytest.raises(UsageError, match="reads its text at once"):
+            session.join(one, more=True)
+    assert session.waiting
+
+
+@pytest.mark.parametrize("model", fed)
+@every_side
+@pytest.mark.parametrize("cut", [1, 9])
+def test_text_that_is_fed_is_the_same_speech(model: str, side: str, cut: int) -> None:
+    """Beside a neighbor that has all of its text; steps are withheld until their words are there."""
+    session, whole = speaker(model, side).session(2), {"max_frames": 60}
+    key = session.join(request(model, side, SENTENCES[:15], seed=3, **whole), more=True)
+    other = session.join(asked(model, side)[0])
+    pieces = [SENTENCES[start : start + cut] for start in range(15, len(SENTENCES), cut)]
+    parts: dict[int, list[GenerationResult]] = {key: [], other: []}
+    waited = False
+    while session.running:
+        for event in session.step():
+            assert isinstance(event, Part), event
+            parts[event.key].append(event.result)
+        while session.waiting and session.running:
+            waited = True
+            if pieces:
+                session.feed(key, pieces.pop(0))
+            else:
+                session.end(key)
+    assert waited
+    assert_same(join(parts[key]), alone(model, side, request(model, side, SENTENCES, seed=3, **whole)))
+    assert_same(join(parts[other]), expected(model, side)[0])
+
+
+@every_model
+def test_both_sides_say_the_same(model: str) -> None:
+    for one, other in zip(expected(model, "torch"), expected(model, "mlx"), strict=True):
+        np.testing.assert_array_equal(one.codes, other.codes)
+        assert one.captions().vtt() == other.captions().vtt()
+
+
+def test_settings_matter() -> None:
+    """Requests of a batch that differ in their options differ in their speech."""
+    for model, small in SMALL.items():
+        first = expected(model, "torch")[0]
+        for place in range(1, 2 + len(small.settings)):
+            other = expected(model, "torch")[place]
+            assert first.codes.shape != other.codes.shape or (first.codes != other.codes).any()

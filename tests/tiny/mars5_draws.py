@@ -1,0 +1,72 @@
+"""The ids of one text, from a side's slots."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from tests.sides import Side
+from tts_core.mars5.options import Mars5Options
+from tts_core.mars5.rows import Joining
+from tts_core.mars5.sequence import CodecSequence
+from tts_core.nn.guard import not_finite
+from tts_core.nn.noise import Noise
+
+Draw = Callable[[Any, Any], Any]
+
+
+def extend(
+    side: Side,
+    network: Any,
+    codes: np.ndarray,
+    sequence: CodecSequence,
+    options: Mars5Options,
+    noise: Noise,
+    *,
+    slots: Any = None,
+    choose: Draw | None = None,
+) -> Iterator[CodecSequence]:
+    """Draw ids until the sequence is done; yield it after each id. codes: (Q, P), the reference's.
+
+    slots: of one text; None builds the side's plain ones.  choose: in place of `sampling.draw`.
+    """
+    options = replace(options, generate_max_len_override=sequence.max_len)
+    vocabulary = sequence.vocabulary
+    room, ids = sequence.max_len, {"lowest": vocabulary.lowest, "end": vocabulary.end}
+    own = slots or side.module("mars5.slots").Slots(network, texts=1, room=room, **ids)
+    own.join(0, Joining(sequence.prompt, codes, options, noise))
+    launched, sent = deque[Any](), 0
+    while not sequence.done:
+        while sent < sequence.room and len(launched) <= own.ahead:
+            with drawing(side, choose):
+                launched.append(own.launch(own.steps))
+            sent += own.steps
+        for drawn in own.read(launched.popleft())[:, 0].tolist():
+            if sequence.done:
+                break
+            if drawn < 0:
+                dtype = side.module("host").Host(network.embed).dtype
+                raise not_finite(None, dtype, text=1, row=len(sequence.generated))
+            sequence.accept(drawn)
+            yield sequence
+    own.leave(0)
+
+
+@contextmanager
+def drawing(side: Side, choose: Draw | None) -> Iterator[None]:
+    """Let `choose` draw in place of `sampling.draw`, which it may call."""
+    sampling = side.module("mars5.sampling")
+    own = sampling.draw
+
+    def chosen(log_probs: Any, uniform: Any) -> Any:
+        with mock.patch.object(sampling, "draw", own):
+            return own(log_probs, uniform) if choose is None else choose(log_probs, uniform)
+
+    with mock.patch.object(sampling, "draw", chosen):
+        yield

@@ -1,0 +1,1 @@
+"""What all commands share: how one starts, runs and ends, and the wording of usage errors."""

@@ -1,0 +1,1 @@
+"""One way to speak: requests through a model's session."""
