@@ -23,8 +23,9 @@ NAMES = (
     "dia2",
     "mars5",
     "metavoice",
+    "qwen3",
 )
-CODECS = ("dac", "encodec", "vocos", "mbd", "mimi")
+CODECS = ("dac", "encodec", "vocos", "mbd", "mimi", "qwen3_codec")
 
 Shapes = dict[str, tuple[int, ...]]
 Axes = tuple[int, ...]

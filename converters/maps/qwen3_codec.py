@@ -9,7 +9,10 @@ from converters.maps.mimi import ENTRIES, FLAG, HALVES
 from converters.rules.plan import Drop, Rule
 from tts_core.codecs.qwen3_codec import Qwen3CodecConfig, parameter_shapes, read_published
 
-NAMES = r"encoder\.encoder\.layers\.|decoder\.(pre_conv|pre_transformer|upsample|decoder|quantizer)\."
+NAMES = (
+    r"encoder\.(encoder\.layers|encoder_transformer|downsample|quantizer)\."
+    r"|decoder\.(pre_conv|pre_transformer|upsample|decoder|quantizer)\."
+)
 UNREAD = "a codebook of the encoder that the decoder does not have"
 FILE = "config.json"
 

@@ -19,6 +19,7 @@ from tests.golden.bench import Bench
 from tests.golden.cases import existing
 from tests.golden.codec_bench import CodecSide
 from tests.sides import Side
+from tts_core import models
 from tts_core.codecs import qwen3_codec
 from tts_core.files.json_object import read_json
 from tts_core.models import Network
@@ -80,8 +81,8 @@ def model_bench(side: str, folder: Path) -> Bench[ModelSide]:
 @cache
 def _model(kind: str, folder: Path) -> ModelSide:
     config = model.read_published(read_json(folder / "config.json"))
-    tensors = planned(folder / "model.safetensors", model_map.rules(config), model.NETWORK, config)
-    return ModelSide(kind, build(Side(kind), model.NETWORK, config, tensors))
+    tensors = planned(folder / "model.safetensors", model_map.rules(config), models.network("qwen3"), config)
+    return ModelSide(kind, build(Side(kind), models.network("qwen3"), config, tensors))
 
 
 @cache

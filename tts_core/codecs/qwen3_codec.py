@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from tts_core.codecs import mimi
-from tts_core.codecs.mimi import MimiConfig
+from tts_core.codecs.mimi import MIMI_24KHZ, MimiConfig
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.config import LARGEST, MOST_LAYERS, check_numbers, exact_fields, mapping
 from tts_core.errors import CheckpointError
@@ -123,6 +123,11 @@ class Qwen3CodecConfig:
     def n_codebooks(self) -> int:
         """Codes per frame."""
         return self.decoder.n_codebooks
+
+    @property
+    def codebook_size(self) -> int:
+        """Entries of a codebook."""
+        return self.decoder.codebook_size
 
     def to_dict(self) -> dict[str, Any]:
         """Return our own schema, as `read_converted` reads it."""
@@ -360,6 +365,30 @@ def original_pieces(frames: int, size: int = PIECE, context: int = CONTEXT) -> l
     stops = {start: min(start + size, frames) for start in starts}
     return [Window(start, stops[start], start - before[start], stops[start]) for start in starts]
 
+
+# Published as 12 Hz: the numbers follow from the length of the file, or are those that several ports state
+QWEN3_CODEC_12HZ = Qwen3CodecConfig(
+    encoder=replace(MIMI_24KHZ, n_codebooks=16, sliding_window=LARGEST),
+    decoder=Qwen3DecoderConfig(
+        codebook_size=2048,
+        codebook_dim=512,
+        n_codebooks=16,
+        latent_dim=1024,
+        hidden_size=512,
+        intermediate_size=1024,
+        num_hidden_layers=8,
+        num_attention_heads=16,
+        num_key_value_heads=16,
+        head_dim=64,
+        sliding_window=72,
+        rope_theta=10000.0,
+        rms_norm_eps=1e-5,
+        upsample_rates=(8, 5, 4, 3),
+        upsampling_ratios=(2, 2),
+        decoder_dim=1536,
+    ),
+    n_unread=16,
+)
 
 NETWORK = Network(
     title="Qwen3-TTS's codec",

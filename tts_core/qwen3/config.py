@@ -5,13 +5,13 @@ Source: QwenLM/Qwen3-TTS@022e286, Apache-2.0; names are the published ones.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from tts_core.config import check_numbers, exact_fields, mapping
 from tts_core.errors import CheckpointError
-from tts_core.models import Network
 from tts_core.printable import named
 from tts_core.qwen3 import speaker
 from tts_core.qwen3.speaker import SpeakerConfig
@@ -314,19 +314,12 @@ def mlx_axes(config: Qwen3Config, name: str, rank: int) -> tuple[int, ...] | Non
     return (0, 2, 1) if rank == 3 else None
 
 
-def is_large(name: str) -> bool:
-    """Match the linears that are quantized: those of the layers."""
-    return ".layers." in name and name.endswith("_proj.weight")
-
-
-NETWORK = Network(
-    title="Qwen3-TTS",
-    folder="",
-    network="qwen3.qwen3:Qwen3",
-    parameter_shapes=parameter_shapes,
-    read_converted=read_converted,
-    stays_float32=stays_float32,
-    is_large=is_large,
-    mlx_axes=mlx_axes,
-    license="apache-2.0",
+_LARGE = re.compile(
+    r"\.layers\.\d+\.(self_attn|mlp)\.\w+_proj\.weight$"
+    r"|\.codec_head\.weight$|\.lm_head\.\d+\.weight$|\.small_to_mtp_projection\.weight$"
 )
+
+
+def is_large(name: str) -> bool:
+    """Match the linears that are quantized: the layers', the heads, and the predictor's projection."""
+    return _LARGE.search(name) is not None

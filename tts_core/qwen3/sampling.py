@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tts_core.config import mapping
-from tts_core.errors import UsageError
+from tts_core.errors import CheckpointError, UsageError
 
+GENERATION = "generation_config.json"
 LEAST_FRAMES = 2  # before which speech does not end
 
 
@@ -45,17 +45,28 @@ class Sampling:
 
 
 def read_generation(config: Mapping[str, Any]) -> Sampling:
-    """Read generation_config.json, with the original's values for missing ones."""
-    config = mapping(config, "generation_config.json")
+    """Read generation_config.json, with the original's values for missing ones.
+
+    Raises CheckpointError for values that are no settings.
+    """
+
+    def get(name: str, otherwise: Any) -> Any:
+        value = config.get(name, otherwise)
+        if type(value) is not type(otherwise) and not (type(otherwise) is float and type(value) is int):
+            raise CheckpointError(f"{GENERATION}: {name} {value!r:.40} is no {type(otherwise).__name__}")
+        return value
 
     def choice(prefix: str, sampled: str) -> Choice:
         own = Choice()
         return Choice(
-            is_greedy=not config.get(sampled, True),
-            temperature=config.get(f"{prefix}temperature", own.temperature),
-            top_k=config.get(f"{prefix}top_k", own.top_k),
-            top_p=config.get(f"{prefix}top_p", own.top_p),
+            is_greedy=not get(sampled, True),
+            temperature=get(f"{prefix}temperature", own.temperature),
+            top_k=get(f"{prefix}top_k", own.top_k),
+            top_p=get(f"{prefix}top_p", own.top_p),
         )
 
-    penalty = config.get("repetition_penalty", Sampling().repetition_penalty)
-    return Sampling(choice("", "do_sample"), choice("subtalker_", "subtalker_dosample"), penalty)
+    penalty = get("repetition_penalty", Sampling().repetition_penalty)
+    try:
+        return Sampling(choice("", "do_sample"), choice("subtalker_", "subtalker_dosample"), penalty)
+    except UsageError as fault:
+        raise CheckpointError(f"{GENERATION}: {fault}") from None
