@@ -41,7 +41,8 @@ class Loop:
                 return
             frame = self.other_codes(first, uniform[..., self.config.vocab_size :])
             yield frame
-            self.advance(step, frame)
+            if step + 1 < max_frames:
+                self.advance(step, frame)
 
     def uniform(self, step: int) -> mx.array:
         """Draw all numbers of a step. → (1, V + (Q - 1) V')."""

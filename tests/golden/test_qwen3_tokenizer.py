@@ -6,7 +6,7 @@ from tests.golden.cases import Case, discover
 from tests.golden.qwen3_bench import tokenizer
 from tts_core.errors import UsageError
 from tts_core.files.json_object import read_json
-from tts_core.qwen3.tokenizer import MOST_IDS
+from tts_core.text.byte_bpe import MOST_IDS
 
 pytestmark = pytest.mark.golden
 

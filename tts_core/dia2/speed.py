@@ -9,9 +9,10 @@ from tts_core.config import Configs, config_of
 from tts_core.dia2.config import Dia2Config
 from tts_core.dia2.script import SPEAKERS
 from tts_core.dia2.spec import DIA2_2B
-from tts_core.dia2.tokenizer import FILE, byte_signs
+from tts_core.dia2.tokenizer import FILE
 from tts_core.models import Documents
 from tts_core.speed import Speed
+from tts_core.text.byte_bpe import byte_signs
 
 
 def _layers(configs: Configs) -> int:

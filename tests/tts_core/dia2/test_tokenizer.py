@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from tests.tiny.dia2 import GOLDEN, tokenizer
 from tests.tts_core.growth import MOST, growth
-from tts_core.dia2.tokenizer import Tokenizer, bos_id, byte_signs
+from tts_core.dia2.tokenizer import Tokenizer, bos_id
 from tts_core.errors import CheckpointError, UsageError
+from tts_core.text.byte_bpe import byte_signs
 
 FILE = GOLDEN / "tokenizer" / "tokenizer.json"
 CONTENT = json.loads(FILE.read_text("utf-8"))
