@@ -6,16 +6,21 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from converters.files.dtypes import stored_type
+from converters.files.dtypes import narrow
 from converters.files.writer import Entry, SafetensorsWriter
+from tts_core.codecs.qwen3_codec import QWEN3_CODEC_12HZ, Qwen3CodecConfig
 from tts_core.dia2.config import Dia2Config, StackConfig
 from tts_core.dia2.spec import DIA2_1B, DIA2_2B
 from tts_core.dia2.speed import SPEED
+from tts_core.qwen3.config import Qwen3Config
+from tts_core.qwen3.spec import qwen3
+from tts_core.text.byte_bpe import byte_signs
 
 KEYS = Path(__file__).parents[1] / "tests/data/keys"
 FORMS = {
@@ -23,6 +28,7 @@ FORMS = {
     "mars5": ("safetensors", "pt"),
     "metavoice": ("pt",),
     "dia2": ("1b", "2b"),
+    "qwen3": ("0.6b_base", "0.6b_custom_voice", "1.7b_base", "1.7b_custom_voice"),
 }
 
 DIA_CONFIG = {
@@ -105,6 +111,8 @@ def make_checkpoint(folder: Path, model: str, form: str) -> Path:
         return _make_dia(folder, form)
     if model == "dia2":
         return _make_dia2(folder, form)
+    if model == "qwen3":
+        return _make_qwen3(folder, form)
     (folder / "vocos").mkdir()
     (folder / "vocos/config.yaml").write_text(VOCOS_CONFIG)
     _pickle(folder / "vocos/pytorch_model.bin", "vocos_charactr")
@@ -179,6 +187,85 @@ def dia2_config(config: Dia2Config) -> dict[str, Any]:
             "weights_schedule": list(config.weights_schedule),
             "max_context_steps": config.max_context_steps,
         },
+    }
+
+
+def _make_qwen3(folder: Path, form: str) -> Path:
+    """Write a Qwen3-TTS of one of its sizes in bfloat16, with a small tokenizer; the codec in float32."""
+    size, _, mode = form.partition("_")
+    config = qwen3({"0.6b": "0b6", "1.7b": "1b7"}[size], mode)
+    write_qwen3_texts(folder, config, QWEN3_CODEC_12HZ)
+    write_random(folder / "speech_tokenizer/model.safetensors", "qwen3_codec")
+    return write_random(folder / "model.safetensors", f"qwen3_{form}", code="BF16")
+
+
+def write_qwen3_texts(folder: Path, config: Qwen3Config, codec: Qwen3CodecConfig) -> None:
+    """Write everything but weights: both config.json, a tokenizer of single bytes, settings of draws."""
+    (folder / "speech_tokenizer").mkdir(parents=True)
+    added = {"<|im_start|>": config.im_start_id, "<|im_end|>": config.im_end_id}
+    texts = {
+        "config.json": qwen3_config(config),
+        "speech_tokenizer/config.json": qwen3_codec_config(codec),
+        "vocab.json": {sign: place for place, sign in enumerate(byte_signs())},
+        "tokenizer_config.json": {
+            "added_tokens_decoder": {str(id): {"content": token} for token, id in added.items()}
+        },
+        "generation_config.json": {"do_sample": True, "temperature": 0.9, "max_new_tokens": 8192},
+    }
+    for name, content in texts.items():
+        (folder / name).write_text(json.dumps(content))
+    (folder / "merges.txt").write_text("#version: 0.2\n")
+
+
+def qwen3_config(config: Qwen3Config) -> dict[str, Any]:
+    """Write the sizes and ids of a Qwen3-TTS as its published config.json."""
+    whole = asdict(config)
+    shared = {"num_code_groups": config.n_codebooks, "hidden_act": "silu", "attention_bias": False}
+    talker = {name: whole[name] for name in ("vocab_size", "text_vocab_size", "text_hidden_size")}
+    talker |= {name: id for name, id in whole.items() if name.startswith("codec_") and name != "codec_eos_id"}
+    voices, encoder = config.speakers, whole["speaker_encoder"]
+    return {
+        "model_type": "qwen3_tts",
+        "tokenizer_type": "qwen3_tts_tokenizer_12hz",
+        "tts_model_size": config.model_size,
+        "tts_model_type": config.mode,
+        **{f"{name}_token_id": whole[f"{name}_id"] for name in ("im_start", "im_end")},
+        **{f"tts_{name}_token_id": whole[f"tts_{name}_id"] for name in ("pad", "bos", "eos")},
+        "talker_config": {
+            **whole["talker"],
+            **shared,
+            **talker,
+            "codec_eos_token_id": config.codec_eos_id,
+            "max_position_embeddings": config.max_positions,
+            "code_predictor_config": {**whole["predictor"], **shared, "vocab_size": config.codebook_size},
+            "codec_language_id": dict(config.languages),
+            "spk_id": {voice.name: voice.id for voice in voices},
+            "spk_is_dialect": {voice.name: voice.dialect or False for voice in voices},
+        },
+        **({} if encoder is None else {"speaker_encoder_config": encoder}),
+    }
+
+
+def qwen3_codec_config(config: Qwen3CodecConfig) -> dict[str, Any]:
+    """Write the sizes of a Qwen3-TTS's codec as its published config.json."""
+    decoder = asdict(config.decoder)
+    decoder["num_quantizers"] = decoder.pop("n_codebooks")
+    encoder = MIMI_CONFIG | asdict(config.encoder) | {"sliding_window": 250}
+    encoder["num_quantizers"] = encoder.pop("n_codebooks") + config.n_unread
+    encoder["num_semantic_quantizers"] = encoder.pop("n_semantic")
+    encoder["sampling_rate"] = encoder.pop("sample_rate")
+    encoder["frame_rate"] = config.sample_rate / config.hop_length
+    encoder["vector_quantization_hidden_dimension"] = config.encoder.codebook_dim
+    encoder["upsample_groups"] = config.encoder.hidden_size
+    return {
+        "model_type": "qwen3_tts_tokenizer_12hz",
+        "encoder_valid_num_quantizers": config.n_codebooks,
+        "input_sample_rate": config.sample_rate,
+        "output_sample_rate": config.sample_rate,
+        "encode_downsample_rate": config.hop_length,
+        "decode_upsample_rate": config.hop_length,
+        "encoder_config": encoder,
+        "decoder_config": decoder,
     }
 
 
@@ -266,7 +353,7 @@ def write_random(
     for name, shape in shapes.items():
         values = rng.standard_normal(shape, np.float32) * np.float32(0.02)
         values += np.float32(len(shape) == 1 and name.endswith("weight"))
-        writer.write(name, values.astype(stored_type(code)))
+        writer.write(name, narrow(values, code))
     writer.close()
     return path
 

@@ -1,12 +1,12 @@
 """Measure time and peak memory of `convert-weights` on a full-size random checkpoint, and of a file copy.
 
-    python benchmarks/convert.py [--model dia|mars5|metavoice|dia2] [--kind safetensors|pth|pt|1b|2b]
+    python benchmarks/convert.py [--model dia|mars5|metavoice|dia2|qwen3] [--kind safetensors|pth|pt|1b|...]
         [--folder DIR] [--include-mbd] [--convert "-q --q-bits 8"] [--rounds 1]
 
-Writes the checkpoint (6.4, 2.4 or 5.2 GB; 9.8 with MetaVoice's diffusion; Dia2 4.7 or 8.1) to a temporary
-folder in DIR. In every round it copies it and converts it, in a process of its own whose anonymous memory is
-polled; both times include `sync`. Prints one line per kind, with medians, and deletes everything. DIR needs
-twice the checkpoint's size and 2 GB.
+Writes the checkpoint (6.4, 2.4 or 5.2 GB; 9.8 with MetaVoice's diffusion; Dia2 4.7 or 8.1; Qwen3-TTS 2.5 or
+4.5) to a temporary folder in DIR. In every round it copies it and converts it, in a process of its own whose
+anonymous memory is polled; both times include `sync`. Prints one line per kind, with medians, and deletes
+everything. DIR needs twice the checkpoint's size and 2 GB.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import prod
@@ -14,11 +14,12 @@ import numpy as np
 
 from converters.files.dtypes import FLOAT_NAMES, FLOATS
 from converters.files.hub import Located
-from converters.files.pieces import Memory
+from converters.files.pieces import PIECE, Memory
 from converters.files.readers import Checkpoint
 from converters.maps import mlx
 from converters.maps.layouts import Found, layouts
 from converters.rules.plan import Move, dropped, plan
+from converters.rules.transforms import SAME
 from tts_core import models
 from tts_core.config import without_envelope
 from tts_core.errors import CheckpointError
@@ -65,6 +66,15 @@ class Part(Generic[Config]):
     def stays_float32(self, name: str) -> bool:
         """Return True if a tensor stays float32 for every requested dtype."""
         return models.network(self.kind).stays_float32(name)
+
+    def is_copied(self, name: str) -> bool:
+        """Return True if a canonical tensor is one source's numbers in their order."""
+        return self.moves[name].how is SAME
+
+    def pieces(self, name: str) -> Iterator[np.ndarray]:
+        """Read a copied tensor's numbers as float32, some at a time; each is valid until the next."""
+        [source] = self.moves[name].sources
+        return self.checkpoint.pieces(source, PIECE)
 
     def read(self, name: str, memory: Memory | None = None) -> np.ndarray:
         """Read one canonical tensor: float32, C-contiguous, PyTorch's axis order, dequantized.

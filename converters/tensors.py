@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +23,7 @@ from converters.rules.original_quant import stored as stored_original
 from tts_core import models
 from tts_core.errors import CheckpointError, NotFoundError
 
+LARGEST = 2**26  # numbers of a tensor that is made as a whole
 MAKERS = 2  # threads, each with memory for one tensor; one takes longer than writing and hashing
 
 
@@ -75,13 +77,24 @@ def write_tensors(
             backs[path] = stack.enter_context(ReadBack(path))
         places = {entry.name: path for path, entries in files.items() for entry in entries}
 
+        def write_in_parts(output: Output) -> None:
+            [entry] = output.entries
+            path = places[entry.name]
+            with writing:
+                writers[path].fill(entry.name, _parts(part, output))
+            with comparing:
+                backs[path].compare(entry, _parts(part, output))
+                progress(entry.nbytes)
+
         def write(output: Output) -> None:
+            if _is_too_large(part, output):
+                return write_in_parts(output)
             for entry, tensor in zip(output.entries, _made(part, output, memory), strict=True):
                 path = places[entry.name]
                 with writing:
                     writers[path].write(entry.name, tensor)
                 with comparing:
-                    backs[path].compare(entry, tensor)
+                    backs[path].compare(entry, [tensor])
                     progress(entry.nbytes)
 
         quantized = any(output.quantization for output in outputs)  # MLX computes in one thread
@@ -94,26 +107,55 @@ def write_tensors(
         return {path: back.sha256() for path, back in backs.items()}
 
 
+def _is_too_large(part: Part, output: Output) -> bool:
+    """Return True for a copied tensor that is too large to be whole in memory."""
+    shape = part.shape(output.name)
+    is_turned = models.network(part.kind).mlx_axes(part.config, output.name, len(shape)) is not None
+    return (
+        math.prod(shape) > LARGEST and part.is_copied(output.name) and not (is_turned or output.quantization)
+    )
+
+
+def _parts(part: Part, output: Output) -> Iterator[np.ndarray]:
+    """Make the stored numbers of one output, some at a time; each is valid until the next."""
+    [entry] = output.entries
+    for values in part.pieces(output.name):
+        yield _checked(part, output.name, values, entry.dtype)
+
+
 def _made(part: Part, output: Output, memory: Memory) -> list[np.ndarray]:
     """Make the stored arrays of one output, in the order of its entries; each is contiguous, and valid until
     the memory is used again.
     """
     values = part.read(output.name, memory)
     code = output.entries[-1].dtype
-    if not all_finite(values):
-        raise CheckpointError(
-            f"{part.files[0]}: {output.name} contains NaN or infinite numbers; the checkpoint is damaged"
-        )
     if output.quantization is not None:
+        _check_finite(part, output.name, values)
         make = stored_original if output.quantization.original else _quantized
         return list(make(values, code, output.quantization))
     axes = models.network(part.kind).mlx_axes(part.config, output.name, values.ndim)
+    return [np.ascontiguousarray(_checked(part, output.name, values, code, axes))]
+
+
+def _checked(
+    part: Part, name: str, values: np.ndarray, code: str, axes: Sequence[int] | None = None
+) -> np.ndarray:
+    """Cast numbers to their stored type. axes: order of the stored tensor; None is the same.
+
+    Raises CheckpointError for NaN and infinite ones, and for ones that do not fit.
+    """
+    _check_finite(part, name, values)
     stored = narrow(values.transpose(axes) if axes else values, code)
     if code == "F16" and np.isinf(stored).any():
+        raise CheckpointError(f"{part.files[0]}: {name} does not fit in float16; choose --dtype bfloat16")
+    return stored
+
+
+def _check_finite(part: Part, name: str, values: np.ndarray) -> None:
+    if not all_finite(values):
         raise CheckpointError(
-            f"{part.files[0]}: {output.name} does not fit in float16; choose --dtype bfloat16"
+            f"{part.files[0]}: {name} contains NaN or infinite numbers; the checkpoint is damaged"
         )
-    return [np.ascontiguousarray(stored)]
 
 
 def import_mlx() -> Any:

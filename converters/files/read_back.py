@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from io import FileIO
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy as np
 from converters.files.pieces import pieces
 from converters.files.writer import Entry, octets
 from tts_core.errors import CheckpointError
-from tts_core.files.header import read_header
+from tts_core.files.header import Stored, read_header
 
 _PIECE_BYTES = 2**20  # read at a time
 
@@ -35,13 +36,16 @@ class ReadBack:
         self._pool = ThreadPoolExecutor(1)
         self._digest = self._pool.submit(self._hash)
 
-    def compare(self, entry: Entry, tensor: np.ndarray) -> None:
-        """Compare a tensor that was written. Raises CheckpointError if the file does not contain it."""
+    def compare(self, entry: Entry, parts: Iterable[np.ndarray]) -> None:
+        """Compare a tensor that was written, parts of its numbers in order.
+
+        Raises CheckpointError if the file does not contain it.
+        """
         stored = self._places.get(entry.name)
         if (
             stored is None
             or (stored.dtype, stored.shape) != (entry.dtype, entry.shape)
-            or not self._equal(stored.begin, np.frombuffer(octets(tensor), np.uint8))
+            or not self._equal(stored, parts)
         ):
             raise CheckpointError(
                 f"DST: {entry.name}: not on the disk as written; check the disk, or give another place"
@@ -67,13 +71,14 @@ class ReadBack:
         self._pool.shutdown()
         self._file.close()
 
-    def _equal(self, begin: int, expected: np.ndarray) -> bool:
-        self._file.seek(begin)
-        for part in pieces(expected, _PIECE_BYTES):
-            found = self._piece[: len(part)]
-            if not _filled(self._file, found.data) or not np.array_equal(found, part):
-                return False
-        return True
+    def _equal(self, stored: Stored, parts: Iterable[np.ndarray]) -> bool:
+        self._file.seek(stored.begin)
+        for tensor in parts:
+            for part in pieces(np.frombuffer(octets(tensor), np.uint8), _PIECE_BYTES):
+                found = self._piece[: len(part)]
+                if not _filled(self._file, found.data) or not np.array_equal(found, part):
+                    return False
+        return self._file.tell() == stored.end
 
     def _hash(self) -> str:
         digest = hashlib.sha256()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -70,6 +70,14 @@ class SafetensorsWriter:
         )
         self._file.seek(self._data + at)
         self._write(octets(tensor))
+
+    def fill(self, name: str, parts: Iterable[np.ndarray]) -> None:
+        """Write one tensor from parts of its numbers, in order; their size must match its entry."""
+        at, entry = self._places.pop(name)
+        self._file.seek(self._data + at)
+        for part in parts:
+            self._write(octets(part))
+        assert self._file.tell() == self._data + at + entry.nbytes, entry
 
     def close(self) -> None:
         """Close a complete file."""

@@ -152,6 +152,18 @@ _HARMLESS = (
     "rope_scaling",  # the three streams of positions are equal, so sections have no effect
     "position_id_per_seconds",
     "assistant_token_id",
+    # what any configuration of transformers may state; its generate() is not used
+    *("_name_or_path", "return_dict", "torchscript", "use_bfloat16", "tf_legacy_loss", "pruned_heads"),
+    *("tie_word_embeddings", "tie_encoder_decoder", "chunk_size_feed_forward", "is_encoder_decoder"),
+    *("is_decoder", "add_cross_attention", "cross_attention_hidden_size", "finetuning_task", "id2label"),
+    *("label2id", "task_specific_params", "problem_type", "tokenizer_class", "prefix", "bos_token_id"),
+    *("pad_token_id", "eos_token_id", "sep_token_id", "decoder_start_token_id", "max_length", "min_length"),
+    *("do_sample", "early_stopping", "num_beams", "num_beam_groups", "diversity_penalty", "temperature"),
+    *("top_k", "top_p", "typical_p", "repetition_penalty", "length_penalty", "no_repeat_ngram_size"),
+    *("encoder_no_repeat_ngram_size", "bad_words_ids", "num_return_sequences", "output_scores"),
+    *("return_dict_in_generate", "forced_bos_token_id", "forced_eos_token_id", "remove_invalid_values"),
+    *("exponential_decay_length_penalty", "suppress_tokens", "begin_suppress_tokens"),
+    *("output_hidden_states", "output_attentions"),
 )
 _STACK = (
     "hidden_size",

@@ -81,6 +81,121 @@ def dia2(layers: int, width: int, depformer_layers: int, sets: int) -> Shapes:
     return shapes | {"depformer.norm.weight": [1024]}
 
 
+def qwen3(width: int, inner: int, encoder: bool) -> Shapes:
+    """Qwen/Qwen3-TTS-12Hz-0.6B and -1.7B. encoder: Base, with its speaker encoder."""
+    shapes: Shapes = {
+        "talker.model.text_embedding.weight": [151936, 2048],
+        "talker.model.codec_embedding.weight": [3072, width],
+        "talker.text_projection.linear_fc1.weight": [2048, 2048],
+        "talker.text_projection.linear_fc1.bias": [2048],
+        "talker.text_projection.linear_fc2.weight": [width, 2048],
+        "talker.text_projection.linear_fc2.bias": [width],
+        "talker.codec_head.weight": [3072, width],
+    }
+    stacks = ("talker.model", 28, width, inner), ("talker.code_predictor.model", 5, 1024, 3072)
+    for part, layers, wide, gate in stacks:
+        for i in range(layers):
+            at = f"{part}.layers.{i}"
+            for norm in ("input_layernorm", "post_attention_layernorm"):
+                shapes[f"{at}.{norm}.weight"] = [wide]
+            for p, rows in (("q", 2048), ("k", 1024), ("v", 1024)):
+                shapes[f"{at}.self_attn.{p}_proj.weight"] = [rows, wide]
+            shapes[f"{at}.self_attn.o_proj.weight"] = [wide, 2048]
+            for norm in ("q_norm", "k_norm"):
+                shapes[f"{at}.self_attn.{norm}.weight"] = [128]
+            shapes[f"{at}.mlp.gate_proj.weight"] = shapes[f"{at}.mlp.up_proj.weight"] = [gate, wide]
+            shapes[f"{at}.mlp.down_proj.weight"] = [wide, gate]
+        shapes[f"{part}.norm.weight"] = [wide]
+    at = "talker.code_predictor"
+    for q in range(15):
+        shapes[f"{at}.model.codec_embedding.{q}.weight"] = [2048, width]
+        shapes[f"{at}.lm_head.{q}.weight"] = [2048, 1024]
+    if width != 1024:
+        shapes[f"{at}.small_to_mtp_projection.weight"] = [1024, width]
+        shapes[f"{at}.small_to_mtp_projection.bias"] = [1024]
+    return shapes | (qwen3_speaker(width) if encoder else {})
+
+
+def qwen3_speaker(width: int) -> Shapes:
+    """The speaker encoder of Qwen3-TTS's Base."""
+    shapes: Shapes = {}
+
+    def conv(at: str, *weight: int) -> None:
+        shapes[f"speaker_encoder.{at}.weight"] = list(weight)
+        shapes[f"speaker_encoder.{at}.bias"] = [weight[0]]
+
+    conv("blocks.0.conv", 512, 128, 5)
+    for i in (1, 2, 3):
+        for name in ("tdnn1", "tdnn2"):
+            conv(f"blocks.{i}.{name}.conv", 512, 512, 1)
+        for j in range(7):
+            conv(f"blocks.{i}.res2net_block.blocks.{j}.conv", 64, 64, 3)
+        conv(f"blocks.{i}.se_block.conv1", 128, 512, 1)
+        conv(f"blocks.{i}.se_block.conv2", 512, 128, 1)
+    conv("mfa.conv", 1536, 1536, 1)
+    conv("asp.tdnn.conv", 128, 4608, 1)
+    conv("asp.conv", 1536, 128, 1)
+    conv("fc", width, 3072, 1)
+    return shapes
+
+
+def qwen3_codec() -> Shapes:
+    """speech_tokenizer/model.safetensors: Mimi's encoder in transformers' names, and a decoder of its own."""
+    parts = ("encoder.", "encoder_transformer.", "downsample.", "quantizer.")
+    mimi = mimi_transformers()
+    shapes: Shapes = {f"encoder.{name}": shape for name, shape in mimi.items() if name.startswith(parts)}
+
+    def layer(at: str, *weight: int, out: int | None = None) -> None:
+        shapes[f"decoder.{at}.weight"] = list(weight)
+        shapes[f"decoder.{at}.bias"] = [weight[0] if out is None else out]
+
+    def snake(at: str, width: int) -> None:
+        shapes[f"decoder.{at}.alpha"] = shapes[f"decoder.{at}.beta"] = [width]
+
+    for half, count in (("first", 1), ("rest", 15)):
+        at = f"decoder.quantizer.rvq_{half}"
+        shapes[f"{at}.input_proj.weight"], shapes[f"{at}.output_proj.weight"] = [256, 512, 1], [512, 256, 1]
+        for q in range(count):
+            book = f"{at}.vq.layers.{q}._codebook"
+            shapes[f"{book}.embedding_sum"], shapes[f"{book}.cluster_usage"] = [2048, 256], [2048]
+    layer("pre_conv.conv", 1024, 512, 3)
+    layer("pre_transformer.input_proj", 512, 1024)
+    layer("pre_transformer.output_proj", 1024, 512)
+    shapes["decoder.pre_transformer.norm.weight"] = [512]
+    for i in range(8):
+        at = f"decoder.pre_transformer.layers.{i}"
+        for name in ("input_layernorm.weight", "post_attention_layernorm.weight"):
+            shapes[f"{at}.{name}"] = [512]
+        for name in ("self_attn", "mlp"):
+            shapes[f"{at}.{name}_layer_scale.scale"] = [512]
+        for p in "qkv":
+            shapes[f"{at}.self_attn.{p}_proj.weight"] = [1024, 512]
+        shapes[f"{at}.self_attn.o_proj.weight"] = [512, 1024]
+        shapes[f"{at}.mlp.gate_proj.weight"] = shapes[f"{at}.mlp.up_proj.weight"] = [1024, 512]
+        shapes[f"{at}.mlp.down_proj.weight"] = [512, 1024]
+    for i in (0, 1):
+        layer(f"upsample.{i}.0.conv", 1024, 1024, 2)
+        layer(f"upsample.{i}.1.dwconv.conv", 1024, 1, 7)
+        layer(f"upsample.{i}.1.norm", 1024)
+        layer(f"upsample.{i}.1.pwconv1", 4096, 1024)
+        layer(f"upsample.{i}.1.pwconv2", 1024, 4096)
+        shapes[f"decoder.upsample.{i}.1.gamma"] = [1024]
+    layer("decoder.0.conv", 1536, 1024, 7)
+    for block, (width, rate) in enumerate(((1536, 8), (768, 5), (384, 4), (192, 3)), 1):
+        half = width // 2
+        snake(f"decoder.{block}.block.0", width)
+        layer(f"decoder.{block}.block.1.conv", width, half, 2 * rate, out=half)
+        for unit in (2, 3, 4):
+            at = f"decoder.{block}.block.{unit}"
+            snake(f"{at}.act1", half)
+            snake(f"{at}.act2", half)
+            layer(f"{at}.conv1.conv", half, half, 7)
+            layer(f"{at}.conv2.conv", half, half, 1)
+    snake("decoder.5", 96)
+    layer("decoder.6.conv", 1, 96, 7)
+    return shapes
+
+
 def dac_descript(names: tuple[str, str]) -> Shapes:
     """weights_44khz_8kbps_0.0.1.pth. names: of the gain and the direction of weight norm."""
     gain, direction = names
@@ -426,6 +541,11 @@ if __name__ == "__main__":
         "dia_transformers": from_transformers("DiaForConditionalGeneration", "DiaConfig"),
         "dia2_1b": dia2(30, 1024, 3, 3),
         "dia2_2b": dia2(28, 2048, 4, 5),
+        "qwen3_0.6b_custom_voice": qwen3(1024, 3072, encoder=False),
+        "qwen3_0.6b_base": qwen3(1024, 3072, encoder=True),
+        "qwen3_1.7b_custom_voice": qwen3(2048, 6144, encoder=False),
+        "qwen3_1.7b_base": qwen3(2048, 6144, encoder=True),
+        "qwen3_codec": qwen3_codec(),
         "dac_descript": dac_descript(("weight_g", "weight_v")),
         "dac_descript_parametrized": dac_descript(
             ("parametrizations.weight.original0", "parametrizations.weight.original1")
