@@ -2,32 +2,54 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Protocol, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
-from torch_ref.codecs.mimi import Decoder, Encoder, Mimi, ResidualVectorQuantizer, VectorQuantizer
+from torch_ref.codecs.mimi import (
+    Decoder,
+    Downsampling,
+    Encoder,
+    Mimi,
+    ResidualVectorQuantizer,
+    SplitResidualVectorQuantizer,
+    VectorQuantizer,
+)
 from torch_ref.codecs.mimi_transformer import Transformer
 from torch_ref.layerwise import Layers, Tensors
 
+Network = TypeVar("Network", bound=nn.Module)
 
-class MimiLayers(Layers[Mimi]):
-    """Runs the stages of tts_core.codecs.mimi."""
 
-    KIND = "mimi"
+class Half(Protocol):
+    """The parts that encode."""
+
+    encoder: Encoder
+    encoder_transformer: Transformer
+    downsample: Downsampling
+    quantizer: SplitResidualVectorQuantizer
+
+
+class EncoderLayers(Layers[Network]):
+    """Runs the stages of tts_core.codecs.mimi.encode_stages."""
+
+    @property
+    def half(self) -> Half:
+        """The half of the network that encodes."""
+        raise NotImplementedError
 
     def encoder_layer(self, x: Tensors, index: int) -> Tensors:
         """One layer of the encoder with weights, and the activation before it."""
-        return {"hidden": _stacked(self.network.encoder, x["hidden"], index)}
+        return {"hidden": _stacked(self.half.encoder, x["hidden"], index)}
 
     def encoder_transformer_layer(self, x: Tensors, index: int) -> Tensors:
         """One layer of the encoder's transformer."""
-        return {"hidden": _attended(self.network.encoder_transformer, x["hidden"], index)}
+        return {"hidden": _attended(self.half.encoder_transformer, x["hidden"], index)}
 
     def downsampling(self, x: Tensors, index: int) -> Tensors:
         """Steps to frames."""
-        return {"latents": self.network.downsample(x["hidden"])[0]}
+        return {"latents": self.half.downsample(x["hidden"])[0]}
 
     def quantizer_input(self, x: Tensors, index: int) -> Tensors:
         """The projection into the codebooks of quantizer `index`."""
@@ -40,6 +62,21 @@ class MimiLayers(Layers[Mimi]):
     def acoustic_quantizer(self, x: Tensors, index: int) -> Tensors:
         """One codebook: its input, its codes appended to those before, and the rest."""
         return _quantized(self._quantizers()[1], x, index)
+
+    def _quantizers(self) -> tuple[ResidualVectorQuantizer, ResidualVectorQuantizer]:
+        quantizer = self.half.quantizer
+        return quantizer.semantic_residual_vector_quantizer, quantizer.acoustic_residual_vector_quantizer
+
+
+class MimiLayers(EncoderLayers[Mimi]):
+    """Runs the stages of tts_core.codecs.mimi."""
+
+    KIND = "mimi"
+
+    @property
+    def half(self) -> Half:
+        """The half of the network that encodes."""
+        return self.network
 
     def dequantizer(self, x: Tensors, index: int) -> Tensors:
         """All codebooks, from codes to latents."""
@@ -60,10 +97,6 @@ class MimiLayers(Layers[Mimi]):
     def decoder_output(self, x: Tensors, index: int) -> Tensors:
         """The last convolution, to samples."""
         return {"audio": _stacked(self.network.decoder, x["hidden"], index)[:, 0]}
-
-    def _quantizers(self) -> tuple[ResidualVectorQuantizer, ResidualVectorQuantizer]:
-        quantizer = self.network.quantizer
-        return quantizer.semantic_residual_vector_quantizer, quantizer.acoustic_residual_vector_quantizer
 
 
 def _stacked(stack: Encoder | Decoder, x: Tensor, index: int) -> Tensor:

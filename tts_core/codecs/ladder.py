@@ -6,12 +6,13 @@ from functools import partial
 
 import numpy as np
 
-from tts_core.codecs import dac, encodec, mbd, mimi, vocos
+from tts_core.codecs import dac, encodec, mbd, mimi, qwen3_codec, vocos
 from tts_core.codecs.dac import DacConfig
 from tts_core.codecs.encodec import EncodecConfig
 from tts_core.codecs.mbd import MbdConfig
 from tts_core.codecs.mbd_schedule import default_steps
 from tts_core.codecs.mimi import MimiConfig
+from tts_core.codecs.qwen3_codec import Qwen3CodecConfig
 from tts_core.codecs.vocos import VocosConfig
 from tts_core.config import config_of
 from tts_core.nn.ladder import FrameSizes, Given, Rung, no_codes, signal
@@ -43,6 +44,17 @@ def mimi_rungs(given: Given) -> list[Rung]:
     return [
         Rung("codec", "mimi", layers, mimi.encode_stages(codec), _mimi_channel, keeps=("codes",)),
         Rung("codec", "mimi", layers, mimi.decode_stages(codec), _codes),
+    ]
+
+
+def qwen3_codec_rungs(given: Given) -> list[Rung]:
+    """List the runs of Qwen3-TTS's codec: encoder and decoder with all codebooks."""
+    codec, layers = _qwen3_codec(given), "codecs.qwen3_layerwise:Qwen3CodecLayers"
+    return [
+        Rung(
+            "codec", "qwen3_codec", layers, qwen3_codec.encode_stages(codec), _qwen3_channel, keeps=("codes",)
+        ),
+        Rung("codec", "qwen3_codec", layers, qwen3_codec.decode_stages(codec), _codes),
     ]
 
 
@@ -78,6 +90,14 @@ def _channel(given: Given) -> State:
 
 def _mimi_channel(given: Given) -> State:
     return _as_channel(_sound(given, config_of(given.configs, "mimi", MimiConfig)))
+
+
+def _qwen3_codec(given: Given) -> Qwen3CodecConfig:
+    return config_of(given.configs, "qwen3_codec", Qwen3CodecConfig)
+
+
+def _qwen3_channel(given: Given) -> State:
+    return _as_channel(_sound(given, _qwen3_codec(given)))
 
 
 def _as_channel(made: State) -> State:

@@ -18,6 +18,7 @@ from tts_core.errors import CheckpointError, UsageError
 from tts_core.printable import named
 
 N_FFT, HOP, LEAST_POWER, LEAST_MEL = 1024, 256, 1e-9, 1e-5
+PADDING = (N_FFT - HOP) // 2  # reflected at both ends
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,11 @@ class SpeakerConfig:
         """Fewest mel frames: the widest reflected padding needs one more than it repeats."""
         pairs = zip(self.enc_kernel_sizes, self.enc_dilations, strict=True)
         return max((kernel - 1) * dilation // 2 for kernel, dilation in pairs) + 1
+
+    @property
+    def least_samples(self) -> int:
+        """Fewest samples of a recording: those of the mel frames, and one more than is repeated at an end."""
+        return max(self.least_frames * HOP, PADDING + 1)
 
     def to_dict(self) -> dict[str, Any]:
         """Return our own schema, as `read_converted` reads it."""
@@ -125,12 +131,10 @@ def mel(samples: np.ndarray, config: SpeakerConfig) -> np.ndarray:
 
     Raises UsageError for a recording that is too short for the encoder.
     """
-    padding = (N_FFT - HOP) // 2
-    least = max(config.least_frames * HOP, padding + 1)
-    if len(samples) < least:
-        seconds = least / config.sample_rate
+    if len(samples) < config.least_samples:
+        seconds = config.least_samples / config.sample_rate
         raise UsageError(f"recording: {len(samples)} samples are too short; give at least {seconds:.2g} s")
-    padded = np.pad(np.asarray(samples, np.float64), padding, mode="reflect")
+    padded = np.pad(np.asarray(samples, np.float64), PADDING, mode="reflect")
     frames = np.lib.stride_tricks.sliding_window_view(padded, N_FFT)[::HOP]
     spectrum = np.fft.rfft(frames * periodic_hann(N_FFT), axis=1)
     amplitude = np.sqrt(spectrum.real**2 + spectrum.imag**2 + LEAST_POWER)
