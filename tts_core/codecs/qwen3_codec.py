@@ -360,6 +360,16 @@ def decode_tail(config: Qwen3DecoderConfig) -> int:
     return -input_span(_convolutions(config), 0, config.hop_length)[0]
 
 
+def widest(config: Qwen3DecoderConfig, frames: int) -> int:
+    """Count the elements of the largest tensor between the convolutions of the decoder."""
+    width, length = config.decoder_dim, frames * math.prod(config.upsampling_ratios)
+    sizes = [max(width, EXPANSION * config.latent_dim) * length]
+    for rate in config.upsample_rates:
+        width, length = width // 2, length * rate
+        sizes.append(width * length)
+    return max(sizes)
+
+
 def original_pieces(frames: int, size: int = PIECE, context: int = CONTEXT) -> list[Window]:
     """Cut [0, frames) as the original does: every piece is decoded alone, after its context.
 

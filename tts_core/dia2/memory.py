@@ -144,7 +144,7 @@ def _decoding(
     fed = min(job.frames, policy.max_frames) + -(-mimi.decode_tail(codec) // STEPS)
     steps = STEPS * min(job.frames, policy.max_frames)
     return (
-        _live("codec", size * _widest(codec, fed), fed, backend),
+        _live("codec", size * mimi.widest(codec, fed), fed, backend),
         Term(
             "codec state", job.texts * _kept(codec, steps, size), "keys and values of the codec's transformer"
         ),
@@ -155,7 +155,7 @@ def _encoding(codec: MimiConfig, job: Dia2Job, size: int, backend: str, policy: 
     most = min(job.prefix_frames, policy.max_frames)
     [*_, last] = mimi.encode_windows(codec, 3 * most, most)
     fed = min(job.prefix_frames, last.stop - last.first)
-    return _live("recordings", size * _widest(codec, fed), fed, backend)
+    return _live("recordings", size * mimi.widest(codec, fed), fed, backend)
 
 
 def _live(name: str, tensor: int, frames: int, backend: str) -> Term:
@@ -163,16 +163,6 @@ def _live(name: str, tensor: int, frames: int, backend: str) -> Term:
     return Term(
         name, live * tensor, f"{counted(live, 'tensor')} of the codec's widest layer, {frames} frames"
     )
-
-
-def _widest(codec: MimiConfig, frames: int) -> int:
-    """Elements of the largest tensor between the codec's convolutions: the same in both directions."""
-    width, length = codec.width, STEPS * frames
-    sizes = [max(width, codec.hidden_size) * length]
-    for stride in codec.upsampling_ratios:
-        width, length = width // 2, length * stride
-        sizes.append(width * length)
-    return max(sizes)
 
 
 def _kept(codec: MimiConfig, steps: int, size: int) -> int:
