@@ -85,10 +85,6 @@ def networks(side: str, config: Qwen3Config, dtype: str, device: str) -> tuple[A
         for name, value in tensors(config, lambda shape: torch.randn(shape, device=device))
     }
     network.load_state_dict(state, assign=True)
-    stack, other = config.talker, config.predictor
-    rotary = import_module("torch_ref.layers.rope").RotaryPositions
-    network.talker.rotary = rotary(config.max_positions, stack.head_dim, stack.rope_theta)
-    network.talker.code_predictor.rotary = rotary(config.n_codebooks, other.head_dim, other.rope_theta)
     with torch.device(device):
         made = codec(QWEN3_CODEC_12HZ)
     network, made = (each.to(device).eval().requires_grad_(False) for each in (network, made))

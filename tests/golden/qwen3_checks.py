@@ -206,14 +206,14 @@ def _texts(side: ModelSide, ids: list[int]) -> np.ndarray:
         return side.numpy(side.network.talker.embed_text(side.array(np.array(ids, np.int32))))
 
 
-def _prompt(side: ModelSide, row: Row) -> Any:
+def prompt_of(side: ModelSide, row: Row) -> Any:
     vector, frames = (None if each is None else side.array(each) for each in (row.speaker, row.frames))
     return side.network.talker.embed_layout(row.layout, vector, frames)
 
 
 def _prompt_numbers(side: ModelSide, row: Row) -> np.ndarray:
     with side.inference():
-        return side.numpy(_prompt(side, row))[0]
+        return side.numpy(prompt_of(side, row))[0]
 
 
 def _check_layout(row: Row, b: int, part: str, vectors: Vectors, benches: Benches, mask: np.ndarray) -> None:
@@ -238,7 +238,7 @@ def _check_codes(
     with side.inference():
         loop = side.module("qwen3.loop").Loop(
             side.network,
-            _prompt(side, row),
+            prompt_of(side, row),
             row.layout.trailing,
             sampling=sampling,
             noise=HostNoise(row.seed or 0),
@@ -268,7 +268,7 @@ def _check_steps(
     known: dict[int, dict[str, np.ndarray]] = {}
     for side in (bench.side, bench.torch32, bench.torch64):
         if id(side) not in known:
-            found = _read(side, row, frames)
+            found = read_row(side, row, frames)
             known[id(side)] = found | _draws(side, found, code0, noise, sampling)
 
     def compare(name: str, golden: np.ndarray) -> None:
@@ -313,14 +313,14 @@ def _noise(row: Row, steps: int, config: Qwen3Config) -> np.ndarray:
     return np.stack([np.asarray(noise.uniform(step, (count,))) for step in range(steps)])
 
 
-def _read(side: ModelSide, row: Row, frames: np.ndarray) -> dict[str, np.ndarray]:
+def read_row(side: ModelSide, row: Row, frames: np.ndarray) -> dict[str, np.ndarray]:
     """Read a prompt and given frames at once; the predictor reads all frames beside each other.
 
     frames: (steps - 1, Q).
     """
     talker, found = side.network.talker, dict[str, np.ndarray]()
     with side.inference():
-        prompt = _prompt(side, row)
+        prompt = prompt_of(side, row)
         ids = [*row.layout.trailing]
         ids += [side.network.config.tts_pad_id] * (len(frames) - len(ids))
         texts = talker.embed_text(side.array(np.array(ids[: len(frames)], np.int32)))[None]
