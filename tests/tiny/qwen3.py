@@ -19,6 +19,7 @@ from tts_core.qwen3.config import Qwen3Config, Speaker, StackConfig, parameter_s
 from tts_core.qwen3.speaker import SpeakerConfig
 
 CODEBOOKS, CODES = 5, 40
+LAST = 0.01  # of the last convolution, so that few samples are clipped
 HALVES = {"semantic": "first", "acoustic": "rest"}
 
 
@@ -117,6 +118,7 @@ def codec_weights(config: Qwen3CodecConfig, seed: int = 0) -> Weights[Qwen3Codec
         # a transposed convolution: inputs are axis 0
         inputs = shape[0] if name.startswith(tuple(turned)) else None
         tensors[name] = _drawn(random, name, shape, inputs)
+    tensors[f"decoder.decoder.{len(config.decoder.upsample_rates) + 2}.conv.weight"] *= LAST
     return Weights(config, tensors)
 
 
