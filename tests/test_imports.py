@@ -32,8 +32,7 @@ LATE = {
     "mlx_port.api": {"converters"},  # converts the embedded voice on first use
     "mlx_port.commands": {"torch_ref", "converters"},  # --backend torch, convert, verify runs both sides
 }
-# modules and folders of a package from the lowest floor to the highest: imports go down, or stay on a floor;
-# a model's folder inside one of them has a floor of its own
+# modules and folders of a package from the lowest floor to the highest: imports go down, or stay on a floor
 FLOORS: dict[str, list[Iterable[str]]] = {
     "tts_core": [
         ("printable",),
@@ -63,7 +62,7 @@ FLOORS: dict[str, list[Iterable[str]]] = {
         ("device", "guard", "host", "memory", "reading"),
         ("layerwise", "loading"),
         ("codecs",),
-        [*MODELS, *(f"{folder}.{model}" for folder in ("cpu", "cuda") for model in MODELS)],
+        MODELS,
         ("api", "doctor", "integrations"),
     ],
     "mlx_port": [
@@ -76,7 +75,7 @@ FLOORS: dict[str, list[Iterable[str]]] = {
         ("guard", "host", "reading", "stored"),
         ("layerwise", "loading"),
         ("codecs",),
-        [*MODELS, *(f"steps.{model}" for model in MODELS)],
+        MODELS,
         ("api", "doctor"),
         ("commands",),
     ],
@@ -214,16 +213,13 @@ def test_imports_are_absolute(package):
 
 def floor(module: str) -> int | None:
     """Number of a module's floor in its package; None for the package itself."""
-    package, *path = module.split(".")
-    if not path:
-        return None
-    own, folder = (
-        [number for number, units in enumerate(FLOORS[package]) if unit in units]
-        for unit in (".".join(path[:2]), path[0])
-    )
-    found = own or folder
-    assert len(found) == 1, f"{module}: on {len(found)} floors; give it one in FLOORS"
-    return found[0]
+    package, _, inside = module.partition(".")
+    inside = (
+        re.sub(r"^(cpu|cuda|steps)\.", "", inside) if model_of(module) else inside
+    )  # a model's folder there
+    found = [number for number, units in enumerate(FLOORS[package]) if inside.partition(".")[0] in units]
+    assert len(found) == 1 or not inside, f"{module}: on {len(found)} floors; give it one in FLOORS"
+    return found[0] if inside else None
 
 
 def test_imports_go_down():

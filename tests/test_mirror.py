@@ -44,7 +44,6 @@ ALONE = {
     "torch_ref/metavoice/step.py:fix": "part of GraphStep",
     "torch_ref/metavoice/fused.py": "part of GraphStep: kernels for CUDA",
     "torch_ref/metavoice/draws.py": "part of GraphStep: kernels for CUDA",
-    "mlx_port/layers/sine.py": "MLX's sin is slow on a CPU",
     "mlx_port/memory.py:wants_wired": "macOS's memory; torch has no such setting",
     "mlx_port/memory.py:wire": "macOS's memory; torch has no such setting",
     "mlx_port/memory.py:bound_cache": "MLX's unused memory; torch bounds its own",
@@ -56,7 +55,6 @@ ALONE = {
     "mlx_port/stored.py": "converted folders; torch_ref's are read by converters",
     "mlx_port/api.py:converted_voice": "torch_ref reads the published layout directly",
     "mlx_port/api.py:voice_folders": "part of converted_voice",
-    "mlx_port/codecs/dac.py:normalize": "torch has it: F.normalize",
     "mlx_port/mars5/encoder.py:some_rows": "of a quantised layer; torch_ref dequantises",
 }
 # file:class or file:function → why methods, attributes or parameters differ

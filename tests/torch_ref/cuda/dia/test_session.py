@@ -6,16 +6,21 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tests.sides import YARDSTICK
 from tests.tiny.dia import dac_config, dac_weights, dia_config, dia_weights
 from tests.tiny.dia_served import requests, served
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
 from torch_ref.cuda.dia.slots import GraphSlots
+from torch_ref.cuda.launch import INTERPRETED
 from torch_ref.dia.pipeline import compose
 from tts_core.results import join
 
-pytestmark = kernel_marks()
+pytestmark = [
+    *kernel_marks(),
+    pytest.mark.skipif(INTERPRETED, reason="takes hours in Triton's interpreter"),
+]
 
 
 def pipeline() -> Any:

@@ -12,12 +12,9 @@ import torch
 from tests.sides import YARDSTICK
 from tests.tiny.mimi import mimi_config, mimi_weights
 from tests.torch_ref.cuda.dia2.kernel_dia2 import network
-from tests.torch_ref.cuda.eager import eager
 from tests.torch_ref.cuda.marks import kernel_marks
-from torch_ref.cuda.dia2 import slots as captured
 from torch_ref.cuda.dia2.slots import GraphSlots
 from torch_ref.cuda.dia2.step import FusedStep
-from torch_ref.cuda.launch import INTERPRETED
 from torch_ref.dia2.dia2 import Dia2
 from torch_ref.dia2.engine import Dia2Engine
 from torch_ref.dia2.slots import Slots
@@ -38,14 +35,6 @@ SETTINGS = {
     "no guidance": Sampling(Choice(1.0, 10, 0.6, 2), Choice(1.0, 10, 0.8, 0)),
     "few candidates": Sampling(Choice(0.3, 1, 0.6, 2), Choice(0.3, 3, 0.8, 0)),
 }
-
-
-@pytest.fixture(autouse=True)
-def uncaptured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a CPU there are no graphs."""
-    if INTERPRETED:
-        monkeypatch.setattr(captured, "capture", eager)
-        monkeypatch.setattr(captured, "compile_together", lambda calls: [call() for call in calls])
 
 
 class Given:
