@@ -14,9 +14,9 @@ import numpy as np
 from mlx_port.host import Host
 from mlx_port.layers.row_cache import RowCache, RowPositions
 from mlx_port.metavoice.first_stage import FirstStage
-from mlx_port.metavoice.one_row import fused
 from mlx_port.metavoice.step import drawing, speaker_rows, stacked
 from mlx_port.reading import Reading, begin_read, finish_read
+from mlx_port.steps.metavoice.one_row import fused
 from tts_core.metavoice.rows import BatchRows, Group, Joining
 from tts_core.metavoice.sampling import FirstStageSampling
 

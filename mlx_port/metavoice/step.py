@@ -9,10 +9,10 @@ import mlx.core as mx
 
 from mlx_port.guard import marked
 from mlx_port.layers.cache import KeyValueCache
-from mlx_port.layers.chain import chain
 from mlx_port.metavoice.first_stage import FirstStage
-from mlx_port.metavoice.one_row import fused
 from mlx_port.metavoice.sampling import guide, probabilities, race
+from mlx_port.steps.chain import chain
+from mlx_port.steps.metavoice.one_row import fused
 from tts_core.metavoice.config import END_OF_AUDIO
 from tts_core.metavoice.sampling import FirstStageSampling
 

@@ -14,17 +14,17 @@ import pytest
 from mlx import nn
 from mlx.utils import tree_flatten
 
-from mlx_port.dia import fused
 from mlx_port.dia.dia import Dia
-from mlx_port.dia.fused import FusedDecoder
 from mlx_port.dia.slots import Slots
 from mlx_port.dia2.dia2 import Dia2
 from mlx_port.dia2.slots import Slots as Dia2Slots
-from mlx_port.layers.rows import product
 from mlx_port.mars5.codec_lm import CodecLM
 from mlx_port.mars5.slots import Slots as Mars5Slots
 from mlx_port.metavoice import step as metavoice_step
 from mlx_port.metavoice.first_stage import FirstStage
+from mlx_port.steps.dia import fused
+from mlx_port.steps.dia.fused import FusedDecoder
+from mlx_port.steps.rows import product
 from tests.mlx_port.launches import as_on_metal, bytes_read, launches
 from tests.tiny.dia import SAMPLING, dia_config
 from tests.tiny.mars5_ar import VOCABULARY, ar_config, deep_prompt, reference
@@ -75,7 +75,7 @@ def dia(
     grid[0] = config.bos_token_id
     tokens = np.arange(1, 9).astype(np.int32)
     slots.join(0, Joining(tokens, grid, 1, 0, 30, SAMPLING, HostNoise(1)))
-    slots.launch(2).read()
+    slots.read(slots.launch(2))
     return slots, lambda: (slots._step(), slots.tokens, slots.ends)
 
 
