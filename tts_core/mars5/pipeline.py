@@ -277,7 +277,10 @@ class Mars5Pipeline:
         report.tell("codec")
         encoded = [one.encoded(self.engine.encode, self.engine.vocabulary) for one in requests]
         job = Mars5Job.together([one.job() for one in encoded])
-        session = Mars5Session(self, len(encoded), job=job, sound=sound, report=report)
+
+        def session(texts: int) -> Mars5Session:
+            return Mars5Session(self, texts, job=job, sound=sound, report=report)
+
         lines = [Single(one) for one in encoded]
         together(session, lines, Watch(None, report.watch.cancel), 0.0)
         return [line.result() for line in lines]

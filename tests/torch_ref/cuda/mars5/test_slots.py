@@ -1,4 +1,4 @@
-"""The captured forms of the slots draw the ids of single plain runs, with and without kernels."""
+"""The captured forms of the slots draw the ids of single plain runs, on kernels or on the layers."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from tests.tiny.mars5_ar import VOCABULARY, ar_config, ar_weights, reference
 from tests.tiny.mars5_draws import extend
 from tests.torch_ref.cuda.eager import eager
 from torch_ref.cuda.launch import INTERPRETED, triton
+from torch_ref.cuda.mars5 import slots
+from torch_ref.cuda.mars5.draws import EMPTY, Drawing
+from torch_ref.cuda.mars5.many_rows import runs
 from torch_ref.layers.rope import RotaryPositions
 from torch_ref.layers.row_cache import RowCache
-from torch_ref.mars5 import slots
 from torch_ref.mars5.codec_lm import CodecLM
-from torch_ref.mars5.draws import EMPTY, Drawing
-from torch_ref.mars5.many_rows import runs
 from torch_ref.mars5.sampling import draw_ids
+from torch_ref.mars5.slots import Slots
 from tts_core.mars5.config import is_norm
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.rows import Joining
@@ -50,33 +51,21 @@ def captured(network: CodecLM, texts: int) -> slots.GraphSlots:
     return slots.GraphSlots(network, texts=texts, room=ROOM, lowest=VOCABULARY.lowest, end=VOCABULARY.end)
 
 
-@pytest.mark.parametrize("window", [3000, 50])
-def test_texts_come_and_go_without_a_new_capture(window: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The work that a graph replays, without a graph or kernels."""
-    monkeypatch.setattr(slots, "capture", eager)
-    monkeypatch.setattr(slots, "runs", lambda _: False)
-    built, texts = network(window), [text(seed) for seed in range(16)]
-    shared = captured(built, 3)
-    graph, ended = shared.graph, come_and_go(YARDSTICK, shared, texts, seed=1)
-    assert shared.graph is graph
-    assert len(ended) > 10
-    for one in ended:
-        assert one.drawn[: one.limit] == alone(built, one)
+class PlainRows:
+    """In place of ManyRows and FusedRow."""
 
+    def __init__(self, network: CodecLM, caches: list[RowCache], rotary: RotaryPositions, positions: Tensor):
+        self.network, self.caches, self.rotary, self.positions = network, caches, rotary, positions
 
-class PlainRow:
-    """In place of FusedRow."""
-
-    def __init__(self, network: CodecLM, cache: list[RowCache], rotary: RotaryPositions, position: Tensor):
-        self.network, self.cache, self.rotary, self.position = network, cache, rotary, position
-
-    def logits(self, x: Tensor) -> Tensor:
-        at = self.cache[0].at
-        at.move(self.position, at.capacity)
-        rotation = self.rotary(self.position[:, None, None], 1)
-        made = self.network.next_logits(x[:, None], rotation, self.cache)
-        x.fill_(torch.nan)  # it overwrites the row
+    def __call__(self, x: Tensor) -> Tensor:
+        at = self.caches[0].at
+        at.move(self.positions, at.capacity)
+        rotation = self.rotary(self.positions[:, None, None], 1)
+        made = self.network.next_logits(x[:, None], rotation, self.caches)
+        x.fill_(torch.nan)  # it overwrites the rows
         return made
+
+    logits = __call__
 
 
 def draw_id(
@@ -107,8 +96,23 @@ def single(network: CodecLM) -> slots.KernelSlot:
 
 @pytest.fixture
 def plain_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, plain in (("capture", eager), ("FusedRow", PlainRow), ("draw_id", draw_id)):
-        monkeypatch.setattr(slots, name, plain)
+    for name in ("ManyRows", "FusedRow"):
+        monkeypatch.setattr(slots, name, PlainRows)
+    monkeypatch.setattr(slots, "capture", eager)
+    monkeypatch.setattr(slots, "draw_id", draw_id)
+
+
+@pytest.mark.usefixtures("plain_kernels")
+@pytest.mark.parametrize("window", [3000, 50])
+def test_texts_come_and_go_without_a_new_capture(window: int) -> None:
+    """The work that a graph replays, without a graph or kernels."""
+    built, texts = network(window), [text(seed) for seed in range(16)]
+    shared = captured(built, 3)
+    graph, ended = shared.graph, come_and_go(YARDSTICK, shared, texts, seed=1)
+    assert shared.graph is graph
+    assert len(ended) > 10
+    for one in ended:
+        assert one.drawn[: one.limit] == alone(built, one)
 
 
 @pytest.mark.usefixtures("plain_kernels")
@@ -177,7 +181,6 @@ def test_kernels_in_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slots, "capture", eager)
     texts = [text(seed) for seed in (4, 7)]
     shared = captured(copy.deepcopy(network()), 2)
-    assert shared.layers is not None
     for slot, one in enumerate(texts):
         shared.join(slot, one.joining)
     drawn = shared.read(shared.launch(3))
@@ -186,17 +189,39 @@ def test_kernels_in_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
         assert drawn[: len(expected), slot].tolist() == expected
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(not INTERPRETED, reason="Triton's interpreter is off (TRITON_INTERPRET=1)")
+@pytest.mark.parametrize("window", [3000, 16])
+@pytest.mark.parametrize(("count", "form"), [(1, slots.KernelSlot), (3, slots.GraphSlots)])
+def test_texts_come_and_go_in_the_interpreter(
+    count: int, form: type[Slots], window: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A few ids of texts of every sampling."""
+    monkeypatch.setattr(slots, "capture", eager)
+    texts = [one for one in map(text, range(150)) if 3 < one.limit < 8]
+    some = [one for place, one in enumerate(texts) if sampling_of(one) not in map(sampling_of, texts[:place])]
+    assert len(some) == len(SETTINGS)
+    some += [next(one for one in texts[5:] if one not in some)]
+    ids = {"lowest": VOCABULARY.lowest, "end": VOCABULARY.end}
+    shared = slots.make_slots(copy.deepcopy(network(window)), texts=count, room=ROOM, **ids)
+    assert type(shared) is form
+    ended = come_and_go(YARDSTICK, shared, some, seed=count)
+    assert len(ended) >= len(SETTINGS)
+    for one in ended:
+        assert one.drawn[: one.limit] == alone(network(window), one)
+
+
+def sampling_of(one: Text) -> float:
+    return one.joining.options.temperature
+
+
 @pytest.mark.cuda
 @pytest.mark.parametrize("window", [3000, 50])
-@pytest.mark.parametrize("kernels", [True, False], ids=["kernels", "layers"])
 @pytest.mark.parametrize("count", [1, 8])
-def test_texts_come_and_go_on_a_gpu(
-    count: int, kernels: bool, window: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if kernels and triton is None:
+def test_texts_come_and_go_on_a_gpu(count: int, window: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    if triton is None:
         pytest.skip("Triton is not installed")
     monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
-    monkeypatch.setattr(slots, "runs", lambda _: kernels)
     built, texts = network(window), [text(seed) for seed in range(30)]
     shared = captured(copy.deepcopy(built).to("cuda"), count)
     ended = come_and_go(YARDSTICK, shared, texts, seed=count)
@@ -221,8 +246,8 @@ def test_the_kernels_are_as_exact_as_the_layers(dtype: torch.dtype, monkeypatch:
     logits = {}
     for name, built, form in (
         ("kernels", own.to("cuda"), slots.GraphSlots),
-        ("layers", own.to("cuda"), slots.Slots),
-        ("truth", exact, slots.Slots),
+        ("layers", own.to("cuda"), Slots),
+        ("truth", exact, Slots),
     ):
         shared = form(built, texts=3, room=ROOM, lowest=VOCABULARY.lowest, end=VOCABULARY.end)
         for slot, one in enumerate(texts):
@@ -237,7 +262,14 @@ def test_the_kernels_are_as_exact_as_the_layers(dtype: torch.dtype, monkeypatch:
     assert plainly_off < 64 * torch.finfo(dtype).eps * logits["truth"].norm()
 
 
-def test_the_cpu_takes_the_plain_form() -> None:
-    made = slots.make_slots(network(), texts=1, room=ROOM, lowest=VOCABULARY.lowest, end=VOCABULARY.end)
-    assert type(made) is slots.Slots
+@pytest.mark.usefixtures("plain_kernels")
+@pytest.mark.parametrize(("count", "form"), [(1, slots.KernelSlot), (2, slots.GraphSlots)])
+def test_the_form_where_kernels_run_and_elsewhere(
+    count: int, form: type[Slots], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert runs(network()) == INTERPRETED
+    for usable in (True, False):
+        monkeypatch.setattr(slots, "runs", lambda _, usable=usable: usable)
+        ids = {"lowest": VOCABULARY.lowest, "end": VOCABULARY.end}
+        made = slots.make_slots(network(), texts=count, room=ROOM, **ids)
+        assert type(made) is (form if usable else Slots)
