@@ -11,9 +11,11 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from torch_ref.host import Host
+from torch_ref.layers.cache import CHUNK
 from torch_ref.layers.row_cache import FirstRows, RowCache, RowPositions
 from torch_ref.mars5.codec_lm import CodecLM
 from torch_ref.mars5.sampling import draw_ids
@@ -24,7 +26,7 @@ from tts_core.mars5.rows import BatchRows, Group, Inputs, Joining
 class Slots:
     """`texts` slots, each a row of the network with `room` positions for speaker and ids.
 
-    Several rows are allocated at once; a single one only while a text is in it.
+    Keys and values grow with the longest text, and are freed when the last one leaves.
     lowest, end: ids of CodecVocabulary.
     """
 
@@ -35,24 +37,29 @@ class Slots:
         self.host = Host(network.embed)
         self.plan = BatchRows(texts, room)
         self.at = RowPositions(min(network.config.sliding_window, room))
-        self.cache = self.new_cache() if texts > 1 else []
+        self.cache: list[RowCache] = []
         self.rotary = network.positions(room)
         self.tokens = torch.zeros(texts, 1, dtype=torch.int64, device=network.embed.weight.device)
         # last ids of each text, a ring; the vocabulary's size is an empty place
         self.recent = self._nothing(1)
         self.first: dict[int, Tensor] = {}  # by slot: (1, V), logits of texts that have drawn no id
 
-    def new_cache(self) -> list[RowCache]:
-        """Allocate the rows of every layer."""
+    def reserve(self, positions: int) -> None:
+        """Let every layer have keys and values of this many positions of each text; those there are kept."""
         config, weight = self.network.config, self.network.embed.weight
-        buffer = self.plan.slots, config.num_attention_heads, self.at.capacity, config.head_dim
-        layers = self.network.ar.layers
-        return [RowCache(weight.new_zeros(buffer), weight.new_zeros(buffer), self.at) for _ in layers]
+        if not self.cache:
+            empty = weight.new_zeros(self.plan.slots, config.num_attention_heads, 0, config.head_dim)
+            self.cache = [RowCache(empty, empty, self.at) for _ in self.network.ar.layers]
+        missing = min(-(-positions // CHUNK) * CHUNK, self.at.capacity) - self.cache[0].keys.shape[2]
+        if missing > 0:
+            for layer in self.cache:
+                layer.keys = F.pad(layer.keys, (0, 0, 0, missing))
+                layer.values = F.pad(layer.values, (0, 0, 0, missing))
 
     @torch.inference_mode()
     def join(self, slot: int, text: Joining) -> None:
         """Read a text's prompt and let it draw with the next step; its slot must be free."""
-        self.cache = self.cache or self.new_cache()
+        self.reserve(1 + len(text.prompt.tokens))
         network, prompt = self.network, self.host.to_device(text.prompt.tokens[None])
         rows = network.rows(network.speaker(self.host.to_device(text.codes.T[None])), prompt)
         cache = [FirstRows(network.config.sliding_window, layer, slot) for layer in self.cache]
@@ -68,7 +75,7 @@ class Slots:
         """Free a slot."""
         self.plan.leave(slot)
         self.first.pop(slot, None)
-        if self.plan.slots == 1:
+        if not self.plan.texts:
             self.cache = []
 
     @torch.inference_mode()
@@ -87,6 +94,7 @@ class Slots:
     def logits(self, positions: np.ndarray) -> Tensor:
         """Compute logits of the rows in use, (R, V) float32. positions: (R,) int32."""
         place = int(positions.max())
+        self.reserve(1 + place)
         if len(positions) == 1:
             self.at.level(place)
             rotation = self.rotary(place, 1)

@@ -19,14 +19,23 @@ from tts_core.mars5.rows import Group, Inputs, Joining
 PAST = 16  # steps that may be launched past the end of a text
 
 
-class GraphSlots(Slots):
-    """Slots whose network is captured as a CUDA graph of all rows."""
+class CapturedSlots(Slots):
+    """What both forms share: keys and values are allocated at once, since a graph keeps their addresses."""
 
     steps, ahead = 4, 1
 
+    def reserve(self, positions: int) -> None:
+        """Allocate keys and values of all positions."""
+        super().reserve(self.at.capacity)
+
+
+class GraphSlots(CapturedSlots):
+    """Slots whose network is captured as a CUDA graph of all rows."""
+
     def __init__(self, network: CodecLM, *, texts: int, room: int, lowest: int, end: int):
         super().__init__(network, texts=texts, room=room, lowest=lowest, end=end)
-        self.cache, device = self.cache or self.new_cache(), self.tokens.device
+        self.reserve(room)
+        device = self.tokens.device
         self.positions = torch.zeros(texts, dtype=torch.int64, device=device)
         self.layers = ManyRows(network, self.cache, self.rotary, self.positions)
         with torch.inference_mode():
@@ -48,14 +57,12 @@ class GraphSlots(Slots):
         return self.layers(self.network.embed(self.tokens)[:, 0].contiguous())
 
 
-class KernelSlot(Slots):
+class KernelSlot(CapturedSlots):
     """A single slot, whose step is a CUDA graph that draws the id and ends with its row.
 
     It is captured for each text, and freed with it. All state is on the device; noise and ids are copied once
     per launch.
     """
-
-    steps, ahead = 4, 1
 
     def __init__(self, network: CodecLM, *, texts: int, room: int, lowest: int, end: int):
         assert texts == 1
