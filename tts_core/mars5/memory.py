@@ -145,7 +145,7 @@ def _cache(config: CodecLMConfig, job: Mars5Job, size: int) -> Term:
     held = 2 * config.num_hidden_layers * config.hidden_size * size * room * job.batch
     tables = 2 * 4 * job.max_len * config.head_dim
     texts = "" if job.batch == 1 else f", {job.batch} texts"
-    return Term("cache", held + tables, f"keys and values of {room} ids{texts}, allocated at once")
+    return Term("cache", held + tables, f"keys and values of {room} ids{texts}")
 
 
 def _activations(config: CodecLMConfig, job: Mars5Job, size: int) -> Term:

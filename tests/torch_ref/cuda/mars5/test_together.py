@@ -29,7 +29,7 @@ from tts_core.nn.noise import HostNoise
 
 ON_KERNELS = [
     pytest.mark.skipif(triton is None, reason="Triton is not installed: it comes with torch for CUDA"),
-    *([] if INTERPRETED else [pytest.mark.cuda]),
+    pytest.mark.slow if INTERPRETED else pytest.mark.cuda,
 ]
 FRAMES = {1: 6, 2: 3, 3: 9, 4: 1}  # by seed
 
