@@ -26,7 +26,8 @@ from tts_core.mars5.rows import BatchRows, Group, Inputs, Joining
 class Slots:
     """`texts` slots, each a row of the network with `room` positions for speaker and ids.
 
-    Keys and values grow with the longest text, and are freed when the last one leaves.
+    On a CPU keys and values grow with the longest text, and are freed when the last one leaves. Elsewhere
+    they are allocated at once, a single row's only while a text is in it.
     lowest, end: ids of CodecVocabulary.
     """
 
@@ -38,19 +39,24 @@ class Slots:
         self.plan = BatchRows(texts, room)
         self.at = RowPositions(min(network.config.sliding_window, room))
         self.cache: list[RowCache] = []
+        # on a GPU, diffusions would take the memory into which keys are to grow
+        self.grows = network.embed.weight.is_cpu
         self.rotary = network.positions(room)
         self.tokens = torch.zeros(texts, 1, dtype=torch.int64, device=network.embed.weight.device)
         # last ids of each text, a ring; the vocabulary's size is an empty place
         self.recent = self._nothing(1)
         self.first: dict[int, Tensor] = {}  # by slot: (1, V), logits of texts that have drawn no id
+        if texts > 1 and not self.grows:
+            self.reserve(room)
 
     def reserve(self, positions: int) -> None:
         """Let every layer have keys and values of this many positions of each text; those there are kept."""
+        wanted = -(-positions // CHUNK) * CHUNK if self.grows else self.at.capacity
         config, weight = self.network.config, self.network.embed.weight
         if not self.cache:
             empty = weight.new_zeros(self.plan.slots, config.num_attention_heads, 0, config.head_dim)
             self.cache = [RowCache(empty, empty, self.at) for _ in self.network.ar.layers]
-        missing = min(-(-positions // CHUNK) * CHUNK, self.at.capacity) - self.cache[0].keys.shape[2]
+        missing = min(wanted, self.at.capacity) - self.cache[0].keys.shape[2]
         if missing > 0:
             for layer in self.cache:
                 layer.keys = F.pad(layer.keys, (0, 0, 0, missing))
@@ -75,7 +81,7 @@ class Slots:
         """Free a slot."""
         self.plan.leave(slot)
         self.first.pop(slot, None)
-        if not self.plan.texts:
+        if self.plan.slots == 1 or (self.grows and not self.plan.texts):
             self.cache = []
 
     @torch.inference_mode()

@@ -19,21 +19,14 @@ from tts_core.mars5.rows import Group, Inputs, Joining
 PAST = 16  # steps that may be launched past the end of a text
 
 
-class CapturedSlots(Slots):
-    """What both forms share: keys and values are allocated at once, since a graph keeps their addresses."""
+class GraphSlots(Slots):
+    """Slots whose network is captured as a CUDA graph of all rows."""
 
     steps, ahead = 4, 1
 
-    def reserve(self, positions: int) -> None:
-        """Allocate keys and values of all positions."""
-        super().reserve(self.at.capacity)
-
-
-class GraphSlots(CapturedSlots):
-    """Slots whose network is captured as a CUDA graph of all rows."""
-
     def __init__(self, network: CodecLM, *, texts: int, room: int, lowest: int, end: int):
         super().__init__(network, texts=texts, room=room, lowest=lowest, end=end)
+        self.grows = False  # the graph keeps addresses
         self.reserve(room)
         device = self.tokens.device
         self.positions = torch.zeros(texts, dtype=torch.int64, device=device)
@@ -57,16 +50,19 @@ class GraphSlots(CapturedSlots):
         return self.layers(self.network.embed(self.tokens)[:, 0].contiguous())
 
 
-class KernelSlot(CapturedSlots):
+class KernelSlot(Slots):
     """A single slot, whose step is a CUDA graph that draws the id and ends with its row.
 
     It is captured for each text, and freed with it. All state is on the device; noise and ids are copied once
     per launch.
     """
 
+    steps, ahead = 4, 1
+
     def __init__(self, network: CodecLM, *, texts: int, room: int, lowest: int, end: int):
         assert texts == 1
         super().__init__(network, texts=1, room=room, lowest=lowest, end=end)
+        self.grows = False  # the graph keeps addresses
         self.rotary = network.positions(room + PAST)
         self.graph: torch.cuda.CUDAGraph | None = None
 
