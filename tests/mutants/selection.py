@@ -12,7 +12,7 @@ PACKAGES = ("tts_core", "converters", "torch_ref", "mlx_port")
 # what runs only on a GPU: a folder, files that import from these modules of it, and classes of captured steps
 GPU = "torch_ref/cuda"
 KERNELS = ("attention", "filters", "launch", "pointwise", "rows")
-CAPTURED = ("GraphSlots", "GraphStep", "KernelStep")
+CAPTURED = ("GraphSlots", "GraphStep")
 
 PHASE = re.compile(r" \((setup|call|teardown)\)$")  # as pytest passes it to processes that a test starts
 

@@ -120,7 +120,7 @@ def test_what_runs_only_on_a_gpu_is_there():
     [
         ("torch_ref/dia/slots.py", "from torch_ref.host import Host", True),
         ("mlx_port/dia/slots.py", "import mlx.core as mx", True),
-        ("torch_ref/mars5/slots.py", "from torch_ref.cuda.capture import capture", True),
+        ("torch_ref/metavoice/slots.py", "from torch_ref.cuda.capture import capture", True),
         ("torch_ref/cuda/capture.py", "import torch", False),
         ("torch_ref/cuda/dia/draws.py", "from torch_ref.cuda.launch import jit, triton", False),
         ("torch_ref/mars5/fused.py", "from torch_ref.cuda import pointwise", False),

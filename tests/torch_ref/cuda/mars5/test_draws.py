@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
-from torch_ref.mars5.draws import EMPTY, Drawing, draw_id
+from torch_ref.cuda.mars5.draws import EMPTY, Drawing, draw_id
 from torch_ref.mars5.sampling import draw, log_probabilities, occurrences
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.sampling import PENALTIES_ABOVE

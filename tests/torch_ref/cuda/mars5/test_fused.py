@@ -11,11 +11,12 @@ from tests.tolerance import assert_within
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
 from tests.torch_ref.mars5.test_reverse import cells, tiny
 from torch_ref.cuda.launch import INTERPRETED
+from torch_ref.cuda.mars5.frames import draw_cells
+from torch_ref.cuda.mars5.fused import FusedTransformer, Reading
+from torch_ref.cuda.mars5.reverse import KernelStep
 from torch_ref.layers.norm import at_least_float32
 from torch_ref.mars5 import reverse
 from torch_ref.mars5.diffusion import at_timestep, guided, posterior
-from torch_ref.mars5.frames import draw_cells
-from torch_ref.mars5.fused import FusedTransformer, Reading
 from torch_ref.mars5.residual_transformer import ResidualTransformer
 from tts_core.mars5.diffusion import Diffusion
 
@@ -43,9 +44,7 @@ def logits_of(network: ResidualTransformer, form: Any, *, deep: bool, guided: bo
 def test_logits_are_as_exact_as_the_layers(dtype: torch.dtype, *, deep: bool, guided: bool) -> None:
     truth = logits_of(tiny().double(), reverse.Step, deep=deep, guided=guided)
     network = tiny(DEVICE, dtype)
-    own, plain = (
-        logits_of(network, form, deep=deep, guided=guided) for form in (reverse.KernelStep, reverse.Step)
-    )
+    own, plain = (logits_of(network, form, deep=deep, guided=guided) for form in (KernelStep, reverse.Step))
     assert own.shape == plain.shape
     if dtype == torch.float32:
         assert_within(own.numpy(), plain.numpy(), truth.numpy(), "logits")
