@@ -100,7 +100,10 @@ DIFFERENT = {
         ["loading.py:load", "loading.py:open_parts", "loading.py:open_networks"],
         "torch_ref reads published layouts, the codec apart from them, and chooses a device",
     ),
-    "codecs/dac.py:Dac": "torch chooses how cuDNN rounds",
+    **dict.fromkeys(
+        ["codecs/dac.py:Dac", "codecs/encodec.py:Encodec", "codecs/mimi.py:Mimi", "codecs/vocos.py:Vocos"],
+        "torch chooses how cuDNN rounds",
+    ),
     **dict.fromkeys(
         ["dia/fused.py:Memory", "dia/fused.py:FusedDecoder", "dia/slots.py:Slots", "dia/slots.py:Drawn"],
         "torch captures a step of kernels whose state is on the device; MLX builds each step anew",

@@ -65,9 +65,11 @@ def run(flags: Flags) -> None:
     if flags.dry_run:
         click.echo(one_line(plan(rows, flags)))
         return
+    precision = flags.loading.codec_precision or "float32"
     settings = {
         "model": fingerprint() if flags.model is None else model_hash(Path(flags.model).expanduser()),
         **asdict(flags.loading),
+        "codec_precision": precision,
         "options": given,
         "format": flags.form,
         "captions": flags.captions,
@@ -76,7 +78,7 @@ def run(flags: Flags) -> None:
     if rejection is not None:
         settings["reject"] = [str(condition) for condition in rejection.conditions]
         settings["retries"] = rejection.retries
-    labels = {"model": str(parts.model), "backend": backend}
+    labels = {"model": str(parts.model), "backend": backend, "codec_precision": precision}
     voices = flags.voices or voices_folder()
     work = Work(given, voices, f".{flags.form}", flags.captions, labels)
     source = Source(str(parts.model), parts.configs, parts.documents, partial(load_pipeline, parts, backend))
