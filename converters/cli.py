@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from tts_core.command.runner import leave, run
+from tts_core.command.runner import leave
 from tts_core.printable import json_text, one_line
 
 

@@ -59,7 +59,10 @@ DIFFERENT = {
         ["loading.py:load", "loading.py:open_parts", "loading.py:open_networks"],
         "torch_ref reads published layouts, the codec apart from them, and chooses a device",
     ),
-    "codecs/dac.py:Dac": "torch chooses how cuDNN rounds",
+    **dict.fromkeys(
+        ["codecs/dac.py:Dac", "codecs/encodec.py:Encodec", "codecs/mimi.py:Mimi", "codecs/vocos.py:Vocos"],
+        "torch chooses how cuDNN rounds",
+    ),
     **dict.fromkeys(
         ["dia/slots.py:Slots", "dia2/slots.py:Slots"], "MLX runs forms that are built once: mlx_port/steps"
     ),
