@@ -320,11 +320,22 @@ def test_only_commands_import_commands():
 
 def test_the_hub_is_all_of_the_network_and_nothing_runs_a_shell():
     """No telemetry and no URLs fetched: only the hub's client uses the network, in two modules, and the
-    server sets the buffers of connections that it is given.
+    server sets the buffers of connections that it is given. `bench --server` connects to what its flag names.
     """
     found = [each for package in OURS for each in imports(package)]
     network = {(each.module, each.target) for each in found if each.target.partition(".")[0] in NETWORK}
-    assert network == {("mlx_port.commands.serve.live.protocols", "socket")}
+    assert network == {
+        ("mlx_port.commands.serve.live.protocols", "socket"),
+        ("mlx_port.commands.bench.load.address", "urllib.parse"),
+    }
+    connecting = {
+        module
+        for package in OURS
+        for module, path in modules(package)
+        for each in ast.walk(tree(path))
+        if isinstance(each, ast.Attribute) and each.attr in ("open_connection", "create_connection")
+    }
+    assert connecting == {"mlx_port.commands.bench.load.post"}
     assert {each.module for each in found if each.target.startswith("huggingface_hub")} == {
         "converters.files.hub",
         "converters.files.upload",
