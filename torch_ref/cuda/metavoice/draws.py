@@ -119,9 +119,10 @@ def _draw_ids(
         tl.store(out + text, 0)
         return
     scores = tl.load(logits + first * vocabulary + ids, mask=inside, other=0.0).to(tl.float32)
-    unspoken = tl.load(logits + second * vocabulary + ids, mask=inside & (second >= 0), other=0.0)
-    unread = tl.load(logits + third * vocabulary + ids, mask=inside & (third >= 0), other=0.0)
-    unspoken, unread = unspoken.to(tl.float32), unread.to(tl.float32)
+    second = tl.where(second < 0, first, second)  # a row that is missing has the factor 0
+    third = tl.where(third < 0, first, third)
+    unspoken = tl.load(logits + second * vocabulary + ids, mask=inside, other=0.0).to(tl.float32)
+    unread = tl.load(logits + third * vocabulary + ids, mask=inside, other=0.0).to(tl.float32)
     # NaN or infinity
     wrong = (scores - scores != 0) | (unspoken - unspoken != 0) | (unread - unread != 0)
     finite = tl.max(wrong.to(tl.int32), axis=0) == 0
