@@ -40,7 +40,7 @@ FLOORS: dict[str, list[Iterable[str]]] = {
         ("command", "files"),
         ("config", "models", "options"),
         ("audio", "memory", "nn", "processes", "text", "voice"),
-        ("live", "pipeline", "prompt", "results", "serving", "speed"),
+        ("live", "pipeline", "prompt", "results", "serving", "speech", "speed"),
         ("bulk", "judges"),
         ("codecs",),
         MODELS,
@@ -58,7 +58,7 @@ FLOORS: dict[str, list[Iterable[str]]] = {
     ],
     "torch_ref": [
         ("layers", "limits"),  # layers ask the rules; some of the rules' own tools run layers
-        ("cuda",),
+        ("cpu", "cuda"),
         ("device", "guard", "host", "memory", "reading"),
         ("layerwise", "loading"),
         ("codecs",),
@@ -213,6 +213,8 @@ def test_imports_are_absolute(package):
 def floor(module: str) -> int | None:
     """Number of a module's floor in its package; None for the package itself."""
     package, _, inside = module.partition(".")
+    if model_of(module):
+        inside = re.sub(r"^(cpu|cuda|steps)\.", "", inside)  # a model's folder in one of these
     found = [number for number, units in enumerate(FLOORS[package]) if inside.partition(".")[0] in units]
     assert len(found) == 1 or not inside, f"{module}: on {len(found)} floors; give it one in FLOORS"
     return found[0] if inside else None
