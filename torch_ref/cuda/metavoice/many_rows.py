@@ -12,10 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torch_ref.cuda import pointwise
-from torch_ref.cuda import rows as row_kernels
 from torch_ref.cuda.attention import attend, workspace
 from torch_ref.cuda.joining import joined
-from torch_ref.layers.norm import at_least_float32
 from torch_ref.layers.row_cache import RowCache
 from torch_ref.metavoice.first_stage import Block, FirstStage, RMSNorm
 
@@ -32,7 +30,7 @@ class ManyRows:
         self.gate_up = [joined((block.mlp.swiglu.w1, block.mlp.swiglu.w3)) for block in self.blocks]
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Compute logits; overwrites x. (R, D) → (R, V) float32."""
+        """Compute logits; overwrites x. (R, D) → (R, V), in the network's dtype."""
         added = None
         for block, cache, gate_up in zip(self.blocks, self.caches, self.gate_up, strict=True):
             projected = F.linear(self._norm(x, added, block.ln_1), block.attn.c_attn.weight)
@@ -43,13 +41,7 @@ class ManyRows:
             inner = F.linear(self._norm(x, added, block.ln_2), gate_up)
             added = F.linear(pointwise.gated(inner), block.mlp.c_proj.weight)
         table = cast(nn.Embedding, self.network.transformer.wtes[0])
-        return at_least_float32(F.linear(self._norm(x, added, self.network.transformer.ln_f), table.weight))
+        return F.linear(self._norm(x, added, self.network.transformer.ln_f), table.weight)
 
     def _norm(self, x: Tensor, added: Tensor | None, norm: RMSNorm) -> Tensor:
         return pointwise.add_norm(x, added, norm.weight, norm.eps).to(norm.weight.dtype)
-
-
-def runs(network: FirstStage) -> bool:
-    """Return whether the kernels support this network."""
-    weight, config = network.transformer.wpe.weight, network.config
-    return not config.bias and row_kernels.usable(weight, config.head_dim)
