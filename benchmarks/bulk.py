@@ -32,6 +32,7 @@ import psutil
 from benchmarks.bulk_run import run
 from benchmarks.voice_quality import machine
 from mlx_port.commands import opening
+from mlx_port.commands.loading_flags import Loading
 from tts_core.bulk.asking import Work
 from tts_core.bulk.rows import Row, read_rows
 from tts_core.bulk.speaking import Speaker
@@ -84,7 +85,7 @@ def alone(
     chosen: Sequence[Row], backend: Literal["mlx", "torch"], places: int, rounds: int
 ) -> dict[str, float]:
     """Seconds of processor time per second of speech of each way, by turns after a warm-up; medians."""
-    parts = opening.open_model(None, backend, None)
+    parts = opening.open_model(None, Loading(backend))
     pipeline: Any = opening.load_pipeline(parts, backend)
     ways = (
         ("generate_batch", batches),

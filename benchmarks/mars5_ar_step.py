@@ -119,8 +119,9 @@ def run(form: Any, network: Any, job: Job) -> Generate:
 def torch_rows(job: Job, dtype: str) -> Rows:
     import torch
 
-    from torch_ref.mars5 import many_rows, slots
+    from torch_ref.cuda.mars5 import many_rows, slots
     from torch_ref.mars5.codec_lm import CodecLM
+    from torch_ref.mars5.slots import Slots
 
     torch.backends.cuda.matmul.allow_tf32 = False
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -134,11 +135,10 @@ def torch_rows(job: Job, dtype: str) -> Rows:
     network.load_state_dict(state, assign=True)
     network.eval().requires_grad_(False)
 
-    if device == "cuda":
-        if many_rows.runs(network):
-            yield "torch_ref, captured, kernels (default)", run(slots.KernelSlot, network, job), False
+    if many_rows.runs(network):
+        yield "torch_ref, captured (default)", run(slots.KernelSlot, network, job), False
         yield "torch_ref, captured network", run(slots.GraphSlots, network, job), False
-    yield "torch_ref, launched from Python", run(slots.Slots, network, job), True
+    yield "torch_ref, launched from Python", run(Slots, network, job), True
 
 
 def mlx_rows(job: Job, dtype: str, bits: list[int]) -> Rows:

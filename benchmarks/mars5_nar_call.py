@@ -93,6 +93,8 @@ def torch_side(work: Work, dtype: str, device: str | None = None) -> SimpleNames
     import torch_ref.mars5.diffusion
     import torch_ref.mars5.encoder
     import torch_ref.mars5.reverse
+    from torch_ref.cuda.mars5.reverse import KernelStep, runs
+    from torch_ref.cuda.mars5.together import make_together
     from torch_ref.mars5.residual_transformer import ResidualTransformer
 
     torch.set_grad_enabled(False)
@@ -112,7 +114,8 @@ def torch_side(work: Work, dtype: str, device: str | None = None) -> SimpleNames
         network=network.eval(),
         code=torch_ref.mars5,
         array=array,
-        **torch_steps(torch_ref.mars5.reverse, network, device),
+        step=KernelStep if runs(network) else torch_ref.mars5.reverse.Step,
+        together=make_together,
         index=lambda t: torch.tensor([t], device=device),
         whole=lambda x: array(x).long(),
         host=lambda x: x.cpu().numpy(),
@@ -121,19 +124,13 @@ def torch_side(work: Work, dtype: str, device: str | None = None) -> SimpleNames
     )
 
 
-def torch_steps(reverse: Any, network: Any, device: str) -> dict[str, Any]:
-    """The full step, and the one of the network's own layers."""
-    layers = reverse.GraphStep if device == "cuda" else reverse.Step
-    on_kernels = device == "cuda" and reverse.runs(network)
-    return {"step": reverse.KernelStep if on_kernels else layers, "layers": layers}
-
-
 def mlx_side(work: Work, dtype: str) -> SimpleNamespace:
     import mlx.core as mx
 
     import mlx_port.mars5.diffusion
     import mlx_port.mars5.encoder
     import mlx_port.mars5.reverse
+    import mlx_port.mars5.together
     from mlx_port.mars5.residual_transformer import ResidualTransformer
 
     kind, network = getattr(mx, dtype), ResidualTransformer(work.config)
@@ -146,7 +143,7 @@ def mlx_side(work: Work, dtype: str) -> SimpleNamespace:
         code=mlx_port.mars5,
         array=mx.array,
         step=mlx_port.mars5.reverse.Step,
-        layers=mlx_port.mars5.reverse.Step,
+        together=mlx_port.mars5.together.Together,
         index=lambda t: mx.array([t]),
         whole=mx.array,
         host=np.array,
@@ -215,7 +212,7 @@ def numbers_at(work: Work, place: int) -> np.ndarray:
 
 def whole_run(side: SimpleNamespace, work: Work) -> float:
     """Seconds of a whole run."""
-    diffusion = side.code.reverse.ReverseDiffusion(side.network)
+    diffusion = side.code.reverse.ReverseDiffusion(side.network, side.step)
     begin = time.perf_counter()
     diffusion.run(work.text, work.reference, work.cells, work.settings, noise=HostNoise(1))
     return time.perf_counter() - begin
@@ -273,10 +270,8 @@ def main() -> None:
 def report(side: SimpleNamespace, work: Work, args: argparse.Namespace) -> None:
     given = side.network, read(side, work, work.settings), work.cells, work.settings
     kinds = {"": side.step}
-    if side.step is not side.layers:
-        kinds["kernels"] = side.layers
-    if side.layers is not side.code.reverse.Step:
-        kinds["captured as a CUDA graph"] = side.code.reverse.Step
+    if side.step is not side.code.reverse.Step:
+        kinds["kernels and CUDA graph"] = side.code.reverse.Step
     forms = {name: Form(side, work, kind(*given)) for name, kind in kinds.items()}
     for form in forms.values():
         form.run(3)

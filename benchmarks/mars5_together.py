@@ -39,7 +39,7 @@ class Bench:
     def __init__(self, side: SimpleNamespace, work: calls.Work, args: argparse.Namespace):
         self.side, self.work, self.args, self.made = side, work, args, 0
         package = side.code.__name__
-        self.diffusion = import_module(f"{package}.reverse").ReverseDiffusion(side.network)
+        self.diffusion = import_module(f"{package}.reverse").ReverseDiffusion(side.network, side.step)
         self.call = import_module(f"{package}.together").Call
 
     def begin(self, count: int) -> list[Any]:
@@ -77,7 +77,7 @@ class Bench:
                 run.advance()
             took["one by one"].append(sum(self.timed(run.advance, steps) for run in runs))
             runs = self.begin(count)
-            call = self.call(self.side.network, runs)
+            call = self.call(self.side.network, runs, self.side.together)
             took["begin, all"].append(self.timed(call, 1))
             took["together"].append(self.timed(call, steps))
             del call, runs

@@ -34,9 +34,8 @@ SAID = "from mlx_port.arithmetic import described; print(f'error {error:.1e} of 
 TRIALS = """
 import time, mlx_port, mlx.core as mx
 mx.eval(mx.ones((64, 64)) @ mx.ones((64, 64)))
-from mlx_port.kernels import rows, source
+from mlx_port.kernels import attention, rows, source
 from mlx_port.kernels.trials import try_all
-from mlx_port.layers import attention
 start = time.perf_counter()
 try_all([mx.bfloat16])
 found = [source.passes(rows.trial, mx.bfloat16), source.passes(attention.trial, mx.bfloat16, 4, 128)]

@@ -41,7 +41,6 @@ NONE = (
     "tests/test_docstrings.py",
     "tests/test_imports.py",
     "tests/torch_ref/limits",
-    "tests/torch_ref/metavoice/test_slots.py",
     "tests/tts_core/judges",
     "tests/tts_core/serving/test_live_session.py",
     "tests/tts_core/serving/test_shelf.py",

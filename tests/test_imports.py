@@ -58,7 +58,7 @@ FLOORS: dict[str, list[Iterable[str]]] = {
     ],
     "torch_ref": [
         ("layers", "limits"),  # layers ask the rules; some of the rules' own tools run layers
-        ("cuda",),
+        ("cpu", "cuda"),
         ("device", "guard", "host", "memory", "reading"),
         ("layerwise", "loading"),
         ("codecs",),
@@ -71,6 +71,7 @@ FLOORS: dict[str, list[Iterable[str]]] = {
         ("arithmetic",),
         ("kernels",),
         ("layers",),
+        ("steps",),
         ("guard", "host", "reading", "stored"),
         ("layerwise", "loading"),
         ("codecs",),
@@ -213,6 +214,8 @@ def test_imports_are_absolute(package):
 def floor(module: str) -> int | None:
     """Number of a module's floor in its package; None for the package itself."""
     package, _, inside = module.partition(".")
+    if model_of(module):
+        inside = re.sub(r"^(cpu|cuda|steps)\.", "", inside)  # a model's folder in one of these
     found = [number for number, units in enumerate(FLOORS[package]) if inside.partition(".")[0] in units]
     assert len(found) == 1 or not inside, f"{module}: on {len(found)} floors; give it one in FLOORS"
     return found[0] if inside else None
@@ -317,11 +320,22 @@ def test_only_commands_import_commands():
 
 def test_the_hub_is_all_of_the_network_and_nothing_runs_a_shell():
     """No telemetry and no URLs fetched: only the hub's client uses the network, in two modules, and the
-    server sets the buffers of connections that it is given.
+    server sets the buffers of connections that it is given. `bench --server` connects to what its flag names.
     """
     found = [each for package in OURS for each in imports(package)]
     network = {(each.module, each.target) for each in found if each.target.partition(".")[0] in NETWORK}
-    assert network == {("mlx_port.commands.serve.live.protocols", "socket")}
+    assert network == {
+        ("mlx_port.commands.serve.live.protocols", "socket"),
+        ("mlx_port.commands.bench.load.address", "urllib.parse"),
+    }
+    connecting = {
+        module
+        for package in OURS
+        for module, path in modules(package)
+        for each in ast.walk(tree(path))
+        if isinstance(each, ast.Attribute) and each.attr in ("open_connection", "create_connection")
+    }
+    assert connecting == {"mlx_port.commands.bench.load.post"}
     assert {each.module for each in found if each.target.startswith("huggingface_hub")} == {
         "converters.files.hub",
         "converters.files.upload",

@@ -12,6 +12,8 @@ import torch
 from torch import nn
 
 from converters.published import Part, Published, open_published
+from torch_ref.cuda.precision import Precision as CodecPrecision
+from torch_ref.cuda.precision import choose_precision
 from torch_ref.device import Precision, choose, choose_device, choose_dtype
 from tts_core import models
 from tts_core.errors import UsageError
@@ -31,14 +33,15 @@ class Parts:
     """The parts of a model, opened and checked; a network's weights are read by `network`.
 
     model: one of tts_core.models.NAMES, None for single parts.  configs: kind → configuration.  documents:
-    kind → name → text.  dtype, device: of the networks.
+    kind → name → text.  dtype, device: of the networks.  codec_precision: of codecs' decoders.
     """
 
-    def __init__(self, published: Published, precision: Precision):
+    def __init__(self, published: Published, precision: Precision, codec_precision: CodecPrecision):
         self.model = published.model
         self.configs = {kind: part.config for kind, part in published.parts.items()}
         self.documents = {kind: part.documents for kind, part in published.parts.items()}
         self.device, self.dtype = self.precision = precision
+        self.codec_precision: CodecPrecision = codec_precision
         self._parts = published.parts
         published.check_fits()
 
@@ -58,6 +61,8 @@ class Parts:
             return made(self.configs[kind], lambda piece: self.tensors(kind, pieces.format(piece)))
         with torch.device("meta"):
             network = made(self.configs[kind])
+        if hasattr(network, "precision"):
+            network.precision = self.codec_precision
         return fill(network, self._parts[kind], self.dtype, self.device)
 
     def tensors(self, kind: str, prefix: str) -> dict[str, torch.Tensor]:
@@ -74,6 +79,7 @@ class How(TypedDict, total=False):
     dtype: str | None
     device: str | None
     codec: str | Path | None
+    codec_precision: str | None
     cross_rope: bool | None
     config: str | Path | None
     include: Sequence[str]
@@ -104,6 +110,7 @@ def load(
     dtype: str | None = None,
     device: str | None = None,
     codec: str | Path | None = None,
+    codec_precision: str | None = None,
     cross_rope: bool | None = None,
     config: str | Path | None = None,
     include: Sequence[str] = (),
@@ -118,6 +125,8 @@ def load(
     bfloat16, or float16 if bfloat16 is only emulated; on MPS the default in the model's spec.
     device: None is CUDA, MPS or the CPU, the first available. The choice and its reason are logged.
     codec: folder, file or hub id of the codec, if `path` does not contain it.
+    codec_precision: of codecs' decoders on CUDA: float32, tf32 or bfloat16; None is float32. Codes of
+    recordings never depend on it.
     cross_rope: overrides the files' setting of rotary cross-attention.
     config: a JSON file with sizes that no tensor shows. include: optional parts to load: "mbd".
     Raises NotFoundError, CheckpointError, UsageError (also for another model than `model`), and ResourceError
@@ -125,7 +134,14 @@ def load(
     """
     models.check_name(model)
     parts = open_parts(
-        path, dtype=dtype, device=device, codec=codec, cross_rope=cross_rope, config=config, include=include
+        path,
+        dtype=dtype,
+        device=device,
+        codec=codec,
+        codec_precision=codec_precision,
+        cross_rope=cross_rope,
+        config=config,
+        include=include,
     )
     if model is not None:
         check_model(parts.model, model)
@@ -146,6 +162,7 @@ def open_parts(
     dtype: str | None = None,
     device: str | None = None,
     codec: str | Path | None = None,
+    codec_precision: str | None = None,
     cross_rope: bool | None = None,
     config: str | Path | None = None,
     include: Sequence[str] = (),
@@ -153,12 +170,13 @@ def open_parts(
 ) -> Parts:
     """Open the parts that `load` assembles, without reading tensors. kinds: parts to open; None for all."""
     choose_dtype(dtype, choose_device(device))  # before opening any file
+    rounded = choose_precision(codec_precision, choose_device(device))
     if not isinstance(path, str | Path | Sequence):
         raise UsageError(f"model: {path!r} is not a path; give a folder, a file or a hub id")
     published = open_published(
         path, codec=codec, cross_rope=cross_rope, config=config, include=include, parts=kinds
     )
-    return Parts(published, choose(device, dtype, published.model))
+    return Parts(published, choose(device, dtype, published.model), rounded)
 
 
 def open_networks(

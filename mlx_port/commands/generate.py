@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Literal
+from typing import Any
 
 import click
 
+from mlx_port.commands.loading_flags import Loading, loading, loading_flags
 from mlx_port.commands.model_flags import ModelCommand, chosen_options, option_flags
 from tts_core.audio.formats.names import SUFFIXES
 from tts_core.printable import counted, either
@@ -22,8 +23,7 @@ class Flags:
 
     text: str | None
     model: str | None
-    backend: Literal["mlx", "torch"]
-    dtype: str | None
+    loading: Loading
     check: bool
     voice: str | None
     ref_audio: tuple[str, ...]
@@ -47,15 +47,7 @@ class Flags:
     metavar="PATH",
     help="Converted folder; with --backend torch also published files.  [default: the embedded voice]",
 )
-@click.option(
-    "--backend", type=click.Choice(["mlx", "torch"]), default="mlx", show_default=True, help="Framework."
-)
-@click.option(
-    "--dtype",
-    type=click.Choice(["float32", "bfloat16", "float16"]),
-    help="Type of the weights.  [default: the folder's; with --backend torch by device; "
-    "embedded voice: float32]",
-)
+@loading_flags("the folder's; with --backend torch by device; embedded voice: float32")
 @click.option(
     "--check", is_flag=True, help="Compare --model's files with the hashes of their conversion first."
 )
@@ -98,7 +90,7 @@ def generate(**given: Any) -> None:
             raise click.UsageError(f"{name}: empty; give a name, or leave --{name} out")
     speak = import_module("mlx_port.commands.speak").speak
     options, rest = chosen_options(given)
-    speak(Flags(options=options, **rest))
+    speak(Flags(loading=loading(rest), options=options, **rest))
 
 
 def _text(words: tuple[str, ...], flag: str | None) -> str | None:

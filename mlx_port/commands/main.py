@@ -32,7 +32,7 @@ COMMANDS = {
     ),
     "bench": (
         "mlx_port.commands.bench.command:bench",
-        "Time a model on this machine: steps, speech, memory.",
+        "Time a model on this machine, or a server under load.",
     ),
     "batch": (
         "mlx_port.commands.batch.command:batch",

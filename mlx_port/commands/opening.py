@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from mlx_port.commands.loading_flags import Loading
 from tts_core.config import Configs
 from tts_core.errors import NotFoundError, UsageError, not_there
 from tts_core.models import NAMES
@@ -56,12 +58,15 @@ class Opened(Protocol):
     documents: Mapping[str, Mapping[str, str]]  # kind → name → text
 
 
-def open_model(model: str | None, backend: Literal["mlx", "torch"], dtype: str | None) -> Opened:
-    """Open the parts of the model on the backend's side, for the request and then for loading.
+def open_model(model: str | None, loading: Loading) -> Opened:
+    """Open the parts of the model on its backend's side, for the request and then for loading.
 
     Weights are not read. model: None opens the embedded voice.
     """
-    open_parts = _loading(backend).open_parts
+    backend, dtype = loading.backend, loading.dtype
+    open_parts = _side(backend).open_parts
+    if backend == "torch":
+        open_parts = partial(open_parts, codec_precision=loading.codec_precision)
     if model is None and backend == "torch":
         return open_parts(DIA, codec=CODEC, dtype=dtype or "float32")
     if model is None:
@@ -94,8 +99,8 @@ def _looks_like_a_repository(model: str) -> bool:
 
 def load_pipeline(parts: Opened, backend: Literal["mlx", "torch"]) -> Pipeline:
     """Load the weights of opened parts."""
-    return _loading(backend).assemble(parts)
+    return _side(backend).assemble(parts)
 
 
-def _loading(backend: Literal["mlx", "torch"]) -> Any:
+def _side(backend: Literal["mlx", "torch"]) -> Any:
     return import_module("mlx_port.loading" if backend == "mlx" else "torch_ref.loading")

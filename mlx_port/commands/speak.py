@@ -37,9 +37,9 @@ def speak(flags: Flags) -> None:
         check_playback()
     if flags.check:
         check_hashes(flags.model)
-    check_backend(flags.backend)
+    check_backend(flags.loading.backend)
     text = read_text(flags.text)
-    parts = open_model(flags.model, flags.backend, flags.dtype)
+    parts = open_model(flags.model, flags.loading)
     name = str(parts.model)
     model, options = model_of(name), choose_options(name, flags.options)
     ask, prompt = import_module(f"tts_core.{name}.request").ask, read_prompt(flags, model)
@@ -48,7 +48,7 @@ def speak(flags: Flags) -> None:
         output.check_space(asked.seconds)
     with open_display(asked, flags) as display:
         display.begin("loading")
-        pipeline = load_pipeline(parts, flags.backend)
+        pipeline = load_pipeline(parts, flags.loading.backend)
         if not as_it_comes(flags, output):  # a listener would wait for the measurement
             like = partial(ask, parts.configs, parts.documents, options=options, prompt=prompt)
             display.plan(partial(seconds_to_compute, pipeline, like, asked.seconds))

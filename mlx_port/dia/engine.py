@@ -12,10 +12,10 @@ import numpy as np
 
 from mlx_port.codecs.dac import Dac
 from mlx_port.dia.dia import Dia
-from mlx_port.dia.fused import fused, join
 from mlx_port.dia.guard import fault
 from mlx_port.dia.slots import Slots
 from mlx_port.host import Host
+from mlx_port.steps.dia.fused import fused, join
 from tts_core.codecs.dac_calls import Passage, decode_passages, most_fed
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.dia.grid import DelayGrid

@@ -12,28 +12,16 @@ from functools import partial
 import mlx.core as mx
 import numpy as np
 
-from mlx_port.dia.drawing import accepting, drawing
-from mlx_port.dia.fused import FusedDecoder, Memory
 from mlx_port.kernels.noise import trial, uniform
 from mlx_port.kernels.source import passes
+from mlx_port.steps.dia.drawing import accepting, drawing
+from mlx_port.steps.dia.fused import FusedDecoder, Memory
 from tts_core.dia.grid import FREE
 from tts_core.dia.joining import Joining
 from tts_core.dia.sampling import Sampling
 from tts_core.nn.noise import HostNoise
 
 STEPS_KEPT = 256  # between two times that MLX's unused memory is freed
-
-
-class Drawn:
-    """Draws of some steps, which the device may still compute."""
-
-    def __init__(self, rows: Sequence[mx.array]):
-        """rows: (B, C) int32 of each step; -1 where a text's logits were not all finite."""
-        self._rows = rows
-
-    def read(self) -> np.ndarray:
-        """Wait for them. → (steps, B, C) int32."""
-        return np.stack([np.array(row) for row in self._rows])
 
 
 class Slots:
@@ -74,13 +62,15 @@ class Slots:
         if not any(self.running):
             self.memory = self._empty()  # zeros that nothing has computed take none
 
-    def launch(self, steps: int) -> Drawn:
-        """Run some steps; waits for nothing."""
-        return Drawn([self._step() for _ in range(steps)])
+    def launch(self, steps: int) -> list[mx.array]:
+        """Run some steps; waits for nothing. → the ids of each, (B, C) int32, -1 where logits were not all
+        finite.
+        """
+        return [self._step() for _ in range(steps)]
 
-    def read(self, launched: Drawn) -> np.ndarray:
+    def read(self, launched: Sequence[mx.array]) -> np.ndarray:
         """Wait for a launch. → (steps, B, C) int32."""
-        return launched.read()
+        return np.stack([np.array(ids) for ids in launched])
 
     def _step(self) -> mx.array:
         taken = [slot for slot, text in enumerate(self.running) if text is not None]

@@ -6,10 +6,10 @@ import numpy as np
 
 from mlx_port.codecs.mimi import DecodeMemory, Mimi
 from mlx_port.dia2.dia2 import Dia2
-from mlx_port.dia2.fused import join
 from mlx_port.dia2.guard import fault
 from mlx_port.dia2.slots import Slots
 from mlx_port.host import Host
+from mlx_port.steps.dia2.fused import join
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.config import Configs
 from tts_core.errors import GenerationError

@@ -14,11 +14,11 @@ import mlx.core as mx
 import numpy as np
 
 from mlx_port.dia2.dia2 import Dia2
-from mlx_port.dia2.drawing import Drawing
-from mlx_port.dia2.fused import fused
 from mlx_port.kernels.noise import trial, uniform
 from mlx_port.kernels.source import passes
 from mlx_port.layers.cache import CHUNK
+from mlx_port.steps.dia2.drawing import Drawing
+from mlx_port.steps.dia2.fused import fused
 from tts_core.dia2.sampling import Sampling
 from tts_core.dia2.slots import Joining, noise_shape
 from tts_core.nn.noise import HostNoise

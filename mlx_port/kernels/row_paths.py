@@ -116,7 +116,7 @@ def forced() -> Path | None:
 
 def _runs(dtype: str) -> bool:
     """Return True if the kernel passes its trial. Of quantized weights, for the form that all models have;
-    mlx_port.layers.rows tries a layer's own.
+    mlx_port.steps.rows tries a layer's own.
     """
     if dtype == QUANTIZED:
         return source.passes(rows.quantized_trial, mx.bfloat16, 4, 64, 0)

@@ -12,7 +12,7 @@ from mlx_port.kernels.source import on_gpu, passes
 
 def try_all(dtypes: Iterable[mx.Dtype]) -> None:
     """Run the trials of networks of these dtypes; those of products run where a layer chooses its path
-    (mlx_port.layers.rows). Without effect on a CPU.
+    (mlx_port.steps.rows). Without effect on a CPU.
     """
     if not on_gpu():
         return

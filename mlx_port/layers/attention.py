@@ -12,16 +12,13 @@ from collections.abc import Sequence
 
 import mlx.core as mx
 
-from mlx_port.kernels import source
-from mlx_port.kernels.source import near
+from mlx_port.kernels.attention import HALF, has_kernel
 from mlx_port.memory import backend_name
 from tts_core.nn.attention import AttentionPolicy, Scores, block_sizes, lane_spans, spans
 
-__all__ = ["AttentionPolicy", "attend_row", "scaled_dot_product_attention"]
+__all__ = ["AttentionPolicy", "scaled_dot_product_attention"]
 
 DEFAULT = AttentionPolicy()
-HALF = (mx.bfloat16, mx.float16)
-LONG = 1024  # keys from which grouped queries have a trial: garbage on an M3 Max (ml-explore/mlx#4022)
 
 
 def scaled_dot_product_attention(
@@ -69,18 +66,6 @@ def scaled_dot_product_attention(
     return _blocks(query, key, value, attn_mask, is_causal, scale, enable_gqa, policy)
 
 
-def attend_row(
-    query: mx.array, key: mx.array, value: mx.array, mask: mx.array | None, scale: float
-) -> mx.array:
-    """Attend from one row of each batch entry, with grouped heads, to at least one key each.
-
-    (B, H, 1, E), (B, K, S, E) twice → (B, H, 1, E).  mask: (B, 1, 1, S), True at keys to see; None sees all.
-    """
-    if _fused(query, key, value, mask, False):
-        return mx.fast.scaled_dot_product_attention(query, key, value, scale=scale, mask=mask)
-    return scaled_dot_product_attention(query, key, value, mask, scale=scale, enable_gqa=True)
-
-
 def _trusted(
     query: mx.array,
     key: mx.array,
@@ -97,45 +82,12 @@ def _trusted(
         return False
     if query.shape[1] != key.shape[1] and not enable_gqa:
         return False
-    if _fused(query, key, value, mask, is_causal):
+    if has_kernel(query, key, value, mask, is_causal):
         return True
     if query.dtype in HALF:
         return False  # unfused: scores are rounded to the input dtype (error 0.06 instead of 0.008)
     pairs = query.size // max(query.shape[-1], 1) * key.shape[-2]
     return pairs * 4 <= (policy.budget_bytes or DEFAULT.budget_bytes or 0)
-
-
-def _fused(query: mx.array, key: mx.array, value: mx.array, mask: mx.array | None, is_causal: bool) -> bool:
-    """Return True if mx.fast has a kernel without a score matrix for these shapes (MLX 0.32: fast.cpp)."""
-    if mx.default_device().type != mx.DeviceType.gpu:
-        return False
-    heads, rows, width = query.shape[1:]
-    groups = heads // key.shape[1]
-    if groups > 1 and key.shape[-2] >= LONG and not source.passes(trial, query.dtype, groups, width):
-        return False
-    if mx.metal.is_available():
-        if width != value.shape[-1] or rows > key.shape[-2]:
-            return False
-        if rows > 8:
-            return width in (64, 72, 80, 96, 128)
-        return width in (64, 96, 128, 256) and rows * groups <= 32
-    if rows < 4 and mask is None and not is_causal and width in (64, 96, 128) and width == value.shape[-1]:
-        return True
-    widths = max(width, value.shape[-1])
-    return query.dtype in HALF and rows > 3 and widths <= 128 and width % 8 == 0 and value.shape[-1] % 8 == 0
-
-
-def trial(dtype: mx.Dtype, groups: int, width: int) -> bool:
-    """Compare mx.fast's attention of one row over LONG keys and more with its formula, in grouped queries."""
-    keys = LONG + 40
-    numbers = mx.sin(mx.arange(2 * keys * width) * 0.37).reshape(1, 2, keys, width)
-    query = mx.cos(mx.arange(2 * groups * width) * 0.11).reshape(1, 2 * groups, 1, width)
-    parts = [x.astype(dtype) for x in (query, numbers, numbers[:, :, ::-1])]
-    found = mx.fast.scaled_dot_product_attention(*parts, scale=width**-0.5)
-    wide = [x.astype(mx.float32) for x in parts]
-    scores = wide[0].reshape(1, 2, groups, width) @ wide[1].swapaxes(-1, -2) * width**-0.5
-    expected = (mx.softmax(scores, axis=-1) @ wide[2]).reshape(1, 2 * groups, 1, width)
-    return near(found, expected)
 
 
 def _blocks(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import mlx.core as mx
 import numpy as np
 
@@ -79,9 +81,7 @@ class Step:
         return self.network.head(hidden, range(self.first_book, codes.shape[1]))
 
 
-def make_step(network: ResidualTransformer, source: Source, cells: Cells, settings: Diffusion) -> Step:
-    """Build the only form of the step."""
-    return Step(network, source, cells, settings)
+MakeStep = Callable[[ResidualTransformer, Source, Cells, Diffusion], Step]
 
 
 class Run:
@@ -134,10 +134,13 @@ class Run:
 
 
 class ReverseDiffusion:
-    """A residual transformer with its unconditional speaker vector, which all runs share."""
+    """A residual transformer with its unconditional speaker vector, which all runs share.
 
-    def __init__(self, network: ResidualTransformer):
-        self.network = network
+    make_step: builds each run's step.
+    """
+
+    def __init__(self, network: ResidualTransformer, make_step: MakeStep = Step):
+        self.network, self.make_step = network, make_step
         self._nobody: mx.array | None = None
 
     def read(self, text: np.ndarray, reference: np.ndarray, cells: Cells, settings: Diffusion) -> Source:
@@ -169,7 +172,7 @@ class ReverseDiffusion:
         """
         source = self.read(text, reference, cells, settings)
         mx.eval(source)  # else every step would recompute it
-        return Run(make_step(self.network, source, cells, settings), cells, noise)
+        return Run(self.make_step(self.network, source, cells, settings), cells, noise)
 
     def run(
         self,

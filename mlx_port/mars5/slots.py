@@ -13,13 +13,13 @@ import mlx.core as mx
 import numpy as np
 
 from mlx_port.host import Host
-from mlx_port.layers.chain import chain
 from mlx_port.layers.row_cache import FirstRows, RowCache, RowPositions
-from mlx_port.layers.spin import Spins
 from mlx_port.mars5.codec_lm import CodecLM
-from mlx_port.mars5.one_row import fused
 from mlx_port.mars5.sampling import draw_ids
 from mlx_port.reading import Reading, begin_read, finish_read
+from mlx_port.steps.chain import chain
+from mlx_port.steps.mars5.one_row import fused
+from mlx_port.steps.spin import Spins
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.rows import BatchRows, Group, Inputs, Joining
 from tts_core.mars5.sampling import sampling_key

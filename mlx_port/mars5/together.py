@@ -6,7 +6,7 @@ runs, so nothing is padded. Each run draws as it does by itself.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import mlx.core as mx
 
@@ -67,16 +67,19 @@ class Together:
         )
 
 
-def make_together(network: ResidualTransformer, steps: Sequence[Step]) -> Together:
-    """Build the only form."""
-    return Together(network, steps)
+MakeTogether = Callable[[ResidualTransformer, Sequence[Step]], Together]
 
 
 class Call:
-    """Timesteps of some runs, in as few calls as possible. Build another one when a run joins or leaves."""
+    """Timesteps of some runs, in as few calls as possible. Build another one when a run joins or leaves.
 
-    def __init__(self, network: ResidualTransformer, runs: Sequence[Run]):
-        self.network, self.single = network, list[Run]()
+    make_together: builds the step that several runs share.
+    """
+
+    def __init__(
+        self, network: ResidualTransformer, runs: Sequence[Run], make_together: MakeTogether = Together
+    ):
+        self.single = list[Run]()
         self.groups: list[tuple[list[Run], Together]] = []
         for group in alike(runs, lambda run: run.step.settings.guided):
             if len(group) == 1:

@@ -18,10 +18,10 @@ from mlx_port.host import Host
 from mlx_port.metavoice.codes import fill_codebooks
 from mlx_port.metavoice.decoding import DiffusionDecoder, VocosDecoder
 from mlx_port.metavoice.first_stage import FirstStage
+from mlx_port.metavoice.guidance import speaker_rows, stacked
 from mlx_port.metavoice.second_stage import SecondStage
-from mlx_port.metavoice.slots import Slots, make_slots
+from mlx_port.metavoice.slots import Slots
 from mlx_port.metavoice.speaker_encoder import SpeakerEncoder
-from mlx_port.metavoice.step import speaker_rows, stacked
 from tts_core.audio.voice_cache import VoiceCache
 from tts_core.errors import GenerationError
 from tts_core.metavoice.options import Decoder
@@ -65,7 +65,7 @@ class MetaVoiceEngine:
     def slots(self, texts: int, rows: int, room: int) -> Slots:
         """Open a running batch of the first stage for as many texts, on as many rows of `room` ids."""
         end_of_text = self.tokenizers.first_stage.end_of_text
-        return make_slots(self.network, texts=texts, rows=rows, room=room, end_of_text=end_of_text)
+        return Slots(self.network, texts=texts, rows=rows, room=room, end_of_text=end_of_text)
 
     def fault(self, ids: np.ndarray, vector: np.ndarray, sampling: FirstStageSampling) -> GenerationError:
         """Build the error that names the first layer with NaN or infinity, by running a text again.

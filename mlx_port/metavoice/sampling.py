@@ -5,10 +5,13 @@ The rules on MLX arrays; tests/tts_core/metavoice/sampling_rules.py defines them
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import mlx.core as mx
 
+from mlx_port.guard import marked
+from mlx_port.layers.chain import chain
 from tts_core.metavoice.sampling import LOWEST_TEMPERATURE, FirstStageSampling
 
 
@@ -94,3 +97,25 @@ def race(probs: mx.array, waiting: mx.array | None) -> mx.array:
     (..., V) each → (...) uint32. Without waiting times the most probable one.
     """
     return mx.argmax(probs if waiting is None else probs / waiting, axis=-1)
+
+
+def draw_ids(logits: mx.array, waiting: mx.array | None, sampling: FirstStageSampling) -> mx.array:
+    """Draw the next id of each text; -1 for one whose logits are not all finite.
+
+    (G, B, V) logits of the rows of guidance, (B, V) waiting times or None for the most probable → (B,).
+    """
+    rows = [row.squeeze(0) for row in mx.split(logits, len(logits))]
+    guided = guide(rows, sampling.cfg_scale, sampling.text_cfg_scale)
+    ids = race(probabilities(guided, sampling), waiting)
+    return marked(ids[:, None], mx.flatten(logits, 0, 1)[:, None])[:, 0]
+
+
+@lru_cache(maxsize=64)
+def drawing(sampling: FirstStageSampling) -> Callable[..., mx.array]:
+    """Build `draw_ids` under one setting: of logits, and of waiting times but for the most probable ids."""
+
+    @chain
+    def ids(logits: mx.array, *waiting: mx.array) -> mx.array:
+        return draw_ids(logits, waiting[0] if waiting else None, sampling)
+
+    return ids

@@ -6,19 +6,20 @@ itself.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import mlx.core as mx
 import numpy as np
 
 from mlx_port.host import Host
 from mlx_port.layers.row_cache import RowCache, RowPositions
 from mlx_port.metavoice.first_stage import FirstStage
-from mlx_port.metavoice.one_row import fused
-from mlx_port.metavoice.step import drawing, speaker_rows, stacked
+from mlx_port.metavoice.guidance import speaker_rows, stacked
+from mlx_port.metavoice.sampling import drawing
 from mlx_port.reading import Reading, begin_read, finish_read
-from tts_core.metavoice.rows import BatchRows, Group, Joining
+from mlx_port.steps.metavoice.one_row import fused
+from tts_core.metavoice.rows import BatchRows, Joining
 from tts_core.metavoice.sampling import FirstStageSampling
+
+STEPS_KEPT = 256  # between two times that MLX's unused memory is freed
 
 
 class Slots:
@@ -37,6 +38,8 @@ class Slots:
         self.plan = BatchRows(texts, rows, room)
         self.at = RowPositions(room)
         self.cache: list[RowCache] = []
+        self.groups: list[tuple[FirstStageSampling, mx.array, mx.array]] = []
+        self.ticks = 0
         self.tokens = mx.zeros((rows, 1), mx.int32)
         self.speakers = mx.zeros((rows, 1, network.config.hidden_size), network.transformer.wpe.weight.dtype)
 
@@ -46,7 +49,7 @@ class Slots:
 
     def join(self, slot: int, text: Joining) -> None:
         """Read a text's ids but the last and let it start with the next step; its slot must be free."""
-        rows = self.plan.join(slot, text)
+        rows, self.groups = self.plan.join(slot, text), []
         self.cache = self.cache or self.new_cache()
         tokens = stacked(self.host.to_device(text.ids[None]), text.sampling, self.end_of_text)
         speakers = speaker_rows(self.network, self.host.to_device(text.vector[None]), text.sampling)
@@ -64,6 +67,7 @@ class Slots:
     def leave(self, slot: int) -> None:
         """Free a slot and its rows; with the last one the memory of keys and values."""
         self.plan.leave(slot)
+        self.groups = []
         if not self.plan.texts:
             self.cache = []
 
@@ -80,9 +84,9 @@ class Slots:
 
         Returns a read of (steps, texts) drawn ids: -1 where logits were not all finite, 0 in free slots.
         """
-        groups, drawn = self.plan.groups(), []
+        drawn = []
         for _ in range(steps):
-            drawn.append(self.step(groups))
+            drawn.append(self.step())
             self.plan.advance()
         return begin_read(mx.stack(drawn))
 
@@ -90,19 +94,25 @@ class Slots:
         """Wait for a launch. → (steps, texts) ids."""
         return finish_read(launched)
 
-    def step(self, groups: Sequence[Group]) -> mx.array:
-        """Draw the next id of every text, which the next step reads. groups: all texts. → (texts,)."""
-        logits, waiting = self.logits(), self.waiting(groups)
+    def step(self) -> mx.array:
+        """Draw the next id of every text, which the next step reads. → (texts,)."""
+        if self.ticks % STEPS_KEPT == 0:
+            mx.clear_cache()
+        self.ticks += 1
+        logits, waiting = self.logits(), self.waiting()
         ids = mx.zeros(self.plan.slots, mx.int32)
-        for sampling, slots, rows in groups:
-            at, own = self.host.to_device(slots), self.host.to_device(rows)
+        to_device = self.host.to_device
+        self.groups = self.groups or [
+            (sampling, to_device(slots), to_device(rows)) for sampling, slots, rows in self.plan.groups()
+        ]
+        for sampling, at, own in self.groups:
             made = drawing(sampling)(logits[own], *(() if sampling.greedy else (waiting[at],)))
             ids[at] = made
             following = stacked(mx.maximum(made, 0)[:, None], sampling, self.end_of_text)
-            self.tokens[own] = mx.unflatten(following, 0, (-1, len(slots)))
+            self.tokens[own] = mx.unflatten(following, 0, own.shape)
         return ids
 
-    def waiting(self, groups: Sequence[Group]) -> mx.array:
+    def waiting(self) -> mx.array:
         """Waiting times of every slot's draw, (texts, V) float32."""
         return self.host.to_device(self.plan.waiting(self.network.config.vocab_size))
 
@@ -115,8 +125,3 @@ class Slots:
         else:
             self.at.level(level)
         return self.one_row.next_logits(self.tokens[:count], self.speakers[:count], self.cache)
-
-
-def make_slots(network: FirstStage, *, texts: int, rows: int, room: int, end_of_text: int) -> Slots:
-    """Build the only form of the slots."""
-    return Slots(network, texts=texts, rows=rows, room=room, end_of_text=end_of_text)

@@ -112,9 +112,7 @@ class Dia2Side(Side):
 
     def slots(self) -> Any:
         """Slots that run on a CPU."""
-        if self.kind == "mlx":
-            return self.module("dia2.slots").Slots(self.network)
-        return self.module("dia2.plain_slots").PlainSlots(self.network)
+        return self.module("dia2.slots").Slots(self.network)
 
     @contextmanager
     def _picking(self, picks: Iterator[int] | None) -> Iterator[None]:
@@ -122,7 +120,7 @@ class Dia2Side(Side):
         if picks is None:
             yield
             return
-        draws = self.module("dia2.drawing" if self.kind == "mlx" else "dia2.plain_slots")
+        draws = self.module("steps.dia2.drawing" if self.kind == "mlx" else "dia2.slots")
         sampling, original = self.module("dia2.sampling"), draws.choose
 
         def choose(cond: Any, uncond: Any, choice: Any, uniform: Any, is_code: Any = None) -> Any:

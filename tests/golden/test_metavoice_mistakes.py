@@ -18,7 +18,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 first = pytest.importorskip("torch_ref.metavoice.first_stage")
 second = pytest.importorskip("torch_ref.metavoice.second_stage")
 sampling = pytest.importorskip("torch_ref.metavoice.sampling")
-step = pytest.importorskip("torch_ref.metavoice.step")
+guidance = pytest.importorskip("torch_ref.metavoice.guidance")
 
 pytestmark = pytest.mark.golden
 
@@ -87,7 +87,7 @@ MISTAKES: dict[str, tuple[Patch, Callable[..., None]]] = {
         check_sampler,
     ),
     "silence of the text kept": (
-        patched(step, "stacked", lambda f, tokens, s, end: tokens.repeat(s.rows, 1)),
+        patched(guidance, "stacked", lambda f, tokens, s, end: tokens.repeat(s.rows, 1)),
         check_slow,
     ),
     "tanh for erf": (

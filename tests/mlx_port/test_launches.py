@@ -14,17 +14,17 @@ import pytest
 from mlx import nn
 from mlx.utils import tree_flatten
 
-from mlx_port.dia import fused
 from mlx_port.dia.dia import Dia
-from mlx_port.dia.fused import FusedDecoder
 from mlx_port.dia.slots import Slots
 from mlx_port.dia2.dia2 import Dia2
 from mlx_port.dia2.slots import Slots as Dia2Slots
-from mlx_port.layers.rows import product
 from mlx_port.mars5.codec_lm import CodecLM
 from mlx_port.mars5.slots import Slots as Mars5Slots
-from mlx_port.metavoice import step as metavoice_step
 from mlx_port.metavoice.first_stage import FirstStage
+from mlx_port.metavoice.slots import Slots as MetaVoiceSlots
+from mlx_port.steps.dia import fused
+from mlx_port.steps.dia.fused import FusedDecoder
+from mlx_port.steps.rows import product
 from tests.mlx_port.launches import as_on_metal, bytes_read, launches
 from tests.tiny.dia import SAMPLING, dia_config
 from tests.tiny.mars5_ar import VOCABULARY, ar_config, deep_prompt, reference
@@ -36,6 +36,7 @@ from tts_core.dia2.slots import Joining as Dia2Joining
 from tts_core.dia2.spec import DIA2_2B
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.rows import Joining as Mars5Joining
+from tts_core.metavoice.rows import Joining as MetaVoiceJoining
 from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.metavoice.spec import METAVOICE_FIRST_STAGE
 from tts_core.models import network as spec_of
@@ -75,7 +76,7 @@ def dia(
     grid[0] = config.bos_token_id
     tokens = np.arange(1, 9).astype(np.int32)
     slots.join(0, Joining(tokens, grid, 1, 0, 30, SAMPLING, HostNoise(1)))
-    slots.launch(2).read()
+    slots.read(slots.launch(2))
     return slots, lambda: (slots._step(), slots.tokens, slots.ends)
 
 
@@ -85,12 +86,13 @@ def metavoice(layers: int, dtype: mx.Dtype) -> tuple[Any, Step]:
     config = replace(config, intermediate_size=96)
     network = FirstStage(config)
     cast(network, "metavoice", dtype)
-    speaker = mx.zeros((1, config.speaker_embedding_size))
-    step = metavoice_step.make_step(network, speaker, FirstStageSampling(), room=40, end_of_text=2561)
-    mx.eval(step(mx.array([[2100, 2101, 2102]]), mx.ones((1, config.vocab_size))))
-    ids, waiting = mx.array([7]), mx.ones((1, config.vocab_size))
-    mx.eval(ids, waiting, step.speakers)
-    return step, lambda: (step(mx.maximum(ids, 0)[:, None], waiting),)
+    slots = MetaVoiceSlots(network, texts=1, rows=2, room=40, end_of_text=2561)
+    vector = np.zeros(config.speaker_embedding_size, np.float32)
+    ids = np.array([2100, 2101, 2102], np.int32)
+    slots.join(0, MetaVoiceJoining(ids, vector, FirstStageSampling(), HostNoise(1)))
+    slots.read(slots.launch(3))
+    mx.eval(slots.tokens)
+    return slots, lambda: (slots.launch(1), slots.tokens)
 
 
 def mars5(layers: int, dtype: mx.Dtype) -> tuple[Any, Step]:

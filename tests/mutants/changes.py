@@ -15,7 +15,7 @@ import libcst as cst  # pyright: ignore[reportMissingImports]
 from libcst.metadata import MetadataWrapper, PositionProvider  # pyright: ignore[reportMissingImports]
 from mutmut.mutation.mutators import mutation_operators  # pyright: ignore[reportMissingImports]
 
-from tests.mutants.selection import CAPTURED, PACKAGES, runs_on_a_cpu
+from tests.mutants.selection import PACKAGES, runs_on_a_cpu
 
 CAUGHT = ("killed", "timed out")
 
@@ -79,14 +79,12 @@ def _changes(node: cst.CSTNode) -> Iterator[tuple[str, cst.CSTNode]]:
 
 
 def _is_left_out(node: cst.CSTNode) -> bool:
-    """Check for annotations, docstrings, texts for people (three words or more) and code for a GPU."""
+    """Check for annotations, docstrings, and texts for people (three words or more)."""
     match node:
         case cst.Annotation() | cst.Raise() | cst.Expr(value=cst.BaseString()):
             return True
         case cst.If(test=cst.Name(value="TYPE_CHECKING")):
             return True
-        case cst.ClassDef(name=cst.Name(value=name)):
-            return name in CAPTURED
         case cst.BaseString():
             return len(cst.Module([]).code_for_node(node).split()) >= 3
     return False
@@ -140,7 +138,7 @@ class _File(NamedTuple):
 
 def _files(root: Path) -> Iterator[_File]:
     for path, text in sources(root).items():
-        if not path.startswith("tests/") and runs_on_a_cpu(path, text):
+        if not path.startswith("tests/") and runs_on_a_cpu(path):
             wrapper = MetadataWrapper(cst.parse_module(text))
             places = Places()
             wrapper.visit(places)

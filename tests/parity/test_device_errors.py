@@ -42,19 +42,14 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "metavoice": {"seed": 3, "max_frames": 4},
 }
 SLOTS = ("slots.join", "slots.launch", "slots.read")
-# by model, the calls that run its networks for a running batch, and those of `generate` in place of slots
-CALLS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "dia": (("codec.encode", *SLOTS, "decode_windows"), ("rows",)),
-    "dia2": (("codec.encode", "slots.join", "slots.act", "slots.draw", "slots.read", "decode"), ()),
-    "mars5": (("codec.encode", *SLOTS, "begin", "timestep", "decode"), ()),
-    "metavoice": (("speaker_encoder.embed", *SLOTS, "fill", "decode"), ("say",)),
+# by model, the calls that run its networks
+CALLS: dict[str, tuple[str, ...]] = {
+    "dia": ("codec.encode", *SLOTS, "decode_windows"),
+    "dia2": ("codec.encode", "slots.join", "slots.act", "slots.draw", "slots.read", "decode"),
+    "mars5": ("codec.encode", *SLOTS, "begin", "timestep", "decode"),
+    "metavoice": ("speaker_encoder.embed", *SLOTS, "fill", "decode"),
 }
-BATCHED = [(model, call) for model, (calls, _) in CALLS.items() for call in calls]
-ALONE = [
-    (model, call)
-    for model, (calls, own) in CALLS.items()
-    for call in (*own, *(call for call in calls if not own or not call.startswith("slots")))
-]
+EVERY = [(model, call) for model, calls in CALLS.items() for call in calls]
 ENCODE = ("codec.encode", "speaker_encoder.embed")
 _tries = count()
 
@@ -172,9 +167,9 @@ def batch(model: str, pipeline: Any) -> Iterator[Speak]:
 @pytest.mark.parametrize(
     ("door", "side", "model", "call"),
     [
-        *((generate, side, *one) for one in ALONE for side in ("torch", "mlx")),
-        *((serve, "mlx", *one) for one in BATCHED),
-        *((batch, "torch", *one) for one in BATCHED),
+        *((generate, side, *one) for one in EVERY for side in ("torch", "mlx")),
+        *((serve, "mlx", *one) for one in EVERY),
+        *((batch, "torch", *one) for one in EVERY),
     ],
     ids=lambda one: one if isinstance(one, str) else one.__name__,
 )

@@ -10,9 +10,26 @@ import numpy as np
 
 from tests.sides import Side, Stored
 from tests.tiny.metavoice import tilted
+from tests.tts_core.metavoice import sampling_rules as rules
 from tts_core.metavoice.codes import second_stage_rows
-from tts_core.metavoice.sampling import FirstStageSampling
+from tts_core.metavoice.config import END_OF_AUDIO
+from tts_core.metavoice.rows import Joining
+from tts_core.metavoice.sampling import FirstStageSampling, waiting_times
 from tts_core.nn.noise import Noise
+
+
+@dataclass(frozen=True, eq=False)
+class PlainStep:
+    """Texts of one sampling, column by column, without slots.
+
+    speakers: (G·B, 1, D).  cache: of every layer.
+    """
+
+    network: Any
+    speakers: Any
+    cache: list[Any]
+    sampling: FirstStageSampling
+    end_of_text: int
 
 
 @dataclass(frozen=True)
@@ -50,17 +67,70 @@ class LanguageSide(Side):
         *,
         room: int,
         end_of_text: int,
-    ) -> Any:
-        """A plain step. embeddings: (B, E)."""
+    ) -> PlainStep:
+        """Texts of one sampling before their first column. embeddings: (B, E)."""
         with self.inference():
-            return self.module("metavoice.step").Step(
-                network, self.array(embeddings), sampling, room=room, end_of_text=end_of_text
-            )
+            heard = self.module("metavoice.guidance").speaker_rows(network, self.array(embeddings), sampling)
+        return PlainStep(network, heard, network.new_cache(room), sampling, end_of_text)
 
-    def rows(self, step: Any, tokens: np.ndarray) -> np.ndarray:
+    def rows(self, step: PlainStep, tokens: np.ndarray) -> np.ndarray:
         """A step's logits after the last of (B, T) ids. → (G, B, V)."""
+        stacked = self.module("metavoice.guidance").stacked
         with self.inference():
-            return self.numpy(step.logits(self.array(tokens), step.cache))
+            ids = stacked(self.array(tokens), step.sampling, step.end_of_text)
+            logits = self.numpy(step.network.next_logits(ids, step.speakers, step.cache))
+        return logits.reshape(step.sampling.rows, len(tokens), -1)
+
+    def alone(self, network: Any, text: Joining, *, count: int, end_of_text: int) -> list[int]:
+        """The first `count` ids that a text draws, by plain steps and the rules in NumPy."""
+        sampling, made = text.sampling, list[int]()
+        step = self.step(
+            network, text.vector[None], sampling, room=len(text.ids) + count, end_of_text=end_of_text
+        )
+        while len(made) < count:
+            new = np.array(made[-1:], np.int32) if made else text.ids
+            logits = self.rows(step, new[None])[:, 0]
+            guided = rules.guide(list(logits), sampling.cfg_scale, sampling.text_cfg_scale)
+            rule = rules.probabilities_fast if sampling.rule == "fast" else rules.probabilities_slow
+            probs = rule(guided, sampling.temperature, sampling.top_p, sampling.top_k)
+            waiting = waiting_times(text.noise, len(made), probs.shape)
+            made.append(int(probs.argmax() if sampling.greedy else rules.race(probs, waiting)))
+        return made
+
+    def speak(
+        self,
+        network: Any,
+        texts: Sequence[Joining],
+        limits: Sequence[int],
+        *,
+        end_of_text: int,
+        end: int = END_OF_AUDIO,
+    ) -> list[np.ndarray]:
+        """Prompt and new ids of texts that share the slots from the start, (N,) int32 each.
+
+        limits: most new ids of each.  end: the id that ends a text, and is its last.
+        """
+        slots = self.module("metavoice.slots").Slots(
+            network,
+            texts=len(texts),
+            rows=sum(text.sampling.rows for text in texts),
+            room=network.config.max_position_embeddings - 1,
+            end_of_text=end_of_text,
+        )
+        for slot, text in enumerate(texts):
+            slots.join(slot, text)
+        made: list[list[int]] = [[] for _ in texts]
+        running = [*range(len(texts))]
+        while running:
+            [drawn] = slots.read(slots.launch(1))
+            for slot in [*running]:
+                made[slot].append(int(drawn[slot]))
+                if drawn[slot] == end or len(made[slot]) == limits[slot]:
+                    slots.leave(slot)
+                    running.remove(slot)
+        return [
+            np.concatenate([text.ids, np.array(new, np.int32)]) for text, new in zip(texts, made, strict=True)
+        ]
 
     def guided(self, rows: Sequence[np.ndarray], sampling: FirstStageSampling) -> np.ndarray:
         """(G, B, V) → (B, V)."""

@@ -14,7 +14,9 @@ from converters.convert import convert
 from converters.published import open_published
 from tests.tiny.dia import dia_config, dia_weights
 from torch_ref import DiaPipeline, generate, load
-from torch_ref.loading import How
+from torch_ref.codecs.dac import Dac
+from torch_ref.dia.dia import Dia
+from torch_ref.loading import How, open_parts
 from tts_core.dia.sampling import DEFAULTS_V01
 from tts_core.dia.shapes import is_norm
 from tts_core.errors import CheckpointError, NotFoundError, UsageError
@@ -184,3 +186,13 @@ def test_a_model_is_loaded_under_its_name_only(tmp_path: Path) -> None:
 def test_the_typed_arguments_are_those_of_the_function() -> None:
     given = inspect.signature(load).parameters
     assert list(How.__annotations__) == [name for name in given if name not in ("path", "model")]
+
+
+def test_the_precision_of_the_codec(published: Path) -> None:
+    """Only codecs have one; on this machine's CPU only float32 is taken."""
+    parts = open_parts(published, device="cpu", codec_precision="float32")
+    parts.codec_precision = "tf32"
+    assert parts.network("dac", Dac).precision == "tf32"
+    assert not hasattr(parts.network("dia", Dia), "precision")
+    with pytest.raises(UsageError, match=r"^codec_precision: tf32 is for CUDA; cpu decodes in float32"):
+        load(published / "nowhere", device="cpu", codec_precision="tf32")

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from torch_ref.cuda.precision import Precision, computing
+from torch_ref.cuda.precision import Precision, exactly, rounded
 from torch_ref.cuda.snake import snake, usable
 from torch_ref.layers.conv import Conv1d, ConvTranspose1d
 from torch_ref.layers.selection import first_largest
@@ -181,7 +181,7 @@ class ResidualVectorQuantizer(nn.Module):
 class Dac(nn.Module):
     """The whole codec. Public methods take and return samples (B, L) and codes (B, Q, T).
 
-    policy: window sizes.  precision: of convolutions on CUDA.  Both may be replaced at any time.
+    policy: window sizes.  precision: of the decoder on CUDA.  Both may be replaced at any time.
     """
 
     def __init__(self, config: DacConfig, policy: CodecPolicy = DEFAULT):
@@ -194,6 +194,7 @@ class Dac(nn.Module):
         self.quantizer = ResidualVectorQuantizer(config)
         self.decoder = Decoder(config)
 
+    @exactly
     @torch.inference_mode()
     def encode(self, samples: Tensor | np.ndarray) -> Tensor:
         """Encode a waveform, zero-padded on the right to whole frames.
@@ -210,11 +211,10 @@ class Dac(nn.Module):
 
     def _encode_frames(self, samples: Tensor, start: int, stop: int) -> Tensor:
         window = encode_window(self.config, start, stop, samples.shape[1] // self.hop_length)
-        with computing(self.precision, samples.device):
-            latents = self.encoder(
-                samples[:, None, window.first * self.hop_length : window.last * self.hop_length]
-            )
-            return self.quantizer.encode(latents[:, :, start - window.first : stop - window.first])
+        latents = self.encoder(
+            samples[:, None, window.first * self.hop_length : window.last * self.hop_length]
+        )
+        return self.quantizer.encode(latents[:, :, start - window.first : stop - window.first])
 
     @torch.inference_mode()
     def decode(self, codes: Tensor | np.ndarray) -> Tensor:
@@ -241,11 +241,11 @@ class Dac(nn.Module):
         offset = window.first * self.hop_length
         return audio[:, start * self.hop_length - offset : last - offset]
 
+    @rounded
     @torch.inference_mode()
     def decode_whole(self, codes: Tensor) -> Tensor:
         """Decode codes without windows. (B, q, T) → (B, L)."""
-        with computing(self.precision, codes.device):
-            audio = self.decoder(self.quantizer.decode(codes))[:, 0]
+        audio = self.decoder(self.quantizer.decode(codes))[:, 0]
         return audio.to(self.decoder.conv2.weight.dtype)
 
     def _silence(self, batch: int) -> Tensor:

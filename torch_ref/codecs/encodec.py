@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from torch_ref.cuda.precision import exactly
+from torch_ref.cuda.precision import Precision, exactly, rounded
 from torch_ref.layers.conv import Conv1d, ConvTranspose1d
 from torch_ref.layers.lstm import LSTM, LSTMState
 from torch_ref.layers.selection import first_largest
@@ -208,12 +208,13 @@ class ResidualVectorQuantizer(nn.Module):
 class Encodec(nn.Module):
     """The whole codec. Public methods take and return samples (B, L) and codes (B, Q, T).
 
-    policy: window sizes; it may be replaced at any time.
+    policy: window sizes.  precision: of the decoder on CUDA.  Both may be replaced at any time.
     """
 
     def __init__(self, config: EncodecConfig, policy: CodecPolicy = DEFAULT):
         super().__init__()
         self.config, self.policy = config, policy
+        self.precision: Precision = "float32"
         self.sample_rate, self.hop_length = config.sample_rate, config.hop_length
         self.n_codebooks = config.n_codebooks
         self.encoder = Encoder(config)
@@ -240,7 +241,7 @@ class Encodec(nn.Module):
             pieces.append(self.quantizer.encode(latents, n_codebooks))
         return torch.cat(pieces, dim=2)
 
-    @exactly
+    @rounded
     @torch.inference_mode()
     def decode(self, codes: Tensor | np.ndarray) -> Tensor:
         """Decode codes to a waveform, window by window.
@@ -256,7 +257,7 @@ class Encodec(nn.Module):
             latents = self.quantizer.decode(codes[:, :, window.first : window.stop])
             context = window.start - window.first
             audio, memory = self.decoder.window(latents, context, memory, decode_tail(self.config))
-            pieces.append(audio[:, 0])
+            pieces.append(audio[:, 0].to(weight.dtype))
         return torch.cat(pieces, dim=1)
 
 

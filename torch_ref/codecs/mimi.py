@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torch_ref.codecs.mimi_transformer import Transformer, TransformerMemory
-from torch_ref.cuda.precision import exactly
+from torch_ref.cuda.precision import Precision, exactly, rounded
 from torch_ref.layers.conv import Conv1d, ConvTranspose1d
 from torch_ref.layers.selection import first_largest
 from tts_core.codecs.mimi import (
@@ -264,12 +264,13 @@ class DecodeMemory(NamedTuple):
 class Mimi(nn.Module):
     """The whole codec. Public methods take and return samples (B, L) and codes (B, Q, T).
 
-    policy: window sizes; it may be replaced at any time.
+    policy: window sizes.  precision: of the decoder on CUDA.  Both may be replaced at any time.
     """
 
     def __init__(self, config: MimiConfig, policy: CodecPolicy = POLICY):
         super().__init__()
         self.config, self.policy = config, policy
+        self.precision: Precision = "float32"
         self.sample_rate, self.hop_length = config.sample_rate, config.hop_length
         self.n_codebooks, self.tail = config.n_codebooks, decode_tail(config)
         self.encoder = Encoder(config)
@@ -301,7 +302,7 @@ class Mimi(nn.Module):
             pieces.append(self.quantizer.encode(latents, n_codebooks))
         return torch.cat(pieces, dim=2)
 
-    @exactly
+    @rounded
     @torch.inference_mode()
     def decode(self, codes: Tensor | np.ndarray) -> Tensor:
         """Decode codes to a waveform, window by window.
@@ -318,7 +319,7 @@ class Mimi(nn.Module):
             pieces.append(samples)
         return torch.cat(pieces, dim=1)
 
-    @exactly
+    @rounded
     @torch.inference_mode()
     def decode_piece(
         self, codes: Tensor | np.ndarray, memory: DecodeMemory | None
@@ -332,6 +333,6 @@ class Mimi(nn.Module):
         steps, transformer = self.decoder_transformer(latents, memory and memory.transformer)
         known = torch.cat((memory.steps, steps), dim=2) if memory else steps
         new = self.config.step_length * steps.shape[2]
-        samples = self.decoder(known)[:, 0]
+        samples = self.decoder(known)[:, 0].to(self.downsample.conv.weight.dtype)
         last = known[:, :, max(0, known.shape[2] - self.tail) :]
         return samples[:, samples.shape[1] - new :], DecodeMemory(frame, transformer, last)

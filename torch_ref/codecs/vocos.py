@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from torch_ref.cuda.precision import exactly
+from torch_ref.cuda.precision import Precision, rounded
 from torch_ref.layers.conv import Conv1d
 from torch_ref.layers.istft import InverseSTFT
 from torch_ref.layers.norm import LayerNorm, at_least_float32
@@ -104,24 +104,26 @@ class ISTFTHead(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         log_magnitude, phase = at_least_float32(self.out(x)).transpose(1, 2).chunk(2, dim=1)  # (B, bins, T)
         magnitude = log_magnitude.exp().clamp(max=LARGEST_MAGNITUDE)
-        return self.istft(magnitude * phase.cos(), magnitude * phase.sin())
+        with torch.autocast("cuda", enabled=False):
+            return self.istft(magnitude * phase.cos(), magnitude * phase.sin())
 
 
 class Vocos(nn.Module):
     """The whole vocoder. Public methods take codes (B, q, T) and return samples (B, L) float32.
 
-    policy: window sizes; it may be replaced at any time.
+    policy: window sizes.  precision: of the decoder on CUDA.  Both may be replaced at any time.
     """
 
     def __init__(self, config: VocosConfig, policy: CodecPolicy = WINDOWS):
         super().__init__()
         self.config, self.policy = config, policy
+        self.precision: Precision = "float32"
         self.sample_rate, self.hop_length = config.sample_rate, config.hop_length
         self.feature_extractor = EncodecFeatures(config)
         self.backbone = Backbone(config)
         self.head = ISTFTHead(config)
 
-    @exactly
+    @rounded
     @torch.inference_mode()
     def decode(self, codes: Tensor | np.ndarray, bandwidth_id: int) -> Tensor:
         """Decode codes to a waveform, window by window.
@@ -136,7 +138,7 @@ class Vocos(nn.Module):
             pieces.append(self.decode_frames(codes, start, stop, bandwidth_id))
         return torch.cat(pieces, dim=1)
 
-    @exactly
+    @rounded
     @torch.inference_mode()
     def decode_frames(self, codes: Tensor, start: int, stop: int, bandwidth_id: int) -> Tensor:
         """Decode frames [start, stop) to samples that equal the same part of a whole decode.

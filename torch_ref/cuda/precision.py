@@ -1,23 +1,53 @@
-"""The rounding of float32 convolutions on CUDA."""
+"""The rounding of codecs' float32 convolutions on CUDA."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
-from typing import Literal, ParamSpec, TypeVar
+from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, get_args
 
 import torch
+
+from tts_core.errors import UsageError
 
 Given = ParamSpec("Given")
 Made = TypeVar("Made")
 Precision = Literal["float32", "tf32", "bfloat16"]
 
 
+class Decodes(Protocol):
+    """A codec. precision: of the convolutions of its decoder on CUDA; it may be replaced at any time."""
+
+    precision: Precision
+
+    def parameters(self) -> Iterator[Any]:
+        """Yield its weights, which are all on one device."""
+        ...
+
+
+Codec = TypeVar("Codec", bound=Decodes)
+
+
+def choose_precision(wanted: str | None, device: torch.device) -> Precision:
+    """Return the requested precision of codecs; None is float32.
+
+    Raises UsageError for an unknown name, and for another one than float32 outside CUDA.
+    """
+    for name in get_args(Precision):
+        if wanted in (None, name):
+            if name != "float32" and device.type != "cuda":
+                raise UsageError(
+                    f"codec_precision: {name} is for CUDA; {device.type} decodes in float32, omit it"
+                )
+            return name
+    raise UsageError(f"codec_precision: {wanted!r} is not one of {', '.join(get_args(Precision))}")
+
+
 def arithmetic(device: torch.device) -> Literal["float32", "tf32"]:
     """Return how float32 products are computed; convolutions of codecs have a `Precision` of their own."""
-    rounded = device.type == "cuda" and torch.backends.cuda.matmul.allow_tf32
-    return "tf32" if rounded else "float32"
+    is_rounded = device.type == "cuda" and torch.backends.cuda.matmul.allow_tf32
+    return "tf32" if is_rounded else "float32"
 
 
 def exactly(method: Callable[Given, Made]) -> Callable[Given, Made]:
@@ -27,6 +57,19 @@ def exactly(method: Callable[Given, Made]) -> Callable[Given, Made]:
     def run(*args: Given.args, **kwargs: Given.kwargs) -> Made:
         with _flags(allow_tf32=False):
             return method(*args, **kwargs)
+
+    return run
+
+
+def rounded(
+    method: Callable[Concatenate[Codec, Given], Made],
+) -> Callable[Concatenate[Codec, Given], Made]:
+    """Let a codec's method, which decodes, run in the codec's `precision`. Codes never depend on it."""
+
+    @wraps(method)
+    def run(self: Codec, *args: Given.args, **kwargs: Given.kwargs) -> Made:
+        with computing(self.precision, next(self.parameters()).device):
+            return method(self, *args, **kwargs)
 
     return run
 
@@ -48,11 +91,6 @@ def computing(precision: Precision, device: torch.device) -> Iterator[None]:
     Without effect outside CUDA. cuDNN uses TF32 by default, which gives DAC an SNR of 55 dB against float64;
     float32 has 104 dB, bfloat16 31 dB.
     """
-    if device.type != "cuda":
-        yield
-        return
-    with (
-        _flags(allow_tf32=precision == "tf32"),
-        torch.autocast("cuda", torch.bfloat16, enabled=precision == "bfloat16"),
-    ):
+    halved = precision == "bfloat16" and device.type == "cuda"
+    with _flags(allow_tf32=precision == "tf32"), torch.autocast("cuda", torch.bfloat16, enabled=halved):
         yield

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from torch_ref.codecs.dac import Dac
+from torch_ref.cpu.dia.few_rows import few_rows
+from torch_ref.cpu.dia.slots import FewSlots
+from torch_ref.cuda.dia.fused import FusedDecoder, runs
+from torch_ref.cuda.dia.slots import GraphSlots
 from torch_ref.dia.dia import Dia
-from torch_ref.dia.few_rows import few_rows
-from torch_ref.dia.few_slots import FewSlots
-from torch_ref.dia.fused import FusedDecoder, runs
 from torch_ref.dia.guard import fault
-from torch_ref.dia.plain_slots import PlainSlots
 from torch_ref.dia.slots import Slots
 from torch_ref.host import Host
 from tts_core.codecs.dac_calls import Passage, decode_passages, most_fed
@@ -41,10 +41,7 @@ class DiaEngine:
     def slots(self, texts: int, *, rows: int, text_rows: int, guided: bool) -> turns.Slots:
         """Open a running batch for texts of at most `text_rows` bytes and `rows` grid rows."""
         nothing = self._empty_text() if guided else None
-        if not runs(self.network):
-            plain = PlainSlots if few_rows(self.network) is None else FewSlots
-            return plain(self.network, nothing, texts=texts)
-        return Slots(FusedDecoder(self.network, nothing), texts=texts, rows=rows, text_rows=text_rows)
+        return make_slots(self.network, nothing, texts=texts, rows=rows, text_rows=text_rows)
 
     @property
     def policy(self) -> CodecPolicy:
@@ -74,3 +71,16 @@ class DiaEngine:
         """Build the error for a text's logits that are not all finite. grid: its rows so far."""
         tokens, rows = self.host.to_device(run.tokens), self.host.to_device(grid.rows[None, : grid.filled])
         return fault(self.network, tokens, rows, guided=run.sampling.cfg_scale != 0, text=1)
+
+
+def make_slots(network: Dia, nothing: Tensor | None, *, texts: int, rows: int, text_rows: int) -> turns.Slots:
+    """Make slots in the fastest form that runs this network: captured, for a CPU, or plain.
+
+    nothing: (1, 1, source width), the encoding of the empty text; None without guidance.
+    texts: that run at once.  rows: of a grid at most.  text_rows: bytes of a text at most.
+    """
+    if runs(network):
+        return GraphSlots(FusedDecoder(network, nothing), texts=texts, rows=rows, text_rows=text_rows)
+    if few_rows(network) is not None:
+        return FewSlots(network, nothing, texts=texts)
+    return Slots(network, nothing, texts=texts)

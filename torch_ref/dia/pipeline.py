@@ -33,13 +33,21 @@ class DiaPipeline(pipeline.DiaPipeline):
         dtype: str | None = None,
         device: str | None = None,
         codec: str | Path | None = None,
+        codec_precision: str | None = None,
         cross_rope: bool | None = None,
     ) -> DiaPipeline:
         """Load a Dia from published or converted files; arguments and errors as in `torch_ref.load`.
 
         Raises UsageError for files of another model.
         """
-        parts = open_parts(path, dtype=dtype, device=device, codec=codec, cross_rope=cross_rope)
+        parts = open_parts(
+            path,
+            dtype=dtype,
+            device=device,
+            codec=codec,
+            codec_precision=codec_precision,
+            cross_rope=cross_rope,
+        )
         check_model(parts.model, "dia")
         return assemble(parts)
 

@@ -30,12 +30,13 @@ class Dia2Pipeline(pipeline.Dia2Pipeline):
         dtype: str | None = None,
         device: str | None = None,
         codec: str | Path | None = None,
+        codec_precision: str | None = None,
     ) -> Dia2Pipeline:
         """Load a Dia2 from published or converted files; arguments and errors as in `torch_ref.load`.
 
         Raises UsageError for files of another model.
         """
-        parts = open_parts(path, dtype=dtype, device=device, codec=codec)
+        parts = open_parts(path, dtype=dtype, device=device, codec=codec, codec_precision=codec_precision)
         check_model(parts.model, "dia2")
         return assemble(parts)
 

@@ -13,11 +13,14 @@ import numpy as np
 from torch_ref.codecs.encodec import Encodec
 from torch_ref.codecs.vocos import Vocos
 from torch_ref.codecs.vocos_calls import decode_pieces
+from torch_ref.cuda.mars5.reverse import make_step
+from torch_ref.cuda.mars5.slots import make_slots
+from torch_ref.cuda.mars5.together import make_together
 from torch_ref.host import Host
 from torch_ref.mars5.codec_lm import CodecLM
 from torch_ref.mars5.residual_transformer import ResidualTransformer
 from torch_ref.mars5.reverse import ReverseDiffusion, Run
-from torch_ref.mars5.slots import Slots, make_slots
+from torch_ref.mars5.slots import Slots
 from torch_ref.mars5.together import Call
 from tts_core.audio.voice_cache import VoiceCache
 from tts_core.mars5.diffusion import Cells, Diffusion
@@ -41,7 +44,7 @@ class Mars5Engine:
         self.codec, self.vocoder, self.vocabulary = codec, vocoder, vocabulary
         self.config, self.nar_config = network.config, transformer.config
         self.codec_config, self.vocoder_config = codec.config, vocoder.config
-        self.diffusion = ReverseDiffusion(transformer)
+        self.diffusion = ReverseDiffusion(transformer, make_step)
         self.host = Host(network.embed)
         self.voices = VoiceCache()
 
@@ -67,7 +70,7 @@ class Mars5Engine:
 
     def together(self, runs: Sequence[Run]) -> Call:
         """Build a call that runs the next timestep of each run."""
-        return Call(self.transformer, runs)
+        return Call(self.transformer, runs, make_together)
 
     def decode(self, codes: Sequence[np.ndarray], bandwidth_id: int) -> list[np.ndarray]:
         """Decode codes. (Q, T) int32 each → samples (L,) float32 each."""

@@ -34,13 +34,16 @@ class Mars5Pipeline(pipeline.Mars5Pipeline):
         dtype: str | None = None,
         device: str | None = None,
         codec: str | Path | None = None,
+        codec_precision: str | None = None,
         config: str | Path | None = None,
     ) -> Mars5Pipeline:
         """Load a MARS5 from published or converted files; arguments and errors as in `torch_ref.load`.
 
         Raises UsageError for files of another model.
         """
-        parts = open_parts(path, dtype=dtype, device=device, codec=codec, config=config)
+        parts = open_parts(
+            path, dtype=dtype, device=device, codec=codec, codec_precision=codec_precision, config=config
+        )
         check_model(parts.model, "mars5")
         return assemble(parts)
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from torch_ref.cuda.capture import capture
 from torch_ref.device import name_of
-from torch_ref.layers.norm import at_least_float32
 from torch_ref.mars5.diffusion import (
     at_timestep,
     draw_per_cell,
@@ -21,8 +18,6 @@ from torch_ref.mars5.diffusion import (
     noised_per_class,
     posterior,
 )
-from torch_ref.mars5.frames import draw_cells
-from torch_ref.mars5.fused import FusedTransformer, Reading, runs
 from torch_ref.mars5.residual_transformer import ResidualTransformer, Source
 from tts_core.errors import GenerationError
 from tts_core.mars5.diffusion import Cells, Diffusion, constants, numbers_for
@@ -87,94 +82,7 @@ class Step:
         return self.network.head(hidden, range(self.first_book, codes.shape[1]))
 
 
-Compute = Callable[[Sequence[Tensor], Tensor, Sequence[Tensor]], Sequence[Tensor]]
-
-
-class Captured:
-    """A step of one run or several, captured as a CUDA graph: one launch instead of a thousand.
-
-    It keeps no reference to its computation, which owns it: a cycle would free the graph at any time.
-    """
-
-    def __init__(self) -> None:
-        self.graph: torch.cuda.CUDAGraph | None = None
-
-    def __call__(
-        self, compute: Compute, codes: Sequence[Tensor], t: Tensor, numbers: Sequence[Tensor]
-    ) -> list[Tensor]:
-        """Run the step, the same `compute` at every call. It returns the same buffers each time."""
-        if self.graph is None:
-            self.codes = [one.contiguous().clone() for one in codes]
-            self.t, self.numbers = t.clone(), [one.clone() for one in numbers]
-            step = partial(self._step, compute)
-            self.graph, _ = capture(step, t.device, again=lambda: None)  # inputs are set below
-        for own, given in zip([*self.codes, self.t, *self.numbers], [*codes, t, *numbers], strict=True):
-            if own is not given:
-                own.copy_(given)
-        self.graph.replay()
-        return self.codes
-
-    def _step(self, compute: Compute) -> Tensor:
-        for own, after in zip(self.codes, compute(self.codes, self.t, self.numbers), strict=True):
-            own.copy_(after)
-        return self.t
-
-
-class GraphStep(Step):
-    """The step captured as a CUDA graph. Returns one buffer."""
-
-    def __init__(self, network: ResidualTransformer, source: Source, cells: Cells, settings: Diffusion):
-        super().__init__(network, source, cells, settings)
-        self.captured = Captured()
-
-    def release(self) -> None:
-        """Free the graph."""
-        self.captured = Captured()
-
-    def __call__(self, codes: Tensor, t: Tensor, numbers: Tensor) -> Tensor:
-        return self.captured(self._each, [codes], t, [numbers])[0]
-
-    def _each(self, codes: Sequence[Tensor], t: Tensor, numbers: Sequence[Tensor]) -> Sequence[Tensor]:
-        return [self.compute(codes[0], t, numbers[0])]
-
-
-class KernelStep(GraphStep):
-    """The captured step on kernels; with two numbers per cell, all draws are one of them."""
-
-    def __init__(self, network: ResidualTransformer, source: Source, cells: Cells, settings: Diffusion):
-        super().__init__(network, source, cells, settings)
-        self.fused = FusedTransformer(network, [Reading.of(network, source)])
-
-    def drawn(self, logits: Tensor, codes: Tensor, t: Tensor, numbers: Tensor) -> Tensor:
-        """Draw as in Step. logits: of any strides, the last one 1."""
-        if self.settings.draws != "per cell":
-            return super().drawn(at_least_float32(logits), codes, t, numbers)
-        return draw_cells(
-            logits,
-            codes,
-            self.clean,
-            self.known,
-            numbers,
-            self.table,
-            t,
-            self.finite,
-            first_frame=self.first_frame,
-            first_book=self.first_book,
-            guidance_w=self.settings.guidance_w,
-            x_0_temp=self.settings.x_0_temp,
-        )
-
-    def logits(self, codes: Tensor, t: Tensor) -> Tensor:
-        """Compute logits as in Step, in the network's dtype."""
-        return self.fused.logits(codes, t, [self.first_frame], self.first_book)
-
-
-def make_step(network: ResidualTransformer, source: Source, cells: Cells, settings: Diffusion) -> Step:
-    """Build the fastest form of the step for the network's device."""
-    form = Step
-    if network.text_embed.weight.is_cuda:
-        form = KernelStep if runs(network) else GraphStep
-    return form(network, source, cells, settings)
+MakeStep = Callable[[ResidualTransformer, Source, Cells, Diffusion], Step]
 
 
 class Run:
@@ -229,10 +137,13 @@ class Run:
 
 
 class ReverseDiffusion:
-    """A residual transformer with its unconditional speaker vector, which all runs share."""
+    """A residual transformer with its unconditional speaker vector, which all runs share.
 
-    def __init__(self, network: ResidualTransformer):
-        self.network = network
+    make_step: builds each run's step.
+    """
+
+    def __init__(self, network: ResidualTransformer, make_step: MakeStep = Step):
+        self.network, self.make_step = network, make_step
         self._nobody: Tensor | None = None
 
     @torch.inference_mode()
@@ -265,7 +176,7 @@ class ReverseDiffusion:
         noise: see tts_core.mars5.diffusion.
         """
         source = self.read(text, reference, cells, settings)
-        return Run(make_step(self.network, source, cells, settings), cells, noise)
+        return Run(self.make_step(self.network, source, cells, settings), cells, noise)
 
     def run(
         self,

@@ -11,27 +11,23 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from torch_ref.cuda.capture import capture
 from torch_ref.host import Host
+from torch_ref.layers.cache import CHUNK
 from torch_ref.layers.row_cache import FirstRows, RowCache, RowPositions
 from torch_ref.mars5.codec_lm import CodecLM
-from torch_ref.mars5.draws import EMPTY, Drawing, draw_id
-from torch_ref.mars5.many_rows import ManyRows, runs
-from torch_ref.mars5.row import FusedRow
 from torch_ref.mars5.sampling import draw_ids
 from torch_ref.reading import Reading, begin_read, finish_read
-from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.rows import BatchRows, Group, Inputs, Joining
-
-PAST = 16  # steps that may be launched past the end of a text
 
 
 class Slots:
     """`texts` slots, each a row of the network with `room` positions for speaker and ids.
 
-    Several rows are allocated at once; a single one only while a text is in it.
+    On a CPU keys and values grow with the longest text, and are freed when the last one leaves. Elsewhere
+    they are allocated at once, a single row's only while a text is in it.
     lowest, end: ids of CodecVocabulary.
     """
 
@@ -42,24 +38,34 @@ class Slots:
         self.host = Host(network.embed)
         self.plan = BatchRows(texts, room)
         self.at = RowPositions(min(network.config.sliding_window, room))
-        self.cache = self.new_cache() if texts > 1 else []
+        self.cache: list[RowCache] = []
+        # on a GPU, diffusions would take the memory into which keys are to grow
+        self.grows = network.embed.weight.is_cpu
         self.rotary = network.positions(room)
         self.tokens = torch.zeros(texts, 1, dtype=torch.int64, device=network.embed.weight.device)
         # last ids of each text, a ring; the vocabulary's size is an empty place
         self.recent = self._nothing(1)
         self.first: dict[int, Tensor] = {}  # by slot: (1, V), logits of texts that have drawn no id
+        if texts > 1 and not self.grows:
+            self.reserve(room)
 
-    def new_cache(self) -> list[RowCache]:
-        """Allocate the rows of every layer."""
+    def reserve(self, positions: int) -> None:
+        """Let every layer have keys and values of this many positions of each text; those there are kept."""
+        wanted = -(-positions // CHUNK) * CHUNK if self.grows else self.at.capacity
         config, weight = self.network.config, self.network.embed.weight
-        buffer = self.plan.slots, config.num_attention_heads, self.at.capacity, config.head_dim
-        layers = self.network.ar.layers
-        return [RowCache(weight.new_zeros(buffer), weight.new_zeros(buffer), self.at) for _ in layers]
+        if not self.cache:
+            empty = weight.new_zeros(self.plan.slots, config.num_attention_heads, 0, config.head_dim)
+            self.cache = [RowCache(empty, empty, self.at) for _ in self.network.ar.layers]
+        missing = min(wanted, self.at.capacity) - self.cache[0].keys.shape[2]
+        if missing > 0:
+            for layer in self.cache:
+                layer.keys = F.pad(layer.keys, (0, 0, 0, missing))
+                layer.values = F.pad(layer.values, (0, 0, 0, missing))
 
     @torch.inference_mode()
     def join(self, slot: int, text: Joining) -> None:
         """Read a text's prompt and let it draw with the next step; its slot must be free."""
-        self.cache = self.cache or self.new_cache()
+        self.reserve(1 + len(text.prompt.tokens))
         network, prompt = self.network, self.host.to_device(text.prompt.tokens[None])
         rows = network.rows(network.speaker(self.host.to_device(text.codes.T[None])), prompt)
         cache = [FirstRows(network.config.sliding_window, layer, slot) for layer in self.cache]
@@ -75,7 +81,7 @@ class Slots:
         """Free a slot."""
         self.plan.leave(slot)
         self.first.pop(slot, None)
-        if self.plan.slots == 1:
+        if self.plan.slots == 1 or (self.grows and not self.plan.texts):
             self.cache = []
 
     @torch.inference_mode()
@@ -94,6 +100,7 @@ class Slots:
     def logits(self, positions: np.ndarray) -> Tensor:
         """Compute logits of the rows in use, (R, V) float32. positions: (R,) int32."""
         place = int(positions.max())
+        self.reserve(1 + place)
         if len(positions) == 1:
             self.at.level(place)
             rotation = self.rotary(place, 1)
@@ -154,124 +161,3 @@ class Slots:
         """Build empty places for `window` ids of each text."""
         shape, vocabulary = (self.plan.slots, window), self.network.config.vocab_size
         return torch.full(shape, vocabulary, device=self.network.embed.weight.device)
-
-
-class GraphSlots(Slots):
-    """Slots whose network is captured as a CUDA graph of all rows, with kernels where they run."""
-
-    steps, ahead = 4, 1
-
-    def __init__(self, network: CodecLM, *, texts: int, room: int, lowest: int, end: int):
-        super().__init__(network, texts=texts, room=room, lowest=lowest, end=end)
-        self.cache, device = self.cache or self.new_cache(), self.tokens.device
-        self.positions = torch.zeros(texts, dtype=torch.int64, device=device)
-        self.layers = ManyRows(network, self.cache, self.rotary, self.positions) if runs(network) else None
-        with torch.inference_mode():
-            # what the warm-up writes, at position 0, each text that joins writes anew
-            self.graph, self.computed = capture(self._compute, device, again=lambda: None)
-
-    def leave(self, slot: int) -> None:
-        """Free a slot; the graph keeps its memory."""
-        self.plan.leave(slot)
-        self.first.pop(slot, None)
-
-    def logits(self, positions: np.ndarray) -> Tensor:
-        """Compute logits of all rows; the next call overwrites them. positions: of those in use."""
-        self.positions.zero_()[: len(positions)] = self.host.to_device(positions).long()
-        self.graph.replay()
-        return self.computed
-
-    def _compute(self) -> Tensor:
-        rows = self.network.embed(self.tokens)
-        if self.layers is not None:
-            return self.layers(rows[:, 0].contiguous())
-        self.at.move(self.positions, self.at.capacity)
-        rotation = self.rotary(self.positions[:, None, None], 1)
-        return self.network.next_logits(rows, rotation, self.cache)
-
-
-class KernelSlot(Slots):
-    """A single slot on kernels, whose step is a CUDA graph that draws the id and ends with its row.
-
-    It is captured for each text, and freed with it. All state is on the device; noise and ids are copied once
-    per launch.
-    """
-
-    steps, ahead = 4, 1
-
-    def __init__(self, network: CodecLM, *, texts: int, room: int, lowest: int, end: int):
-        assert texts == 1
-        super().__init__(network, texts=1, room=room, lowest=lowest, end=end)
-        self.rotary = network.positions(room + PAST)
-        self.graph: torch.cuda.CUDAGraph | None = None
-
-    def leave(self, slot: int) -> None:
-        """Free the slot, and its memory."""
-        super().leave(slot)
-        self.__dict__.pop("row", None)
-        self.__dict__.pop("state", None)
-        self.graph = None
-
-    @torch.inference_mode()
-    def launch(self, steps: int) -> Reading:
-        """Run some steps; waits for nothing. Past the end of the text's room it runs none.
-
-        Returns a read of (steps, 1) drawn ids: -1 where logits were not all finite.
-        """
-        [text] = self.plan.texts.values()
-        first, joining = text.steps, text.joining
-        inputs = [self.plan.step() for _ in range(steps)]
-        if first == 0:
-            self._begin(joining, text.penalties, inputs[0])
-        elif len(joining.prompt.tokens) + first + steps >= self.plan.capacity + PAST:
-            return begin_read(self.state.drawn[:steps, None])
-        numbers = np.array([one.uniform[0] for one in inputs], np.float32)
-        self.state.uniform[first : first + steps].copy_(self.host.to_device(numbers))
-        for _ in range(max(first, 1), first + steps):
-            graph = self.graph = self.graph or self._captured(joining.options)
-            graph.replay()
-        return begin_read(self.state.drawn[first : first + steps, None])
-
-    def _begin(self, text: Joining, penalties: np.ndarray, inputs: Inputs) -> None:
-        """Draw the first id, from the prompt's logits, and build the state after it."""
-        weight, vocabulary = self.network.embed.weight, self.network.config.vocab_size
-        room, device = self.plan.capacity + PAST, weight.device
-        ids = self._draw(self.first.pop(0), inputs, [Group(text.options, np.zeros(1, np.int64))])
-        known = ids.clamp(min=0)
-        self.state = Drawing(
-            position=torch.full((1,), len(text.prompt.tokens) + 1, device=device),
-            count=torch.ones(1, dtype=torch.int64, device=device),
-            counts=torch.zeros(vocabulary, dtype=torch.int32, device=device).index_fill_(0, known, 1),
-            recent=torch.full((text.window,), EMPTY, dtype=torch.int32, device=device),
-            uniform=torch.full((room,), 0.5, device=device),
-            penalties=torch.zeros(room, device=device),
-            drawn=torch.zeros(room, dtype=torch.int32, device=device),
-            row=self.network.embed(known),
-        )
-        self.state.recent[:1] = known
-        self.state.drawn[:1] = ids
-        self.state.penalties[: len(penalties)] = self.host.to_device(penalties)
-        self.row = FusedRow(self.network, self.cache, self.rotary, self.state.position)
-
-    def _captured(self, options: Mars5Options) -> torch.cuda.CUDAGraph:
-        """Capture a step."""
-        before = [tensor.clone() for tensor in self.state]
-
-        def again() -> None:
-            for tensor, kept in zip(self.state, before, strict=True):
-                tensor.copy_(kept)
-
-        def advance() -> Tensor:
-            logits, table = self.row.logits(self.state.row), self.network.embed.weight
-            draw_id(logits, table, self.state, options, lowest=self.lowest, end=self.end)
-            return self.state.drawn
-
-        return capture(advance, before[0].device, again=again)[0]
-
-
-def make_slots(network: CodecLM, *, texts: int, room: int, lowest: int, end: int) -> Slots:
-    """Build the fastest form of the slots for the network's device."""
-    form = Slots
-    if network.embed.weight.is_cuda:
-        form = KernelSlot if texts == 1 and runs(network) else GraphSlots
-    return form(network, texts=texts, room=room, lowest=lowest, end=end)

@@ -6,20 +6,15 @@ runs, so nothing is padded. Each run draws as it does by itself.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from torch_ref.layers.norm import at_least_float32
-from torch_ref.mars5.fused import FusedTransformer
 from torch_ref.mars5.residual_transformer import ResidualTransformer
-from torch_ref.mars5.reverse import Captured, GraphStep, KernelStep, Run, Step
+from torch_ref.mars5.reverse import Run, Step
 from tts_core.mars5.together import alike, in_line
-
-# cuDNN builds a plan for each shape and stride, and the strides are other ones for each set of runs
-ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
 class Together:
@@ -73,50 +68,19 @@ class Together:
         )
 
 
-class GraphTogether(Together):
-    """The step captured as a CUDA graph."""
-
-    def __init__(self, network: ResidualTransformer, steps: Sequence[Step]):
-        super().__init__(network, steps)
-        self.captured = Captured()
-
-    def __call__(self, codes: Sequence[Tensor], t: Tensor, numbers: Sequence[Tensor]) -> list[Tensor]:
-        return self.captured(self._compute, codes, t, numbers)
-
-    def _compute(self, codes: Sequence[Tensor], t: Tensor, numbers: Sequence[Tensor]) -> list[Tensor]:
-        with sdpa_kernel(ATTENTION):
-            return self.compute(codes, t, numbers)
-
-
-class KernelTogether(GraphTogether):
-    """The captured step on kernels."""
-
-    def __init__(self, network: ResidualTransformer, steps: Sequence[KernelStep]):
-        super().__init__(network, steps)
-        self.fused = FusedTransformer(network, [one for step in steps for one in step.fused.readings])
-
-    def logits(self, codes: Sequence[Tensor], t: Tensor) -> list[Tensor]:
-        """Compute logits as in Together, in the network's dtype."""
-        firsts = [step.first_frame for step in self.steps]
-        logits = self.fused.logits(torch.cat([*codes]), t, firsts, self.first_book)
-        rows = in_line([len(one) - first for one, first in zip(codes, firsts, strict=True)])
-        return self.parted(logits, rows)
-
-
-def make_together(network: ResidualTransformer, steps: Sequence[Step]) -> Together:
-    """Build the form of the runs' own steps."""
-    kernels = [step for step in steps if isinstance(step, KernelStep)]
-    if len(kernels) == len(steps):
-        return KernelTogether(network, kernels)
-    form = GraphTogether if isinstance(steps[0], GraphStep) else Together
-    return form(network, steps)
+MakeTogether = Callable[[ResidualTransformer, Sequence[Step]], Together]
 
 
 class Call:
-    """Timesteps of some runs, in as few calls as possible. Build another one when a run joins or leaves."""
+    """Timesteps of some runs, in as few calls as possible. Build another one when a run joins or leaves.
 
-    def __init__(self, network: ResidualTransformer, runs: Sequence[Run]):
-        self.network, self.single = network, list[Run]()
+    make_together: builds the step that several runs share.
+    """
+
+    def __init__(
+        self, network: ResidualTransformer, runs: Sequence[Run], make_together: MakeTogether = Together
+    ):
+        self.single = list[Run]()
         self.groups: list[tuple[list[Run], Together]] = []
         for group in alike(runs, lambda run: run.step.settings.guided):
             if len(group) == 1:

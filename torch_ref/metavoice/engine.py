@@ -14,15 +14,16 @@ import torch
 from torch_ref.codecs.encodec import Encodec
 from torch_ref.codecs.mbd import MultiBandDiffusion
 from torch_ref.codecs.vocos import Vocos
+from torch_ref.cuda.metavoice.slots import make_slots
 from torch_ref.guard import watched
 from torch_ref.host import Host
 from torch_ref.metavoice.codes import fill_codebooks
 from torch_ref.metavoice.decoding import DiffusionDecoder, VocosDecoder
 from torch_ref.metavoice.first_stage import FirstStage
+from torch_ref.metavoice.guidance import speaker_rows, stacked
 from torch_ref.metavoice.second_stage import SecondStage
-from torch_ref.metavoice.slots import Slots, make_slots
+from torch_ref.metavoice.slots import Slots
 from torch_ref.metavoice.speaker_encoder import SpeakerEncoder
-from torch_ref.metavoice.step import speaker_rows, stacked
 from tts_core.audio.voice_cache import VoiceCache
 from tts_core.errors import GenerationError
 from tts_core.metavoice.options import Decoder

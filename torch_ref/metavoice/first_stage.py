@@ -15,14 +15,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from torch_ref.cuda.fixed_cache import FixedCache
 from torch_ref.layers.attention import scaled_dot_product_attention
 from torch_ref.layers.cache import KeyValueCache
 from torch_ref.layers.norm import at_least_float32
 from torch_ref.layers.row_cache import RowCache
 from tts_core.metavoice.config import FirstStageConfig
 
-Cache = KeyValueCache | FixedCache | RowCache
+Cache = KeyValueCache | RowCache
 
 
 class RMSNorm(nn.Module):

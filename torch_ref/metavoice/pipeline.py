@@ -34,13 +34,16 @@ class MetaVoicePipeline(pipeline.MetaVoicePipeline):
         dtype: str | None = None,
         device: str | None = None,
         codec: str | Path | None = None,
+        codec_precision: str | None = None,
         include: Sequence[str] = (),
     ) -> MetaVoicePipeline:
         """Load a MetaVoice from published or converted files; arguments and errors as in `torch_ref.load`.
 
         Raises UsageError for files of another model.
         """
-        parts = open_parts(path, dtype=dtype, device=device, codec=codec, include=include)
+        parts = open_parts(
+            path, dtype=dtype, device=device, codec=codec, codec_precision=codec_precision, include=include
+        )
         check_model(parts.model, "metavoice")
         return assemble(parts)
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from torch_ref.guard import marked
 from torch_ref.layers.selection import first_largest
 from tts_core.metavoice.sampling import LOWEST_TEMPERATURE, FirstStageSampling
 
@@ -90,3 +91,13 @@ def race(probs: Tensor, waiting: Tensor | None) -> Tensor:
     (..., V) each → (...) int64. Without waiting times the most probable one; V if a row has NaN.
     """
     return first_largest(probs if waiting is None else probs / waiting)
+
+
+def draw_ids(logits: Tensor, waiting: Tensor | None, sampling: FirstStageSampling) -> Tensor:
+    """Draw the next id of each text; -1 for one whose logits are not all finite.
+
+    (G, B, V) logits of the rows of guidance, (B, V) waiting times or None for the most probable → (B,).
+    """
+    guided = guide(list(logits), sampling.cfg_scale, sampling.text_cfg_scale)
+    ids = race(probabilities(guided, sampling), waiting)
+    return marked(ids[:, None], logits.flatten(0, 1)[:, None])[:, 0]

@@ -6,20 +6,17 @@ itself.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 from torch import Tensor
 
-from torch_ref.cuda.capture import capture
 from torch_ref.host import Host
 from torch_ref.layers.row_cache import RowCache, RowPositions
 from torch_ref.metavoice.first_stage import FirstStage
-from torch_ref.metavoice.many_rows import ManyRows, runs
-from torch_ref.metavoice.step import draw_ids, speaker_rows, stacked
+from torch_ref.metavoice.guidance import speaker_rows, stacked
+from torch_ref.metavoice.sampling import draw_ids
 from torch_ref.reading import Reading, begin_read, finish_read
-from tts_core.metavoice.rows import BatchRows, Group, Joining
+from tts_core.metavoice.rows import BatchRows, Joining
 from tts_core.metavoice.sampling import FirstStageSampling
 
 
@@ -38,6 +35,7 @@ class Slots:
         self.plan = BatchRows(texts, rows, room)
         self.at = RowPositions(room)
         self.cache: list[RowCache] = []
+        self.groups: list[tuple[FirstStageSampling, Tensor, Tensor]] = []
         weight = network.transformer.wpe.weight
         self.tokens = torch.zeros(rows, 1, dtype=torch.int64, device=weight.device)
         self.speakers = weight.new_zeros(rows, 1, network.config.hidden_size)
@@ -49,7 +47,7 @@ class Slots:
     @torch.inference_mode()
     def join(self, slot: int, text: Joining) -> None:
         """Read a text's ids but the last and let it start with the next step; its slot must be free."""
-        rows = self.plan.join(slot, text)
+        rows, self.groups = self.plan.join(slot, text), []
         self.cache = self.cache or self.new_cache()
         tokens = stacked(self.host.to_device(text.ids[None]), text.sampling, self.end_of_text)
         speakers = speaker_rows(self.network, self.host.to_device(text.vector[None]), text.sampling)
@@ -67,6 +65,7 @@ class Slots:
     def leave(self, slot: int) -> None:
         """Free a slot and its rows; with the last one the memory of keys and values."""
         self.plan.leave(slot)
+        self.groups = []
         if not self.plan.texts:
             self.cache = []
 
@@ -83,9 +82,9 @@ class Slots:
 
         Returns a read of (steps, texts) drawn ids: -1 where logits were not all finite, 0 in free slots.
         """
-        groups, drawn = self.plan.groups(), []
+        drawn = []
         for _ in range(steps):
-            drawn.append(self.step(groups))
+            drawn.append(self.step())
             self.plan.advance()
         return begin_read(torch.stack(drawn))
 
@@ -93,20 +92,22 @@ class Slots:
         """Wait for a launch. → (steps, texts) ids."""
         return finish_read(launched)
 
-    def step(self, groups: Sequence[Group]) -> Tensor:
-        """Draw the next id of every text, which the next step reads. groups: all texts. → (texts,)."""
-        logits, waiting = self.logits(), self.waiting(groups)
+    def step(self) -> Tensor:
+        """Draw the next id of every text, which the next step reads. → (texts,)."""
+        logits, waiting = self.logits(), self.waiting()
         ids = torch.zeros(self.plan.slots, dtype=torch.int64, device=logits.device)
-        for sampling, slots, rows in groups:
-            places = torch.from_numpy(slots), torch.from_numpy(rows)
-            at, own = (each.to(logits.device) for each in places)
+        to_device = self.host.to_device
+        self.groups = self.groups or [
+            (sampling, to_device(slots), to_device(rows)) for sampling, slots, rows in self.plan.groups()
+        ]
+        for sampling, at, own in self.groups:
             made = draw_ids(logits[own], None if sampling.greedy else waiting[at], sampling)
             ids[at] = made
             following = stacked(made.clamp(min=0)[:, None], sampling, self.end_of_text)
-            self.tokens[own] = following.unflatten(0, (-1, len(slots)))
+            self.tokens[own] = following.unflatten(0, own.shape)
         return ids
 
-    def waiting(self, groups: Sequence[Group]) -> Tensor:
+    def waiting(self) -> Tensor:
         """Waiting times of every slot's draw, (texts, V) float32."""
         return self.host.to_device(self.plan.waiting(self.network.config.vocab_size))
 
@@ -119,46 +120,3 @@ class Slots:
         else:
             self.at.level(level)
         return self.network.next_logits(self.tokens[:count], self.speakers[:count], self.cache)
-
-
-class GraphSlots(Slots):
-    """Slots whose network is captured as a CUDA graph of all rows, with kernels where they run.
-
-    Keys and values stay where they are, and are allocated at once.
-    """
-
-    steps, ahead = 4, 1
-
-    def __init__(self, network: FirstStage, *, texts: int, rows: int, room: int, end_of_text: int):
-        super().__init__(network, texts=texts, rows=rows, room=room, end_of_text=end_of_text)
-        device, self.cache = self.speakers.device, self.new_cache()
-        self.positions = torch.zeros(rows, dtype=torch.int64, device=device)
-        self.layers = ManyRows(network, self.cache, self.positions) if runs(network) else None
-        with torch.inference_mode():
-            # what the warm-up writes, at position 0, each text that joins writes anew
-            self.graph, self.computed = capture(self._compute, device, again=lambda: None)
-
-    def leave(self, slot: int) -> None:
-        """Free a slot and its rows."""
-        self.plan.leave(slot)
-
-    def logits(self) -> Tensor:
-        """Compute logits of all rows; the next call overwrites them."""
-        positions = self.host.to_device(self.plan.positions()).long()
-        self.positions.zero_()[: len(positions)] = positions
-        self.graph.replay()
-        return self.computed
-
-    def _compute(self) -> Tensor:
-        network = self.network
-        if self.layers is not None:
-            x = network.transformer.embed(self.tokens, self.speakers, self.positions[:, None])
-            return self.layers(x[:, 0].contiguous())
-        self.at.move(self.positions, self.at.capacity)
-        return network.next_logits(self.tokens, self.speakers, self.cache)
-
-
-def make_slots(network: FirstStage, *, texts: int, rows: int, room: int, end_of_text: int) -> Slots:
-    """Build the fastest form of the slots for the network's device."""
-    form = GraphSlots if network.transformer.wpe.weight.is_cuda else Slots
-    return form(network, texts=texts, rows=rows, room=room, end_of_text=end_of_text)

@@ -236,9 +236,10 @@ class Dia2Pipeline:
         """
         longest = replace(Dia2Job.together([one.job() for one in asked]), texts=1)
         policy = self.engine.policy.unheard()
-        session = Dia2Session(
-            self.engine, len(asked), self._rehearsal, policy=policy, job=longest, sound=sound
-        )
+
+        def session(texts: int) -> Dia2Session:
+            return Dia2Session(self.engine, texts, self._rehearsal, policy=policy, job=longest, sound=sound)
+
         lines = [Single(one) for one in asked]
         together(session, lines, watch, sum(one.seconds for one in asked))
         return [line.result() for line in lines]

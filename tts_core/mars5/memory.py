@@ -105,6 +105,9 @@ def estimate(
     quantization = None if backend.startswith("torch") else quantization
     norms = "" if quantization else ", norms float32"
     others = sum(weight_bytes(kind, configs[kind], dtype, quantization) for kind in OTHERS)
+    codec, vocoder = config_of(configs, "encodec", EncodecConfig), config_of(configs, "vocos", VocosConfig)
+    cache = _cache(ar, job, size)
+    kept = (cache,) if job.batch > 1 else ()  # a single text's is freed before the next phase
     ar_weights = weight_bytes("mars5", ar, dtype, quantization)
     return Estimate(
         backend,
@@ -114,12 +117,10 @@ def estimate(
             libraries(backend),
         ),
         (
-            Phase(
-                "voice", (_voice(ar, nar, config_of(configs, "encodec", EncodecConfig), job, wide, backend),)
-            ),
-            Phase("AR", (_cache(ar, job, size), _activations(ar, job, size))),
-            Phase("NAR", (_diffusion(nar, job, size, backend),)),
-            Phase("vocoder", (_vocoder(config_of(configs, "vocos", VocosConfig), job, wide),)),
+            Phase("voice", (_voice(ar, nar, codec, job, wide, backend), *kept)),
+            Phase("AR", (cache, _activations(ar, job, size))),
+            Phase("NAR", (_diffusion(nar, job, size, backend), *kept)),
+            Phase("vocoder", (_vocoder(vocoder, job, wide), *kept)),
         ),
     )
 
@@ -144,7 +145,7 @@ def _cache(config: CodecLMConfig, job: Mars5Job, size: int) -> Term:
     held = 2 * config.num_hidden_layers * config.hidden_size * size * room * job.batch
     tables = 2 * 4 * job.max_len * config.head_dim
     texts = "" if job.batch == 1 else f", {job.batch} texts"
-    return Term("cache", held + tables, f"keys and values of {room} ids{texts}, allocated at once")
+    return Term("cache", held + tables, f"keys and values of {room} ids{texts}")
 
 
 def _activations(config: CodecLMConfig, job: Mars5Job, size: int) -> Term:
@@ -223,15 +224,11 @@ def check_loading(
 def places_that_fit(configs: Configs, job: Mars5Job, *, dtype: str, backend: str, free: int | None) -> int:
     """Count the texts of a job's batch that fit in `free` bytes together; None (unknown) is all.
 
-    A single text's cache is freed before its next stage; that of several is kept.
     Raises ResourceError if not even one fits.
     """
 
     def takes(texts: int) -> int:
-        planned = estimate(configs, replace(job, batch=texts), dtype=dtype, backend=backend)
-        if texts == 1:
-            return planned.running
-        return planned["cache"].bytes + planned.running_beside("cache")
+        return estimate(configs, replace(job, batch=texts), dtype=dtype, backend=backend).running
 
     found = job.batch if free is None else fits.largest(job.batch, lambda texts: takes(texts) <= free)
     if not found:

@@ -18,12 +18,10 @@ from tts_core.text.pace import CHARACTERS_PER_SECOND
 
 
 def plan(configs: Configs, text: str | None, seconds: float | None, batch: int) -> Mars5Job:
-    """Return the run for one piece of a text: a deep clone with the longest reference.
+    """Return the run for one piece of each text: a deep clone with the longest reference.
 
     text, seconds: None is a whole piece. Raises UsageError.
     """
-    if batch != 1:
-        raise UsageError("batch: MARS5 speaks texts one at a time; omit the flag")
     rate = config_of(configs, "encodec", EncodecConfig).frame_rate
     longest = int(CHARACTERS_PER_SECOND * PIECE_SECONDS)
     if text is not None:
@@ -38,18 +36,22 @@ def plan(configs: Configs, text: str | None, seconds: float | None, batch: int) 
         raise UsageError(f"seconds: {seconds:g} is more than the longest piece of MARS5, {most:.1f}")
     # worst case without merges: an id for each character and each code
     ids = min(longest + reference, MAX_LEN)
-    return Mars5Job(ids, frames, reference, deep=True, text_ids=longest)
+    return Mars5Job(ids, frames, reference, deep=True, batch=batch, text_ids=longest)
 
 
 def headline(job: Mars5Job, configs: Configs) -> tuple[str, str]:
     """Return the lines above and below the table."""
     rate = config_of(configs, "encodec", EncodecConfig).frame_rate
-    above = (
-        f"MB at the peak of a piece of {job.frames / rate:.1f} s of speech, a deep clone of "
-        f"{job.prompt_frames / rate:.1f} s of reference"
+    speech = f"{job.frames / rate:.1f} s of speech"
+    reference = f"{job.prompt_frames / rate:.1f} s of reference"
+    if job.batch == 1:
+        return (
+            f"MB at the peak of a piece of {speech}, a deep clone of {reference}",
+            "Only the largest of voice, cache with activations, NAR and vocoder is counted; "
+            "they are never live at once.",
+        )
+    return (
+        f"MB at the peak of {job.batch} pieces of {speech}, deep clones of {reference}",
+        "Beside the cache only the largest of voice, activations, NAR and vocoder is counted; a GPU runs "
+        "several diffusions at once where more memory is free.",
     )
-    below = (
-        "Only the largest of voice, cache with activations, NAR and vocoder is counted; "
-        "they are never live at once."
-    )
-    return above, below

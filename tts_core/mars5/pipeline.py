@@ -26,7 +26,7 @@ from tts_core.mars5.memory import Mars5Job, check_running
 from tts_core.mars5.options import Mars5Changes, Mars5Options
 from tts_core.mars5.reference import Sizes
 from tts_core.mars5.report import Report
-from tts_core.mars5.request import Request, request, request_batch
+from tts_core.mars5.request import STAGES, Request, request, request_batch
 from tts_core.mars5.session import Mars5Session
 from tts_core.mars5.tokens import CodecVocabulary
 from tts_core.nn.calls import named, named_parts
@@ -35,7 +35,7 @@ from tts_core.nn.noise import Noise
 from tts_core.options import changed
 from tts_core.pipeline import Progress, PromptLike, Watch
 from tts_core.printable import counted
-from tts_core.results import GenerationResult, join
+from tts_core.results import GenerationResult, Meter, join
 from tts_core.serving.session import Session
 from tts_core.serving.turns import Slots
 from tts_core.speech.together import Single, given, together
@@ -194,9 +194,10 @@ class Mars5Pipeline:
         self.check_memory(request.job())
         self.engine.host.reset_peak()
         report.tell("codec")
-        session = Mars5Session(self, 1, job=request.job(), report=report)
-        session.join(request)
-        return self._parts(session)
+        meter = Meter(self.sample_rate, STAGES)
+        with meter.stage("codec"):
+            request = request.encoded(self.engine.encode, self.engine.vocabulary)
+        return self._parts(request, report, meter)
 
     def session(
         self, places: int, *, streamed: bool = True, job: Mars5Job | None = None, sound: bool = True
@@ -260,9 +261,10 @@ class Mars5Pipeline:
         check_running(self.configs, job, dtype=host.dtype, backend=host.backend, free=host.free_bytes())
 
     @named_parts
-    def _parts(self, session: Mars5Session) -> Iterator[GenerationResult]:
-        """Yield the speech of a session's only request piece by piece, and close the session."""
-        with closing(session):
+    def _parts(self, request: Request, report: Report, meter: Meter) -> Iterator[GenerationResult]:
+        """Yield the speech of a request piece by piece, in a session of its own."""
+        with closing(Mars5Session(self, 1, job=request.job(), report=report, meter=meter)) as session:
+            session.join(request)
             while session.running:
                 for part in given(session.step()):
                     yield part.result
@@ -277,7 +279,10 @@ class Mars5Pipeline:
         report.tell("codec")
         encoded = [one.encoded(self.engine.encode, self.engine.vocabulary) for one in requests]
         job = Mars5Job.together([one.job() for one in encoded])
-        session = Mars5Session(self, len(encoded), job=job, sound=sound, report=report)
+
+        def session(texts: int) -> Mars5Session:
+            return Mars5Session(self, texts, job=job, sound=sound, report=report)
+
         lines = [Single(one) for one in encoded]
         together(session, lines, Watch(None, report.watch.cancel), 0.0)
         return [line.result() for line in lines]

@@ -52,7 +52,8 @@ class Mars5Session(SlotSession[_Speaking]):
 
     job: bounds each request that will join; None for any of at most MAX_LEN ids. A job alone in its batch
     was checked by the caller.  sound: False for codes alone; a request's parts are then without samples.
-    report: takes the stages and steps of all requests.
+    report: takes the stages and steps of all requests.  meter: of a session's only request, if it was encoded
+    before.
     """
 
     def __init__(
@@ -63,9 +64,10 @@ class Mars5Session(SlotSession[_Speaking]):
         job: Mars5Job | None = None,
         sound: bool = True,
         report: Report | None = None,
+        meter: Meter | None = None,
     ):
         self.pipeline, self.engine = pipeline, pipeline.engine
-        self.report, self._has_sound = report or Report(), sound
+        self.report, self._has_sound, self._meter = report or Report(), sound, meter
         host, longest = self.engine.host, job or Mars5Job(prompt_ids=1, frames=1)
         if job is None or places > 1:
             places = places_that_fit(
@@ -93,13 +95,13 @@ class Mars5Session(SlotSession[_Speaking]):
         return self._bytes(request.job())
 
     def begin(self, request: Request, spoken: Spoken) -> _Speaking:
-        """As in SlotSession. The reference is encoded here."""
+        """As in SlotSession. The reference is encoded here, unless it was before."""
         if request.options.max_len > self.room:
             raise UsageError(
                 f"generate_max_len_override: {request.options.max_len} ids; a running batch keeps "
                 f"{self.room} of each request, lower it"
             )
-        meter = Meter(self.pipeline.sample_rate, STAGES)
+        meter = self._meter or Meter(self.pipeline.sample_rate, STAGES)
         with meter.stage("codec"):
             request = request.encoded(self.engine.encode, self.engine.vocabulary)
         speech = Speech(request, meter, self.engine.vocabulary)

@@ -275,7 +275,11 @@ class MetaVoicePipeline:
         job = replace(MetaVoiceJob.together([one.job() for one in asked]), batch=min(batch_size, pieces))
         self._check_memory(job)
         lines = [Script(one) for one in asked]
-        session = MetaVoiceSession(self, job.batch, job=job, watch=watch, expected=expected, sound=False)
+
+        def session(pieces: int) -> MetaVoiceSession:
+            places = min(pieces, job.batch)
+            return MetaVoiceSession(self, places, job=job, watch=watch, expected=expected, sound=False)
+
         with meter.stage("first stage"):
             together(session, lines, Watch(None, watch.cancel), 0.0)
         for name in ("speaker", "second stage"):  # which waited for no other piece

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import click
 
+from mlx_port.commands.loading_flags import Loading, loading, loading_flags
 from mlx_port.commands.model_flags import ModelCommand, chosen_options, option_flags
 from tts_core.audio.formats.names import CORPUS
 
@@ -20,8 +21,7 @@ class Flags:
     source: Path
     out: Path
     model: str | None
-    backend: Literal["mlx", "torch"]
-    dtype: str | None
+    loading: Loading
     voices: Path | None
     form: str
     captions: str | None
@@ -44,8 +44,7 @@ class Flags:
 @click.argument("source", type=click.Path(path_type=Path))
 @click.option("--out", required=True, metavar="PATH", help="Folder for sounds and manifest.")
 @click.option("--model", metavar="PATH", help="As of generate.  [default: the embedded voice]")
-@click.option("--backend", type=click.Choice(["mlx", "torch"]), default="mlx", show_default=True)
-@click.option("--dtype", type=click.Choice(["float32", "bfloat16", "float16"]), help="Type of the weights.")
+@loading_flags("the folder's; with --backend torch by device")
 @click.option("--voices", type=click.Path(path_type=Path), help="Folder of stored voices.")
 @click.option(
     "--format", "form", type=click.Choice(CORPUS), default="flac", show_default=True, help="Of the sounds."
@@ -95,4 +94,4 @@ def batch(**given: Any) -> None:
     if not given["out"]:
         raise click.UsageError("--out: empty; give a folder")
     options, rest = chosen_options(given | {"out": Path(given["out"])})
-    import_module("mlx_port.commands.batch.run").run(Flags(options=options, **rest))
+    import_module("mlx_port.commands.batch.run").run(Flags(loading=loading(rest), options=options, **rest))

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,8 @@ MOST_REFUSED = 10  # rows in a row that could not be written, after which the ru
 
 def run(flags: Flags) -> None:
     """Run one call of the command. Every flag is checked before weights are loaded."""
-    check_backend(flags.backend)
+    backend = flags.loading.backend
+    check_backend(backend)
     FORMATS[flags.form].check()
     if flags.engine == "ray":
         from mlx_port.commands.batch.on_ray import check_ray
@@ -53,7 +54,7 @@ def run(flags: Flags) -> None:
         check_ray()
     part = division(flags.shard)
     rows = read_rows(flags.source)[: flags.limit]
-    parts = open_model(flags.model, flags.backend, flags.dtype)
+    parts = open_model(flags.model, flags.loading)
     if "seed" in flags.options:
         raise UsageError("--seed: every row has its own; give it in the row, or none")
     options = choose_options(str(parts.model), flags.options)
@@ -64,10 +65,11 @@ def run(flags: Flags) -> None:
     if flags.dry_run:
         click.echo(one_line(plan(rows, flags)))
         return
+    precision = flags.loading.codec_precision or "float32"
     settings = {
         "model": fingerprint() if flags.model is None else model_hash(Path(flags.model).expanduser()),
-        "backend": flags.backend,
-        "dtype": flags.dtype,
+        **asdict(flags.loading),
+        "codec_precision": precision,
         "options": given,
         "format": flags.form,
         "captions": flags.captions,
@@ -76,15 +78,13 @@ def run(flags: Flags) -> None:
     if rejection is not None:
         settings["reject"] = [str(condition) for condition in rejection.conditions]
         settings["retries"] = rejection.retries
-    labels = {"model": str(parts.model), "backend": flags.backend}
+    labels = {"model": str(parts.model), "backend": backend, "codec_precision": precision}
     voices = flags.voices or voices_folder()
     work = Work(given, voices, f".{flags.form}", flags.captions, labels)
-    source = Source(
-        str(parts.model), parts.configs, parts.documents, partial(load_pipeline, parts, flags.backend)
-    )
-    judges = flags.judges or max(1, (os.cpu_count() or 1) // (2 * len(devices(flags.backend))))
-    setting = Setting(flags.model, flags.backend, flags.dtype, flags.places, work, rejection, judges)
-    named = {name: settings[name] for name in ("model", "backend", "dtype", "options")}
+    source = Source(str(parts.model), parts.configs, parts.documents, partial(load_pipeline, parts, backend))
+    judges = flags.judges or max(1, (os.cpu_count() or 1) // (2 * len(devices(backend))))
+    setting = Setting(flags.model, flags.loading, flags.places, work, rejection, judges)
+    named = {name: settings[name] for name in ("model", "backend", "dtype", "codec_precision", "options")}
     with Output(
         flags.out,
         settings,
@@ -152,7 +152,8 @@ def engine(flags: Flags, setting: Setting, todo: list[tuple[Row, str]], part: Di
         from mlx_port.commands.batch.on_ray import speak_on_ray
 
         return speak_on_ray(setting, todo, flags.workers, flags.gpus)
-    return speak_locally(partial(Worker, setting), todo, devices(flags.backend) if part.parts == 1 else [{}])
+    places = devices(flags.loading.backend) if part.parts == 1 else [{}]
+    return speak_locally(partial(Worker, setting), todo, places)
 
 
 def write_all(outcomes: Iterable[Outcome], output: Output, progress: Progress) -> int:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
 
 from mlx_port.commands.arithmetic import arithmetic
+from mlx_port.commands.loading_flags import Loading
 from mlx_port.commands.opening import load_pipeline, open_model
 from tts_core.bulk.asking import Work
 from tts_core.bulk.choosing import ChoosingSpeaker
@@ -28,8 +28,7 @@ class Setting:
     """
 
     model: str | None
-    backend: Literal["mlx", "torch"]
-    dtype: str | None
+    loading: Loading
     places: int
     work: Work
     rejection: Rejection | None = None
@@ -44,11 +43,11 @@ class Worker:
         judges = None  # they start while the model is loaded
         if rejection is not None:
             judges = JudgeProcesses(partial(judges_of, tuple(rejection.judges)), setting.judges)
-        parts = open_model(setting.model, setting.backend, setting.dtype)
-        load = partial(load_pipeline, parts, setting.backend)
+        parts = open_model(setting.model, setting.loading)
+        load = partial(load_pipeline, parts, setting.loading.backend)
         source = Source(str(parts.model), parts.configs, parts.documents, load)
         pipeline = load()
-        labels = {**setting.work.labels, "arithmetic": arithmetic(setting.backend)}
+        labels = {**setting.work.labels, "arithmetic": arithmetic(setting.loading.backend)}
         work = replace(setting.work, labels=labels)
         speaker = Speaker(source, partial(pipeline.session, setting.places, streamed=False), work)
         self.speaker = speaker

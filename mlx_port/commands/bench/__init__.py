@@ -1,1 +1,1 @@
-"""`mlx-port bench`: time a model on this machine."""
+"""`mlx-port bench`: time a model on this machine, or a server under load."""

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from tts_core.command.seconds import Seconds
+from tts_core.errors import UsageError
+from tts_core.printable import lines
 
 DTYPES = ("float32", "bfloat16", "float16")
 BITS = ("2", "3", "4", "5", "6", "8")
 MOST_SECONDS = 60
 MOST_TEXTS = 64
+HERE = ("random", "batch", "dtypes", "bits", "runs")  # without --server
+THERE = ("rates", "seed", "voice", "form", "sample_rate", "body", "timeout", "api_key", "plot_file")
 
 
 class Several(click.ParamType):
@@ -32,7 +38,11 @@ class Several(click.ParamType):
 
 
 @click.command()
-@click.option("--model", metavar="PATH", help="Converted folder.  [default: the embedded voice]")
+@click.option(
+    "--model",
+    metavar="PATH",
+    help="Converted folder; with --server the model's name there.  [default: the embedded voice; tts-1]",
+)
 @click.option(
     "--random",
     metavar="NAME",
@@ -41,7 +51,10 @@ class Several(click.ParamType):
 )
 @click.option("-t", "--text", help="Text to speak.  [default: one of the model's own]")
 @click.option(
-    "--seconds", type=Seconds(MOST_SECONDS), default=4, show_default=True, help="Most seconds of speech."
+    "--seconds",
+    type=Seconds(3600),
+    help=f"Most seconds of speech, up to {MOST_SECONDS}; with --server, of arrivals at each rate.  "
+    "[default: 4; 60]",
 )
 @click.option(
     "--batch",
@@ -62,42 +75,130 @@ class Several(click.ParamType):
     help="Bits per weight: 8 and 4 quantize, 16 and 32 do not.  [default: as in PATH]",
 )
 @click.option("--runs", type=click.IntRange(1, 100), default=3, show_default=True, help="Timed runs.")
-@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+@click.option(
+    "--server",
+    metavar="URL",
+    help="Instead: load any server with OpenAI's /v1/audio/speech, with requests that arrive at random.",
+)
+@click.option(
+    "--rates",
+    type=Several(click.FloatRange(0, 1000, min_open=True)),
+    default="1,5,10,20",
+    show_default=True,
+    help="Requests a second; stops at the first rate that is too much.",
+)
+@click.option(
+    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the random arrivals."
+)
+@click.option("--voice", default="alloy", show_default=True, help="Voice to ask the server for.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["pcm", "wav"]),
+    default="pcm",
+    show_default=True,
+    help="Format to ask the server for.",
+)
+@click.option(
+    "--sample-rate",
+    type=click.IntRange(1000, 1_000_000),
+    help="Of the server's pcm, in Hz.  [default: what the answer says, else 24000]",
+)
+@click.option("--body", metavar="JSON", help="Further fields of each request, as '{\"stream\": true}'.")
+@click.option(
+    "--timeout",
+    type=Seconds(3600),
+    default=60,
+    show_default=True,
+    help="Seconds of one request to the server, after which it counts as an error.",
+)
+@click.option(
+    "--api-key",
+    envvar="MLX_PORT_API_KEY",
+    help="Key of the server; better in the environment, as MLX_PORT_API_KEY.",
+)
+@click.option("--plot", "plot_file", metavar="FILE.svg", help="Draw the server's latencies by rate.")
+@click.option(
+    "--json",
+    "json_file",
+    metavar="[FILE]",
+    is_flag=False,
+    flag_value="-",
+    help="Print everything as JSON; with FILE, write it there and print the table.",
+)
 @click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
-def bench(**flags: Any) -> None:
-    """Time a model on this machine: steps, speech, memory.
-
-    Several values of --batch, --dtype and --bits, separated by commas, are timed one after the other.
-    """
-    _run(**flags)
-
-
-def _run(
+@click.pass_context
+def bench(
+    context: click.Context,
+    /,
+    server: str | None,
     model: str | None,
-    random: str | None,
+    text: str | None,
+    seconds: float | None,
+    json_file: str | None,
+    **more: Any,
+) -> None:
+    """Time a model on this machine (steps, speech, memory), or a server under load.
+
+    Several values of --batch, --dtype and --bits, separated by commas, are timed one after the other. With
+    --server: latency, underruns and errors at growing rates.
+    """
+    for name in THERE if server is None else HERE:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            flag = next(param.opts[0] for param in context.command.params if param.name == name)
+            how = "needs --server" if server is None else "does not go with --server"
+            raise UsageError(f"{flag.removeprefix('--')}: {how}; leave one of them out")
+    chosen = {name: more[name] for name in (HERE if server is None else THERE)}
+    if server is None:
+        said = _time_model(model, text, seconds or 4, json_file, **chosen)
+    else:
+        from mlx_port.commands.bench.load.command import load_server
+
+        said = load_server(
+            server, text=text, model=model, seconds=seconds or 60, json_file=json_file, tell=_tell, **chosen
+        )
+    click.echo(said)
+
+
+def _time_model(
+    model: str | None,
     text: str | None,
     seconds: float,
+    json_file: str | None,
+    *,
+    random: str | None,
     batch: Sequence[int],
     dtypes: Sequence[str] | None,
     bits: Sequence[str] | None,
     runs: int,
-    as_json: bool,
-) -> None:
+) -> str:
     from mlx_port.commands.bench.cases import choose_subject, plan
     from mlx_port.commands.bench.report import report, table
-    from tts_core.errors import UsageError
-    from tts_core.printable import json_text, lines
+    from tts_core.audio.files import check_place
+    from tts_core.printable import json_text
     from tts_core.text.checks import check_words
 
     if model is not None and random is not None:
         raise UsageError("random: --model is given, too; choose one of them")
+    if seconds > MOST_SECONDS:
+        raise UsageError(f"seconds: {seconds:g} cannot be used; give a number > 0 and <= {MOST_SECONDS}")
     if text is not None:
         check_words("text", text)
+    if json_file not in (None, "-"):
+        check_place("json", json_file, [".json"])
     subject = choose_subject(model, random)
     cases = plan(subject, text, seconds, batch=batch, dtypes=dtypes, bits=bits)
 
     from mlx_port.commands.bench.measure import measure
 
-    measured = measure(subject, cases, runs=runs, tell=lambda line: click.echo(lines(line), err=True))
+    measured = measure(subject, cases, runs=runs, tell=_tell)
     found = report(subject, cases, measured, runs)
-    click.echo(json_text(found) if as_json else lines(table(found)))
+    if json_file == "-":
+        return json_text(found)
+    if json_file is not None:
+        Path(json_file).write_text(json_text(found) + "\n", "utf-8")
+    return lines(table(found))
+
+
+def _tell(line: str) -> None:
+    click.echo(lines(line), err=True)

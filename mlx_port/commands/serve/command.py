@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from mlx_port.commands.loading_flags import loading, loading_flags
 from mlx_port.commands.serve.settings import Access, Limits, Settings
 from tts_core.command.seconds import Seconds
 from tts_core.errors import NotFoundError, UsageError
@@ -31,14 +32,7 @@ DAY = 86400.0
     multiple=True,
     help="Converted folder, served under its name; repeat for several.  [default: the embedded voice]",
 )
-@click.option(
-    "--backend", type=click.Choice(["mlx", "torch"]), default="mlx", show_default=True, help="Framework."
-)
-@click.option(
-    "--dtype",
-    type=click.Choice(["float32", "bfloat16", "float16"]),
-    help="Type of the weights.  [default: each folder's]",
-)
+@loading_flags("each folder's; with --backend torch by device")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0: any free one."
@@ -125,8 +119,7 @@ def serve(**given: Any) -> int:
     """
     settings = Settings(
         models=given["models"],
-        backend=given["backend"],
-        dtype=given["dtype"],
+        loading=loading(given),
         port=given["port"],
         voices=None if given["voices"] is None else Path(given["voices"]),
         max_queue=given["max_queue"],

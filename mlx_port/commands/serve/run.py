@@ -6,6 +6,7 @@ import logging
 import signal
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -15,6 +16,7 @@ import click
 import uvicorn
 
 from mlx_port.commands.arithmetic import arithmetic
+from mlx_port.commands.loading_flags import Loading
 from mlx_port.commands.opening import check_backend, load_pipeline, open_model
 from mlx_port.commands.serve.app import build
 from mlx_port.commands.serve.browser import open_page, page_url
@@ -43,7 +45,7 @@ _LOGS = ("mlx_port.serve", "tts_core", "uvicorn.error")
 
 def run(settings: Settings, *, quiet: bool) -> int:
     """Serve until SIGTERM, which gives 0, or Ctrl-C. Raises what opening or loading a model raises."""
-    check_backend(settings.backend)
+    check_backend(settings.loading.backend)
     with _logging(logging.WARNING if quiet else logging.INFO):
         return _run(settings)
 
@@ -65,7 +67,7 @@ def _run(settings: Settings) -> int:
         freeze=True,
     )
     metrics.watch(engine.statistics)
-    metrics.computes(partial(arithmetic, settings.backend))
+    metrics.computes(partial(arithmetic, settings.loading.backend))
     service = Service(engine, VoiceStore(settings.voices or voices_folder()), settings, metrics)
     _announce(service)
     engine.start()
@@ -85,11 +87,11 @@ def sources(settings: Settings) -> Mapping[str, Source]:
         name = EMBEDDED if path is None else Path(path).expanduser().resolve().name
         if name in found:
             raise UsageError(f"model: two folders are called {name}; rename one")
-        parts = open_model(path, settings.backend, settings.dtype if path is not None else None)
+        how = settings.loading if path is not None else replace(settings.loading, dtype=None)
+        parts = open_model(path, how)
 
-        def load(path: str | None = path) -> Pipeline:
-            dtype = settings.dtype if path is not None else None
-            return load_pipeline(open_model(path, settings.backend, dtype), settings.backend)
+        def load(path: str | None = path, how: Loading = how) -> Pipeline:
+            return load_pipeline(open_model(path, how), how.backend)
 
         found[name] = Source(str(parts.model), parts.configs, parts.documents, load)
     return found

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+
+from mlx_port.commands.loading_flags import Loading
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,7 @@ class Settings:
     """
 
     models: tuple[str, ...] = ()
-    backend: Literal["mlx", "torch"] = "mlx"
-    dtype: str | None = None
+    loading: Loading = field(default_factory=Loading)
     port: int = 8000
     voices: Path | None = None
     max_queue: int = 64

@@ -7,6 +7,7 @@ from typing import Any
 
 from mlx_port.commands import main as cli
 from mlx_port.commands import speak as cli_speak
+from mlx_port.commands.loading_flags import Loading
 
 SECRET = "Xylophones"  # part of the texts in tests; must never be printed
 
@@ -35,4 +36,4 @@ def refused(capsys: Any, pipeline: Any, code: int, message: str, *arguments: obj
 
 def open_embedded() -> dict[str, Any]:
     """Configurations of the embedded voice's parts."""
-    return dict(cli_speak.open_model(None, "torch", None).configs)
+    return dict(cli_speak.open_model(None, Loading("torch")).configs)

@@ -146,7 +146,6 @@ def test_runs_that_do_not_fit_are_reported_and_not_started(capsys, tiny, monkeyp
         (2, "'7' is not one of '16'", ["--bits", "4,7"]),
         (2, "0 is not in the range", ["--batch", "1,0"]),
         (2, "--batch: ", ["--batch", ""]),
-        (2, "batch: MARS5 speaks texts one at a time", ["--random", "mars5", "--batch", "1,4"]),
         (2, "text: there are no words in it", ["--text", "  "]),
     ],
 )

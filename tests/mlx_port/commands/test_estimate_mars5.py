@@ -68,6 +68,22 @@ def test_a_complete_folder_is_opened_once(monkeypatch):
     assert len(opened) == 1
 
 
-def test_one_text_at_a_time(capsys):
-    code, out, err = run(capsys, "--model", PUBLISHED, "--batch", 2)
-    assert (code, out, err) == (2, "", "error: batch: MARS5 speaks texts one at a time; omit the flag\n")
+def test_texts_of_a_batch_keep_their_cache(capsys):
+    """Beside every other stage, which one text's is not."""
+    asked = ["--model", PUBLISHED, "--seconds", 10, "--dtype", "float16"]
+    code, out, err = run(capsys, *asked, "--batch", 2)
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == "MB at the peak of 2 pieces of 10.0 s of speech, deep clones of 12.0 s of reference"
+    assert "Beside the cache only the largest" in out
+    one, two, four = (
+        json.loads(run(capsys, *asked, "--json", "--batch", texts)[1])["backends"]["torch-cpu"]
+        for texts in (1, 2, 4)
+    )
+    caches = [each["terms"]["cache"]["bytes"] for each in (one, two, four)]
+    assert 1.9 * caches[0] < caches[1] < 2 * caches[0]
+    stages = {name: each["bytes"] for name, each in one["terms"].items()}
+    assert one["total"] - one["loaded"] == max(stages["NAR"], stages["cache"] + stages["activations"])
+    for each, cache in ((two, caches[1]), (four, caches[2])):
+        beside = max(each["terms"][name]["bytes"] for name in ("voice", "activations", "NAR", "vocoder"))
+        assert each["total"] - each["loaded"] == cache + beside

@@ -29,6 +29,7 @@ COMMON = {
     "tts_core.models",
     "tts_core.printable",
 }
+LOADING = "mlx_port.commands.loading_flags"
 FLAGS_OF_OPTIONS = {
     "mlx_port.commands.model_flags",
     "tts_core.options",
@@ -39,7 +40,7 @@ FLAGS_OF_OPTIONS = {
 SECONDS = {"tts_core.command.seconds"}
 FORMATS = {"tts_core.audio", "tts_core.audio.formats", "tts_core.audio.formats.names"}
 OWN: dict[str, set[str]] = {
-    "generate": {"mlx_port.commands.generate", *FLAGS_OF_OPTIONS, *FORMATS},
+    "generate": {"mlx_port.commands.generate", LOADING, *FLAGS_OF_OPTIONS, *FORMATS},
     "convert": {"converters", "converters.cli"},
     "verify": {"mlx_port.commands.verify", "mlx_port.commands.verify.command", *SECONDS},
     "estimate": {"mlx_port.commands.estimate", *SECONDS},
@@ -48,12 +49,14 @@ OWN: dict[str, set[str]] = {
     "serve": {
         "mlx_port.commands.serve",
         "mlx_port.commands.serve.command",
+        LOADING,
         "mlx_port.commands.serve.settings",
         *SECONDS,
     },
     "batch": {
         "mlx_port.commands.batch",
         "mlx_port.commands.batch.command",
+        LOADING,
         *FLAGS_OF_OPTIONS,
         *FORMATS,
     },

@@ -13,9 +13,9 @@ from mlx import nn
 from mlx.utils import tree_flatten
 
 from mlx_port.dia2.dia2 import Dia2
-from mlx_port.dia2.fused import FusedDia2, fused
 from mlx_port.dia2.slots import Slots
 from mlx_port.layers.cache import KeyValueCache
+from mlx_port.steps.dia2.fused import FusedDia2, fused
 from tests.golden.dia2_bench import build
 from tests.tiny.dia2 import dia2_config, dia2_weights, other_config
 from tts_core.dia2.config import Dia2Config
@@ -188,5 +188,5 @@ def test_compiled_chains_have_the_same_numbers(config: Dia2Config, monkeypatch: 
         return found
 
     plain = drawn()
-    monkeypatch.setattr("mlx_port.layers.chain.on_gpu", lambda: True)
+    monkeypatch.setattr("mlx_port.steps.chain.on_gpu", lambda: True)
     np.testing.assert_array_equal(drawn(), plain)

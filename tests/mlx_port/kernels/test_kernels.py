@@ -10,8 +10,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from mlx_port.kernels import add_norm, noise, results, rows, source, trials, turn
-from mlx_port.layers import attention
+from mlx_port.kernels import add_norm, attention, noise, results, rows, source, trials, turn
 from mlx_port.layers.norm import RMSNorm
 from mlx_port.layers.rope import rotate, rotate_pairs
 from tts_core.nn.noise import HostNoise

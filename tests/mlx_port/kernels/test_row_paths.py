@@ -10,7 +10,7 @@ from mlx import nn
 import mlx_port
 from mlx_port.kernels import row_paths, source
 from mlx_port.kernels.row_paths import choose, chosen
-from mlx_port.layers import rows
+from mlx_port.steps import rows
 from tests.mlx_port.launches import as_on_metal, launches
 from tts_core.errors import UsageError
 

@@ -14,7 +14,7 @@ import mlx_port.dia.slots
 import mlx_port.layers.cache
 import mlx_port.memory
 import torch_ref
-import torch_ref.dia.slots
+import torch_ref.cuda.dia.slots
 import torch_ref.layers.cache
 from tests.sides import PORT, SIDES, YARDSTICK, Side
 from tests.tiny.dia import compose, dac_config, dac_weights, dia_config, dia_weights
@@ -44,7 +44,7 @@ def tiny(side: Side) -> Any:
 def test_constants_are_those_of_both_sides() -> None:
     for cache in (torch_ref.layers.cache, mlx_port.layers.cache):
         assert cache.CHUNK == estimate.CACHE_CHUNK
-    assert torch_ref.dia.slots.NOISE_STEPS == estimate.NOISE_STEPS
+    assert torch_ref.cuda.dia.slots.NOISE_STEPS == estimate.NOISE_STEPS
     assert attention.AttentionPolicy().budget_bytes == SCORES
 
 

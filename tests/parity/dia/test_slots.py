@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from mlx_port.dia.fused import FusedDecoder
-from mlx_port.dia.slots import Drawn, Slots
+from mlx_port.dia.slots import Slots
+from mlx_port.steps.dia.fused import FusedDecoder
 from tests.parity.dia.near_ties import nearest
 from tests.sides import ORACLE, PORT, YARDSTICK
 from tests.tiny.dia import SAMPLING, compose, dac_config, dac_weights, dia_config, dia_weights
@@ -79,7 +79,7 @@ def test_draws_are_the_plain_ones(count: int, settings: dict, cross_rope: bool) 
     slots = slots_of(count, guided=sampling.cfg_scale != 0, cross_rope=cross_rope)
     for slot, one in enumerate(texts):
         slots.join(slot, one.joining(one.grid()))
-    drawn = np.concatenate([slots.launch(7).read() for _ in range(10)])
+    drawn = np.concatenate([slots.read(slots.launch(7)) for _ in range(10)])
     for slot, one in enumerate(texts):
         expected = plainly(one, cross_rope=cross_rope)
         np.testing.assert_array_equal(drawn[: len(expected), slot], expected)
@@ -94,7 +94,7 @@ def arrivals(slots: Slots, texts: list[Text], seed: int) -> Iterator[Text]:
                 one = waiting.pop(0)
                 running[slot] = one, one.grid()
                 slots.join(slot, one.joining(running[slot][1]))
-        rows = slots.launch(int(random.integers(1, 6))).read()
+        rows = slots.read(slots.launch(int(random.integers(1, 6))))
         for slot, (one, grid) in list(running.items()):
             for ids in rows[:, slot]:
                 if not grid.done:
@@ -130,7 +130,7 @@ def test_a_row_does_not_depend_on_the_batch() -> None:
         slots = slots_of(len(members), rows=rows)
         for slot, one in enumerate(members):
             slots.join(slot, Joining(tokens[one], forced[one], 1, 0, rows, SAMPLING, HostNoise(one)))
-        return slots.launch(rows - 1).read()
+        return slots.read(slots.launch(rows - 1))
 
     together = drawn(list(range(texts)))
     single = np.concatenate([drawn([one]) for one in range(texts)], axis=1)
@@ -149,10 +149,10 @@ def test_a_row_does_not_depend_on_the_batch() -> None:
 def test_a_free_slot_stays_where_it_is() -> None:
     """Longer than the grid has rows: nothing is written out of bounds, and a text may join afterwards."""
     one, slots = text(2), slots_of(2, rows=60)
-    slots.launch(64).read()
+    slots.read(slots.launch(64))
     slots.join(1, one.joining(one.grid()))
     expected = plainly(one)
-    np.testing.assert_array_equal(slots.launch(60).read()[: len(expected), 1], expected)
+    np.testing.assert_array_equal(slots.read(slots.launch(60))[: len(expected), 1], expected)
     assert slots.filled.max() == 59
 
 
@@ -161,16 +161,16 @@ def test_unused_memory_is_freed_now_and_then(monkeypatch: pytest.MonkeyPatch) ->
     slots = slots_of(1)
     monkeypatch.setattr("mlx_port.dia.slots.STEPS_KEPT", 5)
     monkeypatch.setattr("mlx.core.clear_cache", lambda: freed.append(slots.ticks))
-    slots.launch(12).read()
+    slots.read(slots.launch(12))
     assert freed == [5, 10]
 
 
 def test_a_step_is_submitted_before_the_last_ones_draws_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Launch, launch, read, launch, read."""
     done: list[str] = []
-    launch, read = Slots.launch, Drawn.read
+    launch, read = Slots.launch, Slots.read
     monkeypatch.setattr(Slots, "launch", lambda self, steps: done.append("launch") or launch(self, steps))
-    monkeypatch.setattr(Drawn, "read", lambda self: done.append("read") or read(self))
+    monkeypatch.setattr(Slots, "read", lambda self, rows: done.append("read") or read(self, rows))
     voice = compose(PORT, dia_weights(dia_config(), seed=3, eos=0.0), dac_weights(dac_config()))
     voice.generate_codes(["[S1] One."], max_frames=4, seed=1)
     assert done[:5] == ["launch", "launch", "read", "launch", "read"]

@@ -36,7 +36,7 @@ class Draws:
 @contextmanager
 def noted(side: Dia2Side, scores: list[np.ndarray]) -> Iterator[None]:
     """Note the scores of all draws: logits of the candidates with their Gumbel numbers."""
-    draws = side.module("dia2.drawing" if side.kind == "mlx" else "dia2.plain_slots")
+    draws = side.module("steps.dia2.drawing" if side.kind == "mlx" else "dia2.slots")
     sampling, original = side.module("dia2.sampling"), draws.choose
 
     def choose(cond: Any, uncond: Any, choice: Any, uniform: Any, is_code: Any = None) -> Any:

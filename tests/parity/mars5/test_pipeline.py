@@ -27,6 +27,7 @@ from tts_core.mars5.diffusion import FIRST_DRAW
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.request import BANDWIDTH_ID, STAGES, for_vocoder
 from tts_core.mars5.sequence import CodecSequence
+from tts_core.mars5.session import Mars5Session
 from tts_core.nn.noise import HostNoise, piece_seed
 from tts_core.prompt import Prompt
 from tts_core.results import join
@@ -110,6 +111,25 @@ def test_windows_of_the_vocoder_are_no_parts_of_the_stream(
     np.testing.assert_array_equal(part.codes, whole.codes)
     np.testing.assert_allclose(part.audio, whole.audio, rtol=0, atol=1e-6)
     assert whole.samples < 320 * whole.codes.shape[1], "nothing was trimmed: choose another level"
+
+
+def test_a_stream_that_nobody_hears_opens_nothing(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its reference is encoded and its arguments are checked; a session follows with the first part."""
+    speaking, opened, closed = pipeline(side), list[int](), list[Mars5Session]()
+    slots, close = speaking.engine.slots, Mars5Session.close
+    monkeypatch.setattr(speaking.engine, "slots", lambda *sizes: opened.append(1) or slots(*sizes))
+    monkeypatch.setattr(Mars5Session, "close", lambda self: closed.append(self) or close(self))
+    asked = {"prompt": voice(), "seed": 3, **PIECES}
+    speaking.stream(LONG, **asked)
+    heard = speaking.stream(LONG, **asked)
+    assert opened == []
+    first = next(heard)
+    assert first.stage_seconds["codec"] > 0
+    assert (len(opened), closed) == (1, [])
+    heard.close()  # pyright: ignore[reportAttributeAccessIssue]
+    assert len(closed) == 1
+    speaking.generate(TEXT, **asked)
+    assert len(opened) == len(closed) == 2
 
 
 def test_sound_before_the_last_piece_is_begun(side: str) -> None:

@@ -97,7 +97,7 @@ def test_logits_are_those_of_the_run_alone(side: Side) -> None:
     begin = beginner(side)
     with side.inference():
         runs = [begin(seed, guidance_w=3.0) for seed in (1, 2, 3)]
-        together = side.module("mars5.together").make_together(tiny(side), [run.step for run in runs])
+        together = side.module("mars5.together").Together(tiny(side), [run.step for run in runs])
         places = [run.step.settings.timesteps - 1 for run in runs]
         made = together.logits([run.codes for run in runs], side.array(np.array(places)))
         for run, logits, t in zip(runs, made, places, strict=True):

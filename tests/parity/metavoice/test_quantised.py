@@ -21,9 +21,11 @@ from converters.published import open_published
 from converters.rules.dequantize import Quantization
 from converters.rules.original_quant import MODES, quantization_of
 from tests.sides import Side
+from tests.tiny.metavoice_lm import LanguageSide
 from tests.tiny.published_models import FIRST
 from tests.tolerance import assert_within
 from tts_core.metavoice.config import is_quantisable
+from tts_core.metavoice.rows import Joining
 from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.nn.noise import HostNoise
 
@@ -93,19 +95,9 @@ def test_both_sides_say_the_same(folder: Folder, form: str) -> None:
     for name in ("mlx", "torch"):
         network = first_stage(folder(form), name)
         config = network.config
-        embedding = np.random.default_rng(2).normal(0, 0.2, (1, config.speaker_embedding_size))
-        made += (
-            Side(name)
-            .module("metavoice.first_stage_loop")
-            .generate_tokens(
-                network,
-                [np.array([2060, config.vocab_size - 1], np.int32)],
-                embedding.astype(np.float32),
-                sampling=FirstStageSampling(),
-                limits=[30],
-                noise=[HostNoise(3)],
-                end_of_text=config.vocab_size - 1,
-            )
-        )
+        vector = np.random.default_rng(2).normal(0, 0.2, config.speaker_embedding_size).astype(np.float32)
+        ids = np.array([2060, config.vocab_size - 1], np.int32)
+        text = Joining(ids, vector, FirstStageSampling(), HostNoise(3))
+        made += LanguageSide(name).speak(network, [text], [30], end_of_text=config.vocab_size - 1)
     np.testing.assert_array_equal(made[0], made[1])
     assert len(made[0]) > 10

@@ -62,19 +62,9 @@ def text(seed: int) -> Text:
 
 @cache
 def alone(side: LanguageSide, seed: int) -> list[int]:
-    """Ids of the loop that runs one text, until its limit: no id ends it."""
+    """Ids of a text by itself, without slots, until its limit: no id ends it."""
     one = text(seed)
-    [made] = side.module("metavoice.first_stage_loop").generate_tokens(
-        network(side),
-        [one.ids],
-        one.vector[None],
-        sampling=one.sampling,
-        limits=[one.limit],
-        noise=[HostNoise(one.seed)],
-        end_of_text=END_OF_TEXT,
-        end_of_audio=-5,
-    )
-    return made[len(one.ids) :].tolist()
+    return side.alone(network(side), one.joining, count=one.limit, end_of_text=END_OF_TEXT)
 
 
 def slots_of(side: LanguageSide, count: int, rows: int) -> Any:

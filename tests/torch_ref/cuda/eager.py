@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+import pytest
 import torch
+
+from torch_ref.cuda.launch import INTERPRETED
 
 
 class Eager:
@@ -22,3 +26,10 @@ def eager(run: Callable[[], torch.Tensor], device: torch.device, *, again: Calla
     result = torch.full_like(run(), -7)
     again()
     return Eager(run, result), result
+
+
+def uncaptured(monkeypatch: pytest.MonkeyPatch, slots: Any) -> None:
+    """Let a module of slots run in Triton's interpreter, which has neither graphs nor threads."""
+    if INTERPRETED:
+        monkeypatch.setattr(slots, "capture", eager)
+        monkeypatch.setattr(slots, "compile_together", lambda calls: [call() for call in calls])

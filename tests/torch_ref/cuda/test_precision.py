@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -16,8 +16,9 @@ from tests.tiny.inputs import normal
 from tests.tiny.mbd import CONFIG, mbd_tensors
 from tests.tiny.mimi import mimi_config, mimi_weights
 from torch_ref.codecs.mbd import MultiBandDiffusion
-from torch_ref.cuda.precision import arithmetic, computing
+from torch_ref.cuda.precision import Precision, arithmetic, choose_precision, computing
 from torch_ref.metavoice.speaker_encoder import SpeakerEncoder
+from tts_core.errors import UsageError
 from tts_core.nn.noise import HostNoise
 
 WEIGHTS = {
@@ -51,14 +52,44 @@ def tf32(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
     assert torch.backends.cudnn.allow_tf32, "the caller's flag is back"
 
 
-@pytest.mark.parametrize("name", ["encodec", "mimi", "vocos"])
-def test_codecs_switch_tf32_off(name: str, tf32: list[bool]) -> None:
+@pytest.mark.parametrize("precision", get_args(Precision))
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_a_precision_is_of_the_decoder_only(name: str, precision: Precision, tf32: list[bool]) -> None:
     made = codec(name, YARDSTICK)
+    made.precision = precision
     made.decode(codes_for(name, made), *ODD.get(name, ()))
-    if name != "vocos":
-        made.encode(normal(1, 1, 700), 2)
     assert tf32
-    assert not any(tf32)
+    assert set(tf32) == {precision == "tf32"}
+    if name != "vocos":
+        tf32.clear()
+        made.encode(normal(1, 1, 700), *([] if name == "dac" else [2]))
+        assert tf32
+        assert not any(tf32)
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_a_decoder_in_bfloat16_gives_float32(name: str) -> None:
+    """torch.autocast on a CPU, in place of CUDA's. bfloat16 rounds to 8 bits: noise far below the signal."""
+    made = codec(name, YARDSTICK)
+    codes = codes_for(name, made)
+    exact = made.decode(codes, *ODD.get(name, ()))
+    with torch.autocast("cpu", torch.bfloat16):
+        found = made.decode(codes, *ODD.get(name, ()))
+    assert found.dtype == exact.dtype == torch.float32
+    assert 0 < (found - exact).norm() < 0.2 * exact.norm()
+
+
+def test_a_precision_is_refused_where_it_cannot_be() -> None:
+    cuda, cpu = torch.device("cuda"), torch.device("cpu")
+    assert [choose_precision(name, cuda) for name in (None, *get_args(Precision))] == [
+        "float32",
+        *get_args(Precision),
+    ]
+    assert choose_precision("float32", cpu) == choose_precision(None, cpu) == "float32"
+    with pytest.raises(UsageError, match=r"^codec_precision: tf32 is for CUDA; cpu decodes in float32"):
+        choose_precision("tf32", cpu)
+    with pytest.raises(UsageError, match=r"^codec_precision: 'half' is not one of float32, tf32, bfloat16$"):
+        choose_precision("half", cuda)
 
 
 def test_multi_band_diffusion_switches_tf32_off(tf32: list[bool]) -> None:

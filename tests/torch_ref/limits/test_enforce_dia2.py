@@ -12,7 +12,7 @@ from tests.golden.dia2_bench import build
 from tests.tiny.dia2 import dia2_config, dia2_weights, tokenizer
 from tests.torch_ref.limits.stand_ins import stand_ins
 from torch_ref.dia2.dia2 import Dia2
-from torch_ref.dia2.plain_slots import PlainSlots
+from torch_ref.dia2.slots import Slots
 from torch_ref.limits import Backend, enforce
 from tts_core.dia2.run import Run
 from tts_core.dia2.sampling import Choice, Sampling
@@ -45,7 +45,7 @@ def test_full_size(network: Dia2, backend: Backend, monkeypatch: pytest.MonkeyPa
     streams = DIA2_2B.n_streams
     before = np.zeros((700, 2 + streams), np.int32)
     with enforce(backend) as watch:
-        slots = PlainSlots(network)
+        slots = Slots(network)
         monkeypatch.setattr(slots.host, "to_host", lambda x: np.zeros(x.shape, np.int64))  # shapes only
         slots.join(0, Joining(before, 699, USUAL, HostNoise(1)))
         assert slots.act({0: before[0]}) == {0: 0}

@@ -20,8 +20,8 @@ from tests.torch_ref.limits.stand_ins import stand_ins
 from torch_ref.limits import Backend, enforce
 from torch_ref.metavoice.codes import fill_codebooks
 from torch_ref.metavoice.first_stage import FirstStage
-from torch_ref.metavoice.first_stage_loop import generate_tokens
 from torch_ref.metavoice.second_stage import SecondStage
+from tts_core.metavoice.rows import Joining
 from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.metavoice.spec import METAVOICE_FIRST_STAGE, METAVOICE_SECOND_STAGE
 from tts_core.nn.noise import HostNoise
@@ -39,24 +39,21 @@ SETTINGS = {
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize("backend", [Backend("mps", *versions) for versions in VERSIONS], ids=str)
 def test_metavoice_speaks(backend: Backend, name: str) -> None:
-    first = LanguageSide("torch").first_stage(first_stage_weights(first_stage_config()))
-    second = LanguageSide("torch").second_stage(second_stage_weights(second_stage_config()))
+    side = LanguageSide("torch")
+    first = side.first_stage(first_stage_weights(first_stage_config()))
+    second = side.second_stage(second_stage_weights(second_stage_config()))
     tables, random = tokenizers(), np.random.default_rng(0)
     speakers = random.normal(0, 1, (2, 10)).astype(np.float32)
     codes = random.integers(0, 1024, (2, 6)).astype(np.int32)
     text = tables.second_stage.encode("Hello.")
 
     def run() -> list[np.ndarray]:
-        made = generate_tokens(
-            first,
-            [tables.first_stage.encode(words) for words in ("Hello.", "a")],
-            speakers,
-            sampling=SETTINGS[name],
-            limits=[5, 7],
-            noise=[HostNoise(1), HostNoise(2)],
-            end_of_text=tables.first_stage.end_of_text,
-        )
-        fills = fill_codebooks, LanguageSide("torch").fill_codebooks_as_upstream
+        texts = [
+            Joining(tables.first_stage.encode(words), vector, SETTINGS[name], HostNoise(seed))
+            for words, vector, seed in zip(("Hello.", "a"), speakers, (1, 2), strict=True)
+        ]
+        made = side.speak(first, texts, [5, 7], end_of_text=tables.first_stage.end_of_text)
+        fills = fill_codebooks, side.fill_codebooks_as_upstream
         return [*made, *[fill(second, text, codes, speakers[0], HostNoise(3)) for fill in fills]]
 
     plain = run()

@@ -1,4 +1,4 @@
-"""MARS5's diffusion under the rules of MPS, at full size too; captured on a GPU, it draws the same ids."""
+"""MARS5's diffusion under the rules of MPS, at full size too."""
 
 from dataclasses import replace
 from typing import Any
@@ -9,7 +9,6 @@ import torch
 
 import torch_ref.mars5.reverse as reverse
 from tests.tiny.mars5_nar import TEXT, codes, config, weights
-from tests.torch_ref.cuda.eager import eager
 from torch_ref.limits import Backend, enforce
 from torch_ref.mars5.residual_transformer import ResidualTransformer
 from tts_core.mars5.config import is_norm
@@ -43,8 +42,10 @@ def cells(*, deep: bool) -> Cells:
     return make_cells(codes(6, seed=7)[0], start, codes(4, seed=2) if deep else None, n_classes=23)
 
 
-def run(network: ResidualTransformer, settings: Diffusion, *, deep: bool) -> np.ndarray:
-    diffusion = reverse.ReverseDiffusion(network)
+def run(
+    network: ResidualTransformer, settings: Diffusion, form: Any = reverse.Step, *, deep: bool
+) -> np.ndarray:
+    diffusion = reverse.ReverseDiffusion(network, form)
     return diffusion.run(TEXT, codes(4, seed=2), cells(deep=deep), settings, noise=HostNoise(1))
 
 
@@ -77,36 +78,3 @@ def test_full_size(backend: Backend, draws: Any) -> None:
         after = step(state, torch.zeros(1, dtype=torch.long, device=meta), numbers)
     assert after.shape == (2400, 8)
     assert (source.text.shape, step.first_frame, step.first_book) == ((2, 151, 1024), 900, 1)
-
-
-def test_the_cpu_takes_the_plain_step() -> None:
-    network, begin, settings = tiny(), cells(deep=False), Diffusion()
-    source = reverse.ReverseDiffusion(network).read(TEXT, codes(4), begin, settings)
-    assert type(reverse.make_step(network, source, begin, settings)) is reverse.Step
-
-
-@pytest.mark.parametrize(
-    ("device", "dtype"),
-    [
-        ("cpu", torch.float32),
-        pytest.param("cuda", torch.float32, marks=pytest.mark.cuda),
-        pytest.param("cuda", torch.bfloat16, marks=pytest.mark.cuda),
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("deep", [False, True], ids=["shallow", "deep"])
-@pytest.mark.parametrize("way", WAYS)
-def test_captured_step(
-    way: str, dtype: torch.dtype, device: str, monkeypatch: pytest.MonkeyPatch, *, deep: bool
-) -> None:
-    """In float32 the kernels draw the same ids too; how they round: test_fused.py."""
-    if device == "cpu":
-        monkeypatch.setattr(reverse, "capture", eager)
-    monkeypatch.setattr(reverse, "make_step", reverse.Step)
-    plain = run(tiny(device, dtype), WAYS[way], deep=deep)
-    forms = [reverse.GraphStep]
-    if dtype == torch.float32 and reverse.runs(tiny(device)):
-        forms.append(reverse.KernelStep)
-    for form in forms:
-        monkeypatch.setattr(reverse, "make_step", form)
-        np.testing.assert_array_equal(run(tiny(device, dtype), WAYS[way], deep=deep), plain)

@@ -1,243 +1,40 @@
-"""The captured forms of the slots draw the ids of single plain runs, with and without kernels."""
+"""The plain slots' keys and values grow with the texts, and are freed after them."""
 
-from __future__ import annotations
-
-import copy
-from functools import cache
-
-import numpy as np
 import pytest
-import torch
-from torch import Tensor
 
-from tests.parity.mars5.test_slots import ROOM, SETTINGS, Text, come_and_go, text
-from tests.sides import YARDSTICK
-from tests.tiny.mars5_ar import VOCABULARY, ar_config, ar_weights, reference
-from tests.tiny.mars5_draws import extend
-from tests.torch_ref.cuda.eager import eager
-from torch_ref.cuda.launch import INTERPRETED, triton
-from torch_ref.layers.rope import RotaryPositions
-from torch_ref.layers.row_cache import RowCache
+from tests.parity.mars5.test_slots import CONFIG, NARROW, ROOM, alone, come_and_go, network, slots_of, text
+from tests.sides import SIDES
+from tests.tiny.mars5_ar import VOCABULARY
 from torch_ref.mars5 import slots
-from torch_ref.mars5.codec_lm import CodecLM
-from torch_ref.mars5.draws import EMPTY, Drawing
-from torch_ref.mars5.many_rows import runs
-from torch_ref.mars5.sampling import draw_ids
-from tts_core.mars5.config import is_norm
-from tts_core.mars5.options import Mars5Options
-from tts_core.mars5.rows import Joining
-from tts_core.mars5.sampling import PENALTIES_ABOVE
-from tts_core.mars5.sequence import CodecSequence
-from tts_core.nn.noise import HostNoise
+from tts_core.mars5.config import CodecLMConfig
+
+TORCH = SIDES["torch_ref"]
 
 
-@cache
-def network(window: int = 3000) -> CodecLM:
-    """Its heads have 16 numbers, which the kernels take."""
-    return YARDSTICK.network("mars5", ar_weights(ar_config(sliding_window=window), seed=3))
+@pytest.mark.parametrize("config", [CONFIG, NARROW], ids=["window 3000", "window 54"])
+@pytest.mark.parametrize("count", [1, 3])
+def test_keys_grow(count: int, config: CodecLMConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a few at a time, in the middle of texts; each draws its ids."""
+    monkeypatch.setattr(slots, "CHUNK", 5)
+    shared, sizes = slots_of(TORCH, config, count), set[int]()
+    reserve = shared.reserve
 
+    def watched(positions: int) -> None:
+        reserve(positions)
+        sizes.add(shared.cache[0].keys.shape[2])
 
-def alone(network: CodecLM, one: Text) -> list[int]:
-    """Ids of plain slots on a CPU, the end included."""
-    given = one.joining
-    sequence = CodecSequence(given.prompt, VOCABULARY, given.options.max_len)
-    for _ in extend(YARDSTICK, network, given.codes, sequence, given.options, given.noise):
-        pass
-    return [*sequence.generated, *[VOCABULARY.end] * sequence.ended]
-
-
-def captured(network: CodecLM, texts: int) -> slots.GraphSlots:
-    return slots.GraphSlots(network, texts=texts, room=ROOM, lowest=VOCABULARY.lowest, end=VOCABULARY.end)
-
-
-@pytest.mark.parametrize("window", [3000, 50])
-def test_texts_come_and_go_without_a_new_capture(window: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The work that a graph replays, without a graph or kernels."""
-    monkeypatch.setattr(slots, "capture", eager)
-    monkeypatch.setattr(slots, "runs", lambda _: False)
-    built, texts = network(window), [text(seed) for seed in range(16)]
-    shared = captured(built, 3)
-    graph, ended = shared.graph, come_and_go(YARDSTICK, shared, texts, seed=1)
-    assert shared.graph is graph
-    assert len(ended) > 10
+    monkeypatch.setattr(shared, "reserve", watched)
+    ended = come_and_go(TORCH, shared, [text(seed) for seed in range(12)], seed=count)
+    assert len(ended) > 6
     for one in ended:
-        assert one.drawn[: one.limit] == alone(built, one)
+        assert one.drawn[: one.limit] == alone(TORCH, config, one.seed)
+    assert len(sizes) > 5
+    assert max(sizes) <= min(ROOM, config.sliding_window)
+    assert shared.cache == []
 
 
-class PlainRow:
-    """In place of FusedRow."""
-
-    def __init__(self, network: CodecLM, cache: list[RowCache], rotary: RotaryPositions, position: Tensor):
-        self.network, self.cache, self.rotary, self.position = network, cache, rotary, position
-
-    def logits(self, x: Tensor) -> Tensor:
-        at = self.cache[0].at
-        at.move(self.position, at.capacity)
-        rotation = self.rotary(self.position[:, None, None], 1)
-        made = self.network.next_logits(x[:, None], rotation, self.cache)
-        x.fill_(torch.nan)  # it overwrites the row
-        return made
-
-
-def draw_id(
-    logits: Tensor, table: Tensor, state: Drawing, options: Mars5Options, *, lowest: int, end: int
-) -> None:
-    """In place of the kernel."""
-    now, recent = int(state.count), state.recent
-    seen = recent[(recent != EMPTY) & (now > PENALTIES_ABOVE)].long()
-    if now > PENALTIES_ABOVE:
-        assert torch.equal(state.counts.long(), seen.bincount(minlength=len(table)))
-    penalty, number = state.penalties[now], state.uniform[now]
-    ids = draw_ids(logits, seen[None], penalty, number, options, lowest=lowest, end=end)
-    known, place = ids.clamp(min=0), now % len(recent)
-    if recent[place] != EMPTY:
-        state.counts[recent[place].long()] -= 1
-    state.counts[known] += 1
-    recent[place] = known[0]
-    state.drawn[now] = ids[0]
-    state.row.copy_(table[known])
-    state.position.add_(1)
-    state.count.add_(1)
-
-
-def single(network: CodecLM) -> slots.KernelSlot:
+def test_a_short_text_takes_little() -> None:
     ids = {"lowest": VOCABULARY.lowest, "end": VOCABULARY.end}
-    return slots.KernelSlot(network, texts=1, room=ROOM, **ids)
-
-
-@pytest.fixture
-def plain_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, plain in (("capture", eager), ("FusedRow", PlainRow), ("draw_id", draw_id)):
-        monkeypatch.setattr(slots, name, plain)
-
-
-@pytest.mark.usefixtures("plain_kernels")
-@pytest.mark.parametrize("window", [3000, 50, 16])
-def test_texts_come_and_go_in_a_single_slot(window: int) -> None:
-    """The work that its graph replays, without kernels. The ring wraps in the prompt, after it and never."""
-    built, texts = network(window), [text(seed) for seed in range(16)]
-    ended = come_and_go(YARDSTICK, single(built), texts, seed=1)
-    assert len(ended) > 10
-    assert {one.joining.options.temperature for one in ended} >= {one.temperature for one in SETTINGS}
-    for one in ended:
-        assert one.drawn[: one.limit] == alone(built, one)
-
-
-@pytest.mark.usefixtures("plain_kernels")
-def test_a_single_slot_past_the_end_of_its_text() -> None:
-    one, slot = text(7), single(network())
-    slot.join(0, one.joining)
-    drawn = [row for _ in range(30) for row in slot.read(slot.launch(4))[:, 0].tolist()]
-    expected = alone(network(), one)
-    assert drawn[: len(expected)] == expected
-    slot.leave(0)
-    assert (slot.cache, slot.graph) == ([], None)
-
-
-@pytest.mark.usefixtures("plain_kernels")
-def test_logits_that_are_no_numbers() -> None:
-    weights = ar_weights(ar_config(), seed=3)
-    weights.tensors["embed.weight"][VOCABULARY.shallow("x").tokens[1]] = np.nan
-    slot = single(YARDSTICK.network("mars5", weights))
-    options = Mars5Options(generate_max_len_override=ROOM)
-    slot.join(0, Joining(VOCABULARY.shallow("x"), reference(5, ar_config()), options, HostNoise(1)))
-    assert slot.read(slot.launch(4))[:, 0].tolist() == [-1] * 4
-
-
-@pytest.mark.skipif(not INTERPRETED, reason="Triton's interpreter is off (TRITON_INTERPRET=1)")
-def test_kernels_of_a_single_slot_in_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only a few draws, since each takes seconds."""
-    monkeypatch.setattr(slots, "capture", eager)
-    one, slot = text(4), single(copy.deepcopy(network(16)))
-    slot.join(0, one.joining)
-    expected = alone(network(16), one)[:4]
-    assert slot.read(slot.launch(4))[: len(expected), 0].tolist() == expected
-
-
-@pytest.mark.cuda
-@pytest.mark.parametrize("window", [3000, 50, 16])
-def test_texts_come_and_go_in_a_single_slot_on_a_gpu(window: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    if triton is None:
-        pytest.skip("Triton is not installed")
-    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
-    built, texts = network(window), [text(seed) for seed in range(30)]
-    slot = slots.make_slots(
-        copy.deepcopy(built).to("cuda"), texts=1, room=ROOM, lowest=VOCABULARY.lowest, end=VOCABULARY.end
-    )
-    assert type(slot) is slots.KernelSlot
-    ended = come_and_go(YARDSTICK, slot, texts, seed=1)
-    assert len(ended) > 16
-    for one in ended:
-        assert one.drawn[: one.limit] == alone(built, one)
-
-
-@pytest.mark.skipif(not INTERPRETED, reason="Triton's interpreter is off (TRITON_INTERPRET=1)")
-def test_kernels_in_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only a few draws, since each takes seconds."""
-    monkeypatch.setattr(slots, "capture", eager)
-    texts = [text(seed) for seed in (4, 7)]
-    shared = captured(copy.deepcopy(network()), 2)
-    assert shared.layers is not None
-    for slot, one in enumerate(texts):
-        shared.join(slot, one.joining)
-    drawn = shared.read(shared.launch(3))
-    for slot, one in enumerate(texts):
-        expected = alone(network(), one)[:3]
-        assert drawn[: len(expected), slot].tolist() == expected
-
-
-@pytest.mark.cuda
-@pytest.mark.parametrize("window", [3000, 50])
-@pytest.mark.parametrize("kernels", [True, False], ids=["kernels", "layers"])
-@pytest.mark.parametrize("count", [1, 8])
-def test_texts_come_and_go_on_a_gpu(
-    count: int, kernels: bool, window: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if kernels and triton is None:
-        pytest.skip("Triton is not installed")
-    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
-    monkeypatch.setattr(slots, "runs", lambda _: kernels)
-    built, texts = network(window), [text(seed) for seed in range(30)]
-    shared = captured(copy.deepcopy(built).to("cuda"), count)
-    ended = come_and_go(YARDSTICK, shared, texts, seed=count)
-    assert len(ended) > 16
-    for one in ended:
-        assert one.drawn[: one.limit] == alone(built, one)
-
-
-@pytest.mark.cuda
-@torch.inference_mode()
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
-def test_the_kernels_are_as_exact_as_the_layers(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows at different positions, against the same weights in float64."""
-    if triton is None:
-        pytest.skip("Triton is not installed")
-    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
-    own = copy.deepcopy(network())
-    for name, parameter in own.named_parameters():
-        parameter.data = parameter.data.to("cuda", torch.float32 if is_norm(name) else dtype)
-    exact = copy.deepcopy(own).cpu().double()
-    texts = [text(seed) for seed in (1, 4, 7)]
-    logits = {}
-    for name, built, form in (
-        ("kernels", own.to("cuda"), slots.GraphSlots),
-        ("layers", own.to("cuda"), slots.Slots),
-        ("truth", exact, slots.Slots),
-    ):
-        shared = form(built, texts=3, room=ROOM, lowest=VOCABULARY.lowest, end=VOCABULARY.end)
-        for slot, one in enumerate(texts):
-            shared.join(slot, one.joining)
-        found = []
-        for step in range(6):
-            found.append(shared.logits(shared.plan.step().positions).double().cpu())
-            shared.tokens.fill_(VOCABULARY.lowest + step)
-        logits[name] = torch.stack(found)
-    off, plainly_off = ((logits[name] - logits["truth"]).norm() for name in ("kernels", "layers"))
-    assert off < 1.5 * plainly_off + 1e-6
-    assert plainly_off < 64 * torch.finfo(dtype).eps * logits["truth"].norm()
-
-
-def test_the_cpu_takes_the_plain_form() -> None:
-    made = slots.make_slots(network(), texts=1, room=ROOM, lowest=VOCABULARY.lowest, end=VOCABULARY.end)
-    assert type(made) is slots.Slots
-    assert runs(network()) == INTERPRETED
+    shared = slots.Slots(network(TORCH, CONFIG), texts=2, room=2000, **ids)
+    shared.join(1, text(4).joining)
+    assert shared.cache[0].keys.shape[2] == slots.CHUNK

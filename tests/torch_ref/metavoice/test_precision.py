@@ -20,14 +20,15 @@ from tests.tiny.metavoice import (
     second_stage_weights,
     tokenizers,
 )
+from tests.tiny.metavoice_lm import LanguageSide
 from torch_ref import device as policy
 from torch_ref.device import Precision
 from torch_ref.metavoice.codes import fill_codebooks, predict
 from torch_ref.metavoice.first_stage import FirstStage
-from torch_ref.metavoice.first_stage_loop import generate_tokens
 from torch_ref.metavoice.second_stage import SecondStage
-from torch_ref.metavoice.step import Step
+from torch_ref.metavoice.slots import Slots
 from tts_core.metavoice.codes import second_stage_rows
+from tts_core.metavoice.rows import Joining
 from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.nn.noise import HostNoise
 
@@ -72,15 +73,11 @@ def networks(precision: Precision) -> tuple[FirstStage, SecondStage]:
 
 def speak(first: FirstStage, second: SecondStage, sampling: FirstStageSampling) -> list[np.ndarray]:
     tables = tokenizers()
-    made = generate_tokens(
-        first,
-        [tables.first_stage.encode(text) for text in TEXTS],
-        SPEAKERS,
-        sampling=sampling,
-        limits=[6, 9],
-        noise=[HostNoise(1), HostNoise(2)],
-        end_of_text=tables.first_stage.end_of_text,
-    )
+    texts = [
+        Joining(tables.first_stage.encode(text), vector, sampling, HostNoise(seed))
+        for text, vector, seed in zip(TEXTS, SPEAKERS, (1, 2), strict=True)
+    ]
+    made = LanguageSide("torch").speak(first, texts, [6, 9], end_of_text=tables.first_stage.end_of_text)
     codes = np.arange(8, dtype=np.int32).reshape(2, 4)
     text = tables.second_stage.encode(TEXTS[0])
     return [*made, fill_codebooks(second, text, codes, SPEAKERS[0], HostNoise(3))]
@@ -146,11 +143,12 @@ def test_the_mode_refuses() -> None:
 def test_one_dtype_from_weights_to_cache_and_float32_where_it_counts(dtype: torch.dtype) -> None:
     precision = Precision(torch.device("cpu"), dtype)
     first, second = networks(precision)
-    step = Step(first, torch.from_numpy(SPEAKERS), FirstStageSampling(), room=9, end_of_text=0)
-    assert step.speakers.dtype == dtype
-    logits = step.logits(torch.tensor([[2050, 2060], [2050, 7]]), step.cache)
-    assert logits.dtype == torch.float32
-    assert {buffer.dtype for layer in step.cache for buffer in layer.buffers or ()} == {dtype}
+    slots = Slots(first, texts=1, rows=2, room=9, end_of_text=0)
+    ids = np.array([2050, 2060, 7], np.int32)
+    slots.join(0, Joining(ids, SPEAKERS[0], FirstStageSampling(), HostNoise(1)))
+    assert slots.speakers.dtype == dtype
+    assert slots.logits().dtype == torch.float32
+    assert {buffer.dtype for layer in slots.cache for buffer in (layer.keys, layer.values)} == {dtype}
     norm = first.transformer.h[0].ln_1
     x = torch.randn(2, 3, 36, dtype=dtype)
     exact = torch.nn.functional.rms_norm(x.double(), (36,), None, 1e-5).float().to(dtype)

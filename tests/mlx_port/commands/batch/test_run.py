@@ -65,6 +65,18 @@ def test_longest_first_and_only_what_is_missing(
     assert said.endswith("manifest.jsonl; nothing new was spoken\n")
 
 
+def test_the_precision_of_the_codec_is_part_of_a_run(
+    rows: Path, tmp_path: Path, spoken: list[Row], monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setattr("torch_ref.loading.choose_precision", lambda wanted, device: wanted or "float32")
+    flags = ["batch", str(rows), "--backend", "torch", "--quiet", "--out", str(tmp_path / "out")]
+    assert run(flags) == 0
+    assert run([*flags, "--codec-precision", "float32"]) == 0
+    assert len(spoken) == 5
+    assert run([*flags, "--codec-precision", "tf32"]) == 2
+    assert "codec_precision" in capsys.readouterr().err
+
+
 def test_shards_of_two_machines(rows: Path, tmp_path: Path, spoken: list[Row]) -> None:
     for part in (0, 1):
         flags = ["--out", str(tmp_path / "out"), "--tar", "2", "--shard", f"{part}/2", "--quiet"]

@@ -10,6 +10,7 @@ import pytest
 
 from mlx_port.commands.batch import worker
 from mlx_port.commands.batch.worker import Setting, Worker
+from mlx_port.commands.loading_flags import Loading
 from tests.tts_core.serving.talkers import Chorus
 from tts_core.bulk.asking import Work
 
@@ -24,5 +25,5 @@ def test_its_session_has_no_listeners(monkeypatch: pytest.MonkeyPatch) -> None:
     files = SimpleNamespace(model="talker", configs={}, documents={})
     monkeypatch.setattr(worker, "open_model", lambda *given: files)
     monkeypatch.setattr(worker, "load_pipeline", lambda *given: SimpleNamespace(session=session))
-    Worker(Setting(None, "mlx", None, 3, Work({}, Path("voices"), ".flac", None)))
+    Worker(Setting(None, Loading(), 3, Work({}, Path("voices"), ".flac", None)))
     assert opened == [(3, {"streamed": False})]

@@ -1,0 +1,1 @@
+"""`mlx-port bench --server`: load on any server with OpenAI's speech route."""

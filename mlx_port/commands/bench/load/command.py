@@ -1,0 +1,97 @@
+"""The flags of `mlx-port bench --server`, checked, and its run."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from mlx_port.commands.bench.load.address import read_address
+from mlx_port.commands.bench.load.figures import Load
+from mlx_port.commands.bench.load.plot import plot
+from mlx_port.commands.bench.load.report import report, table
+from mlx_port.commands.bench.load.run import TEXTS, Plan, run
+from mlx_port.commands.bench.load.speaker import Speaker
+from tts_core.audio.files import check_place
+from tts_core.errors import UsageError
+from tts_core.printable import json_text
+from tts_core.text.checks import check_words
+
+ALONE = 5  # requests one after the other
+OWN_FIELDS = ("model", "input", "voice", "response_format")
+SOCKETS = 65536  # open at once, if the system lets a process
+
+
+def load_server(
+    server: str,
+    *,
+    text: str | None,
+    model: str | None,
+    rates: Sequence[float],
+    seconds: float,
+    seed: int,
+    voice: str,
+    form: str,
+    sample_rate: int | None,
+    body: str | None,
+    timeout: float,
+    api_key: str | None,
+    json_file: str | None,
+    plot_file: str | None,
+    tell: Callable[[str], None],
+) -> str:
+    """Measure a server under load and write the files; return the text for stdout."""
+    if text is not None:
+        check_words("text", text)
+    if api_key is not None and not (api_key and api_key.isascii() and api_key.isprintable()):
+        raise UsageError("api-key: empty, or with characters that a header cannot carry")
+    for flag, path, suffix in (("json", json_file, ".json"), ("plot", plot_file, ".svg")):
+        if path not in (None, "-"):
+            check_place(flag, path, [suffix])
+    if not all(rate > 0 for rate in rates):  # NaN, which click lets pass
+        raise UsageError("rates: give numbers of requests a second")
+    speaker = Speaker(
+        read_address(server), model or "tts-1", voice, form, timeout, sample_rate, api_key, _fields(body)
+    )
+    plan = Plan([text] if text is not None else TEXTS, sorted(rates), seconds, seed, ALONE)
+    _allow_sockets()
+    found = report(speaker, plan, asyncio.run(_measure(speaker, plan, tell)))
+    if plot_file is not None:
+        Path(plot_file).write_text(plot(found), "utf-8")
+    if json_file == "-":
+        return json_text(found)
+    if json_file is not None:
+        Path(json_file).write_text(json_text(found) + "\n", "utf-8")
+    return table(found)
+
+
+async def _measure(speaker: Speaker, plan: Plan, tell: Callable[[str], None]) -> list[Load]:
+    await speaker.check(plan.texts[0])  # which also warms the server up
+    return await run(speaker.ask, plan, tell)
+
+
+def _fields(body: str | None) -> dict[str, Any]:
+    """Read further fields of every request. Raises UsageError."""
+    if body is None:
+        return {}
+    try:
+        fields = json.loads(body)
+    except ValueError as error:
+        raise UsageError(f"body: not JSON ({error})") from None
+    if not isinstance(fields, dict):
+        raise UsageError("body: give a JSON object, such as '{\"stream\": true}'")
+    for name in OWN_FIELDS:
+        if name in fields:
+            raise UsageError(f"body: {name} has a flag of its own")
+    return fields
+
+
+def _allow_sockets() -> None:
+    """Let this process have as many connections as its hard limit allows; many a system starts with 256."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = SOCKETS if hard == resource.RLIM_INFINITY else min(hard, SOCKETS)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

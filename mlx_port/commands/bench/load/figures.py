@@ -1,0 +1,103 @@
+"""Figures of a load: percentiles, underruns, throughput, errors, and whether it was too much."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mlx_port.commands.bench.load.answer import Answer, play
+
+PERCENTILES = (50, 95, 99)
+MOST_ERRORS = 0.05  # of the requests
+BACKLOG = 4.0, 1.5  # more requests in flight at the end than before, and this many times as many
+
+
+@dataclass(frozen=True)
+class Load:
+    """Answers to the requests of one rate. rate: a second; None, one after the other.
+
+    start: moment.  seconds: of arrivals.
+    """
+
+    rate: float | None
+    start: float
+    seconds: float
+    answers: Sequence[Answer]
+
+    @property
+    def whole(self) -> list[Answer]:
+        """Answers without error."""
+        return [one for one in self.answers if one.error is None]
+
+
+def in_flight(answers: Sequence[Answer], start: float, end: float) -> float:
+    """Mean number of requests between arrival and end, from one moment to another."""
+    inside = (min(one.ended, end) - max(one.planned, start) for one in answers)
+    return sum(seconds for seconds in inside if seconds > 0) / (end - start)
+
+
+def peak(answers: Sequence[Answer]) -> int:
+    """Most requests in flight at once; one that ends as another arrives is gone."""
+    turns = sorted([(one.planned, 1) for one in answers] + [(one.ended, -1) for one in answers])
+    most = now = 0
+    for _, change in turns:
+        now += change
+        most = max(most, now)
+    return most
+
+
+def overload(load: Load) -> str | None:
+    """Say why a load was too much for the server; None if the server held it.
+
+    Too much is: more than MOST_ERRORS of the requests fail; or requests pile up, which means that in the last
+    quarter of the arrivals at least 4 more were in flight than in the second quarter, and at least 1.5 times
+    as many.
+    """
+    failed = sum(one.error is not None for one in load.answers)
+    if failed > MOST_ERRORS * len(load.answers):
+        return f"{failed} of {len(load.answers)} requests failed"
+    if load.rate is None:
+        return None
+    quarter = load.seconds / 4
+    before, after = (
+        in_flight(load.answers, load.start + n * quarter, load.start + (n + 1) * quarter) for n in (1, 3)
+    )
+    if after - before >= BACKLOG[0] and after >= BACKLOG[1] * before:
+        return f"requests pile up: {before:.1f} in flight in the second quarter, {after:.1f} in the last"
+    return None
+
+
+def figures(load: Load) -> dict[str, Any]:
+    """Compute all figures as JSON values; seconds. Latencies are those of whole answers, None without one."""
+    whole = load.whole
+    played = [play(one.parts) for one in whole]
+    sound = sum(one.sound for one in whole)
+    end = max((one.ended for one in load.answers), default=load.start)
+    return {
+        "rate": load.rate,
+        "requests": len(load.answers),
+        "done": len(whole),
+        "errors": dict(sorted(Counter(one.error for one in load.answers if one.error is not None).items())),
+        "first_audio": _percentiles([one.first for one in whole]),
+        "whole": _percentiles([one.whole for one in whole]),
+        "real_time_factor": _percentiles([one.whole / one.sound for one in whole]),
+        "underruns": sum(one.underruns for one in played),
+        "interrupted": sum(one.underruns > 0 for one in played),
+        "silence": sum(one.silence for one in played),
+        "sound": sound,
+        "sound_per_second": sound / (end - load.start) if end > load.start else None,
+        "peak_in_flight": peak(load.answers),
+        "latest_send": max((one.sent - one.planned for one in load.answers), default=0.0),
+        "overload": overload(load),
+    }
+
+
+def _percentiles(values: Sequence[float]) -> dict[str, float] | None:
+    if not values:
+        return None
+    found = np.percentile(values, PERCENTILES).tolist()
+    return {f"p{share}": value for share, value in zip(PERCENTILES, found, strict=True)}

@@ -1,0 +1,88 @@
+"""Requests one after the other, and requests that arrive at random (Poisson) at growing rates.
+
+Arrivals are planned before a rate begins, and no answer delays a request: the load is open-loop, and latency
+counts from the planned moment, so that a server which stalls is not asked less ("coordinated omission").
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import cycle
+from typing import Any
+
+from mlx_port.commands.bench.load.answer import Answer
+from mlx_port.commands.bench.load.figures import Load, overload
+
+TEXTS = (  # 63 characters each, about 4 seconds
+    "The morning train was late, so we walked beside the river home.",
+    "She wrote a long letter to her brother about the old farmhouse.",
+    "A small boat crossed the quiet bay before the sun was fully up.",
+    "They baked four loaves of bread and gave two to the neighbours.",
+    "Our teacher told us a story of a fox who lived near the school.",
+    "He found the lost key under a pile of leaves beside the garden.",
+    "The market opens at seven, and the best fruit is gone by eight.",
+    "We watched the snow fall on the roofs until the lamps were lit.",
+)
+Ask = Callable[[str, float], Coroutine[Any, Any, Answer]]  # a text and its planned moment
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is asked. rates: requests a second, growing.  seconds: of arrivals at each.  alone: requests that
+    are asked one after the other before.
+    """
+
+    texts: Sequence[str]
+    rates: Sequence[float]
+    seconds: float
+    seed: int
+    alone: int
+
+
+def arrivals(rate: float, seconds: float, seed: int) -> Iterator[float]:
+    """Yield moments of arrival, in seconds from the start: a Poisson process.
+
+    The gaps of a seed are those of every rate, scaled.
+    """
+    gaps, moment = random.Random(seed), 0.0
+    while (moment := moment + gaps.expovariate(1) / rate) < seconds:
+        yield moment
+
+
+async def one_by_one(ask: Ask, plan: Plan) -> Load:
+    """Ask for speeches one after the other."""
+    now, texts = asyncio.get_running_loop().time, cycle(plan.texts)
+    start = now()
+    answers = [await ask(next(texts), now()) for _ in range(plan.alone)]
+    return Load(None, start, now() - start, answers)
+
+
+async def at_rate(ask: Ask, plan: Plan, rate: float) -> Load:
+    """Ask as planned, whatever the answers do, and wait for the last one."""
+    loop, texts = asyncio.get_running_loop(), cycle(plan.texts)
+    asked, start = [], loop.time()
+    async with asyncio.TaskGroup() as group:
+        for moment in arrivals(rate, plan.seconds, plan.seed):
+            await asyncio.sleep(start + moment - loop.time())
+            asked.append(group.create_task(ask(next(texts), start + moment)))
+    return Load(rate, start, plan.seconds, [task.result() for task in asked])
+
+
+async def run(ask: Ask, plan: Plan, tell: Callable[[str], None]) -> list[Load]:
+    """Measure requests alone, then every rate up to the first that is too much for the server, itself
+    included. tell: called with a line before each.
+    """
+    loads: list[Load] = []
+    for rate in (None, *plan.rates):
+        if rate is None:
+            tell(f"alone: {plan.alone}, one after the other")
+            loads.append(await one_by_one(ask, plan))
+        else:
+            tell(f"{rate:g} a second: {plan.seconds:g} s of arrivals, then to the last answer")
+            loads.append(await at_rate(ask, plan, rate))
+        if overload(loads[-1]) is not None:
+            break
+    return loads

@@ -1,0 +1,1 @@
+"""Steps that are built once: joined weights, compiled chains, kernels."""

@@ -1,0 +1,187 @@
+"""Dia's decoder for one row of every text, with few launches: joined weights, one cache a layer, and
+element-wise operations compiled. Rounded where the layers round. In float32 on a CPU a text's numbers do not
+depend on the other texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import mlx.core as mx
+import numpy as np
+
+from mlx_port.dia.dia import SCALE, DecoderLayer, Dia
+from mlx_port.layers.norm import RMSNorm
+from mlx_port.steps.add_norm import add_norm
+from mlx_port.steps.chain import chain
+from mlx_port.steps.joining import joined
+from mlx_port.steps.kept import kept
+from mlx_port.steps.row_keys import attend_seen, seen_keys, written
+from mlx_port.steps.rows import independent
+from mlx_port.steps.spin import Spins, turn, turn_queries
+
+Product = Callable[[mx.array], mx.array]
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """One layer's weights, those of parallel products joined.
+
+    nothing: (D,), the cross-attention of unconditional rows; None without them.
+    """
+
+    norms: tuple[RMSNorm, RMSNorm, RMSNorm]
+    qkv: Product
+    out: Product
+    query: Product
+    source_out: Product
+    nothing: mx.array | None
+    gate_up: Product
+    down: Product
+
+
+@dataclass(eq=False)
+class Memory:
+    """Keys and values of B texts; R is B, or 2 B with the unconditional rows after the conditional ones.
+
+    own: (2, R, K, rows, E) per layer, keys and values.  source_keys, source_values: (B, K, text rows, E) per
+    layer.  lengths: of the texts.
+    """
+
+    own: list[mx.array]
+    source_keys: list[mx.array]
+    source_values: list[mx.array]
+    lengths: np.ndarray
+
+    @classmethod
+    def empty(cls, network: Dia, texts: int, rows: int, text_rows: int, *, guided: bool) -> Memory:
+        """Zeros for texts of `text_rows` bytes and `rows` grid rows at most. They take memory when used."""
+        config, kind = network.config.decoder_config, network.model.decoder.embeddings.embed.weight.dtype
+        own = 2, (1 + guided) * texts, config.num_key_value_heads, rows, config.head_dim
+        source = texts, config.cross_num_key_value_heads, text_rows, config.cross_head_dim
+        layers = range(config.num_hidden_layers)
+        made = [[mx.zeros(shape, kind) for _ in layers] for shape in (own, source, source)]
+        return cls(*made, lengths=np.ones(texts, np.int32))
+
+
+class FusedDecoder:
+    """The decoder's weights, applied to one row of each text.
+
+    nothing: (1, 1, source width), the encoding of the empty text; None without guidance.
+    """
+
+    def __init__(self, network: Dia, nothing: mx.array | None):
+        self.network, self.config = network, network.config.decoder_config
+        decoder = network.model.decoder
+        self.constants = None if nothing is None else decoder.constants(nothing)
+        self.copies = 1 if nothing is None else 2  # rows of a text
+        rest = [None] * len(decoder.layers) if self.constants is None else [x[0, 0] for x in self.constants]
+        self.layers = [_layer(layer, one) for layer, one in zip(decoder.layers, rest, strict=True)]
+        self.embeddings, self.norm = decoder.embeddings, decoder.norm
+        self.head = independent(network.logits_dense)
+        self.spins = Spins(decoder.rotary(0, self.config.max_position_embeddings))
+        self.source_spins = None
+        if decoder.cross_rope:
+            self.source_spins = Spins(decoder.cross_rotary(0, self.config.max_position_embeddings))
+        offsets = self.config.vocab_size * mx.arange(self.config.num_channels)
+        self.offsets = mx.zeros((self.copies, 1, 1), mx.int32) + offsets
+        mx.eval(rest, self.offsets)
+        places = range(len(self.layers))
+        self.start = chain(self._start)
+        self.middles = [chain(partial(self._middle, index)) for index in places]
+        self.ends = [chain(partial(self._end, index)) for index in places]
+
+    def logits(self, tokens: mx.array, places: np.ndarray, memory: Memory) -> mx.array:
+        """Compute logits for every text's next row. → (R, C·V) in the network's dtype.
+
+        tokens: (B, C), the last known row of each text.  places: (B,), their positions; `memory` takes them.
+        """
+        both = np.tile(places, self.copies)
+        spin, heard = self.spins(both), seen_keys(memory.lengths)
+        seen = seen_keys(both + 1, texts=len(places))
+        source_spin = () if self.source_spins is None else (self.source_spins(places),)
+        x, queries, fresh = self.start(tokens, spin)
+        for index, (middle, end) in enumerate(zip(self.middles, self.ends, strict=True)):
+            own = written(memory.own[index], fresh, both)
+            memory.own[index] = own
+            keys, values = own[:1].squeeze(0), own[1:].squeeze(0)  # own[0] would copy the whole cache
+            attended = attend_seen(queries, keys, values, seen, SCALE)
+            x, queries = middle(x, attended, *source_spin)
+            keys, values = memory.source_keys[index], memory.source_values[index]
+            attended = attend_seen(queries, keys, values, heard, SCALE)
+            x, queries, fresh = end(x, attended, spin)
+        return x
+
+    def _start(self, tokens: mx.array, spin: mx.array) -> tuple[mx.array, mx.array, mx.array]:
+        """Embed rows; then as `_end`."""
+        embedded = self.embeddings.embed(tokens + self.offsets).sum(axis=2)  # (G, B, D)
+        x = embedded.flatten(0, 1)
+        return x, *self._heads(0, self.layers[0].norms[0](x), spin)
+
+    def _middle(
+        self, index: int, x: mx.array, attended: mx.array, *source_spin: mx.array
+    ) -> tuple[mx.array, mx.array]:
+        """Add a layer's self-attention. → rows (R, D), and queries of the texts (B, H, 1, E)."""
+        layer = self.layers[index]
+        x, normed = self._sum(x, layer.out(attended.flatten(1)), layer.norms[1], None)
+        query = layer.query(normed[: len(x) // self.copies])
+        if source_spin:
+            return x, turn_queries(query, *source_spin)
+        return x, query.reshape(len(query), -1, 1, self.config.cross_head_dim)
+
+    def _end(
+        self, index: int, x: mx.array, attended: mx.array, spin: mx.array
+    ) -> tuple[mx.array, mx.array, mx.array]:
+        """Add a layer's cross-attention and feed-forward. → rows, the next layer's queries, keys and values.
+
+        After the last layer: logits, and nothing else of use.
+        """
+        layer = self.layers[index]
+        x, normed = self._sum(x, layer.source_out(attended.flatten(1)), layer.norms[2], layer.nothing)
+        gate, up = mx.split(layer.gate_up(normed), 2, axis=-1)
+        last = index + 1 == len(self.layers)
+        norm = self.norm if last else self.layers[index + 1].norms[0]
+        x, normed = self._sum(x, layer.down(gate * mx.sigmoid(gate) * up), norm, None)
+        if last:
+            return self.head(normed), attended, attended
+        return x, *self._heads(index + 1, normed, spin)
+
+    def _heads(self, index: int, normed: mx.array, spin: mx.array) -> tuple[mx.array, mx.array]:
+        return turn(self.layers[index].qkv(normed), spin, self.config.num_attention_heads, pairs=False)
+
+    def _sum(
+        self, x: mx.array, added: mx.array, norm: RMSNorm, rest: mx.array | None
+    ) -> tuple[mx.array, mx.array]:
+        return add_norm(x, added, norm, x.dtype, rest=rest)
+
+
+def join(network: Dia) -> None:
+    """Join the weights of parallel products; the network's own become views, under their names."""
+    for layer in network.model.decoder.layers:
+        _qkv(layer)
+
+
+def fused(network: Dia, nothing: mx.array | None) -> FusedDecoder:
+    """Return the decoder's form for single rows; built again only for other weights."""
+    return kept(network, ("decoder", nothing is None), lambda: FusedDecoder(network, nothing))
+
+
+def _qkv(layer: DecoderLayer) -> Product:
+    attention = layer.self_attention
+    return joined((attention.q_proj, attention.k_proj, attention.v_proj))
+
+
+def _layer(layer: DecoderLayer, nothing: mx.array | None) -> Layer:
+    attention, source, mlp = layer.self_attention, layer.cross_attention, layer.mlp
+    return Layer(
+        (layer.pre_sa_norm, layer.pre_ca_norm, layer.pre_mlp_norm),
+        independent(_qkv(layer)),
+        independent(attention.o_proj),
+        independent(source.q_proj),
+        independent(source.o_proj),
+        nothing,
+        independent(mlp.gate_up_proj),
+        independent(mlp.down_proj),
+    )

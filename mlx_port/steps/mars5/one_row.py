@@ -1,0 +1,102 @@
+"""MARS5's autoregressive network for one row of every text, with few launches: joined weights and compiled
+parts. Rounded where the layers round.
+
+Upstream: Camb-ai/MARS5-TTS@84697c8 (AGPL-3.0); written from a description, none of its code was used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import mlx.core as mx
+
+from mlx_port.layers.norm import RMSNorm
+from mlx_port.mars5.codec_lm import Block, Cache, CodecLM
+from mlx_port.steps.add_norm import add_norm
+from mlx_port.steps.chain import chain
+from mlx_port.steps.joining import joined
+from mlx_port.steps.kept import kept
+from mlx_port.steps.row_keys import attend_row
+from mlx_port.steps.rows import product
+from mlx_port.steps.spin import turn
+
+Product = Callable[[mx.array], mx.array]
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """One layer's weights, those of parallel products joined."""
+
+    norms: tuple[RMSNorm, RMSNorm]
+    qkv: Product
+    out: Product
+    gate_up: Product
+    down: Product
+
+
+class FusedCodecLM:
+    """The network's weights, applied to one id of each row."""
+
+    def __init__(self, network: CodecLM):
+        self.network, self.config = network, network.config
+        self.layers = [_layer(block) for block in network.ar.layers]
+        self.scale = self.config.head_dim**-0.5
+        self.start = chain(self._start)
+        self.ends = [chain(partial(self._end, index)) for index in range(len(self.layers))]
+
+    def next_logits(self, tokens: mx.array, spin: mx.array, cache: Sequence[Cache]) -> mx.array:
+        """Compute logits for the id after each of `tokens`. (R, 1) → (R, V), float32.
+
+        spin: of the rows' positions, from mlx_port.steps.spin.Spins.
+        """
+        x, queries, fresh = self.start(tokens, spin)
+        for end, rows in zip(self.ends, cache, strict=True):
+            keys, values = rows.extend(*(part.squeeze(0) for part in mx.split(fresh, 2)))
+            attended = attend_row(queries, keys, values, rows.rule(1)[1], self.scale)
+            x, queries, fresh = end(x, attended, spin)
+        return x
+
+    def _start(self, tokens: mx.array, spin: mx.array) -> tuple[mx.array, mx.array, mx.array]:
+        """Embed ids; then as `_end`."""
+        x = self.network.embed(tokens[:, 0])
+        return x, *self._heads(0, self.layers[0].norms[0](x), spin)
+
+    def _end(
+        self, index: int, x: mx.array, attended: mx.array, spin: mx.array
+    ) -> tuple[mx.array, mx.array, mx.array]:
+        """Add a layer's attention and feed-forward. → rows (R, D), the next layer's queries, keys and values.
+
+        After the last layer: logits, and nothing else of use.
+        """
+        layer = self.layers[index]
+        x, normed = add_norm(x, layer.out(attended.flatten(1)), layer.norms[1], x.dtype)
+        gate, up = mx.split(layer.gate_up(normed), 2, axis=-1)
+        last = index + 1 == len(self.layers)
+        norm = self.network.ar.norm if last else self.layers[index + 1].norms[0]
+        x, normed = add_norm(x, layer.down(gate * mx.sigmoid(gate) * up), norm, x.dtype)
+        if last:
+            return self.network.head(normed), attended, attended
+        return x, *self._heads(index + 1, normed, spin)
+
+    def _heads(self, index: int, normed: mx.array, spin: mx.array) -> tuple[mx.array, mx.array]:
+        return turn(self.layers[index].qkv(normed), spin, self.config.num_attention_heads, pairs=True)
+
+
+def fused(network: CodecLM) -> FusedCodecLM:
+    """Return the network's form for single ids. It joins the weights of parallel products; the network's own
+    become views, under their names.
+    """
+    return kept(network, "fused", lambda: FusedCodecLM(network))
+
+
+def _layer(block: Block) -> Layer:
+    attention, feed = block.attention, block.feed_forward
+    return Layer(
+        (block.attention_norm, block.ffn_norm),
+        product(joined((attention.wq, attention.wk, attention.wv))),
+        product(attention.wo),
+        product(joined((feed.w1, feed.w3))),
+        product(feed.w2),
+    )

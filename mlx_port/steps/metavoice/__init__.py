@@ -1,0 +1,1 @@
+"""The step of MetaVoice's first stage."""

@@ -1,0 +1,88 @@
+"""Attention of single rows, each at a position of its own: the keys that it sees, and where its own go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+
+from mlx_port.kernels.attention import has_kernel
+from mlx_port.kernels.source import on_gpu
+from mlx_port.layers.attention import scaled_dot_product_attention
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """Keys that rows see. most: of any row.  mask: (R, 1, 1, most), True at keys to see; None if all are.
+
+    runs: texts with equal counts, the first, the one after the last, and their count; the rows after those of
+    the texts are in the same order.
+    """
+
+    most: int
+    mask: mx.array | None
+    runs: list[tuple[int, int, int]]
+
+
+def seen_keys(counts: np.ndarray, *, texts: int | None = None) -> Seen:
+    """Let each row see its first `counts` keys, (R,), which repeat after the first `texts` rows."""
+    most, first, runs = int(counts.max()), 0, list[tuple[int, int, int]]()
+    for count, run in groupby(counts[:texts].tolist()):
+        last = first + len(list(run))
+        runs.append((first, last, count))
+        first = last
+    if len(runs) == 1:
+        return Seen(most, None, runs)
+    seen: Any = np.arange(most) < counts[:, None]
+    return Seen(most, mx.array(seen)[:, None, None], runs)
+
+
+def attend_row(
+    query: mx.array, key: mx.array, value: mx.array, mask: mx.array | None, scale: float
+) -> mx.array:
+    """Attend from one row of each batch entry, with grouped heads, to at least one key each.
+
+    (B, H, 1, E), (B, K, S, E) twice → (B, H, 1, E).  mask: (B, 1, 1, S), True at keys to see; None sees all.
+    """
+    if has_kernel(query, key, value, mask, False):
+        return mx.fast.scaled_dot_product_attention(query, key, value, scale=scale, mask=mask)
+    return scaled_dot_product_attention(query, key, value, mask, scale=scale, enable_gqa=True)
+
+
+def attend_seen(queries: mx.array, keys: mx.array, values: mx.array, seen: Seen, scale: float) -> mx.array:
+    """Attend from one row of each text, with grouped heads, to the keys that it sees.
+
+    (R, H, 1, E), (R, K, rows, E) twice → (R, H, 1, E). In float32 on a CPU unequal texts attend by
+    themselves, without padding, so that none's numbers depend on the others' lengths.
+    """
+    if on_gpu() or queries.dtype != mx.float32:
+        keys, values = keys[:, :, : seen.most], values[:, :, : seen.most]
+        return attend_row(queries, keys, values, seen.mask, scale)
+    texts, kv_heads = seen.runs[-1][1], keys.shape[1]
+    asked = scale * queries.reshape(len(queries), kv_heads, -1, queries.shape[-1])  # (R, K, H/K, E)
+    if len(seen.runs) == 1:
+        return _attend(asked, keys[:, :, : seen.most], values[:, :, : seen.most]).reshape(queries.shape)
+    asked, keys, values = (mx.unflatten(one, 0, (-1, texts)) for one in (asked, keys, values))
+    parts = [
+        _attend(asked[:, first:last], keys[:, first:last, :, :count], values[:, first:last, :, :count])
+        for first, last, count in seen.runs
+    ]
+    return mx.concatenate(parts, axis=1).reshape(queries.shape)
+
+
+def _attend(asked: mx.array, keys: mx.array, values: mx.array) -> mx.array:
+    """(..., G, E), (..., S, E) twice → (..., G, E)."""
+    return mx.softmax(asked @ keys.swapaxes(-2, -1), axis=-1, precise=True) @ values
+
+
+def written(cache: mx.array, fresh: mx.array, places: np.ndarray) -> mx.array:
+    """Put new keys at the rows' positions, in place. (..., R, K, rows, E), (..., R, K, 1, E), (R,)."""
+    place = int(places[0])
+    if (places == place).all():
+        cache[..., place : place + 1, :] = fresh
+        return cache
+    rows = mx.array(places).reshape(*(1,) * (cache.ndim - 4), -1, 1, 1, 1)
+    return mx.put_along_axis(cache, rows, fresh, axis=-2)

@@ -1,0 +1,69 @@
+"""Products of a few rows, each by the path that its chip takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import mlx.core as mx
+from mlx import nn
+
+from mlx_port.kernels import rows as kernel
+from mlx_port.kernels import source
+from mlx_port.kernels.row_paths import QUANTIZED, chosen, forced
+from mlx_port.steps.row_blocks import in_blocks
+
+
+def independent(layer: Callable[[mx.array], mx.array]) -> Callable[[mx.array], mx.array]:
+    """Return as `product`, but in float32 on a CPU a form whose rows do not depend on each other."""
+    if source.on_gpu() or forced() is not None:
+        return product(layer)
+    if isinstance(layer, nn.Linear) and layer.weight.dtype == mx.float32:
+        return in_blocks(layer)
+    return product(layer)
+
+
+def product(layer: Callable[[mx.array], mx.array]) -> Callable[[mx.array], mx.array]:
+    """Return the layer with the path of its dtype for 2 to 4 rows. (R, D) → (R, N).
+
+    Layers other than linear ones stay as they are.
+    """
+    if isinstance(layer, nn.QuantizedLinear):
+        path, build, otherwise = chosen(QUANTIZED).path, partial(_quantized, layer), "mlx"
+    elif isinstance(layer, nn.Linear):
+        path, build, otherwise = chosen(_name(layer.weight.dtype)).path, partial(_plain, layer), "single"
+    else:
+        return layer
+    fast = build() if path == "kernel" else None
+    if path == "kernel" and fast is None:
+        path = otherwise
+
+    def apply(x: mx.array) -> mx.array:
+        if path == "mlx" or not 2 <= len(x) <= kernel.MOST_ROWS:
+            return layer(x)
+        if path == "single" or fast is None:
+            return mx.concatenate([layer(row) for row in mx.split(x, len(x))])
+        made = fast(x)
+        return made + layer["bias"] if "bias" in layer else made
+
+    return apply
+
+
+def _name(dtype: mx.Dtype) -> str:
+    return str(dtype).removeprefix("mlx.core.")
+
+
+def _plain(layer: nn.Linear) -> Callable[[mx.array], mx.array] | None:
+    if not kernel.takes(layer.weight):
+        return None
+    return lambda x: kernel.product(x, layer.weight)
+
+
+def _quantized(layer: nn.QuantizedLinear) -> Callable[[mx.array], mx.array] | None:
+    if not kernel.takes_quantized(layer.bits, layer.group_size, layer.mode, layer.weight):
+        return None
+    columns = kernel.WIDE if len(layer.weight) >= kernel.WIDE else 0  # one trial for all that are alike
+    if not source.passes(kernel.quantized_trial, layer.scales.dtype, layer.bits, layer.group_size, columns):
+        return None
+    parts, form = (layer.weight, layer.scales, layer["biases"]), (layer.bits, layer.group_size)
+    return lambda x: kernel.quantized_product(x, *parts, bits=form[0], group_size=form[1])

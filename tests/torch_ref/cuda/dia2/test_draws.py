@@ -1,0 +1,141 @@
+"""The captured draws against the rules on tensors, and the sum of embeddings against the network's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from tests.torch_ref.cuda.dia2.kernel_dia2 import config, network
+from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
+from torch_ref.cuda.dia2.draws import INPUTS, Follows, draw_action, draw_code, embed, numbers_of
+from torch_ref.cuda.dia2.step import FusedStep, State
+from torch_ref.cuda.launch import INTERPRETED
+from torch_ref.dia2.sampling import choose
+from tts_core.dia2.sampling import Choice
+
+pytestmark = kernel_marks()
+
+TEXTS, V = 24, 35
+CHOICES = {
+    "defaults": Choice(2.0, 10, 0.8, 8),
+    "greedy": Choice(2.0, 10, 0.0, 8),
+    "no guidance": Choice(1.0, 10, 0.7, 5),
+    "no filter": Choice(3.0, 0, 1.3, 0),
+    "from the unconditional end": Choice(0.3, 4, 0.8, 50),
+    "few of few": Choice(6.0, 3, 0.8, 2),
+    "cold": Choice(2.0, 50, 1e-9, 3),
+}
+
+
+def numbers(seed: int, *shape: int) -> np.ndarray:
+    return np.random.default_rng(seed).uniform(1e-6, 1 - 1e-6, shape).astype(np.float32)
+
+
+def hard_logits(width: int, dtype: torch.dtype) -> Tensor:
+    """Random ones, some with many ties, some whose guidance favors ids that are no codes."""
+    logits = np.random.default_rng(5).normal(0, 2, (2 * TEXTS, width)).astype(np.float32)
+    logits[: TEXTS // 2] = logits[: TEXTS // 2].round()
+    logits[TEXTS // 3 : TEXTS, -2:] += 30
+    return torch.from_numpy(logits).to(dtype)
+
+
+def state_of(choice: Choice, uniform: np.ndarray) -> State:
+    state = State.empty(network(), TEXTS, 8, guided=True)
+    state.rows.settings[:] = torch.tensor([numbers_of(choice)] * 2, device=DEVICE)
+    state.rows.inputs[5] = 1
+    state.rows.noise.copy_(torch.log(-torch.log(torch.from_numpy(uniform).to(DEVICE))))
+    return state
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("stream", [-1, 0, 3])
+@pytest.mark.parametrize("name", CHOICES)
+def test_draws(name: str, stream: int, dtype: torch.dtype) -> None:
+    """Ids equal those of the rules on a CPU, for actions (stream -1), first codes and others."""
+    whole, choice = config(), CHOICES[name]
+    width = {-1: whole.action_vocab_size, 0: V}.get(stream, whole.codebook_size)
+    logits, uniform = hard_logits(width, dtype), numbers(2, TEXTS, 1 + whole.n_streams, V)
+    ids = torch.arange(V)
+    is_code = (ids != whole.audio_pad_id) & (ids != whole.audio_bos_id) if stream == 0 else None
+    noise = torch.from_numpy(uniform[:, 1 + stream, :width])
+    known = choose(logits[:TEXTS].float(), logits[TEXTS:].float(), choice, noise, is_code)
+    state = state_of(choice, uniform)
+    if stream < 0:
+        draw_action(logits.to(DEVICE), state.rows)
+        own = state.rows.actions
+    else:
+        draw_code(logits.to(DEVICE), state.rows, stream, whole)
+        own = state.rows.codes[:, stream]
+    np.testing.assert_array_equal(own.cpu().numpy(), known.numpy())
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("row", [2, 2 + TEXTS])
+def test_logits_that_are_not_finite_are_marked(number: float, row: int) -> None:
+    """Other texts are drawn; the next input takes the first code."""
+    whole, logits = config(), hard_logits(V, torch.float32)
+    logits[row, 3] = number
+    state = state_of(CHOICES["defaults"], numbers(2, TEXTS, 1 + whole.n_streams, V))
+    projected, table = torch.zeros(2 * TEXTS, 12, device=DEVICE), torch.ones(V, 12, device=DEVICE)
+    table[0] = 7
+    draw_code(logits.to(DEVICE), state.rows, 0, whole, Follows(projected, table, state.y))
+    marked = state.rows.codes[:, 0] == -1
+    assert marked.nonzero().flatten().tolist() == [2]
+    assert (state.y[[2, 2 + TEXTS]] == 7).all()
+
+
+@torch.inference_mode()
+def test_the_next_input_is_written_and_texts_that_wait_keep_their_ids() -> None:
+    whole = config()
+    state = state_of(CHOICES["greedy"], numbers(2, TEXTS, 1 + whole.n_streams, V))
+    state.rows.inputs[5, 4], state.rows.codes[4, 1] = 0, 9
+    projected = torch.from_numpy(numbers(3, 2 * TEXTS, 40)).to(DEVICE)[:, 5:17]
+    table = torch.from_numpy(numbers(4, V, 12)).to(DEVICE)
+    logits = hard_logits(whole.codebook_size, torch.float32).to(DEVICE)
+    draw_code(logits, state.rows, 1, whole, Follows(projected, table, state.y))
+    assert state.rows.codes[4, 1] == 9
+    drawn = state.rows.codes[:, 1].long()
+    others = torch.arange(TEXTS, device=DEVICE) != 4
+    for own, part in zip(state.y.chunk(2), projected.chunk(2), strict=True):
+        torch.testing.assert_close(own[others], (part + table[drawn])[others], rtol=0, atol=0)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        "float32",
+        pytest.param(
+            "bfloat16",
+            marks=pytest.mark.skipif(INTERPRETED, reason="the interpreter rounds towards zero"),
+        ),
+    ],
+)
+def test_embeddings_are_added_in_the_networks_order(dtype: str) -> None:
+    """Equal to the bit, after the text's part; codes come from the host or from the last draw."""
+    built = network(dtype=dtype)
+    whole, step = built.config, FusedStep(built)
+    state = State.empty(built, 3, 8, guided=True)
+    random = np.random.default_rng(6)
+    tokens = random.integers(0, 33, (3, 2 + whole.n_streams))
+    given = np.zeros((INPUTS + whole.n_streams, 3), np.int64)
+    given[:INPUTS] = *tokens[:, :2].T, [5, 1, 7], [4, 2, 6], [0, 0, 0], [1, 1, 0]
+    given[INPUTS:] = tokens[:, 2:].T
+    given[INPUTS + 1 :, 1] = -1
+    state.rows.inputs.copy_(torch.from_numpy(given))
+    state.rows.codes.copy_(torch.from_numpy(tokens[:, 2:]))
+    state.rows.codes[0] = 1
+    rows = torch.from_numpy(np.concatenate([tokens, tokens])).to(DEVICE)
+    rows[3:, 0], rows[3:, 1] = whole.text_zero_id, whole.text_pad_id
+    text = built.transformer.text_embed(rows[:3, 0], rows[:3, 1])
+    embed(state.rows, text, step.nothing, step.table, state.x, state.places, state.positions)
+    known = torch.cat((text, step.nothing.expand(3, -1)))
+    for stream, embedding in enumerate(built.transformer.audio_embeds):
+        known = (known.float() + embedding(rows[:, 2 + stream]).float()).to(text.dtype)
+    torch.testing.assert_close(state.x, known, rtol=0, atol=0)
+    assert state.places.tolist() == [5, 1, 7] * 2
+    assert state.positions.tolist() == [4, 2, 6] * 2

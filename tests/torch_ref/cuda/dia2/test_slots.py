@@ -1,0 +1,191 @@
+"""Texts in captured slots draw the ids of single plain runs, whenever they join, wait and leave."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.sides import YARDSTICK
+from tests.tiny.mimi import mimi_config, mimi_weights
+from tests.torch_ref.cuda.dia2.kernel_dia2 import network
+from tests.torch_ref.cuda.marks import kernel_marks
+from torch_ref.cuda.dia2.slots import GraphSlots
+from torch_ref.cuda.dia2.step import FusedStep
+from torch_ref.dia2.dia2 import Dia2
+from torch_ref.dia2.engine import Dia2Engine
+from torch_ref.dia2.slots import Slots
+from tts_core.dia2.config import Dia2Config
+from tts_core.dia2.prefix import Prefix
+from tts_core.dia2.run import Run
+from tts_core.dia2.sampling import Choice, Sampling
+from tts_core.dia2.script import Entry
+from tts_core.dia2.slots import Joining
+from tts_core.nn.noise import HostNoise, Noise
+
+pytestmark = kernel_marks()
+
+ROWS = 60  # of a prefix and the longest run
+SETTINGS = {
+    "defaults": Sampling(Choice(2.0, 10, 0.6, 50), Choice(2.0, 10, 0.8, 8)),
+    "greedy": Sampling(Choice(2.0, 10, 0.0, 50), Choice(2.0, 10, 0.0, 8)),
+    "no guidance": Sampling(Choice(1.0, 10, 0.6, 2), Choice(1.0, 10, 0.8, 0)),
+    "few candidates": Sampling(Choice(0.3, 1, 0.6, 2), Choice(0.3, 3, 0.8, 0)),
+}
+
+
+class Given:
+    """A source of noise that the device cannot draw itself."""
+
+    def __init__(self, seed: int):
+        self.source = HostNoise(seed)
+
+    def uniform(self, step: int, shape: tuple[int, ...]) -> np.ndarray:
+        return self.source.uniform(step, shape)
+
+
+@dataclass(eq=False)
+class Talk:
+    """A text, and what was drawn for it. drawn: (action, codes) of each step."""
+
+    run: Run
+    sampling: Sampling
+    noise: Noise
+    actions: list[int] = field(default_factory=list)
+    codes: list[np.ndarray] = field(default_factory=list)
+
+    def joining(self) -> Joining:
+        return Joining(self.run.warm_up(), self.run.start, self.sampling, self.noise)
+
+
+def talk(whole: Dia2Config, seed: int, sampling: Sampling = SETTINGS["defaults"], **changes: Any) -> Talk:
+    """Of some words; every third one continues a voice."""
+    random = np.random.default_rng(seed)
+    entries = [
+        Entry(tuple(random.integers(10, 300, int(random.integers(1, 4))).tolist()), f"w{place}", 2)
+        for place in range(6)
+    ]
+    prefix = None
+    if seed % 3 == 0:
+        codes = random.integers(0, 33, (whole.n_streams, 7)).astype(np.int32)
+        prefix = Prefix(codes, tuple(entries[:2]), frozenset({1, 4}))
+    frames = int(random.integers(6, 14))
+    run = Run(whole, entries[2:], prefix=prefix, max_frames=frames)
+    return Talk(run, sampling, HostNoise(2**64 - 1 - seed), **changes)
+
+
+def plainly(built: Dia2, one: Talk) -> Talk:
+    """The same text by itself in plain slots."""
+    serve(Slots(built), [one], places=1)
+    return one
+
+
+def serve(slots: Any, talks: list[Talk], *, places: int, seed: int | None = None) -> None:
+    """Run all talks; with a seed, they come, wait and leave at random. As a session does, a step acts before
+    the codes of the last one are read.
+    """
+    random = np.random.default_rng(seed)
+    coming, there = list(talks), dict[int, Talk]()
+    before: tuple[Any, dict[int, Talk]] | None = None
+    while coming or there or before:
+        for slot in range(places):
+            if slot not in there and coming and (seed is None or random.random() < 0.4):
+                there[slot] = coming.pop(0)
+                slots.join(slot, there[slot].joining())
+        acting = {
+            slot: one
+            for slot, one in there.items()
+            if one.run.has_step and (seed is None or random.random() < 0.8)
+        }
+        drawn = None
+        if acting:
+            actions = slots.act({slot: one.run.tokens() for slot, one in acting.items()})
+            for slot, one in acting.items():
+                one.actions.append(actions[slot])
+            drawn = (
+                slots.draw({slot: one.run.act(max(0, actions[slot])) for slot, one in acting.items()}),
+                acting,
+            )
+        if before is not None:
+            for slot, codes in slots.read(before[0]).items():
+                one = before[1][slot]
+                one.codes.append(codes.copy())
+                one.run.accept(codes)
+        before = drawn
+        for slot, one in list(there.items()):
+            gone = seed is not None and random.random() < 0.01
+            if one.run.is_done or (gone and slot not in acting):
+                slots.leave(slot)
+                del there[slot]
+
+
+def same(one: Talk, other: Talk) -> None:
+    """Equal as far as `one` came."""
+    assert one.actions == other.actions[: len(one.actions)]
+    if one.codes:
+        np.testing.assert_array_equal(np.stack(one.codes), np.stack(other.codes[: len(one.codes)]))
+
+
+def slots_of(built: Dia2, texts: int, *, guided: bool = True) -> GraphSlots:
+    return GraphSlots(FusedStep(built), texts=texts, rows=ROWS, guided=guided)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("rope", [True, False])
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("count", [1, 3])
+def test_draws_are_the_plain_ones(count: int, name: str, rope: bool) -> None:
+    built, sampling = network(rope=rope), SETTINGS[name]
+    talks = [talk(built.config, seed, sampling) for seed in range(count)]
+    serve(slots_of(built, count, guided=sampling.is_guided), talks, places=count)
+    for seed, one in enumerate(talks):
+        assert one.run.is_done
+        same(one, plainly(built, talk(built.config, seed, sampling)))
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("places", [1, 2, 5])
+def test_texts_come_wait_and_leave_without_a_new_capture(places: int) -> None:
+    """Settings differ within a batch; free slots and texts that wait leave no trace."""
+    built, names = network(), list(SETTINGS)
+
+    def talks() -> list[Talk]:
+        made = [talk(built.config, seed, SETTINGS[names[seed % 4]]) for seed in range(4 * places)]
+        made[1].noise = Given(7)
+        return made
+
+    slots, served = slots_of(built, places), talks()
+    graph = slots.graph
+    serve(slots, served, places=places, seed=places)
+    assert graph is slots.graph
+    assert sum(one.run.is_done for one in served) > len(served) // 2
+    for one, other in zip(served, talks(), strict=True):
+        same(one, plainly(built, other))
+
+
+@torch.inference_mode()
+def test_logits_that_are_not_finite_are_marked() -> None:
+    """Those of the text that meets them; its neighbor goes on."""
+    built = network()
+    bad = talk(built.config, 1)
+    with torch.no_grad():
+        built.transformer.text_embed.embedding.weight[bad.run.entries[0].tokens[0]] = float("nan")
+    good = talk(built.config, 2, SETTINGS["greedy"])
+    good.run = Run(built.config, (), max_frames=8)
+    serve(slots_of(built, 2), [bad, good], places=2)
+    assert -1 in bad.actions
+    assert np.stack(bad.codes).min() == -1
+    other = talk(built.config, 2, SETTINGS["greedy"])
+    other.run = Run(built.config, (), max_frames=8)
+    same(good, plainly(built, other))
+    assert np.stack(good.codes).min() >= 0
+
+
+def test_the_engine_takes_them_where_they_run() -> None:
+    built, codec = network(), YARDSTICK.network("mimi", mimi_weights(mimi_config()))
+    engine = Dia2Engine(built, codec, "")
+    assert isinstance(engine.slots(2, 20, guided=True), GraphSlots)
+    assert isinstance(Dia2Engine(built.double(), codec, "").slots(2, 20, guided=True), Slots)

@@ -1,0 +1,51 @@
+"""The network's layers in place of the diffusion's kernels, for captured steps without Triton."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.torch_ref.cuda.eager import eager
+from torch_ref.cuda.mars5 import reverse, together
+from torch_ref.mars5.residual_transformer import ResidualTransformer, Source
+from torch_ref.mars5.together import Together
+
+
+class Reading:
+    """In place of fused.Reading: nothing is encoded ahead."""
+
+    def __init__(self, source: Source):
+        self.source = source
+
+    @classmethod
+    def of(cls, network: ResidualTransformer, source: Source) -> Reading:
+        return cls(source)
+
+
+class LayersTransformer:
+    """In place of FusedTransformer."""
+
+    def __init__(self, network: ResidualTransformer, readings: Sequence[Reading]):
+        self.network, self.readings = network, readings
+
+    def logits(self, codes: Tensor, t: Tensor, firsts: Sequence[int], book: int) -> Tensor:
+        steps = [
+            SimpleNamespace(source=reading.source, first_frame=first, first_book=book)
+            for reading, first in zip(self.readings, firsts, strict=True)
+        ]
+        frames = [len(reading.source.positions) for reading in self.readings]
+        shared = Together(self.network, steps)  # pyright: ignore[reportArgumentType]
+        return torch.cat(shared.logits(codes.split(frames), t), dim=1)
+
+
+@pytest.fixture
+def on_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let captured steps compute logits by the layers; draws of two numbers per cell need the kernel."""
+    monkeypatch.setattr(reverse, "capture", eager)
+    monkeypatch.setattr(reverse, "Reading", Reading)
+    for module in (reverse, together):
+        monkeypatch.setattr(module, "FusedTransformer", LayersTransformer)

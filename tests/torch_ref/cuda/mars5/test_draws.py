@@ -1,0 +1,84 @@
+"""The kernel that draws an id against torch_ref.mars5.sampling, over several ids of a text."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
+from torch_ref.cuda.mars5.draws import EMPTY, Drawing, draw_id
+from torch_ref.mars5.sampling import draw, log_probabilities, occurrences
+from tts_core.mars5.options import Mars5Options
+from tts_core.mars5.sampling import PENALTIES_ABOVE
+
+pytestmark = kernel_marks()
+
+VOCABULARY, LOWEST, END, WIDTH, IDS = 90, 31, 89, 70, 12
+FREE = Mars5Options(temperature=1.0, top_k=0, top_p=1.0, rep_penalty_window=3)
+SETTINGS = {
+    "defaults": Mars5Options(top_p=0.6),
+    "every filter": Mars5Options(temperature=1.1, top_k=20, top_p=0.9, typical_p=0.8, rep_penalty_window=5),
+    "typical alone": replace(FREE, typical_p=0.4),
+    "one id": replace(FREE, top_k=1),
+    "free": FREE,
+    "greedy": Mars5Options(temperature=0.0, freq_penalty=0.5),
+}
+
+
+def state(options: Mars5Options, uniform: torch.Tensor, penalties: torch.Tensor) -> Drawing:
+    def whole(size: int, value: int, kind: torch.dtype = torch.int32) -> torch.Tensor:
+        return torch.full((size,), value, dtype=kind, device=DEVICE)
+
+    return Drawing(
+        whole(1, 7, torch.int64),
+        whole(1, 0, torch.int64),
+        whole(VOCABULARY, 0),
+        whole(options.rep_penalty_window, EMPTY),
+        uniform,
+        penalties,
+        whole(IDS, -7),
+        torch.zeros(1, WIDTH, device=DEVICE),
+    )
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("name", SETTINGS)
+def test_ids_are_those_of_the_rules(name: str) -> None:
+    """Ids repeat, so that penalties matter; an id in the window is counted until it leaves."""
+    options, random = SETTINGS[name], np.random.default_rng(4)
+    logits = torch.from_numpy(random.normal(0, 2, (IDS, VOCABULARY)).astype(np.float32)).to(DEVICE)
+    logits[:, 40:44] += 4
+    logits[:, 5] = 50.0  # of text: never drawn
+    uniform = torch.from_numpy(random.random(IDS, np.float32)).to(DEVICE)
+    penalties = torch.linspace(3, 0, IDS, device=DEVICE)
+    table = torch.from_numpy(random.normal(0, 1, (VOCABULARY, WIDTH)).astype(np.float32)).to(DEVICE)
+    own = state(options, uniform, penalties)
+    expected: list[int] = []
+    for place in range(IDS):
+        draw_id(logits[place : place + 1], table, own, options, lowest=LOWEST, end=END)
+        recent = expected[-options.rep_penalty_window :] if place > PENALTIES_ABOVE else []
+        counts = occurrences(torch.tensor([recent], dtype=torch.long, device=DEVICE), VOCABULARY)
+        scores = log_probabilities(
+            logits[place : place + 1], counts, penalties[place], options, lowest=LOWEST, end=END
+        )
+        expected.append(int(draw(scores, uniform[place : place + 1])))
+        assert torch.equal(own.row[0], table[expected[-1]])
+    assert own.drawn.tolist() == expected
+    assert (own.position.item(), own.count.item()) == (7 + IDS, IDS)
+    left = occurrences(torch.tensor([expected[-options.rep_penalty_window :]], device=DEVICE), VOCABULARY)
+    assert torch.equal(own.counts, left[0].int())
+    assert len(set(expected)) > 2
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("place", [3, 60], ids=["of text", "of speech"])
+@pytest.mark.parametrize("number", [torch.nan, torch.inf, -torch.inf])
+def test_logits_that_are_no_numbers(number: float, place: int) -> None:
+    logits = torch.zeros(1, VOCABULARY, device=DEVICE)
+    logits[0, place] = number
+    own = state(FREE, torch.full((IDS,), 0.3, device=DEVICE), torch.zeros(IDS, device=DEVICE))
+    table = torch.ones(VOCABULARY, WIDTH, device=DEVICE)
+    draw_id(logits, table, own, FREE, lowest=LOWEST, end=END)
+    assert own.drawn[0] == -1
+    assert own.row.isfinite().all()

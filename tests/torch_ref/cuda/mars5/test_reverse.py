@@ -1,0 +1,53 @@
+"""The diffusion's captured step draws the codes of the plain one, on kernels or on the layers."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.tiny.mars5_nar import TEXT, codes
+from tests.torch_ref.cuda.eager import eager
+from tests.torch_ref.cuda.marks import DEVICE
+from tests.torch_ref.cuda.mars5.layers import on_layers as on_layers
+from tests.torch_ref.mars5.test_reverse import WAYS, cells, run, tiny
+from torch_ref.cuda.launch import INTERPRETED, triton
+from torch_ref.cuda.mars5 import reverse
+from torch_ref.mars5.reverse import ReverseDiffusion, Step
+from tts_core.mars5.diffusion import Diffusion
+
+ON_KERNELS = [
+    pytest.mark.skipif(triton is None, reason="Triton is not installed: it comes with torch for CUDA"),
+    *([] if INTERPRETED else [pytest.mark.cuda]),
+]
+
+
+@pytest.mark.usefixtures("on_layers")
+@pytest.mark.parametrize("deep", [False, True], ids=["shallow", "deep"])
+def test_the_work_of_a_graph(*, deep: bool) -> None:
+    """Without kernels, and so without their draws."""
+    way = WAYS["as upstream draws"]
+    made = run(tiny(), way, reverse.KernelStep, deep=deep)
+    np.testing.assert_array_equal(made, run(tiny(), way, deep=deep))
+
+
+@pytest.mark.parametrize("device", [pytest.param(DEVICE, marks=ON_KERNELS)])
+@pytest.mark.parametrize("deep", [False, True], ids=["shallow", "deep"])
+@pytest.mark.parametrize("way", WAYS)
+def test_captured_step(way: str, device: str, monkeypatch: pytest.MonkeyPatch, *, deep: bool) -> None:
+    """In float32; how the kernels round: test_fused.py."""
+    if device == "cpu":
+        monkeypatch.setattr(reverse, "capture", eager)
+    plain = run(tiny(device), WAYS[way], deep=deep)
+    made = run(tiny(device), WAYS[way], reverse.make_step, deep=deep)
+    np.testing.assert_array_equal(made, plain)
+
+
+@pytest.mark.usefixtures("on_layers")
+@pytest.mark.parametrize("usable", [True, False])
+def test_the_form_where_kernels_run_and_elsewhere(usable: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert reverse.runs(tiny()) == INTERPRETED
+    monkeypatch.setattr(reverse, "runs", lambda _: usable)
+    network, begin, settings = tiny(), cells(deep=False), Diffusion()
+    source = ReverseDiffusion(network).read(TEXT, codes(4), begin, settings)
+    made: Any = reverse.make_step(network, source, begin, settings)
+    assert type(made) is (reverse.KernelStep if usable else Step)

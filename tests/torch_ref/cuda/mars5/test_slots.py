@@ -1,0 +1,275 @@
+"""The captured forms of the slots draw the ids of single plain runs, on kernels or on the layers."""
+
+from __future__ import annotations
+
+import copy
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from tests.parity.mars5.test_slots import ROOM, SETTINGS, Text, come_and_go, text
+from tests.sides import YARDSTICK
+from tests.tiny.mars5_ar import VOCABULARY, ar_config, ar_weights, reference
+from tests.tiny.mars5_draws import extend
+from tests.torch_ref.cuda.eager import eager
+from torch_ref.cuda.launch import INTERPRETED, triton
+from torch_ref.cuda.mars5 import slots
+from torch_ref.cuda.mars5.draws import EMPTY, Drawing
+from torch_ref.cuda.mars5.many_rows import runs
+from torch_ref.layers.rope import RotaryPositions
+from torch_ref.layers.row_cache import RowCache
+from torch_ref.mars5.codec_lm import CodecLM
+from torch_ref.mars5.sampling import draw_ids
+from torch_ref.mars5.slots import Slots
+from tts_core.mars5.config import is_norm
+from tts_core.mars5.options import Mars5Options
+from tts_core.mars5.rows import Joining
+from tts_core.mars5.sampling import PENALTIES_ABOVE
+from tts_core.mars5.sequence import CodecSequence
+from tts_core.nn.noise import HostNoise
+
+
+@cache
+def network(window: int = 3000) -> CodecLM:
+    """Its heads have 16 numbers, which the kernels take."""
+    return YARDSTICK.network("mars5", ar_weights(ar_config(sliding_window=window), seed=3))
+
+
+def alone(network: CodecLM, one: Text) -> list[int]:
+    """Ids of plain slots on a CPU, the end included."""
+    given = one.joining
+    sequence = CodecSequence(given.prompt, VOCABULARY, given.options.max_len)
+    for _ in extend(YARDSTICK, network, given.codes, sequence, given.options, given.noise):
+        pass
+    return [*sequence.generated, *[VOCABULARY.end] * sequence.ended]
+
+
+def captured(network: CodecLM, texts: int) -> slots.GraphSlots:
+    return slots.GraphSlots(network, texts=texts, room=ROOM, lowest=VOCABULARY.lowest, end=VOCABULARY.end)
+
+
+class PlainRows:
+    """In place of ManyRows and FusedRow."""
+
+    def __init__(self, network: CodecLM, caches: list[RowCache], rotary: RotaryPositions, positions: Tensor):
+        self.network, self.caches, self.rotary, self.positions = network, caches, rotary, positions
+
+    def __call__(self, x: Tensor) -> Tensor:
+        at = self.caches[0].at
+        at.move(self.positions, at.capacity)
+        rotation = self.rotary(self.positions[:, None, None], 1)
+        made = self.network.next_logits(x[:, None], rotation, self.caches)
+        x.fill_(torch.nan)  # it overwrites the rows
+        return made
+
+    logits = __call__
+
+
+def draw_id(
+    logits: Tensor, table: Tensor, state: Drawing, options: Mars5Options, *, lowest: int, end: int
+) -> None:
+    """In place of the kernel."""
+    now, recent = int(state.count), state.recent
+    seen = recent[(recent != EMPTY) & (now > PENALTIES_ABOVE)].long()
+    if now > PENALTIES_ABOVE:
+        assert torch.equal(state.counts.long(), seen.bincount(minlength=len(table)))
+    penalty, number = state.penalties[now], state.uniform[now]
+    ids = draw_ids(logits, seen[None], penalty, number, options, lowest=lowest, end=end)
+    known, place = ids.clamp(min=0), now % len(recent)
+    if recent[place] != EMPTY:
+        state.counts[recent[place].long()] -= 1
+    state.counts[known] += 1
+    recent[place] = known[0]
+    state.drawn[now] = ids[0]
+    state.row.copy_(table[known])
+    state.position.add_(1)
+    state.count.add_(1)
+
+
+def single(network: CodecLM) -> slots.KernelSlot:
+    ids = {"lowest": VOCABULARY.lowest, "end": VOCABULARY.end}
+    return slots.KernelSlot(network, texts=1, room=ROOM, **ids)
+
+
+@pytest.fixture
+def plain_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ManyRows", "FusedRow"):
+        monkeypatch.setattr(slots, name, PlainRows)
+    monkeypatch.setattr(slots, "capture", eager)
+    monkeypatch.setattr(slots, "draw_id", draw_id)
+
+
+@pytest.mark.usefixtures("plain_kernels")
+@pytest.mark.parametrize("window", [3000, 50])
+def test_texts_come_and_go_without_a_new_capture(window: int) -> None:
+    """The work that a graph replays, without a graph or kernels."""
+    built, texts = network(window), [text(seed) for seed in range(16)]
+    shared = captured(built, 3)
+    graph, ended = shared.graph, come_and_go(YARDSTICK, shared, texts, seed=1)
+    assert shared.graph is graph
+    assert len(ended) > 10
+    for one in ended:
+        assert one.drawn[: one.limit] == alone(built, one)
+
+
+@pytest.mark.usefixtures("plain_kernels")
+@pytest.mark.parametrize("window", [3000, 50, 16])
+def test_texts_come_and_go_in_a_single_slot(window: int) -> None:
+    """The work that its graph replays, without kernels. The ring wraps in the prompt, after it and never."""
+    built, texts = network(window), [text(seed) for seed in range(16)]
+    ended = come_and_go(YARDSTICK, single(built), texts, seed=1)
+    assert len(ended) > 10
+    assert {one.joining.options.temperature for one in ended} >= {one.temperature for one in SETTINGS}
+    for one in ended:
+        assert one.drawn[: one.limit] == alone(built, one)
+
+
+@pytest.mark.usefixtures("plain_kernels")
+def test_a_single_slot_past_the_end_of_its_text() -> None:
+    one, slot = text(7), single(network())
+    slot.join(0, one.joining)
+    drawn = [row for _ in range(30) for row in slot.read(slot.launch(4))[:, 0].tolist()]
+    expected = alone(network(), one)
+    assert drawn[: len(expected)] == expected
+    slot.leave(0)
+    assert (slot.cache, slot.graph) == ([], None)
+
+
+@pytest.mark.usefixtures("plain_kernels")
+def test_logits_that_are_no_numbers() -> None:
+    weights = ar_weights(ar_config(), seed=3)
+    weights.tensors["embed.weight"][VOCABULARY.shallow("x").tokens[1]] = np.nan
+    slot = single(YARDSTICK.network("mars5", weights))
+    options = Mars5Options(generate_max_len_override=ROOM)
+    slot.join(0, Joining(VOCABULARY.shallow("x"), reference(5, ar_config()), options, HostNoise(1)))
+    assert slot.read(slot.launch(4))[:, 0].tolist() == [-1] * 4
+
+
+@pytest.mark.skipif(not INTERPRETED, reason="Triton's interpreter is off (TRITON_INTERPRET=1)")
+def test_kernels_of_a_single_slot_in_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a few draws, since each takes seconds."""
+    monkeypatch.setattr(slots, "capture", eager)
+    one, slot = text(4), single(copy.deepcopy(network(16)))
+    slot.join(0, one.joining)
+    expected = alone(network(16), one)[:4]
+    assert slot.read(slot.launch(4))[: len(expected), 0].tolist() == expected
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("window", [3000, 50, 16])
+def test_texts_come_and_go_in_a_single_slot_on_a_gpu(window: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    if triton is None:
+        pytest.skip("Triton is not installed")
+    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
+    built, texts = network(window), [text(seed) for seed in range(30)]
+    slot = slots.make_slots(
+        copy.deepcopy(built).to("cuda"), texts=1, room=ROOM, lowest=VOCABULARY.lowest, end=VOCABULARY.end
+    )
+    assert type(slot) is slots.KernelSlot
+    ended = come_and_go(YARDSTICK, slot, texts, seed=1)
+    assert len(ended) > 16
+    for one in ended:
+        assert one.drawn[: one.limit] == alone(built, one)
+
+
+@pytest.mark.skipif(not INTERPRETED, reason="Triton's interpreter is off (TRITON_INTERPRET=1)")
+def test_kernels_in_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a few draws, since each takes seconds."""
+    monkeypatch.setattr(slots, "capture", eager)
+    texts = [text(seed) for seed in (4, 7)]
+    shared = captured(copy.deepcopy(network()), 2)
+    for slot, one in enumerate(texts):
+        shared.join(slot, one.joining)
+    drawn = shared.read(shared.launch(3))
+    for slot, one in enumerate(texts):
+        expected = alone(network(), one)[:3]
+        assert drawn[: len(expected), slot].tolist() == expected
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not INTERPRETED, reason="Triton's interpreter is off (TRITON_INTERPRET=1)")
+@pytest.mark.parametrize("window", [3000, 16])
+@pytest.mark.parametrize(("count", "form"), [(1, slots.KernelSlot), (3, slots.GraphSlots)])
+def test_texts_come_and_go_in_the_interpreter(
+    count: int, form: type[Slots], window: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A few ids of texts of every sampling."""
+    monkeypatch.setattr(slots, "capture", eager)
+    texts = [one for one in map(text, range(150)) if 3 < one.limit < 8]
+    some = [one for place, one in enumerate(texts) if sampling_of(one) not in map(sampling_of, texts[:place])]
+    assert len(some) == len(SETTINGS)
+    some += [next(one for one in texts[5:] if one not in some)]
+    ids = {"lowest": VOCABULARY.lowest, "end": VOCABULARY.end}
+    shared = slots.make_slots(copy.deepcopy(network(window)), texts=count, room=ROOM, **ids)
+    assert type(shared) is form
+    ended = come_and_go(YARDSTICK, shared, some, seed=count)
+    assert len(ended) >= len(SETTINGS)
+    for one in ended:
+        assert one.drawn[: one.limit] == alone(network(window), one)
+
+
+def sampling_of(one: Text) -> float:
+    return one.joining.options.temperature
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("window", [3000, 50])
+@pytest.mark.parametrize("count", [1, 8])
+def test_texts_come_and_go_on_a_gpu(count: int, window: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    if triton is None:
+        pytest.skip("Triton is not installed")
+    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
+    built, texts = network(window), [text(seed) for seed in range(30)]
+    shared = captured(copy.deepcopy(built).to("cuda"), count)
+    ended = come_and_go(YARDSTICK, shared, texts, seed=count)
+    assert len(ended) > 16
+    for one in ended:
+        assert one.drawn[: one.limit] == alone(built, one)
+
+
+@pytest.mark.cuda
+@torch.inference_mode()
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
+def test_the_kernels_are_as_exact_as_the_layers(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows at different positions, against the same weights in float64."""
+    if triton is None:
+        pytest.skip("Triton is not installed")
+    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
+    own = copy.deepcopy(network())
+    for name, parameter in own.named_parameters():
+        parameter.data = parameter.data.to("cuda", torch.float32 if is_norm(name) else dtype)
+    exact = copy.deepcopy(own).cpu().double()
+    texts = [text(seed) for seed in (1, 4, 7)]
+    logits = {}
+    for name, built, form in (
+        ("kernels", own.to("cuda"), slots.GraphSlots),
+        ("layers", own.to("cuda"), Slots),
+        ("truth", exact, Slots),
+    ):
+        shared = form(built, texts=3, room=ROOM, lowest=VOCABULARY.lowest, end=VOCABULARY.end)
+        for slot, one in enumerate(texts):
+            shared.join(slot, one.joining)
+        found = []
+        for step in range(6):
+            found.append(shared.logits(shared.plan.step().positions).double().cpu())
+            shared.tokens.fill_(VOCABULARY.lowest + step)
+        logits[name] = torch.stack(found)
+    off, plainly_off = ((logits[name] - logits["truth"]).norm() for name in ("kernels", "layers"))
+    assert off < 1.5 * plainly_off + 1e-6
+    assert plainly_off < 64 * torch.finfo(dtype).eps * logits["truth"].norm()
+
+
+@pytest.mark.usefixtures("plain_kernels")
+@pytest.mark.parametrize(("count", "form"), [(1, slots.KernelSlot), (2, slots.GraphSlots)])
+def test_the_form_where_kernels_run_and_elsewhere(
+    count: int, form: type[Slots], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert runs(network()) == INTERPRETED
+    for usable in (True, False):
+        monkeypatch.setattr(slots, "runs", lambda _, usable=usable: usable)
+        ids = {"lowest": VOCABULARY.lowest, "end": VOCABULARY.end}
+        made = slots.make_slots(network(), texts=count, room=ROOM, **ids)
+        assert type(made) is (form if usable else Slots)

@@ -1,0 +1,1 @@
+"""Dia captured, on kernels."""

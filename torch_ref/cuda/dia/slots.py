@@ -1,0 +1,186 @@
+"""Slots for texts that decode in parallel: one captured step, which each text joins and leaves.
+
+Positions, lengths, seeds, settings and ends are on the device, one of each a text, so that a step waits for
+nothing from the host and is captured once. Draws are read some steps late.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from torch_ref.cuda.capture import capture
+from torch_ref.cuda.dia.draws import Rows, draw
+from torch_ref.cuda.dia.fused import FusedDecoder, Memory
+from torch_ref.cuda.launch import compile_together
+from torch_ref.cuda.noise import fill_uniform
+from tts_core.dia.joining import Joining
+from tts_core.nn.noise import HostNoise, Noise
+
+NOISE_STEPS = 16  # steps whose noise is drawn at once
+STEPS = 4
+DRAWN_STEPS = 64  # draws that are kept
+
+
+class Drawn:
+    """Draws being copied to the host."""
+
+    def __init__(self, rows: Tensor):
+        """rows: (steps, B, C) int32; -1 where a text's logits were not all finite."""
+        self._rows = torch.empty(rows.shape, dtype=rows.dtype, pin_memory=rows.is_cuda)
+        self._rows.copy_(rows, non_blocking=True)
+        self._arrived = torch.cuda.Event() if rows.is_cuda else None
+        if self._arrived is not None:
+            self._arrived.record()
+
+    def read(self) -> np.ndarray:
+        """Wait for them. → (steps, B, C) int32."""
+        if self._arrived is not None:
+            self._arrived.synchronize()
+        return self._rows.numpy()
+
+
+class GraphSlots:
+    """B slots for texts of at most `text_rows` bytes and `rows` grid rows, allocated at once."""
+
+    steps, ahead = STEPS, 1  # of a launch, and launches before one is read, that keep the device busy
+
+    def __init__(self, decoder: FusedDecoder, *, texts: int, rows: int, text_rows: int):
+        self.decoder, self.network = decoder, decoder.network
+        self.texts, self.guided, self.ticks, self.noised = texts, decoder.constants is not None, 0, 0
+        config = self.network.config
+        self.memory = Memory.empty(self.network, texts, rows, text_rows, guided=self.guided)
+        device, channels = self.network.logits_dense.weight.device, config.decoder_config.num_channels
+
+        def whole(*shape: int) -> Tensor:
+            return torch.zeros(shape, dtype=torch.int32, device=device)
+
+        self.rows = Rows(
+            filled=whole(texts),
+            prompt=whole(texts),
+            limit=whole(texts),
+            ends=whole(texts),
+            grid=whole(texts, rows, channels),
+            tick=whole(texts),
+            drawn=whole(DRAWN_STEPS, texts, channels),
+            settings=torch.zeros(texts, 4, device=device),
+            arrivals=whole(texts),
+        )
+        self.delays = torch.tensor(config.delay_pattern, dtype=torch.int32, device=device)
+        vocabulary = config.decoder_config.vocab_size
+        self.noise = torch.full((NOISE_STEPS, texts, channels, vocabulary), 0.5, device=device)
+        self.seeds, self.starts = (torch.zeros(texts, dtype=torch.int64, device=device) for _ in range(2))
+        self.sources: list[tuple[Noise, int] | None] = [None] * texts  # and its step at tick 0
+        self._clear()
+        self._compile()
+        self.graph, _ = capture(self._step, device, again=self._clear)
+
+    @torch.inference_mode()
+    def join(self, slot: int, text: Joining) -> None:
+        """Read a text and let it start with the next step; its slot must be free."""
+        device = self.noise.device
+        self._read(slot, text)
+        grid = self.rows.grid[slot]
+        grid[: len(text.grid)].copy_(torch.from_numpy(text.grid), non_blocking=True)
+        sampling = text.sampling
+        numbers = [sampling.cfg_scale, sampling.temperature, sampling.top_k, sampling.top_p]
+        self.rows.settings[slot].copy_(torch.tensor(numbers, device=device))
+        for state, number in (
+            (self.rows.filled, text.filled),
+            (self.rows.prompt, text.prompt_frames),
+            (self.rows.limit, text.max_frames),
+            (self.rows.ends, -1),
+        ):
+            state[slot] = number
+        # a text's step at the first tick, so that step = this + tick
+        first = text.filled - 1 - text.prompt_frames - self.ticks
+        self.starts[slot] = first
+        self.sources[slot] = text.noise, first
+        if isinstance(text.noise, HostNoise):
+            self.seeds[slot] = int(np.uint64(text.noise.seed).astype(np.int64))
+        self.noised = self.ticks  # what was drawn ahead is drawn again, with this text's
+
+    @torch.inference_mode()
+    def leave(self, slot: int) -> None:
+        """Free a slot. Steps that run already still compute it."""
+        self.rows.limit[slot], self.rows.filled[slot] = -1, 1
+        self.sources[slot] = None
+
+    @torch.inference_mode()
+    def launch(self, steps: int) -> Drawn:
+        """Run some steps; waits for nothing."""
+        first = self.ticks
+        for _ in range(steps):
+            if self.ticks == self.noised:
+                self._draw_noise()
+            self.graph.replay()
+            self.ticks += 1
+        start, end = first % DRAWN_STEPS, (self.ticks - 1) % DRAWN_STEPS + 1
+        ring = self.rows.drawn
+        return Drawn(ring[start:end] if start < end else torch.cat((ring[start:], ring[:end])))
+
+    def read(self, launched: Drawn) -> np.ndarray:
+        """Wait for a launch. → (steps, B, C) int32."""
+        return launched.read()
+
+    def _step(self) -> Tensor:
+        logits = self.decoder.logits(self.rows, self.memory)
+        draw(logits, self.noise, self.delays, self.rows, self.network.config)
+        return logits
+
+    def _compile(self) -> None:
+        """Compile all kernels of a step at the same time."""
+        logits = self.decoder.head.new_zeros(len(self.memory.keys[0]), len(self.decoder.head))
+        compile_together(
+            [
+                *self.decoder.compiling(self.memory),
+                lambda: self.decoder.embed(self.rows, len(self.memory.keys[0])),
+                lambda: draw(logits, self.noise, self.delays, self.rows, self.network.config),
+                lambda: fill_uniform(self.noise, self.seeds, self.starts, 0, 1),
+            ]
+        )
+
+    def _clear(self) -> None:
+        """Free all slots."""
+        for state, number in zip(self.rows, (1, 0, -1, -1, 0, 0, 0, 0, 0), strict=True):
+            state.fill_(number)
+        self.memory.lengths.fill_(1)
+        self.ticks = self.noised = 0
+
+    def _draw_noise(self) -> None:
+        """Draw the noise of the next steps, up to the ring's end."""
+        count = NOISE_STEPS - self.ticks % NOISE_STEPS
+        first = self.ticks % NOISE_STEPS
+        part = self.noise[first : first + count]
+        fill_uniform(self.noise, self.seeds, self.starts, self.ticks, count)
+        for slot, source in enumerate(self.sources):
+            if source is not None and not isinstance(source[0], HostNoise):
+                noise, start = source
+                for place in range(count):
+                    step = max(0, start + self.ticks + place)  # rows inside the prompt take any numbers
+                    part[place, slot].copy_(torch.from_numpy(noise.uniform(step, tuple(part.shape[2:]))))
+        part.log_().neg_().log_()
+        self.noised = self.ticks + count
+
+    def _read(self, slot: int, text: Joining) -> None:
+        """Compute keys and values of a text, and of the rows before the last known one."""
+        device, memory = self.noise.device, self.memory
+        tokens = torch.from_numpy(text.tokens).to(device)
+        source = self.network.read([tokens])._replace(unconditional=self.decoder.constants)
+        for index, (keys, values) in enumerate(zip(source.keys, source.values, strict=True)):
+            memory.source_keys[index][slot, :, : len(tokens)] = keys[0]
+            memory.source_values[index][slot, :, : len(tokens)] = values[0]
+        memory.lengths[slot] = len(tokens)
+        before = text.filled - 1
+        if not before:
+            return
+        rows = torch.from_numpy(text.grid[None, :before]).to(device)
+        cache = self.network.new_cache()
+        self.network.model.decoder(torch.cat((rows, rows)) if self.guided else rows, cache, source)
+        places = [slot, self.texts + slot] if self.guided else [slot]
+        for index, held in enumerate(cache):
+            assert held.buffers is not None
+            for one, place in enumerate(places):
+                memory.keys[index][place, :, :before] = held.buffers[0][one, :, :before]
+                memory.values[index][place, :, :before] = held.buffers[1][one, :, :before]

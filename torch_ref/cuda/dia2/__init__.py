@@ -1,0 +1,1 @@
+"""Dia2 captured, on kernels."""

@@ -1,0 +1,137 @@
+"""Slots on one captured graph: the transformer, the actions, then all codes.
+
+The host reads the actions from the middle of the graph, and answers with the text of the next step while the
+codes are still being drawn; it never waits for these. What differs between texts is on the device: they join
+and leave without a new capture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from torch_ref.cuda.capture import capture
+from torch_ref.cuda.dia2.draws import INPUTS, numbers_of
+from torch_ref.cuda.dia2.step import FusedStep, State
+from torch_ref.cuda.early_read import EarlyRead
+from torch_ref.cuda.launch import compile_together
+from torch_ref.cuda.noise import fill_uniform
+from torch_ref.host import Host
+from torch_ref.reading import Reading, begin_read, finish_read
+from tts_core.dia2.slots import Joining
+from tts_core.nn.noise import HostNoise
+
+
+@dataclass(eq=False)
+class Text:
+    """A text in progress. steps: that it has run."""
+
+    joining: Joining
+    steps: int = 0
+
+    @property
+    def row(self) -> int:
+        """The row of the cache that its next step writes."""
+        return len(self.joining.before) + self.steps
+
+
+class GraphSlots:
+    """`texts` slots for texts that read at most `rows` steps, allocated at once.
+
+    guided: unconditional rows run too, after the conditional ones.
+    """
+
+    @torch.inference_mode()
+    def __init__(self, step: FusedStep, *, texts: int, rows: int, guided: bool):
+        self.step, self.network, self.texts, self.guided = step, step.network, texts, guided
+        self.host = Host(self.network.transformer.cb0_head)
+        self.state = State.empty(self.network, texts, rows, guided=guided)
+        device = step.heads.device
+        self.seeds = torch.zeros(texts, dtype=torch.int64, device=device)
+        self.running: dict[int, Text] = {}  # by slot
+        self.drawn: Reading | None = None
+        compile_together([*step.compiling(self.state), self._fill])
+        self.acted = EarlyRead(self.state.rows.actions)
+        self.graph, self.codes = capture(self._run, device, again=_nothing)
+
+    @torch.inference_mode()
+    def join(self, slot: int, text: Joining) -> None:
+        """Read a text's prefix and let it begin with the next step; its slot must be free."""
+        numbers = np.array([numbers_of(text.sampling.action), numbers_of(text.sampling.audio)], np.float32)
+        self.state.rows.settings[slot] = self.host.to_device(numbers)
+        if isinstance(text.noise, HostNoise):
+            self.seeds[slot] = int(np.uint64(text.noise.seed).astype(np.int64))
+        self.running[slot] = Text(text)
+        if len(text.before):
+            self._read_prefix(slot, text.before)
+
+    def leave(self, slot: int) -> None:
+        """Free a slot. Unknown ones do nothing. A step that runs already still computes it."""
+        self.running.pop(slot, None)
+
+    @torch.inference_mode()
+    def act(self, inputs: Mapping[int, np.ndarray]) -> dict[int, int]:
+        """Run a step; wait for the actions, but not for the codes."""
+        given = np.zeros((INPUTS + self.network.config.n_streams, self.texts), np.int64)
+        for slot, text in self.running.items():  # one that waits writes only what its next step writes anew
+            given[2:5, slot] = text.row, text.joining.start + text.steps, text.steps
+        for slot, tokens in inputs.items():
+            given[:2, slot], given[5, slot], given[INPUTS:, slot] = tokens[:2], 1, tokens[2:]
+        self.state.rows.inputs.copy_(self.host.to_device(given))
+        self._draw_noise(inputs)
+        self.graph.replay()
+        self.drawn = begin_read(self.codes)
+        for slot in inputs:
+            self.running[slot].steps += 1
+        actions = self.acted.wait().tolist()
+        return {slot: actions[slot] for slot in inputs}
+
+    def draw(self, texts: Mapping[int, tuple[int, int]]) -> tuple[list[int], Reading]:
+        """Return the codes that are being drawn, which do not depend on the text."""
+        assert self.drawn is not None
+        return [*texts], self.drawn
+
+    def read(self, drawn: tuple[list[int], Reading]) -> dict[int, np.ndarray]:
+        """Wait for codes. → (Q,) int32 by slot, -1 where logits were not all finite."""
+        slots, reading = drawn
+        codes = finish_read(reading)
+        return {slot: codes[slot] for slot in slots}
+
+    def _draw_noise(self, slots: Iterable[int]) -> None:
+        """Draw the numbers of the step."""
+        self._fill()
+        noise = self.state.rows.noise
+        for slot in slots:
+            text = self.running[slot]
+            if not isinstance(text.joining.noise, HostNoise):
+                noise[slot] = self.host.to_device(text.joining.uniform(text.steps, self.network.config))
+        noise.log_().neg_().log_()
+
+    def _fill(self) -> None:
+        fill_uniform(self.state.rows.noise[None], self.seeds, self.state.rows.inputs[4], 0, 1)
+
+    def _read_prefix(self, slot: int, before: np.ndarray) -> None:
+        """Compute keys and values of a prefix's steps. (P, 2 + Q)."""
+        config, memory, count = self.network.config, self.state.memory, len(before)
+        tokens = self.host.to_device(before)[None].repeat(1 + self.guided, 1, 1)
+        tokens[1:, :, 0], tokens[1:, :, 1] = config.text_zero_id, config.text_pad_id
+        cache = self.network.transformer.new_cache()
+        self.network.transformer(tokens, 0, cache)
+        for index, held in enumerate(cache):
+            assert held.buffers is not None
+            for own, read in zip((memory.keys[index], memory.values[index]), held.buffers, strict=True):
+                for copy, rows in enumerate(read):
+                    own[copy * self.texts + slot, :, :count] = rows[:, :count]
+
+    def _run(self) -> Tensor:
+        projected = self.step.read(self.state)
+        self.acted.put(self.state.rows.actions)
+        return self.step.codes(self.state, projected)
+
+
+def _nothing() -> None:
+    """Undo nothing: what a warm-up writes, a text that joins writes anew."""

@@ -1,0 +1,1 @@
+"""MARS5 on captured graphs and Triton kernels."""

@@ -1,0 +1,1 @@
+"""MetaVoice captured, on kernels."""

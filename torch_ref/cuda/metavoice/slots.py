@@ -1,0 +1,96 @@
+"""MetaVoice's slots as one CUDA graph of kernels."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from torch_ref.cuda.capture import capture
+from torch_ref.cuda.metavoice.draws import SETTINGS, Rows, draw_rows, embed_rows, settings
+from torch_ref.cuda.metavoice.few_rows import FewRows
+from torch_ref.cuda.metavoice.many_rows import ManyRows
+from torch_ref.cuda.rows import MOST_ROWS, usable
+from torch_ref.metavoice.first_stage import FirstStage
+from torch_ref.metavoice.slots import Slots
+from tts_core.metavoice.rows import Joining
+
+
+class GraphSlots(Slots):
+    """Slots whose step is one launch: ids in, the network on all rows, the next ids out.
+
+    The texts' rows, positions and settings are on the device. Keys and values stay where they are, and are
+    allocated at once.
+    """
+
+    steps, ahead = 4, 1
+
+    def __init__(self, network: FirstStage, *, texts: int, rows: int, room: int, end_of_text: int):
+        super().__init__(network, texts=texts, rows=rows, room=room, end_of_text=end_of_text)
+        device = self.speakers.device
+        self.cache = self.new_cache()
+        self.rows = Rows(
+            self.tokens,
+            torch.zeros(rows, dtype=torch.int64, device=device),
+            torch.full((texts, 3), -1, dtype=torch.int32, device=device),
+            torch.zeros(texts, SETTINGS, device=device),
+        )
+        self.times = torch.ones(texts, network.config.vocab_size, device=device)
+        form = FewRows if rows <= MOST_ROWS else ManyRows
+        self.layers = form(network, self.cache, self.rows.positions)
+        with torch.inference_mode():
+            # what the warm-up writes, at position 0, each text that joins writes anew
+            self.graph, self.ids = capture(self._compute, device, again=lambda: None)
+
+    @torch.inference_mode()
+    def join(self, slot: int, text: Joining) -> None:
+        """Read a text's ids but the last and let it start with the next step; its slot must be free."""
+        super().join(slot, text)
+        own = np.full(3, -1, np.int32)
+        own[: text.sampling.rows] = rows = self.plan.texts[slot].rows
+        self.rows.own[slot] = self.host.to_device(own)
+        self.rows.settings[slot] = self.host.to_device(settings(text.sampling))
+        self.rows.positions[rows] = len(text.ids) - 1
+
+    @torch.inference_mode()
+    def leave(self, slot: int) -> None:
+        """Free a slot and its rows."""
+        self.plan.leave(slot)
+        self.rows.own[slot] = -1
+
+    def step(self) -> Tensor:
+        """Draw the next id of every text, which the next step reads. → (texts,)."""
+        self.times.copy_(self.waiting())
+        self.graph.replay()
+        return self.ids.clone()
+
+    def logits(self) -> Tensor:
+        """Compute logits of all rows, (R, V) in the network's dtype."""
+        transformer = self.network.transformer
+        table, places = cast(nn.Embedding, transformer.wtes[0]).weight, transformer.wpe.weight
+        wide = torch.float32 if table.dtype == torch.float16 else table.dtype
+        x = table.new_empty(len(self.tokens), table.shape[1], dtype=wide)
+        embed_rows(self.rows, table, places, self.speakers, x)
+        return self.layers(x)
+
+    def _compute(self) -> Tensor:
+        ids = self.tokens.new_empty(self.plan.slots)
+        draw_rows(
+            self.logits(),
+            self.times,
+            self.rows,
+            ids,
+            last=self.plan.capacity - 1,
+            end_of_text=self.end_of_text,
+        )
+        return ids
+
+
+def make_slots(network: FirstStage, *, texts: int, rows: int, room: int, end_of_text: int) -> Slots:
+    """Build the fastest form of the slots for the network's device and shapes."""
+    weight, config = network.transformer.wpe.weight, network.config
+    captured = weight.is_cuda and not config.bias and usable(weight, config.head_dim)
+    form = GraphSlots if captured else Slots
+    return form(network, texts=texts, rows=rows, room=room, end_of_text=end_of_text)

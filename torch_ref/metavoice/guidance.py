@@ -1,0 +1,26 @@
+"""The rows of guidance that the first stage computes for a text."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from torch_ref.metavoice.first_stage import FirstStage
+from tts_core.metavoice.config import END_OF_AUDIO
+from tts_core.metavoice.sampling import FirstStageSampling
+
+
+def stacked(tokens: Tensor, sampling: FirstStageSampling, end_of_text: int) -> Tensor:
+    """Stack the rows of guidance: full, without speaker, without text, as needed. (B, T) → (G·B, T).
+
+    end_of_text: the id that replaces text in rows without it.
+    """
+    if sampling.rows < 3:
+        return tokens.repeat(sampling.rows, 1)
+    return torch.cat([tokens, tokens, torch.where(tokens > END_OF_AUDIO, end_of_text, tokens)])
+
+
+def speaker_rows(network: FirstStage, embeddings: Tensor, sampling: FirstStageSampling) -> Tensor:
+    """Project the speakers of `stacked` rows; rows without a speaker have zeros. (B, E) → (G·B, 1, D)."""
+    speakers = network.speakers(embeddings)
+    return torch.cat([speakers, torch.zeros_like(speakers), speakers][: sampling.rows])
