@@ -131,7 +131,7 @@ def test_every_form_opens_on_mlx(tmp_path, mode, dtype, how):
     published = open_published(write_published(tmp_path / "qwen3", mode), offline=True)
     report = convert(published, tmp_path / "made", dtype=dtype, quantization=quantization)
     networks = open_networks(tmp_path / "made")
-    names = dict(tree_flatten(networks["qwen3"].parameters()))
+    names: dict[str, Any] = dict(tree_flatten(networks["qwen3"].parameters()))
     quantized = [name.removesuffix(".scales") for name in names if name.endswith(".scales")]
     config = published.parts["qwen3"].config
     stacks = 7 * (config.talker.num_hidden_layers + config.predictor.num_hidden_layers)
@@ -145,9 +145,8 @@ def test_every_form_opens_on_mlx(tmp_path, mode, dtype, how):
         for name in names
         if dtype == "float32" or name.endswith("norm.weight") or name.startswith("speaker_encoder.")
     }
-    assert {str(x.dtype) for _, x in tree_flatten(networks["qwen3_codec"].parameters())} == {
-        "mlx.core.float32"
-    }
+    codec: dict[str, Any] = dict(tree_flatten(networks["qwen3_codec"].parameters()))
+    assert {str(tensor.dtype) for tensor in codec.values()} == {"mlx.core.float32"}
 
 
 CODES_AFTER_FIRST = qwen3_config().n_codebooks - 1
