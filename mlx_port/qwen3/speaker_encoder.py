@@ -93,7 +93,7 @@ class AttentiveStatistics(nn.Module):
         even = mx.full(x.shape, 1 / x.shape[1], x.dtype)
         context = [mx.broadcast_to(part, x.shape) for part in self.statistics(x, even)]
         scores = self.conv(mx.tanh(self.tdnn(mx.concatenate([x, *context], axis=-1))))
-        return mx.concatenate(self.statistics(x, mx.softmax(scores, axis=1)), axis=-1)
+        return mx.concatenate([*self.statistics(x, mx.softmax(scores, axis=1))], axis=-1)
 
     def statistics(self, x: mx.array, weights: mx.array) -> tuple[mx.array, mx.array]:
         """Compute weighted mean and deviation. (B, T, C) twice → (B, 1, C) each."""

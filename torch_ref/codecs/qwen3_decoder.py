@@ -7,7 +7,7 @@ No known difference.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -189,7 +189,7 @@ class Decoder(nn.Module):
     def convolve(self, x: Tensor) -> Tensor:
         """Run the convolutions after the transformer. (B, C, T) → (B, hop T), within ±1."""
         for layers in self.upsample:
-            for layer in layers:
+            for layer in cast(nn.ModuleList, layers):
                 x = layer(x)
         for layer in self.decoder:
             x = layer(x)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import cast
+
+from torch import nn
+
 from torch_ref.codecs.mimi_layerwise import EncoderLayers, Half
 from torch_ref.codecs.qwen3_codec import Qwen3Codec
 from torch_ref.layerwise import Tensors
@@ -41,7 +45,7 @@ class Qwen3CodecLayers(EncoderLayers[Qwen3Codec]):
 
     def upsampling(self, x: Tensors, index: int) -> Tensors:
         """One multiplication of the rate before the blocks, with its ConvNeXt block."""
-        conv, block = self.network.decoder.upsample[index]
+        conv, block = cast(nn.ModuleList, self.network.decoder.upsample[index])
         return {"hidden": block(conv(x["hidden"]))}
 
     def decoder_layer(self, x: Tensors, index: int) -> Tensors:

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from converters import part as parts_of_models
+from converters import tensors
 from converters.convert import convert
 from converters.maps.layouts import layouts, recognize
 from converters.published import open_published
@@ -131,7 +133,7 @@ def test_every_form_opens_on_mlx(tmp_path, mode, dtype, how):
     published = open_published(write_published(tmp_path / "qwen3", mode), offline=True)
     report = convert(published, tmp_path / "made", dtype=dtype, quantization=quantization)
     networks = open_networks(tmp_path / "made")
-    names = dict(tree_flatten(networks["qwen3"].parameters()))
+    names: dict[str, Any] = dict(tree_flatten(networks["qwen3"].parameters()))
     quantized = [name.removesuffix(".scales") for name in names if name.endswith(".scales")]
     config = published.parts["qwen3"].config
     stacks = 7 * (config.talker.num_hidden_layers + config.predictor.num_hidden_layers)
@@ -145,12 +147,31 @@ def test_every_form_opens_on_mlx(tmp_path, mode, dtype, how):
         for name in names
         if dtype == "float32" or name.endswith("norm.weight") or name.startswith("speaker_encoder.")
     }
-    assert {str(x.dtype) for _, x in tree_flatten(networks["qwen3_codec"].parameters())} == {
-        "mlx.core.float32"
-    }
+    codec: dict[str, Any] = dict(tree_flatten(networks["qwen3_codec"].parameters()))
+    assert {str(tensor.dtype) for tensor in codec.values()} == {"mlx.core.float32"}
 
 
 CODES_AFTER_FIRST = qwen3_config().n_codebooks - 1
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_large_tensors_in_parts_are_the_same(tmp_path, monkeypatch, dtype):
+    """As the text embedding of full size: in pieces that end inside a row."""
+    published = open_published(write_published(tmp_path / "qwen3", "base"), offline=True)
+    known = convert(published, tmp_path / "whole", dtype=dtype)["written"]
+    monkeypatch.setattr(tensors, "LARGEST", 100)
+    monkeypatch.setattr(parts_of_models, "PIECE", 77)
+    assert convert(published, tmp_path / "parts", dtype=dtype)["written"] == known
+    folder = write_published(tmp_path / "damaged", "base")
+    weights = load_file(folder / "model.safetensors")
+    weights["talker.model.text_embedding.weight"][-1, -1] = np.nan if dtype == "bfloat16" else 1e6
+    save_file(weights, folder / "model.safetensors")
+    if dtype == "float32":
+        return
+    named = "contains NaN or infinite" if dtype == "bfloat16" else "does not fit in float16"
+    with pytest.raises(CheckpointError, match=rf"text_embedding\.weight {named}"):
+        convert(open_published(folder, offline=True), tmp_path / "no", dtype=dtype)
+    assert not (tmp_path / "no").exists()
 
 
 def test_a_converted_folder_is_converted_again(tmp_path):
