@@ -239,6 +239,10 @@ class Encodec(nn.Module):
             mx.eval(pieces[-1], memory)  # else thousands of steps stay in one graph
         return mx.concatenate(pieces, axis=2)
 
+    def latents(self, codes: np.ndarray) -> mx.array:
+        """Sum the entries of codes. (B, q, F) → (B, C, F)."""
+        return self.quantizer.decode(mx.array(codes)).swapaxes(1, 2)
+
     def decode(self, codes: mx.array | np.ndarray) -> mx.array:
         """Decode codes to a waveform, window by window.
 

@@ -241,6 +241,11 @@ class Encodec(nn.Module):
             pieces.append(self.quantizer.encode(latents, n_codebooks))
         return torch.cat(pieces, dim=2)
 
+    @torch.inference_mode()
+    def latents(self, codes: np.ndarray) -> Tensor:
+        """Sum the entries of codes. (B, q, F) → (B, C, F)."""
+        return self.quantizer.decode(torch.from_numpy(codes).to(next(self.quantizer.parameters()).device))
+
     @rounded
     @torch.inference_mode()
     def decode(self, codes: Tensor | np.ndarray) -> Tensor:
