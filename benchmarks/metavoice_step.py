@@ -1,7 +1,7 @@
-"""Measure milliseconds per token of MetaVoice's first stage: three forms of torch_ref, and mlx_port.
+"""Measure milliseconds per token of MetaVoice's first stage: both forms of torch_ref, and mlx_port.
 
     python benchmarks/metavoice_step.py [--size full|tiny] [--side torch,mlx] [--dtype bfloat16]
-    [--form fused,graph,plain] [--bits 16,8,4] [--guidance 3,1] [--tokens 40,640]
+    [--form captured,plain] [--bits 16,8,4] [--guidance 3,1] [--tokens 40,640]
 
 The weights are random at the published shape; `tiny` is for a CPU. A step is one token of one text, sampling
 included; guidance 3 computes two rows, guidance 1 one. The time is the difference of two lengths, so that
@@ -16,24 +16,23 @@ import argparse
 import platform
 import statistics
 import time
+from collections import deque
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from importlib import metadata
 from math import prod
 from typing import Any
-from unittest import mock
 
 import numpy as np
 
 from tts_core.metavoice.config import FirstStageConfig, first_stage_parameter_shapes, is_norm, is_quantisable
+from tts_core.metavoice.rows import Joining
 from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.metavoice.spec import METAVOICE_FIRST_STAGE
 from tts_core.nn.noise import HostNoise
 
 RUNS = 3
 TEXT_TOKENS = 60
-NO_END = -2  # an id that is never drawn: every run has its full length
 TINY = replace(
     METAVOICE_FIRST_STAGE,
     hidden_size=64,
@@ -57,35 +56,35 @@ def read_each_step(name: str) -> bool:
     return ".wpe." not in name and not name.startswith("speaker_cond_pos")
 
 
-def generator(loop: Any, network: Any, config: FirstStageConfig) -> Generate:
+def generator(make_slots: Callable[..., Any], network: Any, config: FirstStageConfig) -> Generate:
+    """Run one text in slots of its own. Runs go on past the end of audio: every one has its full length."""
     random = np.random.default_rng(0)
     prompt = random.integers(2049, config.vocab_size, TEXT_TOKENS).astype(np.int32)
-    speaker = random.normal(0, 0.06, (1, config.speaker_embedding_size)).astype(np.float32)
+    speaker = random.normal(0, 0.06, config.speaker_embedding_size).astype(np.float32)
 
     def generate(guidance: float, tokens: int) -> None:
-        [made] = loop.generate_tokens(
-            network,
-            [prompt],
-            speaker,
-            sampling=FirstStageSampling(cfg_scale=guidance),
-            limits=[tokens],
-            noise=[HostNoise(1)],
-            end_of_text=config.vocab_size - 1,
-            end_of_audio=NO_END,
-        )
-        assert len(made) == TEXT_TOKENS + tokens
+        sampling = FirstStageSampling(cfg_scale=guidance)
+        room, end_of_text = TEXT_TOKENS + tokens, config.vocab_size - 1
+        slots = make_slots(network, texts=1, rows=sampling.rows, room=room, end_of_text=end_of_text)
+        slots.join(0, Joining(prompt, speaker, sampling, HostNoise(1)))
+        assert tokens % slots.steps == 0
+        launched = deque(slots.launch(slots.steps) for _ in range(1 + slots.ahead))
+        for _ in range(tokens // slots.steps - len(launched)):
+            slots.read(launched.popleft())
+            launched.append(slots.launch(slots.steps))
+        for each in launched:
+            slots.read(each)
 
     return generate
 
 
-def torch_side(
-    config: FirstStageConfig, dtype: str, forms: list[str]
-) -> list[tuple[str, Generate, float, Any]]:
-    """Build each form: name, function, floor in ms, context to run it in."""
+def torch_side(config: FirstStageConfig, dtype: str, forms: list[str]) -> list[tuple[str, Generate, float]]:
+    """Build each form: name, function, floor in ms."""
     import torch
 
-    from torch_ref.metavoice import first_stage_loop, step
+    from torch_ref.cuda.metavoice.slots import make_slots
     from torch_ref.metavoice.first_stage import FirstStage
+    from torch_ref.metavoice.slots import Slots
 
     torch.backends.cuda.matmul.allow_tf32 = False
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -103,27 +102,26 @@ def torch_side(
     size = sum(prod(shape) for name, shape in shapes.items() if read_each_step(name)) * kind.itemsize
 
     floor = 1000 * size / torch_rate(device)
-    patches: dict[str, Callable[[], AbstractContextManager]] = {
-        "fused": nullcontext,
-        "graph": lambda: mock.patch.object(step, "fused_layers", return_value=None),
-        "plain": lambda: mock.patch.object(first_stage_loop, "make_step", step.Step),
-    }
+    every = {"captured": make_slots, "plain": Slots}
     where = torch.cuda.get_device_name() if device == "cuda" else "cpu"
-    generate = generator(first_stage_loop, network, config)
     wanted = forms if device == "cuda" else ["plain"]
     return [
-        (f"torch_ref {torch.__version__} {dtype} {form}, {where}", generate, floor, patches[form])
+        (
+            f"torch_ref {torch.__version__} {dtype} {form}, {where}",
+            generator(every[form], network, config),
+            floor,
+        )
         for form in wanted
     ]
 
 
-def mlx_side(config: FirstStageConfig, dtype: str, bits: int) -> tuple[str, Generate, float, Any]:
+def mlx_side(config: FirstStageConfig, dtype: str, bits: int) -> tuple[str, Generate, float]:
     import mlx.core as mx
     from mlx import nn
     from mlx.utils import tree_flatten
 
-    from mlx_port.metavoice import first_stage_loop
     from mlx_port.metavoice.first_stage import FirstStage
+    from mlx_port.metavoice.slots import Slots
 
     kind = getattr(mx, dtype)
     network = FirstStage(config)
@@ -148,7 +146,7 @@ def mlx_side(config: FirstStageConfig, dtype: str, bits: int) -> tuple[str, Gene
     name = (
         f"mlx_port {metadata.version('mlx')} {f'{bits}-bit' if bits < 16 else dtype}, {mx.default_device()}"
     )
-    return name, generator(first_stage_loop, network, config), floor, nullcontext
+    return name, generator(Slots, network, config), floor
 
 
 def torch_rate(device: str) -> float:
@@ -200,7 +198,7 @@ def main() -> None:
     parser.add_argument("--size", choices=("full", "tiny"), default="tiny")
     parser.add_argument("--side", default="torch,mlx")
     parser.add_argument("--dtype", default="bfloat16", choices=("float32", "bfloat16", "float16"))
-    parser.add_argument("--form", default="fused,graph,plain", help="forms of torch_ref on a GPU")
+    parser.add_argument("--form", default="captured,plain", help="forms of torch_ref on a GPU")
     parser.add_argument("--bits", default="16,8,4", help="bits of mlx_port's weights; 16 is --dtype")
     parser.add_argument("--guidance", default="3,1")
     parser.add_argument("--tokens", default="40,640", help="tokens of the shorter and the longer run")
@@ -210,7 +208,7 @@ def main() -> None:
     print(f"{platform.platform()}, Python {platform.python_version()}, numpy {np.__version__}")
     print(f"first stage, {args.size}, {TEXT_TOKENS} ids of text, {short} and {long} tokens, median of {RUNS}")
     print(f"{'side':<60} {'guidance':>8} {'ms/token':>9} {'floor':>7} {'start s':>8}", flush=True)
-    sides: list[Callable[[], list[tuple[str, Generate, float, Any]]]] = []
+    sides: list[Callable[[], list[tuple[str, Generate, float]]]] = []
     if "torch" in args.side:
         sides.append(lambda: torch_side(config, args.dtype, args.form.split(",")))
     if "mlx" in args.side:
@@ -218,10 +216,9 @@ def main() -> None:
             lambda bits=bits: [mlx_side(config, args.dtype, bits)] for bits in map(int, args.bits.split(","))
         ]
     for side in sides:
-        for name, generate, floor, context in side():
+        for name, generate, floor in side():
             for guidance in map(float, args.guidance.split(",")):
-                with context():
-                    step, start = measure(generate, guidance, (short, long))
+                step, start = measure(generate, guidance, (short, long))
                 print(f"{name:<60} {guidance:>8g} {step:>9.3f} {floor:>7.3f} {start:>8.2f}", flush=True)
 
 

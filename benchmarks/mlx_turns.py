@@ -54,7 +54,7 @@ def metavoice(size: str) -> Run:
     import metavoice_step
 
     config = metavoice_step.METAVOICE_FIRST_STAGE if size == "full" else metavoice_step.TINY
-    _, generate, _, _ = metavoice_step.mlx_side(config, "bfloat16", 16)
+    _, generate, *_ = metavoice_step.mlx_side(config, "bfloat16", 16)
     return lambda tokens: generate(3.0, tokens)
 
 
