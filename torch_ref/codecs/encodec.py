@@ -105,8 +105,9 @@ class CausalStack(nn.Module):
     def window(self, x: Tensor, context: int, memory: Memory | None, tail: int) -> tuple[Tensor, Memory]:
         """Compute the outputs for one window, and the memory for the next one.
 
-        x: (B, C, T), whose first `context` frames are only for the convolutions before the LSTM.  memory:
-        None at the signal's start.  tail: frames that the convolutions after the LSTM look back.
+        x: (B, C, T), whose first `context` frames are only for the convolutions before the LSTM.
+        memory: None at the signal's start.
+        tail: frames that the convolutions after the LSTM look back.
         """
         for layer in self.layers[: self.middle]:
             x = layer(x)

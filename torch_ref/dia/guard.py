@@ -15,7 +15,8 @@ from tts_core.nn.guard import not_finite
 def fault(network: Dia, tokens: Tensor, rows: Tensor, *, guided: bool, text: int) -> GenerationError:
     """Build the error that names the first layer with NaN or infinity, by running a text's rows again.
 
-    tokens: (S,) ids of the text.  rows: (1, T, C), the rows before the marked one.
+    tokens: (S,) ids of the text.
+    rows: (1, T, C), the rows before the marked one.
     text: its position in the batch, from 1.
     """
     dtype = name_of(network.model.decoder.embeddings.embed.weight.dtype)

@@ -80,11 +80,11 @@ class Mars5Pipeline:
         text: or an iterable of its pieces; sentences are spoken as they become complete (tts_core.live), and
         errors in them are raised as they come.
         prompt: the voice, or its (Q, P) codes. With a transcript the clone is deep (the networks read the
-        reference's words and continue it) unless deep_clone is False.  options: settings; `changes` replace
-        some of their fields.  Seeds of the pieces are derived from the first; noise may be one source per
-        piece.
-        progress: called when a stage begins and after every piece.  cancel: once set, the stream ends with
-        CancelledError, between two ids or timesteps.
+        reference's words and continue it) unless deep_clone is False.
+        options: settings; `changes` replace some of their fields.
+        Seeds of the pieces are derived from the first; noise may be one source per piece.
+        progress: called when a stage begins and after every piece.
+        cancel: once set, the stream ends with CancelledError, between two ids or timesteps.
         codes in the results: all frames, also those whose audio was trimmed.
         Raises UsageError for a text, voice or value that cannot be used and ResourceError for too little
         memory, both at the call, before any network runs. One exception: whether a deep clone's reference
@@ -124,7 +124,8 @@ class Mars5Pipeline:
 
         streamed: changes nothing; a piece is decoded once all of its codes are known.
         job: bounds each request that will join; None for any of at most MAX_LEN ids.
-        sound: False for codes alone.  Raises ResourceError for too little memory.
+        sound: False for codes alone.
+        Raises ResourceError for too little memory.
         """
         return Mars5Session(self, places, job=job, sound=sound)
 

@@ -50,10 +50,11 @@ class _Speaking(Spoken):
 class Mars5Session(SlotSession[_Speaking]):
     """A running batch of at most `places` requests. Raises ResourceError for too little memory.
 
-    job: bounds each request that will join; None for any of at most MAX_LEN ids. A job alone in its batch
-    was checked by the caller.  sound: False for codes alone; a request's parts are then without samples.
-    report: takes the stages and steps of all requests.  meter: of a session's only request, if it was encoded
-    before.
+    job: bounds each request that will join; None for any of at most MAX_LEN ids. A job alone in its batch was
+    checked by the caller.
+    sound: False for codes alone; a request's parts are then without samples.
+    report: takes the stages and steps of all requests.
+    meter: of a session's only request, if it was encoded before.
     """
 
     def __init__(

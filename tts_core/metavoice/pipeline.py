@@ -85,10 +85,11 @@ class MetaVoicePipeline:
 
         text: or an iterable of its pieces; sentences are spoken as they become complete (tts_core.live), and
         errors in them are raised as they come.
-        prompt: the voice: one or more recordings of it, or a vector from `speaker`.  options: settings;
-        `changes` replace some of their fields. The seed is the first piece's; the others' are derived from
-        it.  progress: called as every stage of a piece begins and ends.  cancel: once set, the stream ends
-        with CancelledError.
+        prompt: the voice: one or more recordings of it, or a vector from `speaker`.
+        options: settings; `changes` replace some of their fields. The seed is the first piece's; the others'
+        are derived from it.
+        progress: called as every stage of a piece begins and ends.
+        cancel: once set, the stream ends with CancelledError.
         Raises UsageError for a text, voice or value that cannot be used and ResourceError for too little
         memory, both at the call, before any network runs.
         """
