@@ -7,7 +7,7 @@ import mlx.core as mx
 from mlx_port.dia.dia import Dia
 from mlx_port.guard import watched
 from tts_core.errors import GenerationError
-from tts_core.nn.guard import not_finite
+from tts_core.nn.guard import NotFiniteError
 
 
 def fault(network: Dia, tokens: mx.array, rows: mx.array, *, guided: bool, text: int) -> GenerationError:
@@ -21,4 +21,4 @@ def fault(network: Dia, tokens: mx.array, rows: mx.array, *, guided: bool, text:
     with watched(network) as found:
         source = network.read([tokens], network.encode_nothing() if guided else None)
         network.next_logits(mx.concatenate([rows, rows]) if guided else rows, network.new_cache(), source)
-    return not_finite(next(iter(found), None), dtype, text=text, row=rows.shape[1])
+    return NotFiniteError(next(iter(found), None), dtype, text=text, row=rows.shape[1])

@@ -11,7 +11,7 @@ from mlx_port.metavoice.first_stage import FirstStage
 from tts_core.errors import GenerationError
 from tts_core.metavoice.config import END_OF_AUDIO
 from tts_core.metavoice.sampling import FirstStageSampling
-from tts_core.nn.guard import not_finite
+from tts_core.nn.guard import NotFiniteError
 
 
 def stacked(tokens: mx.array, sampling: FirstStageSampling, end_of_text: int) -> mx.array:
@@ -42,4 +42,4 @@ def fault(
     speakers = speaker_rows(network, host.to_device(vector[None]), sampling)
     with watched(network) as found:
         network.next_logits(tokens, speakers, network.new_cache(len(ids)))
-    return not_finite(next(iter(found), None), host.dtype, text=1, row=len(ids))
+    return NotFiniteError(next(iter(found), None), host.dtype, text=1, row=len(ids))

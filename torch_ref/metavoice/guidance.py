@@ -12,7 +12,7 @@ from torch_ref.metavoice.first_stage import FirstStage
 from tts_core.errors import GenerationError
 from tts_core.metavoice.config import END_OF_AUDIO
 from tts_core.metavoice.sampling import FirstStageSampling
-from tts_core.nn.guard import not_finite
+from tts_core.nn.guard import NotFiniteError
 
 
 def stacked(tokens: Tensor, sampling: FirstStageSampling, end_of_text: int) -> Tensor:
@@ -44,4 +44,4 @@ def fault(
     speakers = speaker_rows(network, host.to_device(vector[None]), sampling)
     with watched(network) as found:
         network.next_logits(tokens, speakers, network.new_cache(len(ids)))
-    return not_finite(next(iter(found), None), host.dtype, text=1, row=len(ids))
+    return NotFiniteError(next(iter(found), None), host.dtype, text=1, row=len(ids))

@@ -22,7 +22,7 @@ from tts_core.mars5.rows import Joining
 from tts_core.mars5.sequence import CodecSequence
 from tts_core.mars5.speech import Speech, begin_codes, new_frames, trimmed_sounds
 from tts_core.mars5.together import Diffusions
-from tts_core.nn.guard import not_finite
+from tts_core.nn.guard import NotFiniteError
 from tts_core.results import Meter
 from tts_core.serving.session import Event, Part
 from tts_core.serving.shared import shared
@@ -147,7 +147,7 @@ class Mars5Session(SlotSession[_Speaking]):
         """Take an id that a step drew; after the last one, let the diffusion wait for its turn."""
         sequence, speech = one.sequence, one.speech
         if drawn < 0:
-            raise not_finite(None, self.host.dtype, text=1, row=len(sequence.generated))
+            raise NotFiniteError(None, self.host.dtype, text=1, row=len(sequence.generated))
         sequence.accept(drawn)
         if not sequence.done:
             return
