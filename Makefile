@@ -1,4 +1,4 @@
-.PHONY: demo serve test test-rest sample anywhere check parity bench cuda mutants
+.PHONY: demo serve test test-rest sample preloaded anywhere check parity bench cuda mutants
 
 PYTHON ?= python3
 MLX ?= cpu# MLX backend outside macOS: cpu, cuda12 or cuda13
@@ -30,6 +30,10 @@ test: .venv/installed-dev
 # the tests that `make test` leaves out: those marked rest
 test-rest: .venv/installed-dev
 	$(PYTEST) -m "rest and not slow"
+
+# print the BLAS that is preloaded for tests, if any
+preloaded:
+	@echo $(BLAS)
 
 # a sample of every file of tests, in one process, with no BLAS preloaded
 sample: .venv/installed-dev

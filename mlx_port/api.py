@@ -92,8 +92,9 @@ def generate(
 
     model: a loaded model, which types the other arguments, a folder as for `load`, or None for the embedded
     voice, a Dia.
-    prompt: reference speech.  options: the model's options, such as DiaOptions; `changes` replace some of
-    their fields, as seed=1.  progress, cancel: see tts_core.pipeline.
+    prompt: reference speech.
+    options: the model's options, such as DiaOptions; `changes` replace some of their fields, as seed=1.
+    progress, cancel: see tts_core.pipeline.
     Raises UsageError for an option that the model does not have, and the errors of the model's `generate`.
     """
     return _pipeline(model).generate(

@@ -37,8 +37,10 @@ Made = TypeVar("Made")
 class Parts:
     """The parts of a model, opened and checked; a network's weights are read by `network`.
 
-    model: one of tts_core.models.NAMES, None for single parts.  configs: kind → configuration.  documents:
-    kind → name → text.  dtype: of the networks, by name; None is each part's own.
+    model: one of tts_core.models.NAMES, None for single parts.
+    configs: kind → configuration.
+    documents: kind → name → text.
+    dtype: of the networks, by name; None is each part's own.
     """
 
     def __init__(

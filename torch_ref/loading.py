@@ -32,8 +32,11 @@ Made = TypeVar("Made")
 class Parts:
     """The parts of a model, opened and checked; a network's weights are read by `network`.
 
-    model: one of tts_core.models.NAMES, None for single parts.  configs: kind → configuration.  documents:
-    kind → name → text.  dtype, device: of the networks.  codec_precision: of codecs' decoders.
+    model: one of tts_core.models.NAMES, None for single parts.
+    configs: kind → configuration.
+    documents: kind → name → text.
+    dtype, device: of the networks.
+    codec_precision: of codecs' decoders.
     """
 
     def __init__(self, published: Published, precision: Precision, codec_precision: CodecPrecision):

@@ -31,8 +31,9 @@ class UsageError(SpeechError, ValueError):
 class FieldError(UsageError):
     """A field whose value cannot be used. Each door words it: `str` for Python, `worded` for the others.
 
-    field: its name in Python.  reason: what was wrong and what to do, with "{option}" in place of an option
-    that helps.  option: that option's name in Python.
+    field: its name in Python.
+    reason: what was wrong and what to do, with "{option}" in place of an option that helps.
+    option: that option's name in Python.
     """
 
     def __init__(self, field: str, reason: str, option: str = ""):

@@ -25,10 +25,14 @@ MOST_FRAMES = 10_000_000  # of one speech: more than a day of any codec
 class Info:
     """Facts about an option besides its type and default.
 
-    help: for the flag and for readers.  flags: of the command; empty for an option of Python only.
-    low, high: inclusive bounds.  above: an exclusive lower bound.  zero_below: a number closer to 0 is taken
-    as 0.  choices: allowed strings.
-    per_text: `generate_batch` also takes one value per text.  note: ends the message of a wrong value.
+    help: for the flag and for readers.
+    flags: of the command; empty for an option of Python only.
+    low, high: inclusive bounds.
+    above: an exclusive lower bound.
+    zero_below: a number closer to 0 is taken as 0.
+    choices: allowed strings.
+    per_text: `generate_batch` also takes one value per text.
+    note: ends the message of a wrong value.
     unset: the flag's value for None, if any.
     """
 

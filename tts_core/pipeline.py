@@ -118,7 +118,8 @@ class Pipeline(Protocol):
     ) -> GenerationResult:
         """Speak one text.
 
-        prompt: reference speech.  options: the model's options; `changes` replace some of their fields.
+        prompt: reference speech.
+        options: the model's options; `changes` replace some of their fields.
         progress: called as a stage begins, after every part, and a few times a second between.
         cancel: once set, ends the generation with CancelledError.
         Raises UsageError for a text, prompt or option that cannot be used, ResourceError for too little

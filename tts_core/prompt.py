@@ -19,8 +19,10 @@ class Reference:
     """One recording of one or more speakers: samples or codec codes, exactly one of them.
 
     audio: (L,) floating-point samples in [-1, 1], at `sample_rate` (Hz), by default the model's.
-    codes: (Q, P) int32.  text: transcript in the model's notation; None for a model that uses only the voice.
-    words: with their times, for a model that reads them.  name: in messages.
+    codes: (Q, P) int32.
+    text: transcript in the model's notation; None for a model that uses only the voice.
+    words: with their times, for a model that reads them.
+    name: in messages.
     """
 
     audio: np.ndarray | None = None

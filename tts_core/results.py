@@ -22,7 +22,8 @@ FinishReason = Literal["stop", "length"]
 class SpokenPiece:
     """A spoken piece of a long text. Its `text`, `prompt`, `seed` and `max_frames` speak it again by itself.
 
-    text: as read; words without a tag continue the prompt's last turn.  audio: (L,) float32, before joining.
+    text: as read; words without a tag continue the prompt's last turn.
+    audio: (L,) float32, before joining.
     codes: (Q, T) int32.
     """
 

@@ -22,12 +22,16 @@ VOICE_RATE, VOICE_SECONDS = 24_000, 3.0
 class Speed:
     """Facts about one model's steps; each model has one, `SPEED` in tts_core/<model>/speed.py.
 
-    stages: of progress reports, in which steps run.  unit: what a step makes.  steps_per_frame: of codes.
-    frame_rate: Hz, of the codes.  layers: of the network that steps.  reads: the tensors of the model's first
-    network that every step reads, by name.  needs_voice: a text cannot be spoken without a recording.
-    documents: texts that fit a model of random weights, kind → name → text.  launches: of a step of one text
-    in bfloat16 on a Mac, a layer's and those of the rest, as tests/mlx_port/test_launches.py counts them;
-    None if it does not.
+    stages: of progress reports, in which steps run.
+    unit: what a step makes.
+    steps_per_frame: of codes.
+    frame_rate: Hz, of the codes.
+    layers: of the network that steps.
+    reads: the tensors of the model's first network that every step reads, by name.
+    needs_voice: a text cannot be spoken without a recording.
+    documents: texts that fit a model of random weights, kind → name → text.
+    launches: of a step of one text in bfloat16 on a Mac, a layer's and those of the rest, as
+    tests/mlx_port/test_launches.py counts them; None if it does not.
     """
 
     stages: tuple[str, ...]

@@ -105,8 +105,9 @@ class CausalStack(nn.Module):
     def window(self, x: mx.array, context: int, memory: Memory | None, tail: int) -> tuple[mx.array, Memory]:
         """Compute the outputs for one window, and the memory for the next one.
 
-        x: (B, T, C), whose first `context` frames are only for the convolutions before the LSTM.  memory:
-        None at the signal's start.  tail: frames that the convolutions after the LSTM look back.
+        x: (B, T, C), whose first `context` frames are only for the convolutions before the LSTM.
+        memory: None at the signal's start.
+        tail: frames that the convolutions after the LSTM look back.
         """
         for layer in self.layers[: self.middle]:
             x = layer(x)
@@ -238,6 +239,10 @@ class Encodec(nn.Module):
             pieces.append(self.quantizer.encode(latents, n_codebooks))
             mx.eval(pieces[-1], memory)  # else thousands of steps stay in one graph
         return mx.concatenate(pieces, axis=2)
+
+    def latents(self, codes: np.ndarray) -> mx.array:
+        """Sum the entries of codes. (B, q, F) → (B, C, F)."""
+        return self.quantizer.decode(mx.array(codes)).swapaxes(1, 2)
 
     def decode(self, codes: mx.array | np.ndarray) -> mx.array:
         """Decode codes to a waveform, window by window.

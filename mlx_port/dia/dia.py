@@ -27,7 +27,8 @@ SCALE = 1.0  # attention scores are not divided by sqrt(E): the weights were tra
 class Source(NamedTuple):
     """Inputs of cross-attention: one entry per layer, computed once per batch of texts.
 
-    keys, values: (B, H, S, E).  mask: (B, 1, 1, S), True at text, or None if all texts are equally long.
+    keys, values: (B, H, S, E).
+    mask: (B, 1, 1, S), True at text, or None if all texts are equally long.
     unconditional: (1, 1, D) per layer, the cross-attention of every row after the first B; None without such
     rows.
     """
@@ -217,8 +218,10 @@ class Decoder(nn.Module):
     ) -> Source:
         """Project encoded texts once for all later rows.
 
-        encoded: (B, S, source width).  mask: (B, 1, 1, S) or None.  unconditional: (1, 1, source width), the
-        encoding of one zero token, or None without unconditional rows.
+        encoded: (B, S, source width).
+        mask: (B, 1, 1, S) or None.
+        unconditional: (1, 1, source width), the encoding of one zero token, or None without unconditional
+        rows.
         """
         rotation = self.cross_rotary(0, encoded.shape[1]) if self.cross_rope else None
         pairs = [layer.cross_attention.project(encoded, rotation) for layer in self.layers]

@@ -7,7 +7,7 @@ import mlx.core as mx
 from mlx_port.dia2.dia2 import Dia2
 from mlx_port.guard import watched
 from tts_core.errors import GenerationError
-from tts_core.nn.guard import not_finite
+from tts_core.nn.guard import NotFiniteError
 
 
 def fault(network: Dia2, tokens: mx.array, text: tuple[int, int]) -> GenerationError:
@@ -25,4 +25,4 @@ def fault(network: Dia2, tokens: mx.array, text: tuple[int, int]) -> GenerationE
         cache = depformer.new_cache()
         for stage in range(len(depformer.stage_sets)):
             previous = depformer(stage, hidden, previous, (main, second), cache).argmax(axis=-1)
-    return not_finite(next(iter(found), None), dtype, text=1, row=tokens.shape[0])
+    return NotFiniteError(next(iter(found), None), dtype, text=1, row=tokens.shape[0])

@@ -63,7 +63,9 @@ def add_norm(
 ) -> tuple[mx.array, mx.array]:
     """Return the sum, in x's dtype, and its norm: rounded to the weight's dtype, then times it to `dtype`.
 
-    x: (R, D).  added: (R, D), or with `rest` (B, D) for the first B rows.  rest: (D,), added to the others.
+    x: (R, D).
+    added: (R, D), or with `rest` (B, D) for the first B rows.
+    rest: (D,), added to the others.
     weight: (D,).
     """
     total, normed = KERNEL(

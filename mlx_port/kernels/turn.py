@@ -45,8 +45,10 @@ KERNEL = Kernel(
 def turn(x: mx.array, spin: mx.array, heads: int, *, pairs: bool) -> tuple[mx.array, mx.array]:
     """Rotate queries and keys, and lay out keys with values.
 
-    x: (R, (H + 2 K) E).  spin: (R or 1, 2, E/2), see mlx_port.steps.spin.  pairs: component 2i turns with
-    2i + 1, else i with i + E/2.  → (R, H, 1, E), (2, R, K, 1, E).
+    x: (R, (H + 2 K) E).
+    spin: (R or 1, 2, E/2), see mlx_port.steps.spin.
+    pairs: component 2i turns with 2i + 1, else i with i + E/2.
+    → (R, H, 1, E), (2, R, K, 1, E).
     """
     rows, width = len(x), 2 * spin.shape[-1]
     kept = (x.shape[1] // width - heads) // 2

@@ -123,7 +123,10 @@ def speaker_vector(
 ) -> mx.array:
     """Encode a reference's embedded frames and return the output of the identity row before them.
 
-    identity: (1, D).  codes: (B, P, D).  positions: (P + 1, D).  mask: (B, 1, 1, P + 1) or None.
+    identity: (1, D).
+    codes: (B, P, D).
+    positions: (P + 1, D).
+    mask: (B, 1, 1, P + 1) or None.
     → (B, D) float32.
     """
     return encoder(speaker_rows(identity, codes, positions), mask)[:, 0]

@@ -6,15 +6,19 @@ from pathlib import Path
 
 from mlx_port.codecs.encodec import Encodec
 from mlx_port.codecs.vocos import Vocos
+from mlx_port.host import Host
 from mlx_port.loading import Parts, open_parts
 from mlx_port.mars5.codec_lm import CodecLM
-from mlx_port.mars5.engine import Mars5Engine
 from mlx_port.mars5.residual_transformer import ResidualTransformer
+from mlx_port.mars5.reverse import ReverseDiffusion
+from mlx_port.mars5.slots import Slots
+from mlx_port.mars5.together import Call
 from mlx_port.memory import backend_name, free_bytes
 from mlx_port.stored import understood
 from tts_core.config import config_of
 from tts_core.mars5 import pipeline
 from tts_core.mars5.config import CodecLMConfig
+from tts_core.mars5.engine import Mars5Engine
 from tts_core.mars5.memory import check_loading
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecVocabulary
 from tts_core.pipeline import check_model
@@ -22,8 +26,6 @@ from tts_core.pipeline import check_model
 
 class Mars5Pipeline(pipeline.Mars5Pipeline):
     """MARS5 on this side, with its networks in `engine`."""
-
-    engine: Mars5Engine
 
     @classmethod
     def load(cls, path: str | Path, *, dtype: str | None = None, check: bool = False) -> Mars5Pipeline:
@@ -68,4 +70,14 @@ def compose(
     vocabulary: CodecVocabulary,
 ) -> Mars5Pipeline:
     """Build the pipeline of loaded networks."""
-    return Mars5Pipeline(Mars5Engine(network, transformer, codec, vocoder, vocabulary))
+    engine = Mars5Engine(
+        network,
+        ReverseDiffusion(transformer),
+        codec,
+        vocoder,
+        vocabulary,
+        Host(network.embed),
+        make_slots=Slots,
+        call=lambda runs: Call(transformer, runs),
+    )
+    return Mars5Pipeline(engine)

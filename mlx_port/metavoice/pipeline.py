@@ -7,13 +7,17 @@ from pathlib import Path
 from mlx_port.codecs.encodec import Encodec
 from mlx_port.codecs.mbd import MultiBandDiffusion
 from mlx_port.codecs.vocos import Vocos
+from mlx_port.host import Host
 from mlx_port.loading import Parts, open_parts
 from mlx_port.memory import backend_name, free_bytes
-from mlx_port.metavoice.engine import MetaVoiceEngine
+from mlx_port.metavoice.codes import fill_codebooks
 from mlx_port.metavoice.first_stage import FirstStage
+from mlx_port.metavoice.guidance import fault
 from mlx_port.metavoice.second_stage import SecondStage
+from mlx_port.metavoice.slots import Slots
 from mlx_port.metavoice.speaker_encoder import SpeakerEncoder
 from tts_core.metavoice import pipeline
+from tts_core.metavoice.engine import MetaVoiceEngine
 from tts_core.metavoice.memory import check_loading
 from tts_core.metavoice.text import read_tokenizers
 from tts_core.pipeline import check_model
@@ -21,8 +25,6 @@ from tts_core.pipeline import check_model
 
 class MetaVoicePipeline(pipeline.MetaVoicePipeline):
     """MetaVoice on this side, with its networks in `engine`."""
-
-    engine: MetaVoiceEngine
 
     @classmethod
     def load(cls, path: str | Path, *, dtype: str | None = None, check: bool = False) -> MetaVoicePipeline:
@@ -54,6 +56,17 @@ def assemble(parts: Parts) -> MetaVoicePipeline:
     vocoder, diffusion = parts.network("vocos", Vocos), None
     if "mbd" in parts.configs:
         diffusion = parts.network("encodec", Encodec), parts.network("mbd", MultiBandDiffusion)
-    return MetaVoicePipeline(
-        MetaVoiceEngine(parts.configs, tokenizers, network, second_stage, speaker_encoder, vocoder, diffusion)
+    engine = MetaVoiceEngine(
+        parts.configs,
+        tokenizers,
+        network,
+        second_stage,
+        speaker_encoder,
+        vocoder,
+        diffusion,
+        Host(network.transformer.wpe),
+        make_slots=Slots,
+        fill_codebooks=fill_codebooks,
+        fault=fault,
     )
+    return MetaVoicePipeline(engine)

@@ -11,7 +11,7 @@ from functools import lru_cache
 import mlx.core as mx
 
 from mlx_port.guard import marked
-from mlx_port.layers.chain import chain
+from mlx_port.steps.chain import chain
 from tts_core.metavoice.sampling import LOWEST_TEMPERATURE, FirstStageSampling
 
 

@@ -31,7 +31,9 @@ class Spins:
 def turn(x: mx.array, spin: mx.array, heads: int, *, pairs: bool) -> tuple[mx.array, mx.array]:
     """Rotate queries and keys of a joined product, and lay out keys with values.
 
-    x: (R, (H + 2 K) E).  spin: from Spins.  pairs: as rotate_pairs does, else as rotate.
+    x: (R, (H + 2 K) E).
+    spin: from Spins.
+    pairs: as rotate_pairs does, else as rotate.
     → queries (R, H, 1, E); keys and values (2, R, K, 1, E).
     """
     if source.passes(kernel.trial, x.dtype):

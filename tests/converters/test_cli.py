@@ -15,13 +15,14 @@ import pytest
 from converters import cli, convert
 from mlx_port.commands import main as mlx_port_main
 from tests.converters.folders import DAC_HF, DAC_PTH, GOLDEN, V_0626, V_0626_HF, left_in
+from tts_core.command import runner
 from tts_core.dia.sampling import DEFAULTS_0626, DEFAULTS_V01, Sampling
 
 ROOT = Path(__file__).parents[2]
 
 
 def run(*arguments: object) -> int:
-    return cli.run(
+    return runner.run(
         cli.convert_weights, [str(argument) for argument in arguments], debug="--debug" in arguments
     )
 
@@ -298,8 +299,8 @@ def test_a_reader_that_has_gone_and_a_signal_end_both_commands(monkeypatch, comm
 
 def test_help_imports_nothing_heavy():
     script = (
-        "import sys\nfrom converters import cli\n"
-        "cli.run(cli.convert_weights, ['--help'], debug=False)\n"
+        "import sys\nfrom converters import cli\nfrom tts_core.command import runner\n"
+        "runner.run(cli.convert_weights, ['--help'], debug=False)\n"
         "heavy = {'numpy', 'torch', 'mlx', 'huggingface_hub', 'tqdm', 'safetensors'} & set(sys.modules)\n"
         "assert not heavy, heavy"
     )

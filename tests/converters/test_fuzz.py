@@ -16,6 +16,7 @@ from converters.convert import convert
 from converters.published import open_published
 from tests.converters.folders import DAC_HF, V_0626, V_0626_HF, left_in
 from tests.tiny.published_models import AR, ENCODEC, NAR, VOCOS
+from tts_core.command import runner
 
 pytestmark = pytest.mark.rest
 
@@ -122,7 +123,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, s
 def run(capsys: pytest.CaptureFixture[str], flags: list[object], destination: Path) -> int:
     """Convert; check that the answer is one line. Returns the exit code."""
     flags = [*flags, "--mlx-path", destination, "--dry-run", "--offline"]
-    code = cli.run(cli.convert_weights, [str(flag) for flag in flags], debug=False)
+    code = runner.run(cli.convert_weights, [str(flag) for flag in flags], debug=False)
     out, err = capsys.readouterr()
     if code:
         assert code in (2, 3, 4), err

@@ -21,6 +21,7 @@ from converters.files import readers
 from converters.published import open_published
 from tests.converters.folders import DAC_HF, V_0626, V_0626_HF, left_in, write_raw
 from tests.tiny.published_models import AR, ENCODEC, NAR, VOCOS
+from tts_core.command import runner
 from tts_core.errors import CheckpointError, NotFoundError
 
 ROOT = Path(__file__).parents[2]
@@ -37,7 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def refusal(capsys: pytest.CaptureFixture[str], *flags: object, code: int) -> str:
     arguments = [*map(str, flags), "--mlx-path", "out", "--offline"]
-    assert cli.run(cli.convert_weights, arguments, debug=False) == code
+    assert runner.run(cli.convert_weights, arguments, debug=False) == code
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
     assert err.startswith("error: ")
@@ -117,7 +118,7 @@ def test_aliases_that_double_in_vocos_s_configuration(tmp_path, monkeypatch, cap
 def test_a_pipe_as_the_model_card_says_nothing_of_the_licence(folder, capsys):
     os.mkfifo(folder / "README.md")
     arguments = ["--hf-path", str(folder), "--mlx-path", "out", "--offline"]
-    assert cli.run(cli.convert_weights, arguments, debug=False) == 0
+    assert runner.run(cli.convert_weights, arguments, debug=False) == 0
     assert "license:" not in Path("out/README.md").read_text()
 
 
@@ -259,7 +260,7 @@ def test_names_that_are_not_utf_8(folder):
 def test_long_names_of_the_destination(tmp_path, monkeypatch, capsys, length, code):
     monkeypatch.chdir(tmp_path)
     arguments = ["--hf-path", V_0626_HF, "--codec", DAC_HF, "--mlx-path", "x" * length]
-    assert cli.run(cli.convert_weights, [str(each) for each in arguments], debug=False) == code
+    assert runner.run(cli.convert_weights, [str(each) for each in arguments], debug=False) == code
     err = capsys.readouterr().err
     if code:
         assert "cannot be written (File name too long); give another place" in err

@@ -15,6 +15,7 @@ import pytest
 from converters import cli
 from converters.published import open_published
 from tests.converters.folders import DAC_HF, V_0626_HF, left_in
+from tts_core.command import runner
 from tts_core.files.record import Record
 
 pytestmark = pytest.mark.rest
@@ -52,7 +53,7 @@ def check_whole(destination: Path) -> None:
 
 def convert_once(capsys: pytest.CaptureFixture[str], destination: Path) -> str:
     flags = ["--hf-path", V_0626_HF, "--codec", DAC_HF, "--mlx-path", destination, "--force", "--offline"]
-    assert cli.run(cli.convert_weights, [str(flag) for flag in flags], debug=False) == 0
+    assert runner.run(cli.convert_weights, [str(flag) for flag in flags], debug=False) == 0
     return capsys.readouterr().err
 
 

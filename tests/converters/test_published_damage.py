@@ -25,6 +25,7 @@ from tests.tiny.published_models import (
     sources,
     tensors,
 )
+from tts_core.command import runner
 from tts_core.errors import CheckpointError, SpeechError
 
 torch = pytest.importorskip("torch", reason="the published pickles need torch")
@@ -62,7 +63,7 @@ def test_hostile_pickles_are_refused_wherever_they_hide_it(tmp_path, source, pla
     for given in (path, tmp_path):
         assert "refused" in fails(CheckpointError, given)
     assert not proof.exists()
-    assert cli.run(cli.convert_weights, ["--hf-path", str(path), "--offline"], debug=False) == 4
+    assert runner.run(cli.convert_weights, ["--hf-path", str(path), "--offline"], debug=False) == 4
 
 
 @pytest.mark.parametrize("source", [FIRST, SPEAKER, ENCODEC], ids=lambda path: path.stem)

@@ -9,6 +9,7 @@ import pytest
 from converters import cli
 from converters.card import MEASURED, add_measurements
 from tests.converters.folders import DAC_HF, V_0626_HF, left_in
+from tts_core.command import runner
 from tts_core.files.record import Record
 
 BASE = (V_0626_HF, "--codec", DAC_HF, "--mlx-path")
@@ -16,7 +17,7 @@ NAME = "someone/voice-4bit"
 
 
 def run(*arguments: object) -> int:
-    return cli.run(cli.convert_weights, list(map(str, arguments)), debug=False)
+    return runner.run(cli.convert_weights, list(map(str, arguments)), debug=False)
 
 
 class Hub:

@@ -15,6 +15,7 @@ from tests.golden.exact import exact_transform
 from tests.tolerance import assert_golden
 from tts_core.codecs.vocos import LARGEST_MAGNITUDE
 from tts_core.files.json_object import read_json
+from tts_core.metavoice.decoding import VocosDecoder
 
 SIX_KBPS = 2  # of 1.5, 3, 6 and 12: MetaVoice's, 8 codebooks of 10 bits, 75 times a second
 BETWEEN = ("features", "backbone", "head_linear")
@@ -72,7 +73,7 @@ def check_default_decoder(file: Path, side: str) -> None:
     info, vectors = read_json(file), Vectors(file.with_suffix(".safetensors"))
     bench = vocos_bench(side, file.parent / info["checkpoint"])
     package, codec = "mlx_port" if side == "mlx" else "torch_ref", bench.side.codec
-    decoder = import_module(f"{package}.metavoice.decoding").VocosDecoder(codec)
+    decoder = VocosDecoder(codec, import_module(f"{package}.host").Host(codec.head.out))
     for name in default_cases(file):
         codes = vectors[f"{name}.codes"].astype(np.int32)
         [own] = decoder.decode([codes], [])

@@ -43,6 +43,7 @@ from tests.tiny.published_models import (
 )
 from torch_ref.loading import open_networks as open_torch
 from tts_core import models
+from tts_core.command import runner
 from tts_core.files.header import read_header
 
 pytestmark = pytest.mark.golden
@@ -50,7 +51,7 @@ MODELS = list(SOURCES)
 
 
 def run(*arguments: object) -> int:
-    return cli.run(cli.convert_weights, [str(argument) for argument in arguments], debug=True)
+    return runner.run(cli.convert_weights, [str(argument) for argument in arguments], debug=True)
 
 
 def weights(folder: Path) -> dict[str, mx.array]:

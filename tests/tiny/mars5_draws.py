@@ -15,7 +15,7 @@ from tests.sides import Side
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.rows import Joining
 from tts_core.mars5.sequence import CodecSequence
-from tts_core.nn.guard import not_finite
+from tts_core.nn.guard import NotFiniteError
 from tts_core.nn.noise import Noise
 
 Draw = Callable[[Any, Any], Any]
@@ -52,7 +52,7 @@ def extend(
                 break
             if drawn < 0:
                 dtype = side.module("host").Host(network.embed).dtype
-                raise not_finite(None, dtype, text=1, row=len(sequence.generated))
+                raise NotFiniteError(None, dtype, text=1, row=len(sequence.generated))
             sequence.accept(drawn)
             yield sequence
     own.leave(0)

@@ -105,8 +105,9 @@ class CausalStack(nn.Module):
     def window(self, x: Tensor, context: int, memory: Memory | None, tail: int) -> tuple[Tensor, Memory]:
         """Compute the outputs for one window, and the memory for the next one.
 
-        x: (B, C, T), whose first `context` frames are only for the convolutions before the LSTM.  memory:
-        None at the signal's start.  tail: frames that the convolutions after the LSTM look back.
+        x: (B, C, T), whose first `context` frames are only for the convolutions before the LSTM.
+        memory: None at the signal's start.
+        tail: frames that the convolutions after the LSTM look back.
         """
         for layer in self.layers[: self.middle]:
             x = layer(x)
@@ -240,6 +241,11 @@ class Encodec(nn.Module):
             latents, memory = self.encoder.window(heard, context, memory, encode_tail(self.config))
             pieces.append(self.quantizer.encode(latents, n_codebooks))
         return torch.cat(pieces, dim=2)
+
+    @torch.inference_mode()
+    def latents(self, codes: np.ndarray) -> Tensor:
+        """Sum the entries of codes. (B, q, F) → (B, C, F)."""
+        return self.quantizer.decode(torch.from_numpy(codes).to(next(self.quantizer.parameters()).device))
 
     @rounded
     @torch.inference_mode()

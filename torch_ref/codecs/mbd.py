@@ -197,8 +197,10 @@ class MultiBandDiffusion:
     ) -> list[Tensor]:
         """Sample a waveform for each item's latents, its bands at the levels of the codec's own waveform.
 
-        latents: (C, F) each.  references: (L,) each, the codec decoder's waveforms.  noise: one source each;
-        row b n + i is draw i of band b, n the number of transitions.  steps: None uses `default_steps`.
+        latents: (C, F) each.
+        references: (L,) each, the codec decoder's waveforms.
+        noise: one source each; row b n + i is draw i of band b, n the number of transitions.
+        steps: None uses `default_steps`.
         check: called before each transition; may raise.
         Returns (L,) each. Raises UsageError for steps or shapes that do not fit, before loading any weights.
         """

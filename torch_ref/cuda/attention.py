@@ -34,8 +34,9 @@ Pairing = Literal["halves", "neighbors"]  # which components a rotation turns to
 class Workspace(NamedTuple):
     """Memory that attention's programs join their parts in; used by one call at a time.
 
-    parts: (heads, splits, E) float32.  sums: (2, heads, splits) float32.  arrivals: int32, zero between
-    calls.
+    parts: (heads, splits, E) float32.
+    sums: (2, heads, splits) float32.
+    arrivals: int32, zero between calls.
     """
 
     parts: Tensor
@@ -80,10 +81,12 @@ def attend(
 ) -> Tensor:
     """Put each row's key and value into a ring of them and attend to all that it keeps.
 
-    projected: (R, (H + 2K)·E): queries, keys, values.  positions: (R,) int64, or (1,) for all.
+    projected: (R, (H + 2K)·E): queries, keys, values.
+    positions: (R,) int64, or (1,) for all.
     keys, values: (R, K, capacity, E), slot = position % capacity.
     rotation: tables of all positions for query and key, taken at `angles`, as many as positions; None takes
-    the positions.  gains: (2, E) float32, of RMS norms of queries and keys before the rotation. → (R, H·E).
+    the positions.
+    gains: (2, E) float32, of RMS norms of queries and keys before the rotation. → (R, H·E).
     """
     rows, kv_heads, capacity, width = keys.shape
     heads = projected.shape[1] // width - 2 * kv_heads
@@ -111,8 +114,10 @@ def attend_source(
 ) -> Tensor:
     """Attend to keys and values that stay as they are, the first `lengths` of each row.
 
-    queries: (R, H·E).  lengths, positions: (R,) int64.  keys, values: (R, K, capacity, E).  rotation: tables
-    of all positions for the query. → (R, H·E).
+    queries: (R, H·E).
+    lengths, positions: (R,) int64.
+    keys, values: (R, K, capacity, E).
+    rotation: tables of all positions for the query. → (R, H·E).
     """
     rows, kv_heads, capacity, width = keys.shape
     heads = queries.shape[1] // width

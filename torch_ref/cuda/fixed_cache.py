@@ -8,8 +8,10 @@ from torch import Tensor
 class FixedCache:
     """Buffers of fixed size and address, written at a position stored on the device: for captured steps.
 
-    keys, values: (B, K, capacity, E).  position: (1,) int64, the row to write.  mask: (1, 1, 1, capacity),
-    True up to `position`; both are shared by all layers and owned by the caller. Takes one row at a time.
+    keys, values: (B, K, capacity, E).
+    position: (1,) int64, the row to write.
+    mask: (1, 1, 1, capacity), True up to `position`; both are shared by all layers and owned by the caller.
+    Takes one row at a time.
     """
 
     def __init__(self, keys: Tensor, values: Tensor, position: Tensor, mask: Tensor):

@@ -19,8 +19,10 @@ BLOCKS = 128  # of 8 numbers, per program
 def fill_uniform(out: Tensor, seeds: Tensor, steps: Tensor, first: int, count: int) -> None:
     """Draw numbers in (0, 1) for several steps of each text, 0.5 for steps below 0.
 
-    out: (ring, B, ...) float32.  seeds: (B,) int64, the bits of the seed.  steps: (B,) int64, each text's
-    step at tick 0.  Ticks first .. first + count - 1 are filled, each at tick % ring.
+    out: (ring, B, ...) float32.
+    seeds: (B,) int64, the bits of the seed.
+    steps: (B,) int64, each text's step at tick 0.
+    Ticks first .. first + count - 1 are filled, each at tick % ring.
     """
     ring, texts = out.shape[:2]
     numbers = out[0, 0].numel()

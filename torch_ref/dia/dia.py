@@ -31,7 +31,8 @@ Cache = KeyValueCache | FixedCache
 class Source(NamedTuple):
     """Inputs of cross-attention: one entry per layer, computed once per batch of texts.
 
-    keys, values: (B, H, S, E).  mask: (B, 1, 1, S), True at text, or None if all texts are equally long.
+    keys, values: (B, H, S, E).
+    mask: (B, 1, 1, S), True at text, or None if all texts are equally long.
     unconditional: (1, 1, D) per layer, the cross-attention of every row after the first B; None without such
     rows.
     """
@@ -218,8 +219,10 @@ class Decoder(nn.Module):
     def source(self, encoded: Tensor, mask: Tensor | None, unconditional: Tensor | None = None) -> Source:
         """Project encoded texts once for all later rows.
 
-        encoded: (B, S, source width).  mask: (B, 1, 1, S) or None.  unconditional: (1, 1, source width), the
-        encoding of one zero token, or None without unconditional rows.
+        encoded: (B, S, source width).
+        mask: (B, 1, 1, S) or None.
+        unconditional: (1, 1, source width), the encoding of one zero token, or None without unconditional
+        rows.
         """
         rotation = self.cross_rotary(0, encoded.shape[1]) if self.cross_rope else None
         layers = cast(list[DecoderLayer], self.layers)

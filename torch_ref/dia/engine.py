@@ -77,7 +77,9 @@ def make_slots(network: Dia, nothing: Tensor | None, *, texts: int, rows: int, t
     """Make slots in the fastest form that runs this network: captured, for a CPU, or plain.
 
     nothing: (1, 1, source width), the encoding of the empty text; None without guidance.
-    texts: that run at once.  rows: of a grid at most.  text_rows: bytes of a text at most.
+    texts: that run at once.
+    rows: of a grid at most.
+    text_rows: bytes of a text at most.
     """
     if runs(network):
         return GraphSlots(FusedDecoder(network, nothing), texts=texts, rows=rows, text_rows=text_rows)

@@ -52,7 +52,9 @@ class Dia2Engine:
 def make_slots(network: Dia2, *, texts: int, rows: int, guided: bool) -> slots.Slots:
     """Make slots in the fastest form that runs this network: captured or plain.
 
-    texts: that run at once.  rows: steps that a text reads at most.  guided: some texts may be.
+    texts: that run at once.
+    rows: steps that a text reads at most.
+    guided: some texts may be.
     """
     if runs(network):
         return GraphSlots(FusedStep(network), texts=texts, rows=rows, guided=guided)

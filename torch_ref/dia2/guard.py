@@ -9,7 +9,7 @@ from torch_ref.device import name_of
 from torch_ref.dia2.dia2 import Dia2
 from torch_ref.guard import watched
 from tts_core.errors import GenerationError
-from tts_core.nn.guard import not_finite
+from tts_core.nn.guard import NotFiniteError
 
 
 def fault(network: Dia2, tokens: Tensor, text: tuple[int, int]) -> GenerationError:
@@ -27,4 +27,4 @@ def fault(network: Dia2, tokens: Tensor, text: tuple[int, int]) -> GenerationErr
         cache = depformer.new_cache()
         for stage in range(len(depformer.stage_sets)):
             previous = depformer(stage, hidden, previous, (main, second), cache).argmax(dim=-1)
-    return not_finite(next(iter(found), None), dtype, text=1, row=tokens.shape[0])
+    return NotFiniteError(next(iter(found), None), dtype, text=1, row=tokens.shape[0])

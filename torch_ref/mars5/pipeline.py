@@ -7,15 +7,21 @@ from pathlib import Path
 
 from torch_ref.codecs.encodec import Encodec
 from torch_ref.codecs.vocos import Vocos
+from torch_ref.cuda.mars5.reverse import make_step
+from torch_ref.cuda.mars5.slots import make_slots
+from torch_ref.cuda.mars5.together import make_together
 from torch_ref.device import name_of
+from torch_ref.host import Host
 from torch_ref.loading import Parts, open_parts
 from torch_ref.mars5.codec_lm import CodecLM
-from torch_ref.mars5.engine import Mars5Engine
 from torch_ref.mars5.residual_transformer import ResidualTransformer
+from torch_ref.mars5.reverse import ReverseDiffusion
+from torch_ref.mars5.together import Call
 from torch_ref.memory import backend_name, free_bytes
 from tts_core.config import config_of
 from tts_core.mars5 import pipeline
 from tts_core.mars5.config import CodecLMConfig
+from tts_core.mars5.engine import Mars5Engine
 from tts_core.mars5.memory import check_loading
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecVocabulary
 from tts_core.pipeline import check_model
@@ -23,8 +29,6 @@ from tts_core.pipeline import check_model
 
 class Mars5Pipeline(pipeline.Mars5Pipeline):
     """MARS5 on this side, with its networks in `engine`."""
-
-    engine: Mars5Engine
 
     @classmethod
     def load(
@@ -75,4 +79,14 @@ def compose(
     vocabulary: CodecVocabulary,
 ) -> Mars5Pipeline:
     """Build the pipeline of loaded networks."""
-    return Mars5Pipeline(Mars5Engine(network, transformer, codec, vocoder, vocabulary))
+    engine = Mars5Engine(
+        network,
+        ReverseDiffusion(transformer, make_step),
+        codec,
+        vocoder,
+        vocabulary,
+        Host(network.embed),
+        make_slots=make_slots,
+        call=lambda runs: Call(transformer, runs, make_together),
+    )
+    return Mars5Pipeline(engine)

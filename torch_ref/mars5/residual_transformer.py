@@ -32,7 +32,8 @@ from tts_core.nn.positions import timestep_table
 class Source(NamedTuple):
     """Inputs that are the same for all timesteps, computed once per run.
 
-    text: (R, N + 1, D), after speaker vectors; R rows may share one row of codes.  positions: (S, D).
+    text: (R, N + 1, D), after speaker vectors; R rows may share one row of codes.
+    positions: (S, D).
     encoder_steps, decoder_steps: (T, D), one vector per timestep; all of them float32 or wider.
     text_mask: (R, 1, 1, N + 1), frame_mask: (B, 1, 1, S), True at valid positions; None if all are.
     """
@@ -148,7 +149,8 @@ class ResidualTransformer(nn.Module):
     ) -> Source:
         """Embed the inputs that do not depend on the timestep.
 
-        text: (B, N) ids.  speakers: (R, D); for B = 1 any number of rows share the text.
+        text: (B, N) ids.
+        speakers: (R, D); for B = 1 any number of rows share the text.
         text_lengths, frame_lengths: (B,), without padding; None if nothing is padded.
         """
         words = at_least_float32(self.text_embed(text)).expand(len(speakers), -1, -1)

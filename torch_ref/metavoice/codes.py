@@ -34,7 +34,9 @@ def fill_codebooks(
 ) -> np.ndarray:
     """Predict all codebooks of the frames that fit after the text.
 
-    text: (S,) ids with the second stage's offset, end of text last.  codes: (2, F).  embedding: (E,) float32.
+    text: (S,) ids with the second stage's offset, end of text last.
+    codes: (2, F).
+    embedding: (E,) float32.
     → (Q, F) int32. Padding, if drawn, is replaced by the most probable code.
     """
     rows = second_stage_rows(text, codes, network.config.max_position_embeddings)

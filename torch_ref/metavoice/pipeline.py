@@ -8,14 +8,18 @@ from pathlib import Path
 from torch_ref.codecs.encodec import Encodec
 from torch_ref.codecs.mbd import MultiBandDiffusion
 from torch_ref.codecs.vocos import Vocos
+from torch_ref.cuda.metavoice.slots import make_slots
 from torch_ref.device import name_of
+from torch_ref.host import Host
 from torch_ref.loading import Parts, open_parts
 from torch_ref.memory import backend_name, free_bytes
-from torch_ref.metavoice.engine import MetaVoiceEngine
+from torch_ref.metavoice.codes import fill_codebooks
 from torch_ref.metavoice.first_stage import FirstStage
+from torch_ref.metavoice.guidance import fault
 from torch_ref.metavoice.second_stage import SecondStage
 from torch_ref.metavoice.speaker_encoder import SpeakerEncoder
 from tts_core.metavoice import pipeline
+from tts_core.metavoice.engine import MetaVoiceEngine
 from tts_core.metavoice.memory import check_loading
 from tts_core.metavoice.text import read_tokenizers
 from tts_core.pipeline import check_model
@@ -23,8 +27,6 @@ from tts_core.pipeline import check_model
 
 class MetaVoicePipeline(pipeline.MetaVoicePipeline):
     """MetaVoice on this side, with its networks in `engine`."""
-
-    engine: MetaVoiceEngine
 
     @classmethod
     def load(
@@ -66,6 +68,17 @@ def assemble(parts: Parts) -> MetaVoicePipeline:
     vocoder, diffusion = parts.network("vocos", Vocos), None
     if "mbd" in parts.configs:
         diffusion = parts.network("encodec", Encodec), parts.network("mbd", MultiBandDiffusion)
-    return MetaVoicePipeline(
-        MetaVoiceEngine(parts.configs, tokenizers, network, second_stage, speaker_encoder, vocoder, diffusion)
+    engine = MetaVoiceEngine(
+        parts.configs,
+        tokenizers,
+        network,
+        second_stage,
+        speaker_encoder,
+        vocoder,
+        diffusion,
+        Host(network.transformer.wpe),
+        make_slots=make_slots,
+        fill_codebooks=fill_codebooks,
+        fault=fault,
     )
+    return MetaVoicePipeline(engine)

@@ -18,9 +18,10 @@ from tts_core.text.captions import Cue, Word, in_turns, turn_texts
 class Pacing:
     """Joins between the pieces of a text.
 
-    texts: of the pieces, for captions.  silences: seconds before the first piece and after each, one more
-    than there are texts; None is the usual pause between pieces, nothing at both ends.  speed: of the speech
-    and the usual pauses; those given in seconds keep their length.
+    texts: of the pieces, for captions.
+    silences: seconds before the first piece and after each, one more than there are texts; None is the usual
+    pause between pieces, nothing at both ends.
+    speed: of the speech and the usual pauses; those given in seconds keep their length.
     """
 
     texts: tuple[str, ...]

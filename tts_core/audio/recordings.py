@@ -21,8 +21,10 @@ def check_recording(
 ) -> None:
     """Raise UsageError for a recording that is silent, too short, or does not fit its transcript.
 
-    samples: (L,) finite.  transcript: None is not checked; speaker tags do not count.  where: its name in
-    messages.  shortest: seconds.
+    samples: (L,) finite.
+    transcript: None is not checked; speaker tags do not count.
+    where: its name in messages.
+    shortest: seconds.
     """
     seconds, level = len(samples) / sample_rate, loudest_db(samples, sample_rate)
     if level < SILENT_DB:

@@ -85,7 +85,8 @@ def _laid(
 ) -> list[float]:
     """Choose the ends of all sentences but the last: a path of least cost through pauses and expected ends.
 
-    wanted: (S,) seconds of each sentence.  expected: (S - 1,) its ends if all speak alike fast.
+    wanted: (S,) seconds of each sentence.
+    expected: (S - 1,) its ends if all speak alike fast.
     weights: S - 1, how much a pause counts at each end; at the end of a turn it counts twice.
     """
     places = sorted([*pauses, *((float(end), 0.0) for end in expected)])

@@ -24,7 +24,8 @@ PROMPTS = 64  # references that stay in memory
 class Work:
     """What a worker needs to know, besides the rows.
 
-    options: of all rows, by name; a row's own replace them.  voices: the folder of stored voices.
+    options: of all rows, by name; a row's own replace them.
+    voices: the folder of stored voices.
     labels: fields of every manifest line.
     """
 

@@ -33,8 +33,10 @@ SETTINGS, MANIFEST, ERRORS = "settings.json", "manifest.jsonl", "errors.jsonl"
 class Output:
     """One writer's view of the folder; it is `part` of `parts` writers, each with its own rows.
 
-    settings: compared with those that the folder was begun with.  suffix: of sounds, with its dot.
-    per_shard: rows a tar shard; None writes single files.  captions: "srt", "vtt" or None.
+    settings: compared with those that the folder was begun with.
+    suffix: of sounds, with its dot.
+    per_shard: rows a tar shard; None writes single files.
+    captions: "srt", "vtt" or None.
     Raises UsageError if another run has the folder, if it has other settings, if it cannot be made, or if
     something that is written in it is a symbolic link. The folder itself may be one.
     """

@@ -10,7 +10,9 @@ from typing import Any
 class Outcome:
     """One spoken or failed row, as it travels from a worker to the writer.
 
-    sound: the encoded file.  fields: of the manifest, without the file's name.  captions: SRT or VTT.
+    sound: the encoded file.
+    fields: of the manifest, without the file's name.
+    captions: SRT or VTT.
     """
 
     number: int

@@ -46,7 +46,9 @@ class Condition:
 class Rejection:
     """When to reject a row.
 
-    conditions: each of them rejects.  retries: attempts after the first.  judges: of each figure, by name.
+    conditions: each of them rejects.
+    retries: attempts after the first.
+    judges: of each figure, by name.
     """
 
     conditions: tuple[Condition, ...]

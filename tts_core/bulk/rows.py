@@ -24,7 +24,9 @@ LONGEST_LINE = 16 << 20  # bytes; a character may be six in JSON
 class Row:
     """One text to speak.
 
-    number: its place in the input, from 0.  voice: name of a stored voice.  options: changes of the run's.
+    number: its place in the input, from 0.
+    voice: name of a stored voice.
+    options: changes of the run's.
     ref_audio, ref_text: a recording of the voice to use, and its transcript.
     """
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from tts_core.codecs.policy import CodecPolicy
 from tts_core.codecs.vocos import VocosConfig, decode_lookahead, decode_window
+from tts_core.nn.host import Device
 
 # A CPU gains nothing from a call of several windows, which may round differently
 ONE_BY_ONE = ("torch-cpu", "mlx-cpu")
@@ -41,27 +43,39 @@ def calls(
             yield Call(start, stop, last, tuple(places[at : at + rows]))
 
 
+class Vocoder(Protocol):
+    """Vocos on either side."""
+
+    config: VocosConfig
+    policy: CodecPolicy
+
+    def decode_frames(self, codes: Any, start: int, stop: int, bandwidth_id: int) -> Any:
+        """Decode frames [start, stop) of codes (B, Q, T) to samples (B, L)."""
+        ...
+
+
 def decode_pieces(
-    config: VocosConfig,
+    vocoder: Vocoder,
+    host: Device,
     codes: Sequence[np.ndarray],
     cuts: Callable[[int], Iterator[tuple[int, int]]],
-    decode: Callable[[np.ndarray, int, int], np.ndarray],
+    bandwidth_id: int,
     *,
-    most: int,
     check: Callable[[], None] | None = None,
 ) -> list[np.ndarray]:
-    """Decode pieces (Q, F) to samples (L,) float32 each. cuts, most: as in `calls`.
+    """Decode pieces (Q, F) to samples (L,) float32 each.
 
-    decode: codes (B, Q, frames) and the frames [start, stop) that are wanted of them → samples (B, L).
+    cuts: as in `calls`.
     check: called before each call of the network; may raise.
     """
+    most = most_fed(vocoder.config, vocoder.policy.max_frames, backend=host.backend)
     made = [[np.zeros(0, np.float32)] for _ in codes]
-    for call in calls(config, [one.shape[1] for one in codes], cuts, most=most):
+    for call in calls(vocoder.config, [one.shape[1] for one in codes], cuts, most=most):
         if check is not None:
             check()
         fed = np.stack([codes[place][:, : call.last] for place in call.places])
-        audio = decode(fed, call.start, call.stop)
-        for place, row in zip(call.places, audio, strict=True):
+        audio = vocoder.decode_frames(host.to_device(fed), call.start, call.stop, bandwidth_id)
+        for place, row in zip(call.places, host.to_host(audio), strict=True):
             made[place].append(row.astype(np.float32))
     return [np.concatenate(parts) for parts in made]
 

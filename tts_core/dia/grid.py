@@ -22,7 +22,8 @@ FREE = -1  # a slot that the model fills
 class DelayGrid:
     """Rows of one text, filled one at a time by `accept`. Host integers only.
 
-    prompt: (C, P) int32 codes or None.  max_frames: to generate after the prompt.
+    prompt: (C, P) int32 codes or None.
+    max_frames: to generate after the prompt.
     last_channel_free: do not force the channels with the longest delay in their last row before speech, like
     nari-labs/dia@876125e for the longest prompts of a batch (its grid is one row short there). The default
     forces them, like transformers and the training.

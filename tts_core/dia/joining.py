@@ -14,7 +14,8 @@ from tts_core.nn.noise import Noise
 class Joining:
     """A text that takes a slot.
 
-    tokens: (S,) int32.  grid: (rows, C) int32, forced ids or FREE; the first `filled` rows are known.
+    tokens: (S,) int32.
+    grid: (rows, C) int32, forced ids or FREE; the first `filled` rows are known.
     prompt_frames, max_frames: frames before its speech, and of it at most.
     """
 

@@ -81,10 +81,12 @@ class DiaPipeline:
         """Speak one text part by part, each as soon as the frames that its samples depend on are known.
 
         text: or an iterable of its pieces; sentences are spoken as they become complete (tts_core.live).
-        prompt: a voice to continue, with its transcript.  options: settings; `changes` replace some of their
-        fields.  All pieces of a long text have the same voices: the prompt's, else those of the first piece
+        prompt: a voice to continue, with its transcript.
+        options: settings; `changes` replace some of their fields.
+        All pieces of a long text have the same voices: the prompt's, else those of the first piece
         (tts_core.dia.pieces). Their seeds are derived from the first; noise may be one source per piece.
-        progress: called after every part.  cancel: once set, the stream ends with CancelledError.
+        progress: called after every part.
+        cancel: once set, the stream ends with CancelledError.
         Raises UsageError for a text or value that cannot be used and ResourceError for too little memory,
         both at the call, before any network runs; for pieces of text, as they come.
         """

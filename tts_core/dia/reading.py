@@ -41,7 +41,8 @@ def notes(text: str, seconds: float, rules: TextRules, *, continues: bool) -> tu
     """Remarks for the caller, a line each: a tag that was added before others, the authors' advice for short
     texts.
 
-    seconds: expected.  rules: of the folder; those that add end marks are made for short texts.
+    seconds: expected.
+    rules: of the folder; those that add end marks are made for short texts.
     continues: the text goes on after a transcript.
     """
     found = []

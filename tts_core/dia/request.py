@@ -40,8 +40,11 @@ ROOM = 1.5  # of the longest piece: frames that anchors leave free in the window
 class Run:
     """A text that runs by itself or beside others.
 
-    tokens: (S,) int32, transcript included.  voice: with its codes.  max_frames: of its speech.
-    seed: None if the caller gave the noise.  own_limit: max_frames comes from the text's length.
+    tokens: (S,) int32, transcript included.
+    voice: with its codes.
+    max_frames: of its speech.
+    seed: None if the caller gave the noise.
+    own_limit: max_frames comes from the text's length.
     """
 
     tokens: np.ndarray
@@ -67,8 +70,10 @@ class Run:
 class Request:
     """One text as it will be spoken. Lists have one entry per piece.
 
-    limits: most frames of each piece.  max_frames: of all pieces together; None for no such limit.
-    frame_rate: of the codec, in Hz.  own_limits: they come from the texts' lengths, the caller gave none.
+    limits: most frames of each piece.
+    max_frames: of all pieces together; None for no such limit.
+    frame_rate: of the codec, in Hz.
+    own_limits: they come from the texts' lengths, the caller gave none.
     notes: remarks for the caller, a line each.
     shortest_anchor: as in TextRules, for a text with pauses inside; else 0.
     """

@@ -46,8 +46,10 @@ class _Speaking(Spoken):
 class DiaSession(SlotSession[_Speaking]):
     """A running batch of at most `places` requests. Raises ResourceError for too little memory.
 
-    rehearsal: builds a short request.  policy: the codec's windows.  job: bounds each request that will join;
-    None for any.  sound: False for codes alone; a request is then one part, without samples.
+    rehearsal: builds a short request.
+    policy: the codec's windows.
+    job: bounds each request that will join; None for any.
+    sound: False for codes alone; a request is then one part, without samples.
     """
 
     def __init__(

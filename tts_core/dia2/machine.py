@@ -31,8 +31,10 @@ class Emitted(NamedTuple):
 class Machine:
     """The entries still to be spoken, and the tokens on their way to the text streams. Host integers only.
 
-    initial_padding: steps before the first word.  words: (text, step) of each word taken.
-    taken: step at which each entry was taken.  end: step at which the entries ran out.
+    initial_padding: steps before the first word.
+    words: (text, step) of each word taken.
+    taken: step at which each entry was taken.
+    end: step at which the entries ran out.
     """
 
     def __init__(

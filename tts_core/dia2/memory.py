@@ -64,8 +64,10 @@ def estimate(
 ) -> Estimate:
     """Estimate the memory of `job`.
 
-    configs: of the model's parts by kind.  dtype: of weights and activations (norms and the codec: at least
-    float32).  quantization: as in config.json; torch dequantizes when it loads.  policy: the codec's windows.
+    configs: of the model's parts by kind.
+    dtype: of weights and activations (norms and the codec: at least float32).
+    quantization: as in config.json; torch dequantizes when it loads.
+    policy: the codec's windows.
     """
     config, codec = config_of(configs, "dia2", Dia2Config), config_of(configs, "mimi", MimiConfig)
     size, wide = BYTES[dtype], max(4, BYTES[dtype])

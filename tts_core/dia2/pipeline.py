@@ -125,10 +125,11 @@ class Dia2Pipeline:
         """Speak one text part by part, each as soon as its codes are known.
 
         text: or an iterable of its pieces, each spoken while the next one is awaited.
-        prompt: a recording of each speaker, with its words and their times.  options: settings; `changes`
-        replace some of their fields. A long text is spoken in pieces with the same voices: the recordings',
-        else those of the first piece. Their seeds are derived from the first.
-        progress: called after every part.  cancel: once set, the stream ends with CancelledError.
+        prompt: a recording of each speaker, with its words and their times.
+        options: settings; `changes` replace some of their fields. A long text is spoken in pieces with the
+        same voices: the recordings', else those of the first piece. Their seeds are derived from the first.
+        progress: called after every part.
+        cancel: once set, the stream ends with CancelledError.
         Raises UsageError for a text, recording or value that cannot be used and ResourceError for too little
         memory, both at the call, before any network runs; for pieces of text, as they come.
         """

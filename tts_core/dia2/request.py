@@ -50,9 +50,12 @@ class Facts:
 class Request:
     """One text as it will be spoken.
 
-    text: as given.  pieces: none for a text that goes on.  max_frames: of all pieces together; None for no
-    such limit.  seed: of the first piece; the others' are derived from it.  noise: the caller's, for every
-    piece.  notes: remarks for the caller, a line each.
+    text: as given.
+    pieces: none for a text that goes on.
+    max_frames: of all pieces together; None for no such limit.
+    seed: of the first piece; the others' are derived from it.
+    noise: the caller's, for every piece.
+    notes: remarks for the caller, a line each.
     """
 
     facts: Facts

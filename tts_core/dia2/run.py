@@ -24,8 +24,11 @@ MORE_FRAMES = MAX_PADDING  # after the last word, besides the longest delay
 class Run:
     """The inputs of every step, and what becomes of its ids.
 
-    entries: of the text, so far.  prefix: a voice to continue.  max_frames: most frames of speech; None is
-    the context's.  keeps_prefix: the result begins with the prefix.  is_open: more text may come.
+    entries: of the text, so far.
+    prefix: a voice to continue.
+    max_frames: most frames of speech; None is the context's.
+    keeps_prefix: the result begins with the prefix.
+    is_open: more text may come.
     """
 
     def __init__(

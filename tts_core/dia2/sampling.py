@@ -11,8 +11,10 @@ COLDEST = 1e-6  # the lowest temperature that is not greedy
 class Choice:
     """Settings of the choice of an id. Guidance only picks candidates; the conditional logits are sampled.
 
-    cfg_scale: 1 turns guidance off.  cfg_filter_k: candidates by guided logits; 0 keeps all.
-    temperature: 0 takes the likeliest candidate.  top_k: then by probability; 0 keeps all.
+    cfg_scale: 1 turns guidance off.
+    cfg_filter_k: candidates by guided logits; 0 keeps all.
+    temperature: 0 takes the likeliest candidate.
+    top_k: then by probability; 0 keeps all.
     """
 
     cfg_scale: float

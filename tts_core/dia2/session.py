@@ -56,8 +56,10 @@ class Dia2Session:
 
     Raises ResourceError for too little memory.
 
-    rehearsal: builds a short request.  policy: the codec's windows.  job: bounds each request that will join;
-    None for any.  sound: False for codes alone, without samples.
+    rehearsal: builds a short request.
+    policy: the codec's windows.
+    job: bounds each request that will join; None for any.
+    sound: False for codes alone, without samples.
     """
 
     def __init__(

@@ -19,7 +19,8 @@ class Joining:
 
     before: (P, 2 + Q) int32, the inputs of a prefix's steps, at positions 0 .. P-1; none without a prefix.
     start: position of its first step; the ones after it follow. With a prefix it is P - 1 for the second
-    time, so a text has read P + n steps before its n-th.  noise: of step n, in the shape of `noise_shape`.
+    time, so a text has read P + n steps before its n-th.
+    noise: of step n, in the shape of `noise_shape`.
     """
 
     before: np.ndarray

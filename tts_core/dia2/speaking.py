@@ -31,8 +31,9 @@ _LOG = logging.getLogger("tts_core")
 class Speaking:
     """The runs of a request, one a piece, and the sound of their codes.
 
-    encode: recordings, (L,) float32 → codes (Q, P).  policy: the codec's windows.  sound: False for codes
-    alone, without samples.
+    encode: recordings, (L,) float32 → codes (Q, P).
+    policy: the codec's windows.
+    sound: False for codes alone, without samples.
     """
 
     def __init__(

@@ -62,7 +62,9 @@ class Diffusion:
 class Cells:
     """The initial state of a run: arrays (S, Q), with the prompt's frames before the frames to generate.
 
-    codes: int32, the known codes and noise.  clean: int32, the known codes, 0 elsewhere.  known: bool.
+    codes: int32, the known codes and noise.
+    clean: int32, the known codes, 0 elsewhere.
+    known: bool.
     """
 
     codes: np.ndarray
@@ -87,7 +89,8 @@ def make_cells(
 ) -> Cells:
     """Build the cells of a run.
 
-    first: (G,), the first codebook of the frames to generate.  noise: (Q, G), initial codes of all codebooks.
+    first: (G,), the first codebook of the frames to generate.
+    noise: (Q, G), initial codes of all codebooks.
     prompt: (Q, P), known in full, for a deep clone.
     Raises UsageError for codes outside 0 .. n_classes-1, and if there are no frames.
     """

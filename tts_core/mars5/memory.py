@@ -46,8 +46,9 @@ DRAWN = 4  # copies of the cells' logits during sampling, besides the heads' own
 class Mars5Job:
     """An upper bound on a run: one piece of a text.
 
-    prompt_ids: of text, and of the reference's codes in a deep clone.  frames: new ones.  text_ids: those
-    that the diffusion reads.
+    prompt_ids: of text, and of the reference's codes in a deep clone.
+    frames: new ones.
+    text_ids: those that the diffusion reads.
     """
 
     prompt_ids: int
@@ -96,8 +97,9 @@ def estimate(
 ) -> Estimate:
     """Estimate the memory of `job`.
 
-    configs: of the model's parts by kind.  dtype: of the two transformers; codec and vocoder use at least
-    float32.  quantization: group_size, bits and mode, as in config.json; torch dequantizes when it loads.
+    configs: of the model's parts by kind.
+    dtype: of the two transformers; codec and vocoder use at least float32.
+    quantization: group_size, bits and mode, as in config.json; torch dequantizes when it loads.
     """
     size, wide = BYTES[dtype], max(4, BYTES[dtype])
     ar = config_of(configs, "mars5", CodecLMConfig)

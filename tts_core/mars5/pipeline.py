@@ -12,117 +12,35 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from typing import Any, Protocol, Unpack
+from typing import Unpack
 
 import numpy as np
 
-from tts_core.codecs.encodec import EncodecConfig
-from tts_core.codecs.vocos import VocosConfig
 from tts_core.live.stream import stream
 from tts_core.live.voices import SameVoices
-from tts_core.mars5.config import CodecLMConfig, ResidualTransformerConfig
-from tts_core.mars5.diffusion import Cells, Diffusion
+from tts_core.mars5.engine import Mars5Engine
 from tts_core.mars5.memory import Mars5Job, check_running
 from tts_core.mars5.options import Mars5Changes, Mars5Options
 from tts_core.mars5.reference import Sizes
 from tts_core.mars5.report import Report
 from tts_core.mars5.request import STAGES, Request, request, request_batch
 from tts_core.mars5.session import Mars5Session
-from tts_core.mars5.tokens import CodecVocabulary
 from tts_core.nn.calls import named, named_parts
-from tts_core.nn.host import Host
-from tts_core.nn.noise import Noise
 from tts_core.options import changed
 from tts_core.pipeline import Progress, PromptLike, Watch
 from tts_core.printable import counted
 from tts_core.results import GenerationResult, Meter, join
 from tts_core.serving.session import Session
-from tts_core.serving.turns import Slots
 from tts_core.speech.together import Single, given, together
 
 Tell = Callable[[Progress], None]
 _LOG = logging.getLogger("tts_core")
 
 
-class Run(Protocol):
-    """A diffusion under way, `mars5/reverse.py`."""
-
-    @property
-    def done(self) -> bool:
-        """True after the last timestep."""
-        ...
-
-    def result(self) -> np.ndarray:
-        """Read all codebooks of the cells' frames, (Q, S) int32.
-
-        Raises GenerationError if the network computed NaN or infinity.
-        """
-        ...
-
-
-class Engine(Protocol):
-    """MARS5's networks on one side, `mars5/engine.py`: autoregressive, diffusion, codec and vocoder."""
-
-    @property
-    def config(self) -> CodecLMConfig:
-        """Configuration of the autoregressive network."""
-        ...
-
-    @property
-    def nar_config(self) -> ResidualTransformerConfig:
-        """Configuration of the diffusion network."""
-        ...
-
-    @property
-    def codec_config(self) -> EncodecConfig:
-        """Configuration of the codec that encodes the reference."""
-        ...
-
-    @property
-    def vocoder_config(self) -> VocosConfig:
-        """Configuration of the vocoder that decodes the speech."""
-        ...
-
-    @property
-    def vocabulary(self) -> CodecVocabulary:
-        """Both tokenizers."""
-        ...
-
-    @property
-    def host(self) -> Host:
-        """The device that the networks run on."""
-        ...
-
-    def encode(self, samples: np.ndarray) -> np.ndarray:
-        """Encode samples. (L,) float32 → codes (Q, P) int32. The latest voices are kept."""
-        ...
-
-    def slots(self, texts: int, room: int) -> Slots:
-        """Allocate a running batch of the autoregressive network for as many texts of `room` ids each."""
-        ...
-
-    def begin(
-        self, text: np.ndarray, reference: np.ndarray, cells: Cells, settings: Diffusion, noise: Noise
-    ) -> Any:
-        """Begin to draw all codebooks of the cells' frames. Returns a Run.
-
-        text: (N,) ids.  reference: (Q, P) codes.
-        """
-        ...
-
-    def together(self, runs: Sequence[Any]) -> Callable[[], None]:
-        """Build a call that runs the next timestep of each run."""
-        ...
-
-    def decode(self, codes: Sequence[np.ndarray], bandwidth_id: int) -> list[np.ndarray]:
-        """Decode codes. (Q, T) int32 each → samples (L,) float32 each."""
-        ...
-
-
 class Mars5Pipeline:
     """MARS5's networks of either side with codec, vocoder and tokenizers. Build it with `load`."""
 
-    def __init__(self, engine: Engine):
+    def __init__(self, engine: Mars5Engine):
         self.engine = engine
         self.sample_rate = engine.vocoder_config.sample_rate
         self.sizes = Sizes.of(engine.codec_config, engine.nar_config)
@@ -162,11 +80,11 @@ class Mars5Pipeline:
         text: or an iterable of its pieces; sentences are spoken as they become complete (tts_core.live), and
         errors in them are raised as they come.
         prompt: the voice, or its (Q, P) codes. With a transcript the clone is deep (the networks read the
-        reference's words and continue it) unless deep_clone is False.  options: settings; `changes` replace
-        some of their fields.  Seeds of the pieces are derived from the first; noise may be one source per
-        piece.
-        progress: called when a stage begins and after every piece.  cancel: once set, the stream ends with
-        CancelledError, between two ids or timesteps.
+        reference's words and continue it) unless deep_clone is False.
+        options: settings; `changes` replace some of their fields.
+        Seeds of the pieces are derived from the first; noise may be one source per piece.
+        progress: called when a stage begins and after every piece.
+        cancel: once set, the stream ends with CancelledError, between two ids or timesteps.
         codes in the results: all frames, also those whose audio was trimmed.
         Raises UsageError for a text, voice or value that cannot be used and ResourceError for too little
         memory, both at the call, before any network runs. One exception: whether a deep clone's reference
@@ -206,7 +124,8 @@ class Mars5Pipeline:
 
         streamed: changes nothing; a piece is decoded once all of its codes are known.
         job: bounds each request that will join; None for any of at most MAX_LEN ids.
-        sound: False for codes alone.  Raises ResourceError for too little memory.
+        sound: False for codes alone.
+        Raises ResourceError for too little memory.
         """
         return Mars5Session(self, places, job=job, sound=sound)
 

@@ -58,7 +58,8 @@ class Piece:
 class Request:
     """One text as it will be spoken.
 
-    max_frames: of all pieces together; None for no such limit.  seed: None if the caller gave the noise.
+    max_frames: of all pieces together; None for no such limit.
+    seed: None if the caller gave the noise.
     where: the text's name in messages.
     """
 

@@ -48,8 +48,11 @@ class Inputs(NamedTuple):
     """A step's inputs, one for each row in use; zeros in free ones.
 
     positions: int32, of the last drawn id; a text that has drawn none has the logits of its prompt, and may
-    write its next position.  recent: int32, place of the drawn id among the last ones.
-    repeats: bool, whether repeats are penalized.  penalty: float32, of the end.  uniform: float32.
+    write its next position.
+    recent: int32, place of the drawn id among the last ones.
+    repeats: bool, whether repeats are penalized.
+    penalty: float32, of the end.
+    uniform: float32.
     """
 
     positions: np.ndarray

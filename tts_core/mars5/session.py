@@ -22,7 +22,7 @@ from tts_core.mars5.rows import Joining
 from tts_core.mars5.sequence import CodecSequence
 from tts_core.mars5.speech import Speech, begin_codes, new_frames, trimmed_sounds
 from tts_core.mars5.together import Diffusions
-from tts_core.nn.guard import not_finite
+from tts_core.nn.guard import NotFiniteError
 from tts_core.results import Meter
 from tts_core.serving.session import Event, Part
 from tts_core.serving.shared import shared
@@ -50,10 +50,11 @@ class _Speaking(Spoken):
 class Mars5Session(SlotSession[_Speaking]):
     """A running batch of at most `places` requests. Raises ResourceError for too little memory.
 
-    job: bounds each request that will join; None for any of at most MAX_LEN ids. A job alone in its batch
-    was checked by the caller.  sound: False for codes alone; a request's parts are then without samples.
-    report: takes the stages and steps of all requests.  meter: of a session's only request, if it was encoded
-    before.
+    job: bounds each request that will join; None for any of at most MAX_LEN ids. A job alone in its batch was
+    checked by the caller.
+    sound: False for codes alone; a request's parts are then without samples.
+    report: takes the stages and steps of all requests.
+    meter: of a session's only request, if it was encoded before.
     """
 
     def __init__(
@@ -146,7 +147,7 @@ class Mars5Session(SlotSession[_Speaking]):
         """Take an id that a step drew; after the last one, let the diffusion wait for its turn."""
         sequence, speech = one.sequence, one.speech
         if drawn < 0:
-            raise not_finite(None, self.host.dtype, text=1, row=len(sequence.generated))
+            raise NotFiniteError(None, self.host.dtype, text=1, row=len(sequence.generated))
         sequence.accept(drawn)
         if not sequence.done:
             return

@@ -6,22 +6,19 @@ A piece: ids of the autoregressive network, codes of the diffusion, sound of the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tts_core.audio.delivery import Delivery
 from tts_core.audio.silence import loud_span
 from tts_core.mars5.diffusion import first_noise, make_cells
+from tts_core.mars5.engine import Mars5Engine, Run
 from tts_core.mars5.request import BANDWIDTH_ID, Piece, Request, for_vocoder
 from tts_core.mars5.sequence import CodecSequence
 from tts_core.mars5.tokens import CodecVocabulary
 from tts_core.nn.guard import check_sound
 from tts_core.results import FinishReason, GenerationResult, Meter
 from tts_core.text.duration import warn_of_cut
-
-if TYPE_CHECKING:
-    from tts_core.mars5.pipeline import Engine, Run
 
 
 class Speech:
@@ -112,7 +109,7 @@ class Nothing:
         return np.zeros((self.codebooks, 0), np.int32)
 
 
-def begin_codes(engine: Engine, request: Request, piece: Piece, sequence: CodecSequence) -> Run:
+def begin_codes(engine: Mars5Engine, request: Request, piece: Piece, sequence: CodecSequence) -> Run:
     """Begin a piece's diffusion."""
     config, codes, first = engine.nar_config, request.voice.codes, sequence.codes()
     if not new_frames(request, sequence):
@@ -125,7 +122,9 @@ def begin_codes(engine: Engine, request: Request, piece: Piece, sequence: CodecS
     return engine.begin(text, codes, cells, request.diffusion, piece.noise)
 
 
-def trimmed_sounds(engine: Engine, codes: Sequence[np.ndarray], trim_db: Sequence[float]) -> list[np.ndarray]:
+def trimmed_sounds(
+    engine: Mars5Engine, codes: Sequence[np.ndarray], trim_db: Sequence[float]
+) -> list[np.ndarray]:
     """Decode codes (Q, T) of each piece to samples (L,) float32, without the silence at both ends.
 
     Raises GenerationError for a piece whose samples are all zero.

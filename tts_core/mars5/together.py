@@ -9,11 +9,12 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from tts_core.errors import ResourceError, comes_late, shortage
+from tts_core.mars5.engine import Run
 from tts_core.mars5.memory import Mars5Job, diffusion_bytes
 from tts_core.nn.calls import drop_errors
 
 if TYPE_CHECKING:
-    from tts_core.mars5.pipeline import Mars5Pipeline, Run
+    from tts_core.mars5.pipeline import Mars5Pipeline
 
 _LOG = logging.getLogger("tts_core")
 # A CPU gains nothing from frames of several runs in one product, but of less than a second of speech, and

@@ -65,8 +65,9 @@ class MergeTable:
 def read_table(content: str, base: int, name: str, *, most: int = MOST_IDS) -> MergeTable:
     """Parse a tokenizer file's content, checking its bounds before anything is built.
 
-    base: number of symbols before the first merge.  name: of the file, for the errors.  most: ids that the
-    network has for it.
+    base: number of symbols before the first merge.
+    name: of the file, for the errors.
+    most: ids that the network has for it.
     Raises CheckpointError with the line number for a malformed file, for more ids than `most`, and for tokens
     of more than LONGEST symbols, or MOST_SYMBOLS in all.
     """

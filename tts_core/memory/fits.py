@@ -36,8 +36,10 @@ def check_loading(
 ) -> None:
     """Raise ResourceError, naming a dtype or quantization that fits, unless the weights fit in `free` bytes.
 
-    title: of the model, in the message.  free: None (unknown) passes.  halves: 16-bit types to suggest;
-    None uses the backend's fast ones.  requantized: True if a dtype makes quantized weights smaller.
+    title: of the model, in the message.
+    free: None (unknown) passes.
+    halves: 16-bit types to suggest; None uses the backend's fast ones.
+    requantized: True if a dtype makes quantized weights smaller.
     """
 
     def takes(dtype: str, quantization: Mapping[str, Any] | None, backend: str) -> int:
@@ -65,8 +67,9 @@ def check_running(
 ) -> None:
     """Raise ResourceError, naming what would fit, unless a generation fits in `free` bytes.
 
-    needed: bytes besides the weights.  what: the generation, in the message.  options: free bytes → other
-    generations and their bytes; only called for the message.
+    needed: bytes besides the weights.
+    what: the generation, in the message.
+    options: free bytes → other generations and their bytes; only called for the message.
     """
     if free is None or needed <= free:
         return

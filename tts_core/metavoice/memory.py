@@ -84,9 +84,9 @@ def estimate(
 ) -> Estimate:
     """Estimate the memory of `job`.
 
-    configs: of the model's parts by kind; EnCodec counts only if "mbd" is present.  dtype: of the first
-    stage; all others use at least float32.  quantization: group_size, bits and mode, as in config.json; torch
-    dequantizes when it loads.
+    configs: of the model's parts by kind; EnCodec counts only if "mbd" is present.
+    dtype: of the first stage; all others use at least float32.
+    quantization: group_size, bits and mode, as in config.json; torch dequantizes when it loads.
     """
     size, wide = BYTES[dtype], max(4, BYTES[dtype])
     first = config_of(configs, "metavoice", FirstStageConfig)

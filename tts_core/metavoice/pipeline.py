@@ -10,40 +10,36 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Protocol, Unpack
+from typing import Unpack
 
 import numpy as np
 
 from tts_core.audio.delivery import Delivery
-from tts_core.errors import GenerationError, UsageError
+from tts_core.errors import UsageError
 from tts_core.live.stream import stream
 from tts_core.live.voices import SameVoices
+from tts_core.metavoice.engine import MetaVoiceEngine
 from tts_core.metavoice.memory import MetaVoiceJob, check_running
-from tts_core.metavoice.options import Decoder, MetaVoiceChanges, MetaVoiceOptions
+from tts_core.metavoice.options import MetaVoiceChanges, MetaVoiceOptions
 from tts_core.metavoice.request import (
     STAGES,
     Facts,
-    Piece,
     Request,
     read_voice,
     request,
     requests,
 )
-from tts_core.metavoice.sampling import FirstStageSampling, SpeechNoise
 from tts_core.metavoice.script import Script
 from tts_core.metavoice.session import MetaVoiceSession
 from tts_core.metavoice.speech import sounds
-from tts_core.metavoice.text import Tokenizers
 from tts_core.nn.calls import named, named_parts
-from tts_core.nn.host import Host
 from tts_core.options import changed
 from tts_core.pipeline import Progress, PromptLike, Watch
 from tts_core.printable import counted
 from tts_core.results import GenerationResult, Meter, join, real_time_factor
 from tts_core.serving.session import Session
-from tts_core.serving.turns import Slots
 from tts_core.speech.together import streamed, together
 
 BATCH = 8  # pieces run in parallel
@@ -53,65 +49,10 @@ _LOG = logging.getLogger("tts_core")
 Check = Callable[[], None]  # raises CancelledError
 
 
-class MetaVoiceSlots(Slots, Protocol):
-    """A running batch of the first stage, `metavoice/slots.py`."""
-
-    def fits(self, sampling: FirstStageSampling) -> bool:
-        """Return whether there are rows for a text with this sampling."""
-        ...
-
-
-class Engine(Protocol):
-    """MetaVoice's networks on one side, `metavoice/engine.py`, with their tokenizers."""
-
-    @property
-    def configs(self) -> Mapping[str, object]:
-        """Configurations of all parts, by kind."""
-        ...
-
-    @property
-    def tokenizers(self) -> Tokenizers:
-        """The tokenizers of both stages."""
-        ...
-
-    @property
-    def host(self) -> Host:
-        """The device that the networks run on."""
-        ...
-
-    def speaker(self, utterances: Sequence[np.ndarray]) -> np.ndarray:
-        """Encode recordings, (L,) float32 samples at 16 kHz each, as the voice's vector, (E,) float32."""
-        ...
-
-    def slots(self, texts: int, rows: int, room: int) -> MetaVoiceSlots:
-        """Open a running batch of the first stage for as many texts, on as many rows of `room` ids."""
-        ...
-
-    def fault(self, ids: np.ndarray, vector: np.ndarray, sampling: FirstStageSampling) -> GenerationError:
-        """Build the error for logits that are not all finite.
-
-        ids: text and codes before them, (N,) int32.  vector: (E,), the speaker's.
-        """
-        ...
-
-    def fill(self, piece: Piece, codes: np.ndarray, vector: np.ndarray) -> np.ndarray:
-        """Run the second stage. codes: (2, F) int32, F > 0 → all codebooks, (Q, F) int32. vector: (E,)."""
-        ...
-
-    def decode(
-        self, codes: Sequence[np.ndarray], noise: Sequence[SpeechNoise], decoder: Decoder, *, check: Check
-    ) -> list[np.ndarray]:
-        """Decode the codes of each piece. (Q, F) int32, F > 0 → samples (L,) float32 each.
-
-        check: called between windows or timesteps.
-        """
-        ...
-
-
 class MetaVoicePipeline:
     """MetaVoice's networks of either side. Build it with `load`."""
 
-    def __init__(self, engine: Engine):
+    def __init__(self, engine: MetaVoiceEngine):
         self.engine = engine
         self.facts = Facts.of(engine.configs, engine.tokenizers)
         self.sample_rate = self.facts.vocoder.sample_rate
@@ -144,10 +85,11 @@ class MetaVoicePipeline:
 
         text: or an iterable of its pieces; sentences are spoken as they become complete (tts_core.live), and
         errors in them are raised as they come.
-        prompt: the voice: one or more recordings of it, or a vector from `speaker`.  options: settings;
-        `changes` replace some of their fields. The seed is the first piece's; the others' are derived from
-        it.  progress: called as every stage of a piece begins and ends.  cancel: once set, the stream ends
-        with CancelledError.
+        prompt: the voice: one or more recordings of it, or a vector from `speaker`.
+        options: settings; `changes` replace some of their fields. The seed is the first piece's; the others'
+        are derived from it.
+        progress: called as every stage of a piece begins and ends.
+        cancel: once set, the stream ends with CancelledError.
         Raises UsageError for a text, voice or value that cannot be used and ResourceError for too little
         memory, both at the call, before any network runs.
         """

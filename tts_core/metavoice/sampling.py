@@ -27,8 +27,9 @@ class FirstStageSampling:
     """Settings for sampling one token.
 
     cfg_scale, text_cfg_scale: guidance on speaker and text; 1 turns it off, and saves a row.
-    temperature: the fast rule raises it to at least 1e-5, the slow rule rejects less.  top_p, top_k: None
-    keeps every id; the slow rule allows only one of them.  rule: which of upstream's two programs to follow.
+    temperature: the fast rule raises it to at least 1e-5, the slow rule rejects less.
+    top_p, top_k: None keeps every id; the slow rule allows only one of them.
+    rule: which of upstream's two programs to follow.
     """
 
     cfg_scale: float = 3.0

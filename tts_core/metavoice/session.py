@@ -58,8 +58,9 @@ class MetaVoiceSession(SlotSession[_Speaking]):
 
     job: bounds each request, where it is known that `places` of them fit; None for any request, on as many
     places as fit. Raises ResourceError for too little memory.
-    watch: told each stage, and every step in it.  expected: seconds of speech, if known.  sound: False for
-    codes alone, without samples.
+    watch: told each stage, and every step in it.
+    expected: seconds of speech, if known.
+    sound: False for codes alone, without samples.
     """
 
     def __init__(

@@ -6,20 +6,17 @@ Sound of a piece: second stage, decoder, -14 LUFS.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tts_core.audio.delivery import Delivery
 from tts_core.audio.loudness import normalize_loudness
+from tts_core.metavoice.engine import MetaVoiceEngine
 from tts_core.metavoice.options import Decoder
 from tts_core.metavoice.request import Facts, Piece, Request, Said
 from tts_core.metavoice.sampling import SpeechNoise
 from tts_core.nn.guard import check_sound
 from tts_core.results import FinishReason, GenerationResult, Meter
-
-if TYPE_CHECKING:
-    from tts_core.metavoice.pipeline import Engine
 
 
 class Speech:
@@ -73,7 +70,9 @@ class Speech:
         )
 
 
-def all_codes(engine: Engine, facts: Facts, piece: Piece, said: Said, vector: np.ndarray) -> np.ndarray:
+def all_codes(
+    engine: MetaVoiceEngine, facts: Facts, piece: Piece, said: Said, vector: np.ndarray
+) -> np.ndarray:
     """Run the second stage on what was said: codes of all codebooks, (Q, F) int32. vector: (E,)."""
     if not said.codes.shape[1]:
         return np.zeros((facts.second.n_codebooks, 0), np.int32)
@@ -81,7 +80,7 @@ def all_codes(engine: Engine, facts: Facts, piece: Piece, said: Said, vector: np
 
 
 def sounds(
-    engine: Engine,
+    engine: MetaVoiceEngine,
     facts: Facts,
     codes: Sequence[np.ndarray],
     noise: Sequence[SpeechNoise],

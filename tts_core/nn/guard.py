@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import numpy as np
 
 from tts_core.errors import GenerationError
@@ -12,14 +15,24 @@ REMEDY = {
 }
 
 
-def not_finite(layer: str | None, dtype: str, *, text: int, row: int) -> GenerationError:
-    """Build the error for NaN or infinite logits in row `row`, from 0, of the batch's text `text`, from 1.
+class NotFiniteError(GenerationError):
+    """NaN or infinite logits in row `row`, from 0, of a batch's text `text`, from 1.
 
     layer: the first one whose output is not finite; None if a second run finds no such layer.
     """
-    where = f"{layer} gives NaN or infinity" if layer else "logits are NaN or infinite"
-    remedy = REMEDY.get(dtype, "the weights are damaged; check the model with: mlx-port verify")
-    return GenerationError(f"generation: {where} in {dtype} (text {text}, row {row}); {remedy}")
+
+    def __init__(self, layer: str | None, dtype: str, *, text: int, row: int):
+        where = f"{layer} gives NaN or infinity" if layer else "logits are NaN or infinite"
+        remedy = REMEDY.get(dtype, "the weights are damaged; check the model with: mlx-port verify")
+        super().__init__(f"generation: {where} in {dtype} (text {text}, row {row}); {remedy}")
+        self.layer, self.dtype, self.text, self.row = layer, dtype, text, row
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(NotFiniteError, text=self.text, row=self.row), (self.layer, self.dtype)
+
+    def of(self, text: int) -> NotFiniteError:
+        """Return the error for another text."""
+        return NotFiniteError(self.layer, self.dtype, text=text, row=self.row)
 
 
 def check_sound(samples: np.ndarray) -> None:

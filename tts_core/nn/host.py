@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
+
+import numpy as np
 
 
 class Host(Protocol):
@@ -32,4 +34,16 @@ class Host(Protocol):
 
     def peak_bytes(self) -> int:
         """Return the peak since `reset_peak`, or the closest known figure."""
+        ...
+
+
+class Device(Host, Protocol):
+    """A host that also carries arrays to its device and back, for engines."""
+
+    def to_device(self, array: np.ndarray) -> Any:
+        """Copy an array to the device, for networks to read."""
+        ...
+
+    def to_host(self, x: Any) -> np.ndarray:
+        """Wait for the device and return the array."""
         ...

@@ -23,7 +23,9 @@ TEXT = "The quick brown fox jumps over the lazy dog. Does it? It does."
 class Given:
     """The sources of inputs. configs, documents: of the model, by kind.
 
-    rows: number that a decoder reads.  seconds: length of the sound.  made: earlier outputs of the oracle.
+    rows: number that a decoder reads.
+    seconds: length of the sound.
+    made: earlier outputs of the oracle.
     """
 
     configs: Configs
@@ -71,9 +73,12 @@ class FrameSizes(Protocol):
 class Rung:
     """One run of a network, or of half of it, from inputs to its last layer.
 
-    part: its name in the report.  kind: of network, for tts_core.models.network.  layers: module and class
-    that run its stages, the same on both sides.  state: builds its inputs.  keeps: arrays that later rungs
-    read.  targets: the codes that the logits of an input predict, negative for positions without one.
+    part: its name in the report.
+    kind: of network, for tts_core.models.network.
+    layers: module and class that run its stages, the same on both sides.
+    state: builds its inputs.
+    keeps: arrays that later rungs read.
+    targets: the codes that the logits of an input predict, negative for positions without one.
     groups: report line for a tensor of this name; None groups tensors by module.
     """
 

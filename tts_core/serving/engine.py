@@ -46,9 +46,12 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 class SpeechEngine:
     """Models, a queue, and the thread that speaks.
 
-    models: by the name that callers use.  max_queue: requests that wait, at most.  places: requests of one
-    model that are spoken at once, at most.  idle_unload: seconds without a request after which a model is
-    unloaded; None keeps it. A request loads it again.  warm_up: speak once after every load, unheard.
+    models: by the name that callers use.
+    max_queue: requests that wait, at most.
+    places: requests of one model that are spoken at once, at most.
+    idle_unload: seconds without a request after which a model is unloaded; None keeps it. A request loads it
+    again.
+    warm_up: speak once after every load, unheard.
     on_end: called after every request by the thread that speaks, with its times; it must return at once.
     freeze: while models are loaded, let Python's collector of cycles pass over all that was there when they
     were loaded, in the whole process.
@@ -111,9 +114,12 @@ class SpeechEngine:
     ) -> Speech:
         """Queue a text; its speech begins as soon as a place is free.
 
-        model: a name of `models`.  options: changes of the model's options, by name.  prompt: reference
-        speech.  more: the text goes on, with `Speech.feed`. A source that is not `fed` speaks each text as a
-        piece of its own, so give whole sentences.  ahead, on_part: see Speech.
+        model: a name of `models`.
+        options: changes of the model's options, by name.
+        prompt: reference speech.
+        more: the text goes on, with `Speech.feed`. A source that is not `fed` speaks each text as a piece of
+        its own, so give whole sentences.
+        ahead, on_part: see Speech.
         Raises, before anything is queued: NotFoundError for an unknown model, UsageError for a text, option
         or prompt that cannot be used, BusyError for a full queue, ResourceError while closing.
         """

@@ -40,7 +40,9 @@ class Loaded:
 class Shelf:
     """All models of an engine, loaded or not. For the thread that speaks only.
 
-    places: of every batch, at most.  warm_up: speak once after loading, unheard.  freeze: as in SpeechEngine.
+    places: of every batch, at most.
+    warm_up: speak once after loading, unheard.
+    freeze: as in SpeechEngine.
     """
 
     def __init__(self, sources: Mapping[str, Source], *, places: int, warm_up: bool, freeze: bool = False):

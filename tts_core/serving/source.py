@@ -20,7 +20,8 @@ from tts_core.serving.live_session import LiveRequest
 class Source:
     """A model's files, opened.
 
-    model: name of its spec.  configs, documents: of its parts by kind, as `open_parts` gives them.
+    model: name of its spec.
+    configs, documents: of its parts by kind, as `open_parts` gives them.
     load: builds the pipeline. It is called by the thread that speaks, and again after an unload.
     """
 

@@ -19,11 +19,12 @@ State = Literal["queued", "speaking", "ended"]
 class Speech:
     """One request, queued or spoken. Built by `SpeechEngine.submit`.
 
-    model: its name in the engine.  more: its text goes on, with `feed` and `end`.
+    model: its name in the engine.
+    more: its text goes on, with `feed` and `end`.
     on_part: called with the speech after every part and once more after the end, by the thread that speaks;
     it must return at once, such as `lambda speech: loop.call_soon_threadsafe(event.set)`.
-    wake: called after a change by the caller.  ahead: seconds of sound that nobody has taken, beyond which no
-    further text is read; None reads all.
+    wake: called after a change by the caller.
+    ahead: seconds of sound that nobody has taken, beyond which no further text is read; None reads all.
     """
 
     def __init__(

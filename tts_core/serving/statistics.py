@@ -13,8 +13,9 @@ from tts_core.serving.speech import Speech
 class Ended(NamedTuple):
     """A request that ended. Seconds are measured from `submit`.
 
-    outcome: "stop", "length", "cancelled" or the class of the error.  started: it joined a batch; None if it
-    never did, as first_audio without sound.  token_count: decoder rows.
+    outcome: "stop", "length", "cancelled" or the class of the error.
+    started: it joined a batch; None if it never did, as first_audio without sound.
+    token_count: decoder rows.
     """
 
     model: str
@@ -58,7 +59,9 @@ class Ended(NamedTuple):
 class Statistics:
     """The state of an engine at one moment.
 
-    queued, running: requests.  places: of the loaded models' batches.  loaded: names, the last used first.
+    queued, running: requests.
+    places: of the loaded models' batches.
+    loaded: names, the last used first.
     steps, ids, audio_seconds: since the start; ids are decoder rows of requests that ended.
     outcomes: how many requests ended each way, as in `Ended`.
     """

@@ -44,7 +44,9 @@ class TakenError(UsageError):
 class Voice:
     """The record of a voice.
 
-    consent: the statement that came with it.  created: seconds since 1970.  seconds: of its recordings.
+    consent: the statement that came with it.
+    created: seconds since 1970.
+    seconds: of its recordings.
     transcripts: of the recordings, in order; None where there is none.
     """
 
@@ -110,7 +112,8 @@ class VoiceStore:
     ) -> Voice:
         """Add a voice.
 
-        recordings: (L,) samples and their rate in Hz, one a speaker.  transcripts: one for each, or None.
+        recordings: (L,) samples and their rate in Hz, one a speaker.
+        transcripts: one for each, or None.
         consent: a statement that the speakers agree; kept with the voice.
         Raises UsageError for a name, recording, transcript or consent that cannot be used, TakenError for a
         name that exists, ResourceError if the disk refuses.

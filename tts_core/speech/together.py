@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import Any, Protocol
 
+from tts_core.nn.guard import NotFiniteError
 from tts_core.pipeline import Watch
 from tts_core.results import GenerationResult, join
 from tts_core.serving.session import Event, Failed, Part, Session
@@ -116,7 +117,9 @@ def together(session: Callable[[int], Session], lines: Sequence[Line], watch: Wa
                 ended = 0
                 while not ended:
                     watch.check()
-                    for part in given(opened.step()):
+                    for part in opened.step():
+                        if isinstance(part, Failed):
+                            raise _of_text(part.error, running[part.key][0] + 1)
                         made += part.result.audio_seconds
                         watch.tell("speech", made, expected)
                         parts[part.key].append(part.result)
@@ -137,6 +140,11 @@ def _ready(lines: Sequence[Line], running: Collection[tuple[int, int]]) -> list[
         if not line.done
         for place in line.ready(under_way.get(number, ()))
     ]
+
+
+def _of_text(error: Exception, text: int) -> Exception:
+    """Let an error name its text of several, from 1."""
+    return error.of(text) if isinstance(error, NotFiniteError) else error
 
 
 def given(events: Sequence[Event]) -> Iterator[Part]:

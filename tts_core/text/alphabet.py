@@ -19,8 +19,9 @@ def known_text(
 ) -> str:
     """Return the text without unknown characters: accented Latin letters as plain ones.
 
-    where: name of the text in messages.  skip: leave other characters out and log a warning that names them;
-    otherwise they are an error.  why: beginning of both messages, before the characters.
+    where: name of the text in messages.
+    skip: leave other characters out and log a warning that names them; otherwise they are an error.
+    why: beginning of both messages, before the characters.
     Raises FieldError with the characters.
     """
     text, _ = without_accents(text, known)

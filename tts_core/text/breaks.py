@@ -53,8 +53,9 @@ class _Mark(NamedTuple):
 class Paused:
     """A text cut at its pauses.
 
-    parts: text between pauses, at least one.  silences: seconds before the first part and after each; one
-    more than there are parts.  blanked: the text with spaces in place of its pauses, as long as the text.
+    parts: text between pauses, at least one.
+    silences: seconds before the first part and after each; one more than there are parts.
+    blanked: the text with spaces in place of its pauses, as long as the text.
     """
 
     parts: tuple[str, ...]

@@ -34,8 +34,9 @@ def longest_frames(expected: float, frame_rate: float) -> int:
 def warn_of_cut(frames: int, frame_rate: float, text: str) -> None:
     """Log that speech reached the limit of its text.
 
-    frames: made.  frame_rate: Hz.  text: as the network read it; without an end mark, a full stop is
-    advised.
+    frames: made.
+    frame_rate: Hz.
+    text: as the network read it; without an end mark, a full stop is advised.
     """
     advice = "another seed may help"
     if not _END_MARK.search(text):

@@ -157,7 +157,7 @@ def bench(
         said = load_server(
             server, text=text, model=model, seconds=seconds or 60, json_file=json_file, tell=_tell, **chosen
         )
-    click.echo(said)
+    click.echo(lines(said))
 
 
 def _time_model(

@@ -30,7 +30,9 @@ MOST_FIELDS = 64  # of a JSON object
 class Asked:
     """A speech that is asked for, its fields of the right types. options: of the model, by name.
 
-    voice: its name.  model: as sent; None if it was not.  pieces: an event for each piece of the text.
+    voice: its name.
+    model: as sent; None if it was not.
+    pieces: an event for each piece of the text.
     prompt: speech to continue, in place of the voice's recording.
     """
 

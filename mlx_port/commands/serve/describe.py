@@ -18,8 +18,10 @@ def describe(name: str, configs: Configs | None = None, documents: Documents | N
     """Describe a model. name: of its spec.  configs, documents: of its parts, for values that its files set.
 
     letters: that it has learned, None for any.
-    speakers: that a text may tag, as [S1].  needs_voice: it speaks only with a recording.  recordings: of a
-    voice at most, None for any number.  transcript: of a recording, "needed", "optional" or "unused".
+    speakers: that a text may tag, as [S1].
+    needs_voice: it speaks only with a recording.
+    recordings: of a voice at most, None for any number.
+    transcript: of a recording, "needed", "optional" or "unused".
     """
     spec = models.model(name)
     return {
@@ -63,7 +65,8 @@ def _option(field: Field[Any], own: Any) -> dict[str, Any]:
     """Describe an option; bounds that it lacks are left out.
 
     default: None is the model's own value, also where a request gives null.
-    own: that value, if it has one.  above: an exclusive lower bound.
+    own: that value, if it has one.
+    above: an exclusive lower bound.
     unset: the value that means none.
     """
     known, kind = info(field), str(field.type)

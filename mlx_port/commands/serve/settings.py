@@ -12,15 +12,22 @@ from mlx_port.commands.loading_flags import Loading
 class Limits:
     """Bounds of single requests.
 
-    text: characters of an input or of instructions.  audio_seconds: of a speech.  request_seconds: from a
-    request's arrival to its last byte.  body, upload: bytes.  upload_seconds: of a recording.
-    body_seconds: for a body to arrive.  read_seconds: for a client to take some of its answer.  batch: texts
-    of a batch.
+    text: characters of an input or of instructions.
+    audio_seconds: of a speech.
+    request_seconds: from a request's arrival to its last byte.
+    body, upload: bytes.
+    upload_seconds: of a recording.
+    body_seconds: for a body to arrive.
+    read_seconds: for a client to take some of its answer.
+    batch: texts of a batch.
 
-    Of speech whose text arrives late: sockets: open at once.  message: bytes of one.  message_rate: messages
-    a second.  start_seconds: to the first message.  idle_seconds: to the next one, while the text goes on.
-    stall_seconds: a listener may take for a frame of sound.  ahead_seconds: of sound that nobody has heard,
-    beyond which no more text is passed on.
+    Of speech whose text arrives late: sockets: open at once.
+    message: bytes of one.
+    message_rate: messages a second.
+    start_seconds: to the first message.
+    idle_seconds: to the next one, while the text goes on.
+    stall_seconds: a listener may take for a frame of sound.
+    ahead_seconds: of sound that nobody has heard, beyond which no more text is passed on.
     """
 
     text: int = 4096
@@ -45,8 +52,10 @@ class Limits:
 class Access:
     """Who may use the server.
 
-    host: that it listens on.  api_key: asked of every caller if given.  origins: of web pages that may call
-    it.  hosts: names of this machine, besides its own and addresses, by which callers may reach it.
+    host: that it listens on.
+    api_key: asked of every caller if given.
+    origins: of web pages that may call it.
+    hosts: names of this machine, besides its own and addresses, by which callers may reach it.
     """
 
     host: str = "127.0.0.1"

@@ -49,9 +49,10 @@ class Fault:
 class Loss:
     """Teacher-forced predictions of a converted network compared with its source's; conditional rows only.
 
-    codes: number of predictions.  agreement: share with the same likeliest code.  divergence: mean
-    Kullback-Leibler divergence from the source's distribution.  targets: number of predictions whose code is
-    fed next; cross_entropy of those, in nats per code.
+    codes: number of predictions.
+    agreement: share with the same likeliest code.
+    divergence: mean Kullback-Leibler divergence from the source's distribution.
+    targets: number of predictions whose code is fed next; cross_entropy of those, in nats per code.
     """
 
     codes: int

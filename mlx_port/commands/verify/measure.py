@@ -137,9 +137,9 @@ def compare_choices(
 ) -> Choices:
     """Compare MLX's choices among N with those of the lowest cost.
 
-    costs: (..., N), the oracle's.  torch_costs: torch's, to measure how far rounding moves a cost.
-    chosen: (...), MLX's.
-    A cost may be off by the bound, so a choice may be worse by twice the bound.
+    costs: (..., N), the oracle's.
+    torch_costs: torch's, to measure how far rounding moves a cost.
+    chosen: (...), MLX's. A cost may be off by the bound, so a choice may be worse by twice the bound.
     """
     scale = float(np.abs(costs).max(initial=0.0))
     allowed = 2 * (FACTOR * error(torch_costs, costs) + FLOOR * EPS[dtype] * scale)

@@ -28,7 +28,9 @@ UNJUDGED = (
 class PartResult:
     """Result of a part of the model.
 
-    layers: number of judged rows.  nearest: the row nearest to its bound.  share: its error over the bound.
+    layers: number of judged rows.
+    nearest: the row nearest to its bound.
+    share: its error over the bound.
     """
 
     part: str

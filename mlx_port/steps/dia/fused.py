@@ -46,8 +46,9 @@ class Layer:
 class Memory:
     """Keys and values of B texts; R is B, or 2 B with the unconditional rows after the conditional ones.
 
-    own: (2, R, K, rows, E) per layer, keys and values.  source_keys, source_values: (B, K, text rows, E) per
-    layer.  lengths: of the texts.
+    own: (2, R, K, rows, E) per layer, keys and values.
+    source_keys, source_values: (B, K, text rows, E) per layer.
+    lengths: of the texts.
     """
 
     own: list[mx.array]

@@ -20,6 +20,7 @@ from tests.converters.folders import DAC_HF, V_V01
 from tests.tiny.mbd import mbd_tensors, published_content, write_published
 from tests.tiny.metavoice_pipeline import bands_for
 from tests.tiny.published_models import ENCODEC, FIRST, SOURCES, VOCOS
+from tts_core.command import runner
 from tts_core.errors import NotFoundError
 
 SAFETENSORS, PICKLES = "*.safetensors", "*.pth"
@@ -61,7 +62,7 @@ def asked(monkeypatch, tmp_path) -> Callable[..., list[Asked]]:
 
 def dry_run(*arguments: object) -> int:
     flags = ["--mlx-path", "/nowhere/at/all", "--dry-run"]
-    return cli.run(cli.convert_weights, [*map(str, arguments), *flags], debug=False)
+    return runner.run(cli.convert_weights, [*map(str, arguments), *flags], debug=False)
 
 
 @pytest.mark.parametrize("flags", [[], ["--offline"]], ids=["online", "offline"])
@@ -165,5 +166,5 @@ def test_a_revision_that_cannot_be_had_is_asked_for_once(monkeypatch, error):
 def test_the_commit_that_was_read_is_written_down(cached, tmp_path):
     out = tmp_path / "out"
     flags = ["--revision", OLD, "--codec", DAC_HF, "--mlx-path", out, "--offline"]
-    assert cli.run(cli.convert_weights, ["--hf-path", "our/dia", *map(str, flags)], debug=False) == 0
+    assert runner.run(cli.convert_weights, ["--hf-path", "our/dia", *map(str, flags)], debug=False) == 0
     assert json.loads((out / "conversion.json").read_text())["parts"]["dia"]["commit"] == OLD

@@ -13,6 +13,7 @@ from converters.rules.dequantize import Quantization, dequantize
 from converters.rules.original_quant import GROUP_SIZE, int4_groups, int8_rows, mlx_groups, mlx_rows
 from tests.converters.folders import DAC_HF, V_0626_HF
 from tests.tiny.published_models import FIRST, sources
+from tts_core.command import runner
 from tts_core.metavoice.config import FirstStageConfig, first_stage_parameter_shapes, is_quantisable
 
 WEIGHT = np.random.default_rng(0).normal(0, 0.05, (6, 256)).astype(np.float32)
@@ -53,7 +54,7 @@ def test_int8_in_mlx_form_is_exact(group: int):
 
 
 def run(*arguments: object) -> int:
-    return cli.run(cli.convert_weights, [str(argument) for argument in arguments], debug=False)
+    return runner.run(cli.convert_weights, [str(argument) for argument in arguments], debug=False)
 
 
 @pytest.mark.skipif(not FIRST.is_file(), reason=f"{FIRST} is missing")

@@ -27,6 +27,7 @@ from mlx_port.commands.speak import check_hashes
 from tests.converters.files.records import record
 from tests.tiny.published_models import SOURCES, sources
 from tests.tiny.record import record_again
+from tts_core.command import runner
 from tts_core.errors import CheckpointError
 from tts_core.printable import LONGEST
 
@@ -56,7 +57,7 @@ def said(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
 
 
 def convert(arguments: list[str]) -> int:
-    return converter.run(converter.convert_weights, arguments, debug=False)
+    return runner.run(converter.convert_weights, arguments, debug=False)
 
 
 def rename(name: str, new: str) -> Edit:
@@ -409,14 +410,14 @@ def test_logs_and_warnings(
     """Of any module."""
     code = f"""
 import logging, sys, warnings
-from converters import cli
+from tts_core.command import runner
 import click
 @click.command()
 def command():
     logging.getLogger("tts_core").warning("name %s", {NASTY!r})
     warnings.warn({NASTY!r})
     raise RuntimeError({NASTY!r})
-cli.leave(command, ["--debug"] if sys.argv[1:] else [])
+runner.leave(command, ["--debug"] if sys.argv[1:] else [])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
     log, warning, error, end = done.stderr.split("\n")

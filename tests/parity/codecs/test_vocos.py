@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -176,14 +176,15 @@ def test_pieces_share_calls(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     vocoder = side.network("vocos", vocos_weights(TINY))
     policy = CodecPolicy(max_frames=16, first_frames=4)
     pieces = [random_codes(TINY, 1, frames)[0] for frames in (40, 17, 0, 40, 3)]
-    decode_pieces = side.module("codecs.vocos_calls").decode_pieces
+    host = side.module("host").Host(vocoder.head.out)
+    decode_pieces = partial(vocos_calls.decode_pieces, vocoder, host)
 
     def decoded() -> tuple[list[np.ndarray], int]:
         counted = list[int]()
-        made = decode_pieces(vocoder, pieces, policy.decode_cuts, 1, check=lambda: counted.append(1))
+        made = decode_pieces(pieces, policy.decode_cuts, 1, check=lambda: counted.append(1))
         return made, len(counted)
 
-    alone = [decode_pieces(vocoder, [one], policy.decode_cuts, 1)[0] for one in pieces]
+    alone = [decode_pieces([one], policy.decode_cuts, 1)[0] for one in pieces]
     made, count = decoded()
     for one, own in zip(made, alone, strict=True):
         np.testing.assert_array_equal(one, own)

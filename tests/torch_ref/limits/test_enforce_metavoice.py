@@ -15,8 +15,8 @@ from tests.torch_ref.limits.stand_ins import stand_ins
 from tests.torch_ref.metavoice.test_precision import Refused
 from torch_ref import device as policy
 from torch_ref.limits import Backend, enforce
-from torch_ref.metavoice.decoding import VocosDecoder
 from tts_core.audio.voice_cache import VoiceCache
+from tts_core.metavoice.decoding import VocosDecoder
 
 pytestmark = pytest.mark.rest
 

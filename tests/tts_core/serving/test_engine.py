@@ -11,6 +11,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from tests.tts_core.serving.one_by_one import OneByOne
 from tests.tts_core.serving.talkers import SAMPLES, Said, Singers, Talker, sound
 from tts_core.errors import (
     BusyError,
@@ -21,7 +22,6 @@ from tts_core.errors import (
     UsageError,
 )
 from tts_core.serving.engine import SpeechEngine
-from tts_core.serving.one_by_one import OneByOne
 from tts_core.serving.source import Source
 from tts_core.serving.speech import Speech
 from tts_core.serving.statistics import Ended

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.tts_core.live.speaker import Options, Speaker
+from tests.tts_core.serving.one_by_one import OneByOne
 from tests.tts_core.serving.test_engine import SOON, Singing, engine, until
 from tts_core.errors import UsageError
 from tts_core.live.chain import Chain
@@ -19,7 +20,6 @@ from tts_core.live.voices import SameVoices
 from tts_core.pipeline import Pipeline
 from tts_core.results import GenerationResult, join
 from tts_core.serving.live_session import LiveRequest, LiveSession
-from tts_core.serving.one_by_one import OneByOne
 from tts_core.serving.session import Failed, Part
 
 FIRST, SECOND, THIRD = "One two three four five.", "Six seven eight nine ten.", "Eleven and twelve, and more."

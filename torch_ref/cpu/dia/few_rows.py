@@ -90,8 +90,9 @@ class FewRows:
     ) -> Tensor:
         """Compute logits for the row after `tokens`. (R, C) → (R, C·V) float32.
 
-        R: rows of B texts, then with guidance their unconditional ones.  own: keys and values of each
-        layer, (R, K, rows, E), to which the new ones are written.  places: of `tokens` in each text.
+        R: rows of B texts, then with guidance their unconditional ones.
+        own: keys and values of each layer, (R, K, rows, E), to which the new ones are written.
+        places: of `tokens` in each text.
         constants: as Source's `unconditional`.
         """
         rows, texts = len(tokens), len(places)
@@ -245,7 +246,9 @@ def near(keys: Tensor, values: Tensor, runs: Runs) -> list[Pair]:
 def _attend(queries: Tensor, pairs: Sequence[Pair], runs: Runs, out: Tensor) -> None:
     """Attend with one row a head, unscaled, each text to as many keys as it has.
 
-    queries: (R, H, 1, E).  pairs: from `near`.  out: (rows, H·E), of which the first R are written.
+    queries: (R, H, 1, E).
+    pairs: from `near`.
+    out: (rows, H·E), of which the first R are written.
     """
     rows, width = len(queries), queries.shape[-1]
     if len(runs) == 1:

@@ -25,10 +25,13 @@ DRAW_WARPS = 8
 class Rows(NamedTuple):
     """State of B texts on the device; int32 except `settings`.
 
-    filled: (B,), rows that are known.  prompt, limit: (B,), frames before speech and at most of it; limit -1
-    where there is no text.  ends: (B,), the row of channel 0's EOS, or -1.  grid: (B, rows, C), forced ids or
-    FREE.  tick: (B,), steps since the start, the same for all.  drawn: (ring, B, C), the draws of the last
-    steps, -1 where logits were not finite.  settings: (B, 4) float32, cfg_scale, temperature, top_k, top_p.
+    filled: (B,), rows that are known.
+    prompt, limit: (B,), frames before speech and at most of it; limit -1 where there is no text.
+    ends: (B,), the row of channel 0's EOS, or -1.
+    grid: (B, rows, C), forced ids or FREE.
+    tick: (B,), steps since the start, the same for all.
+    drawn: (ring, B, C), the draws of the last steps, -1 where logits were not finite.
+    settings: (B, 4) float32, cfg_scale, temperature, top_k, top_p.
     arrivals: (B,), zero between steps.
     """
 

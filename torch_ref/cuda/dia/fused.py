@@ -46,8 +46,10 @@ class Layer:
 class Memory:
     """Keys and values of B texts; R is B, or 2 B with the unconditional rows after the conditional ones.
 
-    keys, values: (R, K, rows, E) per layer.  source_keys, source_values: (B, K, text rows, E) per layer.
-    lengths: (B,) int64, of the texts.  own, source: workspaces of the two attentions.
+    keys, values: (R, K, rows, E) per layer.
+    source_keys, source_values: (B, K, text rows, E) per layer.
+    lengths: (B,) int64, of the texts.
+    own, source: workspaces of the two attentions.
     """
 
     keys: list[Tensor]

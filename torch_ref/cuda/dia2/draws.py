@@ -29,8 +29,9 @@ class Rows(NamedTuple):
 
     inputs: (INPUTS + Q, B) int64, of the next step: ids of both text streams, row of the cache to write,
     position, step of the noise, 1 where the text takes part in it, else 0; then the codes, negative where
-    those of `codes` are read.  codes: (B, Q) int32, of the last step that a text took part in, -1 where
-    logits were not finite.  actions: (B,) int32, likewise.
+    those of `codes` are read.
+    codes: (B, Q) int32, of the last step that a text took part in, -1 where logits were not finite.
+    actions: (B,) int32, likewise.
     settings: (B, 2, SETTINGS) float32, from `numbers_of`, of actions and of codes.
     noise: (B, 1 + Q, V) float32, log(-log(u)) of uniform numbers for the action and the codes.
     """
@@ -45,7 +46,9 @@ class Rows(NamedTuple):
 class Follows(NamedTuple):
     """The depformer's input that a draw writes: a text's projected rows and the embedding of its new code.
 
-    projected: (R, E), with any distance between rows.  table: (V, E).  x: (R, E), written.
+    projected: (R, E), with any distance between rows.
+    table: (V, E).
+    x: (R, E), written.
     """
 
     projected: Tensor
@@ -66,7 +69,9 @@ def embed(
 ) -> None:  # fmt: skip
     """Sum each text's embeddings for its conditional row, and again for the unconditional one.
 
-    text: (B, D), of the text streams.  nothing: (D,), of the unconditional row's.  table: (Q·V, D).
+    text: (B, D), of the text streams.
+    nothing: (D,), of the unconditional row's.
+    table: (Q·V, D).
     x: (R, D), written, as are places and positions, (R,) int64: rows of the cache, and positions.
     """
     texts, streams = rows.codes.shape

@@ -28,9 +28,10 @@ MOST_POSITIONS = 2**31  # more than any table has
 class State:
     """All of B texts that is on the device; R is B, or 2 B with the unconditional rows after the others.
 
-    memory: keys and values of all steps.  frame: those of the present step's codes.  x: (R, D), y: (R, E),
-    rows on their way through the transformer and the depformer.  places, positions: (R,) int64, of the
-    present step in the memory, and of its angles.
+    memory: keys and values of all steps.
+    frame: those of the present step's codes.
+    x: (R, D), y: (R, E), rows on their way through the transformer and the depformer.
+    places, positions: (R,) int64, of the present step in the memory, and of its angles.
     """
 
     rows: Rows

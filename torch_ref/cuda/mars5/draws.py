@@ -24,10 +24,12 @@ EMPTY = -1  # a place of `recent` without an id
 class Drawing(NamedTuple):
     """State of one text on the device.
 
-    position: (1,) int64, of the row to compute.  count: (1,) int64, ids so far.  counts: (V,) int32, their
-    occurrences among `recent`: (window,) int32, a ring of the last ids or EMPTY.  uniform, penalties: (N,)
-    float32, by count.  drawn: (N,) int32, by count, -1 where logits were not finite.  row: (1, D), the next
-    row.
+    position: (1,) int64, of the row to compute.
+    count: (1,) int64, ids so far.
+    counts: (V,) int32, their occurrences among `recent`: (window,) int32, a ring of the last ids or EMPTY.
+    uniform, penalties: (N,) float32, by count.
+    drawn: (N,) int32, by count, -1 where logits were not finite.
+    row: (1, D), the next row.
     """
 
     position: Tensor
@@ -45,7 +47,9 @@ def draw_id(
 ) -> None:
     """Draw the next id and advance the state.
 
-    logits: (1, V).  table: (V, D), the ids' embedding.  lowest, end: ids, as in `log_probabilities`.
+    logits: (1, V).
+    table: (V, D), the ids' embedding.
+    lowest, end: ids, as in `log_probabilities`.
     """
     vocabulary, width = table.shape
     block = triton.next_power_of_2(vocabulary - lowest)

@@ -19,7 +19,11 @@ from tts_core.mars5.class_hash import CELL_STEP, CLASS_STEP, HASH_BITS, LAST_SHI
 def embed_frames(codes: Tensor, tables: Tensor, positions: Tensor, steps: Tensor, t: Tensor) -> Tensor:
     """Embed codes and add positions and the timestep's vector. → (S, D) float32.
 
-    codes: (S, Q) int64.  tables: (Q·rows, D / Q).  positions: (S, D).  steps: (T, D).  t: (S,) int64.
+    codes: (S, Q) int64.
+    tables: (Q·rows, D / Q).
+    positions: (S, D).
+    steps: (T, D).
+    t: (S,) int64.
     """
     frames, books = codes.shape
     width = positions.shape[1]
@@ -65,8 +69,13 @@ def draw_cells(
 ) -> Tensor:
     """Draw a step's cells, as Step.compute does. → (S, Q) int64.
 
-    logits: (R, S', Q', K), of cells from the first frame and book on; of any strides, the last one 1.  codes,
-    clean, known: (S, Q).  uniform: (2, S, Q).  table: (T, 7).  t: (1,).  finite: (), set to False.
+    logits: (R, S', Q', K), of cells from the first frame and book on; of any strides, the last one 1.
+    codes,
+    clean, known: (S, Q).
+    uniform: (2, S, Q).
+    table: (T, 7).
+    t: (1,).
+    finite: (), set to False.
     """
     codes = codes.contiguous()
     out = torch.empty_like(codes)

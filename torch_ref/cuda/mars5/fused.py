@@ -89,7 +89,9 @@ class FusedTransformer:
     def logits(self, codes: Tensor, t: Tensor, firsts: Sequence[int], book: int) -> Tensor:
         """Compute logits of each run's frames from its first one on, and of codebooks from `book` on.
 
-        codes: (F, Q), of all runs.  t: (B,).  firsts: B frames. → (R, F', Q', K), a view.
+        codes: (F, Q), of all runs.
+        t: (B,).
+        firsts: B frames. → (R, F', Q', K), a view.
         """
         x = embed_frames(codes, self.tables, self.positions, self.moments, t[self.owners] + self.starts)
         text = self._text(t)

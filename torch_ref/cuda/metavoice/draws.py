@@ -27,8 +27,10 @@ RISING, FALLING = 1, 2  # rules of top-p, by the order in which probabilities ar
 class Rows(NamedTuple):
     """State of B texts on R rows of the network, on the device.
 
-    tokens: (R, 1) int64, the next ids.  positions: (R,) int64, theirs.  own: (B, 3) int32, rows of each
-    text's guidance, -1 where there is none.  settings: (B, 7) float32, from `settings`.
+    tokens: (R, 1) int64, the next ids.
+    positions: (R,) int64, theirs.
+    own: (B, 3) int32, rows of each text's guidance, -1 where there is none.
+    settings: (B, 7) float32, from `settings`.
     """
 
     tokens: Tensor
@@ -55,7 +57,10 @@ def settings(sampling: FirstStageSampling) -> np.ndarray:
 def embed_rows(rows: Rows, table: Tensor, places: Tensor, speakers: Tensor, x: Tensor) -> None:
     """Sum token, position and speaker embeddings, as Transformer.embed does.
 
-    table: (V, D).  places: (N, D).  speakers: (R, 1, D).  x: (R, D), written.
+    table: (V, D).
+    places: (N, D).
+    speakers: (R, 1, D).
+    x: (R, D), written.
     """
     count, width = x.shape
     _embed[count, triton.cdiv(width, EMBEDDED)](
@@ -69,8 +74,11 @@ def draw_rows(
 ) -> None:
     """Draw the next id of each text, -1 where its logits are not all finite, and put it into its rows.
 
-    logits: (R, V).  waiting: (B, V) waiting times, ones for the most probable id.  out: (B,), 0 for a text
-    without rows.  last: the last position, where rows stay.  end_of_text: replaces text in rows without it.
+    logits: (R, V).
+    waiting: (B, V) waiting times, ones for the most probable id.
+    out: (B,), 0 for a text without rows.
+    last: the last position, where rows stay.
+    end_of_text: replaces text in rows without it.
     """
     texts, vocabulary = waiting.shape
     _draw_ids[texts,](

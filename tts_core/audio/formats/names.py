@@ -20,9 +20,12 @@ class Format:
     """Facts about one format.
 
     held_seconds: of sound that a stream holds back, so that a shorter one is sent with its length.
-    media_type: may contain {rate}.  rates: supported sample rates in Hz, ascending; empty: any.
-    encoder: module and class.  with_pyav: the same of the encoder that is preferred if PyAV is installed.
-    bytes_per_second: of a file at 44.1 kHz, roughly.  is_raw: without a header, which has the rate.
+    media_type: may contain {rate}.
+    rates: supported sample rates in Hz, ascending; empty: any.
+    encoder: module and class.
+    with_pyav: the same of the encoder that is preferred if PyAV is installed.
+    bytes_per_second: of a file at 44.1 kHz, roughly.
+    is_raw: without a header, which has the rate.
     is_read: `read_audio` decodes it.
     """
 

@@ -36,8 +36,10 @@ def open_encoder(form: Format, sink: Sink, sample_rate: int) -> Encoder:
 class SoundWriter:
     """Writes samples in a format to a binary file; as context manager, it also ends a broken-off sound well.
 
-    output: stays open.  seekable: the header is completed with the length; False: the output is a stream.
-    sample_rate: of the samples, Hz.  rate: of the encoded sound, if the format supports it; None: the same.
+    output: stays open.
+    seekable: the header is completed with the length; False: the output is a stream.
+    sample_rate: of the samples, Hz.
+    rate: of the encoded sound, if the format supports it; None: the same.
     Raises OSError if the output does, NotFoundError if the format's library is not installed.
     """
 

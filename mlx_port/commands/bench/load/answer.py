@@ -35,9 +35,11 @@ def play(parts: Sequence[tuple[float, float]]) -> Playback:
 class Answer:
     """A request and its answer. Moments are of one clock, in seconds.
 
-    planned: moment of arrival, from which latency counts.  sent: when the client began.  ended: last byte, or
-    failure.  parts: moment and seconds of sound of each piece with sound.  error: kind of failure, a status
-    or a word; None for a whole answer.
+    planned: moment of arrival, from which latency counts.
+    sent: when the client began.
+    ended: last byte, or failure.
+    parts: moment and seconds of sound of each piece with sound.
+    error: kind of failure, a status or a word; None for a whole answer.
     """
 
     planned: float

@@ -22,8 +22,10 @@ MESSAGE = 2000  # bytes of an error's body that are read
 class Speaker:
     """A server and what every request asks of it.
 
-    form: "pcm" or "wav".  rate: of pcm in Hz, None for the answer's own.  timeout: seconds from a request's
-    planned arrival to its last byte.  more: further fields of the body.
+    form: "pcm" or "wav".
+    rate: of pcm in Hz, None for the answer's own.
+    timeout: seconds from a request's planned arrival to its last byte.
+    more: further fields of the body.
     """
 
     address: Address

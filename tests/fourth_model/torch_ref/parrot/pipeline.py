@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import torch
+
 from torch_ref.codecs.dac import Dac
+from torch_ref.host import Host
 from torch_ref.loading import Parts
-from torch_ref.parrot.engine import ParrotEngine
 from torch_ref.parrot.parrot import Parrot
-from tts_core.parrot.pipeline import ParrotPipeline
+from tts_core.parrot.pipeline import ParrotEngine, ParrotPipeline
 
 
 def assemble(parts: Parts) -> ParrotPipeline:
     """Load all parts."""
     words = parts.documents["parrot"]["words.txt"]
-    return ParrotPipeline(ParrotEngine(parts.network("parrot", Parrot), parts.network("dac", Dac), words))
+    network, codec = parts.network("parrot", Parrot), parts.network("dac", Dac)
+
+    @torch.inference_mode()
+    def best(features: torch.Tensor) -> torch.Tensor:
+        return network(features).argmax(dim=-1)
+
+    return ParrotPipeline(ParrotEngine(network, best, codec, words, Host(network.norm)))

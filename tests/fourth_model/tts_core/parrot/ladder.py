@@ -8,7 +8,7 @@ from tts_core.codecs.ladder import dac_rungs
 from tts_core.config import config_of
 from tts_core.nn.ladder import Given, Rung
 from tts_core.nn.layer_order import State, stage
-from tts_core.parrot.config import ParrotConfig
+from tts_core.parrot.spec import ParrotConfig
 
 
 def ladder(given: Given) -> list[Rung]:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Protocol, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
 from tts_core.audio.delivery import Delivery
-from tts_core.codecs.dac import DacConfig
 from tts_core.live.stream import stream
 from tts_core.live.voices import SameVoices
 from tts_core.memory.fits import check_running
-from tts_core.nn.host import Host
+from tts_core.nn.host import Device
 from tts_core.options import changed
-from tts_core.parrot.config import ParrotConfig
 from tts_core.parrot.options import ParrotChanges, ParrotOptions
 from tts_core.parrot.request import Request, request
 from tts_core.parrot.session import ParrotSession
@@ -25,37 +23,31 @@ from tts_core.results import GenerationResult, Meter, join
 Tell = Callable[[Progress], None]
 
 
-class Engine(Protocol):
-    """Parrot's networks on one side."""
+class ParrotEngine:
+    """Parrot's network and the codec; a seed and the codebook's number shift the code.
 
-    @property
-    def config(self) -> ParrotConfig:
-        """Configuration of the network."""
-        ...
+    best: the network's most probable logits, on its device.
+    """
 
-    @property
-    def codec_config(self) -> DacConfig:
-        """Configuration of the codec."""
-        ...
-
-    @property
-    def host(self) -> Host:
-        """The device that the network runs on."""
-        ...
+    def __init__(self, network: Any, best: Callable[[Any], Any], codec: Any, words: str, host: Device):
+        self.network, self.best, self.codec, self.words, self.host = network, best, codec, words, host
+        self.config, self.codec_config = network.config, codec.config
 
     def codes(self, features: np.ndarray, seed: int) -> np.ndarray:
         """(1, T, D) → (Q, T) int32."""
-        ...
+        best = self.host.to_host(self.best(self.host.to_device(features)))
+        books = np.arange(self.codec_config.n_codebooks)[:, None]
+        return ((best + books + seed) % self.codec_config.codebook_size).astype(np.int32)
 
     def decode(self, codes: np.ndarray) -> np.ndarray:
         """(Q, T) → (L,) float32."""
-        ...
+        return self.host.to_host(self.codec.decode(codes[None]))[0].astype(np.float32)
 
 
 class ParrotPipeline:
     """A Parrot of either side."""
 
-    def __init__(self, engine: Engine):
+    def __init__(self, engine: ParrotEngine):
         self.engine, self.sample_rate = engine, engine.codec_config.sample_rate
 
     def generate(

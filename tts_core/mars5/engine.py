@@ -1,51 +1,68 @@
-"""MARS5's engine: autoregressive ids, diffusion, codec and vocoder.
+"""MARS5's engine: autoregressive ids, diffusion, codec and vocoder of either side.
 
 Upstream: Camb-ai/MARS5-TTS@84697c8 (AGPL-3.0); written from a description, none of its code was used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any, Protocol
 
 import numpy as np
 
-from torch_ref.codecs.encodec import Encodec
-from torch_ref.codecs.vocos import Vocos
-from torch_ref.codecs.vocos_calls import decode_pieces
-from torch_ref.cuda.mars5.reverse import make_step
-from torch_ref.cuda.mars5.slots import make_slots
-from torch_ref.cuda.mars5.together import make_together
-from torch_ref.host import Host
-from torch_ref.mars5.codec_lm import CodecLM
-from torch_ref.mars5.residual_transformer import ResidualTransformer
-from torch_ref.mars5.reverse import ReverseDiffusion, Run
-from torch_ref.mars5.slots import Slots
-from torch_ref.mars5.together import Call
 from tts_core.audio.voice_cache import VoiceCache
+from tts_core.codecs.vocos_calls import decode_pieces
 from tts_core.mars5.diffusion import Cells, Diffusion
 from tts_core.mars5.tokens import CodecVocabulary
 from tts_core.nn.calls import apart
+from tts_core.nn.host import Device
 from tts_core.nn.noise import Noise
+from tts_core.serving.turns import Slots
+
+
+class Run(Protocol):
+    """A diffusion under way, `mars5/reverse.py`."""
+
+    @property
+    def done(self) -> bool:
+        """True after the last timestep."""
+        ...
+
+    def result(self) -> np.ndarray:
+        """Read all codebooks of the cells' frames, (Q, S) int32.
+
+        Raises GenerationError if the network computed NaN or infinity.
+        """
+        ...
 
 
 class Mars5Engine:
-    """MARS5's networks. network: autoregressive; transformer: of the diffusion."""
+    """MARS5's networks.
+
+    network: autoregressive.
+    diffusion: of the transformer, `mars5/reverse.py`.
+    call: runs the next timestep of several runs, `mars5/together.py`.
+    make_slots: of the network, `mars5/slots.py`.
+    """
 
     def __init__(
         self,
-        network: CodecLM,
-        transformer: ResidualTransformer,
-        codec: Encodec,
-        vocoder: Vocos,
+        network: Any,
+        diffusion: Any,
+        codec: Any,
+        vocoder: Any,
         vocabulary: CodecVocabulary,
+        host: Device,
+        *,
+        make_slots: Callable[..., Slots],
+        call: Callable[[Sequence[Any]], Callable[[], None]],
     ):
-        self.network, self.transformer = network, transformer
-        self.codec, self.vocoder, self.vocabulary = codec, vocoder, vocabulary
-        self.config, self.nar_config = network.config, transformer.config
+        self.network, self.diffusion, self.transformer = network, diffusion, diffusion.network
+        self.codec, self.vocoder, self.vocabulary, self.host = codec, vocoder, vocabulary, host
+        self.config, self.nar_config = network.config, diffusion.network.config
         self.codec_config, self.vocoder_config = codec.config, vocoder.config
-        self.diffusion = ReverseDiffusion(transformer, make_step)
-        self.host = Host(network.embed)
+        self.make_slots, self.call = make_slots, call
         self.voices = VoiceCache()
 
     def encode(self, samples: np.ndarray) -> np.ndarray:
@@ -60,7 +77,7 @@ class Mars5Engine:
     def slots(self, texts: int, room: int) -> Slots:
         """Allocate a running batch of the autoregressive network for as many texts of `room` ids each."""
         lowest, end = self.vocabulary.lowest, self.vocabulary.end
-        return make_slots(self.network, texts=texts, room=room, lowest=lowest, end=end)
+        return self.make_slots(self.network, texts=texts, room=room, lowest=lowest, end=end)
 
     def begin(
         self, text: np.ndarray, reference: np.ndarray, cells: Cells, settings: Diffusion, noise: Noise
@@ -68,10 +85,10 @@ class Mars5Engine:
         """Begin to draw all codebooks of the cells' frames. text: (N,) ids.  reference: (Q, P) codes."""
         return self.diffusion.begin(text, reference, cells, settings, noise=noise)
 
-    def together(self, runs: Sequence[Run]) -> Call:
+    def together(self, runs: Sequence[Any]) -> Callable[[], None]:
         """Build a call that runs the next timestep of each run."""
-        return Call(self.transformer, runs, make_together)
+        return self.call(runs)
 
     def decode(self, codes: Sequence[np.ndarray], bandwidth_id: int) -> list[np.ndarray]:
         """Decode codes. (Q, T) int32 each → samples (L,) float32 each."""
-        return decode_pieces(self.vocoder, codes, self.vocoder.policy.even_cuts, bandwidth_id)
+        return decode_pieces(self.vocoder, self.host, codes, self.vocoder.policy.even_cuts, bandwidth_id)

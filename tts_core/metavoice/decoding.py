@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from torch_ref.codecs.encodec import Encodec
-from torch_ref.codecs.mbd import MultiBandDiffusion
-from torch_ref.codecs.vocos import Vocos
-from torch_ref.codecs.vocos_calls import decode_pieces
-from torch_ref.host import Host
 from tts_core.codecs.policy import CodecPolicy
+from tts_core.codecs.vocos_calls import Vocoder, decode_pieces
 from tts_core.metavoice.request import BANDWIDTH_ID
+from tts_core.nn.host import Device
 from tts_core.nn.noise import NormalNoise
 
 
 class VocosDecoder:
     """Vocos in windows, without sampling."""
 
-    def __init__(self, vocoder: Vocos):
-        self.vocoder, self.policy = vocoder, CodecPolicy()
+    def __init__(self, vocoder: Vocoder, host: Device):
+        self.vocoder, self.host, self.policy = vocoder, host, CodecPolicy()
 
     def decode(
         self,
@@ -32,13 +28,14 @@ class VocosDecoder:
         check: Callable[[], None] | None = None,
     ) -> list[np.ndarray]:
         """Decode pieces (Q, F) to samples (L,) float32 each. check: called between windows; may raise."""
-        return decode_pieces(self.vocoder, codes, self.policy.decode_cuts, BANDWIDTH_ID, check=check)
+        cuts = self.policy.decode_cuts
+        return decode_pieces(self.vocoder, self.host, codes, cuts, BANDWIDTH_ID, check=check)
 
 
 class DiffusionDecoder:
     """Multi-band diffusion, conditioned on EnCodec's latents and waveform, one band at a time."""
 
-    def __init__(self, codec: Encodec, diffusion: MultiBandDiffusion, host: Host):
+    def __init__(self, codec: Any, diffusion: Any, host: Device):
         self.codec, self.diffusion, self.host = codec, diffusion, host
 
     def decode(
@@ -54,12 +51,7 @@ class DiffusionDecoder:
         """
         latents, waves = [], []
         for one in codes:
-            latents.append(self._latents(one))
+            latents.append(self.codec.latents(one[None])[0])
             waves.append(self.codec.decode(one[None])[0])
         made = self.diffusion.decode(latents, waves, noise, check=check)
         return [self.host.to_host(wave).astype(np.float32) for wave in made]
-
-    @torch.inference_mode()
-    def _latents(self, codes: np.ndarray) -> Tensor:
-        """Compute the codec's latents. (Q, F) → (C, F)."""
-        return self.codec.quantizer.decode(self.host.to_device(codes[None]))[0]
