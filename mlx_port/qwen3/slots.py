@@ -1,0 +1,150 @@
+"""Slots for texts that share Qwen3-TTS's frames: each joins and leaves between two of them.
+
+Upstream: QwenLM/Qwen3-TTS@022e286, Apache-2.0.
+Differs from upstream, whose batch begins and ends together: a text has its own row, position, sampling and
+random numbers; its codes are those that it has by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import mlx.core as mx
+import numpy as np
+
+from mlx_port.host import Host
+from mlx_port.layers.cache import CHUNK
+from mlx_port.layers.row_cache import RowCache, RowPositions
+from mlx_port.qwen3.qwen3 import Qwen3
+from mlx_port.qwen3.sampling import allow, candidates, draw, penalize
+from mlx_port.reading import Reading, begin_read, finish_read
+from tts_core.qwen3.rows import BatchRows, Group, Joining
+from tts_core.qwen3.sampling import LEAST_FRAMES
+
+
+class Slots:
+    """`texts` slots, each a row of the network; keys and values grow with the longest text.
+
+    room: positions of a text, what is read before speech and frames.
+    """
+
+    steps, ahead = 1, 0  # of a launch, and launches before one is read
+
+    def __init__(self, network: Qwen3, *, texts: int, room: int):
+        self.talker, self.config, self.room = network.talker, network.config, room
+        self.host = Host(self.talker.model.norm)
+        self._dtype = self.talker.model.codec_embedding.weight.dtype
+        self.plan, self.at = BatchRows(texts), RowPositions(room)
+        self.cache: list[RowCache] = []
+        config = self.config
+        self.hidden = mx.zeros((texts, 1, config.talker.hidden_size), self._dtype)
+        self.frames = mx.zeros((texts, config.n_codebooks), mx.int32)
+        self.seen = mx.zeros((texts, config.vocab_size), mx.bool_)
+        self.trailing: dict[int, mx.array] = {}  # by slot: (M + 1, D), the padding's last
+
+    def join(self, slot: int, text: Joining) -> None:
+        """Read what comes before a text's speech; it draws with the next step. Its slot must be free."""
+        self._reserve(text.positions)
+        talker, to_device = self.talker, self.host.to_device
+        speaker = None if text.speaker is None else to_device(text.speaker)
+        frames = None if text.frames is None else to_device(text.frames[None])
+        cache = talker.new_cache()
+        self.hidden[slot] = talker(talker.embed_layout(text.layout, speaker, frames), 0, cache)[0, -1:]
+        for layer, held in zip(self.cache, cache, strict=True):
+            assert held.buffers is not None
+            layer.fill(slot, *(rows[0, :, : text.positions] for rows in held.buffers))
+        ids = np.array([*text.layout.trailing, self.config.tts_pad_id])
+        self.trailing[slot] = talker.embed_text(to_device(ids))
+        self.seen[slot] = False
+        self.plan.join(slot, text)
+
+    def leave(self, slot: int) -> None:
+        """Free a slot; with the last one the memory of keys and values."""
+        self.plan.leave(slot)
+        del self.trailing[slot]
+        if not self.plan.texts:
+            self.cache = []
+
+    def launch(self, steps: int) -> Reading:
+        """Draw some frames of all texts; waits for nothing. There must be a text.
+
+        Returns a read of (steps, texts, Q) codes: the first one is -1 where logits were not all finite, and
+        the end of speech where there is no frame.
+        """
+        return begin_read(mx.stack([self._step() for _ in range(steps)]))
+
+    def read(self, launched: Reading) -> np.ndarray:
+        """Wait for a launch. → (steps, texts, Q) codes."""
+        return finish_read(launched)
+
+    def _step(self) -> mx.array:
+        """Draw the next frame of every text. → (texts, Q)."""
+        self._advance()
+        plan, config = self.plan, self.config
+        count, groups = plan.count, plan.groups()
+        numbers = config.vocab_size + (config.n_codebooks - 1) * config.codebook_size
+        uniform = self.host.to_device(plan.uniform(numbers))
+        logits = self.talker.logits(self.hidden[:count, 0])
+        first = self._first_codes(logits, uniform[:, : config.vocab_size], groups)
+        self.seen[mx.arange(count), first] = True
+        self.frames[:count] = self._other_codes(first, uniform[:, config.vocab_size :], groups)
+        plan.advance()
+        finite = mx.isfinite(logits).all(axis=-1)
+        drawn = mx.array(self.frames)
+        drawn[:count, 0] = mx.where(finite, first, -1)
+        return drawn
+
+    def _advance(self) -> None:
+        """Read the frames that were drawn last, each with the text that belongs to it."""
+        begun = self.plan.begun()
+        if not begun.any():
+            return
+        count, positions = len(begun), self.plan.positions()
+        x = self.talker.embed_frames(self.frames[:count, :, None])
+        for slot, place in self.plan.trailing():
+            x[slot, 0] = x[slot, 0] + self.trailing[slot][place]
+        last = int(positions.max())
+        self._reserve(last + 1)
+        at = self.host.to_device(positions)
+        self.at.move(at, last + 1)
+        hidden = self.talker(x, at[:, None, None], self.cache)
+        self.hidden[:count] = mx.where(self.host.to_device(begun)[:, None, None], hidden, self.hidden[:count])
+
+    def _first_codes(self, logits: mx.array, uniform: mx.array, groups: Sequence[Group]) -> mx.array:
+        """Draw the first code of each frame, or the end of speech. (R, V) each → (R,)."""
+        ids = mx.zeros(len(logits), mx.int32)
+        for group in groups:
+            rows, sampling = self.host.to_device(group.rows), group.sampling
+            kept = penalize(logits[rows], self.seen[rows], sampling.repetition_penalty)
+            kept = allow(kept, self.config.codec_eos_id, 0 if group.is_early else LEAST_FRAMES)
+            ids[rows] = draw(candidates(kept, sampling.first), sampling.first, uniform[rows])
+        return ids
+
+    def _other_codes(self, first: mx.array, uniform: mx.array, groups: Sequence[Group]) -> mx.array:
+        """Draw the other codes of each frame. (R,), (R, (Q - 1) V') → (R, Q)."""
+        predictor, size = self.talker.code_predictor, self.config.codebook_size
+        cache, codes = predictor.new_cache(), [first]
+        embedded = self.talker.model.codec_embedding(first)[:, None]
+        x = mx.concatenate([self.hidden[: len(first)], embedded], axis=1)
+        for stage in range(predictor.stages):
+            logits, ids = predictor(stage, x, cache), mx.zeros_like(first)
+            numbers = uniform[:, stage * size : (stage + 1) * size]
+            for group in groups:
+                rows, choice = self.host.to_device(group.rows), group.sampling.others
+                ids[rows] = draw(candidates(logits[rows], choice), choice, numbers[rows])
+            codes.append(ids)
+            x = predictor.embed(stage, ids)[:, None]
+        return mx.stack(codes, axis=1)
+
+    def _reserve(self, positions: int) -> None:
+        """Let every layer have keys and values of this many positions of each text; those there are kept."""
+        config = self.config.talker
+        if not self.cache:
+            empty = mx.zeros((self.plan.slots, config.num_key_value_heads, 0, config.head_dim), self._dtype)
+            self.cache = [RowCache(empty, empty, self.at) for _ in self.talker.model.layers]
+        wanted = min(-(-positions // CHUNK) * CHUNK, self.room)
+        missing = wanted - self.cache[0].keys.shape[2]
+        if missing > 0:
+            for layer in self.cache:
+                layer.keys = mx.pad(layer.keys, [(0, 0), (0, 0), (0, missing), (0, 0)])
+                layer.values = mx.pad(layer.values, [(0, 0), (0, 0), (0, missing), (0, 0)])

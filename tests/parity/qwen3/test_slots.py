@@ -1,0 +1,97 @@
+"""Texts in slots draw the frames that they draw by themselves, whenever they join and leave, on both sides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.sides import Side
+from tests.tiny.qwen3 import qwen3_config, qwen3_weights
+from tts_core.nn.noise import HostNoise
+from tts_core.qwen3.layout import build
+from tts_core.qwen3.rows import Joining
+from tts_core.qwen3.sampling import Choice, Sampling
+
+pytestmark = pytest.mark.rest
+
+SIDES = ("torch", "mlx")
+CONFIG = qwen3_config()
+SAMPLINGS = (
+    Sampling(),
+    Sampling(Choice(top_k=0, top_p=0.9), Choice(temperature=1.3), 1.0),
+    Sampling(Choice(is_greedy=True), Choice(), 1.2),
+    Sampling(Choice(), Choice(is_greedy=True)),
+)
+ROOM = 80
+
+
+@cache
+def network(side: str) -> Any:
+    return Side(side).network("qwen3", qwen3_weights(CONFIG))
+
+
+@dataclass
+class Text:
+    """A text, and the frames that it draws until its limit."""
+
+    seed: int
+    limit: int
+    joining: Joining
+    drawn: list[np.ndarray] = field(default_factory=list)
+
+
+def text(seed: int) -> Text:
+    random = np.random.default_rng(seed)
+    ids = random.integers(0, 256, int(random.integers(9, 25))).tolist()
+    layout = build(CONFIG, ids, language=None, streamed=bool(random.integers(2)))
+    sampling = SAMPLINGS[int(random.integers(len(SAMPLINGS)))]
+    return Text(seed, int(random.integers(1, 12)), Joining(layout, sampling, HostNoise(seed)))
+
+
+def slots_of(side: str, count: int) -> Any:
+    return Side(side).module("qwen3.slots").Slots(network(side), texts=count, room=ROOM)
+
+
+def read(slots: Any) -> np.ndarray:
+    [drawn] = slots.read(slots.launch(1))
+    return drawn
+
+
+@cache
+def alone(side: str, seed: int) -> np.ndarray:
+    """Frames of a text by itself; nothing ends it before its limit."""
+    one, slots = text(seed), slots_of(side, 1)
+    slots.join(0, one.joining)
+    return np.stack([read(slots)[0] for _ in range(one.limit)])
+
+
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("count", [2, 5])
+def test_texts_come_and_go(side: str, count: int) -> None:
+    """Other lengths, layouts and samplings in each slot."""
+    random, slots = np.random.default_rng(count), slots_of(side, count)
+    waiting, running = [text(seed) for seed in range(12)], dict[int, Text]()
+    while waiting or running:
+        for slot in range(count):
+            if slot not in running and waiting and random.random() < 0.5:
+                running[slot] = waiting.pop(0)
+                slots.join(slot, running[slot].joining)
+        if not running:
+            continue
+        drawn = read(slots)
+        for slot, one in list(running.items()):
+            one.drawn.append(drawn[slot])
+            if len(one.drawn) == one.limit:
+                np.testing.assert_array_equal(np.stack(one.drawn), alone(side, one.seed))
+                slots.leave(slot)
+                del running[slot]
+    assert not slots.cache
+
+
+def test_both_sides_draw_the_same() -> None:
+    for seed in range(6):
+        np.testing.assert_array_equal(alone("torch", seed), alone("mlx", seed))
