@@ -32,6 +32,7 @@ from tts_core.qwen3 import speaker
 from tts_core.qwen3.config import Qwen3Config, StackConfig, parameter_shapes, stays_float32
 from tts_core.qwen3.layout import Recording
 from tts_core.qwen3.memory import Qwen3Job, estimate
+from tts_core.qwen3.rows import Joining
 from tts_core.qwen3.sampling import Choice, Sampling
 from tts_core.qwen3.spec import qwen3
 
@@ -100,7 +101,7 @@ def networks(side: str, config: Qwen3Config, dtype: str, device: str) -> tuple[A
 def measure(size: str, side: str, device: str, dtype: str, spec: str) -> int:
     """Run one job. Returns its peak in bytes."""
     package, job, config = {"torch": "torch_ref", "mlx": "mlx_port"}[side], parse(spec), CONFIGS[size]
-    loop = import_module(f"{package}.qwen3.loop").Loop
+    slots_of = import_module(f"{package}.qwen3.slots").Slots
     import_module(f"{package}.codecs.qwen3_codec")
     meter: Any = Resident() if device == "cpu" else Allocated(package, _device(side, device))
     network, codec = networks(side, config, dtype, device)
@@ -110,10 +111,10 @@ def measure(size: str, side: str, device: str, dtype: str, spec: str) -> int:
     random = np.random.default_rng(0)
     if job.recording:
         sound = random.normal(0, 0.1, 1920 * job.recording).astype(np.float32)
-        frames = codec.encode(sound[None])
+        frames = np.array(codec.encode(sound[None]).tolist(), np.int32)[0]
         assert config.speaker_encoder is not None
         mel = speaker.mel(sound, config.speaker_encoder)
-        vector = network.speaker_encoder(array(mel[None]))[0]
+        vector = np.array(network.speaker_encoder(array(mel[None]))[0].tolist(), np.float32)
         recording = Recording(tuple(range(10)), job.recording)
     before = len(layouts.build(config, [1] * 9, language=None, recording=recording, streamed=False).text)
     ids = random.integers(0, 9999, 9 + job.prompt - before).tolist()
@@ -128,10 +129,11 @@ def measure(size: str, side: str, device: str, dtype: str, spec: str) -> int:
     made, seed = [], 0
     with _inference(side):
         while len(made) < job.frames:  # until a seed does not end the speech
-            prompt = network.talker.embed_layout(laid, vector, frames)
-            sampling, noise, seed = Sampling(Choice(), Choice()), HostNoise(seed), seed + 1
-            run = loop(network, prompt, laid.trailing, sampling=sampling, noise=noise)
-            made = [np.array(frame.tolist(), np.int32) for frame in run.frames(job.frames)]
+            slots = slots_of(network, texts=1, room=len(laid.text) + job.frames)
+            slots.join(0, Joining(laid, Sampling(Choice(), Choice()), HostNoise(seed), vector, frames))
+            made, seed = [], seed + 1
+            while len(made) < job.frames and not (made and made[-1][0, 0] == config.codec_eos_id):
+                made.append(slots.read(slots.launch(1))[0])
     codes, memory = np.stack(made, axis=2), None
     for start, stop in codec.policy.even_cuts(job.frames):
         samples, memory = codec.decode_piece(codes[:, :, start:stop], memory)

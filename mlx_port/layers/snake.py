@@ -5,7 +5,7 @@ from __future__ import annotations
 import mlx.core as mx
 from mlx import nn
 
-from mlx_port.layers.sine import sine_squared
+from mlx_port.kernels.sine import sine_squared
 
 
 class LogSnake1d(nn.Module):

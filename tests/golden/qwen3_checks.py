@@ -19,6 +19,7 @@ from tts_core.qwen3 import layout as layouts
 from tts_core.qwen3 import speaker
 from tts_core.qwen3.config import Qwen3Config
 from tts_core.qwen3.layout import Layout, Recording
+from tts_core.qwen3.rows import Joining
 from tts_core.qwen3.sampling import Choice, Sampling, read_generation
 
 WHOLE = "non_streaming_mode"
@@ -193,10 +194,16 @@ def _check_run(at: str, case: Case, run: dict[str, Any], vectors: Vectors, bench
     pad = vectors[f"{part}.pad_embed"][None]
     benches.model.compare(f"{at}.pad_embed", pad, lambda each: _texts(each, [config.tts_pad_id]))
     rows = _rows(at, case, run, vectors, benches.codec.side, config)
+    most = run["settings"]["max_new_tokens"] - 1
+    together = spoken(benches.model.side, rows, sampling, most)
     for b, row in enumerate(rows):
         _check_layout(row, b, part, vectors, benches, mask[b])
         codes = vectors[f"{part}.codes.{b}"]
-        _check_codes(row, codes, code0[b], run, sampling, benches)
+        ways = (together[b], *spoken(benches.model.side, [row], sampling, most)) if b else (together[b],)
+        for own in ways:
+            np.testing.assert_array_equal(own, codes, f"{row.at}: codes")
+            ended = len(own) < len(code0[b]) and code0[b][len(own)] == config.codec_eos_id
+            assert ended or len(own) == most, row.at
         _check_steps(row, b, part, run, sampling, vectors, benches, code0[b], frames[b])
         _check_sound(row, vectors[f"{part}.wav.{b}"], codes, run["samples"][b], benches)
 
@@ -230,23 +237,24 @@ def _check_layout(row: Row, b: int, part: str, vectors: Vectors, benches: Benche
     benches.model.compare(f"{row.at}: trailing", trailing, lambda each: _texts(each, ids))
 
 
-def _check_codes(
-    row: Row, codes: np.ndarray, code0: np.ndarray, run: dict[str, Any], sampling: Sampling, benches: Benches
-) -> None:
-    """Speak on the side under test: all codes are exactly the original's."""
-    side = benches.model.side
-    with side.inference():
-        loop = side.module("qwen3.loop").Loop(
-            side.network,
-            prompt_of(side, row),
-            row.layout.trailing,
-            sampling=sampling,
-            noise=HostNoise(row.seed or 0),
-        )
-        own = [side.numpy(frame)[0] for frame in loop.frames(run["settings"]["max_new_tokens"] - 1)]
-    np.testing.assert_array_equal(np.array(own), codes, f"{row.at}: codes")
-    ended = len(own) < len(code0) and code0[len(own)] == benches.config.codec_eos_id
-    assert ended or len(own) == run["settings"]["max_new_tokens"] - 1, row.at
+def spoken(side: ModelSide, rows: list[Row], sampling: Sampling, most: int) -> list[np.ndarray]:
+    """Speak rows together in slots. → (F, Q) codes each, F at most `most`."""
+    room = most + max(len(row.layout.text) for row in rows)
+    slots = side.module("qwen3.slots").Slots(side.network, texts=len(rows), room=room)
+    for b, row in enumerate(rows):
+        frames, noise = None if row.frames is None else row.frames[0], HostNoise(row.seed or 0)
+        slots.join(b, Joining(row.layout, sampling, noise, row.speaker, frames))
+    made: dict[int, list[np.ndarray]] = {b: [] for b in range(len(rows))}
+    while slots.plan.texts:
+        [drawn] = slots.read(slots.launch(1))
+        for b in list(slots.plan.texts):
+            ended = drawn[b, 0] == side.network.config.codec_eos_id
+            if not ended:
+                made[b].append(drawn[b])
+            if ended or len(made[b]) == most:
+                slots.leave(b)
+    shape = (-1, side.network.config.n_codebooks)
+    return [np.array(frames, np.int32).reshape(shape) for frames in made.values()]
 
 
 def _check_steps(

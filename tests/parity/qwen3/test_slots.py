@@ -1,4 +1,4 @@
-"""Texts in slots draw the frames that they draw by themselves, whenever they join and leave, on both sides."""
+"""Texts in slots draw the frames that they draw by themselves, whenever they join and leave: both sides."""
 
 from __future__ import annotations
 
