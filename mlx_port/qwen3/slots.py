@@ -33,11 +33,10 @@ class Slots:
     def __init__(self, network: Qwen3, *, texts: int, room: int):
         self.talker, self.config, self.room = network.talker, network.config, room
         self.host = Host(self.talker.model.norm)
-        self._dtype = self.talker.model.codec_embedding.weight.dtype
         self.plan, self.at = BatchRows(texts), RowPositions(room)
         self.cache: list[RowCache] = []
-        config = self.config
-        self.hidden = mx.zeros((texts, 1, config.talker.hidden_size), self._dtype)
+        dtype, config = self.talker.model.codec_embedding.weight.dtype, self.config
+        self.hidden = mx.zeros((texts, 1, config.talker.hidden_size), dtype)
         self.frames = mx.zeros((texts, config.n_codebooks), mx.int32)
         self.seen = mx.zeros((texts, config.vocab_size), mx.bool_)
         self.trailing: dict[int, mx.array] = {}  # by slot: (M + 1, D), the padding's last
@@ -140,7 +139,9 @@ class Slots:
         """Let every layer have keys and values of this many positions of each text; those there are kept."""
         config = self.config.talker
         if not self.cache:
-            empty = mx.zeros((self.plan.slots, config.num_key_value_heads, 0, config.head_dim), self._dtype)
+            empty = mx.zeros(
+                (self.plan.slots, config.num_key_value_heads, 0, config.head_dim), self.hidden.dtype
+            )
             self.cache = [RowCache(empty, empty, self.at) for _ in self.talker.model.layers]
         wanted = min(-(-positions // CHUNK) * CHUNK, self.room)
         missing = wanted - self.cache[0].keys.shape[2]
