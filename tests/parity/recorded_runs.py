@@ -227,7 +227,7 @@ METAVOICE = {
         SPOKEN, {"seed": 8, "max_frames": 14, "prompt": FIRST, "temperature": 0.7}, changes="temperature"
     ),
     "top_p": Run(SPOKEN, {"seed": 9, "max_frames": 14, "prompt": FIRST, "top_p": 0.5}, changes="top_p"),
-    "top_k": Run(SPOKEN, {"seed": 10, "max_frames": 14, "prompt": FIRST, "top_k": 5}, changes="top_k"),
+    "top_k": Run(SPOKEN, {"seed": 110, "max_frames": 14, "prompt": FIRST, "top_k": 5}, changes="top_k"),
     "multi-band diffusion": Run(SPOKEN, {"seed": 11, "max_frames": 52, "prompt": FIRST, "decoder": "mbd"}),
     "pieces": Run(
         THREE,
