@@ -7,6 +7,7 @@ import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 
@@ -277,7 +278,7 @@ def _whole(
         expected = seconds(rewritten("text", given.parts[0], rules))
         text = prepare(given.parts[0], config.max_text_bytes, transcript=said, rules=rules)
     _check_text(config, text, place)
-    seed = check_seed(numbers_per_text("seed", options.seed, 1)[0])
+    seed = check_seed(numbers_per_text("seed", cast(int, options.seed), 1)[0])  # `one_each` has chosen it
     return Request(
         config,
         codec.frame_rate,

@@ -130,7 +130,8 @@ class Engine:
 
 @pytest.fixture
 def pipeline() -> Any:
-    return MetaVoicePipeline(Engine())
+    engine: Any = Engine()
+    return MetaVoicePipeline(engine)
 
 
 def test_a_stream_yields_once_a_piece_and_runs_no_network_before_it_is_read(pipeline: Any) -> None:
