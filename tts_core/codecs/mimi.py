@@ -369,6 +369,16 @@ def decode_tail(config: MimiConfig) -> int:
     return -input_span(_decoder_layers(config), 0, config.step_length)[0]
 
 
+def widest(config: MimiConfig, frames: int) -> int:
+    """Count the elements of the largest tensor between the convolutions: the same in both directions."""
+    width, length = config.width, STEPS * frames
+    sizes = [max(width, config.hidden_size) * length]
+    for stride in config.upsampling_ratios:
+        width, length = width // 2, length * stride
+        sizes.append(width * length)
+    return max(sizes)
+
+
 def encode_windows(config: MimiConfig, frames: int, largest: int) -> list[Window]:
     """Cut an encode into windows of frames; samples from `first` on feed the encoder's convolutions."""
     before = -(input_span(_encoder_layers(config), 0, STEPS)[0] // config.hop_length)

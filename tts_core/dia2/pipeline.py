@@ -216,7 +216,7 @@ class Dia2Pipeline:
             _LOG.info(
                 "dia2: %s, about %.1f s of speech", counted(len(request.pieces), "piece"), request.seconds
             )
-        check_memory(self.engine, request.job(), self.engine.host.free_bytes())
+        check_memory(self.engine, request.job())
         return self._parts(request, pieces, watch, policy)
 
     @named_parts
