@@ -33,8 +33,9 @@ from torch_ref.codecs.dac import Dac
 from torch_ref.memory import backend_name, free_bytes
 from tts_core.codecs import dac
 from tts_core.codecs.dac import DacConfig
+from tts_core.codecs.dac_memory import codec_policy
 from tts_core.codecs.policy import CodecPolicy
-from tts_core.dia.memory import codec_policy
+from tts_core.memory.machine import Machine
 
 SLOWER, LONG = 1.15, 120  # limit over the whole decode's time, from this many seconds of speech on
 
@@ -114,8 +115,8 @@ def main() -> None:
     print(f"torch {torch.__version__}, {device} ({where})")
     codec = random_codec(config, device)
     where = next(codec.parameters()).device
-    room = {"backend": backend_name(where), "free": free_bytes(where)}
-    policy = CodecPolicy(args.window) if args.window else codec_policy(config, dtype="float32", **room)
+    machine = Machine("float32", backend_name(where), free_bytes(where))
+    policy = CodecPolicy(args.window) if args.window else codec_policy(config, machine)
     codec.policy = policy
     print(f"{args.size} DAC, float32: {length:g} s, {frames} frames, windows of {policy.max_frames}")
     generator = torch.Generator().manual_seed(1)

@@ -24,6 +24,7 @@ from dia2_networks import SIZES, codec_of, engine
 from peaks import Allocated, Resident
 
 from tts_core.dia2.memory import Dia2Job, estimate
+from tts_core.memory.machine import Machine
 from tts_core.prompt import Prompt, Reference
 
 SAMPLES = 1920  # a frame
@@ -82,7 +83,7 @@ def main() -> None:
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
         peak = json.loads(done.stdout.splitlines()[-1])
         configs = {"dia2": config, "mimi": codec_of(config)}
-        guess = estimate(configs, parse(spec), dtype=args.dtype, backend=where)
+        guess = estimate(configs, parse(spec), Machine(args.dtype, where))
         off = abs(guess.total - peak) > max(0.15 * peak, 64e6)
         wrong += off
         terms = ", ".join(f"{term.name} {term.bytes / 1e6:.0f}" for term in guess.terms)

@@ -30,6 +30,7 @@ from tts_core.codecs.vocos import VOCOS_ENCODEC_24KHZ
 from tts_core.mars5.memory import Mars5Job, estimate
 from tts_core.mars5.spec import MARS5_AR, MARS5_NAR
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecVocabulary
+from tts_core.memory.machine import Machine
 from tts_core.prompt import Prompt
 
 TEXT, SAID = "so it goes and goes until the end of it all", "and so it went, day after day, year after year"
@@ -180,7 +181,7 @@ def main() -> None:
         command = [sys.executable, __file__, "--child", args.size, side, args.dtype, args.device, spec]
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
         peak = json.loads(done.stdout.splitlines()[-1])
-        guess = estimate(configs(args.size), job_of(spec), dtype=args.dtype, backend=where)
+        guess = estimate(configs(args.size), job_of(spec), Machine(args.dtype, where))
         error = abs(guess.total - peak)
         off = error > 0.15 * peak and error > 64e6
         wrong += off

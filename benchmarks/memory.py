@@ -29,6 +29,7 @@ from tts_core.codecs.policy import own
 from tts_core.dia.memory import Estimate, Job, estimate
 from tts_core.dia.shapes import is_norm, parameter_shapes
 from tts_core.dia.spec import DIA_0626
+from tts_core.memory.machine import Machine
 from tts_core.voice.embedded import CODEC, DIA
 
 VOICE = open_published([DIA], codec=CODEC, offline=True).parts
@@ -214,7 +215,7 @@ def main() -> None:
         numbers = [job.text_bytes, job.frames, job.prompt_frames, job.batch]
         done = subprocess.run([*command, *map(str, numbers)], check=True, stdout=subprocess.PIPE, text=True)
         peaks = json.loads(done.stdout.splitlines()[-1])
-        guess = estimate(config, codec, job, dtype=args.dtype, backend=where)
+        guess = estimate({"dia": config, "dac": codec}, job, Machine(args.dtype, where))
         peak = next(iter(peaks.values()))
         wrong += off(guess, peak)
         measured = ", ".join(f"{name} {value / 1e6:.0f}" for name, value in peaks.items())

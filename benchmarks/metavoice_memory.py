@@ -30,6 +30,7 @@ from tts_core import models
 from tts_core.codecs.encodec import ENCODEC_24KHZ
 from tts_core.codecs.mbd import PUBLISHED_UNET, MbdBandConfig, MbdConfig, MbdScheduleConfig
 from tts_core.codecs.vocos import VOCOS_ENCODEC_24KHZ
+from tts_core.memory.machine import Machine
 from tts_core.metavoice.config import CODEBOOK_SIZE, END_OF_AUDIO, is_quantisable
 from tts_core.metavoice.memory import MetaVoiceJob, estimate
 from tts_core.metavoice.spec import METAVOICE_FIRST_STAGE, METAVOICE_SECOND_STAGE, METAVOICE_SPEAKER_ENCODER
@@ -243,7 +244,7 @@ def main() -> None:
         found = json.loads(done.stdout.splitlines()[-1])
         frames, batch, decoder = parse(spec)
         job = MetaVoiceJob(found["ids"], frames, batch, decoder=decoder)
-        guess = estimate(configs(args.size, decoder), job, dtype=args.dtype, backend=where, quantization=how)
+        guess = estimate(configs(args.size, decoder), job, Machine(args.dtype, where, quantization=how))
         peak, error = found["peak"], abs(guess.total - found["peak"])
         off = error > 0.15 * peak and error > 64e6
         wrong += off

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mlx_port.loading import load as load
     from mlx_port.mars5.pipeline import Mars5Pipeline as Mars5Pipeline
     from mlx_port.metavoice.pipeline import MetaVoicePipeline as MetaVoicePipeline
+    from mlx_port.qwen3.pipeline import Qwen3Pipeline as Qwen3Pipeline
     from tts_core.audio.files import read_audio as read_audio
     from tts_core.dia.options import DiaOptions as DiaOptions
     from tts_core.dia2.options import Dia2Options as Dia2Options
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from tts_core.prompt import Prompt as Prompt
     from tts_core.prompt import Reference as Reference
     from tts_core.prompt import Word as Word
+    from tts_core.qwen3.options import Qwen3Options as Qwen3Options
     from tts_core.results import GenerationResult as GenerationResult
     from tts_core.text.captions import Captions as Captions
     from tts_core.text.captions import Cue as Cue
@@ -59,10 +61,12 @@ _HOME = {
     "Dia2Pipeline": "mlx_port.dia2.pipeline",
     "Mars5Pipeline": "mlx_port.mars5.pipeline",
     "MetaVoicePipeline": "mlx_port.metavoice.pipeline",
+    "Qwen3Pipeline": "mlx_port.qwen3.pipeline",
     "DiaOptions": "tts_core.dia.options",
     "Dia2Options": "tts_core.dia2.options",
     "Mars5Options": "tts_core.mars5.options",
     "MetaVoiceOptions": "tts_core.metavoice.options",
+    "Qwen3Options": "tts_core.qwen3.options",
     "GenerationResult": "tts_core.results",
     "Captions": "tts_core.text.captions",
     "Cue": "tts_core.text.captions",
@@ -99,6 +103,8 @@ __all__ = [
     "Pipeline",
     "Progress",
     "Prompt",
+    "Qwen3Options",
+    "Qwen3Pipeline",
     "Reference",
     "ResourceError",
     "SpeechError",

@@ -8,6 +8,8 @@ import mlx.core as mx
 import numpy as np
 
 from mlx_port.memory import backend_name, free_bytes, peak_bytes, reset_peak
+from tts_core.codecs.policy import CodecPolicy
+from tts_core.memory.machine import Machine
 
 
 class Weighted(Protocol):
@@ -43,6 +45,10 @@ class Host:
     def free_bytes(self) -> int | None:
         """Return the memory that may still be allocated there; None if unknown."""
         return free_bytes()
+
+    def machine(self, policy: CodecPolicy | None = None) -> Machine:
+        """Describe it for a memory plan, with what is free now. policy: the codec's windows."""
+        return Machine(self.dtype, self.backend, self.free_bytes(), policy=policy)
 
     def reset_peak(self) -> None:
         """Reset the peak memory counter."""

@@ -15,12 +15,13 @@ from mlx.utils import tree_flatten
 from mlx_port.arithmetic import arithmetic, described
 from mlx_port.kernels.row_paths import forced
 from mlx_port.kernels.trials import try_all
-from mlx_port.memory import bound_cache, wants_wired, wire
+from mlx_port.memory import backend_name, bound_cache, free_bytes, wants_wired, wire
 from mlx_port.stored import cast_floats, quantize_linears, read_config, read_tensors, understood
 from tts_core import models
 from tts_core.errors import CheckpointError, NotFoundError, UsageError
 from tts_core.files.record import Record
 from tts_core.files.regular import read_text
+from tts_core.memory.machine import Machine
 from tts_core.pipeline import Pipeline, check_model
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from mlx_port.dia2.pipeline import Dia2Pipeline
     from mlx_port.mars5.pipeline import Mars5Pipeline
     from mlx_port.metavoice.pipeline import MetaVoicePipeline
+    from mlx_port.qwen3.pipeline import Qwen3Pipeline
 
 _LOG = logging.getLogger("mlx_port")
 DTYPES = {"float32": mx.float32, "bfloat16": mx.bfloat16, "float16": mx.float16}
@@ -82,6 +84,11 @@ class Parts:
     def quantization_of(self, kind: str) -> dict[str, Any] | None:
         """Return the quantization of a part as in its config.json; None if it is not quantized."""
         return self._raw[kind].get("quantization")
+
+    def machine(self) -> Machine:
+        """Describe the device and the model's own networks for a memory plan, with what is free now."""
+        kind = str(self.model)
+        return Machine(self.dtype_of(kind), backend_name(), free_bytes(), self.quantization_of(kind))
 
     def network(self, kind: str, cls: type[Made]) -> Made:
         """Load the network of a kind with its weights, or with a reader of them if it loads in pieces.
@@ -157,6 +164,10 @@ def load(
 def load(
     path: str | Path, *, model: Literal["metavoice"], dtype: str | None = None, check: bool = False
 ) -> MetaVoicePipeline: ...
+@overload
+def load(
+    path: str | Path, *, model: Literal["qwen3"], dtype: str | None = None, check: bool = False
+) -> Qwen3Pipeline: ...
 @overload
 def load(
     path: str | Path, *, model: None = None, dtype: str | None = None, check: bool = False

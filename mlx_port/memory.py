@@ -8,7 +8,7 @@ import platform
 import mlx.core as mx
 
 from tts_core.errors import UsageError
-from tts_core.memory import machine
+from tts_core.memory import computer
 
 WIRED = "MLX_PORT_WIRED"
 WIRED_SPARE = 512 << 20  # bytes: caches of a few texts
@@ -37,7 +37,7 @@ def free_bytes() -> int | None:
     if backend == "mlx-cuda":
         free = mx.device_info().get("free_memory")
         return None if free is None else int(free) + unused
-    free = machine.free_bytes()
+    free = computer.free_bytes()
     if backend == "mlx-metal":
         recommended = int(mx.device_info()["max_recommended_working_set_size"])
         left = recommended - mx.get_active_memory() - unused

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tts_core.codecs.policy import CodecPolicy
+from tts_core.memory.machine import Machine
+
 
 @dataclass(eq=False)
 class LateHost:
@@ -28,6 +31,10 @@ class LateHost:
     def free_bytes(self) -> int | None:
         """As in Host."""
         return self.free
+
+    def machine(self, policy: CodecPolicy | None = None) -> Machine:
+        """As in Host."""
+        return Machine(self.dtype, self.backend, self.free, policy=policy)
 
     def reset_peak(self) -> None:
         """As in Host."""

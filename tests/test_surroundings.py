@@ -64,7 +64,7 @@ def test_one_that_can_run_is_preferred():
 
 
 def test_some_files_are_in_the_sample_as_a_whole_and_some_are_not():
-    tests = [f"tests/tts_core/memory/test_machine.py::test_{name}" for name in range(3)]
+    tests = [f"tests/tts_core/memory/test_computer.py::test_{name}" for name in range(3)]
     assert chosen(*map(Item, tests)) == {*tests}
     for file in NONE:
         assert chosen(Item(f"{file}::test_it")) == set()

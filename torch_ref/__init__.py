@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from torch_ref.loading import load as load
     from torch_ref.mars5.pipeline import Mars5Pipeline as Mars5Pipeline
     from torch_ref.metavoice.pipeline import MetaVoicePipeline as MetaVoicePipeline
+    from torch_ref.qwen3.pipeline import Qwen3Pipeline as Qwen3Pipeline
     from tts_core.audio.files import read_audio as read_audio
     from tts_core.dia.options import DiaOptions as DiaOptions
     from tts_core.dia2.options import Dia2Options as Dia2Options
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from tts_core.prompt import Prompt as Prompt
     from tts_core.prompt import Reference as Reference
     from tts_core.prompt import Word as Word
+    from tts_core.qwen3.options import Qwen3Options as Qwen3Options
     from tts_core.results import GenerationResult as GenerationResult
     from tts_core.text.captions import Captions as Captions
     from tts_core.text.captions import Cue as Cue
@@ -56,10 +58,12 @@ _HOME = {
     "Dia2Pipeline": "torch_ref.dia2.pipeline",
     "Mars5Pipeline": "torch_ref.mars5.pipeline",
     "MetaVoicePipeline": "torch_ref.metavoice.pipeline",
+    "Qwen3Pipeline": "torch_ref.qwen3.pipeline",
     "DiaOptions": "tts_core.dia.options",
     "Dia2Options": "tts_core.dia2.options",
     "Mars5Options": "tts_core.mars5.options",
     "MetaVoiceOptions": "tts_core.metavoice.options",
+    "Qwen3Options": "tts_core.qwen3.options",
     "GenerationResult": "tts_core.results",
     "Captions": "tts_core.text.captions",
     "Cue": "tts_core.text.captions",
@@ -96,6 +100,8 @@ __all__ = [
     "Pipeline",
     "Progress",
     "Prompt",
+    "Qwen3Options",
+    "Qwen3Pipeline",
     "Reference",
     "ResourceError",
     "SpeechError",

@@ -14,9 +14,11 @@ from torch import nn
 from converters.published import Part, Published, open_published
 from torch_ref.cuda.precision import Precision as CodecPrecision
 from torch_ref.cuda.precision import choose_precision
-from torch_ref.device import Precision, choose, choose_device, choose_dtype
+from torch_ref.device import Precision, choose, choose_device, choose_dtype, name_of
+from torch_ref.memory import backend_name, free_bytes
 from tts_core import models
 from tts_core.errors import UsageError
+from tts_core.memory.machine import Machine
 from tts_core.pipeline import Pipeline, check_model
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from torch_ref.dia2.pipeline import Dia2Pipeline
     from torch_ref.mars5.pipeline import Mars5Pipeline
     from torch_ref.metavoice.pipeline import MetaVoicePipeline
+    from torch_ref.qwen3.pipeline import Qwen3Pipeline
 
 Network = TypeVar("Network", bound=nn.Module)
 Made = TypeVar("Made")
@@ -47,6 +50,10 @@ class Parts:
         self.codec_precision: CodecPrecision = codec_precision
         self._parts = published.parts
         published.check_fits()
+
+    def machine(self) -> Machine:
+        """Describe the device and the model's own networks for a memory plan, with what is free now."""
+        return Machine(name_of(self.dtype), backend_name(self.device), free_bytes(self.device))
 
     def network(self, kind: str, cls: type[Made]) -> Made:
         """Load the network of a kind with its weights, or with a reader of them if it loads in pieces.
@@ -104,6 +111,10 @@ def load(
 def load(
     path: str | Path | Sequence[str | Path], *, model: Literal["metavoice"], **how: Unpack[How]
 ) -> MetaVoicePipeline: ...
+@overload
+def load(
+    path: str | Path | Sequence[str | Path], *, model: Literal["qwen3"], **how: Unpack[How]
+) -> Qwen3Pipeline: ...
 @overload
 def load(path: str | Path | Sequence[str | Path], *, model: None = None, **how: Unpack[How]) -> Pipeline: ...
 def load(

@@ -7,7 +7,7 @@ import sys
 
 import torch
 
-from tts_core.memory import machine
+from tts_core.memory import computer
 
 
 def reset_peak(device: torch.device) -> None:
@@ -38,7 +38,7 @@ def free_bytes(device: torch.device) -> int | None:
     if device.type == "cuda":
         unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return torch.cuda.mem_get_info(device)[0] + unused
-    free = machine.free_bytes()
+    free = computer.free_bytes()
     if device.type == "mps":
         left = torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory()
         return max(0, left if free is None else min(left, free))

@@ -27,7 +27,7 @@ class Info:
 
     help: for the flag and for readers.
     flags: of the command; empty for an option of Python only.
-    low, high: inclusive bounds.
+    low, high: inclusive bounds; of a text, `high` is its most characters.
     above: an exclusive lower bound.
     zero_below: a number closer to 0 is taken as 0.
     choices: allowed strings.
@@ -174,7 +174,8 @@ def single_values(kind: Any, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _is_plain(one: Field[Any]) -> bool:
     """True if JSON can carry a field's values."""
-    return _number(str(one.type)) is not None or str(one.type).startswith("bool") or bool(info(one).choices)
+    kind = str(one.type)
+    return _number(kind) is not None or kind.startswith(("bool", "str")) or bool(info(one).choices)
 
 
 def _number(kind: str) -> type[int] | type[float] | None:
@@ -198,12 +199,22 @@ def _converted(one: Field[Any], value: Any) -> Any:
         if not isinstance(value, bool):
             raise UsageError(f"{name}: {value!r:.40} is neither True nor False")
         return value
+    if kind.startswith("str"):
+        return _text(name, known, value)
     number = _number(kind)
     if number is None:
         if known.choices:
             raise UsageError(f"{name}: {value!r:.40} is not known; use {' or '.join(known.choices)}")
         return value
     return _in_range(name, number, known, value)
+
+
+def _text(name: str, known: Info, value: Any) -> str:
+    if not isinstance(value, str):
+        raise UsageError(f"{name}: {value!r:.40} is not text")
+    if len(value) > known.high:
+        raise UsageError(f"{name}: {len(value)} characters; give {known.high:.0f} at most")
+    return value
 
 
 def _in_range(name: str, number: type[int] | type[float], known: Info, value: Any) -> int | float:

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tts_core import models
 from tts_core.config import Configs
-from tts_core.memory.terms import weight_bytes
+from tts_core.memory.weights import weight_bytes
 from tts_core.models import Documents
 from tts_core.prompt import Prompt, Reference
 
@@ -67,15 +66,7 @@ def step_bytes(name: str, configs: Configs, dtype: str, quantization: Mapping[st
 
     quantization: as in config.json.
     """
-    known, facts = models.network(name), speed(name)
-    shapes = {
-        tensor: shape
-        for tensor, shape in known.parameter_shapes(configs[name]).items()
-        if facts.reads(tensor)
-    }
-    return weight_bytes(
-        shapes, dtype, quantization, stays_float32=known.stays_float32, is_large=known.is_large
-    )
+    return weight_bytes(name, configs[name], dtype, quantization, counts=speed(name).reads)
 
 
 def voice(facts: Speed) -> Prompt | None:

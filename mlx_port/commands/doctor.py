@@ -42,23 +42,23 @@ def examine() -> dict[str, Any]:
     import platform
 
     from tts_core import extras
-    from tts_core.memory import machine
+    from tts_core.memory import computer
     from tts_core.voice.embedded import cache_folder
 
     sides = probe(SIDES)
     found: dict[str, Any] = {
         "machine": {
-            "system": machine.system(),
-            "processor": machine.processor(),
+            "system": computer.system(),
+            "processor": computer.processor(),
             "python": platform.python_version(),
-            "memory_total": machine.total_bytes(),
-            "memory_free": machine.free_bytes(),
+            "memory_total": computer.total_bytes(),
+            "memory_free": computer.free_bytes(),
         },
         "packages": {name: version(name) for name in PACKAGES},
         "models": {name: {"title": spec.title, "published": list(spec.sizes)} for name, spec in known()},
         "cache": {
             "folder": str(cache_folder()),
-            "free": machine.free_disk_bytes(cache_folder()),
+            "free": computer.free_disk_bytes(cache_folder()),
             "voice": sides["mlx"].get("voice"),
         },
         "extras": {
@@ -151,11 +151,12 @@ def needed_bytes(backend: str) -> int:
     from importlib import import_module
 
     from mlx_port.commands.estimate import read_model
+    from tts_core.memory.machine import Machine
 
     voice = read_model(None, None)
     outlook = import_module(f"tts_core.{voice.name}.outlook")
     job = outlook.plan(voice.configs, None, None, 1)
-    return outlook.estimate(voice.configs, job, dtype=voice.dtype, backend=backend, quantization=None).total
+    return outlook.estimate(voice.configs, job, Machine(voice.dtype, backend)).total
 
 
 def text(found: dict[str, Any]) -> str:

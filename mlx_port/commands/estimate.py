@@ -87,7 +87,8 @@ def _run(
     from importlib import import_module
 
     from tts_core.errors import UsageError
-    from tts_core.memory import machine
+    from tts_core.memory import computer
+    from tts_core.memory.machine import Machine
     from tts_core.memory.terms import BACKENDS
     from tts_core.printable import json_text, lines
 
@@ -106,12 +107,13 @@ def _run(
     how: dict[str, Any] = {"dtype": dtype or found.dtype, "quantization": quantization}
     outlook = import_module(f"tts_core.{found.name}.outlook")
     job = outlook.plan(found.configs, text, seconds, batch)
-    guesses = [outlook.estimate(found.configs, job, backend=backend, **how) for backend in BACKENDS]
+    machines = [Machine(how["dtype"], backend, quantization=quantization) for backend in BACKENDS]
+    guesses = [outlook.estimate(found.configs, job, machine) for machine in machines]
     if as_json:
         click.echo(json_text({"job": asdict(job), **how, "backends": facts(guesses)}))
     else:
         above, below = outlook.headline(job, found.configs)
-        click.echo(lines(table(guesses, above, below, machine.free_bytes())))
+        click.echo(lines(table(guesses, above, below, computer.free_bytes())))
 
 
 class Found(NamedTuple):

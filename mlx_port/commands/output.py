@@ -15,7 +15,7 @@ from tts_core.audio.files import check_output, write_audio
 from tts_core.audio.formats.names import FORMATS, SUFFIXES, Format
 from tts_core.audio.formats.writer import SoundWriter
 from tts_core.errors import ResourceError, SpeechError, UsageError, did_you_mean
-from tts_core.memory.machine import free_disk_bytes
+from tts_core.memory.computer import free_disk_bytes
 
 DEFAULT_OUTPUT = "speech.wav"
 STDOUT = "-"

@@ -8,13 +8,10 @@ from mlx_port.codecs.dac import Dac
 from mlx_port.dia.dia import Dia
 from mlx_port.dia.engine import DiaEngine
 from mlx_port.loading import Parts, open_parts
-from mlx_port.memory import backend_name, free_bytes
 from mlx_port.stored import understood
-from tts_core.codecs.dac import DacConfig
-from tts_core.config import config_of
+from tts_core.codecs.dac_memory import codec_policy
 from tts_core.dia import pipeline
-from tts_core.dia.config import DiaConfig
-from tts_core.dia.memory import check_loading, codec_policy
+from tts_core.dia.memory import check_loading
 from tts_core.pipeline import check_model
 from tts_core.text.rules import NO_RULES, TextRules, read_rules
 
@@ -40,22 +37,9 @@ def assemble(parts: Parts) -> DiaPipeline:
 
     Raises ResourceError, before weights are read, for too little memory.
     """
-
-    def check(_: object) -> None:
-        check_loading(
-            config_of(parts.configs, "dia", DiaConfig),
-            config_of(parts.configs, "dac", DacConfig),
-            dtype=parts.dtype_of("dia"),
-            quantization=parts.quantization_of("dia"),
-            backend=backend_name(),
-            free=free_bytes(),
-        )
-
-    understood(check, {}, parts.folder)
+    understood(lambda _: check_loading(parts.configs, parts.machine()), {}, parts.folder)
     network, codec = parts.network("dia", Dia), parts.network("dac", Dac)
-    codec.policy = codec_policy(
-        codec.config, dtype=parts.dtype_of("dia"), backend=backend_name(), free=free_bytes()
-    )
+    codec.policy = codec_policy(codec.config, parts.machine())
     return compose(network, codec, read_rules(parts.documents["dia"]))
 
 

@@ -8,7 +8,6 @@ from mlx_port.codecs.mimi import Mimi
 from mlx_port.dia2.dia2 import Dia2
 from mlx_port.dia2.engine import Dia2Engine
 from mlx_port.loading import Parts, open_parts
-from mlx_port.memory import backend_name, free_bytes
 from mlx_port.stored import understood
 from tts_core.dia2 import pipeline
 from tts_core.dia2.memory import check_loading
@@ -34,16 +33,6 @@ class Dia2Pipeline(pipeline.Dia2Pipeline):
 
 def assemble(parts: Parts) -> Dia2Pipeline:
     """Build the pipeline. Raises ResourceError, before weights are read, for too little memory."""
-
-    def check(_: object) -> None:
-        check_loading(
-            parts.configs,
-            dtype=parts.dtype_of("dia2"),
-            quantization=parts.quantization_of("dia2"),
-            backend=backend_name(),
-            free=free_bytes(),
-        )
-
-    understood(check, {}, parts.folder)
+    understood(lambda _: check_loading(parts.configs, parts.machine()), {}, parts.folder)
     network, codec = parts.network("dia2", Dia2), parts.network("mimi", Mimi)
     return Dia2Pipeline(Dia2Engine(network, codec, parts.documents["dia2"][FILE]))

@@ -13,7 +13,6 @@ from mlx_port.mars5.residual_transformer import ResidualTransformer
 from mlx_port.mars5.reverse import ReverseDiffusion
 from mlx_port.mars5.slots import Slots
 from mlx_port.mars5.together import Call
-from mlx_port.memory import backend_name, free_bytes
 from mlx_port.stored import understood
 from tts_core.config import config_of
 from tts_core.mars5 import pipeline
@@ -40,17 +39,7 @@ class Mars5Pipeline(pipeline.Mars5Pipeline):
 
 def assemble(parts: Parts) -> Mars5Pipeline:
     """Build the pipeline. Raises ResourceError, before weights are read, for too little memory."""
-
-    def check(_: object) -> None:
-        check_loading(
-            parts.configs,
-            dtype=parts.dtype_of("mars5"),
-            backend=backend_name(),
-            free=free_bytes(),
-            quantization=parts.quantization_of("mars5"),
-        )
-
-    understood(check, {}, parts.folder)
+    understood(lambda _: check_loading(parts.configs, parts.machine()), {}, parts.folder)
     texts, ids = parts.documents["mars5"], config_of(parts.configs, "mars5", CodecLMConfig).vocab_size
     vocabulary = CodecVocabulary.read(texts[TEXT_FILE], texts[SPEECH_FILE], vocab_size=ids)
     return compose(

@@ -9,7 +9,6 @@ from mlx_port.codecs.mbd import MultiBandDiffusion
 from mlx_port.codecs.vocos import Vocos
 from mlx_port.host import Host
 from mlx_port.loading import Parts, open_parts
-from mlx_port.memory import backend_name, free_bytes
 from mlx_port.metavoice.codes import fill_codebooks
 from mlx_port.metavoice.first_stage import FirstStage
 from mlx_port.metavoice.guidance import fault
@@ -42,13 +41,7 @@ def assemble(parts: Parts) -> MetaVoicePipeline:
 
     Raises ResourceError, before weights are read, for too little memory.
     """
-    check_loading(
-        parts.configs,
-        dtype=parts.dtype_of("metavoice"),
-        quantization=parts.quantization_of("metavoice"),
-        backend=backend_name(),
-        free=free_bytes(),
-    )
+    check_loading(parts.configs, parts.machine())
     tokenizers = read_tokenizers(parts.documents)
     network = parts.network("metavoice", FirstStage)
     second_stage = parts.network("metavoice_second_stage", SecondStage)

@@ -6,16 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from torch_ref.codecs.dac import Dac
-from torch_ref.device import name_of
 from torch_ref.dia.dia import Dia
 from torch_ref.dia.engine import DiaEngine
 from torch_ref.loading import Parts, open_parts
-from torch_ref.memory import backend_name, free_bytes
-from tts_core.codecs.dac import DacConfig
-from tts_core.config import config_of
+from tts_core.codecs.dac_memory import codec_policy
 from tts_core.dia import pipeline
-from tts_core.dia.config import DiaConfig
-from tts_core.dia.memory import check_loading, codec_policy
+from tts_core.dia.memory import check_loading
 from tts_core.pipeline import check_model
 from tts_core.text.rules import NO_RULES, TextRules, read_rules
 
@@ -57,20 +53,9 @@ def assemble(parts: Parts) -> DiaPipeline:
 
     Raises ResourceError, before weights are read, for too little memory.
     """
-    check_loading(
-        config_of(parts.configs, "dia", DiaConfig),
-        config_of(parts.configs, "dac", DacConfig),
-        dtype=name_of(parts.dtype),
-        backend=backend_name(parts.device),
-        free=free_bytes(parts.device),
-    )
+    check_loading(parts.configs, parts.machine())
     network, codec = parts.network("dia", Dia), parts.network("dac", Dac)
-    codec.policy = codec_policy(
-        codec.config,
-        dtype=name_of(parts.dtype),
-        backend=backend_name(parts.device),
-        free=free_bytes(parts.device),
-    )
+    codec.policy = codec_policy(codec.config, parts.machine())
     return compose(network, codec, read_rules(parts.documents["dia"]))
 
 

@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from torch_ref.codecs.mimi import Mimi
-from torch_ref.device import name_of
 from torch_ref.dia2.dia2 import Dia2
 from torch_ref.dia2.engine import Dia2Engine
 from torch_ref.loading import Parts, open_parts
-from torch_ref.memory import backend_name, free_bytes
 from tts_core.dia2 import pipeline
 from tts_core.dia2.memory import check_loading
 from tts_core.dia2.tokenizer import FILE
@@ -43,11 +41,6 @@ class Dia2Pipeline(pipeline.Dia2Pipeline):
 
 def assemble(parts: Parts) -> Dia2Pipeline:
     """Build the pipeline. Raises ResourceError, before weights are read, for too little memory."""
-    check_loading(
-        parts.configs,
-        dtype=name_of(parts.dtype),
-        backend=backend_name(parts.device),
-        free=free_bytes(parts.device),
-    )
+    check_loading(parts.configs, parts.machine())
     network, codec = parts.network("dia2", Dia2), parts.network("mimi", Mimi)
     return Dia2Pipeline(Dia2Engine(network, codec, parts.documents["dia2"][FILE]))

@@ -10,14 +10,12 @@ from torch_ref.codecs.vocos import Vocos
 from torch_ref.cuda.mars5.reverse import make_step
 from torch_ref.cuda.mars5.slots import make_slots
 from torch_ref.cuda.mars5.together import make_together
-from torch_ref.device import name_of
 from torch_ref.host import Host
 from torch_ref.loading import Parts, open_parts
 from torch_ref.mars5.codec_lm import CodecLM
 from torch_ref.mars5.residual_transformer import ResidualTransformer
 from torch_ref.mars5.reverse import ReverseDiffusion
 from torch_ref.mars5.together import Call
-from torch_ref.memory import backend_name, free_bytes
 from tts_core.config import config_of
 from tts_core.mars5 import pipeline
 from tts_core.mars5.config import CodecLMConfig
@@ -54,12 +52,7 @@ class Mars5Pipeline(pipeline.Mars5Pipeline):
 
 def assemble(parts: Parts) -> Mars5Pipeline:
     """Build the pipeline. Raises ResourceError, before weights are read, for too little memory."""
-    check_loading(
-        parts.configs,
-        dtype=name_of(parts.dtype),
-        backend=backend_name(parts.device),
-        free=free_bytes(parts.device),
-    )
+    check_loading(parts.configs, parts.machine())
     texts, ids = parts.documents["mars5"], config_of(parts.configs, "mars5", CodecLMConfig).vocab_size
     vocabulary = CodecVocabulary.read(texts[TEXT_FILE], texts[SPEECH_FILE], vocab_size=ids)
     return compose(

@@ -9,10 +9,8 @@ from torch_ref.codecs.encodec import Encodec
 from torch_ref.codecs.mbd import MultiBandDiffusion
 from torch_ref.codecs.vocos import Vocos
 from torch_ref.cuda.metavoice.slots import make_slots
-from torch_ref.device import name_of
 from torch_ref.host import Host
 from torch_ref.loading import Parts, open_parts
-from torch_ref.memory import backend_name, free_bytes
 from torch_ref.metavoice.codes import fill_codebooks
 from torch_ref.metavoice.first_stage import FirstStage
 from torch_ref.metavoice.guidance import fault
@@ -55,12 +53,7 @@ def assemble(parts: Parts) -> MetaVoicePipeline:
 
     Raises ResourceError, before weights are read, for too little memory.
     """
-    check_loading(
-        parts.configs,
-        dtype=name_of(parts.dtype),
-        backend=backend_name(parts.device),
-        free=free_bytes(parts.device),
-    )
+    check_loading(parts.configs, parts.machine())
     tokenizers = read_tokenizers(parts.documents)
     network = parts.network("metavoice", FirstStage)
     second_stage = parts.network("metavoice_second_stage", SecondStage)

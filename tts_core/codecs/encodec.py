@@ -302,6 +302,11 @@ def decode_tail(config: EncodecConfig) -> int:
     return -input_span(_decoder_layers(config), 0, config.hop_length)[0]
 
 
+def widest(config: EncodecConfig, frames: int) -> int:
+    """Count the elements of the largest tensor between the convolutions: the same in both directions."""
+    return config.num_filters * frames * config.hop_length
+
+
 def encode_windows(config: EncodecConfig, frames: int, largest: int) -> list[Window]:
     """Cut an encode into windows of frames; samples from `first` on feed the convolutions before the LSTM."""
     before = -(input_span(_encoder_layers(config), 0, config.hop_length)[0] // config.hop_length)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 from tts_core.codecs.dac import DacConfig
 from tts_core.config import Configs, config_of
-from tts_core.dia import memory
 from tts_core.dia.config import DiaConfig
 from tts_core.dia.memory import Job
+from tts_core.dia.memory import estimate as estimate
 from tts_core.dia.pieces import read
 from tts_core.errors import UsageError
-from tts_core.memory.terms import Estimate
 from tts_core.text.duration import longest_frames
 
 
@@ -32,14 +29,6 @@ def plan(configs: Configs, text: str | None, seconds: float | None, batch: int) 
         longest = config.max_frames / codec.frame_rate
         raise UsageError(f"seconds: {seconds:g} is more than this model's limit, {longest:.1f}")
     return Job(size, frames, batch=batch)
-
-
-def estimate(
-    configs: Configs, job: Job, *, dtype: str, backend: str, quantization: Mapping[str, Any] | None
-) -> Estimate:
-    """Estimate a job on one backend; arguments as in `tts_core.dia.memory.estimate`."""
-    config, codec = config_of(configs, "dia", DiaConfig), config_of(configs, "dac", DacConfig)
-    return memory.estimate(config, codec, job, dtype=dtype, backend=backend, quantization=quantization)
 
 
 def headline(job: Job, configs: Configs) -> tuple[str, str]:

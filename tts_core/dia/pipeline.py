@@ -44,6 +44,7 @@ class DiaPipeline:
     def __init__(self, engine: Engine, rules: TextRules = NO_RULES):
         self.rules = rules
         self.engine, self.config, self.codec_config = engine, engine.config, engine.codec_config
+        self.configs = {"dia": self.config, "dac": self.codec_config}
         decoder = self.config.decoder_config
         check_fits(self.codec_config, decoder.num_channels, self.config.eos_token_id)
         self.sample_rate = self.codec_config.sample_rate
@@ -164,16 +165,7 @@ class DiaPipeline:
         )
 
     def _check_memory(self, job: Job) -> None:
-        host = self.engine.host
-        check_running(
-            self.config,
-            self.codec_config,
-            job,
-            dtype=host.dtype,
-            backend=host.backend,
-            free=host.free_bytes(),
-            policy=self.engine.policy,
-        )
+        check_running(self.configs, job, self.engine.host.machine(self.engine.policy))
 
     @named_parts
     def _parts(self, request: Request, watch: Watch) -> Iterator[GenerationResult]:
@@ -189,16 +181,8 @@ class DiaPipeline:
         """Speak requests at once; those with several pieces as many pieces at once as fit."""
         jobs = [one.job(SIDE_BY_SIDE) for one in asked]
         least = max(1, sum(len(one.pieces) == 1 for one in asked))
-        wanted, host = Job.together(jobs), self.engine.host
-        places = fitting_batch(
-            self.config,
-            self.codec_config,
-            wanted,
-            dtype=host.dtype,
-            backend=host.backend,
-            free=host.free_bytes(),
-            policy=self.engine.policy,
-        )
+        wanted, machine = Job.together(jobs), self.engine.host.machine(self.engine.policy)
+        places = fitting_batch(self.configs, wanted, machine)
         job = replace(wanted, batch=max(places, least))
         self._check_memory(job)
         lines = [self._line(one) for one in asked]

@@ -66,7 +66,8 @@ class DiaSession(SlotSession[_Speaking]):
         self.policy, self._has_sound = policy, sound
         config = engine.config
         longest = job or Job(text_bytes=config.max_text_bytes, frames=config.max_frames)
-        self.room = Room(config, engine.codec_config, policy, engine.host, replace(longest, batch=1))
+        configs = {"dia": config, "dac": engine.codec_config}
+        self.room = Room(configs, policy, engine.host, replace(longest, batch=1))
         self._voices = VoiceCache()
         self.lookahead = decode_lookahead(engine.codec_config)
         places, rows = self.room.places(places), 1 + grid_rows(config, longest)

@@ -21,10 +21,10 @@ from tts_core.config import Configs
 from tts_core.dia2.config import Dia2Config
 from tts_core.dia2.memory import Dia2Job
 from tts_core.dia2.options import Dia2Changes, Dia2Options
-from tts_core.dia2.request import Facts, Request, live, one_each, request
+from tts_core.dia2.request import Facts, Request, live, request
 from tts_core.dia2.session import Dia2Session, check_memory
 from tts_core.dia2.slots import Slots
-from tts_core.errors import GenerationError, UsageError
+from tts_core.errors import GenerationError
 from tts_core.nn.calls import named, named_parts
 from tts_core.nn.host import Host
 from tts_core.options import changed
@@ -32,6 +32,7 @@ from tts_core.pipeline import Progress, PromptLike, Watch
 from tts_core.printable import counted
 from tts_core.prompt import Prompt
 from tts_core.results import GenerationResult, join
+from tts_core.speech.batch import requests_of
 from tts_core.speech.together import Single, streamed, together
 
 Tell = Callable[[Progress], None]
@@ -171,7 +172,7 @@ class Dia2Pipeline:
         prompts: one for all, or one per text.  seed, max_frames and noise: one for all, or one per text. All
         are checked before the first is spoken. Raises UsageError and ResourceError.
         """
-        asked = self._requests(texts, prompts, changed(options or Dia2Options(), changes))
+        asked = requests_of(self.request, texts, changed(options or Dia2Options(), changes), prompts)
         return self._together(asked, Watch(progress, cancel))
 
     def generate_codes(
@@ -187,21 +188,9 @@ class Dia2Pipeline:
         Texts are read as the original does. Other arguments and errors as in `generate_batch`.
         """
         exactly = replace(changed(options or Dia2Options(), changes), as_written=True)
-        spoken = self._together(self._requests(texts, prompts, exactly), Watch(None, None), sound=False)
+        asked = requests_of(self.request, texts, exactly, prompts)
+        spoken = self._together(asked, Watch(None, None), sound=False)
         return [one.codes for one in spoken]
-
-    def _requests(
-        self, texts: Sequence[str], prompts: Prompt | Sequence[PromptLike] | None, options: Dia2Options
-    ) -> list[Request]:
-        """Check several texts. prompts: one for all, or one per text."""
-        each = one_each(options, texts)
-        given = [prompts] * len(texts) if prompts is None or isinstance(prompts, Prompt) else list(prompts)
-        if len(given) != len(texts):
-            raise UsageError(
-                f"prompts: {len(given)} for {counted(len(texts), 'text')}; "
-                "give one per text, None for a text without"
-            )
-        return [self.request(*one) for one in zip(texts, each, given, strict=True)]
 
     def _speak(
         self, request: Request, pieces: Iterator[str] | None, watch: Watch, policy: CodecPolicy
@@ -216,7 +205,7 @@ class Dia2Pipeline:
             _LOG.info(
                 "dia2: %s, about %.1f s of speech", counted(len(request.pieces), "piece"), request.seconds
             )
-        check_memory(self.engine, request.job(), self.engine.host.free_bytes())
+        check_memory(self.engine, request.job())
         return self._parts(request, pieces, watch, policy)
 
     @named_parts

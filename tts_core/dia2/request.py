@@ -201,25 +201,6 @@ def _request(
     )
 
 
-def one_each(options: Dia2Options, texts: Sequence[str]) -> list[Dia2Options]:
-    """The options of each text of a batch. Raises UsageError for fewer values, or more, than texts."""
-    if isinstance(texts, str):
-        raise UsageError("texts: got one string; give a list of strings")
-    if not texts:
-        raise UsageError("texts: the list is empty")
-    count = len(texts)
-    seed = secrets.randbits(32) if options.seed is None else options.seed
-    seeds = numbers_per_text("seed", seed, count)
-    limits: Sequence[int | None] = [None] * count
-    if options.max_frames is not None:
-        limits = numbers_per_text("max_frames", options.max_frames, count)
-    noise = [None] * count if options.noise is None else per_text(options.noise, seeds)
-    return [
-        replace(options, seed=one, max_frames=most, noise=source)
-        for one, most, source in zip(seeds, limits, noise, strict=True)
-    ]
-
-
 def choose_sampling(options: Dia2Options) -> Sampling:
     """Read the settings of both choices."""
     scale, filter_k = options.cfg_scale, options.cfg_filter_k

@@ -76,13 +76,14 @@ class Dia2Session:
         config = config_of(engine.configs, "dia2", Dia2Config)
         longest = job or Dia2Job(longest_frames(config), longest_prefix(config))
         self._is_fixed = engine.host.backend in FIXED
+        self._machine = engine.host.machine(policy)
         self.places = self._fitting(places, longest)
         self.slots = engine.slots(self.places, cached_rows(config, longest), guided=longest.guided)
         self.spoken: dict[int, _Spoken] = {}
         self._drawn: _Drawn | None = None
         self._voices = VoiceCache()
         self._joined = 0  # requests so far
-        self._free = engine.host.free_bytes()
+        self._machine = engine.host.machine(policy)
         engine.host.reset_peak()
 
     @property
@@ -109,11 +110,10 @@ class Dia2Session:
         if self._is_fixed:
             return self.running < self.places
         if not self.spoken:
-            self._free = self.engine.host.free_bytes()
-            check_memory(self.engine, request.job(), self._free)
+            self._machine = self.engine.host.machine(self.policy)
+            check_memory(self.engine, request.job())
         jobs = [*(one.job for one in self.spoken.values()), request.job()]
-        fits = self._free is None or self._takes(jobs) + promised <= self._free
-        return fits and self.running < self.places
+        return self._machine.fits(self._takes(jobs) + promised) and self.running < self.places
 
     def join(self, request: Request, *, more: bool = False, cancel: threading.Event | None = None) -> int:
         """As in Session. Recordings are encoded here."""
@@ -224,11 +224,10 @@ class Dia2Session:
         """Limit the places to those whose memory can be allocated at once, where it is. Raises ResourceError
         if not even one can.
         """
-        free = self.engine.host.free_bytes()
-        if not self._is_fixed or free is None:
+        if not self._is_fixed or self._machine.free is None:
             return places
-        check_memory(self.engine, longest, free)
-        return largest(places, lambda texts: self._estimate([longest] * texts).running <= free)
+        check_memory(self.engine, longest)
+        return largest(places, lambda texts: self._machine.fits(self._estimate([longest] * texts).running))
 
     def _takes(self, jobs: Sequence[Dia2Job]) -> int:
         """Bound the bytes that jobs may still allocate."""
@@ -236,15 +235,9 @@ class Dia2Session:
         return found.running - (found["cache"].bytes if self._is_fixed else 0)
 
     def _estimate(self, jobs: Sequence[Dia2Job]) -> Estimate:
-        host, together = self.engine.host, Dia2Job.together(jobs)
-        return estimate(
-            self.engine.configs, together, dtype=host.dtype, backend=host.backend, policy=self.policy
-        )
+        return estimate(self.engine.configs, Dia2Job.together(jobs), self._machine)
 
 
-def check_memory(engine: Engine, job: Dia2Job, free: int | None) -> None:
-    """Raise ResourceError, with what would fit, unless a request fits in `free` bytes. None passes."""
-    host = engine.host
-    check_running(
-        engine.configs, job, dtype=host.dtype, backend=host.backend, free=free, policy=engine.policy
-    )
+def check_memory(engine: Engine, job: Dia2Job) -> None:
+    """Raise ResourceError, with what would fit, unless a request fits in the free memory."""
+    check_running(engine.configs, job, engine.host.machine(engine.policy))

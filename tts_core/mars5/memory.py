@@ -8,32 +8,23 @@ measured by benchmarks/mars5_memory.py.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
-from tts_core import models
-from tts_core.codecs import vocos
+from tts_core.codecs import encodec
 from tts_core.codecs.encodec import EncodecConfig
+from tts_core.codecs.memory import vocos_window
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.codecs.vocos import VocosConfig
 from tts_core.config import Configs, config_of
 from tts_core.mars5.config import CodecLMConfig, ResidualTransformerConfig
 from tts_core.mars5.options import MAX_LEN, Mars5Options
-from tts_core.memory import fits, terms
-from tts_core.memory.fits import halves_of, narrower
-from tts_core.memory.terms import (
-    BYTES,
-    LIVE,
-    LOGITS,
-    Estimate,
-    Phase,
-    Term,
-    libraries,
-    scores,
-    stored_as,
-)
+from tts_core.memory import fits
+from tts_core.memory.fits import Option, dtypes
+from tts_core.memory.machine import Machine
+from tts_core.memory.terms import LIVE, Estimate, Phase, Term, activations, layer, libraries
+from tts_core.memory.weights import stored_with_norms, weight_bytes
 from tts_core.printable import counted
 
 HEARD = CodecPolicy().max_frames  # frames that the codec encodes at a time
@@ -87,59 +78,32 @@ class Mars5Job:
         )
 
 
-def estimate(
-    configs: Configs,
-    job: Mars5Job,
-    *,
-    dtype: str,
-    backend: str,
-    quantization: Mapping[str, Any] | None = None,
-) -> Estimate:
-    """Estimate the memory of `job`.
-
-    configs: of the model's parts by kind.
-    dtype: of the two transformers; codec and vocoder use at least float32.
-    quantization: group_size, bits and mode, as in config.json; torch dequantizes when it loads.
-    """
-    size, wide = BYTES[dtype], max(4, BYTES[dtype])
+def estimate(configs: Configs, job: Mars5Job, machine: Machine) -> Estimate:
+    """Estimate the memory of `job`. configs: of the model's parts by kind."""
     ar = config_of(configs, "mars5", CodecLMConfig)
     nar = config_of(configs, "mars5_nar", ResidualTransformerConfig)
-    quantization = None if backend.startswith("torch") else quantization
-    norms = "" if quantization else ", norms float32"
-    others = sum(weight_bytes(kind, configs[kind], dtype, quantization) for kind in OTHERS)
     codec, vocoder = config_of(configs, "encodec", EncodecConfig), config_of(configs, "vocos", VocosConfig)
-    cache = _cache(ar, job, size)
+    cache = _cache(ar, job, machine.size)
     kept = (cache,) if job.batch > 1 else ()  # a single text's is freed before the next phase
-    ar_weights = weight_bytes("mars5", ar, dtype, quantization)
+    held = {kind: weight_bytes(kind, configs[kind], machine.dtype, machine.held) for kind in KINDS}
+    others = sum(held.values()) - held["mars5"]
     return Estimate(
-        backend,
+        machine.backend,
         (
-            Term("AR", ar_weights, f"its weights, {stored_as(dtype, quantization)}{norms}"),
-            Term("others", others, f"weights of NAR (like AR), codec and vocoder, float{8 * wide}"),
-            libraries(backend),
+            Term("AR", held["mars5"], f"its weights, {stored_with_norms(machine)}"),
+            Term("others", others, f"weights of NAR (like AR), codec and vocoder, float{8 * machine.wide}"),
+            libraries(machine.backend),
         ),
         (
-            Phase("voice", (_voice(ar, nar, codec, job, wide, backend), *kept)),
-            Phase("AR", (cache, _activations(ar, job, size))),
-            Phase("NAR", (_diffusion(nar, job, size, backend), *kept)),
-            Phase("vocoder", (_vocoder(vocoder, job, wide), *kept)),
+            Phase("voice", (_voice(ar, nar, codec, job, machine), *kept)),
+            Phase("AR", (cache, _activations(ar, job, machine.size))),
+            Phase("NAR", (_diffusion(nar, job, machine), *kept)),
+            Phase("vocoder", (vocos_window("vocoder", vocoder, job.frames, SPOKEN, machine), *kept)),
         ),
     )
 
 
-OTHERS = ("mars5_nar", "encodec", "vocos")
-
-
-def weight_bytes(kind: str, config: object, dtype: str, quantization: Mapping[str, Any] | None = None) -> int:
-    """Count the bytes of the tensors of a network of this kind."""
-    known = models.network(kind)
-    return terms.weight_bytes(
-        known.parameter_shapes(config),
-        dtype,
-        quantization,
-        stays_float32=known.stays_float32,
-        is_large=known.is_large,
-    )
+KINDS = ("mars5", "mars5_nar", "encodec", "vocos")
 
 
 def _cache(config: CodecLMConfig, job: Mars5Job, size: int) -> Term:
@@ -152,29 +116,23 @@ def _cache(config: CodecLMConfig, job: Mars5Job, size: int) -> Term:
 
 def _activations(config: CodecLMConfig, job: Mars5Job, size: int) -> Term:
     row = size * max(2 * config.hidden_size + 3 * config.intermediate_size, 6 * config.hidden_size)
-    read = (job.prompt_ids + 1) * row + scores(
-        config.num_attention_heads * (job.prompt_ids + 1), job.prompt_ids + 1
-    )
-    return Term(
-        "activations",
-        read + LOGITS * 4 * config.vocab_size * job.batch,
-        f"one layer of {job.prompt_ids} ids of prompt; logits and their candidates",
-    )
+    rows = job.prompt_ids + 1
+    read = layer(rows, row, heads=config.num_attention_heads, keys=rows)
+    return activations(read, f"{job.prompt_ids} ids of prompt", config.vocab_size * job.batch)
 
 
-def _diffusion(config: ResidualTransformerConfig, job: Mars5Job, size: int, backend: str) -> Term:
-    streams, wide = 2 if job.guided else 1, max(4, size)
-    rows = streams * job.cells
-    layer = rows * (wide * 3 * config.hidden_size + size * 3 * config.intermediate_size)
-    layer += scores(streams * config.num_attention_heads * job.cells, job.cells)
+def _diffusion(config: ResidualTransformerConfig, job: Mars5Job, machine: Machine) -> Term:
+    streams, wide, size = 2 if job.guided else 1, machine.wide, machine.size
+    row = wide * 3 * config.hidden_size + size * 3 * config.intermediate_size
+    computed = layer(job.rows, row, heads=config.num_attention_heads, keys=job.cells)
     drawn = job.cells - job.prompt_frames * job.deep
     logits = wide * drawn * config.n_output_codebooks * config.n_classes
     heads = max(2 * streams, streams + DRAWN) * logits
     why = f"{job.cells} frames, {counted(streams, 'row')}: one layer, or all logits"
-    if backend not in AHEAD:
-        return Term("NAR", max(layer, heads), why)
+    if machine.backend not in AHEAD:
+        return Term("NAR", max(computed, heads), why)
     text = job.timesteps * streams * (job.text_ids + 1) * config.hidden_size * size
-    return Term("NAR", max(layer, heads) + text, f"{why}; the text of {job.timesteps} timesteps")
+    return Term("NAR", max(computed, heads) + text, f"{why}; the text of {job.timesteps} timesteps")
 
 
 def _voice(
@@ -182,93 +140,56 @@ def _voice(
     nar: ResidualTransformerConfig,
     codec: EncodecConfig,
     job: Mars5Job,
-    size: int,
-    backend: str,
+    machine: Machine,
 ) -> Term:
     fed = min(job.prompt_frames, 2 * HEARD)
-    encoded = size * LIVE[backend] * codec.num_filters * fed * codec.hop_length
-    frames, vectors = job.prompt_frames + 1, []
+    used = [LIVE[machine.backend] * machine.wide * encodec.widest(codec, fed)]
     for config in (ar, nar):
-        row = size * 3 * (config.hidden_size + config.speaker_intermediate_size)
-        vectors.append(frames * row + scores(config.speaker_heads * frames, frames))
-    return Term("voice", max(encoded, *vectors), f"the codec's widest layer, {fed} frames; speaker vectors")
+        row = machine.wide * 3 * (config.hidden_size + config.speaker_intermediate_size)
+        rows = job.prompt_frames + 1
+        used.append(layer(rows, row, heads=config.speaker_heads, keys=rows))
+    return Term("voice", max(used), f"the codec's widest layer, {fed} frames; speaker vectors")
 
 
-def _vocoder(config: VocosConfig, job: Mars5Job, size: int) -> Term:
-    frames = min(job.frames, SPOKEN)
-    why = f"Vocos, a window of {frames + 2 * vocos.decode_lookahead(config)} frames"
-    return Term("vocoder", size * vocos.live_elements(config, frames), why)
+def check_loading(configs: Configs, machine: Machine) -> None:
+    """Raise ResourceError, naming a dtype or quantization that fits, unless all weights fit."""
+    fits.check_loading("MARS5", partial(estimate, configs), Mars5Job(prompt_ids=1, frames=1), machine)
 
 
-def check_loading(
-    configs: Configs,
-    *,
-    dtype: str,
-    backend: str,
-    free: int | None,
-    quantization: Mapping[str, Any] | None = None,
-) -> None:
-    """Raise ResourceError, naming a dtype or quantization that fits, unless all weights fit in `free` bytes.
-
-    None (unknown) passes.
-    """
-
-    fits.check_loading(
-        "MARS5",
-        partial(estimate, configs, Mars5Job(prompt_ids=1, frames=1)),
-        dtype=dtype,
-        backend=backend,
-        free=free,
-        quantization=quantization,
-    )
-
-
-def places_that_fit(configs: Configs, job: Mars5Job, *, dtype: str, backend: str, free: int | None) -> int:
-    """Count the texts of a job's batch that fit in `free` bytes together; None (unknown) is all.
+def places_that_fit(configs: Configs, job: Mars5Job, machine: Machine) -> int:
+    """Count the texts of a job's batch that fit together.
 
     Raises ResourceError if not even one fits.
     """
 
     def takes(texts: int) -> int:
-        return estimate(configs, replace(job, batch=texts), dtype=dtype, backend=backend).running
+        return estimate(configs, replace(job, batch=texts), machine).running
 
-    found = job.batch if free is None else fits.largest(job.batch, lambda texts: takes(texts) <= free)
-    if not found:
-        fits.check_running(
-            "a batch of one text", takes(1), backend=backend, free=free, options=lambda free: {}
-        )
-    return found
+    return fits.places(job.batch, takes, machine)
 
 
-def diffusion_bytes(configs: Configs, job: Mars5Job, *, dtype: str, backend: str) -> int:
+def diffusion_bytes(configs: Configs, job: Mars5Job, machine: Machine) -> int:
     """Estimate the bytes of a job's diffusion; several that share a call need the sum of theirs."""
-    nar = config_of(configs, "mars5_nar", ResidualTransformerConfig)
-    return _diffusion(nar, job, BYTES[dtype], backend).bytes
+    return _diffusion(config_of(configs, "mars5_nar", ResidualTransformerConfig), job, machine).bytes
 
 
-def check_running(configs: Configs, job: Mars5Job, *, dtype: str, backend: str, free: int | None) -> None:
-    """Raise ResourceError, naming what would fit, unless `job` on a loaded model fits in `free` bytes.
+def check_running(configs: Configs, job: Mars5Job, machine: Machine) -> None:
+    """Raise ResourceError, naming what would fit, unless `job` on a loaded model fits."""
 
-    None (unknown) passes.
-    """
-
-    def takes(job: Mars5Job, dtype: str = dtype) -> int:
-        return estimate(configs, job, dtype=dtype, backend=backend).running
-
-    def options(free: int) -> dict[str, int]:
-        found: dict[str, int] = {}
+    def smaller() -> Iterator[Option[Mars5Job]]:
         if job.frames > 1:
-            found["pieces half as long (piece_seconds)"] = takes(replace(job, frames=job.frames // 2))
+            half = replace(job, frames=job.frames // 2)
+            yield "pieces half as long (piece_seconds)", half, machine
         if job.deep:
             ids = max(1, job.prompt_ids - job.prompt_frames)
-            found["a shallow clone"] = takes(replace(job, deep=False, prompt_ids=ids))
+            yield "a shallow clone", replace(job, deep=False, prompt_ids=ids), machine
         if job.guided:
-            found["cfg_scale 1"] = takes(replace(job, guided=False))
+            yield "cfg_scale 1", replace(job, guided=False), machine
         if job.max_len > 2 * (job.prompt_ids + job.frames):
             room = job.prompt_ids + job.frames
-            found[f"generate_max_len_override {room}"] = takes(replace(job, max_len=room))
-        return found | {f"dtype {name}": takes(job, name) for name in narrower(dtype, halves_of(backend))}
+            yield f"generate_max_len_override {room}", replace(job, max_len=room), machine
+        yield from dtypes(job, machine)
 
     rate = config_of(configs, "encodec", EncodecConfig).frame_rate
     what = f"{job.frames / rate:.1f} s of speech and {job.prompt_frames / rate:.1f} s of reference"
-    fits.check_running(what, takes(job), backend=backend, free=free, options=options)
+    fits.check_running(what, partial(estimate, configs), job, machine, smaller)

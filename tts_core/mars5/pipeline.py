@@ -176,8 +176,7 @@ class Mars5Pipeline:
 
     def check_memory(self, job: Mars5Job) -> None:
         """Raise ResourceError unless a job fits in the free memory."""
-        host = self.engine.host
-        check_running(self.configs, job, dtype=host.dtype, backend=host.backend, free=host.free_bytes())
+        check_running(self.configs, job, self.engine.host.machine())
 
     @named_parts
     def _parts(self, request: Request, report: Report, meter: Meter) -> Iterator[GenerationResult]:

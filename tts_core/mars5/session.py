@@ -70,14 +70,9 @@ class Mars5Session(SlotSession[_Speaking]):
         self.pipeline, self.engine = pipeline, pipeline.engine
         self.report, self._has_sound, self._meter = report or Report(), sound, meter
         host, longest = self.engine.host, job or Mars5Job(prompt_ids=1, frames=1)
+        self.machine = host.machine()  # as the batch began
         if job is None or places > 1:
-            places = places_that_fit(
-                pipeline.configs,
-                replace(longest, batch=places),
-                dtype=host.dtype,
-                backend=host.backend,
-                free=host.free_bytes(),
-            )
+            places = places_that_fit(pipeline.configs, replace(longest, batch=places), self.machine)
         self.room = longest.max_len
         super().__init__(self.engine.slots(places, self.room), places, host)
         self.diffusions: Diffusions[_Speaking] = Diffusions(pipeline)
@@ -208,6 +203,5 @@ class Mars5Session(SlotSession[_Speaking]):
         return trimmed_sounds(self.engine, [codes for _, codes in drawn], limits)
 
     def _bytes(self, job: Mars5Job) -> int:
-        host = self.host
-        planned = estimate(self.pipeline.configs, job, dtype=host.dtype, backend=host.backend)
+        planned = estimate(self.pipeline.configs, job, self.machine)
         return planned.running if self.places == 1 else planned.running_beside("cache")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from tts_core.errors import ResourceError, comes_late, shortage
 from tts_core.mars5.engine import Run
 from tts_core.mars5.memory import Mars5Job, diffusion_bytes
+from tts_core.memory.machine import Machine
 from tts_core.nn.calls import drop_errors
 
 if TYPE_CHECKING:
@@ -78,7 +79,8 @@ class Diffusions(Generic[One]):
     @property
     def promised(self) -> int:
         """Bytes of the diffusions under way, which reach their peaks together."""
-        return sum(self._bytes(each) for each in self.queue if each.run is not None)
+        machine = self.host.machine()
+        return sum(self._bytes(each, machine) for each in self.queue if each.run is not None)
 
     def step(self) -> list[tuple[One, Run | ResourceError]]:
         """Run a timestep of the first ones. Returns those that it ended, which leave the queue, and one that
@@ -144,12 +146,11 @@ class Diffusions(Generic[One]):
         if self.host.backend in ONE_BY_ONE:
             return 1
         rows = accumulate(each.job.rows for each in self.queue)
-        most, free = sum(count <= MOST_ROWS for count in rows), self.host.free_bytes()
-        if free is not None:
-            needed = accumulate(self._bytes(each) for each in self.queue[:most])
-            most = sum(count <= free for count in needed)
+        most, machine = sum(count <= MOST_ROWS for count in rows), self.host.machine()
+        if machine.free is not None:
+            needed = accumulate(self._bytes(each, machine) for each in self.queue[:most])
+            most = sum(map(machine.fits, needed))
         return max(1, most if self._most is None else min(most, self._most))
 
-    def _bytes(self, drawing: Drawing[One]) -> int:
-        configs, host = self.pipeline.configs, self.host
-        return diffusion_bytes(configs, drawing.job, dtype=host.dtype, backend=host.backend)
+    def _bytes(self, drawing: Drawing[One], machine: Machine) -> int:
+        return diffusion_bytes(self.pipeline.configs, drawing.job, machine)

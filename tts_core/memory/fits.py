@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from tts_core.errors import ResourceError
+from tts_core.memory.machine import Machine
 from tts_core.memory.terms import BYTES, Estimate
 
 QUANTIZATIONS = {  # flags of convert-weights → entry in config.json
@@ -14,74 +16,113 @@ QUANTIZATIONS = {  # flags of convert-weights → entry in config.json
 }
 HALVES = {"torch-cpu": ("bfloat16",), "torch-mps": ("float16",)}  # fast 16-bit types; others have both
 
-
-class Loaded(Protocol):
-    """A function that estimates a model's smallest generation."""
-
-    def __call__(self, *, dtype: str, backend: str, quantization: Mapping[str, Any] | None) -> Estimate:
-        """Return the estimate, whose `loaded` counts the weights."""
-        ...
+Job = TypeVar("Job", bound=Any)  # a dataclass of the model's
+Plan = Callable[[Job, Machine], Estimate]
+Option = tuple[str, Job, Machine]  # a job that takes less, or a machine that needs less, and its name
 
 
 def check_loading(
     title: str,
-    estimate: Loaded,
+    plan: Plan[Job],
+    smallest: Job,
+    machine: Machine,
     *,
-    dtype: str,
-    backend: str,
-    free: int | None,
-    quantization: Mapping[str, Any] | None = None,
     halves: Sequence[str] | None = None,
     requantized: bool = True,
 ) -> None:
-    """Raise ResourceError, naming a dtype or quantization that fits, unless the weights fit in `free` bytes.
+    """Raise ResourceError, naming a dtype or quantization that fits, unless the weights fit.
 
     title: of the model, in the message.
-    free: None (unknown) passes.
+    plan: estimates a job of the model.
+    smallest: any job; only what is loaded counts.
     halves: 16-bit types to suggest; None uses the backend's fast ones.
     requantized: True if a dtype makes quantized weights smaller.
     """
-
-    def takes(dtype: str, quantization: Mapping[str, Any] | None, backend: str) -> int:
-        return estimate(dtype=dtype, backend=backend, quantization=quantization).loaded
-
-    needed = takes(dtype, quantization, backend)
-    if free is None or needed <= free:
+    needed = plan(smallest, machine).loaded
+    if machine.free is None or needed <= machine.free:
         return
-    options: dict[str, int] = {}
-    if requantized or quantization is None or backend.startswith("torch"):
-        for name in narrower(dtype, halves_of(backend) if halves is None else halves):
-            options[f"dtype {name}"] = takes(name, quantization, backend)
-    if quantization is None:
+    dtype, backend, is_plain = machine.dtype, machine.backend, machine.quantization is None
+    others: dict[str, Machine] = {}
+    if requantized or is_plain or backend.startswith("torch"):
+        others |= {f"dtype {other.dtype}": other for other in narrower(machine, halves)}
+    if is_plain:
         port = backend if backend.startswith("mlx") else "mlx-cpu"
         for flags, how in QUANTIZATIONS.items():
-            options[f"a copy for MLX made with convert-weights {flags}"] = takes("bfloat16", how, port)
+            copy = replace(machine, dtype="bfloat16", backend=port, quantization=how)
+            others[f"a copy for MLX made with convert-weights {flags}"] = copy
+    options = {name: plan(smallest, other).loaded for name, other in others.items()}
     raise ResourceError(
         f"memory: {title}'s weights in {dtype} take {gigabytes(needed)} on {backend}, "
-        f"{gigabytes(free)} are free; {advice(options, free)}"
+        f"{gigabytes(machine.free)} are free; {advice(options, machine.free)}"
     )
 
 
 def check_running(
-    what: str, needed: int, *, backend: str, free: int | None, options: Callable[[int], Mapping[str, int]]
+    what: str, plan: Plan[Job], job: Job, machine: Machine, smaller: Callable[[], Iterable[Option[Job]]]
 ) -> None:
-    """Raise ResourceError, naming what would fit, unless a generation fits in `free` bytes.
+    """Raise ResourceError, naming what would fit, unless `job` on a loaded model fits.
 
-    needed: bytes besides the weights.
-    what: the generation, in the message.
-    options: free bytes → other generations and their bytes; only called for the message.
+    what: the job, in the message.
+    plan: estimates a job of the model.
+    smaller: other jobs and machines; only called for the message.
     """
-    if free is None or needed <= free:
+
+    def options() -> dict[str, int]:
+        return {name: plan(other, where).running for name, other, where in smaller()}
+
+    check(what, plan(job, machine).running, machine, options)
+
+
+def check(what: str, needed: int, machine: Machine, options: Callable[[], Mapping[str, int]] = dict) -> None:
+    """Raise ResourceError, naming what would fit, unless a generation fits.
+
+    what: the generation, in the message.
+    needed: bytes besides the weights.
+    options: bytes of other generations; only called for the message.
+    """
+    if machine.free is None or needed <= machine.free:
         return
     raise ResourceError(
-        f"memory: {what} take {gigabytes(needed)} on {backend} beside the weights, {gigabytes(free)} are "
-        f"free; {advice(options(free), free)}"
+        f"memory: {what} take {gigabytes(needed)} on {machine.backend} beside the weights, "
+        f"{gigabytes(machine.free)} are free; {advice(options(), machine.free)}"
     )
 
 
-def narrower(dtype: str, halves: Sequence[str]) -> list[str]:
-    """List those of float32 and `halves` that are smaller than a dtype."""
-    return [name for name in ("float32", *halves) if BYTES[name] < BYTES[dtype]]
+def less(plan: Plan[Job], job: Job, machine: Machine, field: str) -> Job | None:
+    """Return the job that fits with the most of a field, but less than it has; None if none fits."""
+
+    def changed(value: int) -> Job:
+        return replace(job, **{field: value})
+
+    most = largest(getattr(job, field) - 1, lambda value: machine.fits(plan(changed(value), machine).running))
+    return changed(most) if most else None
+
+
+def places(most: int, needed: Callable[[int], int], machine: Machine) -> int:
+    """Count the texts, at most `most`, whose batch fits. Raises ResourceError if not even one does.
+
+    needed: bytes of a batch of so many texts, besides the weights.
+    """
+    found = most if machine.free is None else largest(most, lambda texts: machine.fits(needed(texts)))
+    if not found:
+        check("a batch of one text", needed(1), machine)
+    return found
+
+
+def narrower(machine: Machine, halves: Sequence[str] | None = None) -> Iterator[Machine]:
+    """Yield the machine with float32, and with each half type, where that is smaller than its dtype.
+
+    halves: None is the backend's fast ones.
+    """
+    for name in ("float32", *(halves_of(machine.backend) if halves is None else halves)):
+        if BYTES[name] < machine.size:
+            yield replace(machine, dtype=name)
+
+
+def dtypes(job: Job, machine: Machine, halves: Sequence[str] | None = None) -> Iterator[Option[Job]]:
+    """Yield a job on machines of narrower dtypes; arguments as in `narrower`."""
+    for other in narrower(machine, halves):
+        yield f"dtype {other.dtype}", job, other
 
 
 def halves_of(backend: str) -> tuple[str, ...]:

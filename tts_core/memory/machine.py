@@ -1,79 +1,49 @@
-"""Memory, disk space, processor and system of this machine."""
+"""The machine of a memory plan: the form in which a model runs, and what is free."""
 
 from __future__ import annotations
 
-import platform
-import re
-import shutil
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-PROC, CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
+from tts_core.memory.terms import BYTES
 
-
-def total_bytes() -> int | None:
-    """Return the physical memory; None if the system does not report it."""
-    found = _memory()
-    return None if found is None else found.total
+if TYPE_CHECKING:
+    from tts_core.codecs.policy import CodecPolicy
 
 
-def free_bytes() -> int | None:
-    """Return the memory that a process may still allocate, within its container's limit.
+@dataclass(frozen=True)
+class Machine:
+    """Where and how a model runs.
 
-    None if the system does not report it.
+    dtype: of weights and activations of the large networks, by name.
+    backend: one of tts_core.memory.terms.BACKENDS.
+    free: bytes that may still be allocated; None if unknown.
+    quantization: of the large networks, as in config.json.
+    policy: the codec's windows; None is the default.
     """
-    found = _memory()
-    known = [*([] if found is None else [found.available]), *_within_cgroups()]
-    return min(known, default=None)
 
+    dtype: str
+    backend: str
+    free: int | None = None
+    quantization: Mapping[str, Any] | None = None
+    policy: CodecPolicy | None = None
 
-def _memory() -> Any:
-    """Read psutil's memory figures; None if it fails."""
-    import psutil
+    @property
+    def size(self) -> int:
+        """Bytes of a number in the large networks."""
+        return BYTES[self.dtype]
 
-    try:
-        return psutil.virtual_memory()
-    except (OSError, ValueError, NotImplementedError):
-        return None
+    @property
+    def wide(self) -> int:
+        """Bytes of a number in norms, codecs and small networks, which use at least float32."""
+        return max(4, self.size)
 
+    @property
+    def held(self) -> Mapping[str, Any] | None:
+        """The quantization of weights in memory: torch dequantizes when it loads."""
+        return None if self.backend.startswith("torch") else self.quantization
 
-def _within_cgroups() -> list[int]:
-    """Linux: memory left by the limits of this process's control group (v2) and its parents."""
-    try:
-        own = (PROC / "self/cgroup").read_text().rpartition("::")[2].strip()
-    except OSError:
-        return []
-    group = CGROUPS / own.lstrip("/")
-    left = []
-    for folder in (group, *group.parents):
-        if not folder.is_relative_to(CGROUPS):
-            break
-        try:
-            limit, used = ((folder / name).read_text() for name in ("memory.max", "memory.current"))
-            cached = re.search(r"^inactive_file (\d+)", (folder / "memory.stat").read_text(), re.MULTILINE)
-            left.append(int(limit) - int(used) + (int(cached[1]) if cached else 0))
-        except (OSError, ValueError):  # no such limit, or "max"
-            continue
-    return [max(0, size) for size in left]
-
-
-def free_disk_bytes(folder: Path) -> int:
-    """Return the free space of the disk of `folder`, which need not exist."""
-    while not folder.exists():
-        folder = folder.parent
-    return shutil.disk_usage(folder).free
-
-
-def processor() -> str:
-    """Return the processor's name."""
-    try:
-        found = re.search(r"^model name\s*:\s*(.+)$", (PROC / "cpuinfo").read_text(), re.MULTILINE)
-    except OSError:
-        found = None
-    return found[1] if found else platform.processor() or platform.machine()
-
-
-def system() -> str:
-    """Return operating system and version."""
-    macos = platform.mac_ver()[0]
-    return f"macOS {macos} {platform.machine()}" if macos else platform.platform()
+    def fits(self, needed: int) -> bool:
+        """Return True if so many bytes are free, or may be."""
+        return self.free is None or needed <= self.free

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 BACKENDS: tuple[str, ...] = ("torch-cpu", "torch-cuda", "torch-mps", "mlx-cpu", "mlx-metal", "mlx-cuda")
 BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 
 SCORES = 256 * 2**20  # tts_core.nn.attention's budget
 LOGITS = 10  # live copies of a row's logits during sampling
+CACHE_CHUNK = 256  # rows by which a cache grows
 
 # Tensors of a codec's widest layer that are live at once. torch: counted in a residual unit; on CUDA plus
 # one for cuDNN's workspace (measured). MLX: measured with its allocator on a CPU with one matmul per tap, on
@@ -105,41 +104,36 @@ def libraries(backend: str) -> Term:
     return Term("libraries", LIBRARIES[backend], "workspaces and caches of BLAS and convolutions")
 
 
-def weight_bytes(
-    shapes: Mapping[str, tuple[int, ...]],
-    dtype: str,
-    quantization: Mapping[str, Any] | None = None,
-    *,
-    stays_float32: Callable[[str], bool] = lambda name: False,
-    is_large: Callable[[str], bool] = lambda name: False,
-) -> int:
-    """Count the bytes of a network's tensors, with scales and biases of quantized ones.
-
-    quantization: as in config.json; a layer's own entry replaces the default.  stays_float32,
-    is_large: by tensor name; only large ones are quantized.
-    """
-    total = 0
-    for name, shape in shapes.items():
-        elements, size = math.prod(shape), BYTES[dtype]
-        how = (quantization or {}).get(name.removesuffix(".weight"), quantization)
-        if stays_float32(name):
-            total += max(4, size) * elements
-        elif not how or not is_large(name) or shape[-1] % how["group_size"]:
-            total += size * elements
-        else:
-            per_scale = 2 * size if how["mode"] == "affine" else 1
-            total += elements * how["bits"] // 8 + elements // how["group_size"] * per_scale
-    return total
-
-
-def stored_as(dtype: str, quantization: Mapping[str, Any] | None) -> str:
-    """Describe the storage of weights for a table."""
-    if quantization is None:
-        return dtype
-    bits, group = quantization["bits"], quantization["group_size"]
-    return f"{quantization['mode']}, {bits} bits in groups of {group}; the rest {dtype}"
-
-
 def scores(rows: int, keys: int) -> int:
     """Count the bytes of two score matrices in float32, up to the budget that attention's blocks keep to."""
     return min(SCORES, 2 * 4 * rows * keys)
+
+
+def layer(rows: int, row: int, *, heads: int, keys: int) -> int:
+    """Count the bytes of one layer: `row` for each of its rows, and the scores of their heads."""
+    return rows * row + scores(rows * heads, keys)
+
+
+def gated_row(width: int, inner: int, heads: int, size: int) -> int:
+    """Count the bytes live in a layer for one row, in its gated feed-forward or in its attention.
+
+    inner: width of the feed-forward.
+    heads: width of all query heads, whose rotations are float32.
+    size: bytes of a number.
+    """
+    return max(size * (2 * width + 4 * inner), size * (2 * width + 4 * heads) + 3 * 4 * heads)
+
+
+def activations(used: int, where: str, logits: int) -> Term:
+    """Return what one layer uses, in bytes, and sampling from so many logits.
+
+    where: the layer's rows, in words.
+    """
+    return Term(
+        "activations", used + LOGITS * 4 * logits, f"one layer of {where}; logits and their candidates"
+    )
+
+
+def rounded(rows: int) -> int:
+    """Return the rows of a cache that grows by CACHE_CHUNK."""
+    return -(-rows // CACHE_CHUNK) * CACHE_CHUNK

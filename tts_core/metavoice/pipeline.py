@@ -238,10 +238,7 @@ class MetaVoicePipeline:
         return sounds(self.engine, self.facts, codes, noise, decoder, check=watch.check)
 
     def _check_memory(self, job: MetaVoiceJob) -> None:
-        host = self.engine.host
-        check_running(
-            self.engine.configs, job, dtype=host.dtype, backend=host.backend, free=host.free_bytes()
-        )
+        check_running(self.engine.configs, job, self.engine.host.machine())
 
     @named_parts
     def _parts(self, request: Request, watch: Watch) -> Iterator[GenerationResult]:

@@ -82,10 +82,9 @@ class MetaVoiceSession(SlotSession[_Speaking]):
         self._paused: list[_Speaking] = []  # between two pieces; the next one begins with the next step
         self._vectors = WeakKeyDictionary[Voice, np.ndarray]()
         host, first = self.engine.host, pipeline.facts.first
+        self.machine = host.machine()  # as the batch began
         if job is None:
-            places = places_that_fit(
-                self.engine.configs, places, dtype=host.dtype, backend=host.backend, free=host.free_bytes()
-            )
+            places = places_that_fit(self.engine.configs, places, self.machine)
             self.slots = self.engine.slots(places, most_rows(places), first.max_position_embeddings - 1)
         else:
             self.slots = self.engine.slots(places, places * job.rows, positions(first, job))
@@ -98,9 +97,7 @@ class MetaVoiceSession(SlotSession[_Speaking]):
 
     def needed(self, request: Request) -> int:
         """As in SlotSession: the largest stage, besides the cache."""
-        host = self.host
-        planned = estimate(self.engine.configs, request.job(), dtype=host.dtype, backend=host.backend)
-        return planned.running_beside("cache")
+        return estimate(self.engine.configs, request.job(), self.machine).running_beside("cache")
 
     def fits(self, request: Request, *, promised: int = 0) -> bool:
         """As in Session. Guidance on speaker and text takes a row more, and requests between two pieces keep

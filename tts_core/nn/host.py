@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+
+from tts_core.memory.machine import Machine
+
+if TYPE_CHECKING:
+    from tts_core.codecs.policy import CodecPolicy
 
 
 class Host(Protocol):
@@ -26,6 +31,10 @@ class Host(Protocol):
 
     def free_bytes(self) -> int | None:
         """Return the memory that may still be allocated; None if unknown."""
+        ...
+
+    def machine(self, policy: CodecPolicy | None = None) -> Machine:
+        """Describe it for a memory plan, with what is free now. policy: the codec's windows."""
         ...
 
     def reset_peak(self) -> None:

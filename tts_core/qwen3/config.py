@@ -16,7 +16,7 @@ from tts_core.printable import named
 from tts_core.qwen3 import speaker
 from tts_core.qwen3.speaker import SpeakerConfig
 
-MODES = ("base", "custom_voice", "voice_design")
+MODES = BASE, CUSTOM_VOICE, VOICE_DESIGN = "base", "custom_voice", "voice_design"
 SUPPRESSED = 1024  # last ids of the vocabulary, which are no codes; only the end of speech is drawn of them
 
 
@@ -91,7 +91,7 @@ class Qwen3Config:
                 f"more than {SUPPRESSED} and 1 are needed"
             )
         encoder, width = self.speaker_encoder, self.talker.hidden_size
-        if (encoder is None) == (self.mode == "base") or (encoder and encoder.enc_dim != width):
+        if (encoder is None) == (self.mode == BASE) or (encoder and encoder.enc_dim != width):
             found = f"of width {encoder.enc_dim}" if encoder else "missing"
             raise CheckpointError(
                 f"Qwen3-TTS config: the speaker encoder is {found}; the mode {self.mode} "
@@ -121,7 +121,7 @@ class Qwen3Config:
     def takes_instruction(self) -> bool:
         """True if an instruction changes the voice."""
         small = self.model_size in "0b6"  # a part of it, as in the original: also an empty size
-        return self.mode == "voice_design" or (self.mode == "custom_voice" and not small)
+        return self.mode == VOICE_DESIGN or (self.mode == CUSTOM_VOICE and not small)
 
     def to_dict(self) -> dict[str, Any]:
         """Return our own schema, as `read_converted` reads it."""

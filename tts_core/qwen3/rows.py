@@ -32,6 +32,11 @@ class Joining:
         """Positions that are read before speech."""
         return len(self.layout.text)
 
+    def read_with(self, frames: int, padding: int) -> np.ndarray:
+        """Return the text ids that are read with the first frames, (T,) int32. padding: the id after them."""
+        trailing = self.layout.trailing[:frames]
+        return np.array([*trailing, *[padding] * (frames - len(trailing))], np.int32)
+
 
 @dataclass(eq=False)
 class _Text:

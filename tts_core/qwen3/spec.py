@@ -10,8 +10,10 @@ from tts_core.errors import CheckpointError
 from tts_core.files.json_object import parse_json
 from tts_core.models import Configs, Documents, Model, Network
 from tts_core.qwen3.config import (
-    MODES,
+    BASE,
+    CUSTOM_VOICE,
     SUPPRESSED,
+    VOICE_DESIGN,
     Qwen3Config,
     Speaker,
     StackConfig,
@@ -25,7 +27,6 @@ from tts_core.qwen3.sampling import GENERATION, read_generation
 from tts_core.qwen3.speaker import DEFAULT
 from tts_core.qwen3.tokenizer import FILES, Tokenizer
 
-BASE, CUSTOM_VOICE, VOICE_DESIGN = MODES
 FOLDERS = {  # published repository → size, mode
     "Qwen/Qwen3-TTS-12Hz-0.6B-CustomVoice": ("0b6", CUSTOM_VOICE),
     "Qwen/Qwen3-TTS-12Hz-0.6B-Base": ("0b6", BASE),

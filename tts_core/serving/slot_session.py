@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from tts_core.errors import SpeechError, UsageError, comes_late, shortage
-from tts_core.memory.fits import check_running
+from tts_core.memory.fits import check
 from tts_core.nn.calls import drop_errors
 from tts_core.nn.host import Host
 from tts_core.serving.session import Event, Failed
@@ -72,20 +72,13 @@ class SlotSession(ABC, Generic[One]):
 
     def fits(self, request: Any, *, promised: int = 0) -> bool:
         """As in Session."""
-        needed, free = self.needed(request), self.host.free_bytes()
+        needed = self.needed(request)
         self.check_memory(needed)
-        return self.running < self.places and (free is None or needed + promised <= free)
+        return self.running < self.places and self.host.machine().fits(needed + promised)
 
     def check_memory(self, needed: int) -> None:
         """Raise ResourceError unless a request's stages fit in the free memory. needed: bytes."""
-        host = self.host
-        check_running(
-            "a request's stages",
-            needed,
-            backend=host.backend,
-            free=host.free_bytes(),
-            options=lambda free: {},
-        )
+        check("a request's stages", needed, self.host.machine())
 
     def join(self, request: Any, *, more: bool = False, cancel: threading.Event | None = None) -> int:
         """As in Session."""

@@ -30,7 +30,7 @@ from tts_core.bulk.rejection import Condition, Rejection
 from tts_core.bulk.rows import Row, read_rows
 from tts_core.errors import GenerationError, ResourceError, UsageError, explain
 from tts_core.judges.judging import judge_names, judges_of
-from tts_core.memory.machine import free_disk_bytes
+from tts_core.memory.computer import free_disk_bytes
 from tts_core.printable import counted, either, one_line
 from tts_core.serving.source import Source
 from tts_core.serving.voices import voices_folder

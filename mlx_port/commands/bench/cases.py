@@ -14,6 +14,7 @@ from tts_core import models
 from tts_core.config import Configs
 from tts_core.errors import NotFoundError, ResourceError, UsageError, did_you_mean
 from tts_core.memory.fits import gigabytes
+from tts_core.memory.machine import Machine
 from tts_core.speed import Speed, speed
 
 GROUP = 64  # weights per scale of quantized runs
@@ -109,7 +110,7 @@ def plan(
     for dtype, how in _stored(subject, dtypes, bits):
         for texts in batch:
             job = outlook.plan(subject.configs, said, seconds, texts)
-            guess = outlook.estimate(subject.configs, job, dtype=dtype, backend=backend, quantization=how)
+            guess = outlook.estimate(subject.configs, job, Machine(dtype, backend, free, how))
             refused = None
             if free is not None and guess.total > free:
                 refused = f"takes {gigabytes(guess.total)} of memory, {gigabytes(free)} are free"

@@ -12,7 +12,7 @@ from mlx_port.commands.bench.measure import Measured, read_rate
 from mlx_port.commands.bench.paper import chip_of, predicted_ms
 from mlx_port.commands.doctor import version
 from mlx_port.doctor import facts
-from tts_core.memory import machine
+from tts_core.memory import computer
 from tts_core.printable import counted, one_line
 from tts_core.speed import step_bytes
 
@@ -28,13 +28,13 @@ def report(
     return {
         "format": FORMAT,
         "machine": {
-            "system": machine.system(),
-            "processor": machine.processor(),
+            "system": computer.system(),
+            "processor": computer.processor(),
             "device": mlx["device"],
             "backend": mlx["backend"],
             "arithmetic": mlx["arithmetic"],
-            "memory_total": machine.total_bytes(),
-            "memory_free": machine.free_bytes(),
+            "memory_total": computer.total_bytes(),
+            "memory_free": computer.free_bytes(),
             "read_rate": rate,
             "blas": mlx["blas"]["why"],
         },

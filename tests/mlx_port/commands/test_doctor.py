@@ -12,10 +12,10 @@ from mlx_port.commands.estimate import read_model
 from tests.mlx_port.commands.running import run as run_command
 from torch_ref import doctor as torch_doctor
 from torch_ref.limits import Backend, active
-from tts_core.codecs.dac import DacConfig
 from tts_core.dia.config import DiaConfig
 from tts_core.dia.memory import Job, estimate
 from tts_core.extras import EXTRAS, Extra
+from tts_core.memory.machine import Machine
 
 MLX = {
     "version": "0.32.4",
@@ -153,11 +153,10 @@ def test_the_verdict(capsys, monkeypatch, mlx, torch, code, why):
 def test_the_memory_that_one_text_takes_is_enough(capsys, monkeypatch):
     """The embedded voice at its longest; a byte less is reported."""
     found = read_model(None, None)
-    config, codec = found.configs["dia"], found.configs["dac"]
+    config = found.configs["dia"]
     assert isinstance(config, DiaConfig)
-    assert isinstance(codec, DacConfig)
     job = Job(config.max_text_bytes, config.max_frames, batch=1)
-    needed = estimate(config, codec, job, dtype="float32", backend="mlx-metal").total
+    needed = estimate(found.configs, job, Machine("float32", "mlx-metal")).total
     for free, code in ((needed, 0), (needed - 1, 1)):
         install(monkeypatch, {**MLX, "memory_free": free})
         assert run(capsys)[0] == code

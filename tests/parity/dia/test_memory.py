@@ -18,11 +18,13 @@ import torch_ref.cuda.dia.slots
 import torch_ref.layers.cache
 from tests.sides import PORT, SIDES, YARDSTICK, Side
 from tests.tiny.dia import compose, dac_config, dac_weights, dia_config, dia_weights
-from tts_core.codecs import dac
+from tts_core.codecs.dac_memory import codec_policy, decoder_widths
 from tts_core.dia import memory as estimate
 from tts_core.dia.memory import Job
 from tts_core.errors import ResourceError, UsageError
-from tts_core.memory.terms import SCORES
+from tts_core.memory.machine import Machine
+from tts_core.memory.terms import CACHE_CHUNK, SCORES
+from tts_core.memory.weights import weight_bytes
 from tts_core.nn import attention
 from tts_core.prompt import Prompt
 
@@ -43,7 +45,7 @@ def tiny(side: Side) -> Any:
 
 def test_constants_are_those_of_both_sides() -> None:
     for cache in (torch_ref.layers.cache, mlx_port.layers.cache):
-        assert cache.CHUNK == estimate.CACHE_CHUNK
+        assert cache.CHUNK == CACHE_CHUNK
     assert torch_ref.cuda.dia.slots.NOISE_STEPS == estimate.NOISE_STEPS
     assert attention.AttentionPolicy().budget_bytes == SCORES
 
@@ -56,7 +58,7 @@ def test_weights_are_those_of_the_networks() -> None:
     network, codec = tiny(YARDSTICK).engine.network, tiny(YARDSTICK).engine.codec
     held = [*network.parameters(), *network.buffers()]
     assert nbytes(YARDSTICK, held) == estimate.weight_bytes(dia_config(), "float32")
-    assert nbytes(YARDSTICK, codec.parameters()) == estimate.codec_weight_bytes(dac_config())
+    assert nbytes(YARDSTICK, codec.parameters()) == weight_bytes("dac", dac_config(), "float32")
 
 
 @pytest.mark.parametrize(("batch", "frames", "guided"), [(1, 10, True), (2, 260, True), (3, 20, False)])
@@ -102,7 +104,7 @@ def run(side: Side, batch: int, frames: int, *, guided: bool) -> None:
 
 def guessed(backend: str, batch: int, frames: int, *, guided: bool) -> Any:
     job = Job(len(TEXT) - 3, frames, batch=batch, guided=guided)
-    return estimate.estimate(dia_config(), dac_config(), job, dtype="float32", backend=backend)
+    return estimate.estimate({"dia": dia_config(), "dac": dac_config()}, job, Machine("float32", backend))
 
 
 def text_bytes(crossed: list[Any], batch: int) -> int:
@@ -118,8 +120,7 @@ def test_the_widest_layer_is_that_of_a_run() -> None:
     for frames in (1, 9, 40):
         sizes.clear()
         codec.decoder(torch.zeros(1, dac_config().hidden_size, frames))
-        widths = estimate._widths(32, dac_config().hidden_size, dac.decoder_layers(dac_config()), frames)
-        assert max(sizes) == max(widths)
+        assert max(sizes) == max(decoder_widths(dac_config(), frames))
 
 
 BAD: dict[str, tuple[type[Exception], str, Any]] = {
@@ -182,15 +183,13 @@ def test_bad_input_is_refused_before_anything_is_allocated(
 
 
 def test_loading_refuses_what_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    import mlx_port.dia.pipeline
-    import torch_ref.dia.pipeline
     import torch_ref.loading
     from mlx_port import loading
     from mlx_port.api import converted_voice
     from tts_core.voice.embedded import CODEC, DIA
 
     folder = converted_voice()
-    for side in (torch_ref.dia.pipeline, mlx_port.dia.pipeline):
+    for side in (torch_ref.loading, loading):
         monkeypatch.setattr(side, "free_bytes", lambda *device: 10**7)
     monkeypatch.setattr(torch_ref.loading, "fill", lambda *_: pytest.fail("weights were read"))
     monkeypatch.setattr(loading, "_fill", lambda *_: pytest.fail("weights were read"))
@@ -203,21 +202,20 @@ def test_loading_refuses_what_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_loaded_codec_works_in_windows_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    import mlx_port.dia.pipeline
-    import torch_ref.dia.pipeline
+    import mlx_port.loading
+    import torch_ref.loading
     from mlx_port.api import converted_voice
     from tts_core.codecs.policy import CodecPolicy
-    from tts_core.dia.memory import codec_policy
     from tts_core.voice.embedded import CODEC, DIA
 
     sides = (
         (
-            torch_ref.dia.pipeline,
+            torch_ref.loading,
             "torch-cpu",
             lambda: torch_ref.DiaPipeline.load(DIA, codec=CODEC, device="cpu"),
         ),
         (
-            mlx_port.dia.pipeline,
+            mlx_port.loading,
             mlx_port.memory.backend_name(),
             lambda: mlx_port.DiaPipeline.load(converted_voice()),
         ),
@@ -228,7 +226,7 @@ def test_a_loaded_codec_works_in_windows_that_fit(monkeypatch: pytest.MonkeyPatc
         free = 230 * 10**6
         monkeypatch.setattr(code, "free_bytes", lambda *device, free=free: free)
         scarce = load().engine.codec
-        assert scarce.policy == codec_policy(codec.config, dtype="float32", backend=backend, free=free)
+        assert scarce.policy == codec_policy(codec.config, Machine("float32", backend, free))
         assert scarce.policy.max_frames < 256
 
 

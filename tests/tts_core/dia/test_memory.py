@@ -14,20 +14,22 @@ from tts_core.codecs.policy import own
 from tts_core.dia.memory import (
     Job,
     cache_rows,
-    codec_weight_bytes,
     estimate,
     grid_rows,
     weight_bytes,
 )
 from tts_core.dia.spec import DIA_0626
+from tts_core.memory.machine import Machine
 from tts_core.memory.terms import BACKENDS
+from tts_core.memory.weights import weight_bytes as network_bytes
 
 FULL = DIA_0626
+CONFIGS = {"dia": FULL, "dac": DAC_44KHZ}
 JOB = Job(text_bytes=200, frames=860)
 
 
 def total(job: Job = JOB, backend: str = "torch-cpu", dtype: str = "float32", **given: Any) -> int:
-    return estimate(FULL, DAC_44KHZ, job, dtype=dtype, backend=backend, **given).total
+    return estimate(CONFIGS, job, Machine(dtype, backend, **given)).total
 
 
 def test_full_size_weights_are_the_published_ones():
@@ -59,7 +61,7 @@ def test_weights_are_what_convert_writes(tmp_path, mode, dtype):
     tables = positions[0] * encoder.head_dim + positions[1] * config.decoder_config.head_dim
     tables += max(positions) * config.decoder_config.cross_head_dim
     assert weight_bytes(config, dtype, entry) == written["dia"] + 4 * tables
-    assert codec_weight_bytes(published_codec()) == written["dac"]
+    assert network_bytes("dac", published_codec(), "float32") == written["dac"]
 
 
 def published_codec():
@@ -114,7 +116,7 @@ def test_narrower_and_quantised_take_less(backend):
 
 
 def test_terms_add_up_and_say_why():
-    guess = estimate(FULL, DAC_44KHZ, JOB, dtype="float32", backend="torch-cpu")
+    guess = estimate(CONFIGS, JOB, Machine("float32", "torch-cpu"))
     sizes = {term.name: term.bytes for term in guess.terms}
     assert guess.total == sum(sizes.values()) - min(sizes["activations"], sizes["codec"])
     assert guess.total == guess.loaded + guess.running
@@ -124,7 +126,7 @@ def test_terms_add_up_and_say_why():
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_prompts_are_encoded_before_the_rest(backend):
     long = Job(text_bytes=5, frames=4, prompt_frames=2000)
-    guess = estimate(FULL, DAC_44KHZ, long, dtype="bfloat16", backend=backend)
+    guess = estimate(CONFIGS, long, Machine("bfloat16", backend))
     sizes = {term.name: term.bytes for term in guess.terms}
     rows = sizes["cache"] + sizes["text"] + max(sizes["activations"], sizes["codec"])
     assert guess.running == max(sizes["prompts"], rows)
@@ -136,8 +138,7 @@ def test_prompts_are_encoded_before_the_rest(backend):
 def test_the_codec_is_bounded_by_its_window(backend, bytes_):
     """The longest speech needs no more memory for the codec than one largest window."""
     guesses = [
-        estimate(FULL, DAC_44KHZ, Job(10, frames), dtype="float32", backend=backend)
-        for frames in (600, 2000, 3056)
+        estimate(CONFIGS, Job(10, frames), Machine("float32", backend)) for frames in (600, 2000, 3056)
     ]
     assert len({guess["codec"].bytes for guess in guesses[1:]}) == 1
     assert guesses[0]["codec"].bytes <= guesses[1]["codec"].bytes < bytes_
@@ -146,8 +147,8 @@ def test_the_codec_is_bounded_by_its_window(backend, bytes_):
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_decode_that_nobody_hears_before_its_end_feeds_even_windows_on_a_cpu(backend):
     """100 frames: a stream's largest window is the last but one, of 32 frames, and its context."""
-    codec = estimate(FULL, DAC_44KHZ, Job(200, 100), dtype="float32", backend=backend)["codec"]
+    codec = estimate(CONFIGS, Job(200, 100), Machine("float32", backend))["codec"]
     assert codec.why.endswith(f"{100 if backend.endswith('cpu') else 54} frames")
-    unheard = {"backend": backend, "policy": own(backend).unheard()}
-    codec = estimate(FULL, DAC_44KHZ, Job(200, 100), dtype="float32", **unheard)["codec"]
+    unheard = Machine("float32", backend, policy=own(backend).unheard())
+    codec = estimate(CONFIGS, Job(200, 100), unheard)["codec"]
     assert codec.why.endswith("100 frames"), "a running batch without listeners, everywhere"

@@ -6,21 +6,23 @@ from dataclasses import replace
 import pytest
 
 from tts_core.codecs.dac import DAC_44KHZ
+from tts_core.codecs.dac_memory import codec_policy
 from tts_core.codecs.policy import CodecPolicy
-from tts_core.dia.memory import Job, check_loading, check_running, codec_policy, estimate, fitting_batch
+from tts_core.dia.memory import Job, check_loading, check_running, estimate, fitting_batch
 from tts_core.dia.spec import DIA_0626
 from tts_core.errors import ResourceError
 from tts_core.memory.fits import QUANTIZATIONS
+from tts_core.memory.machine import Machine
 from tts_core.memory.terms import BACKENDS
 
-FULL = DIA_0626
+CONFIGS = {"dia": DIA_0626, "dac": DAC_44KHZ}
 JOB = Job(text_bytes=300, frames=3000, batch=8)
 GB = 10**9
 
 
-def refusal(check, *arguments, **given) -> str:
+def refusal(check, *arguments) -> str:
     with pytest.raises(ResourceError) as caught:
-        check(FULL, DAC_44KHZ, *arguments, **given)
+        check(CONFIGS, *arguments)
     message = str(caught.value)
     assert caught.value.exit_code == 5
     assert "\n" not in message
@@ -45,7 +47,7 @@ def refusal(check, *arguments, **given) -> str:
     ],
 )
 def test_loading_offers_what_fits(free, offered):
-    message = refusal(check_loading, dtype="float32", backend="torch-cpu", free=int(free * GB))
+    message = refusal(check_loading, Machine("float32", "torch-cpu", int(free * GB)))
     assert f"take 6.87 GB on torch-cpu, {free:.2f} GB are free; " in message
     assert message.count("GB)") == len(offered)
     assert all(part in message for part in offered)
@@ -54,13 +56,13 @@ def test_loading_offers_what_fits(free, offered):
 
 def test_float16_is_offered_on_cuda_only():
     for backend in ("torch-cpu", "torch-cuda", "torch-mps", "mlx-metal"):
-        message = refusal(check_loading, dtype="float32", backend=backend, free=int(6.5 * GB))
+        message = refusal(check_loading, Machine("float32", backend, int(6.5 * GB)))
         assert ("float16 (3" in message.replace("bfloat16", "")) == (backend == "torch-cuda")
 
 
 def test_a_quantised_model_that_does_not_fit():
     how = QUANTIZATIONS["-q"]
-    message = refusal(check_loading, dtype="bfloat16", backend="mlx-metal", free=10**9, quantization=how)
+    message = refusal(check_loading, Machine("bfloat16", "mlx-metal", 10**9, how))
     assert "convert-weights" not in message
 
 
@@ -70,10 +72,10 @@ def test_running_offers_lengths_and_batches_that_fit(backend):
 
     def takes(**changed) -> int:
         job = replace(JOB, **changed)
-        return estimate(FULL, DAC_44KHZ, job, dtype="float32", backend=backend).running
+        return estimate(CONFIGS, job, Machine("float32", backend)).running
 
     free = int(2.6 * GB)
-    message = refusal(check_running, JOB, dtype="float32", backend=backend, free=free)
+    message = refusal(check_running, JOB, Machine("float32", backend, free))
     assert "memory: 8 texts of 300 bytes and 34.8 s of speech take " in message
     [batch] = map(int, re.findall(r"a batch of (\d+)", message))
     [frames] = map(int, re.findall(r"max_frames (\d+)", message))
@@ -82,12 +84,10 @@ def test_running_offers_lengths_and_batches_that_fit(backend):
 
 
 def test_running_offers_a_dtype():
-    free = estimate(FULL, DAC_44KHZ, JOB, dtype="bfloat16", backend="torch-cpu").running
-    message = refusal(check_running, JOB, dtype="float32", backend="torch-cpu", free=free)
+    free = estimate(CONFIGS, JOB, Machine("bfloat16", "torch-cpu")).running
+    message = refusal(check_running, JOB, Machine("float32", "torch-cpu", free))
     assert "dtype bfloat16" in message
-    assert refusal(check_running, JOB, dtype="float32", backend="torch-cpu", free=1).endswith(
-        "larger machine"
-    )
+    assert refusal(check_running, JOB, Machine("float32", "torch-cpu", 1)).endswith("larger machine")
 
 
 @pytest.mark.parametrize("backend", ["torch-cpu", "torch-cuda", "mlx-cpu", "mlx-metal"])
@@ -97,20 +97,19 @@ def test_running_offers_a_codec_window(backend, prompt):
     job = Job(text_bytes=100, frames=1000, prompt_frames=prompt)
 
     def takes(frames: int) -> int:
-        policy = CodecPolicy(frames)
-        return estimate(FULL, DAC_44KHZ, job, dtype="bfloat16", backend=backend, policy=policy).running
+        return estimate(CONFIGS, job, Machine("bfloat16", backend, policy=CodecPolicy(frames))).running
 
-    given = {"dtype": "bfloat16", "backend": backend, "policy": CodecPolicy(512)}
+    machine = Machine("bfloat16", backend, policy=CodecPolicy(512))
     for frames in (64, 16):
         free = takes(frames)
         [offered] = re.findall(
-            r"codec windows of (\d+) frames", refusal(check_running, job, free=free, **given)
+            r"codec windows of (\d+) frames", refusal(check_running, job, replace(machine, free=free))
         )
         assert takes(int(offered)) <= free
         assert int(offered) >= frames
     least = min(takes(frames) for frames in (256, 128, 64, 32, 16, 8))
-    assert "codec windows" not in refusal(check_running, job, free=least - 1, **given)
-    check_running(FULL, DAC_44KHZ, job, free=takes(512), **given)
+    assert "codec windows" not in refusal(check_running, job, replace(machine, free=least - 1))
+    check_running(CONFIGS, job, replace(machine, free=takes(512)))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -120,32 +119,34 @@ def test_the_codec_is_given_half_of_what_is_free(backend, dtype):
 
     def takes(policy: CodecPolicy) -> int:
         job = Job(text_bytes=1, frames=3000, prompt_frames=3000)
-        guess = estimate(FULL, DAC_44KHZ, job, dtype=dtype, backend=backend, policy=policy)
+        guess = estimate(CONFIGS, job, Machine(dtype, backend, policy=policy))
         return max(guess["codec"].bytes, guess["prompts"].bytes)
 
     own = CodecPolicy(768, lead=2) if backend == "torch-cuda" else CodecPolicy(256)
-    assert codec_policy(DAC_44KHZ, dtype=dtype, backend=backend, free=None) == own
+    assert codec_policy(DAC_44KHZ, Machine(dtype, backend, None)) == own
     needed = takes(own)
     for free, whole in ((2 * needed, True), (2 * needed - 2, False)):
-        policy = codec_policy(DAC_44KHZ, dtype=dtype, backend=backend, free=free)
+        policy = codec_policy(DAC_44KHZ, Machine(dtype, backend, free))
         assert (policy == own) == whole
         assert takes(policy) <= free // 2
-    assert codec_policy(DAC_44KHZ, dtype=dtype, backend=backend, free=10**6).max_frames == 8
+    assert codec_policy(DAC_44KHZ, Machine(dtype, backend, 10**6)).max_frames == 8
 
 
 @pytest.mark.parametrize("free", [None, 100 * GB])
 def test_what_fits_or_is_not_known_passes(free):
-    check_loading(FULL, DAC_44KHZ, dtype="float32", backend="torch-cpu", free=free)
-    check_running(FULL, DAC_44KHZ, JOB, dtype="float32", backend="torch-cpu", free=free)
+    machine = Machine("float32", "torch-cpu", free)
+    check_loading(CONFIGS, machine)
+    check_running(CONFIGS, JOB, machine)
 
 
 @pytest.mark.parametrize("batch", [1, 2, 5, 8])
 def test_a_batch_is_as_large_as_memory_allows(batch):
     def takes(batch):
-        job = replace(JOB, batch=batch)
-        return estimate(FULL, DAC_44KHZ, job, dtype="bfloat16", backend="mlx-metal").running
+        return estimate(CONFIGS, replace(JOB, batch=batch), Machine("bfloat16", "mlx-metal")).running
 
-    given = {"dtype": "bfloat16", "backend": "mlx-metal", "policy": CodecPolicy()}
-    assert fitting_batch(FULL, DAC_44KHZ, JOB, free=takes(batch), **given) == batch
-    assert fitting_batch(FULL, DAC_44KHZ, JOB, free=takes(batch) - 1, **given) == max(1, batch - 1)
-    assert fitting_batch(FULL, DAC_44KHZ, JOB, free=None, **given) == 8
+    def fitting(free: int | None) -> int:
+        return fitting_batch(CONFIGS, JOB, Machine("bfloat16", "mlx-metal", free, policy=CodecPolicy()))
+
+    assert fitting(takes(batch)) == batch
+    assert fitting(takes(batch) - 1) == max(1, batch - 1)
+    assert fitting(None) == 8

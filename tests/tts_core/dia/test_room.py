@@ -2,48 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pytest
 
+from tests.hosts import LateHost
 from tts_core.codecs.dac import DAC_44KHZ
 from tts_core.codecs.policy import own
 from tts_core.dia.memory import Job, estimate
 from tts_core.dia.room import Room
 from tts_core.dia.spec import DIA_0626
 from tts_core.errors import ResourceError
+from tts_core.memory.machine import Machine
 
 JOB = Job(text_bytes=200, frames=600)
 LONGEST = Job(text_bytes=DIA_0626.max_text_bytes, frames=DIA_0626.max_frames)
 
 
-@dataclass
-class Machine:
-    """A device with some free memory."""
-
-    backend: str
-    free: int | None
-    dtype: str = "bfloat16"
-
-    def free_bytes(self) -> int | None:
-        return self.free
-
-    def reset_peak(self) -> None:
-        """Nothing to reset."""
-
-    def settle(self) -> None:
-        """Nothing is late."""
-
-    def peak_bytes(self) -> int:
-        return 0
+CONFIGS = {"dia": DIA_0626, "dac": DAC_44KHZ}
 
 
 def takes(job: Job, backend: str) -> int:
-    return estimate(DIA_0626, DAC_44KHZ, job, dtype="bfloat16", backend=backend).running
+    return estimate(CONFIGS, job, Machine("bfloat16", backend)).running
 
 
 def room(backend: str, free: int | None) -> Room:
-    return Room(DIA_0626, DAC_44KHZ, own(backend), Machine(backend, free), LONGEST)
+    return Room(CONFIGS, own(backend), LateHost(backend, "bfloat16", free), LONGEST)
 
 
 @pytest.mark.parametrize("backend", ["torch-cuda", "mlx-metal"])

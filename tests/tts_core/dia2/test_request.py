@@ -9,10 +9,12 @@ from tts_core.codecs.mimi import MIMI_24KHZ
 from tts_core.dia2.memory import Dia2Job, estimate
 from tts_core.dia2.options import Dia2Options
 from tts_core.dia2.outlook import headline, plan
-from tts_core.dia2.request import Facts, one_each, request
+from tts_core.dia2.request import Facts, request
 from tts_core.dia2.spec import DIA2_2B
 from tts_core.errors import UsageError
+from tts_core.memory.machine import Machine
 from tts_core.nn.noise import HostNoise
+from tts_core.speech.batch import _one_each as one_each
 
 FACTS = Facts.of(
     {"dia2": dia2_config(), "mimi": MIMI_24KHZ}, (GOLDEN / "tokenizer/tokenizer.json").read_text("utf-8")
@@ -67,10 +69,10 @@ CONFIGS = {"dia2": DIA2_2B, "mimi": MIMI_24KHZ}
 
 def test_memory_of_the_published_size():
     """Weights of the published file; 57,344 numbers a step and row in the cache."""
-    whole = estimate(CONFIGS, plan(CONFIGS, None, None, 1), dtype="float32", backend="torch-cpu")
+    whole = estimate(CONFIGS, plan(CONFIGS, None, None, 1), Machine("float32", "torch-cpu"))
     assert whole["weights"].bytes == pytest.approx(4 * 1_919_556_608, rel=0.001)
     assert whole["codec weights"].bytes == 4 * (96_151_393 - 32 * 2049)
-    half = estimate(CONFIGS, plan(CONFIGS, None, None, 1), dtype="bfloat16", backend="torch-cpu")
+    half = estimate(CONFIGS, plan(CONFIGS, None, None, 1), Machine("bfloat16", "torch-cpu"))
     rows = 2 * 57_344 * 2 * 1536
     assert half["cache"].bytes == rows + rows // 28
     assert half["weights"].bytes == pytest.approx(whole["weights"].bytes / 2, rel=0.001)
@@ -78,7 +80,7 @@ def test_memory_of_the_published_size():
 
 def test_memory_falls_with_what_is_left_out():
     def running(job: Dia2Job) -> int:
-        return estimate(CONFIGS, job, dtype="bfloat16", backend="mlx-metal").running
+        return estimate(CONFIGS, job, Machine("bfloat16", "mlx-metal")).running
 
     job = Dia2Job(1483, 300)
     assert running(Dia2Job(1483, 300, guided=False)) < running(job)

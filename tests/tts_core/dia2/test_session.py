@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from tests.hosts import LateHost
 from tts_core.codecs.mimi import MIMI_24KHZ, POLICY
 from tts_core.dia2.memory import Dia2Job, estimate
 from tts_core.dia2.session import Dia2Session
 from tts_core.dia2.spec import DIA2_2B
 from tts_core.errors import ResourceError
+from tts_core.memory.machine import Machine
 
 CONFIGS = {"dia2": DIA2_2B, "mimi": MIMI_24KHZ}
 JOB = Dia2Job(frames=100)
@@ -19,9 +21,7 @@ NOTHING: Any = None
 
 
 def engine(backend: str, free: int | None) -> Any:
-    host = SimpleNamespace(
-        backend=backend, dtype="bfloat16", free_bytes=lambda: free, reset_peak=lambda: None
-    )
+    host = LateHost(backend, "bfloat16", free)
     opened: list[tuple[int, int]] = []
 
     def slots(texts: int, rows: int, *, guided: bool) -> object:
@@ -33,7 +33,7 @@ def engine(backend: str, free: int | None) -> Any:
 
 def needed(texts: int) -> int:
     job = Dia2Job(JOB.frames, texts=texts)
-    return estimate(CONFIGS, job, dtype="bfloat16", backend="torch-cuda", policy=POLICY).running
+    return estimate(CONFIGS, job, Machine("bfloat16", "torch-cuda", policy=POLICY)).running
 
 
 @pytest.mark.parametrize(("free", "places"), [(needed(3), 3), (needed(4) - 1, 3), (needed(9), 8), (None, 8)])
@@ -42,7 +42,7 @@ def test_as_many_places_as_fit(free: int | None, places: int) -> None:
     made = engine("torch-cuda", free)
     session: Any = Dia2Session(made, 8, NOTHING, policy=POLICY, job=JOB)
     assert (session.places, made.opened) == (places, [(places, JOB.frames + DIA2_2B.longest_delay - 1)])
-    made.host.free_bytes = lambda: 0
+    made.host.free = 0
     assert session.fits(NOTHING)
     session.spoken = dict.fromkeys(range(places))
     assert not session.fits(NOTHING)

@@ -10,10 +10,12 @@ import pytest
 from converters.convert import outline
 from converters.rules.dequantize import Quantization
 from tts_core.errors import ResourceError, UsageError
-from tts_core.mars5.memory import Mars5Job, check_loading, check_running, estimate, weight_bytes
+from tts_core.mars5.memory import Mars5Job, check_loading, check_running, estimate
 from tts_core.mars5.outlook import plan
 from tts_core.mars5.spec import MODEL
+from tts_core.memory.machine import Machine
 from tts_core.memory.terms import BACKENDS, Estimate
+from tts_core.memory.weights import weight_bytes
 
 CONFIGS = next(iter(MODEL.sizes.values()))
 EIGHT, FOUR = ({"group_size": 64, "bits": bits, "mode": "affine"} for bits in (8, 4))
@@ -21,7 +23,7 @@ JOB = Mars5Job(prompt_ids=900, frames=750, prompt_frames=450, deep=True)
 
 
 def take(job: Mars5Job = JOB, dtype: str = "float32", backend: str = "torch-cpu", **how: Any) -> Estimate:
-    return estimate(CONFIGS, job, dtype=dtype, backend=backend, **how)
+    return estimate(CONFIGS, job, Machine(dtype, backend, **how))
 
 
 def test_full_size_weights() -> None:
@@ -111,13 +113,12 @@ def test_a_run_is_smaller_without_guidance_or_words() -> None:
     ],
 )
 def test_loading_names_what_fits(backend: str, dtype: str, how: Any, free: float, fits: str) -> None:
-    given: dict[str, Any] = {"dtype": dtype, "backend": backend, "quantization": how}
     with pytest.raises(ResourceError) as caught:
-        check_loading(CONFIGS, free=int(free), **given)
+        check_loading(CONFIGS, Machine(dtype, backend, int(free), how))
     assert str(caught.value).startswith(f"memory: MARS5's weights in {dtype} take ")
     assert fits in str(caught.value)
-    check_loading(CONFIGS, free=None, **given)
-    check_loading(CONFIGS, free=8 * 10**9, **given)
+    check_loading(CONFIGS, Machine(dtype, backend, None, how))
+    check_loading(CONFIGS, Machine(dtype, backend, 8 * 10**9, how))
 
 
 LONG = replace(
@@ -137,13 +138,12 @@ LONG = replace(
     ],
 )
 def test_running_names_what_fits(job: Mars5Job, share: float, fits: str) -> None:
-    how: dict[str, Any] = {"dtype": "float32", "backend": "torch-cpu"}
     needed = take(job).running
     with pytest.raises(ResourceError, match=r"memory: .* s of speech and 6\.0 s of reference") as caught:
-        check_running(CONFIGS, job, free=int(share * needed), **how)
+        check_running(CONFIGS, job, Machine("float32", "torch-cpu", int(share * needed)))
     assert fits in str(caught.value)
-    check_running(CONFIGS, job, free=None, **how)
-    check_running(CONFIGS, job, free=needed, **how)
+    check_running(CONFIGS, job, Machine("float32", "torch-cpu"))
+    check_running(CONFIGS, job, Machine("float32", "torch-cpu", needed))
 
 
 def test_what_the_flags_ask_for() -> None:

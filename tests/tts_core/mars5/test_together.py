@@ -16,9 +16,10 @@ from tts_core.errors import ResourceError
 from tts_core.mars5 import together
 from tts_core.mars5.memory import Mars5Job, diffusion_bytes, estimate
 from tts_core.mars5.together import MOST_ROWS, Diffusions, alike, in_line
+from tts_core.memory.machine import Machine
 
 JOB = Mars5Job(prompt_ids=20, frames=100, text_ids=10)
-BYTES = diffusion_bytes(CONFIGS, JOB, dtype="bfloat16", backend="torch-cuda")
+BYTES = diffusion_bytes(CONFIGS, JOB, Machine("bfloat16", "torch-cuda"))
 
 
 class Run:
@@ -199,7 +200,7 @@ def test_a_piece_without_frames_needs_no_call() -> None:
 
 
 def test_the_memory_of_a_diffusion_is_its_part_of_the_estimate() -> None:
-    planned = estimate(CONFIGS, JOB, dtype="bfloat16", backend="torch-cuda")
+    planned = estimate(CONFIGS, JOB, Machine("bfloat16", "torch-cuda"))
     assert planned["NAR"].bytes == BYTES > 0
 
 

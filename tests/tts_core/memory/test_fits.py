@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from tts_core.errors import ResourceError
 from tts_core.memory.fits import check_loading, largest
+from tts_core.memory.machine import Machine
 from tts_core.memory.terms import Estimate, Term
 
 QUANTIZED = {"group_size": 64, "bits": 4, "mode": "affine"}
 
 
-def estimate(*, dtype: str, backend: str, quantization: Mapping[str, Any] | None) -> Estimate:
+def estimate(job: None, machine: Machine) -> Estimate:
     """PyTorch dequantizes what it loads."""
-    size = {"float32": 400, "bfloat16": 200, "float16": 200}[dtype]
-    if quantization is not None and backend.startswith("mlx"):
-        size = 15 * quantization["bits"]
-    return Estimate(backend, (Term("weights", size, ""),), ())
+    size = {"float32": 400, "bfloat16": 200, "float16": 200}[machine.dtype]
+    if machine.held is not None:
+        size = 15 * machine.held["bits"]
+    return Estimate(machine.backend, (Term("weights", size, ""),), ())
 
 
-def advice(backend: str, free: int, **how: Any) -> str:
+def advice(backend: str, free: int, quantization: Any = None, **how: Any) -> str:
     with pytest.raises(ResourceError) as caught:
-        check_loading("Dia", estimate, dtype="float32", backend=backend, free=free, **how)
+        check_loading("Dia", estimate, None, Machine("float32", backend, free, quantization), **how)
     return str(caught.value).rpartition("; ")[2]
 
 
 def test_weights_that_just_fit_are_loaded() -> None:
-    check_loading("Dia", estimate, dtype="float32", backend="mlx-cpu", free=400)
-    check_loading("Dia", estimate, dtype="float32", backend="mlx-cpu", free=None)
+    check_loading("Dia", estimate, None, Machine("float32", "mlx-cpu", 400))
+    check_loading("Dia", estimate, None, Machine("float32", "mlx-cpu"))
     assert advice("mlx-cpu", 399).startswith("dtype bfloat16 (")
 
 

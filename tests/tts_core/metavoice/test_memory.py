@@ -11,15 +11,15 @@ from converters.convert import outline
 from converters.rules.dequantize import Quantization
 from tts_core.codecs.mbd import PUBLISHED_UNET, MbdBandConfig, MbdConfig, MbdScheduleConfig
 from tts_core.errors import ResourceError
+from tts_core.memory.machine import Machine
 from tts_core.memory.terms import BACKENDS, Estimate
-from tts_core.metavoice.config import FirstStageConfig
+from tts_core.memory.weights import weight_bytes
 from tts_core.metavoice.memory import (
     MetaVoiceJob,
     check_loading,
     check_running,
     estimate,
     places_that_fit,
-    weight_bytes,
 )
 from tts_core.metavoice.spec import MODEL
 
@@ -34,7 +34,7 @@ TYPICAL = MetaVoiceJob(text_ids=100, frames=300)  # 700
 def plan(
     job: MetaVoiceJob = FULL, dtype: str = "bfloat16", backend: str = "mlx-metal", **how: Any
 ) -> Estimate:
-    return estimate(how.pop("configs", CONFIGS), job, dtype=dtype, backend=backend, **how)
+    return estimate(how.pop("configs", CONFIGS), job, Machine(dtype, backend, **how))
 
 
 @pytest.mark.parametrize(
@@ -43,9 +43,9 @@ def plan(
 )
 def test_weights_of_the_first_stage(dtype: str, how: Any, gigabytes: float) -> None:
     """The plan's figures, which are rounded up to ten megabytes."""
-    config = CONFIGS["metavoice"]
-    assert isinstance(config, FirstStageConfig)
-    assert weight_bytes(config, dtype, how) == pytest.approx(gigabytes * 1e9, abs=1e7)
+    assert weight_bytes("metavoice", CONFIGS["metavoice"], dtype, how) == pytest.approx(
+        gigabytes * 1e9, abs=1e7
+    )
 
 
 def test_all_other_parts() -> None:
@@ -111,7 +111,7 @@ def test_quantised_weights_are_what_convert_writes() -> None:
             if made.part.kind == "metavoice"
         ]
         config = published.parts["metavoice"].config
-        assert weight_bytes(config, dtype, first.quantization_entry()) == first.nbytes
+        assert weight_bytes("metavoice", config, dtype, first.quantization_entry()) == first.nbytes
 
 
 @pytest.mark.parametrize(
@@ -130,15 +130,14 @@ def test_quantised_weights_are_what_convert_writes() -> None:
 def test_loading_names_what_fits(
     backend: str, dtype: str, how: Any, free: float, fits: str, not_offered: str
 ) -> None:
-    given: dict[str, Any] = {"dtype": dtype, "backend": backend, "quantization": how}
     with pytest.raises(ResourceError) as caught:
-        check_loading(CONFIGS, free=int(free), **given)
+        check_loading(CONFIGS, Machine(dtype, backend, int(free), how))
     message = str(caught.value)
     assert message.startswith(f"memory: MetaVoice's weights in {dtype} take ")
     assert fits in message
     assert not_offered not in message
-    check_loading(CONFIGS, free=None, **given)
-    check_loading(CONFIGS, free=6 * 10**9, **given)
+    check_loading(CONFIGS, Machine(dtype, backend, None, how))
+    check_loading(CONFIGS, Machine(dtype, backend, 6 * 10**9, how))
 
 
 @pytest.mark.parametrize(
@@ -153,20 +152,19 @@ def test_loading_names_what_fits(
 )
 def test_running_names_what_fits(job: MetaVoiceJob, free: float, fits: str) -> None:
     configs = WITH_BANDS if job.decoder == "mbd" else CONFIGS
-    how: dict[str, Any] = {"dtype": "float32", "backend": "torch-cuda"}
     with pytest.raises(ResourceError) as caught:
-        check_running(configs, job, free=int(free), **how)
+        check_running(configs, job, Machine("float32", "torch-cuda", int(free)))
     message = str(caught.value)
     assert fits in message
     assert "\n" not in message
-    check_running(configs, job, free=None, **how)
+    check_running(configs, job, Machine("float32", "torch-cuda"))
 
 
 def test_places_of_a_running_batch() -> None:
     """As many as asked for, or as many as 0.8 GB each leave room for; the first has a row more."""
 
     def places(free: int | None) -> int:
-        return places_that_fit(CONFIGS, 8, dtype="bfloat16", backend="mlx-metal", free=free)
+        return places_that_fit(CONFIGS, 8, Machine("bfloat16", "mlx-metal", free))
 
     assert places(None) == 8
     found = [places(free) for free in range(2 * 10**9, 10 * 10**9, 10**9)]

@@ -12,6 +12,7 @@ import pytest
 from tests.tiny.metavoice import tokenizers
 from tts_core.codecs.vocos import VOCOS_ENCODEC_24KHZ
 from tts_core.errors import CancelledError, ResourceError, UsageError
+from tts_core.memory.machine import Machine
 from tts_core.metavoice.config import END_OF_AUDIO
 from tts_core.metavoice.options import Decoder, MetaVoiceOptions
 from tts_core.metavoice.pipeline import MetaVoicePipeline
@@ -38,6 +39,9 @@ class Host:
 
     def free_bytes(self) -> int:
         return self.free
+
+    def machine(self, policy: object = None) -> Machine:
+        return Machine(self.dtype, self.backend, self.free_bytes())
 
     def reset_peak(self) -> None:
         pass
@@ -164,9 +168,7 @@ def test_memory_is_checked_for_the_pieces_side_by_side(
     pipeline: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs = []
-    monkeypatch.setattr(
-        "tts_core.metavoice.pipeline.check_running", lambda configs, job, **_: jobs.append(job)
-    )
+    monkeypatch.setattr("tts_core.metavoice.pipeline.check_running", lambda configs, job, _: jobs.append(job))
     pipeline.generate(TEXT, prompt=PROMPT, **PIECES)
     pipeline.generate_batch([TEXT, "So."], prompts=PROMPT, batch_size=3, **PIECES)
     pipeline.generate_codes([TEXT, "So."], PROMPT)

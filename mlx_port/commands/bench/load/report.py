@@ -10,7 +10,7 @@ from mlx_port.commands.bench.load.figures import Load, figures
 from mlx_port.commands.bench.load.run import Plan
 from mlx_port.commands.bench.load.speaker import Speaker
 from mlx_port.commands.doctor import version
-from tts_core.memory import machine
+from tts_core.memory import computer
 from tts_core.printable import one_line
 
 FORMAT = 1  # of the JSON
@@ -23,8 +23,8 @@ def report(speaker: Speaker, plan: Plan, loads: Sequence[Load]) -> dict[str, Any
     return {
         "format": FORMAT,
         "client": {
-            "system": machine.system(),
-            "processor": machine.processor(),
+            "system": computer.system(),
+            "processor": computer.processor(),
             "python": platform.python_version(),
             "mlx-port": version("mlx-port"),
         },

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from tts_core.codecs import dac
 from tts_core.codecs.dac import DacConfig
 from tts_core.config import Configs, config_of
-from tts_core.memory.terms import BYTES, Estimate, Phase, Term, libraries, stored_as, weight_bytes
-from tts_core.parrot.spec import ParrotConfig, parameter_shapes
+from tts_core.memory.machine import Machine
+from tts_core.memory.terms import Estimate, Phase, Term
+from tts_core.memory.weights import kept_terms, weight_bytes
+from tts_core.parrot.spec import ParrotConfig
 
 
 @dataclass(frozen=True)
@@ -21,24 +20,14 @@ class ParrotJob:
     frames: int
 
 
-def estimate(
-    configs: Configs,
-    job: ParrotJob,
-    *,
-    dtype: str,
-    backend: str,
-    quantization: Mapping[str, Any] | None,
-) -> Estimate:
-    """Estimate a job on one backend."""
+def estimate(configs: Configs, job: ParrotJob, machine: Machine) -> Estimate:
+    """Estimate a job on one machine."""
     config, codec = config_of(configs, "parrot", ParrotConfig), config_of(configs, "dac", DacConfig)
-    own = weight_bytes(parameter_shapes(config), dtype, quantization, is_large=lambda name: "beak" in name)
-    other = weight_bytes(dac.parameter_shapes(codec), "float32")
-    rows = Term("rows", BYTES[dtype] * job.frames * config.width, f"{job.frames} frames")
-    wave = Term("wave", 4 * job.frames * codec.hop_length, "one word's sound")
-    kept = Term("weights", own, stored_as(dtype, quantization)), Term("codec weights", other, "float32")
-    return Estimate(
-        backend, (*kept, libraries(backend)), (Phase("network", (rows,)), Phase("codec", (wave,)))
-    )
+    own = weight_bytes("parrot", config, machine.dtype, machine.held)
+    kept = kept_terms(own, weight_bytes("dac", codec, machine.dtype), machine)
+    rows = Term("rows", machine.size * job.frames * config.width, f"{job.frames} frames")
+    wave = Term("wave", machine.wide * job.frames * codec.hop_length, "one word's sound")
+    return Estimate(machine.backend, kept, (Phase("network", (rows,)), Phase("codec", (wave,))))
 
 
 def plan(configs: Configs, text: str | None, seconds: float | None, batch: int) -> ParrotJob:

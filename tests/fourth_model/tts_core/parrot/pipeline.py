@@ -11,7 +11,7 @@ import numpy as np
 from tts_core.audio.delivery import Delivery
 from tts_core.live.stream import stream
 from tts_core.live.voices import SameVoices
-from tts_core.memory.fits import check_running
+from tts_core.memory.fits import check
 from tts_core.nn.host import Device
 from tts_core.options import changed
 from tts_core.parrot.options import ParrotChanges, ParrotOptions
@@ -113,11 +113,8 @@ class ParrotPipeline:
 
     def check_memory(self, request: Request) -> None:
         """Raise ResourceError for too little memory."""
-        host = self.engine.host
-        needed = request.estimate(dtype=host.dtype, backend=host.backend).running
-        check_running(
-            "the words", needed, backend=host.backend, free=host.free_bytes(), options=lambda free: {}
-        )
+        machine = self.engine.host.machine()
+        check("the words", request.estimate(machine).running, machine)
 
     def _parts(self, request: Request, watch: Watch) -> Iterator[GenerationResult]:
         meter, seed = Meter(self.sample_rate), request.options.seed or 0

@@ -10,6 +10,7 @@ from tts_core.audio.delivery import Pacing
 from tts_core.codecs.dac import DacConfig
 from tts_core.config import Configs, config_of
 from tts_core.errors import UsageError
+from tts_core.memory.machine import Machine
 from tts_core.memory.terms import Estimate
 from tts_core.parrot.options import ParrotOptions
 from tts_core.parrot.outlook import ParrotJob, estimate
@@ -41,11 +42,10 @@ class Request:
         random = np.random.default_rng(list(piece.encode()))
         return random.normal(size=(1, self.options.frames_per_word, self.config.width)).astype(np.float32)
 
-    def estimate(self, *, dtype: str, backend: str) -> Estimate:
+    def estimate(self, machine: Machine) -> Estimate:
         """Estimate the memory that it takes."""
-        job = ParrotJob(self.options.frames_per_word)
         configs = {"parrot": self.config, "dac": self.codec}
-        return estimate(configs, job, dtype=dtype, backend=backend, quantization=None)
+        return estimate(configs, ParrotJob(self.options.frames_per_word), machine)
 
 
 def request(

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from tts_core.memory import machine
+from tts_core.memory import computer
 
 AVAILABLE, TOTAL = 4_096_000, 8_192_000
 
@@ -13,8 +13,8 @@ AVAILABLE, TOTAL = 4_096_000, 8_192_000
 @pytest.fixture
 def linux(monkeypatch, tmp_path):
     """An empty /proc and control-group tree of a Linux, and its memory."""
-    monkeypatch.setattr(machine, "PROC", tmp_path / "proc")
-    monkeypatch.setattr(machine, "CGROUPS", tmp_path / "cgroup")
+    monkeypatch.setattr(computer, "PROC", tmp_path / "proc")
+    monkeypatch.setattr(computer, "CGROUPS", tmp_path / "cgroup")
     memory = SimpleNamespace(total=TOTAL, available=AVAILABLE, free=100)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
     (tmp_path / "proc/self").mkdir(parents=True)
@@ -29,7 +29,7 @@ def group(folder, limit, used, cached=0):
 
 
 def test_available_memory_is_free_not_only_the_untouched(linux):
-    assert (machine.free_bytes(), machine.total_bytes()) == (AVAILABLE, TOTAL)
+    assert (computer.free_bytes(), computer.total_bytes()) == (AVAILABLE, TOTAL)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_a_container_has_what_its_groups_leave(linux, own, parent, free):
     group(linux / "cgroup/outer/inner", *own)
     if parent:
         group(linux / "cgroup/outer", *parent)
-    assert machine.free_bytes() == free
+    assert computer.free_bytes() == free
 
 
 def test_nothing_is_known_where_nothing_is_told(linux, monkeypatch):
@@ -56,20 +56,20 @@ def test_nothing_is_known_where_nothing_is_told(linux, monkeypatch):
         raise FileNotFoundError(2, "No such file or directory", "/proc/meminfo")
 
     monkeypatch.setattr(psutil, "virtual_memory", fail)
-    assert machine.free_bytes() is None
-    assert machine.total_bytes() is None
+    assert computer.free_bytes() is None
+    assert computer.total_bytes() is None
 
 
 def test_free_disk_where_a_folder_would_be(tmp_path):
-    assert machine.free_disk_bytes(tmp_path / "a/b/c") == pytest.approx(
-        machine.free_disk_bytes(tmp_path), rel=0.01
+    assert computer.free_disk_bytes(tmp_path / "a/b/c") == pytest.approx(
+        computer.free_disk_bytes(tmp_path), rel=0.01
     )
 
 
 def test_this_machine():
-    total, free = machine.total_bytes(), machine.free_bytes()
+    total, free = computer.total_bytes(), computer.free_bytes()
     assert total is not None
     assert free is not None
     assert 0 < free <= total
-    assert machine.processor()
-    assert machine.system()
+    assert computer.processor()
+    assert computer.system()

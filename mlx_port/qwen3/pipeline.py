@@ -1,0 +1,39 @@
+"""Qwen3-TTS's pipeline on this side, loaded from a folder or built from networks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mlx_port.codecs.qwen3_codec import Qwen3Codec
+from mlx_port.host import Host
+from mlx_port.loading import Parts, open_parts
+from mlx_port.qwen3.guard import fault
+from mlx_port.qwen3.qwen3 import Qwen3
+from mlx_port.qwen3.slots import Slots
+from tts_core.pipeline import check_model
+from tts_core.qwen3 import pipeline
+from tts_core.qwen3.engine import Qwen3Engine
+from tts_core.qwen3.memory import check_loading
+
+
+class Qwen3Pipeline(pipeline.Qwen3Pipeline):
+    """Qwen3-TTS on this side, with its networks in `engine`."""
+
+    @classmethod
+    def load(cls, path: str | Path, *, dtype: str | None = None, check: bool = False) -> Qwen3Pipeline:
+        """Load a Qwen3-TTS from a folder of convert-weights; arguments and errors as in `mlx_port.load`.
+
+        Raises UsageError for a folder of another model.
+        """
+        parts = open_parts(path, dtype=dtype, check=check)
+        check_model(parts.model, "qwen3")
+        return assemble(parts)
+
+
+def assemble(parts: Parts) -> Qwen3Pipeline:
+    """Build the pipeline. Raises ResourceError, before weights are read, for too little memory."""
+    check_loading(parts.configs, parts.machine())
+    network, codec = parts.network("qwen3", Qwen3), parts.network("qwen3_codec", Qwen3Codec)
+    host = Host(network.talker.model.codec_embedding)
+    documents = parts.documents["qwen3"]
+    return Qwen3Pipeline(Qwen3Engine(documents, network, codec, host, make_slots=Slots, fault=fault))

@@ -1,0 +1,31 @@
+"""Memory of codecs: the tensors that are live at once in their widest layer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tts_core.codecs import vocos
+from tts_core.codecs.vocos import VocosConfig
+from tts_core.memory.machine import Machine
+from tts_core.memory.terms import LIVE, Term
+from tts_core.printable import counted
+
+
+def widest_layer(
+    name: str, elements: int, where: str, machine: Machine, live: Mapping[str, int] = LIVE
+) -> Term:
+    """Return the live tensors of a codec's widest layer.
+
+    elements: of one.
+    where: the layer and its frames, in words.
+    live: tensors, by backend.
+    """
+    tensors = live[machine.backend]
+    return Term(name, tensors * machine.wide * elements, f"{counted(tensors, 'tensor')} of {where}")
+
+
+def vocos_window(name: str, config: VocosConfig, frames: int, most: int, machine: Machine) -> Term:
+    """Return the largest window of Vocos' decode. most: frames that are decoded at a time."""
+    fed = min(frames, most)
+    why = f"Vocos, a window of {fed + 2 * vocos.decode_lookahead(config)} frames"
+    return Term(name, machine.wide * vocos.live_elements(config, fed), why)

@@ -1,0 +1,93 @@
+"""Qwen3-TTS's engine: the talker's running batch, the speaker encoder and the codec of either side.
+
+Source: QwenLM/Qwen3-TTS@022e286, Apache-2.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tts_core.audio.voice_cache import VoiceCache
+from tts_core.codecs.policy import CodecPolicy
+from tts_core.config import Configs
+from tts_core.errors import GenerationError
+from tts_core.nn.calls import apart
+from tts_core.nn.host import Device
+from tts_core.qwen3.rows import Joining
+from tts_core.qwen3.speaker import mel
+from tts_core.serving.turns import Slots
+
+
+class Qwen3Engine:
+    """Qwen3-TTS's networks with the texts of its tokenizer, and caches of recordings.
+
+    documents: the model's own, by name.
+    network: the talker, and the speaker encoder of a model that has one.
+    make_slots: `qwen3/slots.py`.
+    fault: `qwen3/guard.py`.
+    """
+
+    def __init__(
+        self,
+        documents: Mapping[str, str],
+        network: Any,
+        codec: Any,
+        host: Device,
+        *,
+        make_slots: Callable[..., Slots],
+        fault: Callable[..., GenerationError],
+    ):
+        self.documents, self.network, self.codec, self.host = documents, network, codec, host
+        self.configs: Configs = {"qwen3": network.config, "qwen3_codec": codec.config}
+        self._make_slots, self._fault = make_slots, fault
+        self._codes, self._vectors = VoiceCache(), VoiceCache()
+
+    @property
+    def policy(self) -> CodecPolicy:
+        """The codec's windows."""
+        return self.codec.policy
+
+    def slots(self, texts: int, room: int) -> Slots:
+        """Open a running batch for as many texts, each of at most `room` positions."""
+        return self._make_slots(self.network, texts=texts, room=room)
+
+    def fault(self, text: Joining, frames: np.ndarray) -> GenerationError:
+        """Build the error that names the first layer with NaN or infinity, by running a text again.
+
+        frames: drawn before the logits that are not finite, (Q, T).
+        """
+        return self._fault(self.network, text, frames)
+
+    def vector(self, samples: np.ndarray) -> np.ndarray:
+        """Encode a recording, (L,) float32 at the speaker encoder's rate, as the voice's vector (D,)."""
+        encoder = self.network.speaker_encoder
+        frames = mel(samples, encoder.config)[None]
+
+        def encode() -> np.ndarray:
+            return self.host.to_host(encoder(self.host.to_device(frames)))[0]
+
+        return self._vectors.encoded([samples], lambda _: apart(self.host, encode))
+
+    def encode(self, samples: np.ndarray) -> np.ndarray:
+        """Encode a recording, (L,) float32 at the codec's rate, as codes (Q, F) int32."""
+
+        def encode() -> np.ndarray:
+            return self.host.to_host(self.codec.encode(samples[None]))[0]
+
+        return self._codes.encoded([samples], lambda _: apart(self.host, encode))
+
+    def decode(self, codes: np.ndarray, memory: Any) -> tuple[np.ndarray, Any]:
+        """Decode the next frames of a stream. (Q, F) int32 → samples (L,) float32, and the next memory.
+
+        memory: of the frames before; None at the start.
+        """
+        samples, memory = apart(self.host, partial(self.codec.decode_piece, codes[None], memory))
+        return self.host.to_host(samples)[0], memory
+
+    def decode_whole(self, codes: np.ndarray) -> np.ndarray:
+        """Decode frames in the original's pieces of 300. (Q, F) int32, F > 0 → samples (L,) float32."""
+        return apart(self.host, lambda: self.host.to_host(self.codec.decode(codes[None])))[0]

@@ -1,0 +1,198 @@
+"""Qwen3-TTS's pipeline: text and a voice in, codes and speech out.
+
+Source: QwenLM/Qwen3-TTS@022e286, Apache-2.0.
+Differs from upstream: a long text is spoken in pieces; speech that takes longer than anybody reads its text
+is cut off, with a warning; a text that contains a control token is refused, and so are a transcript that does
+not fit its recording, and an instruction that the checkpoint would drop.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Unpack
+
+import numpy as np
+
+from tts_core.errors import UsageError
+from tts_core.live.stream import stream
+from tts_core.live.voices import SameVoices
+from tts_core.nn.calls import named, named_parts
+from tts_core.options import changed
+from tts_core.pipeline import Progress, PromptLike, Watch
+from tts_core.printable import counted
+from tts_core.qwen3.engine import Qwen3Engine
+from tts_core.qwen3.memory import Qwen3Job, check_running
+from tts_core.qwen3.options import Qwen3Changes, Qwen3Options
+from tts_core.qwen3.request import Facts, Request, request
+from tts_core.qwen3.session import Qwen3Session
+from tts_core.qwen3.voice import read_voice
+from tts_core.results import GenerationResult, join
+from tts_core.speech.batch import requests_of
+from tts_core.speech.together import Single, streamed, together
+
+Tell = Callable[[Progress], None]
+_LOG = logging.getLogger("tts_core")
+
+
+class Qwen3Pipeline:
+    """A Qwen3-TTS of either side with its codec. Build it with `load`."""
+
+    def __init__(self, engine: Qwen3Engine):
+        self.engine = engine
+        self.facts = Facts.of(engine.configs, engine.documents)
+        self.config, self.codec_config = self.facts.config, self.facts.codec
+        self.sample_rate = self.codec_config.sample_rate
+
+    def generate(
+        self,
+        text: str,
+        *,
+        prompt: PromptLike = None,
+        options: Qwen3Options | None = None,
+        progress: Tell | None = None,
+        cancel: threading.Event | None = None,
+        **changes: Unpack[Qwen3Changes],
+    ) -> GenerationResult:
+        """Speak one text and return all of `stream` as one result, with its arguments and errors.
+
+        Codes are decoded as the original does, in pieces of 300 frames with 25 of context: the first 300
+        equal the stream's up to rounding.
+        """
+        asked = self.request(text, changed(options or Qwen3Options(), changes), prompt)
+        return join(list(self._speak(asked, Watch(progress, cancel), is_streamed=False)))
+
+    def stream(
+        self,
+        text: str | Iterable[str],
+        *,
+        prompt: PromptLike = None,
+        options: Qwen3Options | None = None,
+        progress: Tell | None = None,
+        cancel: threading.Event | None = None,
+        **changes: Unpack[Qwen3Changes],
+    ) -> Iterator[GenerationResult]:
+        """Speak one text part by part, each as soon as its codes are known.
+
+        text: or an iterable of its pieces; sentences are spoken as they become complete (tts_core.live), and
+        errors in them are raised as they come.
+        prompt: of a Base model: a recording, with its transcript, which speech continues, or without, for its
+        voice alone; or a vector from `speaker`.
+        options: settings; `changes` replace some of their fields.
+        progress: called after every part.
+        cancel: once set, the stream ends with CancelledError.
+        Raises UsageError for a text, voice or value that cannot be used and ResourceError for too little
+        memory, both at the call, before any network runs.
+        """
+        asked = changed(options or Qwen3Options(), changes)
+        if not isinstance(text, str):
+            return stream(self, text, asked, SameVoices(prompt), progress=progress, cancel=cancel)
+        return self.speak(self.request(text, asked, prompt), progress=progress, cancel=cancel)
+
+    def request(self, text: str, options: Qwen3Options, prompt: PromptLike = None) -> Request:
+        """Check a caller's arguments without running a network. Raises UsageError."""
+        return request(self.facts, text, options, prompt)
+
+    def speak(
+        self, request: Request, *, progress: Tell | None = None, cancel: threading.Event | None = None
+    ) -> Iterator[GenerationResult]:
+        """Stream the speech of a request. Raises ResourceError, at the call, for too little memory."""
+        return self._speak(request, Watch(progress, cancel), is_streamed=True)
+
+    def session(self, places: int, *, streamed: bool = True) -> Qwen3Session:
+        """Open a running batch; arguments as in Pipeline. Raises ResourceError for too little memory."""
+        return Qwen3Session(self, places, policy=self.engine.policy if streamed else None)
+
+    def generate_batch(
+        self,
+        texts: Sequence[str],
+        *,
+        prompts: PromptLike | Sequence[PromptLike] = None,
+        options: Qwen3Options | None = None,
+        progress: Tell | None = None,
+        cancel: threading.Event | None = None,
+        **changes: Unpack[Qwen3Changes],
+    ) -> list[GenerationResult]:
+        """Speak several texts together; each has the codes that it has by itself.
+
+        prompts: one for all, or one per text.  seed, max_frames and noise: one for all, or one per text. All
+        are checked before the first is spoken. Raises UsageError and ResourceError.
+        """
+        asked = requests_of(self.request, texts, changed(options or Qwen3Options(), changes), prompts)
+        return self._together(asked, Watch(progress, cancel))
+
+    def generate_codes(
+        self,
+        texts: Sequence[str],
+        prompts: PromptLike | Sequence[PromptLike] = None,
+        *,
+        options: Qwen3Options | None = None,
+        **changes: Unpack[Qwen3Changes],
+    ) -> list[np.ndarray]:
+        """Generate codec codes of several texts without waveforms: (Q, T) int32 each.
+
+        Texts are read as written, each in one piece. Other arguments and errors as in `generate_batch`.
+        """
+        exactly = replace(changed(options or Qwen3Options(), changes), as_written=True)
+        spoken = self._together(
+            requests_of(self.request, texts, exactly, prompts), Watch(None, None), sound=False
+        )
+        return [one.codes for one in spoken]
+
+    @named
+    def speaker(self, prompt: PromptLike) -> np.ndarray:
+        """Compute the vector of a recording, (D,) float32, to pass as `prompt`; or that vector.
+
+        Raises UsageError for a prompt that is not a voice, and for a model that takes none.
+        """
+        codec = self.codec_config
+        voice = read_voice(
+            self.config,
+            self.facts.tokenizer,
+            Qwen3Options(trust_transcript=True),
+            prompt,
+            sample_rate=codec.sample_rate,
+            hop=codec.hop_length,
+        )
+        vector = voice.vector_of(self.engine.vector)
+        if vector is None:
+            raise UsageError(
+                "prompt: this checkpoint takes no recording; its voices are built in or described"
+            )
+        return vector.copy()
+
+    def _speak(self, request: Request, watch: Watch, *, is_streamed: bool) -> Iterator[GenerationResult]:
+        """Speak one request. Checks the memory at the call."""
+        _LOG.info("qwen3: %s, about %.1f s of speech", counted(len(request.pieces), "piece"), request.seconds)
+        self._check_memory(request.job())
+        return self._parts(request, watch, is_streamed)
+
+    @named_parts
+    def _parts(self, request: Request, watch: Watch, is_streamed: bool) -> Iterator[GenerationResult]:
+        """Yield a text's speech window by window, or piece by piece."""
+        policy = self.engine.policy if is_streamed else None
+        session = Qwen3Session(self, 1, policy=policy, job=request.job())
+        yield from streamed(session, request, watch, request.seconds)
+
+    @named
+    def _together(
+        self, asked: Sequence[Request], watch: Watch, *, sound: bool = True
+    ) -> list[GenerationResult]:
+        """Speak requests in one batch, each as soon as it fits; in their order.
+
+        sound: False for codes alone.
+        """
+        longest = replace(Qwen3Job.together([one.job() for one in asked]), texts=1)
+        self._check_memory(longest)
+
+        def session(texts: int) -> Qwen3Session:
+            return Qwen3Session(self, texts, policy=None, job=longest, sound=sound)
+
+        lines = [Single(one) for one in asked]
+        together(session, lines, watch, sum(one.seconds for one in asked))
+        return [line.result() for line in lines]
+
+    def _check_memory(self, job: Qwen3Job) -> None:
+        check_running(self.engine.configs, job, self.engine.host.machine(self.engine.policy))

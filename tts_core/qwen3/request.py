@@ -1,0 +1,265 @@
+"""Qwen3-TTS's requests: text, options and voice in, a checked request out. No network runs here."""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tts_core.audio.delivery import Pacing
+from tts_core.codecs.qwen3_codec import Qwen3CodecConfig
+from tts_core.config import Configs, config_of
+from tts_core.errors import UsageError
+from tts_core.files.json_object import parse_json
+from tts_core.live.voices import SameVoices
+from tts_core.nn.noise import HostNoise, Noise, check_seed, numbers_per_text, per_text, piece_seed
+from tts_core.pipeline import PromptLike
+from tts_core.qwen3.config import BASE, VOICE_DESIGN, Qwen3Config
+from tts_core.qwen3.layout import (
+    NOTHING,
+    SPEAKER,
+    Layout,
+    Recording,
+    build,
+    instruction,
+    language_id,
+    script,
+)
+from tts_core.qwen3.memory import Qwen3Job
+from tts_core.qwen3.options import Qwen3Options
+from tts_core.qwen3.pace import longest_seconds, paces, usual_seconds
+from tts_core.qwen3.sampling import GENERATION, Choice, Sampling, read_generation
+from tts_core.qwen3.tokenizer import FILES, Tokenizer
+from tts_core.qwen3.voice import Voice, read_voice
+from tts_core.text import breaks
+from tts_core.text.breaks import Paused
+from tts_core.text.checks import check_one_speaker, check_words
+from tts_core.text.sentences import split
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The facts about a Qwen3-TTS that a request needs. sampling: of its generation_config.json."""
+
+    config: Qwen3Config
+    codec: Qwen3CodecConfig
+    tokenizer: Tokenizer
+    sampling: Sampling
+
+    @classmethod
+    def of(cls, configs: Configs, documents: Mapping[str, str]) -> Facts:
+        """Read the facts of a model. configs: of its parts, by kind.  documents: its own, by name."""
+        config = config_of(configs, "qwen3", Qwen3Config)
+        tokenizer = Tokenizer(*(documents[name] for name in FILES), most=config.text_vocab_size)
+        sampling = read_generation(parse_json(documents[GENERATION], GENERATION))
+        return cls(config, config_of(configs, "qwen3_codec", Qwen3CodecConfig), tokenizer, sampling)
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """A piece of a text as it is read.
+
+    frames: most of its speech.
+    seconds: of its speech, about.
+    noise: its random numbers.
+    """
+
+    layout: Layout
+    frames: int
+    seconds: float
+    noise: Noise
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """One text as it will be spoken.
+
+    max_frames: of all pieces together; None for no such limit.
+    seed: of the first piece; the others' are derived from it. None if the caller gave the noise.
+    """
+
+    facts: Facts
+    pieces: tuple[Piece, ...]
+    voice: Voice
+    sampling: Sampling
+    max_frames: int | None
+    seed: int | None
+    pacing: Pacing
+    notes: tuple[str, ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        """Estimated duration of the sound in seconds."""
+        most = math.inf if self.max_frames is None else self.max_frames / self.facts.codec.frame_rate
+        return self.pacing.seconds(min(sum(piece.seconds for piece in self.pieces), most))
+
+    def frames(self, place: int, made: int = 0) -> int:
+        """Limit the frames of a piece. made: frames of the pieces before it."""
+        most = self.pieces[place].frames
+        return most if self.max_frames is None else min(most, self.max_frames - made)
+
+    def job(self) -> Qwen3Job:
+        """Return the memory job of the longest piece."""
+        recording = 0
+        if self.voice.samples is not None:
+            recording = math.ceil(len(self.voice.samples) / self.facts.codec.hop_length)
+        return Qwen3Job(
+            max(self.frames(place) for place in range(len(self.pieces))),
+            max(len(piece.layout.text) for piece in self.pieces),
+            recording,
+        )
+
+
+def ask(
+    configs: Configs,
+    documents: Mapping[str, Mapping[str, str]],
+    text: str,
+    options: Qwen3Options,
+    prompt: PromptLike,
+) -> Request:
+    """Build a request from the configurations and documents of a model's parts, by kind."""
+    return request(Facts.of(configs, documents["qwen3"]), text, options, prompt)
+
+
+def voices(documents: Mapping[str, Mapping[str, str]], prompt: PromptLike) -> SameVoices:
+    """Build the voices of a text that arrives in pieces: the prompt's."""
+    return SameVoices(prompt)
+
+
+def request(facts: Facts, text: str, options: Qwen3Options, prompt: PromptLike) -> Request:
+    """Check one text with its options and voice, and cut a long text into pieces.
+
+    Raises UsageError naming the argument.
+    """
+    config = facts.config
+    if not options.as_written:
+        check_one_speaker(text, "Qwen3-TTS")
+    facts.tokenizer.check_plain(text, "text")
+    paused = Paused.whole(text) if options.as_written else breaks.read("text", text)
+    check_words("text", paused.blanked)
+    if options.instruct:
+        facts.tokenizer.check_plain(options.instruct, "instruct")
+    language_id(config, options.language, None)  # an unknown language, before a recording is read
+    voice = read_voice(
+        config,
+        facts.tokenizer,
+        options,
+        prompt,
+        sample_rate=facts.codec.sample_rate,
+        hop=facts.codec.hop_length,
+    )
+    texts, silences = paused.cut(lambda part: cut(part, piece_characters(config, options)))
+    seed = secrets.randbits(32) if options.seed is None else numbers_per_text("seed", options.seed, 1)[0]
+    own = None if options.noise is None else per_text(options.noise, [seed])[0]
+    most = choose_frames(facts, options)
+    check_seed(seed)
+    pieces = [
+        _piece(facts, words, options, voice, most, own or HostNoise(piece_seed(seed, place)))
+        for place, words in enumerate(texts)
+    ]
+    return Request(
+        facts,
+        tuple(pieces),
+        voice,
+        choose_sampling(facts.sampling, options),
+        most,
+        seed if own is None else None,
+        Pacing(tuple(texts), silences, options.speed),
+    )
+
+
+def _piece(
+    facts: Facts, text: str, options: Qwen3Options, voice: Voice, most: int | None, noise: Noise
+) -> Piece:
+    """Lay out a piece. most: frames that the caller allows."""
+    config, encode = facts.config, facts.tokenizer.encode
+    layout = build(
+        config,
+        encode(script(text)),
+        language=language_id(config, options.language, voice.speaker),
+        voice=_voice_id(config, voice),
+        instruction=encode(instruction(options.instruct)) if options.instruct else (),
+        recording=Recording(voice.transcript, voice.frames) if voice.transcript else None,
+        streamed=is_streamed(config, options),
+    )
+    language, room = spoken_language(options), config.max_positions - len(layout.text)
+    if room < 1:
+        raise UsageError(f"text: {len(layout.text)} positions leave no room for speech; give a shorter text")
+    asked = most
+    if asked is None:
+        asked = math.ceil(longest_seconds(text, language) * facts.codec.frame_rate)
+    return Piece(layout, min(room, asked), usual_seconds(text, language), noise)
+
+
+def _voice_id(config: Qwen3Config, voice: Voice) -> int:
+    if voice.speaker is not None:
+        return voice.speaker.id
+    return SPEAKER if config.mode == BASE else NOTHING
+
+
+def is_streamed(config: Qwen3Config, options: Qwen3Options) -> bool:
+    """Decide whether text is read with the frames: as the original, by default only after a recording."""
+    return config.mode == BASE if options.layout == "auto" else options.layout == "streamed"
+
+
+def spoken_language(options: Qwen3Options) -> str | None:
+    """Return the language that paces are looked up for; None for `auto`."""
+    name = options.language.lower()
+    return None if name == "auto" else name
+
+
+def piece_characters(config: Qwen3Config, options: Qwen3Options) -> int | None:
+    """Limit the characters of a piece; None does not cut. A designed voice is another one in every piece."""
+    if options.piece_seconds is None or options.as_written or config.mode == VOICE_DESIGN:
+        return None
+    slowest, fastest = paces(spoken_language(options))
+    return max(1, round(options.piece_seconds * math.sqrt(slowest * fastest)))
+
+
+def cut(text: str, most: int | None) -> list[str]:
+    """Cut a text into pieces of at most `most` characters; one that is short enough stays as it is."""
+    return [text] if most is None or len(text) <= most else split(text, most)
+
+
+def choose_frames(facts: Facts, options: Qwen3Options) -> int | None:
+    """Read the limit in frames from max_frames or max_seconds; None if neither is given."""
+    if options.max_seconds is not None:
+        if options.max_frames is not None:
+            raise UsageError("max_frames: max_seconds sets the same limit; give only one")
+        return math.ceil(options.max_seconds * facts.codec.frame_rate)
+    if options.max_frames is None:
+        return None
+    return numbers_per_text("max_frames", options.max_frames, 1)[0]
+
+
+def choose_sampling(own: Sampling, options: Qwen3Options) -> Sampling:
+    """Replace those of the checkpoint's settings that are given; a temperature of 0 is greedy."""
+    penalty = options.repetition_penalty
+    return Sampling(
+        _choice(own.first, options.temperature, options.top_k, options.top_p),
+        _choice(own.others, options.subtalker_temperature, options.subtalker_top_k, options.subtalker_top_p),
+        own.repetition_penalty if penalty is None else penalty,
+    )
+
+
+def _choice(own: Choice, temperature: float | None, top_k: int | None, top_p: float | None) -> Choice:
+    if temperature is not None:
+        own = replace(own, is_greedy=temperature == 0, temperature=temperature or own.temperature)
+    return replace(
+        own, top_k=own.top_k if top_k is None else top_k, top_p=own.top_p if top_p is None else top_p
+    )
+
+
+def rehearsal(facts: Facts) -> Request:
+    """Build a short request that the checkpoint's mode can speak, for a warm-up."""
+    config, options, prompt = facts.config, Qwen3Options(seed=0, max_frames=3), None
+    if config.mode == BASE:
+        prompt = np.zeros(config.talker.hidden_size, np.float32)
+    elif config.mode == VOICE_DESIGN:
+        options = replace(options, instruct="A calm voice.")
+    else:
+        options = replace(options, voice=config.speakers[0].name)
+    return request(facts, "Yes.", options, prompt)

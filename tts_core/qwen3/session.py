@@ -1,0 +1,141 @@
+"""Qwen3-TTS's running batch: a frame of all requests in one step, each with its own rows and codec.
+
+A request speaks its pieces in order; the next one takes a slot when the one before has left it.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tts_core.codecs.policy import CodecPolicy
+from tts_core.errors import UsageError
+from tts_core.memory.fits import places as fitting
+from tts_core.qwen3.memory import Qwen3Job, estimate
+from tts_core.qwen3.request import Request, rehearsal
+from tts_core.qwen3.speaking import Speaking
+from tts_core.serving.session import Event, Part
+from tts_core.serving.slot_session import SlotSession, Spoken
+
+if TYPE_CHECKING:
+    from tts_core.qwen3.pipeline import Qwen3Pipeline
+
+SERVED = 8192  # positions of a request of unknown length, where memory is taken at once
+FIXED = ("torch-cuda",)
+
+
+class Qwen3Session(SlotSession[Speaking]):
+    """A running batch of at most `places` requests.
+
+    policy: the codec's windows; None decodes each piece as a whole, as the original does.
+    job: bounds each request that will join; None for any.
+    sound: False for codes alone, without samples.
+    Raises ResourceError for too little memory.
+    """
+
+    def __init__(
+        self,
+        pipeline: Qwen3Pipeline,
+        places: int,
+        *,
+        policy: CodecPolicy | None,
+        job: Qwen3Job | None = None,
+        sound: bool = True,
+    ):
+        self.facts, self.engine = pipeline.facts, pipeline.engine
+        self.policy, self._has_sound = policy, sound
+        host, most = self.engine.host, self.facts.config.max_positions
+        self.machine = host.machine(self.engine.policy)  # as the batch began
+        if host.backend in FIXED:
+            self.room = most if job is None else min(most, job.positions + 1)
+            self.room = min(self.room, SERVED) if job is None else self.room
+            longest = job or Qwen3Job(frames=self.room // 2, prompt=self.room // 2)
+            needed = partial(self._bytes, longest)
+            places = fitting(places, needed, self.machine)
+        else:
+            self.room = most
+        self._paused: list[Speaking] = []  # between two pieces; the next one begins with the next step
+        super().__init__(self.engine.slots(places, self.room), places, host)
+        host.reset_peak()
+
+    def _bytes(self, job: Qwen3Job, texts: int) -> int:
+        return estimate(self.engine.configs, Qwen3Job.together([job] * texts), self.machine).running
+
+    def rehearsal(self) -> Request:
+        """Build a short request, as in Session."""
+        return rehearsal(self.facts)
+
+    def needed(self, request: Request) -> int:
+        """Estimate a request's bytes, as in SlotSession: all of it where caches grow, else besides them."""
+        found = estimate(self.engine.configs, request.job(), self.machine)
+        return found.running_beside("cache") if self.host.backend in FIXED else found.running
+
+    def fits(self, request: Request, *, promised: int = 0) -> bool:
+        """Decide as in Session. Requests between two pieces keep their places."""
+        longest = request.job().positions
+        if longest > self.room:
+            raise UsageError(
+                f"text: {longest} positions with its speech are more than the {self.room} of this batch; "
+                "give shorter texts, or a smaller max_seconds"
+            )
+        return super().fits(request, promised=promised)
+
+    def begin(self, request: Request, spoken: Spoken) -> Speaking:
+        """Let a request take a slot, as in SlotSession. Its recording is encoded here."""
+        voice, engine = request.voice, self.engine
+        before = engine.encode(voice.samples) if voice.transcript and voice.samples is not None else None
+        vector = voice.vector_of(engine.vector)
+        one = Speaking(
+            **vars(spoken),
+            request=request,
+            engine=engine,
+            policy=self.policy,
+            sound=self._has_sound,
+            vector=vector,
+            before=before,
+        )
+        self._say(one)
+        return one
+
+    def step(self) -> list[Event]:
+        """Advance as in Session: a frame of every request, and the windows that they complete."""
+        events: list[Event] = []
+        paused, self._paused = self._paused, []
+        for one in paused:
+            if one.key in self.spoken:
+                events += self.attempt(one, partial(self._say, one))
+        for one, drawn in self.turns.draws():
+            if one.key in self.spoken:
+                events += self._accept(one, drawn)
+        return events
+
+    def _say(self, one: Speaking) -> None:
+        """Let the piece under way take a slot."""
+        self.turns.begin(one, one.joining())
+
+    def _accept(self, one: Speaking, drawn: np.ndarray) -> list[Event]:
+        """Take the frames of a request's steps, (steps, Q), as far as its speech goes."""
+        for codes in drawn:
+            if codes[0] < 0:
+                known = np.array(one.drawn, np.int32).reshape(-1, drawn.shape[1]).T
+                return [self.fail(one, self.engine.fault(one.joining(), known))]
+            one.take(codes)
+            if one.is_over:
+                self.turns.end(one)
+                break
+        events: list[Event] = []
+
+        def sound() -> None:
+            events.extend(Part(one.key, part) for part in one.parts())
+
+        failed = self.attempt(one, sound)
+        if failed or not one.is_over:
+            return [*events, *failed]
+        if one.is_last:
+            self.leave(one.key)
+        else:
+            one.next()
+            self._paused.append(one)
+        return events
