@@ -26,6 +26,7 @@ import numpy as np
 from peaks import Allocated, Resident
 
 from tts_core.codecs.qwen3_codec import QWEN3_CODEC_12HZ
+from tts_core.memory.machine import Machine
 from tts_core.nn.noise import HostNoise
 from tts_core.qwen3 import layout as layouts
 from tts_core.qwen3 import speaker
@@ -185,7 +186,7 @@ def main() -> None:
         kept = os.environ | {"MALLOC_MMAP_THRESHOLD_": str(2**20), "MALLOC_TRIM_THRESHOLD_": str(2**20)}
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=kept)
         peak = json.loads(done.stdout.splitlines()[-1])
-        guess = estimate(configs, parse(spec), dtype=args.dtype, backend=where)
+        guess = estimate(configs, parse(spec), Machine(args.dtype, where))
         off = abs(guess.total - peak) > max(0.06 * peak, 64e6)
         wrong += off
         terms = ", ".join(f"{term.name} {term.bytes / 1e6:.0f}" for term in guess.terms)

@@ -8,10 +8,12 @@ No known difference.
 from __future__ import annotations
 
 import mlx.core as mx
+import numpy as np
 from mlx import nn
 
+from mlx_port.host import Host
 from mlx_port.layers.conv import Conv1d
-from tts_core.qwen3.speaker import SpeakerConfig
+from tts_core.qwen3.speaker import SpeakerConfig, mel
 
 LEAST_VARIANCE = 1e-12
 
@@ -119,10 +121,15 @@ class SpeakerEncoder(nn.Module):
         self.asp = AttentiveStatistics(channels[-1], config.enc_attention_channels)
         self.fc = Conv1d(2 * channels[-1], config.enc_dim, 1)
 
-    def __call__(self, mel: mx.array) -> mx.array:
-        x, outputs = mel, []
+    def __call__(self, frames: mx.array) -> mx.array:
+        x, outputs = frames, []
         for block in self.blocks:
             x = block(x)
             outputs.append(x)
         x = self.mfa(mx.concatenate(outputs[1:], axis=-1))
         return self.fc(self.asp(x))[:, 0]
+
+    def embed(self, samples: np.ndarray) -> np.ndarray:
+        """Encode a recording, (L,) float32 at the config's rate, as a vector, (D,) float32."""
+        host = Host(self.fc)
+        return host.to_host(self(host.to_device(mel(samples, self.config)[None])))[0]

@@ -20,6 +20,7 @@ from tests.parity.recorded_runs import folder as recorded_folder
 from tests.tiny.dia import dac_weights, dia_config, dia_weights, published_dac_config, write_published
 from tests.tiny.dia2 import published_dia2
 from tests.tiny.dia2 import recording as dia2_recording
+from tests.tiny.qwen3 import write_published as published_qwen3
 from tests.tiny.recordings import snippet
 from tts_core import models
 from tts_core.options import options_class
@@ -65,6 +66,7 @@ def dia(folder: Path) -> Path:
     return write_published(folder, dia_weights(config, seed=3, eos=1.3), dac_weights(published_dac_config()))
 
 
+SPEECH = speech(2.0, 24_000)
 SMALL: Mapping[str, Small] = {
     "dia": Small(
         lambda: converted(dia),
@@ -94,6 +96,13 @@ SMALL: Mapping[str, Small] = {
         (FIRST, SECOND),
         {"max_frames": 30, "piece_seconds": 20 / 15},
         ({"cfg_scale": (2.0, 1.5), "top_p": 0.8}, {"cfg_scale": 1.0, "decoder": "mbd"}),
+    ),
+    "qwen3": Small(
+        lambda: converted(lambda folder: published_qwen3(folder, "base", eos=0.2)),
+        {"max_frames": 10},
+        (Prompt.of(SPEECH, sample_rate=24_000), Prompt.of(SPEECH, "An inn is near.", sample_rate=24_000)),
+        {"max_frames": 40, "piece_seconds": 1.0},
+        ({"temperature": 0.0, "language": "english"}, {"layout": "whole", "subtalker_top_k": 5}),
     ),
 }
 

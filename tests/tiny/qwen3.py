@@ -136,11 +136,13 @@ def _drawn(
     return drawn.astype(np.float32)
 
 
-def write_published(folder: Path, mode: str = "custom_voice", seed: int = 0) -> Path:
-    """Write a folder as it is published, all tensors in float32."""
+def write_published(folder: Path, mode: str = "custom_voice", seed: int = 0, *, eos: float = 1.0) -> Path:
+    """Write a folder as it is published, all tensors in float32. eos: size of the logit that ends speech."""
     config, codec = qwen3_config(mode), codec_config()
+    weights = qwen3_weights(config, seed)
+    weights.tensors["talker.codec_head.weight"][config.codec_eos_id] *= eos
     write_qwen3_texts(folder, config, codec)
-    save_file(qwen3_weights(config, seed).tensors, folder / "model.safetensors")
+    save_file(weights.tensors, folder / "model.safetensors")
     save_file(published_codec(codec_weights(codec, seed)), folder / "speech_tokenizer/model.safetensors")
     return folder
 

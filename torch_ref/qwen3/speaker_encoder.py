@@ -7,12 +7,15 @@ No known difference.
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from torch_ref.cuda.precision import exactly
+from torch_ref.host import Host
 from torch_ref.layers.conv import Conv1d
-from tts_core.qwen3.speaker import SpeakerConfig
+from tts_core.qwen3.speaker import SpeakerConfig, mel
 
 LEAST_VARIANCE = 1e-12
 
@@ -116,10 +119,17 @@ class SpeakerEncoder(nn.Module):
         self.asp = AttentiveStatistics(channels[-1], config.enc_attention_channels)
         self.fc = Conv1d(2 * channels[-1], config.enc_dim, 1)
 
-    def forward(self, mel: Tensor) -> Tensor:
-        x, outputs = mel.transpose(1, 2), []
+    def forward(self, frames: Tensor) -> Tensor:
+        x, outputs = frames.transpose(1, 2), []
         for block in self.blocks:
             x = block(x)
             outputs.append(x)
         x = self.mfa(torch.cat(outputs[1:], dim=1))
         return self.fc(self.asp(x))[:, :, 0]
+
+    @exactly
+    @torch.inference_mode()
+    def embed(self, samples: np.ndarray) -> np.ndarray:
+        """Encode a recording, (L,) float32 at the config's rate, as a vector, (D,) float32."""
+        host = Host(self.fc)
+        return host.to_host(self(host.to_device(mel(samples, self.config)[None])))[0]

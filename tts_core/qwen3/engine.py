@@ -18,7 +18,6 @@ from tts_core.errors import GenerationError
 from tts_core.nn.calls import apart
 from tts_core.nn.host import Device
 from tts_core.qwen3.rows import Joining
-from tts_core.qwen3.speaker import mel
 from tts_core.serving.turns import Slots
 
 
@@ -64,13 +63,8 @@ class Qwen3Engine:
 
     def vector(self, samples: np.ndarray) -> np.ndarray:
         """Encode a recording, (L,) float32 at the speaker encoder's rate, as the voice's vector (D,)."""
-        encoder = self.network.speaker_encoder
-        frames = mel(samples, encoder.config)[None]
-
-        def encode() -> np.ndarray:
-            return self.host.to_host(encoder(self.host.to_device(frames)))[0]
-
-        return self._vectors.encoded([samples], lambda _: apart(self.host, encode))
+        embed = self.network.speaker_encoder.embed
+        return self._vectors.encoded([samples], lambda _: apart(self.host, partial(embed, samples))).copy()
 
     def encode(self, samples: np.ndarray) -> np.ndarray:
         """Encode a recording, (L,) float32 at the codec's rate, as codes (Q, F) int32."""
@@ -78,7 +72,7 @@ class Qwen3Engine:
         def encode() -> np.ndarray:
             return self.host.to_host(self.codec.encode(samples[None]))[0]
 
-        return self._codes.encoded([samples], lambda _: apart(self.host, encode))
+        return self._codes.encoded([samples], lambda _: apart(self.host, encode)).copy()
 
     def decode(self, codes: np.ndarray, memory: Any) -> tuple[np.ndarray, Any]:
         """Decode the next frames of a stream. (Q, F) int32 → samples (L,) float32, and the next memory.

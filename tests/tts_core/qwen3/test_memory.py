@@ -11,13 +11,14 @@ from converters.rules.dequantize import Quantization
 from tests.tiny.qwen3 import codec_config, qwen3_config, write_published
 from tts_core.codecs import qwen3_codec
 from tts_core.errors import ResourceError
+from tts_core.memory import weights
+from tts_core.memory.machine import Machine
 from tts_core.memory.terms import BACKENDS, Estimate
 from tts_core.qwen3.config import MODES, Qwen3Config
 from tts_core.qwen3.memory import (
     Qwen3Job,
     check_loading,
     check_running,
-    codec_weight_bytes,
     estimate,
     weight_bytes,
 )
@@ -29,7 +30,7 @@ MINUTE = Qwen3Job(frames=750, prompt=300)
 
 
 def plan(job: Qwen3Job = MINUTE, dtype: str = "bfloat16", backend: str = "mlx-metal", **how: Any) -> Estimate:
-    return estimate(how.pop("configs", SMALL), job, dtype=dtype, backend=backend, **how)
+    return estimate(how.pop("configs", SMALL), job, Machine(dtype, backend, **how))
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,8 @@ def test_weights_are_those_of_a_conversion(tmp_path, mode: str, dtype: str, how:
     tables = 300 * config.talker.head_dim + config.n_codebooks * config.predictor.head_dim
     entry = written["qwen3"].quantization_entry()
     assert weight_bytes(config, dtype, entry) == written["qwen3"].nbytes + 4 * tables
-    assert codec_weight_bytes(codec_config()) == written["qwen3_codec"].nbytes
+    codec = weights.weight_bytes("qwen3_codec", codec_config(), "float32")
+    assert codec == written["qwen3_codec"].nbytes
 
 
 def test_the_cache() -> None:
@@ -99,14 +101,14 @@ def test_a_recording_is_heard_by_base_alone() -> None:
 
 
 def test_a_refusal_names_what_fits() -> None:
+    machine = Machine("float32", "mlx-metal", 3_000_000_000, policy=qwen3_codec.POLICY)
     with pytest.raises(ResourceError, match="bfloat16") as fault:
-        check_loading(SMALL, dtype="float32", backend="mlx-metal", free=3_000_000_000)
+        check_loading(SMALL, machine)
     assert "float32" in str(fault.value)
-    check_loading(SMALL, dtype="bfloat16", backend="mlx-metal", free=3_000_000_000)
-    check_loading(SMALL, dtype="float32", backend="mlx-metal", free=None)
-    job, policy = Qwen3Job(frames=20_000), qwen3_codec.POLICY
-    how: dict[str, Any] = {"dtype": "bfloat16", "backend": "mlx-metal", "policy": policy}
+    check_loading(SMALL, replace(machine, dtype="bfloat16"))
+    check_loading(SMALL, replace(machine, free=None))
+    job, half = Qwen3Job(frames=20_000), replace(machine, dtype="bfloat16", free=1_900_000_000)
     with pytest.raises(ResourceError, match=r"1600\.0 s of speech.*max_frames \d+"):
-        check_running(SMALL, job, free=1_900_000_000, **how)
-    check_running(SMALL, job, free=None, **how)
-    check_running(SMALL, replace(job, frames=500), free=1_900_000_000, **how)
+        check_running(SMALL, job, half)
+    check_running(SMALL, job, replace(half, free=None))
+    check_running(SMALL, replace(job, frames=500), half)
