@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -46,6 +46,14 @@ def _no_axes(config: object, name: str, rank: int) -> None:
     return None
 
 
+def _as_stated(config: object) -> Mapping[str, Any]:
+    return {}
+
+
+def _of_sampling(config: Any, documents: Mapping[str, str]) -> object:
+    return getattr(config, "sampling", None)
+
+
 @dataclass(frozen=True)
 class Network:
     """Facts about one kind of network. Names are canonical; shapes are in PyTorch's axis order."""
@@ -77,7 +85,9 @@ class Network:
 
 @dataclass(frozen=True)
 class Model:
-    """Facts about one model. Its own kinds identify it: no other model has them."""
+    """Facts about one model, or with `of` about one checkpoint of it. Its own kinds identify it: no other
+    model has them.
+    """
 
     name: str
     title: str
@@ -92,11 +102,22 @@ class Model:
     published_dtype: str = "float32"  # of the large networks in the published files
     extras: tuple[str, ...] = ()  # optional parts, left out by default
     speakers: int = 1  # that a text may tag, as [S1]
+    voices: tuple[str, ...] = ()  # built in, by name, in small letters
+    languages: tuple[str, ...] = ("en",)  # that it speaks, by ISO 639-1
     fed: bool = False  # takes text while it speaks
     needs_voice: bool = False  # speaks only with a recording
     # facts that a user may state about its files, each a flag of convert-weights → function that applies the
     # fact to the configuration of a folder converted without it; None: no function
     hints: Mapping[str, Callable[[Any, Any], Any] | None] = field(default_factory=dict)
+
+    varies: Callable[[Any], Mapping[str, Any]] = _as_stated  # its configuration → facts that depend on it
+    # configuration, documents → an object that has, by the names of options, the values that stand for None
+    defaults: Callable[[Any, Mapping[str, str]], object] = _of_sampling
+
+    def of(self, configs: Configs) -> Model:
+        """Return the facts about a checkpoint. configs: of its parts, by kind; without any, as they are."""
+        config = configs.get(self.name)
+        return self if config is None else replace(self, **self.varies(config))
 
     def wanted(self, extras: Sequence[str]) -> tuple[str, ...]:
         """Return its parts and the requested extras."""

@@ -11,10 +11,14 @@ import numpy as np
 
 from tts_core.config import Configs
 from tts_core.memory.weights import weight_bytes
-from tts_core.models import Documents
+from tts_core.models import Documents, Model
 from tts_core.prompt import Prompt, Reference
 
 VOICE_RATE, VOICE_SECONDS = 24_000, 3.0
+
+
+def _none(configs: Configs) -> Mapping[str, Any]:
+    return {}
 
 
 @dataclass(frozen=True)
@@ -27,7 +31,7 @@ class Speed:
     frame_rate: Hz, of the codes.
     layers: of the network that steps.
     reads: the tensors of the model's first network that every step reads, by name.
-    needs_voice: a text cannot be spoken without a recording.
+    options: of the model, that its text needs.
     documents: texts that fit a model of random weights, kind → name → text.
     launches: of a step of one text in bfloat16 on a Mac, a layer's and those of the rest, as
     tests/mlx_port/test_launches.py counts them; None if it does not.
@@ -40,9 +44,9 @@ class Speed:
     layers: Callable[[Configs], int]
     reads: Callable[[str], bool]
     text: str
-    needs_voice: bool
     documents: Callable[[Configs], Documents]
     launches: tuple[int, int] | None = None
+    options: Callable[[Configs], Mapping[str, Any]] = _none
 
     def step_launches(self, configs: Configs) -> int | None:
         """Count the launches of a whole step; None if nobody has counted a layer's."""
@@ -69,7 +73,7 @@ def step_bytes(name: str, configs: Configs, dtype: str, quantization: Mapping[st
     return weight_bytes(name, configs[name], dtype, quantization, counts=speed(name).reads)
 
 
-def voice(facts: Speed) -> Prompt | None:
+def voice(facts: Model) -> Prompt | None:
     """Return a recording for models that need one: a voiced tone that rises and falls, not speech."""
     if not facts.needs_voice:
         return None

@@ -136,4 +136,4 @@ def _type(known: Info, kind: str) -> dict[str, Any]:
         return {"type": int}
     if kind.startswith("float"):
         return {"type": float}
-    return {"type": click.Choice(known.choices)}
+    return {"type": click.Choice(known.choices)} if known.choices else {"metavar": "TEXT"}

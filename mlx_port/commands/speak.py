@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -22,7 +23,7 @@ from tts_core.files.regular import LARGEST_TEXT
 from tts_core.models import Model
 from tts_core.models import model as model_of
 from tts_core.prompt import Prompt, Reference
-from tts_core.serving.voices import VoiceStore, fitted, voices_folder
+from tts_core.serving.voices import VoiceStore, built_in, fitted, voices_folder
 from tts_core.text.captions import check_captions
 from tts_core.text.checks import check_words
 
@@ -41,8 +42,11 @@ def speak(flags: Flags) -> None:
     text = read_text(flags.text)
     parts = open_model(flags.model, flags.loading)
     name = str(parts.model)
-    model, options = model_of(name), choose_options(name, flags.options)
-    ask, prompt = import_module(f"tts_core.{name}.request").ask, read_prompt(flags, model)
+    model, options = model_of(name).of(parts.configs), choose_options(name, flags.options)
+    if own := choose_voice(flags, model):
+        options = replace(options, voice=own)
+    ask = import_module(f"tts_core.{name}.request").ask
+    prompt = None if own else read_prompt(flags, model)
     asked = ask(parts.configs, parts.documents, text, options, prompt)
     if output is not None:
         output.check_space(asked.seconds)
@@ -66,6 +70,16 @@ def save_captions(spoken: Spoken, path: Path) -> None:
         if spoken.place is not None:
             error.args = (f"{error}; the speech is in {spoken.place}",)
         raise
+
+
+def choose_voice(flags: Flags, model: Model) -> str | None:
+    """Return the built-in voice that the flags name; None for another voice. Raises UsageError."""
+    own = None
+    if flags.voice is not None:
+        own = built_in(flags.voice, model, VoiceStore(voices_folder()).names())
+    if own and (flags.ref_audio or flags.ref_text):
+        raise UsageError(f"voice: {own} is built in; leave --ref-audio and --ref-text out")
+    return own
 
 
 def read_prompt(flags: Flags, model: Model) -> Prompt | None:

@@ -86,9 +86,9 @@ class Slots:
         logits = self.talker.logits(self.hidden[:count, 0])
         first = self._first_codes(logits, uniform[:, : config.vocab_size], groups)
         self.seen[mx.arange(count), first] = True
-        self.frames[:count] = self._other_codes(first, uniform[:, config.vocab_size :], groups)
+        self.frames[:count], finite = self._other_codes(first, uniform[:, config.vocab_size :], groups)
+        finite = finite & mx.isfinite(logits).all(axis=-1)
         plan.advance()
-        finite = mx.isfinite(logits).all(axis=-1)
         drawn = mx.array(self.frames)
         drawn[:count, 0] = mx.where(finite, first, -1)
         return drawn
@@ -119,21 +119,25 @@ class Slots:
             ids[rows] = draw(candidates(kept, sampling.first), sampling.first, uniform[rows])
         return ids
 
-    def _other_codes(self, first: mx.array, uniform: mx.array, groups: Sequence[Group]) -> mx.array:
-        """Draw the other codes of each frame. (R,), (R, (Q - 1) V') → (R, Q)."""
+    def _other_codes(
+        self, first: mx.array, uniform: mx.array, groups: Sequence[Group]
+    ) -> tuple[mx.array, mx.array]:
+        """Draw the other codes of each frame. (R,), (R, (Q - 1) V') → (R, Q), and whose logits are finite."""
         predictor, size = self.talker.code_predictor, self.config.codebook_size
         cache, codes = predictor.new_cache(), [first]
         embedded = self.talker.model.codec_embedding(first)[:, None]
         x = mx.concatenate([self.hidden[: len(first)], embedded], axis=1)
+        finite = mx.full(first.shape, True)
         for stage in range(predictor.stages):
             logits, ids = predictor(stage, x, cache), mx.zeros_like(first)
             numbers = uniform[:, stage * size : (stage + 1) * size]
             for group in groups:
                 rows, choice = self.host.to_device(group.rows), group.sampling.others
                 ids[rows] = draw(candidates(logits[rows], choice), choice, numbers[rows])
+            finite = finite & mx.isfinite(logits).all(axis=-1)
             codes.append(ids)
             x = predictor.embed(stage, ids)[:, None]
-        return mx.stack(codes, axis=1)
+        return mx.stack(codes, axis=1), finite
 
     def _reserve(self, positions: int) -> None:
         """Let every layer have keys and values of this many positions of each text; those there are kept."""

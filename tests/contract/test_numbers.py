@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.contract.speakers import every_model, every_side, speaker
+from tests.contract.speakers import SMALL, every_model, every_side, speaker
 from tests.json_numbers import accepted
 from tests.parity.recorded_runs import DEEP, FIRST, VOICE
 from tts_core.errors import ResourceError, UsageError
@@ -27,12 +27,14 @@ PLAIN: dict[str, dict[str, Any]] = {
     "dia2": {"max_frames": 60},
     "mars5": {"timesteps": 3, "generate_max_len_override": 120, "max_frames": 40},
     "metavoice": {"max_frames": 40},
+    "qwen3": {"max_frames": 40},
 }
 PROMPTS: dict[str, tuple[Any, ...]] = {
     "dia": (None,),
     "dia2": (None,),
     "mars5": (VOICE, DEEP),
     "metavoice": (FIRST,),
+    "qwen3": SMALL["qwen3"].voices,
 }
 SHORT = {
     "max_frames": 8,

@@ -73,8 +73,8 @@ def test_every_step_reads_layers_of_the_first_network(name):
 
 
 def test_only_models_that_need_a_voice_get_one():
-    assert voice(speed("dia")) is None
-    prompt = voice(speed("mars5"))
+    assert voice(models.model("dia")) is None
+    prompt = voice(models.model("mars5"))
     assert prompt is not None
     (reference,) = prompt.references
     assert reference.audio is not None

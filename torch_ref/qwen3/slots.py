@@ -89,11 +89,13 @@ class Slots:
         uniform = self.host.to_device(plan.uniform(numbers))
         logits = self.talker.logits(self.hidden[:count, 0])
         first = self._first_codes(logits, uniform[:, : config.vocab_size], groups)
+        first = first.clamp(max=config.vocab_size - 1)  # where logits are NaN
         self.seen[torch.arange(count, device=first.device), first] = True
-        self.frames[:count] = self._other_codes(first, uniform[:, config.vocab_size :], groups)
+        self.frames[:count], finite = self._other_codes(first, uniform[:, config.vocab_size :], groups)
+        finite &= logits.isfinite().all(dim=-1)
         plan.advance()
         drawn = self.frames.clone()
-        drawn[:count, 0] = torch.where(logits.isfinite().all(dim=-1), first, -1)
+        drawn[:count, 0] = torch.where(finite, first, -1)
         return drawn
 
     def _advance(self) -> None:
@@ -124,21 +126,24 @@ class Slots:
             ids[rows] = draw(candidates(kept, sampling.first), sampling.first, uniform[rows])
         return ids
 
-    def _other_codes(self, first: Tensor, uniform: Tensor, groups: Sequence[Group]) -> Tensor:
-        """Draw the other codes of each frame. (R,), (R, (Q - 1) V') → (R, Q)."""
+    def _other_codes(self, first: Tensor, uniform: Tensor, groups: Sequence[Group]) -> tuple[Tensor, Tensor]:
+        """Draw the other codes of each frame. (R,), (R, (Q - 1) V') → (R, Q), and whose logits are finite."""
         predictor, size = self.talker.code_predictor, self.config.codebook_size
         cache, codes = predictor.new_cache(), [first]
         embedded = self.talker.model.codec_embedding(first)[:, None]
         x = torch.cat((self.hidden[: len(first)], embedded), dim=1)
+        finite = torch.ones_like(first, dtype=torch.bool)
         for stage in range(predictor.stages):
             logits, ids = predictor(stage, x, cache), torch.zeros_like(first)
             numbers = uniform[:, stage * size : (stage + 1) * size]
             for group in groups:
                 rows, choice = self.host.to_device(group.rows), group.sampling.others
                 ids[rows] = draw(candidates(logits[rows], choice), choice, numbers[rows])
+            ids = ids.clamp(max=size - 1)  # where logits are NaN
+            finite &= logits.isfinite().all(dim=-1)
             codes.append(ids)
             x = predictor.embed(stage, ids)[:, None]
-        return torch.stack(codes, dim=1)
+        return torch.stack(codes, dim=1), finite
 
     def _reserve(self, positions: int) -> None:
         """Let every layer have keys and values of this many positions of each text; those there are kept."""

@@ -15,7 +15,7 @@ from tts_core.errors import explain
 from tts_core.options import options_class, single_values
 from tts_core.prompt import Prompt, Reference
 from tts_core.serving.source import Source
-from tts_core.serving.voices import VoiceStore
+from tts_core.serving.voices import VoiceStore, built_in
 
 PROMPTS = 64  # references that stay in memory
 
@@ -41,12 +41,16 @@ class Asking:
 
     def __init__(self, source: Source, work: Work):
         self.source, self.work = source, work
+        self._stored = VoiceStore(work.voices).names()
         self._prompt = lru_cache(maxsize=PROMPTS)(self._read_prompt)
 
     def request(self, row: Row) -> Any:
         """Build a row's request. Raises UsageError and NotFoundError for a row that cannot be spoken."""
-        prompt = self._prompt(row.voice, row.ref_audio, row.ref_text)
         own = single_values(options_class(self.source.model), row.options)
+        voice = row.voice
+        if voice is not None and (inner := built_in(voice, self.source.spec, self._stored)):
+            own, voice = {**own, "voice": inner}, None
+        prompt = self._prompt(voice, row.ref_audio, row.ref_text)
         return self.source.request(row.text, {**self.work.options, **own, "seed": row.seed}, prompt)
 
     def check(self, rows: Iterable[tuple[Row, str]]) -> tuple[list[tuple[Row, str]], list[Outcome]]:

@@ -33,6 +33,5 @@ SPEED = Speed(
     launches=(13, 33),
     reads=_reads,
     text="[S1] The quick brown fox jumps over the lazy dog near the river bank.",
-    needs_voice=False,
     documents=lambda configs: {"dia": {}, "dac": {}},
 )

@@ -49,7 +49,6 @@ SPEED = Speed(
     layers=_layers,
     reads=_reads,
     text="[S1] The quick brown fox jumps over the lazy dog near the river bank.",
-    needs_voice=False,
     documents=_documents,
     launches=(14, 3 * DIA2_2B.transformer.num_hidden_layers + 629),  # the transformer's layers launch 3 more
 )

@@ -56,6 +56,5 @@ SPEED = Speed(
     launches=(10, 35),
     reads=lambda name: name.startswith("ar."),
     text="The quick brown fox jumps over the lazy dog near the river bank.",
-    needs_voice=True,
     documents=_documents,
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tts_core.codecs import mbd, vocos
 from tts_core.codecs.encodec import ENCODEC_24KHZ, EncodecConfig
 from tts_core.codecs.mbd import MbdConfig
@@ -21,6 +23,7 @@ from tts_core.metavoice.config import (
     second_stage_parameter_shapes,
     speaker_encoder_parameter_shapes,
 )
+from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.metavoice.text import TOKENIZER, read_tokenizers
 from tts_core.models import Configs, Documents, Model, Network, never
 
@@ -72,6 +75,11 @@ def check(configs: Configs, documents: Documents) -> None:
     )
     if "mbd" in configs:
         mbd.check_fits(config_of(configs, "mbd", MbdConfig), codec)
+
+
+def defaults(config: object, documents: Mapping[str, str]) -> object:
+    """Return the model's own settings, by the names of options."""
+    return FirstStageSampling
 
 
 MODEL = Model(
@@ -128,4 +136,5 @@ MODEL = Model(
     transcript="unused",
     needs_voice=True,
     example='--text "Hello there." --ref-audio speaker.wav',
+    defaults=defaults,
 )

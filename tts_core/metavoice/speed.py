@@ -42,6 +42,5 @@ SPEED = Speed(
     launches=(9, 35),
     reads=_reads,
     text="The quick brown fox jumps over the lazy dog near the river bank.",
-    needs_voice=True,
     documents=_documents,
 )

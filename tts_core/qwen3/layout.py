@@ -61,7 +61,7 @@ def named_speaker(config: Qwen3Config, name: str) -> Speaker:
     if found is None:
         hint = did_you_mean(name, names)
         listed = ", ".join(names) or "none in this model"
-        raise UsageError(f"speaker: {name!r:.40} is none of {listed}{f'; {hint}' if hint else ''}")
+        raise UsageError(f"voice: {name!r:.40} is none of {listed}{f'; {hint}' if hint else ''}")
     return found
 
 

@@ -34,6 +34,7 @@ class Qwen3Options(SharedOptions):
         "--temp",
         low=0,
         high=100,
+        zero_below=1e-5,
         note=" (0 is greedy)",
     )
     top_k: int | None = option(
@@ -51,7 +52,7 @@ class Qwen3Options(SharedOptions):
         None,
         "Divide the logits of first codes that were drawn before; 1 turns it off.",
         "--repetition-penalty",
-        above=0,
+        low=0.01,
         high=100,
     )
     subtalker_temperature: float | None = option(
@@ -60,6 +61,7 @@ class Qwen3Options(SharedOptions):
         "--subtalker-temperature",
         low=0,
         high=100,
+        zero_below=1e-5,
         note=" (0 is greedy)",
     )
     subtalker_top_k: int | None = option(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 from tts_core.codecs.qwen3_codec import QWEN3_CODEC_12HZ, Qwen3CodecConfig
 from tts_core.config import config_of
@@ -35,6 +38,7 @@ FOLDERS = {  # published repository → size, mode
     "Qwen/Qwen3-TTS-12Hz-1.7B-VoiceDesign": ("1b7", VOICE_DESIGN),
 }
 REPOSITORY = next(iter(FOLDERS))
+LANGUAGES = ("zh", "en", "ja", "ko", "de", "fr", "ru", "pt", "es", "it")
 # Widths follow from the lengths of the published files; the other numbers and ids are those that several
 # ports state, and a published config.json is read for all of them
 _WIDTHS = {"0b6": (1024, 3072), "1b7": (2048, 6144)}
@@ -120,6 +124,28 @@ def check(configs: Configs, documents: Documents) -> None:
     read_generation(parse_json(own[GENERATION], GENERATION))
 
 
+def varies(config: Qwen3Config) -> dict[str, Any]:
+    """Return the facts that depend on the checkpoint's mode: whose voice it speaks in."""
+    is_base = config.mode == BASE
+    return {
+        "needs_voice": is_base,
+        "references": 1 if is_base else 0,
+        "transcript": "optional" if is_base else "unused",
+        "voices": tuple(speaker.name for speaker in config.speakers),
+    }
+
+
+def defaults(config: Qwen3Config, documents: Mapping[str, str]) -> SimpleNamespace | None:
+    """Return the checkpoint's own settings, by the names of options."""
+    if GENERATION not in documents:
+        return None
+    own = read_generation(parse_json(documents[GENERATION], GENERATION))
+    found: dict[str, float] = {"repetition_penalty": own.repetition_penalty}
+    for prefix, choice in (("", own.first), ("subtalker_", own.others)):
+        found |= {f"{prefix}{name}": getattr(choice, name) for name in ("temperature", "top_k", "top_p")}
+    return SimpleNamespace(**found)
+
+
 MODEL = Model(
     name="qwen3",
     title="Qwen3-TTS",
@@ -149,4 +175,7 @@ MODEL = Model(
     references=1,
     transcript="optional",
     example='--text "Hello there." --voice vivian',
+    languages=LANGUAGES,
+    varies=varies,
+    defaults=defaults,
 )

@@ -7,7 +7,7 @@ import json
 from tts_core.codecs.qwen3_codec import Qwen3CodecConfig
 from tts_core.config import Configs, config_of
 from tts_core.models import Documents
-from tts_core.qwen3.config import Qwen3Config
+from tts_core.qwen3.config import VOICE_DESIGN, Qwen3Config
 from tts_core.qwen3.sampling import GENERATION
 from tts_core.qwen3.tokenizer import CONFIG, MERGES, VOCABULARY
 from tts_core.speed import Speed
@@ -38,6 +38,14 @@ def _documents(configs: Configs) -> Documents:
     return {"qwen3": own, "qwen3_codec": {}}
 
 
+def _options(configs: Configs) -> dict[str, str]:
+    """Name what the checkpoint's mode needs."""
+    config = config_of(configs, "qwen3", Qwen3Config)
+    if config.mode == VOICE_DESIGN:
+        return {"instruct": "A calm voice."}
+    return {"voice": config.speakers[0].name} if config.speakers else {}
+
+
 SPEED = Speed(
     stages=("prompt", "speech"),
     unit="frame",
@@ -46,7 +54,7 @@ SPEED = Speed(
     layers=_layers,
     reads=_reads,
     text="The quick brown fox jumps over the lazy dog near the river bank.",
-    needs_voice=False,
     documents=_documents,
     launches=(14, 1000),
+    options=_options,
 )

@@ -10,7 +10,7 @@ from typing import Any
 
 from tts_core import models
 from tts_core.live.chain import Chain
-from tts_core.models import Configs, Documents
+from tts_core.models import Configs, Documents, Model
 from tts_core.options import changed, options_class
 from tts_core.pipeline import Pipeline, PromptLike
 from tts_core.serving.live_session import LiveRequest
@@ -52,6 +52,11 @@ class Source:
         ask = partial(module.ask, self.configs, self.documents)
         chain = Chain(ask, chosen, module.voices(self.documents, prompt))
         return LiveRequest(chain, chain.next(text))
+
+    @property
+    def spec(self) -> Model:
+        """The facts about this checkpoint."""
+        return models.model(self.model).of(self.configs)
 
     @property
     def fed(self) -> bool:

@@ -7,12 +7,13 @@ It appears and disappears by one rename, so that a killed process leaves a whole
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from tts_core.printable import counted, json_text
 from tts_core.prompt import Prompt, Reference
 from tts_core.text.checks import check_words
 
+_LOG = logging.getLogger("tts_core")
 RECORD = "voice.json"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 LONGEST_TEXT = 4096  # characters of a transcript or of a consent
@@ -200,6 +202,26 @@ def voices_folder() -> Path:
     """Return the user's folder of voices: $XDG_DATA_HOME/mlx-port/voices (or ~/.local/share/...)."""
     home = os.environ.get("XDG_DATA_HOME")
     return (Path(home) if home else Path.home() / ".local/share") / "mlx-port/voices"
+
+
+def built_in(name: str, spec: Model, stored: Collection[str]) -> str | None:
+    """Return the name of a built-in voice of the model; None for a stored one.
+
+    Where both have the name, the stored one is used if the model takes recordings, with a warning.
+    stored: names. An unknown name is taken as built in where the model has such voices: it refuses it.
+    """
+    if not spec.voices or (name in stored and name.lower() not in spec.voices):
+        return None
+    if name in stored and spec.references == 0:
+        _LOG.warning(
+            "voice: %s is also stored; %s, which takes no recordings, uses its own", name, spec.title
+        )
+    elif name in stored:
+        _LOG.warning(
+            "voice: %s is stored, and also one of %s's own; the stored one is used", name, spec.title
+        )
+        return None
+    return name.lower()
 
 
 def fitted(prompt: Prompt, name: str, spec: Model) -> Prompt:

@@ -134,8 +134,10 @@ def _speak(
     pipeline: Pipeline, subject: Subject, case: Case
 ) -> tuple[list[GenerationResult], list[float], float]:
     """Speak a case's texts once. Returns the results, seconds of each step, and seconds of all."""
-    watch, prompt = Stopwatch(subject.speed.stages), voice(subject.speed)
+    watch = Stopwatch(subject.speed.stages)
+    prompt = voice(models.model(subject.name).of(subject.configs))
     how: dict[str, Any] = {"progress": watch.tell, "cancel": watch, "max_frames": case.frames}
+    how |= subject.speed.options(subject.configs)
     started = time.perf_counter()
     if case.batch == 1:
         results = [pipeline.generate(case.text, prompt=prompt, seed=1, **how)]

@@ -156,6 +156,8 @@ def model_options(asked: Asked, model: str, limits: Limits) -> dict[str, Any]:
     for name, value in asked.rest.items():
         if name in known:
             given[name] = value
+        elif name == "instructions" and "instruct" in known:
+            given["instruct"] = value
         elif not (name == "speed" and _is_one(value)):
             if name in STANDARD:
                 raise invalid(name, f"{name}: {model} takes none; leave it out", "unknown_field")

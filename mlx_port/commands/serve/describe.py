@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import Field, fields
-from importlib import import_module
 from typing import Any
 
 from tts_core import models
@@ -22,8 +21,12 @@ def describe(name: str, configs: Configs | None = None, documents: Documents | N
     needs_voice: it speaks only with a recording.
     recordings: of a voice at most, None for any number.
     transcript: of a recording, "needed", "optional" or "unused".
+    voices: built in.
+    languages: that it speaks, by ISO 639-1.
     """
-    spec = models.model(name)
+    spec = models.model(name).of(configs or {})
+    config = (configs or {}).get(name)
+    own = None if config is None else spec.defaults(config, (documents or {}).get(name, {}))
     return {
         "title": spec.title,
         "letters": _letters((documents or {}).get(name, {})),
@@ -31,10 +34,10 @@ def describe(name: str, configs: Configs | None = None, documents: Documents | N
         "needs_voice": spec.needs_voice,
         "recordings": spec.references,
         "transcript": spec.transcript,
+        "voices": list(spec.voices),
+        "languages": list(spec.languages),
         "options": [
-            _option(field, _own(name, configs, field))
-            for field in fields(options_class(name))
-            if info(field).flags
+            _option(field, _own(field, own)) for field in fields(options_class(name)) if info(field).flags
         ],
     }
 
@@ -48,17 +51,15 @@ def _letters(documents: Mapping[str, str]) -> str | None:
     return "".join(sorted(letter for letter in both if letter.isalpha() and letter in alphabet))
 
 
-def _own(name: str, configs: Configs | None, field: Field[Any]) -> Any:
-    """The value that a model sets by itself where an option's default is None; None if it has none."""
-    if field.default is not None:
+def _own(field: Field[Any], own: object) -> Any:
+    """The value that a model sets by itself where an option's default is None; None if it has none.
+
+    own: those values, as attributes.
+    """
+    if field.default is not None or own is None:
         return None
-    own = getattr((configs or {}).get(name), "sampling", None)
-    if name == "metavoice":
-        own = import_module("tts_core.metavoice.sampling").FirstStageSampling
     value = getattr(own, field.name, None)
-    return (
-        value if isinstance(value, int | float) else 0 if own is not None and field.name == "top_k" else None
-    )
+    return value if isinstance(value, int | float) else 0 if field.name == "top_k" else None
 
 
 def _option(field: Field[Any], own: Any) -> dict[str, Any]:

@@ -41,7 +41,7 @@ def choose_model(name: str | None, served: Sequence[str]) -> str:
 
 def check_voice(name: str, known: Collection[str]) -> None:
     """Raise ApiError 400, with the nearest name, unless a voice is configured or one of OpenAI's."""
-    if name not in known and name not in VOICES:
+    if name not in known and name.lower() not in known and name not in VOICES:
         hint = did_you_mean(name, [*known, *VOICES]) or f"there is {', '.join([*known, *VOICES])}"
         raise invalid("voice", f"voice: {name!r} is not there; {hint}", "voice_not_found")
 
@@ -59,6 +59,11 @@ def recording_for(name: str, known: Sequence[str], *, needed: bool) -> str | Non
     if not known:
         raise invalid("voice", f"voice: this model speaks with a recording and there is none; {ADD_A_VOICE}")
     return known[VOICES.index(name) % len(known)]
+
+
+def speaker_for(name: str, voices: Sequence[str]) -> str:
+    """Return the built-in voice of a name: one of OpenAI's is spread over them, any other is itself."""
+    return voices[VOICES.index(name) % len(voices)] if voices and name in VOICES else name
 
 
 def seed_of(name: str) -> int:

@@ -111,7 +111,8 @@ def _options(service: Service) -> list[Schema]:
     """Describe the options of each served model."""
     found = []
     for name in service.names:
-        options = describe(service.engine.models[name].model)["options"]
+        source = service.engine.models[name]
+        options = describe(source.model, source.configs, source.documents)["options"]
         properties = {one["name"]: _option(one) for one in options}
         found.append({"title": f"Options of {name}", "type": "object", "properties": properties})
     return found
@@ -122,6 +123,8 @@ def _option(one: Mapping[str, Any]) -> Schema:
     bounds = {"min": "minimum", "max": "maximum", "above": "exclusiveMinimum"}
     plain: Schema = {"type": TYPES[one["type"]]}
     plain |= {word: one[name] for name, word in bounds.items() if name in one}
+    if one["type"] == "str" and "max" in one:
+        plain = {"type": "string", "maxLength": one["max"]}
     if "choices" in one and one["type"] == "str":
         plain["enum"] = one["choices"]
     also: list[Schema] = [{"type": "null"}]

@@ -9,15 +9,14 @@ from typing import Any
 from mlx_port.commands.serve.body import Asked, has_seed, model_options
 from mlx_port.commands.serve.errors import invalid
 from mlx_port.commands.serve.metrics import Metrics
-from mlx_port.commands.serve.names import check_voice, choose_model, recording_for, seed_of
+from mlx_port.commands.serve.names import check_voice, choose_model, recording_for, seed_of, speaker_for
 from mlx_port.commands.serve.settings import Settings
-from tts_core import models
 from tts_core.errors import UsageError
 from tts_core.models import Model
 from tts_core.prompt import Prompt
 from tts_core.serving.engine import SpeechEngine
 from tts_core.serving.speech import Speech
-from tts_core.serving.voices import VoiceStore, fitted
+from tts_core.serving.voices import VoiceStore, built_in, fitted
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,25 +47,28 @@ class Service:
     def check(self, asked: Asked) -> None:
         """Check all that is known without reading the voice. Raises ApiError naming the field."""
         name = choose_model(asked.model, self.names)
-        check_voice(asked.voice, self.voices.names())
+        check_voice(asked.voice, [*self.voices.names(), *self.engine.models[name].spec.voices])
         model_options(asked, self.engine.models[name].model, self.settings.limits)
 
     def order(self, asked: Asked) -> Order:
         """Choose model, voice and options of a speech. Raises ApiError naming the field.
 
-        A voice is steady: a configured one is its recording; without one, its name gives the seed unless the
-        request does.
+        A voice is steady: a configured one is its recording, a built-in one itself; for others the name gives
+        the seed unless the request does.
         """
         name = choose_model(asked.model, self.names)
-        spec = models.model(self.engine.models[name].model)
+        spec = self.engine.models[name].spec
         known = self.voices.names()
-        check_voice(asked.voice, known)
+        check_voice(asked.voice, [*known, *spec.voices])
         options = model_options(asked, spec.name, self.settings.limits)
         prompt = asked.prompt
-        if prompt is None:
+        own = built_in(speaker_for(asked.voice, spec.voices), spec, known) if prompt is None else None
+        if own:
+            options["voice"] = own
+        elif prompt is None:
             recording = recording_for(asked.voice, known, needed=spec.needs_voice)
             prompt = None if recording is None else fitting(self.voices, recording, spec)
-        if prompt is None and has_seed(spec.name):
+        if prompt is None and not own and has_seed(spec.name):
             options.setdefault("seed", seed_of(asked.voice))
         return Order(name, asked.text, options, prompt, is_own=asked.prompt is not None)
 

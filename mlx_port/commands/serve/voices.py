@@ -32,8 +32,10 @@ AGREED = ("true", "yes", "agreed", "i agree")  # as consent, in any case
 
 
 async def list_voices(request: Request) -> Response:
-    """GET /v1/audio/voices: configured voices, then the names of OpenAI's."""
-    voices = await to_thread.run_sync(_listed, service_of(request).voices)
+    """GET /v1/audio/voices: configured voices, those built into served models, then OpenAI's names."""
+    service = service_of(request)
+    inner = [name for source in service.engine.models.values() for name in source.spec.voices]
+    voices = await to_thread.run_sync(_listed, service.voices, inner)
     return JSONResponse({"object": "list", "data": voices, "voices": voices})
 
 
@@ -63,13 +65,15 @@ async def delete_voice(request: Request) -> Response:
     return JSONResponse({"id": name, "object": "audio.voice.deleted", "deleted": True})
 
 
-def _listed(store: VoiceStore) -> list[dict[str, Any]]:
+def _listed(store: VoiceStore, inner: Sequence[str]) -> list[dict[str, Any]]:
+    """List voices. inner: names of built-in ones."""
     own = []
     for name in store.names():
         with suppress(NotFoundError, CheckpointError):  # removed meanwhile, or damaged: not offered
             own.append(_described(store.voice(name)))
     taken = {one["id"] for one in own}
-    return own + [{"id": name, "name": name, "object": "audio.voice"} for name in VOICES if name not in taken]
+    others = [name for name in dict.fromkeys([*inner, *VOICES]) if name not in taken]
+    return own + [{"id": name, "name": name, "object": "audio.voice"} for name in others]
 
 
 def _described(voice: Voice) -> dict[str, Any]:

@@ -115,7 +115,7 @@ export function titled(name) {
 
 /** The range of an option, in words. */
 function hint({ min, max, above, type }) {
-  if (type === "bool" || (max ?? 0) > Number.MAX_SAFE_INTEGER) return "";
+  if (type === "bool" || type === "str" || (max ?? 0) > Number.MAX_SAFE_INTEGER) return "";
   const low = min !== undefined ? `${min}` : above !== undefined ? `above ${above}` : "";
   if (low && max !== undefined) return ` (${low} to ${max})`;
   if (low) return min !== undefined ? ` (${min} or more)` : ` (${low})`;

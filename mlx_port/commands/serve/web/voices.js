@@ -43,6 +43,10 @@ export class Voices extends EventTarget {
     if (voice) {
       const all = voice.recordings.map(({ seconds }) => `${seconds.toFixed(1)} s`);
       this.help.textContent = `Speaks like a recording of ${all.join(" and ")}.`;
+    } else if (this.model.voices.length) {
+      this.help.textContent = this.model.voices.includes(this.chosen)
+        ? "One of the model’s own voices."
+        : "This name stands for one of the model’s own voices.";
     } else if (!this.model.needs_voice) {
       this.help.textContent = "The model’s own voice; each name has its own seed, so it is steady.";
     } else if (this.recorded.length) {

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.metadata import version
 
 from wyoming.info import Attribution, Info, TtsProgram, TtsVoice
 
 from mlx_port.commands.serve.names import VOICES
 from mlx_port.commands.serve.service import Service
-from tts_core import models
 
-LANGUAGES = ["en"]  # of every model
 OURS = Attribution(name="mlx-port", url="https://pypi.org/project/mlx-port")
 
 
 def describe(service: Service) -> Info:
-    """Describe the voices: the configured ones, and OpenAI's names where no recording is needed."""
+    """Describe the voices: those built in; else the configured ones, and OpenAI's names where no recording is
+    needed.
+    """
     program = TtsProgram(
         name="mlx-port",
         description="Speech models in MLX and PyTorch",
@@ -23,7 +24,7 @@ def describe(service: Service) -> Info:
         installed=True,
         version=version("mlx-port"),
         voices=[
-            _voice(model, name, is_first=place == 0)
+            _voice(model, name, service.engine.models[model].spec.languages, is_first=place == 0)
             for place, model in enumerate(service.names)
             for name in _names(service, model)
         ],
@@ -41,18 +42,17 @@ def fields_of(name: str | None) -> dict[str, str]:
 
 
 def _names(service: Service, model: str) -> list[str]:
-    known = service.voices.names()
-    if models.model(service.engine.models[model].model).needs_voice:
-        return known
-    return [*known, *(name for name in VOICES if name not in known)]
+    known, spec = service.voices.names(), service.engine.models[model].spec
+    own = spec.voices or (() if spec.needs_voice else VOICES)
+    return [*([] if spec.voices else known), *(name for name in own if spec.voices or name not in known)]
 
 
-def _voice(model: str, name: str, *, is_first: bool) -> TtsVoice:
+def _voice(model: str, name: str, languages: Sequence[str], *, is_first: bool) -> TtsVoice:
     return TtsVoice(
         name=name if is_first else f"{model}/{name}",
         description=f"{name} ({model})",
         attribution=OURS,
         installed=True,
         version=None,
-        languages=LANGUAGES,
+        languages=list(languages),
     )

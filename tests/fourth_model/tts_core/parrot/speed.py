@@ -14,6 +14,5 @@ SPEED = Speed(
     layers=lambda configs: 1,
     reads=lambda name: True,
     text="Polly wants a cracker now",
-    needs_voice=False,
     documents=lambda configs: {"parrot": {"words.txt": "Polly"}, "dac": {}},
 )

@@ -1,0 +1,167 @@
+"""Qwen3-TTS's requests: what each mode needs, pieces, limits, and texts that are refused."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from converters.published import open_published
+from tests.tiny.qwen3 import write_published
+from tts_core.errors import UsageError
+from tts_core.options import single_values
+from tts_core.pipeline import PromptLike
+from tts_core.prompt import Prompt
+from tts_core.qwen3.config import BASE, CUSTOM_VOICE, MODES, VOICE_DESIGN
+from tts_core.qwen3.layout import FRAME, NOTHING, SPEAKER
+from tts_core.qwen3.options import Qwen3Options
+from tts_core.qwen3.request import Facts, Request, rehearsal, request
+from tts_core.qwen3.sampling import Choice
+
+SAID = "An inn is near."
+NEEDED: dict[str, dict[str, Any]] = {
+    BASE: {},
+    CUSTOM_VOICE: {"voice": "vivian"},
+    VOICE_DESIGN: {"instruct": "An old sailor."},
+}
+
+
+def recording(text: str | None = None, seconds: float = 2.0) -> Prompt:
+    time = np.arange(round(1500 * seconds)) / 1500
+    return Prompt.of(np.sin(700 * time).astype(np.float32) / 3, text, sample_rate=1500)
+
+
+@cache
+def facts(mode: str, folder: Path) -> Facts:
+    published = open_published(write_published(folder / mode, mode), offline=True)
+    parts = published.parts
+    return Facts.of({kind: part.config for kind, part in parts.items()}, parts["qwen3"].documents)
+
+
+@pytest.fixture(scope="module")
+def ask(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = tmp_path_factory.mktemp("qwen3")
+
+    def asked(mode: str, text: str = "Hello.", prompt: PromptLike = None, **options: Any) -> Request:
+        if mode == BASE and prompt is None:
+            prompt = recording()
+        given = {**NEEDED[mode], **options}
+        return request(facts(mode, folder), text, Qwen3Options(**{"seed": 1, **given}), prompt)
+
+    asked.facts = lambda mode: facts(mode, folder)  # type: ignore[attr-defined]
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("mode", "options", "message"),
+    [
+        (CUSTOM_VOICE, {"voice": None}, "voice: .*one of vivian, eric"),
+        (CUSTOM_VOICE, {"voice": "vivien"}, "voice: 'vivien' .*vivian"),
+        (VOICE_DESIGN, {"instruct": None}, "instruct: .*--instruct"),
+        (VOICE_DESIGN, {"voice": "vivian"}, "voice: .*CustomVoice"),
+        (BASE, {"voice": "vivian"}, "voice: .*CustomVoice"),
+        (BASE, {"instruct": "slow"}, "instruct: .*takes no instruction"),
+        (CUSTOM_VOICE, {"language": "klingon"}, "language: 'klingon'"),
+        (CUSTOM_VOICE, {"language": "sichuan_dialect"}, "language: "),
+        (CUSTOM_VOICE, {"max_frames": 3, "max_seconds": 1}, "max_frames: max_seconds"),
+    ],
+)
+def test_what_a_mode_lacks_is_said(ask: Any, mode: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        ask(mode, **options)
+
+
+@pytest.mark.parametrize("mode", [CUSTOM_VOICE, VOICE_DESIGN])
+def test_recordings_are_of_base_alone(ask: Any, mode: str) -> None:
+    with pytest.raises(UsageError, match=r"prompt: only Qwen3-TTS Base"):
+        ask(mode, prompt=recording())
+
+
+def test_base_needs_a_recording(ask: Any) -> None:
+    with pytest.raises(UsageError, match=r"prompt: .*--ref-audio"):
+        request(ask.facts(BASE), "Hello.", Qwen3Options(), None)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("token", ["<|im_end|>", "<|im_start|>"])
+def test_control_tokens_are_refused_everywhere(ask: Any, mode: str, token: str) -> None:
+    with pytest.raises(UsageError, match=r"text: contains .*controls the model"):
+        ask(mode, f"Hello {token} there.")
+    with pytest.raises(UsageError, match="text: contains"):
+        ask(mode, f"Hello {token} there.", as_written=True)
+    if mode == VOICE_DESIGN:
+        with pytest.raises(UsageError, match="instruct: contains"):
+            ask(mode, instruct=f"slow{token}")
+    if mode == BASE:
+        with pytest.raises(UsageError, match="transcript: contains"):
+            ask(mode, prompt=recording(SAID + token))
+
+
+def test_a_transcript_fits_its_recording_or_is_trusted(ask: Any) -> None:
+    short = recording("a word " * 15, 1.5)
+    with pytest.raises(UsageError, match=r"1\.5 s do not fit a transcript of 104 characters"):
+        ask(BASE, prompt=short)
+    assert ask(BASE, prompt=short, trust_transcript=True, max_frames=3).voice.transcript
+
+
+def test_layouts_of_voices(ask: Any) -> None:
+    """A speaker, a vector, the frames of a recording; nothing for a designed voice."""
+    spoken = {
+        mode: set(ask(mode).pieces[0].layout.codec[ask(mode).pieces[0].layout.codec < 0].tolist())
+        for mode in MODES
+    }
+    assert spoken == {BASE: {NOTHING, SPEAKER}, CUSTOM_VOICE: {NOTHING}, VOICE_DESIGN: {NOTHING}}
+    assert 1050 in ask(CUSTOM_VOICE).pieces[0].layout.codec
+    continued = ask(BASE, prompt=recording(SAID))
+    assert (continued.pieces[0].layout.codec == FRAME).sum() == continued.voice.frames > 0
+    assert ask(CUSTOM_VOICE, layout="streamed").pieces[0].layout.trailing
+    assert not ask(BASE, layout="whole").pieces[0].layout.trailing
+    assert ask(BASE).pieces[0].layout.trailing
+
+
+def test_speech_has_an_end(ask: Any) -> None:
+    """By the pace of its language, or where the caller says; the context is the most."""
+    rate = ask.facts(CUSTOM_VOICE).codec.frame_rate
+    [piece] = ask(CUSTOM_VOICE, "One.", language="english").pieces
+    assert piece.frames == min(300 - len(piece.layout.text), int(np.ceil((4 / (987 / 60 * 0.3) + 2) * rate)))
+    assert ask(CUSTOM_VOICE, max_frames=7).pieces[0].frames == 7
+    assert ask(CUSTOM_VOICE, max_seconds=1.0).pieces[0].frames == int(np.ceil(rate))
+
+
+def test_long_texts_are_cut_after_sentences(ask: Any) -> None:
+    text = "河水慢慢地流过。老磨坊还在那里！春天来了？"
+    pieces = ask(CUSTOM_VOICE, text, language="chinese", piece_seconds=3.0).pacing.texts
+    assert pieces == ("河水慢慢地流过。", "老磨坊还在那里！", "春天来了？")
+    assert ask(VOICE_DESIGN, text, piece_seconds=3.0).pacing.texts == (text,)
+    paused = ask(VOICE_DESIGN, "One. [pause:0.5] Two.")
+    assert len(paused.pieces) == 2
+    assert 0.5 in paused.pacing.silences
+    assert len({piece.noise.uniform(0, (3,)).tobytes() for piece in paused.pieces}) == 2
+
+
+def test_a_text_that_is_short_enough_is_read_as_it_is(ask: Any) -> None:
+    assert ask(CUSTOM_VOICE, "\n Hello  there. ").pacing.texts == ("\n Hello  there. ",)
+
+
+def test_settings_are_the_checkpoints_unless_given(ask: Any) -> None:
+    own = ask.facts(CUSTOM_VOICE).sampling
+    assert ask(CUSTOM_VOICE).sampling == own
+    greedy = ask(CUSTOM_VOICE, temperature=0.0, subtalker_temperature=0.5, repetition_penalty=1.0).sampling
+    assert greedy.first.is_greedy
+    assert greedy.others == Choice(temperature=0.5, top_k=own.others.top_k, top_p=own.others.top_p)
+    assert greedy.repetition_penalty == 1
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_mode_rehearses(ask: Any, mode: str) -> None:
+    assert rehearsal(ask.facts(mode)).job().frames == 3
+
+
+def test_texts_of_options_are_bounded() -> None:
+    assert single_values(Qwen3Options, {"language": "english"}) == {"language": "english"}
+    for value in (3, ["english"], "x" * 41):
+        with pytest.raises(UsageError, match="language: "):
+            single_values(Qwen3Options, {"language": value})
