@@ -16,6 +16,7 @@ from converters.published import open_published
 from tests.fuzz import made
 from tests.tiny.dia2 import published_dia2
 from tests.tiny.published_models import sources
+from tests.tiny.qwen3 import write_published as published_qwen3
 from tts_core.models import NAMES
 from tts_core.options import options_class
 from tts_core.prompt import Prompt
@@ -33,6 +34,9 @@ def published(model: str) -> Any:
     if model == "dia2":
         with tempfile.TemporaryDirectory() as folder:  # configurations and tokenizer are read at once
             return open_published(published_dia2(Path(folder) / model))
+    if model == "qwen3":
+        with tempfile.TemporaryDirectory() as folder:
+            return open_published(published_qwen3(Path(folder) / model, "base"), offline=True)
     return open_published(sources(model))
 
 

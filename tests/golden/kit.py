@@ -33,6 +33,7 @@ from tests.tiny import mars5, metavoice_pipeline
 from tests.tiny.dia import dac_weights, dia_config, dia_weights, published_dac_config, write_published
 from tests.tiny.dia2 import published_dia2
 from tests.tiny.published_models import sources
+from tests.tiny.qwen3 import write_published as published_qwen3
 from tts_core.nn.ladder import Given, Rung, ladder, sound
 from tts_core.nn.layer_order import Stage, State
 from tts_core.nn.noise import HostNoise
@@ -77,6 +78,12 @@ EXAMPLES = {
         lambda piece: {"first_ids": piece.first, "second_ids": piece.second},
         metavoice_pipeline.reference,
     ),
+    "qwen3": Example(
+        "Hello there.",
+        {"max_frames": 12},
+        lambda piece: {"text_ids": piece.layout.text, "codec_ids": piece.layout.codec},
+        lambda: Prompt.of(audio=sound(1500, 3000, SEED), sample_rate=1500),
+    ),
 }
 
 
@@ -103,6 +110,8 @@ def publish(model: str, folder: Path) -> Published:
     """Open a small published checkpoint of a model; the random Dia is written to `folder` first."""
     if model == "dia2":
         return open_published(published_dia2(folder), offline=True)
+    if model == "qwen3":
+        return open_published(published_qwen3(folder / "qwen3", "base"), offline=True)
     if model != "dia":
         return open_published(sources(model))
     weights = dia_weights(dia_config(), seed=3, eos=1.3)
