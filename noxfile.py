@@ -78,7 +78,7 @@ def haswell(session: nox.Session) -> Start:
         asked = [
             str(locked(session)),
             "-c",
-            "from mlx_port.blas import load_blas; print(load_blas().library)",
+            "from mlx_port.runtime.blas import load_blas; print(load_blas().library)",
         ]
         library = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
     if not Path(library).is_file():

@@ -33,7 +33,7 @@ ENVIRONMENT = {
 CODE = """
 import hashlib, json, sys, time
 import mlx_port
-from mlx_port.blas import load_blas
+from mlx_port.runtime.blas import load_blas
 mlx_port.generate("[S1] Hello.", seed=1)
 started = time.process_time()
 result = mlx_port.generate(sys.argv[1], seed=1)

@@ -30,7 +30,7 @@ from peaks import Resident
 from torch import Tensor
 
 from torch_ref.codecs.dac import Dac
-from torch_ref.memory import backend_name, free_bytes
+from torch_ref.device import backend_name, free_bytes
 from tts_core.codecs import dac
 from tts_core.codecs.dac import DacConfig
 from tts_core.codecs.dac_memory import codec_policy

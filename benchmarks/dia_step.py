@@ -92,10 +92,10 @@ def mlx_side(size: str, dtype: str, *, bits: int = 16) -> tuple[Generate, str]:
     import mlx.core as mx
     from mlx import nn
 
-    from mlx_port.api import converted_voice
     from mlx_port.codecs.dac import Dac
     from mlx_port.dia.dia import Dia
     from mlx_port.dia.pipeline import DiaPipeline, compose
+    from mlx_port.stored_voice import converted_voice
 
     if size == "voice":
         pipeline = DiaPipeline.load(converted_voice(), dtype=dtype)

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from peaks import Allocated, Resident
+from peaks import MEMORY, Allocated, Resident
 
 from tts_core import models
 from tts_core.codecs.encodec import ENCODEC_24KHZ
@@ -193,7 +193,7 @@ def measure(size: str, side: str, dtype: str, device: str, bits: str, spec: str)
     frames, batch, decoder = parse(spec)
     assemble = import_module(f"{side}.metavoice.pipeline").assemble
     on = _torch_device(device) if side == "torch_ref" else []
-    where = import_module(f"{side}.memory").backend_name(*on)
+    where = import_module(MEMORY[side]).backend_name(*on)
     meter: Any = Resident() if where.endswith("cpu") else Allocated(side, on)
     parts = RandomParts(side, configs(size, decoder), dtype, device, int(bits) or None)
     pipeline = assemble(parts)

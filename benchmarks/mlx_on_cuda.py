@@ -6,7 +6,7 @@ arithmetic   a product of 512 x 512 numbers against float64, in processes that i
              first, or MLX first with a product computed; with the user's MLX_ENABLE_TF32 and without it
 trials       seconds that the trials of a bfloat16 model take in its first process, and in the next
 memory       texts of changing lengths by the embedded voice: time, and MLX's unused memory, with the bound of
-             mlx_port.memory and without
+             mlx_port.runtime.memory and without
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ ORDERS = {
     "MLX first, a product computed": "import mlx.core as mx\nmx.eval(mx.ones((64, 64)) @ mx.ones((64, 64)))\n"
     "import mlx_port",
 }
-SAID = "from mlx_port.arithmetic import described; print(f'error {error:.1e} of the largest; {described()}')"
+SAID = (
+    "from mlx_port.runtime.arithmetic import described; "
+    "print(f'error {error:.1e} of the largest; {described()}')"
+)
 TRIALS = """
 import time, mlx_port, mlx.core as mx
 mx.eval(mx.ones((64, 64)) @ mx.ones((64, 64)))
@@ -69,7 +72,7 @@ def memory() -> None:
     import mlx.core as mx
 
     from mlx_port.api import embedded_voice
-    from mlx_port.memory import CACHED
+    from mlx_port.runtime.memory import CACHED
 
     pipeline = embedded_voice()
     texts = [f"[S1] {'The small river runs slowly. ' * (1 + place % 7)}" for place in range(14)]

@@ -7,6 +7,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+MEMORY = {"torch_ref": "torch_ref.device", "mlx_port": "mlx_port.runtime.memory"}  # functions of each side
+
 
 class Resident:
     """Growth of the process's resident set since this object was created."""
@@ -29,7 +31,7 @@ class Allocated:
     """Peak of a side's allocator. device: [a torch device] in PyTorch, empty in MLX."""
 
     def __init__(self, side: str, device: Sequence[Any]):
-        self.memory, self.device = import_module(f"{side}.memory"), device
+        self.memory, self.device = import_module(MEMORY[side]), device
 
     def restart(self) -> None:
         self.memory.reset_peak(*self.device)

@@ -54,8 +54,8 @@ def load(size: str, side: str) -> Pipeline:
         from torch_ref.dia.pipeline import DiaPipeline
 
         return DiaPipeline.load(DIA, codec=CODEC, dtype="float32")
-    from mlx_port.api import converted_voice
     from mlx_port.dia.pipeline import DiaPipeline
+    from mlx_port.stored_voice import converted_voice
 
     return DiaPipeline.load(converted_voice(), dtype="float32")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from mlx_port.arithmetic import choose
-from mlx_port.before_mlx import load_before_mlx
+from mlx_port.runtime.arithmetic import choose
+from mlx_port.runtime.before_mlx import load_before_mlx
 
 if TYPE_CHECKING:
     from mlx_port.api import generate as generate

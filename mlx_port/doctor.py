@@ -9,11 +9,11 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
-from mlx_port.api import voice_folders
-from mlx_port.arithmetic import arithmetic, described
-from mlx_port.blas import load_blas
 from mlx_port.kernels import row_paths
-from mlx_port.memory import backend_name, free_bytes
+from mlx_port.runtime.arithmetic import arithmetic, described
+from mlx_port.runtime.blas import load_blas
+from mlx_port.runtime.memory import backend_name, free_bytes
+from mlx_port.stored_voice import voice_folders
 from tts_core.errors import UsageError
 
 

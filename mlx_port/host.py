@@ -7,7 +7,7 @@ from typing import Protocol
 import mlx.core as mx
 import numpy as np
 
-from mlx_port.memory import backend_name, free_bytes, peak_bytes, reset_peak
+from mlx_port.runtime.memory import backend_name, free_bytes, peak_bytes, reset_peak
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.memory.machine import Machine
 
@@ -55,7 +55,7 @@ class Host:
         reset_peak()
 
     def peak_bytes(self) -> int:
-        """Return the peak since `reset_peak`, or the closest known figure (memory.py)."""
+        """Return the peak since `reset_peak`, or the closest known figure (runtime/memory.py)."""
         return peak_bytes()
 
     def to_device(self, array: np.ndarray) -> mx.array:

@@ -6,16 +6,16 @@ import importlib
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, cast, overload
 
 import mlx.core as mx
 from mlx import nn
 from mlx.utils import tree_flatten
 
-from mlx_port.arithmetic import arithmetic, described
 from mlx_port.kernels.row_paths import forced
 from mlx_port.kernels.trials import try_all
-from mlx_port.memory import backend_name, bound_cache, free_bytes, wants_wired, wire
+from mlx_port.runtime.arithmetic import arithmetic, described
+from mlx_port.runtime.memory import backend_name, bound_cache, free_bytes, wants_wired, wire
 from mlx_port.stored import cast_floats, quantize_linears, read_config, read_tensors, understood
 from tts_core import models
 from tts_core.errors import CheckpointError, NotFoundError, UsageError
@@ -148,30 +148,25 @@ class Parts:
         return None if self.dtype is None else DTYPES[self.dtype]
 
 
+class How(TypedDict, total=False):
+    """The arguments of `load` beside the path and the model."""
+
+    dtype: str | None
+    check: bool
+
+
 @overload
-def load(
-    path: str | Path, *, model: Literal["dia"], dtype: str | None = None, check: bool = False
-) -> DiaPipeline: ...
+def load(path: str | Path, *, model: Literal["dia"], **how: Unpack[How]) -> DiaPipeline: ...
 @overload
-def load(
-    path: str | Path, *, model: Literal["dia2"], dtype: str | None = None, check: bool = False
-) -> Dia2Pipeline: ...
+def load(path: str | Path, *, model: Literal["dia2"], **how: Unpack[How]) -> Dia2Pipeline: ...
 @overload
-def load(
-    path: str | Path, *, model: Literal["mars5"], dtype: str | None = None, check: bool = False
-) -> Mars5Pipeline: ...
+def load(path: str | Path, *, model: Literal["mars5"], **how: Unpack[How]) -> Mars5Pipeline: ...
 @overload
-def load(
-    path: str | Path, *, model: Literal["metavoice"], dtype: str | None = None, check: bool = False
-) -> MetaVoicePipeline: ...
+def load(path: str | Path, *, model: Literal["metavoice"], **how: Unpack[How]) -> MetaVoicePipeline: ...
 @overload
-def load(
-    path: str | Path, *, model: Literal["qwen3"], dtype: str | None = None, check: bool = False
-) -> Qwen3Pipeline: ...
+def load(path: str | Path, *, model: Literal["qwen3"], **how: Unpack[How]) -> Qwen3Pipeline: ...
 @overload
-def load(
-    path: str | Path, *, model: None = None, dtype: str | None = None, check: bool = False
-) -> Pipeline: ...
+def load(path: str | Path, *, model: None = None, **how: Unpack[How]) -> Pipeline: ...
 def load(
     path: str | Path, *, model: str | None = None, dtype: str | None = None, check: bool = False
 ) -> Pipeline:

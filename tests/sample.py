@@ -15,7 +15,7 @@ WHOLE = (
     "tests/converters/test_cli.py",
     "tests/converters/test_start.py",
     "tests/mlx_port/test_api.py",
-    "tests/mlx_port/test_blas.py",
+    "tests/mlx_port/runtime/test_blas.py",
     "tests/mlx_port/test_loading.py",
     "tests/torch_ref/test_loading.py",
     "tests/tts_core/audio/test_files.py",

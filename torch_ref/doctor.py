@@ -6,9 +6,8 @@ from typing import Any
 
 import torch
 
-from torch_ref.device import choose_device, default_dtype
+from torch_ref.device import choose_device, default_dtype, free_bytes
 from torch_ref.limits import Backend, active
-from torch_ref.memory import free_bytes
 
 
 def facts() -> dict[str, Any]:

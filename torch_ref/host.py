@@ -8,8 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torch_ref.device import name_of
-from torch_ref.memory import backend_name, free_bytes, peak_bytes, reset_peak
+from torch_ref.device import backend_name, free_bytes, name_of, peak_bytes, reset_peak
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.memory.machine import Machine
 
@@ -55,7 +54,7 @@ class Host:
         reset_peak(self.layer.weight.device)
 
     def peak_bytes(self) -> int:
-        """Return the peak since `reset_peak`, or the closest known figure (memory.py)."""
+        """Return the peak since `reset_peak`, or the closest known figure (device.py)."""
         return peak_bytes(self.layer.weight.device)
 
     def to_device(self, array: np.ndarray) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from converters.published import Part
 from torch_ref.device import DTYPES
-from torch_ref.layers.norm import at_least_float32
+from torch_ref.limits.remedies import at_least_float32
 from tts_core import models
 from tts_core.nn.layer_order import Stage, State
 

@@ -13,9 +13,16 @@ from torch import nn
 
 from converters.published import Part, Published, open_published
 from torch_ref.cuda.precision import Precision as CodecPrecision
-from torch_ref.cuda.precision import choose_precision
-from torch_ref.device import Precision, choose, choose_device, choose_dtype, name_of
-from torch_ref.memory import backend_name, free_bytes
+from torch_ref.cuda.precision import Rounded, choose_precision
+from torch_ref.device import (
+    Precision,
+    backend_name,
+    choose,
+    choose_device,
+    choose_dtype,
+    free_bytes,
+    name_of,
+)
 from tts_core import models
 from tts_core.errors import UsageError
 from tts_core.memory.machine import Machine
@@ -71,9 +78,9 @@ class Parts:
             return made(self.configs[kind], lambda piece: self.tensors(kind, pieces.format(piece)))
         with torch.device("meta"):
             network = made(self.configs[kind])
-        if hasattr(network, "precision"):
+        if isinstance(network, Rounded):
             network.precision = self.codec_precision
-        return fill(network, self._parts[kind], self.dtype, self.device)
+        return _fill(network, self._parts[kind], self.dtype, self.device)
 
     def tensors(self, kind: str, prefix: str) -> dict[str, torch.Tensor]:
         """Read the tensors of a part whose names start with `prefix`, by the rest of their names."""
@@ -206,7 +213,7 @@ def open_networks(
     return {kind: parts.network(kind, object) for kind in parts.configs}
 
 
-def fill(network: Network, part: Part, dtype: torch.dtype, device: torch.device) -> Network:
+def _fill(network: Network, part: Part, dtype: torch.dtype, device: torch.device) -> Network:
     """Load a part's tensors into an empty network, one at a time; the plan has checked names and shapes."""
     state = dict(_read(part, Precision(device, dtype)))
     network.load_state_dict(state, strict=True, assign=True)

@@ -22,7 +22,6 @@ from pathlib import Path
 
 import numpy as np
 
-from converters.published import open_published
 from examples.train_voice.flite import speak
 from examples.train_voice.listening import TurnScore, interval, score, word_error_rate
 from examples.train_voice.parameters import framed
@@ -75,15 +74,9 @@ def judge(job: tuple[Item, np.ndarray]) -> list[TurnScore]:
 
 def round_trips(folder: Path, sources: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Encode and decode every waveform."""
-    import torch
+    from torch_ref.loading import open_networks
 
-    from torch_ref.codecs.dac import Dac
-    from torch_ref.device import choose_device
-    from torch_ref.loading import fill
-
-    part = open_published([folder], parts=("dac",)).parts["dac"]
-    assert part is not None, "open_published raises if it is missing"
-    dac = fill(Dac(part.config), part, torch.float32, choose_device(None))  # type: ignore[arg-type]
+    dac = open_networks(folder, kinds=["dac"], dtype="float32")["dac"]
     return [dac.decode(dac.encode(samples[None])).cpu().numpy()[0] for samples in sources]
 
 

@@ -12,6 +12,6 @@ def arithmetic(backend: Literal["mlx", "torch"]) -> str:
         from torch_ref.device import choose_device
 
         return precision.arithmetic(choose_device(None))
-    from mlx_port.arithmetic import arithmetic
+    from mlx_port.runtime.arithmetic import arithmetic
 
     return arithmetic()

@@ -70,7 +70,7 @@ def open_model(model: str | None, loading: Loading) -> Opened:
     if model is None and backend == "torch":
         return open_parts(DIA, codec=CODEC, dtype=dtype or "float32")
     if model is None:
-        from mlx_port.api import converted_voice
+        from mlx_port.stored_voice import converted_voice
 
         return open_parts(converted_voice(), dtype=dtype)
     folder, on_hub = Path(model).expanduser(), _looks_like_a_repository(model)

@@ -14,8 +14,8 @@ from typing import Literal, cast, get_args
 
 import mlx.core as mx
 
-from mlx_port.arithmetic import generation
 from mlx_port.kernels import rows, source
+from mlx_port.runtime.arithmetic import generation
 from tts_core.errors import UsageError
 
 Path = Literal["mlx", "single", "kernel"]  # MLX's product, one product a row, the kernel in rows.py

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import mlx.core as mx
 
 from mlx_port.kernels.attention import HALF, has_kernel
-from mlx_port.memory import backend_name
+from mlx_port.runtime.memory import backend_name
 from tts_core.nn.attention import AttentionPolicy, Scores, block_sizes, lane_spans, spans
 
 __all__ = ["AttentionPolicy", "scaled_dot_product_attention"]

@@ -54,11 +54,11 @@ class MultiheadAttention(nn.Module):
             queries, keys, values = mx.split(self.in_proj(x), 3, axis=-1)
         else:
             width = x.shape[-1]
-            queries = some_rows(self.in_proj, x, slice(width))
+            queries = _some_rows(self.in_proj, x, slice(width))
             if len(queries) != len(source):  # copies: cuDNN does not take broadcast queries
                 queries = mx.concatenate([queries] * len(source))
             memory = source.astype(x.dtype)
-            keys, values = mx.split(some_rows(self.in_proj, memory, slice(width, None)), 2, axis=-1)
+            keys, values = mx.split(_some_rows(self.in_proj, memory, slice(width, None)), 2, axis=-1)
         queries, keys, values = (split_heads(part, self.heads) for part in (queries, keys, values))
         return self.out_proj(merge_heads(attend(queries, keys, values, mask)))
 
@@ -148,7 +148,7 @@ def attend(queries: mx.array, keys: mx.array, values: mx.array, mask: mx.array |
     return made[0] if len(made) == 1 else mx.concatenate(made, axis=2)
 
 
-def some_rows(linear: nn.Linear | nn.QuantizedLinear, x: mx.array, rows: slice) -> mx.array:
+def _some_rows(linear: nn.Linear | nn.QuantizedLinear, x: mx.array, rows: slice) -> mx.array:
     """Apply some rows of a linear layer: part of a packed projection. (B, S, D) → (B, S, rows)."""
     weight, bias = linear.weight[rows], linear.bias[rows]
     if isinstance(linear, nn.Linear):

@@ -42,7 +42,7 @@ class Slots:
         self.host = Host(network.embed)
         self.plan = BatchRows(texts, room)
         self.at = RowPositions(min(network.config.sliding_window, room))
-        self.cache = self.new_cache() if texts > 1 else []
+        self.cache = self._new_cache() if texts > 1 else []
         self.one_row, self.rotary = fused(network), network.positions(room)
         self.spins = Spins(self.rotary(0, room))
         self.tokens = mx.zeros((texts, 1), mx.int32)
@@ -52,7 +52,7 @@ class Slots:
         self.count = 0
         self._chained: tuple[tuple[float, ...], Drawing] | None = None
 
-    def new_cache(self) -> list[RowCache]:
+    def _new_cache(self) -> list[RowCache]:
         """Allocate the rows of every layer."""
         config, dtype = self.network.config, self.network.embed.weight.dtype
         buffer = self.plan.slots, config.num_attention_heads, self.at.capacity, config.head_dim
@@ -61,7 +61,7 @@ class Slots:
 
     def join(self, slot: int, text: Joining) -> None:
         """Read a text's prompt and let it draw with the next step; its slot must be free."""
-        self.cache = self.cache or self.new_cache()
+        self.cache = self.cache or self._new_cache()
         network, prompt = self.network, self.host.to_device(text.prompt.tokens[None])
         rows = network.rows(network.speaker(self.host.to_device(text.codes.T[None])), prompt)
         cache = [FirstRows(network.config.sliding_window, layer, slot) for layer in self.cache]

@@ -5,13 +5,11 @@ The rules on MLX arrays; tests/tts_core/metavoice/sampling_rules.py defines them
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
 
 import mlx.core as mx
 
 from mlx_port.guard import marked
-from mlx_port.steps.chain import chain
 from tts_core.metavoice.sampling import LOWEST_TEMPERATURE, FirstStageSampling
 
 
@@ -108,14 +106,3 @@ def draw_ids(logits: mx.array, waiting: mx.array | None, sampling: FirstStageSam
     guided = guide(rows, sampling.cfg_scale, sampling.text_cfg_scale)
     ids = race(probabilities(guided, sampling), waiting)
     return marked(ids[:, None], mx.flatten(logits, 0, 1)[:, None])[:, 0]
-
-
-@lru_cache(maxsize=64)
-def drawing(sampling: FirstStageSampling) -> Callable[..., mx.array]:
-    """Build `draw_ids` under one setting: of logits, and of waiting times but for the most probable ids."""
-
-    @chain
-    def ids(logits: mx.array, *waiting: mx.array) -> mx.array:
-        return draw_ids(logits, waiting[0] if waiting else None, sampling)
-
-    return ids

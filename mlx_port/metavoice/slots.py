@@ -13,8 +13,8 @@ from mlx_port.host import Host
 from mlx_port.layers.row_cache import RowCache, RowPositions
 from mlx_port.metavoice.first_stage import FirstStage
 from mlx_port.metavoice.guidance import speaker_rows, stacked
-from mlx_port.metavoice.sampling import drawing
 from mlx_port.reading import Reading, begin_read, finish_read
+from mlx_port.steps.metavoice.drawing import drawing
 from mlx_port.steps.metavoice.one_row import fused
 from tts_core.metavoice.rows import BatchRows, Joining
 from tts_core.metavoice.sampling import FirstStageSampling

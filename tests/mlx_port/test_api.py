@@ -14,7 +14,7 @@ import pytest
 
 import converters.convert
 from converters.files.destination import appearing, check_destination
-from mlx_port import DiaPipeline, api, generate, load
+from mlx_port import DiaPipeline, api, generate, load, stored_voice
 from tests.tiny.record import record_again
 from tts_core.errors import ResourceError, UsageError
 from tts_core.voice.embedded import cache_folder, fingerprint
@@ -39,7 +39,7 @@ def conversions(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
         write_copy(folder, "{}")
         made.append(folder)
 
-    monkeypatch.setattr(api, "_convert_voice", convert)
+    monkeypatch.setattr(stored_voice, "_convert_voice", convert)
     return made
 
 
@@ -47,41 +47,41 @@ def test_first_use_converts_and_the_second_does_not(
     conversions: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "new" / "cache"))
-    first = api.converted_voice()
+    first = stored_voice.converted_voice()
     assert first.is_relative_to(tmp_path / "new/cache/mlx-port")
     assert fingerprint() in first.name
     assert conversions == [first]
-    assert api.converted_voice() == first
+    assert stored_voice.converted_voice() == first
     assert conversions == [first]
 
 
 def test_a_full_cache_is_passed_over(
     conversions: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def convert(folder: Path, write: Callable[[Path], None] = api._convert_voice) -> None:
+    def convert(folder: Path, write: Callable[[Path], None] = stored_voice._convert_voice) -> None:
         if folder.is_relative_to(tmp_path / "cache"):
             raise ResourceError("DST: the disk is full")
         write(folder)
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
-    monkeypatch.setattr(api, "_convert_voice", convert)
-    assert [api.converted_voice()] == conversions
+    monkeypatch.setattr(stored_voice, "_convert_voice", convert)
+    assert [stored_voice.converted_voice()] == conversions
     assert not conversions[0].is_relative_to(tmp_path / "cache")
     monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path / "cache"))
     with pytest.raises(ResourceError, match="no writable folder with room for its converted copy"):
-        api.converted_voice()
+        stored_voice.converted_voice()
 
 
 def test_another_voice_or_format_is_another_folder(
     conversions: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    first = api.converted_voice()
-    monkeypatch.setattr(api, "fingerprint", lambda: "0" * 16)
-    second = api.converted_voice()
-    monkeypatch.setattr(api, "FORMAT_VERSION", 1)  # an older version's copy must not be loaded
-    assert len({first, second, api.converted_voice()}) == 3
+    first = stored_voice.converted_voice()
+    monkeypatch.setattr(stored_voice, "fingerprint", lambda: "0" * 16)
+    second = stored_voice.converted_voice()
+    monkeypatch.setattr(stored_voice, "FORMAT_VERSION", 1)  # an older version's copy must not be loaded
+    assert len({first, second, stored_voice.converted_voice()}) == 3
     assert len(conversions) == 3
 
 
@@ -90,7 +90,7 @@ def test_without_the_variable_the_home_folder_is_used(
 ) -> None:
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
-    assert api.converted_voice().is_relative_to(tmp_path / ".cache/mlx-port")
+    assert stored_voice.converted_voice().is_relative_to(tmp_path / ".cache/mlx-port")
 
 
 def a_file(place: Path, _: pytest.MonkeyPatch) -> None:
@@ -99,7 +99,7 @@ def a_file(place: Path, _: pytest.MonkeyPatch) -> None:
 
 def no_access(place: Path, patch: pytest.MonkeyPatch) -> None:
     place.mkdir()  # root may write anywhere, so the check is patched
-    patch.setattr(api.os, "access", lambda path, mode: not Path(path).is_relative_to(place))
+    patch.setattr(stored_voice.os, "access", lambda path, mode: not Path(path).is_relative_to(place))
 
 
 @pytest.mark.parametrize("spoil", [a_file, no_access])
@@ -113,13 +113,13 @@ def test_a_cache_that_cannot_be_written(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
-    assert api.converted_voice().is_relative_to(tmp_path / "tmp")
+    assert stored_voice.converted_voice().is_relative_to(tmp_path / "tmp")
     assert len(conversions) == 1
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "cache"))
     with pytest.raises(
         ResourceError, match="no writable folder with room for its converted copy; set XDG_CACHE_HOME to one"
     ):
-        api.converted_voice()
+        stored_voice.converted_voice()
 
 
 @pytest.fixture
@@ -168,10 +168,10 @@ def test_what_is_left_of_a_copy_is_made_again(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     quick(nothing)
-    folder = api.voice_folders()[0]
+    folder = stored_voice.voice_folders()[0]
     folder.parent.mkdir()
     left(folder)
-    assert api.converted_voice() == folder
+    assert stored_voice.converted_voice() == folder
     assert sorted(path.name for path in folder.iterdir()) == ["config.json", "conversion.json"]
     assert list(folder.parent.iterdir()) == [folder]
 
@@ -182,11 +182,11 @@ def test_a_copy_that_changed_is_made_again(
     """Its hash is compared: the change keeps size and time."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     quick(nothing)
-    file = api.converted_voice() / "config.json"
+    file = stored_voice.converted_voice() / "config.json"
     status = file.stat()
     file.write_text("old")
     os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
-    assert api.converted_voice() == file.parent
+    assert stored_voice.converted_voice() == file.parent
     assert file.read_text() == "new"
     assert list(file.parents[1].iterdir()) == [file.parent]
 
@@ -199,7 +199,7 @@ def test_a_cache_that_is_not_absolute_is_ignored(
     monkeypatch.setenv("XDG_CACHE_HOME", value)
     monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
     assert cache_folder() == tmp_path / "home/.cache/mlx-port"
-    assert api.converted_voice().parent == cache_folder()
+    assert stored_voice.converted_voice().parent == cache_folder()
 
 
 def test_the_cache_is_for_the_user_only(
@@ -208,7 +208,7 @@ def test_the_cache_is_for_the_user_only(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     before = os.umask(0)
     try:
-        folder = api.converted_voice()
+        folder = stored_voice.converted_voice()
     finally:
         os.umask(before)
     assert {place.stat().st_mode & 0o777 for place in folder.parents[:2]} == {0o700}
@@ -225,7 +225,7 @@ def test_a_copy_that_another_process_makes_is_taken(
         write_copy(folder, "the other's")
 
     quick(other)
-    folder = api.converted_voice()
+    folder = stored_voice.converted_voice()
     assert (folder / "config.json").read_text() == "the other's"
     (folder / "config.json").unlink()
     rename = os.rename
@@ -236,7 +236,7 @@ def test_a_copy_that_another_process_makes_is_taken(
         rename(source, target)
 
     monkeypatch.setattr(os, "rename", late)
-    assert api.converted_voice() == folder
+    assert stored_voice.converted_voice() == folder
     assert (folder / "config.json").read_text() == "the other's, late"
     (folder / "config.json").unlink()
 
@@ -247,10 +247,10 @@ def test_a_copy_that_another_process_makes_is_taken(
 
     monkeypatch.setattr(os, "rename", removed)
     quick(nothing)
-    assert api.converted_voice() == folder
+    assert stored_voice.converted_voice() == folder
     assert (folder / "config.json").read_text() == "new"
     monkeypatch.setattr(os, "rename", lambda *_: pytest.fail("a complete copy was moved"))
-    api._convert_voice(folder)  # completed after the check
+    stored_voice._convert_voice(folder)  # completed after the check
     assert list(folder.parent.iterdir()) == [folder]
 
 
@@ -264,7 +264,7 @@ def test_a_copy_that_cannot_be_made_is_an_error(
 
     quick(refuse)
     with pytest.raises(UsageError, match="cannot be written"):
-        api.converted_voice()
+        stored_voice.converted_voice()
     assert list((tmp_path / "mlx-port").iterdir()) == []
 
 
@@ -273,7 +273,7 @@ import sys, time
 from contextlib import contextmanager
 from pathlib import Path
 import converters.convert as code
-from mlx_port import api
+from mlx_port import api, stored_voice
 
 here, own, other = map(Path, sys.argv[1:])
 original = code.appearing
@@ -287,13 +287,13 @@ def together(destination, **given):
             time.sleep(0.001)
 
 code.appearing = together
-api.os.getpid = lambda: 1  # as in two containers that share a home
+stored_voice.os.getpid = lambda: 1  # as in two containers that share a home
 print(api.embedded_voice().sample_rate)
 """
 
 
 def copies(cache: Path) -> list[Path]:
-    """Copies of the voice, whole or not; the cache may also hold a BLAS for MLX (mlx_port/blas.py)."""
+    """Copies of the voice, whole or not; the cache may also hold a BLAS (mlx_port/runtime/blas.py)."""
     return [path for path in (cache / "mlx-port").iterdir() if not path.name.startswith("blas-")]
 
 

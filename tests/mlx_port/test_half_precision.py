@@ -72,7 +72,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
 
     watch(nn.Linear, "__call__", "products", 1)
     watch(nn.Embedding, "as_linear", "products", 1)
-    watch(mlx_port.mars5.encoder, "some_rows", "products", 1)
+    watch(mlx_port.mars5.encoder, "_some_rows", "products", 1)
     watch(mlx_port.layers.attention, "_trusted", "attention", 0)
     watch(mx.fast, "layer_norm", "layer norms", 0)
     watch(mx.fast, "rms_norm", "RMS norms", 0)

@@ -16,7 +16,7 @@ from mlx import nn
 from mlx.utils import tree_flatten
 
 from mlx_port import DiaPipeline, load
-from mlx_port.api import converted_voice
+from mlx_port.stored_voice import converted_voice
 from tests.tiny.record import record_again
 from tts_core.dia.shapes import is_norm
 from tts_core.errors import CheckpointError, NotFoundError, SpeechError, UsageError
@@ -296,7 +296,7 @@ import sys
 sys.modules["torch"] = None
 import mlx_port
 from mlx_port import DiaPipeline, load
-from mlx_port.api import converted_voice
+from mlx_port.stored_voice import converted_voice
 from tests.tiny.record import record_again
 print(load({str(converted)!r}).generate("[S1] Hello.", seed=1, max_frames=5).codes.tolist())
 result = mlx_port.generate("[S1] Hi.", seed=1, max_frames=4)

@@ -7,7 +7,7 @@ import torch
 
 from torch_ref.dia.dia import Dia
 from torch_ref.dia.sampling import candidates_0626, candidates_v01, draw
-from torch_ref.layers.selection import first_largest
+from torch_ref.limits.remedies import first_largest
 from tts_core.dia.grid import DelayGrid
 from tts_core.dia.sampling import Sampling
 from tts_core.nn.noise import Noise

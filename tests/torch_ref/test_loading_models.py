@@ -40,7 +40,7 @@ def test_numbers_are_those_of_the_file_in_half_precision():
 
 @pytest.mark.parametrize("model", MODELS)
 def test_parts_without_weights(monkeypatch, model):
-    monkeypatch.setattr("torch_ref.loading.fill", lambda *_: pytest.fail("weights were read"))
+    monkeypatch.setattr("torch_ref.loading._fill", lambda *_: pytest.fail("weights were read"))
     parts = open_parts(sources(model), device="cpu")
     assert parts.model == model
     assert list(parts.configs) == list(SOURCES[model])
@@ -52,7 +52,7 @@ def test_parts_that_do_not_belong_together_are_refused_before_weights_are_read(m
     held = torch.load(ENCODEC, weights_only=True)
     few = {name: tensor for name, tensor in held.items() if ".layers.7." not in name or "vq" not in name}
     torch.save(few, tmp_path / "encodec.th")
-    monkeypatch.setattr("torch_ref.loading.fill", lambda *_: pytest.fail("weights were read"))
+    monkeypatch.setattr("torch_ref.loading._fill", lambda *_: pytest.fail("weights were read"))
     with pytest.raises(CheckpointError, match="EnCodec: 7 codebooks"):
         open_parts([AR, NAR, SOURCES["mars5"]["vocos"]], codec=tmp_path / "encodec.th", device="cpu")
     with pytest.raises(NotFoundError, match="missing: weights of MARS5"):

@@ -15,10 +15,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from torch_ref.cuda.precision import Precision, exactly, rounded
+from torch_ref.cuda.precision import Rounded, exactly, rounded
 from torch_ref.cuda.snake import snake, usable
 from torch_ref.layers.conv import Conv1d, ConvTranspose1d
-from torch_ref.layers.selection import first_largest
+from torch_ref.limits.remedies import first_largest
 from tts_core.codecs.dac import DILATIONS, DacConfig, decode_window, decoded_length, encode_window
 from tts_core.codecs.policy import DEFAULT, CodecPolicy
 
@@ -178,16 +178,15 @@ class ResidualVectorQuantizer(nn.Module):
         return torch.stack(parts).sum(dim=0)
 
 
-class Dac(nn.Module):
+class Dac(Rounded):
     """The whole codec. Public methods take and return samples (B, L) and codes (B, Q, T).
 
-    policy: window sizes.  precision: of the decoder on CUDA.  Both may be replaced at any time.
+    policy: window sizes; it may be replaced at any time.
     """
 
     def __init__(self, config: DacConfig, policy: CodecPolicy = DEFAULT):
         super().__init__()
         self.config, self.policy = config, policy
-        self.precision: Precision = "float32"
         self.sample_rate, self.hop_length = config.sample_rate, config.hop_length
         self.n_codebooks = config.n_codebooks
         self.encoder = Encoder(config)

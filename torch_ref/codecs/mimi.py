@@ -16,9 +16,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torch_ref.codecs.mimi_transformer import Transformer, TransformerMemory
-from torch_ref.cuda.precision import Precision, exactly, rounded
+from torch_ref.cuda.precision import Rounded, exactly, rounded
 from torch_ref.layers.conv import Conv1d, ConvTranspose1d
-from torch_ref.layers.selection import first_largest
+from torch_ref.limits.remedies import first_largest
 from tts_core.codecs.mimi import (
     POLICY,
     STEPS,
@@ -261,16 +261,15 @@ class DecodeMemory(NamedTuple):
     steps: Tensor  # the last outputs of the transformer, (B, C, T)
 
 
-class Mimi(nn.Module):
+class Mimi(Rounded):
     """The whole codec. Public methods take and return samples (B, L) and codes (B, Q, T).
 
-    policy: window sizes.  precision: of the decoder on CUDA.  Both may be replaced at any time.
+    policy: window sizes; it may be replaced at any time.
     """
 
     def __init__(self, config: MimiConfig, policy: CodecPolicy = POLICY):
         super().__init__()
         self.config, self.policy = config, policy
-        self.precision: Precision = "float32"
         self.sample_rate, self.hop_length = config.sample_rate, config.hop_length
         self.n_codebooks, self.tail = config.n_codebooks, decode_tail(config)
         self.encoder = Encoder(config)

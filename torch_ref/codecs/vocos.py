@@ -13,10 +13,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from torch_ref.cuda.precision import Precision, rounded
+from torch_ref.cuda.precision import Rounded, rounded
 from torch_ref.layers.conv import Conv1d
 from torch_ref.layers.istft import InverseSTFT
-from torch_ref.layers.norm import LayerNorm, at_least_float32
+from torch_ref.layers.norm import LayerNorm
+from torch_ref.limits.remedies import at_least_float32
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.codecs.vocos import (
     KERNEL,
@@ -108,16 +109,15 @@ class ISTFTHead(nn.Module):
             return self.istft(magnitude * phase.cos(), magnitude * phase.sin())
 
 
-class Vocos(nn.Module):
+class Vocos(Rounded):
     """The whole vocoder. Public methods take codes (B, q, T) and return samples (B, L) float32.
 
-    policy: window sizes.  precision: of the decoder on CUDA.  Both may be replaced at any time.
+    policy: window sizes; it may be replaced at any time.
     """
 
     def __init__(self, config: VocosConfig, policy: CodecPolicy = WINDOWS):
         super().__init__()
         self.config, self.policy = config, policy
-        self.precision: Precision = "float32"
         self.sample_rate, self.hop_length = config.sample_rate, config.hop_length
         self.feature_extractor = EncodecFeatures(config)
         self.backbone = Backbone(config)

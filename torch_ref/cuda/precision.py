@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
-from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, get_args
+from typing import Concatenate, Literal, ParamSpec, TypeVar, get_args
 
 import torch
+from torch import nn
 
 from tts_core.errors import UsageError
 
@@ -16,17 +17,13 @@ Made = TypeVar("Made")
 Precision = Literal["float32", "tf32", "bfloat16"]
 
 
-class Decodes(Protocol):
+class Rounded(nn.Module):
     """A codec. precision: of the convolutions of its decoder on CUDA; it may be replaced at any time."""
 
-    precision: Precision
-
-    def parameters(self) -> Iterator[Any]:
-        """Yield its weights, which are all on one device."""
-        ...
+    precision: Precision = "float32"
 
 
-Codec = TypeVar("Codec", bound=Decodes)
+Codec = TypeVar("Codec", bound=Rounded)
 
 
 def choose_precision(wanted: str | None, device: torch.device) -> Precision:

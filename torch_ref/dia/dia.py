@@ -19,8 +19,9 @@ from torch import Tensor, nn
 from torch_ref.cuda.fixed_cache import FixedCache
 from torch_ref.layers.attention import scaled_dot_product_attention
 from torch_ref.layers.cache import KeyValueCache
-from torch_ref.layers.norm import RMSNorm, at_least_float32
+from torch_ref.layers.norm import RMSNorm
 from torch_ref.layers.rope import RotaryPositions, Rotation, rotate
+from torch_ref.limits.remedies import at_least_float32
 from tts_core.dia.config import DiaConfig, DiaDecoderConfig, DiaEncoderConfig
 
 SCALE = 1.0  # attention scores are not divided by sqrt(E): the weights were trained that way

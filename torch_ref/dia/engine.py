@@ -12,13 +12,9 @@ import torch
 from torch import Tensor
 
 from torch_ref.codecs.dac import Dac
-from torch_ref.cpu.dia.few_rows import few_rows
-from torch_ref.cpu.dia.slots import FewSlots
-from torch_ref.cuda.dia.fused import FusedDecoder, runs
-from torch_ref.cuda.dia.slots import GraphSlots
+from torch_ref.cuda.dia.slots import make_slots
 from torch_ref.dia.dia import Dia
 from torch_ref.dia.guard import fault
-from torch_ref.dia.slots import Slots
 from torch_ref.host import Host
 from tts_core.codecs.dac_calls import Passage, decode_passages, most_fed
 from tts_core.codecs.policy import CodecPolicy
@@ -71,18 +67,3 @@ class DiaEngine:
         """Build the error for a text's logits that are not all finite. grid: its rows so far."""
         tokens, rows = self.host.to_device(run.tokens), self.host.to_device(grid.rows[None, : grid.filled])
         return fault(self.network, tokens, rows, guided=run.sampling.cfg_scale != 0, text=1)
-
-
-def make_slots(network: Dia, nothing: Tensor | None, *, texts: int, rows: int, text_rows: int) -> turns.Slots:
-    """Make slots in the fastest form that runs this network: captured, for a CPU, or plain.
-
-    nothing: (1, 1, source width), the encoding of the empty text; None without guidance.
-    texts: that run at once.
-    rows: of a grid at most.
-    text_rows: bytes of a text at most.
-    """
-    if runs(network):
-        return GraphSlots(FusedDecoder(network, nothing), texts=texts, rows=rows, text_rows=text_rows)
-    if few_rows(network) is not None:
-        return FewSlots(network, nothing, texts=texts)
-    return Slots(network, nothing, texts=texts)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ref.layers.selection import first_largest
+from torch_ref.limits.remedies import first_largest
 from tts_core.dia.sampling import V01_EOS_SCALE, Sampling
 
 

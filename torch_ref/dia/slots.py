@@ -20,7 +20,7 @@ from torch_ref.guard import marked
 from torch_ref.host import Host
 from torch_ref.layers.cache import CHUNK
 from torch_ref.layers.row_cache import RowCache, RowPositions
-from torch_ref.layers.selection import first_largest
+from torch_ref.limits.remedies import first_largest
 from tts_core.dia.grid import DelayGrid
 from tts_core.dia.joining import Joining
 from tts_core.dia.sampling import Sampling
@@ -116,15 +116,16 @@ class Slots:
         drawn = np.zeros((self.texts, config.decoder_config.num_channels), np.int32)
         if not self.running:
             return drawn
-        drawn[list(self.running)] = self.host.to_host(self._draw(self._logits()))
+        taken = list(self.running)
+        drawn[taken] = self.host.to_host(self._draw(self._logits(), taken))
         for slot, text in self.running.items():
             if text.grid.filled < len(text.grid.rows):  # rows past the grid's end are dropped
                 text.grid.accept(np.maximum(drawn[slot], 0))
         return drawn
 
-    def _draw(self, logits: Tensor) -> Tensor:
+    def _draw(self, logits: Tensor, taken: Sequence[int]) -> Tensor:
         """Draw ids of every text, those of equal settings together. (R, C, V) → (N, C)."""
-        config, texts = self.network.config, list(self.running.values())
+        config, texts = self.network.config, [self.running[slot] for slot in taken]
         candidates = candidates_v01 if config.cross_rope else candidates_0626
         cond, uncond = logits[: len(texts)], logits[-len(texts) :]
         same: dict[Sampling, list[int]] = {}

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from torch_ref.layers.attention import scaled_dot_product_attention
 from torch_ref.layers.cache import KeyValueCache
-from torch_ref.layers.norm import at_least_float32
 from torch_ref.layers.rope import Rotation, rotate
 from torch_ref.layers.row_cache import RowCache
+from torch_ref.limits.remedies import at_least_float32
 from tts_core.dia2.config import StackConfig
 
 Cache = KeyValueCache | RowCache

@@ -5,12 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from torch_ref.codecs.mimi import DecodeMemory, Mimi
-from torch_ref.cuda.dia2.fused_stack import runs
-from torch_ref.cuda.dia2.slots import GraphSlots
-from torch_ref.cuda.dia2.step import FusedStep
+from torch_ref.cuda.dia2.slots import make_slots
 from torch_ref.dia2.dia2 import Dia2
 from torch_ref.dia2.guard import fault
-from torch_ref.dia2.slots import Slots
 from torch_ref.host import Host
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.config import Configs
@@ -47,15 +44,3 @@ class Dia2Engine:
         """Decode the next frames of a stream. (Q, F) int32 → samples (L,) float32, and the next memory."""
         samples, memory = self.codec.decode_piece(codes[None], memory)
         return self.host.to_host(samples)[0].astype(np.float32), memory
-
-
-def make_slots(network: Dia2, *, texts: int, rows: int, guided: bool) -> slots.Slots:
-    """Make slots in the fastest form that runs this network: captured or plain.
-
-    texts: that run at once.
-    rows: steps that a text reads at most.
-    guided: some texts may be.
-    """
-    if runs(network):
-        return GraphSlots(FusedStep(network), texts=texts, rows=rows, guided=guided)
-    return Slots(network)

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from torch_ref.dia2.blocks import MLP, Cache, RMSNorm, TextEmbedding, add, attend, project, split_heads
 from torch_ref.layers.cache import KeyValueCache
-from torch_ref.layers.norm import at_least_float32
 from torch_ref.layers.rope import RotaryPositions, Rotation
+from torch_ref.limits.remedies import at_least_float32
 from tts_core.dia2.config import Dia2Config, StackConfig
 
 

@@ -6,10 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-
-def at_least_float32(x: Tensor) -> Tensor:
-    """Return float32 and float64 unchanged, narrower types as a float32 copy."""
-    return x.to(torch.promote_types(x.dtype, torch.float32))
+from torch_ref.limits.remedies import at_least_float32
 
 
 class RMSNorm(nn.Module):

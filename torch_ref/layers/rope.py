@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from torch_ref.layers.norm import at_least_float32
+from torch_ref.limits.remedies import at_least_float32
 from tts_core.nn.positions import rope_table
 
 Rotation = tuple[Tensor, Tensor]  # cos and sin, (T, E/2) each; of single rows (R, 1, 1, E/2)

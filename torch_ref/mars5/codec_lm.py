@@ -17,9 +17,10 @@ from torch import Tensor, nn
 
 from torch_ref.layers.attention import scaled_dot_product_attention
 from torch_ref.layers.cache import RingCache
-from torch_ref.layers.norm import RMSNorm, at_least_float32
+from torch_ref.layers.norm import RMSNorm
 from torch_ref.layers.rope import RotaryPositions, Rotation, rotate_pairs
 from torch_ref.layers.row_cache import RowCache
+from torch_ref.limits.remedies import at_least_float32
 from torch_ref.mars5.encoder import (
     ChunkedEmbedding,
     Encoder,

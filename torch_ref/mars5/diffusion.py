@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torch_ref.layers.selection import first_largest
+from torch_ref.limits.remedies import first_largest
 from torch_ref.mars5.class_numbers import class_gumbel
 
 

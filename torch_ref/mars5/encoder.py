@@ -15,7 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torch_ref.layers.attention import scaled_dot_product_attention
-from torch_ref.layers.norm import LayerNorm, at_least_float32
+from torch_ref.layers.norm import LayerNorm
+from torch_ref.limits.remedies import at_least_float32
 from tts_core.nn.positions import position_table
 
 Pairs = Sequence[tuple[slice, slice]]  # queries, and the keys that they see; in order of the queries

@@ -15,7 +15,8 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from torch_ref.layers.norm import LayerNorm, at_least_float32
+from torch_ref.layers.norm import LayerNorm
+from torch_ref.limits.remedies import at_least_float32
 from torch_ref.mars5.encoder import (
     ChunkedEmbedding,
     Encoder,

@@ -94,9 +94,9 @@ class Run:
     def __init__(self, step: Step, cells: Cells, noise: Noise):
         self.step, self.cells, self.noise = step, cells, noise
         self.order = reverse_order(step.settings.timesteps)[:-1]
-        self.times = to_device(step.network, np.array(self.order))
+        self.times = _to_device(step.network, np.array(self.order))
         self.place, self.finite = 0, step.finite
-        self.codes = to_device(step.network, cells.codes).long()
+        self.codes = _to_device(step.network, cells.codes).long()
 
     @property
     def done(self) -> bool:
@@ -109,7 +109,7 @@ class Run:
         last = self.order[place] == 0
         numbers = numbers_for(self.noise, step.settings.draws, place, self.cells, step.n_classes, last=last)
         step.finite = self.finite
-        return self.times[place : place + 1], to_device(step.network, numbers).to(step.table.dtype)
+        return self.times[place : place + 1], _to_device(step.network, numbers).to(step.table.dtype)
 
     def accept(self, codes: Tensor) -> None:
         """Count the timestep as run. codes: after it, as it returned them."""
@@ -149,13 +149,13 @@ class ReverseDiffusion:
     @torch.inference_mode()
     def read(self, text: np.ndarray, reference: np.ndarray, cells: Cells, settings: Diffusion) -> Source:
         """Build a run's inputs besides codes. text: (N,) ids.  reference: (Q, P), the speaker's codes."""
-        speakers = self.network.speaker(to_device(self.network, reference.T[None]).long())
+        speakers = self.network.speaker(_to_device(self.network, reference.T[None]).long())
         if settings.guided:
             if self._nobody is None:
                 self._nobody = self.network.no_speaker()
             speakers = torch.cat((speakers, self._nobody))
         return self.network.read(
-            to_device(self.network, text[None]).long(),
+            _to_device(self.network, text[None]).long(),
             speakers,
             frames=len(cells.codes),
             timesteps=settings.timesteps,
@@ -197,7 +197,7 @@ class ReverseDiffusion:
         return run.result()
 
 
-def to_device(network: ResidualTransformer, array: np.ndarray) -> Tensor:
+def _to_device(network: ResidualTransformer, array: np.ndarray) -> Tensor:
     """Copy an array to the network's device."""
     device = network.text_embed.weight.device
     return torch.from_numpy(np.ascontiguousarray(array)).to(device, non_blocking=True)

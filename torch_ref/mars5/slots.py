@@ -47,9 +47,9 @@ class Slots:
         self.recent = self._nothing(1)
         self.first: dict[int, Tensor] = {}  # by slot: (1, V), logits of texts that have drawn no id
         if texts > 1 and not self.grows:
-            self.reserve(room)
+            self._reserve(room)
 
-    def reserve(self, positions: int) -> None:
+    def _reserve(self, positions: int) -> None:
         """Let every layer have keys and values of this many positions of each text; those there are kept."""
         wanted = -(-positions // CHUNK) * CHUNK if self.grows else self.at.capacity
         config, weight = self.network.config, self.network.embed.weight
@@ -65,7 +65,7 @@ class Slots:
     @torch.inference_mode()
     def join(self, slot: int, text: Joining) -> None:
         """Read a text's prompt and let it draw with the next step; its slot must be free."""
-        self.reserve(1 + len(text.prompt.tokens))
+        self._reserve(1 + len(text.prompt.tokens))
         network, prompt = self.network, self.host.to_device(text.prompt.tokens[None])
         rows = network.rows(network.speaker(self.host.to_device(text.codes.T[None])), prompt)
         cache = [FirstRows(network.config.sliding_window, layer, slot) for layer in self.cache]
@@ -100,7 +100,7 @@ class Slots:
     def logits(self, positions: np.ndarray) -> Tensor:
         """Compute logits of the rows in use, (R, V) float32. positions: (R,) int32."""
         place = int(positions.max())
-        self.reserve(1 + place)
+        self._reserve(1 + place)
         if len(positions) == 1:
             self.at.level(place)
             rotation = self.rotary(place, 1)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from torch_ref.layers.norm import at_least_float32
+from torch_ref.limits.remedies import at_least_float32
 from torch_ref.mars5.residual_transformer import ResidualTransformer
 from torch_ref.mars5.reverse import Run, Step
 from tts_core.mars5.together import alike, in_line

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from torch_ref.guard import marked
-from torch_ref.layers.selection import first_largest
+from torch_ref.limits.remedies import first_largest
 from tts_core.metavoice.sampling import LOWEST_TEMPERATURE, FirstStageSampling
 
 

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torch_ref.layers.attention import scaled_dot_product_attention
-from torch_ref.layers.norm import at_least_float32
+from torch_ref.limits.remedies import at_least_float32
 from torch_ref.metavoice.first_stage import merge_heads, split_heads
 from tts_core.metavoice.config import LAYER_NORM_EPS, SecondStageConfig
 

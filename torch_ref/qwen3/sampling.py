@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ref.layers.selection import first_largest
+from torch_ref.limits.remedies import first_largest
 from tts_core.qwen3.config import SUPPRESSED
 from tts_core.qwen3.sampling import LEAST_FRAMES, Choice
 

@@ -13,6 +13,7 @@ import numpy as np
 from tts_core.dia.pieces import VOICE, characters
 from tts_core.dia.text import TAGS, turns
 from tts_core.errors import UsageError
+from tts_core.live.voices import Voices
 from tts_core.pipeline import PromptLike
 from tts_core.prompt import Prompt, Reference
 from tts_core.text import breaks
@@ -23,8 +24,8 @@ MOST = 16.0  # seconds of speech that are continued, about half of the window
 _TAG = re.compile(r"\s*\[([Ss][12])\]")
 
 
-class Dialogue:
-    """The voices of Dia; it follows tts_core.live.voices.Voices.
+class Dialogue(Voices):
+    """The voices of Dia.
 
     shortest_anchor: as in TextRules. Raises UsageError for bare codes.
     """
@@ -55,7 +56,6 @@ class Dialogue:
         return text, self._prompt()
 
     def spoken(self, codes: np.ndarray) -> None:
-        """As in Voices."""
         if codes.shape[1] and self._is_needed(self._piece):
             self._codes.append(codes)
             self._said.append(self._piece)

@@ -16,12 +16,13 @@ from tts_core.dia.text import prepare, turns
 from tts_core.dia.voice import Voice
 from tts_core.prompt import Prompt
 from tts_core.results import GenerationResult, Meter, SpokenPiece
+from tts_core.speech.together import Line
 
 SIDE_BY_SIDE = 8  # pieces of a text at once, at most
 
 
-class Script:
-    """The state of a long text, whose pieces are requests; it follows tts_core.speech.together.Line."""
+class Script(Line):
+    """The state of a long text, whose pieces are requests."""
 
     def __init__(self, request: Request, meter: Meter):
         """request: with its reference encoded.  meter: from the beginning of the text."""

@@ -77,11 +77,9 @@ class DiaSession(SlotSession[_Speaking]):
 
     @property
     def promised(self) -> int:
-        """As in Session."""
         return self.room.promised([one.job for one in self.spoken.values()])
 
     def rehearsal(self) -> Request:
-        """As in Session."""
         return self._rehearsal()
 
     def needed(self, request: Request) -> int:
@@ -89,7 +87,6 @@ class DiaSession(SlotSession[_Speaking]):
         return 0
 
     def fits(self, request: Request, *, promised: int = 0) -> bool:
-        """As in Session."""
         jobs = [one.job for one in self.spoken.values()]
         return self.room.fits(jobs, request.job(), promised=promised) and self.running < self.places
 

@@ -51,8 +51,8 @@ class _Drawn:
     actions: dict[int, int]
 
 
-class Dia2Session:
-    """A running batch of at most `places` requests; it follows tts_core.serving.session.Session.
+class Dia2Session(Session):
+    """A running batch of at most `places` requests.
 
     Raises ResourceError for too little memory.
 
@@ -77,7 +77,7 @@ class Dia2Session:
         longest = job or Dia2Job(longest_frames(config), longest_prefix(config))
         self._is_fixed = engine.host.backend in FIXED
         self._machine = engine.host.machine(policy)
-        self.places = self._fitting(places, longest)
+        self._places = self._fitting(places, longest)
         self.slots = engine.slots(self.places, cached_rows(config, longest), guided=longest.guided)
         self.spoken: dict[int, _Spoken] = {}
         self._drawn: _Drawn | None = None
@@ -87,26 +87,25 @@ class Dia2Session:
         engine.host.reset_peak()
 
     @property
+    def places(self) -> int:
+        return self._places
+
+    @property
     def running(self) -> int:
-        """As in Session."""
         return len(self.spoken)
 
     @property
     def waiting(self) -> bool:
-        """As in Session."""
         return self._drawn is None and not self._acting()
 
     @property
     def promised(self) -> int:
-        """As in Session."""
         return self._takes([one.job for one in self.spoken.values()]) if self.spoken else 0
 
     def rehearsal(self) -> Request:
-        """As in Session."""
         return self._rehearsal()
 
     def fits(self, request: Request, *, promised: int = 0) -> bool:
-        """As in Session."""
         if self._is_fixed:
             return self.running < self.places
         if not self.spoken:
@@ -129,11 +128,9 @@ class Dia2Session:
         return one.key
 
     def feed(self, key: int, text: str) -> None:
-        """As in Session."""
         self._hear(self.spoken[key], text)
 
     def end(self, key: int) -> None:
-        """As in Session."""
         if key in self.spoken:
             self._hear(self.spoken[key], None)
 
@@ -160,7 +157,6 @@ class Dia2Session:
         return events
 
     def leave(self, key: int) -> None:
-        """As in Session."""
         one = self.spoken.pop(key, None)
         if one is not None:
             self.slots.leave(one.slot)

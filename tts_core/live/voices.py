@@ -23,15 +23,14 @@ class Voices(Protocol):
         ...
 
 
-class SameVoices:
+class SameVoices(Voices):
     """The voices of a model that takes them from the prompt, or has its own."""
 
     def __init__(self, prompt: PromptLike):
         self._prompt = prompt
 
     def next(self, text: str) -> tuple[str, PromptLike]:
-        """As in Voices."""
         return text, self._prompt
 
     def spoken(self, codes: np.ndarray) -> None:
-        """As in Voices."""
+        ...

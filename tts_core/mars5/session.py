@@ -83,7 +83,6 @@ class Mars5Session(SlotSession[_Speaking]):
         return max(super().promised, self.diffusions.promised)
 
     def rehearsal(self) -> Request:
-        """As in Session."""
         return self.pipeline.rehearsal()
 
     def needed(self, request: Request) -> int:
@@ -121,7 +120,6 @@ class Mars5Session(SlotSession[_Speaking]):
         return [*events, *self._diffuse()]
 
     def leave(self, key: int) -> None:
-        """As in Session."""
         one = self.spoken.get(key)
         if one is not None:
             self.diffusions.drop(one)

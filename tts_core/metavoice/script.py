@@ -10,10 +10,11 @@ import numpy as np
 from tts_core.audio.delivery import Pacing
 from tts_core.metavoice.request import Request
 from tts_core.results import FinishReason, GenerationResult, join
+from tts_core.speech.together import Line
 
 
-class Script:
-    """The state of a text whose pieces are requests; it follows tts_core.speech.together.Line."""
+class Script(Line):
+    """The state of a text whose pieces are requests."""
 
     def __init__(self, request: Request):
         self.whole = request

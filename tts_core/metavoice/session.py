@@ -92,7 +92,6 @@ class MetaVoiceSession(SlotSession[_Speaking]):
         host.reset_peak()
 
     def rehearsal(self) -> Request:
-        """As in Session."""
         return self.pipeline.rehearsal()
 
     def needed(self, request: Request) -> int:
@@ -118,7 +117,6 @@ class MetaVoiceSession(SlotSession[_Speaking]):
         return one
 
     def step(self) -> list[Event]:
-        """As in Session."""
         events: list[Event] = []
         ended: list[_Speaking] = []
         paused, self._paused = self._paused, []

@@ -46,9 +46,8 @@ class _Live:
         return not (self.is_speaking or self.is_due or self.is_open)
 
 
-class LiveSession:
-    """A session around another, which also takes live requests; it follows
-    tts_core.serving.session.Session.
+class LiveSession(Session):
+    """A session around another, which also takes live requests.
 
     A live request whose next text has not arrived holds no place of the batch; when it arrives, it joins
     before all that are queued.
@@ -62,7 +61,6 @@ class LiveSession:
 
     @property
     def places(self) -> int:
-        """As in Session."""
         return self.session.places
 
     @property
@@ -72,16 +70,13 @@ class LiveSession:
 
     @property
     def waiting(self) -> bool:
-        """As in Session."""
         return self.session.waiting and not any(live.is_due or live.is_done for live in self._lives.values())
 
     @property
     def promised(self) -> int:
-        """As in Session."""
         return self.session.promised
 
     def fits(self, request: Any, *, promised: int = 0) -> bool:
-        """As in Session."""
         if any(live.is_due for live in self._lives.values()):
             return False
         asked = request.first if isinstance(request, LiveRequest) else request
@@ -107,12 +102,10 @@ class LiveSession:
         self._lives[key].texts.append(text)
 
     def end(self, key: int) -> None:
-        """As in Session."""
         if key in self._lives:
             self._lives[key].is_open = False
 
     def step(self) -> list[Event]:
-        """As in Session."""
         events: list[Event] = []
         for key, live in [*self._lives.items()]:
             if live.is_due:
@@ -125,7 +118,6 @@ class LiveSession:
         return events
 
     def leave(self, key: int) -> None:
-        """As in Session."""
         self._lives.pop(key, None)
         for inner, ours in [*self._keys.items()]:
             if ours == key:
@@ -133,11 +125,9 @@ class LiveSession:
                 self.session.leave(inner)
 
     def rehearsal(self) -> Any:
-        """As in Session."""
         return self.session.rehearsal()
 
     def close(self) -> None:
-        """As in Session."""
         self._keys.clear()
         self._lives.clear()
         self.session.close()

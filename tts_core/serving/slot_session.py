@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -12,7 +12,7 @@ from tts_core.errors import SpeechError, UsageError, comes_late, shortage
 from tts_core.memory.fits import check
 from tts_core.nn.calls import drop_errors
 from tts_core.nn.host import Host
-from tts_core.serving.session import Event, Failed
+from tts_core.serving.session import Event, Failed, Session
 from tts_core.serving.turns import Slots, Turns
 
 
@@ -28,13 +28,11 @@ class Spoken:
 One = TypeVar("One", bound=Spoken)
 
 
-class SlotSession(ABC, Generic[One]):
-    """A session of `places` places over the slots of a network, which it owns; it follows
-    tts_core.serving.session.Session. Texts are given whole.
-    """
+class SlotSession(Session, Generic[One]):
+    """A session of `places` places over the slots of a network, which it owns. Texts are given whole."""
 
     def __init__(self, slots: Slots, places: int, host: Host):
-        self.places, self.host = places, host
+        self._places, self.host = places, host
         self.turns: Turns[One] = Turns(slots, places)
         self.spoken: dict[int, One] = {}
         self._joined = 0  # requests so far
@@ -48,21 +46,21 @@ class SlotSession(ABC, Generic[One]):
         """Let a request take a slot. Raises SpeechError, and takes none, if it cannot begin."""
 
     @abstractmethod
-    def step(self) -> list[Event]:
-        """As in Session."""
+    def step(self) -> list[Event]: ...
 
     @abstractmethod
-    def rehearsal(self) -> Any:
-        """As in Session."""
+    def rehearsal(self) -> Any: ...
+
+    @property
+    def places(self) -> int:
+        return self._places
 
     @property
     def running(self) -> int:
-        """As in Session."""
         return len(self.spoken)
 
     @property
     def waiting(self) -> bool:
-        """As in Session."""
         return not self.spoken
 
     @property
@@ -71,7 +69,6 @@ class SlotSession(ABC, Generic[One]):
         return max((one.bytes for one in self.spoken.values()), default=0)
 
     def fits(self, request: Any, *, promised: int = 0) -> bool:
-        """As in Session."""
         needed = self.needed(request)
         self.check_memory(needed)
         return self.running < self.places and self.host.machine().fits(needed + promised)
@@ -81,7 +78,6 @@ class SlotSession(ABC, Generic[One]):
         check("a request's stages", needed, self.host.machine())
 
     def join(self, request: Any, *, more: bool = False, cancel: threading.Event | None = None) -> int:
-        """As in Session."""
         if more:
             raise UsageError("text: this model reads its text at once; give all of it")
         spoken = Spoken(self._joined + 1, self.needed(request), cancel or threading.Event())
@@ -90,14 +86,11 @@ class SlotSession(ABC, Generic[One]):
         return spoken.key
 
     def feed(self, key: int, text: str) -> None:
-        """As in Session."""
         raise UsageError("text: this model reads its text at once")
 
-    def end(self, key: int) -> None:
-        """As in Session."""
+    def end(self, key: int) -> None: ...
 
     def leave(self, key: int) -> None:
-        """As in Session."""
         one = self.spoken.pop(key, None)
         if one is not None:
             self.turns.end(one)

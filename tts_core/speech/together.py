@@ -37,7 +37,7 @@ class Line(Protocol):
         ...
 
 
-class Single:
+class Single(Line):
     """The line of a text that is one request."""
 
     def __init__(self, request: Any):
@@ -45,23 +45,18 @@ class Single:
 
     @property
     def done(self) -> bool:
-        """As in Line."""
         return self._spoken is not None
 
     def ready(self, running: Collection[int]) -> Iterable[int]:
-        """As in Line."""
         return () if running else (0,)
 
     def request(self, place: int) -> Any:
-        """As in Line."""
         return self._request
 
     def add(self, place: int, result: GenerationResult) -> None:
-        """As in Line."""
         self._spoken: GenerationResult | None = result
 
     def result(self) -> GenerationResult:
-        """As in Line."""
         assert self._spoken is not None
         return self._spoken
 

@@ -32,7 +32,7 @@ class Cutter(Protocol):
         ...
 
 
-class Sentences:
+class Sentences(Cutter):
     """Pieces of whole sentences, LEAST to MOST characters each; of a longer sentence, clauses, else words.
 
     The end of a sentence is known with the first letter after it, or with an empty line.
@@ -53,7 +53,6 @@ class Sentences:
         return pieces
 
     def end(self) -> list[str]:
-        """As in Cutter."""
         pieces = self.add("")
         while len(self._rest) > MOST:
             stop = best_place(_plain(self._rest[: MOST + LOOK_BEHIND]), MOST)
@@ -74,7 +73,7 @@ class Sentences:
         return start + best_place(window, MOST) if len(window) == MOST + LOOK_BEHIND else 0
 
 
-class Words:
+class Words(Cutter):
     """Pieces of whole words with the white space after them, for a model that reads while it speaks.
 
     A tag or a pause goes with the word after it.
@@ -84,7 +83,6 @@ class Words:
         self._rest = ""
 
     def add(self, text: str) -> list[str]:
-        """As in Cutter."""
         self._rest += text
         plain = _plain(self._rest)
         spaces = _SPACE.finditer(plain)
@@ -95,7 +93,6 @@ class Words:
         return [piece]
 
     def end(self) -> list[str]:
-        """As in Cutter."""
         rest, self._rest = self._rest, ""
         return [rest] if rest.strip() else []
 

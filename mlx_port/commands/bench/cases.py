@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from mlx_port.loading import open_parts
-from mlx_port.memory import backend_name, free_bytes
+from mlx_port.runtime.memory import backend_name, free_bytes
 from tts_core import models
 from tts_core.config import Configs
 from tts_core.errors import NotFoundError, ResourceError, UsageError, did_you_mean
@@ -66,7 +66,7 @@ def choose_subject(model: str | None, random: str | None) -> Subject:
     if random is not None:
         return _published(random)
     if model is None:
-        from mlx_port.api import converted_voice
+        from mlx_port.stored_voice import converted_voice
 
         model = str(converted_voice())
     parts = open_parts(model)

@@ -27,7 +27,6 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
 
     async def shutdown(self, sockets: list[Any] | None = None) -> None:
-        """As in uvicorn."""
         ending = [super().shutdown(sockets)]
         if self.beside is not None:
             ending.append(self.beside.stop(self.config.timeout_graceful_shutdown or 0))

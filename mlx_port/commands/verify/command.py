@@ -184,7 +184,7 @@ def _check_page(page: str) -> None:
 
 def _exact() -> bool:
     """Switch TF32 off in MLX; False if MLX may have read the variable before."""
-    from mlx_port.arithmetic import VARIABLE, choose
+    from mlx_port.runtime.arithmetic import VARIABLE, choose
 
     if "mlx.core" in sys.modules:
         return os.environ.get(VARIABLE) == "0" and choose() != "late"
@@ -196,7 +196,7 @@ def _in_child(flags: dict[str, Any]) -> bool:
     """Compare in a process of its own, which reads the variable anew. Raises its error."""
     from multiprocessing import get_context
 
-    from mlx_port.arithmetic import VARIABLE
+    from mlx_port.runtime.arithmetic import VARIABLE
 
     before = os.environ.get(VARIABLE)
     os.environ[VARIABLE] = "0"

@@ -9,9 +9,9 @@ import warnings
 import numpy as np
 import pytest
 
-from mlx_port.api import converted_voice
 from mlx_port.commands import main as cli
 from mlx_port.commands import report
+from mlx_port.stored_voice import converted_voice
 from tests.mlx_port.commands.fake import FakePipeline, Speaker
 from tests.mlx_port.commands.running import SECRET, open_embedded, refused
 from tests.mlx_port.commands.running import run as run_command

@@ -17,8 +17,9 @@ OURS = ("converters", "mlx_port", "torch_ref", "tts_core")
 # what every command imports of ours, and what one needs besides for its flags and their help
 COMMON = {
     "mlx_port",
-    "mlx_port.arithmetic",
-    "mlx_port.before_mlx",
+    "mlx_port.runtime",
+    "mlx_port.runtime.arithmetic",
+    "mlx_port.runtime.before_mlx",
     "mlx_port.commands",
     "mlx_port.commands.main",
     "tts_core",

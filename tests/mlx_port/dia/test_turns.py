@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import mlx_port
-from mlx_port.api import converted_voice
+from mlx_port.stored_voice import converted_voice
 
 TEXT = (
     "[S1] Did you see the old bridge? It is long. [S2] I did. We walked over it. [S1] Why? [S2] To get home."

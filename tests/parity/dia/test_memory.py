@@ -12,7 +12,7 @@ import torch
 import mlx_port
 import mlx_port.dia.slots
 import mlx_port.layers.cache
-import mlx_port.memory
+import mlx_port.runtime.memory
 import torch_ref
 import torch_ref.cuda.dia.slots
 import torch_ref.layers.cache
@@ -66,7 +66,7 @@ def test_growing_caches_are_those_of_a_run(
     batch: int, frames: int, guided: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     most: dict[str, int] = {"cache": 0, "text": 0}
-    slots = YARDSTICK.module("dia.engine").FewSlots
+    slots = YARDSTICK.module("cpu.dia.slots").FewSlots
     launch = slots.launch
 
     def launched(slots: Any, steps: int) -> Any:
@@ -185,7 +185,7 @@ def test_bad_input_is_refused_before_anything_is_allocated(
 def test_loading_refuses_what_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch_ref.loading
     from mlx_port import loading
-    from mlx_port.api import converted_voice
+    from mlx_port.stored_voice import converted_voice
     from tts_core.voice.embedded import CODEC, DIA
 
     folder = converted_voice()
@@ -204,7 +204,7 @@ def test_loading_refuses_what_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_loaded_codec_works_in_windows_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     import mlx_port.loading
     import torch_ref.loading
-    from mlx_port.api import converted_voice
+    from mlx_port.stored_voice import converted_voice
     from tts_core.codecs.policy import CodecPolicy
     from tts_core.voice.embedded import CODEC, DIA
 
@@ -216,7 +216,7 @@ def test_a_loaded_codec_works_in_windows_that_fit(monkeypatch: pytest.MonkeyPatc
         ),
         (
             mlx_port.loading,
-            mlx_port.memory.backend_name(),
+            mlx_port.runtime.memory.backend_name(),
             lambda: mlx_port.DiaPipeline.load(converted_voice()),
         ),
     )

@@ -253,7 +253,7 @@ def test_one_read_from_the_device_a_row(
 def as_on_a_gpu(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
     """Take torch's loop of devices: the one of CPUs in float32 reads its ids without the host."""
     if side is not PORT:
-        monkeypatch.setattr(side.module("dia.engine"), "few_rows", lambda network: None)
+        monkeypatch.setattr(side.module("cuda.dia.slots"), "few_rows", lambda network: None)
 
 
 def watched(side: Side, seen: Callable[[np.ndarray], None]) -> Watched:

@@ -12,8 +12,8 @@ import pytest
 
 import mlx_port
 import torch_ref
-from mlx_port.api import converted_voice
 from mlx_port.mars5.pipeline import Mars5Pipeline as MlxPipeline
+from mlx_port.stored_voice import converted_voice
 from tests.sides import BOTH
 from tests.tiny.mars5 import CODES, LONG, SAID, TEXT, converted, limit, pipeline, reference, voice
 from tests.tiny.noise import CountingNoise

@@ -329,7 +329,7 @@ def test_too_little_memory_names_what_fits(side: Any, monkeypatch: pytest.Monkey
 def test_loading_refuses_what_does_not_fit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for side in ("torch_ref", "mlx_port"):
         monkeypatch.setattr(f"{side}.loading.free_bytes", lambda *_: 10**5)
-    monkeypatch.setattr("torch_ref.loading.fill", lambda *_: pytest.fail("weights were read"))
+    monkeypatch.setattr("torch_ref.loading._fill", lambda *_: pytest.fail("weights were read"))
     monkeypatch.setattr("mlx_port.loading._fill", lambda *_: pytest.fail("weights were read"))
     for load in (lambda: torch_ref.load(folder, device="cpu"), lambda: mlx_port.load(folder)):
         with pytest.raises(ResourceError, match=r"^memory: MetaVoice's weights in float32 take"):
@@ -341,7 +341,7 @@ def test_a_typed_load_refuses_other_models(
     package: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before weights are read."""
-    monkeypatch.setattr("torch_ref.loading.fill", lambda *_: pytest.fail("weights were read"))
+    monkeypatch.setattr("torch_ref.loading._fill", lambda *_: pytest.fail("weights were read"))
     monkeypatch.setattr("mlx_port.loading._fill", lambda *_: pytest.fail("weights were read"))
     with pytest.raises(UsageError, match=r"^model: the files contain metavoice, not dia"):
         package.DiaPipeline.load(folder)

@@ -17,13 +17,13 @@ def test_keys_grow(count: int, config: CodecLMConfig, monkeypatch: pytest.Monkey
     """By a few at a time, in the middle of texts; each draws its ids."""
     monkeypatch.setattr(slots, "CHUNK", 5)
     shared, sizes = slots_of(TORCH, config, count), set[int]()
-    reserve = shared.reserve
+    reserve = shared._reserve
 
     def watched(positions: int) -> None:
         reserve(positions)
         sizes.add(shared.cache[0].keys.shape[2])
 
-    monkeypatch.setattr(shared, "reserve", watched)
+    monkeypatch.setattr(shared, "_reserve", watched)
     ended = come_and_go(TORCH, shared, [text(seed) for seed in range(12)], seed=count)
     assert len(ended) > 6
     for one in ended:

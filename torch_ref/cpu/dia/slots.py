@@ -25,12 +25,10 @@ class FewSlots(Slots):
         self.heard: Heard | None = None  # of the texts that run
 
     def join(self, slot: int, text: Joining) -> None:
-        """As in Slots."""
         self.heard = None
         super().join(slot, text)
 
     def leave(self, slot: int) -> None:
-        """As in Slots."""
         self.heard = None
         super().leave(slot)
 

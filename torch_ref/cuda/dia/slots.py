@@ -10,11 +10,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from torch_ref.cpu.dia.few_rows import few_rows
+from torch_ref.cpu.dia.slots import FewSlots
 from torch_ref.cuda.capture import capture
 from torch_ref.cuda.dia.draws import Rows, draw
-from torch_ref.cuda.dia.fused import FusedDecoder, Memory
+from torch_ref.cuda.dia.fused import FusedDecoder, Memory, runs
 from torch_ref.cuda.launch import compile_together
 from torch_ref.cuda.noise import fill_uniform
+from torch_ref.dia.dia import Dia
+from torch_ref.dia.slots import Slots
 from tts_core.dia.joining import Joining
 from tts_core.nn.noise import HostNoise, Noise
 
@@ -184,3 +188,20 @@ class GraphSlots:
             for one, place in enumerate(places):
                 memory.keys[index][place, :, :before] = held.buffers[0][one, :, :before]
                 memory.values[index][place, :, :before] = held.buffers[1][one, :, :before]
+
+
+def make_slots(
+    network: Dia, nothing: Tensor | None, *, texts: int, rows: int, text_rows: int
+) -> GraphSlots | Slots:
+    """Make slots in the fastest form that runs this network: captured, for a CPU, or plain.
+
+    nothing: (1, 1, source width), the encoding of the empty text; None without guidance.
+    texts: that run at once.
+    rows: of a grid at most.
+    text_rows: bytes of a text at most.
+    """
+    if runs(network):
+        return GraphSlots(FusedDecoder(network, nothing), texts=texts, rows=rows, text_rows=text_rows)
+    if few_rows(network) is not None:
+        return FewSlots(network, nothing, texts=texts)
+    return Slots(network, nothing, texts=texts)

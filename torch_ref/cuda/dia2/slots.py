@@ -16,10 +16,13 @@ from torch import Tensor
 
 from torch_ref.cuda.capture import capture
 from torch_ref.cuda.dia2.draws import INPUTS, numbers_of
+from torch_ref.cuda.dia2.fused_stack import runs
 from torch_ref.cuda.dia2.step import FusedStep, State
 from torch_ref.cuda.early_read import EarlyRead
 from torch_ref.cuda.launch import compile_together
 from torch_ref.cuda.noise import fill_uniform
+from torch_ref.dia2.dia2 import Dia2
+from torch_ref.dia2.slots import Slots
 from torch_ref.host import Host
 from torch_ref.reading import Reading, begin_read, finish_read
 from tts_core.dia2.slots import Joining
@@ -135,3 +138,15 @@ class GraphSlots:
 
 def _nothing() -> None:
     """Undo nothing: what a warm-up writes, a text that joins writes anew."""
+
+
+def make_slots(network: Dia2, *, texts: int, rows: int, guided: bool) -> GraphSlots | Slots:
+    """Make slots in the fastest form that runs this network: captured or plain.
+
+    texts: that run at once.
+    rows: steps that a text reads at most.
+    guided: some texts may be.
+    """
+    if runs(network):
+        return GraphSlots(FusedStep(network), texts=texts, rows=rows, guided=guided)
+    return Slots(network)

@@ -15,9 +15,9 @@ from torch_ref.cuda import pointwise
 from torch_ref.cuda import rows as row_kernels
 from torch_ref.cuda.attention import attend, workspace
 from torch_ref.cuda.joining import joined
-from torch_ref.layers.norm import at_least_float32
 from torch_ref.layers.rope import RotaryPositions
 from torch_ref.layers.row_cache import RowCache
+from torch_ref.limits.remedies import at_least_float32
 from torch_ref.mars5.codec_lm import Block, CodecLM
 
 MOST_POSITIONS = 2**31  # more than any table has

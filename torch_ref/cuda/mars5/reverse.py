@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_ref.cuda.capture import capture
 from torch_ref.cuda.mars5.frames import draw_cells
 from torch_ref.cuda.mars5.fused import FusedTransformer, Reading, runs
-from torch_ref.layers.norm import at_least_float32
+from torch_ref.limits.remedies import at_least_float32
 from torch_ref.mars5.residual_transformer import ResidualTransformer, Source
 from torch_ref.mars5.reverse import Step
 from tts_core.mars5.diffusion import Cells, Diffusion

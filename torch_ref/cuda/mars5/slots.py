@@ -27,7 +27,7 @@ class GraphSlots(Slots):
     def __init__(self, network: CodecLM, *, texts: int, room: int, lowest: int, end: int):
         super().__init__(network, texts=texts, room=room, lowest=lowest, end=end)
         self.grows = False  # the graph keeps addresses
-        self.reserve(room)
+        self._reserve(room)
         device = self.tokens.device
         self.positions = torch.zeros(texts, dtype=torch.int64, device=device)
         self.layers = ManyRows(network, self.cache, self.rotary, self.positions)

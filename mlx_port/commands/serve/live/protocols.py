@@ -39,35 +39,29 @@ class HttpConnection(H11Protocol):
         self._watch: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """As in asyncio.Protocol."""
         transport.set_write_buffer_limits(0)  # paused as long as the system has not taken all
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
         super().connection_made(transport)
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """As in asyncio.Protocol."""
         self._stop()
         self._trust()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """As in asyncio.Protocol."""
         super().pause_writing()
         self._look()
 
     def resume_writing(self) -> None:
-        """As in asyncio.Protocol."""
         self._trust()
         super().resume_writing()
 
     def on_response_complete(self) -> None:
-        """As in H11Protocol."""
         super().on_response_complete()
         self._wait()
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        """As in H11Protocol."""
         self._stop()
         super().handle_websocket_upgrade(event)
 
@@ -106,7 +100,6 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
     """A WebSocket that may finish its speech while the server shuts down, and is never left half open."""
 
     def shutdown(self) -> None:
-        """As in WebSocketsSansIOProtocol."""
         if self.handshake_complete and not self.close_sent:
             self.queue.put_nowait({"type": CLOSING})  # type: ignore[typeddict-item]
         else:

@@ -14,7 +14,7 @@ from torch_ref.cuda.launch import INTERPRETED
 from torch_ref.cuda.mars5.frames import draw_cells
 from torch_ref.cuda.mars5.fused import FusedTransformer, Reading
 from torch_ref.cuda.mars5.reverse import KernelStep
-from torch_ref.layers.norm import at_least_float32
+from torch_ref.limits.remedies import at_least_float32
 from torch_ref.mars5 import reverse
 from torch_ref.mars5.diffusion import at_timestep, guided, posterior
 from torch_ref.mars5.residual_transformer import ResidualTransformer

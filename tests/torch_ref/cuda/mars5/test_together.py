@@ -20,7 +20,7 @@ from torch_ref.cuda.capture import uncollected
 from torch_ref.cuda.launch import INTERPRETED, triton
 from torch_ref.cuda.mars5 import reverse
 from torch_ref.cuda.mars5.together import KernelTogether, make_together
-from torch_ref.layers.norm import at_least_float32
+from torch_ref.limits.remedies import at_least_float32
 from torch_ref.mars5.residual_transformer import ResidualTransformer
 from torch_ref.mars5.reverse import ReverseDiffusion, Run, Step
 from torch_ref.mars5.together import Call, Together

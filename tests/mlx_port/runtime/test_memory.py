@@ -6,8 +6,8 @@ import mlx.core as mx
 import pytest
 
 import mlx_port
-import mlx_port.memory
-from mlx_port.memory import CACHED, WIRED_SPARE, bound_cache, wire
+import mlx_port.runtime.memory
+from mlx_port.runtime.memory import CACHED, WIRED_SPARE, bound_cache, wire
 from tts_core.errors import UsageError
 
 
@@ -31,7 +31,7 @@ def test_the_wired_limit(
         monkeypatch.delenv("MLX_PORT_WIRED", raising=False)
     else:
         monkeypatch.setenv("MLX_PORT_WIRED", wanted)
-    monkeypatch.setattr(mlx_port.memory, "backend_name", lambda: backend)
+    monkeypatch.setattr(mlx_port.runtime.memory, "backend_name", lambda: backend)
     monkeypatch.setattr(platform, "mac_ver", lambda: (macos, ("", "", ""), ""))
     monkeypatch.setattr(mx, "device_info", lambda: {"max_recommended_working_set_size": 10**12})
     monkeypatch.setattr(mx, "get_active_memory", lambda: 7)
@@ -55,9 +55,9 @@ def test_unused_memory_is_bounded(before: int, limits: list[int], monkeypatch: p
     """A lower limit of the caller's stays; a CPU has its own."""
     asked: list[int] = []
     monkeypatch.setattr(mx, "set_cache_limit", lambda limit: asked.append(limit) or before)
-    monkeypatch.setattr(mlx_port.memory, "backend_name", lambda: "mlx-cpu")
+    monkeypatch.setattr(mlx_port.runtime.memory, "backend_name", lambda: "mlx-cpu")
     bound_cache()
     assert asked == []
-    monkeypatch.setattr(mlx_port.memory, "backend_name", lambda: "mlx-metal")
+    monkeypatch.setattr(mlx_port.runtime.memory, "backend_name", lambda: "mlx-metal")
     bound_cache()
     assert asked == limits

@@ -27,6 +27,6 @@ def load_before_mlx() -> None:
 
 def load() -> None:
     """Load the BLAS."""
-    from mlx_port.blas import load_blas
+    from mlx_port.runtime.blas import load_blas
 
     load_blas()

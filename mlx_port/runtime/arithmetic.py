@@ -37,7 +37,7 @@ def choose() -> Literal["user", "set", "late"]:
 
 def matters() -> bool:
     """Return True if MLX's default device computes in TF32 where it may: no CPU does, nor M1 to M4."""
-    from mlx_port.memory import backend_name
+    from mlx_port.runtime.memory import backend_name
 
     backend = backend_name()
     if backend != "mlx-metal":

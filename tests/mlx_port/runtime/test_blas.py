@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mlx_port import blas
+from mlx_port.runtime import blas
 from tts_core.files import private
 from tts_core.files.private import make_folder
 from tts_core.voice import embedded
@@ -25,7 +25,7 @@ installed = pytest.mark.skipif(
 CHECK = """
 import os, sys
 import numpy as np
-from mlx_port.blas import load_blas
+from mlx_port.runtime.blas import load_blas
 print(load_blas().library)
 print(os.environ.get("OPENBLAS_NUM_THREADS"))
 import mlx.core as mx
@@ -356,7 +356,7 @@ def test_mlx_first_still_works(tmp_path):
 BEFORE = """
 import sys
 import mlx_port
-from mlx_port import blas
+from mlx_port.runtime import blas
 blas.load_blas = lambda: print("loaded", "mlx.core" in sys.modules)
 import mlx_port.commands.main
 {imports}
@@ -367,7 +367,7 @@ print("end")
 @pytest.mark.parametrize(
     ("imports", "printed"),
     [
-        ("import mlx_port.blas, tts_core.models, mlx", ["end"]),
+        ("import mlx_port.runtime.blas, tts_core.models, mlx", ["end"]),
         ("import mlx.core", ["loaded False", "end"]),
         ("from mlx import core", ["loaded False", "end"]),
         ("from mlx_port.layers import conv", ["loaded False", "end"]),
@@ -383,7 +383,7 @@ def test_it_is_loaded_once_and_just_before_mlx(tmp_path, imports, printed):
 def test_help_loads_no_blas_and_not_even_its_module(tmp_path, arguments):
     code = (
         "import sys; from mlx_port.commands.main import run; code = run(sys.argv[1:]); "
-        "assert not {'mlx_port.blas', 'mlx.core'} & set(sys.modules); "
+        "assert not {'mlx_port.runtime.blas', 'mlx.core'} & set(sys.modules); "
         "assert 'scipy_openblas' not in open('/proc/self/maps').read() if sys.platform == 'linux' else True; "
         "sys.exit(code)"
     )

@@ -11,8 +11,8 @@ from pathlib import Path
 import mlx.core as mx
 import pytest
 
-from mlx_port import arithmetic
 from mlx_port.commands.serve.metrics import Metrics
+from mlx_port.runtime import arithmetic
 
 ASK = "import ctypes; get = ctypes.CDLL(None).getenv; get.restype = ctypes.c_char_p"
 VALUE = "print(get(b'MLX_ENABLE_TF32'))"  # as MLX, written in C++, reads it
@@ -39,7 +39,8 @@ def test_importing_the_package_sets_the_variable(value: str | None, found: str) 
 
 
 IN_ORDER = (
-    "from mlx_port import arithmetic; arithmetic.matters = lambda: True; print(arithmetic.arithmetic())"
+    "from mlx_port.runtime import arithmetic; "
+    "arithmetic.matters = lambda: True; print(arithmetic.arithmetic())"
 )
 
 
@@ -76,7 +77,7 @@ def test_the_order_of_imports(before: str, value: str | None, found: str) -> Non
 def test_where_it_matters(
     backend: str, chip: str, macos: str, found: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mlx_port.memory.backend_name", lambda: backend)
+    monkeypatch.setattr("mlx_port.runtime.memory.backend_name", lambda: backend)
     monkeypatch.setattr(mx, "device_info", lambda: {"architecture": chip})
     monkeypatch.setattr(platform, "mac_ver", lambda: (macos, ("", "", ""), ""))
     assert arithmetic.matters() is found

@@ -1,9 +1,14 @@
-"""argmax with the same result on every backend."""
+"""Operations that are right on every backend and in every dtype, in place of torch's own."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
+
+
+def at_least_float32(x: Tensor) -> Tensor:
+    """Return float32 and float64 unchanged, narrower types as a float32 copy."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def first_largest(x: Tensor) -> Tensor:

@@ -1,0 +1,23 @@
+"""The end of MetaVoice's step: ids from logits. Draws follow mlx_port.metavoice.sampling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import mlx.core as mx
+
+from mlx_port.metavoice.sampling import draw_ids
+from mlx_port.steps.chain import chain
+from tts_core.metavoice.sampling import FirstStageSampling
+
+
+@lru_cache(maxsize=64)
+def drawing(sampling: FirstStageSampling) -> Callable[..., mx.array]:
+    """Build `draw_ids` under one setting: of logits, and of waiting times but for the most probable ids."""
+
+    @chain
+    def ids(logits: mx.array, *waiting: mx.array) -> mx.array:
+        return draw_ids(logits, waiting[0] if waiting else None, sampling)
+
+    return ids
