@@ -15,6 +15,7 @@ class LateHost:
     backend: str = "torch-cuda"
     dtype: str = "float32"
     free: int | None = None
+    overlaps: bool = False
     errors: list[Exception] = field(default_factory=list)
 
     def check(self) -> None:

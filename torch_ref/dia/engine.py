@@ -20,11 +20,12 @@ from torch_ref.dia.dia import Dia
 from torch_ref.dia.guard import fault
 from torch_ref.dia.slots import Slots
 from torch_ref.host import Host
-from tts_core.codecs.dac_calls import Passage, decode_passages, most_fed
+from tts_core.codecs.dac_calls import Passage, decode_passages, launch_passages, most_fed
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.dia.grid import DelayGrid
 from tts_core.dia.request import Run
 from tts_core.errors import GenerationError
+from tts_core.nn.beside import Pending
 from tts_core.serving import turns
 
 
@@ -57,10 +58,19 @@ class DiaEngine:
         most = most_fed(self.codec_config, self.policy, backend=self.host.backend)
         return decode_passages(self.codec_config, passages, self._decode, most=most)
 
+    def launch_windows(self, passages: Sequence[Passage]) -> Pending[list[np.ndarray]]:
+        """Begin the same, beside the decoder's steps where the host `overlaps`."""
+        most = most_fed(self.codec_config, self.policy, backend=self.host.backend)
+        return launch_passages(self.codec_config, passages, self._launch, most=most)
+
     def _decode(self, calls: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Decode the codes of every call, (B, Q, F), to samples (B, L); start all, then read."""
         audio = [self.codec.decode_whole(self.host.to_device(codes)) for codes in calls]
         return [self.host.to_host(one) for one in audio]
+
+    def _launch(self, calls: Sequence[np.ndarray]) -> Pending[list[np.ndarray]]:
+        decode, to_device = self.codec.decode_whole, self.host.to_device
+        return self.host.launch(lambda: [decode(to_device(codes)) for codes in calls])
 
     def _empty_text(self) -> Tensor:
         if self._nothing is None:

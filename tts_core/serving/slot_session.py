@@ -13,6 +13,7 @@ from tts_core.memory.fits import check
 from tts_core.nn.calls import drop_errors
 from tts_core.nn.host import Host
 from tts_core.serving.session import Event, Failed
+from tts_core.serving.sounding import Sounding
 from tts_core.serving.turns import Slots, Turns
 
 
@@ -31,10 +32,12 @@ One = TypeVar("One", bound=Spoken)
 class SlotSession(ABC, Generic[One]):
     """A session of `places` places over the slots of a network, which it owns; it follows
     tts_core.serving.session.Session. Texts are given whole.
+
+    sounding: decodes what the network's steps complete.
     """
 
-    def __init__(self, slots: Slots, places: int, host: Host):
-        self.places, self.host = places, host
+    def __init__(self, slots: Slots, places: int, host: Host, sounding: Sounding[Any, Any]):
+        self.places, self.host, self.sounding = places, host, sounding
         self.turns: Turns[One] = Turns(slots, places)
         self.spoken: dict[int, One] = {}
         self._joined = 0  # requests so far
@@ -125,5 +128,6 @@ class SlotSession(ABC, Generic[One]):
         """As in Session. Nothing can join afterwards."""
         for key in [*self.spoken]:
             self.leave(key)
+        self.sounding.close()
         del self.turns
         drop_errors(self.host)
