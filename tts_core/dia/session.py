@@ -26,7 +26,7 @@ from tts_core.nn.calls import apart
 from tts_core.results import Meter
 from tts_core.serving.session import Event, Part
 from tts_core.serving.slot_session import SlotSession, Spoken
-from tts_core.serving.sounding import AT_ONCE, Sounding
+from tts_core.serving.sounding import Sounding
 
 if TYPE_CHECKING:
     from tts_core.dia.engine import Engine
@@ -86,14 +86,14 @@ class DiaSession(SlotSession[_Speaking]):
         self.lookahead = decode_lookahead(engine.codec_config)
         places, rows = self.room.places(places), 1 + grid_rows(config, longest)
         slots = engine.slots(places, rows=rows, text_rows=longest.text_bytes, guided=longest.guided)
-        launched = sound and engine.host.overlaps
+        beside = sound and engine.host.overlaps
         sounding = Sounding(
             engine.host,
             self._decode,
-            launch=self._launch if launched else None,
-            split=self._split,
+            launch=self._launch if beside else None,
+            split=self._split if beside else None,
             is_wanted=lambda asked: asked.one.key in self.spoken,
-            most=AT_ONCE if policy.is_heard else None,
+            most=places if policy.is_heard else None,
         )
         super().__init__(slots, places, engine.host, sounding)
         engine.host.reset_peak()

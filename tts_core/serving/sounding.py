@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from tts_core.errors import GenerationError, shortage
+from tts_core.errors import GenerationError, SpeechError, shortage
 from tts_core.nn.beside import Done, Pending
 from tts_core.nn.calls import drop_errors
 from tts_core.nn.host import Host
@@ -32,7 +32,8 @@ class Sounding(Generic[One, Made]):
     """Windows of several requests that are decoded, and come back in the order in which they were added.
 
     decode: makes the sounds of several, as in `shared`.
-    launch: begins the same work beside the steps; None where the device has no stream for it.
+    launch: begins the same work beside the steps, or returns None for work that cannot be; None where the
+    device has no stream for it.
     split: divides windows that are added together into launches, by their places.
     is_wanted: False for a window whose request has left.
     most: launches that may be due before `ended` waits for the codec; None for any number. Those that are due
@@ -44,7 +45,7 @@ class Sounding(Generic[One, Made]):
         host: Host,
         decode: Callable[[Sequence[One]], Sequence[Made]],
         *,
-        launch: Callable[[Sequence[One]], Pending[Sequence[Made]]] | None = None,
+        launch: Callable[[Sequence[One]], Pending[Sequence[Made | Exception]] | None] | None = None,
         split: Callable[[Sequence[One]], Iterable[Sequence[int]]] | None = None,
         is_wanted: Callable[[One], bool] = lambda one: True,
         most: int | None = None,
@@ -59,7 +60,7 @@ class Sounding(Generic[One, Made]):
         """Let windows be decoded."""
         asked = [_Asked[One, Made](one, []) for one in ones]
         self._order.extend(asked)
-        if self._split is None or self._launch is None:
+        if self._split is None:
             self._due.append(asked)
         else:
             self._due.extend([asked[place] for place in places] for places in self._split(ones))
@@ -67,6 +68,11 @@ class Sounding(Generic[One, Made]):
     def fail(self, one: One, error: Exception) -> None:
         """Let an error follow the windows that were added before."""
         self._order.append(_Asked(one, [error]))
+
+    @property
+    def is_busy(self) -> bool:
+        """True if a window was added that is not given out."""
+        return any(self._is_wanted(each.one) for each in self._order)
 
     def ended(self, *, wait: bool) -> list[tuple[One, Made | Exception]]:
         """Begin windows, and return those that are decoded, each with its sound or its error.
@@ -117,21 +123,28 @@ class Sounding(Generic[One, Made]):
         try:
             made = pending.take()
         except GenerationError:
-            made = shared(self.host, self._decode, [each.one for each in asked])
+            made = self._decoded([each.one for each in asked])
         for each, one in zip(asked, made, strict=True):
             each.made.append(one)
 
     def _launched(self, ones: Sequence[One]) -> Pending[Sequence[Made | Exception]]:
         """Launch windows. If memory is short, wait for all others, and decode these by themselves."""
-        if self._launch is None:
-            return Done(shared(self.host, self._decode, ones))
         try:
-            return self._launch(ones)
+            pending = None if self._launch is None else self._launch(ones)
         except Exception as error:
             if shortage(error) is None:
                 raise
+        else:
+            return Done(self._decoded(ones)) if pending is None else pending
         # Here the error is gone, and with it what its frames kept in memory.
         drop_errors(self.host)
         while self._begun:
             self._take()
-        return Done(shared(self.host, self._decode, ones))
+        return Done(self._decoded(ones))
+
+    def _decoded(self, ones: Sequence[One]) -> Sequence[Made | Exception]:
+        """Decode windows now. An error for all of them, such as that of a cancelled call, is each one's."""
+        try:
+            return shared(self.host, self._decode, ones)
+        except SpeechError as error:
+            return [error] * len(ones)
