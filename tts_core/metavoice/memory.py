@@ -96,9 +96,7 @@ def estimate(configs: Configs, job: MetaVoiceJob, machine: Machine) -> Estimate:
             *with_sound(
                 machine.backend if job.decoder == "vocos" else "",  # a diffusion runs by itself
                 [
-                    Phase(
-                        "first stage", (_cache(first, job, machine.size), _activations(first, job, machine))
-                    ),
+                    Phase("first stage", first_stage),
                     Phase("second stage", (_second_stage(second, job, machine),)),
                 ],
                 Phase("decoder", (_decoder(configs, job, machine),)),
