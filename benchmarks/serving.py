@@ -15,6 +15,8 @@
                  `generate_codes` of as many texts (benchmarks/dia_step.py)
     of both      with --compare: throughput of texts of equal length, by that of `generate_codes` of as many
                  texts and then the codec for all of them together
+    account      of each round: how long the decoder, the codec, both and the host took, and how long the
+                 device was idle (benchmarks/accounting.py)
     load         --arrivals requests, arriving at random (Poisson) at --load of the measured capacity: first
                  audio by percentile, and gaps in playback
 """
@@ -30,10 +32,13 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
+from accounting import Account
 from dia_step import TEXT, full_network
 
 from tts_core.codecs.dac import DAC_44KHZ
+from tts_core.codecs.dac_calls import Passage
 from tts_core.dia.options import DiaOptions
+from tts_core.nn.beside import Done
 from tts_core.pipeline import Pipeline
 from tts_core.serving.engine import SpeechEngine
 from tts_core.serving.speech import Speech
@@ -178,8 +183,9 @@ def step_milliseconds(pipeline: Any, texts: int) -> dict[str, float]:
     plain(60)
     alone = statistics.median((plain(400) - plain(100)) / 300 for _ in range(2))
     session, engine = pipeline.session(texts), pipeline.engine
-    decode = engine.decode_windows
+    decode, launch = engine.decode_windows, engine.launch_windows
     engine.decode_windows = lambda passages: [np.zeros(1, np.float32) for _ in passages]
+    engine.launch_windows = lambda passages: Done([np.zeros(1, np.float32) for _ in passages])
     for seed in range(texts):
         session.join(pipeline.request(TEXT, DiaOptions(seed=seed, max_frames=600)))
     burst, times = session.turns.slots.steps, []
@@ -187,7 +193,7 @@ def step_milliseconds(pipeline: Any, texts: int) -> dict[str, float]:
         started = time.perf_counter()
         session.step()
         times.append((time.perf_counter() - started) / burst)
-    engine.decode_windows = decode
+    engine.decode_windows, engine.launch_windows = decode, launch
     session.close()
     steady = times[100 // burst : 400 // burst]
     step = statistics.fmean(steady)
@@ -199,7 +205,7 @@ def one_after_the_other(pipeline: Any, texts: int, frames: int) -> float:
     pipeline.generate_codes([TEXT] * texts, max_frames=40)
     started = time.perf_counter()
     codes = pipeline.generate_codes([TEXT] * texts, max_frames=frames, seed=list(range(texts)))
-    sounds = pipeline._decode(codes)
+    sounds = pipeline.engine.decode_windows([Passage(one, 0, one.shape[1]) for one in codes])
     return sum(map(len, sounds)) / pipeline.sample_rate / (time.perf_counter() - started)
 
 
@@ -213,6 +219,7 @@ def measure(args: argparse.Namespace, side: str) -> dict[str, Any]:
     """Measure one side."""
     pipeline: Any = load(args.size, side)
     low, high = numbers(args.frames)
+    account = Account(pipeline)
     row: dict[str, Any] = {"side": side, "size": args.size, "backend": pipeline.engine.host.backend}
 
     def note(name: str, found: Any) -> None:
@@ -230,8 +237,10 @@ def measure(args: argparse.Namespace, side: str) -> dict[str, Any]:
         for count, bench in benches.items():
             firsts = [bench.streams(1, 1)[1][0].first for _ in range(5)]
             used = time.process_time()
+            account.restart()
             seconds, heard = bench.streams(count, max(args.requests, count))
             used = time.process_time() - used
+            times = account.found()
             rounds[-1][count] = sum(one.sound for one in heard) / np.array([seconds, used])
             found = {
                 "throughput": rounds[-1][count][0],
@@ -239,6 +248,7 @@ def measure(args: argparse.Namespace, side: str) -> dict[str, Any]:
                 "requests a second": len(heard) / seconds,
                 "first audio": percentiles(firsts),
                 "gap": percentiles([one.gap for one in heard]),
+                "account": times,
             }
             note(f"{count} streams, round {turn + 1}", found)
     least, *_, most = sorted(benches) * 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import mlx.core as mx
@@ -10,6 +11,7 @@ import numpy as np
 from mlx_port.runtime.memory import backend_name, free_bytes, peak_bytes, reset_peak
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.memory.machine import Machine
+from tts_core.nn.beside import Done
 
 
 class Weighted(Protocol):
@@ -36,6 +38,11 @@ class Host:
     def backend(self) -> str:
         """Backend name as in tts_core.memory.terms, such as "torch-cpu"."""
         return backend_name()
+
+    @property
+    def overlaps(self) -> bool:
+        """False: MLX runs the work of a stream in order."""
+        return False
 
     def settle(self) -> None:
         """On Metal, wait for all that was started, and raise its error; elsewhere errors come at once."""
@@ -65,3 +72,7 @@ class Host:
     def to_host(self, x: mx.array) -> np.ndarray:
         """Wait for the device and return the array."""
         return np.array(x)
+
+    def launch(self, work: Callable[[], Sequence[mx.array]]) -> Done[list[np.ndarray]]:
+        """Do work and return its arrays."""
+        return Done([self.to_host(x) for x in work()])

@@ -1,6 +1,8 @@
 """Docstrings, comments and documents name existing files and modules, and their examples are complete."""
 
 import ast
+import importlib
+import inspect
 import io
 import re
 import subprocess
@@ -141,3 +143,25 @@ def test_the_example_of_the_diffusers_module():
         "install(pipeline.unet, AttentionPolicy(budget_bytes=64 * 2 ** 20, native=False))",
         "uninstall(pipeline)",
     ]
+
+
+def undocumented(module: str) -> Iterator[str]:
+    """Public methods that a class introduces without a docstring."""
+    for name, made in inspect.getmembers(importlib.import_module(module), inspect.isclass):
+        if made.__module__ != module or name.startswith("_"):
+            continue
+        for method, found in vars(made).items():
+            known = getattr(found, "fget", None) or getattr(found, "__func__", found)
+            if method.startswith("_") or not inspect.isfunction(known) or known.__module__ != module:
+                continue
+            if not known.__doc__ and not any(hasattr(base, method) for base in made.__mro__[1:]):
+                yield f"{module}.{name}.{method}"
+
+
+def test_methods_say_what_they_do_once():
+    """Methods of networks do what their class says; those of a protocol inherit its words."""
+    networks = r"mlx_port\.(codecs|dia2?|layers|mars5|metavoice|qwen3|steps)\."
+    found = [file for file in sorted(files()) if re.match(r"(tts_core|mlx_port|converters)/.*\.py", file)]
+    modules = [file.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for file in found]
+    missing = [name for module in modules if not re.match(networks, module) for name in undocumented(module)]
+    assert missing == []

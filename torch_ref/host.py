@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from torch_ref.cuda.beside import Beside
 from torch_ref.device import backend_name, free_bytes, name_of, peak_bytes, reset_peak
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.memory.machine import Machine
+from tts_core.nn.beside import Done, Pending
 
 
 class Weighted(Protocol):
@@ -27,6 +30,7 @@ class Host:
 
     def __init__(self, layer: Weighted):
         self.layer = layer
+        self._beside: Beside | None = None
 
     @property
     def dtype(self) -> str:
@@ -37,6 +41,11 @@ class Host:
     def backend(self) -> str:
         """Backend name as in tts_core.memory.terms, such as "torch-cpu"."""
         return backend_name(self.layer.weight.device)
+
+    @property
+    def overlaps(self) -> bool:
+        """True on CUDA, which has streams."""
+        return self.layer.weight.is_cuda
 
     def settle(self) -> None:
         """Do nothing: a lack of memory is raised by the call that allocates."""
@@ -65,3 +74,11 @@ class Host:
     def to_host(self, x: Tensor) -> np.ndarray:
         """Wait for the device and return the array."""
         return x.cpu().numpy()
+
+    def launch(self, work: Callable[[], Sequence[Tensor]]) -> Pending[list[np.ndarray]]:
+        """Begin work, on CUDA on a second stream. Returns its arrays; copy what is kept."""
+        if not self.overlaps:
+            return Done([self.to_host(x) for x in work()])
+        if self._beside is None:
+            self._beside = Beside(self.layer.weight.device)
+        return self._beside.launch(work)

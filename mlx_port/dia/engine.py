@@ -21,6 +21,7 @@ from tts_core.codecs.policy import CodecPolicy
 from tts_core.dia.grid import DelayGrid
 from tts_core.dia.request import Run
 from tts_core.errors import GenerationError
+from tts_core.nn.beside import Done
 
 
 class DiaEngine:
@@ -51,6 +52,10 @@ class DiaEngine:
         """Decode passages, also of several texts, to samples (L,) float32 each."""
         most = most_fed(self.codec_config, self.policy, backend=self.host.backend)
         return decode_passages(self.codec_config, passages, self._decode, most=most)
+
+    def launch_windows(self, passages: Sequence[Passage]) -> Done[list[np.ndarray]]:
+        """Do the same."""
+        return Done(self.decode_windows(passages))
 
     def _decode(self, calls: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Decode the codes of every call, (B, Q, F), to samples (B, L); start all, then read."""

@@ -13,6 +13,7 @@ from mlx_port.steps.dia2.fused import join
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.config import Configs
 from tts_core.errors import GenerationError
+from tts_core.nn.beside import Done
 
 
 class Dia2Engine:
@@ -45,3 +46,8 @@ class Dia2Engine:
         """Decode the next frames of a stream. (Q, F) int32 → samples (L,) float32, and the next memory."""
         samples, memory = self.codec.decode_piece(codes[None], memory)
         return self.host.to_host(samples)[0].astype(np.float32), memory
+
+    def launch(self, codes: np.ndarray, memory: DecodeMemory | None) -> tuple[Done[np.ndarray], DecodeMemory]:
+        """Do the same."""
+        samples, memory = self.decode(codes, memory)
+        return Done(samples), memory

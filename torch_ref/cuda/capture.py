@@ -45,5 +45,9 @@ def uncollected() -> Iterator[None]:
 
 @functools.cache
 def _side_stream(index: int) -> torch.cuda.Stream:
-    """Return one stream for all captures: cuBLAS keeps a workspace (32 MB on an H200) per stream."""
-    return torch.cuda.Stream(index)
+    """Return one stream for all captures: cuBLAS keeps a workspace (32 MB on an H200) per stream.
+
+    Kernels of a graph keep the priority of the stream where they were captured: those of steps begin before
+    the codec's, which run beside them.
+    """
+    return torch.cuda.Stream(index, priority=-1)

@@ -16,11 +16,12 @@ from torch_ref.cuda.dia.slots import make_slots
 from torch_ref.dia.dia import Dia
 from torch_ref.dia.guard import fault
 from torch_ref.host import Host
-from tts_core.codecs.dac_calls import Passage, decode_passages, most_fed
+from tts_core.codecs.dac_calls import Passage, launch_passages, most_fed
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.dia.grid import DelayGrid
 from tts_core.dia.request import Run
 from tts_core.errors import GenerationError
+from tts_core.nn.beside import Pending
 from tts_core.serving import turns
 
 
@@ -50,13 +51,17 @@ class DiaEngine:
 
     def decode_windows(self, passages: Sequence[Passage]) -> list[np.ndarray]:
         """Decode passages, also of several texts, to samples (L,) float32 each."""
-        most = most_fed(self.codec_config, self.policy, backend=self.host.backend)
-        return decode_passages(self.codec_config, passages, self._decode, most=most)
+        return self.launch_windows(passages).take()
 
-    def _decode(self, calls: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Decode the codes of every call, (B, Q, F), to samples (B, L); start all, then read."""
-        audio = [self.codec.decode_whole(self.host.to_device(codes)) for codes in calls]
-        return [self.host.to_host(one) for one in audio]
+    def launch_windows(self, passages: Sequence[Passage]) -> Pending[list[np.ndarray]]:
+        """Begin the same, beside the decoder's steps where the host `overlaps`."""
+        most = most_fed(self.codec_config, self.policy, backend=self.host.backend)
+        return launch_passages(self.codec_config, passages, self._launch, most=most)
+
+    def _launch(self, calls: Sequence[np.ndarray]) -> Pending[list[np.ndarray]]:
+        """Begin to decode the codes of every call, (B, Q, F), to samples (B, L)."""
+        decode, to_device = self.codec.decode_whole, self.host.to_device
+        return self.host.launch(lambda: [decode(to_device(codes)) for codes in calls])
 
     def _empty_text(self) -> Tensor:
         if self._nothing is None:

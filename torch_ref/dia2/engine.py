@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from torch import Tensor
 
 from torch_ref.codecs.mimi import DecodeMemory, Mimi
 from torch_ref.cuda.dia2.slots import make_slots
@@ -13,6 +14,7 @@ from tts_core.codecs.policy import CodecPolicy
 from tts_core.config import Configs
 from tts_core.dia2 import slots
 from tts_core.errors import GenerationError
+from tts_core.nn.beside import Pending, Then
 
 
 class Dia2Engine:
@@ -42,5 +44,19 @@ class Dia2Engine:
 
     def decode(self, codes: np.ndarray, memory: DecodeMemory | None) -> tuple[np.ndarray, DecodeMemory]:
         """Decode the next frames of a stream. (Q, F) int32 → samples (L,) float32, and the next memory."""
-        samples, memory = self.codec.decode_piece(codes[None], memory)
-        return self.host.to_host(samples)[0].astype(np.float32), memory
+        samples, memory = self.launch(codes, memory)
+        return samples.take(), memory
+
+    def launch(
+        self, codes: np.ndarray, memory: DecodeMemory | None
+    ) -> tuple[Pending[np.ndarray], DecodeMemory]:
+        """Begin the same, beside the steps where the host `overlaps`; the memory is for the next launch."""
+        after: list[DecodeMemory] = []
+
+        def work() -> list[Tensor]:
+            samples, kept = self.codec.decode_piece(self.host.to_device(codes[None]), memory)
+            after.append(kept)
+            return [samples]
+
+        launched = self.host.launch(work)
+        return Then(launched, lambda made: made[0][0].astype(np.float32)), after[0]

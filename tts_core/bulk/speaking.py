@@ -7,6 +7,7 @@ import io
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,12 +16,15 @@ import numpy as np
 from tts_core.audio.formats.names import SUFFIXES
 from tts_core.audio.formats.writer import SoundWriter
 from tts_core.bulk.asking import Asking, Work, failed
+from tts_core.bulk.in_order import InOrder
 from tts_core.bulk.outcome import Outcome
 from tts_core.bulk.rows import Row
 from tts_core.errors import comes_late, device_error
 from tts_core.results import GenerationResult, join
 from tts_core.serving.session import Failed, Session
 from tts_core.serving.source import Source
+
+THREADS = 2  # that encode sounds while others are spoken
 
 
 class _Asked(NamedTuple):
@@ -37,7 +41,7 @@ class _Joined:
 
 
 class Speaker:
-    """A loaded model that speaks rows.
+    """A loaded model that speaks rows. Their sounds are encoded in threads, beside the next steps.
 
     open_session: opens a running batch: the first, and another after an error of the device ended one.
     """
@@ -53,15 +57,15 @@ class Speaker:
             yield from ended
 
     def turns(self, rows: Iterable[tuple[Row, str] | None]) -> Iterator[list[Outcome]]:
-        """Speak rows with their keys; yield after each step of the session those that ended.
+        """Speak rows with their keys; yield after each step of the session those that ended, in that order.
 
         rows: None means that there is none at the moment; those that were taken go on.
         """
         source, more = iter(rows), True
         running: dict[int, _Joined] = {}  # by key of the session
         asked: _Asked | None = None  # waits for memory
-        while more or asked is not None or running:
-            ended: list[Outcome] = []
+        ended = InOrder[Outcome](THREADS, self.session.places)
+        while more or asked is not None or running or ended:
             while asked is not None or (more and self.session.running < self.session.places):
                 if asked is not None:
                     if not self._join(asked, running, ended):
@@ -78,29 +82,29 @@ class Speaker:
                 asked = self._ask(*pair, ended)
             if running:
                 try:
-                    ended += self._step(running)
+                    self._step(running, ended)
                 except Exception as error:
+                    self._broken(running, ended, error)
                     if device_error(error) is None:
-                        yield [*ended, *self._broken(running, error)]
+                        yield ended.ended(wait=True)
                         raise
-                    ended += self._broken(running, error)
                     self._reopen()
-            yield ended
+            yield ended.ended(wait=not running)
 
-    def _ask(self, row: Row, key: str, ended: list[Outcome]) -> _Asked | None:
+    def _ask(self, row: Row, key: str, ended: InOrder[Outcome]) -> _Asked | None:
         """Build a row's request; a row that cannot be spoken has ended."""
         try:
             return _Asked(row, key, self.asking.request(row))
         except Exception as error:
-            ended.append(failed(row, key, error))
+            ended.add(failed(row, key, error))
             return None
 
-    def _join(self, asked: _Asked, running: dict[int, _Joined], ended: list[Outcome]) -> bool:
+    def _join(self, asked: _Asked, running: dict[int, _Joined], ended: InOrder[Outcome]) -> bool:
         """Let a request join, unless it cannot be spoken and has ended; False if there is no room now.
 
         If an error of the batch's steps comes only now, the request joins the next batch.
         """
-        unable: list[Outcome] = []
+        unable: Outcome | None = None
         for _ in range(2):
             try:
                 if not self.session.fits(asked.request):
@@ -108,19 +112,20 @@ class Speaker:
                 running[self.session.join(asked.request)] = _Joined(asked.row, asked.key)
                 return True
             except Exception as error:
-                unable = [failed(asked.row, asked.key, error)]
+                unable = failed(asked.row, asked.key, error)
                 if not comes_late(error):
                     break
-                ended += self._broken(running, error)
+                self._broken(running, ended, error)
             self._reopen()
-        ended += unable
+        assert unable is not None
+        ended.add(unable)
         return True
 
-    def _broken(self, running: dict[int, _Joined], error: Exception) -> list[Outcome]:
+    def _broken(self, running: dict[int, _Joined], ended: InOrder[Outcome], error: Exception) -> None:
         """End all that ran with an error."""
-        ended = [failed(one.row, one.key, error) for one in running.values()]
+        for one in running.values():
+            ended.add(failed(one.row, one.key, error))
         running.clear()
-        return ended
 
     def _reopen(self) -> None:
         """Open the next batch."""
@@ -128,17 +133,17 @@ class Speaker:
             self.session.close()
         self.session = self.open_session()
 
-    def _step(self, running: dict[int, _Joined]) -> Iterator[Outcome]:
+    def _step(self, running: dict[int, _Joined], ended: InOrder[Outcome]) -> None:
         for event in self.session.step():
             joined = running[event.key]
             if isinstance(event, Failed):
                 del running[event.key]
-                yield failed(joined.row, joined.key, event.error)
+                ended.add(failed(joined.row, joined.key, event.error))
                 continue
             joined.parts.append(event.result)
             if event.result.finish_reason is not None:
                 del running[event.key]
-                yield self._spoken(joined)
+                ended.begin(partial(self._spoken, joined))
 
     def _spoken(self, joined: _Joined) -> Outcome:
         row, result = joined.row, join(joined.parts)

@@ -13,6 +13,7 @@ import numpy as np
 
 from tts_core.codecs.dac import DacConfig, decode_window, decoded_length
 from tts_core.codecs.policy import CodecPolicy
+from tts_core.nn.beside import Done, Pending, Then
 from tts_core.nn.guard import check_sound
 
 # On a CPU a call of several windows takes longer (three of 18 frames: 1.04 s against 0.78 s) and may round
@@ -69,6 +70,41 @@ def calls(config: DacConfig, passages: Sequence[Passage], *, most: int) -> Itera
             )
 
 
+def split(config: DacConfig, passages: Sequence[Passage], *, most: int) -> list[Sequence[int]]:
+    """Divide passages into the calls of one decode, by their places; those without frames need none."""
+    found = [call.places for call in calls(config, passages, most=most)]
+    needed = {place for places in found for place in places}
+    empty = [place for place in range(len(passages)) if place not in needed]
+    return [*found, empty] if empty else [*found]
+
+
+def launch_passages(
+    config: DacConfig,
+    passages: Sequence[Passage],
+    launch: Callable[[Sequence[np.ndarray]], Pending[Sequence[np.ndarray]]],
+    *,
+    most: int,
+) -> Pending[list[np.ndarray]]:
+    """Begin to decode passages to samples, float32 (L,) each, in their order.
+
+    `take` raises GenerationError for a passage whose samples are all zero.
+
+    most: frames to feed in one call, from `most_fed`.
+    launch: from the codes of every call, (B, Q, F), to its samples (B, F·hop or fewer).
+    """
+    needed = list(calls(config, passages, most=most))
+
+    def cut(audio: Sequence[np.ndarray]) -> list[np.ndarray]:
+        samples = [np.zeros(0, np.float32) for _ in passages]
+        for call, rows in zip(needed, audio, strict=True):
+            for row, place, kept in zip(rows, call.places, call.kept, strict=True):
+                samples[place] = row[kept].astype(np.float32)
+                check_sound(samples[place])
+        return samples
+
+    return Then(launch([call.codes for call in needed]), cut)
+
+
 def decode_passages(
     config: DacConfig,
     passages: Sequence[Passage],
@@ -76,20 +112,8 @@ def decode_passages(
     *,
     most: int,
 ) -> list[np.ndarray]:
-    """Decode passages to samples, float32 (L,) each, in their order.
-
-    Raises GenerationError for a passage whose samples are all zero.
-
-    most: frames to feed in one call, from `most_fed`.
-    decode: from the codes of every call, (B, Q, F), to its samples (B, F·hop or fewer).
-    """
-    samples = [np.zeros(0, np.float32) for _ in passages]
-    needed = list(calls(config, passages, most=most))
-    for call, audio in zip(needed, decode([call.codes for call in needed]), strict=True):
-        for row, place, kept in zip(audio, call.places, call.kept, strict=True):
-            samples[place] = row[kept].astype(np.float32)
-            check_sound(samples[place])
-    return samples
+    """Decode passages at once; arguments and errors as in `launch_passages`."""
+    return launch_passages(config, passages, lambda codes: Done(decode(codes)), most=most).take()
 
 
 def most_fed(config: DacConfig, policy: CodecPolicy, *, backend: str) -> int:

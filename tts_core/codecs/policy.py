@@ -30,6 +30,11 @@ class CodecPolicy:
             if value < 1:
                 raise UsageError(f"{name}: {value} is not a number of frames; give at least 1")
 
+    @property
+    def is_heard(self) -> bool:
+        """True if windows begin small, for a listener."""
+        return self.first_frames < self.max_frames
+
     def decode_cuts(self, frames: int) -> Iterator[tuple[int, int]]:
         """Cut [0, frames) for a streamed decode; the cuts do not depend on where the speech ends."""
         return growing(frames, self.first_frames, self.max_frames)

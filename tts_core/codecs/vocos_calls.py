@@ -9,6 +9,7 @@ import numpy as np
 
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.codecs.vocos import VocosConfig, decode_lookahead, decode_window
+from tts_core.nn.beside import Pending, Then
 from tts_core.nn.host import Device
 
 # A CPU gains nothing from a call of several windows, which may round differently
@@ -68,14 +69,49 @@ def decode_pieces(
     cuts: as in `calls`.
     check: called before each call of the network; may raise.
     """
-    most = most_fed(vocoder.config, vocoder.policy.max_frames, backend=host.backend)
-    made = [[np.zeros(0, np.float32)] for _ in codes]
-    for call in calls(vocoder.config, [one.shape[1] for one in codes], cuts, most=most):
+    needed = _needed(vocoder, host, codes, cuts)
+    audio = []
+    for call in needed:
         if check is not None:
             check()
-        fed = np.stack([codes[place][:, : call.last] for place in call.places])
-        audio = vocoder.decode_frames(host.to_device(fed), call.start, call.stop, bandwidth_id)
-        for place, row in zip(call.places, host.to_host(audio), strict=True):
+        audio.append(host.to_host(_called(vocoder, host, codes, call, bandwidth_id)))
+    return _joined(needed, audio, len(codes))
+
+
+def launch_pieces(
+    vocoder: Vocoder,
+    host: Device,
+    codes: Sequence[np.ndarray],
+    cuts: Callable[[int], Iterator[tuple[int, int]]],
+    bandwidth_id: int,
+) -> Pending[list[np.ndarray]]:
+    """Begin to decode pieces, as `decode_pieces`, beside other work where the host `overlaps`."""
+    needed = _needed(vocoder, host, codes, cuts)
+    launched = host.launch(lambda: [_called(vocoder, host, codes, call, bandwidth_id) for call in needed])
+    return Then(launched, lambda audio: _joined(needed, audio, len(codes)))
+
+
+def _needed(
+    vocoder: Vocoder,
+    host: Device,
+    codes: Sequence[np.ndarray],
+    cuts: Callable[[int], Iterator[tuple[int, int]]],
+) -> list[Call]:
+    most = most_fed(vocoder.config, vocoder.policy.max_frames, backend=host.backend)
+    return [*calls(vocoder.config, [one.shape[1] for one in codes], cuts, most=most)]
+
+
+def _called(
+    vocoder: Vocoder, host: Device, codes: Sequence[np.ndarray], call: Call, bandwidth_id: int
+) -> Any:
+    fed = np.stack([codes[place][:, : call.last] for place in call.places])
+    return vocoder.decode_frames(host.to_device(fed), call.start, call.stop, bandwidth_id)
+
+
+def _joined(needed: Sequence[Call], audio: Sequence[np.ndarray], pieces: int) -> list[np.ndarray]:
+    made = [[np.zeros(0, np.float32)] for _ in range(pieces)]
+    for call, rows in zip(needed, audio, strict=True):
+        for place, row in zip(call.places, rows, strict=True):
             made[place].append(row.astype(np.float32))
     return [np.concatenate(parts) for parts in made]
 

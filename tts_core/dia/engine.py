@@ -14,6 +14,7 @@ from tts_core.dia.config import DiaConfig
 from tts_core.dia.grid import DelayGrid
 from tts_core.dia.request import Run
 from tts_core.errors import GenerationError
+from tts_core.nn.beside import Pending
 from tts_core.nn.host import Host
 from tts_core.serving.turns import Slots
 
@@ -47,6 +48,10 @@ class Engine(Protocol):
 
     def decode_windows(self, passages: Sequence[Passage]) -> list[np.ndarray]:
         """Decode passages, also of several texts, to samples (L,) float32 each."""
+        ...
+
+    def launch_windows(self, passages: Sequence[Passage]) -> Pending[list[np.ndarray]]:
+        """Begin the same, beside the decoder's steps where the host `overlaps`."""
         ...
 
     def slots(self, texts: int, *, rows: int, text_rows: int, guided: bool) -> Slots:

@@ -19,7 +19,7 @@ from tts_core.dia.config import DiaConfig, DiaDecoderConfig, DiaEncoderConfig
 from tts_core.memory import fits, weights
 from tts_core.memory.fits import Option, dtypes, largest, less
 from tts_core.memory.machine import Machine
-from tts_core.memory.terms import Estimate, Phase, Term, activations, gated_row, layer, rounded
+from tts_core.memory.terms import Estimate, Phase, Term, activations, gated_row, layer, rounded, with_sound
 from tts_core.memory.weights import kept_terms
 from tts_core.printable import counted
 
@@ -59,15 +59,14 @@ def estimate(configs: Configs, job: Job, machine: Machine) -> Estimate:
     """Estimate the memory of `job`. configs: of the model's parts by kind."""
     config, codec = config_of(configs, "dia", DiaConfig), config_of(configs, "dac", DacConfig)
     rows = _cache(config, job, machine), _source(config, job, machine.size)
-    phases = [
-        Phase("decoder", (*rows, _activations(config, job, machine))),
-        Phase("codec", (*rows, decoding(codec, job.frames, machine, batch=job.batch))),
-    ]
+    steps = Phase("decoder", (*rows, _activations(config, job, machine)))
+    sound = Phase("codec", (*rows, decoding(codec, job.frames, machine, batch=job.batch)))
+    phases = with_sound(machine.backend, [steps], sound)
     if job.prompt_frames:
-        phases.append(Phase("prompts", (encoding(codec, job.prompt_frames, machine),)))
+        phases = (*phases, Phase("prompts", (encoding(codec, job.prompt_frames, machine),)))
     held = weight_bytes(config, machine.dtype, machine.held)
     codec_held = weights.weight_bytes("dac", codec, machine.dtype)
-    return Estimate(machine.backend, kept_terms(held, codec_held, machine), tuple(phases))
+    return Estimate(machine.backend, kept_terms(held, codec_held, machine), phases)
 
 
 def weight_bytes(config: DiaConfig, dtype: str, quantization: Mapping[str, Any] | None = None) -> int:

@@ -1,6 +1,6 @@
 """Dia's running batch: the decoder's rows of all requests in one step, and codec windows in shared calls.
 
-A request speaks its pieces in order, one at a time.
+A request speaks its pieces in order, one at a time. Where the device can, windows are decoded beside steps.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ import numpy as np
 
 from tts_core.audio.voice_cache import VoiceCache
 from tts_core.codecs.dac import decode_lookahead
-from tts_core.codecs.dac_calls import Passage
+from tts_core.codecs.dac_calls import Passage, most_fed, split
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.dia.grid import DelayGrid
 from tts_core.dia.memory import Job, grid_rows
 from tts_core.dia.request import Request, Run
 from tts_core.dia.room import Room
-from tts_core.dia.speaking import Speaking
-from tts_core.errors import SpeechError
+from tts_core.dia.speaking import Speaking, Window
+from tts_core.nn.beside import Pending
 from tts_core.nn.calls import apart
 from tts_core.results import Meter
 from tts_core.serving.session import Event, Part
-from tts_core.serving.shared import shared
 from tts_core.serving.slot_session import SlotSession, Spoken
+from tts_core.serving.sounding import Sounding
 
 if TYPE_CHECKING:
     from tts_core.dia.engine import Engine
@@ -34,13 +34,27 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class _Speaking(Spoken):
-    """A request with the run of its piece. made: frames of the piece whose samples were given out."""
+    """A request with the run of its piece.
+
+    asked, made: frames of the piece whose samples were asked for, and given out.
+    is_ended: True once all windows of the piece were asked for.
+    """
 
     job: Job
     speaking: Speaking
     run: Run = field(init=False)
     grid: DelayGrid = field(init=False)
+    asked: int = field(init=False)
     made: int = field(init=False)
+    is_ended: bool = field(init=False)
+
+
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """A window of a request that is decoded."""
+
+    one: _Speaking
+    window: Window
 
 
 class DiaSession(SlotSession[_Speaking]):
@@ -72,7 +86,16 @@ class DiaSession(SlotSession[_Speaking]):
         self.lookahead = decode_lookahead(engine.codec_config)
         places, rows = self.room.places(places), 1 + grid_rows(config, longest)
         slots = engine.slots(places, rows=rows, text_rows=longest.text_bytes, guided=longest.guided)
-        super().__init__(slots, places, engine.host)
+        beside = sound and engine.host.overlaps
+        sounding = Sounding(
+            engine.host,
+            self._decode,
+            launch=self._launch if beside else None,
+            split=self._split if beside else None,
+            is_wanted=lambda asked: asked.one.key in self.spoken,
+            most=places if policy.is_heard else None,
+        )
+        super().__init__(slots, places, engine.host, sounding)
         engine.host.reset_peak()
 
     @property
@@ -100,16 +123,19 @@ class DiaSession(SlotSession[_Speaking]):
 
     def step(self) -> list[Event]:
         """As in Session: some rows of the decoder, then the codec windows that they complete."""
-        events: list[Event] = []
         for one, drawn in self.turns.draws():
             for ids in drawn:
                 if one.grid.done:
                     break
                 if ids.min() < 0:
-                    events.append(self.fail(one, self.engine.fault(one.run, one.grid)))
+                    self._fail(one, self.engine.fault(one.run, one.grid))
                     break
                 one.grid.accept(ids)
-        return [*events, *self._sound()]
+        self.sounding.add([asked for one in self.spoken.values() for asked in self._windows(one)])
+        for one in self.spoken.values():
+            if one.is_ended:
+                self.turns.end(one)  # before the codec runs: its memory is free
+        return self._heard(self.sounding.ended(wait=self._is_due))
 
     def _encode(self, samples: np.ndarray) -> np.ndarray:
         """Encode a reference, (L,) → (Q, P); a configured voice comes with many requests."""
@@ -120,59 +146,83 @@ class DiaSession(SlotSession[_Speaking]):
     def _say(self, one: _Speaking) -> None:
         """Let the next piece take a slot."""
         run = one.run = one.speaking.begin()
-        one.grid, one.made = run.grid(self.config), 0
+        one.grid, one.asked, one.made, one.is_ended = run.grid(self.config), 0, 0, False
         self.turns.begin(one, one.grid.joining(run.tokens, run.sampling, run.noise))
 
-    def _sound(self) -> list[Event]:
-        """Decode all windows that are complete, in as few calls as possible."""
-        ready = [(one, *cut) for one in self.spoken.values() for cut in self._windows(one)]
-        passages = [Passage(one.grid.codes(), start, stop) for one, start, stop in ready]
+    def _fail(self, one: _Speaking, error: Exception) -> None:
+        """Let a request fail once the windows before are given out."""
+        one.is_ended = True
+        self.sounding.fail(_Asked(one, self._window(one, one.asked, one.asked)), error)
+
+    @property
+    def _is_due(self) -> bool:
+        """True if nothing else runs, or the only listener waits for the first sound."""
+        [*speaking] = self.spoken.values()
+        alone = len(speaking) == 1 and self.policy.is_heard and speaking[0].made == 0
+        return alone or not self.turns.running
+
+    def _heard(self, ended: Sequence[tuple[_Asked, np.ndarray | Exception]]) -> list[Event]:
+        """Give out windows that are decoded, and begin the piece that follows a request's last one."""
         events: list[Event] = []
-        if not ready:
-            return events
-        for one in self.spoken.values():
-            if one.grid.done:
-                self.turns.end(one)  # before the codec runs: its memory is free
-        sounds = shared(self.host, self._decode, passages)
-        peak = self.host.peak_bytes()  # once for all: CUDA's allocator collects every figure that it has
-        for (one, start, stop), sound in zip(ready, sounds, strict=True):
+        peak = self.host.peak_bytes() if ended else 0  # once for all: CUDA's allocator collects every figure
+        for asked, sound in ended:
+            one, window = asked.one, asked.window
             if one.key not in self.spoken:
                 continue  # an earlier window of it failed
-            if isinstance(sound, SpeechError):
+            if isinstance(sound, Exception):
                 events.append(self.fail(one, sound))
                 continue
-            grid, one.made = one.grid, stop
-            part = one.speaking.part(grid, start, stop, sound, peak_bytes=peak)
-            events.append(Part(one.key, part))
+            one.made = window.passage.stop
+            events.append(Part(one.key, one.speaking.part(window, sound, peak_bytes=peak)))
             if one.speaking.done:
                 self.leave(one.key)
-            elif grid.done and stop == grid.frames:
+            elif window.finish_reason is not None:
                 events += self.attempt(one, partial(self._say, one))
         return events
 
-    def _decode(self, passages: Sequence[Passage]) -> list[np.ndarray]:
+    def _split(self, asked: Sequence[_Asked]) -> list[Sequence[int]]:
+        engine = self.engine
+        most = most_fed(engine.codec_config, engine.policy, backend=self.host.backend)
+        return split(engine.codec_config, _passages(asked), most=most)
+
+    def _launch(self, asked: Sequence[_Asked]) -> Pending[list[np.ndarray]]:
+        return self.engine.launch_windows(_passages(asked))
+
+    def _decode(self, asked: Sequence[_Asked]) -> list[np.ndarray]:
         if not self._has_sound:
-            return [np.zeros(0, np.float32) for _ in passages]
-        return self.engine.decode_windows(passages)
+            return [np.zeros(0, np.float32) for _ in asked]
+        return self.engine.decode_windows(_passages(asked))
 
-    def _windows(self, one: _Speaking) -> list[tuple[int, int]]:
-        """List the windows of a piece whose samples are final, [start, stop) each.
+    def _windows(self, one: _Speaking) -> list[_Asked]:
+        """List the windows of a piece whose samples are final; once it is done, all that are left.
 
-        An empty one ends a piece whose frames were all given out before it was known to be done.
+        An empty one ends a piece whose frames were all asked for before it was known to be done.
         """
-        grid, cuts, made = one.grid, [], one.made
-        known = grid.frames
-        if not self._has_sound:
-            return [(0, known)] if grid.done else []
+        if one.is_ended:
+            return []
+        grid, asked, known = one.grid, [], one.grid.frames
+        if not self._has_sound and not grid.done:
+            return []
         ready = known if grid.done else known - self.lookahead
-        while made < ready:
-            stop = self.policy.served_stop(made)
+        while one.asked < ready:
+            stop = self.policy.served_stop(one.asked) if self._has_sound else known
             if grid.done:
                 stop = min(stop, known)
             if stop > ready:
                 break
-            cuts.append((made, stop))
-            made = stop
-        if grid.done and not cuts:
-            cuts = [(known, known)]
-        return cuts
+            asked.append(self._window(one, one.asked, stop))
+            one.asked = stop
+        if grid.done:
+            one.is_ended = True
+            if not asked:
+                asked = [self._window(one, known, known)]
+        return [_Asked(one, window) for window in asked]
+
+    def _window(self, one: _Speaking, start: int, stop: int) -> Window:
+        grid = one.grid
+        ended = grid.done and stop == grid.frames
+        return Window(Passage(grid.codes(), start, stop), grid.filled, grid.finish_reason if ended else None)
+
+
+def _passages(asked: Sequence[_Asked]) -> list[Passage]:
+    return [each.window.passage for each in asked]

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from tts_core.audio.delivery import Delivery
-from tts_core.dia.grid import DelayGrid
+from tts_core.codecs.dac_calls import Passage
 from tts_core.dia.long_text import Script
 from tts_core.dia.request import Request, Run
 from tts_core.dia.text import words_of
-from tts_core.results import GenerationResult, Meter, join
+from tts_core.results import FinishReason, GenerationResult, Meter, join
 from tts_core.text.duration import warn_of_cut
+
+
+@dataclass(frozen=True, eq=False)
+class Window:
+    """Frames of a piece whose samples are final.
+
+    filled: rows of the piece's grid, as they were known.
+    finish_reason: of the piece, with its last window.
+    """
+
+    passage: Passage
+    filled: int
+    finish_reason: FinishReason | None
 
 
 class Speaking:
@@ -37,23 +52,18 @@ class Speaking:
             self.run = self.script.request(self._place).run()
         return self.run
 
-    def part(
-        self, grid: DelayGrid, start: int, stop: int, audio: np.ndarray, *, peak_bytes: int
-    ) -> GenerationResult:
-        """Build the next part from frames [start, stop) of the piece's grid and their samples (L,).
-
-        The last window of a piece is the one that ends at its last frame, once the grid is done.
-        """
-        codes, script = grid.codes(), self.script
-        ended = grid.done and stop == codes.shape[1]
+    def part(self, window: Window, audio: np.ndarray, *, peak_bytes: int) -> GenerationResult:
+        """Build the next part from a window of the piece and its samples (L,)."""
+        (codes, start, stop), script = window.passage, self.script
+        ended = window.finish_reason is not None
         raw = self.meter.result(
             audio,
             codes[:, start:stop],
             seed=self.run.seed,
-            token_count=grid.filled,
+            token_count=window.filled,
             peak_bytes=peak_bytes,
             segment_idx=self._segment,
-            finish_reason=grid.finish_reason if ended else None,
+            finish_reason=window.finish_reason,
         )
         self.done = ended
         if script is not None:
@@ -62,7 +72,7 @@ class Speaking:
                 script.add(self._place, join(self._heard))
             self.done = script.done
         if ended:
-            self._warn(grid)
+            self._warn(window)
         sound = self.delivery.add(audio, last_of_piece=ended and not self.done)
         if self.done:
             sound = np.concatenate([sound, self.delivery.finish()])
@@ -71,18 +81,18 @@ class Speaking:
             sound,
             raw.codes,
             seed=self.run.seed,
-            token_count=grid.filled,
+            token_count=window.filled,
             peak_bytes=peak_bytes,
             segment_idx=self._segment,
-            finish_reason=grid.finish_reason if self.done else None,
+            finish_reason=window.finish_reason if self.done else None,
             cues=self.delivery.cues(),
         )
         self._segment += 1
         if script is None:
             return part
-        return script.part(part, ended=[self._place] if ended else [], rows=0 if ended else grid.filled)
+        return script.part(part, ended=[self._place] if ended else [], rows=0 if ended else window.filled)
 
-    def _warn(self, grid: DelayGrid) -> None:
+    def _warn(self, window: Window) -> None:
         """Log a warning if the piece reached the limit of its own length."""
-        if self.run.own_limit and grid.finish_reason == "length":
+        if self.run.own_limit and window.finish_reason == "length":
             warn_of_cut(self.run.max_frames, self.request.frame_rate, words_of(self.run.tokens))

@@ -18,7 +18,7 @@ from tts_core.dia2.config import Dia2Config
 from tts_core.memory import fits, weights
 from tts_core.memory.fits import Option, dtypes, less
 from tts_core.memory.machine import Machine
-from tts_core.memory.terms import Estimate, Phase, Term, activations, gated_row, layer, rounded
+from tts_core.memory.terms import Estimate, Phase, Term, activations, gated_row, layer, rounded, with_sound
 from tts_core.memory.weights import kept_terms
 from tts_core.printable import counted
 
@@ -56,15 +56,14 @@ def estimate(configs: Configs, job: Dia2Job, machine: Machine) -> Estimate:
     """Estimate the memory of `job`. configs: of the model's parts by kind."""
     config, codec = config_of(configs, "dia2", Dia2Config), config_of(configs, "mimi", MimiConfig)
     cache = _cache(config, job, machine.size)
-    phases = [
-        Phase("steps", (cache, _activations(config, job, machine.size))),
-        Phase("codec", (cache, *_decoding(codec, job, machine))),
-    ]
+    steps = Phase("steps", (cache, _activations(config, job, machine.size)))
+    sound = Phase("codec", (cache, *_decoding(codec, job, machine)))
+    phases = with_sound(machine.backend, [steps], sound)
     if job.prefix_frames:
-        phases.insert(0, Phase("prefix", (_encoding(codec, job, machine),)))
+        phases = (Phase("prefix", (_encoding(codec, job, machine),)), *phases)
     held = weight_bytes(config, machine.dtype, machine.held)
     codec_held = weights.weight_bytes("mimi", codec, machine.dtype)
-    return Estimate(machine.backend, kept_terms(held, codec_held, machine), tuple(phases))
+    return Estimate(machine.backend, kept_terms(held, codec_held, machine), phases)
 
 
 def weight_bytes(config: Dia2Config, dtype: str, quantization: Mapping[str, Any] | None = None) -> int:

@@ -25,6 +25,7 @@ from tts_core.dia2.request import Facts, Request, live, request
 from tts_core.dia2.session import Dia2Session, check_memory
 from tts_core.dia2.slots import Slots
 from tts_core.errors import GenerationError
+from tts_core.nn.beside import Pending
 from tts_core.nn.calls import named, named_parts
 from tts_core.nn.host import Host
 from tts_core.options import changed
@@ -82,6 +83,10 @@ class Engine(Protocol):
 
         memory: of the frames before; None at the start.
         """
+        ...
+
+    def launch(self, codes: np.ndarray, memory: Any) -> tuple[Pending[np.ndarray], Any]:
+        """Begin the same, beside the steps where the host `overlaps`; the memory is for the next launch."""
         ...
 
 

@@ -1,7 +1,7 @@
 """Dia2's running batch: the steps of all requests together, each with its own state machine and codec.
 
 The host is needed between a step's action and its codes: the next step acts before the codes of the last one
-are read, so the device has work meanwhile.
+are read, so the device has work meanwhile. Where it can, it decodes windows beside the steps.
 """
 
 from __future__ import annotations
@@ -21,12 +21,15 @@ from tts_core.dia2.config import Dia2Config
 from tts_core.dia2.memory import FIXED, Dia2Job, cached_rows, check_running, estimate
 from tts_core.dia2.recordings import longest_prefix
 from tts_core.dia2.request import Request, longest_frames
-from tts_core.dia2.speaking import Speaking
+from tts_core.dia2.speaking import End, Speaking, Window
 from tts_core.errors import SpeechError, comes_late, shortage
 from tts_core.memory.fits import largest
 from tts_core.memory.terms import Estimate
+from tts_core.nn.beside import Pending, Then
 from tts_core.nn.calls import apart, drop_errors
-from tts_core.serving.session import Event, Failed, Part
+from tts_core.nn.guard import check_sound, checked
+from tts_core.serving.session import Event, Failed, Part, Session
+from tts_core.serving.sounding import Sounding
 
 if TYPE_CHECKING:
     from tts_core.dia2.pipeline import Engine
@@ -34,12 +37,25 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class _Spoken:
-    """A request that has joined. slot: of its piece; negative before it begins and after its last step."""
+    """A request that has joined.
+
+    slot: of its piece; negative before it begins and after its last step.
+    is_over: its last step has run, or failed; what was spoken is still to be given out.
+    """
 
     key: int
     job: Dia2Job
     speaking: Speaking
     slot: int
+    is_over: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """A window of a request that is decoded."""
+
+    one: _Spoken
+    window: Window
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +97,15 @@ class Dia2Session(Session):
         self.slots = engine.slots(self.places, cached_rows(config, longest), guided=longest.guided)
         self.spoken: dict[int, _Spoken] = {}
         self._drawn: _Drawn | None = None
+        beside = sound and engine.host.overlaps
+        self.sounding = Sounding(
+            engine.host,
+            self._decode,
+            launch=self._launch if beside else None,
+            split=lambda asked: [[place] for place in range(len(asked))],  # each changes its codec's memory
+            is_wanted=lambda asked: asked.one.key in self.spoken,
+            most=self.places if policy.is_heard else None,
+        )
         self._voices = VoiceCache()
         self._joined = 0  # requests so far
         self._machine = engine.host.machine(policy)
@@ -96,7 +121,7 @@ class Dia2Session(Session):
 
     @property
     def waiting(self) -> bool:
-        return self._drawn is None and not self._acting()
+        return self._drawn is None and not self._acting() and not self.sounding.is_busy
 
     @property
     def promised(self) -> int:
@@ -117,9 +142,7 @@ class Dia2Session(Session):
     def join(self, request: Request, *, more: bool = False, cancel: threading.Event | None = None) -> int:
         """As in Session. Recordings are encoded here."""
         asked = request.opened() if more else request
-        speaking = Speaking(
-            self.engine, asked, encode=self._encode, policy=self.policy, sound=self._has_sound
-        )
+        speaking = Speaking(self.engine, asked, encode=self._encode, policy=self.policy)
         speaking.hear(request.text)
         one = _Spoken(self._joined + 1, asked.job(), speaking, -1)
         self._begin(one)
@@ -139,22 +162,12 @@ class Dia2Session(Session):
         and the windows that they complete.
         """
         before, self._drawn = self._drawn, self._act()
-        events: list[Event] = []
-        if before is None:
-            return events
-        codes = self.slots.read(before.codes)
-        for one in before.acted:
-            if one.key not in self.spoken:
-                continue
-            try:
-                events += self._accept(one, codes[one.slot], before.actions[one.slot])
-            except Exception as error:
-                found = error if isinstance(error, SpeechError) else shortage(error)
-                if found is None or comes_late(error):
-                    raise
-                self.leave(one.key)
-                events.append(Failed(one.key, found))
-        return events
+        if before is not None:
+            codes = self.slots.read(before.codes)
+            for one in before.acted:
+                if one.key in self.spoken and not one.is_over:
+                    self._attempt(one, codes[one.slot], before.actions[one.slot])
+        return self._heard(self.sounding.ended(wait=self._is_due))
 
     def leave(self, key: int) -> None:
         one = self.spoken.pop(key, None)
@@ -164,6 +177,7 @@ class Dia2Session(Session):
     def close(self) -> None:
         """As in Session. Nothing can join afterwards."""
         self.spoken.clear()
+        self.sounding.close()
         self._drawn = None
         del self.slots
         drop_errors(self.engine.host)
@@ -175,7 +189,7 @@ class Dia2Session(Session):
         )
 
     def _acting(self) -> list[_Spoken]:
-        runs = [(one, one.speaking.run) for one in self.spoken.values()]
+        runs = [(one, one.speaking.run) for one in self.spoken.values() if not one.is_over]
         return [one for one, run in runs if run.has_step and not run.waits]
 
     def _act(self) -> _Drawn | None:
@@ -187,26 +201,81 @@ class Dia2Session(Session):
         texts = {one.slot: one.speaking.act(max(actions[one.slot], 0)) for one in acting}
         return _Drawn(self.slots.draw(texts), acting, actions)
 
-    def _accept(self, one: _Spoken, codes: Any, action: int) -> list[Event]:
+    def _attempt(self, one: _Spoken, codes: Any, action: int) -> None:
+        """Take the codes of a request's step; if it cannot go on, let it fail after what was spoken."""
+        try:
+            self._accept(one, codes, action)
+        except Exception as error:
+            found = error if isinstance(error, SpeechError) else shortage(error)
+            if found is None or comes_late(error):
+                raise
+            self._free(one)
+            one.is_over = True
+            self.sounding.fail(_Asked(one, one.speaking.nothing()), found)
+
+    def _accept(self, one: _Spoken, codes: Any, action: int) -> None:
         """Take the codes of a request's step. Raises GenerationError if they come from NaN or infinity."""
         run = one.speaking.run
         if action < 0 or codes.min() < 0:
             raise self.engine.fault(*run.history())
         run.accept(codes)
         if run.is_done:
-            self.slots.leave(one.slot)
-            one.slot = -1
-        events: list[Event] = [Part(one.key, part) for part in one.speaking.parts()]
+            self._free(one)
+        self.sounding.add([_Asked(one, window) for window in one.speaking.windows()])
         if run.is_done and one.speaking.finish_reason is not None:
-            del self.spoken[one.key]
+            one.is_over = True
         elif run.is_done:
             one.speaking.next()
             self._begin(one)
+
+    def _free(self, one: _Spoken) -> None:
+        self.slots.leave(one.slot)
+        one.slot = -1
+
+    @property
+    def _is_due(self) -> bool:
+        """True if nothing else runs, or the only listener waits for the first sound."""
+        [*spoken] = self.spoken.values()
+        alone = len(spoken) == 1 and self.policy.is_heard and not spoken[0].speaking.meter.samples
+        return alone or self._drawn is None
+
+    def _heard(self, ended: Sequence[tuple[_Asked, np.ndarray | Exception]]) -> list[Event]:
+        """Give out windows that are decoded."""
+        events: list[Event] = []
+        for asked, sound in ended:
+            one, window = asked.one, asked.window
+            if one.key not in self.spoken:
+                continue  # an earlier window of it failed
+            if isinstance(sound, Exception):
+                self.leave(one.key)
+                events.append(Failed(one.key, sound))
+                continue
+            events.append(Part(one.key, one.speaking.part(window, sound)))
+            if isinstance(window, End) and window.finish_reason is not None:
+                del self.spoken[one.key]
         return events
 
+    def _launch(self, asked: Sequence[_Asked]) -> Pending[list[np.ndarray | Exception]] | None:
+        [each] = asked
+        window, memory = each.window, each.window.memory
+        if not window.codes.shape[1]:
+            return None
+        sound, memory.kept = self.engine.launch(window.codes, memory.kept)
+        return Then(sound, lambda audio: [checked(audio)])
+
+    def _decode(self, asked: Sequence[_Asked]) -> list[np.ndarray]:
+        [each] = asked
+        window, memory = each.window, each.window.memory
+        if not (self._has_sound and window.codes.shape[1]):
+            return [np.zeros(0, np.float32)]
+        audio, memory.kept = self.engine.decode(window.codes, memory.kept)
+        check_sound(audio)
+        return [audio]
+
     def _hear(self, one: _Spoken, text: str | None) -> None:
-        one.speaking.hear(text)
-        self._begin(one)
+        if not one.is_over:
+            one.speaking.hear(text)
+            self._begin(one)
 
     def _begin(self, one: _Spoken) -> None:
         """Let a piece take the lowest free slot, once its first words have come."""

@@ -1,10 +1,10 @@
-"""A request of Dia2 in progress: its pieces in order, each a run whose complete windows are decoded."""
+"""A request of Dia2 in progress: its pieces in order, each a run whose complete windows are to be decoded."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from functools import partial
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,10 +17,9 @@ from tts_core.dia2.prefix import Prefix
 from tts_core.dia2.request import Request, longest_frames
 from tts_core.dia2.run import Run
 from tts_core.dia2.slots import Joining
-from tts_core.nn.calls import apart
-from tts_core.nn.guard import check_sound
 from tts_core.printable import counted
 from tts_core.results import FinishReason, GenerationResult, Meter
+from tts_core.text.captions import Word
 
 if TYPE_CHECKING:
     from tts_core.dia2.pipeline import Engine
@@ -28,12 +27,45 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("tts_core")
 
 
+@dataclass(eq=False)
+class CodecMemory:
+    """The codec's memory of a piece's frames so far, for those that follow."""
+
+    kept: Any = None
+
+
+@dataclass(frozen=True, eq=False)
+class Window:
+    """Frames of a piece that are known, (Q, F), or its end, without frames.
+
+    words: that begin in it.
+    token_count: steps so far.
+    memory: of its piece.
+    """
+
+    codes: np.ndarray
+    words: list[Word]
+    token_count: int
+    memory: CodecMemory
+
+
+@dataclass(frozen=True, eq=False)
+class End(Window):
+    """The end of a piece, with the words that begin later.
+
+    finish_reason: of the speech; None if another piece follows.
+    said: what was spoken, where the text came in pieces.
+    """
+
+    finish_reason: FinishReason | None = None
+    said: str | None = None
+
+
 class Speaking:
-    """The runs of a request, one a piece, and the sound of their codes.
+    """The runs of a request, one a piece, and the parts of its speech.
 
     encode: recordings, (L,) float32 → codes (Q, P).
     policy: the codec's windows.
-    sound: False for codes alone, without samples.
     """
 
     def __init__(
@@ -43,10 +75,8 @@ class Speaking:
         *,
         encode: Callable[[np.ndarray], np.ndarray],
         policy: CodecPolicy,
-        sound: bool = True,
     ):
         self.engine, self.request, self.policy, facts = engine, request, policy, request.facts
-        self._has_sound = sound
         self.arriving: Arriving | None = None
         if request.is_open:
             self.arriving = Arriving(facts.reader, room(facts.config, request.initial_padding))
@@ -95,36 +125,42 @@ class Speaking:
             return "length" if self._left is not None and self.run.spoken >= self._left else None
         return reason
 
-    def parts(self) -> Iterator[GenerationResult]:
-        """Yield the windows that are complete; after a piece's last one, a part with the words that begin
-        later, which ends the speech if it is the last piece.
-        """
+    def windows(self) -> Iterator[Window]:
+        """Yield the windows that are complete and not yielded yet; after a piece's last one, its end."""
         run, rate = self.run, self.request.facts.codec.frame_rate
-        while run.frames > self._made:
-            stop = self.policy.served_stop(self._made)
+        while run.frames > self._asked:
+            stop = self.policy.served_stop(self._asked)
             if run.frames < stop and not run.is_done:
                 return
             stop = min(stop, run.frames)
-            codes = run.codes(self._made, stop)
-            audio = self._decode(codes)
             words = run.words(rate)[self._told :]
             begun = sum(word.start * rate < stop for word in words)
-            self._made, self._told = stop, self._told + begun
-            self.delivery.time(words[:begun])
-            yield self._part(self.delivery.add(np.clip(audio, -1, 1)), codes, None)
+            codes = run.codes(self._asked, stop)
+            self._asked, self._told = stop, self._told + begun
+            yield Window(codes, words[:begun], self._token_count, self._memory)
         if run.is_done:
             yield self._end()
 
-    def _decode(self, codes: np.ndarray) -> np.ndarray:
-        """Decode the next frames of the piece. (Q, F) → samples (L,)."""
-        if not self._has_sound:
-            return np.zeros(0, np.float32)
-        audio, self._memory = apart(self.engine.host, partial(self.engine.decode, codes, self._memory))
-        check_sound(audio)
-        return audio
+    def nothing(self) -> Window:
+        """Build a window without frames."""
+        codes = np.zeros((self.request.facts.config.n_streams, 0), np.int32)
+        return Window(codes, [], self._token_count, self._memory)
+
+    def part(self, window: Window, audio: np.ndarray) -> GenerationResult:
+        """Build the next part from a window and its samples (L,)."""
+        self.delivery.time(window.words)
+        if not isinstance(window, End):
+            return self._part(window, self.delivery.add(np.clip(audio, -1, 1)), None)
+        if window.said is not None:
+            self.delivery.extend(Pacing((window.said,), (None, None), self.request.pacing.speed))
+        reason = window.finish_reason
+        sound = self.delivery.add(audio, last_of_piece=reason is None)
+        if reason is not None:
+            sound = np.concatenate([sound, self.delivery.finish()])
+        return self._part(window, sound, reason)
 
     def next(self) -> None:
-        """Begin the next piece, after the last part of the one before."""
+        """Begin the next piece, after the end of the one before."""
         if self.prefix is None:
             self.prefix = self.run.beginning(self.request.voice_frames)
         self._rows += self.run.step - self.run.start
@@ -145,31 +181,35 @@ class Speaking:
             is_open=self.request.is_open,
         )
         self._supply()
-        self._made, self._told = 0, 0  # frames and words of the piece that were given out
-        self._memory: Any = None  # the codec's
+        self._asked, self._told = 0, 0  # frames and words of the piece that were yielded
+        self._memory = CodecMemory()
 
     def _supply(self) -> None:
         if self.arriving is not None:
             self.arriving.supply(self.run)
 
-    def _end(self) -> GenerationResult:
-        facts, reason = self.request.facts, self.finish_reason
-        self.delivery.time(self.run.words(facts.codec.frame_rate)[self._told :])
-        if self.arriving is not None:
-            text = written(facts.reader, self.run.own)
-            self.delivery.extend(Pacing((text,), (None, None), self.request.pacing.speed))
-        sound = self.delivery.add(np.zeros(0, np.float32), last_of_piece=reason is None)
-        if reason is not None:
-            sound = np.concatenate([sound, self.delivery.finish()])
-        return self._part(sound, np.zeros((facts.config.n_streams, 0), np.int32), reason)
+    @property
+    def _token_count(self) -> int:
+        return self._rows + self.run.step - self.run.start
 
-    def _part(self, sound: np.ndarray, codes: np.ndarray, reason: FinishReason | None) -> GenerationResult:
+    def _end(self) -> End:
+        facts, nothing = self.request.facts, self.nothing()
+        return End(
+            nothing.codes,
+            self.run.words(facts.codec.frame_rate)[self._told :],
+            nothing.token_count,
+            nothing.memory,
+            self.finish_reason,
+            None if self.arriving is None else written(facts.reader, self.run.own),
+        )
+
+    def _part(self, window: Window, sound: np.ndarray, reason: FinishReason | None) -> GenerationResult:
         self.meter.add(len(sound))
         part = self.meter.result(
             sound,
-            codes,
+            window.codes,
             seed=self.request.seed if self.request.noise is None else None,
-            token_count=self._rows + self.run.step - self.run.start,
+            token_count=window.token_count,
             peak_bytes=self.engine.host.peak_bytes(),
             segment_idx=self._segment,
             finish_reason=reason,

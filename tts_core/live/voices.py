@@ -32,5 +32,4 @@ class SameVoices(Voices):
     def next(self, text: str) -> tuple[str, PromptLike]:
         return text, self._prompt
 
-    def spoken(self, codes: np.ndarray) -> None:
-        ...
+    def spoken(self, codes: np.ndarray) -> None: ...

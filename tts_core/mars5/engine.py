@@ -12,9 +12,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from tts_core.audio.voice_cache import VoiceCache
-from tts_core.codecs.vocos_calls import decode_pieces
+from tts_core.codecs.vocos_calls import decode_pieces, launch_pieces
 from tts_core.mars5.diffusion import Cells, Diffusion
 from tts_core.mars5.tokens import CodecVocabulary
+from tts_core.nn.beside import Pending
 from tts_core.nn.calls import apart
 from tts_core.nn.host import Device
 from tts_core.nn.noise import Noise
@@ -92,3 +93,7 @@ class Mars5Engine:
     def decode(self, codes: Sequence[np.ndarray], bandwidth_id: int) -> list[np.ndarray]:
         """Decode codes. (Q, T) int32 each → samples (L,) float32 each."""
         return decode_pieces(self.vocoder, self.host, codes, self.vocoder.policy.even_cuts, bandwidth_id)
+
+    def launch(self, codes: Sequence[np.ndarray], bandwidth_id: int) -> Pending[list[np.ndarray]]:
+        """Begin the same, where the host `overlaps` beside other work."""
+        return launch_pieces(self.vocoder, self.host, codes, self.vocoder.policy.even_cuts, bandwidth_id)

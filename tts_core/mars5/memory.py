@@ -23,7 +23,7 @@ from tts_core.mars5.options import MAX_LEN, Mars5Options
 from tts_core.memory import fits
 from tts_core.memory.fits import Option, dtypes
 from tts_core.memory.machine import Machine
-from tts_core.memory.terms import LIVE, Estimate, Phase, Term, activations, layer, libraries
+from tts_core.memory.terms import LIVE, Estimate, Phase, Term, activations, layer, libraries, with_sound
 from tts_core.memory.weights import stored_with_norms, weight_bytes
 from tts_core.printable import counted
 
@@ -96,9 +96,14 @@ def estimate(configs: Configs, job: Mars5Job, machine: Machine) -> Estimate:
         ),
         (
             Phase("voice", (_voice(ar, nar, codec, job, machine), *kept)),
-            Phase("AR", (cache, _activations(ar, job, machine.size))),
-            Phase("NAR", (_diffusion(nar, job, machine), *kept)),
-            Phase("vocoder", (vocos_window("vocoder", vocoder, job.frames, SPOKEN, machine), *kept)),
+            *with_sound(
+                machine.backend,
+                [
+                    Phase("AR", (cache, _activations(ar, job, machine.size))),
+                    Phase("NAR", (_diffusion(nar, job, machine), *kept)),
+                ],
+                Phase("vocoder", (vocos_window("vocoder", vocoder, job.frames, SPOKEN, machine), *kept)),
+            ),
         ),
     )
 

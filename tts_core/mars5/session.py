@@ -20,13 +20,14 @@ from tts_core.mars5.report import Report
 from tts_core.mars5.request import STAGES, Request
 from tts_core.mars5.rows import Joining
 from tts_core.mars5.sequence import CodecSequence
-from tts_core.mars5.speech import Speech, begin_codes, new_frames, trimmed_sounds
+from tts_core.mars5.speech import Speech, begin_codes, launch_sounds, new_frames, trimmed_sounds
 from tts_core.mars5.together import Diffusions
+from tts_core.nn.beside import Pending
 from tts_core.nn.guard import NotFiniteError
 from tts_core.results import Meter
 from tts_core.serving.session import Event, Part
-from tts_core.serving.shared import shared
 from tts_core.serving.slot_session import SlotSession, Spoken
+from tts_core.serving.sounding import Sounding
 
 if TYPE_CHECKING:
     from tts_core.mars5.pipeline import Mars5Pipeline
@@ -74,7 +75,13 @@ class Mars5Session(SlotSession[_Speaking]):
         if job is None or places > 1:
             places = places_that_fit(pipeline.configs, replace(longest, batch=places), self.machine)
         self.room = longest.max_len
-        super().__init__(self.engine.slots(places, self.room), places, host)
+        sounding = Sounding(
+            host,
+            self._sounds,
+            launch=self._launch if sound and host.overlaps else None,
+            is_wanted=lambda drawn: drawn[0].key in self.spoken,
+        )
+        super().__init__(self.engine.slots(places, self.room), places, host, sounding)
         self.diffusions: Diffusions[_Speaking] = Diffusions(pipeline)
 
     @property
@@ -172,16 +179,21 @@ class Mars5Session(SlotSession[_Speaking]):
                 drawn.append((one, run.result()[:, -frames:]))
             except SpeechError as error:
                 events.append(self.fail(one, error))
-        return [*events, *self._deliver(drawn)] if drawn else events
-
-    def _deliver(self, drawn: Sequence[tuple[_Speaking, np.ndarray]]) -> list[Event]:
-        """Decode the codes of pieces that ended together, and begin each request's next piece."""
         for one, _ in drawn:
             one.count("NAR")
-        self.report.tell("vocoder")
+        if drawn:
+            self.report.tell("vocoder")
+            self.sounding.add(drawn)
+        return [*events, *self._deliver()]
+
+    def _deliver(self) -> list[Event]:
+        """Give out the pieces whose codes are decoded, and begin each request's next one."""
         events: list[Event] = []
-        for (one, codes), sound in zip(drawn, shared(self.host, self._sounds, drawn), strict=True):
-            if isinstance(sound, SpeechError):
+        is_idle = not self.turns.running and not self.diffusions.queue
+        for (one, codes), sound in self.sounding.ended(wait=is_idle):
+            if one.key not in self.spoken:
+                continue
+            if isinstance(sound, Exception):
                 events.append(self.fail(one, sound))
                 continue
             one.count("vocoder")
@@ -194,12 +206,18 @@ class Mars5Session(SlotSession[_Speaking]):
                 events += self.attempt(one, partial(self._say, one))
         return events
 
+    def _launch(self, drawn: Sequence[tuple[_Speaking, np.ndarray]]) -> Pending[list[np.ndarray]]:
+        return launch_sounds(self.engine, [codes for _, codes in drawn], _limits(drawn))
+
     def _sounds(self, drawn: Sequence[tuple[_Speaking, np.ndarray]]) -> list[np.ndarray]:
         if not self._has_sound:
             return [np.zeros(0, np.float32) for _ in drawn]
-        limits = [one.speech.request.options.trim_db for one, _ in drawn]
-        return trimmed_sounds(self.engine, [codes for _, codes in drawn], limits)
+        return trimmed_sounds(self.engine, [codes for _, codes in drawn], _limits(drawn))
 
     def _bytes(self, job: Mars5Job) -> int:
         planned = estimate(self.pipeline.configs, job, self.machine)
         return planned.running if self.places == 1 else planned.running_beside("cache")
+
+
+def _limits(drawn: Sequence[tuple[_Speaking, np.ndarray]]) -> list[float]:
+    return [one.speech.request.options.trim_db for one, _ in drawn]

@@ -16,6 +16,7 @@ from tts_core.mars5.engine import Mars5Engine, Run
 from tts_core.mars5.request import BANDWIDTH_ID, Piece, Request, for_vocoder
 from tts_core.mars5.sequence import CodecSequence
 from tts_core.mars5.tokens import CodecVocabulary
+from tts_core.nn.beside import Pending, Then
 from tts_core.nn.guard import check_sound
 from tts_core.results import FinishReason, GenerationResult, Meter
 from tts_core.text.duration import warn_of_cut
@@ -129,10 +130,25 @@ def trimmed_sounds(
 
     Raises GenerationError for a piece whose samples are all zero.
     """
+    return _trimmed(engine.decode(_read(engine, codes), BANDWIDTH_ID), trim_db)
+
+
+def launch_sounds(
+    engine: Mars5Engine, codes: Sequence[np.ndarray], trim_db: Sequence[float]
+) -> Pending[list[np.ndarray]]:
+    """Begin the same, where the host `overlaps` beside other work."""
+    launched = engine.launch(_read(engine, codes), BANDWIDTH_ID)
+    return Then(launched, lambda sounds: _trimmed(sounds, trim_db))
+
+
+def _read(engine: Mars5Engine, codes: Sequence[np.ndarray]) -> list[np.ndarray]:
     known = engine.vocoder_config
-    read = [for_vocoder(one, known.n_codebooks, known.codebook_size) for one in codes]
+    return [for_vocoder(one, known.n_codebooks, known.codebook_size) for one in codes]
+
+
+def _trimmed(decoded: Sequence[np.ndarray], trim_db: Sequence[float]) -> list[np.ndarray]:
     sounds = []
-    for audio, limit in zip(engine.decode(read, BANDWIDTH_ID), trim_db, strict=True):
+    for audio, limit in zip(decoded, trim_db, strict=True):
         check_sound(audio)
         start, stop = loud_span(audio, limit)
         sounds.append(audio[start:stop])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -26,15 +27,19 @@ LIVE: dict[str, int] = {
 }
 # Memory besides our own arrays, measured. torch on a CPU: lazily loaded code, oneDNN's primitives.
 # MLX on a CPU: its cache of freed buffers, 32 MB, and code. CUDA: cuBLAS's workspaces, 32 MB for each of the
-# two streams of a generation
+# streams of a generation: torch's steps, captures and codec, MLX's two
 LIBRARIES: dict[str, int] = {
     "torch-cpu": 112 * 2**20,
-    "torch-cuda": 64 * 2**20,
+    "torch-cuda": 96 * 2**20,
     "torch-mps": 0,
     "mlx-cpu": 48 * 2**20,
     "mlx-metal": 0,
     "mlx-cuda": 64 * 2**20,
 }
+
+
+# Backends that run codecs on a stream of their own, whose pool of memory is not that of the steps
+OVERLAPS = ("torch-cuda",)
 
 
 class Term(NamedTuple):
@@ -97,6 +102,13 @@ class Estimate:
     def total(self) -> int:
         """Bytes at the peak."""
         return self.loaded + self.running
+
+
+def with_sound(backend: str, phases: Sequence[Phase], sound: Phase) -> tuple[Phase, ...]:
+    """Add the phase that makes sound from what the others compute: beside each of them, or after them."""
+    if backend not in OVERLAPS:
+        return (*phases, sound)
+    return tuple(Phase(one.name, tuple(dict.fromkeys((*one.terms, *sound.terms)))) for one in phases)
 
 
 def libraries(backend: str) -> Term:

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from tts_core.codecs.policy import CodecPolicy
-from tts_core.codecs.vocos_calls import Vocoder, decode_pieces
+from tts_core.codecs.vocos_calls import Vocoder, decode_pieces, launch_pieces
 from tts_core.metavoice.request import BANDWIDTH_ID
+from tts_core.nn.beside import Pending
 from tts_core.nn.host import Device
 from tts_core.nn.noise import NormalNoise
 
@@ -30,6 +31,10 @@ class VocosDecoder:
         """Decode pieces (Q, F) to samples (L,) float32 each. check: called between windows; may raise."""
         cuts = self.policy.decode_cuts
         return decode_pieces(self.vocoder, self.host, codes, cuts, BANDWIDTH_ID, check=check)
+
+    def launch(self, codes: Sequence[np.ndarray]) -> Pending[list[np.ndarray]]:
+        """Begin the same, where the host `overlaps` beside other work."""
+        return launch_pieces(self.vocoder, self.host, codes, self.policy.decode_cuts, BANDWIDTH_ID)
 
 
 class DiffusionDecoder:
@@ -55,3 +60,6 @@ class DiffusionDecoder:
             waves.append(self.codec.decode(one[None])[0])
         made = self.diffusion.decode(latents, waves, noise, check=check)
         return [self.host.to_host(wave).astype(np.float32) for wave in made]
+
+    def launch(self, codes: Sequence[np.ndarray]) -> None:
+        """Return None: each of its many timesteps draws on the host."""

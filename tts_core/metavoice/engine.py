@@ -19,6 +19,7 @@ from tts_core.metavoice.options import Decoder
 from tts_core.metavoice.request import Piece
 from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.metavoice.text import Tokenizers
+from tts_core.nn.beside import Pending
 from tts_core.nn.calls import apart
 from tts_core.nn.host import Device
 from tts_core.nn.noise import NormalNoise
@@ -101,3 +102,7 @@ class MetaVoiceEngine:
         check: called between windows or timesteps.
         """
         return self.decoders[decoder].decode(codes, noise, check=check)
+
+    def launch(self, codes: Sequence[np.ndarray], decoder: Decoder) -> Pending[list[np.ndarray]] | None:
+        """Begin the same, where the host `overlaps` beside other work; None for a decoder that cannot."""
+        return self.decoders[decoder].launch(codes)

@@ -22,7 +22,17 @@ from tts_core.config import Configs, config_of
 from tts_core.memory import fits
 from tts_core.memory.fits import Option, dtypes, less
 from tts_core.memory.machine import Machine
-from tts_core.memory.terms import LIVE, SCORES, Estimate, Phase, Term, activations, layer, libraries
+from tts_core.memory.terms import (
+    LIVE,
+    SCORES,
+    Estimate,
+    Phase,
+    Term,
+    activations,
+    layer,
+    libraries,
+    with_sound,
+)
 from tts_core.memory.weights import stored_as, weight_bytes
 from tts_core.metavoice.config import (
     FIRST_STAGE_BOOKS,
@@ -73,6 +83,7 @@ def estimate(configs: Configs, job: MetaVoiceJob, machine: Machine) -> Estimate:
     held = weight_bytes("metavoice", first, machine.dtype, machine.held)
     kinds = (*OTHERS, "encodec") if "mbd" in configs else OTHERS
     others = sum(weight_bytes(kind, configs[kind], machine.dtype) for kind in kinds)
+    first_stage = _cache(first, job, machine.size), _activations(first, job, machine)
     return Estimate(
         machine.backend,
         (
@@ -82,9 +93,14 @@ def estimate(configs: Configs, job: MetaVoiceJob, machine: Machine) -> Estimate:
         ),
         (
             Phase("voice", (_voice(speaker, machine.wide),)),
-            Phase("first stage", (_cache(first, job, machine.size), _activations(first, job, machine))),
-            Phase("second stage", (_second_stage(second, job, machine),)),
-            Phase("decoder", (_decoder(configs, job, machine),)),
+            *with_sound(
+                machine.backend if job.decoder == "vocos" else "",  # a diffusion runs by itself
+                [
+                    Phase("first stage", first_stage),
+                    Phase("second stage", (_second_stage(second, job, machine),)),
+                ],
+                Phase("decoder", (_decoder(configs, job, machine),)),
+            ),
         ),
     )
 

@@ -17,18 +17,19 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from tts_core.errors import CancelledError, SpeechError
+from tts_core.errors import CancelledError
 from tts_core.metavoice.config import END_OF_AUDIO, FIRST_STAGE_BOOKS
 from tts_core.metavoice.memory import MetaVoiceJob, estimate, places_that_fit, positions
 from tts_core.metavoice.request import FRAME_RATE, STAGES, Piece, Request, Voice
 from tts_core.metavoice.rows import Joining, most_rows
-from tts_core.metavoice.speech import Speech, all_codes, sounds
+from tts_core.metavoice.speech import Speech, all_codes, launch_sounds, sounds
+from tts_core.nn.beside import Pending, Then
 from tts_core.nn.calls import apart
 from tts_core.pipeline import Watch
 from tts_core.results import Meter
 from tts_core.serving.session import Event, Part
-from tts_core.serving.shared import shared
 from tts_core.serving.slot_session import SlotSession, Spoken
+from tts_core.serving.sounding import Sounding
 
 if TYPE_CHECKING:
     from tts_core.metavoice.pipeline import MetaVoicePipeline
@@ -36,12 +37,16 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class _Speaking(Spoken):
-    """A request with its speaker's vector, and the first stage's ids of its piece. begun: seconds."""
+    """A request with its speaker's vector, and the first stage's ids of its piece. begun: seconds.
+
+    is_between: one piece has ended, and the next one will take its rows again.
+    """
 
     speech: Speech
     vector: np.ndarray
     ids: list[int] = field(default_factory=list)
     begun: float = field(default_factory=time.perf_counter)
+    is_between: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +93,13 @@ class MetaVoiceSession(SlotSession[_Speaking]):
             self.slots = self.engine.slots(places, most_rows(places), first.max_position_embeddings - 1)
         else:
             self.slots = self.engine.slots(places, places * job.rows, positions(first, job))
-        super().__init__(self.slots, places, host)
+        sounding = Sounding(
+            host,
+            self._sounds,
+            launch=self._launch if sound and host.overlaps else None,
+            is_wanted=lambda ended: ended.one.key in self.spoken,
+        )
+        super().__init__(self.slots, places, host, sounding)
         host.reset_peak()
 
     def rehearsal(self) -> Request:
@@ -103,7 +114,8 @@ class MetaVoiceSession(SlotSession[_Speaking]):
         their rows.
         """
         fits = super().fits(request, promised=promised)
-        return fits and not self._paused and self.slots.fits(request.sampling)
+        is_kept = any(one.is_between for one in self.spoken.values())
+        return fits and not is_kept and self.slots.fits(request.sampling)
 
     def begin(self, request: Request, spoken: Spoken) -> _Speaking:
         """As in SlotSession. The voice is encoded here."""
@@ -141,34 +153,37 @@ class MetaVoiceSession(SlotSession[_Speaking]):
             one.ids += ids
             if ids[-1] == END_OF_AUDIO or len(one.ids) == one.speech.limit:
                 self.turns.end(one)
+                one.is_between = len(one.speech.request.pieces) > 1
                 ended.append(one)
         for decoder in {one.speech.request.decoder: None for one in ended}:
-            events += self._deliver([one for one in ended if one.speech.request.decoder == decoder])
+            events += self._hear([one for one in ended if one.speech.request.decoder == decoder])
             self._begins = True  # others go on
-        return events
+        return [*events, *self._deliver()]
 
     def _say(self, one: _Speaking) -> None:
         """Let the first stage begin the piece under way."""
-        one.ids, one.begun, self._begins = [], time.perf_counter(), True
+        one.ids, one.begun, one.is_between, self._begins = [], time.perf_counter(), False, True
         piece = one.speech.piece
         self.turns.begin(one, Joining(piece.first, one.vector, one.speech.request.sampling, piece.noise))
 
-    def _deliver(self, speaking: Sequence[_Speaking]) -> list[Event]:
-        """Take pieces that ended through the other stages; their requests share a decoder."""
+    def _hear(self, speaking: Sequence[_Speaking]) -> list[Event]:
+        """Take pieces that ended through the second stage to the decoder, which their requests share."""
         events: list[Event] = []
         heard: list[_Ended] = []
         for one in speaking:
             one.speech.meter.stage_seconds["first stage"] += time.perf_counter() - one.begun
             events += self.attempt(one, lambda one=one: heard.append(self._heard(one)))
-        if not heard:
-            return events
-        try:
-            waves = shared(self.host, self._sounds, heard)
-        except SpeechError as error:
-            return [*events, *(self.fail(each.one, error) for each in heard)]
-        for each, wave in zip(heard, waves, strict=True):
+        self.sounding.add(heard)
+        return events
+
+    def _deliver(self) -> list[Event]:
+        """Give out the pieces that are decoded."""
+        events: list[Event] = []
+        for each, wave in self.sounding.ended(wait=not self.turns.running and not self._paused):
             one, speech = each.one, each.one.speech
-            if isinstance(wave, SpeechError):
+            if one.key not in self.spoken:
+                continue
+            if isinstance(wave, Exception):
                 events.append(self.fail(one, wave))
                 continue
             result = speech.deliver(each.codes, wave, peak_bytes=self.host.peak_bytes())
@@ -190,6 +205,20 @@ class MetaVoiceSession(SlotSession[_Speaking]):
             fill = partial(all_codes, self.engine, self.pipeline.facts, piece, said, one.vector)
             codes = apart(self.host, fill)
         return _Ended(one, piece, codes)
+
+    def _launch(self, heard: Sequence[_Ended]) -> Pending[list[np.ndarray]] | None:
+        codes, begun = [each.codes for each in heard], time.perf_counter()
+        launched = launch_sounds(self.engine, self.pipeline.facts, codes, heard[0].one.speech.request.decoder)
+        if launched is None:
+            return None
+        self._tell("decoder")
+
+        def timed(waves: list[np.ndarray]) -> list[np.ndarray]:
+            for each in heard:
+                each.one.speech.meter.stage_seconds["decoder"] += time.perf_counter() - begun
+            return waves
+
+        return Then(launched, timed)
 
     def _sounds(self, heard: Sequence[_Ended]) -> list[np.ndarray]:
         """Decode pieces. Raises CancelledError once all their requests are cancelled."""

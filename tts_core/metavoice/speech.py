@@ -15,6 +15,7 @@ from tts_core.metavoice.engine import MetaVoiceEngine
 from tts_core.metavoice.options import Decoder
 from tts_core.metavoice.request import Facts, Piece, Request, Said
 from tts_core.metavoice.sampling import SpeechNoise
+from tts_core.nn.beside import Pending, Then
 from tts_core.nn.guard import check_sound
 from tts_core.results import FinishReason, GenerationResult, Meter
 
@@ -93,13 +94,35 @@ def sounds(
     check: called between windows or timesteps.
     Raises GenerationError for a piece whose samples are all zero.
     """
-    sounding = [place for place, one in enumerate(codes) if one.shape[1]]
-    made = [np.zeros(0, np.float32)] * len(codes)
-    if sounding:
+    places = _sounding(codes)
+    waves = []
+    if places:
         waves = engine.decode(
-            [codes[place] for place in sounding], [noise[place] for place in sounding], decoder, check=check
+            [codes[place] for place in places], [noise[place] for place in places], decoder, check=check
         )
-        for place, wave in zip(sounding, waves, strict=True):
-            check_sound(wave)
-            made[place] = normalize_loudness(wave, facts.vocoder.sample_rate)
+    return _normalized(facts, waves, places, len(codes))
+
+
+def launch_sounds(
+    engine: MetaVoiceEngine, facts: Facts, codes: Sequence[np.ndarray], decoder: Decoder
+) -> Pending[list[np.ndarray]] | None:
+    """Begin the same, where the host `overlaps` beside other work; None for a decoder that cannot."""
+    places = _sounding(codes)
+    launched = engine.launch([codes[place] for place in places], decoder)
+    if launched is None:
+        return None
+    return Then(launched, lambda waves: _normalized(facts, waves, places, len(codes)))
+
+
+def _sounding(codes: Sequence[np.ndarray]) -> list[int]:
+    return [place for place, one in enumerate(codes) if one.shape[1]]
+
+
+def _normalized(
+    facts: Facts, waves: Sequence[np.ndarray], places: Sequence[int], pieces: int
+) -> list[np.ndarray]:
+    made = [np.zeros(0, np.float32)] * pieces
+    for place, wave in zip(places, waves, strict=True):
+        check_sound(wave)
+        made[place] = normalize_loudness(wave, facts.vocoder.sample_rate)
     return made

@@ -46,3 +46,12 @@ def check_sound(samples: np.ndarray) -> None:
             f"generation: the codec gave {samples.size} samples that are exactly zero, so the device lacked "
             "memory or is at fault; close other programs and try again, or check it with: mlx-port doctor"
         )
+
+
+def checked(samples: np.ndarray) -> np.ndarray | Exception:
+    """Return a codec's samples, (L,), or their error, where a window cannot be decoded again."""
+    try:
+        check_sound(samples)
+    except GenerationError as error:
+        return error
+    return samples

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from tts_core.memory.machine import Machine
+from tts_core.nn.beside import Pending
 
 if TYPE_CHECKING:
     from tts_core.codecs.policy import CodecPolicy
@@ -23,6 +25,11 @@ class Host(Protocol):
     @property
     def backend(self) -> str:
         """Backend name as in tts_core.memory.terms, such as "mlx-metal"."""
+        ...
+
+    @property
+    def overlaps(self) -> bool:
+        """True if the device can run a codec beside the steps of another network."""
         ...
 
     def settle(self) -> None:
@@ -55,4 +62,10 @@ class Device(Host, Protocol):
 
     def to_host(self, x: Any) -> np.ndarray:
         """Wait for the device and return the array."""
+        ...
+
+    def launch(self, work: Callable[[], Sequence[Any]]) -> Pending[list[np.ndarray]]:
+        """Begin work that reads only weights and what it carries to the device itself, where the device
+        `overlaps` beside all other work. Returns its arrays; copy what is kept.
+        """
         ...

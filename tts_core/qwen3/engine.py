@@ -15,6 +15,7 @@ from tts_core.audio.voice_cache import VoiceCache
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.config import Configs
 from tts_core.errors import GenerationError
+from tts_core.nn.beside import Pending, Then
 from tts_core.nn.calls import apart
 from tts_core.nn.host import Device
 from tts_core.qwen3.rows import Joining
@@ -79,9 +80,28 @@ class Qwen3Engine:
 
         memory: of the frames before; None at the start.
         """
-        samples, memory = apart(self.host, partial(self.codec.decode_piece, codes[None], memory))
-        return self.host.to_host(samples)[0], memory
+        samples, memory = apart(self.host, partial(self.launch, codes, memory))
+        return samples.take(), memory
+
+    def launch(self, codes: np.ndarray, memory: Any) -> tuple[Pending[np.ndarray], Any]:
+        """Begin the same, beside the steps where the host `overlaps`; the memory is for the next launch."""
+        after: list[Any] = []
+
+        def work() -> list[Any]:
+            samples, kept = self.codec.decode_piece(codes[None], memory)
+            after.append(kept)
+            return [samples]
+
+        return Then(self.host.launch(work), _only), after[0]
 
     def decode_whole(self, codes: np.ndarray) -> np.ndarray:
         """Decode frames in the original's pieces of 300. (Q, F) int32, F > 0 → samples (L,) float32."""
-        return apart(self.host, lambda: self.host.to_host(self.codec.decode(codes[None])))[0]
+        return apart(self.host, partial(self.launch_whole, codes)).take()
+
+    def launch_whole(self, codes: np.ndarray) -> Pending[np.ndarray]:
+        """Begin the same, beside the steps where the host `overlaps`."""
+        return Then(self.host.launch(lambda: [self.codec.decode(codes[None])]), _only)
+
+
+def _only(made: list[np.ndarray]) -> np.ndarray:
+    return made[0][0].copy()  # of memory that the next copies use again

@@ -1,10 +1,13 @@
 """Qwen3-TTS's running batch: a frame of all requests in one step, each with its own rows and codec.
 
-A request speaks its pieces in order; the next one takes a slot when the one before has left it.
+A request speaks its pieces in order; the next one takes a slot when the one before has left it. Where the
+device can, windows are decoded beside steps.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,17 +16,28 @@ import numpy as np
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.errors import UsageError
 from tts_core.memory.fits import places as fitting
+from tts_core.nn.beside import Pending, Then
+from tts_core.nn.guard import checked
 from tts_core.qwen3.memory import Qwen3Job, estimate
 from tts_core.qwen3.request import Request, rehearsal
-from tts_core.qwen3.speaking import Speaking
+from tts_core.qwen3.speaking import Speaking, Window
 from tts_core.serving.session import Event, Part
 from tts_core.serving.slot_session import SlotSession, Spoken
+from tts_core.serving.sounding import Sounding
 
 if TYPE_CHECKING:
     from tts_core.qwen3.pipeline import Qwen3Pipeline
 
 SERVED = 8192  # positions of a request of unknown length, where memory is taken at once
 FIXED = ("torch-cuda",)
+
+
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """A window of a request that is decoded."""
+
+    one: Speaking
+    window: Window
 
 
 class Qwen3Session(SlotSession[Speaking]):
@@ -57,7 +71,15 @@ class Qwen3Session(SlotSession[Speaking]):
         else:
             self.room = most
         self._paused: list[Speaking] = []  # between two pieces; the next one begins with the next step
-        super().__init__(self.engine.slots(places, self.room), places, host)
+        sounding = Sounding(
+            host,
+            self._decode,
+            launch=self._launch if sound and host.overlaps else None,
+            split=lambda asked: [[place] for place in range(len(asked))],  # each changes its codec's memory
+            is_wanted=lambda asked: asked.one.key in self.spoken,
+            most=places if policy is not None and policy.is_heard else None,
+        )
+        super().__init__(self.engine.slots(places, self.room), places, host, sounding)
         host.reset_peak()
 
     def _bytes(self, job: Qwen3Job, texts: int) -> int:
@@ -108,34 +130,60 @@ class Qwen3Session(SlotSession[Speaking]):
                 events += self.attempt(one, partial(self._say, one))
         for one, drawn in self.turns.draws():
             if one.key in self.spoken:
-                events += self._accept(one, drawn)
-        return events
+                self._accept(one, drawn)
+        return [*events, *self._heard(self.sounding.ended(wait=self._is_due))]
 
     def _say(self, one: Speaking) -> None:
         """Let the piece under way take a slot."""
         self.turns.begin(one, one.joining())
 
-    def _accept(self, one: Speaking, drawn: np.ndarray) -> list[Event]:
+    def _accept(self, one: Speaking, drawn: np.ndarray) -> None:
         """Take the frames of a request's steps, (steps, Q), as far as its speech goes."""
         for codes in drawn:
             if codes[0] < 0:
+                self.turns.end(one)
                 known = np.array(one.drawn, np.int32).reshape(-1, drawn.shape[1]).T
-                return [self.fail(one, self.engine.fault(one.joining(), known))]
+                error = self.engine.fault(one.joining(), known)
+                self.sounding.fail(_Asked(one, one.nothing()), error)
+                return
             one.take(codes)
             if one.is_over:
                 self.turns.end(one)
                 break
-        events: list[Event] = []
-
-        def sound() -> None:
-            events.extend(Part(one.key, part) for part in one.parts())
-
-        failed = self.attempt(one, sound)
-        if failed or not one.is_over:
-            return [*events, *failed]
-        if one.is_last:
-            self.leave(one.key)
-        else:
+        self.sounding.add([_Asked(one, window) for window in one.windows()])
+        if one.is_over and not one.is_last:
             one.next()
             self._paused.append(one)
+
+    @property
+    def _is_due(self) -> bool:
+        """True if nothing else runs, or the only listener waits for the first sound."""
+        [*spoken] = self.spoken.values()
+        waits = self.policy is not None and self.policy.is_heard
+        alone = len(spoken) == 1 and waits and not spoken[0].meter.samples
+        return alone or not (self.turns.running or self._paused)
+
+    def _heard(self, ended: Sequence[tuple[_Asked, np.ndarray | Exception]]) -> list[Event]:
+        """Give out windows that are decoded."""
+        events: list[Event] = []
+        for asked, sound in ended:
+            one, window = asked.one, asked.window
+            if one.key not in self.spoken:
+                continue  # an earlier window of it failed
+            if isinstance(sound, Exception):
+                events.append(self.fail(one, sound))
+                continue
+            events.append(Part(one.key, one.part(window, sound)))
+            if window.finish_reason is not None:
+                self.leave(one.key)
         return events
+
+    def _launch(self, asked: Sequence[_Asked]) -> Pending[list[np.ndarray | Exception]] | None:
+        [each] = asked
+        if not each.window.codes.shape[1]:
+            return None
+        return Then(each.one.launch(each.window), lambda sound: [checked(sound)])
+
+    def _decode(self, asked: Sequence[_Asked]) -> list[np.ndarray]:
+        [each] = asked
+        return [each.one.decode(each.window)]

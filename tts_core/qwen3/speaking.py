@@ -11,6 +11,7 @@ import numpy as np
 
 from tts_core.audio.delivery import Delivery
 from tts_core.codecs.policy import CodecPolicy
+from tts_core.nn.beside import Pending, Then
 from tts_core.nn.guard import check_sound
 from tts_core.qwen3.engine import Qwen3Engine
 from tts_core.qwen3.layout import cut_of_recording
@@ -20,6 +21,31 @@ from tts_core.results import FinishReason, GenerationResult, Meter
 from tts_core.serving.slot_session import Spoken
 
 _LOG = logging.getLogger("tts_core")
+
+
+@dataclass(eq=False)
+class CodecMemory:
+    """The codec's memory of a piece's frames so far, for those that follow. fed: a recording was heard."""
+
+    kept: Any = None
+    fed: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Window:
+    """Frames of a piece that are known, (Q, F).
+
+    memory: of its piece.
+    is_last: it ends its piece.
+    finish_reason: of the speech, with its last window.
+    token_count: rows of the talker that were read.
+    """
+
+    codes: np.ndarray
+    memory: CodecMemory
+    is_last: bool
+    finish_reason: FinishReason | None
+    token_count: int
 
 
 @dataclass(eq=False)
@@ -40,9 +66,9 @@ class Speaking(Spoken):
     drawn: list[np.ndarray] = field(default_factory=list)  # (Q,) each, of the piece under way
     place: int = 0  # of that piece
     is_over: bool = field(default=False, init=False)  # the piece's speech has ended
-    _is_told: bool = field(default=False, init=False)  # and its last part is out
-    _made: int = field(default=0, init=False)  # its frames that are out
-    _memory: Any = field(default=None, init=False)  # the codec's, of these
+    _is_asked: bool = field(default=False, init=False)  # and all of it is in windows
+    _asked: int = field(default=0, init=False)  # its frames that are
+    _memory: CodecMemory = field(default_factory=CodecMemory, init=False)  # of its windows
 
     def __post_init__(self) -> None:
         rate = self.request.facts.codec.sample_rate
@@ -93,19 +119,22 @@ class Speaking(Spoken):
             self.request.max_frames is not None and self._spoken + len(self.drawn) >= self.request.max_frames
         )
 
-    def parts(self) -> Iterator[GenerationResult]:
-        """Yield the windows that are complete; the last one of a piece ends it."""
-        while not self._is_told:
-            start, frames = self._made, len(self.drawn)
+    def windows(self) -> Iterator[Window]:
+        """Yield the windows that are complete and not yielded yet; the last one of a piece ends it."""
+        while not self._is_asked:
+            start, frames = self._asked, len(self.drawn)
             stop = frames if self.policy is None else self.policy.served_stop(start)
             if not self.is_over and (self.policy is None or frames < stop):
                 return
-            stop = min(stop, frames)
-            self._is_told = self.is_over and stop == frames
-            books = self.request.facts.config.n_codebooks
-            codes = np.array(self.drawn[start:stop], np.int32).reshape(-1, books).T
-            self._made = stop
-            yield self._part(codes, np.clip(self._decode(codes), -1, 1))
+            self._asked = stop = min(stop, frames)
+            self._is_asked = self.is_over and stop == frames
+            if self._is_asked:
+                self._rows += len(self.piece.layout.text) + frames
+            yield self._window(self.drawn[start:stop])
+
+    def nothing(self) -> Window:
+        """Build a window without frames."""
+        return self._window([])
 
     def next(self) -> None:
         """Begin the next piece, after the last part of the one before."""
@@ -114,54 +143,65 @@ class Speaking(Spoken):
         self.drawn = []
         self._begin()
 
-    def _begin(self) -> None:
-        self.is_over = self._is_told = False
-        self._made, self._memory = 0, None
-
-    def _decode(self, codes: np.ndarray) -> np.ndarray:
-        """Decode the next frames of the piece. (Q, F) → samples (L,)."""
-        if not self.sound or not codes.shape[1]:
+    def decode(self, window: Window) -> np.ndarray:
+        """Decode a window to samples (L,). Raises GenerationError for NaN or infinity."""
+        if not self.sound or not window.codes.shape[1]:
             return np.zeros(0, np.float32)
-        samples = self._whole(codes) if self.policy is None else self._next(codes, self.policy)
+        samples = self.launch(window).take()
         check_sound(samples)
         return samples
 
-    def _whole(self, codes: np.ndarray) -> np.ndarray:
-        if self.before is None:
-            return self.engine.decode_whole(codes)
-        heard = np.concatenate([self.before, codes], axis=1)
-        samples = self.engine.decode_whole(heard)
-        return samples[cut_of_recording(self.before.shape[1], heard.shape[1], len(samples)) :]
-
-    def _next(self, codes: np.ndarray, policy: CodecPolicy) -> np.ndarray:
-        if self.before is not None and self._memory is None:
-            for start, stop in policy.even_cuts(self.before.shape[1]):
-                _, self._memory = self.engine.decode(self.before[:, start:stop], self._memory)
-        samples, self._memory = self.engine.decode(codes, self._memory)
+    def launch(self, window: Window) -> Pending[np.ndarray]:
+        """Begin to decode a window of at least one frame, beside the steps where the host `overlaps`."""
+        codes, memory = window.codes, window.memory
+        if self.policy is None:
+            return self._launch_whole(codes)
+        if self.before is not None and not memory.fed:
+            for start, stop in self.policy.even_cuts(self.before.shape[1]):
+                _, memory.kept = self.engine.launch(self.before[:, start:stop], memory.kept)
+            memory.fed = True
+        samples, memory.kept = self.engine.launch(codes, memory.kept)
         return samples
 
-    def _part(self, codes: np.ndarray, sound: np.ndarray) -> GenerationResult:
-        audio, reason = self._delivery.add(sound), self._reason()
+    def part(self, window: Window, sound: np.ndarray) -> GenerationResult:
+        """Build the next part from a window and its samples (L,)."""
+        audio, reason = self._delivery.add(np.clip(sound, -1, 1)), window.finish_reason
         if reason is not None:
             audio = np.concatenate([audio, self._delivery.finish()])
-        elif self._is_told:
+        elif window.is_last:
             audio = np.concatenate([audio, self._delivery.add(np.zeros(0, np.float32), last_of_piece=True)])
         self.meter.add(len(audio))
         self._segment += 1
-        if self._is_told:
-            self._rows += len(self.piece.layout.text) + len(self.drawn)
         return self.meter.result(
             audio,
-            codes,
+            window.codes,
             seed=self.request.seed,
-            token_count=self._rows,
+            token_count=window.token_count,
             peak_bytes=self.engine.host.peak_bytes(),
             segment_idx=self._segment - 1,
             finish_reason=reason,
             cues=self._delivery.cues(),
         )
 
+    def _begin(self) -> None:
+        self.is_over = self._is_asked = False
+        self._asked, self._memory = 0, CodecMemory()
+
+    def _window(self, drawn: list[np.ndarray]) -> Window:
+        codes = np.array(drawn, np.int32).reshape(-1, self.request.facts.config.n_codebooks).T
+        return Window(codes, self._memory, self._is_asked, self._reason(), self._rows)
+
+    def _launch_whole(self, codes: np.ndarray) -> Pending[np.ndarray]:
+        if self.before is None:
+            return self.engine.launch_whole(codes)
+        recording, heard = self.before.shape[1], np.concatenate([self.before, codes], axis=1)
+
+        def speech(samples: np.ndarray) -> np.ndarray:
+            return samples[cut_of_recording(recording, heard.shape[1], len(samples)) :]
+
+        return Then(self.engine.launch_whole(heard), speech)
+
     def _reason(self) -> FinishReason | None:
-        if not (self._is_told and self.is_last):
+        if not (self._is_asked and self.is_last):
             return None
         return "stop" if self._has_ended and self.place + 1 == len(self.request.pieces) else "length"

@@ -13,6 +13,7 @@ from tts_core.memory.fits import check
 from tts_core.nn.calls import drop_errors
 from tts_core.nn.host import Host
 from tts_core.serving.session import Event, Failed, Session
+from tts_core.serving.sounding import Sounding
 from tts_core.serving.turns import Slots, Turns
 
 
@@ -29,10 +30,13 @@ One = TypeVar("One", bound=Spoken)
 
 
 class SlotSession(Session, Generic[One]):
-    """A session of `places` places over the slots of a network, which it owns. Texts are given whole."""
+    """A session of `places` places over the slots of a network, which it owns. Texts are given whole.
 
-    def __init__(self, slots: Slots, places: int, host: Host):
-        self._places, self.host = places, host
+    sounding: decodes what the network's steps complete.
+    """
+
+    def __init__(self, slots: Slots, places: int, host: Host, sounding: Sounding[Any, Any]):
+        self._places, self.host, self.sounding = places, host, sounding
         self.turns: Turns[One] = Turns(slots, places)
         self.spoken: dict[int, One] = {}
         self._joined = 0  # requests so far
@@ -118,5 +122,6 @@ class SlotSession(Session, Generic[One]):
         """As in Session. Nothing can join afterwards."""
         for key in [*self.spoken]:
             self.leave(key)
+        self.sounding.close()
         del self.turns
         drop_errors(self.host)

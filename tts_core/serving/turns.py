@@ -52,6 +52,11 @@ class Turns(Generic[Turn]):
         self._stays: dict[int, _Stay[Turn]] = {}  # by slot
         self._launched: deque[tuple[Any, dict[int, _Stay[Turn]]]] = deque()
 
+    @property
+    def running(self) -> bool:
+        """True if a text has a slot."""
+        return bool(self._stays)
+
     def begin(self, turn: Turn, text: Any) -> None:
         """Let a text join the lowest free slot; there must be one."""
         slot = min(set(range(self.places)) - self._stays.keys())

@@ -14,7 +14,7 @@ from tts_core.mars5.memory import Mars5Job, check_loading, check_running, estima
 from tts_core.mars5.outlook import plan
 from tts_core.mars5.spec import MODEL
 from tts_core.memory.machine import Machine
-from tts_core.memory.terms import BACKENDS, Estimate
+from tts_core.memory.terms import BACKENDS, OVERLAPS, Estimate
 from tts_core.memory.weights import weight_bytes
 
 CONFIGS = next(iter(MODEL.sizes.values()))
@@ -59,16 +59,17 @@ def test_captured_steps_keep_the_text_of_every_timestep() -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_phases_follow_one_another(backend: str) -> None:
     guess = take(backend=backend)
+    beside = guess["vocoder"].bytes if backend in OVERLAPS else 0  # on a stream of its own
     assert guess.running == max(
         guess["voice"].bytes,
-        guess["cache"].bytes + guess["activations"].bytes,
-        guess["NAR"].bytes,
+        guess["cache"].bytes + guess["activations"].bytes + beside,
+        guess["NAR"].bytes + beside,
         guess["vocoder"].bytes,
     )
     assert guess.total == guess.loaded + guess.running
-    assert [term.name for term in guess.terms] == [
-        *("AR", "others", "voice", "cache", "activations", "NAR", "vocoder", "libraries")
-    ]
+    names = ["AR", "others", "voice", "cache", "activations", "NAR", "vocoder", "libraries"]
+    assert sorted(term.name for term in guess.terms) == sorted(names)
+    assert backend in OVERLAPS or [term.name for term in guess.terms] == names
     assert all(term.why for term in guess.terms)
 
 

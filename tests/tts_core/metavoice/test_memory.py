@@ -12,7 +12,7 @@ from converters.rules.dequantize import Quantization
 from tts_core.codecs.mbd import PUBLISHED_UNET, MbdBandConfig, MbdConfig, MbdScheduleConfig
 from tts_core.errors import ResourceError
 from tts_core.memory.machine import Machine
-from tts_core.memory.terms import BACKENDS, Estimate
+from tts_core.memory.terms import BACKENDS, OVERLAPS, Estimate
 from tts_core.memory.weights import weight_bytes
 from tts_core.metavoice.memory import (
     MetaVoiceJob,
@@ -91,7 +91,8 @@ def test_a_band_at_a_time() -> None:
 def test_phases_follow_one_another(backend: str) -> None:
     guess = plan(replace(FULL, batch=4), backend=backend)
     assert isinstance(guess, Estimate)
-    assert guess.running == guess["cache"].bytes + guess["activations"].bytes
+    beside = guess["decoder"].bytes if backend in OVERLAPS else 0  # on a stream of its own
+    assert guess.running == guess["cache"].bytes + guess["activations"].bytes + beside
     assert guess.total == guess.loaded + guess.running
     assert {term.name for term in guess.terms} >= {"first stage", "cache", "second stage", "decoder", "voice"}
     assert all(term.why for term in guess.terms)
@@ -119,7 +120,7 @@ def test_quantised_weights_are_what_convert_writes() -> None:
     [
         ("torch-cpu", "float32", None, 3.0e9, "dtype bfloat16 (2.71 GB)", "dtype float16"),
         ("torch-mps", "float32", None, 3.0e9, "dtype float16 (2.59 GB)", "dtype bfloat16"),
-        ("torch-cuda", "float32", None, 3.0e9, "dtype bfloat16 (2.66 GB) or dtype float16", "larger machine"),
+        ("torch-cuda", "float32", None, 3.0e9, "dtype bfloat16 (2.69 GB) or dtype float16", "larger machine"),
         ("torch-cuda", "float16", None, 1.6e9, "convert-weights -q --q-bits 8 (1.4", "dtype"),
         ("mlx-metal", "bfloat16", None, 1.6e9, "convert-weights -q --q-bits 8 (1.4", "dtype float"),
         ("mlx-metal", "bfloat16", None, 1.0e9, "convert-weights -q (0.8", "--q-bits 8"),
@@ -146,7 +147,7 @@ def test_loading_names_what_fits(
         (replace(FULL, batch=4), 1.7e9, "a batch_size of 1 (1.6"),
         (FULL, 0.9e9, "dtype bfloat16 (0.8"),
         (replace(TYPICAL, decoder="mbd"), 0.7e9, "decoder vocos (0.5"),
-        (FULL, 0.83e9, "pieces half as long (0.8"),
+        (FULL, 0.84e9, "pieces half as long (0.8"),
         (FULL, 1e6, "free some memory, or use a larger machine"),
     ],
 )

@@ -1,0 +1,176 @@
+"""Windows decoded beside the steps: their order, their number at once, and what cannot be decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from tests.hosts import LateHost
+from tts_core.errors import CancelledError, GenerationError, ResourceError
+from tts_core.serving.sounding import AT_ONCE, Sounding
+
+
+class Launch:
+    """A launch of the test's own. `ready` once the test says so."""
+
+    def __init__(self, ones: Sequence[int]):
+        self.ones, self.is_ready, self.is_taken = ones, False, False
+        self.error: Exception | None = None
+
+    def ready(self) -> bool:
+        return self.is_ready
+
+    def take(self) -> list[int]:
+        self.is_taken = True
+        if self.error is not None:
+            raise self.error
+        return [10 * one for one in self.ones]
+
+
+class Stream:
+    """Launches, and calls that were made at once. refuses: launches that lack memory."""
+
+    def __init__(self) -> None:
+        self.launches: list[Launch] = []
+        self.decoded: list[list[int]] = []
+        self.refuses = 0
+
+    def launch(self, ones: Sequence[int]) -> Launch:
+        if self.refuses:
+            self.refuses -= 1
+            raise MemoryError
+        self.launches.append(Launch([*ones]))
+        return self.launches[-1]
+
+    def decode(self, ones: Sequence[int]) -> list[int]:
+        self.decoded.append([*ones])
+        if 13 in ones:
+            raise GenerationError("generation: exactly zero")
+        return [10 * one for one in ones]
+
+
+def one_by_one(ones: Sequence[int]) -> list[list[int]]:
+    return [[place] for place in range(len(ones))]
+
+
+def opened(stream: Stream, **how: object) -> Sounding[int, int]:
+    return Sounding(LateHost(), stream.decode, launch=stream.launch, split=one_by_one, **how)  # type: ignore[arg-type]
+
+
+def test_without_a_stream_windows_are_decoded_in_one_call() -> None:
+    stream = Stream()
+    sounding = Sounding(LateHost(), stream.decode)
+    sounding.add([1, 2, 3])
+    sounding.add([])
+    sounding.fail(4, ValueError("broken"))
+    *found, (four, error) = sounding.ended(wait=False)
+    assert (found, four, str(error)) == ([(1, 10), (2, 20), (3, 30)], 4, "broken")
+    assert stream.decoded == [[1, 2, 3]]
+    assert not sounding.is_busy
+
+
+def test_windows_come_in_order_and_a_few_run_at_once() -> None:
+    stream = Stream()
+    sounding = opened(stream)
+    sounding.add([*range(AT_ONCE + 2)])
+    sounding.fail(9, ValueError("broken"))
+    assert sounding.ended(wait=False) == []
+    assert len(stream.launches) == AT_ONCE
+    stream.launches[1].is_ready = True
+    assert sounding.ended(wait=False) == [], "the first is not there"
+    stream.launches[0].is_ready = True
+    assert sounding.ended(wait=False) == [(0, 0), (1, 10)]
+    assert len(stream.launches) == AT_ONCE + 2
+    assert sounding.ended(wait=True) == [(2, 20)], "it waits for one"
+    for launch in stream.launches:
+        launch.is_ready = True
+    *found, (last, error) = sounding.ended(wait=False)
+    assert [one for one, _ in found] == [3, 4]
+    assert (last, str(error)) == (9, "broken")
+    assert sounding.ended(wait=True) == []
+
+
+def test_a_split_that_changes_the_order_does_not_change_what_is_given_out() -> None:
+    stream = Stream()
+    sounding = Sounding(LateHost(), stream.decode, launch=stream.launch, split=lambda ones: [[1], [0, 2]])
+    sounding.add([5, 6, 7])
+    assert sounding.ended(wait=True) == [(5, 50), (6, 60), (7, 70)]
+    assert [launch.ones for launch in stream.launches] == [[6], [5, 7]]
+
+
+def test_steps_wait_once_too_many_windows_are_due() -> None:
+    stream = Stream()
+    sounding = opened(stream, most=2)
+    sounding.add([*range(AT_ONCE + 5)])
+    assert [one for one, _ in sounding.ended(wait=False)] == [0, 1, 2]
+    assert len(stream.launches) == AT_ONCE + 3
+
+
+def test_windows_of_requests_that_left_are_dropped() -> None:
+    stream, left = Stream(), set[int]()
+    sounding = opened(stream, is_wanted=lambda one: one not in left)
+    sounding.add([*range(AT_ONCE + 2)])
+    assert sounding.ended(wait=False) == []
+    left |= {1, AT_ONCE}
+    assert sounding.is_busy
+    found = [one for _ in range(9) for one, _ in sounding.ended(wait=True)]
+    assert set(found) - left == {0, *range(2, AT_ONCE), AT_ONCE + 1}
+    assert [AT_ONCE] not in [launch.ones for launch in stream.launches], "it was not begun"
+    left |= {*range(AT_ONCE + 2)}
+    assert not sounding.is_busy
+
+
+def test_short_memory_lets_all_others_end_first() -> None:
+    stream = Stream()
+    sounding = opened(stream)
+    sounding.add([1])
+    sounding.ended(wait=False)
+    stream.refuses = 1
+    sounding.add([2, 3])
+    assert sounding.ended(wait=False) == [(1, 10), (2, 20)]
+    assert stream.launches[0].is_taken
+    assert stream.decoded == [[2]]
+    assert sounding.ended(wait=True) == [(3, 30)]
+
+
+def test_a_sound_that_is_wrong_is_decoded_again() -> None:
+    stream = Stream()
+    sounding = Sounding(LateHost(), stream.decode, launch=stream.launch)
+    sounding.add([1, 13])
+    sounding.ended(wait=False)
+    stream.launches[0].error = GenerationError("generation: exactly zero")
+    (one, sound), (other, error) = sounding.ended(wait=True)
+    assert (one, sound, other) == (1, 10, 13)
+    assert isinstance(error, GenerationError)
+    assert stream.decoded == [[1, 13], [1], [13]]
+
+
+def test_an_error_of_a_whole_call_is_that_of_each_window() -> None:
+    def cancelled(ones: Sequence[int]) -> list[int]:
+        raise CancelledError("generation: cancelled")
+
+    sounding = Sounding[int, int](LateHost(), cancelled, launch=lambda ones: None)
+    sounding.add([1, 2])
+    assert [type(error) for _, error in sounding.ended(wait=False)] == [CancelledError, CancelledError]
+
+
+def test_another_error_is_raised() -> None:
+    def broken(ones: Sequence[int]) -> None:
+        raise ValueError("broken")
+
+    sounding = Sounding[int, int](LateHost(), Stream().decode, launch=broken)
+    sounding.add([1])
+    with pytest.raises(ValueError, match="broken"):
+        sounding.ended(wait=False)
+
+
+def test_close_waits_for_what_has_begun() -> None:
+    stream = Stream()
+    sounding = opened(stream)
+    sounding.add([*range(AT_ONCE + 2)])
+    sounding.ended(wait=False)
+    stream.launches[0].error = ResourceError("memory: not enough")
+    sounding.close()
+    assert [launch.is_taken for launch in stream.launches] == [True] * AT_ONCE
+    assert not sounding.is_busy

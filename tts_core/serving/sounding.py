@@ -1,0 +1,150 @@
+"""Sounds of a running batch, which the codec decodes beside the steps where the device can do both."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from tts_core.errors import GenerationError, SpeechError, shortage
+from tts_core.nn.beside import Done, Pending
+from tts_core.nn.calls import drop_errors
+from tts_core.nn.host import Host
+from tts_core.serving.shared import shared
+
+AT_ONCE = 3  # launches under way: a device has work until the next step, and its queue of kernels has room
+
+One = TypeVar("One")
+Made = TypeVar("Made")
+
+
+@dataclass(eq=False)
+class _Asked(Generic[One, Made]):
+    """A window. made: its sound or its error, in a list of one, once it is there."""
+
+    one: One
+    made: list[Made | Exception]
+
+
+class Sounding(Generic[One, Made]):
+    """Windows of several requests that are decoded, and come back in the order in which they were added.
+
+    decode: makes the sounds of several, as in `shared`.
+    launch: begins the same work beside the steps, or returns None for work that cannot be; None where the
+    device has no stream for it.
+    split: divides windows that are added together into launches, by their places.
+    is_wanted: False for a window whose request has left.
+    most: launches that may be due before `ended` waits for the codec; None for any number. Those that are due
+    are codes on the host, and take no memory of the device.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        decode: Callable[[Sequence[One]], Sequence[Made]],
+        *,
+        launch: Callable[[Sequence[One]], Pending[Sequence[Made | Exception]] | None] | None = None,
+        split: Callable[[Sequence[One]], Iterable[Sequence[int]]] | None = None,
+        is_wanted: Callable[[One], bool] = lambda one: True,
+        most: int | None = None,
+    ):
+        self.host, self.most = host, most
+        self._decode, self._launch, self._split, self._is_wanted = decode, launch, split, is_wanted
+        self._order: deque[_Asked[One, Made]] = deque()
+        self._due: deque[list[_Asked[One, Made]]] = deque()
+        self._begun: deque[tuple[list[_Asked[One, Made]], Pending[Sequence[Made | Exception]]]] = deque()
+
+    def add(self, ones: Sequence[One]) -> None:
+        """Let windows be decoded."""
+        asked = [_Asked[One, Made](one, []) for one in ones]
+        self._order.extend(asked)
+        if self._split is None:
+            self._due.append(asked)
+        else:
+            self._due.extend([asked[place] for place in places] for places in self._split(ones))
+
+    def fail(self, one: One, error: Exception) -> None:
+        """Let an error follow the windows that were added before."""
+        self._order.append(_Asked(one, [error]))
+
+    @property
+    def is_busy(self) -> bool:
+        """True if a window was added that is not given out."""
+        return any(self._is_wanted(each.one) for each in self._order)
+
+    def ended(self, *, wait: bool) -> list[tuple[One, Made | Exception]]:
+        """Begin windows, and return those that are decoded, each with its sound or its error.
+
+        wait: for one at least, if there is any.
+        """
+        self._begin()
+        ended = self._in_order()
+        while self._begun and (self._begun[0][1].ready() or self._is_behind or (wait and not ended)):
+            self._take()
+            self._begin()
+            ended += self._in_order()
+        return ended
+
+    def close(self) -> None:
+        """Drop what is due, and wait for what has begun."""
+        self._due.clear()
+        self._order.clear()
+        while self._begun:
+            with suppress(Exception):
+                self._begun.popleft()[1].take()
+
+    @property
+    def _is_behind(self) -> bool:
+        return self.most is not None and len(self._due) > self.most
+
+    def _in_order(self) -> list[tuple[One, Made | Exception]]:
+        """Give out the windows before the first one that is not there yet."""
+        ended = []
+        while self._order:
+            first = self._order[0]
+            if first.made:
+                ended.append((first.one, first.made[0]))
+            elif self._is_wanted(first.one):
+                break
+            self._order.popleft()
+        return ended
+
+    def _begin(self) -> None:
+        while self._due and len(self._begun) < AT_ONCE:
+            asked = [each for each in self._due.popleft() if self._is_wanted(each.one)]
+            if asked:
+                self._begun.append((asked, self._launched([each.one for each in asked])))
+
+    def _take(self) -> None:
+        """Wait for the oldest launch; if one of its sounds is wrong, decode them again."""
+        asked, pending = self._begun.popleft()
+        try:
+            made = pending.take()
+        except GenerationError:
+            made = self._decoded([each.one for each in asked])
+        for each, one in zip(asked, made, strict=True):
+            each.made.append(one)
+
+    def _launched(self, ones: Sequence[One]) -> Pending[Sequence[Made | Exception]]:
+        """Launch windows. If memory is short, wait for all others, and decode these by themselves."""
+        try:
+            pending = None if self._launch is None else self._launch(ones)
+        except Exception as error:
+            if shortage(error) is None:
+                raise
+        else:
+            return Done(self._decoded(ones)) if pending is None else pending
+        # Here the error is gone, and with it what its frames kept in memory.
+        drop_errors(self.host)
+        while self._begun:
+            self._take()
+        return Done(self._decoded(ones))
+
+    def _decoded(self, ones: Sequence[One]) -> Sequence[Made | Exception]:
+        """Decode windows now. An error for all of them, such as that of a cancelled call, is each one's."""
+        try:
+            return shared(self.host, self._decode, ones)
+        except SpeechError as error:
+            return [error] * len(ones)
