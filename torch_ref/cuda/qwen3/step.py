@@ -48,12 +48,12 @@ class State:
         config, weight, texts = network.config, network.talker.codec_head.weight, inputs.shape[1]
         device, numbers = weight.device, config.vocab_size + (config.n_codebooks - 1) * config.codebook_size
         rows = Rows(
-            *inputs,
-            torch.zeros(texts, config.n_codebooks, dtype=torch.int32, device=device),
-            torch.zeros(texts, config.vocab_size, dtype=torch.int8, device=device),
-            torch.zeros(texts, 2, SETTINGS, device=device),
-            torch.full((texts, numbers), 0.5, device=device),
-            weight.new_zeros(texts, config.talker.hidden_size),
+            *inputs.unbind(),
+            codes=torch.zeros(texts, config.n_codebooks, dtype=torch.int32, device=device),
+            seen=torch.zeros(texts, config.vocab_size, dtype=torch.int8, device=device),
+            settings=torch.zeros(texts, 2, SETTINGS, device=device),
+            noise=torch.full((texts, numbers), 0.5, device=device),
+            last=weight.new_zeros(texts, config.talker.hidden_size),
         )
         return cls(
             rows,
