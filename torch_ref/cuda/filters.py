@@ -75,3 +75,25 @@ def top_p_kept(scores, top_p):
         edge = tl.where(after > top_p, edge, -1)
         scores = tl.where(keys <= edge, -float("inf"), scores)
     return scores
+
+
+@jit
+def rising_kept(scores, probs, need):
+    """Find what stays if, from the least probable up, ids are dropped while their sum is at most `need`.
+
+    Of equal ones at the cut the last stay; the most probable one, and the last of several, always does.
+    """
+    keys = ordered(scores)
+    edge = tl.full([], 0, dtype=tl.uint32)
+    bit = tl.full([], 2147483648, dtype=tl.uint32)
+    for _ in range(32):  # the largest edge that all ids below leave room for
+        tried = edge | bit
+        edge = tl.where(tl.sum(tl.where(keys < tried, probs, 0.0), axis=0) <= need, tried, edge)
+        bit = bit >> 1
+    highest = tl.max(keys, axis=0)
+    edge = tl.minimum(edge, highest)
+    below = tl.sum(tl.where(keys < edge, probs, 0.0), axis=0)
+    equal = keys == edge
+    rank = tl.cumsum(equal.to(tl.int32), axis=0)
+    last = (edge == highest) & (rank == tl.sum(equal.to(tl.int32), axis=0))
+    return (keys > edge) | (equal & ((below + rank * probs > need) | last))

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from torch_ref.codecs.qwen3_codec import Qwen3Codec
+from torch_ref.cuda.qwen3.slots import make_slots
 from torch_ref.host import Host
 from torch_ref.loading import Parts, open_parts
 from torch_ref.qwen3.guard import fault
 from torch_ref.qwen3.qwen3 import Qwen3
-from torch_ref.qwen3.slots import Slots
 from tts_core.pipeline import check_model
 from tts_core.qwen3 import pipeline
 from tts_core.qwen3.engine import Qwen3Engine
@@ -45,4 +45,4 @@ def assemble(parts: Parts) -> Qwen3Pipeline:
     network, codec = parts.network("qwen3", Qwen3), parts.network("qwen3_codec", Qwen3Codec)
     host = Host(network.talker.codec_head)
     documents = parts.documents["qwen3"]
-    return Qwen3Pipeline(Qwen3Engine(documents, network, codec, host, make_slots=Slots, fault=fault))
+    return Qwen3Pipeline(Qwen3Engine(documents, network, codec, host, make_slots=make_slots, fault=fault))

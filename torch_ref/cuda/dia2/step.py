@@ -13,8 +13,10 @@ from torch import Tensor, nn
 from torch_ref.cuda import pointwise
 from torch_ref.cuda.attention import MOST_SPLITS, workspace
 from torch_ref.cuda.dia2.draws import INPUTS, SETTINGS, Follows, Rows, draw_action, draw_code, embed
-from torch_ref.cuda.dia2.fused_stack import FusedStack, Memory, depformer_layer, gain, transformer_layer
+from torch_ref.cuda.dia2.fused_stack import depformer_layer, gain, transformer_layer
+from torch_ref.cuda.fused_stack import FusedStack, Memory
 from torch_ref.cuda.joining import joined
+from torch_ref.dia2.blocks import SCALE
 from torch_ref.dia2.depformer import DepformerLayer
 from torch_ref.dia2.dia2 import Dia2
 from torch_ref.dia2.transformer import TransformerLayer
@@ -80,11 +82,11 @@ class FusedStep:
         self.logits = [layer.weight[: config.codebook_size] for layer in _linears(depformer.logits)]
         layers = cast(list[TransformerLayer], list(transformer.layers))
         angles = transformer.rotary(0, MOST_POSITIONS)
-        self.trunk = FusedStack([transformer_layer(each) for each in layers], eps, angles)
+        self.trunk = FusedStack([transformer_layer(each) for each in layers], eps, SCALE, angles)
         stages = cast(list[DepformerLayer], list(depformer.layers))
         angles = None if depformer.rotary is None else depformer.rotary(0, MOST_POSITIONS)
         self.sets = [
-            FusedStack([depformer_layer(each, place) for each in stages], eps, angles)
+            FusedStack([depformer_layer(each, place) for each in stages], eps, SCALE, angles)
             for place in range(len(config.weight_sets))
         ]
         self.stages = torch.arange(config.n_streams - 1, device=device)

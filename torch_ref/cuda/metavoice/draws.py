@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from torch import Tensor
 
-from torch_ref.cuda.filters import ordered, top_k_kept
+from torch_ref.cuda.filters import rising_kept, top_k_kept
 from torch_ref.cuda.launch import jit, launch, tl, triton
 from tts_core.metavoice.config import END_OF_AUDIO
 from tts_core.metavoice.sampling import LOWEST_TEMPERATURE, FirstStageSampling
@@ -141,7 +141,7 @@ def _draw_ids(
     probs = weights / tl.sum(weights, axis=0)
     if rule > 0:
         if rule == RISING:  # noqa: SIM108
-            kept = _rising_kept(scores, probs, cut)
+            kept = rising_kept(scores, probs, cut)
         else:
             kept = _falling_kept(probs, cut)
         probs = tl.where(kept, probs, 0.0)
@@ -156,28 +156,6 @@ def _draw_ids(
     tl.store(tokens + row, read.to(tokens.dtype.element_ty), mask=row >= 0)
     at = tl.load(positions + row, mask=row >= 0, other=0)
     tl.store(positions + row, tl.minimum(at + 1, last), mask=row >= 0)
-
-
-@jit
-def _rising_kept(scores, probs, need):
-    """Find what stays if, from the least probable up, ids are dropped while their sum is at most `need`.
-
-    Of equal ones at the cut the last stay; the most probable one, and the last of several, always does.
-    """
-    keys = ordered(scores)
-    edge = tl.full([], 0, dtype=tl.uint32)
-    bit = tl.full([], 2147483648, dtype=tl.uint32)
-    for _ in range(32):  # the largest edge that all ids below leave room for
-        tried = edge | bit
-        edge = tl.where(tl.sum(tl.where(keys < tried, probs, 0.0), axis=0) <= need, tried, edge)
-        bit = bit >> 1
-    highest = tl.max(keys, axis=0)
-    edge = tl.minimum(edge, highest)
-    below = tl.sum(tl.where(keys < edge, probs, 0.0), axis=0)
-    equal = keys == edge
-    rank = tl.cumsum(equal.to(tl.int32), axis=0)
-    last = (edge == highest) & (rank == tl.sum(equal.to(tl.int32), axis=0))
-    return (keys > edge) | (equal & ((below + rank * probs > need) | last))
 
 
 @jit

@@ -1,0 +1,143 @@
+"""Texts in captured slots draw the frames of single plain runs, whenever they join and leave."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.parity.qwen3.test_slots import SAMPLINGS
+from tests.torch_ref.cuda.marks import kernel_marks
+from tests.torch_ref.cuda.qwen3.kernel_qwen3 import config, network
+from torch_ref.cuda.qwen3.slots import GraphSlots, make_slots
+from torch_ref.cuda.qwen3.step import FusedStep
+from torch_ref.qwen3.qwen3 import Qwen3
+from torch_ref.qwen3.slots import Slots
+from tts_core.nn.noise import HostNoise
+from tts_core.qwen3.config import Qwen3Config
+from tts_core.qwen3.layout import SPEAKER, Recording, build
+from tts_core.qwen3.rows import Joining
+from tts_core.serving.turns import Turns
+
+pytestmark = kernel_marks()
+
+ROOM = 44
+shared = cache(network)
+
+
+class Given:
+    """A source of noise that the device cannot draw itself."""
+
+    def __init__(self, seed: int):
+        self.source = HostNoise(seed)
+
+    def uniform(self, step: int, shape: tuple[int, ...]) -> np.ndarray:
+        return self.source.uniform(step, shape)
+
+
+@dataclass(eq=False)
+class Text:
+    """A text, and the frames that it draws until its limit."""
+
+    joining: Joining
+    limit: int
+    drawn: list[np.ndarray] = field(default_factory=list)
+
+
+def text(whole: Qwen3Config, seed: int) -> Text:
+    """In all samplings in turn; every other one reads its text with its frames. A clone has a recording."""
+    random = np.random.default_rng(seed)
+    ids = random.integers(0, 256, int(random.integers(9, 14))).tolist()
+    voice: dict[str, Any] = {}
+    recording = None
+    if whole.mode == "base":
+        recording = Recording(tuple(random.integers(0, 256, 7).tolist()), 4)
+        voice["frames"] = random.integers(0, whole.codebook_size, (whole.n_codebooks, 4)).astype(np.int32)
+        voice["speaker"] = random.normal(0, 1, whole.talker.hidden_size).astype(np.float32)
+    laid = build(
+        whole,
+        ids,
+        language=None,
+        voice=SPEAKER if voice else whole.speakers[0].id,
+        recording=recording,
+        streamed=bool(seed % 2),
+    )
+    noise = Given(seed) if seed == 1 else HostNoise(2**64 - 1 - seed)
+    return Text(Joining(laid, SAMPLINGS[seed % len(SAMPLINGS)], noise, **voice), 1 + seed % 3)
+
+
+def serve(slots: Any, texts: list[Text], *, places: int, seed: int | None = None) -> list[Text]:
+    """Let all texts speak; with a seed, they come at random."""
+    turns, random = Turns[Text](slots, places), np.random.default_rng(seed)
+    coming, there = [*texts], list[Text]()
+    while coming or there:
+        while coming and len(there) < places and (seed is None or random.random() < 0.6):
+            there.append(coming.pop(0))
+            turns.begin(there[-1], there[-1].joining)
+        for one, codes in turns.draws():
+            one.drawn.extend(codes)
+            if len(one.drawn) == one.limit:
+                turns.end(one)
+                there.remove(one)
+    return texts
+
+
+def same(built: Qwen3, texts: list[Text]) -> None:
+    """Equal to plain slots, one by one."""
+    for one in texts:
+        [other] = serve(Slots(built, texts=1, room=ROOM), [replace(one, drawn=[])], places=1)
+        np.testing.assert_array_equal(np.stack(one.drawn), np.stack(other.drawn))
+
+
+@pytest.mark.parametrize("mode", ["base", "custom_voice"])
+def test_draws_are_the_plain_ones(mode: str) -> None:
+    """Few rows, of which the last text runs alone."""
+    built = shared(mode)
+    slots = make_slots(built, texts=2, room=ROOM)
+    assert type(slots) is GraphSlots
+    same(built, serve(slots, [text(built.config, seed) for seed in (1, 2)], places=2))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("places", [1, 3, 5])
+def test_texts_come_and_go_without_a_new_capture(places: int) -> None:
+    """Samplings differ within a batch; free slots leave no trace."""
+    built = shared()
+    slots = GraphSlots(built, texts=places, room=ROOM)
+    graphs = dict(slots.graphs)
+    texts = [text(built.config, seed) for seed in range(2 * places + 2)]
+    same(built, serve(slots, texts, places=places, seed=places))
+    assert slots.graphs == graphs
+
+
+def test_logits_that_are_not_finite_are_marked() -> None:
+    """Those of the text that meets them; its neighbor goes on."""
+    built, whole = network(), config()
+    bad, good = text(whole, 2), text(whole, 4)
+    [own, *_] = set(bad.joining.layout.text.tolist()) - set(good.joining.layout.text.tolist())
+    with torch.no_grad():
+        built.talker.model.text_embedding.weight[own] = torch.nan
+    serve(GraphSlots(built, texts=2, room=ROOM), [bad, good], places=2)
+    assert bad.drawn[0][0] == -1
+    same(shared(), [good])
+
+
+@torch.inference_mode()
+def test_weights_are_stored_once() -> None:
+    built = network()
+    before = {name: one.clone() for name, one in built.state_dict().items()}
+    FusedStep(built)
+    for name, one in built.state_dict().items():
+        torch.testing.assert_close(one, before[name], rtol=0, atol=0)
+    talker: Any = built.talker
+    layer, last = talker.model.layers[0], talker.code_predictor.model.codec_embedding[-1]
+    for one, other in (
+        (layer.self_attn.q_proj, layer.self_attn.v_proj),
+        (layer.mlp.gate_proj, layer.mlp.up_proj),
+        (talker.model.codec_embedding, last),
+    ):
+        assert one.weight.untyped_storage().data_ptr() == other.weight.untyped_storage().data_ptr()

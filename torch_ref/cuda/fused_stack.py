@@ -1,0 +1,120 @@
+"""A transformer's layers on kernels and joined weights, with normalized queries and keys: one row of every
+text in, the same row after all layers out.
+
+Rounded where the layers round; sums in another order. Up to three rows take five launches a layer, each bound
+by the weights' bytes; more rows take matrix products with the work between them fused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from torch_ref.cuda import pointwise
+from torch_ref.cuda.attention import Workspace, attend
+from torch_ref.cuda.rows import MOST_ROWS, add_linear, gated_linear, normed_linear
+from torch_ref.layers.rope import Rotation
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """One layer's weights, those of parallel products joined; norms in float32, rounded as the layer does.
+
+    heads: (2, E), the norms of queries and keys.
+    """
+
+    before: Tensor
+    after: Tensor
+    heads: Tensor
+    qkv: Tensor
+    out: Tensor
+    gate_up: Tensor
+    down: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """Keys and values of R rows, (R, K, capacity, E) per layer, and attention's workspace."""
+
+    keys: list[Tensor]
+    values: list[Tensor]
+    work: Workspace
+
+
+class FusedStack:
+    """The layers of one transformer.
+
+    scale: of attention's scores.
+    rotation: tables of all positions; None without rotary positions.
+    """
+
+    def __init__(self, layers: Sequence[Layer], eps: float, scale: float, rotation: Rotation | None):
+        self.layers, self.eps, self.scale, self.rotation = layers, eps, scale, rotation
+
+    def run(
+        self, x: Tensor, places: Tensor, positions: Tensor, memory: Memory
+    ) -> tuple[Tensor, Tensor | None]:
+        """Run a row of each text, x (R, D), which is overwritten.
+
+        places, positions: (R,) or (1,) int64, of the row in the cache and of its angles.
+        Returns x, and what is still to be added to it or None.
+        """
+        return (self._few if len(x) <= MOST_ROWS else self._many)(x, places, positions, memory)
+
+    def norm_linear(self, x: Tensor, added: Tensor | None, gain: Tensor, weight: Tensor) -> Tensor:
+        """Apply a linear map to the normed result of `run`. → (R, N)."""
+        if len(x) <= MOST_ROWS:
+            return normed_linear(x, gain, self.eps, weight)
+        return F.linear(pointwise.add_norm(x, added, gain, self.eps), weight)
+
+    def compiling(self, x: Tensor, places: Tensor, memory: Memory) -> list[Callable[[], object]]:
+        """List calls that launch each kernel of a layer once, on arbitrary rows. x: (R, D)."""
+        layer, eps, rows = self.layers[0], self.eps, len(x)
+        projected = x.new_zeros(rows, len(layer.qkv))
+        attended, inner = x.new_zeros(rows, layer.out.shape[1]), x.new_zeros(rows, layer.down.shape[1])
+        both: list[Callable[[], object]] = [lambda: self._attend(projected, places, places, memory, 0)]
+        if rows > MOST_ROWS:
+            return [
+                *both,
+                lambda: pointwise.add_norm(x, None, layer.before, eps),
+                lambda: pointwise.add_norm(x, x, layer.before, eps),
+                lambda: pointwise.gated(x.new_zeros(rows, len(layer.gate_up))),
+            ]
+        gate, up = layer.gate_up.chunk(2)
+        return [
+            *both,
+            lambda: normed_linear(x, layer.before, eps, layer.qkv),
+            lambda: add_linear(x, attended, layer.out),
+            lambda: gated_linear(x, layer.after, eps, gate, up),
+            lambda: add_linear(x, inner, layer.down),
+        ]
+
+    def _few(self, x: Tensor, places: Tensor, positions: Tensor, memory: Memory) -> tuple[Tensor, None]:
+        for index, layer in enumerate(self.layers):
+            projected = normed_linear(x, layer.before, self.eps, layer.qkv)
+            add_linear(x, self._attend(projected, places, positions, memory, index), layer.out)
+            gate, up = layer.gate_up.chunk(2)
+            add_linear(x, gated_linear(x, layer.after, self.eps, gate, up), layer.down)
+        return x, None
+
+    def _many(
+        self, x: Tensor, places: Tensor, positions: Tensor, memory: Memory
+    ) -> tuple[Tensor, Tensor | None]:
+        added: Tensor | None = None
+        for index, layer in enumerate(self.layers):
+            projected = F.linear(pointwise.add_norm(x, added, layer.before, self.eps), layer.qkv)
+            added = F.linear(self._attend(projected, places, positions, memory, index), layer.out)
+            y = pointwise.add_norm(x, added, layer.after, self.eps)
+            added = F.linear(pointwise.gated(F.linear(y, layer.gate_up)), layer.down)
+        return x, added
+
+    def _attend(
+        self, projected: Tensor, places: Tensor, positions: Tensor, memory: Memory, index: int
+    ) -> Tensor:
+        return attend(
+            projected, places, memory.keys[index], memory.values[index], memory.work, scale=self.scale,
+            rotation=self.rotation, angles=positions, gains=self.layers[index].heads, eps=self.eps,
+        )  # fmt: skip

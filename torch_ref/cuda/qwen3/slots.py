@@ -1,0 +1,125 @@
+"""Qwen3-TTS's slots on captured graphs: the talker, the first code, then the predictor's stages and draws.
+
+Seeds, settings, penalties and frames are on the device. A step takes three numbers of each text from the
+host, which waits for none of its codes. A graph for each number of rows: a few texts do not pay for free
+slots.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from torch_ref.cuda.capture import capture
+from torch_ref.cuda.launch import compile_together
+from torch_ref.cuda.noise import fill_uniform
+from torch_ref.cuda.qwen3.draws import settings
+from torch_ref.cuda.qwen3.step import FusedStep, State, runs
+from torch_ref.host import Host
+from torch_ref.qwen3.qwen3 import Qwen3
+from torch_ref.qwen3.slots import Slots
+from torch_ref.reading import Reading, begin_read, finish_read
+from tts_core.nn.noise import HostNoise
+from tts_core.qwen3.rows import BatchRows, Joining
+
+
+class GraphSlots:
+    """`texts` slots for texts of at most `room` positions, allocated at once."""
+
+    steps, ahead = 1, 1  # of a launch, and launches before one is read, that keep the device busy
+
+    @torch.inference_mode()
+    def __init__(self, network: Qwen3, *, texts: int, room: int):
+        self.talker, self.config, self.room = network.talker, network.config, room
+        self.host, self.plan = Host(self.talker.codec_head), BatchRows(texts)
+        device = self.talker.codec_head.weight.device
+        self.inputs = torch.zeros(3, texts, dtype=torch.int64, device=device)
+        self.seeds = torch.zeros(texts, dtype=torch.int64, device=device)
+        self.state, step = State.empty(network, self.inputs, room), FusedStep(network)
+        self.parts = {rows: self.state.first(rows, self.config) for rows in sizes(texts)}
+        compile_together(
+            [self._fill, *(call for part in self.parts.values() for call in step.compiling(part))]
+        )
+        self.graphs = {
+            rows: capture(partial(step.run, part), device, again=_nothing)[0]
+            for rows, part in self.parts.items()
+        }
+
+    @torch.inference_mode()
+    def join(self, slot: int, text: Joining) -> None:
+        """Read what comes before a text's speech but its last row; the next step reads that and draws. Its
+        slot must be free.
+        """
+        talker, to_device, rows = self.talker, self.host.to_device, self.state.rows
+        speaker = None if text.speaker is None else to_device(text.speaker)
+        frames = None if text.frames is None else to_device(text.frames[None]).long()
+        x, cache, count = (
+            talker.embed_layout(text.layout, speaker, frames),
+            talker.new_cache(),
+            text.positions - 1,
+        )
+        talker(x[:, :count], 0, cache)
+        memory = self.state.memory
+        for keys, values, held in zip(memory.keys, memory.values, cache, strict=True):
+            assert held.buffers is not None
+            for own, read in zip((keys, values), held.buffers, strict=True):
+                own[slot, :, :count] = read[0, :, :count]
+        rows.last[slot] = x[0, count]
+        rows.seen[slot] = 0
+        rows.settings[slot] = to_device(settings(text.sampling))
+        if isinstance(text.noise, HostNoise):
+            self.seeds[slot] = int(np.uint64(text.noise.seed).astype(np.int64))
+        self.plan.join(slot, text)
+
+    def leave(self, slot: int) -> None:
+        """Free a slot. A step that runs already still computes it."""
+        self.plan.leave(slot)
+
+    @torch.inference_mode()
+    def launch(self, steps: int) -> Reading:
+        """Draw some frames of all texts, as in torch_ref.qwen3.slots; waits for nothing."""
+        return begin_read(torch.stack([self._step() for _ in range(steps)]))
+
+    def read(self, launched: Reading) -> np.ndarray:
+        """Wait for a launch. → (steps, texts, Q) codes."""
+        return finish_read(launched)
+
+    def _step(self) -> Tensor:
+        """Draw the next frame of every text. → (texts, Q)."""
+        given = np.zeros((3, self.plan.slots), np.int64)
+        given[2] = -1
+        for slot, text in self.plan.texts.items():
+            joining, step = text.joining, text.step
+            # a text that has ended may be computed once more
+            at = min(joining.positions - 1 + step, self.room - 1)
+            read = joining.layout.trailing[step - 1 : step] if step else ()
+            given[:, slot] = read[0] if read else self.config.tts_pad_id, at, step
+        self.inputs.copy_(self.host.to_device(given))
+        self._fill()
+        for slot, text in self.plan.texts.items():
+            noise = self.state.rows.noise[slot]
+            if not isinstance(text.joining.noise, HostNoise):
+                noise.copy_(self.host.to_device(text.joining.noise.uniform(text.step, tuple(noise.shape))))
+        self.graphs[min(rows for rows in self.graphs if rows >= self.plan.count)].replay()
+        self.plan.advance()
+        return self.state.rows.codes.clone()
+
+    def _fill(self) -> None:
+        fill_uniform(self.state.rows.noise[None], self.seeds, self.inputs[2], 0, 1)
+
+
+def sizes(texts: int) -> list[int]:
+    """Return the numbers of rows that have a graph: powers of two, and all."""
+    return [*(1 << power for power in range((texts - 1).bit_length())), texts]
+
+
+def make_slots(network: Qwen3, *, texts: int, room: int) -> Slots | GraphSlots:
+    """Build captured slots where the kernels support the network, else plain ones."""
+    return (GraphSlots if runs(network) else Slots)(network, texts=texts, room=room)
+
+
+def _nothing() -> None:
+    """Undo nothing: what a warm-up writes, a text that joins writes anew."""
