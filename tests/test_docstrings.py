@@ -150,9 +150,15 @@ def undocumented(module: str) -> Iterator[str]:
     for name, made in inspect.getmembers(importlib.import_module(module), inspect.isclass):
         if made.__module__ != module or name.startswith("_"):
             continue
-        for method, found in vars(made).items():
+        fields = inspect.get_annotations(made)
+        for method, found in [*vars(made).items()]:
             known = getattr(found, "fget", None) or getattr(found, "__func__", found)
-            if method.startswith("_") or not inspect.isfunction(known) or known.__module__ != module:
+            if (
+                method.startswith("_")
+                or method in fields
+                or not inspect.isfunction(known)
+                or known.__module__ != module
+            ):
                 continue
             if not known.__doc__ and not any(hasattr(base, method) for base in made.__mro__[1:]):
                 yield f"{module}.{name}.{method}"

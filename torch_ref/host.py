@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -30,7 +31,6 @@ class Host:
 
     def __init__(self, layer: Weighted):
         self.layer = layer
-        self._beside: Beside | None = None
 
     @property
     def dtype(self) -> str:
@@ -79,6 +79,8 @@ class Host:
         """Begin work, on CUDA on a second stream. Returns its arrays; copy what is kept."""
         if not self.overlaps:
             return Done([self.to_host(x) for x in work()])
-        if self._beside is None:
-            self._beside = Beside(self.layer.weight.device)
         return self._beside.launch(work)
+
+    @cached_property
+    def _beside(self) -> Beside:
+        return Beside(self.layer.weight.device)

@@ -103,7 +103,7 @@ class Qwen3Pipeline:
 
     def session(self, places: int, *, streamed: bool = True) -> Qwen3Session:
         """Open a running batch; arguments as in Pipeline. Raises ResourceError for too little memory."""
-        return Qwen3Session(self, places, policy=self.engine.policy if streamed else None)
+        return Qwen3Session(self.engine, self.facts, places, policy=self.engine.policy if streamed else None)
 
     def generate_batch(
         self,
@@ -173,7 +173,7 @@ class Qwen3Pipeline:
     def _parts(self, request: Request, watch: Watch, is_streamed: bool) -> Iterator[GenerationResult]:
         """Yield a text's speech window by window, or piece by piece."""
         policy = self.engine.policy if is_streamed else None
-        session = Qwen3Session(self, 1, policy=policy, job=request.job())
+        session = Qwen3Session(self.engine, self.facts, 1, policy=policy, job=request.job())
         yield from streamed(session, request, watch, request.seconds)
 
     @named
@@ -188,7 +188,7 @@ class Qwen3Pipeline:
         self._check_memory(longest)
 
         def session(texts: int) -> Qwen3Session:
-            return Qwen3Session(self, texts, policy=None, job=longest, sound=sound)
+            return Qwen3Session(self.engine, self.facts, texts, policy=None, job=longest, sound=sound)
 
         lines = [Single(one) for one in asked]
         together(session, lines, watch, sum(one.seconds for one in asked))

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,15 +17,13 @@ from tts_core.errors import UsageError
 from tts_core.memory.fits import places as fitting
 from tts_core.nn.beside import Pending, Then
 from tts_core.nn.guard import checked
+from tts_core.qwen3.engine import Qwen3Engine
 from tts_core.qwen3.memory import Qwen3Job, estimate
-from tts_core.qwen3.request import Request, rehearsal
+from tts_core.qwen3.request import Facts, Request, rehearsal
 from tts_core.qwen3.speaking import Speaking, Window
 from tts_core.serving.session import Event, Part
 from tts_core.serving.slot_session import SlotSession, Spoken
 from tts_core.serving.sounding import Sounding
-
-if TYPE_CHECKING:
-    from tts_core.qwen3.pipeline import Qwen3Pipeline
 
 SERVED = 8192  # positions of a request of unknown length, where memory is taken at once
 FIXED = ("torch-cuda",)
@@ -51,14 +48,15 @@ class Qwen3Session(SlotSession[Speaking]):
 
     def __init__(
         self,
-        pipeline: Qwen3Pipeline,
+        engine: Qwen3Engine,
+        facts: Facts,
         places: int,
         *,
         policy: CodecPolicy | None,
         job: Qwen3Job | None = None,
         sound: bool = True,
     ):
-        self.facts, self.engine = pipeline.facts, pipeline.engine
+        self.engine, self.facts = engine, facts
         self.policy, self._has_sound = policy, sound
         host, most = self.engine.host, self.facts.config.max_positions
         self.machine = host.machine(self.engine.policy)  # as the batch began
