@@ -1,7 +1,7 @@
 """Compare Dia's `generate_batch` with the serial floor: its decoder, then its codec, each by itself.
 
     python benchmarks/overlap.py [--sizes 64,1,16] [--precision tf32,float32] [--seconds 10] [--runs 2]
-        [--size full|voice]
+        [--size full|voice] [--windows 0]
 
 Dia-1.6B and DAC at 44.1 kHz with random weights, in bfloat16 on one NVIDIA GPU; `voice` is the embedded
 voice, in float32, also on a CPU. Every text is --seconds long. For each number of texts:
@@ -13,17 +13,20 @@ voice, in float32, also on a CPU. Every text is --seconds long. For each number 
     account    where its time went (benchmarks/accounting.py), in seconds
     equal      whether its codes are those of the decoder alone, and its largest difference of a sample
 
+--windows: most frames of the codec's windows, to compare several; 0 for the default.
 Every figure is the least of --runs runs after a short one. Growth of throughput: --sizes 1,8,16,32,64,128.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import platform
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -187,6 +190,7 @@ def main() -> None:
     parser.add_argument("--precision", default="tf32,float32")
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--runs", type=int, default=2)
+    parser.add_argument("--windows", default="0")
     parser.add_argument("--size", choices=("full", "voice"), default="full")
     args = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -197,7 +201,11 @@ def main() -> None:
     account = Account(pipeline)
     print(f"weights {time.perf_counter() - begun:.1f} s, {pipeline.engine.policy}", flush=True)
     frames = round(args.seconds * pipeline.codec_config.frame_rate)
-    for texts in args.sizes.split(","):
+    policy = pipeline.engine.policy
+    for texts, window in itertools.product(args.sizes.split(","), map(int, args.windows.split(","))):
+        if window:
+            pipeline.engine.codec.policy = replace(policy, max_frames=window)
+            print(pipeline.engine.policy.unheard(), flush=True)
         measure(pipeline, account, int(texts), frames, args)
     print(f"all {time.perf_counter() - begun:.1f} s", flush=True)
 

@@ -36,7 +36,7 @@ def candidates(logits: Tensor, choice: Choice) -> Tensor:
         edge = logits.topk(choice.top_k, dim=-1).values[..., -1:]
         logits = logits.masked_fill(logits < edge, -torch.inf)
     if choice.top_p < 1:
-        rising, order = logits.sort(dim=-1)
+        rising, order = logits.sort(dim=-1, stable=True)  # of equals the last stay on every machine
         dropped = rising.softmax(dim=-1).cumsum(dim=-1) <= 1 - choice.top_p
         dropped[..., -1] = False
         logits = logits.masked_fill(torch.zeros_like(dropped).scatter(-1, order, dropped), -torch.inf)

@@ -38,7 +38,8 @@ class GraphSlots:
         device = self.talker.codec_head.weight.device
         self.inputs = torch.zeros(3, texts, dtype=torch.int64, device=device)
         self.seeds = torch.zeros(texts, dtype=torch.int64, device=device)
-        self.state, step = State.empty(network, self.inputs, room), FusedStep(network)
+        self.state = State.empty(network, self.inputs, room)
+        self.step = step = FusedStep(network)  # whose joined weights the graphs read
         self.parts = {rows: self.state.first(rows, self.config) for rows in sizes(texts)}
         compile_together(
             [self._fill, *(call for part in self.parts.values() for call in step.compiling(part))]

@@ -160,10 +160,9 @@ def test_kernels_of_a_single_slot_in_the_interpreter(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.cuda
 @pytest.mark.parametrize("window", [3000, 50, 16])
-def test_texts_come_and_go_in_a_single_slot_on_a_gpu(window: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_texts_come_and_go_in_a_single_slot_on_a_gpu(window: int) -> None:
     if triton is None:
         pytest.skip("Triton is not installed")
-    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
     built, texts = network(window), [text(seed) for seed in range(30)]
     slot = slots.make_slots(
         copy.deepcopy(built).to("cuda"), texts=1, room=ROOM, lowest=VOCABULARY.lowest, end=VOCABULARY.end
@@ -218,10 +217,9 @@ def sampling_of(one: Text) -> float:
 @pytest.mark.cuda
 @pytest.mark.parametrize("window", [3000, 50])
 @pytest.mark.parametrize("count", [1, 8])
-def test_texts_come_and_go_on_a_gpu(count: int, window: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_texts_come_and_go_on_a_gpu(count: int, window: int) -> None:
     if triton is None:
         pytest.skip("Triton is not installed")
-    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
     built, texts = network(window), [text(seed) for seed in range(30)]
     shared = captured(copy.deepcopy(built).to("cuda"), count)
     ended = come_and_go(YARDSTICK, shared, texts, seed=count)
@@ -233,11 +231,10 @@ def test_texts_come_and_go_on_a_gpu(count: int, window: int, monkeypatch: pytest
 @pytest.mark.cuda
 @torch.inference_mode()
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
-def test_the_kernels_are_as_exact_as_the_layers(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_kernels_are_as_exact_as_the_layers(dtype: torch.dtype) -> None:
     """Rows at different positions, against the same weights in float64."""
     if triton is None:
         pytest.skip("Triton is not installed")
-    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
     own = copy.deepcopy(network())
     for name, parameter in own.named_parameters():
         parameter.data = parameter.data.to("cuda", torch.float32 if is_norm(name) else dtype)

@@ -104,10 +104,9 @@ def test_samplings_mix_in_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.cuda
 @pytest.mark.parametrize(("count", "rows"), [(1, 3), (8, 18)])
-def test_texts_come_and_go_on_a_gpu(count: int, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_texts_come_and_go_on_a_gpu(count: int, rows: int) -> None:
     if triton is None:
         pytest.skip("Triton is not installed")
-    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
     texts = [text(seed) for seed in range(40)]
     shared = captured(copy.deepcopy(network()).to("cuda"), count, rows)
     ended = come_and_go(SIDE, shared, texts, seed=count)
@@ -119,11 +118,10 @@ def test_texts_come_and_go_on_a_gpu(count: int, rows: int, monkeypatch: pytest.M
 @pytest.mark.cuda
 @torch.inference_mode()
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
-def test_the_kernels_are_as_exact_as_the_layers(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_kernels_are_as_exact_as_the_layers(dtype: torch.dtype) -> None:
     """Rows at different positions, against the same weights in float64."""
     if triton is None:
         pytest.skip("Triton is not installed")
-    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
     own = copy.deepcopy(network()).to(device="cuda", dtype=dtype)
     exact = copy.deepcopy(own).cpu().double()
     texts = [text(seed) for seed in (3, 5, 8)]
