@@ -13,6 +13,7 @@ from torch import Tensor
 
 from torch_ref.codecs.dac import Dac
 from torch_ref.cuda.dia.slots import make_slots
+from torch_ref.cuda.replayed import Replayed
 from torch_ref.dia.dia import Dia
 from torch_ref.dia.guard import fault
 from torch_ref.host import Host
@@ -32,6 +33,7 @@ class DiaEngine:
         self.network, self.codec = network, codec
         self.config, self.codec_config = network.config, codec.config
         self.host = Host(network.model.decoder.embeddings.embed)
+        self._decode = Replayed(codec.decode_whole, lambda: codec.precision)
         self._nothing: Tensor | None = None
 
     @torch.inference_mode()
@@ -60,7 +62,7 @@ class DiaEngine:
 
     def _launch(self, calls: Sequence[np.ndarray]) -> Pending[list[np.ndarray]]:
         """Begin to decode the codes of every call, (B, Q, F), to samples (B, L)."""
-        decode, to_device = self.codec.decode_whole, self.host.to_device
+        decode, to_device = self._decode, self.host.to_device
         return self.host.launch(lambda: [decode(to_device(codes)) for codes in calls])
 
     def _empty_text(self) -> Tensor:

@@ -51,7 +51,10 @@ class Call:
 
 
 def calls(config: DacConfig, passages: Sequence[Passage], *, most: int) -> Iterator[Call]:
-    """Group passages into calls that feed at most `most` frames, or one passage."""
+    """Group passages into calls that feed at most `most` frames, or one passage.
+
+    A call has one, two, four and so on: few shapes, each of which is captured or compiled by itself.
+    """
     windows = [decode_window(config, start, stop, codes.shape[1]) for codes, start, stop in passages]
     alike: dict[tuple[int, int], list[int]] = {}
     for place, window in enumerate(windows):
@@ -59,9 +62,10 @@ def calls(config: DacConfig, passages: Sequence[Passage], *, most: int) -> Itera
             books = passages[place].codes.shape[0]
             alike.setdefault((window.last - window.first, books), []).append(place)
     for (fed, _), places in alike.items():
-        rows = max(1, most // fed)
-        for first in range(0, len(places), rows):
-            chosen = places[first : first + rows]
+        left = places
+        while left:
+            rows = 1 << (max(1, min(most // fed, len(left))).bit_length() - 1)
+            chosen, left = left[:rows], left[rows:]
             spans = [slice(windows[place].first, windows[place].last) for place in chosen]
             yield Call(
                 np.stack([passages[place].codes[:, span] for place, span in zip(chosen, spans, strict=True)]),

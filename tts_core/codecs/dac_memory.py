@@ -12,7 +12,7 @@ from tts_core.codecs.dac_calls import most_fed, whole_cuts
 from tts_core.codecs.memory import widest_layer
 from tts_core.codecs.policy import CodecPolicy, fitting, own
 from tts_core.memory.machine import Machine
-from tts_core.memory.terms import LIVE, Term
+from tts_core.memory.terms import LIVE, OVERLAPS, Term
 from tts_core.nn.windows import ConvTranspose, Window
 
 # Tensors that are live at once where Snake is one kernel, or NumPy's on a CPU: measured in float32, on
@@ -31,7 +31,8 @@ def decoding(codec: DacConfig, frames: int, machine: Machine, *, batch: int = 1)
     alone = _most_fed(codec, frames, dac.decode_window, partial(whole_cuts, policy, backend))
     fed = max(alone, min(batch * alone, most_fed(codec, policy, backend=backend)))
     where = f"the decoder's widest layer, {fed} frames"
-    return widest_layer("codec", max(decoder_widths(codec, fed)), where, machine, SNAKE_LIVE)
+    one = widest_layer("codec", max(decoder_widths(codec, fed)), where, machine, SNAKE_LIVE)
+    return one if backend not in OVERLAPS else Term("codec", 2 * one.bytes, f"{one.why}, captured and not")
 
 
 def encoding(codec: DacConfig, frames: int, machine: Machine) -> Term:

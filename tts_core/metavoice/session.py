@@ -80,10 +80,8 @@ class MetaVoiceSession(SlotSession[_Speaking]):
     ):
         self.pipeline, self.engine = pipeline, pipeline.engine
         self.watch, self.expected, self._has_sound = watch or Watch(None, None), expected, sound
-        self._seconds, self._begins = (
-            0.0,
-            False,
-        )  # of speech so far; True before steps that no report precedes
+        self._seconds = 0.0  # of speech so far
+        self._begins = False  # True before steps that no report precedes
         self._paused: list[_Speaking] = []  # between two pieces; the next one begins with the next step
         self._vectors = WeakKeyDictionary[Voice, np.ndarray]()
         host, first = self.engine.host, pipeline.facts.first
@@ -97,6 +95,7 @@ class MetaVoiceSession(SlotSession[_Speaking]):
             host,
             self._sounds,
             launch=self._launch if sound and host.overlaps else None,
+            split=_by_decoder,
             is_wanted=lambda ended: ended.one.key in self.spoken,
         )
         super().__init__(self.slots, places, host, sounding)
@@ -155,8 +154,8 @@ class MetaVoiceSession(SlotSession[_Speaking]):
                 self.turns.end(one)
                 one.is_between = len(one.speech.request.pieces) > 1
                 ended.append(one)
-        for decoder in {one.speech.request.decoder: None for one in ended}:
-            events += self._hear([one for one in ended if one.speech.request.decoder == decoder])
+        if ended:
+            events += self._hear(ended)
             self._begins = True  # others go on
         return [*events, *self._deliver()]
 
@@ -167,7 +166,7 @@ class MetaVoiceSession(SlotSession[_Speaking]):
         self.turns.begin(one, Joining(piece.first, one.vector, one.speech.request.sampling, piece.noise))
 
     def _hear(self, speaking: Sequence[_Speaking]) -> list[Event]:
-        """Take pieces that ended through the second stage to the decoder, which their requests share."""
+        """Take pieces that ended through the second stage to the decoder."""
         events: list[Event] = []
         heard: list[_Ended] = []
         for one in speaking:
@@ -251,6 +250,12 @@ class MetaVoiceSession(SlotSession[_Speaking]):
     def _tell(self, name: str, steps: int | None = None) -> None:
         """Report that a stage begins. steps: about how many it has."""
         self.watch.tell(name, self._seconds, self.expected, steps)
+
+
+def _by_decoder(heard: Sequence[_Ended]) -> list[list[int]]:
+    """Divide pieces into launches, each of one decoder."""
+    decoders = [each.one.speech.request.decoder for each in heard]
+    return [[place for place, each in enumerate(decoders) if each == one] for one in dict.fromkeys(decoders)]
 
 
 def _steps(one: _Speaking) -> int:

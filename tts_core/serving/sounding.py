@@ -34,9 +34,9 @@ class Sounding(Generic[One, Made]):
     decode: makes the sounds of several, as in `shared`.
     launch: begins the same work beside the steps, or returns None for work that cannot be; None where the
     device has no stream for it.
-    split: divides windows that are added together into launches, by their places.
+    split: divides windows that are due into launches, by their places; None for one launch of all.
     is_wanted: False for a window whose request has left.
-    most: launches that may be due before `ended` waits for the codec; None for any number. Those that are due
+    most: windows that may be due before `ended` waits for the codec; None for any number. Those that are due
     are codes on the host, and take no memory of the device.
     """
 
@@ -53,17 +53,14 @@ class Sounding(Generic[One, Made]):
         self.host, self.most = host, most
         self._decode, self._launch, self._split, self._is_wanted = decode, launch, split, is_wanted
         self._order: deque[_Asked[One, Made]] = deque()
-        self._due: deque[list[_Asked[One, Made]]] = deque()
+        self._due: list[_Asked[One, Made]] = []
         self._begun: deque[tuple[list[_Asked[One, Made]], Pending[Sequence[Made | Exception]]]] = deque()
 
     def add(self, ones: Sequence[One]) -> None:
         """Let windows be decoded."""
         asked = [_Asked[One, Made](one, []) for one in ones]
         self._order.extend(asked)
-        if self._split is None:
-            self._due.append(asked)
-        else:
-            self._due.extend([asked[place] for place in places] for places in self._split(ones))
+        self._due.extend(asked)
 
     def fail(self, one: One, error: Exception) -> None:
         """Let an error follow the windows that were added before."""
@@ -112,10 +109,15 @@ class Sounding(Generic[One, Made]):
         return ended
 
     def _begin(self) -> None:
+        """Launch what is due; windows that wait for the codec are divided together, so they share calls."""
+        self._due = [each for each in self._due if self._is_wanted(each.one)]
         while self._due and len(self._begun) < AT_ONCE:
-            asked = [each for each in self._due.popleft() if self._is_wanted(each.one)]
-            if asked:
-                self._begun.append((asked, self._launched([each.one for each in asked])))
+            ones = [each.one for each in self._due]
+            launches = [range(len(ones))] if self._split is None else self._split(ones)
+            places = next(places for places in launches if 0 in places)  # those of the oldest
+            asked = [self._due[place] for place in places]
+            self._due = [each for place, each in enumerate(self._due) if place not in places]
+            self._begun.append((asked, self._launched([each.one for each in asked])))
 
     def _take(self) -> None:
         """Wait for the oldest launch; if one of its sounds is wrong, decode them again."""

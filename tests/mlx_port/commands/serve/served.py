@@ -53,6 +53,11 @@ class Talk:
         self.asked: list[tuple[str, Any, Any]] = []
         self.load: Callable[[], Any] = lambda: Singers(self.log, self.gate)
 
+    @property
+    def spec(self) -> models.Model:
+        """The facts about the model."""
+        return models.model(self.model)
+
     def request(self, text: str, options: Mapping[str, Any], prompt: Any) -> Said:
         """Check a text."""
         chosen = changed(options_class(self.model)(), options)
