@@ -33,7 +33,7 @@ class DiaEngine:
         self.network, self.codec = network, codec
         self.config, self.codec_config = network.config, codec.config
         self.host = Host(network.model.decoder.embeddings.embed)
-        self._decode = Replayed(codec.decode_whole, lambda: codec.precision)
+        self._decode = Replayed(lambda codes: codec.decode_whole(codes), lambda: codec.precision)
         self._nothing: Tensor | None = None
 
     @torch.inference_mode()

@@ -5,7 +5,7 @@ Source: QwenLM/Qwen3-TTS@022e286, Apache-2.0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -80,19 +80,24 @@ class Qwen3Engine:
 
         memory: of the frames before; None at the start.
         """
-        samples, memory = apart(self.host, partial(self.launch, codes, memory))
+        samples, memory = apart(self.host, partial(self.launch, [codes], memory))
         return samples.take(), memory
 
-    def launch(self, codes: np.ndarray, memory: Any) -> tuple[Pending[np.ndarray], Any]:
-        """Begin the same, beside the steps where the host `overlaps`; the memory is for the next launch."""
-        after: list[Any] = []
+    def launch(self, pieces: Sequence[np.ndarray], memory: Any) -> tuple[Pending[np.ndarray], Any]:
+        """Begin the same for pieces that follow each other, beside the steps where the host `overlaps`.
+
+        Returns the samples of the last one, and the memory for the next launch.
+        """
+        kept = memory
 
         def work() -> list[Any]:
-            samples, kept = self.codec.decode_piece(codes[None], memory)
-            after.append(kept)
+            nonlocal kept
+            samples: Any = None
+            for codes in pieces:
+                samples, kept = self.codec.decode_piece(codes[None], kept)
             return [samples]
 
-        return Then(self.host.launch(work), _only), after[0]
+        return Then(self.host.launch(work), _only), kept
 
     def decode_whole(self, codes: np.ndarray) -> np.ndarray:
         """Decode frames in the original's pieces of 300. (Q, F) int32, F > 0 → samples (L,) float32."""

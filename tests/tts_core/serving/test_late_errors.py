@@ -19,6 +19,7 @@ from tts_core.bulk.rows import Row
 from tts_core.bulk.speaking import Speaker
 from tts_core.errors import ResourceError
 from tts_core.serving.engine import SpeechEngine
+from tts_core.serving.session import Event, Part
 
 
 class Delayed(Chorus):
@@ -143,16 +144,21 @@ def test_bulk_work_goes_on_after_a_late_error(words: str, count: int) -> None:
     errors: list[Exception] = []
     opened: list[Delayed] = []
 
+    class Breaking(Delayed):
+        """Its errors come after the first speech that ends."""
+
+        def step(self) -> list[Event]:
+            events = super().step()
+            if len(opened) == 1 and any(isinstance(one, Part) and one.result.finish_reason for one in events):
+                errors.extend([RuntimeError(words)] * count)
+            return events
+
     def open_session() -> Delayed:
-        opened.append(Delayed(errors, 2, []))
+        opened.append((Delayed if opened else Breaking)(errors, 2, []))
         return opened[-1]
 
     speaker = Speaker(cast(Any, Texts()), open_session, Work({}, Path("voices"), ".wav", None))
-    found: dict[str, str | None] = {}
-    for ended in speaker.speak(rows("a b c", "d", "e f", "g")):
-        found[ended.id] = ended.error
-        if ended.id == "d":
-            errors += [RuntimeError(words)] * count
+    found = {ended.id: ended.error for ended in speaker.speak(rows("a b c", "d", "e f", "g"))}
     assert set(found) == set("adeg")
     broken = {id for id, error in found.items() if error is not None and error.startswith(MESSAGES[words])}
     assert broken == (set("a") if count == 1 else set("ae"))

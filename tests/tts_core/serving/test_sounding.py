@@ -93,10 +93,34 @@ def test_windows_come_in_order_and_a_few_run_at_once() -> None:
 
 def test_a_split_that_changes_the_order_does_not_change_what_is_given_out() -> None:
     stream = Stream()
-    sounding = Sounding(LateHost(), stream.decode, launch=stream.launch, split=lambda ones: [[1], [0, 2]])
+
+    def split(ones: Sequence[int]) -> list[list[int]]:
+        return [[1], [0, 2]] if len(ones) == 3 else [[0]]
+
+    sounding = Sounding(LateHost(), stream.decode, launch=stream.launch, split=split)
     sounding.add([5, 6, 7])
-    assert sounding.ended(wait=True) == [(5, 50), (6, 60), (7, 70)]
-    assert [launch.ones for launch in stream.launches] == [[6], [5, 7]]
+    assert sounding.ended(wait=True) == [(5, 50)]
+    assert sounding.ended(wait=True) == [(6, 60), (7, 70)]
+    assert [launch.ones for launch in stream.launches] == [[5, 7], [6]], "the oldest first"
+
+
+def test_windows_that_wait_share_a_launch() -> None:
+    stream = Stream()
+
+    def split(ones: Sequence[int]) -> list[list[int]]:
+        return [[place for place, one in enumerate(ones) if one % 2 == kind] for kind in (0, 1)]
+
+    sounding = Sounding(LateHost(), stream.decode, launch=stream.launch, split=split)
+    for one in range(AT_ONCE):
+        sounding.add([one])
+        assert sounding.ended(wait=False) == []
+    for one in (10, 11, 12):
+        sounding.add([one])
+        assert sounding.ended(wait=False) == []
+    for launch in stream.launches:
+        launch.is_ready = True
+    assert sounding.ended(wait=False) == [(0, 0), (1, 10), (2, 20)]
+    assert [launch.ones for launch in stream.launches][AT_ONCE:] == [[10, 12], [11]]
 
 
 def test_steps_wait_once_too_many_windows_are_due() -> None:
