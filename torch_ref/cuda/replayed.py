@@ -28,18 +28,24 @@ class Replayed:
 
     run: from one tensor to another; reads nothing else but weights.
     setting: what else its result depends on.
-    Memory: graphs share what the largest one needs, besides that of calls which are not captured.
+    is_small: True for a shape that may be captured: graphs share what the largest one needs, besides the
+    memory of calls which are not captured.
     """
 
-    def __init__(self, run: Callable[[Tensor], Tensor], setting: Callable[[], Hashable]):
-        self._run, self._setting = run, setting
+    def __init__(
+        self,
+        run: Callable[[Tensor], Tensor],
+        setting: Callable[[], Hashable],
+        is_small: Callable[[torch.Size], bool],
+    ):
+        self._run, self._setting, self._is_small = run, setting, is_small
         self._graphs = OrderedDict[Hashable, _Graph | None]()
         self._pool: tuple[int, int] | None = None
 
     @torch.inference_mode()
     def __call__(self, given: Tensor) -> Tensor:
         """Run the call on the current stream, which must not be the default one, and always the same."""
-        if not given.is_cuda:
+        if not given.is_cuda or not self._is_small(given.shape):
             return self._run(given)
         key = given.shape, given.dtype, self._setting()
         if key not in self._graphs:

@@ -17,7 +17,7 @@ from torch_ref.cuda.replayed import Replayed
 from torch_ref.dia.dia import Dia
 from torch_ref.dia.guard import fault
 from torch_ref.host import Host
-from tts_core.codecs.dac_calls import Passage, launch_passages, most_fed
+from tts_core.codecs.dac_calls import Passage, launch_passages, most_captured, most_fed
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.dia.grid import DelayGrid
 from tts_core.dia.request import Run
@@ -33,7 +33,11 @@ class DiaEngine:
         self.network, self.codec = network, codec
         self.config, self.codec_config = network.config, codec.config
         self.host = Host(network.model.decoder.embeddings.embed)
-        self._decode = Replayed(lambda codes: codec.decode_whole(codes), lambda: codec.precision)
+        self._decode = Replayed(
+            lambda codes: codec.decode_whole(codes),
+            lambda: codec.precision,
+            lambda shape: shape[0] * shape[2] <= most_captured(codec.config, codec.policy),
+        )
         self._nothing: Tensor | None = None
 
     @torch.inference_mode()

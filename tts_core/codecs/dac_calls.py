@@ -124,9 +124,15 @@ def most_fed(config: DacConfig, policy: CodecPolicy, *, backend: str) -> int:
     """Count the frames to feed in one call: those of the policy's largest window, with its context on both
     sides; 0, where every window is a call of its own.
     """
-    if backend in ONE_BY_ONE:
-        return 0
-    size = policy.max_frames
+    return 0 if backend in ONE_BY_ONE else _fed(config, policy.max_frames)
+
+
+def most_captured(config: DacConfig, policy: CodecPolicy) -> int:
+    """Count the frames to feed in a captured call; larger ones take the device longer than the host."""
+    return _fed(config, policy.max_frames // 2)
+
+
+def _fed(config: DacConfig, size: int) -> int:
     window = decode_window(config, size, 2 * size, 3 * size)
     return window.last - window.first
 

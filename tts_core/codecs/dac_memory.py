@@ -8,7 +8,7 @@ from functools import partial
 
 from tts_core.codecs import dac
 from tts_core.codecs.dac import DacConfig
-from tts_core.codecs.dac_calls import most_fed, whole_cuts
+from tts_core.codecs.dac_calls import most_captured, most_fed, whole_cuts
 from tts_core.codecs.memory import widest_layer
 from tts_core.codecs.policy import CodecPolicy, fitting, own
 from tts_core.memory.machine import Machine
@@ -31,8 +31,10 @@ def decoding(codec: DacConfig, frames: int, machine: Machine, *, batch: int = 1)
     alone = _most_fed(codec, frames, dac.decode_window, partial(whole_cuts, policy, backend))
     fed = max(alone, min(batch * alone, most_fed(codec, policy, backend=backend)))
     where = f"the decoder's widest layer, {fed} frames"
-    one = widest_layer("codec", max(decoder_widths(codec, fed)), where, machine, SNAKE_LIVE)
-    return one if backend not in OVERLAPS else Term("codec", 2 * one.bytes, f"{one.why}, captured and not")
+    if backend in OVERLAPS:  # captured calls have memory of their own
+        captured = min(fed, most_captured(codec, policy))
+        fed, where = fed + captured, f"{where}, and {captured} in captured calls"
+    return widest_layer("codec", max(decoder_widths(codec, fed)), where, machine, SNAKE_LIVE)
 
 
 def encoding(codec: DacConfig, frames: int, machine: Machine) -> Term:

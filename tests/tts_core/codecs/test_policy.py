@@ -41,7 +41,7 @@ def test_half_of_what_is_free_decides(free, frames):
     assert fitting(lambda policy: policy.max_frames, "torch-cpu", free) == CodecPolicy(frames)
 
 
-@pytest.mark.parametrize(("free", "frames"), [(None, 384), (768, 384), (767, 192), (223, 96), (0, 8)])
+@pytest.mark.parametrize(("free", "frames"), [(None, 768), (1536, 768), (1535, 384), (447, 192), (0, 8)])
 def test_cuda_has_larger_windows(free, frames):
     assert fitting(lambda policy: policy.max_frames, "torch-cuda", free) == CodecPolicy(frames, lead=2)
 

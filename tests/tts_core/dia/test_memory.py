@@ -135,9 +135,9 @@ def test_prompts_are_encoded_before_the_rest(backend):
     assert all(term.why for term in guess.terms)
 
 
-@pytest.mark.parametrize(("backend", "bytes_"), [("torch-cpu", 0.4e9), ("torch-cuda", 1.02e9)])
+@pytest.mark.parametrize(("backend", "bytes_"), [("torch-cpu", 0.4e9), ("torch-cuda", 1.2e9)])
 def test_the_codec_is_bounded_by_its_window(backend, bytes_):
-    """The longest speech needs no more memory for the codec than one largest window."""
+    """The longest speech needs no more memory for the codec than one largest window, and a captured half of one."""
     guesses = [
         estimate(CONFIGS, Job(10, frames), Machine("float32", backend)) for frames in (600, 2000, 3056)
     ]
@@ -149,7 +149,9 @@ def test_the_codec_is_bounded_by_its_window(backend, bytes_):
 def test_a_decode_that_nobody_hears_before_its_end_feeds_even_windows_on_a_cpu(backend):
     """100 frames: a stream's largest window is the last but one, of 32 frames, and its context."""
     codec = estimate(CONFIGS, Job(200, 100), Machine("float32", backend))["codec"]
-    assert codec.why.endswith(f"{100 if backend.endswith('cpu') else 54} frames")
+    assert codec.why.split(", and ")[0].endswith(f"{100 if backend.endswith('cpu') else 54} frames")
     unheard = Machine("float32", backend, policy=own(backend).unheard())
     codec = estimate(CONFIGS, Job(200, 100), unheard)["codec"]
-    assert codec.why.endswith("100 frames"), "a running batch without listeners, everywhere"
+    assert codec.why.split(", and ")[0].endswith("100 frames"), (
+        "a running batch without listeners, everywhere"
+    )
