@@ -137,7 +137,7 @@ def test_prompts_are_encoded_before_the_rest(backend):
 
 @pytest.mark.parametrize(("backend", "bytes_"), [("torch-cpu", 0.4e9), ("torch-cuda", 1.2e9)])
 def test_the_codec_is_bounded_by_its_window(backend, bytes_):
-    """The longest speech needs no more memory for the codec than one largest window, and a captured half of one."""
+    """The longest speech needs no more memory for the codec than a largest window and half a captured one."""
     guesses = [
         estimate(CONFIGS, Job(10, frames), Machine("float32", backend)) for frames in (600, 2000, 3056)
     ]
