@@ -32,7 +32,7 @@ def test_a_file_has_the_hash_of_its_bytes(tmp_path, order):
     with ReadBack(path) as back:
         for name in order:
             writer.write(name, TENSORS[name])
-            back.compare(entries[name], TENSORS[name])
+            back.compare(entries[name], [TENSORS[name]])
         writer.close()
         assert back.sha256() == hashlib.sha256(path.read_bytes()).hexdigest()
 

@@ -35,7 +35,7 @@ PROMPT = Prompt.of(np.resize(np.hanning(400).astype(np.float32), 31 * 24_000))
 
 
 class Host:
-    dtype, backend, free = "float32", "torch-cpu", 10**12
+    dtype, backend, free, overlaps = "float32", "torch-cpu", 10**12, False
 
     def free_bytes(self) -> int:
         return self.free
