@@ -57,7 +57,7 @@ def test_one_changed_number_is_found(tmp_path, place):
 def test_the_header_is_compared_too(tmp_path, entry):
     path = tmp_path / "x.safetensors"
     writer = SafetensorsWriter(path, ENTRIES)
-    writer.write("b", [TENSORS["b"]])
+    writer.write("b", TENSORS["b"])
     with ReadBack(path) as back, pytest.raises(CheckpointError, match="not on the disk"):
         back.compare(entry, [TENSORS["b"]])
     writer.abort()
@@ -66,7 +66,7 @@ def test_the_header_is_compared_too(tmp_path, entry):
 def test_a_file_that_became_shorter(tmp_path):
     path = tmp_path / "x.safetensors"
     writer = SafetensorsWriter(path, ENTRIES)
-    writer.write("b", [TENSORS["b"]])
+    writer.write("b", TENSORS["b"])
     with ReadBack(path) as back:
         writer._file.truncate(1000)
         with pytest.raises(CheckpointError, match="not on the disk"):
