@@ -32,7 +32,7 @@ def test_a_file_has_the_hash_of_its_bytes(tmp_path, order):
     with ReadBack(path) as back:
         for name in order:
             writer.write(name, TENSORS[name])
-            back.compare(entries[name], TENSORS[name])
+            back.compare(entries[name], [TENSORS[name]])
         writer.close()
         assert back.sha256() == hashlib.sha256(path.read_bytes()).hexdigest()
 
@@ -48,7 +48,7 @@ def test_one_changed_number_is_found(tmp_path, place):
         ReadBack(path) as back,
         pytest.raises(CheckpointError, match=r"^DST: b: not on the disk as written;"),
     ):
-        back.compare(ENTRIES[1], TENSORS["b"])
+        back.compare(ENTRIES[1], [TENSORS["b"]])
     writer.abort()
     assert threading.active_count() == before
 
@@ -59,7 +59,7 @@ def test_the_header_is_compared_too(tmp_path, entry):
     writer = SafetensorsWriter(path, ENTRIES)
     writer.write("b", TENSORS["b"])
     with ReadBack(path) as back, pytest.raises(CheckpointError, match="not on the disk"):
-        back.compare(entry, TENSORS["b"])
+        back.compare(entry, [TENSORS["b"]])
     writer.abort()
 
 
@@ -70,7 +70,7 @@ def test_a_file_that_became_shorter(tmp_path):
     with ReadBack(path) as back:
         writer._file.truncate(1000)
         with pytest.raises(CheckpointError, match="not on the disk"):
-            back.compare(ENTRIES[1], TENSORS["b"])
+            back.compare(ENTRIES[1], [TENSORS["b"]])
     writer.abort()
 
 

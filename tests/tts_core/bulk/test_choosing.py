@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 
 from tests.tts_core.serving.talkers import Chorus, Said
+from tts_core import models
 from tts_core.bulk import choosing
 from tts_core.bulk.asking import Work
 from tts_core.bulk.choosing import ChoosingSpeaker
@@ -59,7 +60,7 @@ class Ears:
 class Source:
     """Takes every text; the seeds in `bad` cannot be spoken."""
 
-    model = "dia"
+    model, spec = "dia", models.model("dia")
 
     def __init__(self, bad: set[int]):
         self.bad, self.seeds = bad, dict[str, list[int]]()

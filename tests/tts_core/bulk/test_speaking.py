@@ -9,6 +9,7 @@ import pytest
 import soundfile
 
 from tests.tts_core.serving.talkers import RATE, SAMPLES, Chorus, Said, sound
+from tts_core import models
 from tts_core.bulk.asking import Work
 from tts_core.bulk.outcome import Outcome
 from tts_core.bulk.rows import Row
@@ -19,7 +20,7 @@ from tts_core.errors import UsageError
 class Source:
     """Checks texts; notes the options and prompts of each."""
 
-    model = "dia"
+    model, spec = "dia", models.model("dia")
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, dict[str, Any], Any]] = []

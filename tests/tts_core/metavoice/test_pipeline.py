@@ -36,6 +36,7 @@ PROMPT = Prompt.of(np.resize(np.hanning(400).astype(np.float32), 31 * 24_000))
 
 class Host:
     dtype, backend, free = "float32", "torch-cpu", 10**12
+    overlaps = False
 
     def free_bytes(self) -> int:
         return self.free

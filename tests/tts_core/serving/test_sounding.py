@@ -54,6 +54,11 @@ def one_by_one(ones: Sequence[int]) -> list[list[int]]:
     return [[place] for place in range(len(ones))]
 
 
+def by_parity(ones: Sequence[int]) -> list[list[int]]:
+    """Even ones before odd ones."""
+    return [places for rest in (0, 1) if (places := [at for at, one in enumerate(ones) if one % 2 == rest])]
+
+
 def opened(stream: Stream, **how: object) -> Sounding[int, int]:
     return Sounding(LateHost(), stream.decode, launch=stream.launch, split=one_by_one, **how)  # type: ignore[arg-type]
 
@@ -93,10 +98,28 @@ def test_windows_come_in_order_and_a_few_run_at_once() -> None:
 
 def test_a_split_that_changes_the_order_does_not_change_what_is_given_out() -> None:
     stream = Stream()
-    sounding = Sounding(LateHost(), stream.decode, launch=stream.launch, split=lambda ones: [[1], [0, 2]])
+    sounding = Sounding(LateHost(), stream.decode, launch=stream.launch, split=by_parity)
     sounding.add([5, 6, 7])
-    assert sounding.ended(wait=True) == [(5, 50), (6, 60), (7, 70)]
-    assert [launch.ones for launch in stream.launches] == [[6], [5, 7]]
+    assert sounding.ended(wait=True) == [(5, 50)]
+    assert sounding.ended(wait=True) == [(6, 60), (7, 70)]
+    assert [launch.ones for launch in stream.launches] == [[5, 7], [6]]
+
+
+def test_windows_that_wait_for_the_codec_share_a_launch() -> None:
+    """Also those that were added at different steps; the oldest begin first."""
+    stream = Stream()
+    sounding = Sounding(LateHost(), stream.decode, launch=stream.launch, split=by_parity)
+    for one in range(AT_ONCE):
+        sounding.add([one])
+        assert sounding.ended(wait=False) == []
+    for one in range(11, 15):
+        sounding.add([one])
+    stream.launches[0].is_ready = True
+    assert sounding.ended(wait=False) == [(0, 0)]
+    assert [launch.ones for launch in stream.launches[AT_ONCE:]] == [[11, 13]]
+    stream.launches[1].is_ready = True
+    assert sounding.ended(wait=False) == [(1, 10)]
+    assert [launch.ones for launch in stream.launches[AT_ONCE:]] == [[11, 13], [12, 14]]
 
 
 def test_steps_wait_once_too_many_windows_are_due() -> None:

@@ -31,7 +31,7 @@ def test_every_option_of_a_request_is_described(name: str) -> None:
 
 def test_facts_of_models() -> None:
     speakers = {name: describe(name)["speakers"] for name in models.NAMES}
-    assert speakers == {"dia": 2, "dia2": 2, "mars5": 1, "metavoice": 1}
+    assert speakers == {"dia": 2, "dia2": 2, "mars5": 1, "metavoice": 1, "qwen3": 1}
     assert [name for name in models.NAMES if describe(name)["needs_voice"]] == ["mars5", "metavoice"]
     options = {one["name"]: one for one in describe("dia")["options"]}
     assert options["speed"] == {
