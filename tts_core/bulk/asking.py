@@ -48,10 +48,14 @@ class Asking:
         """Build a row's request. Raises UsageError and NotFoundError for a row that cannot be spoken."""
         own = single_values(options_class(self.source.model), row.options)
         voice = row.voice
-        if voice is not None and (inner := built_in(voice, self.source.spec, self._stored)):
+        if (inner := self.built_in(row)) is not None:
             own, voice = {**own, "voice": inner}, None
         prompt = self._prompt(voice, row.ref_audio, row.ref_text)
         return self.source.request(row.text, {**self.work.options, **own, "seed": row.seed}, prompt)
+
+    def built_in(self, row: Row) -> str | None:
+        """Return the name of the model's own voice that a row asks for; None for a recording or nothing."""
+        return None if row.voice is None else built_in(row.voice, self.source.spec, self._stored)
 
     def check(self, rows: Iterable[tuple[Row, str]]) -> tuple[list[tuple[Row, str]], list[Outcome]]:
         """Check rows with their keys: those that can be spoken, and outcomes of the others."""

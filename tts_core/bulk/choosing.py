@@ -118,6 +118,6 @@ class ChoosingSpeaker:
 
     def _reference(self, row: Row) -> Path | None:
         """The recording to compare a row's voice with: of a stored voice the first."""
-        if row.voice is not None and row.voice in VoiceStore(self.speaker.work.voices).names():
+        if row.voice is not None and self.speaker.asking.built_in(row) is None:
             return VoiceStore(self.speaker.work.voices).recording(row.voice)
         return None if row.ref_audio is None else Path(row.ref_audio)
