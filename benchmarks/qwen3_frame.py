@@ -181,7 +181,7 @@ def main() -> None:
                 attempt(
                     f"{title}, {texts} texts",
                     lambda title=title, form=form, texts=texts, built=built: row(
-                        title, form, *built, texts, (short, long), args.runs, args.prompt, rate
+                        title, form, built[0], built[1], texts, (short, long), args.runs, args.prompt, rate
                     ),
                 )
         del built

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -40,7 +40,7 @@ class Replayed:
     ):
         self._run, self._setting, self._is_small = run, setting, is_small
         self._graphs = OrderedDict[Hashable, _Graph | None]()
-        self._pool: tuple[int, int] | None = None
+        self._pool: Any = None
 
     @torch.inference_mode()
     def __call__(self, given: Tensor) -> Tensor:
