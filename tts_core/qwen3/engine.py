@@ -5,7 +5,7 @@ Source: QwenLM/Qwen3-TTS@022e286, Apache-2.0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -83,16 +83,24 @@ class Qwen3Engine:
         samples, memory = apart(self.host, partial(self.launch, codes, memory))
         return samples.take(), memory
 
-    def launch(self, codes: np.ndarray, memory: Any) -> tuple[Pending[np.ndarray], Any]:
-        """Begin the same, beside the steps where the host `overlaps`; the memory is for the next launch."""
-        after: list[Any] = []
+    def launch(
+        self, codes: np.ndarray, memory: Any, *, before: Sequence[np.ndarray] = ()
+    ) -> tuple[Pending[np.ndarray], Any]:
+        """Begin the same, beside the steps where the host `overlaps`; the memory is for the next launch.
+
+        before: frames that come first, in parts, (Q, F) each; their samples are dropped.
+        """
+        after = [memory]
 
         def work() -> list[Any]:
-            samples, kept = self.codec.decode_piece(codes[None], memory)
-            after.append(kept)
-            return [samples]
+            made = []
+            for part in (*before, codes):
+                samples, kept = self.codec.decode_piece(part[None], after[-1])
+                made.append(samples)
+                after.append(kept)
+            return made
 
-        return Then(self.host.launch(work), _only), after[0]
+        return Then(self.host.launch(work), _last), after[-1]
 
     def decode_whole(self, codes: np.ndarray) -> np.ndarray:
         """Decode frames in the original's pieces of 300. (Q, F) int32, F > 0 → samples (L,) float32."""
@@ -100,8 +108,8 @@ class Qwen3Engine:
 
     def launch_whole(self, codes: np.ndarray) -> Pending[np.ndarray]:
         """Begin the same, beside the steps where the host `overlaps`."""
-        return Then(self.host.launch(lambda: [self.codec.decode(codes[None])]), _only)
+        return Then(self.host.launch(lambda: [self.codec.decode(codes[None])]), _last)
 
 
-def _only(made: list[np.ndarray]) -> np.ndarray:
-    return made[0][0].copy()  # of memory that the next copies use again
+def _last(made: list[np.ndarray]) -> np.ndarray:
+    return made[-1][0].copy()  # of memory that the next copies use again

@@ -25,10 +25,9 @@ _LOG = logging.getLogger("tts_core")
 
 @dataclass(eq=False)
 class CodecMemory:
-    """The codec's memory of a piece's frames so far, for those that follow. fed: a recording was heard."""
+    """The codec's memory of a piece's frames so far, for those that follow; None before the first."""
 
     kept: Any = None
-    fed: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,11 +155,11 @@ class Speaking(Spoken):
         codes, memory = window.codes, window.memory
         if self.policy is None:
             return self._launch_whole(codes)
-        if self.before is not None and not memory.fed:
-            for start, stop in self.policy.even_cuts(self.before.shape[1]):
-                _, memory.kept = self.engine.launch(self.before[:, start:stop], memory.kept)
-            memory.fed = True
-        samples, memory.kept = self.engine.launch(codes, memory.kept)
+        before: list[np.ndarray] = []
+        if self.before is not None and memory.kept is None:
+            cuts = self.policy.even_cuts(self.before.shape[1])
+            before = [self.before[:, start:stop] for start, stop in cuts]
+        samples, memory.kept = self.engine.launch(codes, memory.kept, before=before)
         return samples
 
     def part(self, window: Window, sound: np.ndarray) -> GenerationResult:
