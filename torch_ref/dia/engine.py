@@ -6,6 +6,7 @@ Source: nari-labs/dia model.py@876125e (0626) and @2811af1 (v0.1), Apache-2.0.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -33,7 +34,6 @@ class DiaEngine:
         self.network, self.codec = network, codec
         self.config, self.codec_config = network.config, codec.config
         self.host = Host(network.model.decoder.embeddings.embed)
-        self._decode = Replayed(codec.decode_whole, lambda: codec.precision)
         self._nothing: Tensor | None = None
 
     @torch.inference_mode()
@@ -62,8 +62,12 @@ class DiaEngine:
 
     def _launch(self, calls: Sequence[np.ndarray]) -> Pending[list[np.ndarray]]:
         """Begin to decode the codes of every call, (B, Q, F), to samples (B, L)."""
-        decode, to_device = self._decode, self.host.to_device
+        decode, to_device = self._replayed, self.host.to_device
         return self.host.launch(lambda: [decode(to_device(codes)) for codes in calls])
+
+    @cached_property
+    def _replayed(self) -> Replayed:
+        return Replayed(self.codec.decode_whole, lambda: self.codec.precision)
 
     def _empty_text(self) -> Tensor:
         if self._nothing is None:

@@ -30,7 +30,7 @@ def fed(monkeypatch: pytest.MonkeyPatch, side: Side) -> list[tuple[int, int]]:
     """Rows and frames of every call. Several windows share one, as on a GPU."""
     monkeypatch.setattr(dac_calls, "ONE_BY_ONE", ())
     engine = pipeline(side).engine
-    owner, name = (engine.codec, "decode_whole") if side.kind == "mlx" else (engine, "_decode")
+    owner, name = (engine.codec, "decode_whole") if side.kind == "mlx" else (engine, "_replayed")
     decode, seen = getattr(owner, name), []
 
     def watched(codes: Any) -> Any:
