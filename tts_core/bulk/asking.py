@@ -43,19 +43,22 @@ class Asking:
         self.source, self.work = source, work
         self._stored = VoiceStore(work.voices).names()
         self._prompt = lru_cache(maxsize=PROMPTS)(self._read_prompt)
+        self._built_in = lru_cache(maxsize=PROMPTS)(self._find_built_in)
 
     def request(self, row: Row) -> Any:
         """Build a row's request. Raises UsageError and NotFoundError for a row that cannot be spoken."""
         own = single_values(options_class(self.source.model), row.options)
         voice = row.voice
-        if (inner := self.built_in(row)) is not None:
+        if voice is not None and (inner := self._built_in(voice)):
             own, voice = {**own, "voice": inner}, None
         prompt = self._prompt(voice, row.ref_audio, row.ref_text)
         return self.source.request(row.text, {**self.work.options, **own, "seed": row.seed}, prompt)
 
-    def built_in(self, row: Row) -> str | None:
-        """Return the name of the model's own voice that a row asks for; None for a recording or nothing."""
-        return None if row.voice is None else built_in(row.voice, self.source.spec, self._stored)
+    def recording(self, row: Row) -> Path | None:
+        """Return the recording of a row's voice, of a stored one the first; None for a built-in voice."""
+        if row.voice is not None and self._built_in(row.voice) is None:
+            return VoiceStore(self.work.voices).recording(row.voice)
+        return None if row.ref_audio is None else Path(row.ref_audio)
 
     def check(self, rows: Iterable[tuple[Row, str]]) -> tuple[list[tuple[Row, str]], list[Outcome]]:
         """Check rows with their keys: those that can be spoken, and outcomes of the others."""
@@ -68,6 +71,9 @@ class Asking:
             else:
                 good.append((row, key))
         return good, bad
+
+    def _find_built_in(self, voice: str) -> str | None:
+        return built_in(voice, self.source.spec, self._stored)
 
     def _read_prompt(self, voice: str | None, sound: str | None, said: str | None) -> Prompt | None:
         if voice is not None:

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from tts_core.bulk.outcome import Outcome
 from tts_core.bulk.rejection import Rejection, attempt_seed
 from tts_core.bulk.rows import Row
 from tts_core.bulk.speaking import Speaker
 from tts_core.judges.process import JudgeProcesses, Recording, Verdict
-from tts_core.serving.voices import VoiceStore
 
 UNJUDGED = 64  # recordings that may wait for the judges before no new row is taken
 
@@ -81,7 +79,7 @@ class ChoosingSpeaker:
                     outcome.sound,
                     self.speaker.work.suffix,
                     tried.row.text,
-                    self._reference(tried.row),
+                    self.speaker.asking.recording(tried.row),
                 )
             )
         elif tried.best is None:
@@ -115,9 +113,3 @@ class ChoosingSpeaker:
         if tried.unheard is not None:
             fields["judge_error"] = tried.unheard
         yield replace(tried.best, fields={**tried.best.fields, **fields})
-
-    def _reference(self, row: Row) -> Path | None:
-        """The recording to compare a row's voice with: of a stored voice the first."""
-        if row.voice is not None and self.speaker.asking.built_in(row) is None:
-            return VoiceStore(self.speaker.work.voices).recording(row.voice)
-        return None if row.ref_audio is None else Path(row.ref_audio)

@@ -28,11 +28,7 @@ def requests_of(
     prompts: one for all, or one per text.
     """
     each = _one_each(options, texts)
-    given: list[PromptLike]
-    if isinstance(prompts, Sequence):
-        given = [*prompts]
-    else:
-        given = [prompts] * len(texts)
+    given = [*prompts] if isinstance(prompts, Sequence) else [prompts] * len(texts)
     if len(given) != len(texts):
         raise UsageError(
             f"prompts: {len(given)} for {counted(len(texts), 'text')}; "

@@ -1,6 +1,7 @@
 """Rejected rows are spoken again; model and judges are stand-ins."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,6 +18,7 @@ from tts_core.bulk.rows import Row
 from tts_core.bulk.speaking import Speaker
 from tts_core.errors import UsageError
 from tts_core.judges.process import Recording, Verdict
+from tts_core.serving.voices import VoiceStore
 
 REJECTION = Rejection((Condition("wer", 1, 0.3),), 2, {"wer": "ears"})
 Heard = Mapping[str, list[float | None]]
@@ -153,3 +155,14 @@ def test_judges_hear_the_sound_and_know_the_reference() -> None:
         ("one", ".wav", b"RIFF"),
         ("two", ".wav", b"RIFF"),
     ]
+
+
+def test_a_built_in_voice_has_no_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a recording is stored under its name, as the model does not use that."""
+    monkeypatch.setattr(VoiceStore, "names", lambda own: ["vivian"])
+    ears, source = Ears({"a": [0.0]}, lambda count: 0, 1), Source(set())
+    source.model, source.spec = "qwen3", replace(models.model("qwen3"), references=0, voices=("vivian",))
+    speaker = Speaker(cast(Any, source), lambda: Chorus(1, []), Work({}, Path("voices"), ".wav", None))
+    row = Row(0, "a", "one", seed=1, voice="vivian")
+    list(ChoosingSpeaker(speaker, cast(Any, ears), REJECTION).speak([(row, "key a")]))
+    assert [one.reference for one in ears.begun] == [None]
