@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tts_core.judges.judging import Judged, Summary
 
 MEASURES = ("words", "naturalness", "quality", "likeness", "silence")
+ENGLISH = ("words", "naturalness", "quality")  # whose judges learned from English, or hear it only
 
 
 @click.command()
@@ -30,6 +31,13 @@ MEASURES = ("words", "naturalness", "quality", "likeness", "silence")
     show_default=True,
     metavar="LIST",
     help="Measures, with commas.",
+)
+@click.option(
+    "--language",
+    default="english",
+    show_default=True,
+    metavar="NAME",
+    help="What the recordings speak. No judge here hears words or naturalness in another language.",
 )
 @click.option(
     "--whisper",
@@ -58,6 +66,7 @@ def _run(
     text: str | None,
     ref_audio: Path | None,
     names: str,
+    language: str,
     whisper: Path | None,
     most_seconds: float,
     json_file: Path | None,
@@ -84,6 +93,12 @@ def _run(
         if name not in every:
             raise UsageError(f"--measures: {name!r} is none of {', '.join(every)}")
         chosen.append(every[name])
+    unheard = [name for name in dict.fromkeys(names.split(",")) if name in ENGLISH]
+    if unheard and language.lower() not in ("english", "en"):
+        raise UsageError(
+            f"--language {language}: {', '.join(unheard)} cannot be measured, the judges hear English only; "
+            "give --measures likeness,silence"
+        )
     for flag, path, suffix in (("--json", json_file, ".json"), ("--html", html_file, ".html")):
         if path is not None:
             check_place(flag, path, [suffix])

@@ -59,6 +59,10 @@ def test_a_long_recording_is_not_judged(folder: Path, capsys: pytest.CaptureFixt
     [
         ([], "SOURCE is missing"),
         (["SOUNDS", "--measures", "taste"], "'taste' is none of naturalness"),
+        (
+            ["SOUNDS", "--measures", "naturalness", "--language", "german"],
+            "--language german: naturalness cannot be measured, the judges hear English only; give",
+        ),
         (["SOUNDS", "--measures", "naturalness", "--json", "x.txt"], "--json: x.txt ends in '.txt'"),
         (["SOUNDS", "--text", "Hi."], "only for a single recording"),
     ],
