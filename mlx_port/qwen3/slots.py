@@ -18,8 +18,12 @@ from mlx_port.layers.row_cache import RowCache, RowPositions
 from mlx_port.qwen3.qwen3 import Qwen3
 from mlx_port.qwen3.sampling import allow, candidates, draw, penalize
 from mlx_port.reading import Reading, begin_read, finish_read
+from mlx_port.steps.qwen3.drawing import OtherCodes
+from mlx_port.steps.qwen3.fused import fused
 from tts_core.qwen3.rows import BatchRows, Group, Joining
-from tts_core.qwen3.sampling import LEAST_FRAMES
+from tts_core.qwen3.sampling import LEAST_FRAMES, Choice
+
+FORMS_KEPT = 16  # compiled draws, one for each mixture of settings
 
 
 class Slots:
@@ -31,15 +35,18 @@ class Slots:
     steps, ahead = 1, 0  # of a launch, and launches before one is read
 
     def __init__(self, network: Qwen3, *, texts: int, room: int):
-        self.talker, self.config, self.room = network.talker, network.config, room
+        self.fused, self.room = fused(network), room
+        self.talker, self.config = network.talker, network.config
         self.host = Host(self.talker.model.norm)
         self.plan, self.at = BatchRows(texts), RowPositions(room)
         self.cache: list[RowCache] = []
         dtype, config = self.talker.model.codec_embedding.weight.dtype, self.config
-        self.hidden = mx.zeros((texts, 1, config.talker.hidden_size), dtype)
+        self.hidden = mx.zeros((texts, config.talker.hidden_size), dtype)
         self.frames = mx.zeros((texts, config.n_codebooks), mx.int32)
         self.seen = mx.zeros((texts, config.vocab_size), mx.bool_)
+        self.nothing = mx.zeros(config.talker.hidden_size, dtype)
         self.trailing: dict[int, mx.array] = {}  # by slot: (M + 1, D), the padding's last
+        self.drawings: dict[tuple[Choice | None, ...], OtherCodes] = {}
 
     def join(self, slot: int, text: Joining) -> None:
         """Read what comes before a text's speech; it draws with the next step. Its slot must be free."""
@@ -48,7 +55,7 @@ class Slots:
         speaker = None if text.speaker is None else to_device(text.speaker)
         frames = None if text.frames is None else to_device(text.frames[None])
         cache = talker.new_cache()
-        self.hidden[slot] = talker(talker.embed_layout(text.layout, speaker, frames), 0, cache)[0, -1:]
+        self.hidden[slot] = talker(talker.embed_layout(text.layout, speaker, frames), 0, cache)[0, -1]
         for layer, held in zip(self.cache, cache, strict=True):
             assert held.buffers is not None
             layer.fill(slot, *(rows[0, :, : text.positions] for rows in held.buffers))
@@ -83,10 +90,11 @@ class Slots:
         count, groups = plan.count, plan.groups()
         numbers = config.vocab_size + (config.n_codebooks - 1) * config.codebook_size
         uniform = self.host.to_device(plan.uniform(numbers))
-        logits = self.talker.logits(self.hidden[:count, 0])
+        logits = self.fused.logits(self.hidden[:count])
         first = self._first_codes(logits, uniform[:, : config.vocab_size], groups)
         self.seen[mx.arange(count), first] = True
-        self.frames[:count], finite = self._other_codes(first, uniform[:, config.vocab_size :], groups)
+        others = self._others(groups)
+        self.frames[:count], finite = others.draw(self.hidden[:count], first, uniform[:, config.vocab_size :])
         finite = finite & mx.isfinite(logits).all(axis=-1)
         plan.advance()
         drawn = mx.array(self.frames)
@@ -99,15 +107,35 @@ class Slots:
         if not begun.any():
             return
         count, positions = len(begun), self.plan.positions()
-        x = self.talker.embed_frames(self.frames[:count, :, None])
-        for slot, place in self.plan.trailing():
-            x[slot, 0] = x[slot, 0] + self.trailing[slot][place]
+        places = dict(self.plan.trailing())
+        texts = [
+            self.trailing[slot][places[slot]] if slot in places else self.nothing for slot in range(count)
+        ]
         last = int(positions.max())
         self._reserve(last + 1)
-        at = self.host.to_device(positions)
-        self.at.move(at, last + 1)
-        hidden = self.talker(x, at[:, None, None], self.cache)
-        self.hidden[:count] = mx.where(self.host.to_device(begun)[:, None, None], hidden, self.hidden[:count])
+        if (positions == last).all():
+            self.at.level(last)
+        else:
+            self.at.move(self.host.to_device(positions), last + 1)
+        x = self.fused.embed(self.frames[:count], mx.stack(texts))
+        hidden = self.fused.hidden(x, positions, self.cache)
+        if begun.all():
+            self.hidden[:count] = hidden
+        else:
+            self.hidden[:count] = mx.where(self.host.to_device(begun)[:, None], hidden, self.hidden[:count])
+
+    def _others(self, groups: Sequence[Group]) -> OtherCodes:
+        """Return the compiled draws of these texts' other codes."""
+        choices: list[Choice | None] = [None] * self.plan.count
+        for group in groups:
+            for row in group.rows.tolist():
+                choices[row] = group.sampling.others
+        key = tuple(choices)
+        if key not in self.drawings:
+            if len(self.drawings) == FORMS_KEPT:
+                self.drawings.clear()
+            self.drawings[key] = OtherCodes(self.fused, key)
+        return self.drawings[key]
 
     def _first_codes(self, logits: mx.array, uniform: mx.array, groups: Sequence[Group]) -> mx.array:
         """Draw the first code of each frame, or the end of speech. (R, V) each → (R,)."""
@@ -118,26 +146,6 @@ class Slots:
             kept = allow(kept, self.config.codec_eos_id, 0 if group.is_early else LEAST_FRAMES)
             ids[rows] = draw(candidates(kept, sampling.first), sampling.first, uniform[rows])
         return ids
-
-    def _other_codes(
-        self, first: mx.array, uniform: mx.array, groups: Sequence[Group]
-    ) -> tuple[mx.array, mx.array]:
-        """Draw the other codes of each frame. (R,), (R, (Q - 1) V') → (R, Q), and whose logits are finite."""
-        predictor, size = self.talker.code_predictor, self.config.codebook_size
-        cache, codes = predictor.new_cache(), [first]
-        embedded = self.talker.model.codec_embedding(first)[:, None]
-        x = mx.concatenate([self.hidden[: len(first)], embedded], axis=1)
-        finite = mx.full(first.shape, True)
-        for stage in range(predictor.stages):
-            logits, ids = predictor(stage, x, cache), mx.zeros_like(first)
-            numbers = uniform[:, stage * size : (stage + 1) * size]
-            for group in groups:
-                rows, choice = self.host.to_device(group.rows), group.sampling.others
-                ids[rows] = draw(candidates(logits[rows], choice), choice, numbers[rows])
-            finite = finite & mx.isfinite(logits).all(axis=-1)
-            codes.append(ids)
-            x = predictor.embed(stage, ids)[:, None]
-        return mx.stack(codes, axis=1), finite
 
     def _reserve(self, positions: int) -> None:
         """Let every layer have keys and values of this many positions of each text; those there are kept."""

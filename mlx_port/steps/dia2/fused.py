@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
@@ -22,42 +23,10 @@ from mlx_port.steps.kept import kept
 from mlx_port.steps.row_keys import attend_row, seen_keys, written
 from mlx_port.steps.rows import product
 from mlx_port.steps.spin import Spins
+from mlx_port.steps.splitting import Splitting
 from tts_core.dia2.config import StackConfig
 
 Product = Callable[[mx.array], mx.array]
-Heads = tuple[mx.array, mx.array, mx.array]  # queries (R, H, 1, E), keys and values (R, K, 1, E)
-
-
-class Splitting:
-    """Queries, keys and values of a joined product: queries and keys normalized, then rotated.
-
-    kind: of activations.
-    """
-
-    def __init__(self, stack: StackConfig, query: RMSNorm, key: RMSNorm, kind: mx.Dtype):
-        self.heads, self.kept, self.width = (
-            stack.num_attention_heads,
-            stack.num_key_value_heads,
-            stack.head_dim,
-        )
-        self.kind, self.eps, self.ones = kind, query.eps, mx.ones(stack.head_dim)
-        weights = [_rounded(each, kind).weight[None] for each in (query, key)]
-        self.gains = mx.concatenate([*[weights[0]] * self.heads, *[weights[1]] * self.kept])
-        mx.eval(self.ones, self.gains)
-
-    def __call__(self, made: mx.array, spin: mx.array | None) -> Heads:
-        """Split a product's rows. (R, (H + 2 K) E).  spin: from Spins; None without rotary positions."""
-        parts = made.astype(self.kind).reshape(len(made), -1, self.width)
-        both = self.heads + self.kept
-        unit = mx.fast.rms_norm(parts[:, :both].astype(mx.float32), self.ones, self.eps)
-        normed = (unit * self.gains).astype(self.kind)
-        if spin is not None:
-            cos, sin = spin[:, :1], spin[:, 1:]
-            first, second = mx.split(normed.astype(mx.float32), 2, axis=-1)
-            halves = first * cos - second * sin, second * cos + first * sin
-            normed = mx.concatenate([half.astype(self.kind) for half in halves], axis=-1)
-        queries, keys = normed[:, : self.heads, None], normed[:, self.heads :, None]
-        return queries, keys, parts[:, both:, None]
 
 
 class FeedForward:
@@ -107,7 +76,7 @@ class FusedDia2:
         self.layers = [
             Layer(
                 product(joined((layer.attn.q_proj, layer.attn.k_proj, layer.attn.v_proj))),
-                Splitting(config.transformer, layer.attn.q_norm, layer.attn.k_norm, kind),
+                _splitting(config.transformer, layer.attn, kind),
                 product(layer.attn.o_proj),
                 (_rounded(layer.pre_norm, kind), _rounded(layer.post_norm, kind)),
                 FeedForward(layer.mlp, kind),
@@ -117,7 +86,7 @@ class FusedDia2:
         self.depth = [
             DepthLayer(
                 [product(one) for one in layer.self_attention.in_proj],
-                Splitting(config.depformer, layer.self_attention.q_norm, layer.self_attention.k_norm, kind),
+                _splitting(config.depformer, layer.self_attention, kind),
                 [product(one) for one in layer.self_attention.out_proj],
                 (_rounded(layer.pre_norm, kind), _rounded(layer.post_norm, kind)),
                 FeedForward(layer.mlp, kind),
@@ -241,6 +210,12 @@ def _rounded(norm: RMSNorm, kind: mx.Dtype) -> RMSNorm:
     made.weight = norm.weight.astype(kind).astype(mx.float32)
     mx.eval(made.weight)
     return made
+
+
+def _splitting(stack: StackConfig, attention: Any, kind: mx.Dtype) -> Splitting:
+    norms = attention.q_norm, attention.k_norm
+    gains = [_rounded(each, kind).weight for each in norms]
+    return Splitting(stack, gains, norms[0].eps, kind)
 
 
 def _stages(rotation: tuple[mx.array, mx.array]) -> list[mx.array]:

@@ -1,0 +1,1 @@
+"""Qwen3-TTS's step, built once."""

@@ -1,0 +1,97 @@
+"""Qwen3-TTS's networks for one frame of each text, with few launches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import mlx.core as mx
+import numpy as np
+
+from mlx_port.layers.row_cache import RowCache
+from mlx_port.qwen3.qwen3 import Qwen3
+from mlx_port.steps.chain import chain
+from mlx_port.steps.joining import joined
+from mlx_port.steps.kept import kept
+from mlx_port.steps.qwen3.stack import FusedStack
+from mlx_port.steps.row_keys import attend_row
+from mlx_port.steps.rows import independent
+from mlx_port.steps.spin import Spins
+
+Frame = list[list[mx.array]]  # [keys, values] of each layer of the predictor, (R, K, Q, E)
+
+
+class FusedQwen3:
+    """The weights of talker and code predictor, applied to one frame of each text."""
+
+    def __init__(self, network: Qwen3):
+        self.network, config = network, network.config
+        talker, predictor = network.talker, network.talker.code_predictor
+        self.kind = talker.model.codec_embedding.weight.dtype
+        self.table = joined((talker.model.codec_embedding, *predictor.model.codec_embedding))
+        starts = config.vocab_size + config.codebook_size * np.arange(predictor.stages)
+        self.offsets = mx.array([0, *starts.tolist()])
+        self.talker = FusedStack(
+            talker.model.layers, config.talker, talker.model.norm, self.kind, is_apart=True
+        )
+        self.predictor = FusedStack(
+            predictor.model.layers, config.predictor, predictor.model.norm, self.kind, is_apart=False
+        )
+        self.head, self.heads = (
+            independent(talker.codec_head),
+            [independent(one) for one in predictor.lm_head],
+        )
+        self.projection = independent(predictor.small_to_mtp_projection)
+        self.spins = Spins(talker.rotary(0, config.max_positions))
+        table = Spins(predictor.rotary(0, config.n_codebooks)).table
+        self.places = [*mx.split(table, len(table))]  # (1, 2, E/2) each, as from Spins
+        self.embed = chain(self._embed)
+        mx.eval(self.offsets, self.places)
+
+    def hidden(self, x: mx.array, places: np.ndarray, cache: Sequence[RowCache]) -> mx.array:
+        """Run the talker. x: (R, D).  places: (R,), positions; the caches are at these. → (R, D), normed."""
+
+        def attend(layer: int, queries: mx.array, keys: mx.array, values: mx.array) -> mx.array:
+            held = cache[layer]
+            seen = held.extend(keys, values)
+            return attend_row(queries, *seen, held.rule(1)[1], self.talker.scale)
+
+        return self.talker.run(x, self.spins(places), attend)
+
+    def logits(self, hidden: mx.array) -> mx.array:
+        """Compute the logits of first codes. (R, D) → (R, V) float32."""
+        return self.head(hidden).astype(mx.float32)
+
+    def new_frame(self, rows: int) -> Frame:
+        """Create an empty cache of the predictor."""
+        config = self.network.config
+        stack = config.predictor
+        shape = rows, stack.num_key_value_heads, config.n_codebooks, stack.head_dim
+        return [[mx.zeros(shape, self.kind), mx.zeros(shape, self.kind)] for _ in self.predictor.layers]
+
+    def read(self, x: mx.array, place: int, frame: Frame) -> mx.array:
+        """Let the predictor read a row of each text, (R, D) of the talker's width. → (R, E), normed."""
+
+        def attend(layer: int, queries: mx.array, *fresh: mx.array) -> mx.array:
+            for held, new in zip(frame[layer], fresh, strict=True):
+                held[:, :, place : place + 1] = new
+            keys, values = (held[:, :, : place + 1] for held in frame[layer])
+            return attend_row(queries, keys, values, None, self.predictor.scale)
+
+        return self.predictor.run(self.projection(x), self.places[place], attend)
+
+    def stage(self, stage: int, hidden: mx.array) -> mx.array:
+        """Compute the logits of a stage's code. (R, E) → (R, V') float32."""
+        return self.heads[stage](hidden).astype(mx.float32)
+
+    def _embed(self, frames: mx.array, text: mx.array) -> mx.array:
+        """Sum the embeddings of frames, (R, Q), and of the text that belongs to each, (R, D). → (R, D)."""
+        heard = self.table(frames + self.offsets)  # (R, Q, D)
+        x = heard[:, 0]
+        for book in range(1, heard.shape[1]):
+            x = x + heard[:, book]
+        return x + text
+
+
+def fused(network: Qwen3) -> FusedQwen3:
+    """Return the form of the networks for single frames; built again only for other weights."""
+    return kept(network, "steps", lambda: FusedQwen3(network))
