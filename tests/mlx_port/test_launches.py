@@ -22,12 +22,15 @@ from mlx_port.mars5.codec_lm import CodecLM
 from mlx_port.mars5.slots import Slots as Mars5Slots
 from mlx_port.metavoice.first_stage import FirstStage
 from mlx_port.metavoice.slots import Slots as MetaVoiceSlots
+from mlx_port.qwen3.qwen3 import Qwen3
+from mlx_port.qwen3.slots import Slots as Qwen3Slots
 from mlx_port.steps.dia import fused
 from mlx_port.steps.dia.fused import FusedDecoder
 from mlx_port.steps.rows import product
 from tests.mlx_port.launches import as_on_metal, bytes_read, launches
 from tests.tiny.dia import SAMPLING, dia_config
 from tests.tiny.mars5_ar import VOCABULARY, ar_config, deep_prompt, reference
+from tests.tiny.qwen3 import qwen3_config
 from tts_core.dia.joining import Joining
 from tts_core.dia2.config import GATED, StackConfig
 from tts_core.dia2.grid import FREE
@@ -41,6 +44,12 @@ from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.metavoice.spec import METAVOICE_FIRST_STAGE
 from tts_core.models import network as spec_of
 from tts_core.nn.noise import HostNoise
+from tts_core.qwen3.config import CUSTOM_VOICE
+from tts_core.qwen3.config import StackConfig as Qwen3StackConfig
+from tts_core.qwen3.layout import build
+from tts_core.qwen3.rows import Joining as Qwen3Joining
+from tts_core.qwen3.sampling import Sampling as Qwen3Sampling
+from tts_core.qwen3.spec import qwen3 as published
 from tts_core.speed import speed
 
 pytestmark = pytest.mark.rest
@@ -184,6 +193,53 @@ def test_launches_of_a_frame(dtype: mx.Dtype) -> None:
         sizes = DIA2_2B.transformer.num_hidden_layers, DIA2_2B.depformer.num_hidden_layers
         whole = sizes[0] * layer.total() + sizes[1] * depth.total() + rest.total()
         assert whole == speed("dia2").step_launches({"dia2": DIA2_2B}), (layer, depth, rest)
+
+
+def qwen3(layers: int, dtype: mx.Dtype, *, depth: int = 1) -> tuple[Any, Step]:
+    """One text, some frames in, with as many codes as published. layers: of the talker."""
+    config = qwen3_config()
+    config = replace(
+        config,
+        talker=Qwen3StackConfig(64, 96, layers, 4, 2, 64, 1e6, 1e-6),
+        predictor=Qwen3StackConfig(64, 96, depth, 4, 2, 64, 1e4, 1e-6),
+        n_codebooks=16,
+    )
+    network = Qwen3(config)
+    cast(network, "qwen3", dtype)
+    slots = Qwen3Slots(network, texts=1, room=60)
+    slots.join(
+        0,
+        Qwen3Joining(build(config, [*range(9)], language=None, streamed=True), Qwen3Sampling(), HostNoise(1)),
+    )
+    for _ in range(2):
+        slots.read(slots.launch(1))
+    return slots, lambda: (
+        slots._step(),
+        slots.hidden,
+        slots.seen,
+        *(each for held in slots.cache for each in (held.keys, held.values)),
+    )
+
+
+@pytest.mark.parametrize("dtype", [mx.float32, mx.bfloat16, mx.float16], ids=str)
+def test_launches_of_qwen3s_frame(dtype: mx.Dtype) -> None:
+    """A layer of the talker, of the predictor at each of its positions, and all else, draws included."""
+
+    def counted(layers: int, depth: int) -> Counter[str]:
+        _, step = qwen3(layers, dtype, depth=depth)
+        with as_on_metal(), mock.patch.object(mx, "async_eval"):
+            return launches(*step())
+
+    base, positions = counted(2, 1), 16
+    layer, depth = counted(3, 1) - base, counted(2, 2) - base
+    rest = base - layer - layer - depth
+    assert 9 <= layer.total() <= LAYER, layer
+    assert 9 * positions <= depth.total() <= 15 * positions, depth
+    if dtype == mx.bfloat16:
+        config = published("1b7", CUSTOM_VOICE)
+        sizes = config.talker.num_hidden_layers, config.predictor.num_hidden_layers
+        whole = sizes[0] * layer.total() + sizes[1] * depth.total() + rest.total()
+        assert whole == speed("qwen3").step_launches({"qwen3": config}), (layer, depth, rest)
 
 
 def test_a_step_reads_its_weights_once() -> None:

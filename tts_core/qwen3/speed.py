@@ -13,11 +13,13 @@ from tts_core.qwen3.tokenizer import CONFIG, MERGES, VOCABULARY
 from tts_core.speed import Speed
 from tts_core.text.byte_bpe import byte_signs
 
+TALKER_LAYERS = 28  # of every published size
+
 
 def _layers(configs: Configs) -> int:
-    """Count the calls of layers in a frame: the predictor's run once for each code after the first."""
+    """Count the calls of layers in a frame: the predictor's run once for each code."""
     config = config_of(configs, "qwen3", Qwen3Config)
-    return config.talker.num_hidden_layers + (config.n_codebooks - 1) * config.predictor.num_hidden_layers
+    return config.talker.num_hidden_layers + config.n_codebooks * config.predictor.num_hidden_layers
 
 
 def _reads(name: str) -> bool:
@@ -55,6 +57,6 @@ SPEED = Speed(
     reads=_reads,
     text="The quick brown fox jumps over the lazy dog near the river bank.",
     documents=_documents,
-    launches=(14, 1000),
+    launches=(14, 3 * TALKER_LAYERS + 206),  # the talker's layers launch 3 more
     options=_options,
 )
