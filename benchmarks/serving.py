@@ -2,7 +2,7 @@
 
     python benchmarks/serving.py [--size voice|full] [--side torch,mlx] [--streams 1,4] [--requests 8]
         [--rounds 1] [--frames 100,300] [--steps 8,32] [--compare] [--load 0.7 --arrivals 200]
-        [--json FILE]
+        [--precision float32|tf32|bfloat16] [--json FILE]
 
 `full` is Dia-1.6B's shape in bfloat16 and DAC at 44.1 kHz, both with random weights, on an NVIDIA GPU;
 `voice` the embedded voice in float32. Requests have lengths of their own, drawn evenly between the two
@@ -219,6 +219,7 @@ def measure(args: argparse.Namespace, side: str) -> dict[str, Any]:
     """Measure one side."""
     pipeline: Any = load(args.size, side)
     low, high = numbers(args.frames)
+    pipeline.engine.codec.precision = args.precision
     account = Account(pipeline)
     row: dict[str, Any] = {"side": side, "size": args.size, "backend": pipeline.engine.host.backend}
 
@@ -290,6 +291,7 @@ def main() -> None:
     parser.add_argument("--compare", action="store_true", help="measure `of both`")
     parser.add_argument("--load", type=float, default=0.0)
     parser.add_argument("--arrivals", type=int, default=200)
+    parser.add_argument("--precision", default="float32", help="of the codec, on CUDA")
     parser.add_argument("--json")
     args = parser.parse_args()
     rows = [measure(args, side) for side in args.side.split(",")]

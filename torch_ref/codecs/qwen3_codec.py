@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch_ref.codecs import mimi
 from torch_ref.codecs.mimi_transformer import Transformer
 from torch_ref.codecs.qwen3_decoder import DecodeMemory, Decoder
-from torch_ref.cuda.precision import exactly
+from torch_ref.cuda.precision import Rounded, exactly, rounded
 from tts_core.codecs.mimi import STEPS, MimiConfig, encode_windows
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.codecs.qwen3_codec import POLICY, Qwen3CodecConfig, original_pieces
@@ -47,7 +47,7 @@ class Encoder(nn.Module):
         return torch.cat(pieces, dim=2)
 
 
-class Qwen3Codec(nn.Module):
+class Qwen3Codec(Rounded):
     """The whole codec. Public methods take and return samples (B, L) and codes (B, Q, T).
 
     policy: window sizes; it may be replaced at any time.
@@ -72,7 +72,7 @@ class Qwen3Codec(nn.Module):
         """Decode codes to a waveform in the original's pieces. (B, Q, T) → (B, hop T)."""
         return self.decode_apart(codes, original_pieces(codes.shape[2]))
 
-    @exactly
+    @rounded
     @torch.inference_mode()
     def decode_apart(self, codes: Tensor | np.ndarray, pieces: Sequence[Window]) -> Tensor:
         """Decode pieces, each without memory of those before, and join them. (B, Q, T) → (B, hop T)."""
@@ -87,7 +87,7 @@ class Qwen3Codec(nn.Module):
                 made.append(samples[:, max(0, skipped - start) * self.hop_length :])
         return torch.cat(made, dim=1)
 
-    @exactly
+    @rounded
     @torch.inference_mode()
     def decode_piece(
         self, codes: Tensor | np.ndarray, memory: DecodeMemory | None
@@ -97,4 +97,5 @@ class Qwen3Codec(nn.Module):
         codes: (B, Q, T), at least one frame → (B, hop T).  memory: of the pieces before; None at the start.
         """
         codes = torch.as_tensor(codes).to(self.encoder.downsample.conv.weight.device)
-        return self.decoder(codes, memory)
+        samples, memory = self.decoder(codes, memory)
+        return samples.to(self.encoder.downsample.conv.weight.dtype), memory

@@ -15,6 +15,7 @@ from tests.tiny.dia import dac_config, dac_weights
 from tests.tiny.inputs import normal
 from tests.tiny.mbd import CONFIG, mbd_tensors
 from tests.tiny.mimi import mimi_config, mimi_weights
+from tests.tiny.qwen3 import codec_config, codec_weights
 from torch_ref.codecs.mbd import MultiBandDiffusion
 from torch_ref.cuda.precision import Precision, arithmetic, choose_precision, computing
 from torch_ref.metavoice.speaker_encoder import SpeakerEncoder
@@ -26,6 +27,7 @@ WEIGHTS = {
     "encodec": lambda: encodec_weights(encodec_config()),
     "mimi": lambda: mimi_weights(mimi_config()),
     "vocos": lambda: vocos_weights(vocos_config()),
+    "qwen3_codec": lambda: codec_weights(codec_config()),
 }
 ODD = {"vocos": (0,)}  # further arguments of decode
 
@@ -62,7 +64,7 @@ def test_a_precision_is_of_the_decoder_only(name: str, precision: Precision, tf3
     assert set(tf32) == {precision == "tf32"}
     if name != "vocos":
         tf32.clear()
-        made.encode(normal(1, 1, 700), *([] if name == "dac" else [2]))
+        made.encode(normal(1, 1, 700), *([] if name in ("dac", "qwen3_codec") else [2]))
         assert tf32
         assert not any(tf32)
 

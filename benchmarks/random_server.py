@@ -1,0 +1,91 @@
+"""Serve a model of published size with random weights on an NVIDIA GPU, for `mlx-port bench --server`.
+
+    python benchmarks/random_server.py [--model dia|dia2|qwen3] [--codec-precision float32|tf32|bfloat16]
+        [--dtype bfloat16] [--port 8000] [--places 64]
+
+It is `mlx-port serve` but for its weights: speech does not end by itself, so bound it, as with
+`--body '{"max_seconds": 4}'`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+from unittest import mock
+
+from mlx_port.commands.loading_flags import Loading
+from mlx_port.commands.serve import run
+from mlx_port.commands.serve.settings import Access, Settings
+from tts_core import models
+from tts_core.serving.source import Source
+from tts_core.speed import speed
+
+SIZES = {"dia": "nari-labs/Dia-1.6B-0626", "dia2": "nari-labs/Dia2-2B"}
+SIZES["qwen3"] = "Qwen/Qwen3-TTS-12Hz-0.6B-CustomVoice"
+
+
+def dia(dtype: str) -> Any:
+    from dac_memory import random_codec
+    from dia_step import full_network
+
+    from torch_ref.dia.pipeline import compose
+    from tts_core.codecs.dac import DAC_44KHZ
+
+    return compose(full_network(dtype), random_codec(DAC_44KHZ, "cuda"))
+
+
+def dia2(dtype: str) -> Any:
+    from dia2_networks import engine
+
+    from torch_ref.dia2.pipeline import Dia2Pipeline
+    from tts_core.dia2.spec import DIA2_2B
+
+    return Dia2Pipeline(engine("torch", DIA2_2B, dtype)[0])
+
+
+def qwen3(dtype: str) -> Any:
+    import qwen3_memory
+
+    from torch_ref.cuda.qwen3.slots import make_slots
+    from torch_ref.host import Host
+    from torch_ref.qwen3.guard import fault
+    from torch_ref.qwen3.pipeline import Qwen3Pipeline
+    from tts_core.qwen3.engine import Qwen3Engine
+
+    config: Any = models.model("qwen3").sizes[SIZES["qwen3"]]["qwen3"]
+    network, codec = qwen3_memory.networks("torch", config, dtype, "cuda")
+    documents, host = speed("qwen3").documents({"qwen3": config})["qwen3"], Host(network.talker.codec_head)
+    return Qwen3Pipeline(Qwen3Engine(documents, network, codec, host, make_slots=make_slots, fault=fault))
+
+
+LOAD = {"dia": dia, "dia2": dia2, "qwen3": qwen3}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--model", choices=LOAD, default="dia")
+    parser.add_argument("--dtype", default="bfloat16")
+    parser.add_argument("--codec-precision", choices=("float32", "tf32", "bfloat16"), default="float32")
+    parser.add_argument("--port", type=int, default=8000)
+    parser.add_argument("--places", type=int, default=64)
+    args = parser.parse_args()
+
+    def load() -> Any:
+        pipeline = LOAD[args.model](args.dtype)
+        pipeline.engine.codec.precision = args.codec_precision
+        return pipeline
+
+    configs = models.model(args.model).sizes[SIZES[args.model]]
+    source = Source(args.model, configs, speed(args.model).documents(configs), load)
+    settings = Settings(
+        loading=Loading("torch", args.dtype, args.codec_precision),
+        port=args.port,
+        places=args.places,
+        access=Access("127.0.0.1", None, (), ()),
+    )
+    with mock.patch.object(run, "sources", return_value={"tts-1": source}):
+        raise SystemExit(run.run(settings, quiet=True))
+
+
+if __name__ == "__main__":
+    main()
