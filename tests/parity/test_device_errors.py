@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 from itertools import count
 from pathlib import Path
 from typing import Any, cast
@@ -16,7 +16,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from tests.contract.speakers import every_side, speaker
+from tests.contract.speakers import SMALL, every_side, speaker
 from tests.metal_errors import INTERACTIVITY, LARGER, LATE, MESSAGES
 from tests.parity.recorded_runs import DEEP, FAST, FIRST, SAID, speech
 from tests.tiny.dia2 import recording
@@ -26,6 +26,7 @@ from tts_core.bulk.asking import Work
 from tts_core.bulk.rows import Row
 from tts_core.bulk.speaking import Speaker, codes_hash
 from tts_core.errors import GenerationError, SpeechError
+from tts_core.nn.beside import Then
 from tts_core.options import changed, options_class
 from tts_core.prompt import Prompt
 from tts_core.results import GenerationResult, join
@@ -40,6 +41,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "dia2": {"seed": 3, "max_frames": 3},
     "mars5": {**FAST, "seed": 15, "timesteps": 2, "max_frames": 4, "generate_max_len_override": 62},
     "metavoice": {"seed": 3, "max_frames": 4},
+    "qwen3": {"seed": 3, "max_frames": 4},
 }
 SLOTS = ("slots.join", "slots.launch", "slots.read")
 # by model, the calls that run its networks
@@ -48,9 +50,10 @@ CALLS: dict[str, tuple[str, ...]] = {
     "dia2": ("codec.encode", "slots.join", "slots.act", "slots.draw", "slots.read", "decode"),
     "mars5": ("codec.encode", *SLOTS, "begin", "timestep", "decode"),
     "metavoice": ("speaker_encoder.embed", *SLOTS, "fill", "decode"),
+    "qwen3": ("network.speaker_encoder.embed", "codec.encode", *SLOTS, "codec.decode_piece"),
 }
 EVERY = [(model, call) for model, calls in CALLS.items() for call in calls]
-ENCODE = ("codec.encode", "speaker_encoder.embed")
+ENCODE = ("codec.encode", "speaker_encoder.embed", "network.speaker_encoder.embed")
 _tries = count()
 
 
@@ -59,7 +62,7 @@ def prompt(model: str, call: str) -> Any:
     if call not in ENCODE:
         return VOICE[model]
     scale = np.float32(1 - 1e-4 * next(_tries))
-    told = {"dia2": recording, "metavoice": reference}.get(model)
+    told = {"dia2": recording, "metavoice": reference, "qwen3": lambda: VOICE["qwen3"]}.get(model)
     if told is not None:
         return Prompt(tuple(replace(one, audio=scale * np.asarray(one.audio)) for one in told().references))
     return snippet(scale * speech(0.4, 16_000), SAID if model == "dia" else None)
@@ -91,7 +94,7 @@ def stand_in(pipeline: Any, call: str, patch: pytest.MonkeyPatch) -> Standing:
         patch.setattr(pipeline.engine, "together", together)
         return standing
     if path != ["slots"]:
-        owner = getattr(pipeline.engine, *path) if path else pipeline.engine
+        owner = reduce(getattr, path, pipeline.engine)
         standing = Standing(getattr(owner, name))
         patch.setattr(owner, name, standing)
         return standing
@@ -197,12 +200,13 @@ PIECES = dict.fromkeys(CALLS, "The inn is near. [pause:0.1] There it ends.")
 PIECES["dia2"] = " ".join(f"[S{1 + turn % 2}] This is turn {turn}. It has some words." for turn in range(6))
 
 
-VOICE = {"dia": None, "dia2": None, "mars5": DEEP, "metavoice": FIRST}
+VOICE = {"dia": None, "dia2": None, "mars5": DEEP, "metavoice": FIRST, "qwen3": SMALL["qwen3"].voices[1]}
 LONGER: dict[str, dict[str, Any]] = {
     "dia": {"max_frames": 60},
     "dia2": {"max_frames": None},
     "mars5": {"max_frames": None},
     "metavoice": {"max_frames": 40},
+    "qwen3": {"max_frames": 300},
 }
 
 
@@ -263,17 +267,26 @@ def test_sound_that_is_exactly_zero_is_an_error(
     model: str, side: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the request by itself; what is shared is first computed again for each half."""
-    pipeline, name = speaker(model, side), "_decode" if model == "dia" else "decode"
-    decode, most = getattr(pipeline.engine, name), 0
+    pipeline = speaker(model, side)
+    name = {"dia-torch": "_launch", "dia-mlx": "_decode", "qwen3": "decode_piece"}.get(
+        model if model == "qwen3" else f"{model}-{side}", "decode"
+    )
+    owner = pipeline.engine.codec if model == "qwen3" else pipeline.engine
+    decode, most = getattr(owner, name), 0
 
     def decode_some(ones: Any, *args: Any, **kwargs: Any) -> Any:
         """Give zeros for more than `most`, as if they lacked memory."""
         made = decode(ones, *args, **kwargs)
-        if model == "dia2":  # each request by itself
+        if model in ("dia2", "qwen3"):  # each request by itself
             return made if most else (0 * made[0], made[1])
-        return made if len(ones) <= most else [0 * one for one in made]
+        if len(ones) <= most:
+            return made
+        return Then(made, silence) if name == "_launch" else silence(made)
 
-    monkeypatch.setattr(pipeline.engine, name, decode_some)
+    def silence(sounds: Any) -> list[Any]:
+        return [0 * one for one in sounds]
+
+    monkeypatch.setattr(owner, name, decode_some)
     with pytest.raises(GenerationError, match=r"exactly zero, .* mlx-port doctor"):
         pipeline.generate(TEXT, prompt=VOICE[model], **OPTIONS[model])
     spoken, failed = heard(begin(model, pipeline, TEXT)[0])

@@ -20,6 +20,7 @@ from tests.tiny.dia import dac_config, dia_config
 from tests.tiny.dia2 import dia2_config
 from tests.tiny.mimi import mimi_config
 from tests.tiny.published_models import sources
+from tests.tiny.qwen3 import codec_config, qwen3_config
 from tts_core import models
 from tts_core.errors import ResourceError
 from tts_core.pipeline import Progress
@@ -47,6 +48,7 @@ def tiny(monkeypatch):
     sizes = {
         "dia": {"dia": dia_config(), "dac": dac_config()},
         "dia2": {"dia2": dia2_config(), "mimi": replace(mimi_config(), n_codebooks=6)},
+        "qwen3": {"qwen3": qwen3_config(), "qwen3_codec": codec_config()},
     }
     for name in ("mars5", "metavoice"):
         sizes[name] = {kind: part.config for kind, part in open_published(sources(name)).parts.items()}

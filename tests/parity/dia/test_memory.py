@@ -191,7 +191,7 @@ def test_loading_refuses_what_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> N
     folder = converted_voice()
     for side in (torch_ref.loading, loading):
         monkeypatch.setattr(side, "free_bytes", lambda *device: 10**7)
-    monkeypatch.setattr(torch_ref.loading, "fill", lambda *_: pytest.fail("weights were read"))
+    monkeypatch.setattr(torch_ref.loading, "_fill", lambda *_: pytest.fail("weights were read"))
     monkeypatch.setattr(loading, "_fill", lambda *_: pytest.fail("weights were read"))
     for load in (
         lambda: torch_ref.loading.load(DIA, codec=CODEC, device="cpu"),
