@@ -17,10 +17,10 @@ from mlx_port.layers.cache import CHUNK
 from mlx_port.layers.row_cache import RowCache, RowPositions
 from mlx_port.qwen3.qwen3 import Qwen3
 from mlx_port.qwen3.sampling import allow, candidates, draw, penalize
-from mlx_port.reading import Reading, begin_read, finish_read
+from mlx_port.reading import begin_read, finish_read
 from mlx_port.steps.qwen3.drawing import OtherCodes
 from mlx_port.steps.qwen3.fused import fused
-from tts_core.qwen3.rows import BatchRows, Group, Joining
+from tts_core.qwen3.rows import BatchRows, Group, Joining, Launched
 from tts_core.qwen3.sampling import LEAST_FRAMES, Choice
 
 FORMS_KEPT = 16  # compiled draws, one for each mixture of settings
@@ -59,10 +59,16 @@ class Slots:
         for layer, held in zip(self.cache, cache, strict=True):
             assert held.buffers is not None
             layer.fill(slot, *(rows[0, :, : text.positions] for rows in held.buffers))
-        ids = np.array([*text.layout.trailing, self.config.tts_pad_id])
-        self.trailing[slot] = talker.embed_text(to_device(ids))
+        self.trailing[slot] = self._embed([*text.layout.trailing, self.config.tts_pad_id])
         self.seen[slot] = False
         self.plan.join(slot, text)
+
+    def feed(self, slot: int, ids: Sequence[int], *, more: bool) -> None:
+        """Append ids to a text that goes on. more: it still does; if not, padding follows them."""
+        self.plan.feed(slot, ids, more=more)
+        if ids:
+            before = self.trailing[slot]
+            self.trailing[slot] = mx.concatenate([before[:-1], self._embed(ids), before[-1:]])
 
     def leave(self, slot: int) -> None:
         """Free a slot; with the last one the memory of keys and values."""
@@ -71,20 +77,21 @@ class Slots:
         if not self.plan.texts:
             self.cache = []
 
-    def launch(self, steps: int) -> Reading:
-        """Draw some frames of all texts; waits for nothing. There must be a text.
+    def launch(self, steps: int) -> Launched:
+        """Draw a frame of all texts that do not wait; waits for nothing. There must be one. steps: 1.
 
-        Returns a read of (steps, texts, Q) codes: the first one is -1 where logits were not all finite, and
-        the end of speech where there is no frame.
+        Returns a read of (1, texts, Q) codes: the first one is -1 where logits were not all finite, and the
+        end of speech where there is no frame.
         """
-        return begin_read(mx.stack([self._step() for _ in range(steps)]))
+        waiting = self.plan.waiting
+        return Launched(begin_read(self._step(waiting)[None]), waiting)
 
-    def read(self, launched: Reading) -> np.ndarray:
-        """Wait for a launch. → (steps, texts, Q) codes."""
-        return finish_read(launched)
+    def read(self, launched: Launched) -> np.ndarray:
+        """Wait for a launch. → (1, texts, Q) codes; the first is WAITED of a text that waited."""
+        return launched.codes(finish_read(launched.reading))
 
-    def _step(self) -> mx.array:
-        """Draw the next frame of every text. → (texts, Q)."""
+    def _step(self, waiting: Sequence[int]) -> mx.array:
+        """Draw the next frame of every text that does not wait. → (texts, Q)."""
         self._advance()
         plan, config = self.plan, self.config
         count, groups = plan.count, plan.groups()
@@ -92,14 +99,24 @@ class Slots:
         uniform = self.host.to_device(plan.uniform(numbers))
         logits = self.fused.logits(self.hidden[:count])
         first = self._first_codes(logits, uniform[:, : config.vocab_size], groups)
-        self.seen[mx.arange(count), first] = True
         others = self._others(groups)
-        self.frames[:count], finite = others.draw(self.hidden[:count], first, uniform[:, config.vocab_size :])
+        codes, finite = others.draw(self.hidden[:count], first, uniform[:, config.vocab_size :])
+        if waiting:
+            rows = self.host.to_device(np.concatenate([group.rows for group in groups]))
+            self.seen[rows, first[rows]] = True
+            self.frames[rows] = codes[rows]
+        else:
+            self.seen[mx.arange(count), first] = True
+            self.frames[:count] = codes
         finite = finite & mx.isfinite(logits).all(axis=-1)
         plan.advance()
         drawn = mx.array(self.frames)
         drawn[:count, 0] = mx.where(finite, first, -1)
         return drawn
+
+    def _embed(self, ids: Sequence[int]) -> mx.array:
+        """Embed ids of a text. → (M, D)."""
+        return self.talker.embed_text(self.host.to_device(np.array(ids)))
 
     def _advance(self) -> None:
         """Read the frames that were drawn last, each with the text that belongs to it."""

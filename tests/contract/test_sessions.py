@@ -123,7 +123,7 @@ def test_text_that_goes_on_is_only_for_models_that_are_fed(model: str, side: str
 @pytest.mark.parametrize("cut", [1, 9])
 def test_text_that_is_fed_is_the_same_speech(model: str, side: str, cut: int) -> None:
     """Beside a neighbor that has all of its text; steps are withheld until their words are there."""
-    session, whole = speaker(model, side).session(2), {"max_frames": 60}
+    session, whole = speaker(model, side).session(2), {"max_frames": 90}
     key = session.join(request(model, side, SENTENCES[:15], seed=3, **whole), more=True)
     other = session.join(asked(model, side)[0])
     pieces = [SENTENCES[start : start + cut] for start in range(15, len(SENTENCES), cut)]

@@ -19,8 +19,8 @@ from torch_ref.layers.cache import CHUNK
 from torch_ref.layers.row_cache import RowCache, RowPositions
 from torch_ref.qwen3.qwen3 import Qwen3
 from torch_ref.qwen3.sampling import allow, candidates, draw, penalize
-from torch_ref.reading import Reading, begin_read, finish_read
-from tts_core.qwen3.rows import BatchRows, Group, Joining
+from torch_ref.reading import begin_read, finish_read
+from tts_core.qwen3.rows import BatchRows, Group, Joining, Launched
 from tts_core.qwen3.sampling import LEAST_FRAMES
 
 
@@ -55,10 +55,17 @@ class Slots:
         for layer, held in zip(self.cache, cache, strict=True):
             assert held.buffers is not None
             layer.fill(slot, *(rows[0, :, : text.positions] for rows in held.buffers))
-        ids = np.array([*text.layout.trailing, self.config.tts_pad_id])
-        self.trailing[slot] = talker.embed_text(to_device(ids))
+        self.trailing[slot] = self._embed([*text.layout.trailing, self.config.tts_pad_id])
         self.seen[slot] = False
         self.plan.join(slot, text)
+
+    @torch.inference_mode()
+    def feed(self, slot: int, ids: Sequence[int], *, more: bool) -> None:
+        """Append ids to a text that goes on. more: it still does; if not, padding follows them."""
+        self.plan.feed(slot, ids, more=more)
+        if ids:
+            before = self.trailing[slot]
+            self.trailing[slot] = torch.cat((before[:-1], self._embed(ids), before[-1:]))
 
     def leave(self, slot: int) -> None:
         """Free a slot; with the last one the memory of keys and values."""
@@ -68,20 +75,21 @@ class Slots:
             self.cache = []
 
     @torch.inference_mode()
-    def launch(self, steps: int) -> Reading:
-        """Draw some frames of all texts; waits for nothing. There must be a text.
+    def launch(self, steps: int) -> Launched:
+        """Draw a frame of all texts that do not wait; waits for nothing. There must be one. steps: 1.
 
-        Returns a read of (steps, texts, Q) codes: the first one is -1 where logits were not all finite, and
-        the end of speech where there is no frame.
+        Returns a read of (1, texts, Q) codes: the first one is -1 where logits were not all finite, and the
+        end of speech where there is no frame.
         """
-        return begin_read(torch.stack([self._step() for _ in range(steps)]))
+        waiting = self.plan.waiting
+        return Launched(begin_read(self._step()[None]), waiting)
 
-    def read(self, launched: Reading) -> np.ndarray:
-        """Wait for a launch. → (steps, texts, Q) codes."""
-        return finish_read(launched)
+    def read(self, launched: Launched) -> np.ndarray:
+        """Wait for a launch. → (1, texts, Q) codes; the first is WAITED of a text that waited."""
+        return launched.codes(finish_read(launched.reading))
 
     def _step(self) -> Tensor:
-        """Draw the next frame of every text. → (texts, Q)."""
+        """Draw the next frame of every text that does not wait. → (texts, Q)."""
         self._advance()
         plan, config = self.plan, self.config
         count, groups = plan.count, plan.groups()
@@ -90,13 +98,19 @@ class Slots:
         logits = self.talker.logits(self.hidden[:count, 0])
         first = self._first_codes(logits, uniform[:, : config.vocab_size], groups)
         first = first.clamp(max=config.vocab_size - 1)  # where logits are NaN
-        self.seen[torch.arange(count, device=first.device), first] = True
-        self.frames[:count], finite = self._other_codes(first, uniform[:, config.vocab_size :], groups)
+        rows = self.host.to_device(np.concatenate([group.rows for group in groups]))
+        self.seen[rows, first[rows]] = True
+        codes, finite = self._other_codes(first, uniform[:, config.vocab_size :], groups)
+        self.frames[rows] = codes[rows]
         finite &= logits.isfinite().all(dim=-1)
         plan.advance()
         drawn = self.frames.clone()
         drawn[:count, 0] = torch.where(finite, first, -1)
         return drawn
+
+    def _embed(self, ids: Sequence[int]) -> Tensor:
+        """Embed ids of a text. → (M, D)."""
+        return self.talker.embed_text(self.host.to_device(np.array(ids)))
 
     def _advance(self) -> None:
         """Read the frames that were drawn last, each with the text that belongs to it."""

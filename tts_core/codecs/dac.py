@@ -6,8 +6,9 @@ Source: descriptinc/descript-audio-codec 1.0.0 (MIT); names are those of transfo
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any
 
 from tts_core.config import MOST_LAYERS, check_numbers, exact_fields, mapping
@@ -270,7 +271,8 @@ def encoder_layers(config: DacConfig) -> list[Layer]:
     return [*layers, Conv(3, padding=1)]
 
 
-def decoder_layers(config: DacConfig) -> list[Layer]:
+@cache
+def decoder_layers(config: DacConfig) -> Sequence[Layer]:
     """List the convolutions from latents to samples."""
     layers: list[Layer] = [Conv(7, padding=3)]
     for stride in config.upsampling_ratios:
@@ -285,8 +287,14 @@ def decoded_length(config: DacConfig, frames: int) -> int:
 
 def decode_window(config: DacConfig, start: int, stop: int, frames: int) -> Window:
     """Find the frames to feed for the samples of frames [start, stop) out of `frames`."""
-    first, last = input_span(decoder_layers(config), start * config.hop_length, stop * config.hop_length)
-    return Window(start, stop, max(0, first), min(frames, last))
+    first, last = _span(config, stop - start)
+    return Window(start, stop, max(0, start + first), min(frames, start + last))
+
+
+@cache
+def _span(config: DacConfig, frames: int) -> tuple[int, int]:
+    """Find the frames to feed for the samples of frames [0, `frames`); others are moved by whole frames."""
+    return input_span(decoder_layers(config), 0, frames * config.hop_length)
 
 
 def decode_lookahead(config: DacConfig) -> int:

@@ -30,10 +30,22 @@ def stream(
     Raises UsageError at the call for options that pieces cannot share; as the pieces come, the errors of
     `pipeline.stream`, of the iterable, and UsageError for a fragment that is no text, or no words at all.
     """
-    if isinstance(fragments, bytes) or not isinstance(fragments, Iterable):
-        raise UsageError(f"text: {fragments!r:.40} is neither text nor an iterable of text")
+    fragments = checked_pieces(fragments)
     chain = Chain(pipeline.request, options, voices)
     return _spoken(pipeline, chain, _sentences(fragments, cancel), progress, cancel)
+
+
+def checked_pieces(fragments: Iterable[str]) -> Iterator[str]:
+    """Return the pieces of a text as they come. Raises UsageError for another value, and for such a piece."""
+    if isinstance(fragments, bytes) or not isinstance(fragments, Iterable):
+        raise UsageError(f"text: {fragments!r:.40} is neither text nor an iterable of text")
+    return map(_piece, fragments)
+
+
+def _piece(fragment: object) -> str:
+    if not isinstance(fragment, str):
+        raise UsageError(f"text: a piece is {fragment!r:.40}, not text")
+    return fragment
 
 
 def _spoken(
@@ -58,8 +70,6 @@ def _spoken(
 def _sentences(fragments: Iterable[str], cancel: threading.Event | None) -> Iterator[str]:
     cutter, is_empty = Sentences(), True
     for fragment in fragments:
-        if not isinstance(fragment, str):
-            raise UsageError(f"text: a piece is {fragment!r:.40}, not text")
         if cancel is not None and cancel.is_set():
             raise CancelledError("generation: cancelled")
         for sentence in cutter.add(fragment):

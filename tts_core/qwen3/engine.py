@@ -18,8 +18,7 @@ from tts_core.errors import GenerationError
 from tts_core.nn.beside import Pending, Then
 from tts_core.nn.calls import apart
 from tts_core.nn.host import Device
-from tts_core.qwen3.rows import Joining
-from tts_core.serving.turns import Slots
+from tts_core.qwen3.rows import Joining, Slots
 
 
 class Qwen3Engine:

@@ -39,9 +39,10 @@ class Recording:
     frames: int = 0
 
 
-def script(text: str) -> str:
-    """Put a text into its template."""
-    return f"<|im_start|>assistant\n{text}<|im_end|>\n<|im_start|>assistant\n"
+def script(text: str, *, more: bool = False) -> str:
+    """Put a text into its template; one that goes on into the beginning of it."""
+    end = "" if more else "<|im_end|>\n<|im_start|>assistant\n"
+    return f"<|im_start|>assistant\n{text}{end}"
 
 
 def transcript(text: str) -> str:
@@ -93,11 +94,13 @@ def build(
     instruction: Sequence[int] = (),
     recording: Recording | None = None,
     streamed: bool,
+    more: bool = False,
 ) -> Layout:
     """Lay out a text. text, instruction: ids in their templates.
 
     voice: a built-in speaker's id, SPEAKER or NOTHING.
     streamed: text is added frame by frame, as if it arrived; otherwise it is all read before speech.
+    more: a streamed text without recording goes on; one id or more of its body have come.
     """
     rows = _Rows(config)
     rows.add(instruction, NOTHING)
@@ -108,13 +111,13 @@ def build(
     for tag in [*tags, *([] if voice == NOTHING else [voice])]:
         rows.add([config.tts_pad_id], tag)
     rows.add([config.tts_bos_id], config.codec_pad_id)
-    body = list(text[ROLE:-ENDS])
+    body = list(text[ROLE:] if more else text[ROLE:-ENDS])
     if recording is not None and recording.transcript:
         body = [*recording.transcript[ROLE:-REFERENCE_ENDS], *body]
         return _after_recording(rows, [*body, config.tts_eos_id], recording.frames, streamed=streamed)
     if streamed:
         rows.add(text[ROLE : ROLE + 1], config.codec_bos_id)
-        return rows.layout([*body[1:], config.tts_eos_id])
+        return rows.layout(body[1:] if more else [*body[1:], config.tts_eos_id])
     rows.add([*body, config.tts_eos_id], config.codec_pad_id)
     rows.add([config.tts_pad_id], config.codec_bos_id)
     return rows.layout()

@@ -17,8 +17,7 @@ from typing import Unpack
 import numpy as np
 
 from tts_core.errors import UsageError
-from tts_core.live.stream import stream
-from tts_core.live.voices import SameVoices
+from tts_core.live.stream import checked_pieces
 from tts_core.nn.calls import named, named_parts
 from tts_core.options import changed
 from tts_core.pipeline import Progress, PromptLike, Watch
@@ -26,7 +25,7 @@ from tts_core.printable import counted
 from tts_core.qwen3.engine import Qwen3Engine
 from tts_core.qwen3.memory import Qwen3Job, check_running
 from tts_core.qwen3.options import Qwen3Changes, Qwen3Options
-from tts_core.qwen3.request import Facts, Request, request
+from tts_core.qwen3.request import Facts, Request, live, request
 from tts_core.qwen3.session import Qwen3Session
 from tts_core.qwen3.voice import read_voice
 from tts_core.results import GenerationResult, join
@@ -76,8 +75,9 @@ class Qwen3Pipeline:
     ) -> Iterator[GenerationResult]:
         """Speak one text part by part, each as soon as its codes are known.
 
-        text: or an iterable of its pieces; sentences are spoken as they become complete (tts_core.live), and
-        errors in them are raised as they come.
+        text: or an iterable of its pieces, which are read with the frames (`layout` is streamed). Speech
+        begins with the first word, and waits where the next one has not come; after a recording with its
+        transcript it begins with the first sentence. Errors in pieces are raised as they come.
         prompt: of a Base model: a recording, with its transcript, which speech continues, or without, for its
         voice alone; or a vector from `speaker`.
         options: settings; `changes` replace some of their fields.
@@ -87,9 +87,10 @@ class Qwen3Pipeline:
         memory, both at the call, before any network runs.
         """
         asked = changed(options or Qwen3Options(), changes)
-        if not isinstance(text, str):
-            return stream(self, text, asked, SameVoices(prompt), progress=progress, cancel=cancel)
-        return self.speak(self.request(text, asked, prompt), progress=progress, cancel=cancel)
+        if isinstance(text, str):
+            return self.speak(self.request(text, asked, prompt), progress=progress, cancel=cancel)
+        opened = live(self.facts, "", asked, prompt)
+        return self._speak(opened, Watch(progress, cancel), is_streamed=True, text=checked_pieces(text))
 
     def request(self, text: str, options: Qwen3Options, prompt: PromptLike = None) -> Request:
         """Check a caller's arguments without running a network. Raises UsageError."""
@@ -163,18 +164,26 @@ class Qwen3Pipeline:
             )
         return vector.copy()
 
-    def _speak(self, request: Request, watch: Watch, *, is_streamed: bool) -> Iterator[GenerationResult]:
-        """Speak one request. Checks the memory at the call."""
-        _LOG.info("qwen3: %s, about %.1f s of speech", counted(len(request.pieces), "piece"), request.seconds)
+    def _speak(
+        self, request: Request, watch: Watch, *, is_streamed: bool, text: Iterator[str] | None = None
+    ) -> Iterator[GenerationResult]:
+        """Speak one request. text: that is still to come. Checks the memory at the call."""
+        if request.is_open:
+            _LOG.info("qwen3: text as it comes")
+        else:
+            count = counted(len(request.pieces), "piece")
+            _LOG.info("qwen3: %s, about %.1f s of speech", count, request.seconds)
         self._check_memory(request.job())
-        return self._parts(request, watch, is_streamed)
+        return self._parts(request, watch, is_streamed, text)
 
     @named_parts
-    def _parts(self, request: Request, watch: Watch, is_streamed: bool) -> Iterator[GenerationResult]:
+    def _parts(
+        self, request: Request, watch: Watch, is_streamed: bool, text: Iterator[str] | None
+    ) -> Iterator[GenerationResult]:
         """Yield a text's speech window by window, or piece by piece."""
         policy = self.engine.policy if is_streamed else None
         session = Qwen3Session(self.engine, self.facts, 1, policy=policy, job=request.job())
-        yield from streamed(session, request, watch, request.seconds)
+        yield from streamed(session, request, watch, request.seconds, text)
 
     @named
     def _together(

@@ -14,9 +14,9 @@ from tts_core.codecs.qwen3_codec import Qwen3CodecConfig
 from tts_core.config import Configs, config_of
 from tts_core.errors import UsageError
 from tts_core.files.json_object import parse_json
-from tts_core.live.voices import SameVoices
 from tts_core.nn.noise import HostNoise, Noise, check_seed, numbers_per_text, per_text, piece_seed
 from tts_core.pipeline import PromptLike
+from tts_core.qwen3.arriving import Bounds
 from tts_core.qwen3.config import BASE, VOICE_DESIGN, Qwen3Config
 from tts_core.qwen3.layout import (
     NOTHING,
@@ -35,9 +35,12 @@ from tts_core.qwen3.sampling import GENERATION, Choice, Sampling, read_generatio
 from tts_core.qwen3.tokenizer import FILES, Tokenizer
 from tts_core.qwen3.voice import Voice, read_voice
 from tts_core.text import breaks
+from tts_core.text.arriving import LEAST, MOST
 from tts_core.text.breaks import Paused
 from tts_core.text.checks import check_one_speaker, check_words
 from tts_core.text.sentences import split
+
+OPEN_CHARACTERS = 2000  # of a text that goes on and is never cut, for its memory
 
 
 @dataclass(frozen=True)
@@ -65,52 +68,99 @@ class Piece:
     frames: most of its speech.
     seconds: of its speech, about.
     noise: its random numbers.
+    more: its text goes on.
     """
 
     layout: Layout
     frames: int
     seconds: float
     noise: Noise
+    more: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class Request:
     """One text as it will be spoken.
 
+    text, options: as they were given.
+    pieces: none of a text that goes on.
     max_frames: of all pieces together; None for no such limit.
-    seed: of the first piece; the others' are derived from it. None if the caller gave the noise.
+    numbers: seeds of the pieces, or the caller's noise.
     """
 
     facts: Facts
+    text: str
+    options: Qwen3Options
     pieces: tuple[Piece, ...]
     voice: Voice
     sampling: Sampling
     max_frames: int | None
-    seed: int | None
+    numbers: Numbers
     pacing: Pacing
     notes: tuple[str, ...] = ()
 
     @property
+    def is_open(self) -> bool:
+        """True if its text goes on."""
+        return not self.pieces
+
+    def opened(self) -> Request:
+        """Return the same request of a text that goes on; its layout is the streamed one."""
+        options = replace(self.options, layout="streamed")
+        pacing = Pacing((), (None,), self.options.speed)
+        return replace(self, options=options, pieces=(), pacing=pacing)
+
+    @property
+    def seed(self) -> int | None:
+        """The seed of the first piece; the others' are derived from it. None if the caller gave the noise."""
+        return self.numbers.seed if self.numbers.noise is None else None
+
+    @property
     def seconds(self) -> float:
-        """Estimated duration of the sound in seconds."""
+        """Estimated duration of the sound in seconds; 0 of a text that goes on."""
         most = math.inf if self.max_frames is None else self.max_frames / self.facts.codec.frame_rate
         return self.pacing.seconds(min(sum(piece.seconds for piece in self.pieces), most))
 
-    def frames(self, place: int, made: int = 0) -> int:
-        """Limit the frames of a piece. made: frames of the pieces before it."""
-        most = self.pieces[place].frames
-        return most if self.max_frames is None else min(most, self.max_frames - made)
-
     def job(self) -> Qwen3Job:
-        """Return the memory job of the longest piece."""
-        recording = 0
+        """Return the memory job of the longest piece; of a text that goes on, that of any piece."""
+        recording, most = 0, self.max_frames or math.inf
         if self.voice.samples is not None:
             recording = math.ceil(len(self.voice.samples) / self.facts.codec.hop_length)
+        pieces = self.pieces or [self._longest()]
         return Qwen3Job(
-            max(self.frames(place) for place in range(len(self.pieces))),
-            max(len(piece.layout.text) for piece in self.pieces),
+            int(max(min(piece.frames, most) for piece in pieces)),
+            max(len(piece.layout.text) for piece in pieces),
             recording,
         )
+
+    def piece(self, text: str, place: int, *, more: bool = False) -> Piece:
+        """Lay out a piece of a text that goes on. more: so does the piece."""
+        noise = self.numbers.of(place)
+        return lay_out(self.facts, text, self.options, self.voice, self.max_frames, noise, more=more)
+
+    def bounds(self) -> Bounds | None:
+        """Bound the pieces of a text that goes on. A recording that speech continues takes a sentence."""
+        if self.voice.transcript:
+            return Bounds(LEAST, MOST)
+        most = piece_characters(self.facts.config, self.options)
+        return None if most is None else Bounds(most, most + MOST)
+
+    def _longest(self) -> Piece:
+        bounds = self.bounds()
+        characters = OPEN_CHARACTERS if bounds is None else bounds.most + MOST
+        return self.piece("x" * characters, 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Numbers:
+    """Random numbers of a text. seed: of its first piece.  noise: in place of the seed's; None without."""
+
+    seed: int
+    noise: Noise | None = None
+
+    def of(self, place: int) -> Noise:
+        """Return those of a piece."""
+        return self.noise or HostNoise(piece_seed(self.seed, place))
 
 
 def ask(
@@ -124,9 +174,15 @@ def ask(
     return request(Facts.of(configs, documents["qwen3"]), text, options, prompt)
 
 
-def voices(documents: Mapping[str, Mapping[str, str]], prompt: PromptLike) -> SameVoices:
-    """Build the voices of a text that arrives in pieces: the prompt's."""
-    return SameVoices(prompt)
+def ask_live(
+    configs: Configs,
+    documents: Mapping[str, Mapping[str, str]],
+    text: str,
+    options: Qwen3Options,
+    prompt: PromptLike,
+) -> Request:
+    """As `ask`, for a text that goes on."""
+    return live(Facts.of(configs, documents["qwen3"]), text, options, prompt)
 
 
 def request(facts: Facts, text: str, options: Qwen3Options, prompt: PromptLike) -> Request:
@@ -134,12 +190,29 @@ def request(facts: Facts, text: str, options: Qwen3Options, prompt: PromptLike) 
 
     Raises UsageError naming the argument.
     """
-    config = facts.config
+    paused = check_text(facts, text, options)
+    check_words("text", paused.blanked)
+    asked = _request(facts, text, options, prompt)
+    texts, silences = paused.cut(lambda part: cut(part, piece_characters(facts.config, options)))
+    pieces = tuple(asked.piece(words, place) for place, words in enumerate(texts))
+    return replace(asked, pieces=pieces, pacing=Pacing(tuple(texts), silences, options.speed))
+
+
+def live(facts: Facts, text: str, options: Qwen3Options, prompt: PromptLike) -> Request:
+    """Check the beginning of a text that goes on, which may be empty; errors as in `request`."""
+    return _request(facts, text, options, prompt).opened()
+
+
+def check_text(facts: Facts, text: str, options: Qwen3Options) -> Paused:
+    """Check a text, and cut it at its pauses."""
     if not options.as_written:
         check_one_speaker(text, "Qwen3-TTS")
     facts.tokenizer.check_plain(text, "text")
-    paused = Paused.whole(text) if options.as_written else breaks.read("text", text)
-    check_words("text", paused.blanked)
+    return Paused.whole(text) if options.as_written else breaks.read("text", text)
+
+
+def _request(facts: Facts, text: str, options: Qwen3Options, prompt: PromptLike) -> Request:
+    config = facts.config
     if options.instruct:
         facts.tokenizer.check_plain(options.instruct, "instruct")
     language_id(config, options.language, None)  # an unknown language, before a recording is read
@@ -151,47 +224,43 @@ def request(facts: Facts, text: str, options: Qwen3Options, prompt: PromptLike) 
         sample_rate=facts.codec.sample_rate,
         hop=facts.codec.hop_length,
     )
-    texts, silences = paused.cut(lambda part: cut(part, piece_characters(config, options)))
     seed = secrets.randbits(32) if options.seed is None else numbers_per_text("seed", options.seed, 1)[0]
     own = None if options.noise is None else per_text(options.noise, [seed])[0]
     most = choose_frames(facts, options)
-    check_seed(seed)
-    pieces = [
-        _piece(facts, words, options, voice, most, own or HostNoise(piece_seed(seed, place)))
-        for place, words in enumerate(texts)
-    ]
-    return Request(
-        facts,
-        tuple(pieces),
-        voice,
-        choose_sampling(facts.sampling, options),
-        most,
-        seed if own is None else None,
-        Pacing(tuple(texts), silences, options.speed),
-    )
+    numbers = Numbers(check_seed(seed), own)
+    sampling, pacing = choose_sampling(facts.sampling, options), Pacing((), (None,), options.speed)
+    return Request(facts, text, options, (), voice, sampling, most, numbers, pacing)
 
 
-def _piece(
-    facts: Facts, text: str, options: Qwen3Options, voice: Voice, most: int | None, noise: Noise
+def lay_out(
+    facts: Facts,
+    text: str,
+    options: Qwen3Options,
+    voice: Voice,
+    most: int | None,
+    noise: Noise,
+    *,
+    more: bool,
 ) -> Piece:
-    """Lay out a piece. most: frames that the caller allows."""
+    """Lay out a piece. most: frames that the caller allows.  more: its text goes on."""
     config, encode = facts.config, facts.tokenizer.encode
     layout = build(
         config,
-        encode(script(text)),
+        encode(script(text, more=more)),
         language=language_id(config, options.language, voice.speaker),
         voice=_voice_id(config, voice),
         instruction=encode(instruction(options.instruct)) if options.instruct else (),
         recording=Recording(voice.transcript, voice.frames) if voice.transcript else None,
         streamed=is_streamed(config, options),
+        more=more,
     )
     language, room = spoken_language(options), config.max_positions - len(layout.text)
     if room < 1:
         raise UsageError(f"text: {len(layout.text)} positions leave no room for speech; give a shorter text")
-    asked = most
+    asked = room if most is None and more else most
     if asked is None:
         asked = math.ceil(longest_seconds(text, language) * facts.codec.frame_rate)
-    return Piece(layout, min(room, asked), usual_seconds(text, language), noise)
+    return Piece(layout, min(room, asked), usual_seconds(text, language), noise, more)
 
 
 def _voice_id(config: Qwen3Config, voice: Voice) -> int:

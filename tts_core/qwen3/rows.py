@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from tts_core.nn.noise import Noise
 from tts_core.qwen3.layout import Layout
 from tts_core.qwen3.sampling import LEAST_FRAMES, Sampling
+from tts_core.serving import turns
+
+WAITED = -2  # in place of a frame's first code: the text waited
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,6 +23,7 @@ class Joining:
 
     speaker: (D,) float32, the vector of a recording.
     frames: (Q, F) int32, the codes of a recording.
+    more: its text goes on: it waits where a frame has none yet.
     """
 
     layout: Layout
@@ -26,6 +31,7 @@ class Joining:
     noise: Noise
     speaker: np.ndarray | None = None
     frames: np.ndarray | None = None
+    more: bool = False
 
     @property
     def positions(self) -> int:
@@ -38,12 +44,33 @@ class Joining:
         return np.array([*trailing, *[padding] * (frames - len(trailing))], np.int32)
 
 
+class Launched(NamedTuple):
+    """Steps that run. reading: of their codes.  waiting: slots of texts that did not take part."""
+
+    reading: Any
+    waiting: list[int]
+
+    def codes(self, read: np.ndarray) -> np.ndarray:
+        """Mark them in the codes that were read, (steps, texts, Q)."""
+        if self.waiting:
+            read = read.copy()
+            read[:, self.waiting, 0] = WAITED
+        return read
+
+
 @dataclass(eq=False)
-class _Text:
-    """A text in a slot. step: frames that were drawn."""
+class Text:
+    """A text in a slot. more: it goes on.  trailing: ids that go with its frames.  step: frames drawn."""
 
     joining: Joining
+    more: bool
+    trailing: list[int] = field(default_factory=list)
     step: int = 0
+
+    @property
+    def waits(self) -> bool:
+        """True if the text that goes with the last frame has not come."""
+        return self.more and self.step > len(self.trailing)
 
 
 class Group:
@@ -53,12 +80,22 @@ class Group:
         self.sampling, self.is_early, self.rows = sampling, is_early, np.array(rows)
 
 
+class Slots(turns.Slots, Protocol):
+    """A running batch of the talker. plan: of its texts."""
+
+    plan: BatchRows
+
+    def feed(self, slot: int, ids: Sequence[int], *, more: bool) -> None:
+        """Append ids to a text that goes on. more: it still does; if not, padding follows them."""
+        ...
+
+
 class BatchRows:
     """Slots of a batch, a row each; the rows in use are the first ones, free ones among them included."""
 
     def __init__(self, slots: int):
         self.slots = slots
-        self.texts: dict[int, _Text] = {}
+        self.texts: dict[int, Text] = {}
 
     @property
     def count(self) -> int:
@@ -67,27 +104,38 @@ class BatchRows:
 
     def join(self, slot: int, joining: Joining) -> None:
         """Put a text into a free slot."""
-        self.texts[slot] = _Text(joining)
+        self.texts[slot] = Text(joining, joining.more, [*joining.layout.trailing])
+
+    def feed(self, slot: int, ids: Sequence[int], *, more: bool) -> None:
+        """Append ids to a text that goes on. more: it still does."""
+        text = self.texts[slot]
+        text.trailing += ids
+        text.more = more
+
+    @property
+    def waiting(self) -> list[int]:
+        """Slots of texts that wait."""
+        return [slot for slot, text in self.texts.items() if text.waits]
 
     def leave(self, slot: int) -> None:
         """Free a slot."""
         del self.texts[slot]
 
     def advance(self) -> None:
-        """Count the frame that every text has drawn."""
+        """Count the frame that every text has drawn which does not wait."""
         for text in self.texts.values():
-            text.step += 1
+            text.step += not text.waits
 
     def begun(self) -> np.ndarray:
-        """Return which rows have drawn a frame that is to be read, (R,) bool."""
+        """Return which rows have drawn a frame that is to be read now, (R,) bool."""
         found = np.zeros(self.count, bool)
         for slot, text in self.texts.items():
-            found[slot] = text.step > 0
+            found[slot] = text.step > 0 and not text.waits
         return found
 
     def positions(self) -> np.ndarray:
-        """Return where each row is written next, (R,) int32: for a text without frames, which writes
-        nothing of use, and for its first frame the same place.
+        """Return where each row is written next, (R,) int32: for a text without frames, or that waits, which
+        write nothing of use, the place of its next frame.
         """
         found = np.zeros(self.count, np.int32)
         for slot, text in self.texts.items():
@@ -97,12 +145,13 @@ class BatchRows:
     def trailing(self) -> Iterator[tuple[int, int]]:
         """Yield the slots of texts that read a frame, and which of their trailing texts goes with it."""
         for slot, text in self.texts.items():
-            if text.step:
-                yield slot, min(text.step - 1, len(text.joining.layout.trailing))
+            if text.step and not text.waits:
+                yield slot, min(text.step - 1, len(text.trailing))
 
     def groups(self) -> list[Group]:
-        """Group the rows of texts by their rules."""
-        keyed = sorted(self.texts.items(), key=lambda item: (repr(item[1].joining.sampling), item[1].step))
+        """Group the rows of texts that draw by their rules."""
+        drawing = [(slot, text) for slot, text in self.texts.items() if not text.waits]
+        keyed = sorted(drawing, key=lambda item: (repr(item[1].joining.sampling), item[1].step))
         return [
             Group(sampling, [slot for slot, _ in texts], is_early=is_early)
             for (sampling, is_early), texts in groupby(
@@ -114,5 +163,6 @@ class BatchRows:
         """Draw the numbers of every row's step, (R, numbers) float32 in (0, 1)."""
         found = np.full((self.count, numbers), 0.5, np.float32)
         for slot, text in self.texts.items():
-            found[slot] = text.joining.noise.uniform(text.step, (numbers,))
+            if not text.waits:
+                found[slot] = text.joining.noise.uniform(text.step, (numbers,))
         return found

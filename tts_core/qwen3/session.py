@@ -6,6 +6,7 @@ device can, windows are decoded beside steps.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +21,7 @@ from tts_core.nn.guard import checked
 from tts_core.qwen3.engine import Qwen3Engine
 from tts_core.qwen3.memory import Qwen3Job, estimate
 from tts_core.qwen3.request import Facts, Request, rehearsal
+from tts_core.qwen3.rows import WAITED
 from tts_core.qwen3.speaking import Speaking, Window
 from tts_core.serving.session import Event, Part
 from tts_core.serving.slot_session import SlotSession, Spoken
@@ -68,7 +70,7 @@ class Qwen3Session(SlotSession[Speaking]):
             places = fitting(places, needed, self.machine)
         else:
             self.room = most
-        self._paused: list[Speaking] = []  # between two pieces; the next one begins with the next step
+        self._paused: list[Speaking] = []  # between two pieces, or before the first of text that goes on
         sounding = Sounding(
             host,
             self._decode,
@@ -77,11 +79,37 @@ class Qwen3Session(SlotSession[Speaking]):
             is_wanted=lambda asked: asked.one.key in self.spoken,
             most=places if policy is not None and policy.is_heard else None,
         )
-        super().__init__(self.engine.slots(places, self.room), places, host, sounding)
+        self.slots = self.engine.slots(places, self.room)
+        super().__init__(self.slots, places, host, sounding)
         host.reset_peak()
 
     def _bytes(self, job: Qwen3Job, texts: int) -> int:
         return estimate(self.engine.configs, Qwen3Job.together([job] * texts), self.machine).running
+
+    @property
+    def waiting(self) -> bool:
+        """As in Session: all text that has come is spoken."""
+        begins = any(one.can_begin for one in self._paused)
+        return not (self._draws() or begins or self.turns.has_launched or self.sounding.is_busy)
+
+    def _draws(self) -> bool:
+        """Return True if a text in a slot does not wait for more of it."""
+        return len(self.slots.plan.waiting) < len(self.slots.plan.texts)
+
+    def join(self, request: Request, *, more: bool = False, cancel: threading.Event | None = None) -> int:
+        if not (more or request.is_open):
+            return super().join(request, cancel=cancel)
+        key = super().join(request.opened(), cancel=cancel)
+        if not more:
+            self.end(key)
+        return key
+
+    def feed(self, key: int, text: str) -> None:
+        self._hear(self.spoken[key], text)
+
+    def end(self, key: int) -> None:
+        if key in self.spoken:
+            self._hear(self.spoken[key], None)
 
     def rehearsal(self) -> Request:
         """Build a short request, as in Session."""
@@ -116,6 +144,8 @@ class Qwen3Session(SlotSession[Speaking]):
             vector=vector,
             before=before,
         )
+        if request.is_open:
+            one.hear(request.text)
         self._say(one)
         return one
 
@@ -126,30 +156,60 @@ class Qwen3Session(SlotSession[Speaking]):
         for one in paused:
             if one.key in self.spoken:
                 events += self.attempt(one, partial(self._say, one))
-        for one, drawn in self.turns.draws():
+        for one, drawn in self.turns.draws(can_launch=self._draws):
             if one.key in self.spoken:
                 self._accept(one, drawn)
         return [*events, *self._heard(self.sounding.ended(wait=self._is_due))]
 
+    def close(self) -> None:
+        super().close()
+        del self.slots
+
+    def leave(self, key: int) -> None:
+        super().leave(key)
+        self._paused = [one for one in self._paused if one.key != key]
+
     def _say(self, one: Speaking) -> None:
-        """Let the piece under way take a slot."""
-        self.turns.begin(one, one.joining())
+        """Let the piece under way take a slot, once its text has come."""
+        joining = one.joining()
+        if joining is None:
+            self._paused.append(one)
+        else:
+            self.turns.begin(one, joining)
+
+    def _hear(self, one: Speaking, text: str | None) -> None:
+        """Take further text, or its end. Raises UsageError."""
+        one.hear(text)
+        slot = self.turns.slot(one)
+        news = None if slot is None or one.live is None else one.live.news()
+        if slot is not None and news is not None:
+            ids, more = news
+            self.slots.feed(slot, ids, more=more)
+        self._go_on(one)
 
     def _accept(self, one: Speaking, drawn: np.ndarray) -> None:
         """Take the frames of a request's steps, (steps, Q), as far as its speech goes."""
         for codes in drawn:
+            if codes[0] == WAITED:
+                continue
             if codes[0] < 0:
                 self.turns.end(one)
                 known = np.array(one.drawn, np.int32).reshape(-1, drawn.shape[1]).T
-                error = self.engine.fault(one.joining(), known)
+                joining = one.joining()
+                assert joining is not None, "its piece has begun"
+                error = self.engine.fault(joining, known)
                 self.sounding.fail(_Asked(one, one.nothing()), error)
                 return
             one.take(codes)
             if one.is_over:
                 self.turns.end(one)
                 break
+        self._go_on(one)
+
+    def _go_on(self, one: Speaking) -> None:
+        """Ask for the windows that are known; after the last one of a piece the next piece begins."""
         self.sounding.add([_Asked(one, window) for window in one.windows()])
-        if one.is_over and not one.is_last:
+        if one.is_done:
             one.next()
             self._paused.append(one)
 
@@ -159,7 +219,7 @@ class Qwen3Session(SlotSession[Speaking]):
         [*spoken] = self.spoken.values()
         waits = self.policy is not None and self.policy.is_heard
         alone = len(spoken) == 1 and waits and not spoken[0].meter.samples
-        return alone or not (self.turns.running or self._paused)
+        return alone or not (self._draws() or any(one.can_begin for one in self._paused))
 
     def _heard(self, ended: Sequence[tuple[_Asked, np.ndarray | Exception]]) -> list[Event]:
         """Give out windows that are decoded."""

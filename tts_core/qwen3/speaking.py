@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from tts_core.audio.delivery import Delivery
+from tts_core.audio.delivery import Delivery, Pacing
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.nn.beside import Pending, Then
 from tts_core.nn.guard import check_sound
 from tts_core.qwen3.engine import Qwen3Engine
 from tts_core.qwen3.layout import cut_of_recording
+from tts_core.qwen3.live import Live
 from tts_core.qwen3.request import Piece, Request
 from tts_core.qwen3.rows import Joining
 from tts_core.results import FinishReason, GenerationResult, Meter
@@ -38,6 +39,7 @@ class Window:
     is_last: it ends its piece.
     finish_reason: of the speech, with its last window.
     token_count: rows of the talker that were read.
+    pacing: of the piece that it ends, where the text goes on.
     """
 
     codes: np.ndarray
@@ -45,6 +47,7 @@ class Window:
     is_last: bool
     finish_reason: FinishReason | None
     token_count: int
+    pacing: Pacing | None = None
 
 
 @dataclass(eq=False)
@@ -71,25 +74,51 @@ class Speaking(Spoken):
 
     def __post_init__(self) -> None:
         rate = self.request.facts.codec.sample_rate
+        self.live = Live(self.request) if self.request.is_open else None
         self.meter, self._delivery = Meter(rate), Delivery(self.request.pacing, rate)
         self._spoken = self._rows = self._segment = 0  # frames of the pieces before, rows read, parts so far
         self._has_ended = True  # False once a piece was cut off
         self._begin()
 
     @property
+    def pieces(self) -> Sequence[Piece]:
+        """Pieces of the text; of one that goes on, those that have begun."""
+        return self.request.pieces if self.live is None else self.live.pieces
+
+    @property
     def piece(self) -> Piece:
         """The piece under way."""
-        return self.request.pieces[self.place]
+        return self.pieces[self.place]
 
     @property
     def limit(self) -> int:
         """Most frames of the piece under way."""
-        return self.request.frames(self.place, self._spoken)
+        most = self.request.max_frames
+        return self.piece.frames if most is None else min(self.piece.frames, most - self._spoken)
 
-    def joining(self) -> Joining:
-        """Build the text of the piece under way for a slot."""
+    def hear(self, text: str | None) -> None:
+        """Take a fragment of a text that goes on; None is the end. Raises UsageError."""
+        if self.live is not None:
+            self.live.hear(text)
+
+    @property
+    def can_begin(self) -> bool:
+        """True if the text of the next piece has come."""
+        return self.live is None or self.place < len(self.live.pieces) or self.live.is_ready
+
+    def joining(self) -> Joining | None:
+        """Build the text of the piece under way for a slot; None if its text has not come."""
+        if self.live is not None and self.place == len(self.live.pieces):
+            if not self.live.is_ready:
+                return None
+            self.live.begin()
+            if not self.place:
+                pacing = replace(self.request.pacing, silences=(self.live.arriving.lead,))
+                self._delivery = Delivery(pacing, self._delivery.sample_rate, more=True)
         piece = self.piece
-        return Joining(piece.layout, self.request.sampling, piece.noise, self.vector, self.before)
+        return Joining(
+            piece.layout, self.request.sampling, piece.noise, self.vector, self.before, more=piece.more
+        )
 
     def take(self, codes: np.ndarray) -> None:
         """Take a step's codes, (Q,): a frame, or the end of speech."""
@@ -97,13 +126,13 @@ class Speaking(Spoken):
             self.is_over = True
             return
         self.drawn.append(codes)
-        if len(self.drawn) == self.limit:
+        if len(self.drawn) >= self.limit:
             self.is_over, self._has_ended = True, False
             if self.request.max_frames is None:
                 _LOG.warning(
                     "text: piece %d of %d did not end within %.1f s, longer than anybody reads it, and was "
                     "cut there; another seed or shorter pieces may help",
-                    *(self.place + 1, len(self.request.pieces), self.seconds),
+                    *(self.place + 1, len(self.pieces), self.seconds),
                 )
 
     @property
@@ -112,24 +141,39 @@ class Speaking(Spoken):
         return len(self.drawn) / self.request.facts.codec.frame_rate
 
     @property
-    def is_last(self) -> bool:
-        """True if no piece follows the one under way."""
-        return self.place + 1 == len(self.request.pieces) or (
-            self.request.max_frames is not None and self._spoken + len(self.drawn) >= self.request.max_frames
-        )
+    def is_last(self) -> bool | None:
+        """Whether no piece follows the one under way; None if the text does not say yet."""
+        most = self.request.max_frames
+        if most is not None and self._spoken + len(self.drawn) >= most:
+            return True
+        followed = self.place + 1 < len(self.pieces) if self.live is None else self.live.is_followed
+        return None if followed is None else not followed
 
     def windows(self) -> Iterator[Window]:
-        """Yield the windows that are complete and not yielded yet; the last one of a piece ends it."""
+        """Yield the windows that are complete and not yielded yet.
+
+        The last one of a piece ends it; where only further text says whether another one follows, that is a
+        window without frames.
+        """
         while not self._is_asked:
             start, frames = self._asked, len(self.drawn)
             stop = frames if self.policy is None else self.policy.served_stop(start)
             if not self.is_over and (self.policy is None or frames < stop):
                 return
+            if self.is_over and start == frames and self.is_last is None:
+                return
             self._asked = stop = min(stop, frames)
-            self._is_asked = self.is_over and stop == frames
+            self._is_asked = self.is_over and stop == frames and self.is_last is not None
             if self._is_asked:
                 self._rows += len(self.piece.layout.text) + frames
             yield self._window(self.drawn[start:stop])
+            if self.is_over and stop == frames and not self._is_asked:
+                return
+
+    @property
+    def is_done(self) -> bool:
+        """True once the windows of the piece under way are all yielded, and another piece follows."""
+        return self._is_asked and not self.is_last
 
     def nothing(self) -> Window:
         """Build a window without frames."""
@@ -164,6 +208,8 @@ class Speaking(Spoken):
 
     def part(self, window: Window, sound: np.ndarray) -> GenerationResult:
         """Build the next part from a window and its samples (L,)."""
+        if window.pacing is not None:
+            self._delivery.extend(window.pacing)
         audio, reason = self._delivery.add(np.clip(sound, -1, 1)), window.finish_reason
         if reason is not None:
             audio = np.concatenate([audio, self._delivery.finish()])
@@ -188,7 +234,8 @@ class Speaking(Spoken):
 
     def _window(self, drawn: list[np.ndarray]) -> Window:
         codes = np.array(drawn, np.int32).reshape(-1, self.request.facts.config.n_codebooks).T
-        return Window(codes, self._memory, self._is_asked, self._reason(), self._rows)
+        pacing = self.live.pacing() if self.live is not None and self._is_asked else None
+        return Window(codes, self._memory, self._is_asked, self._reason(), self._rows, pacing)
 
     def _launch_whole(self, codes: np.ndarray) -> Pending[np.ndarray]:
         if self.before is None:
@@ -203,4 +250,5 @@ class Speaking(Spoken):
     def _reason(self) -> FinishReason | None:
         if not (self._is_asked and self.is_last):
             return None
-        return "stop" if self._has_ended and self.place + 1 == len(self.request.pieces) else "length"
+        rest = self.place + 1 < len(self.pieces) if self.live is None else self.live.is_followed is not False
+        return "stop" if self._has_ended and not rest else "length"

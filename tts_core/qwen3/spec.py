@@ -174,6 +174,7 @@ MODEL = Model(
     on_mps=("float32", "its codes in half precision have not been compared there"),
     references=1,
     transcript="optional",
+    fed=True,
     example='--text "Hello there." --voice vivian',
     languages=LANGUAGES,
     varies=varies,

@@ -48,6 +48,12 @@ class Tokenizer(ByteBpe):
         if token is not None:
             raise UsageError(f"{what}: contains {token!r}, which controls the model; remove it")
 
+    def settled(self, text: str) -> str:
+        """Return the beginning of a text that goes on whose ids no further text can change."""
+        words = _words(text)
+        last = max((place for place, word in enumerate(words) if not word.isspace()), default=0)
+        return "".join(words[:last])
+
 
 def _words(text: str) -> list[str]:
     return splitter(PATTERN)(unicodedata.normalize("NFC", text))

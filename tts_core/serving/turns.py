@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -70,13 +71,27 @@ class Turns(Generic[Turn]):
                 self.slots.leave(slot)
                 del self._stays[slot]
 
-    def draws(self) -> list[tuple[Turn, np.ndarray]]:
-        """Launch the next steps and read the oldest. Returns the ids of each text that is there, (steps,)."""
+    def slot(self, turn: Turn) -> int | None:
+        """Find the slot of a text; None without one."""
+        return next((slot for slot, stay in self._stays.items() if stay.turn is turn), None)
+
+    @property
+    def has_launched(self) -> bool:
+        """True if steps run that are not read."""
+        return bool(self._stays and self._launched)
+
+    def draws(self, *, can_launch: Callable[[], bool] = lambda: True) -> list[tuple[Turn, np.ndarray]]:
+        """Launch the next steps and read the oldest. Returns the ids of each text that is there, (steps,).
+
+        can_launch: whether a step has something to do.
+        """
         if not self._stays:
             self._launched.clear()
             return []
-        while len(self._launched) <= self.slots.ahead:
+        while len(self._launched) <= self.slots.ahead and can_launch():
             self._launched.append((self.slots.launch(self.slots.steps), dict(self._stays)))
+        if not self._launched:
+            return []
         launched, stays = self._launched.popleft()
         drawn = self.slots.read(launched)
         return [(stay.turn, drawn[:, slot]) for slot, stay in stays.items() if self._stays.get(slot) is stay]

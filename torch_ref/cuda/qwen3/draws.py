@@ -28,7 +28,7 @@ class Rows(NamedTuple):
 
     ids: (B,) int64, of the text that is read next.
     positions: (B,) int64, of the row that is computed next.
-    steps: (B,) int64, frames that were drawn, -1 without a text.
+    steps: (B,) int64, frames that were drawn, -1 without a text, or of one that waits: nothing is drawn.
     codes: (B, Q) int32, of the last frame; the first is -1 where logits were not finite.
     seen: (B, V) int8, 1 for first codes that were drawn.
     settings: (B, 2, SETTINGS) float32, from `settings`.
@@ -131,7 +131,7 @@ def _draw(
 ):  # fmt: skip
     """Draw for one text. codes: ids below are codes.  end: the id that ends speech."""
     item, ids = tl.program_id(0), tl.arange(0, BLOCK)
-    inside = ids < vocabulary
+    inside, step = ids < vocabulary, tl.load(steps + item)
     numbers = settings + item * SETTINGS
     temperature, top_k = tl.load(numbers), tl.load(numbers + 1).to(tl.int32)
     dropped, penalty = tl.load(numbers + 2), tl.load(numbers + 3)
@@ -146,7 +146,7 @@ def _draw(
         before = tl.load(seen + item * vocabulary + ids, mask=inside, other=0) > 0
         penalized = tl.where(scores < 0, scores * penalty, tl.div_rn(scores, penalty))
         scores = tl.where(before, penalized, scores)
-        may_end = tl.load(steps + item) >= LEAST
+        may_end = step >= LEAST
         allowed = ((ids < codes) & (ids != end)) | ((ids == end) & may_end)
     scores = tl.where(allowed, scores, -float("inf"))
     if temperature > 0:
@@ -159,10 +159,10 @@ def _draw(
         scores = scores - gumbel
     chosen = tl.where(finite, tl.argmax(scores, axis=0).to(tl.int32), 0)
     if FIRST:
-        tl.store(seen + item * vocabulary + chosen, 1)
-        tl.store(out + item * BOOKS, tl.where(finite, chosen, -1))
+        tl.store(seen + item * vocabulary + chosen, 1, mask=step >= 0)
+        tl.store(out + item * BOOKS, tl.where(finite, chosen, -1), mask=step >= 0)
     else:
-        tl.store(out + item * BOOKS, chosen)
+        tl.store(out + item * BOOKS, chosen, mask=step >= 0)
     if width > 0:
         col = tl.arange(0, COLS)
         row = tl.load(table + chosen.to(tl.int64) * width + col, mask=col < width, other=0.0)

@@ -7,6 +7,7 @@ slots.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -21,9 +22,9 @@ from torch_ref.cuda.qwen3.step import FusedStep, State, runs
 from torch_ref.host import Host
 from torch_ref.qwen3.qwen3 import Qwen3
 from torch_ref.qwen3.slots import Slots
-from torch_ref.reading import Reading, begin_read, finish_read
+from torch_ref.reading import begin_read, finish_read
 from tts_core.nn.noise import HostNoise
-from tts_core.qwen3.rows import BatchRows, Joining
+from tts_core.qwen3.rows import BatchRows, Joining, Launched
 
 
 class GraphSlots:
@@ -75,34 +76,40 @@ class GraphSlots:
             self.seeds[slot] = int(np.uint64(text.noise.seed).astype(np.int64))
         self.plan.join(slot, text)
 
+    def feed(self, slot: int, ids: Sequence[int], *, more: bool) -> None:
+        """Append ids to a text that goes on. more: it still does; if not, padding follows them."""
+        self.plan.feed(slot, ids, more=more)
+
     def leave(self, slot: int) -> None:
         """Free a slot. A step that runs already still computes it."""
         self.plan.leave(slot)
 
     @torch.inference_mode()
-    def launch(self, steps: int) -> Reading:
-        """Draw some frames of all texts, as in torch_ref.qwen3.slots; waits for nothing."""
-        return begin_read(torch.stack([self._step() for _ in range(steps)]))
+    def launch(self, steps: int) -> Launched:
+        """Draw a frame of all texts that do not wait, as in torch_ref.qwen3.slots; waits for nothing."""
+        waiting = self.plan.waiting
+        return Launched(begin_read(self._step()[None]), waiting)
 
-    def read(self, launched: Reading) -> np.ndarray:
-        """Wait for a launch. → (steps, texts, Q) codes."""
-        return finish_read(launched)
+    def read(self, launched: Launched) -> np.ndarray:
+        """Wait for a launch. → (1, texts, Q) codes, as in torch_ref.qwen3.slots."""
+        return launched.codes(finish_read(launched.reading))
 
     def _step(self) -> Tensor:
-        """Draw the next frame of every text. → (texts, Q)."""
+        """Draw the next frame of every text that does not wait. → (texts, Q)."""
         given = np.zeros((3, self.plan.slots), np.int64)
         given[2] = -1
         for slot, text in self.plan.texts.items():
             joining, step = text.joining, text.step
-            # a text that has ended may be computed once more
+            # a text that has ended may be computed once more, and one that waits writes its place anew
             at = min(joining.positions - 1 + step, self.room - 1)
-            read = joining.layout.trailing[step - 1 : step] if step else ()
-            given[:, slot] = read[0] if read else self.config.tts_pad_id, at, step
+            read = text.trailing[step - 1 : step] if step else ()
+            id = read[0] if read else self.config.tts_pad_id
+            given[:, slot] = id, at, -1 if text.waits else step
         self.inputs.copy_(self.host.to_device(given))
         self._fill()
         for slot, text in self.plan.texts.items():
             noise = self.state.rows.noise[slot]
-            if not isinstance(text.joining.noise, HostNoise):
+            if not (text.waits or isinstance(text.joining.noise, HostNoise)):
                 noise.copy_(self.host.to_device(text.joining.noise.uniform(text.step, tuple(noise.shape))))
         self.graphs[min(rows for rows in self.graphs if rows >= self.plan.count)].replay()
         self.plan.advance()
