@@ -84,13 +84,13 @@ class Slots:
         end of speech where there is no frame.
         """
         waiting = self.plan.waiting
-        return Launched(begin_read(self._step(waiting)[None]), waiting)
+        return Launched(begin_read(self._step()[None]), waiting)
 
     def read(self, launched: Launched) -> np.ndarray:
         """Wait for a launch. → (1, texts, Q) codes; the first is WAITED of a text that waited."""
         return launched.codes(finish_read(launched.reading))
 
-    def _step(self, waiting: Sequence[int]) -> mx.array:
+    def _step(self) -> mx.array:
         """Draw the next frame of every text that does not wait. → (texts, Q)."""
         self._advance()
         plan, config = self.plan, self.config
@@ -101,7 +101,7 @@ class Slots:
         first = self._first_codes(logits, uniform[:, : config.vocab_size], groups)
         others = self._others(groups)
         codes, finite = others.draw(self.hidden[:count], first, uniform[:, config.vocab_size :])
-        if waiting:
+        if plan.waiting:
             rows = self.host.to_device(np.concatenate([group.rows for group in groups]))
             self.seen[rows, first[rows]] = True
             self.frames[rows] = codes[rows]

@@ -6,11 +6,11 @@ The cuts depend on the text only, not on its fragments. A text that is no longer
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tts_core.text import breaks
 from tts_core.text.breaks import Paused, has_words
-from tts_core.text.sentences import LOOK_BEHIND, SENTENCE, best_place, next_word, places
+from tts_core.text.sentences import LOOK_BEHIND, SENTENCE, best_place, places
 
 _OPEN_MARK = re.compile(r"\[[^\[\]]*+\Z|<(?:[A-Za-z/][^<>]*+)?\Z")  # whose end is still to come
 
@@ -29,7 +29,8 @@ class Bounds:
 class Part:
     """A piece of text as far as it has come.
 
-    settled: characters that no cut can take from it.
+    text: without white space at its beginning, and in the end also at its end.
+    settled: characters that no cut can take from it, as far as it can be said now.
     is_whole: nothing more comes to it.
     silence: seconds after it, where another piece follows; None is the usual pause.
     """
@@ -55,7 +56,7 @@ class Arriving:
 
     def hear(self, text: str | None) -> None:
         """Take a fragment; None is the end. Raises UsageError for marks that cannot be read."""
-        self._rest += text or ""
+        self._rest = (self._rest + (text or "")).lstrip()
         self.is_open = text is not None
         seen = self._rest
         if self.is_open and self.marks and (mark := _OPEN_MARK.search(seen)):
@@ -66,10 +67,11 @@ class Arriving:
             self.lead = silences[0]
         parts = [
             Part(one, len(one), is_whole=True, silence=silence)
-            for one, silence in zip(texts, silences[1:], strict=True)
+            for one, silence in zip(map(str.rstrip, texts), silences[1:], strict=True)
         ]
         if self.is_open:
-            parts[-1] = replace(parts[-1], settled=self._settled(texts[-1]), is_whole=False)
+            settled = 0 if silences[-1] else self._settled(texts[-1])  # marks after a pause may go before it
+            parts[-1] = Part(texts[-1], settled, False, silences[-1])
         self.parts[self._before :] = parts
         if len(parts) > 1 and seen.endswith(texts[-1]):  # what is cut off is not read again
             self._before += len(parts) - 1
@@ -90,7 +92,7 @@ class Arriving:
             return 0
         window = text[: self.bounds.most + LOOK_BEHIND]
         for place in self._ends(window):
-            if next_word(window, place) < len(window):
+            if has_words(window[place:]):
                 return place
         return best_place(window, self.bounds.most) if len(text) > len(window) else 0
 

@@ -17,7 +17,7 @@ class Live:
         self.request = request
         self.arriving = Arriving(request.bounds(), marks=not request.options.as_written)
         self.pieces: list[Piece] = []  # that have begun
-        self._sent = 0  # trailing ids of the last one that were given
+        self._said, self._sent = "", 0  # text of the last one that was laid out, and its trailing ids
 
     def hear(self, text: str | None) -> None:
         """Take a fragment; None is the end. Raises UsageError for text that cannot be read."""
@@ -66,7 +66,8 @@ class Live:
     def _laid(self, place: int) -> Piece:
         """Lay out a piece as far as its ids are known."""
         more = not self.arriving.parts[place].is_whole
-        piece = self.request.piece(self._known(place), place, more=more)
+        self._said = self._known(place)
+        piece = self.request.piece(self._said, place, more=more)
         self._sent = len(piece.layout.trailing)
         return piece
 
@@ -75,4 +76,5 @@ class Live:
         part = self.arriving.parts[place]
         if part.is_whole:
             return part.text
-        return self.request.facts.tokenizer.settled(part.text[: part.settled])
+        known = self.request.facts.tokenizer.settled(part.text[: part.settled])
+        return max(self._said if place < len(self.pieces) else "", known, key=len)

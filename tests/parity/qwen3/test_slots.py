@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -13,7 +13,7 @@ from tests.sides import Side
 from tests.tiny.qwen3 import qwen3_config, qwen3_weights
 from tts_core.nn.noise import HostNoise
 from tts_core.qwen3.layout import build
-from tts_core.qwen3.rows import Joining
+from tts_core.qwen3.rows import WAITED, Joining
 from tts_core.qwen3.sampling import Choice, Sampling
 
 pytestmark = pytest.mark.rest
@@ -26,7 +26,7 @@ SAMPLINGS = (
     Sampling(Choice(is_greedy=True), Choice(), 1.2),
     Sampling(Choice(), Choice(is_greedy=True)),
 )
-ROOM = 80
+ROOM = 100
 
 
 @cache
@@ -95,3 +95,36 @@ def test_texts_come_and_go(side: str, count: int) -> None:
 def test_both_sides_draw_the_same() -> None:
     for seed in range(6):
         np.testing.assert_array_equal(alone("torch", seed), alone("mlx", seed))
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_a_text_that_is_fed_waits_and_draws_the_same(side: str) -> None:
+    """It waits for each id beside a text that draws on; at the end of its text padding follows."""
+    whole, other = text(3), text(4)
+    ids, room = [*range(40, 48)], 3
+    laid = replace(whole.joining.layout, trailing=tuple(ids))
+    frames = len(ids) + 4
+    slots = slots_of(side, 1)
+    slots.join(0, replace(whole.joining, layout=laid))
+    expected = np.stack([read(slots)[0] for _ in range(frames)])
+    alone_there = slots_of(side, 1)
+    alone_there.join(0, other.joining)
+
+    slots = slots_of(side, 3)
+    slots.join(0, replace(whole.joining, layout=replace(laid, trailing=tuple(ids[:room])), more=True))
+    slots.join(2, other.joining)
+    drawn, random = list[np.ndarray](), np.random.default_rng(0)
+    fed = room
+    for _ in range(40):
+        codes = read(slots)
+        np.testing.assert_array_equal(codes[2], read(alone_there)[0])
+        if codes[0, 0] == WAITED:
+            assert len(drawn) > fed
+            new = ids[fed : fed + int(random.integers(0, 3))]
+            fed += len(new)
+            slots.feed(0, new, more=fed < len(ids))
+        else:
+            drawn.append(codes[0])
+    assert fed == len(ids)
+    np.testing.assert_array_equal(np.stack(drawn[:frames]), expected)
+    assert not slots.plan.waiting

@@ -20,7 +20,7 @@ from torch_ref.qwen3.slots import Slots
 from tts_core.nn.noise import HostNoise
 from tts_core.qwen3.config import Qwen3Config
 from tts_core.qwen3.layout import SPEAKER, Recording, build
-from tts_core.qwen3.rows import Joining
+from tts_core.qwen3.rows import WAITED, Joining
 from tts_core.serving.turns import Turns
 
 pytestmark = kernel_marks()
@@ -112,6 +112,28 @@ def test_texts_come_and_go_without_a_new_capture(places: int) -> None:
     texts = [text(built.config, seed) for seed in range(2 * places + 2)]
     same(built, serve(slots, texts, places=places, seed=places))
     assert slots.graphs == graphs
+
+
+def test_a_text_that_is_fed_waits() -> None:
+    """A step that it waits in leaves its frame, its position and what it has seen as they are."""
+    built = shared()
+    whole, other = text(built.config, 3), text(built.config, 4)
+    laid = replace(whole.joining.layout, trailing=(5, 6, 7))
+    plain = Slots(built, texts=1, room=ROOM)
+    plain.join(0, replace(whole.joining, layout=laid))
+    expected = [plain.read(plain.launch(1))[0, 0] for _ in range(5)]
+
+    slots = GraphSlots(built, texts=2, room=ROOM)
+    slots.join(0, replace(whole.joining, layout=replace(laid, trailing=()), more=True))
+    slots.join(1, other.joining)
+    drawn = list[np.ndarray]()
+    for ids in ([5, 6], [7], []):
+        for _ in range(3):
+            codes = slots.read(slots.launch(1))[0, 0]
+            drawn += [] if codes[0] == WAITED else [codes]
+        slots.feed(0, ids, more=bool(ids))
+    drawn += [slots.read(slots.launch(1))[0, 0] for _ in range(5 - len(drawn))]
+    np.testing.assert_array_equal(np.stack(drawn), np.stack(expected))
 
 
 def test_logits_that_are_not_finite_are_marked() -> None:

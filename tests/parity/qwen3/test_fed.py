@@ -1,0 +1,132 @@
+"""Text that arrives while it is spoken, on both sides: speech that depends on the text only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.contract.speakers import SMALL, assert_same, every_side, speaker
+from tts_core.errors import UsageError
+from tts_core.qwen3.options import Qwen3Options
+from tts_core.results import GenerationResult, join
+
+pytestmark = pytest.mark.rest
+
+VECTOR, CONTINUED = SMALL["qwen3"].voices
+LONG = "The inn is near the hide. Then it thins out again. There it ends! Is it near? It is in there."
+PAUSED = "The inn is near. [pause:0.5] Then it ends. [pause:0.25]"
+
+
+def pieces(text: str, cut: int) -> Iterator[str]:
+    return (text[start : start + cut] for start in range(0, len(text), cut))
+
+
+def fed(side: str, text: str, cut: int, prompt: Any = VECTOR, **options: Any) -> GenerationResult:
+    return join(
+        list(speaker("qwen3", side).stream(pieces(text, cut), prompt=prompt, **{"seed": 3, **options}))
+    )
+
+
+@every_side
+def test_a_text_of_one_piece_is_the_same_speech_as_its_streamed_layout(side: str) -> None:
+    whole = speaker("qwen3", side).stream(LONG, prompt=VECTOR, seed=3, max_frames=200, layout="streamed")
+    expected = join(list(whole))
+    for cut in (1, 5, len(LONG)):
+        assert_same(fed(side, LONG, cut, max_frames=200), expected)
+
+
+@every_side
+@pytest.mark.parametrize("prompt", [VECTOR, CONTINUED], ids=["vector", "continued"])
+@pytest.mark.parametrize("text", [LONG * 2, PAUSED], ids=["long", "paused"])
+def test_speech_does_not_depend_on_fragments(side: str, prompt: Any, text: str) -> None:
+    """In several pieces; after a recording with its transcript every piece comes whole."""
+    first, *others = (fed(side, text, cut, prompt, piece_seconds=1.5) for cut in (1, 9, len(text)))
+    assert len(first.cues) > 1
+    assert first.finish_reason in ("stop", "length")
+    for other in others:
+        assert_same(other, first)
+
+
+@every_side
+def test_pauses_are_silence(side: str) -> None:
+    found = fed(side, PAUSED, 3)
+    [one, two] = found.cues
+    assert (one.text, two.text) == ("The inn is near.", "Then it ends.")
+    assert two.start - one.end == pytest.approx(0.5, abs=0.001)
+    assert len(found.audio) / found.sample_rate - two.end == pytest.approx(0.25, abs=0.001)
+    quiet = found.audio[round(one.end * found.sample_rate) :][: round(0.4 * found.sample_rate)]
+    np.testing.assert_allclose(quiet, 0, atol=1e-6)
+
+
+def test_both_sides_say_the_same() -> None:
+    one, other = (fed(side, LONG * 2, 7, piece_seconds=1.5) for side in ("torch", "mlx"))
+    np.testing.assert_array_equal(one.codes, other.codes)
+    assert one.captions().vtt() == other.captions().vtt()
+
+
+@every_side
+def test_speech_begins_before_its_text_has_come(side: str) -> None:
+    taken: list[str] = []
+
+    def text() -> Iterator[str]:
+        for piece in pieces(LONG, 4):
+            taken.append(piece)
+            yield piece
+
+    stream = speaker("qwen3", side).stream(text(), prompt=VECTOR, seed=3, max_frames=200)
+    next(stream)
+    assert 1 < len(taken) < len(LONG) / 8
+    stream.close()
+
+
+@every_side
+def test_the_first_sentence_comes_whole_after_a_recording_with_its_transcript(side: str) -> None:
+    """Its ids are paired with the recording's frames."""
+    pipeline = speaker("qwen3", side)
+    session = pipeline.session(1)
+    key = session.join(pipeline.request("The inn is", Qwen3Options(seed=3), CONTINUED).opened(), more=True)
+    assert session.waiting
+    session.feed(key, " near the hide. ")
+    assert session.waiting
+    session.feed(key, "Then")
+    assert not session.waiting
+    session.close()
+
+
+@every_side
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (["The inn", " is <|im_end|> near."], r"^text: contains '<\|im_end\|>', which controls the model"),
+        (["The inn <|im_", "end|> is near."], r"^text: contains '<\|im_end\|>'"),
+        (["... ", "!"], "no words"),
+        (["The inn [pause:x", "] is near."], r"\[pause\]"),
+        (["The inn ", b"is near."], "a piece is b'is near.', not text"),
+    ],
+)
+def test_text_that_cannot_be_spoken_is_refused_as_it_comes(side: str, text: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        list(speaker("qwen3", side).stream(iter(text), prompt=VECTOR, seed=3, max_frames=40))
+
+
+@every_side
+def test_a_neighbor_that_waits_changes_nothing(side: str) -> None:
+    pipeline = speaker("qwen3", side)
+    asked = [pipeline.request(LONG, Qwen3Options(seed=seed, max_frames=30), VECTOR) for seed in (1, 2)]
+    session = pipeline.session(3)
+    waiting = session.join(pipeline.request("The inn is ", Qwen3Options(seed=3), VECTOR).opened(), more=True)
+    keys = [session.join(one) for one in asked]
+    parts: dict[int, list[GenerationResult]] = {key: [] for key in [waiting, *keys]}
+    while any(not each or not each[-1].is_final_chunk for each in (parts[key] for key in keys)):
+        for event in session.step():
+            parts[event.key].append(event.result)
+    for key, one in zip(keys, asked, strict=True):
+        assert_same(join(parts[key]), join(list(pipeline.speak(one))))
+    assert session.running == 1
+    assert session.waiting
+    session.leave(waiting)
+    assert not session.running
+    session.close()
