@@ -43,7 +43,10 @@ class Parts:
     configs: kind → configuration.
     documents: kind → name → text.
     dtype: of the networks, by name; None is each part's own.
+    codec_precision: of codecs' decoders.
     """
+
+    codec_precision = "float32"  # MLX has no such switch
 
     def __init__(
         self,

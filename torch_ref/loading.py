@@ -140,14 +140,14 @@ def load(
 
     path: folder or file in any published layout, a hub id, or a folder that convert-weights wrote, quantized
     ones included (they are dequantized); a list of them if a model's parts are in several places.
-    model: its name ("dia", "dia2", "mars5", "metavoice"), which types its options; None is whatever is there.
+    model: its name, as "dia" or "qwen3", which types its options; None is whatever is there.
     dtype: float32, bfloat16, float16 or float64, for the networks; norms and networks that always run in
     float32 (codecs, vocoders) stay float32 (float64 in float64). None is float32 on the CPU; on CUDA
     bfloat16, or float16 if bfloat16 is only emulated; on MPS the default in the model's spec.
     device: None is CUDA, MPS or the CPU, the first available. The choice and its reason are logged.
     codec: folder, file or hub id of the codec, if `path` does not contain it.
-    codec_precision: of codecs' decoders on CUDA: float32, tf32 or bfloat16; None is float32. Codes of
-    recordings never depend on it.
+    codec_precision: of codecs' decoders on CUDA: float32, tf32 or bfloat16; None is tf32 beside networks in
+    half precision, else float32. Codes of recordings never depend on it.
     cross_rope: overrides the files' setting of rotary cross-attention.
     config: a JSON file with sizes that no tensor shows. include: optional parts to load: "mbd".
     Raises NotFoundError, CheckpointError, UsageError (also for another model than `model`), and ResourceError
@@ -191,13 +191,14 @@ def open_parts(
 ) -> Parts:
     """Open the parts that `load` assembles, without reading tensors. kinds: parts to open; None for all."""
     choose_dtype(dtype, choose_device(device))  # before opening any file
-    rounded = choose_precision(codec_precision, choose_device(device))
+    choose_precision(codec_precision, choose_device(device))
     if not isinstance(path, str | Path | Sequence):
         raise UsageError(f"model: {path!r} is not a path; give a folder, a file or a hub id")
     published = open_published(
         path, codec=codec, cross_rope=cross_rope, config=config, include=include, parts=kinds
     )
-    return Parts(published, choose(device, dtype, published.model), rounded)
+    chosen = choose(device, dtype, published.model)
+    return Parts(published, chosen, choose_precision(codec_precision, *chosen))
 
 
 def open_networks(
@@ -208,8 +209,10 @@ def open_networks(
     device: str | None = None,
     config: str | Path | None = None,
 ) -> dict[str, Any]:
-    """Load networks by kind, without a pipeline; arguments as in `open_parts`."""
-    parts = open_parts(path, dtype=dtype, device=device, config=config, kinds=kinds)
+    """Load networks by kind, without a pipeline; arguments as in `open_parts`. Codecs are exact."""
+    parts = open_parts(
+        path, dtype=dtype, device=device, codec_precision="float32", config=config, kinds=kinds
+    )
     return {kind: parts.network(kind, object) for kind in parts.configs}
 
 

@@ -36,7 +36,8 @@ def loading_flags(dtype: str) -> Callable[[Any], Any]:
         click.option(
             "--codec-precision",
             type=click.Choice(["float32", "tf32", "bfloat16"]),
-            help="Rounding of the codec's decoder; with --backend torch on CUDA.  [default: float32]",
+            help="Rounding of the codec's decoder; with --backend torch on CUDA.  [default: tf32 beside "
+            "networks in half precision, else float32]",
         ),
     )
 

@@ -57,6 +57,11 @@ class Opened(Protocol):
     configs: Configs
     documents: Mapping[str, Mapping[str, str]]  # kind → name → text
 
+    @property
+    def codec_precision(self) -> str:
+        """Precision of codecs' decoders."""
+        ...
+
 
 def open_model(model: str | None, loading: Loading) -> Opened:
     """Open the parts of the model on its backend's side, for the request and then for loading.

@@ -26,13 +26,19 @@ class Rounded(nn.Module):
 Codec = TypeVar("Codec", bound=Rounded)
 
 
-def choose_precision(wanted: str | None, device: torch.device) -> Precision:
-    """Return the requested precision of codecs; None is float32.
+def choose_precision(
+    wanted: str | None, device: torch.device, dtype: torch.dtype = torch.float32
+) -> Precision:
+    """Return the requested precision of codecs; None is TF32 beside networks in half precision on CUDA.
 
+    dtype: of the networks.
     Raises UsageError for an unknown name, and for another one than float32 outside CUDA.
     """
+    if wanted is None:
+        is_half = dtype in (torch.bfloat16, torch.float16)
+        return "tf32" if is_half and device.type == "cuda" else "float32"
     for name in get_args(Precision):
-        if wanted in (None, name):
+        if wanted == name:
             if name != "float32" and device.type != "cuda":
                 raise UsageError(
                     f"codec_precision: {name} is for CUDA; {device.type} decodes in float32, omit it"

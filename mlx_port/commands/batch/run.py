@@ -65,7 +65,7 @@ def run(flags: Flags) -> None:
     if flags.dry_run:
         click.echo(one_line(plan(rows, flags)))
         return
-    precision = flags.loading.codec_precision or "float32"
+    precision = parts.codec_precision
     settings = {
         "model": fingerprint() if flags.model is None else model_hash(Path(flags.model).expanduser()),
         **asdict(flags.loading),

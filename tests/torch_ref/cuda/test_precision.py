@@ -83,15 +83,29 @@ def test_a_decoder_in_bfloat16_gives_float32(name: str) -> None:
 
 def test_a_precision_is_refused_where_it_cannot_be() -> None:
     cuda, cpu = torch.device("cuda"), torch.device("cpu")
-    assert [choose_precision(name, cuda) for name in (None, *get_args(Precision))] == [
-        "float32",
-        *get_args(Precision),
-    ]
+    assert [choose_precision(name, cuda) for name in get_args(Precision)] == [*get_args(Precision)]
     assert choose_precision("float32", cpu) == choose_precision(None, cpu) == "float32"
     with pytest.raises(UsageError, match=r"^codec_precision: tf32 is for CUDA; cpu decodes in float32"):
         choose_precision("tf32", cpu)
     with pytest.raises(UsageError, match=r"^codec_precision: 'half' is not one of float32, tf32, bfloat16$"):
         choose_precision("half", cuda)
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "chosen"),
+    [
+        ("cuda", torch.bfloat16, "tf32"),
+        ("cuda", torch.float16, "tf32"),
+        ("cuda", torch.float32, "float32"),
+        ("cuda", torch.float64, "float32"),
+        ("cpu", torch.bfloat16, "float32"),
+        ("mps", torch.float16, "float32"),
+    ],
+)
+def test_the_default_follows_the_networks(device: str, dtype: torch.dtype, chosen: str) -> None:
+    """A half-precision network on CUDA rounds more than TF32 does; exact ones keep an exact codec."""
+    assert choose_precision(None, torch.device(device), dtype) == chosen
+    assert choose_precision("float32", torch.device(device), dtype) == "float32"
 
 
 def test_multi_band_diffusion_switches_tf32_off(tf32: list[bool]) -> None:

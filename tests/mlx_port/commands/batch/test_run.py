@@ -68,7 +68,7 @@ def test_longest_first_and_only_what_is_missing(
 def test_the_precision_of_the_codec_is_part_of_a_run(
     rows: Path, tmp_path: Path, spoken: list[Row], monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    monkeypatch.setattr("torch_ref.loading.choose_precision", lambda wanted, device: wanted or "float32")
+    monkeypatch.setattr("torch_ref.loading.choose_precision", lambda wanted, *_: wanted or "float32")
     flags = ["batch", str(rows), "--backend", "torch", "--quiet", "--out", str(tmp_path / "out")]
     assert run(flags) == 0
     assert run([*flags, "--codec-precision", "float32"]) == 0
