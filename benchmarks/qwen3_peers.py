@@ -145,7 +145,8 @@ def mlx_audio(config: Qwen3Config, dtype: str) -> Frames:
     kind = import_module("mlx_audio.tts.models.qwen3_tts.config").ModelConfig
     model = module.Model(kind.from_dict(published(config)))
     model.config.tts_model_type = "base"  # whose generation needs neither voice nor recording
-    for name, value in tree_flatten(model.parameters()):
+    parameters: Any = tree_flatten(model.parameters())
+    for name, value in parameters:
         wide, mean = (0.1, 1) if value.ndim == 1 else (value[0].size ** -0.5, 0)
         drawn = mx.random.normal(value.shape, getattr(mx, dtype), loc=mean, scale=wide)
         if name == "talker.codec_head.weight":

@@ -51,7 +51,10 @@ def chosen(count: int, voices: Any) -> list[Item]:
 
 
 def heard(
-    judges: JudgeProcesses, said: Sequence[Item], sounds: Sequence[np.ndarray], references: Sequence[Path]
+    judges: JudgeProcesses,
+    said: Sequence[Item],
+    sounds: Sequence[np.ndarray],
+    references: Sequence[Path | None],
 ) -> list[dict[str, float]]:
     """Judge recordings of some texts. Raises ValueError for one that cannot be judged."""
     for place, (item, sound, reference) in enumerate(zip(said, sounds, references, strict=True)):

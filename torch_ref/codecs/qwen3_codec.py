@@ -97,5 +97,5 @@ class Qwen3Codec(Rounded):
         codes: (B, Q, T), at least one frame → (B, hop T).  memory: of the pieces before; None at the start.
         """
         codes = torch.as_tensor(codes).to(self.encoder.downsample.conv.weight.device)
-        samples, memory = self.decoder(codes, memory)
-        return samples.to(self.encoder.downsample.conv.weight.dtype), memory
+        samples, kept = self.decoder(codes, memory)
+        return samples.to(self.encoder.downsample.conv.weight.dtype), kept

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import signal
-import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -39,9 +38,6 @@ if TYPE_CHECKING:
 
 EMBEDDED = "embedded"
 INTERRUPTED = 130
-# seconds after which Python lets another thread run; an answer passes between the one that speaks and the one
-# that sends several times, and Python's own 5 ms each add up
-SWITCH = 0.0005
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _LOG = logging.getLogger("mlx_port.serve")
 _LOGS = ("mlx_port.serve", "tts_core", "uvicorn.error")
@@ -56,7 +52,6 @@ def run(settings: Settings, *, quiet: bool) -> int:
 
 def _run(settings: Settings) -> int:
     metrics = Metrics()
-    sys.setswitchinterval(SWITCH)
 
     def ended(speech: Ended) -> None:
         metrics.ended(speech)
