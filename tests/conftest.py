@@ -50,6 +50,15 @@ def pytest_collection() -> Iterator[None]:
         gc.enable()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def out_of_collection() -> Iterator[None]:
+    """Freeze them again where a module's tests, or the server that they ran, unfroze all: a look took a second."""
+    yield
+    if gc.get_freeze_count() < 10_000:
+        gc.collect()
+        gc.freeze()
+
+
 @pytest.hookimpl(trylast=True)  # after -m has left out others
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
