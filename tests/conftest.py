@@ -52,7 +52,7 @@ def pytest_collection() -> Iterator[None]:
 
 @pytest.fixture(scope="module", autouse=True)
 def out_of_collection() -> Iterator[None]:
-    """Freeze them again where a module's tests, or the server that they ran, unfroze all: a look took a second."""
+    """Freeze all again where tests of a module, or their server, unfroze it: a look took a second."""
     yield
     if gc.get_freeze_count() < 10_000:
         gc.collect()

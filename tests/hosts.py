@@ -35,18 +35,15 @@ class LateHost:
             raise errors[0]
 
     def free_bytes(self) -> int | None:
-        """As in Host."""
         return self.free
 
     def machine(self, policy: CodecPolicy | None = None) -> Machine:
-        """As in Host."""
         return Machine(self.dtype, self.backend, self.free, policy=policy)
 
     def reset_peak(self) -> None:
         """As in Host."""
 
     def peak_bytes(self) -> int:
-        """As in Host."""
         return 0
 
 
@@ -69,7 +66,6 @@ class LateStream:
         return getattr(self.host, name)
 
     def launch(self, work: Callable[[], Sequence[Any]]) -> Late:
-        """As in Device."""
         if self.errors:
             raise self.errors.pop(0)
         self.begun += 1
@@ -85,10 +81,8 @@ class Late:
         self.stream, self.made = stream, made
 
     def ready(self) -> bool:
-        """As in Pending."""
         return self.stream.random.random() < 0.2
 
     def take(self) -> list[np.ndarray]:
-        """As in Pending."""
         self.stream.under_way -= 1
         return self.made

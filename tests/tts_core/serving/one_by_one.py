@@ -30,12 +30,10 @@ class OneByOne:
 
     @property
     def running(self) -> int:
-        """As in Session."""
         return int(self._key is not None)
 
     @property
     def waiting(self) -> bool:
-        """As in Session."""
         return self._key is None
 
     def fits(self, request: Any, *, promised: int = 0) -> bool:
@@ -43,7 +41,6 @@ class OneByOne:
         return self._key is None
 
     def join(self, request: Any, *, more: bool = False, cancel: threading.Event | None = None) -> int:
-        """As in Session."""
         if more:
             raise UsageError("text: this model reads its text at once; give all of it")
         assert self._key is None, "asked by `fits` first"
@@ -54,14 +51,12 @@ class OneByOne:
         return self._key
 
     def feed(self, key: int, text: str) -> None:
-        """As in Session."""
         raise UsageError("text: this model reads its text at once")
 
     def end(self, key: int) -> None:
         """As in Session."""
 
     def step(self) -> list[Event]:
-        """As in Session."""
         key = self._key
         if key is None:
             return []
@@ -75,10 +70,8 @@ class OneByOne:
         return [Part(key, result)]
 
     def leave(self, key: int) -> None:
-        """As in Session."""
         if key == self._key:
             self.close()
 
     def close(self) -> None:
-        """As in Session."""
         self._key, self._parts = None, iter(())

@@ -104,12 +104,10 @@ class Chorus:
 
     @property
     def running(self) -> int:
-        """As in Session."""
         return len(self.said)
 
     @property
     def waiting(self) -> bool:
-        """As in Session."""
         return not any(self._ready(key) for key in self.said)
 
     def _ready(self, key: int) -> bool:
@@ -123,7 +121,6 @@ class Chorus:
         return self.running < self.places
 
     def join(self, request: Said, *, more: bool = False, cancel: threading.Event | None = None) -> int:
-        """As in Session."""
         self.joined += 1
         self.said[self.joined] = request, 0, Meter(RATE)
         if more:
@@ -132,14 +129,12 @@ class Chorus:
         return self.joined
 
     def feed(self, key: int, text: str) -> None:
-        """As in Session."""
         if not text.strip():
             raise UsageError("text: blank")
         request, place, meter = self.said[key]
         self.said[key] = replace(request, words=(*request.words, *text.split())), place, meter
 
     def end(self, key: int) -> None:
-        """As in Session."""
         self.open.discard(key)
 
     def step(self) -> list[Event]:
@@ -167,16 +162,13 @@ class Chorus:
         return events
 
     def leave(self, key: int) -> None:
-        """As in Session."""
         if key in self.said:
             self.log.append(f"leave {self.said.pop(key)[0].words[0]}")
 
     def rehearsal(self) -> Said:
-        """As in Session."""
         return Said(("rehearsal",))
 
     def close(self) -> None:
-        """As in Session."""
         self.log.append("close")
         self.said.clear()
 

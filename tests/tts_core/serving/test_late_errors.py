@@ -30,12 +30,10 @@ class Delayed(Chorus):
         self.errors = errors
 
     def join(self, request: Said, **named: Any) -> int:
-        """As in Session."""
         self._check()
         return super().join(request, **named)
 
     def feed(self, key: int, text: str) -> None:
-        """As in Session."""
         self._check()
         super().feed(key, text)
 

@@ -45,7 +45,6 @@ class Paced(talkers.Chorus):
     """Takes a millisecond a step, so that clients leave while it speaks."""
 
     def step(self):
-        """As in Session."""
         time.sleep(0.001)
         return super().step()
 
