@@ -60,14 +60,14 @@ def test_a_batch_larger_than_the_queue_is_refused_for_good(tmp_path: Path) -> No
         (None, "items[1]", "not a JSON object"),
     ],
 )
-def test_a_bad_item_refuses_the_batch(server: Served, item, field, words) -> None:
+def test_a_bad_item_refuses_the_batch(shared: Served, item, field, words) -> None:
     """With its place, before anything is spoken; vllm-omni#3649 asks for 4xx here, too."""
-    response = server.post(PATH, items=[{"input": "one " * 50}, item])
+    response = shared.post(PATH, items=[{"input": "one " * 50}, item])
     assert response.status_code == 400
     error = error_of(response)
     assert error["param"] == field
     assert words in error["message"]
-    until(lambda: server.service.engine.statistics().running == 0)
+    until(lambda: shared.service.engine.statistics().running == 0)
 
 
 @pytest.mark.parametrize(
@@ -87,8 +87,8 @@ def test_bad_batches(tmp_path, body, field) -> None:
         assert (response.status_code, error_of(response)["param"]) == (400, field)
 
 
-def test_an_unknown_model_in_an_item(server: Served) -> None:
-    response = server.post(PATH, items=[{"input": "a", "model": "none"}])
+def test_an_unknown_model_in_an_item(shared: Served) -> None:
+    response = shared.post(PATH, items=[{"input": "a", "model": "none"}])
     assert (response.status_code, error_of(response)["code"]) == (404, "model_not_found")
 
 

@@ -122,9 +122,9 @@ def test_a_lone_surrogate_in_a_fields_name(server: Served, path: str) -> None:
 
 @pytest.mark.parametrize("path", [SPEECH, SPEECH + "/batch", "/v1/audio/captions"])
 @pytest.mark.parametrize("letter", ["x", "\u200b"])
-def test_a_long_name_is_cut(server: Served, path: str, letter: str) -> None:
+def test_a_long_name_is_cut(shared: Served, path: str, letter: str) -> None:
     content = json.dumps({letter * (300_000): 1, "input": "a"}).encode()
-    answer = httpx.post(server.url + path, content=content, headers=JSON, timeout=SOON)
+    answer = httpx.post(shared.url + path, content=content, headers=JSON, timeout=SOON)
     error = error_of(answer)
     assert answer.status_code == 400
     assert len(answer.content) < 3000
@@ -132,21 +132,21 @@ def test_a_long_name_is_cut(server: Served, path: str, letter: str) -> None:
 
 
 @pytest.mark.parametrize("count", [65, 150_000])
-def test_too_many_fields(server: Served, count: int) -> None:
+def test_too_many_fields(shared: Served, count: int) -> None:
     """Anywhere in the body; nothing is compared with their names."""
     fields = {f"f{number}": 1 for number in range(count)}
     for body in ({"input": "a", **fields}, {"input": "a", "voice": fields}, {"items": [fields]}):
         content = json.dumps(body).encode()
-        answer = httpx.post(server.url + SPEECH, content=content, headers=JSON, timeout=SOON)
+        answer = httpx.post(shared.url + SPEECH, content=content, headers=JSON, timeout=SOON)
         assert answer.status_code == (400 if len(content) < 2 << 20 else 413)
         if answer.status_code == 400:
             assert "at most 64 are taken" in error_of(answer)["message"]
             assert len(answer.content) < 500
 
 
-def test_64_fields_are_looked_at(server: Served) -> None:
+def test_64_fields_are_looked_at(shared: Served) -> None:
     fields = {f"f{number}": 1 for number in range(63)}
-    answer = httpx.post(server.url + SPEECH, json={"input": "a", **fields}, timeout=SOON)
+    answer = httpx.post(shared.url + SPEECH, json={"input": "a", **fields}, timeout=SOON)
     assert error_of(answer)["message"].startswith("f0: no such field; there is input, model")
 
 

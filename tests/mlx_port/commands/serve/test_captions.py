@@ -63,7 +63,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("body", "field"), BAD, ids=[str(body)[:60] for body, _ in BAD])
-def test_bad_bodies_are_named(server: Served, body: dict[str, Any], field: str) -> None:
-    response = server.post(PATH, **body)
+def test_bad_bodies_are_named(shared: Served, body: dict[str, Any], field: str) -> None:
+    response = shared.post(PATH, **body)
     assert response.status_code == 400
     assert error_of(response)["param"] == field

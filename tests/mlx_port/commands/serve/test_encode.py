@@ -64,8 +64,8 @@ BAD: list[tuple[dict[str, Any], int, str | None]] = [
 
 
 @pytest.mark.parametrize(("change", "status", "field"), BAD, ids=[str(each[0]) for each in BAD])
-def test_bad_requests_are_named(server: Served, change, status, field) -> None:
-    response = encode(server, **change)
+def test_bad_requests_are_named(shared: Served, change, status, field) -> None:
+    response = encode(shared, **change)
     assert response.status_code == status
     assert error_of(response)["param"] == field
 

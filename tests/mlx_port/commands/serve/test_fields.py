@@ -78,13 +78,13 @@ BAD: list[tuple[dict[str, Any], str | None, str]] = [
 
 
 @pytest.mark.parametrize(("change", "field", "words"), BAD, ids=[str(change)[:40] for change, _, _ in BAD])
-def test_a_bad_field_is_named(server: Served, change, field, words) -> None:
-    response = server.post(**{"input": "one two", "model": "tts-1", "voice": "alloy"} | change)
+def test_a_bad_field_is_named(shared: Served, change, field, words) -> None:
+    response = shared.post(**{"input": "one two", "model": "tts-1", "voice": "alloy"} | change)
     assert response.status_code == (404 if field == "model" and change["model"] not in ("", 1) else 400)
     error = error_of(response)
     assert (error["param"], error["type"]) == (field, "invalid_request_error")
     assert words in error["message"]
-    assert server.service.engine.statistics().steps == 0
+    assert shared.service.engine.statistics().steps == 0
 
 
 @pytest.mark.parametrize(
@@ -102,16 +102,16 @@ def test_a_bad_field_is_named(server: Served, change, field, words) -> None:
     ],
     ids=str,
 )
-def test_bodies_that_are_no_object(server: Served, body: bytes) -> None:
+def test_bodies_that_are_no_object(shared: Served, body: bytes) -> None:
     json_type = {"content-type": "application/json"}
-    response = httpx.post(server.url + "/v1/audio/speech", content=body, headers=json_type, timeout=SOON)
+    response = httpx.post(shared.url + "/v1/audio/speech", content=body, headers=json_type, timeout=SOON)
     assert (response.status_code, error_of(response)["code"]) == (400, "invalid_json")
 
 
-def test_other_content_types(server: Served) -> None:
+def test_other_content_types(shared: Served) -> None:
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
         response = httpx.post(
-            server.url + "/v1/audio/speech",
+            shared.url + "/v1/audio/speech",
             content=b'{"input": "a"}',
             headers={"content-type": kind},
             timeout=SOON,
@@ -133,8 +133,8 @@ def test_other_content_types(server: Served) -> None:
         ("DELETE", "/v1/audio/voices/..%2f..%2fetc", 404, ""),
     ],
 )
-def test_routes_that_are_not(server: Served, method, path, status, words) -> None:
-    response = httpx.request(method, server.url + path, timeout=SOON)
+def test_routes_that_are_not(shared: Served, method, path, status, words) -> None:
+    response = httpx.request(method, shared.url + path, timeout=SOON)
     assert response.status_code == status
     assert words in error_of(response)["message"]
 

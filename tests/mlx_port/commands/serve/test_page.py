@@ -17,8 +17,8 @@ FOLDER = Path(page.__file__).parent / "web"
 
 
 @pytest.mark.parametrize("path", page.contents())
-def test_every_file_is_served_with_its_type_and_policy(server: Served, path: str) -> None:
-    response = server.get(path)
+def test_every_file_is_served_with_its_type_and_policy(shared: Served, path: str) -> None:
+    response = shared.get(path)
     assert response.status_code == 200
     name = "index.html" if path == "/" else path.removeprefix("/page/")
     assert response.content == (FOLDER / name).read_bytes()

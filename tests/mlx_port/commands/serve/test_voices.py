@@ -113,14 +113,20 @@ BAD: list[tuple[dict[str, Any], str | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("change", "field"), BAD, ids=[str(change)[:40] for change, _ in BAD])
-def test_bad_uploads_are_named(tmp_path, change, field) -> None:
+@pytest.fixture(scope="module")
+def short(tmp_path_factory):
+    """Takes uploads of 4 s."""
     settings = Settings(limits=Limits(upload_seconds=4))
-    with served(tmp_path / "voices", settings=settings) as server:
-        response = add(server, **change)
-        assert response.status_code == 400
-        assert error_of(response)["param"] == field
-        assert not (tmp_path / "voices").exists()
+    with served(tmp_path_factory.mktemp("short") / "voices", settings=settings) as server:
+        yield server
+
+
+@pytest.mark.parametrize(("change", "field"), BAD, ids=[str(change)[:40] for change, _ in BAD])
+def test_bad_uploads_are_named(short: Served, change, field) -> None:
+    response = add(short, **change)
+    assert response.status_code == 400
+    assert error_of(response)["param"] == field
+    assert not short.service.voices.folder.exists()
 
 
 def flac(seconds: float, rate: int) -> bytes:
@@ -152,8 +158,8 @@ def test_an_upload_is_decoded_no_further_than_its_limit(
     assert sum(map(len, blocks)) == longest * rate + 1
 
 
-def test_bodies_that_are_no_form(server: Served) -> None:
-    path = server.url + "/v1/audio/voices"
+def test_bodies_that_are_no_form(shared: Served) -> None:
+    path = shared.url + "/v1/audio/voices"
     for headers in (
         {"content-type": "multipart/form-data"},
         {"content-type": "multipart/form-data; boundary=x"},

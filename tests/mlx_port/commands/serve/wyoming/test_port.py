@@ -26,6 +26,12 @@ from tests.mlx_port.commands.serve.wyoming.asking import address, asked, sound, 
 FIRST, SECOND = "one two three four five.", "Six seven eight nine ten."
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory):
+    with wyoming_server(tmp_path_factory.mktemp("shared") / "voices") as found:
+        yield found
+
+
 @pytest.fixture
 def server(tmp_path: Path):
     with wyoming_server(tmp_path / "voices") as found:
@@ -141,17 +147,17 @@ BAD: list[tuple[list[Event], str]] = [
 
 
 @pytest.mark.parametrize(("sent", "words"), BAD, ids=[words for _, words in BAD])
-def test_errors_are_told_and_end_the_connection(server: Served, sent: list[Event], words: str) -> None:
+def test_errors_are_told_and_end_the_connection(shared: Served, sent: list[Event], words: str) -> None:
     async def talk(client: AsyncTcpClient) -> tuple[Event, Event | None]:
         for event in sent:
             await client.write_event(event)
         *_, last = await until_type(client, "error")
         return last, await client.read_event()
 
-    error, after = asked(server, talk)
+    error, after = asked(shared, talk)
     assert words in Error.from_event(error).text
     assert after is None
-    until(lambda: server.service.engine.statistics().running == 0)
+    until(lambda: shared.service.engine.statistics().running == 0)
 
 
 def raw(server: Served) -> socket.socket:
@@ -176,9 +182,9 @@ def raw(server: Served) -> socket.socket:
     ],
     ids=lambda sent: sent[:40].decode(),
 )
-def test_what_is_no_event(server: Served, sent: bytes) -> None:
+def test_what_is_no_event(shared: Served, sent: bytes) -> None:
     """An error, and the end; a web page that posts to the port gets no further."""
-    with raw(server) as one:
+    with raw(shared) as one:
         found = b""
         with suppress(ConnectionError):
             one.sendall(sent)
@@ -186,7 +192,7 @@ def test_what_is_no_event(server: Served, sent: bytes) -> None:
                 found += piece
     assert found.count(b'"type": "error"') <= 1
     assert b"info" not in found
-    until(lambda: server.figure("mlx_port_live_connections") == 0)
+    until(lambda: shared.figure("mlx_port_live_connections") == 0)
 
 
 def test_clients_that_leave_or_stand_still(tmp_path: Path) -> None:
