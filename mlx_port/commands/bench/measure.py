@@ -24,7 +24,7 @@ from tts_core.results import GenerationResult
 from tts_core.speed import voice
 
 FEWEST = 3  # steps that a time is taken from
-READ_BYTES, READS = 2**29, 8
+READ_BYTES, READS, READ_SECONDS = 2**29, 8, 0.5  # of one kind at most
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,11 @@ def read_rate() -> float:
 
 
 def _reads(read: Callable[[], mx.array]) -> Iterator[float]:
+    end = time.perf_counter() + READ_SECONDS
     for _ in range(READS):
         started = time.perf_counter()
         mx.eval(read())
-        yield time.perf_counter() - started
+        ended = time.perf_counter()
+        yield ended - started
+        if ended > end:
+            return
