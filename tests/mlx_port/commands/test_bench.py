@@ -14,7 +14,6 @@ from mlx_port.commands.bench import cases, measure, report
 from mlx_port.commands.bench.cases import choose_subject, plan
 from mlx_port.commands.bench.measure import Stopwatch
 from mlx_port.commands.bench.parts import RandomParts
-from mlx_port.mars5.reverse import ReverseDiffusion
 from tests.mlx_port.commands.running import run as run_command
 from tests.tiny.dia import dac_config, dia_config
 from tests.tiny.dia2 import dia2_config
@@ -52,11 +51,8 @@ def tiny(monkeypatch):
     }
     for name in ("mars5", "metavoice"):
         sizes[name] = {kind: part.config for kind, part in open_published(sources(name)).parts.items()}
-    monkeypatch.setattr(  # 200 timesteps are none of the steps that are timed
-        ReverseDiffusion,
-        "run",
-        lambda self, text, voice, cells, *_, **__: np.zeros(cells.codes.T.shape, np.int32),
-    )
+    few = replace(speed("mars5"), options=lambda _: {"timesteps": 2})  # none of the steps that are timed
+    monkeypatch.setattr(sys.modules["tts_core.mars5.speed"], "SPEED", few)
     for name, configs in sizes.items():
         spec = replace(models.model(name), sizes={f"tiny/{name}": configs})
         monkeypatch.setattr(sys.modules[f"tts_core.{name}.spec"], "MODEL", spec)
