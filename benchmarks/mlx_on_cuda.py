@@ -4,10 +4,10 @@
 
 arithmetic   a product of 512 x 512 numbers against float64, in processes that import mlx_port first, MLX
              first, or MLX first with a product computed; with the user's MLX_ENABLE_TF32 and without it
-trials       seconds that the trials of a bfloat16 model take in a chip's first process, which compiles their
-             kernels; in one whose kernels are compiled but whose results are lost; and in the next
-memory       texts of changing lengths by the embedded voice: time, and MLX's unused memory, with the bound of
-             mlx_port.runtime.memory and without
+trials       seconds that the trials of a bfloat16 model take in a chip's first process, and in the next; and
+             each trial by itself, with its kernels' compilation and again
+memory       texts of changing lengths by the embedded voice: time, and MLX's unused memory, with a quarter of
+             the bound of mlx_port.runtime.memory, with the bound, and without
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 
 PRODUCT = """
 random = np.random.default_rng(0)
@@ -64,14 +65,28 @@ def arithmetic() -> None:
 
 
 def trials() -> None:
-    with tempfile.TemporaryDirectory() as kernels, tempfile.TemporaryDirectory() as other:
-        compiled = os.environ | {"MLX_PTX_CACHE_DIR": kernels}
-        for name, results in (
-            ("first process", kernels),
-            ("kernels compiled", other),
-            ("next process", other),
-        ):
-            print(f"trials, {name}: {run(TRIALS, compiled | {'XDG_CACHE_HOME': results})}", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("first process", "next process"):
+            print(f"trials, {name}: {run(TRIALS, os.environ | {'XDG_CACHE_HOME': folder})}", flush=True)
+    import mlx.core as mx
+
+    from mlx_port.kernels import add_norm, attention, noise, rows, turn
+
+    mx.eval(mx.ones((64, 64), mx.bfloat16) @ mx.ones((64, 64), mx.bfloat16))
+    tried: dict[str, Callable[[], bool]] = {
+        "noise": noise.trial,
+        "add_norm": lambda: add_norm.trial(mx.bfloat16),
+        "turn": lambda: turn.trial(mx.bfloat16),
+        "rows": lambda: rows.trial(mx.bfloat16),
+        "attention": lambda: attention.trial(mx.bfloat16, 4, 128),
+    }
+    for name, trial in tried.items():
+        took = list[float]()
+        for _ in range(2):
+            start = time.perf_counter()
+            trial()
+            took.append(time.perf_counter() - start)
+        print(f"{name}: {took[0]:.2f} s, again {took[1]:.2f} s", flush=True)
 
 
 def memory() -> None:
@@ -83,7 +98,7 @@ def memory() -> None:
     pipeline = embedded_voice()
     texts = [f"[S1] {'The small river runs slowly. ' * (1 + place % 7)}" for place in range(14)]
     pipeline.generate(texts[0], seed=0)
-    for name, limit in 2 * (("bound", CACHED), ("no bound", 1 << 40)):
+    for name, limit in 2 * (("a quarter", CACHED // 4), ("bound", CACHED), ("no bound", 1 << 40)):
         mx.set_cache_limit(limit)
         mx.clear_cache()
         start, most = time.perf_counter(), 0
