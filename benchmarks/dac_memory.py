@@ -34,7 +34,7 @@ from torch_ref.device import backend_name, free_bytes
 from tts_core.codecs import dac
 from tts_core.codecs.dac import DacConfig
 from tts_core.codecs.dac_memory import codec_policy
-from tts_core.codecs.policy import CodecPolicy
+from tts_core.codecs.policy import CodecPolicy, own
 from tts_core.memory.machine import Machine
 
 SLOWER, LONG = 1.15, 120  # limit over the whole decode's time, from this many seconds of speech on
@@ -59,6 +59,7 @@ def random_codec(config: DacConfig, device: str) -> Dac:
         for name, shape in dac.parameter_shapes(config).items()
     }
     codec.load_state_dict(state, assign=True)
+    codec.policy = own(f"torch-{device}")
     return codec.to(device).eval()
 
 

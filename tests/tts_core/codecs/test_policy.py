@@ -41,9 +41,11 @@ def test_half_of_what_is_free_decides(free, frames):
     assert fitting(lambda policy: policy.max_frames, "torch-cpu", free) == CodecPolicy(frames)
 
 
-@pytest.mark.parametrize(("free", "frames"), [(None, 768), (1536, 768), (1535, 384), (447, 192), (0, 8)])
+@pytest.mark.parametrize(("free", "frames"), [(None, 768), (1536, 768), (1535, 384), (447, 192), (0, 5)])
 def test_cuda_has_larger_windows(free, frames):
-    assert fitting(lambda policy: policy.max_frames, "torch-cuda", free) == CodecPolicy(frames, lead=2)
+    assert fitting(lambda policy: policy.max_frames, "torch-cuda", free) == CodecPolicy(
+        frames, first_frames=5, lead=3
+    )
 
 
 def test_nothing_is_asked_where_nobody_tells():

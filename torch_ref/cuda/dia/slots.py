@@ -23,7 +23,7 @@ from tts_core.dia.joining import Joining
 from tts_core.nn.noise import HostNoise, Noise
 
 NOISE_STEPS = 16  # steps whose noise is drawn at once
-STEPS = 4
+STEPS = 2  # with 4 the first sound came 3 ms later, and 64 streams were no faster
 DRAWN_STEPS = 64  # draws that are kept
 
 
