@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import cast
 
 import mlx.core as mx
 import numpy as np
+from mlx import nn
 
 from mlx_port.layers.row_cache import RowCache
+from mlx_port.qwen3.blocks import TransformerLayer
 from mlx_port.qwen3.qwen3 import Qwen3
 from mlx_port.steps.chain import chain
 from mlx_port.steps.joining import joined
 from mlx_port.steps.kept import kept
-from mlx_port.steps.qwen3.stack import FusedStack
 from mlx_port.steps.row_keys import attend_row
 from mlx_port.steps.rows import independent
 from mlx_port.steps.spin import Spins
+from mlx_port.steps.splitting import Splitting
+from mlx_port.steps.stack import FusedStack, Layer
+from tts_core.qwen3.config import StackConfig
 
 Frame = list[list[mx.array]]  # [keys, values] of each layer of the predictor, (R, K, Q, E)
 
@@ -31,20 +36,25 @@ class FusedQwen3:
         starts = config.vocab_size + config.codebook_size * np.arange(predictor.stages)
         self.offsets = mx.array([0, *starts.tolist()])
         self.talker = FusedStack(
-            talker.model.layers, config.talker, talker.model.norm, self.kind, is_apart=True
+            _layers(talker.model.layers, config.talker, self.kind),
+            talker.model.norm,
+            self.kind,
+            is_apart=True,
         )
         self.predictor = FusedStack(
-            predictor.model.layers, config.predictor, predictor.model.norm, self.kind, is_apart=False
+            _layers(predictor.model.layers, config.predictor, self.kind),
+            predictor.model.norm,
+            self.kind,
+            is_apart=False,
         )
-        self.head, self.heads = (
-            independent(talker.codec_head),
-            [independent(one) for one in predictor.lm_head],
-        )
+        self.scales = config.talker.head_dim**-0.5, config.predictor.head_dim**-0.5  # of attention
+        self.head = independent(talker.codec_head)
+        self.heads = [independent(one) for one in predictor.lm_head]
         self.projection = independent(predictor.small_to_mtp_projection)
         self.spins = Spins(talker.rotary(0, config.max_positions))
         table = Spins(predictor.rotary(0, config.n_codebooks)).table
         self.places = [*mx.split(table, len(table))]  # (1, 2, E/2) each, as from Spins
-        self.embed = chain(self._embed)
+        self.start, self.embed = chain(self.talker.start), chain(self._embed)
         mx.eval(self.offsets, self.places)
 
     def hidden(self, x: mx.array, places: np.ndarray, cache: Sequence[RowCache]) -> mx.array:
@@ -53,9 +63,10 @@ class FusedQwen3:
         def attend(layer: int, queries: mx.array, keys: mx.array, values: mx.array) -> mx.array:
             held = cache[layer]
             seen = held.extend(keys, values)
-            return attend_row(queries, *seen, held.rule(1)[1], self.talker.scale)
+            return attend_row(queries, *seen, held.rule(1)[1], self.scales[0])
 
-        return self.talker.run(x, self.spins(places), attend)
+        spin = self.spins(places)
+        return self.talker.run(self.start(x, spin), spin, attend)
 
     def logits(self, hidden: mx.array) -> mx.array:
         """Compute the logits of first codes. (R, D) → (R, V) float32."""
@@ -75,9 +86,10 @@ class FusedQwen3:
             for held, new in zip(frame[layer], fresh, strict=True):
                 held[:, :, place : place + 1] = new
             keys, values = (held[:, :, : place + 1] for held in frame[layer])
-            return attend_row(queries, keys, values, None, self.predictor.scale)
+            return attend_row(queries, keys, values, None, self.scales[1])
 
-        return self.predictor.run(self.projection(x), self.places[place], attend)
+        spin = self.places[place]
+        return self.predictor.run(self.predictor.start(self.projection(x), spin), spin, attend)
 
     def stage(self, stage: int, hidden: mx.array) -> mx.array:
         """Compute the logits of a stage's code. (R, E) → (R, V') float32."""
@@ -95,3 +107,26 @@ class FusedQwen3:
 def fused(network: Qwen3) -> FusedQwen3:
     """Return the form of the networks for single frames; built again only for other weights."""
     return kept(network, "steps", lambda: FusedQwen3(network))
+
+
+def _layers(layers: Iterable[nn.Module], config: StackConfig, kind: mx.Dtype) -> list[Layer]:
+    """Join the parallel weights of layers."""
+    return [_layer(each, config, kind) for each in cast(Iterable[TransformerLayer], layers)]
+
+
+def _layer(layer: TransformerLayer, config: StackConfig, kind: mx.Dtype) -> Layer:
+    attention, mlp = layer.self_attn, layer.mlp
+    gains = attention.q_norm.weight, attention.k_norm.weight
+    gate_up, down = independent(joined((mlp.gate_proj, mlp.up_proj))), independent(mlp.down_proj)
+
+    def feed(x: mx.array) -> mx.array:
+        gate, up = mx.split(gate_up(x), 2, axis=-1)
+        return down(nn.silu(gate) * up)
+
+    return Layer(
+        independent(joined((attention.q_proj, attention.k_proj, attention.v_proj))),
+        Splitting(config, gains, config.rms_norm_eps, kind),
+        independent(attention.o_proj),
+        (layer.input_layernorm, layer.post_attention_layernorm),
+        feed,
+    )
