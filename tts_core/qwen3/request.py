@@ -30,7 +30,6 @@ from tts_core.qwen3.layout import (
 )
 from tts_core.qwen3.memory import Qwen3Job
 from tts_core.qwen3.options import Qwen3Options
-from tts_core.qwen3.pace import longest_seconds, paces, usual_seconds
 from tts_core.qwen3.sampling import GENERATION, Choice, Sampling, read_generation
 from tts_core.qwen3.tokenizer import FILES, Tokenizer
 from tts_core.qwen3.voice import Voice, read_voice
@@ -38,6 +37,7 @@ from tts_core.text import breaks
 from tts_core.text.arriving import LEAST, MOST
 from tts_core.text.breaks import Paused
 from tts_core.text.checks import check_one_speaker, check_words
+from tts_core.text.pace import longest_seconds, paces, usual_seconds
 from tts_core.text.sentences import split
 
 OPEN_CHARACTERS = 2000  # of a text that goes on and is never cut, for its memory
