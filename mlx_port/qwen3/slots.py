@@ -18,8 +18,7 @@ from mlx_port.layers.row_cache import RowCache, RowPositions
 from mlx_port.qwen3.qwen3 import Qwen3
 from mlx_port.qwen3.sampling import allow, candidates, draw, penalize
 from mlx_port.reading import begin_read, finish_read
-from mlx_port.steps.qwen3.drawing import OtherCodes
-from mlx_port.steps.qwen3.fused import fused
+from mlx_port.steps.qwen3.fused import OtherCodes, fused
 from tts_core.qwen3.rows import BatchRows, Group, Joining, Launched
 from tts_core.qwen3.sampling import LEAST_FRAMES, Choice
 

@@ -16,7 +16,6 @@ from tts_core.errors import UsageError
 from tts_core.files.json_object import parse_json
 from tts_core.nn.noise import HostNoise, Noise, check_seed, numbers_per_text, per_text, piece_seed
 from tts_core.pipeline import PromptLike
-from tts_core.qwen3.arriving import Bounds
 from tts_core.qwen3.config import BASE, VOICE_DESIGN, Qwen3Config
 from tts_core.qwen3.layout import (
     NOTHING,
@@ -59,6 +58,16 @@ class Facts:
         tokenizer = Tokenizer(*(documents[name] for name in FILES), most=config.text_vocab_size)
         sampling = read_generation(parse_json(documents[GENERATION], GENERATION))
         return cls(config, config_of(configs, "qwen3_codec", Qwen3CodecConfig), tokenizer, sampling)
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Lengths of pieces in characters: to the first end of a sentence from `least` on, or to the first word's
+    end from `most` on.
+    """
+
+    least: int
+    most: int
 
 
 @dataclass(frozen=True, eq=False)
