@@ -26,8 +26,7 @@ class Qwen3Engine:
 
     documents: the model's own, by name.
     network: the talker, and the speaker encoder of a model that has one.
-    make_slots: `qwen3/slots.py`.
-    fault: `qwen3/guard.py`.
+    make_slots, fault: `qwen3/slots.py`.
     """
 
     def __init__(
