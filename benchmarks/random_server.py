@@ -48,8 +48,8 @@ def qwen3(dtype: str) -> Any:
 
     from torch_ref.cuda.qwen3.slots import make_slots
     from torch_ref.host import Host
-    from torch_ref.qwen3.guard import fault
     from torch_ref.qwen3.pipeline import Qwen3Pipeline
+    from torch_ref.qwen3.slots import fault
     from tts_core.qwen3.engine import Qwen3Engine
 
     config: Any = models.model("qwen3").sizes[SIZES["qwen3"]]["qwen3"]

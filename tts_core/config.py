@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import fields
 from typing import Any, TypeVar
 
@@ -48,6 +48,27 @@ def exact_fields(kind: type, given: object, where: str) -> dict[str, Any]:
         faults = [f"unknown {unknown}"] * bool(unknown) + [f"missing {missing}"] * bool(missing)
         raise CheckpointError(f"{where}: {'; '.join(faults)}")
     return {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+
+
+def section(
+    given: object, where: str, needed: Collection[str], unused: Collection[str], fixed: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """Return a section of a published config.json that has the needed names, and no unknown ones.
+
+    unused: names that may be there.
+    fixed: the only supported values, of names that may be missing.
+    Raises CheckpointError naming all that is missing, unknown or not supported.
+    """
+    found = mapping(given, where)
+    missing = [name for name in needed if name not in found]
+    unknown = sorted(set(found) - {*needed, *unused, *fixed})
+    other = [f"{name} {found[name]!r:.40}" for name in fixed if found.get(name, fixed[name]) != fixed[name]]
+    faults = [f"missing {named(missing)}"] if missing else []
+    faults += [f"unknown {named(unknown)}"] if unknown else []
+    faults += [f"{', '.join(other)}; this variant is not supported"] if other else []
+    if faults:
+        raise CheckpointError(f"{where}: {'; '.join(faults)}")
+    return found
 
 
 def check_numbers(config: Any, where: str) -> None:

@@ -14,6 +14,7 @@ from mlx import nn
 
 from mlx_port.codecs.mimi import CausalConv1d, CausalConvTranspose1d, SplitResidualVectorQuantizer
 from mlx_port.codecs.mimi_transformer import Attention, Kept, LayerScale, TransformerMemory
+from mlx_port.layers.feed_forward import FeedForward
 from mlx_port.layers.norm import LayerNorm, RMSNorm
 from mlx_port.layers.rope import Rotation
 from mlx_port.layers.snake import LogSnake1d
@@ -29,20 +30,6 @@ from tts_core.codecs.qwen3_codec import (
 from tts_core.nn.positions import rope_table
 
 
-class FeedForward(nn.Module):
-    """Gated feed-forward: down(silu(gate) · up). (B, T, D) → same."""
-
-    def __init__(self, config: Qwen3DecoderConfig):
-        super().__init__()
-        width, inner = config.hidden_size, config.intermediate_size
-        self.gate_proj = nn.Linear(width, inner, bias=False)
-        self.up_proj = nn.Linear(width, inner, bias=False)
-        self.down_proj = nn.Linear(inner, width, bias=False)
-
-    def __call__(self, x: mx.array) -> mx.array:
-        return self.down_proj(nn.silu(self.gate_proj(x)) * self.up_proj(x))
-
-
 class TransformerLayer(nn.Module):
     """Pre-norm attention and feed-forward with scaled residuals. (B, T, D) → same."""
 
@@ -53,7 +40,7 @@ class TransformerLayer(nn.Module):
         self.self_attn = Attention(config)
         self.self_attn_layer_scale = LayerScale(width)
         self.post_attention_layernorm = RMSNorm(width, eps)
-        self.mlp = FeedForward(config)
+        self.mlp = FeedForward(width, config.intermediate_size)
         self.mlp_layer_scale = LayerScale(width)
 
     def __call__(self, x: mx.array, rotation: Rotation, kept: Kept | None) -> tuple[mx.array, Kept]:

@@ -14,6 +14,7 @@ from mlx import nn
 
 from mlx_port.layers.attention import scaled_dot_product_attention
 from mlx_port.layers.cache import KeyValueCache
+from mlx_port.layers.feed_forward import FeedForward
 from mlx_port.layers.norm import RMSNorm
 from mlx_port.layers.rope import Rotation, rotate
 from mlx_port.layers.row_cache import RowCache
@@ -47,20 +48,6 @@ class Attention(nn.Module):
         return self.o_proj(mx.flatten(y.swapaxes(1, 2), 2))
 
 
-class FeedForward(nn.Module):
-    """Gated feed-forward: down(silu(gate) · up). (B, T, D) → same."""
-
-    def __init__(self, config: StackConfig):
-        super().__init__()
-        width, inner = config.hidden_size, config.intermediate_size
-        self.gate_proj = nn.Linear(width, inner, bias=False)
-        self.up_proj = nn.Linear(width, inner, bias=False)
-        self.down_proj = nn.Linear(inner, width, bias=False)
-
-    def __call__(self, x: mx.array) -> mx.array:
-        return self.down_proj(nn.silu(self.gate_proj(x)) * self.up_proj(x))
-
-
 class TransformerLayer(nn.Module):
     """Pre-norm attention and feed-forward. (B, T, D) → same."""
 
@@ -69,7 +56,7 @@ class TransformerLayer(nn.Module):
         self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.self_attn = Attention(config)
         self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
-        self.mlp = FeedForward(config)
+        self.mlp = FeedForward(config.hidden_size, config.intermediate_size)
 
     def __call__(self, x: mx.array, rotation: Rotation, cache: Cache) -> mx.array:
         x = x + self.self_attn(self.input_layernorm(x), rotation, cache)

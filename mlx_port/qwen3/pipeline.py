@@ -7,9 +7,8 @@ from pathlib import Path
 from mlx_port.codecs.qwen3_codec import Qwen3Codec
 from mlx_port.host import Host
 from mlx_port.loading import Parts, open_parts
-from mlx_port.qwen3.guard import fault
 from mlx_port.qwen3.qwen3 import Qwen3
-from mlx_port.qwen3.slots import Slots
+from mlx_port.qwen3.slots import Slots, fault
 from tts_core.pipeline import check_model
 from tts_core.qwen3 import pipeline
 from tts_core.qwen3.engine import Qwen3Engine

@@ -12,14 +12,16 @@ from collections.abc import Sequence
 import mlx.core as mx
 import numpy as np
 
+from mlx_port.guard import watched
 from mlx_port.host import Host
 from mlx_port.layers.cache import CHUNK
 from mlx_port.layers.row_cache import RowCache, RowPositions
-from mlx_port.qwen3.qwen3 import Qwen3
+from mlx_port.qwen3.qwen3 import Qwen3, Talker
 from mlx_port.qwen3.sampling import allow, candidates, draw, penalize
 from mlx_port.reading import begin_read, finish_read
-from mlx_port.steps.qwen3.drawing import OtherCodes
-from mlx_port.steps.qwen3.fused import fused
+from mlx_port.steps.qwen3.fused import OtherCodes, fused
+from tts_core.errors import GenerationError
+from tts_core.nn.guard import NotFiniteError
 from tts_core.qwen3.rows import BatchRows, Group, Joining, Launched
 from tts_core.qwen3.sampling import LEAST_FRAMES, Choice
 
@@ -51,11 +53,8 @@ class Slots:
     def join(self, slot: int, text: Joining) -> None:
         """Read what comes before a text's speech; it draws with the next step. Its slot must be free."""
         self._reserve(text.positions)
-        talker, to_device = self.talker, self.host.to_device
-        speaker = None if text.speaker is None else to_device(text.speaker)
-        frames = None if text.frames is None else to_device(text.frames[None])
-        cache = talker.new_cache()
-        self.hidden[slot] = talker(talker.embed_layout(text.layout, speaker, frames), 0, cache)[0, -1]
+        talker, cache = self.talker, self.talker.new_cache()
+        self.hidden[slot] = talker(embedded(talker, self.host, text), 0, cache)[0, -1]
         for layer, held in zip(self.cache, cache, strict=True):
             assert held.buffers is not None
             layer.fill(slot, *(rows[0, :, : text.positions] for rows in held.buffers))
@@ -178,3 +177,30 @@ class Slots:
             for layer in self.cache:
                 layer.keys = mx.pad(layer.keys, [(0, 0), (0, 0), (0, missing), (0, 0)])
                 layer.values = mx.pad(layer.values, [(0, 0), (0, 0), (0, missing), (0, 0)])
+
+
+def embedded(talker: Talker, host: Host, text: Joining) -> mx.array:
+    """Embed what is read before a text's speech. → (1, T, D)."""
+    speaker = None if text.speaker is None else host.to_device(text.speaker)
+    frames = None if text.frames is None else host.to_device(text.frames[None])
+    return talker.embed_layout(text.layout, speaker, frames)
+
+
+def fault(network: Qwen3, text: Joining, frames: np.ndarray) -> GenerationError:
+    """Build the error that names the first layer with NaN or infinity, by running a text again.
+
+    frames: drawn before the logits that are not finite, (Q, T).
+    """
+    talker, host = network.talker, Host(network.talker.model.codec_embedding)
+    with watched(network) as found:
+        x, cache = embedded(talker, host, text), talker.new_cache()
+        hidden = talker(x, 0, cache)
+        if frames.shape[1]:
+            read = talker.embed_text(
+                host.to_device(text.read_with(frames.shape[1], network.config.tts_pad_id))
+            )
+            spoken = talker.embed_frames(host.to_device(frames[None]))
+            hidden = talker(spoken + read[None], x.shape[1], cache)
+        talker.logits(hidden[:, -1])
+    row = text.positions + frames.shape[1]
+    return NotFiniteError(next(iter(found), None), host.dtype, text=1, row=row)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from torch_ref.codecs.mimi import CausalConv1d, CausalConvTranspose1d, SplitResidualVectorQuantizer
 from torch_ref.codecs.mimi_transformer import Attention, Kept, LayerScale, TransformerMemory
+from torch_ref.layers.feed_forward import FeedForward
 from torch_ref.layers.norm import LayerNorm, RMSNorm
 from torch_ref.layers.rope import Rotation
 from torch_ref.layers.snake import LogSnake1d
@@ -30,20 +31,6 @@ from tts_core.codecs.qwen3_codec import (
 from tts_core.nn.positions import rope_table
 
 
-class FeedForward(nn.Module):
-    """Gated feed-forward: down(silu(gate) · up). (B, T, D) → same."""
-
-    def __init__(self, config: Qwen3DecoderConfig):
-        super().__init__()
-        width, inner = config.hidden_size, config.intermediate_size
-        self.gate_proj = nn.Linear(width, inner, bias=False)
-        self.up_proj = nn.Linear(width, inner, bias=False)
-        self.down_proj = nn.Linear(inner, width, bias=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
-
-
 class TransformerLayer(nn.Module):
     """Pre-norm attention and feed-forward with scaled residuals. (B, T, D) → same."""
 
@@ -54,7 +41,7 @@ class TransformerLayer(nn.Module):
         self.self_attn = Attention(config)
         self.self_attn_layer_scale = LayerScale(width)
         self.post_attention_layernorm = RMSNorm(width, eps)
-        self.mlp = FeedForward(config)
+        self.mlp = FeedForward(width, config.intermediate_size)
         self.mlp_layer_scale = LayerScale(width)
 
     def forward(self, x: Tensor, rotation: Rotation, kept: Kept | None) -> tuple[Tensor, Kept]:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torch_ref.layers.attention import scaled_dot_product_attention
 from torch_ref.layers.cache import KeyValueCache
+from torch_ref.layers.feed_forward import FeedForward
 from torch_ref.layers.norm import RMSNorm, at_least_float32
 from torch_ref.layers.rope import Rotation, rotate
 from torch_ref.layers.row_cache import RowCache
@@ -47,20 +47,6 @@ class Attention(nn.Module):
         return self.o_proj(y.transpose(1, 2).flatten(2))
 
 
-class FeedForward(nn.Module):
-    """Gated feed-forward: down(silu(gate) · up). (B, T, D) → same."""
-
-    def __init__(self, config: StackConfig):
-        super().__init__()
-        width, inner = config.hidden_size, config.intermediate_size
-        self.gate_proj = nn.Linear(width, inner, bias=False)
-        self.up_proj = nn.Linear(width, inner, bias=False)
-        self.down_proj = nn.Linear(inner, width, bias=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
-
-
 class TransformerLayer(nn.Module):
     """Pre-norm attention and feed-forward. (B, T, D) → same."""
 
@@ -69,7 +55,7 @@ class TransformerLayer(nn.Module):
         self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.self_attn = Attention(config)
         self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
-        self.mlp = FeedForward(config)
+        self.mlp = FeedForward(config.hidden_size, config.intermediate_size)
 
     def forward(self, x: Tensor, rotation: Rotation, cache: Cache) -> Tensor:
         x = x + self.self_attn(self.input_layernorm(x), rotation, cache)

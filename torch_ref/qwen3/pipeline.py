@@ -9,8 +9,8 @@ from torch_ref.codecs.qwen3_codec import Qwen3Codec
 from torch_ref.cuda.qwen3.slots import make_slots
 from torch_ref.host import Host
 from torch_ref.loading import Parts, open_parts
-from torch_ref.qwen3.guard import fault
 from torch_ref.qwen3.qwen3 import Qwen3
+from torch_ref.qwen3.slots import fault
 from tts_core.pipeline import check_model
 from tts_core.qwen3 import pipeline
 from tts_core.qwen3.engine import Qwen3Engine

@@ -14,12 +14,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from torch_ref.guard import watched
 from torch_ref.host import Host
 from torch_ref.layers.cache import CHUNK
 from torch_ref.layers.row_cache import RowCache, RowPositions
-from torch_ref.qwen3.qwen3 import Qwen3
+from torch_ref.qwen3.qwen3 import Qwen3, Talker
 from torch_ref.qwen3.sampling import allow, candidates, draw, penalize
 from torch_ref.reading import begin_read, finish_read
+from tts_core.errors import GenerationError
+from tts_core.nn.guard import NotFiniteError
 from tts_core.qwen3.rows import BatchRows, Group, Joining, Launched
 from tts_core.qwen3.sampling import LEAST_FRAMES
 
@@ -47,11 +50,8 @@ class Slots:
     def join(self, slot: int, text: Joining) -> None:
         """Read what comes before a text's speech; it draws with the next step. Its slot must be free."""
         self._reserve(text.positions)
-        talker, to_device = self.talker, self.host.to_device
-        speaker = None if text.speaker is None else to_device(text.speaker)
-        frames = None if text.frames is None else to_device(text.frames[None]).long()
-        cache = talker.new_cache()
-        self.hidden[slot] = talker(talker.embed_layout(text.layout, speaker, frames), 0, cache)[0, -1:]
+        talker, cache = self.talker, self.talker.new_cache()
+        self.hidden[slot] = talker(embedded(talker, self.host, text), 0, cache)[0, -1:]
         for layer, held in zip(self.cache, cache, strict=True):
             assert held.buffers is not None
             layer.fill(slot, *(rows[0, :, : text.positions] for rows in held.buffers))
@@ -171,3 +171,30 @@ class Slots:
             for layer in self.cache:
                 layer.keys = F.pad(layer.keys, (0, 0, 0, missing))
                 layer.values = F.pad(layer.values, (0, 0, 0, missing))
+
+
+def embedded(talker: Talker, host: Host, text: Joining) -> Tensor:
+    """Embed what is read before a text's speech. → (1, T, D)."""
+    speaker = None if text.speaker is None else host.to_device(text.speaker)
+    frames = None if text.frames is None else host.to_device(text.frames[None]).long()
+    return talker.embed_layout(text.layout, speaker, frames)
+
+
+def fault(network: Qwen3, text: Joining, frames: np.ndarray) -> GenerationError:
+    """Build the error that names the first layer with NaN or infinity, by running a text again.
+
+    frames: drawn before the logits that are not finite, (Q, T).
+    """
+    talker, host = network.talker, Host(network.talker.codec_head)
+    with watched(network) as found, torch.inference_mode():
+        x, cache = embedded(talker, host, text), talker.new_cache()
+        hidden = talker(x, 0, cache)
+        if frames.shape[1]:
+            read = talker.embed_text(
+                host.to_device(text.read_with(frames.shape[1], network.config.tts_pad_id))
+            )
+            spoken = talker.embed_frames(host.to_device(frames[None]).long())
+            hidden = talker(spoken + read[None], x.shape[1], cache)
+        talker.logits(hidden[:, -1])
+    row = text.positions + frames.shape[1]
+    return NotFiniteError(next(iter(found), None), host.dtype, text=1, row=row)

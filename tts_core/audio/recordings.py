@@ -7,6 +7,7 @@ import re
 import numpy as np
 
 from tts_core.errors import UsageError
+from tts_core.text.pace import read_seconds
 
 SHORTEST = 1.0  # seconds
 SILENT_DB = -60.0  # level of the loudest part, relative to a full-scale square wave; -90 is 16-bit dither
@@ -38,12 +39,34 @@ def check_recording(
         )
     if transcript is None:
         return
-    count = len(" ".join(_TAG.sub(" ", transcript).split()))
+    count = len(_said(transcript))
     if not SLOWEST * seconds <= count <= FASTEST * seconds:
         raise UsageError(
             f"{where}: {seconds:.1f} s do not fit a transcript of {count} characters, {count / seconds:.1f} "
             f"per second; speech has {SLOWEST:g} to {FASTEST:g}; give exactly the words of the recording"
         )
+
+
+def check_stored(samples: np.ndarray, sample_rate: int, transcript: str | None, where: str) -> None:
+    """As `check_recording`, where neither language nor model are known: refuse what fits in no language. The
+    model that speaks with the recording checks it again.
+    """
+    check_recording(samples, sample_rate, None, where)
+    if transcript is None:
+        return
+    said, seconds = _said(transcript), len(samples) / sample_rate
+    least, most = read_seconds(said)
+    least, most = min(least, len(said) / FASTEST), max(most, len(said) / SLOWEST)
+    if not least <= seconds <= most:
+        raise UsageError(
+            f"{where}: {seconds:.1f} s do not fit a transcript of {len(said)} characters in any language; "
+            f"read aloud it takes {least:.1f} to {most:.1f} s; give exactly the words of the recording"
+        )
+
+
+def _said(transcript: str) -> str:
+    """Return a transcript without speaker tags, and with single spaces."""
+    return " ".join(_TAG.sub(" ", transcript).split())
 
 
 def loudest_db(samples: np.ndarray, sample_rate: int) -> float:

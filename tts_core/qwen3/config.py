@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from tts_core.config import check_numbers, exact_fields, mapping
+from tts_core.config import check_numbers, exact_fields, mapping, section
 from tts_core.errors import CheckpointError
 from tts_core.printable import named
 from tts_core.qwen3 import speaker
@@ -165,16 +165,7 @@ _HARMLESS = (
     *("exponential_decay_length_penalty", "suppress_tokens", "begin_suppress_tokens"),
     *("output_hidden_states", "output_attentions"),
 )
-_STACK = (
-    "hidden_size",
-    "intermediate_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "num_key_value_heads",
-    "head_dim",
-    "rope_theta",
-    "rms_norm_eps",
-)
+_STACK = tuple(field.name for field in fields(StackConfig))
 _FIXED = {"hidden_act": "silu", "attention_bias": False, "use_sliding_window": False}
 _CODEC_IDS = {  # published name → ours
     "codec_pad_id": "codec_pad_id",
@@ -203,11 +194,11 @@ _PREDICTOR = (*_STACK, "vocab_size", "num_code_groups")
 
 def read_published(config: Mapping[str, Any]) -> Qwen3Config:
     """Read the config.json of a published folder."""
-    top = _section(config, _WHERE, _TOP, (_ENCODER,), {"tokenizer_type": TOKENIZER})
-    talker = _section(top["talker_config"], f"{_WHERE}: talker_config", _TALKER, (), _FIXED)
+    top = section(config, _WHERE, _TOP, (_ENCODER, *_HARMLESS), {"tokenizer_type": TOKENIZER})
+    talker = section(top["talker_config"], f"{_WHERE}: talker_config", _TALKER, _HARMLESS, _FIXED)
     where = f"{_WHERE}: code_predictor_config"
-    unused = ("max_position_embeddings",)
-    predictor = _section(talker["code_predictor_config"], where, _PREDICTOR, unused, _FIXED)
+    unused = ("max_position_embeddings", *_HARMLESS)
+    predictor = section(talker["code_predictor_config"], where, _PREDICTOR, unused, _FIXED)
     if predictor["num_code_groups"] != talker["num_code_groups"]:
         raise CheckpointError(f"{where}: num_code_groups is not the talker's")
     languages = mapping(talker["codec_language_id"], f"{_WHERE}: codec_language_id")
@@ -234,24 +225,6 @@ def read_published(config: Mapping[str, Any]) -> Qwen3Config:
 
 _ENCODER = "speaker_encoder_config"
 TOKENIZER = "qwen3_tts_tokenizer_12hz"
-
-
-def _section(
-    given: object, where: str, needed: tuple[str, ...], unused: tuple[str, ...], fixed: Mapping[str, Any]
-) -> Mapping[str, Any]:
-    """Check the names of a section of config.json, and that fixed values are the supported ones."""
-    section = mapping(given, where)
-    missing = [name for name in needed if name not in section]
-    unknown = sorted(set(section) - {*needed, *unused, *fixed, *_HARMLESS})
-    other = [
-        f"{name} {section[name]!r:.40}" for name in fixed if section.get(name, fixed[name]) != fixed[name]
-    ]
-    faults = [f"missing {named(missing)}"] if missing else []
-    faults += [f"unknown {named(unknown)}"] if unknown else []
-    faults += [f"{', '.join(other)}; this variant is not supported"] if other else []
-    if faults:
-        raise CheckpointError(f"{where}: {'; '.join(faults)}")
-    return section
 
 
 def read_converted(config: Mapping[str, Any]) -> Qwen3Config:

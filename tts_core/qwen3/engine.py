@@ -26,8 +26,7 @@ class Qwen3Engine:
 
     documents: the model's own, by name.
     network: the talker, and the speaker encoder of a model that has one.
-    make_slots: `qwen3/slots.py`.
-    fault: `qwen3/guard.py`.
+    make_slots, fault: `qwen3/slots.py`.
     """
 
     def __init__(
@@ -74,18 +73,12 @@ class Qwen3Engine:
 
         return self._codes.encoded([samples], lambda _: apart(self.host, encode)).copy()
 
-    def decode(self, codes: np.ndarray, memory: Any) -> tuple[np.ndarray, Any]:
-        """Decode the next frames of a stream. (Q, F) int32 → samples (L,) float32, and the next memory.
-
-        memory: of the frames before; None at the start.
-        """
-        samples, memory = apart(self.host, partial(self.launch, [codes], memory))
-        return samples.take(), memory
-
     def launch(self, pieces: Sequence[np.ndarray], memory: Any) -> tuple[Pending[np.ndarray], Any]:
-        """Begin the same for pieces that follow each other, beside the steps where the host `overlaps`.
+        """Begin to decode the next frames of a stream, beside the steps where the host `overlaps`.
 
-        Returns the samples of the last one, and the memory for the next launch.
+        pieces: (Q, F) int32 each, that follow each other.
+        memory: of the frames before; None at the start.
+        Returns the samples of the last piece, (L,) float32, and the memory for the next launch.
         """
         kept = memory
 
@@ -98,12 +91,11 @@ class Qwen3Engine:
 
         return Then(self.host.launch(work), _only), kept
 
-    def decode_whole(self, codes: np.ndarray) -> np.ndarray:
-        """Decode frames in the original's pieces of 300. (Q, F) int32, F > 0 → samples (L,) float32."""
-        return apart(self.host, partial(self.launch_whole, codes)).take()
-
     def launch_whole(self, codes: np.ndarray) -> Pending[np.ndarray]:
-        """Begin the same, beside the steps where the host `overlaps`."""
+        """Begin to decode frames in the original's pieces of 300, beside the steps where the host `overlaps`.
+
+        (Q, F) int32, F > 0 → samples (L,) float32.
+        """
         return Then(self.host.launch(lambda: [self.codec.decode(codes[None])]), _only)
 
 

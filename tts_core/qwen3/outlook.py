@@ -10,10 +10,10 @@ from tts_core.qwen3.config import BASE, Qwen3Config
 from tts_core.qwen3.memory import Qwen3Job
 from tts_core.qwen3.memory import estimate as estimate
 from tts_core.qwen3.options import PIECE_SECONDS, Qwen3Options
-from tts_core.qwen3.pace import longest_seconds
 from tts_core.qwen3.request import cut, piece_characters
 from tts_core.text import breaks
 from tts_core.text.checks import check_words
+from tts_core.text.pace import longest_seconds
 
 TAGS = 16  # positions besides the text: its role, tags and marks
 RECORDING = 10.0  # seconds of a Base model's recording

@@ -16,7 +16,6 @@ from tts_core.errors import UsageError
 from tts_core.files.json_object import parse_json
 from tts_core.nn.noise import HostNoise, Noise, check_seed, numbers_per_text, per_text, piece_seed
 from tts_core.pipeline import PromptLike
-from tts_core.qwen3.arriving import Bounds
 from tts_core.qwen3.config import BASE, VOICE_DESIGN, Qwen3Config
 from tts_core.qwen3.layout import (
     NOTHING,
@@ -30,7 +29,6 @@ from tts_core.qwen3.layout import (
 )
 from tts_core.qwen3.memory import Qwen3Job
 from tts_core.qwen3.options import Qwen3Options
-from tts_core.qwen3.pace import longest_seconds, paces, usual_seconds
 from tts_core.qwen3.sampling import GENERATION, Choice, Sampling, read_generation
 from tts_core.qwen3.tokenizer import FILES, Tokenizer
 from tts_core.qwen3.voice import Voice, read_voice
@@ -38,6 +36,7 @@ from tts_core.text import breaks
 from tts_core.text.arriving import LEAST, MOST
 from tts_core.text.breaks import Paused
 from tts_core.text.checks import check_one_speaker, check_words
+from tts_core.text.pace import longest_seconds, paces, usual_seconds
 from tts_core.text.sentences import split
 
 OPEN_CHARACTERS = 2000  # of a text that goes on and is never cut, for its memory
@@ -59,6 +58,16 @@ class Facts:
         tokenizer = Tokenizer(*(documents[name] for name in FILES), most=config.text_vocab_size)
         sampling = read_generation(parse_json(documents[GENERATION], GENERATION))
         return cls(config, config_of(configs, "qwen3_codec", Qwen3CodecConfig), tokenizer, sampling)
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Lengths of pieces in characters: to the first end of a sentence from `least` on, or to the first word's
+    end from `most` on.
+    """
+
+    least: int
+    most: int
 
 
 @dataclass(frozen=True, eq=False)

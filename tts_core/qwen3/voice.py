@@ -15,8 +15,8 @@ from tts_core.prompt import Prompt
 from tts_core.qwen3.config import BASE, CUSTOM_VOICE, VOICE_DESIGN, Qwen3Config, Speaker
 from tts_core.qwen3.layout import named_speaker, transcript
 from tts_core.qwen3.options import Qwen3Options
-from tts_core.qwen3.pace import check_transcript
 from tts_core.qwen3.tokenizer import Tokenizer
+from tts_core.text.pace import check_transcript
 
 LEAST_SECONDS = 1.0  # of a recording
 

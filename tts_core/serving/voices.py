@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from tts_core.audio.files import read_audio_at_its_rate, write_audio
-from tts_core.audio.recordings import check_recording
+from tts_core.audio.recordings import check_stored
 from tts_core.errors import CheckpointError, NotFoundError, ResourceError, UsageError, did_you_mean
 from tts_core.files.json_object import read_json
 from tts_core.files.whole import sync
@@ -130,7 +130,7 @@ class VoiceStore:
         for (samples, rate), transcript in zip(recordings, transcripts, strict=True):
             if transcript is not None:
                 _check_text("transcript", transcript)
-            check_recording(samples, rate, transcript, "sample")
+            check_stored(samples, rate, transcript, "sample")
         seconds = tuple(round(len(samples) / rate, 3) for samples, rate in recordings)
         voice = Voice(name, consent, int(time.time()), seconds, tuple(transcripts))
         try:

@@ -6,9 +6,7 @@ Rows of a text: the conditional one and, with guidance, the unconditional one af
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 import mlx.core as mx
@@ -24,9 +22,8 @@ from mlx_port.steps.row_keys import attend_row, seen_keys, written
 from mlx_port.steps.rows import product
 from mlx_port.steps.spin import Spins
 from mlx_port.steps.splitting import Splitting
+from mlx_port.steps.stack import FusedStack, Layer
 from tts_core.dia2.config import StackConfig
-
-Product = Callable[[mx.array], mx.array]
 
 
 class FeedForward:
@@ -42,28 +39,6 @@ class FeedForward:
         return self.down(first.astype(self.kind) * second.astype(self.kind)).astype(self.kind)
 
 
-@dataclass(frozen=True, eq=False)
-class Layer:
-    """A layer of the transformer."""
-
-    qkv: Product
-    split: Splitting
-    out: Product
-    norms: tuple[RMSNorm, RMSNorm]
-    feed: FeedForward
-
-
-@dataclass(frozen=True, eq=False)
-class DepthLayer:
-    """A layer of the depformer. qkv, out: by the place of their set of weights."""
-
-    qkv: Sequence[Product]
-    split: Splitting
-    out: Sequence[Product]
-    norms: tuple[RMSNorm, RMSNorm]
-    feed: FeedForward
-
-
 class FusedDia2:
     """The weights of both networks, applied to one step of each text."""
 
@@ -73,27 +48,22 @@ class FusedDia2:
         self.kind = kind = transformer.compute or transformer.text_embed.embedding.weight.dtype
         self.table = joined(transformer.audio_embeds)
         self.offsets = config.audio_vocab_size * mx.arange(config.n_streams)
-        self.layers = [
-            Layer(
-                product(joined((layer.attn.q_proj, layer.attn.k_proj, layer.attn.v_proj))),
-                _splitting(config.transformer, layer.attn, kind),
-                product(layer.attn.o_proj),
-                (_rounded(layer.pre_norm, kind), _rounded(layer.post_norm, kind)),
-                FeedForward(layer.mlp, kind),
-            )
-            for layer in transformer.layers
-        ]
-        self.depth = [
-            DepthLayer(
-                [product(one) for one in layer.self_attention.in_proj],
-                _splitting(config.depformer, layer.self_attention, kind),
-                [product(one) for one in layer.self_attention.out_proj],
-                (_rounded(layer.pre_norm, kind), _rounded(layer.post_norm, kind)),
-                FeedForward(layer.mlp, kind),
-            )
-            for layer in depformer.layers
-        ]
-        self.norm, self.depth_norm = _rounded(transformer.norm, kind), _rounded(depformer.norm, kind)
+        self.trunk = FusedStack(
+            [
+                Layer(
+                    product(joined((layer.attn.q_proj, layer.attn.k_proj, layer.attn.v_proj))),
+                    _splitting(config.transformer, layer.attn, kind),
+                    product(layer.attn.o_proj),
+                    (_rounded(layer.pre_norm, kind), _rounded(layer.post_norm, kind)),
+                    FeedForward(layer.mlp, kind),
+                )
+                for layer in transformer.layers
+            ],
+            _rounded(transformer.norm, kind),
+            kind,
+            is_apart=True,
+        )
+        self.depth = self._depth()
         self.depth_in = [product(one) for one in depformer.depformer_in]
         self.depth_heads = [product(one) for one in depformer.logits]
         self.action_head, self.code_head = product(transformer.action_head), product(transformer.cb0_head)
@@ -102,7 +72,6 @@ class FusedDia2:
             None if depformer.rotary is None else _stages(depformer.rotary(0, config.n_streams - 1))
         )
         self.start = chain(self._start)
-        self.ends = [chain(partial(self._end, index)) for index in range(len(self.layers))]
         mx.eval(self.offsets, self.depth_spins or [])
 
     def hidden(
@@ -113,12 +82,14 @@ class FusedDia2:
         cache: [keys, values] of each layer, (R, K, rows, E); written in place. → (R, D) after the last norm.
         """
         spin, seen = self.spins(places), seen_keys(lengths + 1)
-        x, queries, *fresh = self.start(tokens, spin)
-        for held, end in zip(cache, self.ends, strict=True):
+
+        def attend(layer: int, queries: mx.array, *fresh: mx.array) -> mx.array:
+            held = cache[layer]
             held[:] = (written(each, new, lengths) for each, new in zip(held, fresh, strict=True))
             keys, values = (each[:, :, : seen.most] for each in held)
-            x, queries, *fresh = end(x, attend_row(queries, keys, values, seen.mask, SCALE), spin)
-        return x
+            return attend_row(queries, keys, values, seen.mask, SCALE)
+
+        return self.trunk.run(self.start(tokens, spin), spin, attend)
 
     def actions(self, hidden: mx.array) -> mx.array:
         """Compute the action's logits. (R, D) → (R, A) float32."""
@@ -142,26 +113,26 @@ class FusedDia2:
         depformer = self.network.depformer
         place = depformer.stage_sets[stage]
         spin = None if self.depth_spins is None else self.depth_spins[stage]
-        x, normed = add_norm(projected[place], read, self.depth[0].norms[0], self.kind)
-        following = [*(layer.norms[0] for layer in self.depth[1:]), self.depth_norm]
-        for layer, held, norm in zip(self.depth, cache, following, strict=True):
-            queries, *fresh = layer.split(layer.qkv[place](normed), spin)
+
+        def attend(layer: int, queries: mx.array, *fresh: mx.array) -> mx.array:
             for which, new in enumerate(fresh):
-                held[which][:, :, stage : stage + 1] = new
-            keys, values = (each[:, :, : stage + 1] for each in held)
-            attended = attend_row(queries, keys, values, None, SCALE)
-            x, normed = self._half(x, layer.out[place](attended.flatten(1)), layer.norms[1])
-            x, normed = self._half(x, layer.feed(normed), norm)
-        return self.depth_heads[stage](normed).astype(mx.float32)[:, : depformer.codebook_size]
+                cache[layer][which][:, :, stage : stage + 1] = new
+            keys, values = (each[:, :, : stage + 1] for each in cache[layer])
+            return attend_row(queries, keys, values, None, SCALE)
+
+        layers = self.depth[place]
+        x, normed = add_norm(projected[place], read, layers.layers[0].norms[0], self.kind)
+        hidden = layers.run(layers.begin(x, normed, spin), spin, attend)
+        return self.depth_heads[stage](hidden).astype(mx.float32)[:, : depformer.codebook_size]
 
     def new_stages(self, rows: int) -> list[list[mx.array]]:
         """Create an empty cache of the depformer."""
         stack = self.network.config.depformer
         shape = rows, stack.num_key_value_heads, len(self.network.depformer.stage_sets), stack.head_dim
-        return [[mx.zeros(shape, self.kind), mx.zeros(shape, self.kind)] for _ in self.depth]
+        return [[mx.zeros(shape, self.kind), mx.zeros(shape, self.kind)] for _ in self.depth[0].layers]
 
     def _start(self, tokens: mx.array, spin: mx.array) -> tuple[mx.array, ...]:
-        """Embed rows; then as `_end`. tokens: (R, 2 + Q)."""
+        """Embed rows, and begin the first layer. tokens: (R, 2 + Q)."""
         text, pad = self.network.transformer.text_embed, self.network.config.text_pad_id
         said = text.embedding(tokens[:, :2])
         other = text.second_proj(said[:, 1])
@@ -170,26 +141,20 @@ class FusedDia2:
         heard = self.table(tokens[:, 2:] + self.offsets)  # (R, Q, D)
         for stream in range(heard.shape[1]):
             x = add(x, heard[:, stream])
-        first = self.layers[0]
-        return x, *first.split(first.qkv(first.norms[0](x)), spin)
+        return self.trunk.start(x, spin)
 
-    def _end(self, index: int, x: mx.array, attended: mx.array, spin: mx.array) -> tuple[mx.array, ...]:
-        """Add a layer's attention and feed-forward. → rows (R, D), the next layer's queries, keys, values.
-
-        After the last layer: its norm, and nothing else of use.
-        """
-        layer = self.layers[index]
-        x, normed = self._half(x, layer.out(attended.flatten(1)), layer.norms[1])
-        last = index + 1 == len(self.layers)
-        norm = self.norm if last else self.layers[index + 1].norms[0]
-        x, normed = self._half(x, layer.feed(normed), norm)
-        if last:
-            return normed, attended, attended, attended
-        following = self.layers[index + 1]
-        return x, *following.split(following.qkv(normed), spin)
-
-    def _half(self, x: mx.array, added: mx.array, norm: RMSNorm) -> tuple[mx.array, mx.array]:
-        return add_norm(x, added.astype(self.kind), norm, self.kind)
+    def _depth(self) -> list[FusedStack]:
+        """Build the depformer's layers, once for each set of its weights."""
+        depformer, kind = self.network.depformer, self.kind
+        sets: list[list[Layer]] = [[] for _ in self.network.config.weight_sets]
+        for layer in depformer.layers:
+            split = _splitting(self.network.config.depformer, layer.self_attention, kind)
+            norms = _rounded(layer.pre_norm, kind), _rounded(layer.post_norm, kind)
+            feed, attention = FeedForward(layer.mlp, kind), layer.self_attention
+            for own, joint, out in zip(sets, attention.in_proj, attention.out_proj, strict=True):
+                own.append(Layer(product(joint), split, product(out), norms, feed))
+        norm = _rounded(depformer.norm, kind)
+        return [FusedStack(layers, norm, kind, is_apart=False) for layers in sets]
 
 
 def fused(network: Dia2) -> FusedDia2:

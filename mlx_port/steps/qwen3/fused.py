@@ -1,21 +1,28 @@
-"""Qwen3-TTS's networks for one frame of each text, with few launches."""
+"""Qwen3-TTS's networks and draws for one frame of each text, with few launches."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import cast
 
 import mlx.core as mx
 import numpy as np
+from mlx import nn
 
 from mlx_port.layers.row_cache import RowCache
+from mlx_port.qwen3.blocks import TransformerLayer
 from mlx_port.qwen3.qwen3 import Qwen3
+from mlx_port.qwen3.sampling import candidates, draw
 from mlx_port.steps.chain import chain
 from mlx_port.steps.joining import joined
 from mlx_port.steps.kept import kept
-from mlx_port.steps.qwen3.stack import FusedStack
 from mlx_port.steps.row_keys import attend_row
 from mlx_port.steps.rows import independent
 from mlx_port.steps.spin import Spins
+from mlx_port.steps.splitting import Splitting
+from mlx_port.steps.stack import FusedStack, Layer
+from tts_core.qwen3.config import StackConfig
+from tts_core.qwen3.sampling import Choice
 
 Frame = list[list[mx.array]]  # [keys, values] of each layer of the predictor, (R, K, Q, E)
 
@@ -31,20 +38,25 @@ class FusedQwen3:
         starts = config.vocab_size + config.codebook_size * np.arange(predictor.stages)
         self.offsets = mx.array([0, *starts.tolist()])
         self.talker = FusedStack(
-            talker.model.layers, config.talker, talker.model.norm, self.kind, is_apart=True
+            _layers(talker.model.layers, config.talker, self.kind),
+            talker.model.norm,
+            self.kind,
+            is_apart=True,
         )
         self.predictor = FusedStack(
-            predictor.model.layers, config.predictor, predictor.model.norm, self.kind, is_apart=False
+            _layers(predictor.model.layers, config.predictor, self.kind),
+            predictor.model.norm,
+            self.kind,
+            is_apart=False,
         )
-        self.head, self.heads = (
-            independent(talker.codec_head),
-            [independent(one) for one in predictor.lm_head],
-        )
+        self.scales = config.talker.head_dim**-0.5, config.predictor.head_dim**-0.5  # of attention
+        self.head = independent(talker.codec_head)
+        self.heads = [independent(one) for one in predictor.lm_head]
         self.projection = independent(predictor.small_to_mtp_projection)
         self.spins = Spins(talker.rotary(0, config.max_positions))
         table = Spins(predictor.rotary(0, config.n_codebooks)).table
         self.places = [*mx.split(table, len(table))]  # (1, 2, E/2) each, as from Spins
-        self.embed = chain(self._embed)
+        self.start, self.embed = chain(self.talker.start), chain(self._embed)
         mx.eval(self.offsets, self.places)
 
     def hidden(self, x: mx.array, places: np.ndarray, cache: Sequence[RowCache]) -> mx.array:
@@ -53,9 +65,10 @@ class FusedQwen3:
         def attend(layer: int, queries: mx.array, keys: mx.array, values: mx.array) -> mx.array:
             held = cache[layer]
             seen = held.extend(keys, values)
-            return attend_row(queries, *seen, held.rule(1)[1], self.talker.scale)
+            return attend_row(queries, *seen, held.rule(1)[1], self.scales[0])
 
-        return self.talker.run(x, self.spins(places), attend)
+        spin = self.spins(places)
+        return self.talker.run(self.start(x, spin), spin, attend)
 
     def logits(self, hidden: mx.array) -> mx.array:
         """Compute the logits of first codes. (R, D) → (R, V) float32."""
@@ -75,9 +88,10 @@ class FusedQwen3:
             for held, new in zip(frame[layer], fresh, strict=True):
                 held[:, :, place : place + 1] = new
             keys, values = (held[:, :, : place + 1] for held in frame[layer])
-            return attend_row(queries, keys, values, None, self.predictor.scale)
+            return attend_row(queries, keys, values, None, self.scales[1])
 
-        return self.predictor.run(self.projection(x), self.places[place], attend)
+        spin = self.places[place]
+        return self.predictor.run(self.predictor.start(self.projection(x), spin), spin, attend)
 
     def stage(self, stage: int, hidden: mx.array) -> mx.array:
         """Compute the logits of a stage's code. (R, E) → (R, V') float32."""
@@ -92,6 +106,74 @@ class FusedQwen3:
         return x + text
 
 
+class OtherCodes:
+    """The draws of a frame's other codes, all in one graph. The rules are those of mlx_port.qwen3.sampling.
+
+    choices: of the rows; None for those without a text.
+    """
+
+    def __init__(self, fused: FusedQwen3, choices: Sequence[Choice | None]):
+        self.fused = fused
+        rows: dict[Choice, list[int]] = {}
+        for row, choice in enumerate(choices):
+            if choice is not None:
+                rows.setdefault(choice, []).append(row)
+        self.is_alike = len(rows) == 1 and None not in choices
+        self.groups = [(choice, mx.array(every)) for choice, every in rows.items()]
+        self.draw = chain(self._draw)
+        mx.eval(*(every for _, every in self.groups))
+
+    def _draw(self, hidden: mx.array, first: mx.array, uniform: mx.array) -> tuple[mx.array, mx.array]:
+        """Draw the other codes of each frame. hidden: (R, D).  first: (R,).  uniform: (R, (Q - 1) V').
+
+        → (R, Q) codes, and (R,) whether all logits were finite.
+        """
+        fused, predictor = self.fused, self.fused.network.talker.code_predictor
+        size, frame = fused.network.config.codebook_size, fused.new_frame(len(first))
+        fused.read(hidden, 0, frame)
+        codes, bad = [first], mx.zeros((len(first), size))
+        x = fused.network.talker.model.codec_embedding(first)
+        for stage in range(predictor.stages):
+            logits = fused.stage(stage, fused.read(x, stage + 1, frame))
+            bad = bad + (logits - logits)  # NaN where logits are not finite
+            codes.append(self._choose(logits, uniform[:, stage * size : (stage + 1) * size]))
+            x = predictor.embed(stage, codes[-1])
+        return mx.stack(codes, axis=1), mx.isfinite(bad).all(axis=-1)
+
+    def _choose(self, logits: mx.array, uniform: mx.array) -> mx.array:
+        """Choose an id for each row, those of equal choices together. (R, V') → (R,)."""
+        ids = mx.zeros(len(logits), mx.int32)
+        for choice, rows in self.groups:
+            if self.is_alike:
+                return draw(candidates(logits, choice), choice, uniform).astype(mx.int32)
+            made = draw(candidates(logits[rows], choice), choice, uniform[rows]).astype(mx.int32)
+            ids = mx.put_along_axis(ids, rows, made, axis=0)
+        return ids
+
+
 def fused(network: Qwen3) -> FusedQwen3:
     """Return the form of the networks for single frames; built again only for other weights."""
     return kept(network, "steps", lambda: FusedQwen3(network))
+
+
+def _layers(layers: Iterable[nn.Module], config: StackConfig, kind: mx.Dtype) -> list[Layer]:
+    """Join the parallel weights of layers."""
+    return [_layer(each, config, kind) for each in cast(Iterable[TransformerLayer], layers)]
+
+
+def _layer(layer: TransformerLayer, config: StackConfig, kind: mx.Dtype) -> Layer:
+    attention, mlp = layer.self_attn, layer.mlp
+    gains = attention.q_norm.weight, attention.k_norm.weight
+    gate_up, down = independent(joined((mlp.gate_proj, mlp.up_proj))), independent(mlp.down_proj)
+
+    def feed(x: mx.array) -> mx.array:
+        gate, up = mx.split(gate_up(x), 2, axis=-1)
+        return down(nn.silu(gate) * up)
+
+    return Layer(
+        independent(joined((attention.q_proj, attention.k_proj, attention.v_proj))),
+        Splitting(config, gains, config.rms_norm_eps, kind),
+        independent(attention.o_proj),
+        (layer.input_layernorm, layer.post_attention_layernorm),
+        feed,
+    )

@@ -61,7 +61,7 @@ def test_a_step_has_the_numbers_of_the_layers(
     tokens, starts = mx.array(ids.astype(np.int32)), np.array([0, 4, 4], np.int32)
     stack = config.transformer
     room = 3, stack.num_key_value_heads, 12, stack.head_dim
-    held = [[mx.zeros(room, steps.kind), mx.zeros(room, steps.kind)] for _ in steps.layers]
+    held = [[mx.zeros(room, steps.kind), mx.zeros(room, steps.kind)] for _ in steps.trunk.layers]
     caches = [built.transformer.new_cache() for _ in range(3)]
     for row in (1, 2):  # four steps before
         before = mx.array(random.integers(0, 30, (1, 4, 2 + config.n_streams)).astype(np.int32))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tts_core.audio.recordings import check_recording, loudest_db
+from tts_core.audio.recordings import check_recording, check_stored, loudest_db
 from tts_core.errors import UsageError
 from tts_core.prompt import Prompt
 
@@ -53,6 +53,22 @@ def test_words_of_four_seconds(count: int, fits: bool) -> None:
             f"prompt 2: 4.0 s do not fit a transcript of {count} characters, {count / 4:.1f} per second; "
             "speech has 3 to 30; give exactly the words of the recording"
         )
+
+
+@pytest.mark.parametrize("rate", [2.2, 4.3, 8])
+def test_stored_voices_may_speak_any_language(rate: float) -> None:
+    """Also where English is faster; a model that reads only English refuses them later."""
+    said = "春天来了，河水慢慢地流过那座老磨坊。" * 2
+    check_stored(tone(len(said) / rate), RATE, said, "sample")
+    if rate < 3:
+        assert "speech has 3 to 30" in refusal(tone(len(said) / rate), said)
+
+
+@pytest.mark.parametrize(("said", "seconds"), [("Hi.", 20), ("太阳" * 40, 2), ("word " * 60, 4)])
+def test_stored_voices_of_no_language(said: str, seconds: float) -> None:
+    with pytest.raises(UsageError, match=f"^sample: {seconds}.0 s do not fit .* in any language; read aloud"):
+        check_stored(tone(seconds), RATE, said, "sample")
+    check_stored(tone(seconds), RATE, None, "sample")
 
 
 def test_level_of_the_loudest_part() -> None:

@@ -21,7 +21,7 @@ from torch_ref.cuda.qwen3.draws import settings
 from torch_ref.cuda.qwen3.step import FusedStep, State, runs
 from torch_ref.host import Host
 from torch_ref.qwen3.qwen3 import Qwen3
-from torch_ref.qwen3.slots import Slots
+from torch_ref.qwen3.slots import Slots, embedded
 from torch_ref.reading import begin_read, finish_read
 from tts_core.nn.noise import HostNoise
 from tts_core.qwen3.rows import BatchRows, Joining, Launched
@@ -55,14 +55,8 @@ class GraphSlots:
         """Read what comes before a text's speech but its last row; the next step reads that and draws. Its
         slot must be free.
         """
-        talker, to_device, rows = self.talker, self.host.to_device, self.state.rows
-        speaker = None if text.speaker is None else to_device(text.speaker)
-        frames = None if text.frames is None else to_device(text.frames[None]).long()
-        x, cache, count = (
-            talker.embed_layout(text.layout, speaker, frames),
-            talker.new_cache(),
-            text.positions - 1,
-        )
+        talker, rows, count = self.talker, self.state.rows, text.positions - 1
+        x, cache = embedded(talker, self.host, text), talker.new_cache()
         talker(x[:, :count], 0, cache)
         memory = self.state.memory
         for keys, values, held in zip(memory.keys, memory.values, cache, strict=True):
@@ -71,7 +65,7 @@ class GraphSlots:
                 own[slot, :, :count] = read[0, :, :count]
         rows.last[slot] = x[0, count]
         rows.seen[slot] = 0
-        rows.settings[slot] = to_device(settings(text.sampling))
+        rows.settings[slot] = self.host.to_device(settings(text.sampling))
         if isinstance(text.noise, HostNoise):
             self.seeds[slot] = int(np.uint64(text.noise.seed).astype(np.int64))
         self.plan.join(slot, text)

@@ -101,7 +101,7 @@ BAD: list[tuple[dict[str, Any], str | None]] = [
     ({"transcript": ""}, "transcript"),
     ({"transcript": " "}, "transcript"),
     ({"transcript": "word " * 2000}, "transcript"),
-    ({"transcript": "Hm."}, "audio_sample"),
+    ({"transcript": "word " * 60}, "audio_sample"),
     ({"speaker_description": "old"}, "speaker_description"),
     ({"ref_text": SAID}, "ref_text"),
     ({"files": []}, None),

@@ -3,7 +3,7 @@
 import pytest
 
 from tts_core.errors import UsageError
-from tts_core.qwen3.pace import (
+from tts_core.text.pace import (
     SECONDS_MORE,
     check_transcript,
     longest_seconds,

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from tests.golden.cases import DEFAULT
 from tts_core.errors import UsageError
-from tts_core.qwen3.arriving import Arriving, Bounds, Part
 from tts_core.qwen3.layout import ENDS, ROLE, script
+from tts_core.qwen3.live import Arriving, Part
+from tts_core.qwen3.request import Bounds
 from tts_core.qwen3.tokenizer import FILES, Tokenizer
 
 GOLDEN = DEFAULT / "qwen3" / "tokenizer"

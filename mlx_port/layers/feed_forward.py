@@ -1,0 +1,19 @@
+"""Gated feed-forward of a transformer's layer."""
+
+from __future__ import annotations
+
+import mlx.core as mx
+from mlx import nn
+
+
+class FeedForward(nn.Module):
+    """Gated feed-forward: down(silu(gate) · up). (B, T, D) → same."""
+
+    def __init__(self, width: int, inner: int):
+        super().__init__()
+        self.gate_proj = nn.Linear(width, inner, bias=False)
+        self.up_proj = nn.Linear(width, inner, bias=False)
+        self.down_proj = nn.Linear(inner, width, bias=False)
+
+    def __call__(self, x: mx.array) -> mx.array:
+        return self.down_proj(nn.silu(self.gate_proj(x)) * self.up_proj(x))

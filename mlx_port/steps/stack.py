@@ -1,0 +1,80 @@
+"""The layers of a transformer for a row of each text, with few launches: joined weights and compiled chains.
+Rounded where the layers round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import mlx.core as mx
+
+from mlx_port.steps.add_norm import Norm, add_norm
+from mlx_port.steps.chain import chain
+from mlx_port.steps.splitting import Splitting
+
+Product = Callable[[mx.array], mx.array]
+Attend = Callable[[int, mx.array, mx.array, mx.array], mx.array]  # layer, queries, keys, values → as queries
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """A layer: its products and feed-forward, and the norms before attention and feed-forward."""
+
+    qkv: Product
+    split: Splitting
+    out: Product
+    norms: tuple[Norm, Norm]
+    feed: Product
+
+
+class FusedStack:
+    """The layers of a transformer and its last norm.
+
+    kind: of activations.
+    is_apart: each layer's work is compiled by itself; False inside of a function that is compiled.
+    """
+
+    def __init__(self, layers: Sequence[Layer], norm: Norm, kind: mx.Dtype, *, is_apart: bool):
+        self.layers, self.norm, self.kind = layers, norm, kind
+        ends = [partial(self._end, index) for index in range(len(layers))]
+        self.ends = [chain(end) for end in ends] if is_apart else ends
+
+    def begin(self, x: mx.array, normed: mx.array, spin: mx.array | None) -> tuple[mx.array, ...]:
+        """Begin the first layer with rows and their norm, (R, D) each, for `run`. spin: from Spins."""
+        first = self.layers[0]
+        return x, *first.split(first.qkv(normed), spin)
+
+    def start(self, x: mx.array, spin: mx.array | None) -> tuple[mx.array, ...]:
+        """Begin the first layer with rows, (R, D), for `run`."""
+        return self.begin(x, self.layers[0].norms[0](x), spin)
+
+    def run(self, begun: tuple[mx.array, ...], spin: mx.array | None, attend: Attend) -> mx.array:
+        """Run rows that have begun. → (R, D), after the last norm.
+
+        attend: takes a layer's queries (R, H, 1, E), and keys and values to be kept (R, K, 1, E).
+        """
+        x, queries, *fresh = begun
+        for index, end in enumerate(self.ends):
+            x, queries, *fresh = end(x, attend(index, queries, *fresh), spin)
+        return x
+
+    def _end(
+        self, index: int, x: mx.array, attended: mx.array, spin: mx.array | None
+    ) -> tuple[mx.array, ...]:
+        """Add a layer's attention and feed-forward. → rows (R, D), the next layer's queries, keys, values.
+
+        After the last layer: its norm, and nothing else of use.
+        """
+        layer, last = self.layers[index], index + 1 == len(self.layers)
+        x, normed = self._half(x, layer.out(attended.flatten(1)), layer.norms[1])
+        norm = self.norm if last else self.layers[index + 1].norms[0]
+        x, normed = self._half(x, layer.feed(normed), norm)
+        if last:
+            return normed, attended, attended, attended
+        following = self.layers[index + 1]
+        return x, *following.split(following.qkv(normed), spin)
+
+    def _half(self, x: mx.array, added: mx.array, norm: Norm) -> tuple[mx.array, mx.array]:
+        return add_norm(x, added.astype(self.kind), norm, self.kind)
