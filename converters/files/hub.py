@@ -66,15 +66,17 @@ def _snapshot(
     from huggingface_hub import errors, snapshot_download
 
     at = f"{flag}: {repository}" + (f" at {revision}" if revision else "")
+    wanted = [*_DESCRIPTIONS, *patterns]
     try:
-        return Path(
-            snapshot_download(
-                repository,
-                revision=revision,
-                allow_patterns=[*_DESCRIPTIONS, *patterns],
-                local_files_only=offline,
+        try:
+            found = snapshot_download(
+                repository, revision=revision, allow_patterns=wanted, local_files_only=offline
             )
-        )
+        except errors.OfflineModeIsEnabled:  # huggingface_hub 1.31 raises it though the cache has the commit
+            found = snapshot_download(
+                repository, revision=revision, allow_patterns=wanted, local_files_only=True
+            )
+        return Path(found)
     except errors.GatedRepoError:
         raise NotFoundError(f"{at} is gated; accept its terms on the hub, then set HF_TOKEN") from None
     except errors.RepositoryNotFoundError:

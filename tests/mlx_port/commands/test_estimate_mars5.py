@@ -46,10 +46,12 @@ def test_a_converted_folder(capsys):
 
 
 def test_codecs_that_are_not_there_count_as_published(tmp_path):
+    folder = tmp_path / "model"  # what lies beside a folder is looked at, too
+    folder.mkdir()
     for file in (AR, NAR):
-        shutil.copy(file, tmp_path / file.name)
-        shutil.copy(file.with_suffix(".json"), tmp_path / file.with_suffix(".json").name)
-    found = read_model(str(tmp_path), None)
+        shutil.copy(file, folder / file.name)
+        shutil.copy(file.with_suffix(".json"), folder / file.with_suffix(".json").name)
+    found = read_model(str(folder), None)
     assert (found.name, list(found.configs)) == ("mars5", ["mars5", "mars5_nar", "encodec", "vocos"])
     assert found.configs["mars5"] == open_published(AR, parts=["mars5"]).parts["mars5"].config
     assert (found.configs["encodec"], found.configs["vocos"]) == (ENCODEC_24KHZ, VOCOS_ENCODEC_24KHZ)

@@ -170,7 +170,7 @@ def test_bad_input_is_refused_before_anything_is_allocated(
     kind, message, ask = BAD[case]
     voice = tiny(side)
     megabytes = 2 if case == "speech too long" else 20
-    monkeypatch.setattr(voice.engine.host, "free_bytes", lambda: megabytes * 10**6)
+    monkeypatch.setattr(type(voice.engine.host), "free_bytes", lambda _: megabytes * 10**6)
     for owner, name in (
         (voice.engine.network, "read"),
         (voice.engine.codec, "encode"),

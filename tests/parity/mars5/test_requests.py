@@ -26,7 +26,7 @@ def test_what_would_not_fit_is_refused(side: str, monkeypatch: pytest.MonkeyPatc
     """At the call, and before the diffusion if the text became longer than expected."""
     free = [1]
     engine = pipeline(side).engine
-    monkeypatch.setattr(engine.host, "free_bytes", lambda: free.pop(0))
+    monkeypatch.setattr(type(engine.host), "free_bytes", lambda _: free.pop(0))
     monkeypatch.setattr(engine.diffusion, "run", lambda *_, **__: pytest.fail("the diffusion ran"))
     given = {"prompt": voice(), "seed": 1, "timesteps": 1, "generate_max_len_override": 24}
     with pytest.raises(ResourceError, match=r"memory: .* of reference take .* are free"):
@@ -104,7 +104,7 @@ def test_with_no_memory_left_no_network_runs(
     engine, calls = pipeline(side).engine, list[str]()
     for name in ("encode", "slots", "begin", "decode"):
         monkeypatch.setattr(engine, name, lambda *_, name=name: calls.append(name))
-    monkeypatch.setattr(engine.host, "free_bytes", lambda: 0)
+    monkeypatch.setattr(type(engine.host), "free_bytes", lambda _: 0)
     speak, prompt = pipeline(side), voice(said=said)
     for refused in (
         lambda: speak.generate(TEXT, prompt=prompt),

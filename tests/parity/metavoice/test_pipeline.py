@@ -312,14 +312,14 @@ def test_a_model_without_diffusion(side: Any, voice: np.ndarray, monkeypatch: py
 
 
 def test_too_little_memory_names_what_fits(side: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(side.engine.host, "free_bytes", lambda *_: 10**4)
+    monkeypatch.setattr(type(side.engine.host), "free_bytes", lambda *_: 10**4)
     forbid_networks(side, monkeypatch)
     unknown = reference(33.0)  # whose vector is not kept
     with pytest.raises(
         ResourceError, match=r"^memory: a piece of .* on (torch|mlx)-cpu beside the weights, "
     ):
         side.stream(TEXT, prompt=unknown)
-    monkeypatch.setattr(side.engine.host, "free_bytes", lambda *_: 10)
+    monkeypatch.setattr(type(side.engine.host), "free_bytes", lambda *_: 10)
     with pytest.raises(ResourceError, match=r"free some memory, or use a larger machine$"):
         side.generate_batch([TEXT] * 3, prompts=unknown)
     with pytest.raises(ResourceError, match=r"^memory: 3 pieces"):
