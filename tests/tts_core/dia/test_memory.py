@@ -139,7 +139,7 @@ def test_prompts_are_encoded_before_the_rest(backend):
 def test_the_codec_is_bounded_by_its_window(backend, bytes_):
     """The longest speech needs no more memory for the codec than a largest window and half a captured one."""
     guesses = [
-        estimate(CONFIGS, Job(10, frames), Machine("float32", backend)) for frames in (600, 2000, 3056)
+        estimate(CONFIGS, Job(10, frames), Machine("float32", backend)) for frames in (600, 2100, 3056)
     ]
     assert len({guess["codec"].bytes for guess in guesses[1:]}) == 1
     assert guesses[0]["codec"].bytes <= guesses[1]["codec"].bytes < bytes_
@@ -147,9 +147,10 @@ def test_the_codec_is_bounded_by_its_window(backend, bytes_):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_decode_that_nobody_hears_before_its_end_feeds_even_windows_on_a_cpu(backend):
-    """100 frames: a stream's largest window is the last but one, of 32 frames, and its context."""
+    """100 frames: a stream's largest window is 56..100 with 10 frames of context, on CUDA 35..75 with 20."""
     codec = estimate(CONFIGS, Job(200, 100), Machine("float32", backend))["codec"]
-    assert codec.why.split(", and ")[0].endswith(f"{100 if backend.endswith('cpu') else 54} frames")
+    fed = 100 if backend.endswith("cpu") else {"torch-cuda": 60}.get(backend, 54)
+    assert codec.why.split(", and ")[0].endswith(f"{fed} frames")
     unheard = Machine("float32", backend, policy=own(backend).unheard())
     codec = estimate(CONFIGS, Job(200, 100), unheard)["codec"]
     assert codec.why.split(", and ")[0].endswith("100 frames"), (
