@@ -16,7 +16,8 @@ from tts_core.command.seconds import Seconds
 if TYPE_CHECKING:
     from converters.published import Part, Published
     from mlx_port.commands.verify.report import Report
-    from mlx_port.commands.verify.run import Layers, Progress, Side
+    from mlx_port.commands.verify.run import Progress, Runner, Side
+    from tts_core.nn.layers import Layers
 
 
 @click.command()
@@ -230,24 +231,18 @@ def _frameworks() -> dict[str, str]:
 
 def _sides() -> tuple[Side, Side]:
     """Layers of PyTorch, read through the maps, and of MLX, read from the stored files."""
+    from mlx_port.layerwise import Layerwise
     from mlx_port.stored import Stored
+    from torch_ref.layerwise import Layerwise as TorchLayerwise
 
-    def reference(weights: Part, layers: str, config: object, dtype: str) -> Layers:
-        return layers_class("torch_ref", layers)(config, weights, dtype).run
+    def reference(weights: Part, layers: type[Layers], config: object, dtype: str) -> Runner:
+        return TorchLayerwise(layers, config, weights, dtype).run
 
-    def port(weights: Part, layers: str, config: object, dtype: str) -> Layers:
+    def port(weights: Part, layers: type[Layers], config: object, dtype: str) -> Runner:
         stored = Stored(weights.kind, weights.files, weights.quantization)
-        return layers_class("mlx_port", layers)(config, stored, dtype).run
+        return Layerwise(layers, config, stored, dtype).run
 
     return reference, port
-
-
-def layers_class(side: str, layers: str) -> Any:
-    """Import a class that runs layers. layers: its module and name inside the side's package."""
-    from importlib import import_module
-
-    module, _, name = layers.partition(":")
-    return getattr(import_module(f"{side}.{module}"), name)
 
 
 class _Line:
