@@ -44,12 +44,7 @@ class Mars5Pipeline:
         self.engine = engine
         self.sample_rate = engine.vocoder_config.sample_rate
         self.sizes = Sizes.of(engine.codec_config, engine.nar_config)
-        self.configs = {
-            "mars5": engine.config,
-            "mars5_nar": engine.nar_config,
-            "encodec": engine.codec_config,
-            "vocos": engine.vocoder_config,
-        }
+        self.configs = engine.configs
 
     def generate(
         self,
@@ -127,7 +122,7 @@ class Mars5Pipeline:
         sound: False for codes alone.
         Raises ResourceError for too little memory.
         """
-        return Mars5Session(self, places, job=job, sound=sound)
+        return Mars5Session(self.engine, places, self.rehearsal, job=job, sound=sound)
 
     @named
     def generate_batch(
@@ -181,7 +176,8 @@ class Mars5Pipeline:
     @named_parts
     def _parts(self, request: Request, report: Report, meter: Meter) -> Iterator[GenerationResult]:
         """Yield the speech of a request piece by piece, in a session of its own."""
-        with closing(Mars5Session(self, 1, job=request.job(), report=report, meter=meter)) as session:
+        opened = Mars5Session(self.engine, 1, self.rehearsal, job=request.job(), report=report, meter=meter)
+        with closing(opened) as session:
             session.join(request)
             while session.running:
                 for part in given(session.step()):
@@ -199,7 +195,7 @@ class Mars5Pipeline:
         job = Mars5Job.together([one.job() for one in encoded])
 
         def session(texts: int) -> Mars5Session:
-            return Mars5Session(self, texts, job=job, sound=sound, report=report)
+            return Mars5Session(self.engine, texts, self.rehearsal, job=job, sound=sound, report=report)
 
         lines = [Single(one) for one in encoded]
         together(session, lines, Watch(None, report.watch.cancel), 0.0)
