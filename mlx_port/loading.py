@@ -6,7 +6,7 @@ import importlib
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar, Unpack, cast, overload
 
 import mlx.core as mx
 from mlx import nn
@@ -201,6 +201,22 @@ def assemble(parts: Parts) -> Pipeline:
     if arithmetic() != "float32":
         _LOG.warning("mlx: arithmetic of float32 products: %s", described())
     return pipeline
+
+
+class Loaded:
+    """A pipeline that is loaded from a folder of one model."""
+
+    MODEL: str  # one of tts_core.models.NAMES
+
+    @classmethod
+    def load(cls, path: str | Path, **how: Unpack[How]) -> Self:
+        """Load the pipeline; arguments and errors as in `mlx_port.load`.
+
+        Raises UsageError for a folder of another model.
+        """
+        parts = open_parts(path, **how)
+        check_model(parts.model, cls.MODEL)
+        return cast(Self, assemble(parts))
 
 
 def open_parts(

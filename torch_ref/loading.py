@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar, Unpack, cast, overload
 
 import numpy as np
 import torch
@@ -175,6 +175,22 @@ def assemble(parts: Parts) -> Pipeline:
     Raises CheckpointError for weights that do not fit, and ResourceError where memory would not hold them.
     """
     return importlib.import_module(f"torch_ref.{parts.model}.pipeline").assemble(parts)
+
+
+class Loaded:
+    """A pipeline that is loaded from published or converted files of one model."""
+
+    MODEL: str  # one of tts_core.models.NAMES
+
+    @classmethod
+    def load(cls, path: str | Path | Sequence[str | Path], **how: Unpack[How]) -> Self:
+        """Load the pipeline; arguments and errors as in `torch_ref.load`.
+
+        Raises UsageError for files of another model.
+        """
+        parts = open_parts(path, **how)
+        check_model(parts.model, cls.MODEL)
+        return cast(Self, assemble(parts))
 
 
 def open_parts(

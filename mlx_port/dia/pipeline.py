@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import mlx.core as mx
 
 from mlx_port.codecs.dac import Dac
@@ -11,29 +9,20 @@ from mlx_port.dia.dia import Dia
 from mlx_port.dia.guard import fault
 from mlx_port.dia.slots import Slots
 from mlx_port.host import Host
-from mlx_port.loading import Parts, open_parts
+from mlx_port.loading import Loaded, Parts
 from mlx_port.steps.dia.fused import join
 from mlx_port.stored import understood
 from tts_core.codecs.dac_memory import codec_policy
 from tts_core.dia import pipeline
 from tts_core.dia.engine import DiaEngine
 from tts_core.dia.memory import check_loading
-from tts_core.pipeline import check_model
 from tts_core.text.rules import NO_RULES, TextRules, read_rules
 
 
-class DiaPipeline(pipeline.DiaPipeline):
+class DiaPipeline(Loaded, pipeline.DiaPipeline):
     """Dia on this side, with its networks in `engine`."""
 
-    @classmethod
-    def load(cls, path: str | Path, *, dtype: str | None = None, check: bool = False) -> DiaPipeline:
-        """Load a Dia from a folder that convert-weights wrote; arguments and errors as in `mlx_port.load`.
-
-        Raises UsageError for a folder of another model.
-        """
-        parts = open_parts(path, dtype=dtype, check=check)
-        check_model(parts.model, "dia")
-        return assemble(parts)
+    MODEL = "dia"
 
 
 def assemble(parts: Parts) -> DiaPipeline:

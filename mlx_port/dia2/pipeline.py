@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from mlx_port.codecs.mimi import Mimi
 from mlx_port.dia2.dia2 import Dia2
 from mlx_port.dia2.guard import fault
 from mlx_port.dia2.slots import Slots
 from mlx_port.host import Host
-from mlx_port.loading import Parts, open_parts
+from mlx_port.loading import Loaded, Parts
 from mlx_port.steps.dia2.fused import join
 from mlx_port.stored import understood
 from tts_core.dia2 import pipeline
 from tts_core.dia2.engine import Dia2Engine
 from tts_core.dia2.memory import check_loading
 from tts_core.dia2.tokenizer import FILE
-from tts_core.pipeline import check_model
 
 
-class Dia2Pipeline(pipeline.Dia2Pipeline):
+class Dia2Pipeline(Loaded, pipeline.Dia2Pipeline):
     """Dia2 on this side, with its networks in `engine`."""
 
-    @classmethod
-    def load(cls, path: str | Path, *, dtype: str | None = None, check: bool = False) -> Dia2Pipeline:
-        """Load a Dia2 from a folder that convert-weights wrote; arguments and errors as in `mlx_port.load`.
-
-        Raises UsageError for a folder of another model.
-        """
-        parts = open_parts(path, dtype=dtype, check=check)
-        check_model(parts.model, "dia2")
-        return assemble(parts)
+    MODEL = "dia2"
 
 
 def assemble(parts: Parts) -> Dia2Pipeline:

@@ -346,7 +346,7 @@ def test_a_typed_load_refuses_other_models(
     with pytest.raises(UsageError, match=r"^model: the files contain metavoice, not dia"):
         package.DiaPipeline.load(folder)
     parts = SimpleNamespace(model="dia")
-    monkeypatch.setattr(f"{package.__name__}.metavoice.pipeline.open_parts", lambda *_, **__: parts)
+    monkeypatch.setattr(f"{package.__name__}.loading.open_parts", lambda *_, **__: parts)
     with pytest.raises(
         UsageError, match=r"^model: the files contain dia, not metavoice; use load\(\) without a model$"
     ):
