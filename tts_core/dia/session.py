@@ -92,6 +92,8 @@ class DiaSession(SlotSession[_Speaking]):
             self._decode,
             launch=self._launch if beside else None,
             split=self._split if beside else None,
+            owner=lambda asked: asked.one,
+            is_urgent=lambda asked: asked.window.passage.start == 0,
             is_wanted=lambda asked: asked.one.key in self.spoken,
             most=places if policy.is_heard else None,
         )
