@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import torch
+
 from torch_ref.codecs.dac import Dac
+from torch_ref.cuda.dia.slots import make_slots
+from torch_ref.cuda.replayed import Replayed
 from torch_ref.dia.dia import Dia
-from torch_ref.dia.engine import DiaEngine
+from torch_ref.dia.guard import fault
+from torch_ref.host import Host
 from torch_ref.loading import Parts, open_parts
+from tts_core.codecs.dac_calls import most_captured
 from tts_core.codecs.dac_memory import codec_policy
 from tts_core.dia import pipeline
+from tts_core.dia.engine import DiaEngine
 from tts_core.dia.memory import check_loading
 from tts_core.pipeline import check_model
 from tts_core.text.rules import NO_RULES, TextRules, read_rules
@@ -18,8 +25,6 @@ from tts_core.text.rules import NO_RULES, TextRules, read_rules
 
 class DiaPipeline(pipeline.DiaPipeline):
     """Dia on this side, with its networks in `engine`."""
-
-    engine: DiaEngine
 
     @classmethod
     def load(
@@ -61,4 +66,18 @@ def assemble(parts: Parts) -> DiaPipeline:
 
 def compose(network: Dia, codec: Dac, rules: TextRules = NO_RULES) -> DiaPipeline:
     """Build the pipeline of loaded networks."""
-    return DiaPipeline(DiaEngine(network, codec), rules)
+    decode = Replayed(
+        lambda codes: codec.decode_whole(codes),
+        lambda: codec.precision,
+        lambda shape: shape[0] * shape[2] <= most_captured(codec.config, codec.policy),
+    )
+    engine = DiaEngine(
+        network,
+        codec,
+        Host(network.model.decoder.embeddings.embed),
+        encode_nothing=torch.inference_mode()(network.encode_nothing),
+        make_slots=torch.inference_mode()(make_slots),
+        fault=fault,
+        decode=decode,
+    )
+    return DiaPipeline(engine, rules)

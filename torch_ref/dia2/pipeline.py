@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from torch_ref.codecs.mimi import Mimi
+from torch_ref.cuda.dia2.slots import make_slots
 from torch_ref.dia2.dia2 import Dia2
-from torch_ref.dia2.engine import Dia2Engine
+from torch_ref.dia2.guard import fault
+from torch_ref.host import Host
 from torch_ref.loading import Parts, open_parts
 from tts_core.dia2 import pipeline
+from tts_core.dia2.engine import Dia2Engine
 from tts_core.dia2.memory import check_loading
 from tts_core.dia2.tokenizer import FILE
 from tts_core.pipeline import check_model
@@ -17,8 +20,6 @@ from tts_core.pipeline import check_model
 
 class Dia2Pipeline(pipeline.Dia2Pipeline):
     """Dia2 on this side, with its networks in `engine`."""
-
-    engine: Dia2Engine
 
     @classmethod
     def load(
@@ -43,4 +44,10 @@ def assemble(parts: Parts) -> Dia2Pipeline:
     """Build the pipeline. Raises ResourceError, before weights are read, for too little memory."""
     check_loading(parts.configs, parts.machine())
     network, codec = parts.network("dia2", Dia2), parts.network("mimi", Mimi)
-    return Dia2Pipeline(Dia2Engine(network, codec, parts.documents["dia2"][FILE]))
+    return compose(network, codec, parts.documents["dia2"][FILE])
+
+
+def compose(network: Dia2, codec: Mimi, tokenizer: str) -> Dia2Pipeline:
+    """Build the pipeline of loaded networks. tokenizer: the text of its file."""
+    host = Host(network.transformer.text_embed.embedding)
+    return Dia2Pipeline(Dia2Engine(network, codec, tokenizer, host, make_slots=make_slots, fault=fault))

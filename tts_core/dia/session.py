@@ -29,7 +29,7 @@ from tts_core.serving.slot_session import SlotSession, Spoken
 from tts_core.serving.sounding import Sounding
 
 if TYPE_CHECKING:
-    from tts_core.dia.engine import Engine
+    from tts_core.dia.engine import DiaEngine
 
 
 @dataclass(eq=False)
@@ -68,7 +68,7 @@ class DiaSession(SlotSession[_Speaking]):
 
     def __init__(
         self,
-        engine: Engine,
+        engine: DiaEngine,
         places: int,
         rehearsal: Callable[[], Request],
         *,

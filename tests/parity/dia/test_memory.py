@@ -87,9 +87,13 @@ def test_fixed_caches_are_those_of_a_run(
 ) -> None:
     kept: list[Any] = []
     slots = mlx_port.dia.slots.Slots
-    monkeypatch.setattr(
-        PORT.module("dia.engine"), "Slots", lambda *a, **b: kept.append(slots(*a, **b)) or kept[-1]
-    )
+    join = slots.join
+
+    def joined(slots: Any, slot: int, text: Any) -> None:
+        kept.append(slots)
+        join(slots, slot, text)
+
+    monkeypatch.setattr(slots, "join", joined)
     run(PORT, batch, frames, guided=guided)
     memory = kept[0].memory
     guess = guessed("mlx-cpu", batch, frames, guided=guided)
