@@ -14,7 +14,7 @@ from torch import Tensor
 
 from torch_ref.cuda.capture import uncollected
 
-SHAPES = 64  # that are captured at once
+SHAPES = 128  # that are captured at once; DAC's streams have 80
 
 
 class _Graph(NamedTuple):

@@ -11,7 +11,7 @@ from torch_ref.dia.dia import Dia
 from torch_ref.dia.guard import fault
 from torch_ref.host import Host
 from torch_ref.loading import Loaded, Parts
-from tts_core.codecs.dac_calls import most_captured
+from tts_core.codecs.dac_calls import most_fed
 from tts_core.codecs.dac_memory import codec_policy
 from tts_core.dia import pipeline
 from tts_core.dia.engine import DiaEngine
@@ -38,15 +38,16 @@ def assemble(parts: Parts) -> DiaPipeline:
 
 def compose(network: Dia, codec: Dac, rules: TextRules = NO_RULES) -> DiaPipeline:
     """Build the pipeline of loaded networks."""
+    host = Host(network.model.decoder.embeddings.embed)
     decode = Replayed(
         lambda codes: codec.decode_whole(codes),
         lambda: codec.precision,
-        lambda shape: shape[0] * shape[2] <= most_captured(codec.config, codec.policy),
+        lambda shape: shape[0] * shape[2] <= most_fed(codec.config, codec.policy, backend=host.backend),
     )
     engine = DiaEngine(
         network,
         codec,
-        Host(network.model.decoder.embeddings.embed),
+        host,
         encode_nothing=torch.inference_mode()(network.encode_nothing),
         make_slots=torch.inference_mode()(make_slots),
         fault=fault,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tts_core.codecs.dac import DacConfig
-from tts_core.codecs.dac_calls import Passage, launch_passages, most_fed
+from tts_core.codecs.dac_calls import Passage, launch_passages, most_fed, stream_shapes
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.dia.config import DiaConfig
 from tts_core.dia.grid import DelayGrid
@@ -78,8 +78,20 @@ class DiaEngine:
 
     def launch_windows(self, passages: Sequence[Passage]) -> Pending[list[np.ndarray]]:
         """Begin the same, beside the decoder's steps where the host `overlaps`."""
-        most = most_fed(self.codec_config, self.policy, backend=self.host.backend)
-        return launch_passages(self.codec_config, passages, self._launch, most=most)
+        return launch_passages(self.codec_config, passages, self._launch, most=self.most_fed)
+
+    def prepare_windows(self, policy: CodecPolicy) -> None:
+        """Let a stream's calls be captured, where the host `overlaps`: each shape at its second time."""
+        if self.host.overlaps:
+            for rows, fed in stream_shapes(self.codec_config, policy, most=self.most_fed):
+                codes = np.zeros((rows, self.codec_config.n_codebooks, fed), np.int32)
+                for _ in range(2):
+                    self._launch([codes]).take()
+
+    @property
+    def most_fed(self) -> int:
+        """Count the frames to feed in one call of the codec."""
+        return most_fed(self.codec_config, self.policy, backend=self.host.backend)
 
     def _launch(self, calls: Sequence[np.ndarray]) -> Pending[list[np.ndarray]]:
         """Begin to decode the codes of every call, (B, Q, F), to samples (B, L)."""

@@ -101,6 +101,7 @@ class Dia2Session(Session):
             self._decode,
             launch=self._launch if beside else None,
             split=lambda asked: [[place] for place in range(len(asked))],  # each changes its codec's memory
+            owner=lambda asked: asked.one,
             is_wanted=lambda asked: asked.one.key in self.spoken,
             most=self.places if policy.is_heard else None,
         )

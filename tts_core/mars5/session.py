@@ -78,6 +78,7 @@ class Mars5Session(SlotSession[_Speaking]):
             host,
             self._sounds,
             launch=self._launch if sound and host.overlaps else None,
+            owner=lambda drawn: drawn[0],
             is_wanted=lambda drawn: drawn[0].key in self.spoken,
         )
         super().__init__(engine.slots(places, self.room), places, host, sounding)

@@ -96,6 +96,7 @@ class MetaVoiceSession(SlotSession[_Speaking]):
             self._sounds,
             launch=self._launch if sound and host.overlaps else None,
             split=_by_decoder,
+            owner=lambda ended: ended.one,
             is_wanted=lambda ended: ended.one.key in self.spoken,
         )
         super().__init__(self.slots, places, host, sounding)

@@ -124,6 +124,9 @@ class LiveSession(Session):
                 del self._keys[inner]
                 self.session.leave(inner)
 
+    def prepare(self) -> None:
+        self.session.prepare()
+
     def rehearsal(self) -> Any:
         return self.session.rehearsal()
 
