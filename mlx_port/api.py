@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, Unpack, overload
 
 from mlx_port.dia.pipeline import DiaPipeline
-from mlx_port.loading import load
+from mlx_port.pipelines import load
 from mlx_port.stored_voice import converted_voice
 from tts_core.pipeline import Generates, Pipeline, Progress, PromptLike, Streams
 from tts_core.results import GenerationResult

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, Unpack, overload
 
 from torch_ref.dia.pipeline import DiaPipeline
-from torch_ref.loading import load
+from torch_ref.pipelines import load
 from tts_core.pipeline import Generates, Pipeline, Progress, PromptLike, Streams
 from tts_core.results import GenerationResult
 from tts_core.voice.embedded import CODEC, DIA
