@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from torch_ref.codecs.dac import Dac
+from torch_ref.cuda.dac import FusedDac
 from torch_ref.cuda.dia.slots import make_slots
 from torch_ref.cuda.replayed import Replayed
 from torch_ref.dia.dia import Dia
@@ -40,7 +41,7 @@ def compose(network: Dia, codec: Dac, rules: TextRules = NO_RULES) -> DiaPipelin
     """Build the pipeline of loaded networks."""
     host = Host(network.model.decoder.embeddings.embed)
     decode = Replayed(
-        lambda codes: codec.decode_whole(codes),
+        FusedDac(codec),
         lambda: codec.precision,
         lambda shape: shape[0] * shape[2] <= most_fed(codec.config, codec.policy, backend=host.backend),
     )
