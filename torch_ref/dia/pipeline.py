@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from torch_ref.codecs.dac import Dac
-from torch_ref.cuda.dac import FusedDac
+from torch_ref.cuda.dia.dac import FusedDac
 from torch_ref.cuda.dia.slots import make_slots
 from torch_ref.cuda.replayed import Replayed
 from torch_ref.dia.dia import Dia

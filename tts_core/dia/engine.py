@@ -81,9 +81,13 @@ class DiaEngine:
         return launch_passages(self.codec_config, passages, self._launch, most=self.most_fed)
 
     def prepare_windows(self, policy: CodecPolicy) -> None:
-        """Let a stream's calls be captured, where the host `overlaps`: each shape at its second time."""
+        """Let a stream's calls be captured, where the host `overlaps`: each shape at its second time.
+
+        The largest comes first, in whose memory all others fit.
+        """
         if self.host.overlaps:
-            for rows, fed in stream_shapes(self.codec_config, policy, most=self.most_fed):
+            shapes = stream_shapes(self.codec_config, policy, most=self.most_fed)
+            for rows, fed in sorted(shapes, key=lambda shape: -shape[0] * shape[1]):
                 codes = np.zeros((rows, self.codec_config.n_codebooks, fed), np.int32)
                 for _ in range(2):
                     self._launch([codes]).take()

@@ -19,6 +19,7 @@ from tests.tiny.qwen3 import codec_config, codec_weights
 from torch_ref.codecs.mbd import MultiBandDiffusion
 from torch_ref.cuda.precision import Precision, arithmetic, choose_precision, computing
 from torch_ref.metavoice.speaker_encoder import SpeakerEncoder
+from tts_core.codecs.policy import CodecPolicy
 from tts_core.errors import UsageError
 from tts_core.nn.noise import HostNoise
 
@@ -172,3 +173,35 @@ def test_a_precision_changes_what_dac_computes_on_cuda() -> None:
     assert not torch.equal(made.decode(codes), exact)
     with computing("float32", torch.device("cuda")):
         assert not torch.backends.cudnn.allow_tf32
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("name", [name for name in WEIGHTS if name != "vocos"])
+def test_codes_are_those_of_every_precision(name: str) -> None:
+    """On a GPU, whose decoder rounds in each of them."""
+    made, samples = codec(name, YARDSTICK).to("cuda"), normal(2, 1, 4000)
+    rest = () if name in ("dac", "qwen3_codec") else (2,)
+    codes, sounds = [], []
+    for precision in get_args(Precision):
+        made.precision = precision
+        codes.append(made.encode(samples, *rest).cpu().numpy())
+        sounds.append(made.decode(codes[0]).cpu())
+    np.testing.assert_array_equal(codes[1], codes[0])
+    np.testing.assert_array_equal(codes[2], codes[0])
+    assert not torch.equal(sounds[2], sounds[0]), "the precision reaches the decoder"
+
+
+@pytest.mark.cuda
+@torch.inference_mode()
+def test_a_stream_in_tf32_equals_the_whole_within_its_bound() -> None:
+    """Windows are as near to float64 as the whole decode in TF32, or up to 1.5 times as far."""
+    made = codec("dac", YARDSTICK).to("cuda")
+    random = np.random.default_rng(5)
+    codes = random.integers(0, made.config.codebook_size, (2, made.config.n_codebooks, 120)).astype(np.int32)
+    given = torch.from_numpy(codes).cuda()
+    truth = codec("dac", ORACLE).to("cuda").decode_whole(given).double()
+    made.policy = CodecPolicy(16, first_frames=3)
+    made.precision = "tf32"
+    whole, stream = made.decode_whole(given).double(), made.decode(given).double()
+    assert stream.shape == truth.shape
+    assert 0 < (stream - truth).norm() < 1.5 * (whole - truth).norm()

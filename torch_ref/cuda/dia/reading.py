@@ -1,7 +1,8 @@
 """Dia's reading of a text on kernels and joined weights: its encoder, and keys and values for every layer.
 
 Rounded where the layers round; sums in another order. A text takes nine launches a layer of the encoder and
-one a layer of the decoder, where the plain layers take about 600 in all.
+one a layer of the decoder, where the plain layers take about 600 in all. From the second text of a length on
+the encoder is one captured graph.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from torch_ref.cuda import pointwise
 from torch_ref.cuda.joining import joined
+from torch_ref.cuda.replayed import Replayed
 from torch_ref.dia.dia import SCALE, DecoderLayer, Dia, EncoderLayer, merge_heads, split_heads
 from torch_ref.layers.attention import scaled_dot_product_attention
 
@@ -47,6 +49,9 @@ class FusedReader:
             for layer in cast(list[DecoderLayer], list(decoder.layers))
         ]
         self.table, self.norm = encoder.embedding.weight, encoder.norm
+        self._replayed = Replayed(self._encode, lambda: None, lambda shape: True)
+        device = self.table.device
+        self._stream = torch.cuda.Stream(device, priority=-1) if device.type == "cuda" else None
         self.rotation = encoder.rotary(0, self.encoder.max_position_embeddings)
         self.source_rotation = (
             decoder.cross_rotary(0, self.encoder.max_position_embeddings) if decoder.cross_rope else None
@@ -54,7 +59,7 @@ class FusedReader:
 
     def read(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """Compute keys and values of a text for every layer. (S,) → (L, K, S, E) each."""
-        encoded, length = self._encode(tokens), len(tokens)
+        encoded, length = self._encoded(tokens), len(tokens)
         both = encoded.new_empty(len(self.sources), length, 2 * self.heads * self.width)
         for weight, made in zip(self.sources, both, strict=True):
             torch.mm(encoded, weight.T, out=made)
@@ -62,6 +67,19 @@ class FusedReader:
             pointwise.turn(both.flatten(0, 1), self.source_rotation, self.heads, length)
         keys, values = both.unflatten(-1, (2, self.heads, self.width)).permute(2, 0, 3, 1, 4)
         return keys, values
+
+    def _encoded(self, tokens: Tensor) -> Tensor:
+        """Encode a text, (S,) → (S, source width), on a stream of its own, where calls can be captured."""
+        if self._stream is None:
+            return self._replayed(tokens)
+        current = torch.cuda.current_stream(tokens.device)
+        self._stream.wait_stream(current)
+        with torch.cuda.stream(self._stream):
+            encoded = self._replayed(tokens)
+        current.wait_stream(self._stream)
+        tokens.record_stream(self._stream)
+        encoded.record_stream(current)
+        return encoded
 
     def _encode(self, tokens: Tensor) -> Tensor:
         """Encode a text. (S,) → (S, source width)."""
