@@ -184,13 +184,12 @@ def _check_page(page: str) -> None:
 
 
 def _exact() -> bool:
-    """Switch TF32 off in MLX; False if MLX may have read the variable before."""
-    from mlx_port.runtime.arithmetic import VARIABLE, choose
+    """Return True if MLX will read here that TF32 is off: False where it may have read the variable before,
+    whatever it says now.
+    """
+    from mlx_port.runtime.arithmetic import VARIABLE
 
-    if "mlx.core" in sys.modules:
-        return os.environ.get(VARIABLE) == "0" and choose() != "late"
-    os.environ[VARIABLE] = "0"
-    return True
+    return "mlx.core" not in sys.modules and os.environ.get(VARIABLE) == "0"
 
 
 def _in_child(flags: dict[str, Any]) -> bool:

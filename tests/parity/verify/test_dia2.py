@@ -79,7 +79,7 @@ def test_the_inputs_are_a_text_and_the_codecs_codes(published):
         ladder("dia2", Given(configs, documents, 5000, 0.8, 0))
 
 
-def test_the_command_passes(published, tmp_path, capsys):
+def test_the_command_passes(published, tmp_path, capsys, verify_here):
     convert(open_published(published), tmp_path / "dia2")
     code, out, err = run(capsys, "verify", published, tmp_path / "dia2", "--rows", 12, "--seconds", 0.8)
     assert code == 0, err

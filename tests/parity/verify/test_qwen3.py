@@ -131,7 +131,7 @@ def test_the_inputs_are_a_text_and_the_codecs_codes(published):
         ("voice_design", "bfloat16", ("affine", 32, 4)),
     ],
 )
-def test_the_command_passes(tmp_path, capsys, mode, dtype, how):
+def test_the_command_passes(tmp_path, capsys, mode, dtype, how, verify_here):
     from tests.mlx_port.commands.running import run
 
     source, made = write_published(tmp_path / "qwen3", mode), tmp_path / "made"
