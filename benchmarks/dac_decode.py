@@ -21,7 +21,7 @@ from typing import Any, cast
 
 import torch
 from dac_memory import peak, random_codec
-from memory import SIZES
+from memory_jobs import SIZES
 from torch import Tensor
 
 from torch_ref.codecs.dac import Dac

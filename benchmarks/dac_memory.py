@@ -25,7 +25,7 @@ import time
 from collections.abc import Callable
 
 import torch
-from memory import SIZES
+from memory_jobs import SIZES
 from peaks import Resident
 from torch import Tensor
 

@@ -29,7 +29,13 @@ from tts_core.errors import CancelledError, ResourceError, UsageError
 from tts_core.nn.noise import HostNoise
 from tts_core.results import GenerationResult, join
 
-FIRST_STAGES = {"dia": "prompt", "dia2": "prompt", "mars5": "codec", "metavoice": "speaker", "qwen3": "prompt"}
+FIRST_STAGES = {
+    "dia": "prompt",
+    "dia2": "prompt",
+    "mars5": "codec",
+    "metavoice": "speaker",
+    "qwen3": "prompt",
+}
 
 
 @cache

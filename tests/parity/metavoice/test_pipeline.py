@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import subprocess
 import sys
 import threading
 from dataclasses import replace
@@ -382,20 +381,3 @@ def test_texts_are_cut_by_what_both_windows_hold(side: Any) -> None:
 
     assert pieces(96) == ["Hello there.", "It is late.", "Who are you?"]
     assert len(pieces(2048)) == 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("side_name", ["torch", "mlx"])
-def test_peaks_are_those_that_were_estimated(side_name: str) -> None:
-    """A medium size, in a process for each side."""
-    root = Path(__file__).parents[3]
-    command = [
-        sys.executable,
-        "benchmarks/metavoice_memory.py",
-        "--side",
-        side_name,
-        "--jobs",
-        "150x4,60xmbd",
-    ]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
