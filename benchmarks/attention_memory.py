@@ -14,18 +14,14 @@ Exits with 1 if the blocks take more than the output and their budget (CUDA), or
 from __future__ import annotations
 
 import argparse
-import gc
 import math
-import os
-import platform
 import statistics
 import sys
-import time
 from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
-from peaks import Resident
+from peaks import described, peak_of, seconds_of
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -64,41 +60,6 @@ def exact(query: Tensor, key: Tensor, value: Tensor, rows: Tensor) -> Tensor:
     return torch.stack(out, 1)
 
 
-class Meter:
-    """Meter of a call's seconds and peak bytes."""
-
-    def __init__(self, device: str):
-        self.device = device
-
-    def peak(self, call: Callable[[], Tensor]) -> int:
-        gc.collect()
-        if self.device == "cpu":
-            resident = Resident()
-            resident.restart()
-            call()
-            return resident.peak()
-        torch.cuda.empty_cache()
-        before = torch.cuda.memory_allocated()
-        torch.cuda.reset_peak_memory_stats()
-        call()
-        torch.cuda.synchronize()
-        return torch.cuda.max_memory_allocated() - before
-
-    def seconds(self, call: Callable[[], Tensor], repeats: int) -> list[float]:
-        times = []
-        for _ in range(repeats):
-            self._wait()
-            begin = time.perf_counter()
-            call()
-            self._wait()
-            times.append(time.perf_counter() - begin)
-        return sorted(times)
-
-    def _wait(self) -> None:
-        if self.device == "cuda":
-            torch.cuda.synchronize()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -117,9 +78,7 @@ def main() -> None:
     device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
     tokens = args.tokens or (32768 if device == "cuda" else 2048)
     dtype, key_heads = getattr(torch, args.dtype), args.key_heads or args.heads
-    print(f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}", end=", ")
-    where = torch.cuda.get_device_name() if device == "cuda" else f"{torch.get_num_threads()} threads"
-    print(f"torch {torch.__version__}, {device} ({where})")
+    print(described(device))
     shape = f"batch {args.batch}, {args.heads} heads on {key_heads}, {tokens} tokens, width {args.width}"
     print(f"{shape}, {args.dtype}, causal; blocks under {args.budget} MiB; medians of {args.repeats}")
 
@@ -130,7 +89,7 @@ def main() -> None:
     )
     rows = torch.linspace(0, tokens - 1, min(args.rows, tokens), device=device).long()
     truth, output = exact(query, key, value, rows), query.numel() * query.itemsize
-    meter, errors, faults = Meter(device), dict[str, float](), []
+    errors, faults = dict[str, float](), []
     budget = args.budget * 2**20
     for name, form in forms(AttentionPolicy(budget_bytes=budget, native=False)).items():
 
@@ -139,8 +98,8 @@ def main() -> None:
 
         try:
             error = (call()[:, :, rows].double() - truth).abs()  # the first call also warms up
-            peak = meter.peak(call)
-            times = meter.seconds(call, args.repeats)
+            peak = peak_of(call, device)
+            times = sorted(seconds_of(call, device) for _ in range(args.repeats))
         except torch.OutOfMemoryError:
             print(f"{name:<7} does not fit")
             continue

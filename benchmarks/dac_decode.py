@@ -20,8 +20,9 @@ from importlib import metadata
 from typing import Any, cast
 
 import torch
-from dac_memory import peak, random_codec
-from memory import SIZES
+from dac_memory import random_codec
+from memory_jobs import SIZES
+from peaks import peak_of
 from torch import Tensor
 
 from torch_ref.codecs.dac import Dac
@@ -87,7 +88,7 @@ def main() -> None:
             codes = random(round(seconds * config.frame_rate))
             with torch.inference_mode(), computing(name, codes.device):
                 ours, other = (milliseconds(lambda f=f, c=codes: f(c), args.repeats) for f in sides)
-                held = [peak(lambda f=f, c=codes: f(c), "cuda") / 1e9 for f in sides]
+                held = [peak_of(lambda f=f, c=codes: f(c), "cuda") / 1e9 for f in sides]
             line = f"{name:<9} {seconds:>7} {ours:>12.1f} {other:>15.1f} {held[0]:>6.2f} {held[1]:>6.2f}"
             print(f"{line} {snr(codec, exact, first, name):>6.1f}", flush=True)
     codes = random(round(10 * config.frame_rate), args.texts)

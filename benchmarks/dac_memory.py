@@ -15,18 +15,13 @@ from __future__ import annotations
 
 import argparse
 import copy
-import gc
 import math
-import os
-import platform
 import statistics
 import sys
-import time
-from collections.abc import Callable
 
 import torch
-from memory import SIZES
-from peaks import Resident
+from memory_jobs import SIZES
+from peaks import described, peak_of, seconds_of
 from torch import Tensor
 
 from torch_ref.codecs.dac import Dac
@@ -63,31 +58,6 @@ def random_codec(config: DacConfig, device: str) -> Dac:
     return codec.to(device).eval()
 
 
-def peak(call: Callable[[], Tensor], device: str) -> int:
-    gc.collect()
-    if device == "cpu":
-        resident = Resident()
-        resident.restart()
-        call()
-        return resident.peak()
-    torch.cuda.empty_cache()
-    before = torch.cuda.memory_allocated()
-    torch.cuda.reset_peak_memory_stats()
-    call()
-    torch.cuda.synchronize()
-    return torch.cuda.max_memory_allocated() - before
-
-
-def seconds(call: Callable[[], Tensor], device: str) -> float:
-    if device == "cuda":
-        torch.cuda.synchronize()
-    begin = time.perf_counter()
-    call()
-    if device == "cuda":
-        torch.cuda.synchronize()
-    return time.perf_counter() - begin
-
-
 def rounding(codec: Dac, codes: Tensor) -> float:
     """Largest error of float32 in the first window, against float64."""
     codes = codes[:, :, : codec.policy.max_frames]
@@ -111,9 +81,7 @@ def main() -> None:
     config = SIZES[args.size][1]
     length = args.seconds or (120.0 if device == "cuda" else 5.0)
     frames = math.ceil(length * config.frame_rate)
-    print(f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}", end=", ")
-    where = torch.cuda.get_device_name() if device == "cuda" else f"{torch.get_num_threads()} threads"
-    print(f"torch {torch.__version__}, {device} ({where})")
+    print(described(device))
     codec = random_codec(config, device)
     where = next(codec.parameters()).device
     machine = Machine("float32", backend_name(where), free_bytes(where))
@@ -128,10 +96,10 @@ def main() -> None:
     out, peaks, times = {}, dict[str, int](), dict[str, list[float]]()
     for name, decode in forms.items():
         out[name] = decode().cpu()  # also warms up
-        peaks[name] = peak(decode, device)
+        peaks[name] = peak_of(decode, device)
     for _ in range(args.repeats):  # alternating, so that both see the same load
         for name, decode in forms.items():
-            times.setdefault(name, []).append(seconds(decode, device))
+            times.setdefault(name, []).append(seconds_of(decode, device))
     medians = {name: statistics.median(one) for name, one in times.items()}
     for name in forms:
         print(

@@ -18,13 +18,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from unittest import mock
 import numpy as np
 from checkpoints import dia2_config
 from dia2_networks import SIZES, engine
+from timing import machine, step
 
 from tts_core.dia2.config import Dia2Config
 from tts_core.dia2.options import Dia2Options
@@ -165,22 +166,6 @@ def nari(config: Dia2Config, guidance: float, folder: str, *, graphs: bool) -> t
     return frames, f"nari-labs/dia2 {form}, torch {torch.__version__}"
 
 
-def measure(frames: Frames, texts: int, lengths: tuple[int, int], runs: int) -> tuple[float, float]:
-    """Return milliseconds per frame and seconds of everything else in the first run."""
-    times: dict[int, list[float]] = {length: [] for length in lengths}
-    started = time.perf_counter()
-    frames(texts, lengths[0])
-    first = time.perf_counter() - started
-    for _ in range(runs):
-        for length in lengths:
-            started = time.perf_counter()
-            frames(texts, length)
-            times[length].append(time.perf_counter() - started)
-    short, long = (statistics.median(times[length]) for length in lengths)
-    frame = (long - short) / (lengths[1] - lengths[0])
-    return 1000 * frame, first - frame * lengths[0]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--size", choices=tuple(SIZES), default="tiny")
@@ -194,7 +179,7 @@ def main() -> None:
     args = parser.parse_args()
     config, counts = SIZES[args.size], [int(one) for one in args.texts.split(",")]
     short, long = map(int, args.frames.split(","))
-    print(f"{platform.platform()}, Python {platform.python_version()}, numpy {np.__version__}")
+    print(machine())
     print(
         f"Dia2 {args.size}, {args.dtype}, guidance {args.guidance:g}, frames {short} to {long}, "
         f"median of {args.runs} runs"
@@ -210,7 +195,7 @@ def main() -> None:
             built, name = engine(side, config, args.dtype)
             frames, sound = frames_of(built, config, args.guidance), sound_of(side, built, args.guidance)
         for texts in counts if sound else [1]:
-            frame, start = measure(frames, texts, (short, long), args.runs)
+            frame, start, _ = step(partial(frames, texts), (short, long), args.runs)
             heard = ""
             if sound and texts == 1:
                 heard = f"{statistics.median([sound() for _ in range(1 + args.runs)][1:]):.3f}"

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from importlib import import_module, metadata
+from importlib import import_module
 from typing import Any
+
+from random_networks import PACKAGES, gpu, network, title, usual
 
 from tts_core.codecs.mimi import MIMI_24KHZ, MimiConfig
 from tts_core.dia2.config import GATED, Dia2Config, StackConfig
-from tts_core.dia2.shapes import is_norm, parameter_shapes
 from tts_core.dia2.spec import DIA2_1B, DIA2_2B
 from tts_core.dia2.speed import SPEED
 from tts_core.dia2.tokenizer import FILE
@@ -32,48 +32,19 @@ def codec_of(config: Dia2Config) -> MimiConfig:
 
 def engine(side: str, config: Dia2Config, dtype: str, *, device: str | None = None) -> tuple[Any, str]:
     """Build a side's engine and its title. device: of PyTorch; None takes CUDA if there is one."""
-    package = "mlx_port" if side == "mlx" else "torch_ref"
-    network_class = import_module(f"{package}.dia2.dia2").Dia2
+    package, device = PACKAGES[side], device or ("cpu" if side == "mlx" else gpu())
     codec_class = import_module(f"{package}.codecs.mimi").Mimi
     compose = import_module(f"{package}.dia2.pipeline").compose
-    tokenizer = SPEED.documents({})["dia2"][FILE]
+    built = network(side, "dia2", config, dtype, device=device, law=_law)
     if side == "mlx":
-        import mlx.core as mx
+        codec = network(side, "mimi", codec_of(config), "float32")  # its constructor's would be silent
+    else:
+        import torch
 
-        mx.random.seed(0)
-        network: Any = network_class(config)
-        for name, value in _tensors(config, mx.random.normal):
-            kind = mx.float32 if is_norm(name) else getattr(mx, dtype)
-            network.load_weights([(name, value.astype(kind))], strict=False)
-            mx.eval(network.parameters())
-        built = compose(network, codec_class(codec_of(config)), tokenizer).engine
-        mx.clear_cache()
-        return built, f"mlx_port {metadata.version('mlx')} {mx.default_device()}"
-    import torch
-
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    torch.manual_seed(0)
-    with torch.device("meta"):
-        network = network_class(config)
-    state = {
-        name: value.to(torch.float32 if is_norm(name) else getattr(torch, dtype))
-        for name, value in _tensors(config, lambda shape: torch.randn(shape, device=device))
-    }
-    network.load_state_dict(state, assign=True)
-    with torch.device(device):
-        codec = codec_class(codec_of(config))
-    parts = (each.to(device).eval().requires_grad_(False) for each in (network, codec))
-    where = torch.cuda.get_device_name() if device == "cuda" else device
-    return compose(*parts, tokenizer).engine, f"torch_ref {torch.__version__} {where}"
+        with torch.device(device):
+            codec = codec_class(codec_of(config)).to(device).eval().requires_grad_(False)
+    return compose(built, codec, SPEED.documents({})["dia2"][FILE]).engine, title(side, device)
 
 
-def _tensors(config: Dia2Config, normal: Any) -> Iterator[tuple[str, Any]]:
-    """Draw weights that keep activations at the size of trained ones."""
-    for name, shape in parameter_shapes(config).items():
-        if len(shape) == 1:
-            yield name, normal(shape) * 0.1 + 1
-        else:
-            yield (
-                name,
-                normal(shape) * (0.5 if "embed" in name and "_proj" not in name else shape[-1] ** -0.5),
-            )
+def _law(name: str, shape: tuple[int, ...]) -> tuple[float, float]:
+    return (0, shape[-1] ** -0.5) if "embed" in name and "_proj" in name else usual(name, shape)

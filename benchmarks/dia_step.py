@@ -17,16 +17,16 @@ takes minutes.
 from __future__ import annotations
 
 import argparse
-import platform
 import statistics
 import sys
-import time
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module, metadata
 from typing import Any
 
-import numpy as np
 from checkpoints import DIA_CONFIG
+from random_networks import gpu, network
+from timing import machine, step
 
 from tts_core.codecs import dac
 from tts_core.dia.shapes import is_norm, parameter_shapes
@@ -43,32 +43,15 @@ TINY_CODEC = dac.DacConfig(44100, 4, (2, 4, 8, 8), 16, 32, (8, 8, 4, 2), 9, 1024
 Generate = Callable[[int, int], int]  # (batch, frames) → steps run
 
 
-def weights(name: str, shape: tuple[int, ...], normal: Callable[[tuple[int, ...]], Any]) -> Any:
-    """Draw random weights that keep activations at the size of trained ones."""
-    if is_norm(name):
-        return normal(shape) * 0.1 + 1
-    return normal(shape) * (0.5 if "embed" in name else shape[-1] ** -0.5)
-
-
 def full_network(dtype: str) -> Any:
-    """Dia-1.6B in torch_ref with random weights; its EOS is never the largest, so runs have full length."""
-    import torch
+    """Dia-1.6B in torch_ref with random weights."""
+    return network("torch", "dia", FULL, dtype, device=gpu(), edit=silent_end)
 
-    from torch_ref.dia.dia import Dia
 
-    device, kind = "cuda" if torch.cuda.is_available() else "cpu", getattr(torch, dtype)
-    with torch.device("meta"):
-        network = Dia(FULL)
-    torch.manual_seed(0)
-    state = {
-        name: weights(name, shape, lambda s: torch.randn(s, device=device)).to(
-            torch.float32 if is_norm(name) else kind
-        )
-        for name, shape in parameter_shapes(FULL).items()
-    }
-    state["logits_dense.weight"][FULL.eos_token_id] = 0
-    network.load_state_dict(state, assign=True)
-    return network.to(device).eval()
+def silent_end(name: str, value: Any) -> None:
+    """Let EOS never be the largest, so that runs have their full length."""
+    if name == "logits_dense.weight":
+        value[FULL.eos_token_id] = 0
 
 
 def torch_side(size: str, dtype: str) -> tuple[Generate, str]:
@@ -81,8 +64,8 @@ def torch_side(size: str, dtype: str) -> tuple[Generate, str]:
     if size == "voice":
         pipeline = DiaPipeline.load(DIA, codec=CODEC, dtype=dtype)
     else:
-        network = full_network(dtype)
-        pipeline = compose(network, Dac(TINY_CODEC).to(network.logits_dense.weight.device))
+        built = full_network(dtype)
+        pipeline = compose(built, Dac(TINY_CODEC).to(built.logits_dense.weight.device))
     where = str(pipeline.engine.network.logits_dense.weight.device)
     return from_pipeline(pipeline), f"torch_ref {torch.__version__} {where}"
 
@@ -93,27 +76,17 @@ def mlx_side(size: str, dtype: str, *, bits: int = 16) -> tuple[Generate, str]:
     from mlx import nn
 
     from mlx_port.codecs.dac import Dac
-    from mlx_port.dia.dia import Dia
     from mlx_port.dia.pipeline import DiaPipeline, compose
     from mlx_port.stored_voice import converted_voice
 
     if size == "voice":
         pipeline = DiaPipeline.load(converted_voice(), dtype=dtype)
     else:
-        kind = getattr(mx, dtype)
-        config = FULL
-        network = Dia(config)
-        mx.random.seed(0)
-        for name, shape in parameter_shapes(config).items():
-            value = weights(name, shape, mx.random.normal)
-            if name == "logits_dense.weight":
-                value[FULL.eos_token_id] = 0  # as in torch_side
-            network.load_weights([(name, value if is_norm(name) else value.astype(kind))], strict=False)
-            mx.eval(network.parameters())
+        built = network("mlx", "dia", FULL, dtype, edit=silent_end)
         if bits < 16:
-            nn.quantize(network, 64, bits, class_predicate=lambda _, layer: isinstance(layer, nn.Linear))
-            mx.eval(network.parameters())
-        pipeline = compose(network, Dac(TINY_CODEC))
+            nn.quantize(built, 64, bits, class_predicate=lambda _, layer: isinstance(layer, nn.Linear))
+            mx.eval(built.parameters())
+        pipeline = compose(built, Dac(TINY_CODEC))
     return from_pipeline(pipeline), f"mlx_port {metadata.version('mlx')} {mx.default_device()}"
 
 
@@ -273,28 +246,6 @@ def _in_a_step(name: str) -> bool:
     return inside and not once
 
 
-def measure(generate: Generate, batch: int, frames: tuple[int, int], runs: int) -> tuple[float, float, float]:
-    """(milliseconds per step, seconds of everything else in the first run, the same in a later run)."""
-    started = time.perf_counter()
-    generate(batch, frames[0])
-    first = time.perf_counter() - started
-    generate(batch, frames[1])  # peers compile again for another length
-    slopes, short, short_steps = [], [], 0
-    for _ in range(runs):
-        times, steps = [], []
-        for length in frames:
-            started = time.perf_counter()
-            steps.append(generate(batch, length))
-            times.append(time.perf_counter() - started)
-        if steps[1] - steps[0] < (frames[1] - frames[0]) / 2:
-            raise SystemExit(f"runs ended early, after {steps} steps")
-        slopes.append((times[1] - times[0]) / (steps[1] - steps[0]))
-        short.append(times[0])
-        short_steps = steps[0]
-    step = statistics.median(slopes)
-    return 1000 * step, first - step * short_steps, statistics.median(short) - step * short_steps
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--size", choices=("full", "voice"), default="voice")
@@ -306,24 +257,21 @@ def main() -> None:
     parser.add_argument("--nari", metavar="FOLDER")
     args = parser.parse_args()
     short, long = map(int, args.frames.split(","))
-    print(f"{platform.platform()}, Python {platform.python_version()}, numpy {np.__version__}")
+    print(machine())
     print(f"Dia {args.size}, {args.dtype}, {len(TEXT)} bytes of text, steps {short} to {long}")
     print(f"median of {args.runs} runs")
-    if args.size == "full" and "torch" in args.side and cuda():
+    if args.size == "full" and "torch" in args.side and gpu() == "cuda":
         print(f"linear layers, 2 rows: {linear_layers(2, args.dtype):.3f} ms")
     print(f"{'side':<45} {'batch':>5} {'ms/step':>9} {'start s':>8} {'again s':>8}")
     for side in args.side.split(","):
         extra = {"folder": args.nari} if side == "nari" else {}
         generate, name = SIDES[side](args.size, args.dtype, **extra)
         for batch in map(int, args.batch.split(",")):
-            step, start, again = measure(generate, batch, (short, long), args.runs)
-            print(f"{name:<45} {batch:>5} {step:>9.3f} {start:>8.2f} {again:>8.2f}", flush=True)
-
-
-def cuda() -> bool:
-    import torch
-
-    return torch.cuda.is_available()
+            found = step(partial(generate, batch), (short, long), args.runs)
+            print(
+                f"{name:<45} {batch:>5} {found.milliseconds:>9.3f} {found.start:>8.2f} {found.again:>8.2f}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -18,7 +18,6 @@ middle position, at the rate of a device-to-device copy measured here.
 from __future__ import annotations
 
 import argparse
-import platform
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -27,6 +26,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
+from random_networks import gpu, network
+from timing import copy_rate, machine
 
 from tts_core.mars5.config import CodecLMConfig, codec_lm_parameter_shapes, is_norm
 from tts_core.mars5.options import Mars5Options
@@ -84,18 +85,18 @@ class Job:
         return codes[:, : 450 if self.config is MARS5_AR else 30]
 
 
-def tensors(config: CodecLMConfig, normal: Callable[[tuple[int, ...]], Any]) -> Iterator[tuple[str, Any]]:
-    """Yield random weights that keep activations at the size of trained ones; the end is improbable."""
-    for name, shape in codec_lm_parameter_shapes(config).items():
-        value = normal(shape)
-        if is_norm(name):
-            value = value * 0.1 + (0 if name.endswith("bias") else 1)
-        elif len(shape) > 1:
-            value = value * (0.5 if "emb" in name else shape[-1] ** -0.5)
-        if name == "ar.output.weight":
-            value = value * 2
-            value[-1] = 0
-        yield name, value
+def law(name: str, shape: tuple[int, ...]) -> tuple[float, float]:
+    if is_norm(name):
+        return 0 if name.endswith("bias") else 1, 0.1
+    if len(shape) == 1:
+        return 0, 1
+    return 0, (2 if name == "ar.output.weight" else 1) * (0.5 if "emb" in name else shape[-1] ** -0.5)
+
+
+def silent_end(name: str, value: Any) -> None:
+    """Make the end improbable."""
+    if name == "ar.output.weight":
+        value[-1] = 0
 
 
 def run(form: Any, network: Any, job: Job) -> Generate:
@@ -120,25 +121,14 @@ def torch_rows(job: Job, dtype: str) -> Rows:
     import torch
 
     from torch_ref.cuda.mars5 import many_rows, slots
-    from torch_ref.mars5.codec_lm import CodecLM
     from torch_ref.mars5.slots import Slots
 
     torch.backends.cuda.matmul.allow_tf32 = False
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    torch.manual_seed(0)
-    state = {
-        name: value.to(torch.float32 if is_norm(name) else getattr(torch, dtype))
-        for name, value in tensors(job.config, lambda shape: torch.randn(shape, device=device))
-    }
-    with torch.device("meta"):
-        network = CodecLM(job.config)
-    network.load_state_dict(state, assign=True)
-    network.eval().requires_grad_(False)
-
-    if many_rows.runs(network):
-        yield "torch_ref, captured (default)", run(slots.KernelSlot, network, job), False
-        yield "torch_ref, captured network", run(slots.GraphSlots, network, job), False
-    yield "torch_ref, launched from Python", run(Slots, network, job), True
+    built = network("torch", "mars5", job.config, dtype, device=gpu(), law=law, edit=silent_end)
+    if many_rows.runs(built):
+        yield "torch_ref, captured (default)", run(slots.KernelSlot, built, job), False
+        yield "torch_ref, captured network", run(slots.GraphSlots, built, job), False
+    yield "torch_ref, launched from Python", run(Slots, built, job), True
 
 
 def mlx_rows(job: Job, dtype: str, bits: list[int]) -> Rows:
@@ -146,21 +136,14 @@ def mlx_rows(job: Job, dtype: str, bits: list[int]) -> Rows:
     from mlx import nn
 
     from mlx_port.mars5 import slots
-    from mlx_port.mars5.codec_lm import CodecLM
 
-    mx.random.seed(0)
-    state = {}
-    for name, value in tensors(job.config, mx.random.normal):
-        state[name] = value.astype(mx.float32 if is_norm(name) else getattr(mx, dtype))
-        mx.eval(state[name])
     for width in (None, *bits):
-        network = CodecLM(job.config)
-        network.load_weights(list(state.items()))
+        built = network("mlx", "mars5", job.config, dtype, law=law, edit=silent_end)
         if width is not None:
             chosen = lambda path, layer: isinstance(layer, nn.Linear) and path.startswith("ar.")  # noqa: E731
-            nn.quantize(network, group_size=64, bits=width, class_predicate=chosen)
-        mx.eval(network.parameters())
-        yield f"mlx_port{'' if width is None else f', {width} bit'}", run(slots.Slots, network, job), False
+            nn.quantize(built, group_size=64, bits=width, class_predicate=chosen)
+            mx.eval(built.parameters())
+        yield f"mlx_port{'' if width is None else f', {width} bit'}", run(slots.Slots, built, job), False
 
 
 class Form:
@@ -208,25 +191,6 @@ def bytes_per_id(job: Job, item: float, position: int, cache_item: int) -> float
     return weights * item + 2 * job.config.num_hidden_layers * job.config.hidden_size * position * cache_item
 
 
-def copy_rate() -> float:
-    """Bytes per second, read and written, of a device-to-device copy; 0 without a GPU."""
-    import torch
-
-    if not torch.cuda.is_available():
-        return 0.0
-    source = torch.empty(2**31, dtype=torch.uint8, device="cuda").random_()
-    target = torch.empty_like(source)
-    times = []
-    for _ in range(12):
-        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        target.copy_(source)
-        stop.record()
-        torch.cuda.synchronize()
-        times.append(start.elapsed_time(stop) / 1000)
-    return 2 * source.numel() / statistics.median(times)
-
-
 def table(title: str, rows: Rows, draws: int, rounds: int) -> None:
     print(f"\n{title}", flush=True)
     forms: list[Form] = []
@@ -255,13 +219,14 @@ def main() -> None:
     full = args.size == "full"
     job = Job(MARS5_AR, MARS5_TEXT_IDS, Mars5Options()) if full else Job(TINY, 100, Mars5Options(top_p=0.9))
     bits = [int(width) for width in args.bits.split(",") if width != "0"]
-    print(f"{platform.platform()}, Python {platform.python_version()}, {device_names(args.side)}")
+    print(machine(*args.side.split(",")))
     prompt = len(job.sequence(0).prompt.tokens)
     print(
         f"CodecLM {args.size}, prompt of {prompt} ids, reference of {job.reference().shape[1]} frames, ids "
         f"{SHORT} to {SHORT + args.draws}, median of {args.rounds} rounds"
     )
-    rate, middle = copy_rate() if "torch" in args.side else 0.0, prompt + SHORT + args.draws // 2
+    on_gpu = "torch" in args.side and gpu() == "cuda"
+    rate, middle = copy_rate("torch") if on_gpu else 0.0, prompt + SHORT + args.draws // 2
     for label, item in (("16 bit", 2), ("8 bit", 1 + 4 / 64), ("4 bit", 0.5 + 4 / 64)):
         amount = bytes_per_id(job, item, middle, 2)
         floor = f", {1000 * amount / rate:.3f} ms at {rate / 1e12:.2f} TB/s" if rate else ""
@@ -270,22 +235,6 @@ def main() -> None:
         for dtype in args.dtype.split(","):
             rows = torch_rows(job, dtype) if side == "torch" else mlx_rows(job, dtype, bits)
             table(f"{side}, {dtype}", rows, args.draws, args.rounds)
-
-
-def device_names(sides: str) -> str:
-    names = []
-    if "torch" in sides:
-        import torch
-
-        where = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
-        names.append(f"torch {torch.__version__} on {where}")
-    if "mlx" in sides:
-        from importlib import metadata
-
-        import mlx.core as mx
-
-        names.append(f"MLX {metadata.version('mlx')} on {mx.default_device()}")
-    return ", ".join(names)
 
 
 if __name__ == "__main__":

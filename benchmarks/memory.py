@@ -1,11 +1,19 @@
-"""Compare the peak memory of Dia's generations with the estimate; a process per job, random weights.
+"""Compare the peak memory of generations with the estimate; a process per job, random weights.
 
-    python benchmarks/memory.py [--size voice|full] [--side torch|mlx] [--device cpu|cuda] [--dtype float32]
-    [--jobs 176x200,1000x400,176x200x4,...]
+    python benchmarks/memory.py [--model dia|dia2|mars5|metavoice|qwen3] [--size SIZE] [--side torch|mlx]
+        [--device cpu|cuda] [--dtype float32] [--bits 8|4] [--jobs JOB,JOB,...]
 
-A job is BYTESxFRAMES[xBATCH[xPROMPT FRAMES]]; `voice` is the embedded voice's shape. The peak is the growth
-of the resident set since the imports on a CPU, and that of torch's or MLX's allocator on CUDA (with torch's
-reserved bytes). Exits with 1 if an estimate is off by more than 15 % and more than 64 MB.
+Without --model, all of them. Sizes, and what a job is, with the limit of an estimate's error besides 64 MB:
+
+    dia        voice (embedded), full   BYTESxFRAMES[xBATCH[xPROMPT FRAMES]], 15 %
+    dia2       tiny, 1b, 2b             FRAMES[xTEXTS[xFRAMES OF A RECORDING]], with guidance, 15 %
+    mars5      middle, full             NEW FRAMESxREFERENCE FRAMES[xdeep], two timesteps, 15 %
+    metavoice  middle, full; --bits     FRAMES[xBATCH][xmbd], 15 %
+    qwen3      tiny, 0.6b, 1.7b         FRAMES[xPOSITIONS OF THE PROMPT[xFRAMES OF A RECORDING]], 6 %
+
+The peak is the growth of the resident set since the imports on a CPU, and that of torch's or MLX's allocator
+on CUDA; there MetaVoice speaks twice, with the real-time factor and the seconds of each stage of the second
+time. Exits with 1 if an estimate is off by more than its limit.
 """
 
 from __future__ import annotations
@@ -16,217 +24,105 @@ import os
 import platform
 import subprocess
 import sys
-from importlib import metadata
+from importlib import import_module, metadata
 from typing import Any
 
-import numpy as np
-from peaks import Resident
+from memory_jobs import MODELS
+from peaks import MEMORY, Allocated, Resident
+from random_networks import PACKAGES
 
-from converters.published import open_published
-from tts_core.codecs import dac
-from tts_core.codecs.dac import DAC_44KHZ
-from tts_core.codecs.policy import own
-from tts_core.dia.memory import Estimate, Job, estimate
-from tts_core.dia.shapes import is_norm, parameter_shapes
-from tts_core.dia.spec import DIA_0626
 from tts_core.memory.machine import Machine
-from tts_core.voice.embedded import CODEC, DIA
-
-VOICE = open_published([DIA], codec=CODEC, offline=True).parts
-SIZES = {"full": (DIA_0626, DAC_44KHZ), "voice": (VOICE["dia"].config, VOICE["dac"].config)}
-JOBS = {
-    "voice": "60x50,250x600,100x200x8,100x100x1x200",
-    "full": "176x200,1024x300,176x100x4,176x100x1x400",
-}
 
 
-def codec_weight(name: str, shape: tuple[int, ...]) -> float:
-    """Scale of a random tensor that keeps the size of activations."""
-    return 1.0 if name.endswith(".alpha") else max(1, int(np.prod(shape[1:]))) ** -0.5
-
-
-def dia_weight(name: str, shape: tuple[int, ...]) -> float:
-    return 0.5 if "embed" in name else shape[-1] ** -0.5
-
-
-class Process(Resident):
-    """Resident set with the interface of allocators' meters."""
-
-    def peaks(self) -> dict[str, int]:
-        return {"resident": self.peak()}
-
-
-def torch_side(size: str, dtype: str, device: str) -> tuple[Any, Any]:
+def devices(given: argparse.Namespace) -> list[Any]:
+    """Arguments of a side's functions of memory."""
+    if given.side == "mlx":
+        return []
     import torch
 
-    from torch_ref.codecs.dac import Dac
-    from torch_ref.dia.dia import Dia
-    from torch_ref.dia.pipeline import compose
-
-    class Allocated:
-        def restart(self) -> None:
-            torch.cuda.reset_peak_memory_stats()
-
-        def peaks(self) -> dict[str, int]:
-            return {
-                "allocated": torch.cuda.max_memory_allocated(),
-                "reserved": torch.cuda.max_memory_reserved(),
-            }
-
-    meter = Process() if device == "cpu" else Allocated()
-    config, codec = SIZES[size]
-    with torch.device("meta"):
-        networks = Dia(config), Dac(codec)
-    torch.manual_seed(0)
-
-    def tensor(name: str, shape: tuple[int, ...], scale: float, kind: torch.dtype) -> torch.Tensor:
-        if is_norm(name):
-            return torch.ones(shape, device=device)
-        made = torch.empty(shape, dtype=kind, device=device).normal_(0, scale)
-        if name == "logits_dense.weight":
-            made[config.eos_token_id] = 0  # never the likeliest, so every run has its full length
-        return made
-
-    kind = getattr(torch, dtype)
-    shapes = parameter_shapes(config)
-    networks[0].load_state_dict(
-        {name: tensor(name, shape, dia_weight(name, shape), kind) for name, shape in shapes.items()},
-        assign=True,
-    )
-    shapes = dac.parameter_shapes(codec)
-    networks[1].load_state_dict(
-        {
-            name: tensor(name, shape, codec_weight(name, shape), torch.float32)
-            for name, shape in shapes.items()
-        },
-        assign=True,
-    )
-    return compose(networks[0].to(device).eval(), networks[1].to(device).eval()), meter
+    return [torch.device(given.device)]
 
 
-def mlx_side(size: str, dtype: str, device: str) -> tuple[Any, Any]:
-    import mlx.core as mx
-
-    from mlx_port.codecs.dac import Dac
-    from mlx_port.dia.dia import Dia
-    from mlx_port.dia.pipeline import compose
-
-    class Allocated:
-        def restart(self) -> None:
-            mx.reset_peak_memory()
-
-        def peaks(self) -> dict[str, int]:
-            return {"allocated": mx.get_peak_memory()}
-
-    meter = Process() if mx.default_device() == mx.cpu else Allocated()
-    config, codec = SIZES[size]
-    mx.random.seed(0)
-    networks = Dia(config), Dac(codec)
-
-    def tensor(name: str, shape: tuple[int, ...], scale: float, kind: mx.Dtype) -> mx.array:
-        if is_norm(name):
-            return mx.ones(shape)
-        made = mx.random.normal(shape, kind, 0, scale)
-        if name == "logits_dense.weight":
-            made[config.eos_token_id] = 0
-        return made
-
-    for name, shape in parameter_shapes(config).items():
-        value = tensor(name, shape, dia_weight(name, shape), getattr(mx, dtype))
-        mx.eval(value)
-        networks[0].load_weights([(name, value)], strict=False)
-    for name, shape in dac.parameter_shapes(codec).items():
-        axes = dac.mlx_axes(name, len(shape))
-        laid = tuple(shape[axis] for axis in axes) if axes else shape
-        value = tensor(name, laid, codec_weight(name, shape), mx.float32)
-        mx.eval(value)
-        networks[1].load_weights([(name, value)], strict=False)
-    mx.clear_cache()
-    return compose(*networks), meter
+def backend(given: argparse.Namespace) -> str:
+    return import_module(MEMORY[PACKAGES[given.side]]).backend_name(*devices(given))
 
 
-def measure(size: str, side: str, dtype: str, device: str, job: Job) -> dict[str, int]:
-    """Run one job. Returns its peaks by meter."""
-    pipeline, meter = (torch_side if side == "torch" else mlx_side)(size, dtype, device)
-    pipeline.engine.codec.policy = own(backend(side, device))  # as a loaded model has it, given enough memory
-    random = np.random.default_rng(0)
-    channels = pipeline.config.decoder_config.num_channels
-    entries = pipeline.codec_config.codebook_size
-    prompt = random.integers(0, entries, (channels, job.prompt_frames), np.int32)
-    codes = prompt if job.prompt_frames else None
-    # encode a wave of the prompt's length, as for a recording
-    wave = random.normal(0, 0.1, job.prompt_frames * pipeline.codec_config.hop_length).astype(np.float32)
-    text = ("[S1] " + "so it goes " * 200)[: job.text_bytes + 3]
+def measure(given: argparse.Namespace) -> dict[str, Any]:
+    """Run one job. Returns its peak in bytes, and how fast it was if the model tells."""
+    package, model = PACKAGES[given.side], MODELS[given.model]
+    import_module(f"{package}.{given.model}.pipeline")
+    given.backend = backend(given)
+    on_cpu = given.backend.endswith("cpu")
+    meter: Any = Resident() if on_cpu else Allocated(package, devices(given))
+    speak = model.build(given, given.child)
     meter.restart()
-    if job.prompt_frames:
-        pipeline.engine.encode(wave)
-    if job.batch == 1 and codes is None:
-        made = pipeline.generate(text, seed=1, max_frames=job.frames, piece_seconds=None)
-    else:
-        prompts = [codes] * job.batch
-        made = pipeline.generate_batch([text] * job.batch, prompts=prompts, seed=1, max_frames=job.frames)[0]
-    assert made.codes.shape[1] == job.frames, f"the text ended by itself after {made.codes.shape[1]} frames"
-    return meter.peaks()
+    made, found = speak(), {"peak": meter.peak()}
+    if made is None or on_cpu:
+        return found
+    return {**found, "rtf": made.real_time_factor, "seconds": dict(made.stage_seconds)}
 
 
-def child(arguments: list[str]) -> None:
-    size, side, dtype, device, *numbers = arguments
-    text, frames, prompt, batch = map(int, numbers)
-    print(json.dumps(measure(size, side, dtype, device, Job(text, frames, prompt, batch))))
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--model", choices=tuple(MODELS))
+    parser.add_argument("--size")
+    parser.add_argument("--side", choices=("torch", "mlx"), default="torch")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--dtype", choices=("float32", "bfloat16", "float16"))
+    parser.add_argument("--bits", type=int, choices=(8, 4), help="of MetaVoice's first stage in MLX")
+    parser.add_argument("--jobs")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.model is None:
+        if given.size or given.jobs:
+            parser.error("--model: give one with --size or --jobs")
+    elif given.size and given.size not in MODELS[given.model].jobs:
+        parser.error(f"--size: {given.model} has {', '.join(MODELS[given.model].jobs)}")
+    return given
 
 
-def off(guess: Estimate, peak: int) -> bool:
-    error = abs(guess.total - peak)
-    return error > 0.15 * peak and error > 64e6
-
-
-def backend(side: str, device: str) -> str:
-    if side == "torch":
-        return f"torch-{device}"
-    import mlx.core as mx
-
-    if mx.default_device() == mx.cpu:
-        return "mlx-cpu"
-    return "mlx-metal" if mx.metal.is_available() else "mlx-cuda"
+def complete(given: argparse.Namespace, name: str) -> argparse.Namespace:
+    """Fill in a model's defaults."""
+    model, size = MODELS[name], given.size or next(iter(MODELS[name].jobs))
+    own = {"model": name, "size": size, "dtype": given.dtype or model.dtype}
+    return argparse.Namespace(**{**vars(given), **own, "jobs": given.jobs or model.jobs[size]})
 
 
 def main() -> None:
-    if sys.argv[1:2] == ["--child"]:
-        child(sys.argv[2:])
+    given = parsed()
+    if given.child:
+        print(json.dumps(measure(complete(given, given.model))))
         return
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--size", choices=("voice", "full"), default="voice")
-    parser.add_argument("--side", choices=("torch", "mlx"), default="torch")
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16", "float16"))
-    parser.add_argument("--jobs")
-    args = parser.parse_args()
-    where = backend(args.side, args.device)
-    versions = {name: metadata.version(name) for name in ("torch", "mlx") if name == args.side}
-    print(f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}, {versions}")
-    print(f"{args.size}, {args.dtype}, {where}; MB")
-    config, codec = SIZES[args.size]
-    wrong = 0
-    for spec in (args.jobs or JOBS[args.size]).split(","):
-        given = [int(number) for number in spec.split("x")]
-        text, frames, batch, prompt = given + [0, 0, 1, 0][len(given) :]
-        job = Job(text, frames, prompt, batch)
-        command = [sys.executable, __file__, "--child", args.size, args.side, args.dtype, args.device]
-        numbers = [job.text_bytes, job.frames, job.prompt_frames, job.batch]
-        done = subprocess.run([*command, *map(str, numbers)], check=True, stdout=subprocess.PIPE, text=True)
-        peaks = json.loads(done.stdout.splitlines()[-1])
-        guess = estimate({"dia": config, "dac": codec}, job, Machine(args.dtype, where))
-        peak = next(iter(peaks.values()))
-        wrong += off(guess, peak)
-        measured = ", ".join(f"{name} {value / 1e6:.0f}" for name, value in peaks.items())
+    wrong = [compare(complete(given, name)) for name in ([given.model] if given.model else MODELS)]
+    sys.exit(1 if any(wrong) else 0)
+
+
+def compare(given: argparse.Namespace) -> int:
+    """Run the jobs of a model. Returns how many estimates are off."""
+    model, where = MODELS[given.model], backend(given)
+    how = {"group_size": 64, "bits": given.bits, "mode": "affine"} if given.bits else None
+    version = f"{given.side} {metadata.version(given.side)}"
+    print(f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}, {version}")
+    bits = f", {given.bits} bits" if given.bits else ""
+    print(f"{given.model} {given.size}, {given.dtype}{bits}, {where}; MB")
+    wrong, estimate = 0, import_module(f"tts_core.{given.model}.memory").estimate
+    for spec in given.jobs.split(","):
+        command = [sys.executable, __file__, *sys.argv[1:], "--model", given.model, "--child", spec]
+        environment = os.environ | dict(model.environment)
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment)
+        found = json.loads(done.stdout.splitlines()[-1])
+        machine = Machine(given.dtype, where, quantization=how)
+        guess, peak = estimate(model.configs(given.size, spec), model.parse(spec), machine), found["peak"]
+        off = abs(guess.total - peak) > max(model.bound * peak, 64e6)
+        wrong += off
         terms = ", ".join(f"{term.name} {term.bytes / 1e6:.0f}" for term in guess.terms)
-        error = 100 * (guess.total / peak - 1)
-        mark = "  OFF" if off(guess, peak) else ""
-        print(
-            f"{spec:<16} {measured}; estimate {guess.total / 1e6:.0f} ({error:+.1f} %): {terms}{mark}",
-            flush=True,
-        )
-    sys.exit(1 if wrong else 0)
+        percent = 100 * (guess.total / peak - 1)
+        line = f"{peak / 1e6:.0f}; estimate {guess.total / 1e6:.0f} ({percent:+.1f} %): {terms}"
+        print(f"{spec:<16} {line}{'  OFF' if off else ''}", flush=True)
+        if "rtf" in found:
+            stages = ", ".join(f"{name} {took:.3f} s" for name, took in found["seconds"].items())
+            print(f"{'':<16} RTF {found['rtf']:.3f}: {stages}", flush=True)
+    return wrong
 
 
 if __name__ == "__main__":

@@ -13,19 +13,18 @@ a token: 150 tokens are a second of speech.
 from __future__ import annotations
 
 import argparse
-import platform
-import statistics
-import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from importlib import metadata
-from math import prod
 from typing import Any
 
 import numpy as np
+from random_networks import gpu, network, usual
+from timing import copy_rate, machine, step
 
-from tts_core.metavoice.config import FirstStageConfig, first_stage_parameter_shapes, is_norm, is_quantisable
+from tts_core.metavoice.config import FirstStageConfig, is_quantisable
 from tts_core.metavoice.rows import Joining
 from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.metavoice.spec import METAVOICE_FIRST_STAGE
@@ -44,11 +43,8 @@ TINY = replace(
 Generate = Callable[[float, int], None]  # guidance, tokens
 
 
-def weights(name: str, shape: tuple[int, ...], normal: Callable[[tuple[int, ...]], Any]) -> Any:
-    """Draw random weights that keep activations at the size of trained ones."""
-    if is_norm(name):
-        return normal(shape) * 0.1 + 1
-    return normal(shape) * (0.1 if ".wte" in name or ".wpe." in name else shape[-1] ** -0.5)
+def law(name: str, shape: tuple[int, ...]) -> tuple[float, float]:
+    return (0, 0.1) if ".wte" in name or ".wpe." in name else usual(name, shape)
 
 
 def read_each_step(name: str) -> bool:
@@ -83,35 +79,22 @@ def torch_side(config: FirstStageConfig, dtype: str, forms: list[str]) -> list[t
     import torch
 
     from torch_ref.cuda.metavoice.slots import make_slots
-    from torch_ref.metavoice.first_stage import FirstStage
     from torch_ref.metavoice.slots import Slots
 
     torch.backends.cuda.matmul.allow_tf32 = False
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    kind = getattr(torch, dtype)
-    with torch.device("meta"):
-        network = FirstStage(config)
-    torch.manual_seed(0)
-    shapes = first_stage_parameter_shapes(config)
-    state = {
-        name: weights(name, shape, lambda s: torch.randn(s, device=device)).to(kind)
-        for name, shape in shapes.items()
-    }
-    network.load_state_dict(state, assign=True)
-    network.to(device).eval()
-    size = sum(prod(shape) for name, shape in shapes.items() if read_each_step(name)) * kind.itemsize
-
-    floor = 1000 * size / torch_rate(device)
+    device = gpu()
+    built = network("torch", "metavoice", config, dtype, device=device, law=law)
+    size = sum(value.nbytes for name, value in built.named_parameters() if read_each_step(name))
+    floor = 1000 * size / copy_rate("torch")
     every = {"captured": make_slots, "plain": Slots}
     where = torch.cuda.get_device_name() if device == "cuda" else "cpu"
-    wanted = forms if device == "cuda" else ["plain"]
     return [
         (
             f"torch_ref {torch.__version__} {dtype} {form}, {where}",
-            generator(every[form], network, config),
+            generator(every[form], built, config),
             floor,
         )
-        for form in wanted
+        for form in (forms if device == "cuda" else ["plain"])
     ]
 
 
@@ -120,77 +103,23 @@ def mlx_side(config: FirstStageConfig, dtype: str, bits: int) -> tuple[str, Gene
     from mlx import nn
     from mlx.utils import tree_flatten
 
-    from mlx_port.metavoice.first_stage import FirstStage
     from mlx_port.metavoice.slots import Slots
 
-    kind = getattr(mx, dtype)
-    network = FirstStage(config)
-    mx.random.seed(0)
-    for name, shape in first_stage_parameter_shapes(config).items():
-        network.load_weights([(name, weights(name, shape, mx.random.normal).astype(kind))], strict=False)
-        mx.eval(network.parameters())
+    built = network("mlx", "metavoice", config, dtype, law=law)
     if bits < 16:
         nn.quantize(
-            network,
+            built,
             group_size=64,
             bits=bits,
             class_predicate=lambda path, _: is_quantisable(f"{path}.weight"),
         )
-        mx.eval(network.parameters())
-    flat: Any = tree_flatten(network.parameters())
+        mx.eval(built.parameters())
+    flat: Any = tree_flatten(built.parameters())
     size = sum(array.nbytes for name, array in flat if read_each_step(name))
-
-    source = mx.zeros(2**30 if mx.default_device().type == mx.DeviceType.gpu else 2**26, dtype=mx.uint8)
-    mx.eval(source)
-    floor = 1000 * size / rate(lambda: mx.eval(source ^ 1), 2 * source.size)
     name = (
         f"mlx_port {metadata.version('mlx')} {f'{bits}-bit' if bits < 16 else dtype}, {mx.default_device()}"
     )
-    return name, generator(Slots, network, config), floor
-
-
-def torch_rate(device: str) -> float:
-    """Bytes per second of a copy in torch."""
-    import torch
-
-    source = torch.zeros(2**31 if device == "cuda" else 2**26, dtype=torch.uint8, device=device)
-    target = torch.empty_like(source)
-
-    def copy() -> None:
-        target.copy_(source)
-        if device == "cuda":
-            torch.cuda.synchronize()
-
-    return rate(copy, 2 * source.numel())
-
-
-def rate(copy: Callable[[], None], size: int) -> float:
-    """Bytes per second of a copy, the best of several. size: bytes read and written."""
-    copy()
-    times = []
-    for _ in range(10):
-        started = time.perf_counter()
-        copy()
-        times.append(time.perf_counter() - started)
-    return size / min(times)
-
-
-def measure(generate: Generate, guidance: float, tokens: tuple[int, int]) -> tuple[float, float]:
-    """Measure milliseconds per token, and seconds of everything else in the first run."""
-    short, long = tokens
-    started = time.perf_counter()
-    generate(guidance, short)
-    first = time.perf_counter() - started
-    slopes = []
-    for _ in range(RUNS):
-        times = []
-        for count in tokens:
-            started = time.perf_counter()
-            generate(guidance, count)
-            times.append(time.perf_counter() - started)
-        slopes.append((times[1] - times[0]) / (long - short))
-    step = statistics.median(slopes)
-    return 1000 * step, first - step * short
+    return name, generator(Slots, built, config), 1000 * size / copy_rate("mlx")
 
 
 def main() -> None:
@@ -205,7 +134,7 @@ def main() -> None:
     args = parser.parse_args()
     config = METAVOICE_FIRST_STAGE if args.size == "full" else TINY
     short, long = map(int, args.tokens.split(","))
-    print(f"{platform.platform()}, Python {platform.python_version()}, numpy {np.__version__}")
+    print(machine())
     print(f"first stage, {args.size}, {TEXT_TOKENS} ids of text, {short} and {long} tokens, median of {RUNS}")
     print(f"{'side':<60} {'guidance':>8} {'ms/token':>9} {'floor':>7} {'start s':>8}", flush=True)
     sides: list[Callable[[], list[tuple[str, Generate, float]]]] = []
@@ -218,8 +147,8 @@ def main() -> None:
     for side in sides:
         for name, generate, floor in side():
             for guidance in map(float, args.guidance.split(",")):
-                step, start = measure(generate, guidance, (short, long))
-                print(f"{name:<60} {guidance:>8g} {step:>9.3f} {floor:>7.3f} {start:>8.2f}", flush=True)
+                took, start, _ = step(partial(generate, guidance), (short, long), RUNS)
+                print(f"{name:<60} {guidance:>8g} {took:>9.3f} {floor:>7.3f} {start:>8.2f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -65,7 +65,8 @@ def mars5(size: str) -> Run:
     kind = vars(step).get("Mars5Options") or step.Mars5Settings  # its name in older commits
     options = kind() if full else kind(top_p=0.9)
     job = step.Job(step.MARS5_AR, step.MARS5_TEXT_IDS, options) if full else step.Job(step.TINY, 100, options)
-    [(_, generate, _)] = step.mlx_rows(job, "bfloat16", [], port=True, plain=False)
+    older = {"port": True, "plain": False} if "plain" in step.mlx_rows.__code__.co_varnames else {}
+    [(_, generate, _)] = step.mlx_rows(job, "bfloat16", [], **older)
     return lambda draws: generate(draws)
 
 

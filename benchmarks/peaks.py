@@ -1,8 +1,12 @@
-"""Peaks of memory, for benchmarks that run each job in a process of its own."""
+"""Peaks of memory: of a process, of an allocator, and of a call in PyTorch; and a call's seconds."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import gc
+import os
+import platform
+import time
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -38,3 +42,42 @@ class Allocated:
 
     def peak(self) -> int:
         return self.memory.peak_bytes(*self.device)
+
+
+def peak_of(call: Callable[[], Any], device: str) -> int:
+    """Bytes that a call in PyTorch takes at its peak, over those that were there. device: cpu or cuda."""
+    import torch
+
+    gc.collect()
+    if device == "cpu":
+        resident = Resident()
+        resident.restart()
+        call()
+        return resident.peak()
+    torch.cuda.empty_cache()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    call()
+    torch.cuda.synchronize()
+    return torch.cuda.max_memory_allocated() - before
+
+
+def seconds_of(call: Callable[[], Any], device: str) -> float:
+    """Seconds of a call in PyTorch, its device's work included."""
+    import torch
+
+    wait = torch.cuda.synchronize if device == "cuda" else lambda: None
+    wait()
+    begin = time.perf_counter()
+    call()
+    wait()
+    return time.perf_counter() - begin
+
+
+def described(device: str) -> str:
+    """The machine, PyTorch and its device, in a line."""
+    import torch
+
+    where = torch.cuda.get_device_name() if device == "cuda" else f"{torch.get_num_threads()} threads"
+    place = f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    return f"{place}, torch {torch.__version__}, {device} ({where})"

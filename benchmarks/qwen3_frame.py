@@ -18,7 +18,6 @@ prints its error. Real time is 80 ms a frame.
 from __future__ import annotations
 
 import argparse
-import platform
 import statistics
 import time
 import traceback
@@ -28,8 +27,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from mars5_ar_step import copy_rate
-from qwen3_memory import CONFIGS, networks
+from qwen3_networks import CONFIGS, networks
+from timing import copy_rate, machine
 
 from torch_ref.cuda.qwen3.slots import GraphSlots
 from torch_ref.cuda.qwen3.step import runs
@@ -158,12 +157,8 @@ def main() -> None:
     args = parser.parse_args()
     short, long = map(int, args.frames.split(","))
     torch.backends.cuda.matmul.allow_tf32 = False
-    name = torch.cuda.get_device_name() if DEVICE == "cuda" else "CPU"
-    rate = attempt("copy", copy_rate) or 0.0
-    print(
-        f"{platform.platform()}, torch {torch.__version__}, {name}, copies at {rate / 1e12:.2f} TB/s",
-        flush=True,
-    )
+    rate = attempt("copy", lambda: copy_rate("torch")) or 0.0
+    print(f"{machine('torch')}, copies at {rate / 1e12:.2f} TB/s", flush=True)
     forms = args.forms.split(",")
     if "captured" in forms and attempt("captured", lambda: check("captured") or True) is None:
         print("captured slots are measured all the same, if they run", flush=True)

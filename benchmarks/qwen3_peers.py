@@ -25,7 +25,7 @@ from unittest import mock
 
 import numpy as np
 from checkpoints import qwen3_config
-from qwen3_memory import CONFIGS, networks
+from qwen3_networks import CONFIGS, networks
 
 from tts_core.nn.noise import HostNoise
 from tts_core.qwen3 import layout as layouts

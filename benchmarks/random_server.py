@@ -44,7 +44,7 @@ def dia2(dtype: str) -> Any:
 
 
 def qwen3(dtype: str) -> Any:
-    import qwen3_memory
+    import qwen3_networks
 
     from torch_ref.cuda.qwen3.slots import make_slots
     from torch_ref.host import Host
@@ -53,7 +53,7 @@ def qwen3(dtype: str) -> Any:
     from tts_core.qwen3.engine import Qwen3Engine
 
     config: Any = models.model("qwen3").sizes[SIZES["qwen3"]]["qwen3"]
-    network, codec = qwen3_memory.networks("torch", config, dtype, "cuda")
+    network, codec = qwen3_networks.networks("torch", config, dtype, "cuda")
     documents, host = speed("qwen3").documents({"qwen3": config})["qwen3"], Host(network.talker.codec_head)
     return Qwen3Pipeline(Qwen3Engine(documents, network, codec, host, make_slots=make_slots, fault=fault))
 

@@ -25,8 +25,12 @@ from tests.contract.speakers import (
     spoken,
 )
 from tts_core.errors import ResourceError, UsageError
+from tts_core.nn.guard import NotFiniteError
 from tts_core.results import GenerationResult, join
-from tts_core.serving.session import Part
+from tts_core.serving.session import Failed, Part
+
+# rows before the fifth read, with those of the prompt where it has rows
+ROWS = {"dia": 5, "dia2": 5, "mars5": 4, "metavoice": 10, "qwen3": 13}
 
 
 @cache
@@ -104,6 +108,59 @@ def test_admission_follows_the_memory_plan(model: str, side: str, monkeypatch: p
     monkeypatch.setattr(type(pipeline.engine.host), "free_bytes", lambda *_: 1000)
     with pytest.raises(ResourceError, match="memory"):
         pipeline.session(4).fits(one)
+
+
+@pytest.mark.parametrize("model", ["mars5", "metavoice"])
+@every_side
+def test_a_request_is_admitted_to_the_byte(model: str, side: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where requests are counted one by one; a batch that has no place is not opened."""
+    pipeline, one = speaker(model, side), request(model, side, TEXTS[0], seed=5)
+    session, host = pipeline.session(8), type(pipeline.engine.host)
+    assert session.places == 8
+    needed = session.needed(one)
+    session.join(one)
+    assert session.promised == needed
+    monkeypatch.setattr(host, "free_bytes", lambda _: needed + 10)
+    assert session.fits(one, promised=10)
+    assert not session.fits(one, promised=11)
+    monkeypatch.setattr(host, "free_bytes", lambda _: needed - 1)
+    with pytest.raises(ResourceError, match="a request's stages take"):
+        session.fits(one)
+    monkeypatch.setattr(host, "free_bytes", lambda _: 1000)
+    with pytest.raises(ResourceError, match="a batch of one text"):
+        pipeline.session(3)
+
+
+@every_model
+@every_side
+def test_a_fault_ends_its_own_request_only(model: str, side: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first slot's logits are not finite in the fifth read."""
+    session, reads = speaker(model, side).session(2), []
+    bad, good = (session.join(asked(model, side)[place]) for place in (0, 1))
+    slots = session.slots if model == "dia2" else session.turns.slots
+    read = slots.read
+
+    def broken(launched: Any) -> Any:
+        found = read(launched)
+        reads.append(found)
+        if len(reads) == 5:
+            if model == "dia2":
+                return {slot: codes if slot else np.full_like(codes, -1) for slot, codes in found.items()}
+            found = found.copy()
+            found[:, 0] = -1
+        return found
+
+    monkeypatch.setattr(slots, "read", broken)
+    found: dict[int, list[Any]] = {bad: [], good: []}
+    while session.running:
+        for event in session.step():
+            found[event.key].append(event)
+    failed = found[bad][-1]
+    assert isinstance(failed, Failed)
+    assert isinstance(failed.error, NotFiniteError)
+    assert failed.error.row == ROWS[model]
+    assert all(isinstance(event, Part) for event in found[bad][:-1])
+    assert_same(join([event.result for event in found[good]]), expected(model, side)[1])
 
 
 @every_model

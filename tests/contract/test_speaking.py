@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,23 @@ from tests.contract.speakers import (
     assert_same_speech,
     every_model,
     every_side,
+    folder,
     given,
     speaker,
 )
+from tests.parity.recorded_runs import SIDES
 from tts_core import models
 from tts_core.errors import CancelledError, ResourceError, UsageError
+from tts_core.nn.noise import HostNoise
 from tts_core.results import GenerationResult, join
+
+FIRST_STAGES = {
+    "dia": "prompt",
+    "dia2": "prompt",
+    "mars5": "codec",
+    "metavoice": "speaker",
+    "qwen3": "prompt",
+}
 
 
 @cache
@@ -60,6 +72,7 @@ def test_a_result_tells_how_it_was_made(model: str, side: str) -> None:
     assert result.finish_reason in ("stop", "length")
     assert result.is_final_chunk
     assert 0 < result.time_to_first_audio <= result.processing_time_seconds
+    assert result.real_time_factor == pytest.approx(result.processing_time_seconds / result.audio_seconds)
     assert result.peak_memory_usage > 0
     assert " ".join(cue.text.removeprefix("[S1] ") for cue in result.cues) == TEXTS[0]
     assert result.cues[-1].end <= result.audio_seconds + 1e-6
@@ -163,6 +176,53 @@ def test_too_little_memory_is_refused_before_any_network_runs(
     for call in (pipeline.generate, pipeline.stream):
         with pytest.raises(ResourceError, match=r"^memory: .* beside the weights"):
             call(TEXTS[0], **given(model))
+
+
+@every_model
+@every_side
+def test_progress_is_told(model: str, side: str) -> None:
+    told: list[Any] = []
+    result = speaker(model, side).generate(TEXTS[0], seed=5, **given(model), progress=told.append)
+    seconds = [now.seconds for now in told]
+    assert seconds == sorted(seconds)
+    assert (seconds[0], seconds[-1]) == (0, pytest.approx(result.audio_seconds))
+    assert told[0].stage == FIRST_STAGES[model]
+
+
+@every_model
+@every_side
+def test_noise_that_is_given_is_what_its_seed_gives(model: str, side: str) -> None:
+    plain = {"piece_seconds": None} if "piece_seconds" in SMALL[model].cut else {}
+    how = {**given(model), **plain}
+    result = speaker(model, side).generate(TEXTS[0], noise=HostNoise(5), **how)
+    seeded = speaker(model, side).generate(TEXTS[0], seed=5, **how)
+    np.testing.assert_array_equal(result.codes, seeded.codes)
+    np.testing.assert_array_equal(result.audio, seeded.audio)
+    assert (result.seed, seeded.seed) == (None, 5)
+
+
+@every_model
+@every_side
+def test_a_package_speaks_with_a_loaded_model(model: str, side: str) -> None:
+    package = import_module(SIDES[side])
+    result = package.generate(TEXTS[0], speaker(model, side), seed=5, **given(model))
+    assert_same(result, short(model, side), rounding=0)
+    with pytest.raises(UsageError, match=r"max_fram: .* no such argument; did you mean max_frames"):
+        package.generate(TEXTS[0], speaker(model, side), **given(model), max_fram=2)
+
+
+@every_model
+@every_side
+def test_a_typed_load_refuses_other_models(model: str, side: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before weights are read."""
+    form, device = type(speaker(model, side)), {"device": "cpu"} if side == "torch" else {}
+    other = models.NAMES[models.NAMES.index(model) - 1]
+    loaded = form.load(folder(model), **device)
+    assert (type(loaded), loaded.engine.host.dtype) == (form, "float32")
+    monkeypatch.setattr(f"{SIDES[side]}.loading._fill", lambda *_: pytest.fail("weights were read"))
+    message = f"^model: the files contain {other}, not {model}; use load" + r"\(\) without a model$"
+    with pytest.raises(UsageError, match=message):
+        form.load(folder(other), **device)
 
 
 @every_model

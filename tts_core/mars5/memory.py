@@ -3,7 +3,7 @@
 The phases run in sequence: the reference is encoded, the autoregressive network fills its cache, the
 diffusion runs over all frames, the vocoder synthesizes the waveform. Sizes come from the tables that the
 networks are built from. The number of live tensors is counted in the code of both sides; constants are
-measured by benchmarks/mars5_memory.py.
+measured by benchmarks/memory.py.
 """
 
 from __future__ import annotations

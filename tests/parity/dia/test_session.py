@@ -16,7 +16,7 @@ from tts_core.codecs.dac_calls import Passage
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.dia.options import DiaOptions
 from tts_core.results import GenerationResult, join
-from tts_core.serving.session import Failed, Part
+from tts_core.serving.session import Part
 
 pytestmark = pytest.mark.rest
 
@@ -99,27 +99,3 @@ def test_the_first_part_is_small(side: str) -> None:
     assert first.result.codes.shape[1] == engine.policy.first_frames
     rows = engine.policy.first_frames + session.lookahead + engine.config.longest_delay
     assert steps <= rows + 2  # a step is submitted ahead
-
-
-@every_side
-def test_a_fault_ends_its_own_request_only(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    session = pipeline(side).session(2)
-    bad, good = (session.join(one) for one in asked(side)[4:6])
-    slots = session.turns.slots
-    read = slots.read
-
-    def broken(launched: Any) -> np.ndarray:
-        rows = read(launched).copy()
-        rows[:, 0] = -1
-        return rows
-
-    monkeypatch.setattr(slots, "read", broken)
-    monkeypatch.setattr(session.engine, "fault", lambda *given, **options: RuntimeError("not finite"))
-    found: dict[int, list[Any]] = {bad: [], good: []}
-    while session.running:
-        for event in session.step():
-            found[event.key].append(event)
-    [failed] = found[bad]
-    assert isinstance(failed, Failed)
-    codes = np.concatenate([event.result.codes for event in found[good]], axis=1)
-    np.testing.assert_array_equal(codes, alone(side)[5].codes)

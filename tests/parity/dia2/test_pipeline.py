@@ -91,8 +91,6 @@ def test_a_stream_adds_up_to_the_whole(pipeline, usual):
     whole, parts = usual, list(pipeline.stream(TEXT, seed=5))
     same(whole, join(parts))
     assert len(parts) > 3
-    assert [part.segment_idx for part in parts] == list(range(len(parts)))
-    assert [part.is_final_chunk for part in parts] == [False] * (len(parts) - 1) + [True]
     sizes = [part.codes.shape[1] for part in parts]
     assert sizes[:6] == [2, 2, 3, 3, 4, 5]
     rate, end = pipeline.codec_config.frame_rate, 0.0
@@ -194,13 +192,6 @@ def test_words_of_the_recordings_that_come_late_are_told(pipeline, caplog):
     with caplog.at_level(logging.WARNING, logger="tts_core"):
         pipeline.generate("[S1] Yes.", prompt=Prompt((late,)), seed=1, max_frames=3)
     assert "1 word of the recordings will be spoken again" in caplog.text
-
-
-def test_progress(pipeline):
-    told = []
-    result = pipeline.generate("Yes.", seed=5, progress=told.append)
-    assert told[0].stage == "prompt"
-    assert told[-1].seconds == pytest.approx(result.audio_seconds)
 
 
 def test_nan_is_traced_to_its_layer(converted):

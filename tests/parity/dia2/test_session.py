@@ -14,7 +14,7 @@ from tts_core.codecs.policy import CodecPolicy
 from tts_core.dia2.options import Dia2Options
 from tts_core.errors import ResourceError, UsageError
 from tts_core.results import GenerationResult, join
-from tts_core.serving.session import Failed, Part
+from tts_core.serving.session import Failed
 
 pytestmark = pytest.mark.rest
 
@@ -121,31 +121,6 @@ def test_text_that_cannot_be_fed_is_refused(pipeline):
     with pytest.raises(UsageError, match="as_written"):
         pipeline("mlx").stream(iter(["Hello"]), as_written=True)
     assert session.running == 0
-
-
-@every_side
-def test_a_fault_ends_its_own_request_only(pipeline, asked, alone, side, monkeypatch):
-    session = pipeline(side).session(2)
-    bad, good = (session.join(asked(side)[place]) for place in (0, 1))
-    read, steps = session.slots.read, []
-
-    def broken(drawn: Any) -> dict[int, np.ndarray]:
-        codes = read(drawn)
-        steps.append(codes)
-        return {
-            slot: np.full_like(one, -1) if slot == 0 and len(steps) == 5 else one
-            for slot, one in codes.items()
-        }
-
-    monkeypatch.setattr(session.slots, "read", broken)
-    found: dict[int, list[Any]] = {bad: [], good: []}
-    while session.running:
-        for event in session.step():
-            found[event.key].append(event)
-    [failed] = found[bad]
-    assert isinstance(failed, Failed)
-    assert "row 5)" in str(failed.error)
-    same(join([event.result for event in found[good] if isinstance(event, Part)]), alone(side)[1])
 
 
 def test_a_voice_is_encoded_once(pipeline, asked, monkeypatch):

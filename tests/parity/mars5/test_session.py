@@ -182,24 +182,6 @@ def test_a_request_that_fails_leaves_the_others_alone(side: str, monkeypatch: py
 
 
 @SIDES
-def test_admission_follows_the_memory_plan(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    session, host, request = pipeline(side).session(3), pipeline(side).engine.host, asked(side, 5)
-    assert session.places == 3
-    needed = session.needed(request)
-    session.join(request)
-    assert session.promised == needed
-    monkeypatch.setattr(type(host), "free_bytes", lambda self: needed + 10)
-    assert session.fits(request, promised=10)
-    assert not session.fits(request, promised=11)
-    monkeypatch.setattr(type(host), "free_bytes", lambda self: needed - 1)
-    with pytest.raises(ResourceError, match="a request's stages take"):
-        session.fits(request)
-    monkeypatch.setattr(type(host), "free_bytes", lambda self: 1000)
-    with pytest.raises(ResourceError, match="a batch of one text"):
-        pipeline(side).session(3)
-
-
-@SIDES
 def test_a_request_that_is_longer_than_a_row(side: str) -> None:
     request = asked(side, 5, generate_max_len_override=2001)
     with pytest.raises(UsageError, match="generate_max_len_override: 2001 ids; a running batch keeps 2000"):

@@ -1,9 +1,8 @@
-"""The layers of Mimi that verify runs one by one are the codec in sequence, each within its bound."""
+"""The layers of Mimi that verify runs one by one are each within their bound."""
 
 import mlx.core as mx
 import numpy as np
 import pytest
-import torch
 
 from converters.convert import convert
 from converters.published import open_published
@@ -23,24 +22,6 @@ pytestmark = pytest.mark.rest
 @pytest.fixture(scope="module", params=["mimi", "mimi_odd"])
 def published(request):
     return open_published(DEFAULT / "dia2" / request.param, parts=["mimi"])
-
-
-def test_the_layers_in_a_row_are_the_codec(published):
-    part = published.parts["mimi"]
-    given, network = Given({"mimi": part.config}, {}, 11, 0.8, 0), ORACLE.network("mimi", part)
-    for rung in mimi_rungs(given):
-        state = rung.state(given)
-        layers = TorchLayerwise(rung.layers, part.config, part, "float64")
-        whole = trace(rung.stages, layers.run, state).whole
-        given.made.update({name: whole[name] for name in rung.keeps})
-        with torch.inference_mode():
-            if "hidden" in state:
-                expected = network.encode(state["hidden"][:, 0], part.config.n_codebooks)
-                np.testing.assert_array_equal(whole["codes"], expected)
-                assert len(np.unique(expected)) > 5
-            else:
-                expected = network.decode(state["codes"])
-                np.testing.assert_allclose(whole["audio"], expected, rtol=0, atol=1e-12)
 
 
 def test_every_layer_of_mlx_is_within_its_bound(published, tmp_path):

@@ -89,21 +89,6 @@ def test_rows_are_bos_prompt_frames_and_delay():
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize(
-    "larger",
-    [
-        {"text_bytes": 1024},
-        {"frames": 3056},
-        {"batch": 8},
-        {"prompt_frames": 2000},
-        {"batch": 2, "guided": True},
-    ],
-)
-def test_more_of_anything_takes_more(backend, larger):
-    assert total(replace(JOB, **larger), backend) > total(JOB, backend)
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_narrower_and_quantised_take_less(backend):
     four = {"group_size": 64, "bits": 4, "mode": "affine"}
     short = replace(JOB, frames=60)  # the codec stays float32
@@ -119,8 +104,7 @@ def test_terms_add_up_and_say_why():
     guess = estimate(CONFIGS, JOB, Machine("float32", "torch-cpu"))
     sizes = {term.name: term.bytes for term in guess.terms}
     assert guess.total == sum(sizes.values()) - min(sizes["activations"], sizes["codec"])
-    assert guess.total == guess.loaded + guess.running
-    assert all(term.why and term.bytes > 0 for term in guess.terms)
+    assert all(term.bytes > 0 for term in guess.terms)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -132,7 +116,6 @@ def test_prompts_are_encoded_before_the_rest(backend):
     rows = sizes["cache"] + sizes["text"] + together((sizes["activations"], sizes["codec"]))
     assert guess.running == max(sizes["prompts"], rows)
     assert sizes["prompts"] > sizes["codec"]
-    assert all(term.why for term in guess.terms)
 
 
 @pytest.mark.parametrize(("backend", "bytes_"), [("torch-cpu", 0.4e9), ("torch-cuda", 1.6e9)])

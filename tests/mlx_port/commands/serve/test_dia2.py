@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -72,24 +71,6 @@ def test_words_are_events_with_their_times(dia2: Served, alone: Any) -> None:
     assert [word["text"] for word in said] == [word["text"] for word in words]
     assert all(word["end"] >= word["start"] for word in said)
     assert len(sound_of(found)) == len(expected.audio)
-
-
-def test_speeches_of_a_batch_are_those_of_the_text_alone(dia2: Served, alone: Any) -> None:
-    found: dict[int, list[dict[str, Any]]] = {}
-
-    def ask(seed: int) -> None:
-        found[seed] = speak(dia2, TEXT, seed=seed)
-
-    threads = [threading.Thread(target=ask, args=(seed,)) for seed in (1, 2, 3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(SOON)
-    for seed, answer in found.items():
-        expected = alone.generate(TEXT, seed=seed)
-        clipped = np.round(expected.audio * 32767)
-        assert np.abs(sound_of(answer) - clipped).max() <= 2
-    assert len(found) == 3
 
 
 def test_text_that_is_fed_is_spoken_before_it_ends(dia2: Served, alone: Any) -> None:

@@ -1,0 +1,96 @@
+"""Times of steps by the difference of two lengths, the rate of a memory copy, and the machine in a line."""
+
+from __future__ import annotations
+
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from importlib import metadata
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Run = Callable[[int], int | None]  # steps → the steps that were taken, if not as many
+
+
+class Step(NamedTuple):
+    """Milliseconds of a step, and seconds of everything else in the first run and in later ones."""
+
+    milliseconds: float
+    start: float
+    again: float
+
+
+def seconds(run: Callable[[], Any]) -> float:
+    started = time.perf_counter()
+    run()
+    return time.perf_counter() - started
+
+
+def step(run: Run, lengths: tuple[int, int], runs: int) -> Step:
+    """Time a step by the difference of two lengths, the median of some runs.
+
+    Reading the text, the first step and any capture or compilation cancel out. Raises SystemExit if a long
+    run ends early.
+    """
+    taken = {length: length for length in lengths}
+
+    def timed(length: int) -> float:
+        started = time.perf_counter()
+        taken[length] = run(length) or length
+        return time.perf_counter() - started
+
+    first = timed(lengths[0])
+    timed(lengths[1])  # peers compile again for another length
+    slopes, short = [], []
+    for _ in range(runs):
+        times = [timed(length) for length in lengths]
+        steps = taken[lengths[1]] - taken[lengths[0]]
+        if steps < (lengths[1] - lengths[0]) / 2:
+            raise SystemExit(f"runs ended early, after {[*taken.values()]} steps")
+        slopes.append((times[1] - times[0]) / steps)
+        short.append(times[0])
+    one, once = statistics.median(slopes), taken[lengths[0]]
+    return Step(1000 * one, first - one * once, statistics.median(short) - one * once)
+
+
+def copy_rate(side: str) -> float:
+    """Bytes per second, read and written, of a copy in the device's memory."""
+    if side == "mlx":
+        import mlx.core as mx
+
+        whole = mx.zeros(2**30 if mx.default_device().type == mx.DeviceType.gpu else 2**26, dtype=mx.uint8)
+        mx.eval(whole)
+        return 2 * whole.size / min(seconds(lambda: mx.eval(whole ^ 1)) for _ in range(11))
+    import torch
+
+    if not torch.cuda.is_available():
+        source = torch.zeros(2**26, dtype=torch.uint8)
+        target = torch.empty_like(source)
+        return 2 * source.numel() / min(seconds(lambda: target.copy_(source)) for _ in range(11))
+    source = torch.empty(2**31, dtype=torch.uint8, device="cuda").random_()
+    target, times = torch.empty_like(source), []
+    for _ in range(12):
+        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        target.copy_(source)
+        stop.record()
+        torch.cuda.synchronize()
+        times.append(start.elapsed_time(stop) / 1000)
+    return 2 * source.numel() / statistics.median(times)
+
+
+def machine(*sides: str) -> str:
+    """Describe the machine and the versions; of "torch" and "mlx" their devices, too."""
+    names = [f"{platform.platform()}, Python {platform.python_version()}, numpy {np.__version__}"]
+    if "torch" in sides:
+        import torch
+
+        where = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
+        names.append(f"torch {torch.__version__} on {where}")
+    if "mlx" in sides:
+        import mlx.core as mx
+
+        names.append(f"MLX {metadata.version('mlx')} on {mx.default_device()}")
+    return ", ".join(names)

@@ -1,0 +1,179 @@
+"""Estimates of every model's memory: weights, jobs that take more, refusals that name what fits, peaks."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cache, partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from converters.convert import outline
+from converters.published import open_published
+from converters.rules.dequantize import Quantization
+from tests.contract.speakers import converted, every_model, every_side, folder
+from tests.tiny.dia2 import dia2_weights, wide_config
+from tests.tiny.dia2 import write_published as write_dia2
+from tests.tiny.qwen3 import write_published as write_qwen3
+from tts_core import models
+from tts_core.dia.memory import Job
+from tts_core.dia2.memory import Dia2Job
+from tts_core.errors import ResourceError
+from tts_core.mars5.memory import Mars5Job
+from tts_core.memory import weights
+from tts_core.memory.machine import Machine
+from tts_core.memory.terms import BACKENDS
+from tts_core.metavoice.memory import MetaVoiceJob
+from tts_core.qwen3.memory import Qwen3Job
+
+EIGHT = {"group_size": 64, "bits": 8, "mode": "affine"}
+NOTHING = "free some memory, or use a larger machine"
+
+
+def configs(model: str) -> Any:
+    """Of the first published repository."""
+    return next(iter(models.model(model).sizes.values()))
+
+
+def memory(model: str) -> Any:
+    return import_module(f"tts_core.{model}.memory")
+
+
+# folders whose weights are counted: small, some with widths that can be quantized
+FOLDERS: Mapping[str, Callable[[], Path]] = {
+    **{model: partial(folder, model) for model in models.NAMES},
+    "dia2, wide": lambda: converted(lambda made: write_dia2(made / "x", dia2_weights(wide_config(), seed=3))),
+    **{
+        f"qwen3, {mode}": lambda mode=mode: converted(lambda made: write_qwen3(made, mode))
+        for mode in ("custom_voice", "voice_design")
+    },
+}
+made = cache(lambda name: FOLDERS[name]())
+# numbers in the rotary tables that a network keeps in float32; dia's at full size: tests/tts_core/dia
+TABLES: Mapping[str, Callable[[Any], int]] = {
+    "dia": lambda config: (
+        config.encoder_config.max_position_embeddings * config.encoder_config.head_dim
+        + config.decoder_config.max_position_embeddings
+        * (config.decoder_config.head_dim + config.decoder_config.cross_head_dim)
+    ),
+    "dia2": lambda config: (
+        (2 * config.max_context_steps + 1) * config.transformer.head_dim
+        + (config.n_streams - 1) * config.depformer_has_rope * config.depformer.head_dim
+    ),
+    "qwen3": lambda config: 300 * config.talker.head_dim + config.n_codebooks * config.predictor.head_dim,
+}
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("bits", [None, 8])
+def test_weights_are_what_convert_writes(name: str, dtype: str, bits: int | None) -> None:
+    """Besides the rotary tables of the networks that have some."""
+    if bits and name in ("dia", "dia2"):
+        pytest.skip("no width can be quantized; dia: tests/tts_core/dia/test_memory.py")
+    model, how = name.partition(",")[0], Quantization.of("affine", 32, bits) if bits else None
+    for plan in outline(open_published([made(name)], offline=True), dtype=dtype, quantization=how).plans:
+        kind, config, entry = plan.part.kind, plan.part.config, plan.quantization_entry()
+        assert weights.weight_bytes(kind, config, dtype, entry) == plan.nbytes, kind
+        if kind == model and model in TABLES:
+            whole = memory(model).weight_bytes(config, dtype, entry)
+            assert whole == plan.nbytes + 4 * TABLES[model](config)
+
+
+# a job, and changes each of which takes more
+LARGER: Mapping[str, tuple[Any, tuple[dict[str, Any], ...]]] = {
+    "dia": (
+        Job(200, 860),
+        ({"text_bytes": 1024}, {"frames": 3056}, {"batch": 8}, {"prompt_frames": 2000}, {"batch": 2}),
+    ),
+    "dia2": (Dia2Job(20), ({"frames": 900}, {"prefix_frames": 300}, {"texts": 64})),
+    "mars5": (
+        Mars5Job(900, 750, 450, deep=True),
+        ({"frames": 3000}, {"prompt_frames": 3000}, {"batch": 9}),
+    ),
+    "metavoice": (MetaVoiceJob(100, 300), ({"frames": 900}, {"text_ids": 900}, {"batch": 3})),
+    "qwen3": (
+        Qwen3Job(20),
+        ({"frames": 900}, {"prompt": 4000}, {"recording": 100}, {"texts": 64}),
+    ),
+}
+
+
+@every_model
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_more_takes_more_and_terms_say_why(model: str, backend: str) -> None:
+    job, changes = LARGER[model]
+    machine, estimate = Machine("bfloat16", backend), partial(memory(model).estimate, configs(model))
+    guess = estimate(job, machine)
+    assert guess.total == guess.loaded + guess.running
+    assert all(term.why for term in guess.terms)
+    assert estimate(job, replace(machine, dtype="float32")).total > guess.total
+    for larger in changes:
+        more = estimate(replace(job, **larger), machine)
+        assert more.running >= guess.running, larger
+        assert sum(term.bytes for term in more.terms) > sum(term.bytes for term in guess.terms), larger
+    if hasattr(type(job), "together"):
+        jobs = [replace(job, **larger) for larger in changes]
+        together = estimate(type(job).together(jobs), machine).running
+        assert all(together >= estimate(one, machine).running for one in jobs)
+
+
+@pytest.mark.parametrize(
+    ("model", "backend", "dtype", "how", "free", "fits", "not_offered"),
+    [
+        ("mars5", "torch-cpu", "float32", None, 3.0, "dtype bfloat16 (2.6", NOTHING),
+        ("mars5", "torch-mps", "float32", None, 3.0, "dtype float16 (2.5", NOTHING),
+        ("mars5", "mlx-metal", "bfloat16", None, 2.0, "convert-weights -q --q-bits 8 (1.", NOTHING),
+        ("mars5", "mlx-metal", "bfloat16", EIGHT, 1.0, NOTHING, "convert"),
+        ("metavoice", "torch-cpu", "float32", None, 3.0, "dtype bfloat16 (2.71 GB)", "dtype float16"),
+        ("metavoice", "torch-mps", "float32", None, 3.0, "dtype float16 (2.59 GB)", "dtype bfloat16"),
+        ("metavoice", "torch-cuda", "float32", None, 3.0, "bfloat16 (2.69 GB) or dtype float16", NOTHING),
+        ("metavoice", "torch-cuda", "float16", None, 1.6, "convert-weights -q --q-bits 8 (1.4", "dtype"),
+        ("metavoice", "mlx-metal", "bfloat16", None, 1.6, "-q --q-bits 8 (1.4", "dtype float"),
+        ("metavoice", "mlx-metal", "bfloat16", None, 1.0, "convert-weights -q (0.8", "--q-bits 8"),
+        ("metavoice", "mlx-metal", "bfloat16", EIGHT, 1.0, NOTHING, "convert"),
+        ("metavoice", "torch-cuda", "bfloat16", None, 0.1, NOTHING, "dtype float16"),
+        ("qwen3", "mlx-metal", "float32", None, 3.0, "bfloat16", NOTHING),
+        ("dia2", "torch-cpu", "float32", None, 6.0, "dtype bfloat16 (4.", NOTHING),
+    ],
+)
+def test_loading_names_what_fits(
+    model: str, backend: str, dtype: str, how: Any, free: float, fits: str, not_offered: str
+) -> None:
+    machine = Machine(dtype, backend, int(free * 1e9), how)
+    with pytest.raises(ResourceError) as caught:
+        memory(model).check_loading(configs(model), machine)
+    message = str(caught.value)
+    name = {"mars5": "MARS5's", "metavoice": "MetaVoice's"}.get(model, "the model's")
+    assert message.startswith(f"memory: {name} weights in {dtype} take ")
+    assert fits in message
+    assert not_offered not in message
+    for enough in (None, 10 * 10**9):
+        memory(model).check_loading(configs(model), replace(machine, free=enough))
+
+
+# of benchmarks/memory.py, each in a process of its own
+JOBS = {
+    "dia": "60x50,250x300,100x100x8",
+    "dia2": "40,40x4",
+    "mars5": "200x75",
+    "metavoice": "150x4,60xmbd",
+    "qwen3": "40",
+}
+
+
+@pytest.mark.slow
+@every_model
+@every_side
+def test_estimates_are_near_measured_peaks(model: str, side: str) -> None:
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "benchmarks/memory.py", "--model", model, "--side", side]
+    done = subprocess.run(
+        [*command, "--jobs", JOBS[model]], cwd=root, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
