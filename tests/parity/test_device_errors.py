@@ -225,6 +225,26 @@ def test_a_running_batch_that_cannot_open(model: str, side: str, monkeypatch: py
         assert heard == speak(prompt(model, opening))
 
 
+@every_side
+def test_a_warm_up_that_fails(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At a server's start, where Dia's calls of the codec are captured."""
+    pipeline = speaker("dia", side)
+    standing = stand_in("dia", side, Call("prepare_windows"), monkeypatch)
+    for words, beginning in MESSAGES.items():
+        standing.error, standing.calls = RuntimeError(words), 0
+        engine = SpeechEngine({"it": cast(Any, Source("dia", pipeline))}, places=2)
+        engine.start()
+        with pytest.raises(SpeechError, match=f"^{beginning}"):
+            engine.wait_ready()
+        engine.close()
+        assert standing.calls == 1
+    standing.error = None
+    engine = SpeechEngine({"it": cast(Any, Source("dia", pipeline))}, places=2)
+    engine.start()
+    assert engine.wait_ready()
+    engine.close()
+
+
 PIECES = dict.fromkeys(CALLS, "The inn is near. [pause:0.1] There it ends.")
 PIECES["dia2"] = " ".join(f"[S{1 + turn % 2}] This is turn {turn}. It has some words." for turn in range(6))
 
