@@ -27,6 +27,7 @@ COMMON = {
     "tts_core.command.runner",
     "tts_core.config",
     "tts_core.errors",
+    "tts_core.exports",
     "tts_core.models",
     "tts_core.printable",
 }
