@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, Field, fields
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,17 @@ import pytest
 import tts_core
 from tests.json_numbers import json_numbers, numeric_options
 from tts_core.errors import UsageError
+from tts_core.models import NAMES
 from tts_core.options import changed, check, info, option, options_class, single_values
 
 ROOT = Path(tts_core.__file__).parents[1]
 MODELS = sorted(path.parent.name for path in Path(tts_core.__file__).parent.glob("*/options.py"))
+assert set(MODELS) == set(NAMES)
+
+
+def in_order(kind: Any) -> list[Field[Any]]:
+    """The fields of an options dataclass: the shared ones, which are for keywords only, before its own."""
+    return sorted(fields(kind), key=lambda field: not field.kw_only)
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -31,7 +38,7 @@ def test_keyword_arguments_are_the_fields(model: str) -> None:
     changes = getattr(module, kind.__name__.replace("Options", "Changes"))
     assert not changes.__required_keys__
     written = {name: value.__forward_arg__ for name, value in changes.__annotations__.items()}
-    assert written == {field.name: field.type for field in fields(kind)}
+    assert [*written.items()] == [(field.name, field.type) for field in in_order(kind)]
 
 
 @pytest.mark.parametrize("model", MODELS)
