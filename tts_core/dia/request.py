@@ -6,7 +6,7 @@ import math
 import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import cast
 
 import numpy as np
@@ -359,7 +359,7 @@ def _pieces(
 
 def choose_sampling(config: DiaConfig, options: DiaOptions) -> Sampling:
     """Fill options that are None with the model's own values."""
-    given = {name: getattr(options, name) for name in ("temperature", "cfg_scale", "top_k", "top_p")}
+    given = {one.name: getattr(options, one.name) for one in fields(Sampling)}
     return replace(config.sampling, **{name: value for name, value in given.items() if value is not None})
 
 

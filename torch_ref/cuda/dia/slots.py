@@ -88,7 +88,7 @@ class GraphSlots:
         grid = self.rows.grid[slot]
         grid[: len(text.grid)].copy_(torch.from_numpy(text.grid), non_blocking=True)
         sampling = text.sampling
-        numbers = [sampling.cfg_scale, sampling.temperature, sampling.top_k, sampling.top_p]
+        numbers = sampling.numbers
         self.rows.settings[slot].copy_(torch.tensor(numbers, device=device))
         for state, number in (
             (self.rows.filled, text.filled),
