@@ -125,7 +125,7 @@ class DiaPipeline:
         self,
         texts: Sequence[str],
         *,
-        prompts: Sequence[PromptLike] | None = None,
+        prompts: PromptLike | Sequence[PromptLike] = None,
         options: DiaOptions | None = None,
         progress: Tell | None = None,
         cancel: threading.Event | None = None,
@@ -133,8 +133,8 @@ class DiaPipeline:
     ) -> list[GenerationResult]:
         """Speak several texts in one running batch; each result equals that of the text by itself.
 
-        seed, max_frames and noise: one for all, or one per text. A text with a pause inside is spoken in
-        pieces, beside the others. The times in a result are those until its text was spoken.
+        prompts, seed, max_frames and noise: one for all, or one per text. A text with a pause inside is
+        spoken in pieces, beside the others. The times in a result are those until its text was spoken.
         Raises UsageError, with the text's position, and ResourceError for too little memory.
         """
         asked = changed(options or DiaOptions(), changes)
@@ -145,7 +145,7 @@ class DiaPipeline:
     def generate_codes(
         self,
         texts: Sequence[str],
-        prompts: Sequence[PromptLike] | None = None,
+        prompts: PromptLike | Sequence[PromptLike] = None,
         *,
         options: DiaOptions | None = None,
         **changes: Unpack[DiaChanges],

@@ -33,7 +33,7 @@ from tts_core.pipeline import Progress, PromptLike, Watch
 from tts_core.printable import counted
 from tts_core.prompt import Prompt
 from tts_core.results import GenerationResult, join
-from tts_core.speech.batch import requests_of
+from tts_core.speech.asked import each_text
 from tts_core.speech.together import Single, streamed, together
 
 Tell = Callable[[Progress], None]
@@ -177,8 +177,8 @@ class Dia2Pipeline:
         prompts: one for all, or one per text.  seed, max_frames and noise: one for all, or one per text. All
         are checked before the first is spoken. Raises UsageError and ResourceError.
         """
-        asked = requests_of(self.request, texts, changed(options or Dia2Options(), changes), prompts)
-        return self._together(asked, Watch(progress, cancel))
+        given = changed(options or Dia2Options(), changes)
+        return self._together(self._requests(texts, given, prompts), Watch(progress, cancel))
 
     def generate_codes(
         self,
@@ -193,9 +193,14 @@ class Dia2Pipeline:
         Texts are read as the original does. Other arguments and errors as in `generate_batch`.
         """
         exactly = replace(changed(options or Dia2Options(), changes), as_written=True)
-        asked = requests_of(self.request, texts, exactly, prompts)
-        spoken = self._together(asked, Watch(None, None), sound=False)
+        spoken = self._together(self._requests(texts, exactly, prompts), Watch(None, None), sound=False)
         return [one.codes for one in spoken]
+
+    def _requests(
+        self, texts: Sequence[str], options: Dia2Options, prompts: PromptLike | Sequence[PromptLike]
+    ) -> list[Request]:
+        asked = each_text(texts, options, prompts)
+        return [self.request(one.text, one.options, one.prompt) for one in asked]
 
     def _speak(
         self, request: Request, pieces: Iterator[str] | None, watch: Watch, policy: CodecPolicy

@@ -23,7 +23,7 @@ from tts_core.mars5.memory import Mars5Job, check_running
 from tts_core.mars5.options import Mars5Changes, Mars5Options
 from tts_core.mars5.reference import Sizes
 from tts_core.mars5.report import Report
-from tts_core.mars5.request import STAGES, Request, request, request_batch
+from tts_core.mars5.request import STAGES, Request, request, requests
 from tts_core.mars5.session import Mars5Session
 from tts_core.nn.calls import named, named_parts
 from tts_core.options import changed
@@ -148,9 +148,9 @@ class Mars5Pipeline:
         UsageError, with the text's position, and ResourceError for too little memory.
         """
         asked = changed(options or Mars5Options(), changes)
-        requests = request_batch(self.sizes, self.engine.vocabulary, texts, asked, prompts)
-        expected = sum(one.seconds for one in requests)
-        return self._together(requests, Report(Watch(progress, cancel), expected))
+        every = requests(self.sizes, self.engine.vocabulary, texts, asked, prompts)
+        expected = sum(one.seconds for one in every)
+        return self._together(every, Report(Watch(progress, cancel), expected))
 
     @named
     def generate_codes(
@@ -166,8 +166,8 @@ class Mars5Pipeline:
         Texts are read exactly as given. Other arguments and errors as in `generate_batch`.
         """
         asked = changed(options or Mars5Options(), changes)
-        requests = request_batch(self.sizes, self.engine.vocabulary, texts, asked, prompts, exactly=True)
-        return [one.codes for one in self._together(requests, Report(), sound=False)]
+        every = requests(self.sizes, self.engine.vocabulary, texts, asked, prompts, exactly=True)
+        return [one.codes for one in self._together(every, Report(), sound=False)]
 
     def rehearsal(self) -> Request:
         """Build a short request that runs every network but the codec, for a warm-up."""
@@ -188,14 +188,14 @@ class Mars5Pipeline:
                     yield part.result
 
     def _together(
-        self, requests: Sequence[Request], report: Report, *, sound: bool = True
+        self, asked: Sequence[Request], report: Report, *, sound: bool = True
     ) -> list[GenerationResult]:
         """Speak requests at once, as many as fit."""
-        for one in requests:
+        for one in asked:
             self.check_memory(one.job())
         self.engine.host.reset_peak()
         report.tell("codec")
-        encoded = [one.encoded(self.engine.encode, self.engine.vocabulary) for one in requests]
+        encoded = [one.encoded(self.engine.encode, self.engine.vocabulary) for one in asked]
         job = Mars5Job.together([one.job() for one in encoded])
 
         def session(texts: int) -> Mars5Session:

@@ -29,7 +29,7 @@ from tts_core.qwen3.request import Facts, Request, live, request
 from tts_core.qwen3.session import Qwen3Session
 from tts_core.qwen3.voice import read_voice
 from tts_core.results import GenerationResult, join
-from tts_core.speech.batch import requests_of
+from tts_core.speech.asked import each_text
 from tts_core.speech.together import Single, streamed, together
 
 Tell = Callable[[Progress], None]
@@ -121,8 +121,8 @@ class Qwen3Pipeline:
         prompts: one for all, or one per text.  seed, max_frames and noise: one for all, or one per text. All
         are checked before the first is spoken. Raises UsageError and ResourceError.
         """
-        asked = requests_of(self.request, texts, changed(options or Qwen3Options(), changes), prompts)
-        return self._together(asked, Watch(progress, cancel))
+        given = changed(options or Qwen3Options(), changes)
+        return self._together(self._requests(texts, given, prompts), Watch(progress, cancel))
 
     def generate_codes(
         self,
@@ -137,9 +137,7 @@ class Qwen3Pipeline:
         Texts are read as written, each in one piece. Other arguments and errors as in `generate_batch`.
         """
         exactly = replace(changed(options or Qwen3Options(), changes), as_written=True)
-        spoken = self._together(
-            requests_of(self.request, texts, exactly, prompts), Watch(None, None), sound=False
-        )
+        spoken = self._together(self._requests(texts, exactly, prompts), Watch(None, None), sound=False)
         return [one.codes for one in spoken]
 
     @named
@@ -163,6 +161,12 @@ class Qwen3Pipeline:
                 "prompt: this checkpoint takes no recording; its voices are built in or described"
             )
         return vector.copy()
+
+    def _requests(
+        self, texts: Sequence[str], options: Qwen3Options, prompts: PromptLike | Sequence[PromptLike]
+    ) -> list[Request]:
+        asked = each_text(texts, options, prompts)
+        return [self.request(one.text, one.options, one.prompt) for one in asked]
 
     def _speak(
         self, request: Request, watch: Watch, *, is_streamed: bool, text: Iterator[str] | None = None
