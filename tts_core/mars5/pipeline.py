@@ -31,7 +31,8 @@ from tts_core.pipeline import Progress, PromptLike, Watch
 from tts_core.printable import counted
 from tts_core.results import GenerationResult, Meter, join
 from tts_core.serving.session import Session
-from tts_core.speech.together import Single, given, together
+from tts_core.speech.script import SIDE_BY_SIDE, Script
+from tts_core.speech.together import Line, Single, given, together
 
 Tell = Callable[[Progress], None]
 _LOG = logging.getLogger("tts_core")
@@ -51,6 +52,7 @@ class Mars5Pipeline:
             "vocos": engine.vocoder_config,
         }
 
+    @named
     def generate(
         self,
         text: str,
@@ -61,9 +63,19 @@ class Mars5Pipeline:
         cancel: threading.Event | None = None,
         **changes: Unpack[Mars5Changes],
     ) -> GenerationResult:
-        """Speak one text and return the parts of `stream` as one result, with its arguments and errors."""
+        """Speak one text and return all of `stream` as one result, with its arguments and errors.
+
+        Pieces of a long text run in parallel, as many as fit in memory; with a limit of all frames in order.
+        """
         asked = self.request(text, changed(options or Mars5Options(), changes), prompt)
-        return join(list(self.speak(asked, progress=progress, cancel=cancel)))
+        if len(asked.pieces) == 1 or asked.max_frames is not None:
+            return join(list(self.speak(asked, progress=progress, cancel=cancel)))
+        self._log(asked)
+        report, meter = Report(Watch(progress, cancel), asked.seconds), Meter(self.sample_rate, STAGES)
+        with meter.stage("codec"):
+            [encoded] = self._encoded([asked], report)
+        [spoken] = self._together([encoded], [Script(encoded, meter)], report)
+        return spoken
 
     def stream(
         self,
@@ -107,15 +119,11 @@ class Mars5Pipeline:
 
         Raises ResourceError, before that, for too little memory.
         """
-        _LOG.info("mars5: %s, about %.1f s of speech", counted(len(request.pieces), "piece"), request.seconds)
-        report = Report(Watch(progress, cancel), request.seconds)
-        self.check_memory(request.job())
-        self.engine.host.reset_peak()
-        report.tell("codec")
-        meter = Meter(self.sample_rate, STAGES)
+        self._log(request)
+        report, meter = Report(Watch(progress, cancel), request.seconds), Meter(self.sample_rate, STAGES)
         with meter.stage("codec"):
-            request = request.encoded(self.engine.encode, self.engine.vocabulary)
-        return self._parts(request, report, meter)
+            [encoded] = self._encoded([request], report)
+        return self._parts(encoded, report, meter)
 
     def session(
         self, places: int, *, streamed: bool = True, job: Mars5Job | None = None, sound: bool = True
@@ -149,8 +157,9 @@ class Mars5Pipeline:
         """
         asked = changed(options or Mars5Options(), changes)
         every = requests(self.sizes, self.engine.vocabulary, texts, asked, prompts)
-        expected = sum(one.seconds for one in every)
-        return self._together(every, Report(Watch(progress, cancel), expected))
+        report = Report(Watch(progress, cancel), sum(one.seconds for one in every))
+        encoded = self._encoded(every, report)
+        return self._together(encoded, [Single(one) for one in encoded], report)
 
     @named
     def generate_codes(
@@ -167,7 +176,9 @@ class Mars5Pipeline:
         """
         asked = changed(options or Mars5Options(), changes)
         every = requests(self.sizes, self.engine.vocabulary, texts, asked, prompts, exactly=True)
-        return [one.codes for one in self._together(every, Report(), sound=False)]
+        encoded = self._encoded(every, Report())
+        spoken = self._together(encoded, [Single(one) for one in encoded], Report(), sound=False)
+        return [one.codes for one in spoken]
 
     def rehearsal(self) -> Request:
         """Build a short request that runs every network but the codec, for a warm-up."""
@@ -187,20 +198,26 @@ class Mars5Pipeline:
                 for part in given(session.step()):
                     yield part.result
 
-    def _together(
-        self, asked: Sequence[Request], report: Report, *, sound: bool = True
-    ) -> list[GenerationResult]:
-        """Speak requests at once, as many as fit."""
+    def _log(self, request: Request) -> None:
+        _LOG.info("mars5: %s, about %.1f s of speech", counted(len(request.pieces), "piece"), request.seconds)
+
+    def _encoded(self, asked: Sequence[Request], report: Report) -> list[Request]:
+        """Encode the voices of requests. Raises ResourceError, before that, for too little memory."""
         for one in asked:
             self.check_memory(one.job())
         self.engine.host.reset_peak()
         report.tell("codec")
-        encoded = [one.encoded(self.engine.encode, self.engine.vocabulary) for one in asked]
-        job = Mars5Job.together([one.job() for one in encoded])
+        return [one.encoded(self.engine.encode, self.engine.vocabulary) for one in asked]
 
-        def session(texts: int) -> Mars5Session:
-            return Mars5Session(self, texts, job=job, sound=sound, report=report)
+    @named
+    def _together(
+        self, asked: Sequence[Request], lines: Sequence[Line], report: Report, *, sound: bool = True
+    ) -> list[GenerationResult]:
+        """Speak encoded requests at once, as many as fit. lines: of them."""
+        job, most = Mars5Job.together([one.job() for one in asked]), max(SIDE_BY_SIDE, len(asked))
 
-        lines = [Single(one) for one in encoded]
+        def session(pieces: int) -> Mars5Session:
+            return Mars5Session(self, min(pieces, most), job=job, sound=sound, report=report)
+
         together(session, lines, Watch(None, report.watch.cancel), 0.0)
         return [line.result() for line in lines]
