@@ -7,7 +7,6 @@ ignored; a long text is spoken in pieces that have the same voices.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -27,15 +26,13 @@ from tts_core.live.stream import stream
 from tts_core.nn.calls import named, named_parts
 from tts_core.options import changed
 from tts_core.pipeline import Progress, PromptLike, Watch
-from tts_core.printable import counted
 from tts_core.results import GenerationResult, Meter
-from tts_core.speech.together import Line, Single, streamed, together
+from tts_core.speech.together import Line, Single, log, streamed, together
 from tts_core.text.rules import NO_RULES, TextRules
 
 REHEARSAL = 40  # frames at most: every kernel, and the first windows
 
 Tell = Callable[[Progress], None]
-_LOG = logging.getLogger("tts_core")
 
 
 class DiaPipeline:
@@ -65,7 +62,7 @@ class DiaPipeline:
         than a stream's: samples are equal up to rounding.
         """
         asked = self.request(text, changed(options or DiaOptions(), changes), prompt)
-        _LOG.info("dia: %s, about %.1f s of speech", counted(len(asked.pieces), "piece"), asked.seconds)
+        log("dia", asked)
         [spoken] = self._together([asked], Watch(progress, cancel))
         return spoken
 
@@ -105,7 +102,7 @@ class DiaPipeline:
         self, request: Request, *, progress: Tell | None = None, cancel: threading.Event | None = None
     ) -> Iterator[GenerationResult]:
         """Stream the speech of a request. Raises ResourceError, at the call, for too little memory."""
-        _LOG.info("dia: %s, about %.1f s of speech", counted(len(request.pieces), "piece"), request.seconds)
+        log("dia", request)
         self._check_memory(request.job())
         return self._parts(request, Watch(progress, cancel))
 
@@ -185,13 +182,12 @@ class DiaPipeline:
         places = fitting_batch(self.configs, wanted, machine)
         job = replace(wanted, batch=max(places, least))
         self._check_memory(job)
-        lines = [self._line(one) for one in asked]
 
         def session(pieces: int) -> DiaSession:
             return self.session(min(pieces, job.batch), streamed=False, job=job, sound=sound)
 
-        together(session, lines, watch, sum(one.seconds for one in asked))
-        return [line.result() for line in lines]
+        lines = [self._line(one) for one in asked]
+        return together(session, lines, watch, sum(one.seconds for one in asked))
 
     def _line(self, request: Request) -> Line:
         if len(request.pieces) == 1:

@@ -8,7 +8,6 @@ long is rejected; a text without any frame gives empty audio instead of a crash.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -28,14 +27,12 @@ from tts_core.mars5.session import Mars5Session
 from tts_core.nn.calls import named, named_parts
 from tts_core.options import changed
 from tts_core.pipeline import Progress, PromptLike, Watch
-from tts_core.printable import counted
 from tts_core.results import GenerationResult, Meter, join
 from tts_core.serving.session import Session
 from tts_core.speech.script import SIDE_BY_SIDE, Script
-from tts_core.speech.together import Line, Single, given, together
+from tts_core.speech.together import Line, Single, given, log, together
 
 Tell = Callable[[Progress], None]
-_LOG = logging.getLogger("tts_core")
 
 
 class Mars5Pipeline:
@@ -70,7 +67,7 @@ class Mars5Pipeline:
         asked = self.request(text, changed(options or Mars5Options(), changes), prompt)
         if len(asked.pieces) == 1 or asked.max_frames is not None:
             return join(list(self.speak(asked, progress=progress, cancel=cancel)))
-        self._log(asked)
+        log("mars5", asked)
         report, meter = Report(Watch(progress, cancel), asked.seconds), Meter(self.sample_rate, STAGES)
         with meter.stage("codec"):
             [encoded] = self._encoded([asked], report)
@@ -119,7 +116,7 @@ class Mars5Pipeline:
 
         Raises ResourceError, before that, for too little memory.
         """
-        self._log(request)
+        log("mars5", request)
         report, meter = Report(Watch(progress, cancel), request.seconds), Meter(self.sample_rate, STAGES)
         with meter.stage("codec"):
             [encoded] = self._encoded([request], report)
@@ -198,9 +195,6 @@ class Mars5Pipeline:
                 for part in given(session.step()):
                     yield part.result
 
-    def _log(self, request: Request) -> None:
-        _LOG.info("mars5: %s, about %.1f s of speech", counted(len(request.pieces), "piece"), request.seconds)
-
     def _encoded(self, asked: Sequence[Request], report: Report) -> list[Request]:
         """Encode the voices of requests. Raises ResourceError, before that, for too little memory."""
         for one in asked:
@@ -219,5 +213,4 @@ class Mars5Pipeline:
         def session(pieces: int) -> Mars5Session:
             return Mars5Session(self, min(pieces, most), job=job, sound=sound, report=report)
 
-        together(session, lines, Watch(None, report.watch.cancel), 0.0)
-        return [line.result() for line in lines]
+        return together(session, lines, Watch(None, report.watch.cancel), 0.0)

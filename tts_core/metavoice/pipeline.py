@@ -8,7 +8,6 @@ stage are read by position; Vocos is the default decoder, multi-band diffusion a
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -34,14 +33,12 @@ from tts_core.metavoice.session import MetaVoiceSession
 from tts_core.nn.calls import named, named_parts
 from tts_core.options import changed
 from tts_core.pipeline import Progress, PromptLike, Watch
-from tts_core.printable import counted
 from tts_core.results import GenerationResult, Meter, join
 from tts_core.serving.session import Session
 from tts_core.speech.script import SIDE_BY_SIDE, line
-from tts_core.speech.together import streamed, together
+from tts_core.speech.together import log, streamed, together
 
 Tell = Callable[[Progress], None]
-_LOG = logging.getLogger("tts_core")
 
 
 class MetaVoicePipeline:
@@ -69,7 +66,7 @@ class MetaVoicePipeline:
         asked = self.request(text, changed(options or MetaVoiceOptions(), changes), prompt)
         if len(asked.pieces) == 1 or asked.max_frames is not None:
             return join(list(self.speak(asked, progress=progress, cancel=cancel)))
-        self._log(asked)
+        log("metavoice", asked)
         wanted = self._job([asked], SIDE_BY_SIDE)
         places = fitting_batch(self.engine.configs, wanted, self.engine.host.machine())
         [spoken] = self._together([asked], replace(wanted, batch=places), Watch(progress, cancel))
@@ -110,7 +107,7 @@ class MetaVoicePipeline:
         self, request: Request, *, progress: Tell | None = None, cancel: threading.Event | None = None
     ) -> Iterator[GenerationResult]:
         """Stream the speech of a request. Raises ResourceError, at the call, for too little memory."""
-        self._log(request)
+        log("metavoice", request)
         self._check_memory(request.job())
         return self._parts(request, Watch(progress, cancel))
 
@@ -176,11 +173,6 @@ class MetaVoicePipeline:
         silence = np.zeros(self.facts.first.speaker_embedding_size, np.float32)
         return self.request("Yes.", MetaVoiceOptions(seed=0, max_frames=16), silence)
 
-    def _log(self, request: Request) -> None:
-        _LOG.info(
-            "metavoice: %s, about %.1f s of speech", counted(len(request.pieces), "piece"), request.seconds
-        )
-
     def _job(self, asked: Sequence[Request], places: int) -> MetaVoiceJob:
         """Return the memory job of requests of one sampling, at most `places` pieces at once."""
         if places < 1:
@@ -201,8 +193,7 @@ class MetaVoicePipeline:
             return MetaVoiceSession(self, places, job=job, watch=watch, expected=expected, sound=sound)
 
         lines = [line(one, Meter(self.sample_rate, STAGES)) for one in asked]
-        together(session, lines, Watch(None, watch.cancel), 0.0)
-        return [line.result() for line in lines]
+        return together(session, lines, Watch(None, watch.cancel), 0.0)
 
     def _check_memory(self, job: MetaVoiceJob) -> None:
         check_running(self.engine.configs, job, self.engine.host.machine())
