@@ -17,7 +17,7 @@ import numpy as np
 from tts_core.codecs.dac import check_fits
 from tts_core.dia.dialogue import Dialogue
 from tts_core.dia.engine import Engine
-from tts_core.dia.long_text import SIDE_BY_SIDE, Script
+from tts_core.dia.long_text import Script
 from tts_core.dia.memory import Job, check_running, fitting_batch
 from tts_core.dia.options import DiaChanges, DiaOptions
 from tts_core.dia.request import Request, request, requests
@@ -27,6 +27,7 @@ from tts_core.nn.calls import named, named_parts
 from tts_core.options import changed
 from tts_core.pipeline import Progress, PromptLike, Watch
 from tts_core.results import GenerationResult, Meter
+from tts_core.speech.script import SIDE_BY_SIDE
 from tts_core.speech.together import Line, Single, log, streamed, together
 from tts_core.text.rules import NO_RULES, TextRules
 

@@ -1,11 +1,11 @@
-"""A long text whose pieces do not depend on each other's sound: each is a request of its own."""
+"""Long texts whose pieces are requests of their own."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -16,21 +16,34 @@ from tts_core.speech.together import Line, Single
 SIDE_BY_SIDE = 8  # pieces of a text at once, at most
 
 
-def line(request: Any, meter: Meter) -> Line:
-    """Build the line of a text: its only request, or a script. meter: from the beginning of the text."""
-    return Single(request) if len(request.pieces) == 1 else Script(request, meter)
+class Spoken(Protocol):
+    """A piece that ended."""
+
+    @property
+    def codes(self) -> np.ndarray:
+        """Its codes, (Q, F) int32."""
+        ...
+
+    @property
+    def finish_reason(self) -> FinishReason | None:
+        """Why it ended."""
+        ...
 
 
-class Script(Line):
-    """The state of such a text.
+Request = TypeVar("Request", bound=Any)
+One = TypeVar("One", bound=Spoken)
 
-    request: a model's, with pieces, max_frames, seed and pacing.
+
+class Pieces(Line, Generic[Request, One]):
+    """The state of a text whose pieces are requests.
+
+    whole: a model's request, with pieces, max_frames, seed and pacing.
     meter: from the beginning of the text.
     """
 
-    def __init__(self, request: Any, meter: Meter):
-        self.whole, self.meter = request, meter
-        self.spoken: dict[int, GenerationResult] = {}
+    def __init__(self, whole: Request, meter: Meter):
+        self.whole, self.meter = whole, meter
+        self.spoken: dict[int, One] = {}
 
     @property
     def frames(self) -> int:
@@ -50,12 +63,25 @@ class Script(Line):
         return "stop" if whole and ended else "length"
 
     def ready(self, running: Collection[int]) -> list[int]:
-        """As in Line: all pieces. With a limit on total frames one at a time: each leaves the next its
-        remaining frames.
+        """As in Line: all pieces that may begin. With a limit on total frames one at a time: each leaves the
+        next its remaining frames.
         """
-        pieces, most = len(self.whole.pieces), None if self.whole.max_frames is None else 1 - len(running)
-        left = [place for place in range(pieces) if place not in self.spoken and place not in running]
-        return [] if self.done else left[:most]
+        most = None if self.whole.max_frames is None else 1 - len(running)
+        left = {*range(len(self.whole.pieces))} - self.spoken.keys() - {*running}
+        return [] if self.done else [place for place in sorted(left) if self.may_begin(place)][:most]
+
+    def may_begin(self, place: int) -> bool:
+        """Return True if the pieces that a piece continues are spoken."""
+        return True
+
+
+def line(request: Any, meter: Meter) -> Line:
+    """Build the line of a text: its only request, or a script. meter: from the beginning of the text."""
+    return Single(request) if len(request.pieces) == 1 else Script(request, meter)
+
+
+class Script(Pieces[Any, GenerationResult]):
+    """A text whose pieces do not depend on each other's sound."""
 
     def request(self, place: int) -> Any:
         """As in Line: the piece by itself, at speed 1."""
