@@ -1,7 +1,7 @@
 """Measure `mlx-port batch` with Dia at full size on NVIDIA GPUs, beside transformers in the same run.
 
-    python benchmarks/bulk_gpu.py [--devices 1] [--rows 384] [--places 64] [--frames 1290] [--peer]
-        [--folder DIR]
+    python benchmarks/bulk_gpu.py [--devices 1] [--rows 384] [--places 64] [--frames 1290] [--together]
+        [--peer] [--folder DIR]
 
 Dia-1.6B and DAC at 44.1 kHz with random weights, in bfloat16, written to a published folder first; every row
 has --frames frames (1290: 15 s of speech). --devices 1,2 measures one GPU and then two, with as many rows for
@@ -9,6 +9,8 @@ each GPU.
 
     whole     hours of speech per hour of the command, from its start: loading, FLAC and files included
     steady    the same between the first and the last row that was written, the first batch left out
+    together  with --together: `generate_batch` of as many texts as there are places, in this process, after a
+              short run; steady is given by it
     peer      with --peer: DiaForConditionalGeneration.generate of 8 texts and as many frames, then DacModel's
               decode, after a short run; loading is not counted
 """
@@ -68,6 +70,20 @@ def report(name: str, done: Run, places: int, devices: int) -> dict[str, float]:
     return found
 
 
+def together(folder: Path, texts: int, frames: int) -> float:
+    """Seconds of speech per second of `generate_batch`, the better of two runs."""
+    import torch_ref
+
+    model = torch_ref.load(folder, model="dia", dtype="bfloat16")
+    model.generate_batch([TEXT] * texts, max_frames=40)
+    found = []
+    for _ in range(2):
+        started = time.perf_counter()
+        spoken = model.generate_batch([TEXT] * texts, max_frames=frames, seed=list(range(texts)))
+        found.append(sum(one.audio_seconds for one in spoken) / (time.perf_counter() - started))
+    return max(found)
+
+
 def peer(folder: Path, frames: int) -> float:
     """Seconds of speech per second of transformers."""
     import torch
@@ -118,6 +134,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=384, help="for each GPU")
     parser.add_argument("--places", type=int, default=64)
     parser.add_argument("--frames", type=int, default=1290)
+    parser.add_argument("--together", action="store_true")
     parser.add_argument("--peer", action="store_true")
     parser.add_argument("--folder", type=Path)
     given = parser.parse_args()
@@ -144,6 +161,10 @@ def main() -> None:
             for name in ("whole", "steady"):
                 ratio = found[count][name] / found[counts[0]][name]
                 print(f"{count} GPUs by {counts[0]}, {name}: {ratio:.2f}")
+        if given.together:
+            other = together(folder / "dia", given.places, given.frames)
+            ratio = found[counts[0]]["steady"] / other
+            print(f"generate_batch of {given.places}: {other:.2f} hours an hour; steady by it {ratio:.3f}")
         if given.peer:
             other = peer(folder / "dia", given.frames)
             ratio = found[counts[0]]["steady"] / other

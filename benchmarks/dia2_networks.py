@@ -35,7 +35,7 @@ def engine(side: str, config: Dia2Config, dtype: str, *, device: str | None = No
     package = "mlx_port" if side == "mlx" else "torch_ref"
     network_class = import_module(f"{package}.dia2.dia2").Dia2
     codec_class = import_module(f"{package}.codecs.mimi").Mimi
-    engine_class = import_module(f"{package}.dia2.engine").Dia2Engine
+    compose = import_module(f"{package}.dia2.pipeline").compose
     tokenizer = SPEED.documents({})["dia2"][FILE]
     if side == "mlx":
         import mlx.core as mx
@@ -46,7 +46,7 @@ def engine(side: str, config: Dia2Config, dtype: str, *, device: str | None = No
             kind = mx.float32 if is_norm(name) else getattr(mx, dtype)
             network.load_weights([(name, value.astype(kind))], strict=False)
             mx.eval(network.parameters())
-        built = engine_class(network, codec_class(codec_of(config)), tokenizer)
+        built = compose(network, codec_class(codec_of(config)), tokenizer).engine
         mx.clear_cache()
         return built, f"mlx_port {metadata.version('mlx')} {mx.default_device()}"
     import torch
@@ -64,7 +64,7 @@ def engine(side: str, config: Dia2Config, dtype: str, *, device: str | None = No
         codec = codec_class(codec_of(config))
     parts = (each.to(device).eval().requires_grad_(False) for each in (network, codec))
     where = torch.cuda.get_device_name() if device == "cuda" else device
-    return engine_class(*parts, tokenizer), f"torch_ref {torch.__version__} {where}"
+    return compose(*parts, tokenizer).engine, f"torch_ref {torch.__version__} {where}"
 
 
 def _tensors(config: Dia2Config, normal: Any) -> Iterator[tuple[str, Any]]:

@@ -14,7 +14,7 @@
     step         milliseconds per decoder row in a session, by --steps texts, codec left out, beside
                  `generate_codes` of as many texts (benchmarks/dia_step.py)
     of both      with --compare: throughput of texts of equal length, by that of `generate_codes` of as many
-                 texts and then the codec for all of them together
+                 texts and then the codec for all of them together, and by that of `generate_batch`
     account      of each round: how long the decoder, the codec, both and the host took, and how long the
                  device was idle (benchmarks/accounting.py)
     load         --arrivals requests, arriving at random (Poisson) at --load of the measured capacity: first
@@ -209,6 +209,17 @@ def one_after_the_other(pipeline: Any, texts: int, frames: int) -> float:
     return sum(map(len, sounds)) / pipeline.sample_rate / (time.perf_counter() - started)
 
 
+def batch(pipeline: Any, texts: int, frames: int) -> float:
+    """Seconds of sound per second of `generate_batch` of as many texts, the better of two runs."""
+    pipeline.generate_batch([TEXT] * texts, max_frames=40)
+    found = []
+    for _ in range(2):
+        started = time.perf_counter()
+        results = pipeline.generate_batch([TEXT] * texts, max_frames=frames, seed=list(range(texts)))
+        found.append(sum(one.audio_seconds for one in results) / (time.perf_counter() - started))
+    return max(found)
+
+
 def percentiles(values: Sequence[float]) -> dict[str, float]:
     """Median, 95th percentile and maximum, in milliseconds."""
     found = np.percentile(values, [50, 95, 100])
@@ -259,10 +270,11 @@ def measure(args: argparse.Namespace, side: str) -> dict[str, Any]:
     bench = benches[most]
     if args.compare:
         frames = bench.frames = (low + high) // 2, (low + high) // 2
-        both = one_after_the_other(pipeline, most, frames[0])
+        both, whole = one_after_the_other(pipeline, most, frames[0]), batch(pipeline, most, frames[0])
         seconds, heard = bench.streams(most, 3 * most)
         served = sum(one.sound for one in heard) / seconds
         note("of both", {"served": served, "one after the other": both, "ratio": served / both})
+        note("of generate_batch", {"served": served, "generate_batch": whole, "ratio": served / whole})
         bench.frames = low, high
     if args.load:
         rate = args.load * found["requests a second"]

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from mlx_port.api import stream as stream
     from mlx_port.dia.pipeline import DiaPipeline as DiaPipeline
     from mlx_port.dia2.pipeline import Dia2Pipeline as Dia2Pipeline
-    from mlx_port.loading import load as load
     from mlx_port.mars5.pipeline import Mars5Pipeline as Mars5Pipeline
     from mlx_port.metavoice.pipeline import MetaVoicePipeline as MetaVoicePipeline
+    from mlx_port.pipelines import load as load
     from mlx_port.qwen3.pipeline import Qwen3Pipeline as Qwen3Pipeline
     from tts_core.audio.files import read_audio as read_audio
     from tts_core.dia.options import DiaOptions as DiaOptions

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from mlx_port.dia.pipeline import DiaPipeline
-from mlx_port.loading import load
+from mlx_port.pipelines import load
 from mlx_port.stored_voice import converted_voice
 from tts_core.doors import Doors
 

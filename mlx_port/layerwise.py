@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Generic, TypeVar, cast
+from collections.abc import Sequence
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
@@ -12,40 +12,33 @@ from mlx.utils import tree_map
 
 from mlx_port.loading import DTYPES
 from mlx_port.stored import Stored, cast_floats, quantize_linears
-from tts_core import models
 from tts_core.nn.layer_order import Stage, State
+from tts_core.nn.layers import Arrays, Framework, Layers
 
-Tensors = Mapping[str, mx.array]
-Network = TypeVar("Network", bound=nn.Module)
+MLX = Framework("mlx_port", mx, nn, mx.array, lambda x: x)
 TIME_LAST = ("hidden", "latents", "encodings", "skip")  # (B, C, T) in a state, (B, T, C) inside
 
 
-class Layers(Generic[Network]):
-    """A network without weights; a stage has them only while it runs. Subclasses have a method for every kind
-    of stage, with the layer's inputs and its index.
+class Layerwise:
+    """A network without weights; a stage has them only while it runs.
 
+    layers: what runs a stage.
     dtype: of weights and activations: float32, bfloat16 or float16; tensors that stay float32 in every
-    folder, and the arrays in `wide`, are float32; codes of quantized weights are unchanged.
+    folder, and the arrays that `layers` keeps wide, are float32; codes of quantized weights are unchanged.
     """
 
-    KIND: str  # kind of network, as in tts_core.models
-    wide: Sequence[str] = ()  # arrays that are float32 between layers for any dtype
-
-    def __init__(self, config: object, weights: Stored, dtype: str):
-        self.network = self.build(config)  # lazy: unfilled parts are never evaluated
+    def __init__(self, layers: type[Layers], config: object, weights: Stored, dtype: str):
+        self.network = layers.network_class("mlx_port")(config)  # lazy: unfilled parts are never evaluated
         self.network.eval()
         if weights.quantization:
-            quantize_linears(self.network, dict(weights.quantization), self.KIND)
-        self.weights, self.dtype = weights, DTYPES[dtype]
-
-    def build(self, config: object) -> Network:
-        """Build the network, without weights."""
-        return cast(Network, models.network_class("mlx_port", self.KIND)(config))
+            quantize_linears(self.network, dict(weights.quantization), layers.KIND)
+        self.layers = layers(self.network, MLX)
+        self.weights, self.dtype, self.wide = weights, DTYPES[dtype], layers.wide_in(dtype)
 
     def run(self, stage: Stage, states: Sequence[State]) -> list[State]:
         """Run a stage on each state (tts_core.nn.layer_order). Returns float32."""
         fill(self.network, stage, self.weights, self.dtype)
-        layer = getattr(self, stage.kind)
+        layer = getattr(self.layers, stage.kind)
         made = [to_host(layer(from_host(state, self.dtype, self.wide), stage.index)) for state in states]
         empty(self.network, stage)
         return made
@@ -80,7 +73,7 @@ def from_host(state: State, dtype: mx.Dtype, wide: Sequence[str]) -> dict[str, m
     }
 
 
-def to_host(made: Tensors) -> State:
+def to_host(made: Arrays) -> State:
     """Convert to NumPy arrays, floating ones to float32. Waits for the device."""
     return _turned(
         {

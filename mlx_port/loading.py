@@ -6,7 +6,7 @@ import importlib
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, cast, overload
+from typing import Any, Self, TypedDict, TypeVar, Unpack, cast
 
 import mlx.core as mx
 from mlx import nn
@@ -23,13 +23,6 @@ from tts_core.files.record import Record
 from tts_core.files.regular import read_text
 from tts_core.memory.machine import Machine
 from tts_core.pipeline import Pipeline, check_model
-
-if TYPE_CHECKING:
-    from mlx_port.dia.pipeline import DiaPipeline
-    from mlx_port.dia2.pipeline import Dia2Pipeline
-    from mlx_port.mars5.pipeline import Mars5Pipeline
-    from mlx_port.metavoice.pipeline import MetaVoicePipeline
-    from mlx_port.qwen3.pipeline import Qwen3Pipeline
 
 _LOG = logging.getLogger("mlx_port")
 DTYPES = {"float32": mx.float32, "bfloat16": mx.bfloat16, "float16": mx.float16}
@@ -158,38 +151,6 @@ class How(TypedDict, total=False):
     check: bool
 
 
-@overload
-def load(path: str | Path, *, model: Literal["dia"], **how: Unpack[How]) -> DiaPipeline: ...
-@overload
-def load(path: str | Path, *, model: Literal["dia2"], **how: Unpack[How]) -> Dia2Pipeline: ...
-@overload
-def load(path: str | Path, *, model: Literal["mars5"], **how: Unpack[How]) -> Mars5Pipeline: ...
-@overload
-def load(path: str | Path, *, model: Literal["metavoice"], **how: Unpack[How]) -> MetaVoicePipeline: ...
-@overload
-def load(path: str | Path, *, model: Literal["qwen3"], **how: Unpack[How]) -> Qwen3Pipeline: ...
-@overload
-def load(path: str | Path, *, model: None = None, **how: Unpack[How]) -> Pipeline: ...
-def load(
-    path: str | Path, *, model: str | None = None, dtype: str | None = None, check: bool = False
-) -> Pipeline:
-    """Load the pipeline of the model in a folder that convert-weights wrote.
-
-    model: its name ("dia", "dia2", "mars5", "metavoice", "qwen3"), which types its options; None is whatever
-    is there.
-    dtype: float32, bfloat16 or float16 for the networks; None is each one's own. Norms and networks that
-    always run in float32 (codecs, vocoders) stay float32.
-    check: first compare the sha256 of every file with conversion.json; sizes are always compared.
-    Raises NotFoundError, CheckpointError (for published files, with the command that converts them),
-    UsageError (also for another model than `model`), and ResourceError for too little memory.
-    """
-    models.check_name(model)
-    parts = open_parts(path, dtype=dtype, check=check)
-    if model is not None:
-        check_model(parts.model, model)
-    return assemble(parts)
-
-
 def assemble(parts: Parts) -> Pipeline:
     """Build the pipeline of opened parts; this reads their weights.
 
@@ -202,6 +163,22 @@ def assemble(parts: Parts) -> Pipeline:
     if arithmetic() != "float32":
         _LOG.warning("mlx: arithmetic of float32 products: %s", described())
     return pipeline
+
+
+class Loaded:
+    """A pipeline that is loaded from a folder of one model."""
+
+    MODEL: str  # one of tts_core.models.NAMES
+
+    @classmethod
+    def load(cls, path: str | Path, **how: Unpack[How]) -> Self:
+        """Load the pipeline; arguments and errors as in `mlx_port.load`.
+
+        Raises UsageError for a folder of another model.
+        """
+        parts = open_parts(path, **how)
+        check_model(parts.model, cls.MODEL)
+        return cast(Self, assemble(parts))
 
 
 def open_parts(

@@ -50,6 +50,14 @@ def pytest_collection() -> Iterator[None]:
         gc.enable()
 
 
+@pytest.fixture
+def verify_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `mlx-port verify` run in this process, which is exact: the variable above was set before MLX's
+    import. The command cannot know that (tests/parity/verify/test_process.py).
+    """
+    monkeypatch.setattr("mlx_port.commands.verify.command._exact", lambda: True)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def out_of_collection() -> Iterator[None]:
     """Freeze all again where tests of a module, or their server, unfroze it: a look took a second."""

@@ -111,6 +111,17 @@ def test_classifiers_are_the_tested_versions():
     ]
     assert matrix == [*claimed, "3.14"]
     assert PROJECT["project"]["requires-python"] == f">={claimed[0]}"
+    for page in ("README.md", "docs/use/install.md", "docs/use/questions.md"):
+        assert re.findall(r"Python (3\.\d+) to (3\.\d+)", (ROOT / page).read_text()) == [
+            (claimed[0], claimed[-1])
+        ], page
+
+
+def test_make_anywhere_runs_the_versions_of_the_workflow():
+    """Those that a machine lacks are listed as not run."""
+    matrix = yaml.safe_load(WORKFLOW)["jobs"]["ubuntu-cpu"]["strategy"]["matrix"]["python"]
+    [named] = re.findall(r"^PYTHONS = \((.*)\)$", (ROOT / "noxfile.py").read_text(), re.MULTILINE)
+    assert re.findall(r"3\.\d+", named) == matrix
 
 
 def test_actions_are_pinned_by_commit():

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from torch_ref.api import stream as stream
     from torch_ref.dia.pipeline import DiaPipeline as DiaPipeline
     from torch_ref.dia2.pipeline import Dia2Pipeline as Dia2Pipeline
-    from torch_ref.loading import load as load
     from torch_ref.mars5.pipeline import Mars5Pipeline as Mars5Pipeline
     from torch_ref.metavoice.pipeline import MetaVoicePipeline as MetaVoicePipeline
+    from torch_ref.pipelines import load as load
     from torch_ref.qwen3.pipeline import Qwen3Pipeline as Qwen3Pipeline
     from tts_core.audio.files import read_audio as read_audio
     from tts_core.dia.options import DiaOptions as DiaOptions

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from torch_ref.dia.pipeline import DiaPipeline
-from torch_ref.loading import load
+from torch_ref.pipelines import load
 from tts_core.doors import Doors
 from tts_core.voice.embedded import CODEC, DIA
 

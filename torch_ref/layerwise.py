@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Generic, TypeVar, cast
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -12,38 +11,31 @@ from torch import Tensor, nn
 from converters.published import Part
 from torch_ref.device import DTYPES
 from torch_ref.limits.remedies import at_least_float32
-from tts_core import models
 from tts_core.nn.layer_order import Stage, State
+from tts_core.nn.layers import Arrays, Framework, Layers
 
-Tensors = Mapping[str, Tensor]
-Network = TypeVar("Network", bound=nn.Module)
+TORCH = Framework("torch_ref", torch, nn, torch.from_numpy, lambda x: x.transpose(1, 2))
 
 
-class Layers(Generic[Network]):
-    """A network without weights; a stage has them only while it runs. Subclasses have a method for every kind
-    of stage, with the layer's inputs and its index.
+class Layerwise:
+    """A network without weights; a stage has them only while it runs.
 
+    layers: what runs a stage.
     dtype: of weights and activations: float32, float64, bfloat16 or float16; tensors that stay float32 in
-    every folder, and the arrays in `wide`, are at least float32.
+    every folder, and the arrays that `layers` keeps wide, are at least float32.
     """
 
-    KIND: str  # kind of network, as in tts_core.models
-    wide: Sequence[str] = ()  # arrays that are float32 between layers for any dtype
-
-    def __init__(self, config: object, weights: Part, dtype: str):
+    def __init__(self, layers: type[Layers], config: object, weights: Part, dtype: str):
         with torch.device("meta"):
-            self.network = self.build(config).eval()
-        self.weights, self.dtype = weights, DTYPES[dtype]
-
-    def build(self, config: object) -> Network:
-        """Build the network, without weights."""
-        return cast(Network, models.network_class("torch_ref", self.KIND)(config))
+            self.network = layers.network_class("torch_ref")(config).eval()
+        self.layers = layers(self.network, TORCH)
+        self.weights, self.dtype, self.wide = weights, DTYPES[dtype], layers.wide_in(dtype)
 
     @torch.inference_mode()
     def run(self, stage: Stage, states: Sequence[State]) -> list[State]:
         """Run a stage on each state (tts_core.nn.layer_order). Returns float32, or float64 in float64."""
         fill(self.network, stage, self.weights, self.dtype)
-        layer = getattr(self, stage.kind)
+        layer = getattr(self.layers, stage.kind)
         made = [to_host(layer(from_host(state, self.dtype, self.wide), stage.index)) for state in states]
         empty(self.network, stage)
         return made
@@ -78,7 +70,7 @@ def from_host(state: State, dtype: torch.dtype, wide: Sequence[str]) -> dict[str
     }
 
 
-def to_host(made: Tensors) -> State:
+def to_host(made: Arrays) -> State:
     """Convert to NumPy arrays, floating ones to at least float32."""
     return {
         name: (at_least_float32(value) if value.is_floating_point() else value).contiguous().numpy()

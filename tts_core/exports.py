@@ -29,7 +29,7 @@ SHARED = {
 def homes(side: str) -> dict[str, str]:
     """List a side's public names with their modules. side: "torch_ref" or "mlx_port"."""
     found = {name: module for module, names in SHARED.items() for name in names}
-    found |= {"generate": f"{side}.api", "stream": f"{side}.api", "load": f"{side}.loading"}
+    found |= {"generate": f"{side}.api", "stream": f"{side}.api", "load": f"{side}.pipelines"}
     for model in NAMES:
         stem = STEMS.get(model, model.capitalize())
         found |= {

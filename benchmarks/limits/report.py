@@ -44,6 +44,11 @@ rules: **nothing here was run on Metal.** An unknown macOS or chip counts as the
 
 Every rule is reached by torch 2.11, which this project requires, to 2.15 on a macOS that its wheels run on:
 14 to 27, with torch 2.15 15 to 27. What only older versions do is not listed.
+
+No codec comes near `conv-large-kernel`, which was seen from kernel times batch of 256 x 2 on: the largest
+kernel is 16. Mimi and Qwen3's codec decode a request a call, and recordings are encoded one at a time, so
+their batch is 1; Vocos and DAC share calls, and 8 places stay below 16 x 8. Grouped are only Vocos's and
+Qwen3's depthwise convolutions, of kernel 7 (`tests/torch_ref/limits/test_kernels.py`).
 """
 TABLES = """\
 ## Rules broken without the layers of torch_ref, and with them

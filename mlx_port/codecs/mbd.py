@@ -169,6 +169,14 @@ class Band(nn.Module):
         return x if self.processor is None else self.processor(x)
 
 
+class Bands(nn.Module):
+    """All bands at once, under their canonical names."""
+
+    def __init__(self, config: MbdConfig):
+        super().__init__()
+        self.bands = [Band(band, config.sample_rate) for band in config.bands]
+
+
 class MultiBandDiffusion:
     """All bands, loaded one at a time."""
 

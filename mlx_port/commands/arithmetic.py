@@ -1,4 +1,4 @@
-"""How a backend computes float32 products, for reports."""
+"""How a backend computes float32 products, and codecs decode, for reports."""
 
 from __future__ import annotations
 
@@ -15,3 +15,11 @@ def arithmetic(backend: Literal["mlx", "torch"]) -> str:
     from mlx_port.runtime.arithmetic import arithmetic
 
     return arithmetic()
+
+
+def codec_precision(backend: Literal["mlx", "torch"], chosen: str) -> str:
+    """Return the precision in which codecs decode: MLX has one arithmetic for all networks.
+
+    chosen: of the opened parts.
+    """
+    return chosen if backend == "torch" else arithmetic(backend)

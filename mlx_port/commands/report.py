@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from mlx_port.commands.arithmetic import arithmetic
+from mlx_port.commands.arithmetic import arithmetic, codec_precision
 from mlx_port.commands.collect import Spoken
 from mlx_port.commands.generate import Flags
 from mlx_port.commands.output import STDOUT
@@ -15,14 +15,16 @@ from mlx_port.commands.pace import speed
 from tts_core.printable import counted, json_text, one_line
 
 
-def report(spoken: Spoken, flags: Flags, notes: Sequence[str]) -> None:
+def report(spoken: Spoken, flags: Flags, notes: Sequence[str], *, precision: str) -> None:
     """Print the output, its length, the time and memory of the run, and notes on the request.
 
+    precision: of the codec's decoder, as the model was opened.
     Goes to stderr if stdout takes the speech.
     """
     aside = spoken.place == STDOUT
     if flags.as_json:
-        click.echo(json_text(_facts(spoken, flags) | {"notes": list(notes)}, indent=None), err=aside)
+        facts = _facts(spoken, flags, precision) | {"notes": list(notes)}
+        click.echo(json_text(facts, indent=None), err=aside)
     elif not flags.quiet:
         click.echo("\n".join(map(one_line, [*_lines(spoken, flags), *notes])), err=aside)
 
@@ -49,7 +51,7 @@ def _where(spoken: Spoken) -> str | None:
     return "stdout" if spoken.place == STDOUT else spoken.place and str(spoken.place)
 
 
-def _facts(spoken: Spoken, flags: Flags) -> dict[str, Any]:
+def _facts(spoken: Spoken, flags: Flags, precision: str) -> dict[str, Any]:
     result = spoken.result
     return {
         "output": _where(spoken),
@@ -57,6 +59,7 @@ def _facts(spoken: Spoken, flags: Flags) -> dict[str, Any]:
         "model": flags.model,
         "backend": flags.loading.backend,
         "arithmetic": arithmetic(flags.loading.backend),
+        "codec_precision": codec_precision(flags.loading.backend, precision),
         "seed": result.seed,
         "audio_seconds": result.audio_seconds,
         "sample_rate": result.sample_rate,

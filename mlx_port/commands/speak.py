@@ -59,7 +59,7 @@ def speak(flags: Flags) -> None:
         spoken = collect(pipeline, asked, flags, output, display)
     if captions is not None:
         save_captions(spoken, captions)
-    report(spoken, flags, asked.notes)
+    report(spoken, flags, asked.notes, precision=parts.codec_precision)
 
 
 def save_captions(spoken: Spoken, path: Path) -> None:

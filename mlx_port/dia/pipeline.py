@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import mlx.core as mx
 
 from mlx_port.codecs.dac import Dac
 from mlx_port.dia.dia import Dia
-from mlx_port.dia.engine import DiaEngine
-from mlx_port.loading import Parts, open_parts
+from mlx_port.dia.guard import fault
+from mlx_port.dia.slots import Slots
+from mlx_port.host import Host
+from mlx_port.loading import Loaded, Parts
+from mlx_port.steps.dia.fused import join
 from mlx_port.stored import understood
 from tts_core.codecs.dac_memory import codec_policy
 from tts_core.dia import pipeline
+from tts_core.dia.engine import DiaEngine
 from tts_core.dia.memory import check_loading
-from tts_core.pipeline import check_model
 from tts_core.text.rules import NO_RULES, TextRules, read_rules
 
 
-class DiaPipeline(pipeline.DiaPipeline):
+class DiaPipeline(Loaded, pipeline.DiaPipeline):
     """Dia on this side, with its networks in `engine`."""
 
-    engine: DiaEngine
-
-    @classmethod
-    def load(cls, path: str | Path, *, dtype: str | None = None, check: bool = False) -> DiaPipeline:
-        """Load a Dia from a folder that convert-weights wrote; arguments and errors as in `mlx_port.load`.
-
-        Raises UsageError for a folder of another model.
-        """
-        parts = open_parts(path, dtype=dtype, check=check)
-        check_model(parts.model, "dia")
-        return assemble(parts)
+    MODEL = "dia"
 
 
 def assemble(parts: Parts) -> DiaPipeline:
@@ -45,4 +38,20 @@ def assemble(parts: Parts) -> DiaPipeline:
 
 def compose(network: Dia, codec: Dac, rules: TextRules = NO_RULES) -> DiaPipeline:
     """Build the pipeline of loaded networks."""
-    return DiaPipeline(DiaEngine(network, codec), rules)
+    join(network)
+
+    def decode(codes: mx.array) -> mx.array:
+        audio = codec.decode_whole(codes)
+        mx.async_eval(audio)  # all calls start before the first is read
+        return audio
+
+    engine = DiaEngine(
+        network,
+        codec,
+        Host(network.model.decoder.embeddings.embed),
+        encode_nothing=network.encode_nothing,
+        make_slots=Slots,
+        fault=fault,
+        decode=decode,
+    )
+    return DiaPipeline(engine, rules)

@@ -12,10 +12,11 @@ from functools import partial
 import mlx.core as mx
 import numpy as np
 
+from mlx_port.dia.dia import Dia
 from mlx_port.kernels.noise import trial, uniform
 from mlx_port.kernels.source import passes
 from mlx_port.steps.dia.drawing import accepting, drawing
-from mlx_port.steps.dia.fused import FusedDecoder, Memory
+from mlx_port.steps.dia.fused import Memory, fused
 from tts_core.dia.grid import FREE
 from tts_core.dia.joining import Joining
 from tts_core.dia.sampling import Sampling
@@ -25,13 +26,16 @@ STEPS_KEPT = 256  # between two times that MLX's unused memory is freed
 
 
 class Slots:
-    """B slots for texts of at most `text_rows` bytes and `rows` grid rows, allocated at once."""
+    """B slots for texts of at most `text_rows` bytes and `rows` grid rows, allocated at once.
+
+    nothing: (1, 1, source width), the encoding of the empty text; None without guidance.
+    """
 
     steps, ahead = 1, 1  # of a launch, and launches before one is read, that keep the device busy
 
-    def __init__(self, decoder: FusedDecoder, *, texts: int, rows: int, text_rows: int):
-        self.decoder, self.network = decoder, decoder.network
-        self.texts, self.guided, self.ticks = texts, decoder.constants is not None, 0
+    def __init__(self, network: Dia, nothing: mx.array | None, *, texts: int, rows: int, text_rows: int):
+        self.network, self.decoder = network, fused(network, nothing)
+        self.texts, self.guided, self.ticks = texts, nothing is not None, 0
         config = self.network.config
         self._empty = partial(Memory.empty, self.network, texts, rows - 1, text_rows, guided=self.guided)
         self.memory = self._empty()

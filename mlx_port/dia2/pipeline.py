@@ -2,37 +2,40 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from mlx_port.codecs.mimi import Mimi
 from mlx_port.dia2.dia2 import Dia2
-from mlx_port.dia2.engine import Dia2Engine
-from mlx_port.loading import Parts, open_parts
+from mlx_port.dia2.guard import fault
+from mlx_port.dia2.slots import Slots
+from mlx_port.host import Host
+from mlx_port.loading import Loaded, Parts
+from mlx_port.steps.dia2.fused import join
 from mlx_port.stored import understood
 from tts_core.dia2 import pipeline
+from tts_core.dia2.engine import Dia2Engine
 from tts_core.dia2.memory import check_loading
 from tts_core.dia2.tokenizer import FILE
-from tts_core.pipeline import check_model
 
 
-class Dia2Pipeline(pipeline.Dia2Pipeline):
+class Dia2Pipeline(Loaded, pipeline.Dia2Pipeline):
     """Dia2 on this side, with its networks in `engine`."""
 
-    engine: Dia2Engine
-
-    @classmethod
-    def load(cls, path: str | Path, *, dtype: str | None = None, check: bool = False) -> Dia2Pipeline:
-        """Load a Dia2 from a folder that convert-weights wrote; arguments and errors as in `mlx_port.load`.
-
-        Raises UsageError for a folder of another model.
-        """
-        parts = open_parts(path, dtype=dtype, check=check)
-        check_model(parts.model, "dia2")
-        return assemble(parts)
+    MODEL = "dia2"
 
 
 def assemble(parts: Parts) -> Dia2Pipeline:
     """Build the pipeline. Raises ResourceError, before weights are read, for too little memory."""
     understood(lambda _: check_loading(parts.configs, parts.machine()), {}, parts.folder)
     network, codec = parts.network("dia2", Dia2), parts.network("mimi", Mimi)
-    return Dia2Pipeline(Dia2Engine(network, codec, parts.documents["dia2"][FILE]))
+    return compose(network, codec, parts.documents["dia2"][FILE])
+
+
+def compose(network: Dia2, codec: Mimi, tokenizer: str) -> Dia2Pipeline:
+    """Build the pipeline of loaded networks. tokenizer: the text of its file."""
+    join(network)
+    host = Host(network.transformer.text_embed.embedding)
+    return Dia2Pipeline(Dia2Engine(network, codec, tokenizer, host, make_slots=_slots, fault=fault))
+
+
+def _slots(network: Dia2, *, texts: int, rows: int, guided: bool) -> Slots:
+    """Make slots, which grow with their texts whatever the bounds are."""
+    return Slots(network)

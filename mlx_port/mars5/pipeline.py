@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from mlx_port.codecs.encodec import Encodec
 from mlx_port.codecs.vocos import Vocos
 from mlx_port.host import Host
-from mlx_port.loading import Parts, open_parts
+from mlx_port.loading import Loaded, Parts
 from mlx_port.mars5.codec_lm import CodecLM
 from mlx_port.mars5.residual_transformer import ResidualTransformer
 from mlx_port.mars5.reverse import ReverseDiffusion
@@ -20,21 +18,12 @@ from tts_core.mars5.config import CodecLMConfig
 from tts_core.mars5.engine import Mars5Engine
 from tts_core.mars5.memory import check_loading
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecVocabulary
-from tts_core.pipeline import check_model
 
 
-class Mars5Pipeline(pipeline.Mars5Pipeline):
+class Mars5Pipeline(Loaded, pipeline.Mars5Pipeline):
     """MARS5 on this side, with its networks in `engine`."""
 
-    @classmethod
-    def load(cls, path: str | Path, *, dtype: str | None = None, check: bool = False) -> Mars5Pipeline:
-        """Load a MARS5 from a folder that convert-weights wrote; arguments and errors as in `mlx_port.load`.
-
-        Raises UsageError for a folder of another model.
-        """
-        parts = open_parts(path, dtype=dtype, check=check)
-        check_model(parts.model, "mars5")
-        return assemble(parts)
+    MODEL = "mars5"
 
 
 def assemble(parts: Parts) -> Mars5Pipeline:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from mlx_port.codecs.encodec import Encodec
 from mlx_port.codecs.mbd import MultiBandDiffusion
 from mlx_port.codecs.vocos import Vocos
 from mlx_port.host import Host
-from mlx_port.loading import Parts, open_parts
+from mlx_port.loading import Loaded, Parts
 from mlx_port.metavoice.codes import fill_codebooks
 from mlx_port.metavoice.first_stage import FirstStage
 from mlx_port.metavoice.guidance import fault
@@ -19,21 +17,12 @@ from tts_core.metavoice import pipeline
 from tts_core.metavoice.engine import MetaVoiceEngine
 from tts_core.metavoice.memory import check_loading
 from tts_core.metavoice.text import read_tokenizers
-from tts_core.pipeline import check_model
 
 
-class MetaVoicePipeline(pipeline.MetaVoicePipeline):
+class MetaVoicePipeline(Loaded, pipeline.MetaVoicePipeline):
     """MetaVoice on this side, with its networks in `engine`."""
 
-    @classmethod
-    def load(cls, path: str | Path, *, dtype: str | None = None, check: bool = False) -> MetaVoicePipeline:
-        """Load a MetaVoice from a folder of convert-weights; arguments and errors as in `mlx_port.load`.
-
-        Raises UsageError for a folder of another model.
-        """
-        parts = open_parts(path, dtype=dtype, check=check)
-        check_model(parts.model, "metavoice")
-        return assemble(parts)
+    MODEL = "metavoice"
 
 
 def assemble(parts: Parts) -> MetaVoicePipeline:

@@ -33,7 +33,11 @@ class SpeakerEncoder(nn.Module):
 
     def __call__(self, slices: mx.array) -> mx.array:
         hidden = self.lstm(slices)[1][0]
-        return unit(nn.relu(self.linear(hidden[-1])))
+        return self.vectors(hidden[-1])
+
+    def vectors(self, state: mx.array) -> mx.array:
+        """Project the last layer's states to unit vectors. (P, D) → (P, E)."""
+        return unit(nn.relu(self.linear(state)))
 
     def embed(self, utterances: Sequence[np.ndarray]) -> np.ndarray:
         """Encode one voice as the mean vector of one or more recordings of it.

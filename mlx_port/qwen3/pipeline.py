@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from mlx_port.codecs.qwen3_codec import Qwen3Codec
 from mlx_port.host import Host
-from mlx_port.loading import Parts, open_parts
+from mlx_port.loading import Loaded, Parts
 from mlx_port.qwen3.qwen3 import Qwen3
 from mlx_port.qwen3.slots import Slots, fault
-from tts_core.pipeline import check_model
 from tts_core.qwen3 import pipeline
 from tts_core.qwen3.engine import Qwen3Engine
 from tts_core.qwen3.memory import check_loading
 
 
-class Qwen3Pipeline(pipeline.Qwen3Pipeline):
+class Qwen3Pipeline(Loaded, pipeline.Qwen3Pipeline):
     """Qwen3-TTS on this side, with its networks in `engine`."""
 
-    @classmethod
-    def load(cls, path: str | Path, *, dtype: str | None = None, check: bool = False) -> Qwen3Pipeline:
-        """Load a Qwen3-TTS from a folder of convert-weights; arguments and errors as in `mlx_port.load`.
-
-        Raises UsageError for a folder of another model.
-        """
-        parts = open_parts(path, dtype=dtype, check=check)
-        check_model(parts.model, "qwen3")
-        return assemble(parts)
+    MODEL = "qwen3"
 
 
 def assemble(parts: Parts) -> Qwen3Pipeline:

@@ -18,6 +18,7 @@ from typing import Any, Literal
 VARIABLE = "MLX_ENABLE_TF32"
 FIRST_GENERATION = 17  # of Apple's GPUs: M5
 FIRST_MACOS = (26, 2)
+AFFECTED = "NVIDIA GPUs, and Apple's from M5 on with macOS 26.2; not M1 to M4, nor any CPU"
 
 Arithmetic = Literal["float32", "tf32", "unknown"]
 
@@ -58,12 +59,12 @@ def arithmetic() -> Arithmetic:
 
 
 def described() -> str:
-    """Describe the arithmetic in a line for doctor and the log."""
+    """Describe the arithmetic in a line for doctor and the log, and which devices have a choice."""
     found = arithmetic()
     if found == "unknown":
         return f"unknown: MLX was imported before mlx_port; import mlx_port first, or set {VARIABLE}=0"
     why = f"{VARIABLE}={os.environ.get(VARIABLE)}" if matters() else "this device has no TF32"
-    return f"{found} ({why})"
+    return f"{found} ({why}; the variable affects {AFFECTED})"
 
 
 def generation() -> int:

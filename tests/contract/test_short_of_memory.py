@@ -117,9 +117,9 @@ def test_diffusions_that_share_a_call(side: Side, most: int, monkeypatch: pytest
         return found
 
     monkeypatch.setattr(module.Together, "compute", scarce)
-    engine = SimpleNamespace(host=LateHost(), together=lambda runs: module.Call(tiny(side), runs))
-    pipeline: Any = SimpleNamespace(configs=CONFIGS, engine=engine)
-    diffusions: Diffusions[int] = Diffusions(pipeline)
+    engine: Any = SimpleNamespace(configs=CONFIGS, host=LateHost())
+    engine.together = lambda runs: module.Call(tiny(side), runs)
+    diffusions: Diffusions[int] = Diffusions(engine)
     for seed in range(6):
         diffusions.add(seed, JOB, lambda seed=seed: begin(seed))
     ended = 0

@@ -31,7 +31,7 @@ from tests.sides import YARDSTICK
 from tests.tiny.dia import dac_weights, dia_config, dia_weights, published_dac_config, write_published
 from torch_ref.dia.dia import Dia
 from torch_ref.dia.pipeline import DiaPipeline
-from torch_ref.loading import load
+from torch_ref.pipelines import load
 from tts_core.audio.files import read_audio, write_audio
 from tts_core.dia.grid import apply_delay
 from tts_core.errors import NotFoundError, SpeechError, UsageError

@@ -26,7 +26,6 @@ from safetensors.numpy import save_file
 import torch_ref
 from converters.convert import convert
 from converters.published import Part, Published, open_published
-from mlx_port.commands.verify.command import layers_class
 from mlx_port.commands.verify.measure import measure
 from mlx_port.commands.verify.run import trace
 from tests.tiny import mars5, metavoice_pipeline
@@ -34,6 +33,7 @@ from tests.tiny.dia import dac_weights, dia_config, dia_weights, published_dac_c
 from tests.tiny.dia2 import published_dia2
 from tests.tiny.published_models import sources
 from tests.tiny.qwen3 import write_published as published_qwen3
+from torch_ref.layerwise import Layerwise
 from tts_core.nn.ladder import Given, Rung, ladder, sound
 from tts_core.nn.layer_order import Stage, State
 from tts_core.nn.noise import HostNoise
@@ -204,7 +204,7 @@ def _options(model: str, changes: Mapping[str, Any]) -> Any:
 
 
 def _side(rung: Rung, part: Part, dtype: str) -> Callable[[Stage, Sequence[State]], list[State]]:
-    return layers_class("torch_ref", rung.layers)(part.config, part, dtype).run
+    return Layerwise(rung.layers, part.config, part, dtype).run
 
 
 def _bound(names: Sequence[str], made: Sequence[State]) -> float:

@@ -11,7 +11,7 @@ pytest.importorskip("torch", reason="torch is not installed: it makes the kit")
 pytest.importorskip("mlx.core", reason="MLX is not installed")
 
 import mlx_port
-from mlx_port.commands.verify.command import layers_class
+from mlx_port.layerwise import Layerwise
 from mlx_port.loading import open_parts
 from mlx_port.stored import Stored, read_config
 from tests.golden import kit
@@ -76,7 +76,7 @@ def port(place: Path, kind: str, part: str, model: str):
     rung = next(one for one in ladder(model, given) if (one.kind, one.part) == (kind, part))
     assert read_config(where, kind)["model_type"] == kind
     stored = Stored(kind, Record.read(place).weights(models.network(kind).folder))
-    return layers_class("mlx_port", rung.layers)(parts.configs[kind], stored, "float32").run
+    return Layerwise(rung.layers, parts.configs[kind], stored, "float32").run
 
 
 class Replayed:

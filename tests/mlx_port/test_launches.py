@@ -25,7 +25,6 @@ from mlx_port.metavoice.slots import Slots as MetaVoiceSlots
 from mlx_port.qwen3.qwen3 import Qwen3
 from mlx_port.qwen3.slots import Slots as Qwen3Slots
 from mlx_port.steps.dia import fused
-from mlx_port.steps.dia.fused import FusedDecoder
 from mlx_port.steps.qwen3 import fused as qwen3_fused
 from mlx_port.steps.rows import product
 from tests.mlx_port.launches import as_on_metal, bytes_read, launches
@@ -80,8 +79,7 @@ def dia(
     network = Dia(config)
     cast(network, "dia", dtype)
     with mock.patch.object(fused, "independent", product):  # a CPU's calls follow its BLAS
-        decoder = FusedDecoder(network, network.encode_nothing())
-    slots = Slots(decoder, texts=1, rows=40, text_rows=20)
+        slots = Slots(network, network.encode_nothing(), texts=1, rows=40, text_rows=20)
     grid = np.full((40, 4), -1, np.int32)
     grid[0] = config.bos_token_id
     tokens = np.arange(1, 9).astype(np.int32)

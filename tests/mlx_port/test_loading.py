@@ -15,7 +15,7 @@ import pytest
 from mlx import nn
 from mlx.utils import tree_flatten
 
-from mlx_port import DiaPipeline, load
+from mlx_port import DiaPipeline, load, loading
 from mlx_port.stored_voice import converted_voice
 from tests.tiny.record import record_again
 from tts_core.dia.shapes import is_norm
@@ -38,6 +38,19 @@ def test_a_converted_folder_speaks(converted: Path) -> None:
     assert result.codes.shape == (4, 5)
     assert voice.sample_rate == voice.codec_config.sample_rate == 1000
     assert str(DiaPipeline.load(str(converted)).config) == str(voice.config)
+
+
+@pytest.mark.parametrize("read", [load, DiaPipeline.load], ids=["load", "typed"])
+def test_loading_prepares_the_process(
+    read: Callable[[Path], object], converted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its cache is bounded before weights are read, kernels are tried, and memory is wired after."""
+    done: list[str] = []
+    for name in ("bound_cache", "try_all", "_fill", "wire"):
+        made = getattr(loading, name)
+        monkeypatch.setattr(loading, name, lambda *a, name=name, made=made: done.append(name) or made(*a))
+    read(converted)
+    assert done == ["bound_cache", "try_all", "_fill", "_fill", "wire"]
 
 
 def test_text_rules_are_the_folders_own(converted: Path, tmp_path: Path) -> None:
@@ -295,7 +308,7 @@ def test_generates_without_torch(converted: Path) -> None:
 import sys
 sys.modules["torch"] = None
 import mlx_port
-from mlx_port import DiaPipeline, load
+from mlx_port import DiaPipeline, load, loading
 from mlx_port.stored_voice import converted_voice
 from tests.tiny.record import record_again
 print(load({str(converted)!r}).generate("[S1] Hello.", seed=1, max_frames=5).codes.tolist())

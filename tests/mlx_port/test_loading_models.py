@@ -14,7 +14,8 @@ from mlx.utils import tree_flatten
 from converters.convert import convert
 from converters.published import Published, open_published
 from converters.rules.dequantize import Quantization
-from mlx_port.loading import load, open_networks, open_parts
+from mlx_port.loading import open_networks, open_parts
+from mlx_port.pipelines import load
 from tests.converters.folders import write_safetensors
 from tests.tiny import mars5_nar as mars5_nar_tiny
 from tests.tiny.mbd import CONFIG as MBD_CONFIG

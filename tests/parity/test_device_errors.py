@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial, reduce
+from functools import partial
+from importlib import import_module
 from itertools import count
 from pathlib import Path
 from typing import Any, cast
@@ -19,9 +20,11 @@ import pytest
 from tests.contract.speakers import SMALL, every_side, speaker
 from tests.metal_errors import INTERACTIVITY, LARGER, LATE, MESSAGES
 from tests.parity.recorded_runs import DEEP, FAST, FIRST, SAID, speech
+from tests.parity.stand_ins import CALLS, ENCODE, EVERY, WITHOUT, Call, public_methods, stand_in
 from tests.tiny.dia2 import recording
 from tests.tiny.metavoice_pipeline import reference
 from tests.tiny.recordings import snippet
+from tts_core import models
 from tts_core.bulk.asking import Work
 from tts_core.bulk.rows import Row
 from tts_core.bulk.speaking import Speaker, codes_hash
@@ -43,23 +46,19 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "metavoice": {"seed": 3, "max_frames": 4},
     "qwen3": {"seed": 3, "max_frames": 4},
 }
-SLOTS = ("slots.join", "slots.launch", "slots.read")
-# by model, the calls that run its networks
-CALLS: dict[str, tuple[str, ...]] = {
-    "dia": ("codec.encode", *SLOTS, "decode_windows"),
-    "dia2": ("codec.encode", "slots.join", "slots.act", "slots.draw", "slots.read", "decode"),
-    "mars5": ("codec.encode", *SLOTS, "begin", "timestep", "decode"),
-    "metavoice": ("speaker_encoder.embed", *SLOTS, "fill", "decode"),
-    "qwen3": ("network.speaker_encoder.embed", "codec.encode", *SLOTS, "codec.decode_piece"),
-}
-EVERY = [(model, call) for model, calls in CALLS.items() for call in calls]
-ENCODE = ("codec.encode", "speaker_encoder.embed", "network.speaker_encoder.embed")
-_tries = count()
+FRAGMENTS = ("The inn", " is", " near.")
+FED: dict[str, Any] = {"max_frames": 12}  # the text comes to its end before
+# calls on the other side, too, of the doors that speak through the same session
+READS = [(model, Call("slots.read")) for model in CALLS]
+_tries = count(1)  # at none, the recording that others speak with
+every_network = pytest.mark.parametrize("model", list(CALLS))
 
 
-def prompt(model: str, call: str) -> Any:
-    """A recording that no cache knows, if `call` reads it; else no recording."""
-    if call not in ENCODE:
+def prompt(model: str, call: Call) -> Any:
+    """A recording that no cache knows, if the call reads it; else no recording."""
+    if model == "qwen3" and call.fed:
+        return SMALL[model].voices[0]  # without its words: speech begins with the first of the text
+    if call.path not in ENCODE:
         return VOICE[model]
     scale = np.float32(1 - 1e-4 * next(_tries))
     told = {"dia2": recording, "metavoice": reference, "qwen3": lambda: VOICE["qwen3"]}.get(model)
@@ -68,46 +67,8 @@ def prompt(model: str, call: str) -> Any:
     return snippet(scale * speech(0.4, 16_000), SAID if model == "dia" else None)
 
 
-class Standing:
-    """A call that raises an error while there is one. calls: how often.  passes: so many calls before."""
-
-    def __init__(self, call: Callable[..., Any]):
-        self.call, self.error, self.calls, self.passes = call, cast(Exception | None, None), 0, 0
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        self.calls += 1
-        if self.error is not None and self.calls > self.passes:
-            raise self.error
-        return self.call(*args, **kwargs)
-
-
-def stand_in(pipeline: Any, call: str, patch: pytest.MonkeyPatch) -> Standing:
-    """Put a stand-in in the place of one of the engine's calls, its slots' included."""
-    *path, name = call.split(".")
-    if call == "timestep":
-        standing, build = Standing(lambda: None), pipeline.engine.together
-
-        def together(runs: Sequence[Any]) -> Standing:
-            standing.call = build(runs)
-            return standing
-
-        patch.setattr(pipeline.engine, "together", together)
-        return standing
-    if path != ["slots"]:
-        owner = reduce(getattr, path, pipeline.engine)
-        standing = Standing(getattr(owner, name))
-        patch.setattr(owner, name, standing)
-        return standing
-    standing, opened = Standing(lambda: None), pipeline.engine.slots
-
-    def slots(*args: Any, **kwargs: Any) -> Any:
-        made = opened(*args, **kwargs)
-        standing.call = getattr(made, name)
-        setattr(made, name, standing)
-        return made
-
-    patch.setattr(pipeline.engine, "slots", slots)
-    return standing
+def options(model: str, call: Call) -> dict[str, Any]:
+    return {**OPTIONS[model], **(FED if call.fed else {}), **call.options}
 
 
 class Source:
@@ -116,7 +77,11 @@ class Source:
     prompts: Sequence[Any] | None = None  # in place of the caller's, if given
 
     def __init__(self, model: str, pipeline: Any):
-        self.model, self.load, self.fed = model, lambda: pipeline, model == "dia2"
+        self.model, self.load, self.fed = model, lambda: pipeline, models.model(model).fed
+
+    def live(self, text: str, options: Any, prompt: Any) -> Any:
+        chosen, facts = changed(options_class(self.model)(), options), self.load().facts
+        return import_module(f"tts_core.{self.model}.request").live(facts, text, chosen, prompt)
 
     def request(self, text: str, options: Any, prompt: Any) -> Any:
         chosen = changed(options_class(self.model)(), options)
@@ -127,20 +92,32 @@ Speak = Callable[[Any], str]  # from a prompt to the hash of its codes
 
 
 @contextmanager
-def generate(model: str, pipeline: Any) -> Iterator[Speak]:
+def generate(model: str, pipeline: Any, call: Call) -> Iterator[Speak]:
     """As `mlx-port generate` and a caller in Python."""
-    yield lambda prompt: codes_hash(pipeline.generate(TEXT, prompt=prompt, **OPTIONS[model]).codes)
+
+    def speak(prompt: Any) -> str:
+        given = {"prompt": prompt, **options(model, call)}
+        if call.fed:
+            return codes_hash(join(list(pipeline.stream(iter(FRAGMENTS), **given))).codes)
+        return codes_hash(pipeline.generate(TEXT, **given).codes)
+
+    yield speak
 
 
 @contextmanager
-def serve(model: str, pipeline: Any) -> Iterator[Speak]:
+def serve(model: str, pipeline: Any, call: Call) -> Iterator[Speak]:
     """As a server."""
     engine = SpeechEngine({"it": cast(Any, Source(model, pipeline))}, places=2, warm_up=False)
     engine.start()
     assert engine.wait_ready()
 
     def speak(prompt: Any) -> str:
-        return codes_hash(join(list(engine.submit("it", TEXT, options=OPTIONS[model], prompt=prompt))).codes)
+        text, *rest = FRAGMENTS if call.fed else (TEXT,)
+        found = engine.submit("it", text, options=options(model, call), prompt=prompt, more=call.fed)
+        for fragment in rest:
+            found.feed(fragment)
+        found.end()
+        return codes_hash(join(list(found)).codes)
 
     yield speak
     assert engine.ready
@@ -148,10 +125,10 @@ def serve(model: str, pipeline: Any) -> Iterator[Speak]:
 
 
 @contextmanager
-def batch(model: str, pipeline: Any) -> Iterator[Speak]:
+def batch(model: str, pipeline: Any, call: Call) -> Iterator[Speak]:
     """As a worker of `mlx-port batch`."""
     source, prompts = Source(model, pipeline), [None]
-    work = Work(OPTIONS[model], Path(), ".wav", None)
+    work = Work(options(model, call), Path(), ".wav", None)
     open_session = partial(pipeline.session, 2, streamed=False)
     speaker = Speaker(cast(Any, source), open_session, work)
     source.prompts = prompts
@@ -167,22 +144,38 @@ def batch(model: str, pipeline: Any) -> Iterator[Speak]:
     yield speak
 
 
+DOORS = {"generate": generate, "serve": serve, "batch": batch}
+
+
+def places(model: str, call: Call) -> Iterator[tuple[Any, str]]:
+    """Doors and sides at which a call fails. MLX runs all work in order."""
+    sides = {"generate": ("torch", "mlx"), "serve": ("mlx",), "batch": ("torch",)}
+    if (model, call) in READS:
+        sides = dict.fromkeys(sides, ("torch", "mlx"))
+    if call.beside:
+        sides = dict.fromkeys(sides, ("torch",))
+    for door in call.doors:
+        if not (call.fed and door == "batch"):
+            yield from ((DOORS[door], side) for side in sides[door])
+
+
+@every_network
+def test_every_method_that_runs_a_network_is_here(model: str) -> None:
+    assert public_methods(model) - WITHOUT == CALLS[model].keys()
+
+
 @pytest.mark.parametrize(
     ("door", "side", "model", "call"),
-    [
-        *((generate, side, *one) for one in EVERY for side in ("torch", "mlx")),
-        *((serve, "mlx", *one) for one in EVERY),
-        *((batch, "torch", *one) for one in EVERY),
-    ],
-    ids=lambda one: one if isinstance(one, str) else one.__name__,
+    [(door, side, *one) for one in EVERY for door, side in places(*one)],
+    ids=lambda one: getattr(one, "__name__", str(one)),
 )
 def test_each_error_has_its_message_and_the_next_request_speaks(
-    door: Any, side: str, model: str, call: str, monkeypatch: pytest.MonkeyPatch
+    door: Any, side: str, model: str, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Server and batch speak through the same session, so one side each."""
+    """Server and batch speak through the same session: one side each, and a call on the other."""
     pipeline = speaker(model, side)
-    standing = stand_in(pipeline, call, monkeypatch)
-    with door(model, pipeline) as speak:
+    standing = stand_in(model, side, call, monkeypatch)
+    with door(model, pipeline, call) as speak:
         for words, beginning in MESSAGES.items():
             standing.error, standing.calls = RuntimeError(words), 0
             with pytest.raises(SpeechError) as caught:
@@ -193,12 +186,47 @@ def test_each_error_has_its_message_and_the_next_request_speaks(
         standing.error = None
         given = prompt(model, call)
         heard = speak(given)
-    assert heard == codes_hash(pipeline.generate(TEXT, prompt=given, **OPTIONS[model]).codes)
+    with generate(model, pipeline, call) as speak:
+        assert heard == speak(given)
+
+
+@every_side
+@every_network
+def test_a_running_batch_that_cannot_open(model: str, side: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For one text, and at a server's start; one that cannot open again unloads the model, which a request
+    loads.
+    """
+    pipeline, opening, reading = speaker(model, side), Call("slots"), Call("slots.read")
+    read = stand_in(model, side, reading, monkeypatch)
+    standing = stand_in(model, side, opening, monkeypatch)
+    for words, beginning in MESSAGES.items():
+        standing.error, standing.calls = RuntimeError(words), 0
+        with (
+            generate(model, pipeline, opening) as speak,
+            pytest.raises(SpeechError, match=f"^{beginning}"),
+        ):
+            speak(prompt(model, opening))
+        engine = SpeechEngine({"it": cast(Any, Source(model, pipeline))}, places=2, warm_up=False)
+        engine.start()
+        with pytest.raises(SpeechError, match=f"^{beginning}"):
+            engine.wait_ready()
+        engine.close()
+        assert standing.calls == 2
+    standing.error = None
+    with serve(model, pipeline, opening) as speak:
+        standing.error, read.error = RuntimeError(LARGER), RuntimeError(INTERACTIVITY)
+        with pytest.raises(SpeechError, match=MESSAGES[INTERACTIVITY]):
+            speak(prompt(model, opening))
+        with pytest.raises(SpeechError, match=MESSAGES[LARGER]):
+            speak(prompt(model, opening))
+        standing.error = read.error = None
+        heard = speak(prompt(model, opening))
+    with generate(model, pipeline, opening) as speak:
+        assert heard == speak(prompt(model, opening))
 
 
 PIECES = dict.fromkeys(CALLS, "The inn is near. [pause:0.1] There it ends.")
 PIECES["dia2"] = " ".join(f"[S{1 + turn % 2}] This is turn {turn}. It has some words." for turn in range(6))
-
 
 VOICE = {"dia": None, "dia2": None, "mars5": DEEP, "metavoice": FIRST, "qwen3": SMALL["qwen3"].voices[1]}
 LONGER: dict[str, dict[str, Any]] = {
@@ -234,9 +262,6 @@ def heard(session: Any) -> tuple[dict[int, GenerationResult], dict[int, Exceptio
     return {key: join(made) for key, made in parts.items() if key not in failed}, failed
 
 
-every_network = pytest.mark.parametrize("model", list(CALLS))
-
-
 @every_side
 @every_network
 def test_a_piece_that_cannot_begin_fails_alone_unless_the_error_may_be_the_batchs(
@@ -244,7 +269,7 @@ def test_a_piece_that_cannot_begin_fails_alone_unless_the_error_may_be_the_batch
 ) -> None:
     """Metal's errors of commands may belong to a step, so the batch ends; a lack at once is the request's."""
     pipeline = speaker(model, side)
-    standing = stand_in(pipeline, "slots.join", monkeypatch)
+    standing = stand_in(model, side, Call("slots.join"), monkeypatch)
     for words in (LARGER, INTERACTIVITY):
         standing.error, standing.calls = None, 0
         session, _ = begin(model, pipeline, PIECES[model])

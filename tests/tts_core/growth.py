@@ -1,25 +1,28 @@
-"""Growth of work with its input, as ratios of processor times, and peak memory.
+"""Growth of work with its input, counted in lines of Python, and peak memory.
 
 Eight times the input takes eight times the work if it is linear and 64 times if it is quadratic: the limit
-between them is a factor of about three from both, which the load of a machine does not make up.
+between them is a factor of about three from both. Lines are the same on every machine; what C does within one
+is measured by `benchmarks/text_growth.py`, and steps of regular expressions in text/test_patterns.py.
 """
 
 from __future__ import annotations
 
 import sys
-import time
 import tracemalloc
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
 TIMES, MOST = 8, 24  # times the input, and at most how many times the work
-_ATTEMPTS, _REPEATS = 4, 3
 
 
 def growth(work: Callable[[int], object], size: int) -> float:
-    """Divide the time of `work(TIMES * size)` by that of `work(size)`; the least of several attempts."""
-    return min(_shortest(work, TIMES * size) / _shortest(work, size) for _ in range(_ATTEMPTS))
+    """Divide the lines that `work(TIMES * size)` runs by those of `work(size)`.
+
+    Both run once before, so that caches are filled, and files there.
+    """
+    short, long = (_counted(work, each) for each in (size, TIMES * size))
+    return long / short
 
 
 def peak_bytes(work: Callable[[], object]) -> int:
@@ -53,10 +56,6 @@ def lines_run(work: Callable[[], object], most: int = 10**7) -> int:
     return count
 
 
-def _shortest(work: Callable[[int], object], size: int) -> float:
-    times = []
-    for _ in range(_REPEATS):
-        start = time.process_time()
-        work(size)
-        times.append(time.process_time() - start)
-    return min(times)
+def _counted(work: Callable[[int], object], size: int) -> int:
+    work(size)
+    return lines_run(lambda: work(size))

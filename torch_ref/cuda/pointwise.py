@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_ref.cuda.launch import jit, launch, tl, triton
+from torch_ref.layers.rope import Rotation
 
 
 def add_norm(
@@ -60,6 +61,20 @@ def gated(joined: Tensor) -> Tensor:
     out = joined.new_empty(rows, width)
     _gated[rows, triton.cdiv(width, 1024)](joined, out, width, BLOCK=1024, num_warps=4, **launch(out.device))
     return out
+
+
+def turn(x: Tensor, rotation: Rotation, heads: int, length: int) -> None:
+    """Rotate the first `heads` heads of every row by its position, in place, as layers.rope.rotate does.
+
+    x: (R, N), contiguous; row r is at position r % length.
+    rotation: tables of `length` positions at least, (T, E/2) each.
+    """
+    cos, sin = rotation
+    half = cos.shape[1]
+    _turn[len(x), heads](
+        x, cos, sin, x.shape[1], length, HALF=half, BLOCK=triton.next_power_of_2(half), num_warps=1,
+        enable_fp_fusion=False, **launch(x.device),
+    )  # fmt: skip
 
 
 @jit
@@ -130,3 +145,21 @@ def _gated(joined, out, width, BLOCK: tl.constexpr, PDL: tl.constexpr):
     gate = gate.to(tl.float32)
     opened = (gate / (1 + tl.exp(-gate))).to(kind).to(tl.float32)
     tl.store(out + row.to(tl.int64) * width + col, (opened * up).to(kind), mask=col < width)
+
+
+@jit
+def _turn(x, cos, sin, width, length, HALF: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr):
+    row, col = tl.program_id(0), tl.arange(0, BLOCK)
+    inside = col < HALF
+    angle = row % length * HALF + col
+    c, s = tl.load(cos + angle, mask=inside, other=0.0), tl.load(sin + angle, mask=inside, other=0.0)
+    if PDL:
+        tl.extra.cuda.gdc_wait()
+        tl.extra.cuda.gdc_launch_dependents()
+    at = x + row.to(tl.int64) * width + tl.program_id(1) * 2 * HALF + col
+    first = tl.load(at, mask=inside, other=0.0)
+    second = tl.load(at + HALF, mask=inside, other=0.0).to(tl.float32)
+    kind = first.dtype
+    first = first.to(tl.float32)
+    tl.store(at, (first * c - second * s).to(kind), mask=inside)
+    tl.store(at + HALF, (second * c + first * s).to(kind), mask=inside)

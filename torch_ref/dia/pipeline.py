@@ -2,50 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+import torch
 
 from torch_ref.codecs.dac import Dac
+from torch_ref.cuda.dia.dac import FusedDac
+from torch_ref.cuda.dia.slots import make_slots
+from torch_ref.cuda.replayed import Replayed
 from torch_ref.dia.dia import Dia
-from torch_ref.dia.engine import DiaEngine
-from torch_ref.loading import Parts, open_parts
+from torch_ref.dia.guard import fault
+from torch_ref.host import Host
+from torch_ref.loading import Loaded, Parts
+from tts_core.codecs.dac_calls import most_fed
 from tts_core.codecs.dac_memory import codec_policy
 from tts_core.dia import pipeline
+from tts_core.dia.engine import DiaEngine
 from tts_core.dia.memory import check_loading
-from tts_core.pipeline import check_model
 from tts_core.text.rules import NO_RULES, TextRules, read_rules
 
 
-class DiaPipeline(pipeline.DiaPipeline):
+class DiaPipeline(Loaded, pipeline.DiaPipeline):
     """Dia on this side, with its networks in `engine`."""
 
-    engine: DiaEngine
-
-    @classmethod
-    def load(
-        cls,
-        path: str | Path | Sequence[str | Path],
-        *,
-        dtype: str | None = None,
-        device: str | None = None,
-        codec: str | Path | None = None,
-        codec_precision: str | None = None,
-        cross_rope: bool | None = None,
-    ) -> DiaPipeline:
-        """Load a Dia from published or converted files; arguments and errors as in `torch_ref.load`.
-
-        Raises UsageError for files of another model.
-        """
-        parts = open_parts(
-            path,
-            dtype=dtype,
-            device=device,
-            codec=codec,
-            codec_precision=codec_precision,
-            cross_rope=cross_rope,
-        )
-        check_model(parts.model, "dia")
-        return assemble(parts)
+    MODEL = "dia"
 
 
 def assemble(parts: Parts) -> DiaPipeline:
@@ -61,4 +39,19 @@ def assemble(parts: Parts) -> DiaPipeline:
 
 def compose(network: Dia, codec: Dac, rules: TextRules = NO_RULES) -> DiaPipeline:
     """Build the pipeline of loaded networks."""
-    return DiaPipeline(DiaEngine(network, codec), rules)
+    host = Host(network.model.decoder.embeddings.embed)
+    decode = Replayed(
+        FusedDac(codec),
+        lambda: codec.precision,
+        lambda shape: shape[0] * shape[2] <= most_fed(codec.config, codec.policy, backend=host.backend),
+    )
+    engine = DiaEngine(
+        network,
+        codec,
+        host,
+        encode_nothing=torch.inference_mode()(network.encode_nothing),
+        make_slots=torch.inference_mode()(make_slots),
+        fault=fault,
+        decode=decode,
+    )
+    return DiaPipeline(engine, rules)

@@ -2,45 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-
 from torch_ref.codecs.mimi import Mimi
+from torch_ref.cuda.dia2.slots import make_slots
 from torch_ref.dia2.dia2 import Dia2
-from torch_ref.dia2.engine import Dia2Engine
-from torch_ref.loading import Parts, open_parts
+from torch_ref.dia2.guard import fault
+from torch_ref.host import Host
+from torch_ref.loading import Loaded, Parts
 from tts_core.dia2 import pipeline
+from tts_core.dia2.engine import Dia2Engine
 from tts_core.dia2.memory import check_loading
 from tts_core.dia2.tokenizer import FILE
-from tts_core.pipeline import check_model
 
 
-class Dia2Pipeline(pipeline.Dia2Pipeline):
+class Dia2Pipeline(Loaded, pipeline.Dia2Pipeline):
     """Dia2 on this side, with its networks in `engine`."""
 
-    engine: Dia2Engine
-
-    @classmethod
-    def load(
-        cls,
-        path: str | Path | Sequence[str | Path],
-        *,
-        dtype: str | None = None,
-        device: str | None = None,
-        codec: str | Path | None = None,
-        codec_precision: str | None = None,
-    ) -> Dia2Pipeline:
-        """Load a Dia2 from published or converted files; arguments and errors as in `torch_ref.load`.
-
-        Raises UsageError for files of another model.
-        """
-        parts = open_parts(path, dtype=dtype, device=device, codec=codec, codec_precision=codec_precision)
-        check_model(parts.model, "dia2")
-        return assemble(parts)
+    MODEL = "dia2"
 
 
 def assemble(parts: Parts) -> Dia2Pipeline:
     """Build the pipeline. Raises ResourceError, before weights are read, for too little memory."""
     check_loading(parts.configs, parts.machine())
     network, codec = parts.network("dia2", Dia2), parts.network("mimi", Mimi)
-    return Dia2Pipeline(Dia2Engine(network, codec, parts.documents["dia2"][FILE]))
+    return compose(network, codec, parts.documents["dia2"][FILE])
+
+
+def compose(network: Dia2, codec: Mimi, tokenizer: str) -> Dia2Pipeline:
+    """Build the pipeline of loaded networks. tokenizer: the text of its file."""
+    host = Host(network.transformer.text_embed.embedding)
+    return Dia2Pipeline(Dia2Engine(network, codec, tokenizer, host, make_slots=make_slots, fault=fault))

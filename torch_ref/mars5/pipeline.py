@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-
 from torch_ref.codecs.encodec import Encodec
 from torch_ref.codecs.vocos import Vocos
 from torch_ref.cuda.mars5.reverse import make_step
 from torch_ref.cuda.mars5.slots import make_slots
 from torch_ref.cuda.mars5.together import make_together
 from torch_ref.host import Host
-from torch_ref.loading import Parts, open_parts
+from torch_ref.loading import Loaded, Parts
 from torch_ref.mars5.codec_lm import CodecLM
 from torch_ref.mars5.residual_transformer import ResidualTransformer
 from torch_ref.mars5.reverse import ReverseDiffusion
@@ -22,32 +19,12 @@ from tts_core.mars5.config import CodecLMConfig
 from tts_core.mars5.engine import Mars5Engine
 from tts_core.mars5.memory import check_loading
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecVocabulary
-from tts_core.pipeline import check_model
 
 
-class Mars5Pipeline(pipeline.Mars5Pipeline):
+class Mars5Pipeline(Loaded, pipeline.Mars5Pipeline):
     """MARS5 on this side, with its networks in `engine`."""
 
-    @classmethod
-    def load(
-        cls,
-        path: str | Path | Sequence[str | Path],
-        *,
-        dtype: str | None = None,
-        device: str | None = None,
-        codec: str | Path | None = None,
-        codec_precision: str | None = None,
-        config: str | Path | None = None,
-    ) -> Mars5Pipeline:
-        """Load a MARS5 from published or converted files; arguments and errors as in `torch_ref.load`.
-
-        Raises UsageError for files of another model.
-        """
-        parts = open_parts(
-            path, dtype=dtype, device=device, codec=codec, codec_precision=codec_precision, config=config
-        )
-        check_model(parts.model, "mars5")
-        return assemble(parts)
+    MODEL = "mars5"
 
 
 def assemble(parts: Parts) -> Mars5Pipeline:

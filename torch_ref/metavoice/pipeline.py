@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-
 from torch_ref.codecs.encodec import Encodec
 from torch_ref.codecs.mbd import MultiBandDiffusion
 from torch_ref.codecs.vocos import Vocos
 from torch_ref.cuda.metavoice.slots import make_slots
 from torch_ref.host import Host
-from torch_ref.loading import Parts, open_parts
+from torch_ref.loading import Loaded, Parts
 from torch_ref.metavoice.codes import fill_codebooks
 from torch_ref.metavoice.first_stage import FirstStage
 from torch_ref.metavoice.guidance import fault
@@ -20,32 +17,12 @@ from tts_core.metavoice import pipeline
 from tts_core.metavoice.engine import MetaVoiceEngine
 from tts_core.metavoice.memory import check_loading
 from tts_core.metavoice.text import read_tokenizers
-from tts_core.pipeline import check_model
 
 
-class MetaVoicePipeline(pipeline.MetaVoicePipeline):
+class MetaVoicePipeline(Loaded, pipeline.MetaVoicePipeline):
     """MetaVoice on this side, with its networks in `engine`."""
 
-    @classmethod
-    def load(
-        cls,
-        path: str | Path | Sequence[str | Path],
-        *,
-        dtype: str | None = None,
-        device: str | None = None,
-        codec: str | Path | None = None,
-        codec_precision: str | None = None,
-        include: Sequence[str] = (),
-    ) -> MetaVoicePipeline:
-        """Load a MetaVoice from published or converted files; arguments and errors as in `torch_ref.load`.
-
-        Raises UsageError for files of another model.
-        """
-        parts = open_parts(
-            path, dtype=dtype, device=device, codec=codec, codec_precision=codec_precision, include=include
-        )
-        check_model(parts.model, "metavoice")
-        return assemble(parts)
+    MODEL = "metavoice"
 
 
 def assemble(parts: Parts) -> MetaVoicePipeline:

@@ -34,7 +34,11 @@ class SpeakerEncoder(nn.Module):
 
     def forward(self, slices: Tensor) -> Tensor:
         hidden = self.lstm(slices)[1][0]
-        return unit(self.linear(hidden[-1]).relu())
+        return self.vectors(hidden[-1])
+
+    def vectors(self, state: Tensor) -> Tensor:
+        """Project the last layer's states to unit vectors. (P, D) → (P, E)."""
+        return unit(self.linear(state).relu())
 
     @exactly
     @torch.inference_mode()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -126,7 +127,7 @@ class Talker(nn.Module):
         if speaker is not None:
             x = torch.where((codec == SPEAKER)[:, None], read + speaker.to(x.dtype), x)
         if frames is not None:
-            places = (codec == FRAME).nonzero()[:, 0]
+            places = torch.from_numpy(np.flatnonzero(layout.codec == FRAME)).to(device)
             x = x.index_add(0, places, self.embed_frames(frames)[0])
         return x[None]
 

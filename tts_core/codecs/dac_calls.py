@@ -6,7 +6,7 @@ A passage's samples depend only on its own frames: calls are cut by length, noth
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from tts_core.codecs.dac import DacConfig, decode_window, decoded_length
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.nn.beside import Done, Pending, Then
 from tts_core.nn.guard import check_sound
+from tts_core.nn.windows import Window
 
 # On a CPU a call of several windows takes longer (three of 18 frames: 1.04 s against 0.78 s) and may round
 # differently: a text's samples would depend on its neighbors by 3e-7
@@ -53,9 +54,10 @@ class Call:
 def calls(config: DacConfig, passages: Sequence[Passage], *, most: int) -> Iterator[Call]:
     """Group passages into calls that feed at most `most` frames, or one passage.
 
-    A call has one, two, four and so on: few shapes, each of which is captured or compiled by itself.
+    A call has one, two, four and so on, each of an `even` number of frames where more context is there: few
+    shapes, each of which is captured or compiled by itself.
     """
-    windows = [decode_window(config, start, stop, codes.shape[1]) for codes, start, stop in passages]
+    windows = [_fed_window(config, passage, most) for passage in passages]
     alike: dict[tuple[int, int], list[int]] = {}
     for place, window in enumerate(windows):
         if window.start < window.stop:
@@ -72,6 +74,37 @@ def calls(config: DacConfig, passages: Sequence[Passage], *, most: int) -> Itera
                 tuple(chosen),
                 tuple(_kept(config, passages[place], windows[place].first) for place in chosen),
             )
+
+
+def even(frames: int, most: int) -> int:
+    """Round up to a multiple of 8, or to one of four lengths an octave, or to `most` if that is less."""
+    step = max(8, (1 << (frames - 1).bit_length()) >> 3)
+    return min(-(-frames // step) * step, max(most, frames))
+
+
+def stream_shapes(config: DacConfig, policy: CodecPolicy, *, most: int) -> list[tuple[int, int]]:
+    """List the calls of a stream's windows, passages and frames fed for each; those of a very short text may
+    be others.
+    """
+    longest = policy.max_frames
+    text = np.zeros((0, 4 * longest), np.int32)
+    shortest = decode_window(config, longest, longest + 1, longest + 1)  # a text's last frame
+    found = {even(frames, most) for frames in range(shortest.last - shortest.first, most + 1)}
+    start = 0
+    while start < longest:  # later windows are as long as the largest
+        stop = policy.served_stop(start)
+        window = _fed_window(config, Passage(text, start, stop), most)
+        found.add(window.last - window.first)
+        start = stop
+    return [(1 << power, each) for each in sorted(found) for power in range((most // each).bit_length())]
+
+
+def _fed_window(config: DacConfig, passage: Passage, most: int) -> Window:
+    """Find the frames to feed for a passage: those that it needs, and an `even` number with earlier ones."""
+    codes, start, stop = passage
+    window = decode_window(config, start, stop, codes.shape[1])
+    first = window.last - even(window.last - window.first, most)
+    return replace(window, first=first) if 0 <= first < window.first else window
 
 
 def split(config: DacConfig, passages: Sequence[Passage], *, most: int) -> list[Sequence[int]]:
@@ -124,16 +157,9 @@ def most_fed(config: DacConfig, policy: CodecPolicy, *, backend: str) -> int:
     """Count the frames to feed in one call: those of the policy's largest window, with its context on both
     sides; 0, where every window is a call of its own.
     """
-    return 0 if backend in ONE_BY_ONE else _fed(config, policy.max_frames)
-
-
-def most_captured(config: DacConfig, policy: CodecPolicy) -> int:
-    """Count the frames to feed in a captured call; larger ones take the device longer than the host."""
-    return _fed(config, policy.max_frames // 2)
-
-
-def _fed(config: DacConfig, size: int) -> int:
-    window = decode_window(config, size, 2 * size, 3 * size)
+    if backend in ONE_BY_ONE:
+        return 0
+    window = decode_window(config, policy.max_frames, 2 * policy.max_frames, 3 * policy.max_frames)
     return window.last - window.first
 
 

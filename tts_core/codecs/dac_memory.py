@@ -8,7 +8,7 @@ from functools import partial
 
 from tts_core.codecs import dac
 from tts_core.codecs.dac import DacConfig
-from tts_core.codecs.dac_calls import most_captured, most_fed, whole_cuts
+from tts_core.codecs.dac_calls import even, most_fed, whole_cuts
 from tts_core.codecs.memory import widest_layer
 from tts_core.codecs.policy import CodecPolicy, fitting, own
 from tts_core.memory.machine import Machine
@@ -28,12 +28,13 @@ def windows(machine: Machine) -> CodecPolicy:
 def decoding(codec: DacConfig, frames: int, machine: Machine, *, batch: int = 1) -> Term:
     """Return the largest call of a decode of `batch` texts of so many frames."""
     policy, backend = windows(machine), machine.backend
-    alone = _most_fed(codec, frames, dac.decode_window, partial(whole_cuts, policy, backend))
-    fed = max(alone, min(batch * alone, most_fed(codec, policy, backend=backend)))
+    most = most_fed(codec, policy, backend=backend)
+    needed = _most_fed(codec, frames, dac.decode_window, partial(whole_cuts, policy, backend))
+    alone = min(frames, even(needed, most))
+    fed = max(alone, min(batch * alone, most))
     where = f"the decoder's widest layer, {fed} frames"
     if backend in OVERLAPS:  # captured calls have memory of their own
-        captured = min(fed, most_captured(codec, policy))
-        fed, where = fed + captured, f"{where}, and {captured} in captured calls"
+        fed, where = 2 * fed, f"{where}, and as many in captured calls"
     return widest_layer("codec", max(decoder_widths(codec, fed)), where, machine, SNAKE_LIVE)
 
 

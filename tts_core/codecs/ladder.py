@@ -8,12 +8,18 @@ import numpy as np
 
 from tts_core.codecs import dac, encodec, mbd, mimi, qwen3_codec, vocos
 from tts_core.codecs.dac import DacConfig
+from tts_core.codecs.dac_layers import DacLayers
 from tts_core.codecs.encodec import EncodecConfig
+from tts_core.codecs.encodec_layers import EncodecLayers
 from tts_core.codecs.mbd import MbdConfig
+from tts_core.codecs.mbd_layers import MbdLayers
 from tts_core.codecs.mbd_schedule import default_steps
 from tts_core.codecs.mimi import MimiConfig
+from tts_core.codecs.mimi_layers import MimiLayers
 from tts_core.codecs.qwen3_codec import Qwen3CodecConfig
+from tts_core.codecs.qwen3_layers import Qwen3CodecLayers
 from tts_core.codecs.vocos import VocosConfig
+from tts_core.codecs.vocos_layers import VocosLayers
 from tts_core.config import config_of
 from tts_core.nn.ladder import FrameSizes, Given, Rung, no_codes, signal
 from tts_core.nn.layer_order import State
@@ -21,40 +27,37 @@ from tts_core.nn.layer_order import State
 
 def dac_rungs(given: Given) -> list[Rung]:
     """List the runs of DAC: encoder and decoder with all codebooks."""
-    codec, layers = config_of(given.configs, "dac", DacConfig), "codecs.dac_layerwise:DacLayers"
+    codec = config_of(given.configs, "dac", DacConfig)
     return [
-        Rung("codec", "dac", layers, dac.encode_stages(codec), _samples, keeps=("codes",)),
-        Rung("codec", "dac", layers, dac.decode_stages(codec), _codes),
+        Rung("codec", DacLayers, dac.encode_stages(codec), _samples, keeps=("codes",)),
+        Rung("codec", DacLayers, dac.decode_stages(codec), _codes),
     ]
 
 
 def encodec_rungs(given: Given) -> list[Rung]:
     """List the runs of EnCodec: encoder and decoder with all codebooks."""
     codec = config_of(given.configs, "encodec", EncodecConfig)
-    layers = "codecs.encodec_layerwise:EncodecLayers"
     return [
-        Rung("codec", "encodec", layers, encodec.encode_stages(codec), _channel, keeps=("codes",)),
-        Rung("codec", "encodec", layers, encodec.decode_stages(codec), _codes, keeps=("latents", "audio")),
+        Rung("codec", EncodecLayers, encodec.encode_stages(codec), _channel, keeps=("codes",)),
+        Rung("codec", EncodecLayers, encodec.decode_stages(codec), _codes, keeps=("latents", "audio")),
     ]
 
 
 def mimi_rungs(given: Given) -> list[Rung]:
     """List the runs of Mimi: encoder and decoder with all codebooks."""
-    codec, layers = config_of(given.configs, "mimi", MimiConfig), "codecs.mimi_layerwise:MimiLayers"
+    codec = config_of(given.configs, "mimi", MimiConfig)
     return [
-        Rung("codec", "mimi", layers, mimi.encode_stages(codec), _mimi_channel, keeps=("codes",)),
-        Rung("codec", "mimi", layers, mimi.decode_stages(codec), _codes),
+        Rung("codec", MimiLayers, mimi.encode_stages(codec), _mimi_channel, keeps=("codes",)),
+        Rung("codec", MimiLayers, mimi.decode_stages(codec), _codes),
     ]
 
 
 def qwen3_codec_rungs(given: Given) -> list[Rung]:
     """List the runs of Qwen3-TTS's codec: encoder and decoder with all codebooks."""
-    codec, layers = _qwen3_codec(given), "codecs.qwen3_layerwise:Qwen3CodecLayers"
+    codec = _qwen3_codec(given)
     return [
-        Rung(
-            "codec", "qwen3_codec", layers, qwen3_codec.encode_stages(codec), _qwen3_channel, keeps=("codes",)
-        ),
-        Rung("codec", "qwen3_codec", layers, qwen3_codec.decode_stages(codec), _codes),
+        Rung("codec", Qwen3CodecLayers, qwen3_codec.encode_stages(codec), _qwen3_channel, keeps=("codes",)),
+        Rung("codec", Qwen3CodecLayers, qwen3_codec.decode_stages(codec), _codes),
     ]
 
 
@@ -64,8 +67,7 @@ def vocos_rung(given: Given, bandwidth_id: int) -> Rung:
     vocos.check_request(config, config.n_codebooks, bandwidth_id)
     return Rung(
         "vocoder",
-        "vocos",
-        "codecs.vocos_layerwise:VocosLayers",
+        VocosLayers,
         vocos.decode_stages(config),
         partial(_vocos_codes, bandwidth_id=bandwidth_id),
     )
@@ -73,9 +75,9 @@ def vocos_rung(given: Given, bandwidth_id: int) -> Rung:
 
 def mbd_rungs(given: Given) -> list[Rung]:
     """List the runs of the bands of multi-band diffusion, on EnCodec's latents and audio."""
-    config, layers = config_of(given.configs, "mbd", MbdConfig), "codecs.mbd_layerwise:MbdLayers"
+    config = config_of(given.configs, "mbd", MbdConfig)
     return [
-        Rung(f"mbd, band {b}", "mbd", layers, mbd.band_stages(config, b), partial(_noisy, band=b))
+        Rung(f"mbd, band {b}", MbdLayers, mbd.band_stages(config, b), partial(_noisy, band=b))
         for b in range(len(config.bands))
     ]
 

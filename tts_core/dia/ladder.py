@@ -9,6 +9,7 @@ from tts_core.config import config_of
 from tts_core.dia.config import DiaConfig
 from tts_core.dia.grid import apply_delay
 from tts_core.dia.layer_order import dia_stages
+from tts_core.dia.layers import DiaLayers
 from tts_core.dia.shapes import is_norm
 from tts_core.dia.text import tokenize
 from tts_core.nn.ladder import Given, Rung
@@ -32,8 +33,7 @@ def ladder(given: Given) -> list[Rung]:
         *dac_rungs(given),
         Rung(
             "dia",
-            "dia",
-            "dia.layerwise:DiaLayers",
+            DiaLayers,
             dia_stages(dia),
             dia_state,
             targets=lambda state: _targets(state["tokens"][0], dia.eos_token_id),

@@ -16,7 +16,7 @@ import numpy as np
 
 from tts_core.codecs.dac import check_fits
 from tts_core.dia.dialogue import Dialogue
-from tts_core.dia.engine import Engine
+from tts_core.dia.engine import DiaEngine
 from tts_core.dia.long_text import Script
 from tts_core.dia.memory import Job, check_running, fitting_batch
 from tts_core.dia.options import DiaChanges, DiaOptions
@@ -39,7 +39,7 @@ Tell = Callable[[Progress], None]
 class DiaPipeline:
     """A Dia network of either side with its codec and text rules. Build it with `load`."""
 
-    def __init__(self, engine: Engine, rules: TextRules = NO_RULES):
+    def __init__(self, engine: DiaEngine, rules: TextRules = NO_RULES):
         self.rules = rules
         self.engine, self.config, self.codec_config = engine, engine.config, engine.codec_config
         self.configs = {"dia": self.config, "dac": self.codec_config}

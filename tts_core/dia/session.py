@@ -14,7 +14,7 @@ import numpy as np
 
 from tts_core.audio.voice_cache import VoiceCache
 from tts_core.codecs.dac import decode_lookahead
-from tts_core.codecs.dac_calls import Passage, most_fed, split
+from tts_core.codecs.dac_calls import Passage, split
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.dia.grid import DelayGrid
 from tts_core.dia.memory import Job, grid_rows
@@ -29,7 +29,7 @@ from tts_core.serving.slot_session import SlotSession, Spoken
 from tts_core.serving.sounding import Sounding
 
 if TYPE_CHECKING:
-    from tts_core.dia.engine import Engine
+    from tts_core.dia.engine import DiaEngine
 
 
 @dataclass(eq=False)
@@ -68,7 +68,7 @@ class DiaSession(SlotSession[_Speaking]):
 
     def __init__(
         self,
-        engine: Engine,
+        engine: DiaEngine,
         places: int,
         rehearsal: Callable[[], Request],
         *,
@@ -92,6 +92,8 @@ class DiaSession(SlotSession[_Speaking]):
             self._decode,
             launch=self._launch if beside else None,
             split=self._split if beside else None,
+            owner=lambda asked: asked.one,
+            is_urgent=lambda asked: asked.window.passage.start == 0,
             is_wanted=lambda asked: asked.one.key in self.spoken,
             most=places if policy.is_heard else None,
         )
@@ -101,6 +103,10 @@ class DiaSession(SlotSession[_Speaking]):
     @property
     def promised(self) -> int:
         return self.room.promised([one.job for one in self.spoken.values()])
+
+    def prepare(self) -> None:
+        if self._has_sound:
+            self.engine.prepare_windows(self.policy)
 
     def rehearsal(self) -> Request:
         return self._rehearsal()
@@ -181,9 +187,7 @@ class DiaSession(SlotSession[_Speaking]):
         return events
 
     def _split(self, asked: Sequence[_Asked]) -> list[Sequence[int]]:
-        engine = self.engine
-        most = most_fed(engine.codec_config, engine.policy, backend=self.host.backend)
-        return split(engine.codec_config, _passages(asked), most=most)
+        return split(self.engine.codec_config, _passages(asked), most=self.engine.most_fed)
 
     def _launch(self, asked: Sequence[_Asked]) -> Pending[list[np.ndarray]]:
         return self.engine.launch_windows(_passages(asked))

@@ -9,6 +9,7 @@ from tts_core.config import config_of
 from tts_core.dia2.config import Dia2Config
 from tts_core.dia2.grid import apply_delay
 from tts_core.dia2.layer_order import depformer_stages, transformer_stages
+from tts_core.dia2.layers import Dia2Layers
 from tts_core.dia2.machine import Machine
 from tts_core.dia2.script import Reader
 from tts_core.dia2.shapes import is_norm
@@ -33,19 +34,17 @@ def ladder(given: Given) -> list[Rung]:
     """List the runs: the codec's encoder and decoder, the transformer on its codes, then the depformer."""
     config = config_of(given.configs, "dia2", Dia2Config)
     given.check_rows(config.max_context_steps)
-    layers = "dia2.layerwise:Dia2Layers"
     return [
         *mimi_rungs(given),
         Rung(
             "dia2",
-            "dia2",
-            layers,
+            Dia2Layers,
             transformer_stages(config),
             transformer_state,
             keeps=("rows",),
             groups=tensor_group,
         ),
-        Rung("dia2", "dia2", layers, depformer_stages(config), depformer_state, groups=tensor_group),
+        Rung("dia2", Dia2Layers, depformer_stages(config), depformer_state, groups=tensor_group),
     ]
 
 

@@ -10,22 +10,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, Unpack
+from typing import Unpack
 
 import numpy as np
 
 from tts_core.codecs.mimi import MimiConfig
-from tts_core.codecs.policy import CodecPolicy
-from tts_core.config import Configs
 from tts_core.dia2.config import Dia2Config
+from tts_core.dia2.engine import Dia2Engine
 from tts_core.dia2.memory import Dia2Job
 from tts_core.dia2.options import Dia2Changes, Dia2Options
 from tts_core.dia2.request import Facts, Request, live, request
 from tts_core.dia2.session import Dia2Session, check_memory
-from tts_core.dia2.slots import Slots
-from tts_core.errors import GenerationError
-from tts_core.nn.beside import Pending
-from tts_core.nn.host import Host
 from tts_core.options import changed
 from tts_core.pipeline import Progress, PromptLike, Watch
 from tts_core.prompt import Prompt
@@ -35,62 +30,12 @@ from tts_core.speech.fed import FedPipeline
 Tell = Callable[[Progress], None]
 
 
-class Engine(Protocol):
-    """Dia2's networks on one side, `dia2/engine.py`."""
-
-    @property
-    def configs(self) -> Configs:
-        """The configurations of its parts, by kind."""
-        ...
-
-    @property
-    def tokenizer(self) -> str:
-        """The text of the tokenizer's file."""
-        ...
-
-    @property
-    def policy(self) -> CodecPolicy:
-        """The codec's windows."""
-        ...
-
-    @property
-    def host(self) -> Host:
-        """The device that the networks run on."""
-        ...
-
-    def slots(self, texts: int, rows: int, *, guided: bool) -> Slots:
-        """Open a running batch for texts that read at most `rows` steps. guided: some may be."""
-        ...
-
-    def fault(self, tokens: np.ndarray, text: tuple[int, int]) -> GenerationError:
-        """Build the error for logits that are not all finite.
-
-        tokens: (T, 2 + Q), all inputs so far.  text: ids of both streams after the last step.
-        """
-        ...
-
-    def encode(self, samples: np.ndarray) -> np.ndarray:
-        """Encode samples. (L,) float32 → codes (Q, P) int32."""
-        ...
-
-    def decode(self, codes: np.ndarray, memory: Any) -> tuple[np.ndarray, Any]:
-        """Decode the next frames of a stream. (Q, F) int32 → samples (L,) float32, and the next memory.
-
-        memory: of the frames before; None at the start.
-        """
-        ...
-
-    def launch(self, codes: np.ndarray, memory: Any) -> tuple[Pending[np.ndarray], Any]:
-        """Begin the same, beside the steps where the host `overlaps`; the memory is for the next launch."""
-        ...
-
-
 class Dia2Pipeline(FedPipeline[Request]):
     """A Dia2 of either side with its codec. Build it with `load`."""
 
     name = "dia2"
 
-    def __init__(self, engine: Engine):
+    def __init__(self, engine: Dia2Engine):
         self.engine = engine
         self.facts = Facts.of(engine.configs, engine.tokenizer)
         self.config: Dia2Config = self.facts.config

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from tts_core.audio.voice_cache import VoiceCache
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.config import config_of
 from tts_core.dia2.config import Dia2Config
+from tts_core.dia2.engine import Dia2Engine
 from tts_core.dia2.memory import FIXED, Dia2Job, cached_rows, check_running, estimate
 from tts_core.dia2.recordings import longest_prefix
 from tts_core.dia2.request import Request, longest_frames
@@ -30,9 +31,6 @@ from tts_core.nn.calls import apart, drop_errors
 from tts_core.nn.guard import check_sound, checked
 from tts_core.serving.session import Event, Failed, Part, Session
 from tts_core.serving.sounding import Sounding
-
-if TYPE_CHECKING:
-    from tts_core.dia2.pipeline import Engine
 
 
 @dataclass(eq=False)
@@ -80,7 +78,7 @@ class Dia2Session(Session):
 
     def __init__(
         self,
-        engine: Engine,
+        engine: Dia2Engine,
         places: int,
         rehearsal: Callable[[], Request],
         *,
@@ -103,6 +101,7 @@ class Dia2Session(Session):
             self._decode,
             launch=self._launch if beside else None,
             split=lambda asked: [[place] for place in range(len(asked))],  # each changes its codec's memory
+            owner=lambda asked: asked.one,
             is_wanted=lambda asked: asked.one.key in self.spoken,
             most=self.places if policy.is_heard else None,
         )
@@ -303,6 +302,6 @@ class Dia2Session(Session):
         return estimate(self.engine.configs, Dia2Job.together(jobs), self._machine)
 
 
-def check_memory(engine: Engine, job: Dia2Job) -> None:
+def check_memory(engine: Dia2Engine, job: Dia2Job) -> None:
     """Raise ResourceError, with what would fit, unless a request fits in the free memory."""
     check_running(engine.configs, job, engine.host.machine(engine.policy))

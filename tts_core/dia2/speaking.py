@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tts_core.audio.delivery import Delivery, Pacing
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.dia2.arriving import Arriving
+from tts_core.dia2.engine import Dia2Engine
 from tts_core.dia2.pieces import room, written
 from tts_core.dia2.prefix import Prefix
 from tts_core.dia2.request import Request, longest_frames
@@ -20,9 +21,6 @@ from tts_core.dia2.slots import Joining
 from tts_core.printable import counted
 from tts_core.results import FinishReason, GenerationResult, Meter
 from tts_core.text.captions import Word
-
-if TYPE_CHECKING:
-    from tts_core.dia2.pipeline import Engine
 
 _LOG = logging.getLogger("tts_core")
 
@@ -70,7 +68,7 @@ class Speaking:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: Dia2Engine,
         request: Request,
         *,
         encode: Callable[[np.ndarray], np.ndarray],

@@ -13,6 +13,7 @@ import numpy as np
 
 from tts_core.audio.voice_cache import VoiceCache
 from tts_core.codecs.vocos_calls import decode_pieces, launch_pieces
+from tts_core.config import Configs
 from tts_core.mars5.diffusion import Cells, Diffusion
 from tts_core.mars5.tokens import CodecVocabulary
 from tts_core.nn.beside import Pending
@@ -63,6 +64,12 @@ class Mars5Engine:
         self.codec, self.vocoder, self.vocabulary, self.host = codec, vocoder, vocabulary, host
         self.config, self.nar_config = network.config, diffusion.network.config
         self.codec_config, self.vocoder_config = codec.config, vocoder.config
+        self.configs: Configs = {
+            "mars5": self.config,
+            "mars5_nar": self.nar_config,
+            "encodec": self.codec_config,
+            "vocos": self.vocoder_config,
+        }
         self.make_slots, self.call = make_slots, call
         self.voices = VoiceCache()
 

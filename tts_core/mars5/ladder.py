@@ -8,6 +8,7 @@ from tts_core.codecs.ladder import encodec_rungs, vocos_rung
 from tts_core.config import config_of
 from tts_core.mars5.config import CodecLMConfig, ResidualTransformerConfig
 from tts_core.mars5.layer_order import codec_lm_stages, residual_transformer_stages
+from tts_core.mars5.layers import CodecLMLayers, ResidualTransformerLayers
 from tts_core.mars5.request import BANDWIDTH_ID
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecVocabulary
 from tts_core.nn.ladder import TEXT, Given, Rung
@@ -26,16 +27,14 @@ def ladder(given: Given) -> list[Rung]:
         vocos_rung(given, BANDWIDTH_ID),
         Rung(
             "mars5",
-            "mars5",
-            "mars5.layerwise:CodecLMLayers",
+            CodecLMLayers,
             codec_lm_stages(ar),
             _ids,
             targets=lambda state: np.append(state["ids"][0], -1),
         ),
         Rung(
             "nar",
-            "mars5_nar",
-            "mars5.layerwise:ResidualTransformerLayers",
+            ResidualTransformerLayers,
             residual_transformer_stages(nar),
             _noisy,
             targets=lambda state: state["codes"][0, :, : nar.n_output_codebooks],

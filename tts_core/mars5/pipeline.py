@@ -42,12 +42,7 @@ class Mars5Pipeline:
         self.engine = engine
         self.sample_rate = engine.vocoder_config.sample_rate
         self.sizes = Sizes.of(engine.codec_config, engine.nar_config)
-        self.configs = {
-            "mars5": engine.config,
-            "mars5_nar": engine.nar_config,
-            "encodec": engine.codec_config,
-            "vocos": engine.vocoder_config,
-        }
+        self.configs = engine.configs
 
     @named
     def generate(
@@ -132,7 +127,7 @@ class Mars5Pipeline:
         sound: False for codes alone.
         Raises ResourceError for too little memory.
         """
-        return Mars5Session(self, places, job=job, sound=sound)
+        return Mars5Session(self.engine, places, self.rehearsal, job=job, sound=sound)
 
     @named
     def generate_batch(
@@ -189,7 +184,8 @@ class Mars5Pipeline:
     @named_parts
     def _parts(self, request: Request, report: Report, meter: Meter) -> Iterator[GenerationResult]:
         """Yield the speech of a request piece by piece, in a session of its own."""
-        with closing(Mars5Session(self, 1, job=request.job(), report=report, meter=meter)) as session:
+        opened = Mars5Session(self.engine, 1, self.rehearsal, job=request.job(), report=report, meter=meter)
+        with closing(opened) as session:
             session.join(request)
             while session.running:
                 for part in given(session.step()):
@@ -211,6 +207,7 @@ class Mars5Pipeline:
         job, most = Mars5Job.together([one.job() for one in asked]), max(SIDE_BY_SIDE, len(asked))
 
         def session(pieces: int) -> Mars5Session:
-            return Mars5Session(self, min(pieces, most), job=job, sound=sound, report=report)
+            places = min(pieces, most)
+            return Mars5Session(self.engine, places, self.rehearsal, job=job, sound=sound, report=report)
 
         return together(session, lines, Watch(None, report.watch.cancel), 0.0)

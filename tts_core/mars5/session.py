@@ -7,15 +7,15 @@ first before the others. Each is at its own timestep; none waits for another.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tts_core.errors import ResourceError, SpeechError, UsageError
-from tts_core.mars5.memory import Mars5Job, estimate, places_that_fit
+from tts_core.mars5.engine import Mars5Engine
+from tts_core.mars5.memory import Mars5Job, check_running, estimate, places_that_fit
 from tts_core.mars5.report import Report
 from tts_core.mars5.request import STAGES, Request
 from tts_core.mars5.rows import Joining
@@ -28,9 +28,6 @@ from tts_core.results import Meter
 from tts_core.serving.session import Event, Part
 from tts_core.serving.slot_session import SlotSession, Spoken
 from tts_core.serving.sounding import Sounding
-
-if TYPE_CHECKING:
-    from tts_core.mars5.pipeline import Mars5Pipeline
 
 
 @dataclass(eq=False)
@@ -51,6 +48,7 @@ class _Speaking(Spoken):
 class Mars5Session(SlotSession[_Speaking]):
     """A running batch of at most `places` requests. Raises ResourceError for too little memory.
 
+    rehearsal: builds a short request.
     job: bounds each request that will join; None for any of at most MAX_LEN ids. A job alone in its batch was
     checked by the caller.
     sound: False for codes alone; a request's parts are then without samples.
@@ -60,29 +58,31 @@ class Mars5Session(SlotSession[_Speaking]):
 
     def __init__(
         self,
-        pipeline: Mars5Pipeline,
+        engine: Mars5Engine,
         places: int,
+        rehearsal: Callable[[], Request],
         *,
         job: Mars5Job | None = None,
         sound: bool = True,
         report: Report | None = None,
         meter: Meter | None = None,
     ):
-        self.pipeline, self.engine = pipeline, pipeline.engine
+        self.engine, self._rehearsal = engine, rehearsal
         self.report, self._has_sound, self._meter = report or Report(), sound, meter
-        host, longest = self.engine.host, job or Mars5Job(prompt_ids=1, frames=1)
+        host, longest = engine.host, job or Mars5Job(prompt_ids=1, frames=1)
         self.machine = host.machine()  # as the batch began
         if job is None or places > 1:
-            places = places_that_fit(pipeline.configs, replace(longest, batch=places), self.machine)
+            places = places_that_fit(engine.configs, replace(longest, batch=places), self.machine)
         self.room = longest.max_len
         sounding = Sounding(
             host,
             self._sounds,
             launch=self._launch if sound and host.overlaps else None,
+            owner=lambda drawn: drawn[0],
             is_wanted=lambda drawn: drawn[0].key in self.spoken,
         )
-        super().__init__(self.engine.slots(places, self.room), places, host, sounding)
-        self.diffusions: Diffusions[_Speaking] = Diffusions(pipeline)
+        super().__init__(engine.slots(places, self.room), places, host, sounding)
+        self.diffusions: Diffusions[_Speaking] = Diffusions(engine)
 
     @property
     def promised(self) -> int:
@@ -90,7 +90,7 @@ class Mars5Session(SlotSession[_Speaking]):
         return max(super().promised, self.diffusions.promised)
 
     def rehearsal(self) -> Request:
-        return self.pipeline.rehearsal()
+        return self._rehearsal()
 
     def needed(self, request: Request) -> int:
         """As in SlotSession: the largest stage, besides a cache that is kept."""
@@ -103,7 +103,7 @@ class Mars5Session(SlotSession[_Speaking]):
                 f"generate_max_len_override: {request.options.max_len} ids; a running batch keeps "
                 f"{self.room} of each request, lower it"
             )
-        meter = self._meter or Meter(self.pipeline.sample_rate, STAGES)
+        meter = self._meter or Meter(self.engine.vocoder_config.sample_rate, STAGES)
         with meter.stage("codec"):
             request = request.encoded(self.engine.encode, self.engine.vocabulary)
         speech = Speech(request, meter, self.engine.vocabulary)
@@ -158,7 +158,7 @@ class Mars5Session(SlotSession[_Speaking]):
         frames = new_frames(speech.request, sequence)
         job = speech.request.job_of(len(speech.piece.prompt.tokens), frames)
         if self.places == 1:
-            self.pipeline.check_memory(job)
+            check_running(self.engine.configs, job, self.host.machine())
         else:
             self.check_memory(self._bytes(job))
         begin = partial(begin_codes, self.engine, speech.request, speech.piece, sequence)
@@ -215,7 +215,7 @@ class Mars5Session(SlotSession[_Speaking]):
         return trimmed_sounds(self.engine, [codes for _, codes in drawn], _limits(drawn))
 
     def _bytes(self, job: Mars5Job) -> int:
-        planned = estimate(self.pipeline.configs, job, self.machine)
+        planned = estimate(self.engine.configs, job, self.machine)
         return planned.running if self.places == 1 else planned.running_beside("cache")
 
 

@@ -6,16 +6,13 @@ import logging
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from tts_core.errors import ResourceError, comes_late, shortage
-from tts_core.mars5.engine import Run
+from tts_core.mars5.engine import Mars5Engine, Run
 from tts_core.mars5.memory import Mars5Job, diffusion_bytes
 from tts_core.memory.machine import Machine
 from tts_core.nn.calls import drop_errors
-
-if TYPE_CHECKING:
-    from tts_core.mars5.pipeline import Mars5Pipeline
 
 _LOG = logging.getLogger("tts_core")
 # A CPU gains nothing from frames of several runs in one product, but of less than a second of speech, and
@@ -56,8 +53,8 @@ class Diffusions(Generic[One]):
     lacks memory after all, the next one is of half as many, until one of them leaves.
     """
 
-    def __init__(self, pipeline: Mars5Pipeline):
-        self.pipeline, self.host = pipeline, pipeline.engine.host
+    def __init__(self, engine: Mars5Engine):
+        self.engine, self.host = engine, engine.host
         self.queue: list[Drawing[One]] = []
         self._known: list[Drawing[One]] = []  # the queue when the first ones were chosen
         self._first: list[Drawing[One]] = []
@@ -139,7 +136,7 @@ class Diffusions(Generic[One]):
         runs = [each.run for each in self._first if each.run is not None and not each.run.done]
         if runs != self._runs:
             self._timestep = None  # its memory is free before the next one's is taken
-            self._timestep = self.pipeline.engine.together(runs) if runs else None
+            self._timestep = self.engine.together(runs) if runs else None
         self._runs = runs
 
     def _together(self) -> int:
@@ -153,4 +150,4 @@ class Diffusions(Generic[One]):
         return max(1, most if self._most is None else min(most, self._most))
 
     def _bytes(self, drawing: Drawing[One], machine: Machine) -> int:
-        return diffusion_bytes(self.pipeline.configs, drawing.job, machine)
+        return diffusion_bytes(self.engine.configs, drawing.job, machine)

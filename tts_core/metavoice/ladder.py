@@ -18,6 +18,7 @@ from tts_core.metavoice.config import (
     SpeakerEncoderConfig,
 )
 from tts_core.metavoice.layer_order import first_stage_stages, second_stage_stages, speaker_encoder_stages
+from tts_core.metavoice.layers import FirstStageLayers, SecondStageLayers, SpeakerEncoderLayers
 from tts_core.metavoice.request import BANDWIDTH_ID
 from tts_core.metavoice.text import Tokenizers, read_tokenizers
 from tts_core.nn.ladder import TEXT, Given, Rung, sound
@@ -37,24 +38,21 @@ def ladder(given: Given) -> list[Rung]:
         vocos_rung(given, BANDWIDTH_ID),
         Rung(
             "speaker_encoder",
-            "metavoice_speaker_encoder",
-            "metavoice.layerwise:SpeakerEncoderLayers",
+            SpeakerEncoderLayers,
             speaker_encoder_stages(speaker),
             partial(_slices, n_mels=speaker.n_mels),
             keeps=("speaker",),
         ),
         Rung(
             "metavoice",
-            "metavoice",
-            "metavoice.layerwise:FirstStageLayers",
+            FirstStageLayers,
             first_stage_stages(first),
             _ids,
             targets=lambda state: np.append(state["tokens"][0, 1:], -1),
         ),
         Rung(
             "second_stage",
-            "metavoice_second_stage",
-            "metavoice.layerwise:SecondStageLayers",
+            SecondStageLayers,
             second_stage_stages(second),
             _window,
         ),

@@ -117,7 +117,7 @@ class MetaVoicePipeline:
         streamed: changes nothing; a piece is decoded once all of its codes are known.
         Raises ResourceError for too little memory.
         """
-        return MetaVoiceSession(self, places)
+        return MetaVoiceSession(self.engine, self.facts, places, self.rehearsal)
 
     @named
     def generate_batch(
@@ -189,8 +189,16 @@ class MetaVoicePipeline:
         expected = sum(one.seconds for one in asked)
 
         def session(pieces: int) -> MetaVoiceSession:
-            places = min(pieces, job.batch)
-            return MetaVoiceSession(self, places, job=job, watch=watch, expected=expected, sound=sound)
+            return MetaVoiceSession(
+                self.engine,
+                self.facts,
+                min(pieces, job.batch),
+                self.rehearsal,
+                job=job,
+                watch=watch,
+                expected=expected,
+                sound=sound,
+            )
 
         lines = [line(one, Meter(self.sample_rate, STAGES)) for one in asked]
         return together(session, lines, Watch(None, watch.cancel), 0.0)
@@ -202,5 +210,7 @@ class MetaVoicePipeline:
     def _parts(self, request: Request, watch: Watch) -> Iterator[GenerationResult]:
         """Yield the joined speech of all pieces, one part per piece."""
         expected = request.seconds
-        session = MetaVoiceSession(self, 1, job=request.job(), watch=watch, expected=expected)
+        session = MetaVoiceSession(
+            self.engine, self.facts, 1, self.rehearsal, job=request.job(), watch=watch, expected=expected
+        )
         yield from streamed(session, request, Watch(None, watch.cancel), expected)

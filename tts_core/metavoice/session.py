@@ -9,19 +9,19 @@ numbers take the host longer than a GPU takes for the pass (docs/measured/speed.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from tts_core.errors import CancelledError
 from tts_core.metavoice.config import END_OF_AUDIO, FIRST_STAGE_BOOKS
+from tts_core.metavoice.engine import MetaVoiceEngine
 from tts_core.metavoice.memory import MetaVoiceJob, estimate, places_that_fit, positions
-from tts_core.metavoice.request import FRAME_RATE, STAGES, Piece, Request, Voice
+from tts_core.metavoice.request import FRAME_RATE, STAGES, Facts, Piece, Request, Voice
 from tts_core.metavoice.rows import Joining, most_rows
 from tts_core.metavoice.speech import Speech, all_codes, launch_sounds, sounds
 from tts_core.nn.beside import Pending, Then
@@ -31,9 +31,6 @@ from tts_core.results import Meter
 from tts_core.serving.session import Event, Part
 from tts_core.serving.slot_session import SlotSession, Spoken
 from tts_core.serving.sounding import Sounding
-
-if TYPE_CHECKING:
-    from tts_core.metavoice.pipeline import MetaVoicePipeline
 
 
 @dataclass(eq=False)
@@ -62,6 +59,7 @@ class _Ended:
 class MetaVoiceSession(SlotSession[_Speaking]):
     """A running batch of at most `places` requests.
 
+    rehearsal: builds a short request.
     job: bounds each request of a batch that nobody hears before its end, where it is known that `places` of
     them fit; None for any request, on as many places as fit. Raises ResourceError for too little memory.
     watch: told each stage, and every step in it.
@@ -71,15 +69,17 @@ class MetaVoiceSession(SlotSession[_Speaking]):
 
     def __init__(
         self,
-        pipeline: MetaVoicePipeline,
+        engine: MetaVoiceEngine,
+        facts: Facts,
         places: int,
+        rehearsal: Callable[[], Request],
         *,
         job: MetaVoiceJob | None = None,
         watch: Watch | None = None,
         expected: float | None = None,
         sound: bool = True,
     ):
-        self.pipeline, self.engine = pipeline, pipeline.engine
+        self.engine, self.facts, self._rehearsal = engine, facts, rehearsal
         self.watch, self.expected, self._has_sound = watch or Watch(None, None), expected, sound
         self._seconds = 0.0  # of speech so far
         self._begins = False  # True before steps that no report precedes
@@ -87,25 +87,26 @@ class MetaVoiceSession(SlotSession[_Speaking]):
         self._waiting: list[_Ended] = []  # for the first stages of others
         self._paused: list[_Speaking] = []  # between two pieces; the next one begins with the next step
         self._vectors = WeakKeyDictionary[Voice, np.ndarray]()
-        host, first = self.engine.host, pipeline.facts.first
+        host, first = engine.host, facts.first
         self.machine = host.machine()  # as the batch began
         if job is None:
-            places = places_that_fit(self.engine.configs, places, self.machine)
-            self.slots = self.engine.slots(places, most_rows(places), first.max_position_embeddings - 1)
+            places = places_that_fit(engine.configs, places, self.machine)
+            self.slots = engine.slots(places, most_rows(places), first.max_position_embeddings - 1)
         else:
-            self.slots = self.engine.slots(places, places * job.rows, positions(first, job))
+            self.slots = engine.slots(places, places * job.rows, positions(first, job))
         sounding = Sounding(
             host,
             self._sounds,
             launch=self._launch if sound and host.overlaps else None,
             split=_by_decoder,
+            owner=lambda ended: ended.one,
             is_wanted=lambda ended: ended.one.key in self.spoken,
         )
         super().__init__(self.slots, places, host, sounding)
         host.reset_peak()
 
     def rehearsal(self) -> Request:
-        return self.pipeline.rehearsal()
+        return self._rehearsal()
 
     def needed(self, request: Request) -> int:
         """As in SlotSession: the largest stage, besides the cache."""
@@ -121,7 +122,7 @@ class MetaVoiceSession(SlotSession[_Speaking]):
 
     def begin(self, request: Request, spoken: Spoken) -> _Speaking:
         """As in SlotSession. The voice is encoded here."""
-        meter = Meter(self.pipeline.sample_rate, STAGES)
+        meter = Meter(self.facts.vocoder.sample_rate, STAGES)
         if request.voice not in self._vectors:
             with self._stage("speaker", meter):
                 self._vectors[request.voice] = request.voice.encoded(self.engine.speaker)
@@ -206,13 +207,13 @@ class MetaVoiceSession(SlotSession[_Speaking]):
         piece = one.speech.piece
         said = one.speech.hear(np.concatenate([piece.first, np.array(one.ids, np.int32)]))
         with self._stage("second stage", one.speech.meter):
-            fill = partial(all_codes, self.engine, self.pipeline.facts, piece, said, one.vector)
+            fill = partial(all_codes, self.engine, self.facts, piece, said, one.vector)
             codes = apart(self.host, fill)
         return _Ended(one, piece, codes)
 
     def _launch(self, heard: Sequence[_Ended]) -> Pending[list[np.ndarray]] | None:
         codes, begun = [each.codes for each in heard], time.perf_counter()
-        launched = launch_sounds(self.engine, self.pipeline.facts, codes, heard[0].one.speech.request.decoder)
+        launched = launch_sounds(self.engine, self.facts, codes, heard[0].one.speech.request.decoder)
         if launched is None:
             return None
         self._tell("decoder")
@@ -240,7 +241,7 @@ class MetaVoiceSession(SlotSession[_Speaking]):
                 stages.enter_context(each.one.speech.meter.stage("decoder"))
             return sounds(
                 self.engine,
-                self.pipeline.facts,
+                self.facts,
                 [each.codes for each in heard],
                 [each.piece.noise for each in heard],
                 heard[0].one.speech.request.decoder,

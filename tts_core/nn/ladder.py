@@ -15,6 +15,7 @@ import numpy as np
 from tts_core.config import Configs
 from tts_core.errors import UsageError
 from tts_core.nn.layer_order import Stage, State
+from tts_core.nn.layers import Layers
 
 TEXT = "The quick brown fox jumps over the lazy dog. Does it? It does."
 
@@ -74,8 +75,7 @@ class Rung:
     """One run of a network, or of half of it, from inputs to its last layer.
 
     part: its name in the report.
-    kind: of network, for tts_core.models.network.
-    layers: module and class that run its stages, the same on both sides.
+    layers: run its stages, on both sides.
     state: builds its inputs.
     keeps: arrays that later rungs read.
     targets: the codes that the logits of an input predict, negative for positions without one.
@@ -83,13 +83,17 @@ class Rung:
     """
 
     part: str
-    kind: str
-    layers: str
+    layers: type[Layers]
     stages: list[Stage]
     state: Callable[[Given], State]
     keeps: tuple[str, ...] = ()
     targets: Callable[[State], np.ndarray] | None = None
     groups: Callable[[str], str] | None = None
+
+    @property
+    def kind(self) -> str:
+        """Kind of network, for tts_core.models.network."""
+        return self.layers.KIND
 
 
 def ladder(model: str, given: Given) -> list[Rung]:

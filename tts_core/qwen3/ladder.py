@@ -13,6 +13,7 @@ from tts_core.nn.layer_order import Stage, State
 from tts_core.qwen3 import speaker
 from tts_core.qwen3.config import Qwen3Config
 from tts_core.qwen3.layer_order import predictor_stages, speaker_stages, talker_stages
+from tts_core.qwen3.layers import Qwen3Layers
 from tts_core.qwen3.layout import script
 from tts_core.qwen3.tokenizer import FILES, Tokenizer
 
@@ -34,12 +35,11 @@ def ladder(given: Given) -> list[Rung]:
     """List the runs: the codec, the talker on its codes, the predictor, and the speaker encoder, if any."""
     config = _config(given)
     given.check_rows(config.max_positions)
-    layers = "qwen3.layerwise:Qwen3Layers"
 
     def rung(
         part: str, stages: list[Stage], state: Callable[[Given], State], keeps: tuple[str, ...] = ()
     ) -> Rung:
-        return Rung(part, "qwen3", layers, stages, state, keeps=keeps, groups=tensor_group)
+        return Rung(part, Qwen3Layers, stages, state, keeps=keeps, groups=tensor_group)
 
     found = [
         *qwen3_codec_rungs(given),

@@ -76,6 +76,7 @@ class Qwen3Session(SlotSession[Speaking]):
             self._decode,
             launch=self._launch if sound and host.overlaps else None,
             split=lambda asked: [[place] for place in range(len(asked))],  # each changes its codec's memory
+            owner=lambda asked: asked.one,
             is_wanted=lambda asked: asked.one.key in self.spoken,
             most=places if policy is not None and policy.is_heard else None,
         )

@@ -9,7 +9,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from tts_core.errors import SpeechError
+from tts_core.errors import SpeechError, comes_late, shortage
 from tts_core.live.chain import Chain
 from tts_core.serving.session import Event, Failed, Part, Session
 
@@ -124,6 +124,9 @@ class LiveSession(Session):
                 del self._keys[inner]
                 self.session.leave(inner)
 
+    def prepare(self) -> None:
+        self.session.prepare()
+
     def rehearsal(self) -> Any:
         return self.session.rehearsal()
 
@@ -133,16 +136,22 @@ class LiveSession(Session):
         self.session.close()
 
     def _go_on(self, key: int, live: _Live) -> list[Event]:
-        """Let the next piece of a live request join, if there is a place."""
+        """Let the next piece of a live request join, if there is a place.
+
+        An error that may belong to the batch's steps is raised; any other ends this request only.
+        """
         try:
             while live.next is None and live.texts:
                 live.next = live.chain.next(live.texts.popleft())
             if live.next is not None and self.session.fits(live.next):
                 self._keys[self.session.join(live.next, cancel=live.cancel)] = key
                 live.next, live.is_speaking = None, True
-        except SpeechError as error:
+        except Exception as error:
+            found = error if isinstance(error, SpeechError) else shortage(error)
+            if found is None or comes_late(error):
+                raise
             self.leave(key)
-            return [Failed(key, error)]
+            return [Failed(key, found)]
         return []
 
     def _ours(self, event: Event) -> list[Event]:

@@ -104,6 +104,9 @@ class Session(Protocol):
         """Drop a request; its place and memory are free before the next step. Unknown keys do nothing."""
         ...
 
+    def prepare(self) -> None:
+        """Do what the first requests would wait for, besides what `rehearsal` runs; nothing by default."""
+
     def rehearsal(self) -> Any:
         """Build a short request that runs all of the model's kernels, for a warm-up."""
         ...

@@ -133,8 +133,9 @@ class Shelf:
 
 
 def rehearse(session: Session) -> None:
-    """Speak a session's rehearsal to its end. Raises its error."""
+    """Prepare a session, and speak its rehearsal to its end. Raises its error."""
     started = time.perf_counter()
+    session.prepare()
     session.join(session.rehearsal())
     while session.running:
         for event in session.step():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -29,12 +29,15 @@ class _Asked(Generic[One, Made]):
 
 
 class Sounding(Generic[One, Made]):
-    """Windows of several requests that are decoded, and come back in the order in which they were added.
+    """Windows of several requests that are decoded. Those of a request come back in the order in which they
+    were added.
 
     decode: makes the sounds of several, as in `shared`.
     launch: begins the same work beside the steps, or returns None for work that cannot be; None where the
     device has no stream for it.
     split: divides windows that are due into launches, by their places; None for one launch of all.
+    owner: the request of a window; by default all windows are of one.
+    is_urgent: True for a window that is launched before others that are due.
     is_wanted: False for a window whose request has left.
     most: windows that may be due before `ended` waits for the codec; None for any number. Those that are due
     are codes on the host, and take no memory of the device.
@@ -47,11 +50,14 @@ class Sounding(Generic[One, Made]):
         *,
         launch: Callable[[Sequence[One]], Pending[Sequence[Made | Exception]] | None] | None = None,
         split: Callable[[Sequence[One]], Iterable[Sequence[int]]] | None = None,
+        owner: Callable[[One], Hashable] = lambda one: None,
+        is_urgent: Callable[[One], bool] = lambda one: False,
         is_wanted: Callable[[One], bool] = lambda one: True,
         most: int | None = None,
     ):
         self.host, self.most = host, most
-        self._decode, self._launch, self._split, self._is_wanted = decode, launch, split, is_wanted
+        self._decode, self._launch, self._split = decode, launch, split
+        self._owner, self._is_urgent, self._is_wanted = owner, is_urgent, is_wanted
         self._order: deque[_Asked[One, Made]] = deque()
         self._due: list[_Asked[One, Made]] = []
         self._begun: deque[tuple[list[_Asked[One, Made]], Pending[Sequence[Made | Exception]]]] = deque()
@@ -97,15 +103,16 @@ class Sounding(Generic[One, Made]):
         return self.most is not None and len(self._due) > self.most
 
     def _in_order(self) -> list[tuple[One, Made | Exception]]:
-        """Give out the windows before the first one that is not there yet."""
-        ended = []
-        while self._order:
-            first = self._order[0]
-            if first.made:
-                ended.append((first.one, first.made[0]))
-            elif self._is_wanted(first.one):
-                break
-            self._order.popleft()
+        """Give out the windows of each request before its first one that is not there yet."""
+        ended, left, behind = [], deque[_Asked[One, Made]](), set[Hashable]()
+        for each in self._order:
+            owner = self._owner(each.one)
+            if each.made and owner not in behind:
+                ended.append((each.one, each.made[0]))
+            elif each.made or self._is_wanted(each.one):
+                behind.add(owner)
+                left.append(each)
+        self._order = left
         return ended
 
     def _begin(self) -> None:
@@ -114,7 +121,10 @@ class Sounding(Generic[One, Made]):
         while self._due and len(self._begun) < AT_ONCE:
             ones = [each.one for each in self._due]
             launches = [range(len(ones))] if self._split is None else self._split(ones)
-            places = next(places for places in launches if 0 in places)  # those of the oldest
+            first = next(
+                (place for place, one in enumerate(ones) if self._is_urgent(one)), 0
+            )  # else the oldest
+            places = next(places for places in launches if first in places)
             asked = [self._due[place] for place in places]
             self._due = [each for place, each in enumerate(self._due) if place not in places]
             self._begun.append((asked, self._launched([each.one for each in asked])))

@@ -23,12 +23,14 @@ class Source:
     model: name of its spec.
     configs, documents: of its parts by kind, as `open_parts` gives them.
     load: builds the pipeline. It is called by the thread that speaks, and again after an unload.
+    codec_precision: of codecs' decoders.
     """
 
     model: str
     configs: Configs
     documents: Documents
     load: Callable[[], Pipeline]
+    codec_precision: str = "float32"
 
     def request(self, text: str, options: Mapping[str, Any], prompt: PromptLike) -> Any:
         """Check a text with its options and prompt; returns a request for the pipeline.

@@ -24,7 +24,7 @@ SCREEN = 2  # lines of a cue whose words have times
 _UNSEEN = "\u200b"  # a space without width: takes marks apart that a reader would act on
 _SRT_MARKS = re.compile(r"(?<=--)(?=>)|(?<=<)(?=[A-Za-z/])|(?<=\{)(?=\\)")
 _VTT_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
-_TURN = re.compile(r"(?<!\A)\s*(?=\[S\d\])")
+_TURN = re.compile(r"(?<!\A)(?<!\s)\s*(?=\[S\d\])")
 _TAG = re.compile(r"\[S\d\]")
 _SENTENCE_END = re.compile(r"[.!?…][\"'”’»)]*\Z")
 

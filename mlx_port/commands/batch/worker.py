@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
-from mlx_port.commands.arithmetic import arithmetic
+from mlx_port.commands.arithmetic import arithmetic, codec_precision
 from mlx_port.commands.loading_flags import Loading
 from mlx_port.commands.opening import load_pipeline, open_model
 from tts_core.bulk.asking import Work
@@ -47,7 +47,12 @@ class Worker:
         load = partial(load_pipeline, parts, setting.loading.backend)
         source = Source(str(parts.model), parts.configs, parts.documents, load)
         pipeline = load()
-        labels = {**setting.work.labels, "arithmetic": arithmetic(setting.loading.backend)}
+        backend = setting.loading.backend
+        labels = {
+            **setting.work.labels,
+            "codec_precision": codec_precision(backend, parts.codec_precision),
+            "arithmetic": arithmetic(backend),
+        }
         work = replace(setting.work, labels=labels)
         speaker = Speaker(source, partial(pipeline.session, setting.places, streamed=False), work)
         self.speaker = speaker

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter as Counts
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -60,9 +60,9 @@ class Metrics:
 
         self.live = LiveFigures(self.registry)
 
-    def computes(self, arithmetic: Callable[[], str]) -> None:
-        """Report how float32 products are computed, at every scrape."""
-        self.registry.register(_Arithmetic(arithmetic))
+    def computes(self, arithmetic: Callable[[], str], precisions: Callable[[], Mapping[str, str]]) -> None:
+        """Report how float32 products are computed, and each model's codec decodes, at every scrape."""
+        self.registry.register(_Arithmetic(arithmetic, precisions))
 
     def watch(self, statistics: Callable[[], Statistics]) -> None:
         """Report an engine's figures."""
@@ -116,14 +116,19 @@ class LiveFigures:
 
 
 class _Arithmetic(Collector):
-    def __init__(self, arithmetic: Callable[[], str]):
-        self._arithmetic = arithmetic
+    def __init__(self, arithmetic: Callable[[], str], precisions: Callable[[], Mapping[str, str]]):
+        self._arithmetic, self._precisions = arithmetic, precisions
 
     def collect(self) -> Iterator[Metric]:
-        """Yield 1 with the arithmetic's name as a label."""
+        """Yield 1 with the arithmetic's name as a label, and 1 a model with its codec's precision."""
         text = "How float32 products are computed: float32 (exact), tf32, or unknown."
         found = GaugeMetricFamily("mlx_port_arithmetic", text, labels=["arithmetic"])
         found.add_metric([self._arithmetic()], 1)
+        yield found
+        text = "In what a codec decodes: float32 (exact), tf32, bfloat16, or unknown."
+        found = GaugeMetricFamily("mlx_port_codec_precision", text, labels=["model", "precision"])
+        for model, precision in self._precisions().items():
+            found.add_metric([model, precision], 1)
         yield found
 
 

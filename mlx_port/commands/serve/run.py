@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 import uvicorn
 
-from mlx_port.commands.arithmetic import arithmetic
+from mlx_port.commands.arithmetic import arithmetic, codec_precision
 from mlx_port.commands.loading_flags import Loading
 from mlx_port.commands.opening import check_backend, load_pipeline, open_model
 from mlx_port.commands.serve.app import build
@@ -57,8 +57,9 @@ def _run(settings: Settings) -> int:
         metrics.ended(speech)
         _LOG.info("%s", one_line(_told(speech)))
 
+    models, backend = sources(settings), settings.loading.backend
     engine = SpeechEngine(
-        sources(settings),
+        models,
         max_queue=settings.max_queue,
         places=settings.places,
         idle_unload=settings.idle_unload,
@@ -67,7 +68,10 @@ def _run(settings: Settings) -> int:
         freeze=True,
     )
     metrics.watch(engine.statistics)
-    metrics.computes(partial(arithmetic, settings.loading.backend))
+    metrics.computes(
+        partial(arithmetic, backend),
+        lambda: {name: codec_precision(backend, one.codec_precision) for name, one in models.items()},
+    )
     service = Service(engine, VoiceStore(settings.voices or voices_folder()), settings, metrics)
     _announce(service)
     engine.start()
@@ -93,7 +97,9 @@ def sources(settings: Settings) -> Mapping[str, Source]:
         def load(path: str | None = path, how: Loading = how) -> Pipeline:
             return load_pipeline(open_model(path, how), how.backend)
 
-        found[name] = Source(str(parts.model), parts.configs, parts.documents, load)
+        found[name] = Source(
+            str(parts.model), parts.configs, parts.documents, load, codec_precision=parts.codec_precision
+        )
     return found
 
 

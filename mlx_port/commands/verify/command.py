@@ -16,7 +16,8 @@ from tts_core.command.seconds import Seconds
 if TYPE_CHECKING:
     from converters.published import Part, Published
     from mlx_port.commands.verify.report import Report
-    from mlx_port.commands.verify.run import Layers, Progress, Side
+    from mlx_port.commands.verify.run import Progress, Runner, Side
+    from tts_core.nn.layers import Layers
 
 
 @click.command()
@@ -183,13 +184,12 @@ def _check_page(page: str) -> None:
 
 
 def _exact() -> bool:
-    """Switch TF32 off in MLX; False if MLX may have read the variable before."""
-    from mlx_port.runtime.arithmetic import VARIABLE, choose
+    """Return True if MLX will read here that TF32 is off: False where it may have read the variable before,
+    whatever it says now.
+    """
+    from mlx_port.runtime.arithmetic import VARIABLE
 
-    if "mlx.core" in sys.modules:
-        return os.environ.get(VARIABLE) == "0" and choose() != "late"
-    os.environ[VARIABLE] = "0"
-    return True
+    return "mlx.core" not in sys.modules and os.environ.get(VARIABLE) == "0"
 
 
 def _in_child(flags: dict[str, Any]) -> bool:
@@ -230,24 +230,18 @@ def _frameworks() -> dict[str, str]:
 
 def _sides() -> tuple[Side, Side]:
     """Layers of PyTorch, read through the maps, and of MLX, read from the stored files."""
+    from mlx_port.layerwise import Layerwise
     from mlx_port.stored import Stored
+    from torch_ref.layerwise import Layerwise as TorchLayerwise
 
-    def reference(weights: Part, layers: str, config: object, dtype: str) -> Layers:
-        return layers_class("torch_ref", layers)(config, weights, dtype).run
+    def reference(weights: Part, layers: type[Layers], config: object, dtype: str) -> Runner:
+        return TorchLayerwise(layers, config, weights, dtype).run
 
-    def port(weights: Part, layers: str, config: object, dtype: str) -> Layers:
+    def port(weights: Part, layers: type[Layers], config: object, dtype: str) -> Runner:
         stored = Stored(weights.kind, weights.files, weights.quantization)
-        return layers_class("mlx_port", layers)(config, stored, dtype).run
+        return Layerwise(layers, config, stored, dtype).run
 
     return reference, port
-
-
-def layers_class(side: str, layers: str) -> Any:
-    """Import a class that runs layers. layers: its module and name inside the side's package."""
-    from importlib import import_module
-
-    module, _, name = layers.partition(":")
-    return getattr(import_module(f"{side}.{module}"), name)
 
 
 class _Line:

@@ -15,12 +15,13 @@ from tts_core import models
 from tts_core.errors import CheckpointError
 from tts_core.nn.ladder import Given, Rung, ladder
 from tts_core.nn.layer_order import Stage, State
+from tts_core.nn.layers import Layers
 
 if TYPE_CHECKING:
     from converters.published import Part, Published
 
-Layers = Callable[[Stage, Sequence[State]], list[State]]  # loads a layer's weights and runs it on each state
-Side = Callable[["Part", str, object, str], Layers]  # weights, module and class, configuration, dtype
+Runner = Callable[[Stage, Sequence[State]], list[State]]  # loads a layer's weights and runs it on each state
+Side = Callable[["Part", type[Layers], object, str], Runner]  # weights, layers, configuration, dtype
 Progress = Callable[[str], object]
 
 END = "whole network"
@@ -40,7 +41,7 @@ class Trace:
 
 def trace(
     stages: Sequence[Stage],
-    layers: Layers,
+    runner: Runner,
     state: State,
     given: Sequence[State] | None = None,
     progress: Progress = lambda _: None,
@@ -55,7 +56,7 @@ def trace(
     for place, stage in enumerate(stages):
         progress(stage.name)
         read.append(common if given is None else given[place])
-        one, next_own = layers(stage, (read[-1], own))
+        one, next_own = runner(stage, (read[-1], own))
         made.append(one)
         own = own | next_own
         common = common | {name: _rounded(value) for name, value in made[-1].items()}
@@ -66,13 +67,13 @@ class Comparison:
     """Comparison of one network with the oracle's run. quantized: True if MLX's weights are."""
 
     def __init__(
-        self, rung: Rung, oracle: Layers, state: State, report: Report, progress: Progress, quantized: bool
+        self, rung: Rung, oracle: Runner, state: State, report: Report, progress: Progress, quantized: bool
     ):
         self.part, self.stages, self.state = rung.part, rung.stages, state
         self.report, self.progress, self.quantized = report, progress, quantized
         self.truth = trace(self.stages, oracle, state, progress=self._tell)
 
-    def compare(self, yardstick: Layers, port: Layers, dtype: str, codebooks: Part) -> State:
+    def compare(self, yardstick: Runner, port: Runner, dtype: str, codebooks: Part) -> State:
         """Compare the layers in `dtype` and add the rows to the report. Returns MLX's own last state.
 
         codebooks: the weights of the oracle's quantizers.

@@ -251,7 +251,7 @@ def test_a_file_is_left_after_the_pickle():
     assert stream.read() == b"the rest"
 
 
-def test_opcodes_take_linear_time():
+def test_opcodes_take_linear_work():
     def work(count: int) -> None:
         measure(START + entries(*(text(f"name{i}") + tensor() for i in range(count))) + b".")
 

@@ -127,7 +127,7 @@ def test_scalars_in_place_of_tensors(how):
         )
 
 
-def test_missing_tensors_take_linear_time():
+def test_missing_tensors_take_linear_work():
     """A converted folder has a rule for each tensor: 256 layers in place of three took 8 seconds."""
 
     def miss(layers):

@@ -17,12 +17,14 @@ from tts_core.dia.memory import Job, estimate
 from tts_core.extras import EXTRAS, Extra
 from tts_core.memory.machine import Machine
 
+TF32 = "float32 (this device has no TF32; the variable affects others)"
 MLX = {
     "version": "0.32.4",
     "backend": "metal",
     "device": "Apple M2",
     "memory_free": 12 * 10**9,
-    "tf32": "on",
+    "arithmetic": "float32",
+    "tf32": TF32,
     "voice": "/cache/voice",
     "rows": {
         "float32": {"path": "kernel", "why": "a tile"},
@@ -61,6 +63,9 @@ def test_this_machine_can_speak():
     assert found["generation"]["possible"]
     assert found["mlx"]["fault"] is None
     assert found["mlx"]["blas"]["why"]
+    assert found["mlx"]["arithmetic"] == "float32"
+    assert "not M1 to M4, nor any CPU" in found["mlx"]["tf32"]
+    assert found["torch"]["tf32"] == ("off" if torch.cuda.is_available() else "without effect: no CUDA")
     assert found["torch"]["fault"] is None
     assert found["torch"]["version"] == torch.__version__
     assert [device["device"] for device in found["torch"]["devices"]][-1] == "cpu"
@@ -112,7 +117,8 @@ def test_the_page_for_people(capsys, monkeypatch):
         "speech",
     ]
     assert "voice       /cache/voice" in out
-    assert "0.32.4, metal, Apple M2: works" in out
+    assert f"0.32.4, metal, Apple M2: works\n            12.0 GB free; TF32: {TF32}\n" in out
+    assert "torch       2.13.0: works; TF32: off\n" in out
     assert "\n            two rows in float32: kernel, a tile\n" in out
     assert "\n            two rows in bfloat16, float16: mlx, gemv_wide\n" in out
     assert "takes mps in float32 (because)" in out

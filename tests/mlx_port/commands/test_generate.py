@@ -396,6 +396,7 @@ def test_json(pipeline, capsys):
         "model": None,
         "backend": "mlx",
         "arithmetic": "float32",
+        "codec_precision": "float32",
         "seed": 5,
         "audio_seconds": 1.5,
         "sample_rate": 16000,
@@ -410,6 +411,16 @@ def test_json(pipeline, capsys):
         "peak_memory_usage": 123_000_000,
         "notes": [],
     }
+
+
+def test_json_names_how_the_codec_decodes(pipeline, capsys, monkeypatch):
+    """By default in TF32 beside a network in half precision on CUDA, whose own products are exact."""
+    monkeypatch.setattr("torch_ref.loading.choose_precision", lambda wanted, *_: wanted or "tf32")
+    for flags, found in (([], "tf32"), (["--codec-precision", "float32"], "float32")):
+        code, out, _ = run(capsys, "-t", SECRET, "--json", "--backend", "torch", *flags)
+        assert code == 0
+        facts = json.loads(out)
+        assert (facts["arithmetic"], facts["codec_precision"]) == ("float32", found)
 
 
 @pytest.mark.parametrize(

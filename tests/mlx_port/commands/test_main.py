@@ -99,6 +99,7 @@ EDITS = {
 
 
 @pytest.mark.torch
+@pytest.mark.usefixtures("verify_here")
 @pytest.mark.parametrize("name", EDITS)
 def test_a_converted_folder(
     name: str, converted: Path, published: Path, tmp_path: Path, said: Callable[..., str]
@@ -223,6 +224,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.mark.skipif(
     not os.path.exists("/proc/self/mem"), reason="no /proc/self/mem, which reads as a failing disk"
 )
+@pytest.mark.usefixtures("verify_here")
 @pytest.mark.parametrize("odd", ODD)
 @pytest.mark.parametrize(("model", "name"), [(model, name) for model in PLACES for name in PLACES[model]])
 def test_files_of_a_converted_folder_that_are_none(
@@ -286,6 +288,7 @@ def test_a_reference_that_is_no_file(
     assert f"{tmp_path}/pipe.wav: a named pipe, not a file; give a sound file" in text
 
 
+@pytest.mark.usefixtures("verify_here")
 def test_a_page_that_is_no_file(
     converted: Path, published: Path, tmp_path: Path, said: Callable[..., str]
 ) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import mlx.core as mx
 import pytest
 
+from mlx_port.commands.arithmetic import codec_precision
 from mlx_port.commands.serve.metrics import Metrics
 from mlx_port.runtime import arithmetic
 
@@ -83,6 +84,7 @@ def test_where_it_matters(
     assert arithmetic.matters() is found
     assert arithmetic.described().startswith("float32 (")
     assert ("no TF32" in arithmetic.described()) is not found
+    assert "Apple's from M5 on with macOS 26.2; not M1 to M4, nor any CPU" in arithmetic.described()
 
 
 @pytest.mark.parametrize(
@@ -97,5 +99,14 @@ def test_values_are_read_as_mlx_does(value: str, on: bool, monkeypatch: pytest.M
 
 def test_the_servers_metrics_name_it() -> None:
     metrics = Metrics()
-    metrics.computes(lambda: "tf32")
-    assert b'mlx_port_arithmetic{arithmetic="tf32"} 1.0' in metrics.text()
+    metrics.computes(lambda: "float32", lambda: {"dia": "tf32", "embedded": "float32"})
+    assert b'mlx_port_arithmetic{arithmetic="float32"} 1.0' in metrics.text()
+    assert b'mlx_port_codec_precision{model="dia",precision="tf32"} 1.0' in metrics.text()
+    assert b'mlx_port_codec_precision{model="embedded",precision="float32"} 1.0' in metrics.text()
+
+
+def test_codecs_of_mlx_have_its_arithmetic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A codec of PyTorch has a precision of its own."""
+    monkeypatch.setattr(arithmetic, "arithmetic", lambda: "unknown")
+    assert codec_precision("mlx", "float32") == "unknown"
+    assert codec_precision("torch", "tf32") == "tf32"

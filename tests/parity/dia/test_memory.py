@@ -87,9 +87,13 @@ def test_fixed_caches_are_those_of_a_run(
 ) -> None:
     kept: list[Any] = []
     slots = mlx_port.dia.slots.Slots
-    monkeypatch.setattr(
-        PORT.module("dia.engine"), "Slots", lambda *a, **b: kept.append(slots(*a, **b)) or kept[-1]
-    )
+    join = slots.join
+
+    def joined(slots: Any, slot: int, text: Any) -> None:
+        kept.append(slots)
+        join(slots, slot, text)
+
+    monkeypatch.setattr(slots, "join", joined)
     run(PORT, batch, frames, guided=guided)
     memory = kept[0].memory
     guess = guessed("mlx-cpu", batch, frames, guided=guided)
@@ -194,8 +198,8 @@ def test_loading_refuses_what_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(torch_ref.loading, "_fill", lambda *_: pytest.fail("weights were read"))
     monkeypatch.setattr(loading, "_fill", lambda *_: pytest.fail("weights were read"))
     for load in (
-        lambda: torch_ref.loading.load(DIA, codec=CODEC, device="cpu"),
-        lambda: loading.load(folder),
+        lambda: torch_ref.load(DIA, codec=CODEC, device="cpu"),
+        lambda: mlx_port.load(folder),
     ):
         with pytest.raises(ResourceError, match=r"^memory: the model's weights in float32 take .* 0\.01 GB"):
             load()

@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from mlx_port.dia.slots import Slots
-from mlx_port.steps.dia.fused import FusedDecoder
 from tests.parity.dia.near_ties import nearest
 from tests.sides import ORACLE, PORT, YARDSTICK
 from tests.tiny.dia import SAMPLING, compose, dac_config, dac_weights, dia_config, dia_weights
@@ -64,8 +63,8 @@ def plainly(one: Text, *, cross_rope: bool = False) -> np.ndarray:
 
 def slots_of(count: int, *, guided: bool = True, rows: int = 80, cross_rope: bool = False) -> Slots:
     built = network("mlx", cross_rope)
-    decoder = FusedDecoder(built, built.encode_nothing() if guided else None)
-    return Slots(decoder, texts=count, rows=rows, text_rows=40)
+    nothing = built.encode_nothing() if guided else None
+    return Slots(built, nothing, texts=count, rows=rows, text_rows=40)
 
 
 @pytest.mark.parametrize("cross_rope", [False, True])

@@ -368,7 +368,7 @@ def test_a_typed_load_refuses_other_models(
     with pytest.raises(UsageError, match=r"^model: the files contain metavoice, not dia"):
         package.DiaPipeline.load(folder)
     parts = SimpleNamespace(model="dia")
-    monkeypatch.setattr(f"{package.__name__}.metavoice.pipeline.open_parts", lambda *_, **__: parts)
+    monkeypatch.setattr(f"{package.__name__}.loading.open_parts", lambda *_, **__: parts)
     with pytest.raises(
         UsageError, match=r"^model: the files contain dia, not metavoice; use load\(\) without a model$"
     ):
@@ -392,7 +392,9 @@ def test_loops_look_whether_they_are_cancelled(
     how: dict[str, Any] = {"check": lambda: looks.append(None)}
     watch = Watch(None, None)
     monkeypatch.setattr(watch, "check", how["check"])
-    session = MetaVoiceSession(side, 1, job=asked.job(), watch=watch, sound=False)
+    session = MetaVoiceSession(
+        side.engine, side.facts, 1, side.rehearsal, job=asked.job(), watch=watch, sound=False
+    )
     [part] = [event.result for event in run(session, asked)]
     assert len(looks) == part.token_count
     codes = side.engine.fill(piece, np.full((2, 20), 7, np.int32), voice)

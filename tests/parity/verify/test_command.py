@@ -23,7 +23,7 @@ from mlx_port.commands.verify import run as verifying
 from tests.converters.folders import DAC, DAC_HF, DAC_PTH, V_0626, V_0626_HF, V_V01
 from tests.tiny.record import record_again
 
-pytestmark = pytest.mark.rest
+pytestmark = [pytest.mark.rest, pytest.mark.usefixtures("verify_here")]
 
 SOURCES = {"v_0626": (V_0626, DAC_PTH), "v_v01": (V_V01, DAC), "v_0626_hf": (V_0626_HF, DAC_HF)}
 QUICK = ("--rows", "20", "--seconds", "0.1")

@@ -5,12 +5,12 @@ import pytest
 
 from converters.convert import convert
 from converters.published import open_published
-from mlx_port.commands.verify.command import layers_class
 from mlx_port.commands.verify.run import trace
 from tests.golden.dia2_bench import Dia2Side
 from tests.mlx_port.commands.running import run
 from tests.sides import ORACLE
 from tests.tiny.dia2 import dia2_config, other_config, published_dia2
+from torch_ref.layerwise import Layerwise
 from tts_core.dia2.ladder import tensor_group
 from tts_core.dia2.layer_order import depformer_stages, transformer_stages
 from tts_core.dia2.shapes import parameter_shapes
@@ -41,7 +41,7 @@ def test_the_layers_in_a_row_are_the_networks(published):
     side, seen = Dia2Side("float64", ORACLE.network("dia2", part)), 0
     for rung in ladder("dia2", given):
         state = rung.state(given)
-        layers = layers_class("torch_ref", rung.layers)(configs[rung.kind], parts[rung.kind], "float64")
+        layers = Layerwise(rung.layers, configs[rung.kind], parts[rung.kind], "float64")
         whole = trace(rung.stages, layers.run, state).whole
         given.made.update({name: whole[name] for name in rung.keeps})
         if rung.kind == "mimi":
@@ -79,7 +79,7 @@ def test_the_inputs_are_a_text_and_the_codecs_codes(published):
         ladder("dia2", Given(configs, documents, 5000, 0.8, 0))
 
 
-def test_the_command_passes(published, tmp_path, capsys):
+def test_the_command_passes(published, tmp_path, capsys, verify_here):
     convert(open_published(published), tmp_path / "dia2")
     code, out, err = run(capsys, "verify", published, tmp_path / "dia2", "--rows", 12, "--seconds", 0.8)
     assert code == 0, err

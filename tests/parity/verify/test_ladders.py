@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from converters.published import open_published
-from mlx_port.commands.verify.command import layers_class
 from mlx_port.commands.verify.run import trace
 from tests.tiny.mbd import mbd_tensors, published_content, write_published
 from tests.tiny.metavoice_pipeline import bands_for
 from tests.tiny.published_models import AR, FIRST, sources
+from torch_ref.layerwise import Layerwise
 from torch_ref.loading import open_parts
 from tts_core import models
 from tts_core.nn.ladder import Given, ladder
@@ -101,7 +101,7 @@ def test_the_layers_in_a_row_are_the_networks(model, opened):
     for rung in ladder(model, it.given):
         state = rung.state(it.given)
         part = it.published.parts[rung.kind]
-        layers = layers_class("torch_ref", rung.layers)(part.config, part, "float64")
+        layers = Layerwise(rung.layers, part.config, part, "float64")
         whole = trace(rung.stages, layers.run, state).whole
         it.given.made.update({name: whole[name] for name in rung.keeps})
         with torch.inference_mode():

@@ -12,18 +12,19 @@ import mlx_port
 import torch_ref
 from converters.convert import convert
 from converters.published import Part, open_published
-from mlx_port.codecs.dac_layerwise import DacLayers as MlxDac
 from mlx_port.commands.verify.run import trace
-from mlx_port.dia.layerwise import DiaLayers as MlxDia
+from mlx_port.layerwise import Layerwise
 from mlx_port.stored import Stored
 from tests.converters.folders import DAC, V_V01
 from tests.tiny.dia import dac_config, dia_config
-from torch_ref.dia.layerwise import DiaLayers as TorchDia
+from torch_ref.layerwise import Layerwise as TorchLayerwise
 from tts_core.codecs import dac
+from tts_core.codecs.dac_layers import DacLayers
 from tts_core.dia import shapes as dia_shapes
 from tts_core.dia.config import DiaConfig
 from tts_core.dia.ladder import dia_state
 from tts_core.dia.layer_order import dia_stages
+from tts_core.dia.layers import DiaLayers
 from tts_core.nn.ladder import Given, no_codes, signal
 from tts_core.nn.layer_order import passes
 from tts_core.voice.embedded import CODEC, DIA
@@ -81,7 +82,7 @@ def test_the_layers_in_a_row_are_the_network(source, folder):
     """Whole runs of torch in float64 and of MLX against their own networks, with another cut of the rows."""
     config = source.parts["dia"].config
     state = dia_state(rows_of(config, 20, seed=3))
-    layers = TorchDia(config, source.parts["dia"], "float64")
+    layers = TorchLayerwise(DiaLayers, config, source.parts["dia"], "float64")
     network = torch_ref.DiaPipeline.load(V_V01, codec=DAC, dtype="float64", device="cpu").engine.network
     ids, tokens = torch.from_numpy(state["ids"]), torch.from_numpy(state["tokens"])
     with torch.inference_mode():
@@ -94,7 +95,7 @@ def test_the_layers_in_a_row_are_the_network(source, folder):
     read = ours.read([mx.array(state["ids"][0])], ours.encode_nothing())
     logits = ours(mx.array(state["tokens"]), ours.new_cache(), read)
     converted = open_published(folder, offline=True).parts["dia"]
-    port = MlxDia(converted.config, Stored("dia", converted.files), "float32")
+    port = Layerwise(DiaLayers, converted.config, Stored("dia", converted.files), "float32")
     whole = trace(dia_stages(config), port.run, state).whole["logits"]
     np.testing.assert_allclose(whole, np.array(logits), rtol=0, atol=2e-4)  # 32 scale eps would be 6e-5
 
@@ -104,7 +105,7 @@ def test_the_codecs_layers_in_a_row_are_the_codec(source, folder):
     samples = signal(config, 0.1, 4)
     converted = open_published(folder, offline=True).parts["dac"]
     codec = mlx_port.DiaPipeline.load(folder).engine.codec
-    port = MlxDac(config, Stored("dac", converted.files), "float32")
+    port = Layerwise(DacLayers, config, Stored("dac", converted.files), "float32")
     encoded = trace(
         dac.encode_stages(config),
         port.run,
@@ -117,7 +118,7 @@ def test_the_codecs_layers_in_a_row_are_the_codec(source, folder):
 
 def test_inputs_are_the_oracles_own_rounded(source):
     config = source.parts["dia"].config
-    layers = TorchDia(config, source.parts["dia"], "float64")
+    layers = TorchLayerwise(DiaLayers, config, source.parts["dia"], "float64")
     run = trace(dia_stages(config), layers.run, dia_state(rows_of(config, 8)))
     assert run.made[1]["text"].dtype == np.float64
     assert run.inputs[2]["text"].dtype == np.float32
@@ -129,7 +130,7 @@ def test_inputs_are_the_oracles_own_rounded(source):
 def test_torch_holds_one_layer_at_a_time(voice, monkeypatch):
     """Every array of a layer is freed when the next layer starts, and no other parameter has memory."""
     alive: list[weakref.ref] = []
-    layers = TorchDia(voice.config, voice, "float64")
+    layers = TorchLayerwise(DiaLayers, voice.config, voice, "float64")
     starts = []
 
     def read(part: Part, name: str) -> np.ndarray:
@@ -161,7 +162,7 @@ def test_mlx_holds_one_layer_at_a_time(voice):
     """MLX's allocations and their peak against the sizes of the layers."""
     stages, names = dia_stages(voice.config), voice.names()
     sizes = [sum(4 * np.prod(voice.shape(name)) for name in stage.tensors(names)) for stage in stages]
-    layers = MlxDia(voice.config, Stored("dia", voice.files), "float32")
+    layers = Layerwise(DiaLayers, voice.config, Stored("dia", voice.files), "float32")
     state = dia_state(rows_of(voice.config, 4))
     mx.synchronize()
     before, slack = mx.get_active_memory(), 2**20  # activations, rotary tables

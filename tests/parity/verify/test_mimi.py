@@ -7,13 +7,13 @@ import torch
 
 from converters.convert import convert
 from converters.published import open_published
-from mlx_port.codecs.mimi_layerwise import MimiLayers as MlxMimi
-from mlx_port.commands.verify.command import layers_class
 from mlx_port.commands.verify.measure import distances, measure
 from mlx_port.commands.verify.run import trace
+from mlx_port.layerwise import Layerwise
 from mlx_port.stored import Stored
 from tests.golden.cases import DEFAULT
 from tests.sides import ORACLE, YARDSTICK
+from torch_ref.layerwise import Layerwise as TorchLayerwise
 from tts_core.codecs.ladder import mimi_rungs
 from tts_core.nn.ladder import Given
 
@@ -30,7 +30,7 @@ def test_the_layers_in_a_row_are_the_codec(published):
     given, network = Given({"mimi": part.config}, {}, 11, 0.8, 0), ORACLE.network("mimi", part)
     for rung in mimi_rungs(given):
         state = rung.state(given)
-        layers = layers_class("torch_ref", rung.layers)(part.config, part, "float64")
+        layers = TorchLayerwise(rung.layers, part.config, part, "float64")
         whole = trace(rung.stages, layers.run, state).whole
         given.made.update({name: whole[name] for name in rung.keeps})
         with torch.inference_mode():
@@ -53,13 +53,11 @@ def test_every_layer_of_mlx_is_within_its_bound(published, tmp_path):
     for rung in mimi_rungs(given):
         state = rung.state(given)
         kinds = {"float64": ORACLE, "float32": YARDSTICK}
-        oracle, torch32 = (
-            layers_class("torch_ref", rung.layers)(source.config, source, dtype) for dtype in kinds
-        )
+        oracle, torch32 = (TorchLayerwise(rung.layers, source.config, source, dtype) for dtype in kinds)
         truth = trace(rung.stages, oracle.run, state)
         given.made.update({name: truth.whole[name] for name in rung.keeps})
         known = trace(rung.stages, torch32.run, state, truth.inputs)
-        port = MlxMimi(source.config, Stored("mimi", part.files), "float32")
+        port = Layerwise(rung.layers, source.config, Stored("mimi", part.files), "float32")
         own = trace(rung.stages, port.run, state, truth.inputs)
         for stage, *made in zip(rung.stages, truth.made, known.made, own.made, strict=True):
             if stage.codebook is not None:

@@ -26,6 +26,7 @@ from tts_core.nn.ladder import Given, ladder
 pytestmark = [
     pytest.mark.skipif(not (AR.is_file() and FIRST.is_file()), reason=f"{AR} or {FIRST} is missing"),
     pytest.mark.rest,
+    pytest.mark.usefixtures("verify_here"),
 ]
 QUICK = ("--rows", "12", "--seconds", "0.06")
 EIGHT_BITS = Quantization.of("affine", 32, 8)

@@ -7,10 +7,10 @@ import torch
 from converters.convert import convert
 from converters.published import open_published
 from converters.rules.dequantize import Quantization
-from mlx_port.commands.verify.command import layers_class
 from mlx_port.commands.verify.run import trace
 from tests.sides import ORACLE
 from tests.tiny.qwen3 import write_published
+from torch_ref.layerwise import Layerwise
 from tts_core.codecs import qwen3_codec
 from tts_core.errors import UsageError
 from tts_core.nn.ladder import Given, ladder
@@ -55,7 +55,7 @@ def test_the_layers_in_a_row_are_the_networks(published):
     seen = []
     for rung in ladder("qwen3", given):
         state = rung.state(given)
-        layers = layers_class("torch_ref", rung.layers)(configs[rung.kind], parts[rung.kind], "float64")
+        layers = Layerwise(rung.layers, configs[rung.kind], parts[rung.kind], "float64")
         whole = trace(rung.stages, layers.run, state).whole
         given.made.update({name: whole[name] for name in rung.keeps})
         with torch.inference_mode():
@@ -131,7 +131,7 @@ def test_the_inputs_are_a_text_and_the_codecs_codes(published):
         ("voice_design", "bfloat16", ("affine", 32, 4)),
     ],
 )
-def test_the_command_passes(tmp_path, capsys, mode, dtype, how):
+def test_the_command_passes(tmp_path, capsys, mode, dtype, how, verify_here):
     from tests.mlx_port.commands.running import run
 
     source, made = write_published(tmp_path / "qwen3", mode), tmp_path / "made"

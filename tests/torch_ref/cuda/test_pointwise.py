@@ -5,8 +5,9 @@ import torch
 import torch.nn.functional as F
 
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
-from torch_ref.cuda.pointwise import add_layer_norm, add_norm, gated
+from torch_ref.cuda.pointwise import add_layer_norm, add_norm, gated, turn
 from torch_ref.layers.norm import LayerNorm, RMSNorm
+from torch_ref.layers.rope import rotate
 
 pytestmark = kernel_marks()
 
@@ -70,3 +71,19 @@ def test_gated(width: int) -> None:
     joined = torch.randn(3, 2 * width, device=DEVICE)
     gate, up = joined.chunk(2, dim=-1)
     torch.testing.assert_close(gated(joined), F.silu(gate) * up, rtol=2e-6, atol=2e-6)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+@pytest.mark.parametrize(("heads", "half"), [(1, 11), (3, 8)])
+def test_turn(heads: int, half: int, dtype: torch.dtype) -> None:
+    """Two texts of five rows; what is after the first heads stays."""
+    torch.manual_seed(4)
+    x = torch.randn(10, 2 * half * heads + 6, device=DEVICE).to(dtype)
+    rotation = torch.randn(9, half, device=DEVICE), torch.randn(9, half, device=DEVICE)
+    expected, five = x.clone(), (rotation[0][:5], rotation[1][:5])
+    for text in expected.unflatten(0, (2, 5)):
+        turned = text[:, : 2 * half * heads].unflatten(1, (heads, 2 * half)).transpose(0, 1)
+        turned.copy_(rotate(turned[None].clone(), five)[0])
+    turn(x, rotation, heads, 5)
+    torch.testing.assert_close(x, expected, rtol=0, atol=0)

@@ -8,6 +8,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
 
 from tests.sides import ORACLE, YARDSTICK, Side
 from tests.tiny.codecs import encodec_config, encodec_weights, vocos_config, vocos_weights
@@ -15,11 +16,14 @@ from tests.tiny.dia import dac_config, dac_weights
 from tests.tiny.inputs import normal
 from tests.tiny.mbd import CONFIG, mbd_tensors
 from tests.tiny.mimi import mimi_config, mimi_weights
-from tests.tiny.qwen3 import codec_config, codec_weights
+from tests.tiny.qwen3 import codec_config, codec_weights, speaker_config
 from torch_ref.codecs.mbd import MultiBandDiffusion
 from torch_ref.cuda.precision import Precision, arithmetic, choose_precision, computing
-from torch_ref.metavoice.speaker_encoder import SpeakerEncoder
+from torch_ref.metavoice import speaker_encoder as metavoice
+from torch_ref.qwen3 import speaker_encoder as qwen3
+from tts_core.codecs.policy import CodecPolicy
 from tts_core.errors import UsageError
+from tts_core.metavoice.config import SpeakerEncoderConfig
 from tts_core.nn.noise import HostNoise
 
 WEIGHTS = {
@@ -41,32 +45,56 @@ def codes_for(name: str, made: Any) -> np.ndarray:
     return random.integers(0, config.codebook_size, (1, config.n_codebooks, 12)).astype(np.int32)
 
 
+CONVOLUTIONS = ("conv1d", "conv2d", "conv_transpose1d", "lstm")  # cuDNN's on CUDA
+PRODUCTS = ("linear", "matmul", "__matmul__", "bmm", "einsum", "scaled_dot_product_attention")
+
+
+class Flags(TorchFunctionMode):
+    """What convolutions, LSTMs and products of networks see, each as it runs.
+
+    matmul: for products, which have a flag of their own.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cudnn: list[bool] = []
+        self.matmul: list[bool] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", "")
+        if name in CONVOLUTIONS:
+            self.cudnn.append(torch.backends.cudnn.allow_tf32)
+        if name in PRODUCTS:
+            self.matmul.append(bool(torch.backends.cuda.matmul.allow_tf32))
+        return func(*args, **(kwargs or {}))
+
+
 @pytest.fixture
-def tf32(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
-    """A caller that lets cuDNN use TF32; the flags that layers see."""
-    seen: list[bool] = []
+def flags(monkeypatch: pytest.MonkeyPatch) -> Iterator[Flags]:
+    """A caller that lets cuDNN use TF32."""
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
-    hook = torch.nn.modules.module.register_module_forward_pre_hook(
-        lambda *_: seen.append(torch.backends.cudnn.allow_tf32)
-    )
-    yield seen
-    hook.remove()
+    with Flags() as seen:
+        yield seen
     assert torch.backends.cudnn.allow_tf32, "the caller's flag is back"
+    assert not any(seen.matmul), "nobody rounds products"
+
+
+def exact(seen: Flags) -> bool:
+    """Return True if something ran, and none of it in TF32."""
+    return bool(seen.cudnn) and not any(seen.cudnn)
 
 
 @pytest.mark.parametrize("precision", get_args(Precision))
 @pytest.mark.parametrize("name", WEIGHTS)
-def test_a_precision_is_of_the_decoder_only(name: str, precision: Precision, tf32: list[bool]) -> None:
+def test_a_precision_is_of_the_decoder_only(name: str, precision: Precision, flags: Flags) -> None:
     made = codec(name, YARDSTICK)
     made.precision = precision
     made.decode(codes_for(name, made), *ODD.get(name, ()))
-    assert tf32
-    assert set(tf32) == {precision == "tf32"}
+    assert set(flags.cudnn) == {precision == "tf32"}
     if name != "vocos":
-        tf32.clear()
+        flags.cudnn.clear()
         made.encode(normal(1, 1, 700), *([] if name in ("dac", "qwen3_codec") else [2]))
-        assert tf32
-        assert not any(tf32)
+        assert exact(flags)
 
 
 @pytest.mark.parametrize("name", WEIGHTS)
@@ -74,11 +102,11 @@ def test_a_decoder_in_bfloat16_gives_float32(name: str) -> None:
     """torch.autocast on a CPU, in place of CUDA's. bfloat16 rounds to 8 bits: noise far below the signal."""
     made = codec(name, YARDSTICK)
     codes = codes_for(name, made)
-    exact = made.decode(codes, *ODD.get(name, ()))
+    plain = made.decode(codes, *ODD.get(name, ()))
     with torch.autocast("cpu", torch.bfloat16):
         found = made.decode(codes, *ODD.get(name, ()))
-    assert found.dtype == exact.dtype == torch.float32
-    assert 0 < (found - exact).norm() < 0.2 * exact.norm()
+    assert found.dtype == plain.dtype == torch.float32
+    assert 0 < (found - plain).norm() < 0.2 * plain.norm()
 
 
 def test_a_precision_is_refused_where_it_cannot_be() -> None:
@@ -108,7 +136,8 @@ def test_the_default_follows_the_networks(device: str, dtype: torch.dtype, chose
     assert choose_precision("float32", torch.device(device), dtype) == "float32"
 
 
-def test_multi_band_diffusion_switches_tf32_off(tf32: list[bool]) -> None:
+def test_multi_band_diffusion_is_exact(flags: Flags) -> None:
+    """Networks, band splitting, and the levels of the bands."""
     tensors = {name: torch.from_numpy(value) for name, value in mbd_tensors().items()}
 
     def weights(band: int) -> dict[str, torch.Tensor]:
@@ -117,21 +146,22 @@ def test_multi_band_diffusion_switches_tf32_off(tf32: list[bool]) -> None:
 
     made = MultiBandDiffusion(CONFIG, weights)
     made.decode([normal(2, CONFIG.codec_dim, 3)], [normal(3, 300)], [HostNoise(1)], steps=[9, 0])
-    assert tf32
-    assert not any(tf32)
+    assert exact(flags)
 
 
-def test_the_speaker_encoder_switches_tf32_off(tf32: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_speaker_encoder_of_metavoice_is_exact(flags: Flags) -> None:
     """Its LSTM is cuDNN's, too."""
-    seen: list[bool] = []
+    torch.manual_seed(0)
+    encoder = metavoice.SpeakerEncoder(SpeakerEncoderConfig(40, 24, 2, 16))
+    encoder.embed([normal(4, 30_000)])
+    assert exact(flags)
+    assert flags.matmul
 
-    def utterance(self: Any, samples: np.ndarray) -> torch.Tensor:
-        seen.append(torch.backends.cudnn.allow_tf32)
-        return torch.ones(4)
 
-    monkeypatch.setattr(SpeakerEncoder, "_utterance", utterance)
-    SpeakerEncoder.embed(object.__new__(SpeakerEncoder), [np.ones(9, np.float32)])
-    assert seen == [False]
+def test_the_speaker_encoder_of_qwen3_is_exact(flags: Flags) -> None:
+    torch.manual_seed(0)
+    qwen3.SpeakerEncoder(speaker_config()).embed(normal(5, 24_000))
+    assert exact(flags)
 
 
 def test_the_arithmetic_of_products() -> None:
@@ -172,3 +202,35 @@ def test_a_precision_changes_what_dac_computes_on_cuda() -> None:
     assert not torch.equal(made.decode(codes), exact)
     with computing("float32", torch.device("cuda")):
         assert not torch.backends.cudnn.allow_tf32
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("name", [name for name in WEIGHTS if name != "vocos"])
+def test_codes_are_those_of_every_precision(name: str) -> None:
+    """On a GPU, whose decoder rounds in each of them."""
+    made, samples = codec(name, YARDSTICK).to("cuda"), normal(2, 1, 4000)
+    rest = () if name in ("dac", "qwen3_codec") else (2,)
+    codes, sounds = [], []
+    for precision in get_args(Precision):
+        made.precision = precision
+        codes.append(made.encode(samples, *rest).cpu().numpy())
+        sounds.append(made.decode(codes[0]).cpu())
+    np.testing.assert_array_equal(codes[1], codes[0])
+    np.testing.assert_array_equal(codes[2], codes[0])
+    assert not torch.equal(sounds[2], sounds[0]), "the precision reaches the decoder"
+
+
+@pytest.mark.cuda
+@torch.inference_mode()
+def test_a_stream_in_tf32_equals_the_whole_within_its_bound() -> None:
+    """Windows are as near to float64 as the whole decode in TF32, or up to 1.5 times as far."""
+    made = codec("dac", YARDSTICK).to("cuda")
+    random = np.random.default_rng(5)
+    codes = random.integers(0, made.config.codebook_size, (2, made.config.n_codebooks, 120)).astype(np.int32)
+    given = torch.from_numpy(codes).cuda()
+    truth = codec("dac", ORACLE).to("cuda").decode_whole(given).double()
+    made.policy = CodecPolicy(16, first_frames=3)
+    made.precision = "tf32"
+    whole, stream = made.decode_whole(given).double(), made.decode(given).double()
+    assert stream.shape == truth.shape
+    assert 0 < (stream - truth).norm() < 1.5 * (whole - truth).norm()

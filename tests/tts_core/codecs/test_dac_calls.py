@@ -5,7 +5,7 @@ import pytest
 
 from tests.tiny.dia import dac_config
 from tts_core.codecs.dac import decode_lookahead, decoded_length
-from tts_core.codecs.dac_calls import Passage, calls, decode_passages, most_fed
+from tts_core.codecs.dac_calls import Passage, calls, decode_passages, even, most_fed, split, stream_shapes
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.memory.terms import BACKENDS
 
@@ -72,3 +72,37 @@ def test_a_call_feeds_at_most_one_largest_window(backend: str) -> None:
     made = [call.codes.shape for call in calls(TINY, cuts, most=most)]
     assert max(rows * fed for rows, _, fed in made) == most
     assert max(rows for rows, *_ in made) > 1
+
+
+def test_lengths_are_few_and_never_above_the_most() -> None:
+    assert [even(frames, 30) for frames in (0, 1, 8, 9, 24, 25, 30, 31)] == [0, 8, 8, 16, 24, 30, 30, 31]
+    assert all(frames <= even(frames, 10**6) <= max(frames + 7, frames * 1.25) for frames in range(3000))
+    assert len({even(frames, 10**6) for frames in range(33, 1025)}) == 4 * 5
+    assert [even(frames, 0) for frames in range(99)] == [*range(99)], "on a CPU as they are"
+
+
+def test_a_window_is_widened_by_earlier_frames_only() -> None:
+    """Context that is not needed changes no sample; without earlier frames the window stays."""
+    ahead = decode_lookahead(TINY)
+    for start, stop in ((0, 5), (3, 20), (40, 61), (60, 90)):
+        [call] = calls(TINY, [Passage(text(1, 90), start, stop)], most=200)
+        fed, last = call.codes.shape[2], min(90, stop + ahead)
+        assert call.codes[0, 0, -1] == text(1, 90)[0, last - 1]
+        assert fed == even(fed, 200) or fed == last, (start, stop)
+
+
+def test_a_streams_calls_are_of_the_listed_shapes() -> None:
+    policy = CodecPolicy(64, first_frames=5, lead=3)
+    most = most_fed(TINY, policy, backend="torch-cuda")
+    listed = set(stream_shapes(TINY, policy, most=most))
+    found, random = list[tuple[int, int]](), np.random.default_rng(3)
+    for frames in range(70, 400, 7):
+        codes, start = text(1, frames), 0
+        while start < frames:
+            stop = min(policy.served_stop(start), frames)
+            alike = [Passage(codes, start, stop)] * int(random.integers(1, 9))
+            assert sum(map(len, split(TINY, alike, most=most))) == len(alike)
+            found += [(len(call.places), call.codes.shape[2]) for call in calls(TINY, alike, most=most)]
+            start = stop
+    assert len(found) > 300
+    assert set(found) <= listed

@@ -135,9 +135,9 @@ def test_prompts_are_encoded_before_the_rest(backend):
     assert all(term.why for term in guess.terms)
 
 
-@pytest.mark.parametrize(("backend", "bytes_"), [("torch-cpu", 0.4e9), ("torch-cuda", 1.2e9)])
+@pytest.mark.parametrize(("backend", "bytes_"), [("torch-cpu", 0.4e9), ("torch-cuda", 1.6e9)])
 def test_the_codec_is_bounded_by_its_window(backend, bytes_):
-    """The longest speech needs no more memory for the codec than a largest window and half a captured one."""
+    """The longest speech needs no more memory for the codec than a largest window, and a captured one."""
     guesses = [
         estimate(CONFIGS, Job(10, frames), Machine("float32", backend)) for frames in (600, 2100, 3056)
     ]
@@ -147,9 +147,9 @@ def test_the_codec_is_bounded_by_its_window(backend, bytes_):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_decode_that_nobody_hears_before_its_end_feeds_even_windows_on_a_cpu(backend):
-    """100 frames: a stream's largest window is 56..100 with 10 frames of context, on CUDA 35..75 with 20."""
+    """100 frames: a stream's largest window is 56..100 with 12 frames of context, on CUDA 35..75 with 24."""
     codec = estimate(CONFIGS, Job(200, 100), Machine("float32", backend))["codec"]
-    fed = 100 if backend.endswith("cpu") else {"torch-cuda": 60}.get(backend, 54)
+    fed = 100 if backend.endswith("cpu") else {"torch-cuda": 64}.get(backend, 56)
     assert codec.why.split(", and ")[0].endswith(f"{fed} frames")
     unheard = Machine("float32", backend, policy=own(backend).unheard())
     codec = estimate(CONFIGS, Job(200, 100), unheard)["codec"]

@@ -61,7 +61,7 @@ def test_several_merges_may_make_one_token():
         assert ours.encode(text) == theirs.encode(text).ids
 
 
-def test_a_long_word_takes_no_quadratic_time():
+def test_a_long_word_takes_no_quadratic_work():
     assert growth(lambda size: OURS.encode("inter" * size), 500) < MOST
 
 

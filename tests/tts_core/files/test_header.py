@@ -53,7 +53,7 @@ def many(count: int, *, twice: bool, shape: list[int]) -> bytes:
 
 
 @pytest.mark.parametrize("twice", [False, True])
-def test_tensors_take_linear_time(tmp_path, twice):
+def test_tensors_take_linear_work(tmp_path, twice):
     def work(count: int) -> None:
         path = tmp_path / f"{count}.safetensors"
         if not path.exists():
@@ -66,7 +66,7 @@ def test_tensors_take_linear_time(tmp_path, twice):
     assert growth(work, 400) < MOST
 
 
-def test_axes_take_linear_time(tmp_path):
+def test_axes_take_linear_work(tmp_path):
     def work(count: int) -> None:
         path = tmp_path / f"{count}.safetensors"
         if not path.exists():

@@ -49,7 +49,7 @@ def test_aliases_that_double():
 
 
 @pytest.mark.parametrize("line", ["a{}: [1, 2.5, 'x']\n", "a{}: {{b: c}}\n", "a{}: 1:59:59\n"])
-def test_text_takes_linear_time(line):
+def test_text_takes_linear_work(line):
     def work(count: int) -> None:
         parse_yaml("".join(line.format(i) for i in range(count)), "config.yaml")
 

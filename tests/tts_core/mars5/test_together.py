@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -36,7 +35,7 @@ class Run:
         raise AssertionError("the session's own")
 
 
-class Pipeline:
+class Engine:
     """calls: the runs of each call that was built.  most: of a call, beyond which it lacks memory.
     late: the error of the next call, which comes after it.
     """
@@ -46,7 +45,6 @@ class Pipeline:
     def __init__(self, backend: str = "torch-cuda", free: int | None = None, most: int = 9):
         self.configs, self.calls, self.most = CONFIGS, list[list[Run]](), most
         self.host = LateHost(backend, "bfloat16", free)
-        self.engine = SimpleNamespace(host=self.host, together=self.together)
 
     def together(self, runs: Sequence[Run]) -> Any:
         self.calls.append([*runs])
@@ -64,8 +62,8 @@ class Pipeline:
         return timestep
 
 
-def opened(pipeline: Pipeline, *timesteps: int, job: Mars5Job = JOB) -> Diffusions[str]:
-    diffusions: Diffusions[str] = Diffusions(pipeline)  # pyright: ignore[reportArgumentType]
+def opened(engine: Engine, *timesteps: int, job: Mars5Job = JOB) -> Diffusions[str]:
+    diffusions: Diffusions[str] = Diffusions(engine)  # pyright: ignore[reportArgumentType]
     for owner, count in zip("abcdefgh", timesteps, strict=False):
         diffusions.add(owner, job, lambda count=count: Run(count))
     return diffusions
@@ -82,40 +80,40 @@ def ended(diffusions: Diffusions[str], steps: int) -> list[str]:
 
 
 def test_a_call_is_built_only_when_its_runs_change() -> None:
-    pipeline = Pipeline()
-    diffusions = opened(pipeline, 2, 4)
+    engine = Engine()
+    diffusions = opened(engine, 2, 4)
     assert ended(diffusions, 1) == [""]
     diffusions.add("c", JOB, lambda: Run(2))
     assert ended(diffusions, 4) == ["a", "c", "b", ""]
-    assert [len(runs) for runs in pipeline.calls] == [2, 3, 2, 1]
+    assert [len(runs) for runs in engine.calls] == [2, 3, 2, 1]
     assert diffusions.queue == []
     assert ended(diffusions, 1) == [""]
 
 
 def test_one_that_leaves_is_in_no_later_call() -> None:
-    pipeline = Pipeline()
-    diffusions = opened(pipeline, 3, 3)
+    engine = Engine()
+    diffusions = opened(engine, 3, 3)
     diffusions.step()
     diffusions.drop("a")
     assert ended(diffusions, 2) == ["", "b"]
-    assert [len(runs) for runs in pipeline.calls] == [2, 1]
-    assert pipeline.calls[0][0].left == 2
+    assert [len(runs) for runs in engine.calls] == [2, 1]
+    assert engine.calls[0][0].left == 2
 
 
 @pytest.mark.parametrize("backend", together.ONE_BY_ONE)
 def test_a_cpu_runs_one_by_one_in_order(backend: str) -> None:
-    pipeline = Pipeline(backend)
-    assert ended(opened(pipeline, 3, 1), 4) == ["", "", "a", "b"]
-    assert [len(runs) for runs in pipeline.calls] == [1, 1]
+    engine = Engine(backend)
+    assert ended(opened(engine, 3, 1), 4) == ["", "", "a", "b"]
+    assert [len(runs) for runs in engine.calls] == [1, 1]
 
 
 @pytest.mark.parametrize(("free", "most"), [(None, 4), (4 * BYTES, 4), (4 * BYTES - 1, 3), (0, 1)])
 def test_those_share_a_call_whose_memory_is_there(free: int | None, most: int) -> None:
     """One by itself always runs: its memory was checked before."""
-    pipeline = Pipeline(free=free)
-    diffusions = opened(pipeline, 2, 2, 2, 2)
+    engine = Engine(free=free)
+    diffusions = opened(engine, 2, 2, 2, 2)
     diffusions.step()
-    assert len(pipeline.calls[0]) == most
+    assert len(engine.calls[0]) == most
     assert diffusions.promised == most * BYTES
     assert sum(each.run is not None for each in diffusions.queue) == most
 
@@ -123,57 +121,57 @@ def test_those_share_a_call_whose_memory_is_there(free: int | None, most: int) -
 def test_a_call_has_so_many_rows_and_no_more() -> None:
     third = Mars5Job(prompt_ids=20, frames=MOST_ROWS // 6, text_ids=10)
     assert 3 * third.rows <= MOST_ROWS < 4 * third.rows
-    pipeline = Pipeline()
-    opened(pipeline, 2, 2, 2, 2, job=third).step()
-    assert len(pipeline.calls[0]) == 3
-    pipeline = Pipeline()
-    opened(pipeline, 2, 2, job=Mars5Job(prompt_ids=20, frames=MOST_ROWS, text_ids=10)).step()
-    assert len(pipeline.calls[0]) == 1
+    engine = Engine()
+    opened(engine, 2, 2, 2, 2, job=third).step()
+    assert len(engine.calls[0]) == 3
+    engine = Engine()
+    opened(engine, 2, 2, job=Mars5Job(prompt_ids=20, frames=MOST_ROWS, text_ids=10)).step()
+    assert len(engine.calls[0]) == 1
 
 
 def test_a_call_that_lacks_memory_is_made_for_half_of_its_runs() -> None:
     """Until one has left; every run has its own number of timesteps."""
-    pipeline = Pipeline(most=2)
-    diffusions = opened(pipeline, 3, 4, 4, 2, 2)
+    engine = Engine(most=2)
+    diffusions = opened(engine, 3, 4, 4, 2, 2)
     assert ended(diffusions, 10) == ["", "", "a", "", "b", "", "", "c", "", "de"]
-    assert [len(runs) for runs in pipeline.calls] == [5, 2, 4, 2, 3, 1, 2]
+    assert [len(runs) for runs in engine.calls] == [5, 2, 4, 2, 3, 1, 2]
 
 
 def test_one_that_lacks_memory_by_itself_fails_and_the_others_go_on() -> None:
-    pipeline = Pipeline(most=0)
-    diffusions = opened(pipeline, 5, 2, 2)
+    engine = Engine(most=0)
+    diffusions = opened(engine, 5, 2, 2)
     assert ended(diffusions, 2) == ["", "A"]
-    pipeline.most = 2
+    engine.most = 2
     assert ended(diffusions, 2) == ["", "bc"]
 
 
 @pytest.mark.parametrize("words", LATE)
 def test_what_a_call_computed_before_its_error_came_is_computed_again(words: str) -> None:
     """By half of the runs, from the beginning: their codes may be wrong."""
-    pipeline = Pipeline()
-    diffusions = opened(pipeline, 3, 3, 3)
+    engine = Engine()
+    diffusions = opened(engine, 3, 3, 3)
     assert ended(diffusions, 1) == [""]
-    pipeline.host.errors += [RuntimeError(words), RuntimeError(words)]
+    engine.host.errors += [RuntimeError(words), RuntimeError(words)]
     with pytest.raises(RuntimeError) as caught:
         diffusions.step()  # of an earlier call: the whole batch ends
     assert str(caught.value) == words
-    pipeline.late = words
+    engine.late = words
     assert ended(diffusions, 1) == [""]
     assert ended(diffusions, 6) == ["", "", "a", "", "", "bc"]
-    assert [len(runs) for runs in pipeline.calls] == [3, 1, 2]
-    assert not set(pipeline.calls[0]) & {run for runs in pipeline.calls[1:] for run in runs}
+    assert [len(runs) for runs in engine.calls] == [3, 1, 2]
+    assert not set(engine.calls[0]) & {run for runs in engine.calls[1:] for run in runs}
 
 
 def test_one_that_cannot_begin_waits_for_the_others() -> None:
     """Its memory may be there once they have left; if not, it fails."""
-    pipeline, has_memory = Pipeline(), [False]
+    engine, has_memory = Engine(), [False]
 
     def begin() -> Run:
         if not has_memory[0]:
             raise MemoryError
         return Run(1)
 
-    diffusions = opened(pipeline, 2)
+    diffusions = opened(engine, 2)
     diffusions.add("b", JOB, begin)
     assert ended(diffusions, 3) == ["", "", "a"]
     assert ended(diffusions, 1) == ["B"]
@@ -186,17 +184,17 @@ def test_another_error_ends_all() -> None:
     def begin() -> Run:
         raise ValueError("broken")
 
-    diffusions = opened(Pipeline(), 2)
+    diffusions = opened(Engine(), 2)
     diffusions.add("b", JOB, begin)
     with pytest.raises(ValueError, match="broken"):
         diffusions.step()
 
 
 def test_a_piece_without_frames_needs_no_call() -> None:
-    pipeline = Pipeline()
-    diffusions = opened(pipeline, 0, 2)
+    engine = Engine()
+    diffusions = opened(engine, 0, 2)
     assert ended(diffusions, 2) == ["a", "b"]
-    assert [len(runs) for runs in pipeline.calls] == [1]
+    assert [len(runs) for runs in engine.calls] == [1]
 
 
 def test_the_memory_of_a_diffusion_is_its_part_of_the_estimate() -> None:

@@ -11,6 +11,7 @@ from tts_core.codecs.ladder import vocos_rung
 from tts_core.errors import UsageError
 from tts_core.nn.ladder import Given, Rung, ladder, sound
 from tts_core.nn.layer_order import stage
+from tts_core.nn.layers import Layers
 
 
 def given(**made: np.ndarray) -> Given:
@@ -18,9 +19,7 @@ def given(**made: np.ndarray) -> Given:
 
 
 def test_a_further_model_s_ladder_is_found(monkeypatch):
-    rung = Rung(
-        "parrot", "parrot", "parrot.layerwise:Beak", [stage("beak", "beak", "rows")], lambda given: {}
-    )
+    rung = Rung("parrot", Layers, [stage("beak", "beak", "rows")], lambda given: {})
     module = ModuleType("tts_core.parrot.ladder")
     vars(module)["ladder"] = lambda given: [rung] * given.rows
     monkeypatch.setitem(sys.modules, "tts_core.parrot", ModuleType("tts_core.parrot"))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any, cast
 
 import numpy as np
 import pytest
 
+from tests.metal_errors import INTERACTIVITY, LARGER, LATE, MESSAGES
 from tests.tts_core.live.speaker import Options, Speaker
 from tests.tts_core.serving.one_by_one import OneByOne
 from tests.tts_core.serving.test_engine import SOON, Singing, engine, until
@@ -186,3 +188,23 @@ def test_a_listener_who_is_behind_gets_no_further_text_spoken() -> None:
             assert seen < 8 * speech.sample_rate
             assert len(join(list(speech)).audio) > seen
             assert speech.finish_reason == "stop"
+
+
+@pytest.mark.parametrize("words", [LARGER, INTERACTIVITY])
+def test_a_piece_that_cannot_begin_ends_its_request_only(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless the error may belong to a step of the batch."""
+    running = session()
+    key = running.join(live(Speaker(), FIRST), more=True)
+    running.feed(key, SECOND)
+
+    def join(*given: Any, **named: Any) -> int:
+        raise RuntimeError(words)
+
+    monkeypatch.setattr(running.session, "join", join)
+    events = []
+    with pytest.raises(RuntimeError) if words in LATE else nullcontext():
+        while running.running:
+            events += running.step()
+    if words not in LATE:
+        assert isinstance(events[-1], Failed)
+        assert str(events[-1].error).startswith(MESSAGES[words])

@@ -91,6 +91,22 @@ def test_windows_come_in_order_and_a_few_run_at_once() -> None:
     assert sounding.ended(wait=True) == []
 
 
+def test_windows_of_others_are_given_out_before_one_that_waits() -> None:
+    """The urgent one is launched first. Odd windows are of one request, even ones of another."""
+    stream = Stream()
+    sounding = opened(stream, owner=lambda one: one % 2, is_urgent=lambda one: one == 3)
+    sounding.add([0, 2, 3])
+    sounding.fail(5, ValueError("broken"))
+    sounding.fail(4, ValueError("broken"))
+    assert sounding.ended(wait=False) == []
+    assert [launch.ones for launch in stream.launches] == [[3], [0], [2]]
+    stream.launches[0].is_ready = True
+    assert [one for one, _ in sounding.ended(wait=False)] == [3, 5]
+    for launch in stream.launches:
+        launch.is_ready = True
+    assert [one for one, _ in sounding.ended(wait=False)] == [0, 2, 4]
+
+
 def test_a_split_that_changes_the_order_does_not_change_what_is_given_out() -> None:
     stream = Stream()
 

@@ -1,13 +1,15 @@
-"""Growth of the time that a function takes with the length of its text."""
+"""Growth of the work of a function with the length of its text."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
-SHORT, TIMES = 1_000, 8  # characters of the shorter text, and how many times longer the other is
-LINEAR = 3 * TIMES  # quadratic time grows by TIMES squared
-LONG = 125_000  # TIMES it are a million
+from tests.tts_core.growth import MOST
+from tests.tts_core.growth import growth as growth_of
+
+SHORT = 250  # characters of the shorter text
+LINEAR = MOST
+LONG = 125_000  # characters that are read at once
 # repeated, a text of one class of characters, or of what a rule begins with
 UNITS = (
     *(
@@ -87,21 +89,5 @@ UNITS = (
 
 
 def growth(run: Callable[[str], object], unit: str, length: int = SHORT) -> float:
-    """Time for a text of repeated units over the time for one of `length`, TIMES shorter; the least of
-    several attempts.
-    """
-    found = float("inf")
-    for _ in range(4):
-        short = seconds(run, unit, length)
-        found = min(found, seconds(run, unit, TIMES * length) / max(short, 1e-4))
-        if found < LINEAR:
-            break
-    return found
-
-
-def seconds(run: Callable[[str], object], unit: str, length: int) -> float:
-    """Processor time of a run on a text of this many characters."""
-    text = (unit * length)[:length]
-    started = time.process_time()
-    run(text)
-    return time.process_time() - started
+    """Lines that run for a text of repeated units, by those for one of `length`, TIMES shorter."""
+    return growth_of(lambda size: run((unit * size)[:size]), length)

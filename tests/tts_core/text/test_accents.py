@@ -56,5 +56,5 @@ def test_accents_after_their_letters() -> None:
     assert without_accents("и\u0306", str.isascii) == ("й", {})
 
 
-def test_twice_the_text_takes_twice_as_long() -> None:
+def test_twice_the_text_takes_twice_the_work() -> None:
     assert growth(lambda count: without_accents("é\u0301東 a" * count, str.isascii), 2000) < MOST

@@ -103,7 +103,7 @@ def test_words_keep_their_space_and_take_marks_along() -> None:
 
 @pytest.mark.parametrize("cutter", [Sentences, Words])
 @pytest.mark.parametrize("unit", ["a", "a ", "A b. ", "[", "<a", "\n", ".", "[S1] "])
-def test_time_is_linear(cutter: type[Cutter], unit: str) -> None:
+def test_work_is_linear(cutter: type[Cutter], unit: str) -> None:
     def whole(text: str) -> None:
         run(cutter(), [text])
 

@@ -150,7 +150,7 @@ def test_cut() -> None:
     ],
 )
 @pytest.mark.parametrize("lead", ["", "<s", "a [pause:1] "])
-def test_time_is_linear(part: str, lead: str) -> None:
+def test_work_is_linear(part: str, lead: str) -> None:
     assert growth(lambda text: read_or_refuse(lead + text), part) < LINEAR
 
 

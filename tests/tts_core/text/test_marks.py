@@ -74,6 +74,6 @@ def test_other_brackets_are_read(text: str) -> None:
     breaks.read("text", text)
 
 
-def test_twice_the_text_takes_twice_as_long() -> None:
+def test_twice_the_text_takes_twice_the_work() -> None:
     for part in ("[ ", "< x", "pause:1", "[pas", "(s 1 ", "<brea ", "[pause:1] "):
         assert growth(lambda count, part=part: breaks.read("text", "a " + part * count), 1500) < MOST

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.tts_core.text.growth import LINEAR, LONG, UNITS, growth
+from tests.tts_core.text.growth import LINEAR, UNITS, growth
 from tts_core.text.spoken import FRACTIONS, spoken
 
 SAID = {
@@ -150,11 +150,5 @@ def test_sentences_do_not_change_each_other(texts: list[str]) -> None:
 
 
 @pytest.mark.parametrize("unit", UNITS)
-def test_takes_linear_time(unit: str) -> None:
+def test_takes_linear_work(unit: str) -> None:
     assert growth(spoken, unit) < LINEAR
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("unit", UNITS)
-def test_takes_linear_time_to_a_million_characters(unit: str) -> None:
-    assert growth(spoken, unit, LONG) < LINEAR

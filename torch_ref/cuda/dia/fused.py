@@ -47,15 +47,15 @@ class Memory:
     """Keys and values of B texts; R is B, or 2 B with the unconditional rows after the conditional ones.
 
     keys, values: (R, K, rows, E) per layer.
-    source_keys, source_values: (B, K, text rows, E) per layer.
+    source_keys, source_values: (L, B, K, text rows, E), of all layers.
     lengths: (B,) int64, of the texts.
     own, source: workspaces of the two attentions.
     """
 
     keys: list[Tensor]
     values: list[Tensor]
-    source_keys: list[Tensor]
-    source_values: list[Tensor]
+    source_keys: Tensor
+    source_values: Tensor
     lengths: Tensor
     own: Workspace
     source: Workspace
@@ -71,8 +71,8 @@ class Memory:
         return cls(
             [weight.new_zeros(own) for _ in layers],
             [weight.new_zeros(own) for _ in layers],
-            [weight.new_zeros(source) for _ in layers],
-            [weight.new_zeros(source) for _ in layers],
+            weight.new_zeros(len(layers), *source),
+            weight.new_zeros(len(layers), *source),
             torch.zeros(texts, dtype=torch.int64, device=weight.device),
             workspace(own[0], heads, own[1], own[3], weight.device),
             workspace(texts, source_heads, source[1], source[3], weight.device),

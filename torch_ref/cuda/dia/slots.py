@@ -15,10 +15,12 @@ from torch_ref.cpu.dia.slots import FewSlots
 from torch_ref.cuda.capture import capture
 from torch_ref.cuda.dia.draws import Rows, draw
 from torch_ref.cuda.dia.fused import FusedDecoder, Memory, runs
+from torch_ref.cuda.dia.reading import FusedReader
 from torch_ref.cuda.launch import compile_together
 from torch_ref.cuda.noise import fill_uniform
-from torch_ref.dia.dia import Dia
+from torch_ref.dia.dia import Dia, Source
 from torch_ref.dia.slots import Slots
+from torch_ref.host import Host
 from tts_core.dia.joining import Joining
 from tts_core.nn.noise import HostNoise, Noise
 
@@ -52,6 +54,7 @@ class GraphSlots:
 
     def __init__(self, decoder: FusedDecoder, *, texts: int, rows: int, text_rows: int):
         self.decoder, self.network = decoder, decoder.network
+        self.reader, self.host = FusedReader(self.network), Host(self.network.logits_dense)
         self.texts, self.guided, self.ticks, self.noised = texts, decoder.constants is not None, 0, 0
         config = self.network.config
         self.memory = Memory.empty(self.network, texts, rows, text_rows, guided=self.guided)
@@ -60,11 +63,13 @@ class GraphSlots:
         def whole(*shape: int) -> Tensor:
             return torch.zeros(shape, dtype=torch.int32, device=device)
 
+        self.states = whole(4, texts)  # of one text each, so that joining is one copy
+        filled, prompt, limit, ends = self.states
         self.rows = Rows(
-            filled=whole(texts),
-            prompt=whole(texts),
-            limit=whole(texts),
-            ends=whole(texts),
+            filled=filled,
+            prompt=prompt,
+            limit=limit,
+            ends=ends,
             grid=whole(texts, rows, channels),
             tick=whole(texts),
             drawn=whole(DRAWN_STEPS, texts, channels),
@@ -74,7 +79,8 @@ class GraphSlots:
         self.delays = torch.tensor(config.delay_pattern, dtype=torch.int32, device=device)
         vocabulary = config.decoder_config.vocab_size
         self.noise = torch.full((NOISE_STEPS, texts, channels, vocabulary), 0.5, device=device)
-        self.seeds, self.starts = (torch.zeros(texts, dtype=torch.int64, device=device) for _ in range(2))
+        self.begins = torch.zeros(2, texts, dtype=torch.int64, device=device)
+        self.seeds, self.starts = self.begins
         self.sources: list[tuple[Noise, int] | None] = [None] * texts  # and its step at tick 0
         self._clear()
         self._compile()
@@ -82,27 +88,18 @@ class GraphSlots:
 
     @torch.inference_mode()
     def join(self, slot: int, text: Joining) -> None:
-        """Read a text and let it start with the next step; its slot must be free."""
-        device = self.noise.device
+        """Read a text and let it start with the next step; its slot must be free. Waits for nothing."""
         self._read(slot, text)
-        grid = self.rows.grid[slot]
-        grid[: len(text.grid)].copy_(torch.from_numpy(text.grid), non_blocking=True)
-        sampling = text.sampling
-        numbers = sampling.numbers
-        self.rows.settings[slot].copy_(torch.tensor(numbers, device=device))
-        for state, number in (
-            (self.rows.filled, text.filled),
-            (self.rows.prompt, text.prompt_frames),
-            (self.rows.limit, text.max_frames),
-            (self.rows.ends, -1),
-        ):
-            state[slot] = number
+        to_device = self.host.to_device
+        self.rows.grid[slot, : len(text.grid)] = to_device(text.grid)
+        self.rows.settings[slot] = to_device(np.array(text.sampling.numbers, np.float32))
+        states = [text.filled, text.prompt_frames, text.max_frames, -1]
+        self.states[:, slot] = to_device(np.array(states, np.int32))
         # a text's step at the first tick, so that step = this + tick
         first = text.filled - 1 - text.prompt_frames - self.ticks
-        self.starts[slot] = first
+        seed = text.noise.seed if isinstance(text.noise, HostNoise) else 0
+        self.begins[:, slot] = to_device(np.array([np.uint64(seed).astype(np.int64), first]))
         self.sources[slot] = text.noise, first
-        if isinstance(text.noise, HostNoise):
-            self.seeds[slot] = int(np.uint64(text.noise.seed).astype(np.int64))
         self.noised = self.ticks  # what was drawn ahead is drawn again, with this text's
 
     @torch.inference_mode()
@@ -169,17 +166,16 @@ class GraphSlots:
 
     def _read(self, slot: int, text: Joining) -> None:
         """Compute keys and values of a text, and of the rows before the last known one."""
-        device, memory = self.noise.device, self.memory
-        tokens = torch.from_numpy(text.tokens).to(device)
-        source = self.network.read([tokens])._replace(unconditional=self.decoder.constants)
-        for index, (keys, values) in enumerate(zip(source.keys, source.values, strict=True)):
-            memory.source_keys[index][slot, :, : len(tokens)] = keys[0]
-            memory.source_values[index][slot, :, : len(tokens)] = values[0]
-        memory.lengths[slot] = len(tokens)
+        memory, to_device, length = self.memory, self.host.to_device, len(text.tokens)
+        keys, values = self.reader.read(to_device(text.tokens))
+        memory.source_keys[:, slot, :, :length] = keys
+        memory.source_values[:, slot, :, :length] = values
+        memory.lengths[slot] = length
         before = text.filled - 1
         if not before:
             return
-        rows = torch.from_numpy(text.grid[None, :before]).to(device)
+        source = Source([*keys[:, None]], [*values[:, None]], None, self.decoder.constants)
+        rows = to_device(text.grid[None, :before])
         cache = self.network.new_cache()
         self.network.model.decoder(torch.cat((rows, rows)) if self.guided else rows, cache, source)
         places = [slot, self.texts + slot] if self.guided else [slot]

@@ -8,13 +8,28 @@ from tts_core.codecs.ladder import dac_rungs
 from tts_core.config import config_of
 from tts_core.nn.ladder import Given, Rung
 from tts_core.nn.layer_order import State, stage
+from tts_core.nn.layers import Arrays, Layers
 from tts_core.parrot.spec import ParrotConfig
+
+
+class ParrotLayers(Layers):
+    """Stages of the ladder."""
+
+    KIND = "parrot"
+
+    def norm(self, x: Arrays, index: int) -> Arrays:
+        """The norm."""
+        return {"rows": self.network.norm(x["rows"])}
+
+    def beak(self, x: Arrays, index: int) -> Arrays:
+        """The head."""
+        return {"logits": self.network.beak(x["rows"])}
 
 
 def ladder(given: Given) -> list[Rung]:
     """The codec in both directions, then Parrot."""
     order = [stage("norm", "norm", "rows"), stage("beak", "beak", "logits")]
-    return [*dac_rungs(given), Rung("parrot", "parrot", "parrot.layerwise:ParrotLayers", order, _rows)]
+    return [*dac_rungs(given), Rung("parrot", ParrotLayers, order, _rows)]
 
 
 def _rows(given: Given) -> State:

@@ -12,7 +12,7 @@ from tts_core.errors import SpeechError
 from tts_core.parrot.options import ParrotOptions
 from tts_core.parrot.request import Request
 from tts_core.results import Meter
-from tts_core.serving.session import Event, Failed, Part
+from tts_core.serving.session import Event, Failed, Part, Session
 from tts_core.text.captions import Word
 
 if TYPE_CHECKING:
@@ -34,15 +34,23 @@ class _Speech:
         return len(self.words) > 1 or (len(self.words) == 1 and not self.more)
 
 
-class ParrotSession:
-    """A session of either side; its protocol is tts_core.serving.session.Session."""
-
-    promised = 0
+class ParrotSession(Session):
+    """A session of either side."""
 
     def __init__(self, pipeline: ParrotPipeline, places: int):
-        self.pipeline, self.places = pipeline, places
+        self.pipeline, self._places = pipeline, places
         self._joined = 0
         self._speeches: dict[int, _Speech] = {}
+
+    @property
+    def places(self) -> int:
+        """Requests that it can speak at once."""
+        return self._places
+
+    @property
+    def promised(self) -> int:
+        """Nothing: a word is checked before it is spoken."""
+        return 0
 
     @property
     def running(self) -> int:

@@ -77,6 +77,9 @@ def test_the_embedded_voice_is_served_and_drained(tmp_path: Path) -> None:
         for thread in threads:
             thread.start()
         until(lambda: "mlx_port_running 0" not in httpx.get(f"{url}/metrics", timeout=SOON).text)
+        figures = httpx.get(f"{url}/metrics", timeout=SOON).text
+        assert 'mlx_port_arithmetic{arithmetic="float32"} 1.0' in figures
+        assert 'mlx_port_codec_precision{model="embedded",precision="float32"} 1.0' in figures
         process.send_signal(signal.SIGTERM)
         for thread in threads:
             thread.join()

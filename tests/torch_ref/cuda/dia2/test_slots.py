@@ -9,14 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from tests.sides import YARDSTICK
-from tests.tiny.mimi import mimi_config, mimi_weights
 from tests.torch_ref.cuda.dia2.kernel_dia2 import network
 from tests.torch_ref.cuda.marks import kernel_marks
-from torch_ref.cuda.dia2.slots import GraphSlots
+from torch_ref.cuda.dia2.slots import GraphSlots, make_slots
 from torch_ref.cuda.dia2.step import FusedStep
 from torch_ref.dia2.dia2 import Dia2
-from torch_ref.dia2.engine import Dia2Engine
 from torch_ref.dia2.slots import Slots
 from tts_core.dia2.config import Dia2Config
 from tts_core.dia2.prefix import Prefix
@@ -185,7 +182,6 @@ def test_logits_that_are_not_finite_are_marked() -> None:
 
 
 def test_the_engine_takes_them_where_they_run() -> None:
-    built, codec = network(), YARDSTICK.network("mimi", mimi_weights(mimi_config()))
-    engine = Dia2Engine(built, codec, "")
-    assert isinstance(engine.slots(2, 20, guided=True), GraphSlots)
-    assert isinstance(Dia2Engine(built.double(), codec, "").slots(2, 20, guided=True), Slots)
+    built = network()
+    assert isinstance(make_slots(built, texts=2, rows=20, guided=True), GraphSlots)
+    assert isinstance(make_slots(built.double(), texts=2, rows=20, guided=True), Slots)

@@ -3,72 +3,71 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-import torch
-from torch import Tensor
-
-from torch_ref.dia2.dia2 import Dia2
-from torch_ref.layers.cache import KeyValueCache
-from torch_ref.layerwise import Layers, Tensors
 from tts_core.nn.layer_order import passes
+from tts_core.nn.layers import Arrays, Layers
 
 
-class Dia2Layers(Layers[Dia2]):
+class Dia2Layers(Layers):
     """Stages of tts_core.dia2.layer_order."""
 
     KIND = "dia2"
     wide = ("actions", "logits", "codes")
 
-    def row_embedding(self, x: Tensors, index: int) -> Tensors:
+    def row_embedding(self, x: Arrays, index: int) -> Arrays:
         """The embedding of ids."""
         return {"rows": self.network.transformer.embed(x["tokens"])}
 
-    def layer(self, x: Tensors, index: int) -> Tensors:
+    def layer(self, x: Arrays, index: int) -> Arrays:
         """One layer of the transformer over all rows, in several calls with a cache."""
-        transformer, cache, parts = self.network.transformer, KeyValueCache(), []
+        transformer, parts = self.network.transformer, []
+        cache = transformer.new_cache()[index]
         for start, stop in passes(x["rows"].shape[1]):
             rotation = transformer.rotary(start, stop - start)
             parts.append(transformer.layers[index](x["rows"][:, start:stop], rotation, cache))
-        return {"rows": torch.cat(parts, dim=1)}
+        return {"rows": self.ops.concatenate(parts, axis=1)}
 
-    def norm(self, x: Tensors, index: int) -> Tensors:
+    def norm(self, x: Arrays, index: int) -> Arrays:
         """The transformer's last norm."""
         return {"rows": self.network.transformer.norm(x["rows"])}
 
-    def action_head(self, x: Tensors, index: int) -> Tensors:
+    def action_head(self, x: Arrays, index: int) -> Arrays:
         """The action's logits."""
         return {"actions": self.network.transformer.actions(x["rows"])}
 
-    def code_head(self, x: Tensors, index: int) -> Tensors:
+    def code_head(self, x: Arrays, index: int) -> Arrays:
         """The first code's logits."""
         return {"logits": self.network.transformer.codes(x["rows"])}
 
-    def stage_embedding(self, x: Tensors, index: int) -> Tensors:
+    def stage_embedding(self, x: Arrays, index: int) -> Arrays:
         """The inputs of all stages of the depformer."""
         depformer, text = self.network.depformer, (x["text"][:, 0], x["text"][:, 1])
         hidden, previous = x["frames"], x["previous"]
         return {"stages": self._each(lambda s: depformer.embed(s, hidden, previous[:, s], text))}
 
-    def stage_layer(self, x: Tensors, index: int) -> Tensors:
+    def stage_layer(self, x: Arrays, index: int) -> Arrays:
         """One layer of the depformer, over the stages one after the other."""
-        depformer, cache = self.network.depformer, KeyValueCache()
-        layer, sets = depformer.layers[index], depformer.stage_sets
+        depformer = self.network.depformer
+        layer, sets, cache = depformer.layers[index], depformer.stage_sets, depformer.new_cache()[index]
 
-        def run(stage: int) -> Tensor:
+        def run(stage: int) -> Any:
             rotation = None if depformer.rotary is None else depformer.rotary(stage, 1)
             return layer(x["stages"][:, stage : stage + 1], sets[stage], rotation, cache)
 
         return {"stages": self._each(run)}
 
-    def stage_norm(self, x: Tensors, index: int) -> Tensors:
+    def stage_norm(self, x: Arrays, index: int) -> Arrays:
         """The depformer's last norm."""
         return {"stages": self.network.depformer.norm(x["stages"])}
 
-    def stage_heads(self, x: Tensors, index: int) -> Tensors:
+    def stage_heads(self, x: Arrays, index: int) -> Arrays:
         """The logits of every stage."""
         depformer = self.network.depformer
         return {"codes": self._each(lambda s: depformer.head(s, x["stages"][:, s : s + 1]))}
 
-    def _each(self, run: Callable[[int], Tensor]) -> Tensor:
+    def _each(self, run: Callable[[int], Any]) -> Any:
         """Join the results of all stages. (F, 1, ·) each → (F, Q - 1, ·)."""
-        return torch.cat([run(stage) for stage in range(len(self.network.depformer.stage_sets))], dim=1)
+        return self.ops.concatenate(
+            [run(stage) for stage in range(len(self.network.depformer.stage_sets))], axis=1
+        )

@@ -2,91 +2,90 @@
 
 from __future__ import annotations
 
-import torch
-
-from torch_ref.layers.cache import RingCache
-from torch_ref.layers.rope import RotaryPositions
-from torch_ref.layerwise import Layers, Tensors
-from torch_ref.mars5.codec_lm import CodecLM
-from torch_ref.mars5.encoder import speaker_rows
-from torch_ref.mars5.residual_transformer import ResidualTransformer
 from tts_core.nn.layer_order import single_passes
+from tts_core.nn.layers import Arrays, Layers
 
 
-class CodecLMLayers(Layers[CodecLM]):
+class CodecLMLayers(Layers):
     """Stages of tts_core.mars5.layer_order: the AR."""
 
     KIND = "mars5"
     wide = ("heard", "speaker")
 
-    def reference(self, x: Tensors, index: int) -> Tensors:
+    def reference(self, x: Arrays, index: int) -> Arrays:
         """The identity row and embedded codes."""
         network, codes = self.network, x["reference"]
         positions = network.pos_embedding(codes.shape[1] + 1)
-        heard = speaker_rows(network.spk_identity_emb.weight, network.ref_chunked_emb(codes), positions)
+        heard = self.module("mars5.encoder").speaker_rows(
+            network.spk_identity_emb.weight, network.ref_chunked_emb(codes), positions
+        )
         return {"heard": heard}
 
-    def speaker_layer(self, x: Tensors, index: int) -> Tensors:
+    def speaker_layer(self, x: Arrays, index: int) -> Arrays:
         """One layer of the speaker encoder."""
         return {"heard": self.network.spk_encoder.layers[index](x["heard"])}
 
-    def speaker_norm(self, x: Tensors, index: int) -> Tensors:
+    def speaker_norm(self, x: Arrays, index: int) -> Arrays:
         """The speaker encoder's last norm, of the identity row."""
         return {"speaker": self.network.spk_encoder.norm(x["heard"])[:, 0]}
 
-    def embedding(self, x: Tensors, index: int) -> Tensors:
+    def embedding(self, x: Arrays, index: int) -> Arrays:
         """The speaker's vector and embedded ids."""
         return {"rows": self.network.rows(x["speaker"], x["ids"])}
 
-    def layer(self, x: Tensors, index: int) -> Tensors:
+    def layer(self, x: Arrays, index: int) -> Arrays:
         """One layer over all rows, in several calls with a cache."""
         rows, layer, config = x["rows"], self.network.ar.layers[index], self.network.config
-        positions = RotaryPositions(rows.shape[1], config.head_dim, config.rope_theta)
-        cache, pieces = RingCache(config.sliding_window, rows.shape[1]), []
+        positions = self.module("layers.rope").RotaryPositions(
+            rows.shape[1], config.head_dim, config.rope_theta
+        )
+        cache, pieces = self.network.new_cache(rows.shape[1])[index], []
         for start, stop in single_passes(rows.shape[1]):
             pieces.append(layer(rows[:, start:stop], positions(start, stop - start), cache))
-        return {"rows": torch.cat(pieces, dim=1)}
+        return {"rows": self.ops.concatenate(pieces, axis=1)}
 
-    def norm(self, x: Tensors, index: int) -> Tensors:
+    def norm(self, x: Arrays, index: int) -> Arrays:
         """The last norm."""
         return {"rows": self.network.ar.norm(x["rows"])}
 
-    def head(self, x: Tensors, index: int) -> Tensors:
+    def head(self, x: Arrays, index: int) -> Arrays:
         """The logits."""
         return {"logits": self.network.head(x["rows"])}
 
 
-class ResidualTransformerLayers(Layers[ResidualTransformer]):
+class ResidualTransformerLayers(Layers):
     """Stages of tts_core.mars5.layer_order: the NAR, with a speaker and without one."""
 
     KIND = "mars5_nar"
     wide = ("heard", "nothing", "speakers", "text", "frames")
 
-    def reference(self, x: Tensors, index: int) -> Tensors:
+    def reference(self, x: Arrays, index: int) -> Arrays:
         """The identity row and embedded codes; `nothing` is only the identity row."""
         network, codes = self.network, x["reference"]
         identity, positions = network.spk_identity_emb.weight, network.ref_pos_embedding(codes.shape[1] + 1)
-        embedded = network.ref_embedder(codes)
+        embedded, speaker_rows = network.ref_embedder(codes), self.module("mars5.encoder").speaker_rows
         return {
             "heard": speaker_rows(identity, embedded, positions),
             "nothing": speaker_rows(identity, embedded[:, :0], positions[:1]),
         }
 
-    def speaker_layer(self, x: Tensors, index: int) -> Tensors:
+    def speaker_layer(self, x: Arrays, index: int) -> Arrays:
         """One layer of the speaker encoder."""
         layer = self.network.spk_encoder.layers[index]
         return {"heard": layer(x["heard"]), "nothing": layer(x["nothing"])}
 
-    def speaker_norm(self, x: Tensors, index: int) -> Tensors:
+    def speaker_norm(self, x: Arrays, index: int) -> Arrays:
         """The speaker encoder's last norm, of the identity rows."""
         norm = self.network.spk_encoder.norm
         rows = [norm(x["heard"])[:, 0], norm(x["nothing"])[:, 0]]
-        return {"speakers": torch.cat(rows)}
+        return {"speakers": self.ops.concatenate(rows)}
 
-    def inputs(self, x: Tensors, index: int) -> Tensors:
+    def inputs(self, x: Arrays, index: int) -> Arrays:
         """The inputs of encoder and decoder at a timestep, and their parts."""
         network, t = self.network, x["timestep"]
-        source = network.read(x["ids"], x["speakers"], frames=x["codes"].shape[1], timesteps=int(t) + 1)
+        source = network.read(
+            x["ids"], x["speakers"], frames=x["codes"].shape[1], timesteps=int(t.item()) + 1
+        )
         return {
             "words": source.text,
             "encoder_steps": source.encoder_steps,
@@ -95,23 +94,23 @@ class ResidualTransformerLayers(Layers[ResidualTransformer]):
             "frames": network.decoder_input(x["codes"], source, t),
         }
 
-    def encoder_layer(self, x: Tensors, index: int) -> Tensors:
+    def encoder_layer(self, x: Arrays, index: int) -> Arrays:
         """One layer over the text."""
         return {"text": self.network.tfm.encoder.layers[index](x["text"])}
 
-    def encoder_norm(self, x: Tensors, index: int) -> Tensors:
+    def encoder_norm(self, x: Arrays, index: int) -> Arrays:
         """The encoder's last norm."""
         return {"memory": self.network.tfm.encoder.norm(x["text"])}
 
-    def decoder_layer(self, x: Tensors, index: int) -> Tensors:
+    def decoder_layer(self, x: Arrays, index: int) -> Arrays:
         """One layer over the frames."""
         return {"frames": self.network.tfm.decoder.layers[index](x["frames"], x["memory"], None, None)}
 
-    def decoder_norm(self, x: Tensors, index: int) -> Tensors:
+    def decoder_norm(self, x: Arrays, index: int) -> Arrays:
         """The decoder's last norm."""
         return {"frames": self.network.tfm.decoder.norm(x["frames"])}
 
-    def heads(self, x: Tensors, index: int) -> Tensors:
+    def heads(self, x: Arrays, index: int) -> Arrays:
         """The logits of each codebook."""
         books = range(self.network.config.n_output_codebooks)
         return {f"logits{q}": self.network.head(x["frames"], [q])[:, :, 0] for q in books}
