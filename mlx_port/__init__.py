@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from mlx_port.runtime.arithmetic import choose
 from mlx_port.runtime.before_mlx import load_before_mlx
+from tts_core.exports import homes, public
 
 if TYPE_CHECKING:
     from mlx_port.api import generate as generate
@@ -53,68 +53,7 @@ if TYPE_CHECKING:
     from tts_core.text.captions import Captions as Captions
     from tts_core.text.captions import Cue as Cue
 
-_HOME = {
-    "generate": "mlx_port.api",
-    "stream": "mlx_port.api",
-    "load": "mlx_port.pipelines",
-    "DiaPipeline": "mlx_port.dia.pipeline",
-    "Dia2Pipeline": "mlx_port.dia2.pipeline",
-    "Mars5Pipeline": "mlx_port.mars5.pipeline",
-    "MetaVoicePipeline": "mlx_port.metavoice.pipeline",
-    "Qwen3Pipeline": "mlx_port.qwen3.pipeline",
-    "DiaOptions": "tts_core.dia.options",
-    "Dia2Options": "tts_core.dia2.options",
-    "Mars5Options": "tts_core.mars5.options",
-    "MetaVoiceOptions": "tts_core.metavoice.options",
-    "Qwen3Options": "tts_core.qwen3.options",
-    "GenerationResult": "tts_core.results",
-    "Captions": "tts_core.text.captions",
-    "Cue": "tts_core.text.captions",
-    "Pipeline": "tts_core.pipeline",
-    "Progress": "tts_core.pipeline",
-    "Prompt": "tts_core.prompt",
-    "Reference": "tts_core.prompt",
-    "Word": "tts_core.prompt",
-    "read_audio": "tts_core.audio.files",
-    "SpeechError": "tts_core.errors",
-    "UsageError": "tts_core.errors",
-    "NotFoundError": "tts_core.errors",
-    "CheckpointError": "tts_core.errors",
-    "ResourceError": "tts_core.errors",
-    "GenerationError": "tts_core.errors",
-    "CancelledError": "tts_core.errors",
-}
-__all__ = [
-    "CancelledError",
-    "Captions",
-    "CheckpointError",
-    "Cue",
-    "Dia2Options",
-    "Dia2Pipeline",
-    "DiaOptions",
-    "DiaPipeline",
-    "GenerationError",
-    "GenerationResult",
-    "Mars5Options",
-    "Mars5Pipeline",
-    "MetaVoiceOptions",
-    "MetaVoicePipeline",
-    "NotFoundError",
-    "Pipeline",
-    "Progress",
-    "Prompt",
-    "Qwen3Options",
-    "Qwen3Pipeline",
-    "Reference",
-    "ResourceError",
-    "SpeechError",
-    "UsageError",
-    "Word",
-    "generate",
-    "load",
-    "read_audio",
-    "stream",
-]
+__all__ = list(homes(__name__))  # pyright: ignore[reportUnsupportedDunderAll]
 
 choose()
 load_before_mlx()  # any module of this package may be the first to import it
@@ -122,9 +61,7 @@ load_before_mlx()  # any module of this package may be the first to import it
 
 def __getattr__(name: str) -> Any:
     """Import a public name on first use, so that importing the package loads no framework."""
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+    return public(__name__, name)
 
 
 def __dir__() -> list[str]:

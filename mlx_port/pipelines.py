@@ -34,7 +34,8 @@ def load(
 ) -> Pipeline:
     """Load the pipeline of the model in a folder that convert-weights wrote.
 
-    model: its name ("dia", "dia2", "mars5", "metavoice"), which types its options; None is whatever is there.
+    model: its name ("dia", "dia2", "mars5", "metavoice", "qwen3"), which types its options; None is whatever
+    is there.
     dtype: float32, bfloat16 or float16 for the networks; None is each one's own. Norms and networks that
     always run in float32 (codecs, vocoders) stay float32.
     check: first compare the sha256 of every file with conversion.json; sizes are always compared.

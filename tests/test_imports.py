@@ -39,11 +39,13 @@ FLOORS: dict[str, list[Iterable[str]]] = {
         ("errors",),
         ("command", "files"),
         ("config", "models", "options"),
+        ("exports",),
         ("audio", "memory", "nn", "processes", "text", "voice"),
         ("live", "pipeline", "prompt", "results", "serving", "speech", "speed"),
         ("bulk", "judges"),
         ("codecs",),
         MODELS,
+        ("doors",),
     ],
     "converters": [
         ("files",),

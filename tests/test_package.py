@@ -1,11 +1,17 @@
-"""What is built and installed: versions of Python, locked dependencies, pinned actions."""
+"""What is built and installed: public names, versions of Python, locked dependencies, pinned actions."""
 
+import ast
 import re
 import tomllib
 from pathlib import Path
 
 import pytest
 import yaml
+
+import mlx_port
+import torch_ref
+from tts_core.exports import homes
+from tts_core.models import NAMES
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -32,6 +38,39 @@ def named(requirements: list[str]) -> set[str]:
 
 def lock(name: str) -> str:
     return (ROOT / f"locks/{name}.txt").read_text()
+
+
+PUBLIC = """
+CancelledError Captions CheckpointError Cue Dia2Options Dia2Pipeline DiaOptions DiaPipeline GenerationError
+GenerationResult Mars5Options Mars5Pipeline MetaVoiceOptions MetaVoicePipeline NotFoundError Pipeline Progress
+Prompt Qwen3Options Qwen3Pipeline Reference ResourceError SpeechError UsageError Word generate load read_audio
+stream
+"""
+
+
+@pytest.mark.parametrize("side", [mlx_port, torch_ref], ids=lambda side: side.__name__)
+def test_public_names(side):
+    """Every one is there, and type checkers see the same ones, from the same modules."""
+    assert side.__all__ == PUBLIC.split() == dir(side)
+    assert len([name for name in side.__all__ if name.endswith("Options")]) == len(NAMES)
+    assert all(getattr(side, name).__doc__ for name in side.__all__)
+    tree = ast.parse(Path(side.__file__).read_text())
+    [typed] = [node for node in tree.body if isinstance(node, ast.If)]
+    assert {
+        name.name: node.module
+        for node in typed.body
+        if isinstance(node, ast.ImportFrom)
+        for name in node.names
+    } == homes(side.__name__)
+    with pytest.raises(AttributeError, match=rf"^module '{side.__name__}' has no attribute 'generates'"):
+        side.generates  # noqa: B018
+
+
+@pytest.mark.parametrize("name", ["generate", "stream"])
+def test_help_names_every_model(name):
+    documented = f"{mlx_port.generate.__doc__} {getattr(mlx_port, name).__doc__}"
+    assert [one for one in PUBLIC.split() if one.endswith("Options") and one not in documented] == []
+    assert getattr(mlx_port, name).__doc__ == getattr(torch_ref, name).__doc__
 
 
 @pytest.mark.parametrize(("name", "extras"), LOCKS.items())

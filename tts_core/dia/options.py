@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from tts_core.options import LONGEST_SECONDS, SharedChanges, SharedOptions, frames_option, option
+from tts_core.dia.sampling import SamplingChanges, SamplingOptions
+from tts_core.options import LONGEST_SECONDS, frames_option, option
 
 if TYPE_CHECKING:
     from tts_core.nn.noise import Noise
@@ -15,33 +16,9 @@ PieceSeconds = float | Literal["auto"] | None
 
 
 @dataclass(frozen=True)
-class DiaOptions(SharedOptions):
+class DiaOptions(SamplingOptions):
     """Options of a generation; None is the model's own value. Raises UsageError for a value out of range."""
 
-    cfg_scale: float | None = option(
-        None, "Classifier-free guidance; 0 turns it off.", "--cfg-scale", "--guidance", low=0, high=100
-    )
-    temperature: float | None = option(
-        None,
-        "Sampling temperature; 0 always takes the likeliest code.",
-        "--temperature",
-        "--temp",
-        low=0,
-        high=100,
-        zero_below=1e-5,
-        note=" (0 is greedy)",
-    )
-    top_p: float | None = option(
-        None, "Keep the likeliest codes up to this total probability.", "--top-p", above=0, high=1
-    )
-    top_k: int | None = option(
-        None,
-        "Keep this many of the likeliest codes; 0 keeps all.",
-        "--top-k",
-        low=0,
-        high=1_000_000,
-        note=" (0 keeps every id)",
-    )
     max_frames: int | Sequence[int] | None = frames_option()
     piece_seconds: float | Literal["auto"] | None = option(
         "auto",
@@ -66,13 +43,9 @@ class DiaOptions(SharedOptions):
     last_channel_free: bool = option(False, "Do not force the last channel's row before speech.")
 
 
-class DiaChanges(SharedChanges, total=False):
+class DiaChanges(SamplingChanges, total=False):
     """The fields of DiaOptions as keyword arguments."""
 
-    cfg_scale: float | None
-    temperature: float | None
-    top_p: float | None
-    top_k: int | None
     max_frames: int | Sequence[int] | None
     piece_seconds: float | Literal["auto"] | None
     as_written: bool

@@ -11,6 +11,7 @@ from tts_core.dia.memory import Job
 from tts_core.dia.memory import estimate as estimate
 from tts_core.dia.pieces import read
 from tts_core.errors import UsageError
+from tts_core.memory.terms import FOLLOWING
 from tts_core.text.duration import longest_frames
 
 
@@ -36,4 +37,4 @@ def headline(job: Job, configs: Configs) -> tuple[str, str]:
     texts = "a text" if job.batch == 1 else f"{job.batch} texts"
     seconds = job.frames / config_of(configs, "dac", DacConfig).frame_rate
     above = f"MB at the peak of {texts} of {job.text_bytes} bytes and {seconds:.1f} s of speech"
-    return above, "Only the larger of activations and codec is counted; they are never live at once."
+    return above, f"Only the larger of activations and codec is counted; {FOLLOWING}"

@@ -7,7 +7,6 @@ ignored; a long text is spoken in pieces that have the same voices.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -18,7 +17,7 @@ import numpy as np
 from tts_core.codecs.dac import check_fits
 from tts_core.dia.dialogue import Dialogue
 from tts_core.dia.engine import DiaEngine
-from tts_core.dia.long_text import SIDE_BY_SIDE, Script
+from tts_core.dia.long_text import Script
 from tts_core.dia.memory import Job, check_running, fitting_batch
 from tts_core.dia.options import DiaChanges, DiaOptions
 from tts_core.dia.request import Request, request, requests
@@ -27,15 +26,14 @@ from tts_core.live.stream import stream
 from tts_core.nn.calls import named, named_parts
 from tts_core.options import changed
 from tts_core.pipeline import Progress, PromptLike, Watch
-from tts_core.printable import counted
 from tts_core.results import GenerationResult, Meter
-from tts_core.speech.together import Line, Single, streamed, together
+from tts_core.speech.script import SIDE_BY_SIDE
+from tts_core.speech.together import Line, Single, log, streamed, together
 from tts_core.text.rules import NO_RULES, TextRules
 
 REHEARSAL = 40  # frames at most: every kernel, and the first windows
 
 Tell = Callable[[Progress], None]
-_LOG = logging.getLogger("tts_core")
 
 
 class DiaPipeline:
@@ -65,7 +63,7 @@ class DiaPipeline:
         than a stream's: samples are equal up to rounding.
         """
         asked = self.request(text, changed(options or DiaOptions(), changes), prompt)
-        _LOG.info("dia: %s, about %.1f s of speech", counted(len(asked.pieces), "piece"), asked.seconds)
+        log("dia", asked)
         [spoken] = self._together([asked], Watch(progress, cancel))
         return spoken
 
@@ -105,7 +103,7 @@ class DiaPipeline:
         self, request: Request, *, progress: Tell | None = None, cancel: threading.Event | None = None
     ) -> Iterator[GenerationResult]:
         """Stream the speech of a request. Raises ResourceError, at the call, for too little memory."""
-        _LOG.info("dia: %s, about %.1f s of speech", counted(len(request.pieces), "piece"), request.seconds)
+        log("dia", request)
         self._check_memory(request.job())
         return self._parts(request, Watch(progress, cancel))
 
@@ -125,7 +123,7 @@ class DiaPipeline:
         self,
         texts: Sequence[str],
         *,
-        prompts: Sequence[PromptLike] | None = None,
+        prompts: PromptLike | Sequence[PromptLike] = None,
         options: DiaOptions | None = None,
         progress: Tell | None = None,
         cancel: threading.Event | None = None,
@@ -133,8 +131,8 @@ class DiaPipeline:
     ) -> list[GenerationResult]:
         """Speak several texts in one running batch; each result equals that of the text by itself.
 
-        seed, max_frames and noise: one for all, or one per text. A text with a pause inside is spoken in
-        pieces, beside the others. The times in a result are those until its text was spoken.
+        prompts, seed, max_frames and noise: one for all, or one per text. A text with a pause inside is
+        spoken in pieces, beside the others. The times in a result are those until its text was spoken.
         Raises UsageError, with the text's position, and ResourceError for too little memory.
         """
         asked = changed(options or DiaOptions(), changes)
@@ -145,7 +143,7 @@ class DiaPipeline:
     def generate_codes(
         self,
         texts: Sequence[str],
-        prompts: Sequence[PromptLike] | None = None,
+        prompts: PromptLike | Sequence[PromptLike] = None,
         *,
         options: DiaOptions | None = None,
         **changes: Unpack[DiaChanges],
@@ -185,13 +183,12 @@ class DiaPipeline:
         places = fitting_batch(self.configs, wanted, machine)
         job = replace(wanted, batch=max(places, least))
         self._check_memory(job)
-        lines = [self._line(one) for one in asked]
 
         def session(pieces: int) -> DiaSession:
             return self.session(min(pieces, job.batch), streamed=False, job=job, sound=sound)
 
-        together(session, lines, watch, sum(one.seconds for one in asked))
-        return [line.result() for line in lines]
+        lines = [self._line(one) for one in asked]
+        return together(session, lines, watch, sum(one.seconds for one in asked))
 
     def _line(self, request: Request) -> Line:
         if len(request.pieces) == 1:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import cast
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -25,9 +23,9 @@ from tts_core.dia.sampling import Sampling
 from tts_core.dia.text import paused, prepare, rewritten, rewritten_transcript, tokenize
 from tts_core.dia.voice import Voice, read_voice
 from tts_core.errors import UsageError
-from tts_core.nn.noise import Noise, check_seed, numbers_per_text, per_text, piece_seed
+from tts_core.nn.noise import Noise, per_text, piece_seed
 from tts_core.pipeline import PromptLike
-from tts_core.printable import counted
+from tts_core.speech.asked import each_text, frames_of, seed_of
 from tts_core.text.alphabet import accent_notes
 from tts_core.text.breaks import Paused
 from tts_core.text.duration import longest_frames
@@ -165,8 +163,8 @@ def request(
     text = readable("text", text, active, options)
     pieces = _pieces(config, codec, text, options, voice, active)
     one = len(pieces) == 1
-    seed = secrets.randbits(32) if options.seed is None else numbers_per_text("seed", options.seed, 1)[0]
-    seeds = [piece_seed(check_seed(seed), place) for place in range(len(pieces))]
+    seed = seed_of(options)
+    seeds = [piece_seed(seed, place) for place in range(len(pieces))]
     if one:
         limits = [check_limit(config, codec, options, voice, pieces[0].seconds, "prompt 1")]
     else:
@@ -179,9 +177,9 @@ def request(
         voice,
         choose_sampling(config, options),
         tuple(limits),
-        None if one else most_frames(options, codec),
+        None if one else frames_of(options, codec.frame_rate),
         [None] * len(seeds) if options.noise is not None else [*seeds],
-        per_text(options.noise, seeds),
+        per_text(options.noise, seeds, "piece"),
         options.last_channel_free,
         pacing(pieces, options.speed),
         options.max_seconds is None and options.max_frames is None,
@@ -225,28 +223,23 @@ def requests(
     codec: DacConfig,
     texts: Sequence[str],
     options: DiaOptions,
-    prompts: Sequence[PromptLike] | None,
+    prompts: PromptLike | Sequence[PromptLike],
     rules: TextRules = NO_RULES,
     *,
     exactly: bool = False,
 ) -> list[Request]:
     """Check several texts. Each is spoken whole; one with pauses inside, in pieces.
 
+    prompts: one for all, or one per text.
     rules: of the model's folder.  exactly: read the texts as given, without preparing them.
     Raises UsageError naming the argument and the text's position.
     """
-    if isinstance(texts, str):
-        raise UsageError("texts: got one string; give a list of strings")
-    if not texts:
-        raise UsageError("texts: the list is empty")
-    prompts = [None] * len(texts) if prompts is None else prompts
-    check_prompts(prompts, texts)
-    asked, own = list[Request](), one_each(options, len(texts))
-    for place, (text, one, prompt) in enumerate(zip(texts, own, prompts, strict=True), start=1):
+    asked = list[Request]()
+    for place, text, own, prompt in each_text(texts, options, prompts):
         if not exactly and len(paused(f"text {place}", text).parts) > 1:
-            asked.append(request(config, codec, text, one, prompt, rules))
+            asked.append(request(config, codec, text, own, prompt, rules))
         else:
-            asked.append(_whole(config, codec, text, one, prompt, rules, place, exactly=exactly))
+            asked.append(_whole(config, codec, text, own, prompt, rules, place, exactly=exactly))
     if not options.last_channel_free:
         return asked
     frames = [0 if one.voice is None else one.voice.frames for one in asked]
@@ -278,7 +271,7 @@ def _whole(
         expected = seconds(rewritten("text", given.parts[0], rules))
         text = prepare(given.parts[0], config.max_text_bytes, transcript=said, rules=rules)
     _check_text(config, text, place)
-    seed = check_seed(numbers_per_text("seed", cast(int, options.seed), 1)[0])  # `one_each` has chosen it
+    seed = seed_of(options)
     return Request(
         config,
         codec.frame_rate,
@@ -297,35 +290,12 @@ def _whole(
     )
 
 
-def check_prompts(prompts: Sequence[PromptLike], texts: Sequence[str]) -> None:
-    """Raise UsageError unless there is a prompt, or None, for each text."""
-    if len(prompts) != len(texts):
-        raise UsageError(
-            f"prompts: {len(prompts)} for {counted(len(texts), 'text')}; "
-            "give one per text, None for a text without"
-        )
-
-
 def read_whole(where: str, text: str) -> Paused:
     """A text that is spoken at once, without the pauses at its ends. Raises UsageError for others."""
     found = paused(where, text)
     if len(found.parts) > 1:
         raise UsageError(f"{where}: its pauses cut it into {len(found.parts)} pieces; this takes one")
     return found
-
-
-def one_each(options: DiaOptions, texts: int) -> list[DiaOptions]:
-    """The options of each text of a batch. Raises UsageError for fewer values, or more, than texts."""
-    seed = secrets.randbits(32) if options.seed is None else options.seed
-    seeds = numbers_per_text("seed", seed, texts)
-    limits = [None] * texts
-    if options.max_frames is not None:
-        limits = numbers_per_text("max_frames", options.max_frames, texts)
-    noise = [None] * texts if options.noise is None else per_text(options.noise, seeds)
-    return [
-        replace(options, seed=one, max_frames=most, noise=source)
-        for one, most, source in zip(seeds, limits, noise, strict=True)
-    ]
 
 
 def _heard(voice: Voice | None, rules: TextRules, options: DiaOptions) -> Voice | None:
@@ -359,7 +329,7 @@ def _pieces(
 
 def choose_sampling(config: DiaConfig, options: DiaOptions) -> Sampling:
     """Fill options that are None with the model's own values."""
-    given = {name: getattr(options, name) for name in ("temperature", "cfg_scale", "top_k", "top_p")}
+    given = {one.name: getattr(options, one.name) for one in fields(Sampling)}
     return replace(config.sampling, **{name: value for name, value in given.items() if value is not None})
 
 
@@ -376,15 +346,6 @@ def choose_limits(
     return limits
 
 
-def most_frames(options: DiaOptions, codec: DacConfig) -> int | None:
-    """Read a text's limit in frames from max_frames or max_seconds; None if neither is given."""
-    if options.max_seconds is not None:
-        if options.max_frames is not None:
-            raise UsageError("max_frames: max_seconds sets the same limit; give only one")
-        return math.ceil(options.max_seconds * codec.frame_rate)
-    return None if options.max_frames is None else numbers_per_text("max_frames", options.max_frames, 1)[0]
-
-
 def check_limit(
     config: DiaConfig,
     codec: DacConfig,
@@ -397,7 +358,7 @@ def check_limit(
 
     where: name of the prompt in messages.
     """
-    frames, length = most_frames(options, codec), 0 if voice is None else voice.frames
+    frames, length = frames_of(options, codec.frame_rate), 0 if voice is None else voice.frames
     most = config.max_frames - length
     if most < 1:
         raise UsageError(f"{where}: {length} frames fill all of the model's {config.max_frames}")

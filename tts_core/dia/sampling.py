@@ -1,14 +1,16 @@
-"""Settings of Dia's sampling.
+"""Settings of Dia's sampling, and the options for them.
 
-Plain NumPy versions of the rules are in tests/tts_core/dia/sampling_rules.py.
+A new one is a field of the three classes below, and its rule in dia/sampling.py of both sides and in
+torch_ref/cuda/dia/draws.py. Plain NumPy versions of the rules are in tests/tts_core/dia/sampling_rules.py.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from tts_core.errors import UsageError
+from tts_core.options import SharedChanges, SharedOptions, option
 
 V01_EOS_SCALE = 0.8  # v0.1 multiplies channel 0's guided EOS logit by this, positive or negative
 
@@ -17,13 +19,19 @@ V01_EOS_SCALE = 0.8  # v0.1 multiplies channel 0's guided EOS logit by this, pos
 class Sampling:
     """Settings for sampling one token.
 
-    `temperature` 0 is greedy; `cfg_scale` 0 turns guidance off; `top_k` 0 keeps every id.
+    `temperature` 0 is greedy; `cfg_scale` 0 turns guidance off; `top_k` 0 keeps every id. A field that older
+    folders lack has a default.
     """
 
     cfg_scale: float
     temperature: float
     top_p: float
     top_k: int
+
+    @property
+    def numbers(self) -> list[float]:
+        """All of them, ordered by name, as a kernel reads them."""
+        return [float(getattr(self, name)) for name in sorted(one.name for one in fields(self))]
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.cfg_scale) and self.cfg_scale >= 0):
@@ -38,3 +46,42 @@ class Sampling:
 
 DEFAULTS_0626 = Sampling(cfg_scale=3.0, temperature=1.2, top_p=0.95, top_k=45)
 DEFAULTS_V01 = Sampling(cfg_scale=3.0, temperature=1.3, top_p=0.95, top_k=45)
+
+
+@dataclass(frozen=True)
+class SamplingOptions(SharedOptions):
+    """The fields of Sampling as options; None is the model's own value."""
+
+    cfg_scale: float | None = option(
+        None, "Classifier-free guidance; 0 turns it off.", "--cfg-scale", "--guidance", low=0, high=100
+    )
+    temperature: float | None = option(
+        None,
+        "Sampling temperature; 0 always takes the likeliest code.",
+        "--temperature",
+        "--temp",
+        low=0,
+        high=100,
+        zero_below=1e-5,
+        note=" (0 is greedy)",
+    )
+    top_p: float | None = option(
+        None, "Keep the likeliest codes up to this total probability.", "--top-p", above=0, high=1
+    )
+    top_k: int | None = option(
+        None,
+        "Keep this many of the likeliest codes; 0 keeps all.",
+        "--top-k",
+        low=0,
+        high=1_000_000,
+        note=" (0 keeps every id)",
+    )
+
+
+class SamplingChanges(SharedChanges, total=False):
+    """The fields of SamplingOptions as keyword arguments."""
+
+    cfg_scale: float | None
+    temperature: float | None
+    top_p: float | None
+    top_k: int | None

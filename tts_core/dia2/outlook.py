@@ -15,6 +15,7 @@ from tts_core.dia2.pieces import room
 from tts_core.dia2.request import longest_frames, longest_voice
 from tts_core.dia2.script import SPEAKERS
 from tts_core.errors import UsageError
+from tts_core.memory.terms import FOLLOWING
 from tts_core.text import breaks
 from tts_core.text.checks import check_words
 from tts_core.text.duration import expected_seconds
@@ -51,4 +52,4 @@ def headline(job: Dia2Job, configs: Configs) -> tuple[str, str]:
     seconds = job.frames / config_of(configs, "mimi", MimiConfig).frame_rate
     what = "a text" if job.texts == 1 else f"{job.texts} texts"
     above = f"MB at the peak of {what} of {seconds:.1f} s of speech"
-    return above, "Only the larger of activations and codec is counted; they are never live at once."
+    return above, f"Only the larger of activations and codec is counted; {FOLLOWING}"

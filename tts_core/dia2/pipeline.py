@@ -7,7 +7,6 @@ voices; recordings come with their words.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -16,28 +15,25 @@ from typing import Unpack
 import numpy as np
 
 from tts_core.codecs.mimi import MimiConfig
-from tts_core.codecs.policy import CodecPolicy
 from tts_core.dia2.config import Dia2Config
 from tts_core.dia2.engine import Dia2Engine
 from tts_core.dia2.memory import Dia2Job
 from tts_core.dia2.options import Dia2Changes, Dia2Options
 from tts_core.dia2.request import Facts, Request, live, request
 from tts_core.dia2.session import Dia2Session, check_memory
-from tts_core.nn.calls import named, named_parts
 from tts_core.options import changed
 from tts_core.pipeline import Progress, PromptLike, Watch
-from tts_core.printable import counted
 from tts_core.prompt import Prompt
 from tts_core.results import GenerationResult, join
-from tts_core.speech.batch import requests_of
-from tts_core.speech.together import Single, streamed, together
+from tts_core.speech.fed import FedPipeline
 
 Tell = Callable[[Progress], None]
-_LOG = logging.getLogger("tts_core")
 
 
-class Dia2Pipeline:
+class Dia2Pipeline(FedPipeline[Request]):
     """A Dia2 of either side with its codec. Build it with `load`."""
+
+    name = "dia2"
 
     def __init__(self, engine: Dia2Engine):
         self.engine = engine
@@ -61,8 +57,7 @@ class Dia2Pipeline:
         The codec's windows are longer than a stream's: samples are equal up to rounding.
         """
         asked = self.request(text, changed(options or Dia2Options(), changes), prompt)
-        policy = self.engine.policy.unheard()
-        return join(list(self._speak(asked, None, Watch(progress, cancel), policy)))
+        return join(list(self._speak(asked, Watch(progress, cancel), is_streamed=False)))
 
     def stream(
         self,
@@ -89,24 +84,15 @@ class Dia2Pipeline:
         if isinstance(text, str):
             return self.speak(self.request(text, asked, prompt), progress=progress, cancel=cancel)
         opened = live(self.facts, "", asked, prompt)
-        return self._speak(opened, iter(text), Watch(progress, cancel), self.engine.policy)
+        return self._speak(opened, Watch(progress, cancel), is_streamed=True, text=iter(text))
 
     def request(self, text: str, options: Dia2Options, prompt: PromptLike = None) -> Request:
         """Check a caller's arguments without running a network. Raises UsageError."""
         return request(self.facts, text, options, prompt)
 
-    def speak(
-        self, request: Request, *, progress: Tell | None = None, cancel: threading.Event | None = None
-    ) -> Iterator[GenerationResult]:
-        """Stream the speech of a request. Raises ResourceError, at the call, for too little memory."""
-        return self._speak(request, None, Watch(progress, cancel), self.engine.policy)
-
     def session(self, places: int, *, streamed: bool = True) -> Dia2Session:
         """Open a running batch; arguments as in Pipeline. Raises ResourceError for too little memory."""
-        policy = self.engine.policy
-        return Dia2Session(
-            self.engine, places, self._rehearsal, policy=policy if streamed else policy.unheard()
-        )
+        return self.opened(places, None, streamed=streamed)
 
     def generate_batch(
         self,
@@ -123,8 +109,8 @@ class Dia2Pipeline:
         prompts: one for all, or one per text.  seed, max_frames and noise: one for all, or one per text. All
         are checked before the first is spoken. Raises UsageError and ResourceError.
         """
-        asked = requests_of(self.request, texts, changed(options or Dia2Options(), changes), prompts)
-        return self._together(asked, Watch(progress, cancel))
+        given = changed(options or Dia2Options(), changes)
+        return self._together(self._requests(texts, given, prompts), Watch(progress, cancel))
 
     def generate_codes(
         self,
@@ -139,51 +125,17 @@ class Dia2Pipeline:
         Texts are read as the original does. Other arguments and errors as in `generate_batch`.
         """
         exactly = replace(changed(options or Dia2Options(), changes), as_written=True)
-        asked = requests_of(self.request, texts, exactly, prompts)
-        spoken = self._together(asked, Watch(None, None), sound=False)
+        spoken = self._together(self._requests(texts, exactly, prompts), Watch(None, None), sound=False)
         return [one.codes for one in spoken]
 
-    def _speak(
-        self, request: Request, pieces: Iterator[str] | None, watch: Watch, policy: CodecPolicy
-    ) -> Iterator[GenerationResult]:
-        """Speak one request. pieces: of text that is still to come.  policy: the codec's windows.
+    def check_memory(self, job: Dia2Job) -> None:
+        """Raise ResourceError, naming what would fit, unless a job fits in the free memory."""
+        check_memory(self.engine, job)
 
-        Checks the memory at the call.
-        """
-        if request.is_open:
-            _LOG.info("dia2: text as it comes")
-        else:
-            _LOG.info(
-                "dia2: %s, about %.1f s of speech", counted(len(request.pieces), "piece"), request.seconds
-            )
-        check_memory(self.engine, request.job())
-        return self._parts(request, pieces, watch, policy)
-
-    @named_parts
-    def _parts(
-        self, request: Request, pieces: Iterator[str] | None, watch: Watch, policy: CodecPolicy
-    ) -> Iterator[GenerationResult]:
-        """Yield a text's speech window by window."""
-        session = Dia2Session(self.engine, 1, self._rehearsal, policy=policy, job=request.job())
-        yield from streamed(session, request, watch, request.seconds, pieces)
-
-    @named
-    def _together(
-        self, asked: Sequence[Request], watch: Watch, *, sound: bool = True
-    ) -> list[GenerationResult]:
-        """Speak requests in one batch, each as soon as it fits; in their order.
-
-        sound: False for codes alone.
-        """
-        longest = replace(Dia2Job.together([one.job() for one in asked]), texts=1)
-        policy = self.engine.policy.unheard()
-
-        def session(texts: int) -> Dia2Session:
-            return Dia2Session(self.engine, texts, self._rehearsal, policy=policy, job=longest, sound=sound)
-
-        lines = [Single(one) for one in asked]
-        together(session, lines, watch, sum(one.seconds for one in asked))
-        return [line.result() for line in lines]
+    def opened(self, places: int, job: Dia2Job | None, *, streamed: bool, sound: bool = True) -> Dia2Session:
+        """Open a running batch; arguments as in FedPipeline. job: None for any request."""
+        policy = self.engine.policy if streamed else self.engine.policy.unheard()
+        return Dia2Session(self.engine, places, self._rehearsal, policy=policy, job=job, sound=sound)
 
     def _rehearsal(self) -> Request:
         return self.request("[S1] Yes.", Dia2Options(seed=0, max_frames=2))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -23,8 +22,9 @@ from tts_core.dia2.sampling import Choice, Sampling
 from tts_core.dia2.script import Reader
 from tts_core.dia2.tokenizer import FILE, Tokenizer
 from tts_core.errors import UsageError
-from tts_core.nn.noise import HostNoise, Noise, check_seed, numbers_per_text, per_text, piece_seed
+from tts_core.nn.noise import HostNoise, Noise, per_text, piece_seed
 from tts_core.pipeline import PromptLike
+from tts_core.speech.asked import frames_of, seed_of
 from tts_core.text.duration import expected_seconds
 
 VOICE_SECONDS = 15.0  # of a long text's first piece, whose voices the others continue
@@ -183,7 +183,7 @@ def _request(
     recordings, notes = read_recordings(facts.config, facts.codec, prompt)
     if options.include_prefix and not recordings:
         raise UsageError("include_prefix: there are no recordings; give one, or leave it out")
-    seed = secrets.randbits(32) if options.seed is None else numbers_per_text("seed", options.seed, 1)[0]
+    seed = seed_of(options)
     return Request(
         facts,
         text,
@@ -193,7 +193,7 @@ def _request(
         options.initial_padding,
         options.include_prefix,
         most_frames(facts, options, several=len(pieces) != 1),
-        check_seed(seed),
+        seed,
         None if options.noise is None else per_text(options.noise, [seed])[0],
         Pacing(tuple(piece.text for piece in pieces), (None,) * (len(pieces) + 1), options.speed),
         tuple(notes),
@@ -212,18 +212,12 @@ def choose_sampling(options: Dia2Options) -> Sampling:
 
 def most_frames(facts: Facts, options: Dia2Options, *, several: bool) -> int | None:
     """Read the limit in frames from max_frames or max_seconds; None if neither is given."""
-    if options.max_seconds is not None and options.max_frames is not None:
-        raise UsageError("max_frames: max_seconds sets the same limit; give only one")
     rate, most = facts.codec.frame_rate, longest_frames(facts.config)
+    frames = frames_of(options, rate)
+    if several or frames is None or frames <= most:
+        return frames
     if options.max_seconds is not None:
-        if not several and options.max_seconds * rate > most:
-            raise UsageError(
-                f"max_seconds: {options.max_seconds:g} is more than this model's limit, {most / rate:.1f}"
-            )
-        return math.ceil(options.max_seconds * rate)
-    if options.max_frames is None:
-        return None
-    frames = numbers_per_text("max_frames", options.max_frames, 1)[0]
-    if not several and frames > most:
-        raise UsageError(f"max_frames: {frames} exceeds this model's limit of {most} frames")
-    return frames
+        raise UsageError(
+            f"max_seconds: {options.max_seconds:g} is more than this model's limit, {most / rate:.1f}"
+        )
+    raise UsageError(f"max_frames: {frames} exceeds this model's limit of {most} frames")

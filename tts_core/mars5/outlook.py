@@ -12,6 +12,7 @@ from tts_core.mars5.memory import estimate as estimate
 from tts_core.mars5.options import MAX_LEN, PIECE_SECONDS, Mars5Options
 from tts_core.mars5.reference import as_spoken
 from tts_core.mars5.request import cut
+from tts_core.memory.terms import FOLLOWING
 from tts_core.text import breaks
 from tts_core.text.checks import check_words
 from tts_core.text.pace import CHARACTERS_PER_SECOND
@@ -47,8 +48,7 @@ def headline(job: Mars5Job, configs: Configs) -> tuple[str, str]:
     if job.batch == 1:
         return (
             f"MB at the peak of a piece of {speech}, a deep clone of {reference}",
-            "Only the largest of voice, cache with activations, NAR and vocoder is counted; "
-            "they are never live at once.",
+            f"Only the largest of voice, cache with activations, NAR and vocoder is counted; {FOLLOWING}",
         )
     return (
         f"MB at the peak of {job.batch} pieces of {speech}, deep clones of {reference}",

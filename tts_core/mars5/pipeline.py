@@ -8,7 +8,6 @@ long is rejected; a text without any frame gives empty audio instead of a crash.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -23,18 +22,17 @@ from tts_core.mars5.memory import Mars5Job, check_running
 from tts_core.mars5.options import Mars5Changes, Mars5Options
 from tts_core.mars5.reference import Sizes
 from tts_core.mars5.report import Report
-from tts_core.mars5.request import STAGES, Request, request, request_batch
+from tts_core.mars5.request import STAGES, Request, request, requests
 from tts_core.mars5.session import Mars5Session
 from tts_core.nn.calls import named, named_parts
 from tts_core.options import changed
 from tts_core.pipeline import Progress, PromptLike, Watch
-from tts_core.printable import counted
 from tts_core.results import GenerationResult, Meter, join
 from tts_core.serving.session import Session
-from tts_core.speech.together import Single, given, together
+from tts_core.speech.script import SIDE_BY_SIDE, Script
+from tts_core.speech.together import Line, Single, given, log, together
 
 Tell = Callable[[Progress], None]
-_LOG = logging.getLogger("tts_core")
 
 
 class Mars5Pipeline:
@@ -46,6 +44,7 @@ class Mars5Pipeline:
         self.sizes = Sizes.of(engine.codec_config, engine.nar_config)
         self.configs = engine.configs
 
+    @named
     def generate(
         self,
         text: str,
@@ -56,9 +55,19 @@ class Mars5Pipeline:
         cancel: threading.Event | None = None,
         **changes: Unpack[Mars5Changes],
     ) -> GenerationResult:
-        """Speak one text and return the parts of `stream` as one result, with its arguments and errors."""
+        """Speak one text and return all of `stream` as one result, with its arguments and errors.
+
+        Pieces of a long text run in parallel, as many as fit in memory; with a limit of all frames in order.
+        """
         asked = self.request(text, changed(options or Mars5Options(), changes), prompt)
-        return join(list(self.speak(asked, progress=progress, cancel=cancel)))
+        if len(asked.pieces) == 1 or asked.max_frames is not None:
+            return join(list(self.speak(asked, progress=progress, cancel=cancel)))
+        log("mars5", asked)
+        report, meter = Report(Watch(progress, cancel), asked.seconds), Meter(self.sample_rate, STAGES)
+        with meter.stage("codec"):
+            [encoded] = self._encoded([asked], report)
+        [spoken] = self._together([encoded], [Script(encoded, meter)], report)
+        return spoken
 
     def stream(
         self,
@@ -102,15 +111,11 @@ class Mars5Pipeline:
 
         Raises ResourceError, before that, for too little memory.
         """
-        _LOG.info("mars5: %s, about %.1f s of speech", counted(len(request.pieces), "piece"), request.seconds)
-        report = Report(Watch(progress, cancel), request.seconds)
-        self.check_memory(request.job())
-        self.engine.host.reset_peak()
-        report.tell("codec")
-        meter = Meter(self.sample_rate, STAGES)
+        log("mars5", request)
+        report, meter = Report(Watch(progress, cancel), request.seconds), Meter(self.sample_rate, STAGES)
         with meter.stage("codec"):
-            request = request.encoded(self.engine.encode, self.engine.vocabulary)
-        return self._parts(request, report, meter)
+            [encoded] = self._encoded([request], report)
+        return self._parts(encoded, report, meter)
 
     def session(
         self, places: int, *, streamed: bool = True, job: Mars5Job | None = None, sound: bool = True
@@ -143,9 +148,10 @@ class Mars5Pipeline:
         UsageError, with the text's position, and ResourceError for too little memory.
         """
         asked = changed(options or Mars5Options(), changes)
-        requests = request_batch(self.sizes, self.engine.vocabulary, texts, asked, prompts)
-        expected = sum(one.seconds for one in requests)
-        return self._together(requests, Report(Watch(progress, cancel), expected))
+        every = requests(self.sizes, self.engine.vocabulary, texts, asked, prompts)
+        report = Report(Watch(progress, cancel), sum(one.seconds for one in every))
+        encoded = self._encoded(every, report)
+        return self._together(encoded, [Single(one) for one in encoded], report)
 
     @named
     def generate_codes(
@@ -161,8 +167,10 @@ class Mars5Pipeline:
         Texts are read exactly as given. Other arguments and errors as in `generate_batch`.
         """
         asked = changed(options or Mars5Options(), changes)
-        requests = request_batch(self.sizes, self.engine.vocabulary, texts, asked, prompts, exactly=True)
-        return [one.codes for one in self._together(requests, Report(), sound=False)]
+        every = requests(self.sizes, self.engine.vocabulary, texts, asked, prompts, exactly=True)
+        encoded = self._encoded(every, Report())
+        spoken = self._together(encoded, [Single(one) for one in encoded], Report(), sound=False)
+        return [one.codes for one in spoken]
 
     def rehearsal(self) -> Request:
         """Build a short request that runs every network but the codec, for a warm-up."""
@@ -183,20 +191,23 @@ class Mars5Pipeline:
                 for part in given(session.step()):
                     yield part.result
 
-    def _together(
-        self, requests: Sequence[Request], report: Report, *, sound: bool = True
-    ) -> list[GenerationResult]:
-        """Speak requests at once, as many as fit."""
-        for one in requests:
+    def _encoded(self, asked: Sequence[Request], report: Report) -> list[Request]:
+        """Encode the voices of requests. Raises ResourceError, before that, for too little memory."""
+        for one in asked:
             self.check_memory(one.job())
         self.engine.host.reset_peak()
         report.tell("codec")
-        encoded = [one.encoded(self.engine.encode, self.engine.vocabulary) for one in requests]
-        job = Mars5Job.together([one.job() for one in encoded])
+        return [one.encoded(self.engine.encode, self.engine.vocabulary) for one in asked]
 
-        def session(texts: int) -> Mars5Session:
-            return Mars5Session(self.engine, texts, self.rehearsal, job=job, sound=sound, report=report)
+    @named
+    def _together(
+        self, asked: Sequence[Request], lines: Sequence[Line], report: Report, *, sound: bool = True
+    ) -> list[GenerationResult]:
+        """Speak encoded requests at once, as many as fit. lines: of them."""
+        job, most = Mars5Job.together([one.job() for one in asked]), max(SIDE_BY_SIDE, len(asked))
 
-        lines = [Single(one) for one in encoded]
-        together(session, lines, Watch(None, report.watch.cancel), 0.0)
-        return [line.result() for line in lines]
+        def session(pieces: int) -> Mars5Session:
+            places = min(pieces, most)
+            return Mars5Session(self.engine, places, self.rehearsal, job=job, sound=sound, report=report)
+
+        return together(session, lines, Watch(None, report.watch.cancel), 0.0)

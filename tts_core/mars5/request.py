@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
@@ -21,9 +19,9 @@ from tts_core.mars5.memory import Mars5Job
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.reference import Sizes, Voice, as_spoken, read_voice
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecPrompt, CodecVocabulary
-from tts_core.nn.noise import Noise, check_seed, numbers_per_text, per_text, piece_seed
+from tts_core.nn.noise import Noise, per_text, piece_seed
 from tts_core.pipeline import PromptLike
-from tts_core.printable import counted
+from tts_core.speech.asked import each_text, frames_of, read_once, seed_of
 from tts_core.text import breaks
 from tts_core.text.breaks import Paused
 from tts_core.text.checks import check_one_speaker, check_words
@@ -155,15 +153,10 @@ def request(
     """
     check_one_speaker(text, "MARS5")
     paused = breaks.read("text", text)
-    seed, most = _seeds(options, 1)[0], _limits(options, sizes, 1)[0]
-    voice = read_voice(prompt, sizes, options)
-    noise = cast(OwnNoise, options.noise)
-    return _request(
-        sizes, vocabulary, paused, options, voice, "text", seed=seed, max_frames=most, noise=noise
-    )
+    return _request(sizes, vocabulary, paused, options, read_voice(prompt, sizes, options), "text")
 
 
-def request_batch(
+def requests(
     sizes: Sizes,
     vocabulary: CodecVocabulary,
     texts: Sequence[str],
@@ -178,41 +171,15 @@ def request_batch(
     prompts, and the options seed, max_frames and noise: one for all, or one per text. Raises UsageError
     naming the argument and the text's position.
     """
-    if isinstance(texts, str):
-        raise UsageError("texts: got one string; give a list of strings")
-    if not texts:
-        raise UsageError("texts: the list is empty")
-    shared = not isinstance(prompts, Sequence) or isinstance(prompts, str)
-    given = cast(Sequence[PromptLike], [prompts] * len(texts) if shared else prompts)
-    if len(given) != len(texts):
-        raise UsageError(
-            f"prompts: {len(given)} for {counted(len(texts), 'text')}; give one, or one per text"
-        )
     if exactly:
         options = replace(options, as_written=True, piece_seconds=None)
-    seeds, limits = _seeds(options, len(texts)), _limits(options, sizes, len(texts))
-    sources = [*options.noise] if isinstance(options.noise, Sequence) else [options.noise] * len(texts)
-    if len(sources) != len(texts):
-        raise UsageError(
-            f"noise: {counted(len(sources), 'source')} for {counted(len(texts), 'text')}; "
-            "give one, or one per text"
-        )
-    voices = {id(one): one for one in given}
-    read = {name: read_voice(one, sizes, options) for name, one in voices.items()}
-    return [
-        _request(
-            sizes,
-            vocabulary,
-            Paused.whole(text) if exactly else breaks.read(f"text {i + 1}", text),
-            options,
-            read[id(given[i])],
-            f"text {i + 1}",
-            seed=seeds[i],
-            max_frames=limits[i],
-            noise=sources[i],
-        )
-        for i, text in enumerate(texts)
-    ]
+    voice = read_once(lambda prompt: read_voice(prompt, sizes, options))
+    made = []
+    for one in each_text(texts, options, prompts):
+        where = f"text {one.place}"
+        paused = Paused.whole(one.text) if exactly else breaks.read(where, one.text)
+        made.append(_request(sizes, vocabulary, paused, one.options, voice(one.prompt), where))
+    return made
 
 
 def _request(
@@ -222,18 +189,15 @@ def _request(
     options: Mars5Options,
     voice: Voice,
     where: str,
-    *,
-    seed: int,
-    max_frames: int | None,
-    noise: OwnNoise,
 ) -> Request:
+    seed, most, noise = seed_of(options), frames_of(options, sizes.frame_rate), cast(OwnNoise, options.noise)
     check_words(where, paused.blanked)
     parts = paused.parts if options.as_written else tuple(map(as_spoken, paused.parts))
     for name, words in (*((where, part) for part in parts), ("transcript", voice.transcript or "")):
         if found := [token for token in vocabulary.text.specials if token in words]:
             raise UsageError(f"{name}: {found[0]} is a special token of the model; remove it")
     texts, silences = replace(paused, parts=parts).cut(lambda part: cut(part, options.piece_seconds))
-    sources = per_text(noise, [piece_seed(seed, place) for place in range(len(texts))])
+    sources = per_text(noise, [piece_seed(seed, place) for place in range(len(texts))], "piece")
     pieces = [
         Piece(piece, _prompt(vocabulary, piece, voice.transcript, options), source)
         for piece, source in zip(texts, sources, strict=True)
@@ -246,7 +210,7 @@ def _request(
         voice,
         options,
         diffusion,
-        max_frames,
+        most,
         None if noise is not None else seed,
         sizes.frame_rate,
         Pacing(tuple(texts), silences, options.speed),
@@ -278,25 +242,6 @@ def _completed(request: Request, vocabulary: CodecVocabulary) -> Request:
             "the speech; shorten them, or raise generate_max_len_override (--generate-max-len-override)"
         )
     return request
-
-
-def _seeds(options: Mars5Options, texts: int) -> list[int]:
-    """Return a seed for each text; a random one is shared by all texts."""
-    seed = secrets.randbits(32) if options.seed is None else options.seed
-    return [check_seed(one) for one in numbers_per_text("seed", seed, texts)]
-
-
-def _limits(options: Mars5Options, sizes: Sizes, texts: int) -> Sequence[int | None]:
-    """Read each text's limit in frames from max_frames or max_seconds; None if neither is given."""
-    if options.max_seconds is None:
-        return (
-            [None] * texts
-            if options.max_frames is None
-            else numbers_per_text("max_frames", options.max_frames, texts)
-        )
-    if options.max_frames is not None:
-        raise UsageError("max_frames: max_seconds sets the same limit; give only one")
-    return [math.ceil(options.max_seconds * sizes.frame_rate)] * texts
 
 
 def cut(text: str, piece_seconds: float | None) -> list[str]:

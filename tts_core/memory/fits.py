@@ -98,6 +98,12 @@ def less(plan: Plan[Job], job: Job, machine: Machine, field: str) -> Job | None:
     return changed(most) if most else None
 
 
+def fitting(plan: Plan[Job], job: Job, machine: Machine) -> int:
+    """Count the texts of a job's batch that fit together; at least one."""
+    found = job if machine.fits(plan(job, machine).running) else less(plan, job, machine, "batch")
+    return 1 if found is None else found.batch
+
+
 def places(most: int, needed: Callable[[int], int], machine: Machine) -> int:
     """Count the texts, at most `most`, whose batch fits. Raises ResourceError if not even one does.
 

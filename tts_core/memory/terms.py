@@ -40,6 +40,9 @@ LIBRARIES: dict[str, int] = {
 
 # Backends that run codecs on a stream of their own, whose pool of memory is not that of the steps
 OVERLAPS = ("torch-cuda",)
+FOLLOWING = (
+    "they follow each other, except on torch-cuda, where the codec runs beside the steps."  # for tables
+)
 
 
 class Term(NamedTuple):

@@ -6,6 +6,7 @@ import math
 
 from tts_core.config import Configs, config_of
 from tts_core.errors import UsageError
+from tts_core.memory.terms import FOLLOWING
 from tts_core.metavoice.codes import most_frames
 from tts_core.metavoice.config import FirstStageConfig, SecondStageConfig
 from tts_core.metavoice.memory import MetaVoiceJob
@@ -48,7 +49,6 @@ def headline(job: MetaVoiceJob, configs: Configs) -> tuple[str, str]:
     pieces = "a piece" if job.batch == 1 else f"{job.batch} pieces"
     above = f"MB at the peak of {pieces} of {job.text_ids} ids and {job.frames / FRAME_RATE:.1f} s of speech"
     below = (
-        "Only the largest of voice, cache with activations, second stage and decoder is counted; "
-        "they are never live at once."
+        f"Only the largest of voice, cache with activations, second stage and decoder is counted; {FOLLOWING}"
     )
     return above, below

@@ -8,7 +8,6 @@ stage are read by position; Vocos is the default decoder, multi-band diffusion a
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -16,12 +15,11 @@ from typing import Unpack
 
 import numpy as np
 
-from tts_core.audio.delivery import Delivery
 from tts_core.errors import UsageError
 from tts_core.live.stream import stream
 from tts_core.live.voices import SameVoices
 from tts_core.metavoice.engine import MetaVoiceEngine
-from tts_core.metavoice.memory import MetaVoiceJob, check_running
+from tts_core.metavoice.memory import MetaVoiceJob, check_running, fitting_batch
 from tts_core.metavoice.options import MetaVoiceChanges, MetaVoiceOptions
 from tts_core.metavoice.request import (
     STAGES,
@@ -31,22 +29,16 @@ from tts_core.metavoice.request import (
     request,
     requests,
 )
-from tts_core.metavoice.script import Script
 from tts_core.metavoice.session import MetaVoiceSession
-from tts_core.metavoice.speech import sounds
 from tts_core.nn.calls import named, named_parts
 from tts_core.options import changed
 from tts_core.pipeline import Progress, PromptLike, Watch
-from tts_core.printable import counted
-from tts_core.results import GenerationResult, Meter, join, real_time_factor
+from tts_core.results import GenerationResult, Meter, join
 from tts_core.serving.session import Session
-from tts_core.speech.together import streamed, together
-
-BATCH = 8  # pieces run in parallel
+from tts_core.speech.script import SIDE_BY_SIDE, line
+from tts_core.speech.together import log, streamed, together
 
 Tell = Callable[[Progress], None]
-_LOG = logging.getLogger("tts_core")
-Check = Callable[[], None]  # raises CancelledError
 
 
 class MetaVoicePipeline:
@@ -67,9 +59,18 @@ class MetaVoicePipeline:
         cancel: threading.Event | None = None,
         **changes: Unpack[MetaVoiceChanges],
     ) -> GenerationResult:
-        """Speak one text and return the parts of `stream` as one result, with its arguments and errors."""
+        """Speak one text and return all of `stream` as one result, with its arguments and errors.
+
+        Pieces of a long text run in parallel, as many as fit in memory; with a limit of all frames in order.
+        """
         asked = self.request(text, changed(options or MetaVoiceOptions(), changes), prompt)
-        return join(list(self.speak(asked, progress=progress, cancel=cancel)))
+        if len(asked.pieces) == 1 or asked.max_frames is not None:
+            return join(list(self.speak(asked, progress=progress, cancel=cancel)))
+        log("metavoice", asked)
+        wanted = self._job([asked], SIDE_BY_SIDE)
+        places = fitting_batch(self.engine.configs, wanted, self.engine.host.machine())
+        [spoken] = self._together([asked], replace(wanted, batch=places), Watch(progress, cancel))
+        return spoken
 
     def stream(
         self,
@@ -106,9 +107,7 @@ class MetaVoicePipeline:
         self, request: Request, *, progress: Tell | None = None, cancel: threading.Event | None = None
     ) -> Iterator[GenerationResult]:
         """Stream the speech of a request. Raises ResourceError, at the call, for too little memory."""
-        _LOG.info(
-            "metavoice: %s, about %.1f s of speech", counted(len(request.pieces), "piece"), request.seconds
-        )
+        log("metavoice", request)
         self._check_memory(request.job())
         return self._parts(request, Watch(progress, cancel))
 
@@ -129,43 +128,18 @@ class MetaVoicePipeline:
         options: MetaVoiceOptions | None = None,
         progress: Tell | None = None,
         cancel: threading.Event | None = None,
-        batch_size: int = BATCH,
+        batch_size: int = SIDE_BY_SIDE,
         **changes: Unpack[MetaVoiceChanges],
     ) -> list[GenerationResult]:
         """Speak several texts with their pieces in parallel; each result equals that of the text by itself.
 
         prompts, seed, max_frames, noise: one for all, or one per text.  batch_size: most pieces run in
-        parallel. The times in the results are the batch's. Other arguments as in `stream`. Raises UsageError,
-        with the text's position, and ResourceError for too little memory.
+        parallel. The times in a result are those until its text was spoken. Other arguments as in `stream`.
+        Raises UsageError, with the text's position, and ResourceError for too little memory.
         """
-        meter, watch = Meter(self.sample_rate, STAGES), Watch(progress, cancel)
-        asked = requests(self.facts, texts, changed(options or MetaVoiceOptions(), changes), prompts)
-        expected = sum(one.seconds for one in asked)
-        lines = self._together(asked, batch_size, meter, watch, expected)
-        watch.tell("decoder", 0, expected)
-        with meter.stage("decoder"):
-            waves = iter(self._decoded(lines, watch))
-        results = []
-        for line in lines:
-            delivery = Delivery(line.whole.pacing, self.sample_rate)
-            audio = delivery.whole([next(waves) for _ in line.codes])
-            meter.add(len(audio))
-            codes = line.result()
-            results.append(
-                meter.result(
-                    audio,
-                    codes.codes,
-                    seed=line.whole.seed,
-                    token_count=codes.token_count,
-                    peak_bytes=self.engine.host.peak_bytes(),
-                    finish_reason=codes.finish_reason,
-                    cues=delivery.cues(),
-                )
-            )
-        watch.tell(STAGES[-1], meter.seconds_made, expected)
-        seconds = results[-1].processing_time_seconds
-        rtf = real_time_factor(seconds, meter.samples, self.sample_rate)
-        return [replace(result, real_time_factor=rtf) for result in results]
+        given = changed(options or MetaVoiceOptions(), changes)
+        asked = requests(self.facts, texts, given, prompts)
+        return self._together(asked, self._job(asked, batch_size), Watch(progress, cancel))
 
     @named
     def generate_codes(
@@ -174,7 +148,7 @@ class MetaVoicePipeline:
         prompts: PromptLike | Sequence[PromptLike] = None,
         *,
         options: MetaVoiceOptions | None = None,
-        batch_size: int = BATCH,
+        batch_size: int = SIDE_BY_SIDE,
         **changes: Unpack[MetaVoiceChanges],
     ) -> list[np.ndarray]:
         """Generate codec codes of several texts, (Q, F) int32 each, without waveforms.
@@ -183,8 +157,8 @@ class MetaVoicePipeline:
         """
         given = changed(options or MetaVoiceOptions(), changes)
         asked = requests(self.facts, texts, given, prompts, exactly=True)
-        meter = Meter(self.sample_rate, STAGES)
-        return [line.result().codes for line in self._together(asked, batch_size, meter, Watch(None, None))]
+        spoken = self._together(asked, self._job(asked, batch_size), Watch(None, None), sound=False)
+        return [one.codes for one in spoken]
 
     @named
     def speaker(self, prompt: PromptLike) -> np.ndarray:
@@ -199,24 +173,20 @@ class MetaVoicePipeline:
         silence = np.zeros(self.facts.first.speaker_embedding_size, np.float32)
         return self.request("Yes.", MetaVoiceOptions(seed=0, max_frames=16), silence)
 
-    def _together(
-        self,
-        asked: Sequence[Request],
-        batch_size: int,
-        meter: Meter,
-        watch: Watch,
-        expected: float | None = None,
-    ) -> list[Script]:
-        """Generate the codes of requests of one sampling, at most `batch_size` pieces at once.
-
-        meter: of all stages before the decoder.  expected: seconds of speech.
-        """
-        if batch_size < 1:
-            raise UsageError(f"batch_size: {batch_size} is not a number of pieces; give 1 or more")
+    def _job(self, asked: Sequence[Request], places: int) -> MetaVoiceJob:
+        """Return the memory job of requests of one sampling, at most `places` pieces at once."""
+        if places < 1:
+            raise UsageError(f"batch_size: {places} is not a number of pieces; give 1 or more")
         pieces = sum(len(one.pieces) for one in asked)
-        job = replace(MetaVoiceJob.together([one.job() for one in asked]), batch=min(batch_size, pieces))
+        return replace(MetaVoiceJob.together([one.job() for one in asked]), batch=min(places, pieces))
+
+    @named
+    def _together(
+        self, asked: Sequence[Request], job: MetaVoiceJob, watch: Watch, *, sound: bool = True
+    ) -> list[GenerationResult]:
+        """Speak requests of one sampling, as many of their pieces at once as the job has."""
         self._check_memory(job)
-        lines = [Script(one) for one in asked]
+        expected = sum(one.seconds for one in asked)
 
         def session(pieces: int) -> MetaVoiceSession:
             return MetaVoiceSession(
@@ -227,23 +197,11 @@ class MetaVoicePipeline:
                 job=job,
                 watch=watch,
                 expected=expected,
-                sound=False,
+                sound=sound,
             )
 
-        with meter.stage("first stage"):
-            together(session, lines, Watch(None, watch.cancel), 0.0)
-        for name in ("speaker", "second stage"):  # which waited for no other piece
-            spent = sum(part.stage_seconds[name] for line in lines for part in line.spoken.values())
-            meter.stage_seconds[name] += spent
-            meter.stage_seconds["first stage"] -= spent
-        return lines
-
-    def _decoded(self, lines: Sequence[Script], watch: Watch) -> list[np.ndarray]:
-        """Decode all pieces in shared calls: samples (L,) float32 of each, in order."""
-        pieces = [piece for line in lines for piece in line.whole.pieces[: len(line.codes)]]
-        codes = [one for line in lines for one in line.codes]
-        noise, decoder = [piece.noise for piece in pieces], lines[0].whole.decoder
-        return sounds(self.engine, self.facts, codes, noise, decoder, check=watch.check)
+        lines = [line(one, Meter(self.sample_rate, STAGES)) for one in asked]
+        return together(session, lines, Watch(None, watch.cancel), 0.0)
 
     def _check_memory(self, job: MetaVoiceJob) -> None:
         check_running(self.engine.configs, job, self.engine.host.machine())

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import logging
-import math
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from typing import TypeVar, cast
+from functools import cache, partial
+from typing import cast
 
 import numpy as np
 
@@ -27,10 +25,10 @@ from tts_core.metavoice.memory import MetaVoiceJob
 from tts_core.metavoice.options import DECODERS, Decoder, MetaVoiceOptions
 from tts_core.metavoice.sampling import FirstStageSampling, SpeechNoise
 from tts_core.metavoice.text import Tokenizers, check_characters, is_readable, normalise, read_tokenizers
-from tts_core.nn.noise import HostNoise, check_seed, piece_seed
+from tts_core.nn.noise import per_text, piece_seed
 from tts_core.pipeline import PromptLike
-from tts_core.printable import counted
 from tts_core.prompt import Prompt
+from tts_core.speech.asked import each_text, frames_of, read_once, seed_of
 from tts_core.text import breaks
 from tts_core.text.alphabet import accent_notes, known_text
 from tts_core.text.breaks import Paused
@@ -45,7 +43,6 @@ BANDWIDTH_ID = 2  # of the vocoder's norms: 6 kbps, the rate of 8 codebooks
 FRAME_RATE = 75  # frames per second
 LEAST_SECONDS, ADVISED_SECONDS = 2.0, 30.0  # of a reference
 _LOG = logging.getLogger("tts_core")
-Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -174,8 +171,8 @@ def request(facts: Facts, text: str, options: MetaVoiceOptions, prompt: PromptLi
 
     Raises UsageError naming the argument.
     """
-    paused = [breaks.read("text", readable("text", text, options))]
-    [made] = _requests(facts, paused, options, lambda: [read_voice(facts, prompt)], [options.noise], ["text"])
+    paused = breaks.read("text", readable("text", text, options))
+    made = _request(facts, paused, options, lambda: read_voice(facts, prompt), "text")
     return replace(made, notes=accent_notes("text", text, lambda char: _known(char, options)))
 
 
@@ -211,45 +208,29 @@ def requests(
 
     Raises UsageError naming the argument and the text's position.
     """
-    if isinstance(texts, str):
-        raise UsageError("texts: got one string; give a list of strings")
-    if not texts:
-        raise UsageError("texts: the list is empty")
     if exactly:
         options = replace(options, as_written=True, piece_seconds=None)
-    noise = each("noise", options.noise, len(texts))
-    where = [f"text {place}" for place in range(1, len(texts) + 1)]
-    paused = [
-        Paused.whole(text) if exactly else breaks.read(name, readable(name, text, options))
-        for text, name in zip(texts, where, strict=True)
-    ]
-    return _requests(facts, paused, options, lambda: _voices(facts, prompts, len(texts)), noise, where)
+    voice, made = read_once(lambda prompt: read_voice(facts, prompt)), []
+    for one in each_text(texts, options, prompts):
+        where = f"text {one.place}"
+        text = one.text if exactly else readable(where, one.text, options)
+        paused = Paused.whole(text) if exactly else breaks.read(where, text)
+        made.append(_request(facts, paused, one.options, partial(voice, one.prompt), where))
+    return made
 
 
-def _requests(
-    facts: Facts,
-    texts: Sequence[Paused],
-    options: MetaVoiceOptions,
-    read_voices: Callable[[], Sequence[Voice]],
-    noise: Sequence[SpeechNoise | Sequence[SpeechNoise] | None],
-    where: Sequence[str],
-) -> list[Request]:
-    """Build the requests of several texts. read_voices: called last, as recordings take longer to read.
-    noise, where: for each text, its random numbers and its name in messages.
+def _request(
+    facts: Facts, paused: Paused, options: MetaVoiceOptions, voice: Callable[[], Voice], where: str
+) -> Request:
+    """Build the request of a text. voice: called last, as recordings take longer to read.  where: the text's
+    name in messages.
     """
-    sampling = choose_sampling(options)
+    sampling, seed = choose_sampling(options), seed_of(options)
     check_decoder(options.decoder, facts.decoders)
-    seed = secrets.randbits(32) if options.seed is None else options.seed
-    seeds = [check_seed(one) for one in each("seed", seed, len(texts))]
-    limits = each("max_frames", choose_frames(facts, options), len(texts))
-    frames = [None if limit is None else int(limit) for limit in limits]
-    pieces = [_pieces(facts, options, *one) for one in zip(texts, frames, seeds, noise, where, strict=True)]
-    return [
-        Request(own, voice, sampling, options.decoder, most, None if source is not None else seed, pacing)
-        for (own, pacing), voice, most, source, seed in zip(
-            pieces, read_voices(), frames, noise, seeds, strict=True
-        )
-    ]
+    most = frames_of(options, facts.vocoder.sample_rate, facts.vocoder.hop_length)
+    pieces, pacing = _pieces(facts, options, paused, most, seed, where)
+    own = None if options.noise is not None else seed
+    return Request(pieces, voice(), sampling, options.decoder, most, own, pacing)
 
 
 def _pieces(
@@ -258,7 +239,6 @@ def _pieces(
     paused: Paused,
     max_frames: int | None,
     seed: int,
-    noise: SpeechNoise | Sequence[SpeechNoise] | None,
     where: str,
 ) -> tuple[tuple[Piece, ...], Pacing]:
     """Clean, spell out, cut and tokenize a text."""
@@ -269,10 +249,10 @@ def _pieces(
     texts, silences = paused.cut(
         lambda part: cut(part if options.as_written else spoken(part), most, windows[1])
     )
+    seeds = [piece_seed(seed, place) for place in range(len(texts))]
+    sources = cast(Sequence[SpeechNoise], per_text(options.noise, seeds, "piece"))
     made = []
-    for place, (words, source) in enumerate(
-        zip(texts, _sources(noise, seed, len(texts)), strict=True), start=1
-    ):
+    for place, (words, source) in enumerate(zip(texts, sources, strict=True), start=1):
         ids, other = first.encode(words), second.encode(words)
         room = most_frames(max(len(ids), len(other)), *windows)
         if room < 1:
@@ -317,15 +297,6 @@ def cut(text: str, most: int | None, window: int) -> list[str]:
 def usual_characters(window: int) -> int:
     """Limit the characters of a text whose ids, at most one per character, and usual speech fill a window."""
     return (window - 2) * CHARACTERS_PER_SECOND // (FRAME_RATE + CHARACTERS_PER_SECOND)
-
-
-def choose_frames(facts: Facts, options: MetaVoiceOptions) -> int | Sequence[int | None] | None:
-    """Read the limit of max_frames or max_seconds, in frames."""
-    if options.max_seconds is None:
-        return options.max_frames
-    if options.max_frames is not None:
-        raise UsageError("max_frames: max_seconds sets the same limit; give only one")
-    return math.ceil(options.max_seconds * facts.vocoder.sample_rate / facts.vocoder.hop_length)
 
 
 def choose_sampling(options: MetaVoiceOptions) -> FirstStageSampling:
@@ -395,16 +366,6 @@ def read_voice(facts: Facts, prompt: PromptLike) -> Voice:
     return Voice(utterances=tuple(np.ascontiguousarray(wave, np.float32) for wave in heard))
 
 
-def _voices(facts: Facts, prompts: PromptLike | Sequence[PromptLike], texts: int) -> list[Voice]:
-    """Read one voice per text; a prompt that several texts share is read once."""
-    several = cast(list[PromptLike], [*prompts] if isinstance(prompts, list | tuple) else [prompts] * texts)
-    known: dict[int, Voice] = {}
-    for prompt in each("prompts", several, texts):
-        if id(prompt) not in known:
-            known[id(prompt)] = read_voice(facts, prompt)
-    return [known[id(prompt)] for prompt in several]
-
-
 def _vector(given: np.ndarray, size: int) -> np.ndarray:
     if given.shape != (size,) or given.dtype.kind != "f" or not np.isfinite(given).all():
         raise UsageError(
@@ -427,27 +388,3 @@ def _check_seconds(seconds: float, where: str) -> None:
             seconds,
             ADVISED_SECONDS,
         )
-
-
-def each(name: str, value: Value | Sequence[Value], texts: int) -> list[Value]:
-    """Return one value per text. Raises UsageError for more or fewer values."""
-    several = isinstance(value, Sequence | np.ndarray)
-    values = [*cast(Sequence[Value], value)] if several else [cast(Value, value)] * texts
-    if len(values) != texts:
-        raise UsageError(
-            f"{name}: {counted(len(values), 'value')} for {counted(texts, 'text')}; give one, or one per text"
-        )
-    return values
-
-
-def _sources(noise: SpeechNoise | Sequence[SpeechNoise] | None, seed: int, count: int) -> list[SpeechNoise]:
-    if noise is None:
-        return [HostNoise(piece_seed(seed, place)) for place in range(count)]
-    if not isinstance(noise, Sequence):
-        return [noise] * count
-    if len(noise) != count:
-        raise UsageError(
-            f"noise: {counted(len(noise), 'source')} for {counted(count, 'piece')}; "
-            "give one, or one per piece"
-        )
-    return list(noise)

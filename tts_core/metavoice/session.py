@@ -1,8 +1,9 @@
 """MetaVoice's running batch: the first stage of all requests in one step, each with its own rows.
 
 A request speaks its pieces in order. Pieces that end at the same step are decoded together; a diffusion's
-bands are then loaded once for all. The second stage runs piece by piece: it is one pass of a small network,
-whose random numbers take the host longer than a GPU takes for the pass (docs/measured/speed.md).
+bands are then loaded once for all, so a batch that nobody hears before its end begins diffusions only when no
+first stage runs. The second stage runs piece by piece: it is one pass of a small network, whose random
+numbers take the host longer than a GPU takes for the pass (docs/measured/speed.md).
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ class MetaVoiceSession(SlotSession[_Speaking]):
     """A running batch of at most `places` requests.
 
     rehearsal: builds a short request.
-    job: bounds each request, where it is known that `places` of them fit; None for any request, on as many
-    places as fit. Raises ResourceError for too little memory.
+    job: bounds each request of a batch that nobody hears before its end, where it is known that `places` of
+    them fit; None for any request, on as many places as fit. Raises ResourceError for too little memory.
     watch: told each stage, and every step in it.
     expected: seconds of speech, if known.
     sound: False for codes alone, without samples.
@@ -82,6 +83,8 @@ class MetaVoiceSession(SlotSession[_Speaking]):
         self.watch, self.expected, self._has_sound = watch or Watch(None, None), expected, sound
         self._seconds = 0.0  # of speech so far
         self._begins = False  # True before steps that no report precedes
+        self._waits = job is not None  # with diffusions
+        self._waiting: list[_Ended] = []  # for the first stages of others
         self._paused: list[_Speaking] = []  # between two pieces; the next one begins with the next step
         self._vectors = WeakKeyDictionary[Voice, np.ndarray]()
         host, first = engine.host, facts.first
@@ -169,16 +172,18 @@ class MetaVoiceSession(SlotSession[_Speaking]):
     def _hear(self, speaking: Sequence[_Speaking]) -> list[Event]:
         """Take pieces that ended through the second stage to the decoder."""
         events: list[Event] = []
-        heard: list[_Ended] = []
         for one in speaking:
             one.speech.meter.stage_seconds["first stage"] += time.perf_counter() - one.begun
-            events += self.attempt(one, lambda one=one: heard.append(self._heard(one)))
-        self.sounding.add(heard)
+            events += self.attempt(one, lambda one=one: self._waiting.append(self._heard(one)))
         return events
 
     def _deliver(self) -> list[Event]:
-        """Give out the pieces that are decoded."""
+        """Let pieces be decoded, and give out those that are."""
         events: list[Event] = []
+        is_slow = any(each.one.speech.request.decoder == "mbd" for each in self._waiting)
+        if not (self._waits and is_slow and self.turns.running):
+            self.sounding.add(self._waiting)
+            self._waiting = []
         for each, wave in self.sounding.ended(wait=not self.turns.running and not self._paused):
             one, speech = each.one, each.one.speech
             if one.key not in self.spoken:

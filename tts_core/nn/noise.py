@@ -9,12 +9,14 @@ generator on the device is needed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar, cast
 
 import numpy as np
 
 from tts_core.errors import UsageError
 from tts_core.printable import counted
+
+Number = TypeVar("Number", bound=int | None)
 
 
 class Noise(Protocol):
@@ -56,29 +58,32 @@ class HostNoise:
         return ((whole + np.float32(0.5)) * np.float32(2.0**-23)).astype(np.float32)
 
 
-def per_text(noise: Noise | Sequence[Noise] | None, seeds: Sequence[int]) -> list[Noise]:
-    """Return one source per text: those given, one shared by all, or new ones from `seeds`."""
+def per_text(noise: Noise | Sequence[Noise] | None, seeds: Sequence[int], what: str = "text") -> list[Noise]:
+    """Return one source per text, or piece: those given, one shared by all, or new ones from `seeds`.
+
+    what: "text" or "piece", in messages. Raises UsageError for another number of sources.
+    """
     if noise is None:
         return [HostNoise(seed) for seed in seeds]
     if isinstance(noise, Sequence):
         if len(noise) != len(seeds):
             raise UsageError(
-                f"noise: {counted(len(noise), 'source')} for {counted(len(seeds), 'text')}; "
-                "give one, or one per text"
+                f"noise: {counted(len(noise), 'source')} for {counted(len(seeds), what)}; "
+                f"give one, or one per {what}"
             )
         return list(noise)
     return [noise] * len(seeds)
 
 
-def numbers_per_text(name: str, value: int | Sequence[int], texts: int) -> list[int]:
-    """Return one whole number per text. Raises UsageError naming the argument."""
+def numbers_per_text(name: str, value: Number | Sequence[Number], texts: int) -> list[Number]:
+    """Return one whole number, or None, per text. Raises UsageError naming the argument."""
     values = list(value) if isinstance(value, Sequence | np.ndarray) else [value] * texts
     if len(values) != texts:
         raise UsageError(
             f"{name}: {counted(len(values), 'value')} for {counted(texts, 'text')}; "
             "give one number, or one per text"
         )
-    return [int(one) for one in values]
+    return cast(list[Number], [None if one is None else int(one) for one in values])
 
 
 def piece_seed(seed: int, place: int) -> int:

@@ -19,7 +19,18 @@ from tts_core.config import Configs, config_of
 from tts_core.memory import fits, weights
 from tts_core.memory.fits import Option, dtypes, less
 from tts_core.memory.machine import Machine
-from tts_core.memory.terms import LIVE, LOGITS, Estimate, Phase, Term, gated_row, layer, rounded, scores
+from tts_core.memory.terms import (
+    LIVE,
+    LOGITS,
+    Estimate,
+    Phase,
+    Term,
+    gated_row,
+    layer,
+    rounded,
+    scores,
+    with_sound,
+)
 from tts_core.memory.weights import kept_terms
 from tts_core.printable import counted
 from tts_core.qwen3.config import Qwen3Config
@@ -63,16 +74,16 @@ def estimate(configs: Configs, job: Qwen3Job, machine: Machine) -> Estimate:
     config = config_of(configs, "qwen3", Qwen3Config)
     codec = config_of(configs, "qwen3_codec", Qwen3CodecConfig)
     cache = _cache(config, job, machine.size)
-    phases = [
+    steps = [
         Phase("prompt", (cache, _prompt(config, job, machine.size))),
         Phase("steps", (cache, _steps(config, job, machine.size))),
-        Phase("codec", (cache, *_decoding(codec, job, machine))),
     ]
+    phases = with_sound(machine.backend, steps, Phase("codec", (cache, *_decoding(codec, job, machine))))
     if job.recording:
-        phases.insert(0, Phase("recording", (_encoding(config, codec, job, machine),)))
+        phases = (Phase("recording", (_encoding(config, codec, job, machine),)), *phases)
     held = weight_bytes(config, machine.dtype, machine.held)
     codec_held = weights.weight_bytes("qwen3_codec", codec, "float64" if machine.wide == 8 else "float32")
-    return Estimate(machine.backend, kept_terms(held, codec_held, machine), tuple(phases))
+    return Estimate(machine.backend, kept_terms(held, codec_held, machine), phases)
 
 
 def weight_bytes(config: Qwen3Config, dtype: str, quantization: Mapping[str, Any] | None = None) -> int:

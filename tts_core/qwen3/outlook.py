@@ -6,6 +6,7 @@ import math
 
 from tts_core.codecs.qwen3_codec import Qwen3CodecConfig
 from tts_core.config import Configs, config_of
+from tts_core.memory.terms import FOLLOWING
 from tts_core.qwen3.config import BASE, Qwen3Config
 from tts_core.qwen3.memory import Qwen3Job
 from tts_core.qwen3.memory import estimate as estimate
@@ -45,4 +46,4 @@ def headline(job: Qwen3Job, configs: Configs) -> tuple[str, str]:
     seconds = job.frames / config_of(configs, "qwen3_codec", Qwen3CodecConfig).frame_rate
     what = "a text" if job.texts == 1 else f"{job.texts} texts"
     above = f"MB at the peak of {what} of {seconds:.1f} s of speech"
-    return above, "Only the largest of recording, prompt, steps and codec is counted; they follow each other."
+    return above, f"Only the largest of recording, prompt, steps and codec is counted; {FOLLOWING}"

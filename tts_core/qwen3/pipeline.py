@@ -8,7 +8,6 @@ not fit its recording, and an instruction that the checkpoint would drop.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -18,10 +17,9 @@ import numpy as np
 
 from tts_core.errors import UsageError
 from tts_core.live.stream import checked_pieces
-from tts_core.nn.calls import named, named_parts
+from tts_core.nn.calls import named
 from tts_core.options import changed
 from tts_core.pipeline import Progress, PromptLike, Watch
-from tts_core.printable import counted
 from tts_core.qwen3.engine import Qwen3Engine
 from tts_core.qwen3.memory import Qwen3Job, check_running
 from tts_core.qwen3.options import Qwen3Changes, Qwen3Options
@@ -29,15 +27,15 @@ from tts_core.qwen3.request import Facts, Request, live, request
 from tts_core.qwen3.session import Qwen3Session
 from tts_core.qwen3.voice import read_voice
 from tts_core.results import GenerationResult, join
-from tts_core.speech.batch import requests_of
-from tts_core.speech.together import Single, streamed, together
+from tts_core.speech.fed import FedPipeline
 
 Tell = Callable[[Progress], None]
-_LOG = logging.getLogger("tts_core")
 
 
-class Qwen3Pipeline:
+class Qwen3Pipeline(FedPipeline[Request]):
     """A Qwen3-TTS of either side with its codec. Build it with `load`."""
+
+    name = "qwen3"
 
     def __init__(self, engine: Qwen3Engine):
         self.engine = engine
@@ -96,15 +94,9 @@ class Qwen3Pipeline:
         """Check a caller's arguments without running a network. Raises UsageError."""
         return request(self.facts, text, options, prompt)
 
-    def speak(
-        self, request: Request, *, progress: Tell | None = None, cancel: threading.Event | None = None
-    ) -> Iterator[GenerationResult]:
-        """Stream the speech of a request. Raises ResourceError, at the call, for too little memory."""
-        return self._speak(request, Watch(progress, cancel), is_streamed=True)
-
     def session(self, places: int, *, streamed: bool = True) -> Qwen3Session:
         """Open a running batch; arguments as in Pipeline. Raises ResourceError for too little memory."""
-        return Qwen3Session(self.engine, self.facts, places, policy=self.engine.policy if streamed else None)
+        return self.opened(places, None, streamed=streamed)
 
     def generate_batch(
         self,
@@ -121,8 +113,8 @@ class Qwen3Pipeline:
         prompts: one for all, or one per text.  seed, max_frames and noise: one for all, or one per text. All
         are checked before the first is spoken. Raises UsageError and ResourceError.
         """
-        asked = requests_of(self.request, texts, changed(options or Qwen3Options(), changes), prompts)
-        return self._together(asked, Watch(progress, cancel))
+        given = changed(options or Qwen3Options(), changes)
+        return self._together(self._requests(texts, given, prompts), Watch(progress, cancel))
 
     def generate_codes(
         self,
@@ -137,9 +129,7 @@ class Qwen3Pipeline:
         Texts are read as written, each in one piece. Other arguments and errors as in `generate_batch`.
         """
         exactly = replace(changed(options or Qwen3Options(), changes), as_written=True)
-        spoken = self._together(
-            requests_of(self.request, texts, exactly, prompts), Watch(None, None), sound=False
-        )
+        spoken = self._together(self._requests(texts, exactly, prompts), Watch(None, None), sound=False)
         return [one.codes for one in spoken]
 
     @named
@@ -164,44 +154,13 @@ class Qwen3Pipeline:
             )
         return vector.copy()
 
-    def _speak(
-        self, request: Request, watch: Watch, *, is_streamed: bool, text: Iterator[str] | None = None
-    ) -> Iterator[GenerationResult]:
-        """Speak one request. text: that is still to come. Checks the memory at the call."""
-        if request.is_open:
-            _LOG.info("qwen3: text as it comes")
-        else:
-            count = counted(len(request.pieces), "piece")
-            _LOG.info("qwen3: %s, about %.1f s of speech", count, request.seconds)
-        self._check_memory(request.job())
-        return self._parts(request, watch, is_streamed, text)
+    def opened(
+        self, places: int, job: Qwen3Job | None, *, streamed: bool, sound: bool = True
+    ) -> Qwen3Session:
+        """Open a running batch; arguments as in FedPipeline. job: None for any request."""
+        policy = self.engine.policy if streamed else None
+        return Qwen3Session(self.engine, self.facts, places, policy=policy, job=job, sound=sound)
 
-    @named_parts
-    def _parts(
-        self, request: Request, watch: Watch, is_streamed: bool, text: Iterator[str] | None
-    ) -> Iterator[GenerationResult]:
-        """Yield a text's speech window by window, or piece by piece."""
-        policy = self.engine.policy if is_streamed else None
-        session = Qwen3Session(self.engine, self.facts, 1, policy=policy, job=request.job())
-        yield from streamed(session, request, watch, request.seconds, text)
-
-    @named
-    def _together(
-        self, asked: Sequence[Request], watch: Watch, *, sound: bool = True
-    ) -> list[GenerationResult]:
-        """Speak requests in one batch, each as soon as it fits; in their order.
-
-        sound: False for codes alone.
-        """
-        longest = replace(Qwen3Job.together([one.job() for one in asked]), texts=1)
-        self._check_memory(longest)
-
-        def session(texts: int) -> Qwen3Session:
-            return Qwen3Session(self.engine, self.facts, texts, policy=None, job=longest, sound=sound)
-
-        lines = [Single(one) for one in asked]
-        together(session, lines, watch, sum(one.seconds for one in asked))
-        return [line.result() for line in lines]
-
-    def _check_memory(self, job: Qwen3Job) -> None:
+    def check_memory(self, job: Qwen3Job) -> None:
+        """Raise ResourceError, naming what would fit, unless a job fits in the free memory."""
         check_running(self.engine.configs, job, self.engine.host.machine(self.engine.policy))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -14,7 +13,7 @@ from tts_core.codecs.qwen3_codec import Qwen3CodecConfig
 from tts_core.config import Configs, config_of
 from tts_core.errors import UsageError
 from tts_core.files.json_object import parse_json
-from tts_core.nn.noise import HostNoise, Noise, check_seed, numbers_per_text, per_text, piece_seed
+from tts_core.nn.noise import HostNoise, Noise, per_text, piece_seed
 from tts_core.pipeline import PromptLike
 from tts_core.qwen3.config import BASE, VOICE_DESIGN, Qwen3Config
 from tts_core.qwen3.layout import (
@@ -32,6 +31,7 @@ from tts_core.qwen3.options import Qwen3Options
 from tts_core.qwen3.sampling import GENERATION, Choice, Sampling, read_generation
 from tts_core.qwen3.tokenizer import FILES, Tokenizer
 from tts_core.qwen3.voice import Voice, read_voice
+from tts_core.speech.asked import frames_of, seed_of
 from tts_core.text import breaks
 from tts_core.text.arriving import LEAST, MOST
 from tts_core.text.breaks import Paused
@@ -233,10 +233,8 @@ def _request(facts: Facts, text: str, options: Qwen3Options, prompt: PromptLike)
         sample_rate=facts.codec.sample_rate,
         hop=facts.codec.hop_length,
     )
-    seed = secrets.randbits(32) if options.seed is None else numbers_per_text("seed", options.seed, 1)[0]
-    own = None if options.noise is None else per_text(options.noise, [seed])[0]
-    most = choose_frames(facts, options)
-    numbers = Numbers(check_seed(seed), own)
+    seed, most = seed_of(options), frames_of(options, facts.codec.frame_rate)
+    numbers = Numbers(seed, None if options.noise is None else per_text(options.noise, [seed])[0])
     sampling, pacing = choose_sampling(facts.sampling, options), Pacing((), (None,), options.speed)
     return Request(facts, text, options, (), voice, sampling, most, numbers, pacing)
 
@@ -300,17 +298,6 @@ def piece_characters(config: Qwen3Config, options: Qwen3Options) -> int | None:
 def cut(text: str, most: int | None) -> list[str]:
     """Cut a text into pieces of at most `most` characters; one that is short enough stays as it is."""
     return [text] if most is None or len(text) <= most else split(text, most)
-
-
-def choose_frames(facts: Facts, options: Qwen3Options) -> int | None:
-    """Read the limit in frames from max_frames or max_seconds; None if neither is given."""
-    if options.max_seconds is not None:
-        if options.max_frames is not None:
-            raise UsageError("max_frames: max_seconds sets the same limit; give only one")
-        return math.ceil(options.max_seconds * facts.codec.frame_rate)
-    if options.max_frames is None:
-        return None
-    return numbers_per_text("max_frames", options.max_frames, 1)[0]
 
 
 def choose_sampling(own: Sampling, options: Qwen3Options) -> Sampling:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import Any, Protocol
 
 from tts_core.nn.guard import NotFiniteError
 from tts_core.pipeline import Watch
+from tts_core.printable import counted
 from tts_core.results import GenerationResult, join
 from tts_core.serving.session import Event, Failed, Part, Session
+
+_LOG = logging.getLogger("tts_core")
 
 
 class Line(Protocol):
@@ -87,8 +91,20 @@ def streamed(
                 yield part.result
 
 
-def together(session: Callable[[int], Session], lines: Sequence[Line], watch: Watch, expected: float) -> None:
-    """Speak lines to their ends, as many of their pieces at once as fit.
+def log(model: str, request: Any) -> None:
+    """Log what will be spoken. model: its name.  request: of the model."""
+    if not request.pieces:
+        _LOG.info("%s: text as it comes", model)
+    else:
+        _LOG.info(
+            "%s: %s, about %.1f s of speech", model, counted(len(request.pieces), "piece"), request.seconds
+        )
+
+
+def together(
+    session: Callable[[int], Session], lines: Sequence[Line], watch: Watch, expected: float
+) -> list[GenerationResult]:
+    """Speak lines to their ends, as many of their pieces at once as fit; return the speech of each.
 
     session: opens one for at most so many pieces; another one follows when all are spoken and more, or fewer,
     are ready.  expected: seconds of speech, about.
@@ -122,6 +138,7 @@ def together(session: Callable[[int], Session], lines: Sequence[Line], watch: Wa
                             line, place = running.pop(part.key)
                             lines[line].add(place, join(parts.pop(part.key)))
                             ended += 1
+    return [line.result() for line in lines]
 
 
 def _ready(lines: Sequence[Line], running: Collection[tuple[int, int]]) -> list[tuple[int, int]]:

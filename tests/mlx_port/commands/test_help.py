@@ -27,6 +27,7 @@ COMMON = {
     "tts_core.command.runner",
     "tts_core.config",
     "tts_core.errors",
+    "tts_core.exports",
     "tts_core.models",
     "tts_core.printable",
 }
@@ -37,6 +38,7 @@ FLAGS_OF_OPTIONS = {
     "tts_core.text",
     "tts_core.text.pace",
     *(f"tts_core.{model}{part}" for model in NAMES for part in ("", ".options")),
+    "tts_core.dia.sampling",
 }
 SECONDS = {"tts_core.command.seconds"}
 FORMATS = {"tts_core.audio", "tts_core.audio.formats", "tts_core.audio.formats.names"}

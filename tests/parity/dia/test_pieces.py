@@ -292,7 +292,7 @@ def test_temperature_zero_and_other_values_reach_every_piece(side: Side) -> None
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"noise": [HostNoise(1)] * 3}, "noise: 3 sources for 4 texts"),
+        ({"noise": [HostNoise(1)] * 3}, "noise: 3 sources for 4 pieces"),
         ({"seed": -1}, "seed: -1 is outside"),
         ({"seed": 1.5}, "seed: 1.5 is not a whole number"),
         ({"max_frames": 0}, "max_frames: 0 is outside"),

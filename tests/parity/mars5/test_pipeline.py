@@ -346,7 +346,7 @@ def test_progress(side: str) -> None:
     """Every stage of every piece, with the seconds generated so far and those expected."""
     heard: list[Any] = []
     given = {"prompt": voice(), "seed": 4, "generate_max_len_override": 24, **PIECES}
-    made = pipeline(side).generate(LONG, **given, progress=heard.append)
+    made = join(list(pipeline(side).stream(LONG, **given, progress=heard.append)))
     heard = [one for one in heard if not one.step]  # as stages begin; the others come by the clock
     stages = ["AR", "NAR", "vocoder", "speech"]
     assert [one.stage for one in heard] == ["codec", *stages * 4]
@@ -354,6 +354,11 @@ def test_progress(side: str) -> None:
     assert (heard[0].seconds, heard[-1].seconds) == (0, made.audio_seconds)
     assert [one.expected for one in heard] == pytest.approx([(len(LONG) - 3) / 15] * 17)
     assert {one.steps for one in heard if one.stage == "NAR"} == {PIECES["timesteps"]}
+    heard = []
+    pipeline(side).generate(LONG, **given, progress=heard.append)
+    heard = [one for one in heard if not one.step]
+    assert [one.stage for one in heard[:5]] == ["codec", *["AR"] * 4], "all pieces begin at once"
+    assert [one.stage for one in heard].count("speech") == 4
     heard = []
     both = pipeline(side).generate_batch(
         [TEXT, TEXT], prompts=CODES, seed=4, timesteps=1, max_frames=3, progress=heard.append

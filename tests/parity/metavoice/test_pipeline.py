@@ -160,6 +160,28 @@ def test_a_stream_joins_to_the_whole_and_starts_early(
     np.testing.assert_array_equal(joined.codes, whole.codes)
 
 
+@pytest.mark.parametrize("decoder", ["vocos", "mbd"])
+def test_pieces_at_once_are_those_in_order(
+    side: Any, voice: np.ndarray, decoder: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A diffusion, whose bands are loaded for each call, waits for the last first stage."""
+    asked: dict[str, Any] = {"noise": endings(24, 9, 15), "top_p": 1.0, "decoder": decoder}
+    asked |= {"piece_seconds": MOST}
+    in_order = side.generate(LONG, prompt=voice, max_frames=10_000, **asked)
+    decode, calls = type(side.engine).decode, list[int]()
+    monkeypatch.setattr(
+        type(side.engine), "decode", lambda *a, **b: calls.append(len(a[1])) or decode(*a, **b)
+    )
+    at_once = side.generate(LONG, prompt=voice, **asked)
+    np.testing.assert_array_equal(at_once.codes, in_order.codes)
+    np.testing.assert_array_equal(at_once.audio, in_order.audio)
+    assert at_once.cues == in_order.cues
+    assert calls == ([3] if decoder == "mbd" else [1, 1, 1])
+    assert (at_once.token_count, at_once.finish_reason) == (in_order.token_count, "stop")
+    assert list(at_once.stage_seconds) == list(STAGES)
+    assert 0 < sum(at_once.stage_seconds.values()) <= at_once.processing_time_seconds
+
+
 def test_loudness_is_a_pieces_own(side: Any, voice: np.ndarray) -> None:
     made = side.generate(TEXT, prompt=voice, seed=3, max_frames=75, top_k=100)
     (wave,) = side.engine.decoders["vocos"].decode([made.codes], [HostNoise(0)])

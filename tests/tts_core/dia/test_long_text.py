@@ -5,12 +5,13 @@ import pytest
 
 from tests.tiny.dia import dac_config, dia_config
 from tests.tiny.recordings import snippet
-from tts_core.dia.long_text import SIDE_BY_SIDE, Script
+from tts_core.dia.long_text import Script
 from tts_core.dia.memory import Job
 from tts_core.dia.options import DiaOptions
 from tts_core.dia.request import Request, request
 from tts_core.prompt import Prompt
 from tts_core.results import Meter, SpokenPiece
+from tts_core.speech.script import SIDE_BY_SIDE
 from tts_core.text.rules import TextRules
 
 CONFIG = dia_config(positions=400, text_positions=300)  # 11.9 s; a piece has up to 44 characters

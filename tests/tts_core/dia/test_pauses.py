@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 from tests.tiny.dia import dac_config, dia_config
 from tts_core.dia.options import DiaOptions
 from tts_core.dia.pieces import Piece, read
-from tts_core.dia.request import one_each, request, requests
+from tts_core.dia.request import request, requests
 from tts_core.dia.text import has_words
 from tts_core.errors import UsageError
-from tts_core.nn.noise import HostNoise
 from tts_core.prompt import Prompt
 
 CONFIG = dia_config(positions=1500, text_positions=600)
@@ -104,15 +103,3 @@ def test_a_text_of_a_batch_is_cut_at_its_pauses_only() -> None:
     assert read == [[b"\1 a"], [b"\1 b"], [b"\1 c", b"\1 d"]]
     [exact] = requests(CONFIG, dac_config(), ["a [pause:1] b"], DiaOptions(seed=1), None, exactly=True)
     assert bytes(exact.pieces[0].tokens.astype(np.uint8)) == b"a [pause:1] b"
-
-
-def test_options_of_each_text() -> None:
-    """A fresh seed is the same for all, as in a batch."""
-    options = DiaOptions(seed=[1, 2], max_frames=[3, 4], noise=[HostNoise(5), HostNoise(6)], speed=1.5)
-    own = one_each(options, 2)
-    assert [(one.seed, one.max_frames, one.speed) for one in own] == [(1, 3, 1.5), (2, 4, 1.5)]
-    fresh = one_each(DiaOptions(), 3)
-    assert len({one.seed for one in fresh}) == 1
-    assert {(one.max_frames, one.noise) for one in fresh} == {(None, None)}
-    with pytest.raises(UsageError, match=r"^max_frames: 2 values for 3 texts"):
-        one_each(DiaOptions(max_frames=[1, 2]), 3)

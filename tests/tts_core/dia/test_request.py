@@ -150,7 +150,8 @@ def test_refused_texts(exactly: bool) -> None:
     with pytest.raises(UsageError, match=r"^texts: got one string; give a list of strings$"):
         request("[S1] a", None, exactly=exactly)
     with pytest.raises(
-        UsageError, match=r"^prompts: 1 for 2 texts; give one per text, None for a text without$"
+        UsageError,
+        match=r"^prompts: 1 for 2 texts; give one for all, or one per text, None for a text without$",
     ):
         request(["[S1] a", "b"], [None], exactly=exactly)
 

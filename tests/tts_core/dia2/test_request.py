@@ -14,7 +14,6 @@ from tts_core.dia2.spec import DIA2_2B
 from tts_core.errors import UsageError
 from tts_core.memory.machine import Machine
 from tts_core.nn.noise import HostNoise
-from tts_core.speech.batch import _one_each as one_each
 
 FACTS = Facts.of(
     {"dia2": dia2_config(), "mimi": MIMI_24KHZ}, (GOLDEN / "tokenizer/tokenizer.json").read_text("utf-8")
@@ -49,19 +48,6 @@ def test_pieces_have_seeds_of_their_own():
     assert HostNoise(7).uniform(0, (1,)).item() in drawn
     assert asked.job() == Dia2Job(57, 30, guided=True)
     assert ask(seed=7, cfg_scale=1.0).job() == Dia2Job(57, 0, guided=False)
-
-
-def test_values_for_each_text():
-    each = one_each(Dia2Options(seed=[1, 2], max_frames=[3, 4]), ["a", "b"])
-    assert [(one.seed, one.max_frames) for one in each] == [(1, 3), (2, 4)]
-    assert len({one.seed for one in one_each(Dia2Options(seed=5), ["a", "b"])}) == 1
-    for texts, named in (
-        ("ab", "got one string"),
-        ([], "the list is empty"),
-        (["a"] * 3, "2 values for 3 texts"),
-    ):
-        with pytest.raises(UsageError, match=named):
-            one_each(Dia2Options(seed=[1, 2]), texts)
 
 
 CONFIGS = {"dia2": DIA2_2B, "mimi": MIMI_24KHZ}

@@ -12,7 +12,7 @@ from tts_core.errors import UsageError
 from tts_core.mars5 import request as module
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.reference import Sizes, Voice, read_voice
-from tts_core.mars5.request import Request, for_vocoder, request, request_batch
+from tts_core.mars5.request import Request, for_vocoder, request, requests
 from tts_core.nn.noise import HostNoise, piece_seed
 from tts_core.prompt import Prompt
 from tts_core.text.pace import CHARACTERS_PER_SECOND
@@ -129,7 +129,7 @@ def test_texts_without_words(text: str) -> None:
 
 
 def many(said: Any, voices: Any = CODES, **given: Any) -> list[Request]:
-    return request_batch(SIZES, VOCABULARY, said, Mars5Options(**given), voices, exactly=True)
+    return requests(SIZES, VOCABULARY, said, Mars5Options(**given), voices, exactly=True)
 
 
 def test_several_texts() -> None:

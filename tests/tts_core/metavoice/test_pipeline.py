@@ -27,6 +27,7 @@ from tts_core.metavoice.spec import (
 from tts_core.metavoice.text import Tokenizers
 from tts_core.pipeline import Progress
 from tts_core.prompt import Prompt
+from tts_core.results import join
 
 HOP, FRAMES = 320, 12
 TEXT = "Hello there. It is late. Who are you?"
@@ -170,16 +171,17 @@ def test_memory_is_checked_for_the_pieces_side_by_side(
     jobs = []
     monkeypatch.setattr("tts_core.metavoice.pipeline.check_running", lambda configs, job, _: jobs.append(job))
     pipeline.generate(TEXT, prompt=PROMPT, **PIECES)
+    pipeline.generate(TEXT, prompt=PROMPT, max_frames=99, **PIECES)  # one after the other
     pipeline.generate_batch([TEXT, "So."], prompts=PROMPT, batch_size=3, **PIECES)
     pipeline.generate_codes([TEXT, "So."], PROMPT)
-    assert [job.batch for job in jobs] == [1, 3, 2]
+    assert [job.batch for job in jobs] == [3, 1, 3, 2]
     with pytest.raises(UsageError, match=r"^batch_size: 0 is not a number of pieces"):
         pipeline.generate_batch([TEXT], prompts=PROMPT, batch_size=0)
 
 
 def test_progress_tells_stages_and_seconds(pipeline: Any) -> None:
     seen: list[Progress] = []
-    made = pipeline.generate(TEXT, prompt=PROMPT, progress=seen.append, **PIECES)
+    made = join(list(pipeline.stream(TEXT, prompt=PROMPT, progress=seen.append, **PIECES)))
     seen = [one for one in seen if not one.step]  # as stages begin; the others come by the clock
     stages = ["speaker", *["first stage", "second stage", "decoder", "decoder"] * 3]
     assert [one.stage for one in seen] == stages
@@ -187,9 +189,13 @@ def test_progress_tells_stages_and_seconds(pipeline: Any) -> None:
     assert (seen[0].seconds, seen[-1].seconds) == (0, made.audio_seconds)
     assert all(one.expected == pytest.approx(35 / 15) for one in seen)  # characters of the pieces
     seen = []
+    pipeline.generate(TEXT, prompt=PROMPT, progress=seen.append, **PIECES)
+    stages = ["speaker", "first stage", *["second stage"] * 3, *["decoder"] * 4]
+    assert [one.stage for one in seen if not one.step] == stages
+    seen = []
     pipeline.generate_batch([TEXT, "So."], prompts=PROMPT, progress=seen.append, **PIECES)
     assert {one.stage for one in seen} == set(STAGES)
-    assert seen[-1].seconds > made.audio_seconds
+    assert seen[-1].seconds == pytest.approx(4 * FRAMES * HOP / 24_000)  # of four pieces, without pauses
 
 
 @pytest.mark.parametrize("stage", ["first stage", "decoder"])

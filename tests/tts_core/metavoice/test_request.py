@@ -35,13 +35,13 @@ from tts_core.metavoice.request import (
     usual_characters,
 )
 from tts_core.metavoice.sampling import FirstStageSampling
-from tts_core.metavoice.script import Script
 from tts_core.metavoice.spec import METAVOICE_FIRST_STAGE as FIRST
 from tts_core.metavoice.spec import METAVOICE_SECOND_STAGE as SECOND
 from tts_core.metavoice.text import normalise
 from tts_core.nn.noise import piece_seed
 from tts_core.prompt import Prompt, Reference
 from tts_core.results import GenerationResult, Meter
+from tts_core.speech.script import Script
 
 CONFIGS = {"metavoice": FIRST, "metavoice_second_stage": SECOND, "vocos": VOCODER}
 VECTOR = np.ones(FIRST.speaker_embedding_size, np.float32)
@@ -180,7 +180,7 @@ def test_what_a_sequence_says() -> None:
 def test_pieces_behind_the_limit_are_not_spoken() -> None:
     made = speech(LONG, max_frames=3)
     codes = np.array([5, 1030, 6, 1031, END_OF_AUDIO], np.int32)
-    script = Script(made)
+    script = Script(made, Meter(24_000))
     for frames, reason in ((2, "stop"), (1, "length")):
         assert script.ready([0]) == []
         [place] = script.ready([])
@@ -195,7 +195,7 @@ def test_pieces_behind_the_limit_are_not_spoken() -> None:
 
 
 def test_pieces_without_a_limit_are_spoken_at_once() -> None:
-    script = Script(speech(LONG, max_frames=None))
+    script = Script(speech(LONG, max_frames=None), Meter(24_000))
     assert script.ready([]) == [0, 1, 2, 3]
     assert script.ready([0, 2]) == [1, 3]
     codes = np.array([5, 1030, 6, 1031, END_OF_AUDIO], np.int32)

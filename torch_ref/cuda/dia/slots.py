@@ -90,10 +90,9 @@ class GraphSlots:
     def join(self, slot: int, text: Joining) -> None:
         """Read a text and let it start with the next step; its slot must be free. Waits for nothing."""
         self._read(slot, text)
-        to_device, sampling = self.host.to_device, text.sampling
+        to_device = self.host.to_device
         self.rows.grid[slot, : len(text.grid)] = to_device(text.grid)
-        numbers = [sampling.cfg_scale, sampling.temperature, sampling.top_k, sampling.top_p]
-        self.rows.settings[slot] = to_device(np.array(numbers, np.float32))
+        self.rows.settings[slot] = to_device(np.array(text.sampling.numbers, np.float32))
         states = [text.filled, text.prompt_frames, text.max_frames, -1]
         self.states[:, slot] = to_device(np.array(states, np.int32))
         # a text's step at the first tick, so that step = this + tick

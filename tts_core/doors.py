@@ -1,0 +1,157 @@
+"""`generate` and `stream` of both packages, typed for every model."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, Unpack, overload
+
+from tts_core.pipeline import Generates, Pipeline, Progress, PromptLike, Streams
+from tts_core.results import GenerationResult
+
+Tell = Callable[[Progress], None]
+P = ParamSpec("P")
+
+if TYPE_CHECKING:
+    from tts_core.dia.options import DiaChanges, DiaOptions
+    from tts_core.dia2.options import Dia2Changes, Dia2Options
+    from tts_core.mars5.options import Mars5Changes, Mars5Options
+    from tts_core.metavoice.options import MetaVoiceChanges, MetaVoiceOptions
+    from tts_core.qwen3.options import Qwen3Changes, Qwen3Options
+
+    class Given(TypedDict, total=False):
+        """Arguments of every model besides its options."""
+
+        prompt: PromptLike
+        progress: Tell | None
+        cancel: threading.Event | None
+
+    class Dia(Given, DiaChanges, total=False):
+        """Dia's arguments."""
+
+        options: DiaOptions | None
+
+    class Dia2(Given, Dia2Changes, total=False):
+        """Dia2's arguments."""
+
+        options: Dia2Options | None
+
+    class Mars5(Given, Mars5Changes, total=False):
+        """MARS5's arguments."""
+
+        options: Mars5Options | None
+
+    class MetaVoice(Given, MetaVoiceChanges, total=False):
+        """MetaVoice's arguments."""
+
+        options: MetaVoiceOptions | None
+
+    class Qwen3(Given, Qwen3Changes, total=False):
+        """Qwen3-TTS's arguments."""
+
+        options: Qwen3Options | None
+
+
+class Doors:
+    """Both calls of a package.
+
+    load: loads the model in the files of a path.
+    embedded_voice: loads the Dia that is included.
+    """
+
+    def __init__(self, load: Callable[[str | Path], Pipeline], embedded_voice: Callable[[], Pipeline]):
+        self._load, self._embedded_voice = load, embedded_voice
+
+    @overload
+    def generate(
+        self, text: str, model: Generates[P], *args: P.args, **kwargs: P.kwargs
+    ) -> GenerationResult: ...
+    @overload
+    def generate(
+        self, text: str, model: str | Path | None = None, **given: Unpack[Dia]
+    ) -> GenerationResult: ...
+    @overload
+    def generate(self, text: str, model: str | Path, **given: Unpack[Dia2]) -> GenerationResult: ...
+    @overload
+    def generate(self, text: str, model: str | Path, **given: Unpack[Mars5]) -> GenerationResult: ...
+    @overload
+    def generate(self, text: str, model: str | Path, **given: Unpack[MetaVoice]) -> GenerationResult: ...
+    @overload
+    def generate(self, text: str, model: str | Path, **given: Unpack[Qwen3]) -> GenerationResult: ...
+    def generate(
+        self,
+        text: str,
+        model: Any = None,
+        *,
+        prompt: PromptLike = None,
+        options: Any = None,
+        progress: Tell | None = None,
+        cancel: threading.Event | None = None,
+        **changes: Any,
+    ) -> GenerationResult:
+        """Speak a text.
+
+        model: a loaded model, which types the other arguments, what `load` takes as its path, or None for the
+        embedded voice, a Dia.
+        prompt: reference speech.
+        options: the model's options: DiaOptions, Dia2Options, Mars5Options, MetaVoiceOptions, Qwen3Options;
+        `changes` replace some of their fields, as seed=1.
+        progress, cancel: see tts_core.pipeline.
+        Raises UsageError for an option that the model does not have, and the errors of the model's
+        `generate`.
+        """
+        return self._pipeline(model).generate(
+            text, prompt=prompt, options=options, progress=progress, cancel=cancel, **changes
+        )
+
+    @overload
+    def stream(
+        self, text: str | Iterable[str], model: Streams[P], *args: P.args, **kwargs: P.kwargs
+    ) -> Iterator[GenerationResult]: ...
+    @overload
+    def stream(
+        self, text: str | Iterable[str], model: str | Path | None = None, **given: Unpack[Dia]
+    ) -> Iterator[GenerationResult]: ...
+    @overload
+    def stream(
+        self, text: str | Iterable[str], model: str | Path, **given: Unpack[Dia2]
+    ) -> Iterator[GenerationResult]: ...
+    @overload
+    def stream(
+        self, text: str | Iterable[str], model: str | Path, **given: Unpack[Mars5]
+    ) -> Iterator[GenerationResult]: ...
+    @overload
+    def stream(
+        self, text: str | Iterable[str], model: str | Path, **given: Unpack[MetaVoice]
+    ) -> Iterator[GenerationResult]: ...
+    @overload
+    def stream(
+        self, text: str | Iterable[str], model: str | Path, **given: Unpack[Qwen3]
+    ) -> Iterator[GenerationResult]: ...
+    def stream(
+        self,
+        text: str | Iterable[str],
+        model: Any = None,
+        *,
+        prompt: PromptLike = None,
+        options: Any = None,
+        progress: Tell | None = None,
+        cancel: threading.Event | None = None,
+        **changes: Any,
+    ) -> Iterator[GenerationResult]:
+        """Speak a text part by part.
+
+        text: or an iterable of its pieces, cut anywhere, as a language model writes them: each sentence is
+        spoken as soon as it is complete; a model that reads while it speaks (Dia2, Qwen3-TTS) does not wait
+        for sentences.
+        Other arguments and errors as in `generate`; errors of the pieces are raised as they come.
+        """
+        return self._pipeline(model).stream(
+            text, prompt=prompt, options=options, progress=progress, cancel=cancel, **changes
+        )
+
+    def _pipeline(self, model: Pipeline | str | Path | None) -> Pipeline:
+        if isinstance(model, str | Path):
+            return self._load(model)
+        return self._embedded_voice() if model is None else model
