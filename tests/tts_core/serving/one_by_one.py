@@ -69,6 +69,9 @@ class OneByOne:
             self.close()
         return [Part(key, result)]
 
+    def prepare(self) -> None:
+        """As in Session."""
+
     def leave(self, key: int) -> None:
         if key == self._key:
             self.close()

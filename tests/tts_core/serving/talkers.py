@@ -161,6 +161,9 @@ class Chorus:
                 self.leave(key)
         return events
 
+    def prepare(self) -> None:
+        """As in Session."""
+
     def leave(self, key: int) -> None:
         if key in self.said:
             self.log.append(f"leave {self.said.pop(key)[0].words[0]}")

@@ -6,6 +6,8 @@ nothing from the host and is captured once. Draws are read some steps late.
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -22,6 +24,7 @@ from torch_ref.dia.dia import Dia, Source
 from torch_ref.dia.slots import Slots
 from torch_ref.host import Host
 from tts_core.dia.joining import Joining
+from tts_core.dia.sampling import Sampling
 from tts_core.nn.noise import HostNoise, Noise
 
 NOISE_STEPS = 16  # steps whose noise is drawn at once
@@ -73,7 +76,7 @@ class GraphSlots:
             grid=whole(texts, rows, channels),
             tick=whole(texts),
             drawn=whole(DRAWN_STEPS, texts, channels),
-            settings=torch.zeros(texts, 4, device=device),
+            settings=torch.zeros(texts, len(fields(Sampling)), device=device),
             arrivals=whole(texts),
         )
         self.delays = torch.tensor(config.delay_pattern, dtype=torch.int32, device=device)
