@@ -30,7 +30,7 @@ from tts_core.qwen3.layout import (
 from tts_core.qwen3.memory import Qwen3Job
 from tts_core.qwen3.options import Qwen3Options
 from tts_core.qwen3.sampling import GENERATION, Choice, Sampling, read_generation
-from tts_core.qwen3.tokenizer import FILES, Tokenizer
+from tts_core.qwen3.tokenizer import FILES, Tokenizer, shared_tokenizer
 from tts_core.qwen3.voice import Voice, read_voice
 from tts_core.text import breaks
 from tts_core.text.arriving import LEAST, MOST
@@ -55,7 +55,7 @@ class Facts:
     def of(cls, configs: Configs, documents: Mapping[str, str]) -> Facts:
         """Read the facts of a model. configs: of its parts, by kind.  documents: its own, by name."""
         config = config_of(configs, "qwen3", Qwen3Config)
-        tokenizer = Tokenizer(*(documents[name] for name in FILES), most=config.text_vocab_size)
+        tokenizer = shared_tokenizer(*(documents[name] for name in FILES), config.text_vocab_size)
         sampling = read_generation(parse_json(documents[GENERATION], GENERATION))
         return cls(config, config_of(configs, "qwen3_codec", Qwen3CodecConfig), tokenizer, sampling)
 

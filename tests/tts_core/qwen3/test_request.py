@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from tts_core.qwen3.layout import FRAME, NOTHING, SPEAKER
 from tts_core.qwen3.options import Qwen3Options
 from tts_core.qwen3.request import Facts, Request, rehearsal, request
 from tts_core.qwen3.sampling import Choice
+from tts_core.qwen3.tokenizer import CONFIG
+from tts_core.serving.source import Source
 
 SAID = "An inn is near."
 NEEDED: dict[str, dict[str, Any]] = {
@@ -158,6 +161,24 @@ def test_settings_are_the_checkpoints_unless_given(ask: Any) -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_every_mode_rehearses(ask: Any, mode: str) -> None:
     assert rehearsal(ask.facts(mode)).job().frames == 3
+
+
+def test_requests_of_a_checkpoint_share_its_tokenizer(tmp_path: Path) -> None:
+    folder = write_published(tmp_path / "published")
+
+    def asked() -> Request:
+        parts = open_published(folder, offline=True).parts
+        configs = {kind: part.config for kind, part in parts.items()}
+        documents = {kind: part.documents for kind, part in parts.items()}
+        return Source("qwen3", configs, documents, pytest.fail).request("Hello.", NEEDED[CUSTOM_VOICE], None)
+
+    first = asked().facts.tokenizer
+    assert asked().facts.tokenizer is first
+    changed = json.loads((folder / CONFIG).read_text("utf-8"))
+    changed["added_tokens_decoder"]["7"] = {"content": "<|more|>"}
+    (folder / CONFIG).write_text(json.dumps(changed), "utf-8")
+    other = asked().facts.tokenizer
+    assert (other.first_added("<|more|>"), first.first_added("<|more|>")) == ("<|more|>", None)
 
 
 def test_texts_of_options_are_bounded() -> None:
