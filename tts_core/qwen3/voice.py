@@ -18,8 +18,6 @@ from tts_core.qwen3.options import Qwen3Options
 from tts_core.qwen3.tokenizer import Tokenizer
 from tts_core.text.pace import check_transcript
 
-LEAST_SECONDS = 1.0  # of a recording
-
 
 @dataclass(frozen=True, eq=False)
 class Voice:
@@ -73,7 +71,7 @@ def read_voice(
     if reference.audio is None:
         raise UsageError("prompt: Qwen3-TTS needs the samples of a recording, not codes")
     plain = Prompt.of(reference.audio, sample_rate=reference.sample_rate).one  # its text is checked below
-    samples = plain.samples(sample_rate, reference.name, shortest=LEAST_SECONDS)
+    samples = plain.samples(sample_rate, reference.name, quality="HQ")
     assert samples is not None
     heard = resample(samples, sample_rate, config.speaker_encoder.sample_rate, quality="HQ")
     if not (reference.text or "").strip():

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import soxr
 
 from converters.published import open_published
 from tests.tiny.qwen3 import write_published
@@ -81,6 +82,14 @@ def test_what_a_mode_lacks_is_said(ask: Any, mode: str, options: dict[str, Any],
 def test_recordings_are_of_base_alone(ask: Any, mode: str) -> None:
     with pytest.raises(UsageError, match=r"prompt: only Qwen3-TTS Base"):
         ask(mode, prompt=recording())
+
+
+def test_recordings_are_resampled_as_the_original_does(ask: Any) -> None:
+    given = recording()
+    faster = Prompt.of(given.one.audio, sample_rate=2000)
+    assert given.one.audio is not None
+    expected = soxr.resample(given.one.audio, 2000, 1500, quality="HQ")
+    np.testing.assert_array_equal(ask(BASE, prompt=faster).voice.samples, expected)
 
 
 def test_base_needs_a_recording(ask: Any) -> None:
