@@ -304,9 +304,9 @@ def _check_steps(
             compare(name, vectors[f"{part}.{name}"][b])
     for name in ("count0", "count") if not greedy else ():
         off = known[id(bench.side)][name] - vectors[f"{part}.{name}"][b]
-        # a logit at the edge of a filter may be on either side of it
+        # a logit at the edge of a filter may be on either side of it; single ones, says the goldens' README
         assert np.abs(off).max() <= 1, f"{row.at}: {name}"
-        assert np.count_nonzero(off) <= off.size // 100, f"{row.at}: {name}"
+        assert np.count_nonzero(off) <= max(1, off.size // 100), f"{row.at}: {name}"
     if not run["full"]:
         return
     length = len(row.layout.text)
