@@ -128,7 +128,9 @@ def varies(config: Qwen3Config) -> dict[str, Any]:
     """Return the facts that depend on the checkpoint's mode: whose voice it speaks in."""
     is_base = config.mode == BASE
     return {
+        "title": f"Qwen3-TTS {config.mode.title().replace('_', '')}",
         "needs_voice": is_base,
+        "needs_instruction": config.mode == VOICE_DESIGN,
         "references": 1 if is_base else 0,
         "transcript": "optional" if is_base else "unused",
         "voices": tuple(speaker.name for speaker in config.speakers),

@@ -94,11 +94,11 @@ def _check_mode(config: Qwen3Config, options: Qwen3Options, prompt: PromptLike) 
             "--ref-text, in Python Prompt.from_file(path, text)"
         )
     if mode == CUSTOM_VOICE and options.voice is None:
-        raise UsageError(
-            f"voice: Qwen3-TTS CustomVoice speaks in a built-in voice; give --voice, one of {names}"
-        )
+        raise UsageError(f"voice: Qwen3-TTS CustomVoice speaks in a built-in voice; give one of {names}")
     if mode == VOICE_DESIGN and not options.instruct:
-        raise UsageError("instruct: Qwen3-TTS VoiceDesign needs a description of the voice; give --instruct")
+        raise UsageError(
+            "instruct: Qwen3-TTS VoiceDesign needs a description of the voice in words"
+        )
     if mode != BASE and prompt is not None:
         other = "voice" if mode == CUSTOM_VOICE else "instruct"
         raise UsageError(f"prompt: only Qwen3-TTS Base takes a recording; here the voice comes from {other}")

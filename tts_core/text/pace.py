@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Iterator
 from functools import cache
 
-from tts_core.errors import UsageError
+from tts_core.errors import FieldError
 
 CHARACTERS_PER_SECOND = 15  # of English, roughly
 _MEANS = {  # characters a minute
@@ -70,13 +70,15 @@ def read_seconds(text: str) -> tuple[float, float]:
 
 
 def check_transcript(text: str, seconds: float, language: str | None, where: str) -> None:
-    """Raise UsageError unless a transcript can have been spoken in the seconds of its recording."""
+    """Raise FieldError unless a transcript can have been spoken in the seconds of its recording."""
     least, most = shortest_seconds(text, language), longest_seconds(text, language)
     if not least <= seconds <= most:
-        raise UsageError(
-            f"{where}: {seconds:.1f} s do not fit a transcript of {len(text)} characters, "
+        raise FieldError(
+            where,
+            f"{seconds:.1f} s do not fit a transcript of {len(text)} characters, "
             f"{len(text) / seconds:.1f} per second; read aloud it takes {least:.1f} to {most:.1f} s; give "
-            "exactly the words of the recording, or trust_transcript (--trust-transcript)"
+            "exactly the words of the recording, or {option}",
+            "trust_transcript",
         )
 
 

@@ -64,7 +64,7 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Any:
     [
         (CUSTOM_VOICE, {"voice": None}, "voice: .*one of vivian, eric"),
         (CUSTOM_VOICE, {"voice": "vivien"}, "voice: 'vivien' .*vivian"),
-        (VOICE_DESIGN, {"instruct": None}, "instruct: .*--instruct"),
+        (VOICE_DESIGN, {"instruct": None}, "instruct: .*needs a description"),
         (VOICE_DESIGN, {"voice": "vivian"}, "voice: .*CustomVoice"),
         (BASE, {"voice": "vivian"}, "voice: .*CustomVoice"),
         (BASE, {"instruct": "slow"}, "instruct: .*takes no instruction"),
