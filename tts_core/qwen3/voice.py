@@ -96,9 +96,7 @@ def _check_mode(config: Qwen3Config, options: Qwen3Options, prompt: PromptLike) 
     if mode == CUSTOM_VOICE and options.voice is None:
         raise UsageError(f"voice: Qwen3-TTS CustomVoice speaks in a built-in voice; give one of {names}")
     if mode == VOICE_DESIGN and not options.instruct:
-        raise UsageError(
-            "instruct: Qwen3-TTS VoiceDesign needs a description of the voice in words"
-        )
+        raise UsageError("instruct: Qwen3-TTS VoiceDesign needs a description of the voice in words")
     if mode != BASE and prompt is not None:
         other = "voice" if mode == CUSTOM_VOICE else "instruct"
         raise UsageError(f"prompt: only Qwen3-TTS Base takes a recording; here the voice comes from {other}")
