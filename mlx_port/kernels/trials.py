@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import mlx.core as mx
 
-from mlx_port.kernels import add_norm, noise, norm_turn, turn
+from mlx_port.kernels import add_norm, noise, turn
 from mlx_port.kernels.source import on_gpu, passes
 
 
@@ -20,4 +20,3 @@ def try_all(dtypes: Iterable[mx.Dtype]) -> None:
     for dtype in dtypes:
         passes(add_norm.trial, dtype)
         passes(turn.trial, dtype)
-        passes(norm_turn.trial, dtype, dtype)
