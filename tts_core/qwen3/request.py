@@ -14,6 +14,7 @@ from tts_core.codecs.qwen3_codec import Qwen3CodecConfig
 from tts_core.config import Configs, config_of
 from tts_core.errors import UsageError
 from tts_core.files.json_object import parse_json
+from tts_core.models import Documents
 from tts_core.nn.noise import HostNoise, Noise, check_seed, numbers_per_text, per_text, piece_seed
 from tts_core.pipeline import PromptLike
 from tts_core.qwen3.config import BASE, VOICE_DESIGN, Qwen3Config
@@ -173,22 +174,14 @@ class Numbers:
 
 
 def ask(
-    configs: Configs,
-    documents: Mapping[str, Mapping[str, str]],
-    text: str,
-    options: Qwen3Options,
-    prompt: PromptLike,
+    configs: Configs, documents: Documents, text: str, options: Qwen3Options, prompt: PromptLike
 ) -> Request:
     """Build a request from the configurations and documents of a model's parts, by kind."""
     return request(Facts.of(configs, documents["qwen3"]), text, options, prompt)
 
 
 def ask_live(
-    configs: Configs,
-    documents: Mapping[str, Mapping[str, str]],
-    text: str,
-    options: Qwen3Options,
-    prompt: PromptLike,
+    configs: Configs, documents: Documents, text: str, options: Qwen3Options, prompt: PromptLike
 ) -> Request:
     """As `ask`, for a text that goes on."""
     return live(Facts.of(configs, documents["qwen3"]), text, options, prompt)
@@ -225,14 +218,7 @@ def _request(facts: Facts, text: str, options: Qwen3Options, prompt: PromptLike)
     if options.instruct:
         facts.tokenizer.check_plain(options.instruct, "instruct")
     language_id(config, options.language, None)  # an unknown language, before a recording is read
-    voice = read_voice(
-        config,
-        facts.tokenizer,
-        options,
-        prompt,
-        sample_rate=facts.codec.sample_rate,
-        hop=facts.codec.hop_length,
-    )
+    voice = read_voice(config, facts.codec, facts.tokenizer, options, prompt)
     seed = secrets.randbits(32) if options.seed is None else numbers_per_text("seed", options.seed, 1)[0]
     own = None if options.noise is None else per_text(options.noise, [seed])[0]
     most = choose_frames(facts, options)

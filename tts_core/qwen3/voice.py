@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tts_core.audio.files import resample
+from tts_core.codecs.qwen3_codec import Qwen3CodecConfig
 from tts_core.errors import UsageError
 from tts_core.pipeline import PromptLike
 from tts_core.prompt import Prompt
@@ -45,16 +46,14 @@ class Voice:
 
 def read_voice(
     config: Qwen3Config,
+    codec: Qwen3CodecConfig,
     tokenizer: Tokenizer,
     options: Qwen3Options,
     prompt: PromptLike,
-    *,
-    sample_rate: int,
-    hop: int,
 ) -> Voice:
     """Check the voice, recording and instruction of a request against the checkpoint's mode.
 
-    sample_rate, hop: the codec's. Raises UsageError, saying what the mode needs.
+    Raises UsageError, saying what the mode needs.
     """
     _check_mode(config, options, prompt)
     if config.mode == CUSTOM_VOICE:
@@ -71,18 +70,20 @@ def read_voice(
     if reference.audio is None:
         raise UsageError("prompt: Qwen3-TTS needs the samples of a recording, not codes")
     plain = Prompt.of(reference.audio, sample_rate=reference.sample_rate).one  # its text is checked below
-    samples = plain.samples(sample_rate, reference.name, quality="HQ")
+    samples = plain.samples(codec.sample_rate, reference.name, quality="HQ")
     assert samples is not None
-    heard = resample(samples, sample_rate, config.speaker_encoder.sample_rate, quality="HQ")
+    heard = resample(samples, codec.sample_rate, config.speaker_encoder.sample_rate, quality="HQ")
     if not (reference.text or "").strip():
         return Voice(samples=samples, heard=heard)
     assert reference.text is not None
     tokenizer.check_plain(reference.text, "transcript")
     if not options.trust_transcript:
         language = None if options.language.lower() == "auto" else options.language.lower()
-        check_transcript(reference.text.strip(), len(samples) / sample_rate, language, reference.name)
+        check_transcript(reference.text.strip(), len(samples) / codec.sample_rate, language, reference.name)
     ids = tuple(tokenizer.encode(transcript(reference.text)))
-    return Voice(samples=samples, heard=heard, transcript=ids, frames=math.ceil(len(samples) / hop))
+    return Voice(
+        samples=samples, heard=heard, transcript=ids, frames=math.ceil(len(samples) / codec.hop_length)
+    )
 
 
 def _check_mode(config: Qwen3Config, options: Qwen3Options, prompt: PromptLike) -> None:
