@@ -10,6 +10,7 @@ It is `mlx-port serve` but for its weights: speech does not end by itself, so bo
 from __future__ import annotations
 
 import argparse
+import json
 from typing import Any
 from unittest import mock
 
@@ -17,8 +18,10 @@ from mlx_port.commands.loading_flags import Loading
 from mlx_port.commands.serve import run
 from mlx_port.commands.serve.settings import Access, Settings
 from tts_core import models
+from tts_core.qwen3.tokenizer import MERGES, VOCABULARY
 from tts_core.serving.source import Source
 from tts_core.speed import speed
+from tts_core.text.byte_bpe import byte_signs
 
 SIZES = {"dia": "nari-labs/Dia-1.6B-0626", "dia2": "nari-labs/Dia2-2B"}
 SIZES["qwen3"] = "Qwen/Qwen3-TTS-12Hz-0.6B-CustomVoice"
@@ -54,8 +57,22 @@ def qwen3(dtype: str) -> Any:
 
     config: Any = models.model("qwen3").sizes[SIZES["qwen3"]]["qwen3"]
     network, codec = qwen3_networks.networks("torch", config, dtype, "cuda")
-    documents, host = speed("qwen3").documents({"qwen3": config})["qwen3"], Host(network.talker.codec_head)
-    return Qwen3Pipeline(Qwen3Engine(documents, network, codec, host, make_slots=make_slots, fault=fault))
+    own, host = documents("qwen3", {"qwen3": config})["qwen3"], Host(network.talker.codec_head)
+    return Qwen3Pipeline(Qwen3Engine(own, network, codec, host, make_slots=make_slots, fault=fault))
+
+
+def documents(model: str, configs: Any) -> Any:
+    """Build a model's documents; Qwen3-TTS's vocabulary has the published size, 151,643 tokens."""
+    made = speed(model).documents(configs)
+    if model == "qwen3":
+        signs, made = byte_signs(), {kind: dict(own) for kind, own in made.items()}
+        pairs = [(one, other) for one in signs for other in signs]
+        pairs += [("".join(pair), sign) for pair in pairs for sign in signs]
+        pairs = pairs[: 151_643 - len(signs)]
+        tokens = [*signs, *map("".join, pairs)]
+        made["qwen3"][VOCABULARY] = json.dumps({token: id for id, token in enumerate(tokens)})
+        made["qwen3"][MERGES] = "\n".join(map(" ".join, pairs))
+    return made
 
 
 LOAD = {"dia": dia, "dia2": dia2, "qwen3": qwen3}
@@ -76,7 +93,7 @@ def main() -> None:
         return pipeline
 
     configs = models.model(args.model).sizes[SIZES[args.model]]
-    source = Source(args.model, configs, speed(args.model).documents(configs), load)
+    source = Source(args.model, configs, documents(args.model, configs), load)
     settings = Settings(
         loading=Loading("torch", args.dtype, args.codec_precision),
         port=args.port,

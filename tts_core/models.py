@@ -106,6 +106,7 @@ class Model:
     languages: tuple[str, ...] = ("en",)  # that it speaks, by ISO 639-1
     fed: bool = False  # takes text while it speaks
     needs_voice: bool = False  # speaks only with a recording
+    needs_instruction: bool = False  # speaks only with a description of the voice
     # facts that a user may state about its files, each a flag of convert-weights → function that applies the
     # fact to the configuration of a folder converted without it; None: no function
     hints: Mapping[str, Callable[[Any, Any], Any] | None] = field(default_factory=dict)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
@@ -37,12 +38,18 @@ class Reference:
             raise UsageError("prompt: give audio or codes, exactly one of them")
 
     def samples(
-        self, sample_rate: int, where: str = "prompt", *, shortest: float = SHORTEST
+        self,
+        sample_rate: int,
+        where: str = "prompt",
+        *,
+        shortest: float = SHORTEST,
+        quality: Literal["HQ", "VHQ"] = "VHQ",
     ) -> np.ndarray | None:
         """Check its audio and resample it to a model's rate: (L,) float32; None if it has codes.
 
-        where: its name in messages.  shortest: seconds. Raises UsageError unless it is one channel of finite
-        floating-point samples, and for a recording that is silent, too short, or does not fit its transcript.
+        where: its name in messages.  shortest: seconds.  quality: of resampling. Raises UsageError unless it
+        is one channel of finite floating-point samples, and for a recording that is silent, too short, or
+        does not fit its transcript.
         """
         if self.audio is None:
             return None
@@ -57,7 +64,7 @@ class Reference:
             return samples
         from tts_core.audio.files import resample
 
-        resampled = resample(samples, self.sample_rate, sample_rate)
+        resampled = resample(samples, self.sample_rate, sample_rate, quality=quality)
         if not len(resampled):
             raise UsageError(
                 f"{where}: only {counted(len(samples), 'sample')} long at {self.sample_rate} Hz; "

@@ -7,6 +7,9 @@ from typing import Protocol
 
 import mlx.core as mx
 
+from mlx_port.kernels import norm_turn as kernel
+from mlx_port.kernels import source
+
 Heads = tuple[mx.array, mx.array, mx.array]  # queries (R, H, 1, E), keys and values (R, K, 1, E)
 
 
@@ -43,7 +46,12 @@ class Splitting:
 
     def __call__(self, made: mx.array, spin: mx.array | None) -> Heads:
         """Split a product's rows. (R, (H + 2 K) E).  spin: from Spins; None without rotary positions."""
-        parts = made.astype(self.kind).reshape(len(made), -1, self.width)
+        made = made.astype(self.kind)
+        if spin is not None and source.passes(kernel.trial, self.kind, spin.dtype):
+            queries, fresh = kernel.norm_turn(made, spin, self.gains, self.heads, self.eps)
+            keys, values = mx.split(fresh.flatten(0, 1), 2)  # views; an index would copy
+            return queries, keys, values
+        parts = made.reshape(len(made), -1, self.width)
         both = self.heads + self.kept
         unit = mx.fast.rms_norm(parts[:, :both].astype(mx.float32), self.ones, self.eps)
         normed = (unit * self.gains).astype(self.kind)

@@ -36,8 +36,9 @@ class Case:
 
     @property
     def kind(self) -> str:
-        """The kind in `info.json`; a folder named `sampler` has none."""
-        return "sampler" if self.folder.name == "sampler" else self.info["kind"]
+        """The kind in `info.json`; Dia's folder `sampler` has no such file."""
+        is_listed = self.folder.name != "sampler" or (self.folder / "info.json").exists()
+        return self.info["kind"] if is_listed else "sampler"
 
     def path(self, relative: str) -> Path:
         """A file that info.json lists, relative to the case."""

@@ -59,6 +59,18 @@ def two_seconds() -> Prompt:
     return Prompt.of(audio=sound(24_000, 48_000, SEED), sample_rate=24_000)
 
 
+def recording(transcript: str | None) -> Prompt:
+    """Return the same for Qwen3-TTS, at the rate of its small codec."""
+    return Prompt.of(audio=sound(1500, 3000, SEED), text=transcript, sample_rate=1500)
+
+
+def _laid_out(piece: Any) -> Tensors:
+    """Return the ids of a piece of Qwen3-TTS, by position, and those that are read with the frames."""
+    layout = piece.layout
+    trailing = np.asarray(layout.trailing, np.int32)
+    return {"text_ids": layout.text, "codec_ids": layout.codec, "trailing_ids": trailing}
+
+
 def _words(piece: Any) -> np.ndarray:
     """Return the ids of all words of a piece of Dia2, in order."""
     return np.asarray([token for entry in piece.entries for token in entry.tokens], np.int32)
@@ -78,13 +90,20 @@ EXAMPLES = {
         lambda piece: {"first_ids": piece.first, "second_ids": piece.second},
         metavoice_pipeline.reference,
     ),
-    "qwen3": Example(
-        "Hello there.",
-        {"max_frames": 12},
-        lambda piece: {"text_ids": piece.layout.text, "codec_ids": piece.layout.codec},
-        lambda: Prompt.of(audio=sound(1500, 3000, SEED), sample_rate=1500),
+    "qwen3": Example("Hello there.", {"max_frames": 12}, _laid_out, lambda: recording(None)),
+    "qwen3_continued": Example(
+        "Hello there.", {"max_frames": 12}, _laid_out, lambda: recording("An inn is near.")
+    ),
+    "qwen3_custom_voice": Example(
+        "Hello there.", {"max_frames": 12, "voice": "vivian", "instruct": "slow and warm"}, _laid_out
     ),
 }
+QWEN3 = {  # example → mode and size; the large ones have a projection before the predictor
+    "qwen3": ("base", "0b6"),
+    "qwen3_continued": ("base", "1b7"),
+    "qwen3_custom_voice": ("custom_voice", "1b7"),
+}
+MODELS = {name: "qwen3" if name in QWEN3 else name for name in EXAMPLES}
 
 
 class Recorded(HostNoise):
@@ -106,14 +125,15 @@ class Recorded(HostNoise):
         return numbers
 
 
-def publish(model: str, folder: Path) -> Published:
-    """Open a small published checkpoint of a model; the random Dia is written to `folder` first."""
-    if model == "dia2":
+def publish(name: str, folder: Path) -> Published:
+    """Open the small published checkpoint of an example; a random one is written to `folder` first."""
+    if name == "dia2":
         return open_published(published_dia2(folder), offline=True)
-    if model == "qwen3":
-        return open_published(published_qwen3(folder / "qwen3", "base"), offline=True)
-    if model != "dia":
-        return open_published(sources(model))
+    if name in QWEN3:
+        mode, size = QWEN3[name]
+        return open_published(published_qwen3(folder / name, mode, size=size), offline=True)
+    if name != "dia":
+        return open_published(sources(name))
     weights = dia_weights(dia_config(), seed=3, eos=1.3)
     return open_published(
         write_published(folder / "dia", weights, dac_weights(published_dac_config())), offline=True
@@ -158,14 +178,14 @@ def layers(model: str, published: Published) -> tuple[Tensors, list[dict[str, An
     return arrays, runs
 
 
-def example(model: str, folder: Path) -> tuple[Tensors, dict[str, Any]]:
+def example(name: str, folder: Path) -> tuple[Tensors, dict[str, Any]]:
     """Speak an example with recorded numbers. folder: converted. Returns arrays and facts."""
-    made, noise = EXAMPLES[model], Recorded(SEED)
+    made, noise = EXAMPLES[name], Recorded(SEED)
     pipeline = torch_ref.load(folder, device="cpu", dtype="float32")
     prompt = made.prompt()
-    options = pipeline.request(made.text, _options(model, made.options), prompt)
+    options = pipeline.request(made.text, _options(MODELS[name], made.options), prompt)
     result = pipeline.generate(made.text, prompt=prompt, noise=noise, **made.options)
-    arrays = {name: _stored(value) for name, value in made.ids(options.pieces[0]).items()}
+    arrays = {kind: _stored(value) for kind, value in made.ids(options.pieces[0]).items()}
     if prompt is not None:
         arrays["reference"] = _stored(np.asarray(prompt.one.audio))
     arrays |= noise.drawn | {"codes": _stored(result.codes), "audio": _stored(result.audio)}
@@ -174,27 +194,28 @@ def example(model: str, folder: Path) -> tuple[Tensors, dict[str, Any]]:
         "options": dict(made.options),
         "sample_rate": result.sample_rate,
         "reference_sample_rate": result.sample_rate if prompt is not None else None,
+        "reference_text": prompt.one.text if prompt is not None else None,
         "finish_reason": result.finish_reason,
         "token_count": result.token_count,
     }
     return arrays, facts
 
 
-def write(out: Path, models: Sequence[str] = tuple(EXAMPLES), tell: Callable[[str], object] = print) -> None:
-    """Write the kit of these models into a folder that does not exist yet."""
+def write(out: Path, names: Sequence[str] = tuple(EXAMPLES), tell: Callable[[str], object] = print) -> None:
+    """Write the kit of these examples into a folder that does not exist yet."""
     out.mkdir(parents=True)
     shutil.copy(PAGE, out / "README.md")
-    for model in models:
-        tell(model)
+    for name in names:
+        tell(name)
         with tempfile.TemporaryDirectory() as work:
-            published = publish(model, Path(work))
-            convert(published, out / model / "model", dtype="float32")
-            arrays, runs = layers(model, published)
-        save_file(arrays, out / model / "layers.safetensors")
-        _write_json(out / model / "layers.json", runs)
-        arrays, facts = example(model, out / model / "model")
-        save_file(arrays, out / model / "generation.safetensors")
-        _write_json(out / model / "generation.json", facts)
+            published = publish(name, Path(work))
+            convert(published, out / name / "model", dtype="float32")
+            arrays, runs = layers(MODELS[name], published)
+        save_file(arrays, out / name / "layers.safetensors")
+        _write_json(out / name / "layers.json", runs)
+        arrays, facts = example(name, out / name / "model")
+        save_file(arrays, out / name / "generation.safetensors")
+        _write_json(out / name / "generation.json", facts)
 
 
 def _options(model: str, changes: Mapping[str, Any]) -> Any:

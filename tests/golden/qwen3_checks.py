@@ -15,6 +15,7 @@ from tests.sides import Side
 from tests.tolerance import EPS, FACTOR
 from tts_core.files.json_object import read_json
 from tts_core.nn.noise import HostNoise
+from tts_core.prompt import Prompt
 from tts_core.qwen3 import layout as layouts
 from tts_core.qwen3 import speaker
 from tts_core.qwen3.config import Qwen3Config
@@ -64,8 +65,10 @@ def _check_recordings(case: Case, vectors: Vectors, benches: Benches) -> None:
     assert encoder is not None
     for name, rate in case.info["ref_rates"].items():
         at, part = f"{case}: ref.{name}", f"ref.{name}"
-        audio = vectors[f"{part}.audio"]
-        heard = audio if rate == encoder.sample_rate else vectors[f"{part}.resampled"]
+        recording = Prompt.of(vectors[f"{part}.audio"], sample_rate=rate).one
+        heard = recording.samples(encoder.sample_rate, at, shortest=0, quality="HQ")
+        assert heard is not None
+        np.testing.assert_array_equal(heard, _heard(vectors, name), f"{at}.resampled")
         own = benches.codec.side.encode(heard[None])[0].T
         np.testing.assert_array_equal(own, vectors[f"{part}.codes"], f"{at}.codes")
         _check_mel(f"{at}.mel", vectors[f"{part}.mel"], heard, encoder)
@@ -77,6 +80,12 @@ def _check_recordings(case: Case, vectors: Vectors, benches: Benches) -> None:
             if stage.startswith(("block.", "mfa", "asp")):
                 run = partial(_speaker_stage, mel=mel, stage=stage)
                 compare(f"{at}.{stage}", vectors[inner][None], run)
+
+
+def _heard(vectors: Vectors, name: str) -> np.ndarray:
+    """A recording at the rate of the model."""
+    resampled = f"ref.{name}.resampled"
+    return vectors[resampled if resampled in vectors else f"ref.{name}.audio"]
 
 
 def _check_mel(at: str, golden: np.ndarray, heard: np.ndarray, config: speaker.SpeakerConfig) -> None:
@@ -166,7 +175,7 @@ def _recorded(run: dict[str, Any], b: int, vectors: Vectors, codec: CodecSide) -
     """Codes of a row's recording, (1, Q, T); those that are encoded together are padded to the longest."""
     if not run.get("together", False):
         return vectors[f"ref.{run['ref'][b]}.codes"].T[None]
-    clips = [vectors[f"ref.{name}.audio"] for name in run["ref"]]
+    clips = [_heard(vectors, name) for name in run["ref"]]
     longest = max(map(len, clips))
     codes = codec.encode(np.stack([np.pad(clip, (0, longest - len(clip))) for clip in clips]))
     return codes[b : b + 1, :, : -(-len(clips[b]) // codec.codec.hop_length)]
@@ -295,9 +304,9 @@ def _check_steps(
             compare(name, vectors[f"{part}.{name}"][b])
     for name in ("count0", "count") if not greedy else ():
         off = known[id(bench.side)][name] - vectors[f"{part}.{name}"][b]
-        # a logit at the edge of a filter may be on either side of it
+        # a logit at the edge of a filter may be on either side of it; single ones, says the goldens' README
         assert np.abs(off).max() <= 1, f"{row.at}: {name}"
-        assert np.count_nonzero(off) <= off.size // 100, f"{row.at}: {name}"
+        assert np.count_nonzero(off) <= max(1, off.size // 100), f"{row.at}: {name}"
     if not run["full"]:
         return
     length = len(row.layout.text)

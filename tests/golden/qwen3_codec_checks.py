@@ -15,6 +15,8 @@ from tests.golden.qwen3_bench import codec_bench
 from tts_core.codecs.qwen3_codec import CONTEXT, PIECE, original_pieces
 from tts_core.nn.windows import Window
 
+STREAM_BOUND = 0.05  # of full scale, beyond the first piece: docs/use/qwen3_tts.md
+
 
 def check_codec(case: Case, side: str) -> None:
     """Check everything in a folder on one side."""
@@ -179,4 +181,6 @@ def _check_long(at: str, stated: dict[str, Any], vectors: Vectors, bench: Bench[
     bench.compare(
         f"{at}: stream to the border", begin, lambda each: in_pieces(each, codes, split)[:, :border]
     )
+    apart = np.abs(in_pieces(bench.side, codes, split) - wave)[:, border:].max()
+    assert apart <= STREAM_BOUND, f"{at}: a stream is {apart} from the original beyond the border"
     bench.compare(f"{at}: long.whole_tail", tail, lambda each: in_pieces(each, codes, split)[:, border:])

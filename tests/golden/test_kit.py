@@ -31,23 +31,23 @@ def folder(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(params=kit.EXAMPLES)
-def model(request) -> str:
+def example(request) -> str:
     return request.param
 
 
 def test_the_kit_has_every_model():
-    assert set(kit.EXAMPLES) == set(models.NAMES)
+    assert set(kit.MODELS.values()) == set(models.NAMES)
 
 
-def test_every_layer_is_within_its_bound(folder, model):
-    arrays = load_file(folder / model / "layers.safetensors")
-    runs = json.loads((folder / model / "layers.json").read_text())
+def test_every_layer_is_within_its_bound(folder, example):
+    arrays = load_file(folder / example / "layers.safetensors")
+    runs = json.loads((folder / example / "layers.json").read_text())
     judged, read = 0, set()
     for number, run in enumerate(runs):
         names = {f"{number}.in.{name}": name for name in run["inputs"]}
         state = {name: arrays[at] for at, name in names.items()}
         read |= names.keys()
-        side = port(folder / model / "model", run["kind"], run["part"], model)
+        side = port(folder / example / "model", run["kind"], run["part"], kit.MODELS[example])
         for place, stage in enumerate(run["stages"]):
             compared = {row: tuple(one["arrays"]) for row, one in stage["compared"].items()}
             modules = tuple(stage["modules"])
@@ -99,12 +99,13 @@ class Replayed:
         return numbers
 
 
-def test_a_generation_gives_the_same_codes(folder, model):
-    tensors = load_file(folder / model / "generation.safetensors")
-    facts = json.loads((folder / model / "generation.json").read_text())
-    pipeline, noise, prompt = mlx_port.load(folder / model / "model"), Replayed(tensors), None
+def test_a_generation_gives_the_same_codes(folder, example):
+    tensors = load_file(folder / example / "generation.safetensors")
+    facts = json.loads((folder / example / "generation.json").read_text())
+    pipeline, noise, prompt = mlx_port.load(folder / example / "model"), Replayed(tensors), None
     if "reference" in tensors:
-        prompt = Prompt.of(audio=tensors["reference"], sample_rate=facts["reference_sample_rate"])
+        rate, text = facts["reference_sample_rate"], facts["reference_text"]
+        prompt = Prompt.of(audio=tensors["reference"], text=text, sample_rate=rate)
     result = pipeline.generate(facts["text"], prompt=prompt, noise=noise, **facts["options"])
     np.testing.assert_array_equal(result.codes, tensors["codes"])
     np.testing.assert_allclose(result.audio, tensors["audio"], atol=1e-4 * np.abs(tensors["audio"]).max())
@@ -114,6 +115,13 @@ def test_a_generation_gives_the_same_codes(folder, model):
 
 def test_the_page_is_beside_the_files(folder):
     assert (folder / "README.md").read_text() == kit.PAGE.read_text()
-    for name in ("layers.safetensors", "layers.json", "generation.safetensors", "generation.json"):
-        assert f"`{name.partition('.')[0]}" in kit.PAGE.read_text() or name in kit.PAGE.read_text()
-        assert all((folder / model / name).is_file() for model in kit.EXAMPLES)
+    for file in ("layers.safetensors", "layers.json", "generation.safetensors", "generation.json"):
+        assert f"`{file.partition('.')[0]}" in kit.PAGE.read_text() or file in kit.PAGE.read_text()
+        assert all((folder / name / file).is_file() for name in kit.EXAMPLES)
+
+
+def test_the_page_names_every_tensor(folder, example):
+    page = kit.PAGE.read_text()
+    for tensor in load_file(folder / example / "generation.safetensors"):
+        where, dot, _ = tensor.rpartition(".")
+        assert f"`{where}.N`" in page if dot else f"`{tensor}`" in page, tensor

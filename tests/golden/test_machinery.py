@@ -197,6 +197,18 @@ def test_absent_subfolders_and_folders_without_vectors_collect_nothing(tmp_path)
     assert discover("dia", tmp_path) == []
 
 
+def test_a_sampler_has_the_kind_that_its_file_states(tmp_path):
+    folder = tmp_path / "dia" / "sampler"
+    folder.mkdir(parents=True)
+    [case] = discover("dia", tmp_path)
+    assert case.kind == "sampler"
+    (folder / "info.json").write_text('{"kind": "qwen3_sampler"}')
+    folder.rename(folder.parent / "draws")
+    (folder.parent / "sampler").mkdir()
+    (folder.parent / "sampler" / "info.json").write_text('{"kind": "waltz"}')
+    assert [case.kind for case in discover("dia", tmp_path)] == ["qwen3_sampler", "waltz"]
+
+
 def test_cases_are_found_under_any_name(dia):
     (dia / "v_v01").rename(dia / "something else")
     found = [str(case) for case in discover("dia", dia.parent)]

@@ -10,7 +10,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from mlx_port.kernels import add_norm, noise, rows, turn
+from mlx_port.kernels import add_norm, noise, norm_turn, rows, turn
 from mlx_port.layers.norm import RMSNorm
 from mlx_port.layers.rope import rotate, rotate_pairs
 from tts_core.nn.noise import HostNoise
@@ -97,6 +97,23 @@ def turned_queries(dtype: mx.Dtype, count: int, heads: int, width: int, spins: i
     close(turn.turn_queries(x, spin), plain, 8.0)
 
 
+def split(
+    dtype: mx.Dtype, spin_dtype: mx.Dtype, count: int, heads: int, kept: int, width: int, spins: int
+) -> None:
+    """Compare with the norm, its rounding, and the rotation."""
+    x, spin = random(count, (heads + 2 * kept) * width, dtype=dtype), table(spins, width // 2)
+    spin, gains = spin.astype(spin_dtype), random(heads + kept, width, seed=3)
+    queries, fresh = norm_turn.norm_turn(x, spin, gains, heads, 1e-5)
+    parts = x.reshape(count, -1, width).astype(F32)
+    normed = (mx.fast.rms_norm(parts[:, : heads + kept], mx.ones(width), 1e-5) * gains)[:, :, None]
+    cos, sin = (spin[:, half].astype(F32)[:, None, None] for half in (0, 1))
+    plain = rotate(normed.astype(dtype).astype(F32), (cos, sin))
+    size = 8.0 + ROUNDING[dtype] / SUM * np.abs(wide(normed)).max()  # a norm may be rounded the other way
+    close(queries, plain[:, :heads], size)
+    close(fresh[0], plain[:, heads:], size)
+    np.testing.assert_array_equal(wide(fresh[1][:, :, 0]), wide(parts[:, heads + kept :]))
+
+
 def drawn(texts: int, shape: tuple[int, ...]) -> None:
     generator = np.random.default_rng(texts)
     seeds = [int(seed) for seed in generator.integers(0, 2**64, texts, np.uint64)]
@@ -166,6 +183,20 @@ CASES = [
         Case("turn", f"{dtype} queries {spins} spins", partial(turned_queries, dtype, 3, 4, 64, spins))
         for dtype in (F32, BF16)
         for spins in (1, 3)
+    ),
+    *(
+        Case(
+            "norm_turn",
+            f"{dtype}, tables {spin_dtype} {sizes} {count} rows {spins} spins",
+            partial(split, dtype, spin_dtype, count, *sizes, spins),
+        )
+        for dtype, spin_dtype, sizes in (
+            (F32, F32, (2, 1, 4)),
+            (BF16, BF16, (16, 8, 128)),
+            (BF16, F32, (3, 1, 66)),
+            (F16, F16, (6, 3, 10)),
+        )
+        for count, spins in ((1, 1), (2, 1), (5, 5))
     ),
     *(
         Case("uniform", f"{texts} texts of {shape}", partial(drawn, texts, shape))

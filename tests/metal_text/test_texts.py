@@ -14,9 +14,9 @@ from types import ModuleType
 import pytest
 
 import mlx_port.kernels
-from mlx_port.kernels import add_norm, noise, rows, turn
+from mlx_port.kernels import add_norm, noise, norm_turn, rows, turn
 from mlx_port.kernels.source import Kernel
-from tests.metal_text.cases import BF16, CASES, F32, Case, drawn, normed, product, quantized, turned
+from tests.metal_text.cases import BF16, CASES, F32, Case, drawn, normed, product, quantized, split, turned
 from tests.metal_text.compiler import Fault, find
 from tests.metal_text.text import Processor
 
@@ -85,6 +85,22 @@ FAULTS = [
         "row",
         partial(turned, F32, 5, 2, 1, 4, False, 1),
         OUTSIDE,
+    ),
+    Change(
+        norm_turn,
+        "KERNEL",
+        "spin_shape[0] > 1 ? row : 0",
+        "row",
+        partial(split, F32, F32, 5, 2, 1, 4, 1),
+        OUTSIDE,
+    ),
+    Change(
+        norm_turn,
+        "KERNEL",
+        "gains[head * width + i + half_width]",
+        "gains[head * width + i]",
+        partial(split, BF16, BF16, 2, 3, 1, 66, 1),
+        "bound",
     ),
     Change(turn, "KERNEL", "table + half_width", "table", partial(turned, F32, 5, 2, 1, 4, True, 5), "bound"),
 ]

@@ -23,15 +23,17 @@ LAST = 0.01  # of the last convolution, so that few samples are clipped
 HALVES = {"semantic": "first", "acoustic": "rest"}
 
 
-def qwen3_config(mode: str = "custom_voice") -> Qwen3Config:
-    """Grouped heads that are not as wide as the network, and widths that groups of 32 fit. `base` is of the
-    small size: its predictor is as wide as the talker.
+def qwen3_config(mode: str = "custom_voice", size: str | None = None) -> Qwen3Config:
+    """Grouped heads that are not as wide as the network, and widths that groups of 32 fit.
+
+    size: as published; by default `base` is small, 0b6: its predictor is as wide as the talker.
     """
+    size = size or ("0b6" if mode == "base" else "1b7")
     is_base, stack = mode == "base", StackConfig(64, 96, 3, 4, 2, 24, 1e6, 1e-6)
     voices = Speaker("vivian", 1050, None), Speaker("eric", 1051, "sichuan_dialect")
     return Qwen3Config(
         talker=stack,
-        predictor=StackConfig(64 if is_base else 32, 64, 2, 6, 3, 10, 1e4, 1e-5),
+        predictor=StackConfig(64 if size == "0b6" else 32, 64, 2, 6, 3, 10, 1e4, 1e-5),
         vocab_size=1024 + CODES,
         codebook_size=CODES,
         n_codebooks=CODEBOOKS,
@@ -39,7 +41,7 @@ def qwen3_config(mode: str = "custom_voice") -> Qwen3Config:
         text_hidden_size=50,
         max_positions=300,
         mode=mode,
-        model_size="0b6" if is_base else "1b7",
+        model_size=size,
         im_start_id=257,
         im_end_id=258,
         tts_pad_id=262,
@@ -136,9 +138,16 @@ def _drawn(
     return drawn.astype(np.float32)
 
 
-def write_published(folder: Path, mode: str = "custom_voice", seed: int = 0, *, eos: float = 1.0) -> Path:
+def write_published(
+    folder: Path,
+    mode: str = "custom_voice",
+    seed: int = 0,
+    *,
+    eos: float = 1.0,
+    size: str | None = None,
+) -> Path:
     """Write a folder as it is published, all tensors in float32. eos: size of the logit that ends speech."""
-    config, codec = qwen3_config(mode), codec_config()
+    config, codec = qwen3_config(mode, size), codec_config()
     weights = qwen3_weights(config, seed)
     weights.tensors["talker.codec_head.weight"][config.codec_eos_id] *= eos
     write_qwen3_texts(folder, config, codec)

@@ -13,7 +13,7 @@ from tts_core.dia2.layers import Dia2Layers
 from tts_core.dia2.machine import Machine
 from tts_core.dia2.script import Reader
 from tts_core.dia2.shapes import is_norm
-from tts_core.dia2.tokenizer import FILE, Tokenizer
+from tts_core.dia2.tokenizer import FILE, shared_tokenizer
 from tts_core.nn.ladder import TEXT, Given, Rung
 from tts_core.nn.layer_order import State
 
@@ -84,7 +84,7 @@ def _codes(given: Given) -> np.ndarray:
 def _texts(given: Given) -> np.ndarray:
     """Return the ids of both text streams. (rows + 1, 2) int32."""
     config = config_of(given.configs, "dia2", Dia2Config)
-    tokenizer = Tokenizer(given.documents["dia2"][FILE], most=config.text_vocab_size)
+    tokenizer = shared_tokenizer(given.documents["dia2"][FILE], config.text_vocab_size)
     reader = Reader.of(tokenizer, config.text_new_word_id, 1.0)
     machine, ids = Machine.of(config, reader.entries(TEXT), 2), [[config.text_bos_id, config.text_pad_id]]
     for step in range(given.rows):

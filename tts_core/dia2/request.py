@@ -20,7 +20,7 @@ from tts_core.dia2.reading import read, read_exactly
 from tts_core.dia2.recordings import Recording, longest_prefix, read_recordings
 from tts_core.dia2.sampling import Choice, Sampling
 from tts_core.dia2.script import Reader
-from tts_core.dia2.tokenizer import FILE, Tokenizer
+from tts_core.dia2.tokenizer import FILE, shared_tokenizer
 from tts_core.errors import UsageError
 from tts_core.nn.noise import HostNoise, Noise, per_text, piece_seed
 from tts_core.pipeline import PromptLike
@@ -42,7 +42,7 @@ class Facts:
     def of(cls, configs: Configs, tokenizer: str) -> Facts:
         """Read the facts of a model. configs: of its parts, by kind.  tokenizer: the text of its file."""
         config, codec = config_of(configs, "dia2", Dia2Config), config_of(configs, "mimi", MimiConfig)
-        read = Tokenizer(tokenizer, most=config.text_vocab_size)
+        read = shared_tokenizer(tokenizer, config.text_vocab_size)
         return cls(config, codec, Reader.of(read, config.text_new_word_id, codec.frame_rate))
 
 

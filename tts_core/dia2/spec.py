@@ -6,7 +6,7 @@ from tts_core.codecs.mimi import MIMI_24KHZ, MimiConfig
 from tts_core.config import config_of
 from tts_core.dia2.config import GATED, Dia2Config, StackConfig, read_converted
 from tts_core.dia2.shapes import is_large, is_norm, parameter_shapes
-from tts_core.dia2.tokenizer import FILE, Tokenizer
+from tts_core.dia2.tokenizer import FILE, shared_tokenizer
 from tts_core.errors import CheckpointError
 from tts_core.models import Configs, Documents, Model, Network
 
@@ -52,7 +52,7 @@ def check(configs: Configs, documents: Documents) -> None:
             f"codec: {codec.n_codebooks} codebooks of {codec.codebook_size} codes, the model has "
             f"{config.n_streams} streams of {config.codebook_size}; use the codec of its release"
         )
-    Tokenizer(documents["dia2"][FILE], most=config.text_vocab_size)
+    shared_tokenizer(documents["dia2"][FILE], config.text_vocab_size)
 
 
 MODEL = Model(

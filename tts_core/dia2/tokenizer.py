@@ -6,6 +6,7 @@ Source: the file format is that of huggingface/tokenizers; the pattern is GPT-2'
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from tts_core.config import mapping
@@ -37,6 +38,12 @@ class Tokenizer(ByteBpe):
             added |= added_token(token, token.get("id"), most, FILE)
         split = _words_of_digits if _splits_digits(read.get("pre_tokenizer")) else splitter(PATTERN)
         super().__init__(vocabulary, _merges(model.get("merges")), added, split=split, where=FILE)
+
+
+@lru_cache(maxsize=4)
+def shared_tokenizer(content: str, most: int) -> Tokenizer:
+    """Build the tokenizer of a model once for all its requests; arguments and errors as in Tokenizer."""
+    return Tokenizer(content, most=most)
 
 
 def bos_id(tokenizer: Tokenizer, tokenizer_config: Mapping[str, Any]) -> int:

@@ -15,7 +15,7 @@ from tts_core.qwen3.config import Qwen3Config
 from tts_core.qwen3.layer_order import predictor_stages, speaker_stages, talker_stages
 from tts_core.qwen3.layers import Qwen3Layers
 from tts_core.qwen3.layout import script
-from tts_core.qwen3.tokenizer import FILES, Tokenizer
+from tts_core.qwen3.tokenizer import FILES, shared_tokenizer
 
 GROUPS = {
     "norm.weight": "norms",
@@ -55,7 +55,7 @@ def talker_state(given: Given) -> State:
     """Build the inputs: a text, again and again, and the codec's codes; the second row begins later."""
     config, rows = _config(given), given.rows
     documents = given.documents["qwen3"]
-    tokenizer = Tokenizer(*(documents[name] for name in FILES), most=config.text_vocab_size)
+    tokenizer = shared_tokenizer(*(documents[name] for name in FILES), config.text_vocab_size)
     ids = np.resize(np.array(tokenizer.encode(script(TEXT)), np.int32), rows + 1)
     codes = given.codes(config.n_codebooks, config.codebook_size, rows + 1)
     return {

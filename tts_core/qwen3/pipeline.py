@@ -138,15 +138,8 @@ class Qwen3Pipeline(FedPipeline[Request]):
 
         Raises UsageError for a prompt that is not a voice, and for a model that takes none.
         """
-        codec = self.codec_config
-        voice = read_voice(
-            self.config,
-            self.facts.tokenizer,
-            Qwen3Options(trust_transcript=True),
-            prompt,
-            sample_rate=codec.sample_rate,
-            hop=codec.hop_length,
-        )
+        options = Qwen3Options(trust_transcript=True)
+        voice = read_voice(self.config, self.codec_config, self.facts.tokenizer, options, prompt)
         vector = voice.vector_of(self.engine.vector)
         if vector is None:
             raise UsageError(

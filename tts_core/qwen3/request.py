@@ -13,6 +13,7 @@ from tts_core.codecs.qwen3_codec import Qwen3CodecConfig
 from tts_core.config import Configs, config_of
 from tts_core.errors import UsageError
 from tts_core.files.json_object import parse_json
+from tts_core.models import Documents
 from tts_core.nn.noise import HostNoise, Noise, per_text, piece_seed
 from tts_core.pipeline import PromptLike
 from tts_core.qwen3.config import BASE, VOICE_DESIGN, Qwen3Config
@@ -29,7 +30,7 @@ from tts_core.qwen3.layout import (
 from tts_core.qwen3.memory import Qwen3Job
 from tts_core.qwen3.options import Qwen3Options
 from tts_core.qwen3.sampling import GENERATION, Choice, Sampling, read_generation
-from tts_core.qwen3.tokenizer import FILES, Tokenizer
+from tts_core.qwen3.tokenizer import FILES, Tokenizer, shared_tokenizer
 from tts_core.qwen3.voice import Voice, read_voice
 from tts_core.speech.asked import frames_of, seed_of
 from tts_core.text import breaks
@@ -55,7 +56,7 @@ class Facts:
     def of(cls, configs: Configs, documents: Mapping[str, str]) -> Facts:
         """Read the facts of a model. configs: of its parts, by kind.  documents: its own, by name."""
         config = config_of(configs, "qwen3", Qwen3Config)
-        tokenizer = Tokenizer(*(documents[name] for name in FILES), most=config.text_vocab_size)
+        tokenizer = shared_tokenizer(*(documents[name] for name in FILES), config.text_vocab_size)
         sampling = read_generation(parse_json(documents[GENERATION], GENERATION))
         return cls(config, config_of(configs, "qwen3_codec", Qwen3CodecConfig), tokenizer, sampling)
 
@@ -173,22 +174,14 @@ class Numbers:
 
 
 def ask(
-    configs: Configs,
-    documents: Mapping[str, Mapping[str, str]],
-    text: str,
-    options: Qwen3Options,
-    prompt: PromptLike,
+    configs: Configs, documents: Documents, text: str, options: Qwen3Options, prompt: PromptLike
 ) -> Request:
     """Build a request from the configurations and documents of a model's parts, by kind."""
     return request(Facts.of(configs, documents["qwen3"]), text, options, prompt)
 
 
 def ask_live(
-    configs: Configs,
-    documents: Mapping[str, Mapping[str, str]],
-    text: str,
-    options: Qwen3Options,
-    prompt: PromptLike,
+    configs: Configs, documents: Documents, text: str, options: Qwen3Options, prompt: PromptLike
 ) -> Request:
     """As `ask`, for a text that goes on."""
     return live(Facts.of(configs, documents["qwen3"]), text, options, prompt)
@@ -225,14 +218,7 @@ def _request(facts: Facts, text: str, options: Qwen3Options, prompt: PromptLike)
     if options.instruct:
         facts.tokenizer.check_plain(options.instruct, "instruct")
     language_id(config, options.language, None)  # an unknown language, before a recording is read
-    voice = read_voice(
-        config,
-        facts.tokenizer,
-        options,
-        prompt,
-        sample_rate=facts.codec.sample_rate,
-        hop=facts.codec.hop_length,
-    )
+    voice = read_voice(config, facts.codec, facts.tokenizer, options, prompt)
     seed, most = seed_of(options), frames_of(options, facts.codec.frame_rate)
     numbers = Numbers(seed, None if options.noise is None else per_text(options.noise, [seed])[0])
     sampling, pacing = choose_sampling(facts.sampling, options), Pacing((), (None,), options.speed)

@@ -28,7 +28,7 @@ from tts_core.qwen3.config import (
 )
 from tts_core.qwen3.sampling import GENERATION, read_generation
 from tts_core.qwen3.speaker import DEFAULT
-from tts_core.qwen3.tokenizer import FILES, Tokenizer
+from tts_core.qwen3.tokenizer import FILES, shared_tokenizer
 
 FOLDERS = {  # published repository → size, mode
     "Qwen/Qwen3-TTS-12Hz-0.6B-CustomVoice": ("0b6", CUSTOM_VOICE),
@@ -114,7 +114,7 @@ def check(configs: Configs, documents: Documents) -> None:
             f"{config.n_codebooks} of {' and '.join(map(str, sorted(sizes)))}; use the codec of its release"
         )
     own = documents["qwen3"]
-    tokenizer = Tokenizer(*(own[name] for name in FILES), most=config.text_vocab_size)
+    tokenizer = shared_tokenizer(*(own[name] for name in FILES), config.text_vocab_size)
     for token, id in (("<|im_start|>", config.im_start_id), ("<|im_end|>", config.im_end_id)):
         if tokenizer.added.get(token) != id:
             raise CheckpointError(
@@ -128,7 +128,9 @@ def varies(config: Qwen3Config) -> dict[str, Any]:
     """Return the facts that depend on the checkpoint's mode: whose voice it speaks in."""
     is_base = config.mode == BASE
     return {
+        "title": f"Qwen3-TTS {config.mode.title().replace('_', '')}",
         "needs_voice": is_base,
+        "needs_instruction": config.mode == VOICE_DESIGN,
         "references": 1 if is_base else 0,
         "transcript": "optional" if is_base else "unused",
         "voices": tuple(speaker.name for speaker in config.speakers),

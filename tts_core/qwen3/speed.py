@@ -13,8 +13,6 @@ from tts_core.qwen3.tokenizer import CONFIG, MERGES, VOCABULARY
 from tts_core.speed import Speed
 from tts_core.text.byte_bpe import byte_signs
 
-TALKER_LAYERS = 28  # of every published size
-
 
 def _layers(configs: Configs) -> int:
     """Count the calls of layers in a frame: the predictor's run once for each code."""
@@ -57,6 +55,6 @@ SPEED = Speed(
     reads=_reads,
     text="The quick brown fox jumps over the lazy dog near the river bank.",
     documents=_documents,
-    launches=(14, 3 * TALKER_LAYERS + 206),  # the talker's layers launch 3 more
+    launches=(11, 205),
     options=_options,
 )

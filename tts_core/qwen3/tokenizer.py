@@ -7,6 +7,7 @@ Differs from upstream: never the pattern of Mistral, which transformers 4.57.3 p
 from __future__ import annotations
 
 import unicodedata
+from functools import lru_cache
 
 from tts_core.config import mapping
 from tts_core.errors import CheckpointError, UsageError
@@ -53,6 +54,12 @@ class Tokenizer(ByteBpe):
         words = _words(text)
         last = max((place for place, word in enumerate(words) if not word.isspace()), default=0)
         return "".join(words[:last])
+
+
+@lru_cache(maxsize=4)
+def shared_tokenizer(vocabulary: str, merges: str, config: str, most: int) -> Tokenizer:
+    """Build the tokenizer of a model once for all its requests; arguments and errors as in Tokenizer."""
+    return Tokenizer(vocabulary, merges, config, most=most)
 
 
 def _words(text: str) -> list[str]:

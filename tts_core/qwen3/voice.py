@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tts_core.audio.files import resample
+from tts_core.codecs.qwen3_codec import Qwen3CodecConfig
 from tts_core.errors import UsageError
 from tts_core.pipeline import PromptLike
 from tts_core.prompt import Prompt
@@ -17,8 +18,6 @@ from tts_core.qwen3.layout import named_speaker, transcript
 from tts_core.qwen3.options import Qwen3Options
 from tts_core.qwen3.tokenizer import Tokenizer
 from tts_core.text.pace import check_transcript
-
-LEAST_SECONDS = 1.0  # of a recording
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,16 +46,14 @@ class Voice:
 
 def read_voice(
     config: Qwen3Config,
+    codec: Qwen3CodecConfig,
     tokenizer: Tokenizer,
     options: Qwen3Options,
     prompt: PromptLike,
-    *,
-    sample_rate: int,
-    hop: int,
 ) -> Voice:
     """Check the voice, recording and instruction of a request against the checkpoint's mode.
 
-    sample_rate, hop: the codec's. Raises UsageError, saying what the mode needs.
+    Raises UsageError, saying what the mode needs.
     """
     _check_mode(config, options, prompt)
     if config.mode == CUSTOM_VOICE:
@@ -73,18 +70,20 @@ def read_voice(
     if reference.audio is None:
         raise UsageError("prompt: Qwen3-TTS needs the samples of a recording, not codes")
     plain = Prompt.of(reference.audio, sample_rate=reference.sample_rate).one  # its text is checked below
-    samples = plain.samples(sample_rate, reference.name, shortest=LEAST_SECONDS)
+    samples = plain.samples(codec.sample_rate, reference.name, quality="HQ")
     assert samples is not None
-    heard = resample(samples, sample_rate, config.speaker_encoder.sample_rate, quality="HQ")
+    heard = resample(samples, codec.sample_rate, config.speaker_encoder.sample_rate, quality="HQ")
     if not (reference.text or "").strip():
         return Voice(samples=samples, heard=heard)
     assert reference.text is not None
     tokenizer.check_plain(reference.text, "transcript")
     if not options.trust_transcript:
         language = None if options.language.lower() == "auto" else options.language.lower()
-        check_transcript(reference.text.strip(), len(samples) / sample_rate, language, reference.name)
+        check_transcript(reference.text.strip(), len(samples) / codec.sample_rate, language, reference.name)
     ids = tuple(tokenizer.encode(transcript(reference.text)))
-    return Voice(samples=samples, heard=heard, transcript=ids, frames=math.ceil(len(samples) / hop))
+    return Voice(
+        samples=samples, heard=heard, transcript=ids, frames=math.ceil(len(samples) / codec.hop_length)
+    )
 
 
 def _check_mode(config: Qwen3Config, options: Qwen3Options, prompt: PromptLike) -> None:
@@ -96,11 +95,9 @@ def _check_mode(config: Qwen3Config, options: Qwen3Options, prompt: PromptLike) 
             "--ref-text, in Python Prompt.from_file(path, text)"
         )
     if mode == CUSTOM_VOICE and options.voice is None:
-        raise UsageError(
-            f"voice: Qwen3-TTS CustomVoice speaks in a built-in voice; give --voice, one of {names}"
-        )
+        raise UsageError(f"voice: Qwen3-TTS CustomVoice speaks in a built-in voice; give one of {names}")
     if mode == VOICE_DESIGN and not options.instruct:
-        raise UsageError("instruct: Qwen3-TTS VoiceDesign needs a description of the voice; give --instruct")
+        raise UsageError("instruct: Qwen3-TTS VoiceDesign needs a description of the voice in words")
     if mode != BASE and prompt is not None:
         other = "voice" if mode == CUSTOM_VOICE else "instruct"
         raise UsageError(f"prompt: only Qwen3-TTS Base takes a recording; here the voice comes from {other}")

@@ -12,12 +12,12 @@ LOOK_BEHIND = 40  # characters after a place that decide its rank
 
 SENTENCE, CLAUSE, WORD = range(3)  # ranks of places, the best first
 
-_CLOSERS = r"[\"'”’»)\]]*+"
-_OPENERS = re.compile(r"[\"'“‘«(\[ \t\n]*+")
+_CLOSERS = r"[\"'”’»)\]」』）】》〉］〕｝〗〙〛｣]*+"
+_OPENERS = re.compile(r"[\"'“‘«(\[「『（【《〈［〔｛〖〘〚｢ \t\n\u3000]*+")
 _LONGEST = max(map(len, SHORT))
 _PLACES = re.compile(
     rf"(?P<end>(?<![.!?…])[.!?…]++{_CLOSERS}(?=\s)|[。！？]++{_CLOSERS}\s*+)"
-    rf"|(?P<clause>[,;:]{_CLOSERS}(?=\s)|\s[-–—](?=\s)|—|[，；：、])"
+    rf"|(?P<clause>[,;:]{_CLOSERS}(?=\s)|\s[-–—](?=\s)|—|[，；：、]{_CLOSERS})"
     r"|(?P<space>\s+?(?=\s[-–—]\s|\S|\Z))"
 )
 

@@ -73,8 +73,9 @@ def api_error(error: Exception) -> ApiError:
     if isinstance(error, ApiError):
         return error
     if isinstance(error, FieldError):
-        name = _PARAMS.get(error.field, error.field)
-        found = invalid(name, error.worded(str, name))
+        first, _, rest = error.field.partition(" ")  # "voice anna" is of the field voice
+        name = _PARAMS.get(first, first)
+        found = invalid(name, error.worded(str, f"{name} {rest}" if rest else name))
         found.reason, found.option = error.reason, error.option
         return found
     if isinstance(error, UsageError):

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import mlx.core as mx
 import numpy as np
 import pytest
 
-from mlx_port.kernels import add_norm, attention, noise, results, rows, source, trials, turn
+from mlx_port.kernels import add_norm, attention, noise, norm_turn, results, rows, source, trials, turn
 from mlx_port.layers.norm import RMSNorm
 from mlx_port.layers.rope import rotate, rotate_pairs
+from mlx_port.steps.splitting import Splitting
 from tts_core.nn.noise import HostNoise
 
 gpu = pytest.mark.skipif(not source.on_gpu(), reason="no GPU for MLX")
@@ -23,6 +26,7 @@ TRIALS: list[tuple[Any, ...]] = [
     *((kernel.trial, dtype) for kernel in (add_norm, rows, turn) for dtype in (mx.float32, HALF, mx.float16)),
     *((rows.quantized_trial, HALF, bits, 64, wide) for bits in (4, 8) for wide in (0, rows.WIDE)),
     *((attention.trial, dtype, 4, 128) for dtype in (mx.float32, HALF)),
+    *((norm_turn.trial, dtype, dtype) for dtype in (mx.float32, HALF, mx.float16)),
 ]
 
 
@@ -165,6 +169,23 @@ def test_turn(dtype: mx.Dtype, pairs: bool) -> None:
     close(queries, expected[:, :heads])
     close(fresh[0], expected[:, heads:])
     close(fresh[1], parts[:, heads + kept :], 0)
+
+
+@gpu
+@DTYPES
+@pytest.mark.parametrize(("heads", "kept", "width", "spins"), [(16, 8, 128, 1), (3, 1, 24, 3), (4, 2, 10, 3)])
+def test_norm_turn(dtype: mx.Dtype, heads: int, kept: int, width: int, spins: int) -> None:
+    """As the plain form splits a product, whose roundings to the dtype it has."""
+    x, angles = random((3, (heads + 2 * kept) * width), dtype), random((spins, width // 2), mx.float32, 1)
+    spin = mx.stack([mx.cos(angles), mx.sin(angles)], axis=1).astype(dtype)
+    stack: Any = SimpleNamespace(num_attention_heads=heads, num_key_value_heads=kept, head_dim=width)
+    split = Splitting(stack, [random((width,), mx.float32, seed) for seed in (2, 3)], 1e-5, dtype)
+    queries, fresh = norm_turn.norm_turn(x, spin, split.gains, heads, 1e-5)
+    with mock.patch.object(source, "passes", return_value=False):
+        plain = split(x, spin)
+    for found, expected in zip((queries, fresh[0]), plain[:2], strict=True):
+        close(found, expected)
+    close(fresh[1], plain[2], 0)
 
 
 @gpu

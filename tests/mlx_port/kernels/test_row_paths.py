@@ -11,7 +11,7 @@ import mlx_port
 from mlx_port.kernels import row_paths, source
 from mlx_port.kernels.row_paths import choose, chosen
 from mlx_port.steps import rows
-from tests.mlx_port.launches import as_on_metal, launches
+from tests.mlx_port.launches import STAND_IN, as_on_metal, launches
 from tts_core.errors import UsageError
 
 M1, M2, M3, M5 = 13, 14, 15, 17
@@ -117,7 +117,7 @@ def test_the_kernel_takes_a_few_rows_of_whole_vectors(
     mx.eval(layer.weight, x)
     with as_on_metal():
         made = launches(rows.product(layer)(x))
-    assert made["Full"] == found  # as_on_metal's custom kernel
+    assert made[STAND_IN] == found  # as_on_metal's custom kernel
     assert (made["Matmul"] > 0) == (not found)
 
 
@@ -138,5 +138,5 @@ def test_the_kernel_takes_affine_codes_of_4_and_8_bits(
     mx.eval(layer.parameters(), x)
     with as_on_metal():
         made = launches(rows.product(layer)(x))
-    assert made["Full"] == found
+    assert made[STAND_IN] == found
     assert made["QuantizedMatmul"] == (not found)

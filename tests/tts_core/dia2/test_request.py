@@ -76,6 +76,14 @@ def test_memory_falls_with_what_is_left_out():
     assert running(Dia2Job(100)) < running(Dia2Job(1483)) < running(Dia2Job(1483, 700))
 
 
+def test_requests_of_a_checkpoint_share_its_tokenizer() -> None:
+    content = (GOLDEN / "tokenizer/tokenizer.json").read_text("utf-8")
+    again, other = ("".join(list(content)), content + " ")
+    one, two, three = (Facts.of(CONFIGS, text).reader.tokenizer for text in (content, again, other))
+    assert two is one
+    assert three is not one
+
+
 @pytest.mark.parametrize(("words", "voice"), [(100, 0), (200, 0), (220, 188), (2000, 188)])
 def test_the_estimate_of_a_long_text_is_the_plan_of_its_request(words: int, voice: int):
     """Later pieces read 15 seconds of the first one's voice."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import soxr
 
 from converters.published import open_published
 from tests.tiny.qwen3 import write_published
@@ -20,6 +22,8 @@ from tts_core.qwen3.layout import FRAME, NOTHING, SPEAKER
 from tts_core.qwen3.options import Qwen3Options
 from tts_core.qwen3.request import Facts, Request, rehearsal, request
 from tts_core.qwen3.sampling import Choice
+from tts_core.qwen3.tokenizer import CONFIG
+from tts_core.serving.source import Source
 
 SAID = "An inn is near."
 NEEDED: dict[str, dict[str, Any]] = {
@@ -60,7 +64,7 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Any:
     [
         (CUSTOM_VOICE, {"voice": None}, "voice: .*one of vivian, eric"),
         (CUSTOM_VOICE, {"voice": "vivien"}, "voice: 'vivien' .*vivian"),
-        (VOICE_DESIGN, {"instruct": None}, "instruct: .*--instruct"),
+        (VOICE_DESIGN, {"instruct": None}, "instruct: .*needs a description"),
         (VOICE_DESIGN, {"voice": "vivian"}, "voice: .*CustomVoice"),
         (BASE, {"voice": "vivian"}, "voice: .*CustomVoice"),
         (BASE, {"instruct": "slow"}, "instruct: .*takes no instruction"),
@@ -78,6 +82,14 @@ def test_what_a_mode_lacks_is_said(ask: Any, mode: str, options: dict[str, Any],
 def test_recordings_are_of_base_alone(ask: Any, mode: str) -> None:
     with pytest.raises(UsageError, match=r"prompt: only Qwen3-TTS Base"):
         ask(mode, prompt=recording())
+
+
+def test_recordings_are_resampled_as_the_original_does(ask: Any) -> None:
+    given = recording()
+    faster = Prompt.of(given.one.audio, sample_rate=2000)
+    assert given.one.audio is not None
+    expected = soxr.resample(given.one.audio, 2000, 1500, quality="HQ")
+    np.testing.assert_array_equal(ask(BASE, prompt=faster).voice.samples, expected)
 
 
 def test_base_needs_a_recording(ask: Any) -> None:
@@ -158,6 +170,24 @@ def test_settings_are_the_checkpoints_unless_given(ask: Any) -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_every_mode_rehearses(ask: Any, mode: str) -> None:
     assert rehearsal(ask.facts(mode)).job().frames == 3
+
+
+def test_requests_of_a_checkpoint_share_its_tokenizer(tmp_path: Path) -> None:
+    folder = write_published(tmp_path / "published")
+
+    def asked() -> Request:
+        parts = open_published(folder, offline=True).parts
+        configs = {kind: part.config for kind, part in parts.items()}
+        documents = {kind: part.documents for kind, part in parts.items()}
+        return Source("qwen3", configs, documents, pytest.fail).request("Hello.", NEEDED[CUSTOM_VOICE], None)
+
+    first = asked().facts.tokenizer
+    assert asked().facts.tokenizer is first
+    changed = json.loads((folder / CONFIG).read_text("utf-8"))
+    changed["added_tokens_decoder"]["7"] = {"content": "<|more|>"}
+    (folder / CONFIG).write_text(json.dumps(changed), "utf-8")
+    other = asked().facts.tokenizer
+    assert (other.first_added("<|more|>"), first.first_added("<|more|>")) == ("<|more|>", None)
 
 
 def test_texts_of_options_are_bounded() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import random
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +18,8 @@ import pytest
 
 from tts_core.audio.recordings import SHORTEST
 from tts_core.errors import CheckpointError, NotFoundError, ResourceError, UsageError
-from tts_core.serving.voices import RECORD, VoiceStore, voices_folder
+from tts_core.models import model
+from tts_core.serving.voices import RECORD, VoiceStore, built_in, voices_folder
 
 ROOT, RATE = Path(__file__).parents[3], 16000
 SAID = "The words of the recording."
@@ -232,3 +235,40 @@ def test_the_folder_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
     assert voices_folder() == Path("/data/mlx-port/voices")
     monkeypatch.delenv("XDG_DATA_HOME")
     assert voices_folder() == Path.home() / ".local/share/mlx-port/voices"
+
+
+@pytest.mark.parametrize(
+    ("name", "stored", "references", "own", "warning"),
+    [
+        ("vivian", [], 0, "vivian", ""),
+        ("Vivian", ["anna"], 1, "vivian", ""),
+        ("anna", ["anna"], 0, None, ""),
+        ("vivien", [], 0, "vivien", ""),
+        ("vivian", ["vivian"], 0, "vivian", "vivian is also stored; Qwen3-TTS, which takes no recordings"),
+        (
+            "vivian",
+            ["vivian"],
+            1,
+            None,
+            "vivian is stored, and also one of Qwen3-TTS's own; the stored one is",
+        ),
+        ("vivian", ["vivian"], None, None, "the stored one is used"),
+    ],
+)
+def test_a_stored_voice_of_a_built_in_name_wins_where_the_model_takes_recordings(
+    caplog: pytest.LogCaptureFixture,
+    name: str,
+    stored: list[str],
+    references: int | None,
+    own: str | None,
+    warning: str,
+) -> None:
+    spec = replace(model("qwen3"), voices=("vivian", "eric"), references=references)
+    with caplog.at_level(logging.WARNING, "tts_core"):
+        assert built_in(name, spec, stored) == own
+    assert warning in caplog.text
+    assert bool(warning) == bool(caplog.text)
+
+
+def test_a_model_without_voices_has_none_built_in() -> None:
+    assert built_in("vivian", model("dia"), []) is None

@@ -54,5 +54,5 @@ def test_transcripts_fit_what_can_be_read(text: str, language: str | None) -> No
     for seconds in (usual / 2, usual, 2 * usual):
         check_transcript(text, seconds, language, "voice")
     for seconds in (usual / 4, 4 * usual + SECONDS_MORE):
-        with pytest.raises(UsageError, match=r"voice: .* per second; .*--trust-transcript"):
+        with pytest.raises(UsageError, match=r"^voice: .* per second; .*or trust_transcript=True$"):
             check_transcript(text, seconds, language, "voice")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.tts_core.text.growth import LINEAR, UNITS, growth
 from tts_core.errors import UsageError
-from tts_core.text.sentences import CLAUSE, SENTENCE, WORD, places, split
+from tts_core.text.sentences import CLAUSE, SENTENCE, WORD, next_word, places, split
 
 STORY = (
     "Dr. Smith paid 3.5 dollars to J. R. R. Tolkien. “What?” he said. She left at 5 p.m. and Mr. Brown, who "
@@ -81,6 +81,10 @@ SPLIT = {
     ("unsplittable", 5): ["unspl", "ittab", "le"],
     ("End here\n\nnext part of it", 20): ["End here", "next part of it"],
     ("これは文です。次の文です。", 8): ["これは文です。", "次の文です。"],
+    ("「おはよう。」『元気？』と言う。", 8): ["「おはよう。」", "『元気？』", "と言う。"],
+    ("他说：“走吧！”（他走了。）【完】", 8): ["他说：“走吧！”", "（他走了。）", "【完】"],
+    ("《河》，「山」、『海』", 6): ["《河》，", "「山」、", "『海』"],
+    ("読む（本、』とか雲）", 6): ["読む（本、』", "とか雲）"],
     ("", 5): [],
     (" \n ", 5): [],
     ("... —", 5): [],
@@ -91,6 +95,13 @@ SPLIT = {
 @pytest.mark.parametrize(("text", "most"), SPLIT)
 def test_split(text: str, most: int) -> None:
     assert split(text, most) == SPLIT[text, most]
+
+
+@pytest.mark.parametrize(("opener", "closer"), ["「」", "『』", "（）", "【】", "《》", "〈〉"])
+def test_no_piece_begins_with_a_closing_quote(opener: str, closer: str) -> None:
+    said = f"{opener}前の文です。{closer}"
+    assert split(said + "次の文です。", len(said)) == [said, "次の文です。"]
+    assert next_word(f"{opener}\u3000{opener}a", 0) == 3
 
 
 def test_places() -> None:

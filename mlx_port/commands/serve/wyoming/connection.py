@@ -28,7 +28,7 @@ from mlx_port.commands.serve.flow import PCM_RATE, Flow
 from mlx_port.commands.serve.live.flow import LiveFlow
 from mlx_port.commands.serve.service import Service
 from mlx_port.commands.serve.wyoming.events import read_event
-from mlx_port.commands.serve.wyoming.info import describe, fields_of
+from mlx_port.commands.serve.wyoming.info import describe, fields_of, language_of
 
 _LOG = logging.getLogger("mlx_port.serve")
 Read = TypeVar("Read", bound=Eventable)
@@ -107,7 +107,7 @@ class Connection:
 
     async def _speak(self, asked: Synthesize) -> None:
         await self._spoken()
-        body = {"input": asked.text, "response_format": "pcm", **_voice(asked)}
+        body = {"input": asked.text, "response_format": "pcm", **self._voice(asked)}
         flow = Flow(self.service, read_speech(body, self.limits))
         self._speech = asyncio.ensure_future(self._sound(flow))
 
@@ -115,10 +115,17 @@ class Connection:
         if self._flow is not None:
             raise invalid("type", "synthesize-start: again before synthesize-stop", "wrong_order")
         await self._spoken()
-        flow = LiveFlow(self.service, read_live(_voice(asked), self.limits))
+        flow = LiveFlow(self.service, read_live(self._voice(asked), self.limits))
         await flow.prepare()
         self._flow = flow
         self._speech = asyncio.ensure_future(self._stream(flow))
+
+    def _voice(self, asked: Synthesize | SynthesizeStart) -> dict[str, str]:
+        """Read the client's voice, or its language, which it gives where it names no voice."""
+        if asked.voice is None:
+            return {}
+        name, language = (_text(given or "") for given in (asked.voice.name, asked.voice.language))
+        return fields_of(name) if name else language_of(self.service, language)
 
     def _arriving(self, event: Event) -> LiveFlow:
         if self._flow is None:
@@ -187,7 +194,3 @@ def _text(value: object) -> str:
     if not isinstance(value, str):
         raise invalid("input", "text: not a string")
     return value
-
-
-def _voice(asked: Synthesize | SynthesizeStart) -> dict[str, str]:
-    return fields_of(None if asked.voice is None else _text(asked.voice.name or ""))

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import fields
 from importlib.metadata import version
 
 from wyoming.info import Attribution, Info, TtsProgram, TtsVoice
 
 from mlx_port.commands.serve.names import VOICES
 from mlx_port.commands.serve.service import Service
+from tts_core.options import options_class
 
+LANGUAGES = {  # ISO 639-1 → as models with the option `language` name it
+    "zh": "chinese",
+    "en": "english",
+    "ja": "japanese",
+    "ko": "korean",
+    "de": "german",
+    "fr": "french",
+    "ru": "russian",
+    "pt": "portuguese",
+    "es": "spanish",
+    "it": "italian",
+}
 OURS = Attribution(name="mlx-port", url="https://pypi.org/project/mlx-port")
 
 
 def describe(service: Service) -> Info:
     """Describe the voices: those built in; else the configured ones, and OpenAI's names where no recording is
-    needed.
+    needed. A model that needs an instruction has none, as no client can give one.
     """
     program = TtsProgram(
         name="mlx-port",
@@ -41,8 +56,21 @@ def fields_of(name: str | None) -> dict[str, str]:
     return {"model": model, "voice": voice} if slash else {"voice": name}
 
 
+def language_of(service: Service, code: str | None) -> dict[str, str]:
+    """Turn a client's language, such as de or de_DE, into a field of a speech by the first model.
+
+    Empty where that model has no such option, or does not speak it.
+    """
+    spec = service.engine.models[service.names[0]].spec
+    short = re.split("[-_]", (code or "").lower())[0]
+    has_option = any(field.name == "language" for field in fields(options_class(spec.name)))
+    return {"language": LANGUAGES[short]} if has_option and short in spec.languages else {}
+
+
 def _names(service: Service, model: str) -> list[str]:
     known, spec = service.voices.names(), service.engine.models[model].spec
+    if spec.needs_instruction:
+        return []
     own = spec.voices or (() if spec.needs_voice else VOICES)
     return [*([] if spec.voices else known), *(name for name in own if spec.voices or name not in known)]
 
