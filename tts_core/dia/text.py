@@ -29,6 +29,7 @@ import numpy as np
 from tts_core.errors import UsageError
 from tts_core.text import breaks
 from tts_core.text.breaks import Paused
+from tts_core.text.checks import check_characters
 from tts_core.text.rules import NO_RULES, TextRules
 
 SPEAKER_TAGS = {b"[S1]": b"\x01", b"[S2]": b"\x02"}  # Dia reads UTF-8 bytes; a tag is one byte
@@ -136,11 +137,7 @@ def clean(what: str, text: str) -> str:
 
     Raises UsageError for control characters or a text without words; the message never quotes the text.
     """
-    for place, char in enumerate(text, start=1):
-        if unicodedata.category(char) in ("Cc", "Cs") and char not in "\t\n\r":
-            raise UsageError(
-                f"{what}: character {place} is U+{ord(char):04X}, a control character; remove it"
-            )
+    check_characters(what, text)
     words = _SMALL_TAG.sub(r"[S\1]", _plain_lines(text)).strip()
     if not speakable(_TAG_LIKE.sub("", words)):
         raise UsageError(_NO_WORDS.format(what))

@@ -15,13 +15,18 @@ def check_words(where: str, text: str) -> None:
 
     where: name of the text in messages.
     """
+    check_characters(where, text)
+    if not any(char.isalnum() for char in text):
+        raise UsageError(f"{where}: there are no words in it; write the words to speak")
+
+
+def check_characters(where: str, text: str) -> None:
+    """Raise UsageError for a control character, other than tab and line ends, or half of a surrogate pair."""
     for place, char in enumerate(text, start=1):
         if unicodedata.category(char) in ("Cc", "Cs") and char not in "\t\n\r":
             raise UsageError(
                 f"{where}: character {place} is U+{ord(char):04X}, a control character; remove it"
             )
-    if not any(char.isalnum() for char in text):
-        raise UsageError(f"{where}: there are no words in it; write the words to speak")
 
 
 def check_one_speaker(text: str, title: str) -> None:
