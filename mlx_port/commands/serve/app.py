@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 from starlette.applications import Starlette
@@ -58,6 +59,7 @@ def build(service: Service) -> Guard:
     )
     app.router.redirect_slashes = False
     app.state.service, app.state.started = service, int(time.time())
+    app.state.uploads = asyncio.Lock()
     return Guard(app, service.settings.access, service.metrics)
 
 

@@ -18,6 +18,7 @@ from mlx_port.commands.serve.page import HEADERS
 from mlx_port.commands.serve.routes import service_of
 from mlx_port.commands.serve.service import Service
 from tts_core.audio.formats.names import FORMATS
+from tts_core.serving.voices import AGREED
 
 Schema = dict[str, Any]
 TYPES = {"bool": "boolean", "int": "integer", "float": "number", "str": "string"}
@@ -144,7 +145,7 @@ def _paths(service: Service) -> Schema:
     form: dict[str, Schema] = {name: {"type": "string"} for name in voices.FIELDS}
     form["audio_sample"] = {"type": "array", "items": {"type": "string", "format": "binary"}}
     form["transcript"] = {"type": "array", "items": {"type": "string"}}
-    form["consent"]["description"] = f"One of {', '.join(voices.AGREED)}."
+    form["consent"]["description"] = f"One of {', '.join(AGREED)}."
     upload = {"type": "object", "required": ["name", "audio_sample", "consent"], "properties": form}
     wanted = {"name": "response_format", "in": "query", "schema": {"type": "string", "enum": [*FORMATS]}}
     return {
