@@ -15,7 +15,7 @@ from mlx_port.commands.serve import routes, voices
 from mlx_port.commands.serve.batch import batch
 from mlx_port.commands.serve.captions import captions
 from mlx_port.commands.serve.encode import encode
-from mlx_port.commands.serve.errors import ApiError, api_error
+from mlx_port.commands.serve.errors import ApiError, api_error, log_cause
 from mlx_port.commands.serve.guard import Guard
 from mlx_port.commands.serve.live.websocket import LiveSpeech
 from mlx_port.commands.serve.openapi import docs, openapi
@@ -65,6 +65,8 @@ def build(service: Service) -> Guard:
 
 async def _refuse(request: Request, error: Exception) -> Response:
     found = api_error(error)
+    if isinstance(error, ApiError | SpeechError):  # uvicorn logs any other
+        log_cause(f"{request.method} {request.url.path[:200]}", error)
     routes.service_of(request).metrics.errors.labels(found.code).inc()
     return found.response()
 
