@@ -47,6 +47,8 @@ def read_audio(
     quality: soxr's name for the resampling quality.  most_seconds: as for `read_audio_at_its_rate`.
     Raises as `read_audio_at_its_rate`, and UsageError for a file too short to resample.
     """
+    if not RATES[0] <= sample_rate <= RATES[1]:
+        raise UsageError(f"sample_rate: {sample_rate!r:.40} is not a rate of {RATES[0]} to {RATES[1]} Hz")
     samples, rate = read_audio_at_its_rate(path, most_seconds=most_seconds)
     mono = resample(samples, rate, sample_rate, quality=quality)
     if not len(mono):
@@ -68,7 +70,7 @@ def read_audio_at_its_rate(
     """
     import soundfile
 
-    path = Path(path)
+    path = _named("audio", path)
     try:
         with opened(path) as file:
             file.read(1)
@@ -135,7 +137,7 @@ def check_place(what: str, path: str | os.PathLike[str], suffixes: Collection[st
 
     Raises as `check_output`.
     """
-    path = Path(path)
+    path = _named(what, path)
     try:
         kind = irregular(path.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
@@ -153,6 +155,13 @@ def check_place(what: str, path: str | os.PathLike[str], suffixes: Collection[st
     if not folder.is_dir() or not _takes_files(folder):
         raise UsageError(f"{what}: {folder} cannot be written to; choose another folder")
     return path
+
+
+def _named(what: str, path: str | os.PathLike[str]) -> Path:
+    """Return a path. Raises UsageError for one with NUL, which no file has."""
+    if "\0" in os.fsdecode(path):
+        raise UsageError(f"{what}: {path} has the character NUL in its name; give another name")
+    return Path(path)
 
 
 def _takes_files(folder: Path) -> bool:

@@ -25,6 +25,7 @@ from tts_core.dia2.request import Facts, Request, live, request
 from tts_core.dia2.session import Dia2Session, check_memory
 from tts_core.dia2.slots import Slots
 from tts_core.errors import GenerationError
+from tts_core.live.stream import checked_pieces
 from tts_core.nn.beside import Pending
 from tts_core.nn.calls import named, named_parts
 from tts_core.nn.host import Host
@@ -143,7 +144,7 @@ class Dia2Pipeline:
         if isinstance(text, str):
             return self.speak(self.request(text, asked, prompt), progress=progress, cancel=cancel)
         opened = live(self.facts, "", asked, prompt)
-        return self._speak(opened, iter(text), Watch(progress, cancel), self.engine.policy)
+        return self._speak(opened, checked_pieces(text), Watch(progress, cancel), self.engine.policy)
 
     def request(self, text: str, options: Dia2Options, prompt: PromptLike = None) -> Request:
         """Check a caller's arguments without running a network. Raises UsageError."""

@@ -20,8 +20,15 @@ def check_words(where: str, text: str) -> None:
         raise UsageError(f"{where}: there are no words in it; write the words to speak")
 
 
+def check_text(where: str, text: object) -> None:
+    """Raise UsageError unless it is text."""
+    if not isinstance(text, str):
+        raise UsageError(f"{where}: {text!r:.40} is not text; give a string")
+
+
 def check_characters(where: str, text: str) -> None:
     """Raise UsageError for a control character, other than tab and line ends, or half of a surrogate pair."""
+    check_text(where, text)
     for place, char in enumerate(text, start=1):
         if unicodedata.category(char) in ("Cc", "Cs") and char not in "\t\n\r":
             raise UsageError(
@@ -31,6 +38,7 @@ def check_characters(where: str, text: str) -> None:
 
 def check_one_speaker(text: str, title: str) -> None:
     """Raise UsageError for a text with Dia's speaker tags. title: of the model, which has one voice."""
+    check_text("text", text)
     found = _SPEAKER.search(text)
     if found is not None:
         raise UsageError(
