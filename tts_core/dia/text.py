@@ -60,10 +60,8 @@ def turns(text: str) -> list[Turn]:
 
     Raises UsageError naming an unknown tag, such as [S3].
     """
+    check_speakers("text", text)
     tags = list(_TAG_LIKE.finditer(text))
-    for tag in tags:
-        if tag.group().upper() not in TAGS:
-            raise UsageError(f"text: {tag.group()} is not a speaker; use {' and '.join(TAGS)}")
     starts = [tag.start() for tag in tags]
     found = [
         Turn(tag.group()[1:-1].upper(), start, stop, text[tag.end() : stop].strip())
@@ -71,6 +69,16 @@ def turns(text: str) -> list[Turn]:
     ]
     lead = text[: starts[0]] if tags else text
     return [Turn(None, 0, len(lead), lead.strip()), *found] if lead else found
+
+
+def check_speakers(what: str, text: str) -> None:
+    """Raise UsageError for the tag of a speaker that Dia lacks, with its place. what: the text's name."""
+    for tag in _TAG_LIKE.finditer(text):
+        if tag.group().upper() not in TAGS:
+            raise UsageError(
+                f"{what}: {tag.group()} is not a speaker; use {' and '.join(TAGS)} (at character "
+                f"{tag.start() + 1})"
+            )
 
 
 def prepare(
@@ -160,6 +168,7 @@ def paused(what: str, text: str) -> Paused:
     Raises UsageError for SSML, for a pause that cannot be read, and for a text without words.
     """
     found = breaks.read(what, text, spoken=has_words)
+    check_speakers(what, found.blanked)
     if not has_words(clean(what, found.blanked)):
         raise UsageError(_NO_WORDS.format(what))
     return found

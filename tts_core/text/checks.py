@@ -7,7 +7,7 @@ import unicodedata
 
 from tts_core.errors import UsageError
 
-_SPEAKER = re.compile(r"\[[Ss]\d+\]")
+_SPEAKER = re.compile(r"\[\s*[Ss]\s*\d+\s*\]")
 
 
 def check_words(where: str, text: str) -> None:

@@ -1,5 +1,7 @@
 """Recordings accepted as a voice: levels, lengths, and seconds for the words, at their bounds."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -89,7 +91,8 @@ def test_every_model_reads_recordings_through_the_check() -> None:
 def test_rates_that_no_recording_has(rate) -> None:
     with pytest.raises(UsageError, match=r"prompt: sample_rate .* is not a rate of 1000 to 1000000 Hz"):
         Prompt.of(tone(3), sample_rate=rate)
-    for good in (1000, 1_000_000, np.int64(8000), 44100.0):
+    good_rates: tuple[Any, ...] = (1000, 1_000_000, np.int64(8000), 44100.0)
+    for good in good_rates:
         assert Prompt.of(tone(3), sample_rate=good).one.sample_rate == good
 
 
