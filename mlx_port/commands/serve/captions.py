@@ -20,6 +20,7 @@ from tts_core.text.checks import check_characters
 FIELDS = ("format", "cues")
 KINDS = {"srt": "application/x-subrip", "vtt": "text/vtt"}
 MOST = 10_000  # cues
+MOST_TIME = 360_000  # seconds: two digits of hours
 
 
 async def captions(request: Request) -> Response:
@@ -73,4 +74,4 @@ def _timed(where: str, given: Any, known: tuple[str, ...], limits: Limits) -> Wo
 
 
 def _is_time(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 360_000
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < MOST_TIME
