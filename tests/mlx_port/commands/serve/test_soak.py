@@ -111,7 +111,7 @@ def over_http(url: str, draw: random.Random, seed: int) -> str:
 
 
 def bad(body: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """Requests of every route that each are a 400: path and arguments of the client. body: of a good speech."""
+    """Requests of every route that are a 400 each: path and arguments of the client. body: of a speech."""
     speeches = [{"input": " "}, {"voice": "x"}, {"sped": 1}, {"top_p": 3}]
     found: list[tuple[str, dict[str, Any]]] = [("speech", {"json": body | one}) for one in speeches]
     found += [("speech/batch", {"json": {"items": [body, body | one]}}) for one in speeches]
