@@ -140,7 +140,7 @@ def main() -> None:
         for name, value in found.items():
             print(f"{name:18} {value:.3f}" if isinstance(value, float) else f"{name:18} {value}", flush=True)
         spoken = {line["id"] for line in done.lines}
-        chosen = [row for row in read_rows(source) if row.id in spoken]
+        chosen = [row for row in read_rows(source).rows if row.id in spoken]
         chosen = sorted(chosen, key=lambda row: -len(row.text))[:: -(-len(chosen) // given.alone)]
         for name, value in alone(chosen, given.backend, given.places, given.rounds).items():
             found[f"{name}, processor"] = value

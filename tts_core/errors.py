@@ -92,6 +92,11 @@ class CancelledError(SpeechError):
     exit_code = 130
 
 
+def flag_of(option: str) -> str:
+    """Return the flag of an option: "skip_unknown" is --skip-unknown."""
+    return f"--{option.replace('_', '-')}"
+
+
 # MLX; PyTorch on MPS and CUDA's own; cuBLAS and cuDNN; PyTorch on a CPU; Metal's command buffers
 _FULL = ("malloc", "out of memory", "_ALLOC_FAILED", "can't allocate memory", "Insufficient Memory")
 _LARGER = "greater than the maximum"  # of MLX on Metal: one array

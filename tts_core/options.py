@@ -101,7 +101,7 @@ def check(options: Any) -> None:
     """
     for one in fields(options):
         known, value = info(one), getattr(options, one.name)
-        several = known.per_text and not isinstance(value, str) and hasattr(value, "__len__")
+        several = known.per_text and _is_several(value)
         if several and _number(str(one.type)) is None:
             continue
         pair = isinstance(value, tuple) and "tuple" in str(one.type)
@@ -148,6 +148,8 @@ class SharedChanges(TypedDict, total=False):
 
 def changed(options: Options, changes: Mapping[str, Any]) -> Options:
     """Replace some fields of the options. Raises UsageError for an unknown name, with the nearest one."""
+    if not is_dataclass(options) or isinstance(options, type):
+        raise UsageError(f"options: {options!r:.40} is not a model's options; give them by name, as seed=1")
     if not changes:
         return options
     check_names(changes, [one.name for one in fields(cast(Any, options))])
@@ -170,6 +172,14 @@ def single_values(kind: Any, given: Mapping[str, Any]) -> dict[str, Any]:
         changes[name] = None if is_unset and not isinstance(value, bool) else value
     converted = changed(kind(), changes)
     return {name: getattr(converted, name) for name in changes}
+
+
+def _is_several(value: Any) -> bool:
+    """True for a sequence or an array of values; a text, or an array without axes, is one."""
+    try:
+        return not isinstance(value, str) and len(value) >= 0
+    except TypeError:
+        return False
 
 
 def _is_plain(one: Field[Any]) -> bool:

@@ -9,10 +9,13 @@ from typing import Literal
 
 import numpy as np
 
+from tts_core.audio.files import RATES
 from tts_core.audio.recordings import SHORTEST, check_recording
 from tts_core.errors import UsageError
 from tts_core.printable import counted
 from tts_core.text.captions import Word as Word
+
+_NUMBERS = (int, float, np.integer, np.floating)
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +37,11 @@ class Reference:
     name: str = "prompt"
 
     def __post_init__(self) -> None:
+        rate, (low, high) = self.sample_rate, RATES
+        if rate is not None and not (isinstance(rate, _NUMBERS) and low <= rate <= high):
+            raise UsageError(f"{self.name}: sample_rate {rate!r:.40} is not a rate of {low} to {high} Hz")
+        if self.text is not None and not isinstance(self.text, str):
+            raise UsageError(f"{self.name}: its transcript, {self.text!r:.40}, is not text")
         if (self.audio is None) == (self.codes is None):
             raise UsageError("prompt: give audio or codes, exactly one of them")
 

@@ -27,9 +27,16 @@ def voices(context: click.Context) -> None:
 @click.option(
     "-t", "--text", "texts", multiple=True, help="Transcript of each SAMPLE, in the same order; Dia needs it."
 )
-@click.option("--consent", default=CONSENT, help="Statement of the speaker's consent; kept with the voice.")
+@click.option("--consent", help="true, yes, agreed or 'i agree': the speaker agrees; kept with the voice.")
+@click.option("--consent-note", metavar="TEXT", help="Who agreed and when; kept in place of the word.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
-def add(name: str, samples: tuple[str, ...], texts: tuple[str, ...], consent: str) -> None:
+def add(
+    name: str,
+    samples: tuple[str, ...],
+    texts: tuple[str, ...],
+    consent: str | None,
+    consent_note: str | None,
+) -> None:
     """Keep recordings under a name: `generate --voice NAME` speaks with them.
 
     SAMPLE: a sound file of one speaker, 5 to 10 s long; for Dia's second speaker, another one.
@@ -37,7 +44,12 @@ def add(name: str, samples: tuple[str, ...], texts: tuple[str, ...], consent: st
     from tts_core.audio.files import read_audio_at_its_rate
     from tts_core.errors import UsageError, not_there
     from tts_core.printable import counted, one_line
+    from tts_core.serving.voices import check_consent
 
+    if consent is not None:
+        check_consent(consent)
+    elif consent_note is not None:
+        raise UsageError("consent-note: it explains --consent; give --consent, too")
     for sample in samples:
         if not os.path.lexists(sample):
             raise not_there("audio", sample)
@@ -46,7 +58,7 @@ def add(name: str, samples: tuple[str, ...], texts: tuple[str, ...], consent: st
             f"text: {len(texts)} given for {counted(len(samples), 'recording')}; give one for each"
         )
     recordings = [read_audio_at_its_rate(sample) for sample in samples]
-    voice = _store().add(name, recordings, texts or [None] * len(samples), consent)
+    voice = _store().add(name, recordings, texts or [None] * len(samples), consent_note or consent or CONSENT)
     click.echo(one_line(f"{voice.name}: added, {sum(voice.seconds):.1f} s"))
 
 

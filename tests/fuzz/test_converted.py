@@ -15,8 +15,11 @@ from converters.convert import convert
 from converters.published import open_published
 from tests.fuzz import made
 from tests.tiny.dia import dac_weights, dia_config, dia_weights, published_dac_config, write_published
+from tests.tiny.dia2 import published_dia2
 from tests.tiny.published_models import sources
+from tests.tiny.qwen3 import write_published as published_qwen3
 from tests.tiny.record import record_again
+from tts_core.models import NAMES
 
 pytestmark = pytest.mark.rest
 
@@ -31,7 +34,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     convert(open_published(place / "published", offline=True), place / "dia", dtype="float32")
     for model in ("mars5", "metavoice"):
         convert(open_published(sources(model)), place / model, dtype="float32")
-    return [place / model for model in ("dia", "mars5", "metavoice")]
+    for model, write in (("dia2", published_dia2), ("qwen3", published_qwen3)):
+        convert(open_published(write(place / f"published-{model}")), place / model, dtype="float32")
+    return [place / model for model in NAMES]
 
 
 def copied(chance: random.Random, folders: list[Path], ending: str, place: Path) -> Path:

@@ -19,7 +19,10 @@ from mlx_port.commands import main as cli
 from tests.fuzz import made
 from tests.mlx_port.commands.fake import FakePipeline, install
 from tests.tiny.dia import dac_weights, dia_config, dia_weights, published_dac_config, write_published
+from tests.tiny.dia2 import published_dia2
 from tests.tiny.published_models import sources
+from tests.tiny.qwen3 import write_published as published_qwen3
+from tts_core.models import NAMES
 
 pytestmark = pytest.mark.rest
 
@@ -67,6 +70,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     convert(open_published(folder / "published", offline=True), folder / "dia", dtype="float32")
     for model in ("mars5", "metavoice"):
         convert(open_published(sources(model)), folder / model, dtype="float32")
+    for model, write in (("dia2", published_dia2), ("qwen3", published_qwen3)):
+        convert(open_published(write(folder / f"published-{model}")), folder / model, dtype="float32")
     soundfile.write(folder / "voice.wav", 0.2 * np.sin(np.arange(8 * 16000) / 20), 16000)
     return folder
 
@@ -97,7 +102,7 @@ def test_flags(
     install(monkeypatch, FakePipeline())
     monkeypatch.chdir(place)
     codes = set()
-    models = [str(place / name) for name in ("published", "dia", "mars5", "metavoice", "dia/codec")]
+    models = [str(place / name) for name in ("published", "published-qwen3", *NAMES, "dia/codec")]
     for seed in seeds:
         words = arguments(random.Random(seed), models)
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"[S1] Hello.")))

@@ -27,6 +27,14 @@ RATES = (1000, 1_000_000)  # Hz; resampling from 1 Hz would make a gigabyte of a
 _BLOCK = 1 << 20  # samples decoded at a time, all channels together
 
 
+class TooLongError(UsageError):
+    """A sound file is longer than may be read: than `seconds`."""
+
+    def __init__(self, path: Path, seconds: float):
+        super().__init__(f"audio: {path} is longer than {seconds:.6g} s; give a part of it")
+        self.seconds = seconds
+
+
 def read_audio(
     path: str | os.PathLike[str],
     sample_rate: int,
@@ -39,6 +47,8 @@ def read_audio(
     quality: soxr's name for the resampling quality.  most_seconds: as for `read_audio_at_its_rate`.
     Raises as `read_audio_at_its_rate`, and UsageError for a file too short to resample.
     """
+    if not RATES[0] <= sample_rate <= RATES[1]:
+        raise UsageError(f"sample_rate: {sample_rate!r:.40} is not a rate of {RATES[0]} to {RATES[1]} Hz")
     samples, rate = read_audio_at_its_rate(path, most_seconds=most_seconds)
     mono = resample(samples, rate, sample_rate, quality=quality)
     if not len(mono):
@@ -50,17 +60,17 @@ def read_audio(
 
 
 def read_audio_at_its_rate(
-    path: str | os.PathLike[str], *, most_seconds: float = MOST_SECONDS
+    path: str | os.PathLike[str], *, most_seconds: float = MOST_SECONDS, most_samples: float = MOST_SAMPLES
 ) -> tuple[np.ndarray, int]:
     """Read a sound file as (L,) float32 samples, its channels averaged, and its sample rate in Hz.
 
-    most_seconds: of a file; a longer one is decoded no further, and refused.
-    Raises NotFoundError for a missing file; UsageError for one that cannot be decoded, is empty or too long,
-    or contains NaN or infinite samples; ResourceError for a failing disk.
+    most_seconds, most_samples: of a file; a longer one is decoded no further, and refused.
+    Raises NotFoundError for a missing file; UsageError for one that cannot be decoded, is empty, or contains
+    NaN or infinite samples, TooLongError for one that is too long; ResourceError for a failing disk.
     """
     import soundfile
 
-    path = Path(path)
+    path = _named("audio", path)
     try:
         with opened(path) as file:
             file.read(1)
@@ -71,7 +81,8 @@ def read_audio_at_its_rate(
     try:
         # bytes: a name need not be UTF-8
         with soundfile.SoundFile(os.fsencode(path)) as sound:  # pyright: ignore[reportArgumentType]
-            samples, rate = _decoded(sound, path, most_seconds), sound.samplerate
+            most = min(most_samples, most_seconds * min(sound.samplerate, FASTEST))
+            samples, rate = _decoded(sound, path, int(most)), sound.samplerate
     except (soundfile.SoundFileError, RuntimeError, OSError) as error:
         new = f"{path.stem}{'_new' * (path.suffix.lower() == '.wav')}.wav"
         raise UsageError(
@@ -84,22 +95,20 @@ def read_audio_at_its_rate(
     return samples, int(rate)
 
 
-def _decoded(sound: soundfile.SoundFile, path: Path, most_seconds: float) -> np.ndarray:
+def _decoded(sound: soundfile.SoundFile, path: Path, most: int) -> np.ndarray:
     """Decode block by block, and no further than is allowed: a header may lie, and silence packs well."""
     low, high = RATES
     if not low <= sound.samplerate <= high:
         raise UsageError(
             f"audio: {path} has {sound.samplerate} samples a second; give one of {low} to {high}"
         )
-    most = min(MOST_SAMPLES, int(most_seconds * min(sound.samplerate, FASTEST)))
     blocks, length = [np.zeros(0, np.float32)], 0
     size = max(1, _BLOCK // sound.channels)
     while len(block := sound.read(min(size, most + 1 - length), dtype="float32", always_2d=True)):
         blocks.append(block.mean(axis=1))
         length += len(block)
         if length > most:
-            seconds = most / sound.samplerate
-            raise UsageError(f"audio: {path} is longer than {seconds:.6g} s; give a part of it")
+            raise TooLongError(path, most / sound.samplerate)
     return np.concatenate(blocks)
 
 
@@ -128,7 +137,7 @@ def check_place(what: str, path: str | os.PathLike[str], suffixes: Collection[st
 
     Raises as `check_output`.
     """
-    path = Path(path)
+    path = _named(what, path)
     try:
         kind = irregular(path.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
@@ -146,6 +155,13 @@ def check_place(what: str, path: str | os.PathLike[str], suffixes: Collection[st
     if not folder.is_dir() or not _takes_files(folder):
         raise UsageError(f"{what}: {folder} cannot be written to; choose another folder")
     return path
+
+
+def _named(what: str, path: str | os.PathLike[str]) -> Path:
+    """Return a path. Raises UsageError for one with NUL, which no file has."""
+    if "\0" in os.fsdecode(path):
+        raise UsageError(f"{what}: {path} has the character NUL in its name; give another name")
+    return Path(path)
 
 
 def _takes_files(folder: Path) -> bool:

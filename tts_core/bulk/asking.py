@@ -11,7 +11,7 @@ from typing import Any
 from tts_core.audio.files import read_audio_at_its_rate
 from tts_core.bulk.outcome import Outcome
 from tts_core.bulk.rows import Row
-from tts_core.errors import explain
+from tts_core.errors import explain, flag_of
 from tts_core.options import options_class, single_values
 from tts_core.prompt import Prompt, Reference
 from tts_core.serving.source import Source
@@ -86,4 +86,4 @@ class Asking:
 
 def failed(row: Row, key: str, error: Exception) -> Outcome:
     """Build the outcome of a row that ended with an error."""
-    return Outcome(row.number, key, row.id, error=explain(error)[1])
+    return Outcome(row.number, key, row.id, error=explain(error, flag_of)[1])

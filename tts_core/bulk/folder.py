@@ -18,6 +18,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from tts_core.bulk.outcome import Outcome
@@ -27,6 +28,7 @@ from tts_core.files.json_object import read_json
 from tts_core.files.whole import append, whole_file
 from tts_core.printable import json_text
 
+NO_PLACES: Mapping[int, str] = MappingProxyType({})
 SETTINGS, MANIFEST, ERRORS = "settings.json", "manifest.jsonl", "errors.jsonl"
 
 
@@ -101,17 +103,21 @@ class Output:
             shard.cut(before)
             raise
 
-    def finish(self, keys: Mapping[str, int]) -> int:
+    def finish(self, keys: Mapping[str, int], places: Mapping[int, str] = NO_PLACES) -> int:
         """Write the manifest of all writers' rows, and this run's errors; return the rows of the manifest.
 
         keys: of the input's rows, with their numbers: rows that are no longer in the input are left out.
+        places: of rows in the input, by their numbers, for the errors.
         """
         lines = {line["key"]: line for line in self._recorded() if line["key"] in keys}
         ordered = sorted(lines.values(), key=lambda line: keys[line["key"]])
         for line in ordered:
             del line["number"]
         _replace(self.folder / MANIFEST, b"".join(map(_encoded, ordered)))
-        failed = [{"id": one.id, "number": one.number, "error": one.error} for one in self._errors]
+        failed = [
+            {"id": one.id, "number": one.number, "place": places.get(one.number), "error": one.error}
+            for one in self._errors
+        ]
         errors = self.folder / ERRORS
         if failed:
             _replace(errors, b"".join(map(_encoded, failed)))

@@ -8,15 +8,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from io import BufferedReader
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from tts_core.bulk.outcome import Outcome
 from tts_core.errors import UsageError, did_you_mean, not_there
 from tts_core.files.regular import opened
+from tts_core.text.checks import check_characters
 
 FIELDS = ("id", "text", "voice", "ref_audio", "ref_text", "seed", "options")
 CHAPTERS = (".txt", ".md")
 LONGEST_ID = 100
 LONGEST_TEXT = 1_000_000  # characters
+_PIECE = 1 << 16  # bytes of a longer line that are skipped at a time
 LONGEST_LINE = 16 << 20  # bytes; a character may be six in JSON
 
 
@@ -40,136 +43,159 @@ class Row:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-def read_rows(source: Path) -> list[Row]:
-    """Read all rows.
+class Input(NamedTuple):
+    """What a source has.
+
+    rows: that can be read.
+    faults: outcomes of the others.
+    places: where each row of both is, by its number: "line 3", or the name of its file.
+    """
+
+    rows: list[Row]
+    faults: list[Outcome]
+    places: dict[int, str]
+
+    def first(self, count: int | None) -> Input:
+        """Return the first rows, bad ones included; None returns all."""
+        if count is None:
+            return self
+        rows = [row for row in self.rows if row.number < count]
+        return Input(rows, [one for one in self.faults if one.number < count], self.places)
+
+
+def read_rows(source: Path) -> Input:
+    """Read all rows; each that cannot be used costs itself only.
 
     A .jsonl file has an object a line with `text` and any of FIELDS; meta.lst has
     "id|reference's text|reference|text"; another file has a text a line; a folder has a chapter a file
     (.txt, .md), in the order of the names.
-    Raises NotFoundError for a missing source, UsageError naming the line that cannot be used, also for a text
-    of more than LONGEST_TEXT characters, and for two rows of one id.
+    Raises NotFoundError for a missing source, UsageError for one without any row.
     """
     if not source.exists():
         raise not_there("batch", source)
-    read = _of_chapters if source.is_dir() else _READERS.get(source.suffix.lower(), _of_lines)
-    rows = list(read(source))
-    if not rows:
-        raise UsageError(f"batch: {source} contains no texts")
-    _check_ids(source, rows)
-    return rows
-
-
-def _of_chapters(folder: Path) -> Iterator[Row]:
-    paths = sorted(path for path in folder.iterdir() if path.suffix.lower() in CHAPTERS)
-    for number, path in enumerate(paths):
-        with opened(path) as file:
-            content = file.read(LONGEST_LINE + 1)
-        if len(content) > LONGEST_LINE:
-            raise UsageError(f"batch: {path}: more than {LONGEST_LINE >> 20} MB; split it")
-        text = _decoded(path, content).strip()
-        _check_length(f"batch: {path}", text)
-        yield Row(number, path.stem, text)
-
-
-def _of_lines(path: Path) -> Iterator[Row]:
-    for number, (at, line) in enumerate(_lines(path)):
-        _check_length(at, line)
-        yield Row(number, f"{number + 1:06d}", line)
-
-
-def _of_meta(path: Path) -> Iterator[Row]:
-    for number, (at, line) in enumerate(_lines(path)):
-        parts = line.split("|")
-        if len(parts) not in (4, 5):
-            raise UsageError(f"{at}: {len(parts)} fields; expected id|reference's text|reference|text")
-        name, said, sound, text = parts[:4]
-        _check_length(at, text)
-        _check_length(at, said)
-        yield Row(number, name, text, ref_audio=str(path.parent / sound), ref_text=said)
-
-
-def _of_json(path: Path) -> Iterator[Row]:
-    for number, (at, line) in enumerate(_lines(path)):
+    parse = _parsed_chapter if source.is_dir() else _PARSERS.get(source.suffix.lower(), _parsed_line)
+    found, ids = Input([], [], {}), dict[str, str]()
+    for number, (place, text) in enumerate(_chapters(source) if source.is_dir() else _lines(source)):
+        name, found.places[number] = f"{number + 1:06d}", place
         try:
-            given: Any = json.loads(line)
-        except (ValueError, RecursionError):
-            raise UsageError(f'{at}: not JSON; expected an object such as {{"text": "Hello."}}') from None
-        if not isinstance(given, dict):
-            raise UsageError(f"{at}: not an object")
-        yield _parsed(path, at, number, given)
+            if isinstance(text, UsageError):
+                raise text
+            given = parse(place, text)
+            given = {**given, "id": name if given.get("id") is None else str(given["id"])}
+            if _is_plain(given["id"]):
+                name = given["id"]
+            row = _row(number, given, source if source.is_dir() else source.parent)
+            if row.id.lower() in ids:
+                raise UsageError(f"the id {row.id!r} is that of {ids[row.id.lower()]}, too")
+        except UsageError as error:
+            found.faults.append(Outcome(number, "", name, error=str(error)))
+        else:
+            ids[row.id.lower()] = place
+            found.rows.append(row)
+    if not found.places:
+        raise UsageError(f"batch: {source} contains no texts")
+    return found
 
 
-def _parsed(path: Path, at: str, number: int, given: Mapping[str, Any]) -> Row:
+def _row(number: int, given: Mapping[str, Any], folder: Path) -> Row:
+    """Check the fields of a row. folder: of relative names.  Raises UsageError."""
     for name in given:
         if name not in FIELDS:
-            raise UsageError(
-                f"{at}: unknown field {name!r}; {did_you_mean(name, FIELDS) or ', '.join(FIELDS)}"
-            )
+            raise UsageError(f"unknown field {name!r:.40}; {did_you_mean(name, FIELDS) or ', '.join(FIELDS)}")
     for name in ("text", "voice", "ref_audio", "ref_text"):
         if not isinstance(given.get(name), str | None):
-            raise UsageError(f"{at}: {name} is not a string")
+            raise UsageError(f"{name} is not a string")
+        _check_length(given.get(name) or "")
     if given.get("text") is None:
-        raise UsageError(f"{at}: text is missing")
-    _check_length(at, given["text"])
-    _check_length(at, given.get("ref_text") or "")
+        raise UsageError("text is missing")
+    if not _is_plain(given["id"]):
+        raise UsageError(
+            f"id {given['id']!r:.100} cannot name a file; use letters, digits, dots, hyphens, underscores "
+            f"and spaces, at most {LONGEST_ID} bytes"
+        )
     seed, options = given.get("seed"), given.get("options", {})
     if not (seed is None or (type(seed) is int and 0 <= seed < 2**64)):
-        raise UsageError(f"{at}: seed {seed!r} is not a whole number in 0 .. 2**64 - 1")
+        raise UsageError(f"seed {seed!r:.40} is not a whole number in 0 .. 2**64 - 1")
     if not isinstance(options, dict):
-        raise UsageError(f"{at}: options is not an object")
-    if given.get("voice") is not None and given.get("ref_audio") is not None:
-        raise UsageError(f"{at}: give a voice or a ref_audio, not both")
+        raise UsageError("options is not an object")
     sound = given.get("ref_audio")
+    if given.get("voice") is not None and sound is not None:
+        raise UsageError("give a voice or a ref_audio, not both")
+    if sound is not None:
+        check_characters("ref_audio", sound)  # a path with them is an error of Python
     return Row(
         number,
-        str(given.get("id", f"{number + 1:06d}")),
+        given["id"],
         given["text"],
         voice=given.get("voice"),
-        ref_audio=None if sound is None else str(path.parent / sound),
+        ref_audio=None if sound is None else str(folder / sound),
         ref_text=given.get("ref_text"),
         seed=seed,
         options=options,
     )
 
 
-_READERS = {".jsonl": _of_json, ".lst": _of_meta}
+def _parsed_chapter(place: str, text: str) -> dict[str, Any]:
+    return {"id": Path(place).stem, "text": text}
 
 
-def _lines(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield where each line is, for messages, and its text; empty lines are left out."""
+def _parsed_line(place: str, text: str) -> dict[str, Any]:
+    return {"text": text}
+
+
+def _parsed_meta(place: str, text: str) -> dict[str, Any]:
+    parts = text.split("|")
+    if len(parts) not in (4, 5):
+        raise UsageError(f"{len(parts)} fields; expected id|reference's text|reference|text")
+    return dict(zip(("id", "ref_text", "ref_audio", "text"), parts, strict=False))
+
+
+def _parsed_json(place: str, text: str) -> dict[str, Any]:
+    try:
+        given: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        raise UsageError('not JSON; expected an object such as {"text": "Hello."}') from None
+    if not isinstance(given, dict):
+        raise UsageError("not an object")
+    return given
+
+
+_PARSERS = {".jsonl": _parsed_json, ".lst": _parsed_meta}
+
+
+def _chapters(folder: Path) -> Iterator[tuple[str, str | UsageError]]:
+    """Yield the name of each chapter, and its text or what is wrong with it."""
+    for path in sorted(path for path in folder.iterdir() if path.suffix.lower() in CHAPTERS):
+        with opened(path) as file:
+            yield path.name, _decoded(file.read(LONGEST_LINE + 1))
+
+
+def _lines(path: Path) -> Iterator[tuple[str, str | UsageError]]:
+    """Yield where each line is, and its text or what is wrong with it; empty lines are left out."""
     with opened(path) as file, BufferedReader(file) as lines:
         for number, line in enumerate(iter(lambda: lines.readline(LONGEST_LINE + 1), b""), start=1):
-            if len(line) > LONGEST_LINE:
-                raise UsageError(f"batch: {path}, line {number}: more than {LONGEST_LINE >> 20} MB; split it")
-            text = _decoded(path, line).strip()
+            text = _decoded(line)
             if text:
-                yield f"batch: {path}, line {number}", text
+                yield f"line {number}", text
+            if len(line) > LONGEST_LINE:
+                while line and not line.endswith(b"\n"):
+                    line = lines.readline(_PIECE)
 
 
-def _check_length(at: str, text: str) -> None:
-    if len(text) > LONGEST_TEXT:
-        raise UsageError(f"{at}: {len(text)} characters, at most {LONGEST_TEXT} are taken; split the text")
-
-
-def _decoded(path: Path, content: bytes) -> str:
+def _decoded(content: bytes) -> str | UsageError:
+    if len(content) > LONGEST_LINE:
+        return UsageError(f"more than {LONGEST_LINE >> 20} MB; split it")
     try:
-        return content.decode("utf-8-sig")
+        return content.decode("utf-8-sig").strip()
     except UnicodeDecodeError:
-        raise UsageError(f"batch: {path} is not UTF-8; save it as UTF-8") from None
+        return UsageError("not UTF-8; save it as UTF-8")
 
 
-def _check_ids(source: Path, rows: list[Row]) -> None:
-    """An id names a file: it is plain, and there once."""
-    seen: dict[str, int] = {}
-    for row in rows:
-        if not re.fullmatch(r"[\w][\w .-]*", row.id) or len(row.id.encode()) > LONGEST_ID:
-            raise UsageError(
-                f"batch: {source}: id {row.id!r} of row {row.number + 1} cannot name a file; use letters, "
-                f"digits, dots, hyphens, underscores and spaces, at most {LONGEST_ID} bytes"
-            )
-        folded = row.id.lower()
-        if folded in seen:
-            raise UsageError(
-                f"batch: {source}: rows {seen[folded] + 1} and {row.number + 1} have the id {row.id!r}"
-            )
-        seen[folded] = row.number
+def _check_length(text: str) -> None:
+    if len(text) > LONGEST_TEXT:
+        raise UsageError(f"{len(text)} characters, at most {LONGEST_TEXT} are taken; split the text")
+
+
+def _is_plain(name: str) -> bool:
+    """Decide whether an id can name a file."""
+    return re.fullmatch(r"[\w][\w .-]*", name) is not None and len(name.encode()) <= LONGEST_ID

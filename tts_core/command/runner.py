@@ -13,7 +13,7 @@ from typing import NoReturn
 
 import click
 
-from tts_core.errors import explain
+from tts_core.errors import explain, flag_of
 from tts_core.printable import LineFormatter, lines, one_line
 
 
@@ -49,11 +49,6 @@ def run(command: click.Command, arguments: Sequence[str], *, debug: bool, name: 
                 click.echo(lines(traceback.format_exc()), err=True, nl=False)
         return _complain(*explain(fault, flag_of))
     return result if isinstance(result, int) else 0
-
-
-def flag_of(option: str) -> str:
-    """Return the flag of an option: "skip_unknown" is --skip-unknown."""
-    return f"--{option.replace('_', '-')}"
 
 
 def _complain(code: int, message: str) -> int:

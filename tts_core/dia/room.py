@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.config import Configs
 from tts_core.dia.memory import FIXED, Job, check_running, estimate, fitting_batch
+from tts_core.memory.fits import check_places
 from tts_core.nn.host import Host
 
 
@@ -25,6 +26,7 @@ class Room:
 
     def places(self, most: int) -> int:
         """Return how many texts the batch can have. Raises ResourceError if not even one fits."""
+        check_places(most)
         if not self.fixed:
             return most
         self.check(self._longest)

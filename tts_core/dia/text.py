@@ -29,6 +29,7 @@ import numpy as np
 from tts_core.errors import UsageError
 from tts_core.text import breaks
 from tts_core.text.breaks import Paused
+from tts_core.text.checks import check_characters
 from tts_core.text.rules import NO_RULES, TextRules
 
 SPEAKER_TAGS = {b"[S1]": b"\x01", b"[S2]": b"\x02"}  # Dia reads UTF-8 bytes; a tag is one byte
@@ -59,10 +60,8 @@ def turns(text: str) -> list[Turn]:
 
     Raises UsageError naming an unknown tag, such as [S3].
     """
+    check_speakers("text", text)
     tags = list(_TAG_LIKE.finditer(text))
-    for tag in tags:
-        if tag.group().upper() not in TAGS:
-            raise UsageError(f"text: {tag.group()} is not a speaker; use {' and '.join(TAGS)}")
     starts = [tag.start() for tag in tags]
     found = [
         Turn(tag.group()[1:-1].upper(), start, stop, text[tag.end() : stop].strip())
@@ -70,6 +69,16 @@ def turns(text: str) -> list[Turn]:
     ]
     lead = text[: starts[0]] if tags else text
     return [Turn(None, 0, len(lead), lead.strip()), *found] if lead else found
+
+
+def check_speakers(what: str, text: str) -> None:
+    """Raise UsageError for the tag of a speaker that Dia lacks, with its place. what: the text's name."""
+    for tag in _TAG_LIKE.finditer(text):
+        if tag.group().upper() not in TAGS:
+            raise UsageError(
+                f"{what}: {tag.group()} is not a speaker; use {' and '.join(TAGS)} (at character "
+                f"{tag.start() + 1})"
+            )
 
 
 def prepare(
@@ -136,11 +145,7 @@ def clean(what: str, text: str) -> str:
 
     Raises UsageError for control characters or a text without words; the message never quotes the text.
     """
-    for place, char in enumerate(text, start=1):
-        if unicodedata.category(char) in ("Cc", "Cs") and char not in "\t\n\r":
-            raise UsageError(
-                f"{what}: character {place} is U+{ord(char):04X}, a control character; remove it"
-            )
+    check_characters(what, text)
     words = _SMALL_TAG.sub(r"[S\1]", _plain_lines(text)).strip()
     if not speakable(_TAG_LIKE.sub("", words)):
         raise UsageError(_NO_WORDS.format(what))
@@ -163,6 +168,7 @@ def paused(what: str, text: str) -> Paused:
     Raises UsageError for SSML, for a pause that cannot be read, and for a text without words.
     """
     found = breaks.read(what, text, spoken=has_words)
+    check_speakers(what, found.blanked)
     if not has_words(clean(what, found.blanked)):
         raise UsageError(_NO_WORDS.format(what))
     return found

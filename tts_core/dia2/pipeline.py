@@ -21,6 +21,7 @@ from tts_core.dia2.memory import Dia2Job
 from tts_core.dia2.options import Dia2Changes, Dia2Options
 from tts_core.dia2.request import Facts, Request, live, request
 from tts_core.dia2.session import Dia2Session, check_memory
+from tts_core.live.stream import checked_pieces
 from tts_core.options import changed
 from tts_core.pipeline import Progress, PromptLike, Watch
 from tts_core.prompt import Prompt
@@ -84,7 +85,7 @@ class Dia2Pipeline(FedPipeline[Request]):
         if isinstance(text, str):
             return self.speak(self.request(text, asked, prompt), progress=progress, cancel=cancel)
         opened = live(self.facts, "", asked, prompt)
-        return self._speak(opened, Watch(progress, cancel), is_streamed=True, text=iter(text))
+        return self._speak(opened, Watch(progress, cancel), is_streamed=True, text=checked_pieces(text))
 
     def request(self, text: str, options: Dia2Options, prompt: PromptLike = None) -> Request:
         """Check a caller's arguments without running a network. Raises UsageError."""

@@ -33,19 +33,23 @@ def read_exactly(reader: Reader, text: str) -> list[Entry]:
 
 
 def tagged(text: str) -> str:
-    """Put tags in the form that Dia2 reads. Raises UsageError for a third speaker."""
+    """Put tags in the form that Dia2 reads."""
+    return _TAG.sub(lambda found: f" [S{found[1]}] ", text)
 
-    def tag(found: re.Match[str]) -> str:
-        name = f"[S{found[1]}]"
-        if name not in SPEAKERS:
-            raise UsageError(f"text: {name} is not a speaker; use {' and '.join(SPEAKERS)}")
-        return f" {name} "
 
-    return _TAG.sub(tag, text)
+def _check_speakers(text: str) -> None:
+    """Raise UsageError for a third speaker, with the place of its tag."""
+    for found in _TAG.finditer(text):
+        if f"[S{found[1]}]" not in SPEAKERS:
+            raise UsageError(
+                f"text: {found[0]} is not a speaker; use {' and '.join(SPEAKERS)} (at character "
+                f"{found.start() + 1})"
+            )
 
 
 def _entries(reader: Reader, text: str, *, is_first: bool) -> Iterator[Entry]:
     paused = breaks.read("text", text)
+    _check_speakers(paused.blanked)
     check_words("text", _TAG.sub(" ", paused.blanked))
     yield from _break(reader, paused.silences[0])
     for part, after in zip(paused.parts, paused.silences[1:], strict=True):

@@ -24,7 +24,7 @@ from tts_core.dia2.recordings import longest_prefix
 from tts_core.dia2.request import Request, longest_frames
 from tts_core.dia2.speaking import End, Speaking, Window
 from tts_core.errors import SpeechError, comes_late, shortage
-from tts_core.memory.fits import largest
+from tts_core.memory.fits import check_places, largest
 from tts_core.memory.terms import Estimate
 from tts_core.nn.beside import Pending, Then
 from tts_core.nn.calls import apart, drop_errors
@@ -288,6 +288,7 @@ class Dia2Session(Session):
         """Limit the places to those whose memory can be allocated at once, where it is. Raises ResourceError
         if not even one can.
         """
+        check_places(places)
         if not self._is_fixed or self._machine.free is None:
             return places
         check_memory(self.engine, longest)

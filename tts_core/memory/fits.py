@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from tts_core.errors import ResourceError
+from tts_core.errors import ResourceError, UsageError
 from tts_core.memory.machine import Machine
 from tts_core.memory.terms import BYTES, Estimate
 
@@ -104,11 +104,18 @@ def fitting(plan: Plan[Job], job: Job, machine: Machine) -> int:
     return 1 if found is None else found.batch
 
 
+def check_places(most: int) -> None:
+    """Raise UsageError unless a batch can have so many places."""
+    if not isinstance(most, int) or most < 1:
+        raise UsageError(f"places: {most!r:.40} is not a number of texts, 1 or more")
+
+
 def places(most: int, needed: Callable[[int], int], machine: Machine) -> int:
     """Count the texts, at most `most`, whose batch fits. Raises ResourceError if not even one does.
 
     needed: bytes of a batch of so many texts, besides the weights.
     """
+    check_places(most)
     found = most if machine.free is None else largest(most, lambda texts: machine.fits(needed(texts)))
     if not found:
         check("a batch of one text", needed(1), machine)

@@ -183,10 +183,7 @@ def ask(
     options: MetaVoiceOptions,
     prompt: PromptLike,
 ) -> Request:
-    """Build a request from the configurations and documents of a model's parts, by kind; Dia's speaker tags
-    are rejected.
-    """
-    check_one_speaker(text, "MetaVoice")
+    """Build a request from the configurations and documents of a model's parts, by kind."""
     return request(Facts.of(configs, read_tokenizers(documents)), text, options, prompt)
 
 
@@ -268,8 +265,9 @@ def _pieces(
 def readable(where: str, text: str, options: MetaVoiceOptions) -> str:
     """Return the text without characters that MetaVoice reads neither as they are nor as words.
 
-    Raises UsageError for them unless skip_unknown is set.
+    Raises UsageError for them unless skip_unknown is set, and for Dia's speaker tags.
     """
+    check_one_speaker(text, "MetaVoice")
     why = "MetaVoice, which reads Latin-1, has not learned"
     return known_text(where, text, lambda char: _known(char, options), skip=options.skip_unknown, why=why)
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.errors import UsageError
+from tts_core.memory.fits import check_places
 from tts_core.memory.fits import places as fitting
 from tts_core.nn.beside import Pending, Then
 from tts_core.nn.guard import checked
@@ -62,6 +63,7 @@ class Qwen3Session(SlotSession[Speaking]):
         self.policy, self._has_sound = policy, sound
         host, most = self.engine.host, self.facts.config.max_positions
         self.machine = host.machine(self.engine.policy)  # as the batch began
+        check_places(places)
         if host.backend in FIXED:
             self.room = most if job is None else min(most, job.positions + 1)
             self.room = min(self.room, SERVED) if job is None else self.room

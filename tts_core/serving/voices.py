@@ -33,6 +33,7 @@ from tts_core.text.checks import check_words
 _LOG = logging.getLogger("tts_core")
 RECORD = "voice.json"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+AGREED = ("true", "yes", "agreed", "i agree")  # consent, in any case
 LONGEST_TEXT = 4096  # characters of a transcript or of a consent
 _HIDDEN = re.compile(r"\.(?:new|old)-[a-z0-9_]{8}")  # as tempfile.mkdtemp completes it
 _ABANDONED = 3600  # seconds after which a hidden folder is a killed process's
@@ -196,6 +197,12 @@ class VoiceStore:
             f"there is {', '.join(names)}" if names else "there is none yet"
         )
         return NotFoundError(f"voice: {name} is not there; {known}")
+
+
+def check_consent(word: str) -> None:
+    """Raise UsageError unless the word says that the speaker agrees."""
+    if word.strip().lower() not in AGREED:
+        raise UsageError(f"consent: {word!r:.40} is not one of {', '.join(AGREED)}; the speaker has to agree")
 
 
 def voices_folder() -> Path:

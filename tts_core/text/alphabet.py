@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from tts_core.errors import FieldError
 from tts_core.text.accents import without_accents
+from tts_core.text.checks import check_text
 
 NAMED = 8  # characters that a message names
 NOT_LEARNED = "the model has not learned"
@@ -24,6 +25,7 @@ def known_text(
     why: beginning of both messages, before the characters.
     Raises FieldError with the characters.
     """
+    check_text(where, text)
     text, _ = without_accents(text, known)
     found = unknown_characters(text, known)
     if not found:
@@ -40,6 +42,7 @@ def known_text(
 
 def accent_notes(where: str, text: str, known: Callable[[str], bool]) -> tuple[str, ...]:
     """Build the note about accented letters of a text that are read as plain ones; empty without any."""
+    check_text(where, text)
     _, found = without_accents(text, known)
     return (f"{where}: read without accents: {_pairs(found)}",) if found else ()
 

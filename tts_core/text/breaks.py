@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tts_core.errors import UsageError
+from tts_core.text.checks import check_text
 from tts_core.text.marks import check_marks
 
 LONGEST = 600.0  # seconds of one pause
@@ -95,6 +96,7 @@ def read(where: str, text: str, *, spoken: Callable[[str], bool] = has_words) ->
     Raises UsageError for other SSML, naming it, for a pause that cannot be read or is above LONGEST, and for
     a mark that is not closed or misspelt (tts_core.text.marks).
     """
+    check_text(where, text)
     marks = [*_marks(where, text)]
     if not marks:
         return Paused.whole(text)

@@ -5,6 +5,7 @@ Sources: W3C WebVTT 1 (cue text, timestamps); SubRip has no standard, its reader
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -14,8 +15,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tts_core.audio.files import check_place
-from tts_core.errors import ResourceError
+from tts_core.errors import ResourceError, UsageError
 from tts_core.files.whole import whole_file
+from tts_core.text.checks import check_characters
 
 FORMATS = (".srt", ".vtt")
 LINE = 42  # characters of a line on the screen, as broadcasters set it
@@ -69,6 +71,17 @@ class Captions:
     """
 
     cues: tuple[Cue, ...]
+
+    def __post_init__(self) -> None:
+        for place, cue in enumerate(self.cues, start=1):
+            ends = (word.end for word in cue.words if word.end is not None)
+            for seconds in (cue.start, cue.end, *(word.start for word in cue.words), *ends):
+                if not 0 <= seconds < math.inf:
+                    raise UsageError(
+                        f"captions: cue {place} has the time {seconds!r:.40}; give seconds from 0 on"
+                    )
+            for text in (cue.text, *(word.text for word in cue.words)):
+                check_characters(f"captions: cue {place}", text)
 
     def __iter__(self) -> Iterator[Cue]:
         return iter(self.cues)

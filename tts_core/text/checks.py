@@ -7,7 +7,7 @@ import unicodedata
 
 from tts_core.errors import UsageError
 
-_SPEAKER = re.compile(r"\[[Ss]\d+\]")
+_SPEAKER = re.compile(r"\[\s*[Ss]\s*\d+\s*\]")
 
 
 def check_words(where: str, text: str) -> None:
@@ -15,17 +15,30 @@ def check_words(where: str, text: str) -> None:
 
     where: name of the text in messages.
     """
+    check_characters(where, text)
+    if not any(char.isalnum() for char in text):
+        raise UsageError(f"{where}: there are no words in it; write the words to speak")
+
+
+def check_text(where: str, text: object) -> None:
+    """Raise UsageError unless it is text."""
+    if not isinstance(text, str):
+        raise UsageError(f"{where}: {text!r:.40} is not text; give a string")
+
+
+def check_characters(where: str, text: str) -> None:
+    """Raise UsageError for a control character, other than tab and line ends, or half of a surrogate pair."""
+    check_text(where, text)
     for place, char in enumerate(text, start=1):
         if unicodedata.category(char) in ("Cc", "Cs") and char not in "\t\n\r":
             raise UsageError(
                 f"{where}: character {place} is U+{ord(char):04X}, a control character; remove it"
             )
-    if not any(char.isalnum() for char in text):
-        raise UsageError(f"{where}: there are no words in it; write the words to speak")
 
 
 def check_one_speaker(text: str, title: str) -> None:
     """Raise UsageError for a text with Dia's speaker tags. title: of the model, which has one voice."""
+    check_text("text", text)
     found = _SPEAKER.search(text)
     if found is not None:
         raise UsageError(

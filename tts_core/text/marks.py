@@ -23,6 +23,11 @@ _OPEN_BREAK = re.compile(r"<\s*+/?\s*+break(?![\w:.-])[^<>\n]*+(?P<end>>?)", re.
 _OTHER_TAG = re.compile(r"<\s*+(?P<name>[a-z]{3,12})(?P<rest>(?:\s[^<>\n]*+|/)?)>", re.IGNORECASE)
 _TIME = re.compile(r"\s(?:time|strength)\s*+=", re.IGNORECASE)
 _SPEAKER = re.compile(r"\[\s*+s\s*+(?P<number>[1-9])(?:(?=[\s\[])(?!\s*+\])|\Z|[)}>])", re.IGNORECASE)
+_OPEN_WORD = re.compile(r"\[\s*+pause(?=\s)[^\[\]\n]*+(?!\])", re.IGNORECASE)
+_BARE_SPEAKER = re.compile(r"(?<![\w\[({<])s(?P<number>[1-9])\]", re.IGNORECASE)
+_ROUND_SPEAKER = re.compile(
+    r"(?:\A|\n|[.!?…]\s)\s*+(?P<mark>\(s(?P<number>[12])\)|\{s[12]\}|<s[12]>)", re.IGNORECASE
+)
 _SPEAKER_BRACKET = re.compile(r"[({<]\s*+s\s*+(?P<number>[1-9])\s*+\]", re.IGNORECASE)
 
 
@@ -58,6 +63,8 @@ def _slips(text: str) -> Iterator[_Slip]:
 def _pauses(text: str) -> Iterator[_Slip]:
     for found in _OPEN_PAUSE.finditer(text):
         yield _Slip(*found.span(), "cannot be read" if found["end"] else UNCLOSED, PAUSE)
+    for found in _OPEN_WORD.finditer(text):
+        yield _Slip(*found.span(), UNCLOSED, PAUSE)
     for found in _OTHER_BRACKETS.finditer(text):
         yield _Slip(*found.span(), "is not in square brackets", PAUSE)
     for found in _NO_BRACKET.finditer(text):
@@ -83,5 +90,9 @@ def _breaks(text: str) -> Iterator[_Slip]:
 def _speakers(text: str) -> Iterator[_Slip]:
     for found in _SPEAKER.finditer(text):
         yield _Slip(*found.span(), UNCLOSED, f"[S{found['number']}]")
+    for found in _BARE_SPEAKER.finditer(text):
+        yield _Slip(*found.span(), "has no opening bracket", f"[S{found['number']}]")
+    for found in _ROUND_SPEAKER.finditer(text):  # elsewhere it may be a reference
+        yield _Slip(*found.span("mark"), "is not in square brackets", f"[S{found['mark'][2]}]")
     for found in _SPEAKER_BRACKET.finditer(text):
         yield _Slip(*found.span(), "has no opening bracket", f"[S{found['number']}]")

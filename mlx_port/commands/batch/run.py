@@ -28,7 +28,7 @@ from tts_core.bulk.keys import model_hash, row_key, seeded
 from tts_core.bulk.outcome import Outcome
 from tts_core.bulk.rejection import Condition, Rejection
 from tts_core.bulk.rows import Row, read_rows
-from tts_core.errors import GenerationError, ResourceError, UsageError, explain
+from tts_core.errors import GenerationError, ResourceError, UsageError, explain, flag_of
 from tts_core.judges.judging import judge_names, judges_of
 from tts_core.memory.computer import free_disk_bytes
 from tts_core.printable import counted, either, one_line
@@ -53,7 +53,8 @@ def run(flags: Flags) -> None:
 
         check_ray()
     part = division(flags.shard)
-    rows = read_rows(flags.source)[: flags.limit]
+    read = read_rows(flags.source).first(flags.limit)
+    rows = read.rows
     parts = open_model(flags.model, flags.loading)
     if "seed" in flags.options:
         raise UsageError("--seed: every row has its own; give it in the row, or none")
@@ -63,6 +64,7 @@ def run(flags: Flags) -> None:
     }
     rejection = read_rejection(flags)
     if flags.dry_run:
+        report_faults(read.faults, read.places)
         click.echo(one_line(plan(rows, flags)))
         return
     precision = parts.codec_precision
@@ -96,7 +98,11 @@ def run(flags: Flags) -> None:
     ) as output:
         keyed, unreadable = with_keys(rows, named)
         own = [pair for pair in keyed if output.shard_of(pair[0].number) % part.parts == part.part]
-        broken = [one for one in unreadable if output.shard_of(one.number) % part.parts == part.part]
+        broken = [
+            one
+            for one in (*read.faults, *unreadable)
+            if output.shard_of(one.number) % part.parts == part.part
+        ]
         todo = sorted(
             (pair for pair in own if pair[1] not in output.done), key=lambda pair: -len(pair[0].text)
         )
@@ -104,14 +110,14 @@ def run(flags: Flags) -> None:
         todo, unable = Asking(source, work).check(todo)
         unable = sorted([*broken, *unable], key=lambda one: one.number)
         progress = Progress(len(own), done, quiet=flags.quiet)
-        report_faults(unable)
+        report_faults(unable, read.places)
         for failed in unable:
             output.write(failed)
         failures = len(unable)
         if todo:
             with closing(engine(flags, setting, todo, part)) as outcomes:
                 failures += write_all(outcomes, output, progress)
-        whole = output.finish({key: row.number for row, key in keyed})
+        whole = output.finish({key: row.number for row, key in keyed}, read.places)
     click.echo(one_line(f"{counted(whole, 'row')} in {flags.out / 'manifest.jsonl'}; {progress.summary()}"))
     if failures:
         click.echo(one_line(f"{counted(failures, 'row')} failed; see {flags.out / 'errors.jsonl'}"), err=True)
@@ -119,13 +125,16 @@ def run(flags: Flags) -> None:
             raise GenerationError("batch: no row could be spoken")
 
 
-def report_faults(faults: Sequence[Outcome]) -> None:
-    """Print the rows that cannot be spoken, FAULTS at most, before the first of the others is."""
+def report_faults(faults: Sequence[Outcome], places: Mapping[int, str]) -> None:
+    """Print the rows that cannot be spoken, FAULTS at most, before the first of the others is.
+
+    places: of the rows, by their numbers.
+    """
     if not faults:
         return
     click.echo(one_line(f"{counted(len(faults), 'row')} cannot be spoken; the others are:"), err=True)
     for fault in faults[:FAULTS]:
-        click.echo(one_line(f"row {fault.number + 1} ({fault.id}): {fault.error}"), err=True)
+        click.echo(one_line(f"{places[fault.number]} ({fault.id}): {fault.error}"), err=True)
     if len(faults) > FAULTS:
         click.echo(one_line(f"and {len(faults) - FAULTS} more; all are in errors.jsonl"), err=True)
 
@@ -164,7 +173,7 @@ def write_all(outcomes: Iterable[Outcome], output: Output, progress: Progress) -
             output.write(outcome)
             refused = 0
         except OSError as error:
-            outcome = replace(outcome, error=explain(error)[1])
+            outcome = replace(outcome, error=explain(error, flag_of)[1])
             output.write(outcome)
             refused += 1
             if refused >= MOST_REFUSED:
@@ -183,7 +192,7 @@ def with_keys(rows: Iterable[Row], named: Mapping[str, Any]) -> tuple[list[tuple
         try:
             key = row_key(row, named)
         except Exception as error:
-            broken.append(Outcome(row.number, "", row.id, error=explain(error)[1]))
+            broken.append(Outcome(row.number, "", row.id, error=explain(error, flag_of)[1]))
         else:
             keyed.append((seeded(row, key), key))
     return keyed, broken

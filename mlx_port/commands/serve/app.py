@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 from starlette.applications import Starlette
@@ -14,7 +15,7 @@ from mlx_port.commands.serve import routes, voices
 from mlx_port.commands.serve.batch import batch
 from mlx_port.commands.serve.captions import captions
 from mlx_port.commands.serve.encode import encode
-from mlx_port.commands.serve.errors import ApiError, api_error
+from mlx_port.commands.serve.errors import ApiError, api_error, log_cause
 from mlx_port.commands.serve.guard import Guard
 from mlx_port.commands.serve.live.websocket import LiveSpeech
 from mlx_port.commands.serve.openapi import docs, openapi
@@ -58,11 +59,14 @@ def build(service: Service) -> Guard:
     )
     app.router.redirect_slashes = False
     app.state.service, app.state.started = service, int(time.time())
+    app.state.uploads = asyncio.Lock()
     return Guard(app, service.settings.access, service.metrics)
 
 
 async def _refuse(request: Request, error: Exception) -> Response:
     found = api_error(error)
+    if isinstance(error, ApiError | SpeechError):  # uvicorn logs any other
+        log_cause(f"{request.method} {request.url.path[:200]}", error)
     routes.service_of(request).metrics.errors.labels(found.code).inc()
     return found.response()
 

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from mlx_port.commands.serve.body import Asked, read_json, read_speech
-from mlx_port.commands.serve.errors import ApiError, api_error, invalid, unknown_field
+from mlx_port.commands.serve.errors import ApiError, api_error, invalid, log_cause, unknown_field
 from mlx_port.commands.serve.flow import FRAME, Flow
 from mlx_port.commands.serve.routes import service_of
 from mlx_port.commands.serve.service import Service
@@ -132,6 +132,7 @@ async def _spoken(place: int, flow: Flow) -> dict[str, Any]:
     except Exception as error:
         found = api_error(error)
         flow.service.metrics.errors.labels(found.code).inc()
+        log_cause("a speech of a batch broke off", error)
         flow.close()
         return {"index": place, **found.body()}
     assert flow.encoder is not None

@@ -13,11 +13,14 @@ from mlx_port.commands.serve.body import read_json
 from mlx_port.commands.serve.errors import invalid, unknown_field
 from mlx_port.commands.serve.routes import service_of
 from mlx_port.commands.serve.settings import Limits
+from tts_core.errors import UsageError
 from tts_core.text.captions import Captions, Cue, Word
+from tts_core.text.checks import check_characters
 
 FIELDS = ("format", "cues")
 KINDS = {"srt": "application/x-subrip", "vtt": "text/vtt"}
 MOST = 10_000  # cues
+MOST_TIME = 360_000  # seconds: two digits of hours
 
 
 async def captions(request: Request) -> Response:
@@ -61,10 +64,14 @@ def _timed(where: str, given: Any, known: tuple[str, ...], limits: Limits) -> Wo
     text, start, end = given["text"], given["start"], given["end"]
     if not isinstance(text, str) or len(text) > limits.text:
         raise invalid(where, f"{where}: its text is not a string of at most {limits.text} characters")
+    try:
+        check_characters(where, text)
+    except UsageError as error:
+        raise invalid(where, str(error)) from None
     if not (_is_time(start) and _is_time(end) and start <= end):
         raise invalid(where, f"{where}: its times are not seconds, 0 <= start <= end <= 359999")
     return Word(text, start, end)
 
 
 def _is_time(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 360_000
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < MOST_TIME

@@ -10,13 +10,17 @@ from typing import Any
 from tts_core import models
 from tts_core.models import Configs, Documents
 from tts_core.options import info, options_class
-from tts_core.text.rules import read_rules
+from tts_core.text.accents import plain
+from tts_core.text.rules import TextRules, read_rules
+
+# Unicode's blocks with Latin letters, signs and punctuation, besides a model's own characters
+ASKED = (range(0x21, 0x300), range(0x1E00, 0x1F00), range(0x2000, 0x2300), range(0xFB00, 0xFB07))
 
 
 def describe(name: str, configs: Configs | None = None, documents: Documents | None = None) -> dict[str, Any]:
     """Describe a model. name: of its spec.  configs, documents: of its parts, for values that its files set.
 
-    letters: that it has learned, None for any.
+    letters: characters that it reads as they are, as plain letters or as words, None for any.
     speakers: that a text may tag, as [S1].
     needs_voice: it speaks only with a recording.
     recordings: of a voice at most, None for any number.
@@ -43,12 +47,19 @@ def describe(name: str, configs: Configs | None = None, documents: Documents | N
 
 
 def _letters(documents: Mapping[str, str]) -> str | None:
-    """The letters of a model's alphabet, small and capital; None if it has none."""
-    alphabet = read_rules(documents).alphabet
-    if alphabet is None:
+    """The characters that a model's rules read, spaces left out; None if it has no alphabet."""
+    rules = read_rules(documents)
+    if rules.alphabet is None:
         return None
-    both = {*alphabet.lower(), *alphabet.upper()}
-    return "".join(sorted(letter for letter in both if letter.isalpha() and letter in alphabet))
+    asked = {*rules.alphabet, *rules.replacements, *(chr(code) for blocks in ASKED for code in blocks)}
+    return "".join(sorted(char for char in asked if not char.isspace() and _is_read(char, rules)))
+
+
+def _is_read(char: str, rules: TextRules) -> bool:
+    if rules.knows(char):
+        return True
+    letters = plain(char)
+    return letters is not None and all(map(rules.knows, letters))
 
 
 def _own(field: Field[Any], own: object) -> Any:

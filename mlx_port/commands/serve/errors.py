@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping, Sequence
 
@@ -16,10 +17,12 @@ from tts_core.errors import (
     SpeechError,
     UsageError,
     did_you_mean,
+    explain,
 )
 from tts_core.printable import one_line
 
 LONGEST_NAME = 100  # characters of a client's name in a message
+_LOG = logging.getLogger("mlx_port.serve")
 _TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 _NAMED = re.compile(r"([a-z][a-z_.\[\]0-9-]*): ")  # our messages begin with the argument
 _PARAMS = {"text": "input", "prompt": "voice", "format": "response_format", "sample": "audio_sample"}
@@ -93,3 +96,15 @@ def api_error(error: Exception) -> ApiError:
         return ApiError(500, str(error), code="generation_failed")
     detail = "the model's files" if isinstance(error, SpeechError) else "an internal error"
     return ApiError(500, f"{detail}: see the server's log, with this answer's x-request-id", code="internal")
+
+
+def log_cause(what: str, error: Exception) -> None:
+    """Log what led to an answer of 500 and above, which does not tell it; with a traceback for a bug.
+
+    what: the beginning of the line. The end of a server is no fault.
+    """
+    found = api_error(error)
+    if found.status >= 500 and not isinstance(error, CancelledError):
+        cause = found.message if isinstance(error, ApiError) else explain(error)[1]
+        is_bug = found.code == "internal" and not isinstance(error, SpeechError)
+        _LOG.error("%s: %s", what, cause, exc_info=error if is_bug else None)

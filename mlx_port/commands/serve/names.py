@@ -39,10 +39,14 @@ def choose_model(name: str | None, served: Sequence[str]) -> str:
     return name
 
 
-def check_voice(name: str, known: Collection[str]) -> None:
-    """Raise ApiError 400, with the nearest name, unless a voice is configured or one of OpenAI's."""
-    if name not in known and name.lower() not in known and name not in VOICES:
-        hint = did_you_mean(name, [*known, *VOICES]) or f"there is {', '.join([*known, *VOICES])}"
+def check_voice(name: str, stored: Collection[str], own: Collection[str]) -> None:
+    """Raise ApiError 400, with the nearest name, unless a voice is stored, the model's own or OpenAI's.
+
+    Case counts, but in the names of the model's own voices.
+    """
+    if name not in stored and name.lower() not in own and name not in VOICES:
+        known = [*stored, *own, *VOICES]
+        hint = did_you_mean(name, known) or f"there is {', '.join(known)}"
         raise invalid("voice", f"voice: {name!r} is not there; {hint}", "voice_not_found")
 
 

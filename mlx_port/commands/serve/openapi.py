@@ -13,11 +13,13 @@ from mlx_port.commands.serve import voices
 from mlx_port.commands.serve.body import MOST_FIELDS, STREAMS
 from mlx_port.commands.serve.captions import KINDS as CAPTIONS
 from mlx_port.commands.serve.captions import MOST as MOST_CUES
+from mlx_port.commands.serve.captions import MOST_TIME
 from mlx_port.commands.serve.describe import describe
 from mlx_port.commands.serve.page import HEADERS
 from mlx_port.commands.serve.routes import service_of
 from mlx_port.commands.serve.service import Service
 from tts_core.audio.formats.names import FORMATS
+from tts_core.serving.voices import AGREED
 
 Schema = dict[str, Any]
 TYPES = {"bool": "boolean", "int": "integer", "float": "number", "str": "string"}
@@ -32,10 +34,16 @@ ERROR: Schema = {
             "properties": {
                 "message": {"type": "string"},
                 **{name: {"type": ["string", "null"]} for name in ("type", "param", "code")},
+                "reason": {"type": "string", "description": "What was wrong, without the field's name."},
+                "option": {"type": ["string", "null"], "description": "A field that helps."},
             },
         }
     },
 }
+STREAM = (
+    "WebSocket: text in while sound goes out. Messages: Stream-start, Stream-text as often as you like, then "
+    "Stream-end, or Stream-cancel."
+)
 NAMED = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}
 
 
@@ -52,7 +60,7 @@ async def docs(request: Request) -> Response:
 
 def description(service: Service) -> Schema:
     """Describe a service: paths, fields, and the options of its models with their ranges."""
-    schemas: dict[str, Schema] = {"Error": ERROR, "Speech": speech(service)}
+    schemas: dict[str, Schema] = {"Error": ERROR, "Speech": speech(service), **_bodies(service)}
     schemas |= {f"Options-{place}": one for place, one in enumerate(_options(service))}
     found: Schema = {
         "openapi": "3.1.0",
@@ -136,35 +144,63 @@ def _option(one: Mapping[str, Any]) -> Schema:
     return found if one["default"] is None else {**found, "default": one["default"]}
 
 
-def _paths(service: Service) -> Schema:
-    limits = service.settings.limits
-    cue = {"type": "object", "required": ["text", "start", "end"]}
-    batch = {"type": "array", "minItems": 1, "maxItems": limits.batch, "items": _ref("Speech")}
-    cues = {"type": "array", "minItems": 1, "maxItems": MOST_CUES, "items": cue}
+def _bodies(service: Service) -> dict[str, Schema]:
+    """Describe the bodies besides a speech's, and the messages of a WebSocket."""
+    limits, most = service.settings.limits, min(service.settings.limits.batch, service.engine.max_queue)
+    text: Schema = {"type": "string", "maxLength": limits.text}
+    seconds: Schema = {"type": "number", "minimum": 0, "exclusiveMaximum": MOST_TIME}
+    word = _object(text=text, start=seconds, end=seconds)
+    words = {"type": "array", "maxItems": MOST_CUES, "items": word}
+    cue = {**word, "properties": {**word["properties"], "words": words}}
+    live = speech(service)["properties"]
+    left_out = ("input", "stream_format", "pieces")
+    start = {name: field for name, field in live.items() if name not in left_out}
+    start |= {"response_format": {"type": "string", "enum": ["pcm"]}, "api_key": {"type": "string"}}
     form: dict[str, Schema] = {name: {"type": "string"} for name in voices.FIELDS}
     form["audio_sample"] = {"type": "array", "items": {"type": "string", "format": "binary"}}
     form["transcript"] = {"type": "array", "items": {"type": "string"}}
-    form["consent"]["description"] = f"One of {', '.join(voices.AGREED)}."
-    upload = {"type": "object", "required": ["name", "audio_sample", "consent"], "properties": form}
+    form["consent"]["description"] = f"One of {', '.join(AGREED)}."
+    return {
+        "Batch": _object(items={"type": "array", "minItems": 1, "maxItems": most, "items": _ref("Speech")}),
+        "Captions": _object(
+            format={"type": "string", "enum": [*CAPTIONS]},
+            cues={"type": "array", "minItems": 1, "maxItems": MOST_CUES, "items": _ref("Cue")},
+        ),
+        "Cue": cue,
+        "Voice": {"type": "object", "required": ["name", "audio_sample", "consent"], "properties": form},
+        "Stream-start": {**_message("start", start), "required": ["type"]},
+        "Stream-text": _message("text", {"text": {"type": "string", "maxLength": limits.message}}),
+        "Stream-end": _message("end", {}),
+        "Stream-cancel": _message("cancel", {}),
+    }
+
+
+def _message(kind: str, fields: Schema) -> Schema:
+    """Describe a message that a client of the WebSocket sends, as JSON."""
+    return {"title": f"WebSocket: {kind}", **_object(type={"const": kind}, **fields)}
+
+
+def _paths(service: Service) -> Schema:
     wanted = {"name": "response_format", "in": "query", "schema": {"type": "string", "enum": [*FORMATS]}}
     return {
         "/v1/audio/speech": {"post": _call("Speak a text.", _ref("Speech"), sound=True)},
-        "/v1/audio/speech/batch": {"post": _call("Speak several texts.", _object(items=batch))},
-        "/v1/audio/speech/stream": {"get": _call("WebSocket: text in while sound goes out.")},
+        "/v1/audio/speech/batch": {"post": _call("Speak several texts.", _ref("Batch"))},
+        "/v1/audio/speech/stream": {"get": _call(STREAM)},
         "/v1/audio/encode": {
             "post": {
-                **_call("Encode samples.", {"type": "string"}, kind="audio/pcm", sound=True),
+                **_call(
+                    "Encode samples: 16 bits, little-endian, audio/pcm;rate=RATE;channels=1.",
+                    {"type": "string"},
+                    kind="audio/pcm",
+                    sound=True,
+                ),
                 "parameters": [wanted],
             }
         },
-        "/v1/audio/captions": {
-            "post": _call(
-                "Write captions.", _object(format={"type": "string", "enum": [*CAPTIONS]}, cues=cues)
-            )
-        },
+        "/v1/audio/captions": {"post": _call("Write captions.", _ref("Captions"))},
         "/v1/audio/voices": {
             "get": _call("List the voices."),
-            "post": _call("Add a voice.", upload, kind="multipart/form-data"),
+            "post": _call("Add a voice.", _ref("Voice"), kind="multipart/form-data"),
         },
         "/v1/audio/voices/{id}": {"delete": {**_call("Remove a voice."), "parameters": [NAMED]}},
         "/v1/audio/models": {"get": _call("List the models with their options, formats and limits.")},
@@ -201,7 +237,8 @@ def _page(found: Schema) -> str:
     for path, calls in found["paths"].items():
         for method, call in calls.items():
             parts.append(
-                f"<h2><code>{method.upper()} {escape(path)}</code></h2><p>{escape(call['summary'])}</p>"
+                f"<h2><code>{method.upper()} {escape(path)}</code></h2><p>{escape(call['summary'])}"
+                f"{_taken(call)}</p>"
             )
     for name, schema in found["components"]["schemas"].items():
         rows = "".join(
@@ -219,6 +256,14 @@ def _page(found: Schema) -> str:
     )
 
 
+def _taken(call: Schema) -> str:
+    """Write what a call takes as its body."""
+    content = call.get("requestBody", {}).get("content", {})
+    return "".join(
+        f" Body: {escape(_written(one['schema']))}, {escape(kind)}." for kind, one in content.items()
+    )
+
+
 def _written(one: Schema) -> str:
     """Write the values that a field takes."""
     if "anyOf" in one:
@@ -229,5 +274,20 @@ def _written(one: Schema) -> str:
         return str(one["const"])
     low = f" above {one['exclusiveMinimum']:.10g}" if "exclusiveMinimum" in one else ""
     low = f" from {one['minimum']:.10g}" if "minimum" in one else low
-    high = f" to {one['maximum']:.20g}" if "maximum" in one else ""
-    return f"{one.get('type', 'object')}{low}{high}"
+    high = f" to {_number(one['maximum'])}" if "maximum" in one else ""
+    high = f" below {_number(one['exclusiveMaximum'])}" if "exclusiveMaximum" in one else high
+    high = f", at most {one['maxLength']} characters" if "maxLength" in one else high
+    if one.get("type") == "array":
+        most = f", at most {one['maxItems']}" if "maxItems" in one else ""
+        return f"array of {_written(one['items'])}{most}"
+    if "$ref" in one:
+        return one["$ref"].rpartition("/")[2]
+    kind = one.get("type", "object")
+    if not isinstance(kind, str):
+        return " or ".join(kind)
+    return f"{kind}{low}{high}"
+
+
+def _number(value: float) -> str:
+    """Write a bound; a whole number exactly, as 2**64 - 1 is."""
+    return str(value) if isinstance(value, int) else f"{value:.10g}"

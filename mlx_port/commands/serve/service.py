@@ -47,7 +47,7 @@ class Service:
     def check(self, asked: Asked) -> None:
         """Check all that is known without reading the voice. Raises ApiError naming the field."""
         name = choose_model(asked.model, self.names)
-        check_voice(asked.voice, [*self.voices.names(), *self.engine.models[name].spec.voices])
+        check_voice(asked.voice, self.voices.names(), self.engine.models[name].spec.voices)
         model_options(asked, self.engine.models[name].model, self.settings.limits)
 
     def order(self, asked: Asked) -> Order:
@@ -59,7 +59,7 @@ class Service:
         name = choose_model(asked.model, self.names)
         spec = self.engine.models[name].spec
         known = self.voices.names()
-        check_voice(asked.voice, [*known, *spec.voices])
+        check_voice(asked.voice, known, spec.voices)
         options = model_options(asked, spec.name, self.settings.limits)
         prompt = asked.prompt
         own = built_in(speaker_for(asked.voice, spec.voices), spec, known) if prompt is None else None

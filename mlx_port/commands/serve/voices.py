@@ -21,14 +21,14 @@ from mlx_port.commands.serve.errors import ApiError, invalid, unknown_field
 from mlx_port.commands.serve.names import VOICES
 from mlx_port.commands.serve.routes import service_of
 from mlx_port.commands.serve.settings import Limits
-from tts_core.audio.files import read_audio_at_its_rate
+from tts_core.audio.files import TooLongError, read_audio_at_its_rate
 from tts_core.errors import CheckpointError, NotFoundError, UsageError
 from tts_core.printable import counted
-from tts_core.serving.voices import TakenError, Voice, VoiceStore
+from tts_core.serving.voices import TakenError, Voice, VoiceStore, check_consent
 
 FIELDS = ("name", "audio_sample", "transcript", "consent", "consent_note")
 _PIECE = 1 << 16  # bytes that are parsed at a time
-AGREED = ("true", "yes", "agreed", "i agree")  # as consent, in any case
+FINEST = 48_000  # Hz: recordings of a higher rate may be shorter, for memory's sake
 
 
 async def list_voices(request: Request) -> Response:
@@ -49,7 +49,8 @@ async def add_voice(request: Request) -> Response:
     limits = service.settings.limits
     form = await _form(request, limits)
     try:
-        voice = await to_thread.run_sync(_add, service.voices, form, limits)
+        async with request.app.state.uploads:  # the memory of one form
+            voice = await to_thread.run_sync(_add, service.voices, form, limits)
     finally:
         await form.close()
     return JSONResponse(_described(voice))
@@ -116,9 +117,7 @@ def _add(store: VoiceStore, form: FormData, limits: Limits) -> Voice:
     if strange is not None:
         raise unknown_field(strange, FIELDS)
     name, consent = _text(form, "name"), _text(form, "consent")
-    if consent.strip().lower() not in AGREED:
-        message = f"consent: {consent!r:.40} is not one of {', '.join(AGREED)}; the speaker has to agree"
-        raise invalid("consent", message)
+    check_consent(consent)
     if "consent_note" in form:
         consent = _text(form, "consent_note")
     uploads = form.getlist("audio_sample")
@@ -143,19 +142,29 @@ def _text(form: FormData, name: str) -> str:
 
 
 def _decoded(files: Sequence[UploadFile], limits: Limits) -> list[tuple[np.ndarray, int]]:
-    """Decode uploads, whose own names are not used. Raises ApiError 400 for no sound, or too much."""
-    recordings = []
+    """Decode uploads, whose own names are not used. Raises ApiError 400 for no sound, or too much.
+
+    All of them together have as many samples as their longest length has at FINEST Hz.
+    """
+    recordings: list[tuple[np.ndarray, int]] = []
     with tempfile.TemporaryDirectory(prefix="mlx-port-") as folder:
         for number, file in enumerate(files):
             path = Path(folder) / str(number)
             path.write_bytes(file.file.read())
+            before = sum(len(samples) / rate for samples, rate in recordings)
+            most_samples = limits.upload_seconds * FINEST - sum(len(samples) for samples, _ in recordings)
             try:
-                samples, rate = read_audio_at_its_rate(path, most_seconds=limits.upload_seconds)
+                recordings.append(
+                    read_audio_at_its_rate(
+                        path, most_seconds=limits.upload_seconds - before, most_samples=most_samples
+                    )
+                )
             except UsageError as error:
                 detail = (
                     str(error).removeprefix("audio: ").replace(str(path), "the upload").partition("; ")[0]
                 )
+                if isinstance(error, TooLongError) and number:
+                    detail = f"the recordings are longer than {before + error.seconds:.6g} s together"
                 message = f"audio_sample: {detail}; send a WAV, FLAC, MP3 or Ogg file with speech"
                 raise invalid("audio_sample", message) from None
-            recordings.append((samples, rate))
     return recordings

@@ -11,6 +11,7 @@ from mlx_port.commands import voices
 from tests.mlx_port.commands.running import SECRET, refused, run
 from tts_core.serving.voices import VoiceStore, voices_folder
 
+NO = ["--consent", "I do not agree"]
 SAID = "[S1] These are the words of the recording."
 
 
@@ -29,18 +30,22 @@ def test_a_voice_is_added_listed_and_removed(capsys):
         "none; add one: mlx-port voices add NAME sample.wav --text ...\n",
     )
     assert run(capsys, "voices", "add", "anna", "a.wav", "--text", SAID) == (0, "anna: added, 3.0 s\n", "")
-    assert run(capsys, "voices", "add", "duo", "a.wav", "b.wav", "--consent", "Both agreed.")[0] == 0
+    agreed = ["--consent", "I agree", "--consent-note", "Both agreed."]
+    assert run(capsys, "voices", "add", "duo", "a.wav", "b.wav", *agreed)[0] == 0
+    assert run(capsys, "voices", "add", "word", "a.wav", "--consent", "Yes")[0] == 0
     listed = "anna: 3.0 s, [S1] These are the words of the recording.\n" + 2 * "duo: 3.0 s, no transcript\n"
+    listed += "word: 3.0 s, no transcript\n"
     assert run(capsys, "voices", "list") == (0, listed, "")
     assert run(capsys, "voices") == (0, listed, "")
     found = json.loads(run(capsys, "voices", "list", "--json")[1])
     assert [(one["name"], one["consent"]) for one in found] == [
         ("anna", voices.CONSENT),
         ("duo", "Both agreed."),
+        ("word", "Yes"),
     ]
-    assert VoiceStore(voices_folder()).names() == ["anna", "duo"]
+    assert VoiceStore(voices_folder()).names() == ["anna", "duo", "word"]
     assert run(capsys, "voices", "remove", "anna") == (0, "anna: removed\n", "")
-    assert VoiceStore(voices_folder()).names() == ["duo"]
+    assert VoiceStore(voices_folder()).names() == ["duo", "word"]
 
 
 @pytest.mark.parametrize(
@@ -52,6 +57,8 @@ def test_a_voice_is_added_listed_and_removed(capsys):
         (3, "audio: c.wav is not there", ["add", "x", "a.wav", "c.wav", "-t", SAID]),
         (2, "ad: no such command; did you mean add?", ["ad"]),
         (2, "SAMPLE...: missing; see mlx-port voices add --help", ["add", "x"]),
+        (2, "consent: 'I do not agree' is not one of true, yes", ["add", "x", "a.wav", *NO]),
+        (2, "consent-note: it explains --consent; give", ["add", "x", "a.wav", "--consent-note", "n"]),
         (3, "voice: x is not there; there is none yet", ["remove", "x"]),
         (2, "play: no such command; choose one of add, list, remove", ["play"]),
     ],

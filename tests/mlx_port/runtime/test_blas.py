@@ -237,6 +237,19 @@ def test_a_copy_of_another_user_is_made_anew(fresh, monkeypatch):
     assert copy.read_bytes().startswith(b"library")
 
 
+def test_a_new_copy_of_another_user_is_not_loaded(fresh, monkeypatch):
+    """Some file systems give every file to one user."""
+    monkeypatch.setattr(
+        private, "_status", lambda path: SimpleNamespace(st_mode=os.lstat(path).st_mode, st_uid=owner(path))
+    )
+
+    def owner(path: Path) -> int:
+        return os.getuid() + 1 if path.suffix == ".so" else os.lstat(path).st_uid
+
+    assert load().library is None
+    assert fresh.loaded == []
+
+
 @pytest.mark.parametrize("change", [lambda data: b"", lambda data: data[:-1], lambda data: data + b"x"])
 def test_a_copy_that_is_cut_short_is_made_anew(fresh, change):
     copy = Path(str(load().library))

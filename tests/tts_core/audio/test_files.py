@@ -280,3 +280,18 @@ def test_a_growing_wav_is_valid_after_each_piece_and_equals_the_whole(tmp_path):
 def test_no_sound_library_is_imported_before_it_is_used():
     code = "import sys, tts_core.audio.files; sys.exit(bool({'soundfile', 'soxr'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_name_with_nul(tmp_path):
+    """Python's own error would be a ValueError without the argument's name."""
+    with pytest.raises(UsageError, match=r"output: .* has the character NUL in its name"):
+        audio.write_audio(tmp_path / "a\0.wav", np.zeros(9), 8000)
+    with pytest.raises(UsageError, match=r"audio: .* has the character NUL in its name"):
+        audio.read_audio(tmp_path / "a\0.wav", 8000)
+
+
+@pytest.mark.parametrize("rate", [0, -1, 999, 1_000_001, float("nan")])
+def test_a_rate_that_nothing_is_read_at(tmp_path, rate):
+    soundfile.write(tmp_path / "a.wav", np.zeros(9), 8000)
+    with pytest.raises(UsageError, match=r"sample_rate: .* is not a rate of 1000 to 1000000 Hz"):
+        audio.read_audio(tmp_path / "a.wav", rate)

@@ -1,5 +1,7 @@
 """Recordings accepted as a voice: levels, lengths, and seconds for the words, at their bounds."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -83,3 +85,18 @@ def test_every_model_reads_recordings_through_the_check() -> None:
     with pytest.raises(UsageError, match=r"^voice: 4\.0 s do not fit a transcript of 2 characters"):
         Prompt.of(audio=tone(4), text="No", sample_rate=RATE).one.samples(16_000, "voice")
     assert Prompt.of(codes=np.zeros((8, 1), np.int32), text="Any words at all.").one.samples(RATE) is None
+
+
+@pytest.mark.parametrize("rate", [0, -5, 999, 1_000_001, 1e12, float("nan"), float("inf"), "24000"])
+def test_rates_that_no_recording_has(rate) -> None:
+    with pytest.raises(UsageError, match=r"prompt: sample_rate .* is not a rate of 1000 to 1000000 Hz"):
+        Prompt.of(tone(3), sample_rate=rate)
+    good_rates: tuple[Any, ...] = (1000, 1_000_000, np.int64(8000), 44100.0)
+    for good in good_rates:
+        assert Prompt.of(tone(3), sample_rate=good).one.sample_rate == good
+
+
+@pytest.mark.parametrize("said", [5, b"words", ["words"]])
+def test_a_transcript_is_text(said) -> None:
+    with pytest.raises(UsageError, match=r"prompt: its transcript, .*, is not text"):
+        Prompt.of(tone(3), said)

@@ -39,13 +39,15 @@ def test_files_and_manifest(tmp_path: Path) -> None:
         output.write(outcome(2, captions="1\n"))
         output.write(outcome(0))
         output.write(outcome(1, error="text: empty"))
-        assert output.finish(KEYS) == 2
+        assert output.finish(KEYS, {1: "line 3"}) == 2
     found = lines(tmp_path / "manifest.jsonl")
     assert [line["audio_filepath"] for line in found] == ["audio/row0.flac", "audio/row2.flac"]
     assert found[1] == {"audio_filepath": "audio/row2.flac", "id": "row2", "duration": 1.5, "key": "k2"}
     assert (tmp_path / found[1]["audio_filepath"]).read_bytes() == b"\2" * 700
     assert (tmp_path / "captions/row2.srt").read_text() == "1\n"
-    assert lines(tmp_path / "errors.jsonl") == [{"id": "row1", "number": 1, "error": "text: empty"}]
+    assert lines(tmp_path / "errors.jsonl") == [
+        {"id": "row1", "number": 1, "place": "line 3", "error": "text: empty"}
+    ]
     with opened(tmp_path, captions="srt") as output:
         assert output.done == {"k0", "k2"}
         output.write(outcome(1))

@@ -1,6 +1,7 @@
 """Rows from every kind of source, and sources that cannot be used."""
 
 import json
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -21,26 +22,26 @@ def test_json_lines(tmp_path: Path) -> None:
         "",
         {"text": "Two.", "ref_audio": "v.wav", "ref_text": "Said."},
     )
-    assert read_rows(path) == [
+    assert read_rows(path).rows == [
         Row(0, "x", "One.", voice="anna", seed=2**64 - 1, options={"top_k": 3}),
         Row(1, "000002", "Two.", ref_audio=str(tmp_path / "v.wav"), ref_text="Said."),
     ]
 
 
 def test_a_line_a_row(tmp_path: Path) -> None:
-    rows = read_rows(written(tmp_path / "a.txt", "\ufeffOne.", "", "  Two. "))
+    rows = read_rows(written(tmp_path / "a.txt", "\ufeffOne.", "", "  Two. ")).rows
     assert rows == [Row(0, "000001", "One."), Row(1, "000002", "Two.")]
 
 
 def test_chapters_in_the_order_of_their_names(tmp_path: Path) -> None:
     for name in ("02 end.txt", "01.md", "note.pdf"):
         (tmp_path / name).write_text(f"{name}\n\nmore")
-    assert read_rows(tmp_path) == [Row(0, "01", "01.md\n\nmore"), Row(1, "02 end", "02 end.txt\n\nmore")]
+    assert read_rows(tmp_path).rows == [Row(0, "01", "01.md\n\nmore"), Row(1, "02 end", "02 end.txt\n\nmore")]
 
 
 def test_seed_tts_eval(tmp_path: Path) -> None:
     path = written(tmp_path / "meta.lst", "a-1|What I said.|wavs/a.wav|What to say.", "b|x|y.wav|z|truth.wav")
-    assert read_rows(path) == [
+    assert read_rows(path).rows == [
         Row(0, "a-1", "What to say.", ref_audio=str(tmp_path / "wavs/a.wav"), ref_text="What I said."),
         Row(1, "b", "z", ref_audio=str(tmp_path / "y.wav"), ref_text="x"),
     ]
@@ -49,67 +50,108 @@ def test_seed_tts_eval(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "line", "reason"),
     [
-        ("a.jsonl", "{", "line 1: not JSON"),
-        ("a.jsonl", "[" * 100_000, "line 1: not JSON"),
-        ("a.jsonl", "[]", "line 1: not an object"),
+        ("a.jsonl", "{", "not JSON"),
+        ("a.jsonl", "[" * 100_000, "not JSON"),
+        ("a.jsonl", "[]", "not an object"),
+        ("a.jsonl", '{"text": "x", "seed": ' + "9" * 5000 + "}", "not JSON"),
         ("a.jsonl", '{"txt": "x"}', "unknown field 'txt'; did you mean text"),
         ("a.jsonl", '{"id": "x"}', "text is missing"),
         ("a.jsonl", '{"text": 3}', "text is not a string"),
+        ("a.jsonl", '{"text": "x", "ref_text": 3}', "ref_text is not a string"),
         ("a.jsonl", '{"text": "x", "seed": -1}', "seed -1 is not"),
+        ("a.jsonl", f'{{"text": "x", "seed": {2**64}}}', "seed 18446744073709551616 is not"),
         ("a.jsonl", '{"text": "x", "seed": true}', "seed True is not"),
         ("a.jsonl", '{"text": "x", "options": []}', "options is not an object"),
         ("a.jsonl", '{"text": "x", "voice": "a", "ref_audio": "b"}', "not both"),
         ("a.jsonl", '{"text": "x", "id": "../x"}', "cannot name a file"),
         ("a.jsonl", '{"text": "x", "id": ""}', "cannot name a file"),
-        ("a.jsonl", '{"text": "x", "id": "a"}\n{"text": "y", "id": "A"}', "rows 1 and 2 have the id"),
-        ("a.lst", "a|b|c", "line 1: 3 fields"),
-        ("a.txt", "", "contains no texts"),
+        ("a.jsonl", '{"text": "x", "id": "\\ud800"}', "cannot name a file"),
+        ("a.jsonl", json.dumps({"text": "x", "id": "a" * 101}), "at most 100 bytes"),
+        ("a.jsonl", '{"text": "x", "id": "FIRST"}', "the id 'FIRST' is that of line 1, too"),
+        ("a.jsonl", '{"text": "a", "ref_audio": "\\ud800"}', "ref_audio: character 1 is U+D800"),
+        ("a.jsonl", '{"text": "a", "ref_audio": "a\\u0000b"}', "ref_audio: character 2 is U+0000"),
+        ("a.lst", "a|b|c", "3 fields; expected id|"),
+        ("a.lst", "a|b|c\0|d", "ref_audio: character 2 is U+0000"),
     ],
 )
-def test_lines_that_cannot_be_used(tmp_path: Path, name: str, line: str, reason: str) -> None:
-    with pytest.raises(UsageError, match=reason):
-        read_rows(written(tmp_path / name, line))
+def test_a_line_that_cannot_be_used_costs_itself(tmp_path: Path, name: str, line: str, reason: str) -> None:
+    """Its outcome is beside the rows, with its place."""
+    good = {"a.jsonl": '{"text": "One.", "id": "first"}', "a.lst": "first|b|c|One."}[name]
+    found = read_rows(written(tmp_path / name, good, "", line, good.replace("first", "last")))
+    assert [(row.number, row.id) for row in found.rows] == [(0, "first"), (2, "last")]
+    [fault] = found.faults
+    assert (fault.number, found.places) == (1, {0: "line 1", 1: "line 3", 2: "line 4"})
+    assert reason in str(fault.error)
+    assert str(fault.error).isprintable()
+    assert found.first(1) == (found.rows[:1], [], found.places)
+    assert found.first(2).faults == found.faults
+    assert found.first(None) == found
+
+
+def test_a_fault_has_the_id_of_its_row(tmp_path: Path) -> None:
+    found = read_rows(written(tmp_path / "a.jsonl", {"id": "x", "text": 3}, {"id": "../x", "text": "a"}, "{"))
+    assert [fault.id for fault in found.faults] == ["x", "000002", "000003"]
+
+
+def test_the_longest_id(tmp_path: Path) -> None:
+    [row] = read_rows(written(tmp_path / "a.jsonl", {"id": "a" * 100, "text": "b"})).rows
+    assert row.id == "a" * 100
 
 
 def test_files_that_cannot_be_used(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="missing"):
         read_rows(tmp_path / "missing.jsonl")
-    (tmp_path / "a.txt").write_bytes(b"\xff\xfe")
-    with pytest.raises(UsageError, match="not UTF-8"):
-        read_rows(tmp_path / "a.txt")
+    with pytest.raises(UsageError, match="contains no texts"):
+        read_rows(written(tmp_path / "a.txt", ""))
+    (tmp_path / "a.txt").write_bytes(b"One.\n\xff\xfe\nTwo.")
+    found = read_rows(tmp_path / "a.txt")
+    assert [row.text for row in found.rows] == ["One.", "Two."]
+    assert [fault.error for fault in found.faults] == ["not UTF-8; save it as UTF-8"]
 
 
 LONG = "a" * 1_000_001
 
 
 @pytest.mark.parametrize(
-    ("name", "content"),
+    ("name", "content", "place"),
     [
-        ("a.jsonl", json.dumps({"text": LONG})),
-        ("a.jsonl", json.dumps({"text": "a", "ref_audio": "b.wav", "ref_text": LONG})),
-        ("a.txt", LONG),
-        ("meta.lst", f"name|{LONG}|a.wav|said"),
-        ("book/a.txt", "ä" * 9_000_000),
+        ("a.jsonl", json.dumps({"text": LONG}), "line 1"),
+        ("a.jsonl", json.dumps({"text": "a", "ref_audio": "b.wav", "ref_text": LONG}), "line 1"),
+        ("a.txt", LONG, "line 1"),
+        ("meta.lst", f"name|{LONG}|a.wav|said", "line 1"),
+        ("book/a.txt", "ä" * 9_000_000, "a.txt"),
     ],
 )
-def test_a_text_of_more_than_a_million_characters(tmp_path: Path, name: str, content: str) -> None:
+def test_a_text_of_more_than_a_million_characters(
+    tmp_path: Path, name: str, content: str, place: str
+) -> None:
     """One of a million is taken."""
     path = tmp_path / name
     path.parent.mkdir(exist_ok=True)
     path.write_text(content)
     source = path.parent if name.startswith("book") else path
-    with pytest.raises(
-        UsageError, match=r"characters, at most 1000000 are taken; split|more than 16 MB; split"
-    ):
-        read_rows(source)
+    found = read_rows(source)
+    assert (found.rows, found.places) == ([], {0: place})
+    [fault] = found.faults
+    assert fault.error in (
+        "1000001 characters, at most 1000000 are taken; split the text",
+        "more than 16 MB; split it",
+    )
     if LONG in content:
         path.write_text(content.replace(LONG, LONG[1:]))
-        assert len(read_rows(source)) == 1
+        assert len(read_rows(source).rows) == 1
 
 
 def test_a_line_of_many_megabytes(tmp_path: Path) -> None:
-    """It is not read to its end."""
+    """It is skipped to its end, never kept as a whole."""
     path = tmp_path / "a.txt"
-    path.write_text("a\n" + "a" * (17 << 20))
-    with pytest.raises(UsageError, match=r"a\.txt, line 2: more than 16 MB; split it"):
-        read_rows(path)
+    path.write_text("a\n" + "a" * (50 << 20) + "\nb\n")
+    tracemalloc.start()
+    found = read_rows(path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert [row.text for row in found.rows] == ["a", "b"]
+    assert [(found.places[one.number], one.error) for one in found.faults] == [
+        ("line 2", "more than 16 MB; split it")
+    ]
+    assert peak < 45 << 20

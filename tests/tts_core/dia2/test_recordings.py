@@ -81,6 +81,7 @@ def test_codes_are_recordings_too():
         (lambda: np.zeros((6, 4), np.int32), "give a Prompt of one recording for each speaker"),
         (lambda: prompt(heard(())), "its words are missing; give its transcript"),
         (lambda: prompt(heard((), "Hello there, [S2] friend.")), r"\[S2\] in its transcript"),
+        (lambda: prompt(heard((), "Hello there, [s2] friend.")), r"\[s2\] in its transcript"),
         (lambda: prompt(heard((Word("a", 0.5), Word("b", 0.2)))), "word 2 begins at 0.2 s; times must rise"),
         (lambda: prompt(heard((Word("a", 2.5),))), "word 1 begins at 2.5 s"),
         (lambda: prompt(heard((Word("a", 0.5, 0.1),))), "the last word ends at 0.1 s, before it begins"),

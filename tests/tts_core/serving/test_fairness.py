@@ -125,3 +125,37 @@ def test_a_part_without_sound_is_not_the_first_audio() -> None:
         codes = np.zeros((1, 0), np.int32)
         speech.give(meter.result(audio, codes, seed=1, token_count=0, peak_bytes=0, finish_reason=None))
         assert (speech.first_audio is not None) is heard
+
+
+class Choosy(Chorus):
+    """A batch in which a request for "big" fits only when nobody else is spoken."""
+
+    def fits(self, request: Said, *, promised: int = 0) -> bool:
+        return super().fits(request) and (request.words[0] != "big" or not self.running)
+
+
+class Choosing(Singing):
+    """A source whose sessions are Choosy."""
+
+    def load(self) -> Any:
+        pipeline = super().load()
+        pipeline.session = lambda places: Choosy(places, self.log, self.gate)
+        return pipeline
+
+
+def test_no_request_overtakes_another_of_its_model() -> None:
+    """One that fits waits behind one that does not; another model's goes on."""
+    gate, picky, other = threading.Semaphore(0), Choosing(), Singing()
+    picky.gate = gate
+    with engine({"picky": picky, "other": other}) as speaking:
+        first = speaking.submit("picky", "one two three")
+        until(lambda: "join one" in picky.log)
+        big, small = speaking.submit("picky", "big"), speaking.submit("picky", "small")
+        quick = speaking.submit("other", "quick")
+        gate.release(3)
+        assert len(list(quick)) == 1
+        assert len(list(first)) == 3
+        gate.release(100)
+        assert [len(list(big)), len(list(small))] == [1, 1]
+    joined = [line for line in picky.log if line.startswith("join")]
+    assert joined == ["join one", "join big", "join small"]

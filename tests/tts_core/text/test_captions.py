@@ -163,3 +163,24 @@ def test_refused(tmp_path: Path) -> None:
     (tmp_path / "folder.srt").mkdir()
     with pytest.raises(UsageError, match="a folder; give the name of a file"):
         TWO.save(tmp_path / "folder.srt")
+
+
+@pytest.mark.parametrize(
+    "cue",
+    [
+        Cue("a", float("nan"), 1),
+        Cue("a", 0, float("inf")),
+        Cue("a", -1, 1),
+        Cue("a", 0, 1, (Word("a", float("nan")),)),
+        Cue("a", 0, 1, (Word("a", 0, float("inf")),)),
+    ],
+)
+def test_times_that_no_caption_has(cue: Cue) -> None:
+    with pytest.raises(UsageError, match=r"captions: cue 2 has the time .*; give seconds from 0 on"):
+        Captions((Cue("a", 0, 1), cue))
+
+
+@pytest.mark.parametrize("cue", [Cue("a\ud800", 0, 1), Cue("a", 0, 1, (Word("a\0", 0),))])
+def test_characters_that_no_caption_has(cue: Cue) -> None:
+    with pytest.raises(UsageError, match=r"captions: cue 1: character 2 is U"):
+        Captions((cue,))

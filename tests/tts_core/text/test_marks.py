@@ -29,6 +29,14 @@ WRONG = [  # text, mark as it is shown, its character, what is wrong, what to wr
     ("[S1] a [s2 Hello.", "[s2", 8, "is not closed", "[S2]"),
     ("[S1) Hello.", "[S1)", 1, "is not closed", "[S1]"),
     ("Hello. [S2", "[S2", 8, "is not closed", "[S2]"),
+    ("Hi [pause there", "[pause", 4, "is not closed", PAUSE),
+    ("Hi [pause\nthere]", "[pause", 4, "is not closed", PAUSE),
+    ("[pause [S1] there", "[pause", 1, "is not closed", PAUSE),
+    ("S1] Hi", "S1]", 1, "has no opening bracket", "[S1]"),
+    ("[S1] Hi. s2] Yes.", "s2]", 10, "has no opening bracket", "[S2]"),
+    ("(S1) Hi", "(S1)", 1, "is not in square brackets", "[S1]"),
+    ("Hi.\n {s2} Yes.", "{s2}", 6, "is not in square brackets", "[S2]"),
+    ("[S1] Hi! <S2> Yes.", "<S2>", 10, "is not in square brackets", "[S2]"),
     ("(S1] Hello.", "(S1]", 1, "has no opening bracket", "[S1]"),
 ]
 
@@ -65,6 +73,7 @@ def test_the_first_slip_is_named_and_cut() -> None:
         "<b>bold</b> <br/> <bread> breakfast",
         "press pause: 3 times (pause) [pause/play] < break>",
         "[S1] Hello. [S2] Yes. [S1]",
+        "Figure (S1) shows it, (s2) too; S1 and [pause there] wait, x[s1] and AS1] and [S 12]",
         "[S12 units] and [Size 4]",
         "a stop [pause:0.5] b <break/> c <break time='1s'></break> d",
         "https://example.org/a?pause=5&x=[1]",
@@ -75,5 +84,15 @@ def test_other_brackets_are_read(text: str) -> None:
 
 
 def test_twice_the_text_takes_twice_the_work() -> None:
-    for part in ("[ ", "< x", "pause:1", "[pas", "(s 1 ", "<brea ", "[pause:1] "):
+    for part in (
+        "[ ",
+        "< x",
+        "pause:1",
+        "[pas",
+        "(s 1 ",
+        "<brea ",
+        "[pause:1] ",
+        "s1 ] ",
+        ". (s1 ",
+    ):
         assert growth(lambda count, part=part: breaks.read("text", "a " + part * count), 1500) < MOST

@@ -8,13 +8,12 @@ done or error, and closes. One connection is one speech.
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
 from mlx_port.commands.serve.body import read_live
-from mlx_port.commands.serve.errors import ApiError, api_error, invalid
+from mlx_port.commands.serve.errors import ApiError, api_error, invalid, log_cause
 from mlx_port.commands.serve.flow import PCM_RATE
 from mlx_port.commands.serve.guard import is_key
 from mlx_port.commands.serve.live.flow import LiveFlow
@@ -23,7 +22,6 @@ from mlx_port.commands.serve.service import Service
 from tts_core.errors import CancelledError
 from tts_core.printable import json_text
 
-_LOG = logging.getLogger("mlx_port.serve")
 _CODES = {401: 1008, 413: 1009, 429: 1013, 503: 1013}  # of a close, by an error's status
 ENDED, AWAY = 1000, 1001
 
@@ -137,8 +135,7 @@ class _Connection:
         """Send an error and close. Returns its code."""
         found = api_error(error)
         self.service.metrics.errors.labels(found.code).inc()
-        if found.status >= 500:
-            _LOG.error("a live speech broke off: %s", found.message)
+        log_cause("a live speech broke off", error)
         if found.code == "stalled":
             return "stalled"
         try:

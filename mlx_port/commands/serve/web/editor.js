@@ -5,6 +5,7 @@ import { byId, element, show } from "./dom.js";
 
 const TAG = /(\[S[12]\])/i;
 const WRONG_TAG = /\[\s*S\s*\d+\s*\]/gi;
+const OPEN_MARK = /\[\s*(?:pause(?=[\s:=\d])[^\[\]\s]*(?![^\[\]\n]*\])|s\s*[1-9](?=[\s\[)}>]|$)(?!\s*\]))|(?<![\w[({<])s[1-9]\]/gi;
 const DRAFT = "mlx-port script";
 const FIRST = {
   1: "Good morning. This is a voice from your own machine.",
@@ -23,13 +24,19 @@ export function colored(text) {
   });
 }
 
-/** Find what a model cannot speak: tags of speakers that it lacks, letters that it has not learned. */
+/** Find what a model cannot speak: tags of speakers that it lacks, marks that are not closed, and characters that
+ * it does not read. */
 export function unspoken(text, { speakers, letters }) {
-  const known = (letter) => letters === null || letters.includes(letter) || letters.includes(plain(letter));
+  const known = (letter) =>
+    letters === null || letters.includes(letter) || letters.includes(plain(letter)) ||
+    (letters.includes("0") && /^\p{Nd}$/u.test(letter));
   const found = [...text.matchAll(WRONG_TAG)]
     .filter(([tag]) => speakers === 1 || !/^\[S[12]\]$/i.test(tag))
     .map((match) => ({ start: match.index, stop: match.index + match[0].length }));
-  for (const match of text.matchAll(/\p{L}\p{M}*/gu)) {
+  for (const match of text.matchAll(OPEN_MARK)) {
+    found.push({ start: match.index, stop: match.index + match[0].length });
+  }
+  for (const match of text.matchAll(/[^\s\p{M}]\p{M}*/gu)) {
     if (!known(match[0])) found.push({ start: match.index, stop: match.index + match[0].length });
   }
   return found.sort((one, other) => one.start - other.start);

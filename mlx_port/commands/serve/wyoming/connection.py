@@ -9,7 +9,6 @@ Between start and stop `synthesize` is skipped: Home Assistant sends the whole t
 from __future__ import annotations
 
 import asyncio
-import logging
 from asyncio import StreamReader, StreamWriter
 from contextlib import suppress
 from typing import TypeVar, cast
@@ -23,14 +22,13 @@ from wyoming.ping import Ping, Pong
 from wyoming.tts import Synthesize, SynthesizeChunk, SynthesizeStart, SynthesizeStop, SynthesizeStopped
 
 from mlx_port.commands.serve.body import read_live, read_speech
-from mlx_port.commands.serve.errors import ApiError, api_error, invalid
+from mlx_port.commands.serve.errors import ApiError, api_error, invalid, log_cause
 from mlx_port.commands.serve.flow import PCM_RATE, Flow
 from mlx_port.commands.serve.live.flow import LiveFlow
 from mlx_port.commands.serve.service import Service
 from mlx_port.commands.serve.wyoming.events import read_event
 from mlx_port.commands.serve.wyoming.info import describe, fields_of, language_of
 
-_LOG = logging.getLogger("mlx_port.serve")
 Read = TypeVar("Read", bound=Eventable)
 _FORMAT = {"rate": PCM_RATE, "width": 2, "channels": 1}
 
@@ -164,8 +162,7 @@ class Connection:
         """Tell the client of an error. Returns its code."""
         found = api_error(error)
         self.service.metrics.errors.labels(found.code).inc()
-        if found.status >= 500:
-            _LOG.error("a speech over Wyoming broke off: %s", found.message)
+        log_cause("a speech over Wyoming broke off", error)
         if found.code != "stalled":
             with suppress(ApiError, OSError):
                 await self._send(Error(text=found.message, code=found.code))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from asyncio import IncompleteReadError, StreamReader
 
 from wyoming.event import Event
@@ -29,8 +30,11 @@ async def read_event(reader: StreamReader, most: int) -> Event | None:
     try:
         data |= parse(await _part(reader, head, "data_length", most) or b"{}", "event")
         await _part(reader, head, "payload_length", most)
+        json.dumps(data, ensure_ascii=False).encode()
     except IncompleteReadError:
         return None
+    except (UnicodeEncodeError, RecursionError):  # half of a surrogate pair cannot be sent back
+        raise invalid(None, "event: its data cannot be written as UTF-8", "invalid_event") from None
     return Event(kind, data)
 
 

@@ -209,6 +209,7 @@ def test_a_full_disk_costs_the_row_that_met_it(
     assert json.loads(error) == {
         "id": "r1",
         "number": 1,
+        "place": "line 2",
         "error": "disk: No space left on device; free some space",
     }
     assert len(manifest(tmp_path / "out")) == 4
@@ -308,9 +309,12 @@ def test_every_row_is_checked_before_the_first_is_spoken(
         {"id": "option", "text": "[S1] Yes.", "options": {"temperature": -1}},
         {"id": "voice", "text": "[S1] No.", "voice": "nobody"},
         {"id": "sound", "text": "[S1] No.", "ref_audio": str(tmp_path / "gone.wav"), "ref_text": "Gone."},
+        {"id": "letters", "text": "[S1] 東京."},
         {"id": "last", "text": "[S1] Good night."},
+        {"id": "types", "text": 5},
+        {"id": "path", "text": "[S1] No.", "ref_audio": "\ud800", "ref_text": "Gone."},
     ]
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (tmp_path / "rows.jsonl").write_text("\n".join([*map(json.dumps, lines), "{", ""]))
     said_first: list[str] = []
     speak = work.engine
 
@@ -321,10 +325,25 @@ def test_every_row_is_checked_before_the_first_is_spoken(
     monkeypatch.setattr(work, "engine", noted)
     run(["batch", str(tmp_path / "rows.jsonl"), "--out", str(tmp_path / "out"), "--quiet"])
     [said] = said_first
-    assert said.splitlines()[0].startswith("4 rows cannot be spoken")
-    for number, name in ((2, "tag"), (3, "option"), (4, "voice"), (5, "sound")):
-        assert f"row {number} ({name}): " in said
+    assert said.splitlines()[0].startswith("8 rows cannot be spoken")
+    bad = ["tag", "option", "voice", "sound", "letters", "types", "path", "000010"]
+    assert [line.partition(":")[0] for line in said.splitlines()[1:]] == [
+        f"line {number} ({name})" for number, name in zip((2, 3, 4, 5, 6, 8, 9, 10), bad, strict=True)
+    ]
+    assert "internal" not in said
+    assert "--skip-unknown" in said
+    assert "skip_unknown" not in said
     assert sorted(row.id for row in spoken) == ["good", "last"]
     errors = [json.loads(line)["id"] for line in (tmp_path / "out/errors.jsonl").read_text().splitlines()]
-    assert errors == ["tag", "option", "voice", "sound"]
+    assert errors == bad
     assert len(manifest(tmp_path / "out")) == 2
+
+
+def test_a_plan_lists_the_lines_that_cannot_be_read(rows: Path, tmp_path: Path, capsys: Any) -> None:
+    rows.write_text("{\n" + rows.read_text())
+    assert run(["batch", str(rows), "--out", str(tmp_path / "out"), "--dry-run"]) == 0
+    said = capsys.readouterr()
+    assert said.err.splitlines()[1].startswith("line 1 (000001): not JSON")
+    assert said.out.startswith("5 rows, ")
+    assert run(["batch", str(rows), "--out", str(tmp_path / "out"), "--dry-run", "--limit", "1"]) == 0
+    assert capsys.readouterr().out.startswith("0 rows, ")

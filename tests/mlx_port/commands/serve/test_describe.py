@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields
+from pathlib import Path
+from unicodedata import category
 
 import pytest
 
-from mlx_port.commands.serve.describe import describe
+import tts_core
+from mlx_port.commands.serve.describe import ASKED, describe
 from tests.mlx_port.commands.serve.served import Served
 from tts_core import models
 from tts_core.audio.formats import names
+from tts_core.errors import FieldError
 from tts_core.options import info, options_class
+from tts_core.text.alphabet import known_text
+from tts_core.text.rules import FILE as RULES
+from tts_core.text.rules import read_rules
+
+VOICE = Path(tts_core.__file__).parent / "voice" / "dia"
 
 
 @pytest.mark.parametrize("name", models.NAMES)
@@ -63,3 +72,23 @@ def test_the_route(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(names, "find_spec", lambda name: None)
     assert server.get("/v1/audio/models").json()["formats"] == ["wav", "flac", "mp3", "opus", "pcm"]
     assert "options" not in server.get("/v1/models").json()["data"][0]
+
+
+def test_letters_are_the_characters_that_are_not_refused() -> None:
+    """Those that are spoken through plain letters too: the page marks all others while somebody types."""
+    documents = {RULES: (VOICE / RULES).read_text("utf-8")}
+    rules, letters = read_rules(documents), describe("dia", None, {"dia": documents})["letters"]
+    assert {*"aZ5,é", *"ßŁØæÆœ"} <= {*letters}
+    assert not {*"😀²№Пя "} & {*letters}
+    for block in ASKED:
+        for char in map(chr, block):
+            try:
+                known_text("text", f"a{char}a", rules.knows, skip=False)
+            except FieldError:
+                assert char not in letters
+            else:
+                assert char in letters or char.isspace() or category(char) in ("Cc", "Cs"), hex(ord(char))
+
+
+def test_a_model_without_an_alphabet_reads_anything() -> None:
+    assert describe("mars5")["letters"] is None

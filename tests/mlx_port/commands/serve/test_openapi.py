@@ -9,9 +9,12 @@ import pytest
 
 from mlx_port.commands.serve import app, voices
 from mlx_port.commands.serve.body import OURS, STANDARD
+from mlx_port.commands.serve.errors import api_error
+from mlx_port.commands.serve.live.messages import TYPES
+from mlx_port.commands.serve.settings import Limits, Settings
 from tests.mlx_port.commands.serve.served import Served, Talk, served
 from tts_core import models
-from tts_core.errors import UsageError
+from tts_core.errors import FieldError, UsageError
 from tts_core.options import info, options_class, single_values
 
 METHODS = {"get", "post", "delete"}
@@ -29,6 +32,7 @@ WORDS |= {
     "minimum",
     "maximum",
     "exclusiveMinimum",
+    "exclusiveMaximum",
     "enum",
     "const",
     "anyOf",
@@ -67,8 +71,7 @@ def test_fields_are_those_that_are_taken(everything: Served) -> None:
         if info(one).flags
     }
     assert set(found["components"]["schemas"]["Speech"]["properties"]) == {*STANDARD, *OURS} | own
-    form = found["paths"]["/v1/audio/voices"]["post"]["requestBody"]["content"]["multipart/form-data"]
-    assert tuple(form["schema"]["properties"]) == voices.FIELDS
+    assert tuple(found["components"]["schemas"]["Voice"]["properties"]) == voices.FIELDS
 
 
 def test_bounds_are_those_of_the_checks(everything: Served) -> None:
@@ -151,3 +154,50 @@ def test_the_page_has_every_path_and_field_and_loads_nothing(everything: Served)
     for schema in found["components"]["schemas"].values():
         for field in schema["properties"]:
             assert f"<code>{field}</code>" in answer.text
+    seed = re.search(r"<code>seed</code></td><td>([^<]*)</td>", answer.text)
+    assert seed is not None
+    assert seed[1].startswith(f"integer from 0 to {2**64 - 1} or ")
+
+
+BODIES = {
+    "/v1/audio/speech": ("Speech", "application/json"),
+    "/v1/audio/speech/batch": ("Batch", "application/json"),
+    "/v1/audio/captions": ("Captions", "application/json"),
+    "/v1/audio/voices": ("Voice", "multipart/form-data"),
+    "/v1/audio/encode": ("string", "audio/pcm"),
+}
+
+
+def test_the_page_names_the_body_of_every_call(everything: Served) -> None:
+    page, found = everything.get("/docs").text, everything.get("/openapi.json").json()
+    posts = {path for path, calls in found["paths"].items() if "post" in calls}
+    assert posts == set(BODIES)
+    for path, (body, kind) in BODIES.items():
+        assert re.search(rf"POST {path}</code></h2><p>[^<]* Body: {body}, {kind}\.</p>", page), path
+    for kind in TYPES:
+        assert f"Stream-{kind}" in page
+        assert f"<td><code>type</code></td><td>{kind}</td>" in page
+
+
+def test_a_batch_has_as_many_items_as_are_taken(tmp_path: Any) -> None:
+    """No more than the queue."""
+    for queue, batch, most in ((3, 9, 3), (9, 3, 3)):
+        settings = Settings(max_queue=queue, limits=Limits(batch=batch))
+        with served(tmp_path / str(queue), settings=settings) as server:
+            described = server.get("/openapi.json").json()["components"]["schemas"]["Batch"]
+            assert described["properties"]["items"]["maxItems"] == most
+            for count, status in ((most, 200), (most + 1, 400)):
+                items = [{"input": "one"}] * count
+                assert server.post("/v1/audio/speech/batch", items=items).status_code == status
+
+
+def test_errors_and_cues_are_described_as_they_are(everything: Served) -> None:
+    schemas = everything.get("/openapi.json").json()["components"]["schemas"]
+    error = api_error(FieldError("text", "no {option}", "skip_unknown")).body()["error"]
+    assert set(schemas["Error"]["properties"]["error"]["properties"]) == set(error)
+    cue = {"text": "a", "start": 0, "end": 1, "words": [{"text": "a", "start": 0, "end": 1}]}
+    assert set(schemas["Cue"]["properties"]) == set(cue)
+    assert set(schemas["Cue"]["properties"]["words"]["items"]["properties"]) == {"text", "start", "end"}
+    body = {"format": "srt", "cues": [cue]}
+    assert set(schemas["Captions"]["properties"]) == set(body)
+    assert everything.post("/v1/audio/captions", **body).status_code == 200

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psutil
@@ -82,10 +83,14 @@ def over_http(url: str, draw: random.Random, seed: int) -> str:
     kind = draw.choices(["whole", "leave", "bad", "choke"], [60, 25, 10, 5])[0]
     body = {"input": text, "response_format": name, "seed": seed}
     with httpx.Client(timeout=SOON) as client:
-        url += "/v1/audio/speech"
         if kind == "bad":
-            body |= draw.choice([{"input": " "}, {"voice": "x"}, {"sped": 1}, {"top_p": 3}])
-            assert client.post(url, json=body).status_code == 400
+            path, sent = draw.choice(bad(body))
+            answer = client.post(f"{url}/v1/audio/{path}", **sent)
+            assert answer.status_code == 400, (path, answer.status_code, answer.text)
+            return kind
+        url += "/v1/audio/speech"
+        if kind == "whole" and draw.random() < 0.2:
+            beside(client, url.removesuffix("/speech"))
         elif kind == "choke":
             with suppress(httpx.RemoteProtocolError):
                 assert client.post(url, json=body | {"input": f"{text} choke"}).status_code == 500
@@ -103,6 +108,35 @@ def over_http(url: str, draw: random.Random, seed: int) -> str:
             assert response.content == expected(text, name)
             assert response.headers["x-seed"] == str(seed)
     return kind
+
+
+def bad(body: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """Requests of every route that are a 400 each: path and arguments of the client. body: of a speech."""
+    speeches = [{"input": " "}, {"voice": "x"}, {"sped": 1}, {"top_p": 3}]
+    found: list[tuple[str, dict[str, Any]]] = [("speech", {"json": body | one}) for one in speeches]
+    found += [("speech/batch", {"json": {"items": [body, body | one]}}) for one in speeches]
+    found += [("speech/batch", {"json": one}) for one in ({"items": []}, {"items": [1]}, {"texts": []})]
+    cue = {"text": "a", "start": 0, "end": 1}
+    cues: list[dict[str, Any]] = [{**cue, "end": -1}, {**cue, "text": 5}, {**cue, "words": [5]}]
+    found += [("captions", {"json": {"format": "srt", "cues": [cue, one]}}) for one in cues]
+    text = b'{"format": "vtt", "cues": [{"text": "a\\ud800", "start": 0, "end": 1}]}'
+    found.append(("captions", {"content": text, "headers": {"content-type": "application/json"}}))
+    pcm = {"content-type": "audio/pcm;rate=24000;channels=1"}
+    found += [("encode", {"content": data, "headers": pcm}) for data in (b"", b"abc")]
+    found.append(("encode", {"content": b"ab", "headers": {"content-type": "audio/wav"}}))
+    form = {"name": "anna", "consent": "true"}
+    files = {"audio_sample": ("a.wav", b"RIFF no sound")}
+    found += [("voices", {"data": form, "files": files}), ("voices", {"data": form})]
+    found.append(("voices", {"data": form | {"consent": "no"}, "files": files}))
+    return found
+
+
+def beside(client: httpx.Client, url: str) -> None:
+    """Use the routes that speak nothing."""
+    cues = {"format": "vtt", "cues": [{"text": "a", "start": 0, "end": 1}]}
+    assert client.post(f"{url}/captions", json=cues).status_code == 200
+    headers = {"content-type": "audio/pcm;rate=24000;channels=1"}
+    assert client.post(f"{url}/encode", content=b"\0" * 4800, headers=headers).status_code == 200
 
 
 @contextmanager

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -11,6 +13,9 @@ import numpy as np
 import pytest
 import soundfile
 
+from mlx_port.commands.serve import voices
+from mlx_port.commands.serve.errors import ApiError
+from mlx_port.commands.serve.names import check_voice
 from mlx_port.commands.serve.settings import Limits, Settings
 from tests.mlx_port.commands.serve.served import SOON, Served, Talk, error_of, recording, served
 
@@ -138,24 +143,31 @@ def flac(seconds: float, rate: int) -> bytes:
     return file.getvalue()
 
 
-@pytest.mark.parametrize(("rate", "seconds", "longest"), [(8000, 1790, 120), (600_000, 50, 38.4)])
+def noted_samples(monkeypatch) -> list[int]:
+    """The lengths of all blocks that are decoded from now on."""
+    read, lengths = soundfile.SoundFile.read, []
+
+    def noted(sound: soundfile.SoundFile, *given: Any, **named: Any) -> np.ndarray:
+        block = read(sound, *given, **named)
+        lengths.append(len(block))
+        return block
+
+    monkeypatch.setattr(soundfile.SoundFile, "read", noted)
+    return lengths
+
+
+@pytest.mark.parametrize(("rate", "seconds", "longest"), [(8000, 1790, 120), (600_000, 50, 9.6)])
 def test_an_upload_is_decoded_no_further_than_its_limit(
     server: Served, monkeypatch, rate: int, seconds: float, longest: float
 ) -> None:
     """1,790 s in a few hundred kilobytes: neither the time nor the memory of all of it."""
-    read, blocks = soundfile.SoundFile.read, []
-
-    def noted(sound: soundfile.SoundFile, *given: Any, **named: Any) -> np.ndarray:
-        blocks.append(read(sound, *given, **named).copy())
-        return blocks[-1]
-
-    monkeypatch.setattr(soundfile.SoundFile, "read", noted)
+    decoded = noted_samples(monkeypatch)
     data = flac(seconds, rate)
     response = add(server, files=[("audio_sample", ("a", data))])
     error = error_of(response)
     assert (response.status_code, error["param"]) == (400, "audio_sample")
     assert error["message"].startswith(f"audio_sample: the upload is longer than {longest:g} s; send a ")
-    assert sum(map(len, blocks)) == longest * rate + 1
+    assert sum(decoded) == longest * rate + 1
 
 
 def test_bodies_that_are_no_form(shared: Served) -> None:
@@ -175,3 +187,78 @@ def test_an_upload_that_is_too_large(tmp_path) -> None:
         response = add(server)
         assert (response.status_code, error_of(response)["code"]) == (413, "too_large")
         assert not (tmp_path / "voices").exists()
+
+
+@pytest.mark.parametrize("model", ["dia", "mars5"])
+def test_case_counts_in_the_name_of_a_stored_voice(tmp_path, model: str) -> None:
+    """With a model that may speak without a recording, and with one that needs one."""
+    with served(tmp_path / "voices", Talk(model)) as server:
+        assert add(server).status_code == 200
+        assert server.post(input="one", voice="anna").status_code == 200
+        for path, body in (
+            ("/v1/audio/speech", {"input": "one", "voice": "Anna"}),
+            ("/v1/audio/speech/batch", {"items": [{"input": "one", "voice": "Anna"}]}),
+        ):
+            response = server.post(path, **body)
+            error = error_of(response)
+            assert (response.status_code, error["code"]) == (400, "voice_not_found")
+            assert "'Anna' is not there; did you mean anna?" in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("name", "is_known"), [("Vivian", True), ("VIVIAN", True), ("Anna", False), ("anna", True)]
+)
+def test_case_does_not_count_in_the_name_of_a_built_in_voice(name: str, is_known: bool) -> None:
+    if is_known:
+        check_voice(name, ["anna"], ["vivian"])
+    else:
+        with pytest.raises(ApiError, match="did you mean anna"):
+            check_voice(name, ["anna"], ["vivian"])
+
+
+class Gate:
+    """Notes how many forms are decoded at once."""
+
+    def __init__(self) -> None:
+        self.both = threading.Barrier(2)
+        self.together = False
+
+    def __call__(self, *given: Any, **named: Any) -> tuple[np.ndarray, int]:
+        try:
+            self.both.wait(0.5)
+            self.together = True
+        except threading.BrokenBarrierError:
+            pass
+        return recording()
+
+
+def test_one_form_is_decoded_at_a_time(server: Served, monkeypatch) -> None:
+    gate = Gate()
+    monkeypatch.setattr(voices, "read_audio_at_its_rate", gate)
+    with ThreadPoolExecutor(2) as pool:
+        made = [pool.submit(add, server, name=name) for name in ("one", "two")]
+    assert [each.result().status_code for each in made] == [200, 200]
+    assert not gate.together
+
+
+@pytest.mark.parametrize(
+    ("rate", "seconds", "files", "most", "longest"),
+    [
+        (8000, 50, 8, 120 * 8000, "the recordings are longer than 120 s together"),
+        (192_000, 20, 2, 120 * 48_000, "the recordings are longer than 30 s together"),
+        (192_000, 40, 1, 120 * 48_000, "the upload is longer than 30 s"),
+    ],
+)
+def test_all_recordings_of_a_form_are_bounded_together(
+    server: Served, monkeypatch, rate: int, seconds: float, files: int, most: int, longest: str
+) -> None:
+    """As many samples as 120 s at 48 kHz have: a file of a higher rate may be shorter."""
+    decoded = noted_samples(monkeypatch)
+    data = flac(seconds, rate)
+    response = add(
+        server, files=[("audio_sample", (str(place), data)) for place in range(files)], transcript=None
+    )
+    error = error_of(response)
+    assert (response.status_code, error["param"]) == (400, "audio_sample")
+    assert error["message"].startswith(f"audio_sample: {longest}; ")
+    assert most < sum(decoded) <= most + 1

@@ -29,7 +29,11 @@ def test_what_cannot_be_spoken_is_marked_while_typing(page: Page) -> None:
     assert marks == ["[S3]", *"Привет"]
     assert page.text("unspoken") == "Cannot be spoken: [S3] П р и в е т"
     assert page.attribute("shown", "textContent").rstrip("\n") == "[S1] Hello. [S3] Привет, café. [S2] Yes."
-    page.fill("script", "[S1] Hello. [S2] Café 5, (yes)!")
+    page.fill("script", "[S1] Yes 😀 5² №. [pause:0.5 there")
+    assert page.text("unspoken") == "Cannot be spoken: 😀 ² № [pause:0.5"
+    page.fill("script", "[S1] Hello. [S2 Yes.")
+    assert page.text("unspoken") == "Cannot be spoken: [S2"
+    page.fill("script", "[S1] Hello. [S2] Café 5, (yes)! Straße, Łódź, Ærø. [pause:0.5] [pause/play]")
     assert page.run("return document.querySelector('#shown mark')") is None
     assert page.run("return document.getElementById('unspoken').hidden")
 

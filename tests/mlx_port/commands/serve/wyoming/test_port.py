@@ -195,6 +195,30 @@ def test_what_is_no_event(shared: Served, sent: bytes) -> None:
     until(lambda: shared.figure("mlx_port_live_connections") == 0)
 
 
+@pytest.mark.parametrize("kind", ["ping", "synthesize", "transcribe"])
+def test_half_of_a_surrogate_pair(shared: Served, kind: str) -> None:
+    """JSON may have it; no answer can."""
+    with raw(shared) as one:
+        one.sendall(b'{"type": "%s", "data": {"text": "a\\ud800"}}\n' % kind.encode())
+        found = b""
+        while piece := one.recv(1 << 16):
+            found += piece
+    assert b"cannot be written as UTF-8" in found
+    assert b"invalid_event" in found
+
+
+def test_a_length_of_none_and_one_below_it(shared: Served) -> None:
+    for name in ("data_length", "payload_length"):
+        with raw(shared) as one:
+            one.sendall(b'{"type": "ping", "%s": 0}\n' % name.encode())
+            assert b'"pong"' in one.recv(1 << 16)
+            one.sendall(b'{"type": "ping", "%s": -1}\n' % name.encode())
+            found = b""
+            while piece := one.recv(1 << 16):
+                found += piece
+            assert f"{name} is no length".encode() in found
+
+
 def test_clients_that_leave_or_stand_still(tmp_path: Path) -> None:
     """Each frees its place and socket; others are served."""
     gate = threading.Semaphore(0)

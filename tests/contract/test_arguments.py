@@ -1,0 +1,45 @@
+"""Arguments that no model can use: one clear line each, before any network runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.contract.speakers import every_model, given, speaker
+from tts_core.errors import UsageError
+
+TEXT = "The inn is near."
+Ask = Callable[[Any, dict[str, Any]], Any]
+BAD: list[tuple[Ask, str]] = [
+    (lambda pipeline, own: pipeline.generate(5, **own), "text: 5 is not text"),
+    (lambda pipeline, own: pipeline.generate(b"Hi", **own), "text: b'Hi' is not text"),
+    (lambda pipeline, own: pipeline.generate(None, **own), "text: None is not text"),
+    (lambda pipeline, own: pipeline.stream(5, **own), "text: 5 is neither text nor an iterable"),
+    (lambda pipeline, own: pipeline.generate_batch([TEXT, 5], **several(own)), "5 is not text"),
+    (
+        lambda pipeline, own: pipeline.generate(TEXT, **{**own, "options": {"seed": 1}}),
+        "options: {'seed': 1} ",
+    ),
+    (lambda pipeline, own: pipeline.generate(TEXT, options=5), "options: 5 "),
+    (lambda pipeline, own: pipeline.generate(TEXT, **own, seed=np.array(3)), "seed: array(3) is not a whole"),
+    (lambda pipeline, own: pipeline.session(0), "places: 0 "),
+    (lambda pipeline, own: pipeline.session(-1), "places: -1 "),
+    (lambda pipeline, own: pipeline.session(1.5), "places: 1.5 "),
+]
+
+
+def several(own: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a batch."""
+    changed = dict(own)
+    return {"prompts": [changed.pop("prompt")] * 2, **changed}
+
+
+@every_model
+def test_arguments_of_the_wrong_kind_are_named(model: str) -> None:
+    for ask, message in BAD:
+        with pytest.raises(UsageError) as caught:
+            ask(speaker(model, "torch"), given(model))
+        assert message in str(caught.value)
