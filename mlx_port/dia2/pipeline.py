@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import mlx.core as mx
+
 from mlx_port.codecs.mimi import Mimi
 from mlx_port.dia2.dia2 import Dia2
 from mlx_port.dia2.engine import Dia2Engine
+from mlx_port.kernels.attention import try_long
 from mlx_port.loading import Parts, open_parts
+from mlx_port.steps.dia2.fused import try_kernels
 from mlx_port.stored import understood
 from tts_core.dia2 import pipeline
 from tts_core.dia2.memory import check_loading
@@ -35,4 +39,8 @@ def assemble(parts: Parts) -> Dia2Pipeline:
     """Build the pipeline. Raises ResourceError, before weights are read, for too little memory."""
     understood(lambda _: check_loading(parts.configs, parts.machine()), {}, parts.folder)
     network, codec = parts.network("dia2", Dia2), parts.network("mimi", Mimi)
-    return Dia2Pipeline(Dia2Engine(network, codec, parts.documents["dia2"][FILE]))
+    engine = Dia2Engine(network, codec, parts.documents["dia2"][FILE])
+    try_kernels(network)
+    heads = codec.config
+    try_long(heads.num_attention_heads, heads.num_key_value_heads, heads.head_dim, mx.float32)
+    return Dia2Pipeline(engine)

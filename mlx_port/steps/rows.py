@@ -26,12 +26,14 @@ def independent(layer: Callable[[mx.array], mx.array]) -> Callable[[mx.array], m
 def product(layer: Callable[[mx.array], mx.array]) -> Callable[[mx.array], mx.array]:
     """Return the layer with the path of its dtype for 2 to 4 rows. (R, D) → (R, N).
 
-    Layers other than linear ones stay as they are.
+    Layers other than linear ones stay as they are. Rows of another dtype than the weight's: MLX's product.
     """
     if isinstance(layer, nn.QuantizedLinear):
         path, build, otherwise = chosen(QUANTIZED).path, partial(_quantized, layer), "mlx"
+        kind = layer.scales.dtype
     elif isinstance(layer, nn.Linear):
         path, build, otherwise = chosen(_name(layer.weight.dtype)).path, partial(_plain, layer), "single"
+        kind = layer.weight.dtype
     else:
         return layer
     fast = build() if path == "kernel" else None
@@ -39,7 +41,7 @@ def product(layer: Callable[[mx.array], mx.array]) -> Callable[[mx.array], mx.ar
         path = otherwise
 
     def apply(x: mx.array) -> mx.array:
-        if path == "mlx" or not 2 <= len(x) <= kernel.MOST_ROWS:
+        if path == "mlx" or x.dtype != kind or not 2 <= len(x) <= kernel.MOST_ROWS:
             return layer(x)
         if path == "single" or fast is None:
             return mx.concatenate([layer(row) for row in mx.split(x, len(x))])

@@ -14,6 +14,9 @@ import numpy as np
 
 from mlx_port.dia2.blocks import ACTIVATIONS, MLP, SCALE, RMSNorm, add
 from mlx_port.dia2.dia2 import Dia2
+from mlx_port.kernels import noise
+from mlx_port.kernels.attention import try_long
+from mlx_port.kernels.source import on_gpu, passes
 from mlx_port.steps.add_norm import add_norm
 from mlx_port.steps.chain import chain
 from mlx_port.steps.joining import joined
@@ -131,6 +134,20 @@ class FusedDia2:
         shape = rows, stack.num_key_value_heads, len(self.network.depformer.stage_sets), stack.head_dim
         return [[mx.zeros(shape, self.kind), mx.zeros(shape, self.kind)] for _ in self.depth[0].layers]
 
+    def try_kernels(self) -> None:
+        """Run the trials of all kernels that texts use: build a step's graph, but do not run it."""
+        passes(noise.trial)
+        config, zero = self.network.config, np.zeros(1, np.int32)
+        stack = config.transformer
+        shape = 1, stack.num_key_value_heads, 1, stack.head_dim
+        cache = [[mx.zeros(shape, self.kind), mx.zeros(shape, self.kind)] for _ in self.trunk.layers]
+        hidden = self.hidden(mx.zeros((1, 2 + config.n_streams), mx.int32), zero, zero, cache)
+        projected, read = self.stages(hidden), mx.zeros((1, config.depformer.hidden_size), self.kind)
+        stages = self.new_stages(1)
+        for stage in range(len(self.network.depformer.stage_sets)):
+            self.stage(stage, projected, read, stages)
+        try_long(stack.num_attention_heads, stack.num_key_value_heads, stack.head_dim, self.kind)
+
     def _start(self, tokens: mx.array, spin: mx.array) -> tuple[mx.array, ...]:
         """Embed rows, and begin the first layer. tokens: (R, 2 + Q)."""
         text, pad = self.network.transformer.text_embed, self.network.config.text_pad_id
@@ -160,6 +177,12 @@ class FusedDia2:
 def fused(network: Dia2) -> FusedDia2:
     """Return the form of the networks for single steps; built again only for other weights."""
     return kept(network, ("steps", network.transformer.compute), lambda: FusedDia2(network))
+
+
+def try_kernels(network: Dia2) -> None:
+    """Run the trials of the kernels that texts use; without effect on a CPU."""
+    if on_gpu():
+        fused(network).try_kernels()
 
 
 def join(network: Dia2) -> None:

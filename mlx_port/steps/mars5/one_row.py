@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from functools import partial
 
 import mlx.core as mx
+import numpy as np
 
+from mlx_port.kernels.source import on_gpu
 from mlx_port.layers.norm import RMSNorm
+from mlx_port.layers.row_cache import RowCache, RowPositions
 from mlx_port.mars5.codec_lm import Block, Cache, CodecLM
 from mlx_port.steps.add_norm import add_norm
 from mlx_port.steps.chain import chain
@@ -20,7 +23,7 @@ from mlx_port.steps.joining import joined
 from mlx_port.steps.kept import kept
 from mlx_port.steps.row_keys import attend_row
 from mlx_port.steps.rows import product
-from mlx_port.steps.spin import turn
+from mlx_port.steps.spin import Spins, turn
 
 Product = Callable[[mx.array], mx.array]
 
@@ -58,6 +61,15 @@ class FusedCodecLM:
             x, queries, fresh = end(x, attended, spin)
         return x
 
+    def try_kernels(self) -> None:
+        """Run the trials of all kernels that texts use: build a step's graph, but do not run it."""
+        at, kind = RowPositions(1), self.network.embed.weight.dtype
+        at.level(0)
+        shape = 1, self.config.num_attention_heads, 1, self.config.head_dim
+        cache = [RowCache(mx.zeros(shape, kind), mx.zeros(shape, kind), at) for _ in self.layers]
+        spins = Spins(self.network.positions(1)(0, 1))
+        self.next_logits(mx.zeros((1, 1), mx.int32), spins(np.zeros(1, np.int32)), cache)
+
     def _start(self, tokens: mx.array, spin: mx.array) -> tuple[mx.array, mx.array, mx.array]:
         """Embed ids; then as `_end`."""
         x = self.network.embed(tokens[:, 0])
@@ -89,6 +101,12 @@ def fused(network: CodecLM) -> FusedCodecLM:
     become views, under their names.
     """
     return kept(network, "fused", lambda: FusedCodecLM(network))
+
+
+def try_kernels(network: CodecLM) -> None:
+    """Run the trials of the kernels that texts use; without effect on a CPU."""
+    if on_gpu():
+        fused(network).try_kernels()
 
 
 def _layer(block: Block) -> Layer:

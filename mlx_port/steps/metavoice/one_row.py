@@ -11,6 +11,8 @@ from functools import partial
 
 import mlx.core as mx
 
+from mlx_port.kernels.source import on_gpu
+from mlx_port.layers.row_cache import RowCache, RowPositions
 from mlx_port.metavoice.first_stage import Block, Cache, FirstStage, RMSNorm
 from mlx_port.steps.add_norm import add_norm
 from mlx_port.steps.chain import chain
@@ -55,6 +57,15 @@ class FusedFirstStage:
             x, *heads = end(x, attend_row(queries, keys, values, rows.rule(1)[1], self.scale))
         return x
 
+    def try_kernels(self) -> None:
+        """Run the trials of all kernels that texts use: build a step's graph, but do not run it."""
+        at, kind = RowPositions(1), self.network.transformer.wpe.weight.dtype
+        at.level(0)
+        shape = 1, self.config.num_attention_heads, 1, self.config.head_dim
+        cache = [RowCache(mx.zeros(shape, kind), mx.zeros(shape, kind), at) for _ in self.layers]
+        speakers = mx.zeros((1, 1, self.config.hidden_size), kind)
+        self.next_logits(mx.zeros((1, 1), mx.int32), speakers, cache)
+
     def _start(self, tokens: mx.array, speakers: mx.array, positions: mx.array) -> tuple[mx.array, ...]:
         """Embed ids; then as `_end`."""
         x = self.network.transformer.wtes[0](tokens[:, 0]) + positions + speakers[:, 0]
@@ -89,6 +100,12 @@ def fused(network: FirstStage) -> FusedFirstStage:
     become views, under their names.
     """
     return kept(network, "fused", lambda: FusedFirstStage(network))
+
+
+def try_kernels(network: FirstStage) -> None:
+    """Run the trials of the kernels that texts use; without effect on a CPU."""
+    if on_gpu():
+        fused(network).try_kernels()
 
 
 def _layer(block: Block) -> Layer:

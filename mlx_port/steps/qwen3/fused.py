@@ -9,7 +9,9 @@ import mlx.core as mx
 import numpy as np
 from mlx import nn
 
-from mlx_port.layers.row_cache import RowCache
+from mlx_port.kernels.attention import try_long
+from mlx_port.kernels.source import on_gpu
+from mlx_port.layers.row_cache import RowCache, RowPositions
 from mlx_port.qwen3.blocks import TransformerLayer
 from mlx_port.qwen3.qwen3 import Qwen3
 from mlx_port.qwen3.sampling import candidates, draw
@@ -97,6 +99,18 @@ class FusedQwen3:
         """Compute the logits of a stage's code. (R, E) → (R, V') float32."""
         return self.heads[stage](hidden).astype(mx.float32)
 
+    def try_kernels(self) -> None:
+        """Run the trials of all kernels that texts use: build a frame's graph, but do not run it."""
+        at, stack = RowPositions(1), self.network.config.talker
+        at.level(0)
+        shape = 1, stack.num_key_value_heads, 1, stack.head_dim
+        cache = [
+            RowCache(mx.zeros(shape, self.kind), mx.zeros(shape, self.kind), at) for _ in self.talker.layers
+        ]
+        hidden = self.hidden(mx.zeros((1, stack.hidden_size), self.kind), np.zeros(1, np.int32), cache)
+        self.read(hidden, 0, self.new_frame(1))
+        try_long(stack.num_attention_heads, stack.num_key_value_heads, stack.head_dim, self.kind)
+
     def _embed(self, frames: mx.array, text: mx.array) -> mx.array:
         """Sum the embeddings of frames, (R, Q), and of the text that belongs to each, (R, D). → (R, D)."""
         heard = self.table(frames + self.offsets)  # (R, Q, D)
@@ -154,6 +168,12 @@ class OtherCodes:
 def fused(network: Qwen3) -> FusedQwen3:
     """Return the form of the networks for single frames; built again only for other weights."""
     return kept(network, "steps", lambda: FusedQwen3(network))
+
+
+def try_kernels(network: Qwen3) -> None:
+    """Run the trials of the kernels that texts use; without effect on a CPU."""
+    if on_gpu():
+        fused(network).try_kernels()
 
 
 def _layers(layers: Iterable[nn.Module], config: StackConfig, kind: mx.Dtype) -> list[Layer]:
