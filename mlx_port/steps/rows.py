@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import TypeGuard
 
 import mlx.core as mx
 from mlx import nn
@@ -16,11 +17,18 @@ from mlx_port.steps.row_blocks import in_blocks
 
 def independent(layer: Callable[[mx.array], mx.array]) -> Callable[[mx.array], mx.array]:
     """Return as `product`, but in float32 on a CPU a form whose rows do not depend on each other."""
+    return in_blocks(layer) if _has_blocks(layer) else product(layer)
+
+
+def independent_on_cpu(layer: Callable[[mx.array], mx.array]) -> Callable[[mx.array], mx.array]:
+    """Return the layer, but in float32 on a CPU as `independent`."""
+    return in_blocks(layer) if _has_blocks(layer) else layer
+
+
+def _has_blocks(layer: object) -> TypeGuard[nn.Linear]:
     if source.on_gpu() or forced() is not None:
-        return product(layer)
-    if isinstance(layer, nn.Linear) and layer.weight.dtype == mx.float32:
-        return in_blocks(layer)
-    return product(layer)
+        return False
+    return isinstance(layer, nn.Linear) and layer.weight.dtype == mx.float32
 
 
 def product(layer: Callable[[mx.array], mx.array]) -> Callable[[mx.array], mx.array]:

@@ -34,6 +34,9 @@ class Calls:
 NARROW = (Calls(1, 16), Calls(4, 16), Calls(4, 12), Calls(4, 8))  # a text alone has one or two rows
 WIDE = (Calls(8, 32), Calls(12, 48), Calls(16, 48))
 FIXED = (Calls(8, 8), Calls(4, 4), Calls(2, 2), Calls(1, 1))  # all calls are alike, each reads the weights
+# calls that read the weights once for 16 rows come first
+ONE_CALL = tuple(calls for calls in NARROW if calls.most >= 16)
+FOR_BATCHES = (*ONE_CALL, *WIDE, *(calls for calls in NARROW if calls not in ONE_CALL), *FIXED)
 
 
 def independent(product: Product, width: int, calls: Calls) -> bool:

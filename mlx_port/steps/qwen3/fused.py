@@ -18,7 +18,7 @@ from mlx_port.qwen3.sampling import candidates, draw
 from mlx_port.steps.chain import chain
 from mlx_port.steps.joining import joined
 from mlx_port.steps.kept import kept
-from mlx_port.steps.row_keys import attend_row
+from mlx_port.steps.row_keys import attend_cached, attend_row
 from mlx_port.steps.rows import independent
 from mlx_port.steps.spin import Spins
 from mlx_port.steps.splitting import Splitting
@@ -66,8 +66,7 @@ class FusedQwen3:
 
         def attend(layer: int, queries: mx.array, keys: mx.array, values: mx.array) -> mx.array:
             held = cache[layer]
-            seen = held.extend(keys, values)
-            return attend_row(queries, *seen, held.rule(1)[1], self.scales[0])
+            return attend_cached(queries, *held.extend(keys, values), held.at, self.scales[0])
 
         spin = self.spins(places)
         return self.talker.run(self.start(x, spin), spin, attend)
