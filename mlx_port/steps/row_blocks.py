@@ -38,7 +38,7 @@ def in_blocks(layer: nn.Linear) -> Callable[[mx.array], mx.array]:
 @cache
 def _filler(rows: int, width: int) -> mx.array:
     zeros = mx.zeros((rows, width))
-    mx.async_eval(zeros)
+    mx.eval(zeros)  # now: a thread that speaks later may be another
     return zeros
 
 
