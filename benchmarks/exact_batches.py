@@ -1,12 +1,17 @@
 """Count the texts of the embedded voice whose codes depend on the texts that they are spoken with.
 
     python benchmarks/exact_batches.py [--side torch] [--start 0] [--count 1000] [--frames 24] [--out FILE]
+    python benchmarks/exact_batches.py --model mars5 [--side torch] [--count 64] [--frames 8] [--cost]
 
 Each text, with a seed of its own, is spoken alone, in batches of 2, 4, 8 and 16, and in a running batch of 8
 places that texts join at random steps. FILE: a line a group of 16 texts, as soon as it is done; its groups
 are not spoken again, so a run may be stopped, and shards may be run apart. The table counts all groups of
 FILE.
 The first two texts differed once, from frames 14 and 37.
+
+With --model: texts of a small random network of another model (benchmarks/exact_models.py), in its slots: how
+many have other codes than alone, and how many other keys in any bit, with the steps as they are and with
+plain ones. --cost times steps of 8 texts and of one by turns, as they are and plain, in processor time.
 """
 
 from __future__ import annotations
@@ -14,13 +19,17 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import statistics
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
+from benchmarks.exact_models import KINDS, built, plain, turns
+from benchmarks.exact_models import compared as compared_small
 from benchmarks.voice_quality import machine
 from tts_core.dia.options import DiaOptions
 from tts_core.dia.request import requests
@@ -101,6 +110,31 @@ def compared(pipeline: Any, first: int, count: int, frames: int) -> dict[str, An
     return {"first": first, "texts": count, "frames": frames, "differ": places, "seconds": spent}
 
 
+def counted(given: argparse.Namespace) -> None:
+    """Count the texts of a model that differ, exact and plain."""
+    numbers = range(given.start, given.start + given.count)
+    print("| | steps | texts | other codes | other keys |\n|---|---|---|---|---|")
+    for name, way in (("as they are", nullcontext()), ("plain", plain(given.model, given.side))):
+        with way:
+            found = compared_small(
+                given.model, given.side, built(given.model, given.side), numbers, given.frames
+            )
+        for size, (codes, keys) in found.items():
+            print(f"| {given.model}, {size} | {name} | {len(numbers)} | {codes} | {keys} |", flush=True)
+
+
+def cost(given: argparse.Namespace) -> None:
+    """Time steps of a model, exact and plain."""
+    for texts in (8, 1):
+        exact, other = (
+            1000 * statistics.median(took) for took in turns(given.model, given.side, texts, given.frames)
+        )
+        print(
+            f"{given.model}, {texts} texts: {exact:.1f} ms, plain {other:.1f}: {exact / other:.2f}",
+            flush=True,
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -110,7 +144,13 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--frames", type=int, default=24, help="at most, of a text")
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--model", choices=KINDS)
+    parser.add_argument("--cost", action="store_true")
     given = parser.parse_args()
+    if given.model:
+        print(f"{machine()}; {given.side}", flush=True)
+        (cost if given.cost else counted)(given)
+        return
     pipeline = importlib.import_module(f"{SIDES[given.side]}.api").embedded_voice()
     print(f"{machine()}; {given.side}", flush=True)
     groups, out = list[dict[str, Any]](), cast(Path | None, given.out)

@@ -4,7 +4,7 @@
 
 arithmetic   a product of 512 x 512 numbers against float64, in processes that import mlx_port first, MLX
              first, or MLX first with a product computed; with the user's MLX_ENABLE_TF32 and without it
-trials       seconds that the trials of a bfloat16 model take in a chip's first process, and in the next; and
+trials       seconds that the trials of Dia in bfloat16 take in a chip's first process, and in the next; and
              each trial by itself, with its kernels' compilation and again
 memory       texts of changing lengths by the embedded voice: time, and MLX's unused memory, with a quarter of
              the bound of mlx_port.runtime.memory, with the bound, and without
@@ -39,11 +39,12 @@ SAID = (
 TRIALS = """
 import time, mlx_port, mlx.core as mx
 mx.eval(mx.ones((64, 64)) @ mx.ones((64, 64)))
-from mlx_port.kernels import attention, rows, source
-from mlx_port.kernels.trials import try_all
+from mlx_port.kernels import add_norm, attention, noise, rows, turn
+from mlx_port.kernels.source import passes
+half = mx.bfloat16
 start = time.perf_counter()
-try_all([mx.bfloat16])
-found = [source.passes(rows.trial, mx.bfloat16), source.passes(attention.trial, mx.bfloat16, 4, 128)]
+found = [passes(noise.trial), passes(add_norm.trial, half, half, mx.float32, half)]
+found += [passes(turn.trial, half, False), passes(rows.trial, half), passes(attention.trial, half, 4, 128)]
 print(f"{time.perf_counter() - start:.2f} s, passed: {found}")
 """
 
@@ -75,8 +76,8 @@ def trials() -> None:
     mx.eval(mx.ones((64, 64), mx.bfloat16) @ mx.ones((64, 64), mx.bfloat16))
     tried: dict[str, Callable[[], bool]] = {
         "noise": noise.trial,
-        "add_norm": lambda: add_norm.trial(mx.bfloat16),
-        "turn": lambda: turn.trial(mx.bfloat16),
+        "add_norm": lambda: add_norm.trial(mx.bfloat16, mx.bfloat16, mx.float32, mx.bfloat16),
+        "turn": lambda: turn.trial(mx.bfloat16, False),
         "rows": lambda: rows.trial(mx.bfloat16),
         "attention": lambda: attention.trial(mx.bfloat16, 4, 128),
     }

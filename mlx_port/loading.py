@@ -13,7 +13,6 @@ from mlx import nn
 from mlx.utils import tree_flatten
 
 from mlx_port.kernels.row_paths import forced
-from mlx_port.kernels.trials import try_all
 from mlx_port.runtime.arithmetic import arithmetic, described
 from mlx_port.runtime.memory import backend_name, bound_cache, free_bytes, wants_wired, wire
 from mlx_port.stored import cast_floats, quantize_linears, read_config, read_tensors, understood
@@ -157,7 +156,6 @@ def assemble(parts: Parts) -> Pipeline:
     Raises CheckpointError for weights that do not fit, and ResourceError where memory would not hold them.
     """
     bound_cache()
-    try_all({DTYPES[parts.dtype_of(kind)] for kind in parts.configs})
     pipeline = importlib.import_module(f"mlx_port.{parts.model}.pipeline").assemble(parts)
     wire()
     if arithmetic() != "float32":

@@ -10,7 +10,7 @@ from mlx_port.dia.guard import fault
 from mlx_port.dia.slots import Slots
 from mlx_port.host import Host
 from mlx_port.loading import Loaded, Parts
-from mlx_port.steps.dia.fused import join
+from mlx_port.steps.dia.fused import join, try_kernels
 from mlx_port.stored import understood
 from tts_core.codecs.dac_memory import codec_policy
 from tts_core.dia import pipeline
@@ -33,7 +33,9 @@ def assemble(parts: Parts) -> DiaPipeline:
     understood(lambda _: check_loading(parts.configs, parts.machine()), {}, parts.folder)
     network, codec = parts.network("dia", Dia), parts.network("dac", Dac)
     codec.policy = codec_policy(codec.config, parts.machine())
-    return compose(network, codec, read_rules(parts.documents["dia"]))
+    pipeline = compose(network, codec, read_rules(parts.documents["dia"]))
+    try_kernels(network)
+    return pipeline
 
 
 def compose(network: Dia, codec: Dac, rules: TextRules = NO_RULES) -> DiaPipeline:

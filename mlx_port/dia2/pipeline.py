@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import mlx.core as mx
+
 from mlx_port.codecs.mimi import Mimi
 from mlx_port.dia2.dia2 import Dia2
 from mlx_port.dia2.guard import fault
 from mlx_port.dia2.slots import Slots
 from mlx_port.host import Host
+from mlx_port.kernels.attention import try_long
 from mlx_port.loading import Loaded, Parts
-from mlx_port.steps.dia2.fused import join
+from mlx_port.steps.dia2.fused import join, try_kernels
 from mlx_port.stored import understood
 from tts_core.dia2 import pipeline
 from tts_core.dia2.engine import Dia2Engine
@@ -26,7 +29,11 @@ def assemble(parts: Parts) -> Dia2Pipeline:
     """Build the pipeline. Raises ResourceError, before weights are read, for too little memory."""
     understood(lambda _: check_loading(parts.configs, parts.machine()), {}, parts.folder)
     network, codec = parts.network("dia2", Dia2), parts.network("mimi", Mimi)
-    return compose(network, codec, parts.documents["dia2"][FILE])
+    pipeline = compose(network, codec, parts.documents["dia2"][FILE])
+    try_kernels(network)
+    heads = codec.config
+    try_long(heads.num_attention_heads, heads.num_key_value_heads, heads.head_dim, mx.float32)
+    return pipeline
 
 
 def compose(network: Dia2, codec: Mimi, tokenizer: str) -> Dia2Pipeline:

@@ -33,6 +33,12 @@ def has_kernel(
     return query.dtype in HALF and rows > 3 and widths <= 128 and width % 8 == 0 and value.shape[-1] % 8 == 0
 
 
+def try_long(heads: int, kv_heads: int, width: int, dtype: mx.Dtype) -> None:
+    """Run the trial that long attention of these heads needs."""
+    query, key = mx.zeros((1, heads, 1, width), dtype), mx.zeros((1, kv_heads, LONG, width), dtype)
+    has_kernel(query, key, key, None, False)  # nothing is computed
+
+
 def trial(dtype: mx.Dtype, groups: int, width: int) -> bool:
     """Compare mx.fast's attention of one row over LONG keys and more with its formula, in grouped queries."""
     keys = LONG + 40

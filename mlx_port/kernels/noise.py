@@ -16,13 +16,14 @@ from mlx_port.kernels.source import Kernel
 from tts_core.nn.noise import HostNoise
 
 GROUP = 128
+WORDS = 8  # of a text: seed, step, count of numbers, and zeros, as Metal takes smaller arrays for constants
 
 BODY = """
-  const int blocks = (NUMBERS + 7) / 8;
-  if (place >= TEXTS * blocks) return;
+  const int numbers = static_cast<int>(seeds[2]), blocks = (numbers + 7) / 8;
+  if (place >= seeds_shape[0] * blocks) return;
   const int text = place / blocks, block = place % blocks;
-  const WORD step = seeds[2 * text + 1];
-  WORD key0 = seeds[2 * text], key1 = 0;
+  const WORD step = seeds[8 * text + 1];
+  WORD key0 = seeds[8 * text], key1 = 0;
   WORD c[4] = {static_cast<WORD>(block) + 1, 0, 0, step};
   for (int round = 0; round < 10; ++round) {
     const WORD high0 = HIGH(c[0], WORD(0xD2E7470EE14C6C93)), low0 = c[0] * WORD(0xD2E7470EE14C6C93);
@@ -37,7 +38,7 @@ BODY = """
   for (int i = 0; i < 8; ++i) {
     const int at = block * 8 + i;
     const float bits = static_cast<float>(static_cast<unsigned>(c[i / 2] >> (i % 2 ? 41 : 9)) & 0x7fffffu);
-    if (at < NUMBERS) out[text * NUMBERS + at] = (bits + 0.5f) * (1.0f / 8388608.0f);
+    if (at < numbers) out[text * numbers + at] = static_cast<T>((bits + 0.5f) * (1.0f / 8388608.0f));
   }
 """
 KERNEL = Kernel(
@@ -61,14 +62,15 @@ def uniform(seeds: Sequence[int], steps: Sequence[int], shape: tuple[int, ...]) 
     """Draw `HostNoise(seed).uniform(step, shape)` for each text. → (B, *shape) float32."""
     numbers = math.prod(shape)
     blocks = -(-numbers // 8)
-    words = mx.array(np.array([seeds, steps], np.uint64).T)
+    words = np.zeros((len(seeds), WORDS), np.uint64)
+    words[:, 0], words[:, 1], words[:, 2] = seeds, steps, numbers
     [out] = KERNEL(
-        [words],
+        [mx.array(words)],
         threads=len(seeds) * blocks,
         group=GROUP,
         shapes=[(len(seeds), *shape)],
         dtypes=[mx.float32],
-        template=[("TEXTS", len(seeds)), ("NUMBERS", numbers)],
+        template=[("T", mx.float32)],
     )
     return out
 

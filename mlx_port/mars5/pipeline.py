@@ -11,6 +11,7 @@ from mlx_port.mars5.residual_transformer import ResidualTransformer
 from mlx_port.mars5.reverse import ReverseDiffusion
 from mlx_port.mars5.slots import Slots
 from mlx_port.mars5.together import Call
+from mlx_port.steps.mars5.one_row import try_kernels
 from mlx_port.stored import understood
 from tts_core.config import config_of
 from tts_core.mars5 import pipeline
@@ -31,13 +32,16 @@ def assemble(parts: Parts) -> Mars5Pipeline:
     understood(lambda _: check_loading(parts.configs, parts.machine()), {}, parts.folder)
     texts, ids = parts.documents["mars5"], config_of(parts.configs, "mars5", CodecLMConfig).vocab_size
     vocabulary = CodecVocabulary.read(texts[TEXT_FILE], texts[SPEECH_FILE], vocab_size=ids)
-    return compose(
-        parts.network("mars5", CodecLM),
+    network = parts.network("mars5", CodecLM)
+    pipeline = compose(
+        network,
         parts.network("mars5_nar", ResidualTransformer),
         parts.network("encodec", Encodec),
         parts.network("vocos", Vocos),
         vocabulary,
     )
+    try_kernels(network)
+    return pipeline
 
 
 def compose(

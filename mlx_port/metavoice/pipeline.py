@@ -13,6 +13,7 @@ from mlx_port.metavoice.guidance import fault
 from mlx_port.metavoice.second_stage import SecondStage
 from mlx_port.metavoice.slots import Slots
 from mlx_port.metavoice.speaker_encoder import SpeakerEncoder
+from mlx_port.steps.metavoice.one_row import try_kernels
 from tts_core.metavoice import pipeline
 from tts_core.metavoice.engine import MetaVoiceEngine
 from tts_core.metavoice.memory import check_loading
@@ -51,4 +52,5 @@ def assemble(parts: Parts) -> MetaVoicePipeline:
         fill_codebooks=fill_codebooks,
         fault=fault,
     )
+    try_kernels(network)
     return MetaVoicePipeline(engine)

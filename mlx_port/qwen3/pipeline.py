@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import mlx.core as mx
+
 from mlx_port.codecs.qwen3_codec import Qwen3Codec
 from mlx_port.host import Host
+from mlx_port.kernels.attention import try_long
 from mlx_port.loading import Loaded, Parts
 from mlx_port.qwen3.qwen3 import Qwen3
 from mlx_port.qwen3.slots import Slots, fault
+from mlx_port.steps.qwen3.fused import try_kernels
 from tts_core.qwen3 import pipeline
 from tts_core.qwen3.engine import Qwen3Engine
 from tts_core.qwen3.memory import check_loading
@@ -24,4 +28,7 @@ def assemble(parts: Parts) -> Qwen3Pipeline:
     network, codec = parts.network("qwen3", Qwen3), parts.network("qwen3_codec", Qwen3Codec)
     host = Host(network.talker.model.codec_embedding)
     documents = parts.documents["qwen3"]
+    try_kernels(network)
+    for heads in (codec.config.encoder, codec.config.decoder):
+        try_long(heads.num_attention_heads, heads.num_key_value_heads, heads.head_dim, mx.float32)
     return Qwen3Pipeline(Qwen3Engine(documents, network, codec, host, make_slots=Slots, fault=fault))

@@ -46,10 +46,17 @@ def free_bytes() -> int | None:
 
 
 def wants_wired() -> bool:
-    """Return True if the user wants wired memory. Raises UsageError for a value other than 0 and 1."""
+    """Return True if the user wants wired memory.
+
+    Raises UsageError for a value other than 0 and 1, and for 1 in a process that mlx.launch started.
+    """
     given = os.environ.get(WIRED) or "0"
     if given not in ("0", "1"):
         raise UsageError(f"{WIRED}: {given!r} is not 0 or 1")
+    if given == "1" and "MLX_RANK" in os.environ:
+        raise UsageError(
+            f"{WIRED}: memory is wired only where one process speaks; leave it out under mlx.launch"
+        )
     return given == "1"
 
 

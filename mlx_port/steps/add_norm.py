@@ -28,7 +28,7 @@ def add_norm(
 
     rest: (D,), added to the other rows; None if there are none.  dtype: of the norm.
     """
-    if source.passes(kernel.trial, x.dtype):
+    if source.passes(kernel.trial, x.dtype, added.dtype, norm.weight.dtype, dtype):
         return kernel.add_norm(x, added, rest, norm.weight, norm.eps, dtype)
     if rest is not None:
         added = mx.concatenate([added, mx.broadcast_to(rest, (len(x) - len(added), len(rest)))])

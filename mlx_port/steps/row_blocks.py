@@ -13,10 +13,8 @@ import mlx.core as mx
 import numpy as np
 from mlx import nn
 
-from tts_core.nn.row_calls import FIXED, NARROW, WIDE, Calls, first_independent
+from tts_core.nn.row_calls import FIXED, FOR_BATCHES, Calls, first_independent
 
-ONE_CALL = tuple(calls for calls in NARROW if calls.most >= 16)  # a BLAS packs a weight for every call
-CHOICES = (*ONE_CALL, *WIDE, *(calls for calls in NARROW if calls not in ONE_CALL), *FIXED)
 SMALL = 4 * 2**20  # bytes of a weight that is copied by column: OpenBLAS then takes 0.75 of the time
 
 
@@ -40,7 +38,7 @@ def in_blocks(layer: nn.Linear) -> Callable[[mx.array], mx.array]:
 @cache
 def _filler(rows: int, width: int) -> mx.array:
     zeros = mx.zeros((rows, width))
-    mx.async_eval(zeros)
+    mx.eval(zeros)  # now: a thread that speaks later may be another
     return zeros
 
 
@@ -57,4 +55,4 @@ def calls_of(outputs: int, inputs: int) -> Calls:
     def product(x: np.ndarray) -> np.ndarray:
         return np.array(mx.array(x) @ weight)
 
-    return first_independent([(product, inputs)], CHOICES) or FIXED[-1]
+    return first_independent([(product, inputs)], FOR_BATCHES) or FIXED[-1]

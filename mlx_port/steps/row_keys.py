@@ -12,6 +12,7 @@ import numpy as np
 from mlx_port.kernels.attention import has_kernel
 from mlx_port.kernels.source import on_gpu
 from mlx_port.layers.attention import scaled_dot_product_attention
+from mlx_port.layers.row_cache import RowPositions
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +72,16 @@ def attend_seen(queries: mx.array, keys: mx.array, values: mx.array, seen: Seen,
         for first, last, count in seen.runs
     ]
     return mx.concatenate(parts, axis=1).reshape(queries.shape)
+
+
+def attend_cached(
+    queries: mx.array, keys: mx.array, values: mx.array, at: RowPositions, scale: float
+) -> mx.array:
+    """Attend as `attend_seen` to what a RowCache has at these positions."""
+    if on_gpu() or queries.dtype != mx.float32:
+        return attend_row(queries, keys, values, at.mask, scale)
+    counts = np.minimum(np.array(at.positions) + 1, at.capacity) if at.all_at is None else [at.seen]
+    return attend_seen(queries, keys, values, seen_keys(np.broadcast_to(counts, len(queries))), scale)
 
 
 def _attend(asked: mx.array, keys: mx.array, values: mx.array) -> mx.array:

@@ -36,7 +36,7 @@ def turn(x: mx.array, spin: mx.array, heads: int, *, pairs: bool) -> tuple[mx.ar
     pairs: as rotate_pairs does, else as rotate.
     → queries (R, H, 1, E); keys and values (2, R, K, 1, E).
     """
-    if source.passes(kernel.trial, x.dtype):
+    if source.passes(kernel.trial, x.dtype, pairs):
         return kernel.turn(x, spin, heads, pairs=pairs)
     parts = x.reshape(len(x), -1, 1, 2 * spin.shape[-1])
     kept = (parts.shape[1] - heads) // 2
@@ -46,7 +46,7 @@ def turn(x: mx.array, spin: mx.array, heads: int, *, pairs: bool) -> tuple[mx.ar
 
 def turn_queries(x: mx.array, spin: mx.array) -> mx.array:
     """Rotate queries by themselves. (B, H E) → (B, H, 1, E)."""
-    if source.passes(kernel.trial, x.dtype):
+    if source.passes(kernel.trial, x.dtype, False):
         return kernel.turn_queries(x, spin)
     return _turned(x.reshape(len(x), -1, 1, 2 * spin.shape[-1]), spin, pairs=False)
 

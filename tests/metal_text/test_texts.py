@@ -77,7 +77,7 @@ FAULTS = [
     Change(
         rows, "QUANTIZED_KERNEL", "k / SPAN", "k / 32", partial(quantized, BF16, 2, 7, 320, 4, 64), OUTSIDE
     ),
-    Change(noise, "KERNEL", "if (at < NUMBERS) ", "", partial(drawn, 2, (5, 7)), f"not equal|{OUTSIDE}"),
+    Change(noise, "KERNEL", "if (at < numbers) ", "", partial(drawn, 2, (5, 7)), f"not equal|{OUTSIDE}"),
     Change(
         turn,
         "KERNEL",

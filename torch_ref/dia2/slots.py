@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from torch_ref.cpu.independent import independent_rows
 from torch_ref.dia2.dia2 import Dia2
 from torch_ref.dia2.sampling import choose
 from torch_ref.guard import marked
@@ -114,11 +115,13 @@ class Slots:
         places = np.array([text.joining.start + text.steps for text in texts])
         positions = self.host.to_device(places)[self.owner]
         cache = [RowCache(keys, values, at) for keys, values in self.cache]
-        self.hidden = transformer(rows[:, None], positions[:, None, None], cache)[:, 0]
+        with independent_rows(self.network):
+            self.hidden = transformer(rows[:, None], positions[:, None, None], cache)[:, 0]
+            logits = transformer.actions(self.hidden)
         self.noise = self.host.to_device(
             np.stack([text.joining.uniform(text.steps, config) for text in texts])
         )
-        drawn = self._choose(transformer.actions(self.hidden), 0, None)
+        drawn = self._choose(logits, 0, None)
         actions = self.host.to_host(drawn).tolist()
         return {slot: action for slot, action in zip(self.running, actions, strict=True) if slot in inputs}
 
@@ -128,12 +131,13 @@ class Slots:
         network, pad = self.network, self.network.config.text_pad_id
         said = np.array([texts.get(slot, (pad, pad)) for slot in self.running])
         read = self.host.to_device(said)[self.owner]
-        logits, cache = network.transformer.codes(self.hidden), network.depformer.new_cache()
-        found = [self._choose(logits, 1, self.is_code)]
-        for stage in range(network.config.n_streams - 1):
-            previous = found[-1].clamp(min=0)[self.owner]
-            logits = network.depformer(stage, self.hidden, previous, (read[:, 0], read[:, 1]), cache)
-            found.append(self._choose(logits, stage + 2, None))
+        cache = network.depformer.new_cache()
+        with independent_rows(network):
+            found = [self._choose(network.transformer.codes(self.hidden), 1, self.is_code)]
+            for stage in range(network.config.n_streams - 1):
+                previous = found[-1].clamp(min=0)[self.owner]
+                logits = network.depformer(stage, self.hidden, previous, (read[:, 0], read[:, 1]), cache)
+                found.append(self._choose(logits, stage + 2, None))
         codes = torch.stack(found, dim=1)
         self.last = codes.clamp(min=0)
         for slot in texts:

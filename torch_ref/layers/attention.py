@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from torch_ref import limits
+from torch_ref.cpu import independent
 from torch_ref.limits.attention import last_contiguous
 from tts_core.nn.attention import AttentionPolicy, Scores, block_sizes, lane_spans, spans
 
@@ -57,6 +58,9 @@ def scaled_dot_product_attention(
         rows = query.reshape(*key.shape[:-2], -1, query.shape[-1])
         out = scaled_dot_product_attention(rows, key, value, attn_mask, dropout_p, scale=scale, policy=policy)
         return out.reshape(*query.shape[:-1], value.shape[-1])
+    if independent.takes(query, attn_mask):
+        assert attn_mask is not None
+        return independent.attend(query, key, value, attn_mask, scale)
     if policy.native:
         backend = limits.backend_of(query.device)
         if backend is not None and backend.device == "mps":

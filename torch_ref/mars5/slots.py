@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from torch_ref.cpu.independent import independent_rows
 from torch_ref.host import Host
 from torch_ref.layers.cache import CHUNK
 from torch_ref.layers.row_cache import FirstRows, RowCache, RowPositions
@@ -108,9 +109,10 @@ class Slots:
             at = self.host.to_device(positions).long()
             self.at.move(at, min(place + 1, self.at.capacity))
             rotation = self.rotary(at[:, None, None], 1)
-        return self.network.next_logits(
-            self.network.embed(self.tokens[: len(positions)]), rotation, self.cache
-        )
+        with independent_rows(self.network):
+            return self.network.next_logits(
+                self.network.embed(self.tokens[: len(positions)]), rotation, self.cache
+            )
 
     def _step(self, groups: Sequence[Group]) -> Tensor:
         """Draw the next id of every text. → (texts,) int64."""

@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from torch_ref.cpu.independent import linear
 from torch_ref.layers.attention import scaled_dot_product_attention
 from torch_ref.layers.cache import KeyValueCache
 from torch_ref.layers.row_cache import RowCache
@@ -150,7 +151,7 @@ class FirstStage(nn.Module):
         product.
         """
         table = cast(nn.Embedding, self.transformer.wtes[0])
-        return at_least_float32(F.linear(hidden, table.weight))
+        return at_least_float32(linear(hidden, table.weight))
 
     def new_cache(self, reserve: int) -> list[KeyValueCache]:
         """Create an empty cache for every layer, with room for `reserve` ids per row."""

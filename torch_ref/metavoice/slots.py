@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from torch_ref.cpu.independent import independent_rows
 from torch_ref.host import Host
 from torch_ref.layers.row_cache import RowCache, RowPositions
 from torch_ref.metavoice.first_stage import FirstStage
@@ -119,4 +120,5 @@ class Slots:
             self.at.move(self.host.to_device(positions).long(), int(positions.max()) + 1)
         else:
             self.at.level(level)
-        return self.network.next_logits(self.tokens[:count], self.speakers[:count], self.cache)
+        with independent_rows(self.network):
+            return self.network.next_logits(self.tokens[:count], self.speakers[:count], self.cache)

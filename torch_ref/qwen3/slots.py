@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from torch_ref.cpu.independent import independent_rows
 from torch_ref.guard import watched
 from torch_ref.host import Host
 from torch_ref.layers.cache import CHUNK
@@ -82,7 +83,8 @@ class Slots:
         end of speech where there is no frame.
         """
         waiting = self.plan.waiting
-        return Launched(begin_read(self._step()[None]), waiting)
+        with independent_rows(self.talker):
+            return Launched(begin_read(self._step()[None]), waiting)
 
     def read(self, launched: Launched) -> np.ndarray:
         """Wait for a launch. → (1, texts, Q) codes; the first is WAITED of a text that waited."""

@@ -34,14 +34,28 @@ class Calls:
 NARROW = (Calls(1, 16), Calls(4, 16), Calls(4, 12), Calls(4, 8))  # a text alone has one or two rows
 WIDE = (Calls(8, 32), Calls(12, 48), Calls(16, 48))
 FIXED = (Calls(8, 8), Calls(4, 4), Calls(2, 2), Calls(1, 1))  # all calls are alike, each reads the weights
+# calls that read the weights once for 16 rows come first
+ONE_CALL = tuple(calls for calls in NARROW if calls.most >= 16)
+FOR_BATCHES = (*ONE_CALL, *WIDE, *(calls for calls in NARROW if calls not in ONE_CALL), *FIXED)
 
 
 def independent(product: Product, width: int, calls: Calls) -> bool:
-    """Return True if equal rows get equal numbers at every place of every number of whole blocks."""
-    row = np.random.default_rng(0).normal(size=(1, width)).astype(np.float32)
+    """Return True if a row gets equal numbers at every place of every number of whole blocks, beside rows
+    that equal it and beside random ones.
+    """
+    random = np.random.default_rng(0)
+    row = random.normal(size=(1, width)).astype(np.float32)
     known = product(np.repeat(row, calls.block, axis=0))[:1]
-    counts = range(calls.block, calls.most + 1, calls.block)
-    return all((product(np.repeat(row, count, axis=0)) == known).all() for count in counts)
+    for count in range(calls.block, calls.most + 1, calls.block):
+        every = np.repeat(row, count, axis=0)
+        if not (product(every) == known).all():
+            return False
+        for first in (0, 1):  # strangers at even places, then at odd ones
+            mixed, own = every.copy(), np.arange(count) % 2 != first
+            mixed[~own] = random.normal(size=(count - own.sum(), width))
+            if not (product(mixed)[own] == known).all():
+                return False
+    return True
 
 
 def first_independent(products: Sequence[tuple[Product, int]], choices: Sequence[Calls]) -> Calls | None:

@@ -13,6 +13,9 @@ import mlx.core as mx
 import numpy as np
 
 from mlx_port.dia.dia import SCALE, DecoderLayer, Dia
+from mlx_port.kernels import noise
+from mlx_port.kernels.attention import try_long
+from mlx_port.kernels.source import on_gpu, passes
 from mlx_port.layers.norm import RMSNorm
 from mlx_port.steps.add_norm import add_norm
 from mlx_port.steps.chain import chain
@@ -115,6 +118,20 @@ class FusedDecoder:
             x, queries, fresh = end(x, attended, spin)
         return x
 
+    def try_kernels(self) -> None:
+        """Run the trials of all kernels that texts use: build a step's graph, but do not run it."""
+        passes(noise.trial)
+        memory = Memory.empty(self.network, 1, 1, 1, guided=self.copies == 2)
+        tokens = mx.zeros((1, self.config.num_channels), mx.int32)
+        self.logits(tokens, np.zeros(1, np.int32), memory)
+        kind, config = memory.own[0].dtype, self.config
+        try_long(config.num_attention_heads, config.num_key_value_heads, config.head_dim, kind)
+        try_long(
+            config.cross_num_attention_heads, config.cross_num_key_value_heads, config.cross_head_dim, kind
+        )
+        config = self.network.config.encoder_config
+        try_long(config.num_attention_heads, config.num_key_value_heads, config.head_dim, kind)
+
     def _start(self, tokens: mx.array, spin: mx.array) -> tuple[mx.array, mx.array, mx.array]:
         """Embed rows; then as `_end`."""
         embedded = self.embeddings.embed(tokens + self.offsets).sum(axis=2)  # (G, B, D)
@@ -167,6 +184,12 @@ def join(network: Dia) -> None:
 def fused(network: Dia, nothing: mx.array | None) -> FusedDecoder:
     """Return the decoder's form for single rows; built again only for other weights."""
     return kept(network, ("decoder", nothing is None), lambda: FusedDecoder(network, nothing))
+
+
+def try_kernels(network: Dia) -> None:
+    """Run the trials of the kernels that texts use; without effect on a CPU."""
+    if on_gpu():
+        fused(network, network.encode_nothing()).try_kernels()
 
 
 def _qkv(layer: DecoderLayer) -> Product:

@@ -55,8 +55,8 @@ class Drawing:
         projected, cache = fused.stages(hidden), fused.new_stages(len(hidden))
         for stage in range(len(depformer.stage_sets)):
             read = depformer.audio_embeds[stage](found[-1]).astype(fused.kind)
-            if stage == 0 and depformer.text_embed is not None:
-                read = read + depformer.text_embed(text[:, 0], text[:, 1]).astype(fused.kind)
+            if stage == 0 and fused.depth_text is not None:
+                read = read + fused.depth_text(text).astype(fused.kind)
             logits = fused.stage(stage, projected, self._of_rows(read), cache)
             found.append(self._choose(logits, noise[:, 2 + stage], None))
             bad = bad[:, : logits.shape[-1]] + (logits - logits)

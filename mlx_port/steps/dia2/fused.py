@@ -12,14 +12,17 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
-from mlx_port.dia2.blocks import ACTIVATIONS, MLP, SCALE, RMSNorm, add
+from mlx_port.dia2.blocks import ACTIVATIONS, MLP, SCALE, RMSNorm, TextEmbedding, add
 from mlx_port.dia2.dia2 import Dia2
+from mlx_port.kernels import noise
+from mlx_port.kernels.attention import try_long
+from mlx_port.kernels.source import on_gpu, passes
 from mlx_port.steps.add_norm import add_norm
 from mlx_port.steps.chain import chain
 from mlx_port.steps.joining import joined
 from mlx_port.steps.kept import kept
-from mlx_port.steps.row_keys import attend_row, seen_keys, written
-from mlx_port.steps.rows import product
+from mlx_port.steps.row_keys import attend_row, attend_seen, seen_keys, written
+from mlx_port.steps.rows import independent, independent_on_cpu
 from mlx_port.steps.spin import Spins
 from mlx_port.steps.splitting import Splitting
 from mlx_port.steps.stack import FusedStack, Layer
@@ -30,13 +33,26 @@ class FeedForward:
     """Gated feed-forward of rows. (R, D) → same."""
 
     def __init__(self, mlp: MLP, kind: mx.Dtype):
-        self.gate_up, self.down, self.kind = product(mlp.wi), product(mlp.wo), kind
+        self.gate_up, self.down, self.kind = independent(mlp.wi), independent(mlp.wo), kind
         self.first, self.second = (ACTIVATIONS[name] for name in mlp.activations)
 
     def __call__(self, x: mx.array) -> mx.array:
         gate, up = mx.split(self.gate_up(x).astype(self.kind), 2, axis=-1)
         first, second = self.first(gate.astype(mx.float32)), self.second(up.astype(mx.float32))
         return self.down(first.astype(self.kind) * second.astype(self.kind)).astype(self.kind)
+
+
+class Text:
+    """Embeddings of both text streams' ids. (R, 2) → (R, D)."""
+
+    def __init__(self, embed: TextEmbedding):
+        self.embedding, self.pad = embed.embedding, embed.pad
+        self.main, self.second = independent_on_cpu(embed.main_proj), independent_on_cpu(embed.second_proj)
+
+    def __call__(self, ids: mx.array) -> mx.array:
+        said = self.embedding(ids)
+        other = self.second(said[:, 1])
+        return self.main(said[:, 0]) + mx.where(ids[:, 1:] == self.pad, mx.zeros_like(other), other)
 
 
 class FusedDia2:
@@ -51,9 +67,9 @@ class FusedDia2:
         self.trunk = FusedStack(
             [
                 Layer(
-                    product(joined((layer.attn.q_proj, layer.attn.k_proj, layer.attn.v_proj))),
+                    independent(joined((layer.attn.q_proj, layer.attn.k_proj, layer.attn.v_proj))),
                     _splitting(config.transformer, layer.attn, kind),
-                    product(layer.attn.o_proj),
+                    independent(layer.attn.o_proj),
                     (_rounded(layer.pre_norm, kind), _rounded(layer.post_norm, kind)),
                     FeedForward(layer.mlp, kind),
                 )
@@ -64,9 +80,14 @@ class FusedDia2:
             is_apart=True,
         )
         self.depth = self._depth()
-        self.depth_in = [product(one) for one in depformer.depformer_in]
-        self.depth_heads = [product(one) for one in depformer.logits]
-        self.action_head, self.code_head = product(transformer.action_head), product(transformer.cb0_head)
+        self.text = Text(transformer.text_embed)
+        self.depth_text = None if depformer.text_embed is None else Text(depformer.text_embed)
+        self.depth_in = [independent(one) for one in depformer.depformer_in]
+        self.depth_heads = [independent(one) for one in depformer.logits]
+        self.action_head, self.code_head = (
+            independent(transformer.action_head),
+            independent(transformer.cb0_head),
+        )
         self.spins = Spins(transformer.rotary(0, 2 * config.max_context_steps + 1))
         self.depth_spins = (
             None if depformer.rotary is None else _stages(depformer.rotary(0, config.n_streams - 1))
@@ -86,8 +107,8 @@ class FusedDia2:
         def attend(layer: int, queries: mx.array, *fresh: mx.array) -> mx.array:
             held = cache[layer]
             held[:] = (written(each, new, lengths) for each, new in zip(held, fresh, strict=True))
-            keys, values = (each[:, :, : seen.most] for each in held)
-            return attend_row(queries, keys, values, seen.mask, SCALE)
+            keys, values = held
+            return attend_seen(queries, keys, values, seen, SCALE)
 
         return self.trunk.run(self.start(tokens, spin), spin, attend)
 
@@ -131,13 +152,23 @@ class FusedDia2:
         shape = rows, stack.num_key_value_heads, len(self.network.depformer.stage_sets), stack.head_dim
         return [[mx.zeros(shape, self.kind), mx.zeros(shape, self.kind)] for _ in self.depth[0].layers]
 
+    def try_kernels(self) -> None:
+        """Run the trials of all kernels that texts use: build a step's graph, but do not run it."""
+        passes(noise.trial)
+        config, zero = self.network.config, np.zeros(1, np.int32)
+        stack = config.transformer
+        shape = 1, stack.num_key_value_heads, 1, stack.head_dim
+        cache = [[mx.zeros(shape, self.kind), mx.zeros(shape, self.kind)] for _ in self.trunk.layers]
+        hidden = self.hidden(mx.zeros((1, 2 + config.n_streams), mx.int32), zero, zero, cache)
+        projected, read = self.stages(hidden), mx.zeros((1, config.depformer.hidden_size), self.kind)
+        stages = self.new_stages(1)
+        for stage in range(len(self.network.depformer.stage_sets)):
+            self.stage(stage, projected, read, stages)
+        try_long(stack.num_attention_heads, stack.num_key_value_heads, stack.head_dim, self.kind)
+
     def _start(self, tokens: mx.array, spin: mx.array) -> tuple[mx.array, ...]:
         """Embed rows, and begin the first layer. tokens: (R, 2 + Q)."""
-        text, pad = self.network.transformer.text_embed, self.network.config.text_pad_id
-        said = text.embedding(tokens[:, :2])
-        other = text.second_proj(said[:, 1])
-        other = mx.where(tokens[:, 1:2] == pad, mx.zeros_like(other), other)
-        x = (text.main_proj(said[:, 0]) + other).astype(self.kind)
+        x = self.text(tokens[:, :2]).astype(self.kind)
         heard = self.table(tokens[:, 2:] + self.offsets)  # (R, Q, D)
         for stream in range(heard.shape[1]):
             x = add(x, heard[:, stream])
@@ -152,7 +183,7 @@ class FusedDia2:
             norms = _rounded(layer.pre_norm, kind), _rounded(layer.post_norm, kind)
             feed, attention = FeedForward(layer.mlp, kind), layer.self_attention
             for own, joint, out in zip(sets, attention.in_proj, attention.out_proj, strict=True):
-                own.append(Layer(product(joint), split, product(out), norms, feed))
+                own.append(Layer(independent(joint), split, independent(out), norms, feed))
         norm = _rounded(depformer.norm, kind)
         return [FusedStack(layers, norm, kind, is_apart=False) for layers in sets]
 
@@ -160,6 +191,12 @@ class FusedDia2:
 def fused(network: Dia2) -> FusedDia2:
     """Return the form of the networks for single steps; built again only for other weights."""
     return kept(network, ("steps", network.transformer.compute), lambda: FusedDia2(network))
+
+
+def try_kernels(network: Dia2) -> None:
+    """Run the trials of the kernels that texts use; without effect on a CPU."""
+    if on_gpu():
+        fused(network).try_kernels()
 
 
 def join(network: Dia2) -> None:

@@ -11,16 +11,19 @@ from dataclasses import dataclass
 from functools import partial
 
 import mlx.core as mx
+import numpy as np
 
+from mlx_port.kernels.source import on_gpu
 from mlx_port.layers.norm import RMSNorm
-from mlx_port.mars5.codec_lm import Block, Cache, CodecLM
+from mlx_port.layers.row_cache import RowCache, RowPositions
+from mlx_port.mars5.codec_lm import Block, CodecLM
 from mlx_port.steps.add_norm import add_norm
 from mlx_port.steps.chain import chain
 from mlx_port.steps.joining import joined
 from mlx_port.steps.kept import kept
-from mlx_port.steps.row_keys import attend_row
-from mlx_port.steps.rows import product
-from mlx_port.steps.spin import turn
+from mlx_port.steps.row_keys import attend_cached
+from mlx_port.steps.rows import independent, independent_on_cpu
+from mlx_port.steps.spin import Spins, turn
 
 Product = Callable[[mx.array], mx.array]
 
@@ -42,11 +45,12 @@ class FusedCodecLM:
     def __init__(self, network: CodecLM):
         self.network, self.config = network, network.config
         self.layers = [_layer(block) for block in network.ar.layers]
+        self.head = independent_on_cpu(network.ar.output)
         self.scale = self.config.head_dim**-0.5
         self.start = chain(self._start)
         self.ends = [chain(partial(self._end, index)) for index in range(len(self.layers))]
 
-    def next_logits(self, tokens: mx.array, spin: mx.array, cache: Sequence[Cache]) -> mx.array:
+    def next_logits(self, tokens: mx.array, spin: mx.array, cache: Sequence[RowCache]) -> mx.array:
         """Compute logits for the id after each of `tokens`. (R, 1) → (R, V), float32.
 
         spin: of the rows' positions, from mlx_port.steps.spin.Spins.
@@ -54,9 +58,18 @@ class FusedCodecLM:
         x, queries, fresh = self.start(tokens, spin)
         for end, rows in zip(self.ends, cache, strict=True):
             keys, values = rows.extend(*(part.squeeze(0) for part in mx.split(fresh, 2)))
-            attended = attend_row(queries, keys, values, rows.rule(1)[1], self.scale)
+            attended = attend_cached(queries, keys, values, rows.at, self.scale)
             x, queries, fresh = end(x, attended, spin)
         return x
+
+    def try_kernels(self) -> None:
+        """Run the trials of all kernels that texts use: build a step's graph, but do not run it."""
+        at, kind = RowPositions(1), self.network.embed.weight.dtype
+        at.level(0)
+        shape = 1, self.config.num_attention_heads, 1, self.config.head_dim
+        cache = [RowCache(mx.zeros(shape, kind), mx.zeros(shape, kind), at) for _ in self.layers]
+        spins = Spins(self.network.positions(1)(0, 1))
+        self.next_logits(mx.zeros((1, 1), mx.int32), spins(np.zeros(1, np.int32)), cache)
 
     def _start(self, tokens: mx.array, spin: mx.array) -> tuple[mx.array, mx.array, mx.array]:
         """Embed ids; then as `_end`."""
@@ -77,7 +90,7 @@ class FusedCodecLM:
         norm = self.network.ar.norm if last else self.layers[index + 1].norms[0]
         x, normed = add_norm(x, layer.down(gate * mx.sigmoid(gate) * up), norm, x.dtype)
         if last:
-            return self.network.head(normed), attended, attended
+            return self.head(normed).astype(mx.float32), attended, attended
         return x, *self._heads(index + 1, normed, spin)
 
     def _heads(self, index: int, normed: mx.array, spin: mx.array) -> tuple[mx.array, mx.array]:
@@ -91,12 +104,18 @@ def fused(network: CodecLM) -> FusedCodecLM:
     return kept(network, "fused", lambda: FusedCodecLM(network))
 
 
+def try_kernels(network: CodecLM) -> None:
+    """Run the trials of the kernels that texts use; without effect on a CPU."""
+    if on_gpu():
+        fused(network).try_kernels()
+
+
 def _layer(block: Block) -> Layer:
     attention, feed = block.attention, block.feed_forward
     return Layer(
         (block.attention_norm, block.ffn_norm),
-        product(joined((attention.wq, attention.wk, attention.wv))),
-        product(attention.wo),
-        product(joined((feed.w1, feed.w3))),
-        product(feed.w2),
+        independent(joined((attention.wq, attention.wk, attention.wv))),
+        independent(attention.wo),
+        independent(joined((feed.w1, feed.w3))),
+        independent(feed.w2),
     )

@@ -9,14 +9,16 @@ import mlx.core as mx
 import numpy as np
 from mlx import nn
 
-from mlx_port.layers.row_cache import RowCache
+from mlx_port.kernels.attention import try_long
+from mlx_port.kernels.source import on_gpu
+from mlx_port.layers.row_cache import RowCache, RowPositions
 from mlx_port.qwen3.blocks import TransformerLayer
 from mlx_port.qwen3.qwen3 import Qwen3
 from mlx_port.qwen3.sampling import candidates, draw
 from mlx_port.steps.chain import chain
 from mlx_port.steps.joining import joined
 from mlx_port.steps.kept import kept
-from mlx_port.steps.row_keys import attend_row
+from mlx_port.steps.row_keys import attend_cached, attend_row
 from mlx_port.steps.rows import independent
 from mlx_port.steps.spin import Spins
 from mlx_port.steps.splitting import Splitting
@@ -64,8 +66,7 @@ class FusedQwen3:
 
         def attend(layer: int, queries: mx.array, keys: mx.array, values: mx.array) -> mx.array:
             held = cache[layer]
-            seen = held.extend(keys, values)
-            return attend_row(queries, *seen, held.rule(1)[1], self.scales[0])
+            return attend_cached(queries, *held.extend(keys, values), held.at, self.scales[0])
 
         spin = self.spins(places)
         return self.talker.run(self.start(x, spin), spin, attend)
@@ -96,6 +97,18 @@ class FusedQwen3:
     def stage(self, stage: int, hidden: mx.array) -> mx.array:
         """Compute the logits of a stage's code. (R, E) → (R, V') float32."""
         return self.heads[stage](hidden).astype(mx.float32)
+
+    def try_kernels(self) -> None:
+        """Run the trials of all kernels that texts use: build a frame's graph, but do not run it."""
+        at, stack = RowPositions(1), self.network.config.talker
+        at.level(0)
+        shape = 1, stack.num_key_value_heads, 1, stack.head_dim
+        cache = [
+            RowCache(mx.zeros(shape, self.kind), mx.zeros(shape, self.kind), at) for _ in self.talker.layers
+        ]
+        hidden = self.hidden(mx.zeros((1, stack.hidden_size), self.kind), np.zeros(1, np.int32), cache)
+        self.read(hidden, 0, self.new_frame(1))
+        try_long(stack.num_attention_heads, stack.num_key_value_heads, stack.head_dim, self.kind)
 
     def _embed(self, frames: mx.array, text: mx.array) -> mx.array:
         """Sum the embeddings of frames, (R, Q), and of the text that belongs to each, (R, D). → (R, D)."""
@@ -154,6 +167,12 @@ class OtherCodes:
 def fused(network: Qwen3) -> FusedQwen3:
     """Return the form of the networks for single frames; built again only for other weights."""
     return kept(network, "steps", lambda: FusedQwen3(network))
+
+
+def try_kernels(network: Qwen3) -> None:
+    """Run the trials of the kernels that texts use; without effect on a CPU."""
+    if on_gpu():
+        fused(network).try_kernels()
 
 
 def _layers(layers: Iterable[nn.Module], config: StackConfig, kind: mx.Dtype) -> list[Layer]:

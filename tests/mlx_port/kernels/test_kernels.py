@@ -12,18 +12,22 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from mlx_port.kernels import add_norm, attention, noise, norm_turn, results, rows, source, trials, turn
+from mlx_port.kernels import add_norm, attention, noise, norm_turn, results, rows, source, turn
 from mlx_port.layers.norm import RMSNorm
 from mlx_port.layers.rope import rotate, rotate_pairs
 from mlx_port.steps.splitting import Splitting
 from tts_core.nn.noise import HostNoise
 
 gpu = pytest.mark.skipif(not source.on_gpu(), reason="no GPU for MLX")
-DTYPES = pytest.mark.parametrize("dtype", [mx.float32, mx.bfloat16, mx.float16], ids=str)
 HALF = mx.bfloat16
+EVERY = (mx.float32, HALF, mx.float16)
+DTYPES = pytest.mark.parametrize("dtype", EVERY, ids=str)
 TRIALS: list[tuple[Any, ...]] = [
     (noise.trial,),
-    *((kernel.trial, dtype) for kernel in (add_norm, rows, turn) for dtype in (mx.float32, HALF, mx.float16)),
+    *((rows.trial, dtype) for dtype in EVERY),
+    *((turn.trial, dtype, pairs) for dtype in EVERY for pairs in (False, True)),
+    *((add_norm.trial, *[dtype] * 2, weight, dtype) for dtype in EVERY for weight in {dtype, mx.float32}),
+    (add_norm.trial, mx.float32, mx.float32, mx.float16, mx.float16),
     *((rows.quantized_trial, HALF, bits, 64, wide) for bits in (4, 8) for wide in (0, rows.WIDE)),
     *((attention.trial, dtype, 4, 128) for dtype in (mx.float32, HALF)),
     *((norm_turn.trial, dtype, dtype) for dtype in (mx.float32, HALF, mx.float16)),
@@ -118,15 +122,6 @@ def test_a_cache_that_cannot_be_written_keeps_nothing(cache: Path, monkeypatch: 
     (cache / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache / "file"))
     assert source.passes(works, 1)
-
-
-def test_a_loaded_model_has_tried_its_kernels(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of its dtypes, before it speaks."""
-    tried: list[Any] = []
-    monkeypatch.setattr(trials, "on_gpu", lambda: True)
-    monkeypatch.setattr(trials, "passes", lambda *trial: tried.append(trial))
-    trials.try_all([HALF])
-    assert tried == [(noise.trial,), (add_norm.trial, HALF), (turn.trial, HALF)]
 
 
 def test_arrays_that_metal_takes_for_constants_go_without_the_kernel() -> None:

@@ -61,3 +61,12 @@ def test_unused_memory_is_bounded(before: int, limits: list[int], monkeypatch: p
     monkeypatch.setattr(mlx_port.runtime.memory, "backend_name", lambda: "mlx-metal")
     bound_cache()
     assert asked == limits
+
+
+def test_wired_memory_is_refused_under_mlx_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLX_RANK", "0")
+    monkeypatch.setenv("MLX_PORT_WIRED", "1")
+    with pytest.raises(UsageError, match=r"^MLX_PORT_WIRED: .* leave it out under mlx\.launch$"):
+        wire()
+    monkeypatch.setenv("MLX_PORT_WIRED", "0")
+    wire()

@@ -44,6 +44,14 @@ def test_two_texts_that_differed(pipeline) -> None:
         assert difference(alone, together(pipeline, [*others, known], frames)[3]) is None
 
 
+@pytest.mark.parametrize("size", [8, 16])
+def test_two_texts_that_differed_in_larger_batches(pipeline, size: int) -> None:
+    others = [text(number) for number in range(2, size)]
+    alone = [together(pipeline, [known], 40)[0] for known in KNOWN]
+    shared = together(pipeline, [KNOWN[0], *others, KNOWN[1]], 40)
+    assert [difference(one, shared[place]) for one, place in zip(alone, (0, -1), strict=True)] == [None, None]
+
+
 def test_a_difference_is_seen() -> None:
     codes = np.arange(12).reshape(2, 6)
     other = codes.copy()

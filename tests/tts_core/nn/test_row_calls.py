@@ -43,3 +43,11 @@ def test_all_products_have_the_same_calls() -> None:
 def test_calls_have_whole_blocks(rows: int, sizes: list[int]) -> None:
     calls = Calls(4, 12)
     assert calls.sizes(calls.padded(rows)) == sizes
+
+
+def test_a_library_whose_rows_see_their_neighbors_contents_is_seen() -> None:
+    def product(x: np.ndarray) -> np.ndarray:
+        return x.sum(axis=1, keepdims=True) + (np.diff(x, axis=0, append=x[-1:]) != 0).any(axis=1)[:, None]
+
+    assert not independent(product, 5, Calls(1, 16))
+    assert not independent(product, 5, Calls(2, 2))

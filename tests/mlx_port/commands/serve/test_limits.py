@@ -53,7 +53,9 @@ def test_characters_of_a_message() -> None:
 
 def test_codes_of_a_prompt() -> None:
     most = [[1] * (MOST_CODES // 2)] * 2
-    assert np.shape(read_prompt({"text": "a", "codes": most}, 20).one.codes) == (2, MOST_CODES // 2)
+    codes = read_prompt({"text": "a", "codes": most}, 20).one.codes
+    assert codes is not None
+    assert np.shape(codes) == (2, MOST_CODES // 2)
     with pytest.raises(ApiError, match="too many"):
         read_prompt({"text": "a", "codes": [[1] * (MOST_CODES + 1)]}, 20)
     for code, is_taken in ((65535, True), (65536, False), (0, True), (-1, False)):

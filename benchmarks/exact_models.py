@@ -1,0 +1,278 @@
+"""Small random networks of the models whose steps texts share, and texts that speak in their slots.
+
+Widths are those of small models, so that products take the paths of real ones. Used by exact_batches.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from tts_core.dia2.config import GATED
+from tts_core.dia2.config import StackConfig as Dia2Stack
+from tts_core.dia2.grid import FREE
+from tts_core.dia2.sampling import Choice, Sampling
+from tts_core.dia2.shapes import parameter_shapes as dia2_shapes
+from tts_core.dia2.slots import Joining as Dia2Joining
+from tts_core.dia2.spec import DIA2_2B
+from tts_core.mars5.config import codec_lm_parameter_shapes
+from tts_core.mars5.options import Mars5Options
+from tts_core.mars5.rows import Joining as Mars5Joining
+from tts_core.mars5.spec import MARS5_AR
+from tts_core.mars5.tokens import CodecPrompt
+from tts_core.metavoice.config import first_stage_parameter_shapes
+from tts_core.metavoice.rows import Joining as MetaVoiceJoining
+from tts_core.metavoice.sampling import FirstStageSampling
+from tts_core.metavoice.spec import METAVOICE_FIRST_STAGE
+from tts_core.nn.noise import HostNoise
+from tts_core.qwen3 import layout
+from tts_core.qwen3.config import CUSTOM_VOICE
+from tts_core.qwen3.config import StackConfig as Qwen3Stack
+from tts_core.qwen3.config import parameter_shapes as qwen3_shapes
+from tts_core.qwen3.rows import Joining as Qwen3Joining
+from tts_core.qwen3.sampling import Sampling as Qwen3Sampling
+from tts_core.qwen3.spec import qwen3
+
+PACKAGES = {"torch": "torch_ref", "mlx": "mlx_port"}
+LONGEST = 40  # ids of a text
+
+WIDE: dict[str, Any] = {"hidden_size": 512, "intermediate_size": 1408, "num_attention_heads": 8}
+MARS5 = replace(MARS5_AR, vocab_size=1600, num_hidden_layers=4, speaker_layers=1, speaker_heads=8, **WIDE)
+METAVOICE = replace(METAVOICE_FIRST_STAGE, num_hidden_layers=4, **WIDE)
+DIA2 = replace(
+    DIA2_2B,
+    transformer=Dia2Stack(4, 512, 1408, 8, 4, 64, GATED),
+    depformer=Dia2Stack(1, 256, 512, 4, 4, 64, GATED),
+    low_rank_dim=128,
+    text_vocab_size=900,
+    audio_vocab_size=600,
+    audio_pad_id=599,
+    audio_bos_id=598,
+)
+QWEN3 = replace(
+    qwen3("0b6", CUSTOM_VOICE),
+    talker=Qwen3Stack(512, 1408, 4, 8, 4, 64, 1e6, 1e-6),
+    predictor=Qwen3Stack(256, 768, 2, 4, 2, 64, 1e6, 1e-6),
+    text_hidden_size=256,
+)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A model. network: its class.  shapes: of its parameters.  slots: opens slots of a network for texts.
+
+    text: a text and its seed, by number.
+    """
+
+    network: str
+    shapes: Callable[[Any], dict[str, tuple[int, ...]]]
+    config: Any
+    slots: Callable[[Any, Any, int, int], Any]  # class, network, texts, steps
+    text: Callable[[int], Any]
+
+
+def mars5_text(number: int) -> Mars5Joining:
+    random = np.random.default_rng(number)
+    said = random.integers(0, 500, random.integers(5, LONGEST)).astype(np.int32)
+    tokens = np.concatenate([said, random.integers(501, 1500, 8).astype(np.int32)])
+    codes = random.integers(0, 1024, (MARS5.n_codebooks, int(random.integers(10, 30)))).astype(np.int32)
+    options = Mars5Options(generate_max_len_override=LONGEST + 200)
+    return Mars5Joining(CodecPrompt(tokens, len(said), 100, len(said) + 1), codes, options, HostNoise(number))
+
+
+def metavoice_text(number: int) -> MetaVoiceJoining:
+    random = np.random.default_rng(number)
+    ids = random.integers(2049, 2561, random.integers(5, LONGEST)).astype(np.int32)
+    vector = random.normal(0, 0.06, METAVOICE.speaker_embedding_size).astype(np.float32)
+    return MetaVoiceJoining(ids, vector, FirstStageSampling(), HostNoise(number))
+
+
+def qwen3_text(number: int) -> Qwen3Joining:
+    random = np.random.default_rng(number)
+    ids = random.integers(0, 9999, random.integers(5, LONGEST)).tolist()
+    laid = layout.build(QWEN3, ids, language=None, streamed=True)
+    return Qwen3Joining(laid, Qwen3Sampling(), HostNoise(number))
+
+
+def dia2_text(number: int) -> Dia2Joining:
+    random, choice = np.random.default_rng(number), Choice(2.0, 50, 0.8, 50)
+    before = random.integers(0, 590, (random.integers(1, LONGEST), 2 + DIA2.n_streams)).astype(np.int32)
+    return Dia2Joining(before, len(before), Sampling(choice, choice), HostNoise(number))
+
+
+KINDS = {
+    "mars5": Kind(
+        "codec_lm.CodecLM",
+        codec_lm_parameter_shapes,
+        MARS5,
+        lambda form, net, texts, steps: form(
+            net, texts=texts, room=LONGEST + 60 + steps, lowest=500, end=MARS5.vocab_size - 1
+        ),
+        mars5_text,
+    ),
+    "metavoice": Kind(
+        "first_stage.FirstStage",
+        first_stage_parameter_shapes,
+        METAVOICE,
+        lambda form, net, texts, steps: form(
+            net, texts=texts, rows=2 * texts, room=LONGEST + steps + 1, end_of_text=2561
+        ),
+        metavoice_text,
+    ),
+    "dia2": Kind("dia2.Dia2", dia2_shapes, DIA2, lambda form, net, texts, steps: form(net), dia2_text),
+    "qwen3": Kind(
+        "qwen3.Qwen3",
+        qwen3_shapes,
+        QWEN3,
+        lambda form, net, texts, steps: form(net, texts=texts, room=LONGEST + 60 + steps),
+        qwen3_text,
+    ),
+}
+
+
+def built(model: str, side: str) -> Any:
+    """Build the network, with random weights that keep activations at the size of trained ones."""
+    kind, random = KINDS[model], np.random.default_rng(0)
+    file, name = kind.network.split(".")
+    network = getattr(import_module(f"{PACKAGES[side]}.{model}.{file}"), name)(kind.config)
+    weights = {name: _drawn(random, name, shape) for name, shape in kind.shapes(kind.config).items()}
+    if side == "torch":
+        import torch
+
+        network.load_state_dict({name: torch.from_numpy(value) for name, value in weights.items()})
+        return network.eval().requires_grad_(False)
+    import mlx.core as mx
+
+    network.load_weights([(name, mx.array(value)) for name, value in weights.items()])
+    mx.eval(network.parameters())
+    return network
+
+
+def _drawn(random: np.random.Generator, name: str, shape: tuple[int, ...]) -> np.ndarray:
+    if len(shape) == 1:
+        made = random.normal(0 if name.endswith("bias") else 1, 0.1, shape)
+    else:
+        made = random.normal(0, 0.5 if "emb" in name or ".wte" in name else shape[-1] ** -0.5, shape)
+    return made.astype(np.float32)
+
+
+def opened(model: str, side: str, network: Any, texts: int, steps: int) -> Any:
+    """Open slots of a network."""
+    kind = KINDS[model]
+    form = import_module(f"{PACKAGES[side]}.{model}.slots").Slots
+    return kind.slots(form, network, texts, steps)
+
+
+def compared(
+    model: str,
+    side: str,
+    network: Any,
+    numbers: Sequence[int],
+    steps: int,
+    sizes: Sequence[int] = (2, 4, 8, 16),
+) -> dict[str, list[int]]:
+    """Let texts speak alone and in batches. → by size of batch: how many have other codes, and other keys."""
+    alone = [speak(model, side, network, [number], steps)[0] for number in numbers]
+    found = dict[str, list[int]]()
+    for size in sizes:
+        parts = [numbers[start : start + size] for start in range(0, len(numbers), size)]
+        shared = [one for part in parts for one in speak(model, side, network, part, steps)]
+        differ = [
+            (
+                not np.array_equal(codes, own),
+                not np.array_equal(keys[:, :, : own_keys.shape[2]], own_keys[:, :, : keys.shape[2]]),
+            )
+            for (codes, keys), (own, own_keys) in zip(shared, alone, strict=True)
+        ]
+        found[f"batches of {size}"] = [sum(each) for each in zip(*differ, strict=True)]
+    return found
+
+
+def speak(
+    model: str, side: str, network: Any, numbers: Sequence[int], steps: int
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Let texts speak together for some steps. → codes of each, a row a step, and its keys, as `kept`."""
+    slots = opened(model, side, network, len(numbers), steps)
+    for slot, number in enumerate(numbers):
+        slots.join(slot, KINDS[model].text(number))
+    drawn = [step(model, slots, numbers, place) for place in range(steps)]
+    codes = [np.stack([each[slot] for each in drawn]) for slot in range(len(numbers))]
+    return list(zip(codes, kept(model, slots, len(numbers)), strict=True))
+
+
+def step(model: str, slots: Any, numbers: Sequence[int], place: int) -> np.ndarray:
+    """Run one step of all texts, and wait for it. → (texts, ...) codes."""
+    if model != "dia2":
+        return np.asarray(slots.read(slots.launch(1)))[0]
+    said = [np.random.default_rng((number, place)).integers(0, 900, 2) for number in numbers]
+    ids = {
+        slot: np.concatenate([own, np.full(DIA2.n_streams, FREE)]).astype(np.int32)
+        for slot, own in enumerate(said)
+    }
+    actions = slots.act(ids)
+    codes = slots.read(slots.draw({slot: (int(own[0]), int(own[1])) for slot, own in enumerate(said)}))
+    return np.stack([np.append(codes[slot], actions[slot]) for slot in range(len(numbers))])
+
+
+def kept(model: str, slots: Any, texts: int) -> list[np.ndarray]:
+    """Return each text's keys of the last layer, (rows, K, S, E), which show every rounding of a step."""
+    if model == "dia2":
+        keys, owner = _host(slots.cache[-1][0]), np.asarray(slots.owner)
+        return [keys[owner == slot] for slot in range(texts)]
+    keys = _host(slots.cache[-1].keys)
+    if model == "metavoice":
+        rows = {
+            int(slot): own
+            for _, at, every in slots.plan.groups()
+            for slot, own in zip(at, every.T, strict=True)
+        }
+        return [keys[rows[slot]] for slot in range(texts)]
+    return [keys[slot : slot + 1] for slot in range(texts)]
+
+
+def _host(x: Any) -> np.ndarray:
+    return np.array(x)
+
+
+@contextmanager
+def plain(model: str, side: str) -> Iterator[None]:
+    """Let slots that are built and run inside take the libraries' products and masked attention."""
+    with ExitStack() as stack:
+        if side == "torch":
+            slots = import_module(f"torch_ref.{model}.slots")
+            stack.enter_context(mock.patch.object(slots, "independent_rows", return_value=nullcontext()))
+        else:
+            from mlx_port.steps import row_keys, rows
+
+            stack.enter_context(mock.patch.object(rows, "_has_blocks", return_value=False))
+            stack.enter_context(mock.patch.object(row_keys, "on_gpu", return_value=True))
+        yield
+
+
+def turns(model: str, side: str, texts: int, steps: int) -> tuple[list[float], list[float]]:
+    """Time steps of as many texts by turns, after two that are not timed.
+
+    → the processor's seconds of exact and of plain ones.
+    """
+    networks, slots = [built(model, side) for _ in range(2)], list[Any]()
+    ways: list[Callable[[], Any]] = [nullcontext, lambda: plain(model, side)]
+    numbers, took = range(texts), (list[float](), list[float]())
+    for network, way in zip(networks, ways, strict=True):
+        with way():
+            slots.append(opened(model, side, network, texts, steps + 2))
+            for slot, number in enumerate(numbers):
+                slots[-1].join(slot, KINDS[model].text(number))
+    for place in range(steps + 2):
+        for which, way in enumerate(ways):
+            with way():
+                started = time.process_time()
+                step(model, slots[which], numbers, place)
+                took[which].append(time.process_time() - started)
+    return took[0][2:], took[1][2:]

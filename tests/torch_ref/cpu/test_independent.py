@@ -1,0 +1,97 @@
+"""Products and attention of few rows in PyTorch on a CPU: a row's numbers do not depend on the other rows."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tests.tolerance import assert_within
+from torch_ref.cpu import independent
+from torch_ref.cpu.independent import RowLinear, independent_rows, linear
+from torch_ref.layers.attention import scaled_dot_product_attention
+from tts_core.nn.row_calls import FIXED, Calls
+
+# of small Dia2, MARS5, MetaVoice and Qwen3-TTS networks, and odd ones
+SHAPES = ((512, 512), (1536, 512), (2816, 512), (512, 1408), (2562, 512), (256, 512), (600, 256), (67, 45))
+
+
+def normal(*shape: int, seed: int = 1) -> Tensor:
+    return torch.from_numpy(np.random.default_rng(seed).normal(size=shape).astype(np.float32))
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@torch.inference_mode()
+def test_rows_are_those_alone_and_those_of_float32(shape: tuple[int, int], bias: bool) -> None:
+    layer, x = nn.Linear(shape[1], shape[0], bias=bias), normal(33, shape[1])
+    plain = layer(x)
+    with independent_rows(layer):
+        alone = torch.cat([layer(row[None]) for row in x])
+        added = layer.bias.double() if bias else 0
+        truth = (x.double() @ layer.weight.double().T + added).numpy()
+        assert_within(alone.numpy(), plain.numpy(), truth, "rows")
+        for count in range(1, 34):
+            assert torch.equal(layer(x[:count, None])[:, 0], alone[:count])
+            assert torch.equal(layer(x[33 - count :]), alone[33 - count :])
+        assert torch.equal(layer(x[:32].view(16, 2, -1)).view(32, -1), alone[:32])
+
+
+@pytest.mark.parametrize("texts", [1, 2, 5, 16])
+@torch.inference_mode()
+def test_texts_attend_as_they_do_alone(texts: int) -> None:
+    """Bit for bit, whatever the others' lengths and keys past their own; and as the masked form does."""
+    counts = np.random.default_rng(texts).integers(1, 90, texts)
+    counts[-1] = counts[0]
+    queries, keys, values = (
+        normal(texts, 4, 1, 16),
+        normal(texts, 2, 90, 16, seed=2),
+        normal(texts, 2, 90, 16, seed=3),
+    )
+    seen = torch.arange(90) < torch.from_numpy(counts)[:, None]
+    mask = seen[:, None, None]
+
+    def attended(chosen: slice, most: int) -> Tensor:
+        near, heard = keys[chosen, :, :most], values[chosen, :, :most]
+        own = mask[chosen, ..., :most]
+        return scaled_dot_product_attention(queries[chosen], near, heard, own, scale=0.3, enable_gqa=True)
+
+    masked = attended(slice(None), 90)
+    with independent_rows(nn.Linear(1, 1)):
+        shared = attended(slice(None), 90)
+        for text in range(texts):
+            alone = attended(slice(text, text + 1), int(counts[text]))
+            assert torch.equal(shared[text : text + 1], alone)
+    torch.testing.assert_close(shared, masked, rtol=1e-4, atol=1e-5)
+
+
+def test_outside_and_in_half_precision_layers_are_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(independent, "_calls", lambda *shape: pytest.fail("blocks"))
+    layer, x = nn.Linear(8, 4), normal(3, 8)
+    plain = layer(x)
+    with independent_rows(layer.bfloat16()):
+        layer(x.bfloat16())
+    layer.float()
+    assert torch.equal(linear(x, layer.weight), F.linear(x, layer.weight))
+    assert layer(x).shape == plain.shape
+    assert not independent.is_on()
+
+
+def test_layers_stay_linear_layers_with_their_weights() -> None:
+    network = nn.Sequential(nn.Linear(8, 4), nn.ReLU())
+    names = list(network.state_dict())
+    with independent_rows(network):
+        assert independent.is_on()
+    assert isinstance(network[0], RowLinear)
+    assert list(copy.deepcopy(network).state_dict()) == names
+
+
+def test_a_library_whose_rows_depend_on_each_other_gets_a_row_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(independent, "first_independent", lambda products, choices: None)
+    independent._calls.cache_clear()
+    assert independent._calls(3, 2) == FIXED[-1] == Calls(1, 1)
+    independent._calls.cache_clear()
