@@ -16,6 +16,7 @@ from mlx import nn
 from mlx.utils import tree_flatten
 
 from mlx_port import DiaPipeline, load, loading
+from mlx_port.dia import pipeline
 from mlx_port.stored_voice import converted_voice
 from tests.tiny.record import record_again
 from tts_core.dia.shapes import is_norm
@@ -44,13 +45,18 @@ def test_a_converted_folder_speaks(converted: Path) -> None:
 def test_loading_prepares_the_process(
     read: Callable[[Path], object], converted: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its cache is bounded before weights are read, kernels are tried, and memory is wired after."""
+    """Its cache is bounded before weights are read, then kernels are tried, and memory is wired after."""
     done: list[str] = []
-    for name in ("bound_cache", "try_all", "_fill", "wire"):
-        made = getattr(loading, name)
-        monkeypatch.setattr(loading, name, lambda *a, name=name, made=made: done.append(name) or made(*a))
+    for module, name in (
+        (loading, "bound_cache"),
+        (loading, "_fill"),
+        (pipeline, "try_kernels"),
+        (loading, "wire"),
+    ):
+        made = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *a, name=name, made=made: done.append(name) or made(*a))
     read(converted)
-    assert done == ["bound_cache", "try_all", "_fill", "_fill", "wire"]
+    assert done == ["bound_cache", "_fill", "_fill", "try_kernels", "wire"]
 
 
 def test_text_rules_are_the_folders_own(converted: Path, tmp_path: Path) -> None:
