@@ -8,8 +8,8 @@
 `voice` the embedded voice in float32. Requests have lengths of their own, drawn evenly between the two
 --frames, and sound is taken as 16-bit PCM, as a server gives it.
 
-    streams      requests spoken at once, all the time: seconds of sound per second, and per second of
-                 processor time, which counts on a machine that has other work
+    streams      requests spoken at once, all the time, --requests in all and at least twice as many: seconds
+                 of sound per second, and per second of processor time, which counts on a busy machine
     first audio  of a request by itself in a warm engine, from `submit` to its first part
     step         milliseconds per decoder row in a session, by --steps texts, codec left out, beside
                  `generate_codes` of as many texts (benchmarks/dia_step.py)
@@ -250,7 +250,7 @@ def measure(args: argparse.Namespace, side: str) -> dict[str, Any]:
             firsts = [bench.streams(1, 1)[1][0].first for _ in range(5)]
             used = time.process_time()
             account.restart()
-            seconds, heard = bench.streams(count, max(args.requests, count))
+            seconds, heard = bench.streams(count, max(args.requests, 2 * count))
             used = time.process_time() - used
             times = account.found()
             rounds[-1][count] = sum(one.sound for one in heard) / np.array([seconds, used])

@@ -223,7 +223,10 @@ def test_codes_are_those_of_every_precision(name: str) -> None:
 @pytest.mark.cuda
 @torch.inference_mode()
 def test_a_stream_in_tf32_equals_the_whole_within_its_bound() -> None:
-    """Windows are as near to float64 as the whole decode in TF32, or up to 1.5 times as far."""
+    """Each of some twenty convolutions in a row rounds inputs and weights to 11 bits, in windows and whole.
+
+    cuDNN takes TF32 for some shapes only, so one of them may be nearer to float64 than the other.
+    """
     made = codec("dac", YARDSTICK).to("cuda")
     random = np.random.default_rng(5)
     codes = random.integers(0, made.config.codebook_size, (2, made.config.n_codebooks, 120)).astype(np.int32)
@@ -233,4 +236,7 @@ def test_a_stream_in_tf32_equals_the_whole_within_its_bound() -> None:
     made.precision = "tf32"
     whole, stream = made.decode_whole(given).double(), made.decode(given).double()
     assert stream.shape == truth.shape
-    assert 0 < (stream - truth).norm() < 1.5 * (whole - truth).norm()
+    depth = 2 + sum(1 + 2 * 3 for _ in made.config.upsampling_ratios)
+    bound = depth * 2 * 2**-11 * truth.norm()
+    assert 0 < (stream - truth).norm() < bound
+    assert 0 < (whole - truth).norm() < bound

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -24,13 +26,17 @@ class Calls:
         return given.float().cumsum(-1) * self.factor
 
 
+def counted(call: Replayed, first: int, size: int) -> list[torch.Tensor]:
+    return [call(torch.arange(first, first + size, device="cuda"))]
+
+
 def run(call: Replayed, *sizes: int) -> list[np.ndarray]:
     beside = Beside(torch.device("cuda"))
     found = []
     for size in sizes:
-        given = torch.arange(size, dtype=torch.int32, device="cuda") + len(found)
-        [made] = beside.launch(lambda given=given: [call(given)]).take()
-        np.testing.assert_array_equal(made, 2 * np.cumsum(np.arange(size) + len(found), dtype=np.float32))
+        first = len(found)  # other numbers each time; the work makes its tensors on its own stream
+        [made] = beside.launch(partial(counted, call, first, size)).take()
+        np.testing.assert_array_equal(made, 2 * np.cumsum(np.arange(first, first + size), dtype=np.float32))
         found.append(made.copy())
     return found
 
@@ -68,8 +74,10 @@ def test_the_shape_used_least_recently_goes(monkeypatch: pytest.MonkeyPatch) -> 
 def test_results_outlive_the_next_replay() -> None:
     call = Replayed(Calls(), lambda: 0, lambda shape: True)
     beside = Beside(torch.device("cuda"))
-    given = [torch.full((1000,), float(one), device="cuda") for one in range(6)]
-    pending = [beside.launch(lambda one=one: [call(one)]) for one in given]
+    pending = [
+        beside.launch(lambda one=one: [call(torch.full((1000,), float(one), device="cuda"))])
+        for one in range(6)
+    ]
     for one, each in enumerate(pending):
         [made] = each.take()
         np.testing.assert_array_equal(made, 2.0 * one * np.arange(1, 1001, dtype=np.float32))

@@ -37,18 +37,27 @@ def codes(rows: int, frames: int) -> torch.Tensor:
     return torch.from_numpy(found.astype(np.int32)).to(DEVICE)
 
 
+def tf32_error(built: Dac, layout: str, truth: torch.Tensor) -> float:
+    """Bound the error of TF32: each convolution in a row rounds its inputs and weights to 11 bits.
+
+    cuDNN takes TF32 for some shapes only, so the plain decoder may be nearer.
+    """
+    depth = 2 + sum(1 + 2 * 3 for _ in built.config.upsampling_ratios)
+    return depth * 2 * 2**-11 * float(truth.norm()) if layout == "tf32" else 0.0
+
+
 @torch.inference_mode()
 @pytest.mark.parametrize(("rows", "frames"), [(1, 1), (1, 13), (3, 40)])
 @pytest.mark.parametrize("layout", ["float32", "tf32"])
 def test_samples(layout: Any, rows: int, frames: int) -> None:
-    """As near to float64 as the plain decoder in the same precision, or up to 1.5 times as far."""
+    """As near to float64 as the plain decoder, or up to 1.5 times as far; in TF32 within its rounding."""
     built, given = codec(), codes(rows, frames)
     exact = Dac(built.config).double().to(DEVICE)
     exact.load_state_dict(built.state_dict())
     truth, built.precision = exact.decode_whole(given), layout
     own, plain = FusedDac(built)(given), built.decode_whole(given)
     assert own.shape == plain.shape
-    assert 0 < (own - truth).norm() < 1.5 * (plain - truth).norm()
+    assert 0 < (own - truth).norm() < max(1.5 * (plain - truth).norm(), tf32_error(built, layout, truth))
     if layout == "float32":
         mine, theirs, right = (one.cpu().numpy() for one in (own, plain, truth))
         assert_within(mine, theirs, right, f"{rows} of {frames} frames")
