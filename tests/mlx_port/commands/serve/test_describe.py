@@ -10,7 +10,6 @@ from unicodedata import category
 import pytest
 
 import tts_core
-
 from mlx_port.commands.serve.describe import ASKED, describe
 from tests.mlx_port.commands.serve.served import Served
 from tts_core import models
