@@ -93,6 +93,13 @@ def test_a_fault_has_the_id_of_its_row(tmp_path: Path) -> None:
     assert [fault.id for fault in found.faults] == ["x", "000002", "000003"]
 
 
+@pytest.mark.parametrize("names", [("One", "one"), ("one", "ONE")])
+def test_ids_that_differ_in_case_only_name_one_file(tmp_path: Path, names: tuple[str, str]) -> None:
+    found = read_rows(written(tmp_path / "a.jsonl", *({"id": name, "text": "a"} for name in names)))
+    assert [row.id for row in found.rows] == [names[0]]
+    assert [fault.id for fault in found.faults] == [names[1]]
+
+
 def test_the_longest_id(tmp_path: Path) -> None:
     [row] = read_rows(written(tmp_path / "a.jsonl", {"id": "a" * 100, "text": "b"})).rows
     assert row.id == "a" * 100

@@ -31,6 +31,8 @@ def test_the_last_word_ends_with_the_recording_by_default():
     assert recording.frames == 25
     [own] = ask(prompt=prompt(heard((Word("Hi.", 0.1, 0.7),)))).recordings
     assert own.words[-1].end == 0.7
+    [short] = ask(prompt=prompt(heard((Word("Hi.", 0.5, 0.5),)))).recordings
+    assert short.words[-1].end == 0.5
 
 
 def test_words_without_times_are_spread_and_the_caller_is_told():

@@ -11,6 +11,7 @@ import pytest
 
 from tests.tts_core.serving.talkers import RATE, Chorus, Said, sound
 from tests.tts_core.serving.test_engine import SOON, Singing, engine, until
+from tts_core.errors import BusyError
 from tts_core.results import Meter
 from tts_core.serving.speech import Speech
 
@@ -159,3 +160,20 @@ def test_no_request_overtakes_another_of_its_model() -> None:
         assert [len(list(big)), len(list(small))] == [1, 1]
     joined = [line for line in picky.log if line.startswith("join")]
     assert joined == ["join one", "join big", "join small"]
+
+
+def test_quick_speeches_shorten_the_wait_that_is_asked_for() -> None:
+    """The guess of a request's seconds follows those that were measured."""
+    gate = threading.Semaphore(9)
+    with engine(Singing(gate=gate), places=1, max_queue=2) as speaking:
+        assert len(list(speaking.submit("song", "quick"))) == 1
+        for _ in range(8):
+            gate.acquire()
+        first = speaking.submit("song", "one")
+        until(lambda: first.state == "speaking")
+        others = [speaking.submit("song", "two"), speaking.submit("song", "three")]
+        with pytest.raises(BusyError) as refused:
+            speaking.submit("song", "four")
+        gate.release(9)
+        assert [len(list(speech)) for speech in (first, *others)] == [1, 1, 1]
+    assert 1 <= refused.value.retry_after < 10

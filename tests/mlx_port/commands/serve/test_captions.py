@@ -28,6 +28,10 @@ def test_both_formats(server: Served) -> None:
 ONE = {"text": "a", "start": 0, "end": 1}
 
 
+def test_cues_may_begin_together(shared: Served) -> None:
+    assert shared.post(PATH, format="srt", cues=[ONE, ONE]).status_code == 200
+
+
 def test_times_below_a_hundred_hours(server: Served) -> None:
     """Two digits of hours are all that the formats have."""
     last = {"text": "a", "start": 359_999.5, "end": 359_999.9}

@@ -1,4 +1,4 @@
-"""What led to an answer of 500 is in the log, at every door, and not in the answer."""
+"""What led to an answer of 500 is in the log, at every door, and not in the answer; when to come back."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from mlx_port.commands.serve.errors import ApiError, log_cause
+from mlx_port.commands.serve.errors import ApiError, api_error, log_cause
 from tests.mlx_port.commands.serve.live.client import client
 from tests.mlx_port.commands.serve.served import Served
-from tts_core.errors import CancelledError, GenerationError, UsageError
+from tts_core.errors import BusyError, CancelledError, GenerationError, UsageError
 
 
 def over_http(server: Served) -> str:
@@ -53,3 +53,9 @@ def test_what_is_logged(caplog: Any, error: Exception, line: str | None, has_tra
     log_cause("here", error)
     assert [one.getMessage().startswith(str(line)) for one in caplog.records] == [True] * (line is not None)
     assert [one.exc_info is not None for one in caplog.records] == [has_traceback] * (line is not None)
+
+
+@pytest.mark.parametrize(("seconds", "header"), [(0.0, "1"), (0.4, "1"), (1.6, "2"), (12.0, "12")])
+def test_a_full_queue_asks_for_a_second_at_least(seconds: float, header: str) -> None:
+    found = api_error(BusyError("queue: full", seconds))
+    assert (found.status, found.headers) == (429, {"retry-after": header})
