@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -36,6 +37,15 @@ def decoding(codec: DacConfig, frames: int, machine: Machine, *, batch: int = 1)
     if backend in OVERLAPS:  # captured calls have memory of their own
         fed, where = 2 * fed, f"{where}, and as many in captured calls"
     return widest_layer("codec", max(decoder_widths(codec, fed)), where, machine, SNAKE_LIVE)
+
+
+def copied(codec: DacConfig, machine: Machine) -> tuple[Term, ...]:
+    """Return the copy of the decoder's weights for TF32, the default beside networks in half precision."""
+    if machine.backend not in OVERLAPS or machine.dtype == "float32":
+        return ()
+    shapes = dac.parameter_shapes(codec)
+    count = sum(math.prod(shape) for name, shape in shapes.items() if name.startswith("decoder."))
+    return (Term("codec layout", 4 * count, "the decoder's weights once more, channels last, for TF32"),)
 
 
 def encoding(codec: DacConfig, frames: int, machine: Machine) -> Term:
