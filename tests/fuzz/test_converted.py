@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-import mlx_port.loading
-import torch_ref.loading
+import mlx_port.pipelines
+import torch_ref.pipelines
 from converters.convert import convert
 from converters.published import open_published
 from tests.fuzz import made
@@ -23,7 +23,7 @@ from tts_core.models import NAMES
 
 pytestmark = pytest.mark.rest
 
-SIDES = {"mlx_port": mlx_port.loading, "torch_ref": torch_ref.loading}
+SIDES = {"mlx_port": mlx_port.pipelines, "torch_ref": torch_ref.pipelines}
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import numpy as np
 
 from tts_core.codecs.dac import DacConfig, decode_window, decoded_length
 from tts_core.codecs.policy import CodecPolicy
-from tts_core.nn.beside import Done, Pending, Then
+from tts_core.nn.beside import Pending, Then
 from tts_core.nn.guard import check_sound
 from tts_core.nn.windows import Window
 
@@ -140,17 +140,6 @@ def launch_passages(
         return samples
 
     return Then(launch([call.codes for call in needed]), cut)
-
-
-def decode_passages(
-    config: DacConfig,
-    passages: Sequence[Passage],
-    decode: Callable[[Sequence[np.ndarray]], Sequence[np.ndarray]],
-    *,
-    most: int,
-) -> list[np.ndarray]:
-    """Decode passages at once; arguments and errors as in `launch_passages`."""
-    return launch_passages(config, passages, lambda codes: Done(decode(codes)), most=most).take()
 
 
 def most_fed(config: DacConfig, policy: CodecPolicy, *, backend: str) -> int:

@@ -26,8 +26,9 @@ _SPEAKER = re.compile(r"\[\s*+s\s*+(?P<number>[1-9])(?:(?=[\s\[])(?!\s*+\])|\Z|[
 _OPEN_WORD = re.compile(r"\[\s*+pause(?=\s)[^\[\]\n]*+(?!\])", re.IGNORECASE)
 _BARE_SPEAKER = re.compile(r"(?<![\w\[({<])s(?P<number>[1-9])\]", re.IGNORECASE)
 _ROUND_SPEAKER = re.compile(
-    r"(?:\A|\n|[.!?…]\s)\s*+(?P<mark>\(s(?P<number>[12])\)|\{s[12]\}|<s[12]>)", re.IGNORECASE
-)
+    r"(?:\A|(?<=[.!?…])(?=\s)|(?<!\s)(?=[^\S\n]*+\n))\s*+(?P<mark>\(s(?P<number>[12])\)|\{s[12]\}|<s[12]>)",
+    re.IGNORECASE,
+)  # spaces are read from their first one only: every newline as a start takes quadratic time
 _SPEAKER_BRACKET = re.compile(r"[({<]\s*+s\s*+(?P<number>[1-9])\s*+\]", re.IGNORECASE)
 
 

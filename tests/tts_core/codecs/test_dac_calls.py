@@ -5,9 +5,10 @@ import pytest
 
 from tests.tiny.dia import dac_config
 from tts_core.codecs.dac import decode_lookahead, decoded_length
-from tts_core.codecs.dac_calls import Passage, calls, decode_passages, even, most_fed, split, stream_shapes
+from tts_core.codecs.dac_calls import Passage, calls, even, launch_passages, most_fed, split, stream_shapes
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.memory.terms import BACKENDS
+from tts_core.nn.beside import Done
 
 TINY = dac_config()
 
@@ -31,7 +32,9 @@ def test_each_passage_gets_its_own_samples_in_order() -> None:
         Passage(text(4, 24 + ahead), 8, 24),
         Passage(text(5, 7), 7, 7),
     ]
-    made = decode_passages(TINY, passages, lambda each: [spelled(codes) for codes in each], most=10**6)
+    made = launch_passages(
+        TINY, passages, lambda each: Done([spelled(codes) for codes in each]), most=10**6
+    ).take()
     for passage, samples in zip(passages, made, strict=True):
         whole = spelled(passage.codes[None])[0, : decoded_length(TINY, passage.codes.shape[1])]
         ends = passage.stop == passage.codes.shape[1]
