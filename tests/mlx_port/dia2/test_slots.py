@@ -59,7 +59,7 @@ def test_a_step_has_the_numbers_of_the_layers(
 
     def equal(own: np.ndarray, known: np.ndarray, name: str = "") -> None:
         is_exact = dtype != mx.float32 or compute is not None
-        bound = 0.0 if is_exact else 16 * np.finfo(np.float32).eps * float(np.abs(known).max())
+        bound = 0.0 if is_exact else 16 * 2.0**-23 * float(np.abs(known).max())
         np.testing.assert_allclose(own, known, rtol=0, atol=bound, err_msg=name)
 
     built = network(config, dtype, compute)
