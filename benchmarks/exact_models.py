@@ -238,7 +238,7 @@ def kept(model: str, slots: Any, texts: int) -> list[np.ndarray]:
 
 
 def _host(x: Any) -> np.ndarray:
-    return np.array(x)
+    return np.asarray(x)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 
 from benchmarks.exact_models import KINDS, PACKAGES, built, compared
 from mlx_port.steps import rows
-from torch_ref.cpu import independent
+from torch_ref.limits import independent
 
 pytestmark = [
     pytest.mark.rest,

@@ -13,13 +13,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_ref.cpu.independent import independent_rows
 from torch_ref.dia2.dia2 import Dia2
 from torch_ref.dia2.sampling import choose
 from torch_ref.guard import marked
 from torch_ref.host import Host
 from torch_ref.layers.cache import CHUNK
 from torch_ref.layers.row_cache import RowCache, RowPositions
+from torch_ref.limits.independent import independent_rows
 from tts_core.dia2.sampling import Choice, Sampling
 from tts_core.dia2.slots import Joining
 
@@ -115,7 +115,7 @@ class Slots:
         places = np.array([text.joining.start + text.steps for text in texts])
         positions = self.host.to_device(places)[self.owner]
         cache = [RowCache(keys, values, at) for keys, values in self.cache]
-        with independent_rows(self.network):
+        with independent_rows(self.network, (1 + lengths).repeat([text.rows for text in texts])):
             self.hidden = transformer(rows[:, None], positions[:, None, None], cache)[:, 0]
             logits = transformer.actions(self.hidden)
         self.noise = self.host.to_device(

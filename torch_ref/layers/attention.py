@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from torch_ref import limits
-from torch_ref.cpu import independent
+from torch_ref.limits import independent
 from torch_ref.limits.attention import last_contiguous
 from tts_core.nn.attention import AttentionPolicy, Scores, block_sizes, lane_spans, spans
 
@@ -59,8 +59,7 @@ def scaled_dot_product_attention(
         out = scaled_dot_product_attention(rows, key, value, attn_mask, dropout_p, scale=scale, policy=policy)
         return out.reshape(*query.shape[:-1], value.shape[-1])
     if independent.takes(query, attn_mask):
-        assert attn_mask is not None
-        return independent.attend(query, key, value, attn_mask, scale)
+        return independent.attend(query, key, value, scale)
     if policy.native:
         backend = limits.backend_of(query.device)
         if backend is not None and backend.device == "mps":

@@ -14,10 +14,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_ref.cpu.independent import independent_rows
 from torch_ref.host import Host
 from torch_ref.layers.cache import CHUNK
 from torch_ref.layers.row_cache import FirstRows, RowCache, RowPositions
+from torch_ref.limits.independent import independent_rows
 from torch_ref.mars5.codec_lm import CodecLM
 from torch_ref.mars5.sampling import draw_ids
 from torch_ref.reading import Reading, begin_read, finish_read
@@ -109,7 +109,7 @@ class Slots:
             at = self.host.to_device(positions).long()
             self.at.move(at, min(place + 1, self.at.capacity))
             rotation = self.rotary(at[:, None, None], 1)
-        with independent_rows(self.network):
+        with independent_rows(self.network, 1 + positions):
             return self.network.next_logits(
                 self.network.embed(self.tokens[: len(positions)]), rotation, self.cache
             )

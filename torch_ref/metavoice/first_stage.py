@@ -15,10 +15,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from torch_ref.cpu.independent import linear
 from torch_ref.layers.attention import scaled_dot_product_attention
 from torch_ref.layers.cache import KeyValueCache
 from torch_ref.layers.row_cache import RowCache
+from torch_ref.limits.independent import linear
 from torch_ref.limits.remedies import at_least_float32
 from tts_core.metavoice.config import FirstStageConfig
 

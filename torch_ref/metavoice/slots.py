@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torch_ref.cpu.independent import independent_rows
 from torch_ref.host import Host
 from torch_ref.layers.row_cache import RowCache, RowPositions
+from torch_ref.limits.independent import independent_rows
 from torch_ref.metavoice.first_stage import FirstStage
 from torch_ref.metavoice.guidance import speaker_rows, stacked
 from torch_ref.metavoice.sampling import draw_ids
@@ -118,7 +118,9 @@ class Slots:
         if level is None:
             positions = self.plan.positions()
             self.at.move(self.host.to_device(positions).long(), int(positions.max()) + 1)
+            keys = 1 + positions
         else:
+            keys = ()
             self.at.level(level)
-        with independent_rows(self.network):
+        with independent_rows(self.network, keys):
             return self.network.next_logits(self.tokens[:count], self.speakers[:count], self.cache)

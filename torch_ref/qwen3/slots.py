@@ -14,11 +14,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_ref.cpu.independent import independent_rows
 from torch_ref.guard import watched
 from torch_ref.host import Host
 from torch_ref.layers.cache import CHUNK
 from torch_ref.layers.row_cache import RowCache, RowPositions
+from torch_ref.limits.independent import independent_rows
 from torch_ref.qwen3.qwen3 import Qwen3, Talker
 from torch_ref.qwen3.sampling import allow, candidates, draw, penalize
 from torch_ref.reading import begin_read, finish_read
@@ -127,7 +127,8 @@ class Slots:
         self._reserve(last + 1)
         at = self.host.to_device(positions).long()
         self.at.move(at, last + 1)
-        hidden = self.talker(x, at[:, None, None], self.cache)
+        with independent_rows(self.talker, 1 + positions):
+            hidden = self.talker(x, at[:, None, None], self.cache)
         self.hidden[:count] = torch.where(
             self.host.to_device(begun)[:, None, None], hidden, self.hidden[:count]
         )

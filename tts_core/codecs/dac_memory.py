@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -16,8 +17,9 @@ from tts_core.memory.terms import LIVE, OVERLAPS, Term
 from tts_core.nn.windows import ConvTranspose, Window
 
 # Tensors that are live at once where Snake is one kernel, or NumPy's on a CPU: measured in float32, on
-# an H200 (TF32: 7) and on Linux
+# an H200 and on Linux; in TF32 on an H100
 SNAKE_LIVE = LIVE | {"torch-cuda": 5, "mlx-cpu": 8}
+TF32_LIVE = SNAKE_LIVE | {"torch-cuda": 7}
 
 
 def windows(machine: Machine) -> CodecPolicy:
@@ -35,7 +37,22 @@ def decoding(codec: DacConfig, frames: int, machine: Machine, *, batch: int = 1)
     where = f"the decoder's widest layer, {fed} frames"
     if backend in OVERLAPS:  # captured calls have memory of their own
         fed, where = 2 * fed, f"{where}, and as many in captured calls"
-    return widest_layer("codec", max(decoder_widths(codec, fed)), where, machine, SNAKE_LIVE)
+    live = TF32_LIVE if _takes_tf32(machine) else SNAKE_LIVE
+    return widest_layer("codec", max(decoder_widths(codec, fed)), where, machine, live)
+
+
+def _takes_tf32(machine: Machine) -> bool:
+    """Return True beside networks in half precision on CUDA, where the codec decodes in TF32 by default."""
+    return machine.backend in OVERLAPS and machine.dtype != "float32"
+
+
+def copied(codec: DacConfig, machine: Machine) -> tuple[Term, ...]:
+    """Return the copy of the decoder's weights in TF32's layout."""
+    if not _takes_tf32(machine):
+        return ()
+    shapes = dac.parameter_shapes(codec)
+    count = sum(math.prod(shape) for name, shape in shapes.items() if name.startswith("decoder."))
+    return (Term("codec layout", 4 * count, "the decoder's weights once more, channels last, for TF32"),)
 
 
 def encoding(codec: DacConfig, frames: int, machine: Machine) -> Term:

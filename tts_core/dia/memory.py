@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from tts_core.codecs.dac import DacConfig
-from tts_core.codecs.dac_memory import decoding, encoding, windows
+from tts_core.codecs.dac_memory import copied, decoding, encoding, windows
 from tts_core.codecs.policy import smaller as smaller_windows
 from tts_core.config import Configs, config_of
 from tts_core.dia.config import DiaConfig, DiaDecoderConfig, DiaEncoderConfig
@@ -60,7 +60,8 @@ def estimate(configs: Configs, job: Job, machine: Machine) -> Estimate:
     config, codec = config_of(configs, "dia", DiaConfig), config_of(configs, "dac", DacConfig)
     rows = _cache(config, job, machine), _source(config, job, machine.size)
     steps = Phase("decoder", (*rows, _activations(config, job, machine)))
-    sound = Phase("codec", (*rows, decoding(codec, job.frames, machine, batch=job.batch)))
+    window = decoding(codec, job.frames, machine, batch=job.batch)
+    sound = Phase("codec", (*rows, window, *copied(codec, machine)))
     phases = with_sound(machine.backend, [steps], sound)
     if job.prompt_frames:
         phases = (*phases, Phase("prompts", (encoding(codec, job.prompt_frames, machine),)))

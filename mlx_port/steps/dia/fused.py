@@ -19,7 +19,7 @@ from mlx_port.kernels.source import on_gpu, passes
 from mlx_port.layers.norm import RMSNorm
 from mlx_port.steps.add_norm import add_norm
 from mlx_port.steps.chain import chain
-from mlx_port.steps.joining import joined
+from mlx_port.steps.joined import joined
 from mlx_port.steps.kept import kept
 from mlx_port.steps.row_keys import attend_seen, seen_keys, written
 from mlx_port.steps.rows import independent

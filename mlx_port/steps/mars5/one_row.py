@@ -19,7 +19,7 @@ from mlx_port.layers.row_cache import RowCache, RowPositions
 from mlx_port.mars5.codec_lm import Block, CodecLM
 from mlx_port.steps.add_norm import add_norm
 from mlx_port.steps.chain import chain
-from mlx_port.steps.joining import joined
+from mlx_port.steps.joined import joined
 from mlx_port.steps.kept import kept
 from mlx_port.steps.row_keys import attend_cached
 from mlx_port.steps.rows import independent, independent_on_cpu

@@ -16,7 +16,7 @@ from mlx_port.qwen3.blocks import TransformerLayer
 from mlx_port.qwen3.qwen3 import Qwen3
 from mlx_port.qwen3.sampling import candidates, draw
 from mlx_port.steps.chain import chain
-from mlx_port.steps.joining import joined
+from mlx_port.steps.joined import joined
 from mlx_port.steps.kept import kept
 from mlx_port.steps.row_keys import attend_cached, attend_row
 from mlx_port.steps.rows import independent

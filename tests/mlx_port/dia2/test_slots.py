@@ -52,7 +52,16 @@ def numbers(x: mx.array) -> np.ndarray:
 def test_a_step_has_the_numbers_of_the_layers(
     config: Dia2Config, dtype: mx.Dtype, compute: mx.Dtype | None
 ) -> None:
-    """To the bit on a CPU, also for rounded sums of embeddings and norms, at unequal positions."""
+    """At unequal positions. To the bit in half precision on a CPU, with rounded sums of embeddings and norms.
+
+    In float32 products of a step do not depend on the rows beside them, and so sum in another order.
+    """
+
+    def equal(own: np.ndarray, known: np.ndarray, name: str = "") -> None:
+        is_exact = dtype != mx.float32 or compute is not None
+        bound = 0.0 if is_exact else 16 * 2.0**-23 * float(np.abs(known).max())
+        np.testing.assert_allclose(own, known, rtol=0, atol=bound, err_msg=name)
+
     built = network(config, dtype, compute)
     steps, random = FusedDia2(built), np.random.default_rng(1)
     text = random.integers(0, config.text_vocab_size, (3, 6, 2))
@@ -77,9 +86,9 @@ def test_a_step_has_the_numbers_of_the_layers(
             known = built.transformer(
                 tokens[row : row + 1, step : step + 1], int(starts[row]) + step, caches[row]
             )
-            np.testing.assert_array_equal(numbers(hidden)[row], numbers(known)[0, 0])
-    np.testing.assert_array_equal(numbers(steps.actions(hidden)), numbers(built.transformer.actions(hidden)))
-    np.testing.assert_array_equal(numbers(steps.codes(hidden)), numbers(built.transformer.codes(hidden)))
+            equal(numbers(hidden)[row], numbers(known)[0, 0])
+    equal(numbers(steps.actions(hidden)), numbers(built.transformer.actions(hidden)))
+    equal(numbers(steps.codes(hidden)), numbers(built.transformer.codes(hidden)))
     projected, stages = steps.stages(hidden), steps.new_stages(3)
     depth: list[KeyValueCache] = built.depformer.new_cache()
     main, second = tokens[:, 0, 0], tokens[:, 0, 1]
@@ -90,7 +99,7 @@ def test_a_step_has_the_numbers_of_the_layers(
             read = read + built.depformer.text_embed(main, second).astype(steps.kind)
         own = steps.stage(stage, projected, read, stages)
         known = built.depformer(stage, hidden, previous, (main, second), depth)
-        np.testing.assert_array_equal(numbers(own), numbers(known), f"stage {stage}")
+        equal(numbers(own), numbers(known), f"stage {stage}")
 
 
 def test_weights_are_stored_once() -> None:

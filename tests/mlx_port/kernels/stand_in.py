@@ -111,6 +111,16 @@ def turn(x: mx.array, spin: mx.array, query_heads: mx.array, *, PAIRS: bool, **_
     return turned[:, :asking], mx.stack([turned[:, asking:], parts[:, asking + kept :]])
 
 
+def norm_turn(x: mx.array, spin: mx.array, gains: mx.array, query_heads: mx.array, eps: mx.array, **_: Any):
+    parts = x.reshape(len(x), -1, 2 * spin.shape[-1])
+    wide, both = parts.astype(mx.float32), len(gains)
+    unit = mx.fast.rms_norm(wide[:, :both], mx.ones(wide.shape[-1]), float(np.array(eps)[0]))
+    normed = (unit * gains).astype(x.dtype).astype(mx.float32)
+    turned = rotate(normed, (spin[:, 0][:, None], spin[:, 1][:, None]))
+    asking = int(np.array(query_heads)[0])
+    return turned[:, :asking], mx.stack([turned[:, asking:], wide[:, both:]])
+
+
 def uniform(seeds: mx.array, **_: Any):
     words = np.array(seeds)
     return [
@@ -131,5 +141,6 @@ def quantized_rows(
 
 
 FORMULAS: dict[str, Any] = {
-    "add_norm": add_norm, "turn": turn, "uniform": uniform, "rows": rows, "quantized_rows": quantized_rows,
+    "add_norm": add_norm, "turn": turn, "norm_turn": norm_turn, "uniform": uniform, "rows": rows,
+    "quantized_rows": quantized_rows,
 }  # fmt: skip

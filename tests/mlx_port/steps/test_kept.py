@@ -3,7 +3,7 @@
 import mlx.core as mx
 from mlx import nn
 
-from mlx_port.steps.joining import joined
+from mlx_port.steps.joined import joined
 from mlx_port.steps.kept import kept
 
 

@@ -1,5 +1,6 @@
 """Estimates against tables and files. What is live at once: tests/parity/dia/test_memory.py."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +10,7 @@ from converters.convert import outline
 from converters.published import open_published
 from converters.rules.dequantize import Quantization
 from tests.tiny.dia import dac_config, dac_weights, dia_config, dia_weights, write_published
+from tts_core.codecs import dac
 from tts_core.codecs.dac import DAC_44KHZ
 from tts_core.codecs.policy import own
 from tts_core.dia.memory import (
@@ -113,7 +115,8 @@ def test_prompts_are_encoded_before_the_rest(backend):
     guess = estimate(CONFIGS, long, Machine("bfloat16", backend))
     sizes = {term.name: term.bytes for term in guess.terms}
     together = sum if backend in OVERLAPS else max  # on a stream of its own the codec runs beside the steps
-    rows = sizes["cache"] + sizes["text"] + together((sizes["activations"], sizes["codec"]))
+    codec = sizes["codec"] + sizes.get("codec layout", 0)
+    rows = sizes["cache"] + sizes["text"] + together((sizes["activations"], codec))
     assert guess.running == max(sizes["prompts"], rows)
     assert sizes["prompts"] > sizes["codec"]
 
@@ -139,3 +142,16 @@ def test_a_decode_that_nobody_hears_before_its_end_feeds_even_windows_on_a_cpu(b
     assert codec.why.split(", and ")[0].endswith("100 frames"), (
         "a running batch without listeners, everywhere"
     )
+
+
+def test_tf32_takes_a_copy_of_the_codecs_decoder():
+    """On CUDA beside networks in half precision, whose codec decodes in TF32; 4 bytes a number."""
+    half = estimate(CONFIGS, JOB, Machine("bfloat16", "torch-cuda"))
+    whole = estimate(CONFIGS, JOB, Machine("float32", "torch-cuda"))
+    shapes = dac.parameter_shapes(DAC_44KHZ)
+    decoder = sum(math.prod(shape) for name, shape in shapes.items() if name.startswith("decoder."))
+    assert half["codec layout"].bytes == 4 * decoder > 200e6
+    assert "codec layout" not in {term.name for term in whole.terms}
+    assert "codec layout" not in {
+        term.name for term in estimate(CONFIGS, JOB, Machine("float16", "torch-mps")).terms
+    }

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch_ref.cuda import pointwise
 from torch_ref.cuda.attention import Workspace, attend, attend_source, workspace
 from torch_ref.cuda.dia.draws import Rows, embed
-from torch_ref.cuda.joining import joined
+from torch_ref.cuda.joined import joined
 from torch_ref.cuda.rows import MOST_ROWS, add_linear, gated_linear, normed_linear, usable
 from torch_ref.dia.dia import SCALE, Decoder, DecoderLayer, Dia
 from torch_ref.layers.norm import RMSNorm

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torch_ref.cuda import pointwise
-from torch_ref.cuda.joining import joined
+from torch_ref.cuda.joined import joined
 from torch_ref.cuda.replayed import Replayed
 from torch_ref.dia.dia import SCALE, DecoderLayer, Dia, EncoderLayer, merge_heads, split_heads
 from torch_ref.layers.attention import scaled_dot_product_attention

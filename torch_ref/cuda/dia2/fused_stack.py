@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from torch_ref.cuda.fused_stack import Layer
-from torch_ref.cuda.joining import joined
+from torch_ref.cuda.joined import joined
 from torch_ref.cuda.rows import usable
 from torch_ref.dia2.blocks import MLP, RMSNorm
 from torch_ref.dia2.depformer import DepformerLayer

@@ -15,7 +15,7 @@ from torch_ref.cuda.attention import MOST_SPLITS, workspace
 from torch_ref.cuda.dia2.draws import INPUTS, SETTINGS, Follows, Rows, draw_action, draw_code, embed
 from torch_ref.cuda.dia2.fused_stack import depformer_layer, gain, transformer_layer
 from torch_ref.cuda.fused_stack import FusedStack, Memory
-from torch_ref.cuda.joining import joined
+from torch_ref.cuda.joined import joined
 from torch_ref.dia2.blocks import SCALE
 from torch_ref.dia2.depformer import DepformerLayer
 from torch_ref.dia2.dia2 import Dia2

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from torch_ref.cuda import pointwise
 from torch_ref.cuda import rows as row_kernels
-from torch_ref.cuda.joining import joined, stacked
+from torch_ref.cuda.joined import joined, stacked
 from torch_ref.cuda.mars5.frames import embed_frames, norm_heads
 from torch_ref.layers.norm import LayerNorm
 from torch_ref.mars5.encoder import EncoderLayer, MultiheadAttention, Pairs, attend, merge_heads, split_heads

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from torch_ref.cuda import rows as row_kernels
 from torch_ref.cuda.attention import attend, workspace
-from torch_ref.cuda.joining import joined
+from torch_ref.cuda.joined import joined
 from torch_ref.layers.rope import RotaryPositions
 from torch_ref.layers.row_cache import RowCache
 from torch_ref.mars5.codec_lm import Block, CodecLM

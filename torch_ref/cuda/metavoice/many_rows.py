@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from torch_ref.cuda import pointwise
 from torch_ref.cuda.attention import attend, workspace
-from torch_ref.cuda.joining import joined
+from torch_ref.cuda.joined import joined
 from torch_ref.layers.row_cache import RowCache
 from torch_ref.metavoice.first_stage import Block, FirstStage, RMSNorm
 

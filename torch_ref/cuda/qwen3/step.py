@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch_ref.cuda import pointwise
 from torch_ref.cuda.attention import MOST_SPLITS, workspace
 from torch_ref.cuda.fused_stack import FusedStack, Layer, Memory
-from torch_ref.cuda.joining import joined
+from torch_ref.cuda.joined import joined
 from torch_ref.cuda.qwen3.draws import SETTINGS, Rows, draw, embed
 from torch_ref.cuda.rows import usable
 from torch_ref.layers.norm import RMSNorm

@@ -11,9 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tests.tolerance import assert_within
-from torch_ref.cpu import independent
-from torch_ref.cpu.independent import RowLinear, independent_rows, linear
 from torch_ref.layers.attention import scaled_dot_product_attention
+from torch_ref.limits import independent
+from torch_ref.limits.independent import RowLinear, independent_rows, linear
 from tts_core.nn.row_calls import FIXED, Calls
 
 # of small Dia2, MARS5, MetaVoice and Qwen3-TTS networks, and odd ones
@@ -61,12 +61,28 @@ def test_texts_attend_as_they_do_alone(texts: int) -> None:
         return scaled_dot_product_attention(queries[chosen], near, heard, own, scale=0.3, enable_gqa=True)
 
     masked = attended(slice(None), 90)
-    with independent_rows(nn.Linear(1, 1)):
+    layer = nn.Linear(1, 1)
+    with independent_rows(layer, counts):
         shared = attended(slice(None), 90)
-        for text in range(texts):
+    for text in range(texts):
+        with independent_rows(layer, counts[text : text + 1]):
             alone = attended(slice(text, text + 1), int(counts[text]))
-            assert torch.equal(shared[text : text + 1], alone)
+        assert torch.equal(shared[text : text + 1], alone)
     torch.testing.assert_close(shared, masked, rtol=1e-4, atol=1e-5)
+
+
+@torch.inference_mode()
+def test_masks_are_not_read() -> None:
+    """Nor may the host lack the numbers of keys of some rows; those past a ring buffer's end are clipped."""
+    queries, keys = normal(2, 1, 1, 8), normal(2, 1, 5, 8, seed=2)
+    mask, layer = torch.ones(2, 1, 1, 5, dtype=torch.bool, device="meta"), nn.Linear(1, 1)
+    with independent_rows(layer, (7, 3)):
+        found = scaled_dot_product_attention(queries, keys, keys, mask)
+    assert torch.equal(found[:1], F.scaled_dot_product_attention(queries[:1], keys[:1], keys[:1]))
+    near = keys[1:, :, :3]
+    assert torch.equal(found[1:], F.scaled_dot_product_attention(queries[1:], near, near))
+    with independent_rows(layer), pytest.raises(AssertionError, match="0 numbers of keys for 2 rows"):
+        scaled_dot_product_attention(queries, keys, keys, mask)
 
 
 def test_outside_and_in_half_precision_layers_are_torchs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import pytest
 from mlx import nn
 from mlx.utils import tree_flatten
 
-from mlx_port.steps.joining import Separate, joined
+from mlx_port.steps.joined import Separate, joined
 
 X = mx.random.normal((3, 64), key=mx.random.key(1))
 

@@ -6,7 +6,7 @@ without padding.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from itertools import groupby
@@ -20,28 +20,37 @@ from torch import Tensor, nn
 
 from tts_core.nn.row_calls import FIXED, FOR_BATCHES, Calls, first_independent
 
-_HERE = local()  # is_on: in this thread
+_HERE = local()  # of this thread. is_on; keys: of each row
 _READY: WeakSet[nn.Module] = WeakSet()
 
 
 @contextmanager
-def independent_rows(network: nn.Module) -> Iterator[None]:
-    """Let the network's steps be computed so inside; without effect on a GPU and in half precision."""
+def independent_rows(network: nn.Module, keys: Sequence[int] | np.ndarray = ()) -> Iterator[None]:
+    """Let the network's steps be computed so inside; without effect on a GPU and in half precision.
+
+    keys: that each row sees with this step's own, from the first on, where masks hide others: numbers of the
+    host, so that no mask is read. Those that a ring buffer no longer keeps may be counted.
+    """
     if network not in _READY:
         for layer in network.modules():
             if type(layer) is nn.Linear:
                 layer.__class__ = RowLinear
         _READY.add(network)
-    before, _HERE.is_on = is_on(), next(network.parameters()).is_cpu
+    before = is_on(), _keys()
+    _HERE.is_on, _HERE.keys = next(network.parameters()).is_cpu, [int(count) for count in keys]
     try:
         yield
     finally:
-        _HERE.is_on = before
+        _HERE.is_on, _HERE.keys = before
 
 
 def is_on() -> bool:
     """Return True inside `independent_rows`."""
     return getattr(_HERE, "is_on", False)
+
+
+def _keys() -> list[int]:
+    return getattr(_HERE, "keys", [])
 
 
 class RowLinear(nn.Linear):
@@ -85,13 +94,15 @@ def takes(query: Tensor, mask: Tensor | None) -> bool:
     return query.dim() == 4 and tuple(mask.shape[:-1]) == (len(query), 1, 1)
 
 
-def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scale: float | None) -> Tensor:
-    """Attend to the first keys that a row's mask names, rows with as many keys together.
+def attend(query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
+    """Attend to the first keys of each row, as many as `independent_rows` has; rows with as many together.
 
-    (R, H, L, E), (R, H, S, E) twice, (R, 1, 1, S) → (R, H, L, E).
+    (R, H, L, E), (R, H, S, E) twice → (R, H, L, E).
     """
-    parts, first = list[Tensor](), 0
-    for count, run in groupby(mask.sum(dim=-1).flatten().tolist()):
+    parts, first, most = list[Tensor](), 0, key.shape[2]
+    counts = [min(count, most) for count in _keys()]
+    assert len(counts) == len(query), f"{len(counts)} numbers of keys for {len(query)} rows"
+    for count, run in groupby(counts):
         last = first + len(list(run))
         near, heard = key[first:last, :, :count], value[first:last, :, :count]
         parts.append(F.scaled_dot_product_attention(query[first:last], near, heard, scale=scale))

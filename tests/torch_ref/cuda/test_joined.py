@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from torch_ref.cuda.joining import joined, stacked
+from torch_ref.cuda.joined import joined, stacked
 
 
 def test_joined() -> None:
