@@ -15,6 +15,7 @@ from mlx.utils import tree_flatten
 from mlx_port.dia2.dia2 import Dia2
 from mlx_port.dia2.slots import Slots
 from mlx_port.layers.cache import KeyValueCache
+from mlx_port.steps import rows
 from mlx_port.steps.dia2.fused import FusedDia2, fused
 from tests.golden.dia2_bench import build
 from tests.tiny.dia2 import dia2_config, dia2_weights, other_config
@@ -50,18 +51,14 @@ def numbers(x: mx.array) -> np.ndarray:
     ids=str,
 )
 def test_a_step_has_the_numbers_of_the_layers(
-    config: Dia2Config, dtype: mx.Dtype, compute: mx.Dtype | None
+    config: Dia2Config, dtype: mx.Dtype, compute: mx.Dtype | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At unequal positions. To the bit in half precision on a CPU, with rounded sums of embeddings and norms.
+    """To the bit on a CPU, also for rounded sums of embeddings and norms, at unequal positions.
 
-    In float32 products of a step do not depend on the rows beside them, and so sum in another order.
+    With the layers' own products: those of whole blocks, in float32, add in the order of another BLAS kernel
+    (test_steps_in_whole_blocks_are_as_near_to_float64).
     """
-
-    def equal(own: np.ndarray, known: np.ndarray, name: str = "") -> None:
-        is_exact = dtype != mx.float32 or compute is not None
-        bound = 0.0 if is_exact else 16 * 2.0**-23 * float(np.abs(known).max())
-        np.testing.assert_allclose(own, known, rtol=0, atol=bound, err_msg=name)
-
+    monkeypatch.setattr(rows, "in_blocks", rows.product)
     built = network(config, dtype, compute)
     steps, random = FusedDia2(built), np.random.default_rng(1)
     text = random.integers(0, config.text_vocab_size, (3, 6, 2))
@@ -86,9 +83,9 @@ def test_a_step_has_the_numbers_of_the_layers(
             known = built.transformer(
                 tokens[row : row + 1, step : step + 1], int(starts[row]) + step, caches[row]
             )
-            equal(numbers(hidden)[row], numbers(known)[0, 0])
-    equal(numbers(steps.actions(hidden)), numbers(built.transformer.actions(hidden)))
-    equal(numbers(steps.codes(hidden)), numbers(built.transformer.codes(hidden)))
+            np.testing.assert_array_equal(numbers(hidden)[row], numbers(known)[0, 0])
+    np.testing.assert_array_equal(numbers(steps.actions(hidden)), numbers(built.transformer.actions(hidden)))
+    np.testing.assert_array_equal(numbers(steps.codes(hidden)), numbers(built.transformer.codes(hidden)))
     projected, stages = steps.stages(hidden), steps.new_stages(3)
     depth: list[KeyValueCache] = built.depformer.new_cache()
     main, second = tokens[:, 0, 0], tokens[:, 0, 1]
@@ -99,7 +96,7 @@ def test_a_step_has_the_numbers_of_the_layers(
             read = read + built.depformer.text_embed(main, second).astype(steps.kind)
         own = steps.stage(stage, projected, read, stages)
         known = built.depformer(stage, hidden, previous, (main, second), depth)
-        equal(numbers(own), numbers(known), f"stage {stage}")
+        np.testing.assert_array_equal(numbers(own), numbers(known), f"stage {stage}")
 
 
 def test_weights_are_stored_once() -> None:

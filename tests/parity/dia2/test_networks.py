@@ -1,12 +1,13 @@
 """Dia2's networks, MLX against PyTorch: every layer, one step at a time with caches, and quantized copies."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 
 import mlx.core as mx
 import numpy as np
 import pytest
 
+from mlx_port.steps.dia2.fused import FusedDia2
 from tests.golden.bench import Bench
 from tests.golden.dia2_bench import Dia2Side, build
 from tests.tiny.dia2 import dia2_config, dia2_weights, other_config
@@ -55,6 +56,49 @@ def test_every_layer_of_the_depformer(config: Dia2Config) -> None:
     text = [random.integers(0, config.text_vocab_size, (2, 3)).astype(np.int32) for _ in range(2)]
     text[1][0] = config.text_pad_id
     compare(config, lambda side: side.stages(hidden, inputs, text))
+
+
+def stepped(side: Dia2Side, members: Sequence[int]) -> dict[str, np.ndarray]:
+    """Read rows of `ids` one step at a time, by the networks of steps in MLX, and draw a frame's stages."""
+    config = side.network.config
+    read = ids(config).swapaxes(1, 2)[[*members]]  # (R, T, streams)
+    codes = np.random.default_rng(5).integers(0, config.codebook_size, (2, config.n_streams - 1))
+    previous = codes[[*members]].astype(np.int32)
+    if side.kind != "mlx":
+        made = side.teacher_forced(read.swapaxes(1, 2))
+        text = read[:, -1:, 0], read[:, -1:, 1]
+        stages = side.stages(made["hidden"][:, -1:], previous[..., None], text)
+        found = {name: made[name] for name in ("hidden", "action_logits", "cb0_logits")}
+        logits = {f"stage {i}": stages[f"stage.{i}.logits"][:, 0] for i in range(config.n_streams - 1)}
+        return {name: value[:, -1] for name, value in found.items()} | logits
+    steps, stack = FusedDia2(side.network), config.transformer
+    shape = len(read), stack.num_key_value_heads, STEPS, stack.head_dim
+    held, hidden = [[mx.zeros(shape), mx.zeros(shape)] for _ in steps.trunk.layers], mx.zeros(0)
+    for step in range(STEPS):
+        places = np.full(len(read), step, np.int32)
+        hidden = steps.hidden(mx.array(read[:, step]), places, places, held)
+    made = {"hidden": hidden, "action_logits": steps.actions(hidden), "cb0_logits": steps.codes(hidden)}
+    projected, cache, depformer = steps.stages(hidden), steps.new_stages(len(read)), side.network.depformer
+    main, second = mx.array(read[:, -1, 0]), mx.array(read[:, -1, 1])
+    for stage in range(config.n_streams - 1):
+        embedded = depformer.audio_embeds[stage](mx.array(previous[:, stage]))
+        if stage == 0 and depformer.text_embed is not None:
+            embedded = embedded + depformer.text_embed(main, second)
+        made[f"stage {stage}"] = steps.stage(stage, projected, embedded, cache)
+    return {name: np.array(value) for name, value in made.items()}
+
+
+@CONFIGS
+def test_steps_in_whole_blocks_are_as_near_to_float64(config: Dia2Config) -> None:
+    """And a row's numbers in float32 on a CPU are, to the bit, those that it has alone."""
+    compare(config, lambda side: stepped(side, [0, 1]))
+    if mx.default_device().type == mx.DeviceType.gpu:
+        return
+    side = bench(config).side
+    both = stepped(side, [0, 1])
+    for row in (0, 1):
+        for name, alone in stepped(side, [row]).items():
+            np.testing.assert_array_equal(alone[0], both[name][row], name)
 
 
 @CONFIGS
