@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, Unpack, overload
 
+from tts_core.errors import UsageError
+from tts_core.options import SharedOptions, chosen, options_class
 from tts_core.pipeline import Generates, Pipeline, Progress, PromptLike, Streams
 from tts_core.results import GenerationResult
 
@@ -101,7 +103,7 @@ class Doors:
         Raises UsageError for an option that the model does not have, and the errors of the model's
         `generate`.
         """
-        return self._pipeline(model).generate(
+        return self._pipeline(model, options).generate(
             text, prompt=prompt, options=options, progress=progress, cancel=cancel, **changes
         )
 
@@ -147,11 +149,18 @@ class Doors:
         for sentences.
         Other arguments and errors as in `generate`; errors of the pieces are raised as they come.
         """
-        return self._pipeline(model).stream(
+        return self._pipeline(model, options).stream(
             text, prompt=prompt, options=options, progress=progress, cancel=cancel, **changes
         )
 
-    def _pipeline(self, model: Pipeline | str | Path | None) -> Pipeline:
+    def _pipeline(self, model: Pipeline | str | Path | None, options: Any) -> Pipeline:
+        """Load the model, after the checks that need none. Raises UsageError."""
+        if model is None:
+            chosen(options_class("dia"), options, {})
+            return self._embedded_voice()
         if isinstance(model, str | Path):
+            chosen(SharedOptions, options, {})
             return self._load(model)
-        return self._embedded_voice() if model is None else model
+        if isinstance(model, type) or not isinstance(model, Pipeline):
+            raise UsageError(f"model: {model!r:.40} is neither a path nor a loaded model; see load()")
+        return model

@@ -148,12 +148,27 @@ class SharedChanges(TypedDict, total=False):
 
 def changed(options: Options, changes: Mapping[str, Any]) -> Options:
     """Replace some fields of the options. Raises UsageError for an unknown name, with the nearest one."""
-    if not is_dataclass(options) or isinstance(options, type):
-        raise UsageError(f"options: {options!r:.40} is not a model's options; give them by name, as seed=1")
     if not changes:
         return options
     check_names(changes, [one.name for one in fields(cast(Any, options))])
     return replace(cast(Any, options), **changes)
+
+
+def chosen(kind: type[Options], options: Any, changes: Mapping[str, Any]) -> Options:
+    """Take a model's options, its defaults for None, with some fields replaced.
+
+    kind: the model's dataclass. Raises UsageError for anything else, another model's options among it, and as
+    `changed`.
+    """
+    if options is None:
+        return changed(kind(), changes)
+    if isinstance(options, kind):
+        return changed(options, changes)
+    if isinstance(options, SharedOptions):
+        raise UsageError(
+            f"options: {type(options).__name__} are another model's; this model takes {kind.__name__}"
+        )
+    raise UsageError(f"options: {options!r:.40} is not a model's options; give them by name, as seed=1")
 
 
 def single_values(kind: Any, given: Mapping[str, Any]) -> dict[str, Any]:

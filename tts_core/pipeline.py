@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -101,6 +101,7 @@ class Streams(Protocol[P]):
         ...
 
 
+@runtime_checkable
 class Pipeline(Protocol):
     """A loaded model of either side. `DiaPipeline` and its siblings type their own options exactly."""
 

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.contract.speakers import every_model, given, speaker
+from tests.contract.speakers import every_model, every_side, given, speaker
 from tts_core.errors import UsageError
+from tts_core.options import options_class
 
 TEXT = "The inn is near."
 Ask = Callable[[Any, dict[str, Any]], Any]
@@ -24,6 +25,7 @@ BAD: list[tuple[Ask, str]] = [
         "options: {'seed': 1} ",
     ),
     (lambda pipeline, own: pipeline.generate(TEXT, options=5), "options: 5 "),
+    (lambda pipeline, own: pipeline.generate(TEXT, options={}), "options: {} "),
     (lambda pipeline, own: pipeline.generate(TEXT, **own, seed=np.array(3)), "seed: array(3) is not a whole"),
     (lambda pipeline, own: pipeline.session(0), "places: 0 "),
     (lambda pipeline, own: pipeline.session(-1), "places: -1 "),
@@ -35,6 +37,20 @@ def several(own: dict[str, Any]) -> dict[str, Any]:
     """The arguments of a batch."""
     changed = dict(own)
     return {"prompts": [changed.pop("prompt")] * 2, **changed}
+
+
+@every_model
+@every_side
+def test_options_of_another_model_are_named(model: str, side: str) -> None:
+    """In every call that takes options."""
+    other = options_class("mars5" if model == "dia" else "dia")()
+    pipeline = speaker(model, side)
+    message = f"options: {type(other).__name__} are another model's; this model takes"
+    for call in (pipeline.generate, pipeline.stream, pipeline.generate_codes):
+        with pytest.raises(UsageError, match=message):
+            call(TEXT, options=other)
+    with pytest.raises(UsageError, match=message):
+        pipeline.generate_batch([TEXT], options=other)
 
 
 @every_model

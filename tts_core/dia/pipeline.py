@@ -24,7 +24,7 @@ from tts_core.dia.request import Request, request, requests
 from tts_core.dia.session import DiaSession
 from tts_core.live.stream import stream
 from tts_core.nn.calls import named, named_parts
-from tts_core.options import changed
+from tts_core.options import chosen
 from tts_core.pipeline import Progress, PromptLike, Watch
 from tts_core.results import GenerationResult, Meter
 from tts_core.speech.script import SIDE_BY_SIDE
@@ -62,7 +62,7 @@ class DiaPipeline:
         Pieces of a long text run in parallel, as many as fit in memory. The codec's windows may be others
         than a stream's: samples are equal up to rounding.
         """
-        asked = self.request(text, changed(options or DiaOptions(), changes), prompt)
+        asked = self.request(text, chosen(DiaOptions, options, changes), prompt)
         log("dia", asked)
         [spoken] = self._together([asked], Watch(progress, cancel))
         return spoken
@@ -89,7 +89,7 @@ class DiaPipeline:
         Raises UsageError for a text or value that cannot be used and ResourceError for too little memory,
         both at the call, before any network runs; for pieces of text, as they come.
         """
-        asked = changed(options or DiaOptions(), changes)
+        asked = chosen(DiaOptions, options, changes)
         if not isinstance(text, str):
             voices = Dialogue(prompt, self.rules.shortest_anchor)
             return stream(self, text, asked, voices, progress=progress, cancel=cancel)
@@ -135,7 +135,7 @@ class DiaPipeline:
         spoken in pieces, beside the others. The times in a result are those until its text was spoken.
         Raises UsageError, with the text's position, and ResourceError for too little memory.
         """
-        asked = changed(options or DiaOptions(), changes)
+        asked = chosen(DiaOptions, options, changes)
         every = requests(self.config, self.codec_config, texts, asked, prompts, self.rules)
         return self._together(every, Watch(progress, cancel))
 
@@ -152,7 +152,7 @@ class DiaPipeline:
 
         Texts are read exactly as given. Other arguments and errors as in `generate_batch`.
         """
-        asked = changed(options or DiaOptions(), changes)
+        asked = chosen(DiaOptions, options, changes)
         every = requests(self.config, self.codec_config, texts, asked, prompts, exactly=True)
         spoken = self._together(every, Watch(None, None), sound=False)
         return [one.codes for one in spoken]

@@ -22,7 +22,7 @@ from tts_core.dia2.options import Dia2Changes, Dia2Options
 from tts_core.dia2.request import Facts, Request, live, request
 from tts_core.dia2.session import Dia2Session, check_memory
 from tts_core.live.stream import checked_pieces
-from tts_core.options import changed
+from tts_core.options import chosen
 from tts_core.pipeline import Progress, PromptLike, Watch
 from tts_core.prompt import Prompt
 from tts_core.results import GenerationResult, join
@@ -57,7 +57,7 @@ class Dia2Pipeline(FedPipeline[Request]):
 
         The codec's windows are longer than a stream's: samples are equal up to rounding.
         """
-        asked = self.request(text, changed(options or Dia2Options(), changes), prompt)
+        asked = self.request(text, chosen(Dia2Options, options, changes), prompt)
         return join(list(self._speak(asked, Watch(progress, cancel), is_streamed=False)))
 
     def stream(
@@ -81,7 +81,7 @@ class Dia2Pipeline(FedPipeline[Request]):
         Raises UsageError for a text, recording or value that cannot be used and ResourceError for too little
         memory, both at the call, before any network runs; for pieces of text, as they come.
         """
-        asked = changed(options or Dia2Options(), changes)
+        asked = chosen(Dia2Options, options, changes)
         if isinstance(text, str):
             return self.speak(self.request(text, asked, prompt), progress=progress, cancel=cancel)
         opened = live(self.facts, "", asked, prompt)
@@ -110,7 +110,7 @@ class Dia2Pipeline(FedPipeline[Request]):
         prompts: one for all, or one per text.  seed, max_frames and noise: one for all, or one per text. All
         are checked before the first is spoken. Raises UsageError and ResourceError.
         """
-        given = changed(options or Dia2Options(), changes)
+        given = chosen(Dia2Options, options, changes)
         return self._together(self._requests(texts, given, prompts), Watch(progress, cancel))
 
     def generate_codes(
@@ -125,7 +125,7 @@ class Dia2Pipeline(FedPipeline[Request]):
 
         Texts are read as the original does. Other arguments and errors as in `generate_batch`.
         """
-        exactly = replace(changed(options or Dia2Options(), changes), as_written=True)
+        exactly = replace(chosen(Dia2Options, options, changes), as_written=True)
         spoken = self._together(self._requests(texts, exactly, prompts), Watch(None, None), sound=False)
         return [one.codes for one in spoken]
 

@@ -25,7 +25,7 @@ from tts_core.mars5.report import Report
 from tts_core.mars5.request import STAGES, Request, request, requests
 from tts_core.mars5.session import Mars5Session
 from tts_core.nn.calls import named, named_parts
-from tts_core.options import changed
+from tts_core.options import chosen
 from tts_core.pipeline import Progress, PromptLike, Watch
 from tts_core.results import GenerationResult, Meter, join
 from tts_core.serving.session import Session
@@ -59,7 +59,7 @@ class Mars5Pipeline:
 
         Pieces of a long text run in parallel, as many as fit in memory; with a limit of all frames in order.
         """
-        asked = self.request(text, changed(options or Mars5Options(), changes), prompt)
+        asked = self.request(text, chosen(Mars5Options, options, changes), prompt)
         if len(asked.pieces) == 1 or asked.max_frames is not None:
             return join(list(self.speak(asked, progress=progress, cancel=cancel)))
         log("mars5", asked)
@@ -94,7 +94,7 @@ class Mars5Pipeline:
         memory, both at the call, before any network runs. One exception: whether a deep clone's reference
         leaves room for the text is checked after the codec has encoded it.
         """
-        asked = changed(options or Mars5Options(), changes)
+        asked = chosen(Mars5Options, options, changes)
         if not isinstance(text, str):
             return stream(self, text, asked, SameVoices(prompt), progress=progress, cancel=cancel)
         return self.speak(self.request(text, asked, prompt), progress=progress, cancel=cancel)
@@ -147,7 +147,7 @@ class Mars5Pipeline:
         times in a result are those until its text was spoken, without the encoding of voices. Raises
         UsageError, with the text's position, and ResourceError for too little memory.
         """
-        asked = changed(options or Mars5Options(), changes)
+        asked = chosen(Mars5Options, options, changes)
         every = requests(self.sizes, self.engine.vocabulary, texts, asked, prompts)
         report = Report(Watch(progress, cancel), sum(one.seconds for one in every))
         encoded = self._encoded(every, report)
@@ -166,7 +166,7 @@ class Mars5Pipeline:
 
         Texts are read exactly as given. Other arguments and errors as in `generate_batch`.
         """
-        asked = changed(options or Mars5Options(), changes)
+        asked = chosen(Mars5Options, options, changes)
         every = requests(self.sizes, self.engine.vocabulary, texts, asked, prompts, exactly=True)
         encoded = self._encoded(every, Report())
         spoken = self._together(encoded, [Single(one) for one in encoded], Report(), sound=False)

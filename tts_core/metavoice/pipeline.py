@@ -31,7 +31,7 @@ from tts_core.metavoice.request import (
 )
 from tts_core.metavoice.session import MetaVoiceSession
 from tts_core.nn.calls import named, named_parts
-from tts_core.options import changed
+from tts_core.options import chosen
 from tts_core.pipeline import Progress, PromptLike, Watch
 from tts_core.results import GenerationResult, Meter, join
 from tts_core.serving.session import Session
@@ -63,7 +63,7 @@ class MetaVoicePipeline:
 
         Pieces of a long text run in parallel, as many as fit in memory; with a limit of all frames in order.
         """
-        asked = self.request(text, changed(options or MetaVoiceOptions(), changes), prompt)
+        asked = self.request(text, chosen(MetaVoiceOptions, options, changes), prompt)
         if len(asked.pieces) == 1 or asked.max_frames is not None:
             return join(list(self.speak(asked, progress=progress, cancel=cancel)))
         log("metavoice", asked)
@@ -94,7 +94,7 @@ class MetaVoicePipeline:
         Raises UsageError for a text, voice or value that cannot be used and ResourceError for too little
         memory, both at the call, before any network runs.
         """
-        asked = changed(options or MetaVoiceOptions(), changes)
+        asked = chosen(MetaVoiceOptions, options, changes)
         if not isinstance(text, str):
             return stream(self, text, asked, SameVoices(prompt), progress=progress, cancel=cancel)
         return self.speak(self.request(text, asked, prompt), progress=progress, cancel=cancel)
@@ -137,7 +137,7 @@ class MetaVoicePipeline:
         parallel. The times in a result are those until its text was spoken. Other arguments as in `stream`.
         Raises UsageError, with the text's position, and ResourceError for too little memory.
         """
-        given = changed(options or MetaVoiceOptions(), changes)
+        given = chosen(MetaVoiceOptions, options, changes)
         asked = requests(self.facts, texts, given, prompts)
         return self._together(asked, self._job(asked, batch_size), Watch(progress, cancel))
 
@@ -155,7 +155,7 @@ class MetaVoicePipeline:
 
         Texts are read as written, each in one piece. Other arguments and errors as in `generate_batch`.
         """
-        given = changed(options or MetaVoiceOptions(), changes)
+        given = chosen(MetaVoiceOptions, options, changes)
         asked = requests(self.facts, texts, given, prompts, exactly=True)
         spoken = self._together(asked, self._job(asked, batch_size), Watch(None, None), sound=False)
         return [one.codes for one in spoken]

@@ -18,7 +18,7 @@ import numpy as np
 from tts_core.errors import UsageError
 from tts_core.live.stream import checked_pieces
 from tts_core.nn.calls import named
-from tts_core.options import changed
+from tts_core.options import chosen
 from tts_core.pipeline import Progress, PromptLike, Watch
 from tts_core.qwen3.engine import Qwen3Engine
 from tts_core.qwen3.memory import Qwen3Job, check_running
@@ -58,7 +58,7 @@ class Qwen3Pipeline(FedPipeline[Request]):
         Codes are decoded as the original does, in pieces of 300 frames with 25 of context: the first 300
         equal the stream's up to rounding.
         """
-        asked = self.request(text, changed(options or Qwen3Options(), changes), prompt)
+        asked = self.request(text, chosen(Qwen3Options, options, changes), prompt)
         return join(list(self._speak(asked, Watch(progress, cancel), is_streamed=False)))
 
     def stream(
@@ -84,7 +84,7 @@ class Qwen3Pipeline(FedPipeline[Request]):
         Raises UsageError for a text, voice or value that cannot be used and ResourceError for too little
         memory, both at the call, before any network runs.
         """
-        asked = changed(options or Qwen3Options(), changes)
+        asked = chosen(Qwen3Options, options, changes)
         if isinstance(text, str):
             return self.speak(self.request(text, asked, prompt), progress=progress, cancel=cancel)
         opened = live(self.facts, "", asked, prompt)
@@ -113,7 +113,7 @@ class Qwen3Pipeline(FedPipeline[Request]):
         prompts: one for all, or one per text.  seed, max_frames and noise: one for all, or one per text. All
         are checked before the first is spoken. Raises UsageError and ResourceError.
         """
-        given = changed(options or Qwen3Options(), changes)
+        given = chosen(Qwen3Options, options, changes)
         return self._together(self._requests(texts, given, prompts), Watch(progress, cancel))
 
     def generate_codes(
@@ -128,7 +128,7 @@ class Qwen3Pipeline(FedPipeline[Request]):
 
         Texts are read as written, each in one piece. Other arguments and errors as in `generate_batch`.
         """
-        exactly = replace(changed(options or Qwen3Options(), changes), as_written=True)
+        exactly = replace(chosen(Qwen3Options, options, changes), as_written=True)
         spoken = self._together(self._requests(texts, exactly, prompts), Watch(None, None), sound=False)
         return [one.codes for one in spoken]
 

@@ -13,7 +13,7 @@ from tts_core.live.stream import stream
 from tts_core.live.voices import SameVoices
 from tts_core.memory.fits import check
 from tts_core.nn.host import Device
-from tts_core.options import changed
+from tts_core.options import chosen
 from tts_core.parrot.options import ParrotChanges, ParrotOptions
 from tts_core.parrot.request import Request, request
 from tts_core.parrot.session import ParrotSession
@@ -61,7 +61,7 @@ class ParrotPipeline:
         **changes: Unpack[ParrotChanges],
     ) -> GenerationResult:
         """Speak one text."""
-        asked = self.request(text, changed(options or ParrotOptions(), changes), prompt)
+        asked = self.request(text, chosen(ParrotOptions, options, changes), prompt)
         return join(list(self.speak(asked, progress=progress, cancel=cancel)))
 
     def stream(
@@ -75,7 +75,7 @@ class ParrotPipeline:
         **changes: Unpack[ParrotChanges],
     ) -> Iterator[GenerationResult]:
         """Speak one text word by word."""
-        asked = changed(options or ParrotOptions(), changes)
+        asked = chosen(ParrotOptions, options, changes)
         if not isinstance(text, str):
             return stream(self, text, asked, SameVoices(prompt), progress=progress, cancel=cancel)
         return self.speak(self.request(text, asked, prompt), progress=progress, cancel=cancel)
