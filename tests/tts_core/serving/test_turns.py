@@ -65,3 +65,14 @@ def test_nothing_runs_without_a_text() -> None:
     assert turns.draws() == []
     turns.begin("b", 2)
     assert [(turn, ids.tolist()) for turn, ids in turns.draws()] == [("b", [200])]
+
+
+def test_a_text_takes_the_lowest_free_slot() -> None:
+    """Captured steps of some models compute the slots up to the last one that is taken."""
+    turns: Turns[str] = Turns(Counting(1, 0), 3)
+    for turn, text in (("a", 1), ("b", 2), ("c", 3)):
+        turns.begin(turn, text)
+    for turn in ("a", "b"):
+        turns.end(turn)
+    turns.begin("d", 4)
+    assert [turns.slot(turn) for turn in ("d", "b", "c")] == [0, None, 2]
