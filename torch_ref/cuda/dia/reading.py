@@ -39,10 +39,8 @@ class FusedReader:
     def __init__(self, network: Dia):
         config, decoder = network.config, network.model.decoder
         encoder, self.encoder = network.model.encoder, config.encoder_config
-        self.heads, self.width = (
-            config.decoder_config.cross_num_key_value_heads,
-            config.decoder_config.cross_head_dim,
-        )
+        source = config.decoder_config
+        self.heads, self.width = source.cross_num_key_value_heads, source.cross_head_dim
         self.layers = [_layer(layer) for layer in cast(list[EncoderLayer], list(encoder.layers))]
         self.sources = [
             joined((layer.cross_attention.k_proj, layer.cross_attention.v_proj))
@@ -84,15 +82,13 @@ class FusedReader:
     def _encode(self, tokens: Tensor) -> Tensor:
         """Encode a text. (S,) → (S, source width)."""
         config, eps = self.encoder, self.encoder.norm_eps
-        turned = config.num_attention_heads + config.num_key_value_heads
-        sizes = [
-            one * config.head_dim for one in (turned - config.num_key_value_heads, config.num_key_value_heads)
-        ]
+        heads, shared = config.num_attention_heads, config.num_key_value_heads
+        sizes = [count * config.head_dim for count in (heads, shared, shared)]
         x, added = F.embedding(tokens, self.table), None
         for layer in self.layers:
             projected = F.linear(pointwise.add_norm(x, added, layer.before, eps), layer.qkv)
-            pointwise.turn(projected, self.rotation, turned, len(tokens))
-            parts = projected[None].split([*sizes, sizes[1]], dim=-1)
+            pointwise.turn(projected, self.rotation, heads + shared, len(tokens))
+            parts = projected[None].split(sizes, dim=-1)
             queries, keys, values = (split_heads(one, config.head_dim) for one in parts)
             attended = scaled_dot_product_attention(queries, keys, values, scale=SCALE, enable_gqa=True)
             added = F.linear(merge_heads(attended)[0], layer.out)
