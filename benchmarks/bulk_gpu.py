@@ -24,8 +24,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+import torch_ref
 from benchmarks.bulk_run import Run, run
 from benchmarks.dia_step import FULL, full_network
+from benchmarks.timing import batch_rate
 from tts_core.codecs.dac import DAC_44KHZ
 
 PEER_BATCH = 8
@@ -68,20 +70,6 @@ def report(name: str, done: Run, places: int, devices: int) -> dict[str, float]:
     }
     print(name, json.dumps({key: round(value, 2) for key, value in found.items()}), flush=True)
     return found
-
-
-def together(folder: Path, texts: int, frames: int) -> float:
-    """Seconds of speech per second of `generate_batch`, the better of two runs."""
-    import torch_ref
-
-    model = torch_ref.load(folder, model="dia", dtype="bfloat16")
-    model.generate_batch([TEXT] * texts, max_frames=40)
-    found = []
-    for _ in range(2):
-        started = time.perf_counter()
-        spoken = model.generate_batch([TEXT] * texts, max_frames=frames, seed=list(range(texts)))
-        found.append(sum(one.audio_seconds for one in spoken) / (time.perf_counter() - started))
-    return max(found)
 
 
 def peer(folder: Path, frames: int) -> float:
@@ -162,7 +150,8 @@ def main() -> None:
                 ratio = found[count][name] / found[counts[0]][name]
                 print(f"{count} GPUs by {counts[0]}, {name}: {ratio:.2f}")
         if given.together:
-            other = together(folder / "dia", given.places, given.frames)
+            model = torch_ref.load(folder / "dia", model="dia", dtype="bfloat16")
+            other = batch_rate(model, TEXT, given.places, given.frames)
             ratio = found[counts[0]]["steady"] / other
             print(f"generate_batch of {given.places}: {other:.2f} hours an hour; steady by it {ratio:.3f}")
         if given.peer:

@@ -34,6 +34,7 @@ from typing import Any, cast
 import numpy as np
 from accounting import Account
 from dia_step import TEXT, full_network
+from timing import batch_rate
 
 from tts_core.codecs.dac import DAC_44KHZ
 from tts_core.codecs.dac_calls import Passage
@@ -209,17 +210,6 @@ def one_after_the_other(pipeline: Any, texts: int, frames: int) -> float:
     return sum(map(len, sounds)) / pipeline.sample_rate / (time.perf_counter() - started)
 
 
-def batch(pipeline: Any, texts: int, frames: int) -> float:
-    """Seconds of sound per second of `generate_batch` of as many texts, the better of two runs."""
-    pipeline.generate_batch([TEXT] * texts, max_frames=40)
-    found = []
-    for _ in range(2):
-        started = time.perf_counter()
-        results = pipeline.generate_batch([TEXT] * texts, max_frames=frames, seed=list(range(texts)))
-        found.append(sum(one.audio_seconds for one in results) / (time.perf_counter() - started))
-    return max(found)
-
-
 def percentiles(values: Sequence[float]) -> dict[str, float]:
     """Median, 95th percentile and maximum, in milliseconds."""
     found = np.percentile(values, [50, 95, 100])
@@ -279,7 +269,10 @@ def measure(args: argparse.Namespace, side: str) -> dict[str, Any]:
     bench = opened(most)
     if args.compare:
         frames = bench.frames = (low + high) // 2, (low + high) // 2
-        both, whole = one_after_the_other(pipeline, most, frames[0]), batch(pipeline, most, frames[0])
+        both, whole = (
+            one_after_the_other(pipeline, most, frames[0]),
+            batch_rate(pipeline, TEXT, most, frames[0]),
+        )
         seconds, heard = bench.streams(most, 3 * most)
         served = sum(one.sound for one in heard) / seconds
         note("of both", {"served": served, "one after the other": both, "ratio": served / both})
