@@ -34,10 +34,10 @@ from benchmarks.voice_quality import machine
 from mlx_port.commands import opening
 from mlx_port.commands.loading_flags import Loading
 from tts_core.bulk.asking import Work
-from tts_core.bulk.rows import Row, read_rows
-from tts_core.bulk.speaking import Speaker
+from tts_core.bulk.rows import TextRow, read_rows
+from tts_core.bulk.speaking import RowSpeaker
 from tts_core.dia.options import DiaOptions
-from tts_core.serving.source import Source
+from tts_core.serving.source import ModelSource
 
 WORDS = Path(__file__).parent / "texts" / "short.txt"
 
@@ -51,7 +51,7 @@ def write_rows(path: Path, count: int) -> None:
             file.write(json.dumps({"id": f"{number:06d}", "text": f"[S{1 + number % 2}] {said}"}) + "\n")
 
 
-def batches(chosen: Sequence[Row], pipeline: Any, places: int) -> float:
+def batches(chosen: Sequence[TextRow], pipeline: Any, places: int) -> float:
     """Speak rows by `generate_batch`; returns seconds of speech."""
     speech = 0.0
     for start in range(0, len(chosen), places):
@@ -61,7 +61,7 @@ def batches(chosen: Sequence[Row], pipeline: Any, places: int) -> float:
     return speech
 
 
-def session(chosen: Sequence[Row], pipeline: Any, places: int, *, streamed: bool) -> float:
+def session(chosen: Sequence[TextRow], pipeline: Any, places: int, *, streamed: bool) -> float:
     """Speak rows in a running batch."""
     running, waiting, speech = pipeline.session(places, streamed=streamed), list(chosen), 0.0
     while waiting or running.running:
@@ -72,17 +72,17 @@ def session(chosen: Sequence[Row], pipeline: Any, places: int, *, streamed: bool
     return speech
 
 
-def bulk(parts: opening.Opened, chosen: Sequence[Row], pipeline: Any, places: int) -> float:
+def bulk(parts: opening.Opened, chosen: Sequence[TextRow], pipeline: Any, places: int) -> float:
     """Speak rows in a running batch by the bulk layer, to FLAC."""
-    source = Source("dia", parts.configs, parts.documents, lambda: pipeline)
+    source = ModelSource("dia", parts.configs, parts.documents, lambda: pipeline)
     open_session = partial(pipeline.session, places, streamed=False)
-    speaker = Speaker(source, open_session, Work({}, Path("voices"), ".flac", None))
+    speaker = RowSpeaker(source, open_session, Work({}, Path("voices"), ".flac", None))
     rows = ((replace(row, seed=row.number), row.id) for row in chosen)
     return sum(outcome.fields["duration"] for outcome in speaker.speak(rows))
 
 
 def alone(
-    chosen: Sequence[Row], backend: Literal["mlx", "torch"], places: int, rounds: int
+    chosen: Sequence[TextRow], backend: Literal["mlx", "torch"], places: int, rounds: int
 ) -> dict[str, float]:
     """Seconds of processor time per second of speech of each way, by turns after a warm-up; medians."""
     parts = opening.open_model(None, Loading(backend))

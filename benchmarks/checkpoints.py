@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from converters.files.dtypes import narrow
-from converters.files.writer import Entry, SafetensorsWriter
+from converters.files.writer import SafetensorsWriter, TensorEntry
 from tts_core.codecs.qwen3_codec import QWEN3_CODEC_12HZ, Qwen3CodecConfig
-from tts_core.dia2.config import Dia2Config, StackConfig
+from tts_core.dia2.config import Dia2Config, Dia2StackConfig
 from tts_core.dia2.spec import DIA2_1B, DIA2_2B
 from tts_core.dia2.speed import SPEED
 from tts_core.qwen3.config import Qwen3Config
@@ -147,7 +147,7 @@ def _make_dia2(folder: Path, form: str) -> Path:
 def dia2_config(config: Dia2Config) -> dict[str, Any]:
     """Write the sizes of a Dia2 as its published config.json."""
 
-    def stack(one: StackConfig) -> dict[str, int]:
+    def stack(one: Dia2StackConfig) -> dict[str, int]:
         return {
             "n_layer": one.num_hidden_layers,
             "n_embd": one.hidden_size,
@@ -348,7 +348,7 @@ def write_random(
     shapes = json.loads((KEYS / f"{keys}.json").read_text())
     shapes = {name: shape for name, shape in shapes.items() if name not in skip}
     rng = np.random.default_rng(0)
-    entries = [Entry(name, code, tuple(shape)) for name, shape in shapes.items()]
+    entries = [TensorEntry(name, code, tuple(shape)) for name, shape in shapes.items()]
     writer = SafetensorsWriter(path, entries, metadata)
     for name, shape in shapes.items():
         values = rng.standard_normal(shape, np.float32) * np.float32(0.02)

@@ -38,9 +38,9 @@ from timing import machine, step
 from tts_core.dia2.config import Dia2Config
 from tts_core.dia2.options import Dia2Options
 from tts_core.dia2.request import choose_sampling
-from tts_core.dia2.run import Run
+from tts_core.dia2.run import Dia2Run
 from tts_core.dia2.script import Entry
-from tts_core.dia2.slots import Joining
+from tts_core.dia2.slots import Dia2Joining
 from tts_core.nn.noise import HostNoise
 
 WORDS = [Entry((40 + n % 90, 41 + n % 80), "word", 2) for n in range(600)]  # more than any run speaks
@@ -56,9 +56,9 @@ def frames_of(built: Any, config: Dia2Config, guidance: float) -> Frames:
 
     def frames(texts: int, count: int) -> None:
         slots = built.slots(texts, count + config.longest_delay, guided=sampling.is_guided)
-        runs = [Run(config, WORDS, max_frames=count) for _ in range(texts)]
+        runs = [Dia2Run(config, WORDS, max_frames=count) for _ in range(texts)]
         for slot, run in enumerate(runs):
-            slots.join(slot, Joining(run.warm_up(), run.start, sampling, HostNoise(slot)))
+            slots.join(slot, Dia2Joining(run.warm_up(), run.start, sampling, HostNoise(slot)))
         drawn = None
         while runs[0].has_step:
             actions = slots.act({slot: run.tokens() for slot, run in enumerate(runs)})
@@ -74,7 +74,7 @@ def frames_of(built: Any, config: Dia2Config, guidance: float) -> Frames:
     return frames
 
 
-def accept(runs: list[Run], codes: dict[int, np.ndarray]) -> None:
+def accept(runs: list[Dia2Run], codes: dict[int, np.ndarray]) -> None:
     for slot, run in enumerate(runs):
         run.accept(codes[slot])
 

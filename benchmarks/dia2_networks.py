@@ -9,15 +9,15 @@ from typing import Any
 from random_networks import PACKAGES, gpu, network, title, usual
 
 from tts_core.codecs.mimi import MIMI_24KHZ, MimiConfig
-from tts_core.dia2.config import GATED, Dia2Config, StackConfig
+from tts_core.dia2.config import GATED, Dia2Config, Dia2StackConfig
 from tts_core.dia2.spec import DIA2_1B, DIA2_2B
 from tts_core.dia2.speed import SPEED
 from tts_core.dia2.tokenizer import FILE
 
 TINY = replace(
     DIA2_2B,
-    transformer=StackConfig(2, 64, 96, 4, 2, 16, GATED),
-    depformer=StackConfig(1, 32, 64, 2, 2, 16, GATED),
+    transformer=Dia2StackConfig(2, 64, 96, 4, 2, 16, GATED),
+    depformer=Dia2StackConfig(1, 32, 64, 2, 2, 16, GATED),
     low_rank_dim=64,
     text_vocab_size=400,
 )

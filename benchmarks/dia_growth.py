@@ -23,7 +23,7 @@ from dia_step import TEXT, TINY_CODEC, full_network
 
 from torch_ref.codecs.dac import Dac
 from torch_ref.cuda.dia.fused import FusedDecoder
-from torch_ref.cuda.dia.slots import GraphSlots
+from torch_ref.cuda.dia.slots import DiaGraphSlots
 from torch_ref.dia.dia import Dia
 from torch_ref.dia.pipeline import compose
 
@@ -41,7 +41,7 @@ FRAMES = 44100 / 512  # a second
 def milliseconds(network: Dia, texts: int, text_bytes: int, row: int) -> float:
     """Median milliseconds of a step whose rows are near `row`."""
     decoder = FusedDecoder(network, network.encode_nothing())
-    slots = GraphSlots(decoder, texts=texts, rows=min(row + 4 * STEPS, 3072), text_rows=text_bytes)
+    slots = DiaGraphSlots(decoder, texts=texts, rows=min(row + 4 * STEPS, 3072), text_rows=text_bytes)
     memory = slots.memory
     for layers in (memory.keys, memory.values, memory.source_keys, memory.source_values):
         for layer in layers:

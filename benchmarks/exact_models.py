@@ -16,28 +16,28 @@ from unittest import mock
 import numpy as np
 
 from tts_core.dia2.config import GATED
-from tts_core.dia2.config import StackConfig as Dia2Stack
+from tts_core.dia2.config import Dia2StackConfig as Dia2Stack
 from tts_core.dia2.grid import FREE
-from tts_core.dia2.sampling import Choice, Sampling
+from tts_core.dia2.sampling import Dia2Choice, Dia2Sampling
 from tts_core.dia2.shapes import parameter_shapes as dia2_shapes
-from tts_core.dia2.slots import Joining as Dia2Joining
+from tts_core.dia2.slots import Dia2Joining
 from tts_core.dia2.spec import DIA2_2B
 from tts_core.mars5.config import codec_lm_parameter_shapes
 from tts_core.mars5.options import Mars5Options
-from tts_core.mars5.rows import Joining as Mars5Joining
+from tts_core.mars5.rows import Mars5Joining
 from tts_core.mars5.spec import MARS5_AR
 from tts_core.mars5.tokens import CodecPrompt
 from tts_core.metavoice.config import first_stage_parameter_shapes
-from tts_core.metavoice.rows import Joining as MetaVoiceJoining
+from tts_core.metavoice.rows import MetaVoiceJoining
 from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.metavoice.spec import METAVOICE_FIRST_STAGE
 from tts_core.nn.noise import HostNoise
 from tts_core.qwen3 import layout
 from tts_core.qwen3.config import CUSTOM_VOICE
-from tts_core.qwen3.config import StackConfig as Qwen3Stack
+from tts_core.qwen3.config import Qwen3StackConfig as Qwen3Stack
 from tts_core.qwen3.config import parameter_shapes as qwen3_shapes
-from tts_core.qwen3.rows import Joining as Qwen3Joining
-from tts_core.qwen3.sampling import Sampling as Qwen3Sampling
+from tts_core.qwen3.rows import Qwen3Joining
+from tts_core.qwen3.sampling import Qwen3Sampling
 from tts_core.qwen3.spec import qwen3
 
 PACKAGES = {"torch": "torch_ref", "mlx": "mlx_port"}
@@ -102,9 +102,9 @@ def qwen3_text(number: int) -> Qwen3Joining:
 
 
 def dia2_text(number: int) -> Dia2Joining:
-    random, choice = np.random.default_rng(number), Choice(2.0, 50, 0.8, 50)
+    random, choice = np.random.default_rng(number), Dia2Choice(2.0, 50, 0.8, 50)
     before = random.integers(0, 590, (random.integers(1, LONGEST), 2 + DIA2.n_streams)).astype(np.int32)
-    return Dia2Joining(before, len(before), Sampling(choice, choice), HostNoise(number))
+    return Dia2Joining(before, len(before), Dia2Sampling(choice, choice), HostNoise(number))
 
 
 KINDS = {

@@ -31,7 +31,7 @@ from timing import copy_rate, machine
 
 from tts_core.mars5.config import CodecLMConfig, codec_lm_parameter_shapes, is_norm
 from tts_core.mars5.options import Mars5Options
-from tts_core.mars5.rows import Joining
+from tts_core.mars5.rows import Mars5Joining
 from tts_core.mars5.sequence import CodecSequence
 from tts_core.mars5.spec import MARS5_AR, MARS5_TEXT_IDS
 from tts_core.mars5.tokens import CodecPrompt, CodecVocabulary
@@ -107,7 +107,7 @@ def run(form: Any, network: Any, job: Job) -> Generate:
         options = replace(job.options, generate_max_len_override=sequence.max_len)
         ids = {"lowest": sequence.vocabulary.lowest, "end": sequence.vocabulary.end}
         turns = Turns(form(network, texts=1, room=sequence.max_len, **ids), 1)
-        turns.begin(sequence, Joining(sequence.prompt, job.reference(), options, HostNoise(7)))
+        turns.begin(sequence, Mars5Joining(sequence.prompt, job.reference(), options, HostNoise(7)))
         while not sequence.done:
             for _, drawn in turns.draws():
                 for one in drawn[: draws - len(sequence.generated)].tolist():
@@ -121,14 +121,14 @@ def torch_rows(job: Job, dtype: str) -> Rows:
     import torch
 
     from torch_ref.cuda.mars5 import many_rows, slots
-    from torch_ref.mars5.slots import Slots
+    from torch_ref.mars5.slots import Mars5Slots
 
     torch.backends.cuda.matmul.allow_tf32 = False
     built = network("torch", "mars5", job.config, dtype, device=gpu(), law=law, edit=silent_end)
     if many_rows.runs(built):
         yield "torch_ref, captured (default)", run(slots.KernelSlot, built, job), False
-        yield "torch_ref, captured network", run(slots.GraphSlots, built, job), False
-    yield "torch_ref, launched from Python", run(Slots, built, job), True
+        yield "torch_ref, captured network", run(slots.Mars5GraphSlots, built, job), False
+    yield "torch_ref, launched from Python", run(Mars5Slots, built, job), True
 
 
 def mlx_rows(job: Job, dtype: str, bits: list[int]) -> Rows:
@@ -143,7 +143,7 @@ def mlx_rows(job: Job, dtype: str, bits: list[int]) -> Rows:
             chosen = lambda path, layer: isinstance(layer, nn.Linear) and path.startswith("ar.")  # noqa: E731
             nn.quantize(built, group_size=64, bits=width, class_predicate=chosen)
             mx.eval(built.parameters())
-        yield f"mlx_port{'' if width is None else f', {width} bit'}", run(slots.Slots, built, job), False
+        yield f"mlx_port{'' if width is None else f', {width} bit'}", run(slots.Mars5Slots, built, job), False
 
 
 class Form:

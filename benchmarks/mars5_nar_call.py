@@ -93,7 +93,7 @@ def torch_side(work: Work, dtype: str, device: str | None = None) -> SimpleNames
     import torch_ref.mars5.diffusion
     import torch_ref.mars5.encoder
     import torch_ref.mars5.reverse
-    from torch_ref.cuda.mars5.reverse import KernelStep, runs
+    from torch_ref.cuda.mars5.reverse import KernelDenoisingStep, runs
     from torch_ref.cuda.mars5.together import make_together
     from torch_ref.mars5.residual_transformer import ResidualTransformer
 
@@ -114,7 +114,7 @@ def torch_side(work: Work, dtype: str, device: str | None = None) -> SimpleNames
         network=network.eval(),
         code=torch_ref.mars5,
         array=array,
-        step=KernelStep if runs(network) else torch_ref.mars5.reverse.Step,
+        step=KernelDenoisingStep if runs(network) else torch_ref.mars5.reverse.DenoisingStep,
         together=make_together,
         index=lambda t: torch.tensor([t], device=device),
         whole=lambda x: array(x).long(),
@@ -142,7 +142,7 @@ def mlx_side(work: Work, dtype: str) -> SimpleNamespace:
         network=network,
         code=mlx_port.mars5,
         array=mx.array,
-        step=mlx_port.mars5.reverse.Step,
+        step=mlx_port.mars5.reverse.DenoisingStep,
         together=mlx_port.mars5.together.Together,
         index=lambda t: mx.array([t]),
         whole=mx.array,

@@ -30,14 +30,14 @@ from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecVocabulary
 from tts_core.metavoice.config import CODEBOOK_SIZE, END_OF_AUDIO, is_quantisable
 from tts_core.metavoice.memory import MetaVoiceJob
 from tts_core.metavoice.spec import METAVOICE_FIRST_STAGE, METAVOICE_SECOND_STAGE, METAVOICE_SPEAKER_ENCODER
-from tts_core.metavoice.text import PATTERN, Tokenizer
+from tts_core.metavoice.text import PATTERN, MetaVoiceTokenizer
 from tts_core.nn.noise import HostNoise
 from tts_core.prompt import Prompt, Reference
 from tts_core.qwen3 import layout as layouts
 from tts_core.qwen3 import speaker
 from tts_core.qwen3.memory import Qwen3Job
-from tts_core.qwen3.rows import Joining
-from tts_core.qwen3.sampling import Choice, Sampling
+from tts_core.qwen3.rows import Qwen3Joining
+from tts_core.qwen3.sampling import Qwen3Choice, Qwen3Sampling
 from tts_core.results import GenerationResult
 from tts_core.voice.embedded import CODEC, DIA
 
@@ -295,7 +295,7 @@ class MetaVoiceParts(RandomParts):
 
 def _byte_tokenizer(offset: int) -> str:
     ranks = {bytes([byte]): byte for byte in range(256)}
-    return json.dumps(Tokenizer(PATTERN, ranks, {"<|endoftext|>": 256}, offset).to_dict())
+    return json.dumps(MetaVoiceTokenizer(PATTERN, ranks, {"<|endoftext|>": 256}, offset).to_dict())
 
 
 def _metavoice_law(name: str, shape: tuple[int, ...]) -> tuple[float, float]:
@@ -355,7 +355,7 @@ def qwen3(given: Namespace, spec: str) -> Speak:
             assert config.speaker_encoder is not None
             mel = qwen3_networks.array(given.side, given.device, speaker.mel(sound, config.speaker_encoder))
             vector = np.array(built.speaker_encoder(mel[None])[0].tolist(), np.float32)
-            recording = layouts.Recording(tuple(range(10)), job.recording)
+            recording = layouts.Qwen3Recording(tuple(range(10)), job.recording)
         asked: dict[str, Any] = {"language": None, "recording": recording, "streamed": False}
         before = len(layouts.build(config, [1] * 9, **asked).text)
         ids = random.integers(0, 9999, 9 + job.prompt - before).tolist()
@@ -365,7 +365,12 @@ def qwen3(given: Namespace, spec: str) -> Speak:
         made, seed = list[np.ndarray](), 0
         while len(made) < job.frames:
             slots = slots_of(built, texts=1, room=len(laid.text) + job.frames)
-            slots.join(0, Joining(laid, Sampling(Choice(), Choice()), HostNoise(seed), vector, frames))
+            slots.join(
+                0,
+                Qwen3Joining(
+                    laid, Qwen3Sampling(Qwen3Choice(), Qwen3Choice()), HostNoise(seed), vector, frames
+                ),
+            )
             made, seed = [], seed + 1
             while len(made) < job.frames and not (made and made[-1][0, 0] == config.codec_eos_id):
                 made.append(slots.read(slots.launch(1))[0])

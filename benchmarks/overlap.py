@@ -44,7 +44,7 @@ from tts_core.dia.options import DiaOptions
 from tts_core.dia.request import requests
 from tts_core.dia.shapes import is_norm, parameter_shapes
 from tts_core.dia.spec import DIA_0626
-from tts_core.pipeline import Watch
+from tts_core.pipeline import Callbacks
 from tts_core.voice.embedded import CODEC, DIA
 
 TEXT = (
@@ -108,7 +108,7 @@ def codes_alone(pipeline: Any, texts: int, frames: int) -> list[np.ndarray]:
     options = DiaOptions(seed=list(range(texts)), max_frames=frames)
     config, codec = pipeline.config, pipeline.codec_config
     asked = requests(config, codec, [TEXT] * texts, options, None, pipeline.rules)
-    return [one.codes for one in pipeline._together(asked, Watch(None, None), sound=False)]
+    return [one.codes for one in pipeline._together(asked, Callbacks(None, None), sound=False)]
 
 
 def passages(pipeline: Any, codes: Sequence[np.ndarray]) -> list[Passage]:

@@ -11,14 +11,14 @@ import numpy as np
 import random_networks
 
 from tts_core.codecs.qwen3_codec import QWEN3_CODEC_12HZ
-from tts_core.qwen3.config import Qwen3Config, StackConfig
+from tts_core.qwen3.config import Qwen3Config, Qwen3StackConfig
 from tts_core.qwen3.spec import qwen3
 
 CONFIGS = {"0.6b": qwen3("0b6", "base"), "1.7b": qwen3("1b7", "base")}
 CONFIGS["tiny"] = replace(
     CONFIGS["0.6b"],
-    talker=StackConfig(1024, 96, 2, 4, 2, 16, 1e6, 1e-6),
-    predictor=StackConfig(64, 96, 1, 4, 2, 16, 1e6, 1e-6),
+    talker=Qwen3StackConfig(1024, 96, 2, 4, 2, 16, 1e6, 1e-6),
+    predictor=Qwen3StackConfig(64, 96, 1, 4, 2, 16, 1e6, 1e-6),
     text_hidden_size=64,
 )
 

@@ -30,8 +30,8 @@ from qwen3_networks import CONFIGS, networks
 from tts_core.nn.noise import HostNoise
 from tts_core.qwen3 import layout as layouts
 from tts_core.qwen3.config import Qwen3Config
-from tts_core.qwen3.rows import Joining
-from tts_core.qwen3.sampling import Sampling
+from tts_core.qwen3.rows import Qwen3Joining
+from tts_core.qwen3.sampling import Qwen3Sampling
 
 PROMPT = 40
 SOUND = (
@@ -86,7 +86,7 @@ def ours(side: str, config: Qwen3Config, dtype: str) -> Frames:
     def frames(count: int) -> None:
         slots = kept.setdefault("slots", None) or make(network, texts=1, room=PROMPT + 520)
         kept["slots"] = slots
-        slots.join(0, Joining(laid, Sampling(), HostNoise(1)))
+        slots.join(0, Qwen3Joining(laid, Qwen3Sampling(), HostNoise(1)))
         launched = [slots.launch(1) for _ in range(slots.ahead)]
         for _ in range(count):
             launched.append(slots.launch(1))

@@ -19,7 +19,7 @@ from mlx_port.commands.serve import run
 from mlx_port.commands.serve.settings import Access, Settings
 from tts_core import models
 from tts_core.qwen3.tokenizer import MERGES, VOCABULARY
-from tts_core.serving.source import Source
+from tts_core.serving.source import ModelSource
 from tts_core.speed import speed
 from tts_core.text.byte_bpe import byte_signs
 
@@ -93,7 +93,7 @@ def main() -> None:
         return pipeline
 
     configs = models.model(args.model).sizes[SIZES[args.model]]
-    source = Source(args.model, configs, documents(args.model, configs), load)
+    source = ModelSource(args.model, configs, documents(args.model, configs), load)
     settings = Settings(
         loading=Loading("torch", args.dtype, args.codec_precision),
         port=args.port,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from converters.part import Part
+from converters.part import ModelPart
 from converters.published import Published
 from converters.rules.dequantize import Quantization
 from tts_core import models
@@ -94,7 +94,7 @@ def add_measurements(folder: Path, lines: Sequence[str]) -> None:
         file.write("\n".join([text, "", MEASURED, "", *[f"- {line}" for line in lines], ""]).encode())
 
 
-def license_of(part: Part) -> str | None:
+def license_of(part: ModelPart) -> str | None:
     """Find the license of a part's weights; if several are published, in the source's model card."""
     if part.files[0].is_relative_to(embedded.FOLDER):
         return embedded.LICENSE

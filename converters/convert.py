@@ -17,9 +17,9 @@ from converters.files.destination import appearing, check_destination, check_spa
 from converters.files.dtypes import FLOATS
 from converters.files.workplace import clear_leftovers
 from converters.files.writer import shard_names, shards, write_json
-from converters.published import Part, Published, open_published
+from converters.published import ModelPart, Published, open_published
 from converters.rules.dequantize import Quantization
-from converters.tensors import Output, import_mlx, output_of, write_tensors
+from converters.tensors import TensorOutput, import_mlx, output_of, write_tensors
 from tts_core import models
 from tts_core.config import FORMAT_VERSION
 from tts_core.errors import UsageError
@@ -29,12 +29,12 @@ from tts_core.printable import one_line
 
 
 @dataclass(frozen=True)
-class Plan:
+class ConversionPlan:
     """Outputs of one part. dtype: of the tensors that follow the requested one."""
 
-    part: Part
+    part: ModelPart
     dtype: str
-    outputs: list[Output]
+    outputs: list[TensorOutput]
     quantization: Quantization | None  # None also if the part has no layers for it
 
     @property
@@ -101,7 +101,7 @@ class Plan:
 class Outline:
     """Everything that a conversion writes, known before a tensor is read; the root comes first."""
 
-    plans: list[Plan]
+    plans: list[ConversionPlan]
     quantization: Quantization | None
 
     @property
@@ -160,7 +160,7 @@ def outline(
     return Outline(plans, quantization)
 
 
-def _check_original(parts: Sequence[Part], dtype: str | None) -> None:
+def _check_original(parts: Sequence[ModelPart], dtype: str | None) -> None:
     """Raise UsageError if the original's own quantization does not apply."""
     first = next((part for part in parts if models.network(part.kind).original_modes), None)
     if first is None:
@@ -182,16 +182,16 @@ def _owners() -> str:
     )
 
 
-def _title(part: Part) -> str:
+def _title(part: ModelPart) -> str:
     return models.network(part.kind).title
 
 
-def _plan(part: Part, dtype: str | None, quantization: Quantization | None) -> Plan:
+def _plan(part: ModelPart, dtype: str | None, quantization: Quantization | None) -> ConversionPlan:
     kind = models.network(part.kind)
     chosen = (dtype or part.dtype) if kind.takes_dtype else "float32"
     outputs = [output_of(part, name, FLOATS[chosen], quantization) for name in part.names()]
     has_layers = any(kind.is_large(name) for name in part.names())
-    return Plan(part, chosen, outputs, quantization if has_layers else None)
+    return ConversionPlan(part, chosen, outputs, quantization if has_layers else None)
 
 
 def convert(
@@ -263,7 +263,7 @@ def write(
     return report
 
 
-def _write_part(plan: Plan, folder: Path, progress: Callable[[int], object]) -> dict[Path, str]:
+def _write_part(plan: ConversionPlan, folder: Path, progress: Callable[[int], object]) -> dict[Path, str]:
     """Write a part's files. Return the sha256 of those with weights."""
     part, outputs = plan.part, plan.outputs
     folder.mkdir(exist_ok=True)

@@ -14,7 +14,7 @@ import numpy as np
 
 from converters.files.dtypes import FLOAT_NAMES, FLOATS
 from converters.files.hub import Located
-from converters.files.pieces import PIECE, Memory
+from converters.files.pieces import PIECE, ScratchMemory
 from converters.files.readers import Checkpoint
 from converters.maps import mlx
 from converters.maps.layouts import Found, layouts
@@ -29,7 +29,7 @@ Config = TypeVar("Config")
 
 
 @dataclass(frozen=True)
-class Part(Generic[Config]):
+class ModelPart(Generic[Config]):
     """One network of a checkpoint, planned and ready to be read under canonical names."""
 
     kind: str  # as in tts_core.models
@@ -76,7 +76,7 @@ class Part(Generic[Config]):
         [source] = self.moves[name].sources
         return self.checkpoint.pieces(source, PIECE)
 
-    def read(self, name: str, memory: Memory | None = None) -> np.ndarray:
+    def read(self, name: str, memory: ScratchMemory | None = None) -> np.ndarray:
         """Read one canonical tensor: float32, C-contiguous, PyTorch's axis order, dequantized.
 
         memory: where the tensor may be put.
@@ -98,7 +98,7 @@ class MisfitError(CheckpointError):
     """A recognized model whose tensors or configuration do not fit; no other file is tried instead."""
 
 
-def open_part(kind: str, layout: str, found: Found, config: Mapping[str, Any], place: Located) -> Part:
+def open_part(kind: str, layout: str, found: Found, config: Mapping[str, Any], place: Located) -> ModelPart:
     """Plan a recognized checkpoint completely. config: contents of the config.json beside it, if any."""
     checkpoint, folder, file = found.checkpoint, found.folder, found.checkpoint.files[0]
     targets_of = models.network(kind).parameter_shapes
@@ -127,7 +127,7 @@ def open_part(kind: str, layout: str, found: Found, config: Mapping[str, Any], p
             f"{folder}: {models.network(kind).title}'s configuration is not understood: {fault!r}"
         ) from fault
     _check_types(checkpoint, moves, quantized=quantization is not None)
-    return Part(
+    return ModelPart(
         kind,
         layout,
         read,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from converters.files.hub import locate
 from converters.maps.layouts import Hints
-from converters.part import Part as Part
+from converters.part import ModelPart as ModelPart
 from converters.search import Search
 from tts_core import models
 from tts_core.errors import CheckpointError
@@ -27,7 +27,7 @@ class Published:
     """
 
     model: str | None
-    parts: Mapping[str, Part]
+    parts: Mapping[str, ModelPart]
     ignored: Mapping[str, str]
 
     def check_fits(self) -> None:

@@ -12,7 +12,7 @@ from converters.files import folders
 from converters.files.hub import Located, fetch
 from converters.files.pickles import PICKLES
 from converters.maps.layouts import Found, Hints, layouts, recognize
-from converters.part import MisfitError, Part, open_part
+from converters.part import MisfitError, ModelPart, open_part
 from tts_core import models
 from tts_core.errors import CheckpointError, NotFoundError, SpeechError, UsageError
 from tts_core.files.record import RECORD
@@ -55,7 +55,7 @@ class Search:
         self, parts: Sequence[str] | None, include: Sequence[str], hints: Hints, flag: str = "--hf-path"
     ):
         self.hints, self.flag = hints, flag
-        self.found: dict[str, Part] = {}
+        self.found: dict[str, ModelPart] = {}
         self.ignored: dict[str, str] = {}
         self._parts, self._include = parts, include
         self._seen: list[_Candidate] = []  # in the last places searched
@@ -132,7 +132,7 @@ class Search:
         if idle:
             raise UsageError(f"{', '.join(idle)}: not for {spec.title}; leave it out")
 
-    def in_order(self) -> dict[str, Part]:
+    def in_order(self) -> dict[str, ModelPart]:
         """Return the parts in the order in which they are written."""
         return {kind: self.found[kind] for kind in self.wanted}
 

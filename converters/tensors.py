@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from converters.files.dtypes import narrow
-from converters.files.pieces import Memory, all_finite
+from converters.files.pieces import ScratchMemory, all_finite
 from converters.files.read_back import ReadBack
-from converters.files.writer import Entry, SafetensorsWriter
-from converters.part import Part
+from converters.files.writer import SafetensorsWriter, TensorEntry
+from converters.part import ModelPart
 from converters.rules.dequantize import Quantization
 from converters.rules.original_quant import stored as stored_original
 from tts_core import models
@@ -28,38 +28,38 @@ MAKERS = 2  # threads, each with memory for one tensor; one takes longer than wr
 
 
 @dataclass(frozen=True)
-class Output:
+class TensorOutput:
     """Entries to write for one canonical tensor: one, or weight, scales (and biases) if quantized."""
 
     name: str
-    entries: list[Entry]
+    entries: list[TensorEntry]
     quantization: Quantization | None = None
 
 
-def output_of(part: Part, name: str, code: str, quantization: Quantization | None) -> Output:
+def output_of(part: ModelPart, name: str, code: str, quantization: Quantization | None) -> TensorOutput:
     """Plan the entries of one canonical tensor. code: safetensors name of its dtype."""
     kind, shape = models.network(part.kind), part.shape(name)
     axes = kind.mlx_axes(part.config, name, len(shape))
     stored = tuple(shape[axis] for axis in axes) if axes else shape
     if kind.stays_float32(name):
-        return Output(name, [Entry(name, "F32", stored)])
+        return TensorOutput(name, [TensorEntry(name, "F32", stored)])
     if quantization is None or not kind.is_large(name) or shape[-1] % quantization.group_size:
-        return Output(name, [Entry(name, code, stored)])
+        return TensorOutput(name, [TensorEntry(name, code, stored)])
     layer, (rows, columns) = name.removesuffix(".weight"), shape
     groups = (rows, columns // quantization.group_size)
     scale = code if quantization.has_biases else "U8"
     entries = [
-        Entry(name, "U32", (rows, columns * quantization.bits // 32)),
-        Entry(f"{layer}.scales", scale, groups),
-        *[Entry(f"{layer}.biases", scale, groups)] * quantization.has_biases,
+        TensorEntry(name, "U32", (rows, columns * quantization.bits // 32)),
+        TensorEntry(f"{layer}.scales", scale, groups),
+        *[TensorEntry(f"{layer}.biases", scale, groups)] * quantization.has_biases,
     ]
-    return Output(name, entries, quantization)
+    return TensorOutput(name, entries, quantization)
 
 
 def write_tensors(
-    part: Part,
-    outputs: Sequence[Output],
-    files: Mapping[Path, Sequence[Entry]],
+    part: ModelPart,
+    outputs: Sequence[TensorOutput],
+    files: Mapping[Path, Sequence[TensorEntry]],
     progress: Callable[[int], object],
 ) -> dict[Path, str]:
     """Write the tensors of a part to new files, and read each back. Return the files' sha256.
@@ -67,7 +67,7 @@ def write_tensors(
     files: their entries, together those of `outputs`.  progress: called with the bytes written since its last
     call, from one thread at a time.
     """
-    memory, writing, comparing = Memory(), threading.Lock(), threading.Lock()
+    memory, writing, comparing = ScratchMemory(), threading.Lock(), threading.Lock()
     with ExitStack() as stack:
         writers: dict[Path, SafetensorsWriter] = {}
         backs: dict[Path, ReadBack] = {}
@@ -77,7 +77,7 @@ def write_tensors(
             backs[path] = stack.enter_context(ReadBack(path))
         places = {entry.name: path for path, entries in files.items() for entry in entries}
 
-        def write_in_parts(output: Output) -> None:
+        def write_in_parts(output: TensorOutput) -> None:
             [entry] = output.entries
             path = places[entry.name]
             with writing:
@@ -86,7 +86,7 @@ def write_tensors(
                 backs[path].compare(entry, _parts(part, output))
                 progress(entry.nbytes)
 
-        def write(output: Output) -> None:
+        def write(output: TensorOutput) -> None:
             if _is_too_large(part, output):
                 return write_in_parts(output)
             for entry, tensor in zip(output.entries, _made(part, output, memory), strict=True):
@@ -107,7 +107,7 @@ def write_tensors(
         return {path: back.sha256() for path, back in backs.items()}
 
 
-def _is_too_large(part: Part, output: Output) -> bool:
+def _is_too_large(part: ModelPart, output: TensorOutput) -> bool:
     """Return True for a copied tensor that is too large to be whole in memory."""
     shape = part.shape(output.name)
     is_turned = models.network(part.kind).mlx_axes(part.config, output.name, len(shape)) is not None
@@ -116,14 +116,14 @@ def _is_too_large(part: Part, output: Output) -> bool:
     )
 
 
-def _parts(part: Part, output: Output) -> Iterator[np.ndarray]:
+def _parts(part: ModelPart, output: TensorOutput) -> Iterator[np.ndarray]:
     """Make the stored numbers of one output, some at a time; each is valid until the next."""
     [entry] = output.entries
     for values in part.pieces(output.name):
         yield _checked(part, output.name, values, entry.dtype)
 
 
-def _made(part: Part, output: Output, memory: Memory) -> list[np.ndarray]:
+def _made(part: ModelPart, output: TensorOutput, memory: ScratchMemory) -> list[np.ndarray]:
     """Make the stored arrays of one output, in the order of its entries; each is contiguous, and valid until
     the memory is used again.
     """
@@ -138,7 +138,7 @@ def _made(part: Part, output: Output, memory: Memory) -> list[np.ndarray]:
 
 
 def _checked(
-    part: Part, name: str, values: np.ndarray, code: str, axes: Sequence[int] | None = None
+    part: ModelPart, name: str, values: np.ndarray, code: str, axes: Sequence[int] | None = None
 ) -> np.ndarray:
     """Cast numbers to their stored type. axes: order of the stored tensor; None is the same.
 
@@ -151,7 +151,7 @@ def _checked(
     return stored
 
 
-def _check_finite(part: Part, name: str, values: np.ndarray) -> None:
+def _check_finite(part: ModelPart, name: str, values: np.ndarray) -> None:
     if not all_finite(values):
         raise CheckpointError(
             f"{part.files[0]}: {name} contains NaN or infinite numbers; the checkpoint is damaged"

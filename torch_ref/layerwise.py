@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from converters.published import Part
+from converters.published import ModelPart
 from torch_ref.device import DTYPES
 from torch_ref.limits.remedies import at_least_float32
 from tts_core.nn.layer_order import Stage, State
@@ -25,7 +25,7 @@ class Layerwise:
     every folder, and the arrays that `layers` keeps wide, are at least float32.
     """
 
-    def __init__(self, layers: type[Layers], config: object, weights: Part, dtype: str):
+    def __init__(self, layers: type[Layers], config: object, weights: ModelPart, dtype: str):
         with torch.device("meta"):
             self.network = layers.network_class("torch_ref")(config).eval()
         self.layers = layers(self.network, TORCH)
@@ -41,7 +41,7 @@ class Layerwise:
         return made
 
 
-def fill(network: nn.Module, stage: Stage, weights: Part, dtype: torch.dtype) -> None:
+def fill(network: nn.Module, stage: Stage, weights: ModelPart, dtype: torch.dtype) -> None:
     """Load the tensors of only the stage's modules; names and shapes must match exactly."""
     wide = torch.promote_types(dtype, torch.float32)
     for module in stage.modules:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from converters.published import Part, Published, open_published
+from converters.published import ModelPart, Published, open_published
 from torch_ref.cuda.precision import Precision as CodecPrecision
 from torch_ref.cuda.precision import Rounded, choose_precision
 from torch_ref.device import (
@@ -158,14 +158,14 @@ def open_networks(
     return {kind: parts.network(kind, object) for kind in parts.configs}
 
 
-def _fill(network: Network, part: Part, dtype: torch.dtype, device: torch.device) -> Network:
+def _fill(network: Network, part: ModelPart, dtype: torch.dtype, device: torch.device) -> Network:
     """Load a part's tensors into an empty network, one at a time; the plan has checked names and shapes."""
     state = dict(_read(part, Precision(device, dtype)))
     network.load_state_dict(state, strict=True, assign=True)
     return network.to(device).eval()
 
 
-def _read(part: Part, precision: Precision, prefix: str = "") -> Iterator[tuple[str, torch.Tensor]]:
+def _read(part: ModelPart, precision: Precision, prefix: str = "") -> Iterator[tuple[str, torch.Tensor]]:
     for name in part.names():
         if name.startswith(prefix):
             dtype = precision.wide if part.stays_float32(name) else precision.dtype

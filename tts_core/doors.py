@@ -22,34 +22,34 @@ if TYPE_CHECKING:
     from tts_core.metavoice.options import MetaVoiceChanges, MetaVoiceOptions
     from tts_core.qwen3.options import Qwen3Changes, Qwen3Options
 
-    class Given(TypedDict, total=False):
+    class SharedArguments(TypedDict, total=False):
         """Arguments of every model besides its options."""
 
         prompt: PromptLike
         progress: Tell | None
         cancel: threading.Event | None
 
-    class Dia(Given, DiaChanges, total=False):
+    class DiaArguments(SharedArguments, DiaChanges, total=False):
         """Dia's arguments."""
 
         options: DiaOptions | None
 
-    class Dia2(Given, Dia2Changes, total=False):
+    class Dia2Arguments(SharedArguments, Dia2Changes, total=False):
         """Dia2's arguments."""
 
         options: Dia2Options | None
 
-    class Mars5(Given, Mars5Changes, total=False):
+    class Mars5Arguments(SharedArguments, Mars5Changes, total=False):
         """MARS5's arguments."""
 
         options: Mars5Options | None
 
-    class MetaVoice(Given, MetaVoiceChanges, total=False):
+    class MetaVoiceArguments(SharedArguments, MetaVoiceChanges, total=False):
         """MetaVoice's arguments."""
 
         options: MetaVoiceOptions | None
 
-    class Qwen3(Given, Qwen3Changes, total=False):
+    class Qwen3Arguments(SharedArguments, Qwen3Changes, total=False):
         """Qwen3-TTS's arguments."""
 
         options: Qwen3Options | None
@@ -71,16 +71,18 @@ class Doors:
     ) -> GenerationResult: ...
     @overload
     def generate(
-        self, text: str, model: str | Path | None = None, **given: Unpack[Dia]
+        self, text: str, model: str | Path | None = None, **given: Unpack[DiaArguments]
     ) -> GenerationResult: ...
     @overload
-    def generate(self, text: str, model: str | Path, **given: Unpack[Dia2]) -> GenerationResult: ...
+    def generate(self, text: str, model: str | Path, **given: Unpack[Dia2Arguments]) -> GenerationResult: ...
     @overload
-    def generate(self, text: str, model: str | Path, **given: Unpack[Mars5]) -> GenerationResult: ...
+    def generate(self, text: str, model: str | Path, **given: Unpack[Mars5Arguments]) -> GenerationResult: ...
     @overload
-    def generate(self, text: str, model: str | Path, **given: Unpack[MetaVoice]) -> GenerationResult: ...
+    def generate(
+        self, text: str, model: str | Path, **given: Unpack[MetaVoiceArguments]
+    ) -> GenerationResult: ...
     @overload
-    def generate(self, text: str, model: str | Path, **given: Unpack[Qwen3]) -> GenerationResult: ...
+    def generate(self, text: str, model: str | Path, **given: Unpack[Qwen3Arguments]) -> GenerationResult: ...
     def generate(
         self,
         text: str,
@@ -113,23 +115,23 @@ class Doors:
     ) -> Iterator[GenerationResult]: ...
     @overload
     def stream(
-        self, text: str | Iterable[str], model: str | Path | None = None, **given: Unpack[Dia]
+        self, text: str | Iterable[str], model: str | Path | None = None, **given: Unpack[DiaArguments]
     ) -> Iterator[GenerationResult]: ...
     @overload
     def stream(
-        self, text: str | Iterable[str], model: str | Path, **given: Unpack[Dia2]
+        self, text: str | Iterable[str], model: str | Path, **given: Unpack[Dia2Arguments]
     ) -> Iterator[GenerationResult]: ...
     @overload
     def stream(
-        self, text: str | Iterable[str], model: str | Path, **given: Unpack[Mars5]
+        self, text: str | Iterable[str], model: str | Path, **given: Unpack[Mars5Arguments]
     ) -> Iterator[GenerationResult]: ...
     @overload
     def stream(
-        self, text: str | Iterable[str], model: str | Path, **given: Unpack[MetaVoice]
+        self, text: str | Iterable[str], model: str | Path, **given: Unpack[MetaVoiceArguments]
     ) -> Iterator[GenerationResult]: ...
     @overload
     def stream(
-        self, text: str | Iterable[str], model: str | Path, **given: Unpack[Qwen3]
+        self, text: str | Iterable[str], model: str | Path, **given: Unpack[Qwen3Arguments]
     ) -> Iterator[GenerationResult]: ...
     def stream(
         self,

@@ -38,7 +38,7 @@ class Progress:
     steps: int | None = None
 
 
-class Watch:
+class Callbacks:
     """A caller's `progress` and `cancel`, consulted between steps."""
 
     def __init__(self, progress: Callable[[Progress], None] | None, cancel: threading.Event | None):

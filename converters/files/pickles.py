@@ -85,7 +85,7 @@ class TorchCheckpoint:
 
 
 @dataclass(frozen=True)
-class Loaded:
+class PickleContents:
     """The contents of a pickle."""
 
     tensors: dict[str, Any]
@@ -93,7 +93,7 @@ class Loaded:
     entries: tuple[str, ...]
 
 
-def _load(path: Path) -> Loaded:
+def _load(path: Path) -> PickleContents:
     import_torch(path)
     bounds = _bounds(path)
     if bounds.doubt is not None:
@@ -106,7 +106,7 @@ def read_here(path: Path) -> None:
     _read(path, _bounds(path))
 
 
-def _read(path: Path, bounds: Bounds) -> Loaded:
+def _read(path: Path, bounds: Bounds) -> PickleContents:
     torch = import_torch(path)
     try:
         with (
@@ -164,7 +164,7 @@ def _measure_old(path: Path) -> Bounds:
     return replace(bounds, doubt=machine.doubt or bounds.doubt or order.doubt)
 
 
-def _tree(content: Any) -> Loaded:
+def _tree(content: Any) -> PickleContents:
     """Take apart a file with OmegaConf settings."""
     tensors: dict[str, Any] = {}
 
@@ -177,10 +177,10 @@ def _tree(content: Any) -> Loaded:
     if not isinstance(metadata, dict) or not tensors:
         raise CheckpointError(f"contains no dict of tensors; {_NOTHING_RUN}")
     _check_tensors(tensors)
-    return Loaded(tensors, metadata, ())
+    return PickleContents(tensors, metadata, ())
 
 
-def _flat(content: Any) -> Loaded:
+def _flat(content: Any) -> PickleContents:
     """Take apart a dict of tensors, or one that contains it."""
     metadata: dict[Any, Any] = {}
     entries: tuple[str, ...] = ()
@@ -195,7 +195,7 @@ def _flat(content: Any) -> Loaded:
     if not isinstance(content, Mapping) or not content:
         raise CheckpointError(f"contains a {type(content).__name__}, expected a dict of tensors")
     _check_tensors(content)
-    return Loaded(dict(content), metadata, entries)
+    return PickleContents(dict(content), metadata, entries)
 
 
 def _holder(content: Mapping[Any, Any]) -> str | None:

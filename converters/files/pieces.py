@@ -23,7 +23,7 @@ def all_finite(array: np.ndarray) -> bool:
     return all(bool(np.isfinite(piece).all()) for piece in pieces(array))
 
 
-class Memory(threading.local):
+class ScratchMemory(threading.local):
     """Memory for float32 arrays, of which each thread uses one at a time.
 
     A system clears new memory before a program may use it, which takes as long as writing a tensor to a file.

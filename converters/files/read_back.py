@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from converters.files.pieces import pieces
-from converters.files.writer import Entry, octets
+from converters.files.writer import TensorEntry, octets
 from tts_core.errors import CheckpointError
-from tts_core.files.header import Stored, read_header
+from tts_core.files.header import TensorRange, read_header
 
 _PIECE_BYTES = 2**20  # read at a time
 
@@ -36,7 +36,7 @@ class ReadBack:
         self._pool = ThreadPoolExecutor(1)
         self._digest = self._pool.submit(self._hash)
 
-    def compare(self, entry: Entry, parts: Iterable[np.ndarray]) -> None:
+    def compare(self, entry: TensorEntry, parts: Iterable[np.ndarray]) -> None:
         """Compare a tensor that was written, parts of its numbers in order.
 
         Raises CheckpointError if the file does not contain it.
@@ -71,7 +71,7 @@ class ReadBack:
         self._pool.shutdown()
         self._file.close()
 
-    def _equal(self, stored: Stored, parts: Iterable[np.ndarray]) -> bool:
+    def _equal(self, stored: TensorRange, parts: Iterable[np.ndarray]) -> bool:
         self._file.seek(stored.begin)
         for tensor in parts:
             for part in pieces(np.frombuffer(octets(tensor), np.uint8), _PIECE_BYTES):

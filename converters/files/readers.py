@@ -16,7 +16,7 @@ import numpy as np
 
 from converters.files.dtypes import stored_type, widen
 from tts_core.errors import CheckpointError
-from tts_core.files.header import Stored, read_header
+from tts_core.files.header import TensorRange, read_header
 from tts_core.files.json_object import read_json
 from tts_core.files.regular import check_unchanged, identity, opened, read_into
 from tts_core.printable import counted
@@ -31,7 +31,7 @@ class SafetensorsCheckpoint:
         self.files = tuple(files)
         self.metadata: dict[str, Any] = {}
         self.entries: tuple[str, ...] = ()  # see TorchCheckpoint
-        self._stored: dict[str, Stored] = {}
+        self._stored: dict[str, TensorRange] = {}
         self._identities = {file: identity(file) for file in self.files}
         for file in self.files:
             stored, metadata = read_header(file)

@@ -19,7 +19,7 @@ PIECE = 2**18  # bytes of a call: Linux finds room in memory for them two to thr
 
 
 @dataclass(frozen=True)
-class Entry:
+class TensorEntry:
     """A tensor of an output file; dtype is the safetensors name."""
 
     name: str
@@ -35,10 +35,10 @@ class Entry:
 class SafetensorsWriter:
     """One safetensors file: the header first, then tensors in any order at the offsets of the header."""
 
-    def __init__(self, path: Path, entries: Sequence[Entry], metadata: Mapping[str, str] | None = None):
+    def __init__(self, path: Path, entries: Sequence[TensorEntry], metadata: Mapping[str, str] | None = None):
         """metadata: of the header; None marks tensors in MLX's axis order."""
         header: dict[str, Any] = {"__metadata__": {"format": "mlx"} if metadata is None else dict(metadata)}
-        self._places: dict[str, tuple[int, Entry]] = {}
+        self._places: dict[str, tuple[int, TensorEntry]] = {}
         at = 0
         for entry in sorted(entries, key=lambda entry: -ITEM_SIZES[entry.dtype]):  # aligns every tensor
             header[entry.name] = {
@@ -100,9 +100,9 @@ def octets(tensor: np.ndarray) -> memoryview:
     return np.ascontiguousarray(tensor).reshape(-1).view(np.uint8).data
 
 
-def shards(entries: Sequence[Sequence[Entry]], limit: int = SHARD_BYTES) -> list[list[Entry]]:
+def shards(entries: Sequence[Sequence[TensorEntry]], limit: int = SHARD_BYTES) -> list[list[TensorEntry]]:
     """Distribute groups of entries over files of at most `limit` bytes; a larger group gets its own file."""
-    files: list[list[Entry]] = []
+    files: list[list[TensorEntry]] = []
     size = limit
     for group in entries:
         nbytes = sum(entry.nbytes for entry in group)

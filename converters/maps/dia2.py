@@ -6,7 +6,7 @@ from converters.maps.layouts import Found, Layout
 from converters.rules.plan import Drop, Rule
 from tts_core.codecs.mimi import NETWORK
 from tts_core.dia2.config import Dia2Config, read_published
-from tts_core.dia2.tokenizer import CONFIG_FILE, FILE, Tokenizer, bos_id
+from tts_core.dia2.tokenizer import CONFIG_FILE, FILE, Dia2Tokenizer, bos_id
 from tts_core.errors import CheckpointError
 
 NAMES = (
@@ -75,7 +75,7 @@ def config_missing(found: Found) -> str | None:
 def read(found: Found) -> Dia2Config:
     """Read config.json, and BOS from the tokenizer's files."""
     check_assets(found)
-    tokenizer = Tokenizer(found.text(FILE))
+    tokenizer = Dia2Tokenizer(found.text(FILE))
     return read_published(found.json("config.json"), text_bos_id=bos_id(tokenizer, found.json(CONFIG_FILE)))
 
 

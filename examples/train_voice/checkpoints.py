@@ -16,13 +16,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from converters.published import Part, open_published
+from converters.published import ModelPart, open_published
 from examples.train_voice.parallel import restore, save
 
 CHANNELS = ("model.decoder.embeddings.embed.weight", "logits_dense.weight")  # rows channel by channel
 
 
-def weights(part: Part | None) -> dict[str, Tensor]:
+def weights(part: ModelPart | None) -> dict[str, Tensor]:
     """Read all tensors of a part as float32."""
     assert part is not None, "open_published raises if it is missing"
     return {name: torch.from_numpy(part.read(name)).float() for name in part.names()}

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from tts_core.codecs.dac import DacConfig
 from tts_core.dia.config import DiaConfig, DiaDecoderConfig, DiaEncoderConfig
-from tts_core.dia.sampling import Sampling
+from tts_core.dia.sampling import DiaSampling
 
 DEFAULT = Path(__file__).parent / "voice.toml"
 T = TypeVar("T")
@@ -128,7 +128,7 @@ def _dia(
         pad_token_id=special + 1,
         bos_token_id=special + 2,
         cross_rope=False,
-        sampling=Sampling(
+        sampling=DiaSampling(
             cfg_scale=sampling["guidance_scale"],
             temperature=sampling["temperature"],
             top_p=sampling["top_p"],

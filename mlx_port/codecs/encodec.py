@@ -84,7 +84,7 @@ class RecurrentBlock(nn.Module):
         return x + y, after
 
 
-class Memory(NamedTuple):
+class EncodecMemory(NamedTuple):
     """State passed from one window to the next: the last outputs of the LSTM, and its state."""
 
     frames: mx.array  # (B, T, C)
@@ -102,7 +102,9 @@ class CausalStack(nn.Module):
     def __call__(self, x: mx.array) -> mx.array:
         return self.window(x, 0, None, 0)[0]
 
-    def window(self, x: mx.array, context: int, memory: Memory | None, tail: int) -> tuple[mx.array, Memory]:
+    def window(
+        self, x: mx.array, context: int, memory: EncodecMemory | None, tail: int
+    ) -> tuple[mx.array, EncodecMemory]:
         """Compute the outputs for one window, and the memory for the next one.
 
         x: (B, T, C), whose first `context` frames are only for the convolutions before the LSTM.
@@ -117,7 +119,7 @@ class CausalStack(nn.Module):
         for layer in self.layers[self.middle + 1 :]:
             y = layer(y)
         new = y.shape[1] // known.shape[1] * x.shape[1]
-        return y[:, y.shape[1] - new :], Memory(known[:, max(0, known.shape[1] - tail) :], state)
+        return y[:, y.shape[1] - new :], EncodecMemory(known[:, max(0, known.shape[1] - tail) :], state)
 
 
 class Encoder(CausalStack):

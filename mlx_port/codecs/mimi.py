@@ -247,7 +247,7 @@ class SplitResidualVectorQuantizer(nn.Module):
         return latents
 
 
-class DecodeMemory(NamedTuple):
+class MimiMemory(NamedTuple):
     """State passed from one decoded piece to the next."""
 
     latents: mx.array  # the last frame, (B, 1, C)
@@ -309,8 +309,8 @@ class Mimi(nn.Module):
         return mx.concatenate(pieces, axis=1)
 
     def decode_piece(
-        self, codes: mx.array | np.ndarray, memory: DecodeMemory | None
-    ) -> tuple[mx.array, DecodeMemory]:
+        self, codes: mx.array | np.ndarray, memory: MimiMemory | None
+    ) -> tuple[mx.array, MimiMemory]:
         """Decode the next frames of a stream at once. Pieces of any lengths add up to the whole decode.
 
         codes: (B, q, T), at least one frame → (B, hop T).  memory: of the pieces before; None at the start.
@@ -322,4 +322,4 @@ class Mimi(nn.Module):
         new = self.config.step_length * steps.shape[1]
         samples = self.decoder(known)[..., 0]
         last = known[:, max(0, known.shape[1] - self.tail) :]
-        return samples[:, samples.shape[1] - new :], DecodeMemory(frame, transformer, last)
+        return samples[:, samples.shape[1] - new :], MimiMemory(frame, transformer, last)

@@ -15,7 +15,7 @@ from mlx import nn
 
 from mlx_port.codecs import mimi
 from mlx_port.codecs.mimi_transformer import Transformer
-from mlx_port.codecs.qwen3_decoder import DecodeMemory, Decoder
+from mlx_port.codecs.qwen3_decoder import Decoder, Qwen3DecoderMemory
 from tts_core.codecs.mimi import STEPS, MimiConfig, encode_windows
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.codecs.qwen3_codec import POLICY, Qwen3CodecConfig, original_pieces
@@ -84,8 +84,8 @@ class Qwen3Codec(nn.Module):
         return mx.concatenate(made, axis=1)
 
     def decode_piece(
-        self, codes: mx.array | np.ndarray, memory: DecodeMemory | None
-    ) -> tuple[mx.array, DecodeMemory]:
+        self, codes: mx.array | np.ndarray, memory: Qwen3DecoderMemory | None
+    ) -> tuple[mx.array, Qwen3DecoderMemory]:
         """Decode the next frames of a stream at once. Pieces of any lengths add up to one pass over all.
 
         codes: (B, Q, T), at least one frame → (B, hop T).  memory: of the pieces before; None at the start.

@@ -127,7 +127,7 @@ class DecoderBlock(nn.Module):
         return x
 
 
-class DecodeMemory(NamedTuple):
+class Qwen3DecoderMemory(NamedTuple):
     """State passed from one decoded piece to the next."""
 
     latents: mx.array  # the last inputs of the first convolution, (B, T, C)
@@ -156,7 +156,9 @@ class Decoder(nn.Module):
         layers += [LogSnake1d(width), CausalConv1d(width, 1, KERNEL)]
         self.decoder = layers
 
-    def __call__(self, codes: mx.array, memory: DecodeMemory | None) -> tuple[mx.array, DecodeMemory]:
+    def __call__(
+        self, codes: mx.array, memory: Qwen3DecoderMemory | None
+    ) -> tuple[mx.array, Qwen3DecoderMemory]:
         """Decode the next frames of a stream. (B, Q, T) → (B, hop T).
 
         memory: of the pieces before; None at the start.
@@ -169,7 +171,7 @@ class Decoder(nn.Module):
         samples = self.convolve(frames)[:, (frames.shape[1] - x.shape[1]) * self.hop_length :]
         kept = latents[:, max(0, latents.shape[1] - (PRE_KERNEL - 1)) :]
         last = frames[:, max(0, frames.shape[1] - self.tail) :]
-        return samples, DecodeMemory(kept, transformer, last)
+        return samples, Qwen3DecoderMemory(kept, transformer, last)
 
     def convolve(self, x: mx.array) -> mx.array:
         """Run the convolutions after the transformer. (B, T, C) → (B, hop T), within ±1."""

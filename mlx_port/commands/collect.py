@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from mlx_port.commands.display import Display
-from mlx_port.commands.generate import Flags
+from mlx_port.commands.generate import GenerateFlags
 from mlx_port.commands.output import STDOUT, Output
 from tts_core.errors import CancelledError, GenerationError, SpeechError
 from tts_core.pipeline import Pipeline
@@ -19,7 +19,7 @@ from tts_core.results import GenerationResult, join
 
 
 @dataclass(frozen=True)
-class Spoken:
+class Collected:
     """The result of a run. place: the file, "-" for stdout, None if the speech was only played.
 
     as_it_came: it was written or played part by part.
@@ -30,7 +30,7 @@ class Spoken:
     as_it_came: bool
 
 
-class Sink(Protocol):
+class SampleSink(Protocol):
     """A file or a loudspeaker that takes samples as they come."""
 
     def write(self, samples: np.ndarray) -> None:
@@ -39,11 +39,11 @@ class Sink(Protocol):
 
 
 def collect(
-    pipeline: Pipeline, request: Any, flags: Flags, output: Output | None, display: Display
-) -> Spoken:
+    pipeline: Pipeline, request: Any, flags: GenerateFlags, output: Output | None, display: Display
+) -> Collected:
     """Run the generation to its end. With --stream, parts are written and played as they come."""
     rate, place, player = pipeline.sample_rate, None, None
-    sinks: list[Sink] = []
+    sinks: list[SampleSink] = []
     done: list[GenerationResult] = []
     with ExitStack() as stack:
         grows = as_it_comes(flags, output)
@@ -69,10 +69,10 @@ def collect(
             player.write(result.audio)
         if output is not None and not grows:
             place = output.write(result.audio, rate)
-    return Spoken(result, place, as_it_came=bool(sinks))
+    return Collected(result, place, as_it_came=bool(sinks))
 
 
-def as_it_comes(flags: Flags, output: Output | None) -> bool:
+def as_it_comes(flags: GenerateFlags, output: Output | None) -> bool:
     """True if parts of the speech are written before its end."""
     return flags.stream or (output is not None and output.path is None)
 

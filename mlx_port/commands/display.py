@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from mlx_port.commands.generate import Flags
+from mlx_port.commands.generate import GenerateFlags
 from mlx_port.commands.pace import LEAST_SECONDS, speed
 from tts_core.pipeline import Progress
 from tts_core.printable import one_line
@@ -152,7 +152,7 @@ class Bar(_Shown):
 
 
 @contextmanager
-def open_display(request: Any, flags: Flags) -> Iterator[Display]:
+def open_display(request: Any, flags: GenerateFlags) -> Iterator[Display]:
     """Choose a display: none with --quiet or --json, a bar at a terminal."""
     if flags.quiet or flags.as_json:
         yield Display(request)

@@ -14,7 +14,7 @@ import click
 from tts_core.command.seconds import Seconds
 
 if TYPE_CHECKING:
-    from converters.published import Part
+    from converters.published import ModelPart
     from tts_core.config import Configs
     from tts_core.memory.terms import Estimate
 
@@ -116,7 +116,7 @@ def _run(
         click.echo(lines(table(guesses, above, below, computer.free_bytes())))
 
 
-class Found(NamedTuple):
+class StoredModel(NamedTuple):
     """A model and how it is stored."""
 
     name: str  # of the model
@@ -125,7 +125,7 @@ class Found(NamedTuple):
     quantization: dict[str, Any] | None
 
 
-def read_model(model: str | None, codec: str | None) -> Found:
+def read_model(model: str | None, codec: str | None) -> StoredModel:
     """Read the configurations of the model that the flags name. No tensor is read."""
     from pathlib import Path
 
@@ -143,7 +143,7 @@ def read_model(model: str | None, codec: str | None) -> Found:
         known += [name, *sizes]
         size = next(iter(sizes)) if model == name else model
         if size in sizes and not here:
-            return Found(name, sizes[size], models.model(name).published_dtype, None)
+            return StoredModel(name, sizes[size], models.model(name).published_dtype, None)
     try:
         found = open_published([model], codec=codec, offline=True)
         return _of_parts(str(found.model), found.parts)
@@ -159,13 +159,13 @@ def read_model(model: str | None, codec: str | None) -> Found:
         ) from None
 
 
-def _of_parts(name: str, parts: Mapping[str, Part]) -> Found:
+def _of_parts(name: str, parts: Mapping[str, ModelPart]) -> StoredModel:
     root = parts[name]
     configs = {kind: part.config for kind, part in parts.items()}
-    return Found(name, configs, root.dtype, dict(root.quantization) if root.quantization else None)
+    return StoredModel(name, configs, root.dtype, dict(root.quantization) if root.quantization else None)
 
 
-def read_without_codecs(model: str, codec: str | None) -> Found | None:
+def read_without_codecs(model: str, codec: str | None) -> StoredModel | None:
     """Read a model that lacks some of its codecs; published sizes replace those that are missing.
 
     Returns None if no model's own networks are complete.

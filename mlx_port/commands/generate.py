@@ -15,7 +15,7 @@ from tts_core.printable import counted, either
 
 
 @dataclass(frozen=True)
-class Flags:
+class GenerateFlags:
     """Flags of one call as given; None is the default.
 
     options: values of the model's options by name.
@@ -90,7 +90,7 @@ def generate(**given: Any) -> None:
             raise click.UsageError(f"{name}: empty; give a name, or leave --{name} out")
     speak = import_module("mlx_port.commands.speak").speak
     options, rest = chosen_options(given)
-    speak(Flags(loading=loading(rest), options=options, **rest))
+    speak(GenerateFlags(loading=loading(rest), options=options, **rest))
 
 
 def _text(words: tuple[str, ...], flag: str | None) -> str | None:

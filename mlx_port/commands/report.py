@@ -8,14 +8,14 @@ from typing import Any
 import click
 
 from mlx_port.commands.arithmetic import arithmetic, codec_precision
-from mlx_port.commands.collect import Spoken
-from mlx_port.commands.generate import Flags
+from mlx_port.commands.collect import Collected
+from mlx_port.commands.generate import GenerateFlags
 from mlx_port.commands.output import STDOUT
 from mlx_port.commands.pace import speed
 from tts_core.printable import counted, json_text, one_line
 
 
-def report(spoken: Spoken, flags: Flags, notes: Sequence[str], *, precision: str) -> None:
+def report(spoken: Collected, flags: GenerateFlags, notes: Sequence[str], *, precision: str) -> None:
     """Print the output, its length, the time and memory of the run, and notes on the request.
 
     precision: of the codec's decoder, as the model was opened.
@@ -29,7 +29,7 @@ def report(spoken: Spoken, flags: Flags, notes: Sequence[str], *, precision: str
         click.echo("\n".join(map(one_line, [*_lines(spoken, flags), *notes])), err=aside)
 
 
-def _lines(spoken: Spoken, flags: Flags) -> list[str]:
+def _lines(spoken: Collected, flags: GenerateFlags) -> list[str]:
     result = spoken.result
     cut = ", cut at the limit" if result.finish_reason == "length" else ""
     endless = sum(piece.finish_reason == "length" for piece in result.pieces)
@@ -47,11 +47,11 @@ def _lines(spoken: Spoken, flags: Flags) -> list[str]:
     return [*lines, memory]
 
 
-def _where(spoken: Spoken) -> str | None:
+def _where(spoken: Collected) -> str | None:
     return "stdout" if spoken.place == STDOUT else spoken.place and str(spoken.place)
 
 
-def _facts(spoken: Spoken, flags: Flags, precision: str) -> dict[str, Any]:
+def _facts(spoken: Collected, flags: GenerateFlags, precision: str) -> dict[str, Any]:
     result = spoken.result
     return {
         "output": _where(spoken),

@@ -9,9 +9,9 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 
-from mlx_port.commands.collect import Spoken, as_it_comes, collect
+from mlx_port.commands.collect import Collected, as_it_comes, collect
 from mlx_port.commands.display import open_display
-from mlx_port.commands.generate import Flags
+from mlx_port.commands.generate import GenerateFlags
 from mlx_port.commands.opening import check_backend, choose_options, load_pipeline, open_model
 from mlx_port.commands.output import choose_output
 from mlx_port.commands.pace import seconds_to_compute
@@ -28,7 +28,7 @@ from tts_core.text.captions import check_captions
 from tts_core.text.checks import check_words
 
 
-def speak(flags: Flags) -> None:
+def speak(flags: GenerateFlags) -> None:
     """Run one call of the command. Every flag is checked before weights are loaded."""
     output = choose_output(flags.output, flags.form, play=flags.play)
     captions = None if flags.captions is None else check_captions(flags.captions)
@@ -62,7 +62,7 @@ def speak(flags: Flags) -> None:
     report(spoken, flags, asked.notes, precision=parts.codec_precision)
 
 
-def save_captions(spoken: Spoken, path: Path) -> None:
+def save_captions(spoken: Collected, path: Path) -> None:
     """Write the captions. Raises ResourceError, which also names the file of the speech."""
     try:
         spoken.result.captions().save(path)
@@ -72,7 +72,7 @@ def save_captions(spoken: Spoken, path: Path) -> None:
         raise
 
 
-def choose_voice(flags: Flags, model: Model) -> str | None:
+def choose_voice(flags: GenerateFlags, model: Model) -> str | None:
     """Return the built-in voice that the flags name; None for another voice. Raises UsageError."""
     own = None
     if flags.voice is not None:
@@ -82,7 +82,7 @@ def choose_voice(flags: Flags, model: Model) -> str | None:
     return own
 
 
-def read_prompt(flags: Flags, model: Model) -> Prompt | None:
+def read_prompt(flags: GenerateFlags, model: Model) -> Prompt | None:
     """Decode the references. Raises UsageError for references that the model does not take."""
     sounds, texts = flags.ref_audio, tuple(as_utf8("ref-text", said) for said in flags.ref_text)
     if flags.voice is not None:

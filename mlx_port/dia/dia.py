@@ -24,7 +24,7 @@ from tts_core.dia.config import DiaConfig, DiaDecoderConfig, DiaEncoderConfig
 SCALE = 1.0  # attention scores are not divided by sqrt(E): the weights were trained that way
 
 
-class Source(NamedTuple):
+class DiaSource(NamedTuple):
     """Inputs of cross-attention: one entry per layer, computed once per batch of texts.
 
     keys, values: (B, H, S, E).
@@ -181,7 +181,7 @@ class DecoderLayer(nn.Module):
         rotation: Rotation,
         cross_rotation: Rotation | None,
         cache: KeyValueCache,
-        source: Source,
+        source: DiaSource,
         index: int,
     ) -> mx.array:
         """index: this layer's index in `source`. Rows after the source's B are unconditional."""
@@ -215,7 +215,7 @@ class Decoder(nn.Module):
 
     def source(
         self, encoded: mx.array, mask: mx.array | None, unconditional: mx.array | None = None
-    ) -> Source:
+    ) -> DiaSource:
         """Project encoded texts once for all later rows.
 
         encoded: (B, S, source width).
@@ -226,7 +226,7 @@ class Decoder(nn.Module):
         rotation = self.cross_rotary(0, encoded.shape[1]) if self.cross_rope else None
         pairs = [layer.cross_attention.project(encoded, rotation) for layer in self.layers]
         constants = None if unconditional is None else self.constants(unconditional)
-        return Source([keys for keys, _ in pairs], [values for _, values in pairs], mask, constants)
+        return DiaSource([keys for keys, _ in pairs], [values for _, values in pairs], mask, constants)
 
     def constants(self, encoded: mx.array) -> list[mx.array]:
         """Compute each layer's cross-attention to a single key, whose softmax is 1 for any query.
@@ -240,7 +240,7 @@ class Decoder(nn.Module):
             found.append(layer.cross_attention(query, keys, values, None, None))
         return found
 
-    def __call__(self, tokens: mx.array, cache: Sequence[KeyValueCache], source: Source) -> mx.array:
+    def __call__(self, tokens: mx.array, cache: Sequence[KeyValueCache], source: DiaSource) -> mx.array:
         start = cache[0].length
         rotation = self.rotary(start, tokens.shape[1])
         cross_rotation = self.cross_rotary(start, tokens.shape[1]) if self.cross_rope else None
@@ -273,7 +273,7 @@ class Dia(nn.Module):
             decoder.hidden_size, decoder.num_channels * decoder.vocab_size, bias=False
         )
 
-    def read(self, texts: Sequence[mx.array], unconditional: mx.array | None = None) -> Source:
+    def read(self, texts: Sequence[mx.array], unconditional: mx.array | None = None) -> DiaSource:
         """Encode texts one at a time, so that each is independent of the others' length. (S,) int each.
 
         unconditional: from `encode_nothing`; None without unconditional rows.
@@ -291,11 +291,11 @@ class Dia(nn.Module):
         """Encode the unconditional text: all zero ids have this same vector. → (1, 1, source width)."""
         return self.model.encoder(mx.zeros((1, 1), dtype=mx.int32))
 
-    def __call__(self, tokens: mx.array, cache: Sequence[KeyValueCache], source: Source) -> mx.array:
+    def __call__(self, tokens: mx.array, cache: Sequence[KeyValueCache], source: DiaSource) -> mx.array:
         """Compute logits for the row after each of `tokens`. (R, T, C) → (R, T, C, V) float32."""
         return self.head(self.model.decoder(tokens, cache, source))
 
-    def next_logits(self, tokens: mx.array, cache: Sequence[KeyValueCache], source: Source) -> mx.array:
+    def next_logits(self, tokens: mx.array, cache: Sequence[KeyValueCache], source: DiaSource) -> mx.array:
         """Compute logits only for the row after the last of `tokens`. (R, T, C) → (R, C, V) float32."""
         return self.head(self.model.decoder(tokens, cache, source)[:, -1:])[:, 0]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import mlx.core as mx
 import numpy as np
 
-from tts_core.dia.sampling import V01_EOS_SCALE, Sampling
+from tts_core.dia.sampling import V01_EOS_SCALE, DiaSampling
 
 
 def guide(cond: mx.array, uncond: mx.array, cfg_scale: float) -> mx.array:
@@ -42,7 +42,7 @@ def forbid_special(logits: mx.array, eos: int) -> mx.array:
     return mx.where((ids > eos) | ((ids == eos) & (channel > 0)), -mx.inf, logits)
 
 
-def candidates_0626(cond: mx.array, uncond: mx.array, sampling: Sampling, eos: int) -> mx.array:
+def candidates_0626(cond: mx.array, uncond: mx.array, sampling: DiaSampling, eos: int) -> mx.array:
     """Compute the logits that the 0626 rule samples from, or whose argmax it takes at temperature 0.
 
     (..., C, V) float32.
@@ -62,7 +62,7 @@ def candidates_0626(cond: mx.array, uncond: mx.array, sampling: Sampling, eos: i
     return keep_top_p(keep_top_k(logits, logits, sampling.top_k), sampling.top_p)
 
 
-def candidates_v01(cond: mx.array, uncond: mx.array, sampling: Sampling, eos: int) -> mx.array:
+def candidates_v01(cond: mx.array, uncond: mx.array, sampling: DiaSampling, eos: int) -> mx.array:
     """Compute the logits that the v0.1 rule samples from: guided, channel 0's EOS scaled. (..., C, V)."""
     logits = forbid_special(guide(cond, uncond, sampling.cfg_scale), eos)
     ids, channel = _counted(logits.shape[-1]), _counted(logits.shape[-2])[:, None]

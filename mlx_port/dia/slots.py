@@ -16,16 +16,16 @@ from mlx_port.dia.dia import Dia
 from mlx_port.kernels.noise import trial, uniform
 from mlx_port.kernels.source import passes
 from mlx_port.steps.dia.drawing import accepting, drawing
-from mlx_port.steps.dia.fused import Memory, fused
+from mlx_port.steps.dia.fused import DecoderMemory, fused
 from tts_core.dia.grid import FREE
-from tts_core.dia.joining import Joining
-from tts_core.dia.sampling import Sampling
+from tts_core.dia.joining import DiaJoining
+from tts_core.dia.sampling import DiaSampling
 from tts_core.nn.noise import HostNoise
 
 STEPS_KEPT = 256  # between two times that MLX's unused memory is freed
 
 
-class Slots:
+class DiaSlots:
     """B slots for texts of at most `text_rows` bytes and `rows` grid rows, allocated at once.
 
     nothing: (1, 1, source width), the encoding of the empty text; None without guidance.
@@ -37,12 +37,14 @@ class Slots:
         self.network, self.decoder = network, fused(network, nothing)
         self.texts, self.guided, self.ticks = texts, nothing is not None, 0
         config = self.network.config
-        self._empty = partial(Memory.empty, self.network, texts, rows - 1, text_rows, guided=self.guided)
+        self._empty = partial(
+            DecoderMemory.empty, self.network, texts, rows - 1, text_rows, guided=self.guided
+        )
         self.memory = self._empty()
         channels = config.decoder_config.num_channels
         self.shape = channels, config.decoder_config.vocab_size
         self.last_row = rows - 1
-        self.running: list[Joining | None] = [None] * texts
+        self.running: list[DiaJoining | None] = [None] * texts
         self.filled = np.ones(texts, np.int32)  # rows that are known
         self.bounds = np.zeros((texts, 2), np.int32)  # frames of each prompt, and of its speech at most
         self.tokens = mx.zeros((texts, channels), mx.int32)  # the last known row of each text
@@ -51,7 +53,7 @@ class Slots:
         self.accept = accepting(config)
         mx.async_eval(self.tokens, self.ends, self.free_row)
 
-    def join(self, slot: int, text: Joining) -> None:
+    def join(self, slot: int, text: DiaJoining) -> None:
         """Read a text and let it start with the next step; its slot must be free."""
         self._read(slot, text)
         self.running[slot] = text
@@ -102,7 +104,7 @@ class Slots:
 
     def _draw(self, logits: mx.array, taken: Sequence[int]) -> mx.array:
         """Draw the next row of each text, texts of equal settings together. → (B, C) int32."""
-        config, groups = self.network.config, dict[Sampling, list[int]]()
+        config, groups = self.network.config, dict[DiaSampling, list[int]]()
         for slot in taken:
             groups.setdefault(self._text(slot).sampling, []).append(slot)
         if not groups:
@@ -144,12 +146,12 @@ class Slots:
                 rows[slot] = grid[self.filled[slot]]
         return self.free_row if (rows == FREE).all() else mx.array(rows)
 
-    def _text(self, slot: int) -> Joining:
+    def _text(self, slot: int) -> DiaJoining:
         text = self.running[slot]
         assert text is not None
         return text
 
-    def _read(self, slot: int, text: Joining) -> None:
+    def _read(self, slot: int, text: DiaJoining) -> None:
         """Compute keys and values of a text, and of the rows before the last known one."""
         memory, count = self.memory, len(text.tokens)
         source = self.network.read([mx.array(text.tokens)])._replace(unconditional=self.decoder.constants)

@@ -7,7 +7,7 @@ import mlx.core as mx
 from mlx_port.codecs.mimi import Mimi
 from mlx_port.dia2.dia2 import Dia2
 from mlx_port.dia2.guard import fault
-from mlx_port.dia2.slots import Slots
+from mlx_port.dia2.slots import Dia2Slots
 from mlx_port.host import Host
 from mlx_port.kernels.attention import try_long
 from mlx_port.loading import Loaded, Parts
@@ -43,6 +43,6 @@ def compose(network: Dia2, codec: Mimi, tokenizer: str) -> Dia2Pipeline:
     return Dia2Pipeline(Dia2Engine(network, codec, tokenizer, host, make_slots=_slots, fault=fault))
 
 
-def _slots(network: Dia2, *, texts: int, rows: int, guided: bool) -> Slots:
+def _slots(network: Dia2, *, texts: int, rows: int, guided: bool) -> Dia2Slots:
     """Make slots, which grow with their texts whatever the bounds are."""
-    return Slots(network)
+    return Dia2Slots(network)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import mlx.core as mx
 
-from tts_core.dia2.sampling import COLDEST, Choice
+from tts_core.dia2.sampling import COLDEST, Dia2Choice
 
 
 def guide(cond: mx.array, uncond: mx.array, cfg_scale: float) -> mx.array:
@@ -19,7 +19,7 @@ def guide(cond: mx.array, uncond: mx.array, cfg_scale: float) -> mx.array:
     return uncond + cfg_scale * (cond - uncond)
 
 
-def picked(cond: mx.array, uncond: mx.array, choice: Choice) -> mx.array:
+def picked(cond: mx.array, uncond: mx.array, choice: Dia2Choice) -> mx.array:
     """Mark the candidates of guidance, with ties at the last place. (..., V) → (..., V) booleans."""
     if not choice.is_guided:
         return mx.ones_like(cond).astype(mx.bool_)
@@ -43,7 +43,9 @@ def keep_top_k(logits: mx.array, top_k: int) -> mx.array:
     return mx.where(above | (ties & (mx.cumsum(ties.astype(mx.int32), axis=-1) <= room)), logits, -mx.inf)
 
 
-def candidates(cond: mx.array, uncond: mx.array, choice: Choice, is_code: mx.array | None = None) -> mx.array:
+def candidates(
+    cond: mx.array, uncond: mx.array, choice: Dia2Choice, is_code: mx.array | None = None
+) -> mx.array:
     """Compute the logits that are sampled from, or whose argmax is taken at temperature 0.
 
     (..., V) float32.  is_code: (V,), the ids that may be chosen; None allows all.
@@ -61,7 +63,7 @@ def candidates(cond: mx.array, uncond: mx.array, choice: Choice, is_code: mx.arr
 def choose(
     cond: mx.array,
     uncond: mx.array,
-    choice: Choice,
+    choice: Dia2Choice,
     uniform: mx.array | None,
     is_code: mx.array | None = None,
 ) -> mx.array:

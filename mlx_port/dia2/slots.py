@@ -17,10 +17,10 @@ from mlx_port.dia2.dia2 import Dia2
 from mlx_port.kernels.noise import trial, uniform
 from mlx_port.kernels.source import passes
 from mlx_port.layers.cache import CHUNK
-from mlx_port.steps.dia2.drawing import Drawing
+from mlx_port.steps.dia2.drawing import Dia2Drawing
 from mlx_port.steps.dia2.fused import fused
-from tts_core.dia2.sampling import Sampling
-from tts_core.dia2.slots import Joining, noise_shape
+from tts_core.dia2.sampling import Dia2Sampling
+from tts_core.dia2.slots import Dia2Joining, noise_shape
 from tts_core.nn.noise import HostNoise
 
 STEPS_KEPT = 256  # between two times that MLX's unused memory is freed
@@ -28,10 +28,10 @@ FORMS_KEPT = 16  # compiled draws, one for each mixture of settings
 
 
 @dataclass(eq=False)
-class Text:
+class Dia2Text:
     """A text in progress. steps: that it has run."""
 
-    joining: Joining
+    joining: Dia2Joining
     steps: int = 0
 
     @property
@@ -45,12 +45,12 @@ class Text:
         return len(self.joining.before) + self.steps
 
 
-class Slots:
+class Dia2Slots:
     """Any number of slots; a text takes memory only while it is there."""
 
     def __init__(self, network: Dia2):
         self.network, self.fused, self.ticks = network, fused(network), 0
-        self.running: dict[int, Text] = {}  # by slot, in the order of their rows
+        self.running: dict[int, Dia2Text] = {}  # by slot, in the order of their rows
         config = network.config
         empty = 0, config.transformer.num_key_value_heads, 0, config.transformer.head_dim
         kind = self.fused.kind
@@ -58,12 +58,12 @@ class Slots:
         self.last = mx.zeros((0, config.n_streams), mx.int32)  # codes of each text
         self.codes, self.hidden, self.noise = self.last, mx.zeros(0), mx.zeros(0)
         self.nothing = mx.array([config.text_zero_id, config.text_pad_id])
-        self.drawings: dict[tuple[Sampling, ...], Drawing] = {}
+        self.drawings: dict[tuple[Dia2Sampling, ...], Dia2Drawing] = {}
         self._place()
 
-    def join(self, slot: int, text: Joining) -> None:
+    def join(self, slot: int, text: Dia2Joining) -> None:
         """Read a text's prefix and let it begin with the next step; its slot must be free."""
-        one, transformer = Text(text), self.network.transformer
+        one, transformer = Dia2Text(text), self.network.transformer
         cache = transformer.new_cache()
         if len(text.before):
             tokens = mx.repeat(mx.array(text.before)[None], one.rows, axis=0)
@@ -146,7 +146,7 @@ class Slots:
         last = mx.pad(mx.maximum(self.last, 0), [(0, 0), (2, 0)])[mx.array(self.owner)]
         return mx.where(tokens < 0, last, tokens)
 
-    def _uniform(self, texts: list[Text]) -> mx.array:
+    def _uniform(self, texts: list[Dia2Text]) -> mx.array:
         """Draw the random numbers of a step. (N, 1 + Q, ids)."""
         config, noise = self.network.config, [text.joining.noise for text in texts]
         seeds = [one.seed for one in noise if isinstance(one, HostNoise)]
@@ -165,7 +165,7 @@ class Slots:
         if texts and settings not in self.drawings:
             if len(self.drawings) == FORMS_KEPT:
                 del self.drawings[next(iter(self.drawings))]
-            self.drawings[settings] = Drawing(self.fused, settings)
+            self.drawings[settings] = Dia2Drawing(self.fused, settings)
         if texts:
             self.drawing = self.drawings[settings]
 

@@ -14,13 +14,13 @@ from mlx import nn
 from mlx_port.dia2.blocks import MLP, Cache, RMSNorm, TextEmbedding, add, attend, project, split_heads
 from mlx_port.layers.cache import KeyValueCache
 from mlx_port.layers.rope import RotaryPositions, Rotation
-from tts_core.dia2.config import Dia2Config, StackConfig
+from tts_core.dia2.config import Dia2Config, Dia2StackConfig
 
 
 class Attention(nn.Module):
     """Grouped-query attention with normalized, rotated queries and keys. (B, T, D) → same."""
 
-    def __init__(self, config: StackConfig, eps: float):
+    def __init__(self, config: Dia2StackConfig, eps: float):
         super().__init__()
         width, self.head_dim = config.hidden_size, config.head_dim
         rows = config.num_attention_heads * config.head_dim
@@ -42,7 +42,7 @@ class Attention(nn.Module):
 class TransformerLayer(nn.Module):
     """Pre-norm attention and feed-forward. (R, T, D) → same."""
 
-    def __init__(self, config: StackConfig, eps: float):
+    def __init__(self, config: Dia2StackConfig, eps: float):
         super().__init__()
         self.pre_norm = RMSNorm(config.hidden_size, eps)
         self.attn = Attention(config, eps)

@@ -70,14 +70,14 @@ FACTS = (
 
 
 @dataclass(frozen=True)
-class Choice:
+class PathChoice:
     """A path and its reason."""
 
     path: Path
     why: str
 
 
-def choose(dtype: str, *, backend: str, generation: int, version: tuple[int, ...]) -> Choice:
+def choose(dtype: str, *, backend: str, generation: int, version: tuple[int, ...]) -> PathChoice:
     """Choose the path of weights of one dtype, or of QUANTIZED ones.
 
     backend: "metal", "cuda" or "cpu".  generation: 0 if not Apple's.
@@ -85,20 +85,20 @@ def choose(dtype: str, *, backend: str, generation: int, version: tuple[int, ...
     for fact in FACTS:
         here = fact.backend == backend and fact.generations[0] <= generation <= fact.generations[1]
         if here and dtype in fact.dtypes and fact.since <= version:
-            return Choice(fact.path, f"{fact.why} ({fact.source})")
+            return PathChoice(fact.path, f"{fact.why} ({fact.source})")
     raise ValueError(f"rows: no fact about {dtype} on {backend}, generation {generation}")
 
 
 @cache
-def chosen(dtype: str) -> Choice:
+def chosen(dtype: str) -> PathChoice:
     """Choose the path on this machine, as `choose`. Raises UsageError for an unknown MLX_PORT_ROWS."""
     wanted = forced()
     if wanted is not None:
-        return Choice(wanted, f"{VARIABLE}={wanted}")
+        return PathChoice(wanted, f"{VARIABLE}={wanted}")
     backend = "cpu" if not source.on_gpu() else "metal" if mx.metal.is_available() else "cuda"
     found = choose(dtype, backend=backend, generation=generation(), version=_version())
     if found.path == "kernel" and not _runs(dtype):
-        return Choice("mlx" if dtype == QUANTIZED else "single", "the kernel does not run here")
+        return PathChoice("mlx" if dtype == QUANTIZED else "single", "the kernel does not run here")
     return found
 
 

@@ -14,7 +14,7 @@ import mlx.core as mx
 
 from mlx_port.kernels.attention import HALF, has_kernel
 from mlx_port.runtime.memory import backend_name
-from tts_core.nn.attention import AttentionPolicy, Scores, block_sizes, lane_spans, spans
+from tts_core.nn.attention import AttentionPolicy, AttentionSizes, block_sizes, lane_spans, spans
 
 __all__ = ["AttentionPolicy", "scaled_dot_product_attention"]
 
@@ -114,7 +114,7 @@ def _blocks(
         mask = mx.unflatten(mask, -3, (-1, group) if mask.shape[-3] > 1 else (1, 1))
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     widths = query.shape[-1], value.shape[-1]
-    sizes = Scores(math.prod(lead), group, rows, keys, *widths, 4, is_causal)
+    sizes = AttentionSizes(math.prod(lead), group, rows, keys, *widths, 4, is_causal)
     lanes, q_chunk, k_chunk = block_sizes(sizes, _budget(policy), policy=policy)
 
     out = mx.zeros((*lead, group, rows, value.shape[-1]), query.dtype)

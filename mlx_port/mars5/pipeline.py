@@ -9,8 +9,8 @@ from mlx_port.loading import Loaded, Parts
 from mlx_port.mars5.codec_lm import CodecLM
 from mlx_port.mars5.residual_transformer import ResidualTransformer
 from mlx_port.mars5.reverse import ReverseDiffusion
-from mlx_port.mars5.slots import Slots
-from mlx_port.mars5.together import Call
+from mlx_port.mars5.slots import Mars5Slots
+from mlx_port.mars5.together import TimestepCall
 from mlx_port.steps.mars5.one_row import try_kernels
 from mlx_port.stored import understood
 from tts_core.config import config_of
@@ -59,7 +59,7 @@ def compose(
         vocoder,
         vocabulary,
         Host(network.embed),
-        make_slots=Slots,
-        call=lambda runs: Call(transformer, runs),
+        make_slots=Mars5Slots,
+        call=lambda runs: TimestepCall(transformer, runs),
     )
     return Mars5Pipeline(engine)

@@ -30,7 +30,7 @@ from tts_core.mars5.config import ResidualTransformerConfig
 from tts_core.nn.positions import timestep_table
 
 
-class Source(NamedTuple):
+class Mars5Source(NamedTuple):
     """Inputs that are the same for all timesteps, computed once per run.
 
     text: (R, N + 1, D), after speaker vectors; R rows may share one row of codes.
@@ -155,7 +155,7 @@ class ResidualTransformer(nn.Module):
         timesteps: int,
         text_lengths: mx.array | None = None,
         frame_lengths: mx.array | None = None,
-    ) -> Source:
+    ) -> Mars5Source:
         """Embed the inputs that do not depend on the timestep.
 
         text: (B, N) ids.
@@ -166,7 +166,7 @@ class ResidualTransformer(nn.Module):
         words = mx.broadcast_to(words, (len(speakers), *words.shape[1:]))
         rows = mx.concatenate([speakers[:, None], words], axis=1)
         count = rows.shape[1]
-        return Source(
+        return Mars5Source(
             rows + self.cond_pos_embedding(count),
             self.pos_embedding(frames),
             self._steps(self.timestep_encoder_emb, timesteps),
@@ -180,22 +180,22 @@ class ResidualTransformer(nn.Module):
         first, silu, second = mlp
         return second(silu(first(features.astype(self.text_embed.weight.dtype)))).astype(mx.float32)
 
-    def __call__(self, codes: mx.array, source: Source, t: mx.array) -> mx.array:
+    def __call__(self, codes: mx.array, source: Mars5Source, t: mx.array) -> mx.array:
         """Compute all logits. codes: (B, S, Q); t: (B,) or (1,) int → (R, S, Q, K), float32."""
         return self.head(self.hidden(codes, source, t), range(self.config.n_output_codebooks))
 
-    def hidden(self, codes: mx.array, source: Source, t: mx.array) -> mx.array:
+    def hidden(self, codes: mx.array, source: Mars5Source, t: mx.array) -> mx.array:
         """Compute the heads' input. (B, S, Q) → (R, S, D)."""
         memory = self.tfm.encoder(self.encoder_input(source, t), source.text_mask)
         memory = memory.astype(self.text_embed.weight.dtype)  # once for all layers
         frames = self.decoder_input(codes, source, t)
         return self.tfm.decoder(frames, memory, source.frame_mask, source.text_mask)
 
-    def encoder_input(self, source: Source, t: mx.array) -> mx.array:
+    def encoder_input(self, source: Mars5Source, t: mx.array) -> mx.array:
         """Add timesteps to the text rows. → (R, N + 1, D)."""
         return source.text + source.encoder_steps[t][:, None]
 
-    def decoder_input(self, codes: mx.array, source: Source, t: mx.array) -> mx.array:
+    def decoder_input(self, codes: mx.array, source: Mars5Source, t: mx.array) -> mx.array:
         """Embed codes and add timesteps. (B, S, Q) → (B, S, D)."""
         embedded = self.residual_encoder(codes).astype(mx.float32)
         return embedded + source.positions + source.decoder_steps[t][:, None]

@@ -21,14 +21,14 @@ from mlx_port.steps.chain import chain
 from mlx_port.steps.mars5.one_row import fused
 from mlx_port.steps.spin import Spins
 from tts_core.mars5.options import Mars5Options
-from tts_core.mars5.rows import BatchRows, Group, Inputs, Joining
+from tts_core.mars5.rows import Inputs, Mars5BatchRows, Mars5Group, Mars5Joining
 from tts_core.mars5.sampling import sampling_key
 
 STEPS_KEPT = 256  # between two times that MLX's unused memory is freed
 Drawing = Callable[..., tuple[mx.array, mx.array]]
 
 
-class Slots:
+class Mars5Slots:
     """`texts` slots, each a row of the network with `room` positions for speaker and ids.
 
     Several rows are allocated at once; a single one only while a text is in it.
@@ -40,7 +40,7 @@ class Slots:
     def __init__(self, network: CodecLM, *, texts: int, room: int, lowest: int, end: int):
         self.network, self.lowest, self.end = network, lowest, end
         self.host = Host(network.embed)
-        self.plan = BatchRows(texts, room)
+        self.plan = Mars5BatchRows(texts, room)
         self.at = RowPositions(min(network.config.sliding_window, room))
         self.cache = self._new_cache() if texts > 1 else []
         self.one_row, self.rotary = fused(network), network.positions(room)
@@ -59,7 +59,7 @@ class Slots:
         layers = self.network.ar.layers
         return [RowCache(mx.zeros(buffer, dtype), mx.zeros(buffer, dtype), self.at) for _ in layers]
 
-    def join(self, slot: int, text: Joining) -> None:
+    def join(self, slot: int, text: Mars5Joining) -> None:
         """Read a text's prompt and let it draw with the next step; its slot must be free."""
         self.cache = self.cache or self._new_cache()
         network, prompt = self.network, self.host.to_device(text.prompt.tokens[None])
@@ -101,7 +101,7 @@ class Slots:
             self.at.move(self.host.to_device(positions), min(place + 1, self.at.capacity))
         return self.one_row.next_logits(self.tokens[: len(positions)], self.spins(positions), self.cache)
 
-    def _step(self, groups: Sequence[Group]) -> mx.array:
+    def _step(self, groups: Sequence[Mars5Group]) -> mx.array:
         """Draw the next id of every text. → (texts,) int32."""
         inputs, texts = self.plan.step(), self.plan.slots
         rows = len(inputs.positions)
@@ -120,7 +120,9 @@ class Slots:
             mx.clear_cache()
         return ids if rows == texts else mx.concatenate([ids, mx.zeros(texts - rows, mx.int32)])
 
-    def _draw(self, logits: mx.array, inputs: Inputs, groups: Sequence[Group]) -> tuple[mx.array, mx.array]:
+    def _draw(
+        self, logits: mx.array, inputs: Inputs, groups: Sequence[Mars5Group]
+    ) -> tuple[mx.array, mx.array]:
         """Draw an id from each row that is a text's. (R, V) → (R,), and the next step's (R, 1)."""
         seen = self.recent[: len(logits)]
         penalty, uniform = map(self.host.to_device, (inputs.penalty[:, None], inputs.uniform[:, None]))

@@ -11,14 +11,14 @@ from collections.abc import Callable, Sequence
 import mlx.core as mx
 
 from mlx_port.mars5.residual_transformer import ResidualTransformer
-from mlx_port.mars5.reverse import Run, Step
+from mlx_port.mars5.reverse import DenoisingStep, DiffusionRun
 from tts_core.mars5.together import alike, in_line
 
 
 class Together:
     """One step down of several runs, the plain form. The runs are all guided, or none is."""
 
-    def __init__(self, network: ResidualTransformer, steps: Sequence[Step]):
+    def __init__(self, network: ResidualTransformer, steps: Sequence[DenoisingStep]):
         self.network, self.steps = network, steps
         self.sources = [step.source for step in steps]
         self.text = mx.concatenate([source.text for source in self.sources], axis=1)
@@ -28,7 +28,7 @@ class Together:
         self.first_book = min(step.first_book for step in steps)
 
     def __call__(self, codes: Sequence[mx.array], t: mx.array, numbers: Sequence[mx.array]) -> list[mx.array]:
-        """Run a step of each run. t: (B,); codes, numbers and results as in Step."""
+        """Run a step of each run. t: (B,); codes, numbers and results as in DenoisingStep."""
         return self.compute(codes, t, numbers)
 
     def compute(self, codes: Sequence[mx.array], t: mx.array, numbers: Sequence[mx.array]) -> list[mx.array]:
@@ -67,20 +67,23 @@ class Together:
         )
 
 
-MakeTogether = Callable[[ResidualTransformer, Sequence[Step]], Together]
+MakeTogether = Callable[[ResidualTransformer, Sequence[DenoisingStep]], Together]
 
 
-class Call:
+class TimestepCall:
     """Timesteps of some runs, in as few calls as possible. Build another one when a run joins or leaves.
 
     make_together: builds the step that several runs share.
     """
 
     def __init__(
-        self, network: ResidualTransformer, runs: Sequence[Run], make_together: MakeTogether = Together
+        self,
+        network: ResidualTransformer,
+        runs: Sequence[DiffusionRun],
+        make_together: MakeTogether = Together,
     ):
-        self.single = list[Run]()
-        self.groups: list[tuple[list[Run], Together]] = []
+        self.single = list[DiffusionRun]()
+        self.groups: list[tuple[list[DiffusionRun], Together]] = []
         for group in alike(runs, lambda run: run.step.settings.guided):
             if len(group) == 1:
                 self.single += group

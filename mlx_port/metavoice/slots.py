@@ -16,13 +16,13 @@ from mlx_port.metavoice.guidance import speaker_rows, stacked
 from mlx_port.reading import Reading, begin_read, finish_read
 from mlx_port.steps.metavoice.drawing import drawing
 from mlx_port.steps.metavoice.one_row import fused
-from tts_core.metavoice.rows import BatchRows, Joining
+from tts_core.metavoice.rows import MetaVoiceBatchRows, MetaVoiceJoining
 from tts_core.metavoice.sampling import FirstStageSampling
 
 STEPS_KEPT = 256  # between two times that MLX's unused memory is freed
 
 
-class Slots:
+class MetaVoiceSlots:
     """`texts` slots on `rows` rows of the network, for texts of at most `room` ids.
 
     end_of_text: the id that replaces text in rows without it. Keys and values are allocated for all rows
@@ -35,7 +35,7 @@ class Slots:
         self.network, self.end_of_text = network, end_of_text
         self.one_row = fused(network)
         self.host = Host(network.transformer.wpe)
-        self.plan = BatchRows(texts, rows, room)
+        self.plan = MetaVoiceBatchRows(texts, rows, room)
         self.at = RowPositions(room)
         self.cache: list[RowCache] = []
         self.groups: list[tuple[FirstStageSampling, mx.array, mx.array]] = []
@@ -47,7 +47,7 @@ class Slots:
         """Return whether there are a slot and rows for a text with this sampling."""
         return self.plan.fits(sampling)
 
-    def join(self, slot: int, text: Joining) -> None:
+    def join(self, slot: int, text: MetaVoiceJoining) -> None:
         """Read a text's ids but the last and let it start with the next step; its slot must be free."""
         rows, self.groups = self.plan.join(slot, text), []
         self.cache = self.cache or self.new_cache()

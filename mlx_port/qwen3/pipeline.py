@@ -9,7 +9,7 @@ from mlx_port.host import Host
 from mlx_port.kernels.attention import try_long
 from mlx_port.loading import Loaded, Parts
 from mlx_port.qwen3.qwen3 import Qwen3
-from mlx_port.qwen3.slots import Slots, fault
+from mlx_port.qwen3.slots import Qwen3Slots, fault
 from mlx_port.steps.qwen3.fused import try_kernels
 from tts_core.qwen3 import pipeline
 from tts_core.qwen3.engine import Qwen3Engine
@@ -31,4 +31,4 @@ def assemble(parts: Parts) -> Qwen3Pipeline:
     try_kernels(network)
     for heads in (codec.config.encoder, codec.config.decoder):
         try_long(heads.num_attention_heads, heads.num_key_value_heads, heads.head_dim, mx.float32)
-    return Qwen3Pipeline(Qwen3Engine(documents, network, codec, host, make_slots=Slots, fault=fault))
+    return Qwen3Pipeline(Qwen3Engine(documents, network, codec, host, make_slots=Qwen3Slots, fault=fault))

@@ -18,7 +18,7 @@ from mlx_port.layers.rope import RotaryPositions
 from mlx_port.qwen3.blocks import Cache, TransformerLayer, logits_of, run
 from mlx_port.qwen3.speaker_encoder import SpeakerEncoder
 from tts_core.qwen3.config import Qwen3Config
-from tts_core.qwen3.layout import FRAME, SPEAKER, Layout
+from tts_core.qwen3.layout import FRAME, SPEAKER, TalkerInputs
 
 
 class PredictorModel(nn.Module):
@@ -113,7 +113,9 @@ class Talker(nn.Module):
             x = x + self.code_predictor.embed(stage, codes[:, stage + 1])
         return x
 
-    def embed_layout(self, layout: Layout, speaker: mx.array | None, frames: mx.array | None) -> mx.array:
+    def embed_layout(
+        self, layout: TalkerInputs, speaker: mx.array | None, frames: mx.array | None
+    ) -> mx.array:
         """Embed what is read before speech. → (1, T, D).
 
         speaker: (D,) vector of a recording.  frames: (1, Q, F) codes of a recording.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import mlx.core as mx
 
 from tts_core.qwen3.config import SUPPRESSED
-from tts_core.qwen3.sampling import LEAST_FRAMES, Choice
+from tts_core.qwen3.sampling import LEAST_FRAMES, Qwen3Choice
 
 
 def penalize(logits: mx.array, seen: mx.array, penalty: float) -> mx.array:
@@ -25,7 +25,7 @@ def allow(logits: mx.array, eos: int, step: int) -> mx.array:
     return mx.where(allowed, logits, -mx.inf)
 
 
-def candidates(logits: mx.array, choice: Choice) -> mx.array:
+def candidates(logits: mx.array, choice: Qwen3Choice) -> mx.array:
     """Compute the logits that are sampled from, or whose argmax is taken. (..., V) float32."""
     if choice.is_greedy:
         return logits
@@ -43,7 +43,7 @@ def candidates(logits: mx.array, choice: Choice) -> mx.array:
     return logits
 
 
-def draw(logits: mx.array, choice: Choice, uniform: mx.array | None) -> mx.array:
+def draw(logits: mx.array, choice: Qwen3Choice, uniform: mx.array | None) -> mx.array:
     """Choose one id per row from `candidates`, by the Gumbel maximum unless greedy. (..., V) → (...) int32.
 
     uniform: (..., V); may be None if greedy.

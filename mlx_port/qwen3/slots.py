@@ -22,13 +22,13 @@ from mlx_port.reading import begin_read, finish_read
 from mlx_port.steps.qwen3.fused import OtherCodes, fused
 from tts_core.errors import GenerationError
 from tts_core.nn.guard import NotFiniteError
-from tts_core.qwen3.rows import BatchRows, Group, Joining, Launched
-from tts_core.qwen3.sampling import LEAST_FRAMES, Choice
+from tts_core.qwen3.rows import Launched, Qwen3BatchRows, Qwen3Group, Qwen3Joining
+from tts_core.qwen3.sampling import LEAST_FRAMES, Qwen3Choice
 
 FORMS_KEPT = 16  # compiled draws, one for each mixture of settings
 
 
-class Slots:
+class Qwen3Slots:
     """`texts` slots, each a row of the network; keys and values grow with the longest text.
 
     room: positions of a text, what is read before speech and frames.
@@ -40,7 +40,7 @@ class Slots:
         self.fused, self.room = fused(network), room
         self.talker, self.config = network.talker, network.config
         self.host = Host(self.talker.model.norm)
-        self.plan, self.at = BatchRows(texts), RowPositions(room)
+        self.plan, self.at = Qwen3BatchRows(texts), RowPositions(room)
         self.cache: list[RowCache] = []
         dtype, config = self.talker.model.codec_embedding.weight.dtype, self.config
         self.hidden = mx.zeros((texts, config.talker.hidden_size), dtype)
@@ -48,9 +48,9 @@ class Slots:
         self.seen = mx.zeros((texts, config.vocab_size), mx.bool_)
         self.nothing = mx.zeros(config.talker.hidden_size, dtype)
         self.trailing: dict[int, mx.array] = {}  # by slot: (M + 1, D), the padding's last
-        self.drawings: dict[tuple[Choice | None, ...], OtherCodes] = {}
+        self.drawings: dict[tuple[Qwen3Choice | None, ...], OtherCodes] = {}
 
-    def join(self, slot: int, text: Joining) -> None:
+    def join(self, slot: int, text: Qwen3Joining) -> None:
         """Read what comes before a text's speech; it draws with the next step. Its slot must be free."""
         self._reserve(text.positions)
         talker, cache = self.talker, self.talker.new_cache()
@@ -140,9 +140,9 @@ class Slots:
         else:
             self.hidden[:count] = mx.where(self.host.to_device(begun)[:, None], hidden, self.hidden[:count])
 
-    def _others(self, groups: Sequence[Group]) -> OtherCodes:
+    def _others(self, groups: Sequence[Qwen3Group]) -> OtherCodes:
         """Return the compiled draws of these texts' other codes."""
-        choices: list[Choice | None] = [None] * self.plan.count
+        choices: list[Qwen3Choice | None] = [None] * self.plan.count
         for group in groups:
             for row in group.rows.tolist():
                 choices[row] = group.sampling.others
@@ -153,7 +153,7 @@ class Slots:
             self.drawings[key] = OtherCodes(self.fused, key)
         return self.drawings[key]
 
-    def _first_codes(self, logits: mx.array, uniform: mx.array, groups: Sequence[Group]) -> mx.array:
+    def _first_codes(self, logits: mx.array, uniform: mx.array, groups: Sequence[Qwen3Group]) -> mx.array:
         """Draw the first code of each frame, or the end of speech. (R, V) each → (R,)."""
         ids = mx.zeros(len(logits), mx.int32)
         for group in groups:
@@ -179,14 +179,14 @@ class Slots:
                 layer.values = mx.pad(layer.values, [(0, 0), (0, 0), (0, missing), (0, 0)])
 
 
-def embedded(talker: Talker, host: Host, text: Joining) -> mx.array:
+def embedded(talker: Talker, host: Host, text: Qwen3Joining) -> mx.array:
     """Embed what is read before a text's speech. → (1, T, D)."""
     speaker = None if text.speaker is None else host.to_device(text.speaker)
     frames = None if text.frames is None else host.to_device(text.frames[None])
     return talker.embed_layout(text.layout, speaker, frames)
 
 
-def fault(network: Qwen3, text: Joining, frames: np.ndarray) -> GenerationError:
+def fault(network: Qwen3, text: Qwen3Joining, frames: np.ndarray) -> GenerationError:
     """Build the error that names the first layer with NaN or infinity, by running a text again.
 
     frames: drawn before the logits that are not finite, (Q, T).

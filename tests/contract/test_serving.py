@@ -25,12 +25,12 @@ from tts_core import models
 from tts_core.errors import CancelledError, UsageError
 from tts_core.results import join
 from tts_core.serving.engine import SpeechEngine
-from tts_core.serving.source import Source
+from tts_core.serving.source import ModelSource
 
 SOON = 120.0  # seconds; only a test that hangs waits so long
 
 
-def source(model: str, side: str) -> Source:
+def source(model: str, side: str) -> ModelSource:
     loading = import_module(f"{SIDES[side]}.loading")
     device = {"device": "cpu"} if side == "torch" else {}
 
@@ -38,7 +38,7 @@ def source(model: str, side: str) -> Source:
         return loading.open_parts(folder(model), dtype="float32", **device)
 
     parts = opened()
-    return Source(model, parts.configs, parts.documents, lambda: loading.assemble(opened()))
+    return ModelSource(model, parts.configs, parts.documents, lambda: loading.assemble(opened()))
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from converters.published import Part
+from converters.published import ModelPart
 from tests.converters.twins import nari_twin, transformers_twin
 from tests.golden.cases import DEFAULT
 
@@ -20,7 +20,7 @@ DAC_PTH = DAC / "weights_dac.pth"
 V_0626, DAC_HF = nari_twin(GOLDEN / "v_0626", V_0626_HF), transformers_twin(DAC)
 
 
-def read_all(part: Part) -> dict[str, np.ndarray]:
+def read_all(part: ModelPart) -> dict[str, np.ndarray]:
     return {name: part.read(name) for name in part.names()}
 
 

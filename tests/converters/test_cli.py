@@ -16,7 +16,7 @@ from converters import cli, convert
 from mlx_port.commands import main as mlx_port_main
 from tests.converters.folders import DAC_HF, DAC_PTH, GOLDEN, V_0626, V_0626_HF, left_in
 from tts_core.command import runner
-from tts_core.dia.sampling import DEFAULTS_0626, DEFAULTS_V01, Sampling
+from tts_core.dia.sampling import DEFAULTS_0626, DEFAULTS_V01, DiaSampling
 
 ROOT = Path(__file__).parents[2]
 
@@ -153,7 +153,7 @@ def test_cross_rope_override(tmp_path):
     assert run(*base, tmp_path / "b", "--cross-rope") == 0
     configs = [json.loads((tmp_path / name / "config.json").read_text()) for name in "ab"]
     assert [config["cross_rope"] for config in configs] == [False, True]
-    assert [Sampling(**config["sampling"]) for config in configs] == [DEFAULTS_0626, DEFAULTS_V01]
+    assert [DiaSampling(**config["sampling"]) for config in configs] == [DEFAULTS_0626, DEFAULTS_V01]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from converters import convert as converting
 from converters.convert import convert, outline
 from converters.files import destination, writer
 from converters.files.dtypes import narrow, widen
-from converters.files.pieces import Memory
+from converters.files.pieces import ScratchMemory
 from converters.files.writer import SafetensorsWriter
 from converters.published import open_published
 from converters.rules.dequantize import BITS, Quantization
@@ -418,7 +418,7 @@ def test_each_fault_of_a_disk_has_its_exit_code(source, tmp_path, monkeypatch, n
 
 
 def test_tensors_are_the_same_in_memory_that_is_used_again(source):
-    memory = Memory()
+    memory = ScratchMemory()
     for part in source.parts.values():
         for name in part.names():
             np.testing.assert_array_equal(part.read(name, memory), part.read(name))

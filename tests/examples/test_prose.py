@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import prose
 from examples.train_voice.listening import TurnScore
-from tts_core.judges.words import Heard
+from tts_core.judges.words import HeardWord
 
 pytestmark = pytest.mark.rest
 
@@ -43,7 +43,7 @@ def test_one_spelling_of_words() -> None:
 
 
 def test_errors_over_all_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prose, "hear", lambda sound: [Heard(word, 0, 0) for word in sound])
+    monkeypatch.setattr(prose, "hear", lambda sound: [HeardWord(word, 0, 0) for word in sound])
     sounds: Any = [["one", "dr", "too"], ["brown"]]
     assert prose.score((["one", "doctor", "two", "brown"], sounds)) == TurnScore(4, 1, 0.0)
 

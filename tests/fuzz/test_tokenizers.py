@@ -13,11 +13,10 @@ from tests.tiny.dia2 import GOLDEN
 from tests.tiny.metavoice import tokenizers
 from tests.tiny.published_models import AR, header
 from tts_core.dia2.tokenizer import FILE as DIA2_FILE
-from tts_core.dia2.tokenizer import Tokenizer as Dia2Tokenizer
+from tts_core.dia2.tokenizer import Dia2Tokenizer
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, SpeechTokenizer, TextTokenizer
 from tts_core.metavoice.text import read_tokenizers
-from tts_core.qwen3.tokenizer import FILES
-from tts_core.qwen3.tokenizer import Tokenizer as Qwen3Tokenizer
+from tts_core.qwen3.tokenizer import FILES, Qwen3Tokenizer
 
 pytestmark = pytest.mark.rest
 

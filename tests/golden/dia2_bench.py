@@ -21,12 +21,12 @@ from tests.golden.exact import exact_rotary
 from tests.sides import Side, Stored
 from tests.tiny.weights import Weights
 from tts_core.dia2.config import Dia2Config, read_published
-from tts_core.dia2.run import Run
-from tts_core.dia2.sampling import Sampling
+from tts_core.dia2.run import Dia2Run
+from tts_core.dia2.sampling import Dia2Sampling
 from tts_core.dia2.script import Reader
 from tts_core.dia2.shapes import parameter_shapes
-from tts_core.dia2.slots import Joining
-from tts_core.dia2.tokenizer import CONFIG_FILE, FILE, Tokenizer, bos_id
+from tts_core.dia2.slots import Dia2Joining
+from tts_core.dia2.tokenizer import CONFIG_FILE, FILE, Dia2Tokenizer, bos_id
 from tts_core.files.json_object import read_json
 from tts_core.nn.noise import HostNoise
 
@@ -37,7 +37,7 @@ class Ran:
     after the prefix.
     """
 
-    run: Run
+    run: Dia2Run
     actions: list[int] = field(default_factory=list)
     main: list[int] = field(default_factory=list)
     second: list[int] = field(default_factory=list)
@@ -94,10 +94,10 @@ class Dia2Side(Side):
                 made[name] = held.reshape(rows, steps, *held.shape[1:])[:, -1]
         return made
 
-    def speak(self, run: Run, sampling: Sampling, picks: Iterator[int] | None = None) -> Ran:
+    def speak(self, run: Dia2Run, sampling: Dia2Sampling, picks: Iterator[int] | None = None) -> Ran:
         """Run to the end. picks: ids drawn by the original, in order; None is greedy."""
         slots, made, warm = self.slots(), Ran(run), run.warm_up()
-        slots.join(0, Joining(warm, run.start, sampling, HostNoise(0)))
+        slots.join(0, Dia2Joining(warm, run.start, sampling, HostNoise(0)))
         if len(warm):
             keys, values = (self.numpy(part)[:, :, : len(warm)] for part in slots.cache[0])
             made.cache = keys, values
@@ -178,7 +178,7 @@ def codec_of(side: str, case: Case) -> Bench[CodecSide]:
 
 def reader_of(case: Case, config: Dia2Config) -> Reader:
     """The reading of scripts with the case's tokenizer."""
-    tokenizer = Tokenizer((case.path(case.info["tokenizer"]) / FILE).read_text("utf-8"))
+    tokenizer = Dia2Tokenizer((case.path(case.info["tokenizer"]) / FILE).read_text("utf-8"))
     return Reader.of(tokenizer, config.text_new_word_id, case.info["frame_rate"])
 
 
@@ -189,7 +189,7 @@ def _side(kind: str, config: Path, weights: Path, tokenizer: Path) -> Dia2Side:
 
 @cache
 def _weights(config: Path, weights: Path, tokenizer: Path) -> Weights[Dia2Config]:
-    first = bos_id(Tokenizer((tokenizer / FILE).read_text("utf-8")), read_json(tokenizer / CONFIG_FILE))
+    first = bos_id(Dia2Tokenizer((tokenizer / FILE).read_text("utf-8")), read_json(tokenizer / CONFIG_FILE))
     sizes = read_published(read_json(config), text_bos_id=first)
     checkpoint = SafetensorsCheckpoint([weights])
     moves = plan(rules(sizes), checkpoint.shapes, parameter_shapes(sizes))

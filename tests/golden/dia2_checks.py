@@ -16,8 +16,8 @@ from tests.sides import Side
 from tests.tolerance import EPS, bound
 from tts_core.dia2.config import Dia2Config
 from tts_core.dia2.prefix import Prefix, align, join
-from tts_core.dia2.run import Run
-from tts_core.dia2.sampling import Choice, Sampling
+from tts_core.dia2.run import Dia2Run
+from tts_core.dia2.sampling import Dia2Choice, Dia2Sampling
 from tts_core.prompt import Word
 
 ROWS = ("actions", "main", "second")
@@ -31,9 +31,9 @@ def check_dia2(case: Case, side: str) -> None:
     _check_forced(str(case), vectors, bench)
     _check_half(str(case), vectors, bench.side)
     for n, given in enumerate(info["greedy"]):
-        choice = Choice(given["cfg"], given["k"], 0, 0)
-        run = Run(config, reader_of(case, config).entries(given["text"]), initial_padding=given["pad"])
-        made = bench.side.speak(run, Sampling(choice, choice))
+        choice = Dia2Choice(given["cfg"], given["k"], 0, 0)
+        run = Dia2Run(config, reader_of(case, config).entries(given["text"]), initial_padding=given["pad"])
+        made = bench.side.speak(run, Dia2Sampling(choice, choice))
         _check_run(f"{case}: greedy.{n}", made, given, vectors, f"greedy.{n}", info["frame_rate"])
         if f"greedy.{n}.waveform" in vectors:
             _check_wave(f"{case}: greedy.{n}", run, vectors[f"greedy.{n}.waveform"], codec_of(side, case))
@@ -128,7 +128,7 @@ def _check_run(
     assert run.finish_reason == "stop", at
 
 
-def _check_wave(at: str, run: Run, golden: np.ndarray, codec: Bench[CodecSide]) -> None:
+def _check_wave(at: str, run: Dia2Run, golden: np.ndarray, codec: Bench[CodecSide]) -> None:
     codes = run.codes(0, run.frames)[None]
     codec.compare(f"{at}.waveform", golden[None], lambda side: side.decode(codes).clip(-1, 1))
 
@@ -142,11 +142,11 @@ def _check_file(samples: np.ndarray, rate: int, info: Mapping[str, Any], wave: n
 def _check_sampled(case: Case, vectors: Vectors, side: Dia2Side) -> None:
     """Replay the original's draws: its candidates at every draw, then grid, codes and times."""
     given, config = case.info["sampled"], side.network.config
-    sampling = Sampling(
-        Choice(given["cfg"], given["k"], given["text_temp"], given["text_k"]),
-        Choice(given["cfg"], given["k"], given["audio_temp"], given["audio_k"]),
+    sampling = Dia2Sampling(
+        Dia2Choice(given["cfg"], given["k"], given["text_temp"], given["text_k"]),
+        Dia2Choice(given["cfg"], given["k"], given["audio_temp"], given["audio_k"]),
     )
-    run = Run(config, reader_of(case, config).entries(given["text"]), initial_padding=given["pad"])
+    run = Dia2Run(config, reader_of(case, config).entries(given["text"]), initial_padding=given["pad"])
     picks = vectors["sampled.pick"]
     made = side.speak(run, sampling, iter(picks.tolist()))
     assert len(drawn) == len(picks)
@@ -197,17 +197,17 @@ def check_prefix(case: Case, side: str) -> None:
         ]
         assert prefix.steps == set(given["new_word_steps"])
         assert prefix.frames == given["prefix_frames"]
-        choice = Choice(given["cfg"], given["k"], 0, 0)
+        choice = Dia2Choice(given["cfg"], given["k"], 0, 0)
 
         def speak(one: Dia2Side, given: Any = given, prefix: Any = prefix, choice: Any = choice) -> Ran:
-            run = Run(
+            run = Dia2Run(
                 config,
                 reader.entries(given["text"]),
                 prefix=prefix,
                 initial_padding=given["pad"],
                 keeps_prefix=given["include"],
             )
-            return one.speak(run, Sampling(choice, choice))
+            return one.speak(run, Dia2Sampling(choice, choice))
 
         made = {one.kind: speak(one) for one in (bench.side, bench.torch32, bench.torch64)}
         at = f"{case}: run.{n}"
@@ -241,7 +241,7 @@ def check_sampler(case: Case, kind: str) -> None:
     rules = side.module("dia2.sampling")
     for place, given in info["settings"]:
         logits = vectors[f"logits.{given['logits']}"]
-        choice = Choice(given["cfg_scale"], given["cfg_filter_k"], given["temperature"], given["top_k"])
+        choice = Dia2Choice(given["cfg_scale"], given["cfg_filter_k"], given["temperature"], given["top_k"])
         cond, uncond = (side.array(np.ascontiguousarray(logits[:, row])) for row in (0, 1))
         kept = side.numpy(rules.picked(cond, uncond, choice))
         np.testing.assert_array_equal(kept, vectors[f"{place}.kept"].astype(bool), f"{case}: {place}.kept")
@@ -250,7 +250,7 @@ def check_sampler(case: Case, kind: str) -> None:
             ids = np.arange(logits.shape[-1])
             is_code = side.array((ids != given["pad"]) & (ids != given["bos"]))
         chosen = rules.choose(
-            cond, uncond, Choice(choice.cfg_scale, choice.cfg_filter_k, 0, 0), None, is_code
+            cond, uncond, Dia2Choice(choice.cfg_scale, choice.cfg_filter_k, 0, 0), None, is_code
         )
         np.testing.assert_array_equal(
             side.numpy(chosen), vectors[f"{place}.argmax"], f"{case}: {place}.argmax"

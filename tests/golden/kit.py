@@ -25,7 +25,7 @@ from safetensors.numpy import save_file
 
 import torch_ref
 from converters.convert import convert
-from converters.published import Part, Published, open_published
+from converters.published import ModelPart, Published, open_published
 from mlx_port.commands.verify.measure import measure
 from mlx_port.commands.verify.run import trace
 from tests.tiny import mars5, metavoice_pipeline
@@ -34,7 +34,7 @@ from tests.tiny.dia2 import published_dia2
 from tests.tiny.published_models import sources
 from tests.tiny.qwen3 import write_published as published_qwen3
 from torch_ref.layerwise import Layerwise
-from tts_core.nn.ladder import Given, Rung, ladder, sound
+from tts_core.nn.ladder import InputSources, Rung, ladder, sound
 from tts_core.nn.layer_order import Stage, State
 from tts_core.nn.noise import HostNoise
 from tts_core.prompt import Prompt
@@ -143,7 +143,7 @@ def publish(name: str, folder: Path) -> Published:
 def layers(model: str, published: Published) -> tuple[Tensors, list[dict[str, Any]]]:
     """Run every layer in float64 on float32 inputs. Returns arrays, and the runs that list them in order."""
     parts = published.parts
-    given = Given(
+    given = InputSources(
         {kind: part.config for kind, part in parts.items()},
         {kind: part.documents for kind, part in parts.items()},
         ROWS,
@@ -224,7 +224,7 @@ def _options(model: str, changes: Mapping[str, Any]) -> Any:
     return options_class(model)(**changes)
 
 
-def _side(rung: Rung, part: Part, dtype: str) -> Callable[[Stage, Sequence[State]], list[State]]:
+def _side(rung: Rung, part: ModelPart, dtype: str) -> Callable[[Stage, Sequence[State]], list[State]]:
     return Layerwise(rung.layers, part.config, part, dtype).run
 
 

@@ -27,7 +27,7 @@ from tts_core.mars5.diffusion import FIRST_DRAW, Cells
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.request import BANDWIDTH_ID, for_vocoder
 from tts_core.mars5.sequence import CodecSequence
-from tts_core.mars5.speech import Speech
+from tts_core.mars5.speaking import Mars5Speaking
 from tts_core.results import GenerationResult
 
 IGNORED = {"deep_clone", "use_kv_cache", "beam_width"}  # settings of the original that ours does not have
@@ -90,9 +90,9 @@ class Whole:
     @contextmanager
     def _watched(self, run: Run) -> Any:
         engine = self.pipeline.engine
-        begin, hear = engine.begin, Speech.hear
+        begin, hear = engine.begin, Mars5Speaking.hear
 
-        def watched_hear(speech: Speech, sequence: CodecSequence) -> None:
+        def watched_hear(speech: Mars5Speaking, sequence: CodecSequence) -> None:
             run.sequences.append(sequence)
             hear(speech, sequence)
 
@@ -109,7 +109,7 @@ class Whole:
             return made
 
         with (
-            mock.patch.object(Speech, "hear", watched_hear),
+            mock.patch.object(Mars5Speaking, "hear", watched_hear),
             mock.patch.object(engine, "begin", watched_begin),
         ):
             yield

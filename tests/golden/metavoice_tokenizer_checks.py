@@ -10,7 +10,7 @@ import pytest
 
 from tests.golden.cases import existing
 from tts_core.errors import UsageError
-from tts_core.metavoice.text import END_OF_TEXT, Tokenizer, Tokenizers, normalise
+from tts_core.metavoice.text import END_OF_TEXT, MetaVoiceTokenizer, Tokenizers, normalise
 
 
 def check_tokenizer(folder: Path, published: Tokenizers) -> None:
@@ -18,7 +18,7 @@ def check_tokenizer(folder: Path, published: Tokenizers) -> None:
     given = json.loads(existing(folder / "tokenizer.json").read_text())
     ranks = {b64decode(piece): rank for piece, rank in given["mergeable_ranks_b64"].items()}
     for name, offset in given["settings"]["offset"].items():
-        table = Tokenizer(given["pat_str"], ranks, given["special_tokens"], offset or 0)
+        table = MetaVoiceTokenizer(given["pat_str"], ranks, given["special_tokens"], offset or 0)
         assert table.end_of_text == given["eot"][name], name
         if name != "raw":
             assert getattr(published, name) == table, f"{name}: the checkpoint's table is another"

@@ -12,7 +12,7 @@ from tests.golden.bench import Bench
 from tests.golden.cases import existing
 from tests.golden.codec_bench import CodecSide
 from tests.sides import Side
-from tts_core.qwen3.tokenizer import FILES, Tokenizer
+from tts_core.qwen3.tokenizer import FILES, Qwen3Tokenizer
 
 
 def codec_bench(side: str, folder: Path) -> Bench[CodecSide]:
@@ -51,6 +51,6 @@ def _network(side: str, kind: str, folder: Path) -> Any:
 
 
 @cache
-def tokenizer(folder: Path, most: int) -> Tokenizer:
+def tokenizer(folder: Path, most: int) -> Qwen3Tokenizer:
     """The tokenizer of a folder."""
-    return Tokenizer(*(existing(folder / name).read_text() for name in FILES), most=most)
+    return Qwen3Tokenizer(*(existing(folder / name).read_text() for name in FILES), most=most)

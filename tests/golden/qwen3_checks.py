@@ -19,9 +19,9 @@ from tts_core.prompt import Prompt
 from tts_core.qwen3 import layout as layouts
 from tts_core.qwen3 import speaker
 from tts_core.qwen3.config import Qwen3Config
-from tts_core.qwen3.layout import Layout, Recording
-from tts_core.qwen3.rows import Joining
-from tts_core.qwen3.sampling import Choice, Sampling, read_generation
+from tts_core.qwen3.layout import Qwen3Recording, TalkerInputs
+from tts_core.qwen3.rows import Qwen3Joining
+from tts_core.qwen3.sampling import Qwen3Choice, Qwen3Sampling, read_generation
 
 WHOLE = "non_streaming_mode"
 CHUNK = "speech_tokenizer"
@@ -31,7 +31,7 @@ class Row(NamedTuple):
     """One text of a run."""
 
     at: str
-    layout: Layout
+    layout: TalkerInputs
     speaker: np.ndarray | None  # (D,)
     frames: np.ndarray | None  # (1, Q, T)
     seed: int | None
@@ -155,7 +155,7 @@ def _rows(
                 ids = read.encode(layouts.transcript(transcripts[b]))
                 assert ids == run["ref_ids"][b], f"{at}, row {b}"
                 frames = _recorded(run, b, vectors, codec)
-                recording = Recording(tuple(ids), frames.shape[2])
+                recording = Qwen3Recording(tuple(ids), frames.shape[2])
         language = layouts.language_id(config, languages[b], known)
         laid = layouts.build(
             config,
@@ -181,17 +181,17 @@ def _recorded(run: dict[str, Any], b: int, vectors: Vectors, codec: CodecSide) -
     return codes[b : b + 1, :, : -(-len(clips[b]) // codec.codec.hop_length)]
 
 
-def _sampling(case: Case, settings: dict[str, Any]) -> Sampling:
+def _sampling(case: Case, settings: dict[str, Any]) -> Qwen3Sampling:
     """The settings of a run, which info.json lists in full."""
     read_generation(read_json(case.path("generation_config.json")))
     first, others = (
-        Choice(
+        Qwen3Choice(
             not settings[sampled],
             *(settings[f"{prefix}{name}"] for name in ("temperature", "top_k", "top_p")),
         )
         for prefix, sampled in (("", "do_sample"), ("subtalker_", "subtalker_dosample"))
     )
-    return Sampling(first, others, settings["repetition_penalty"])
+    return Qwen3Sampling(first, others, settings["repetition_penalty"])
 
 
 def _check_run(at: str, case: Case, run: dict[str, Any], vectors: Vectors, benches: Benches) -> None:
@@ -246,13 +246,13 @@ def _check_layout(row: Row, b: int, part: str, vectors: Vectors, benches: Benche
     benches.model.compare(f"{row.at}: trailing", trailing, lambda each: _texts(each, ids))
 
 
-def spoken(side: ModelSide, rows: list[Row], sampling: Sampling, most: int) -> list[np.ndarray]:
+def spoken(side: ModelSide, rows: list[Row], sampling: Qwen3Sampling, most: int) -> list[np.ndarray]:
     """Speak rows together in slots. → (F, Q) codes each, F at most `most`."""
     room = most + max(len(row.layout.text) for row in rows)
     slots = side.module("qwen3.slots").Slots(side.network, texts=len(rows), room=room)
     for b, row in enumerate(rows):
         frames, noise = None if row.frames is None else row.frames[0], HostNoise(row.seed or 0)
-        slots.join(b, Joining(row.layout, sampling, noise, row.speaker, frames))
+        slots.join(b, Qwen3Joining(row.layout, sampling, noise, row.speaker, frames))
     made: dict[int, list[np.ndarray]] = {b: [] for b in range(len(rows))}
     while slots.plan.texts:
         [drawn] = slots.read(slots.launch(1))
@@ -271,7 +271,7 @@ def _check_steps(
     b: int,
     part: str,
     run: dict[str, Any],
-    sampling: Sampling,
+    sampling: Qwen3Sampling,
     vectors: Vectors,
     benches: Benches,
     code0: np.ndarray,
@@ -379,7 +379,7 @@ def _draws(
     found: dict[str, np.ndarray],
     code0: np.ndarray,
     noise: np.ndarray | None,
-    sampling: Sampling,
+    sampling: Qwen3Sampling,
 ) -> dict[str, np.ndarray]:
     """By how much each drawn code was the best, and of how many candidates."""
     module, eos = side.module("qwen3.sampling"), side.network.config.codec_eos_id

@@ -11,11 +11,11 @@ import numpy as np
 from tests.golden.cases import Case, Vectors
 from tests.tolerance import assert_within
 from tests.tts_core.dia import sampling_rules
-from tts_core.dia.sampling import Sampling
+from tts_core.dia.sampling import DiaSampling
 
 RULES = {"head": "candidates_0626", "hf": "candidates_0626", "v1": "candidates_v01"}
 SPECIAL_IDS = 4  # a vocabulary has the codebook's entries, then EOS, PAD, BOS and one unused id
-Candidates = Callable[[np.ndarray, np.ndarray, Sampling, int], np.ndarray]
+Candidates = Callable[[np.ndarray, np.ndarray, DiaSampling, int], np.ndarray]
 
 
 def check_sampler(case: Case, candidates_of: Callable[[str], Candidates]) -> None:
@@ -38,7 +38,7 @@ def check_file(
     eos = cond.shape[-1] - SPECIAL_IDS
     for number, given in json.loads(vectors.metadata["settings"]):
         what = f"{vectors.file.name}, setting {number} {given}"
-        setting = Sampling(
+        setting = DiaSampling(
             cfg_scale=given["cfg"], temperature=given["temp"], top_p=given["top_p"], top_k=given["k"]
         )
         logits = candidates(cond, uncond, setting, eos)

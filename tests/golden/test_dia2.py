@@ -12,10 +12,10 @@ from tests.golden.cases import Case, discover
 from tests.golden.dia2_checks import CHECKS, check_sampler
 from tests.sides import BOTH
 from tts_core.dia2.grid import apply_delay, revert_delay
-from tts_core.dia2.machine import Machine
+from tts_core.dia2.machine import StateMachine
 from tts_core.dia2.prefix import align
 from tts_core.dia2.script import Entry, Reader, normalized
-from tts_core.dia2.tokenizer import FILE, Tokenizer
+from tts_core.dia2.tokenizer import FILE, Dia2Tokenizer
 from tts_core.errors import UsageError
 from tts_core.prompt import Word
 
@@ -32,8 +32,8 @@ def cases_of(case: Case) -> dict:
     return json.loads(case.path("cases.json").read_text("utf-8"))
 
 
-def tokenizer_of(case: Case) -> Tokenizer:
-    return Tokenizer((case.path(case.info["tokenizer"]) / FILE).read_text("utf-8"))
+def tokenizer_of(case: Case) -> Dia2Tokenizer:
+    return Dia2Tokenizer((case.path(case.info["tokenizer"]) / FILE).read_text("utf-8"))
 
 
 def need(side: str) -> None:
@@ -85,7 +85,7 @@ if found := of_kind("dia2_machine"):
         ids, cases = case.info["token_ids"], cases_of(case)["cases"]
         assert len(cases) == case.info["count"]
         for n, one in enumerate(cases):
-            machine = Machine(
+            machine = StateMachine(
                 entries_of(one["entries"]),
                 new_word=ids["new_word"],
                 pad=ids["pad"],

@@ -68,11 +68,11 @@ def test_every_layer_is_within_its_bound(folder, example):
 
 def port(place: Path, kind: str, part: str, model: str):
     """Run MLX's layers of a network from the converted folder."""
-    from tts_core.nn.ladder import Given, ladder
+    from tts_core.nn.ladder import InputSources, ladder
 
     where = place / models.network(kind).folder
     parts = open_parts(place)
-    given = Given(parts.configs, parts.documents, kit.ROWS, kit.SECONDS, kit.SEED)
+    given = InputSources(parts.configs, parts.documents, kit.ROWS, kit.SECONDS, kit.SEED)
     rung = next(one for one in ladder(model, given) if (one.kind, one.part) == (kind, part))
     assert read_config(where, kind)["model_type"] == kind
     stored = Stored(kind, Record.read(place).weights(models.network(kind).folder))

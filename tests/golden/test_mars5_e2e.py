@@ -5,7 +5,7 @@ import pytest
 from tests.golden.cases import DEFAULT, golden_root
 from tests.golden.mars5_e2e_checks import check_whole_runs, whole
 from tests.sides import BOTH
-from tts_core.mars5 import speech as mars5_speech
+from tts_core.mars5 import speaking as mars5_speaking
 
 pytestmark = pytest.mark.golden
 
@@ -30,7 +30,7 @@ if (FOLDER / "tts_e2e.json").exists():
 def test_mistakes_are_seen(name: str, value: object, monkeypatch: pytest.MonkeyPatch) -> None:
     """mars5: the checks can fail; uses the committed runs."""
     pytest.importorskip("torch", reason="torch is not installed: it is the oracle of both sides")
-    monkeypatch.setattr(mars5_speech, name, value)
+    monkeypatch.setattr(mars5_speaking, name, value)
     whole.cache_clear()
     with pytest.raises(AssertionError, match="trimmed"):
         check_whole_runs(DEFAULT / "mars5", "torch")

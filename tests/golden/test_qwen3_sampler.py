@@ -8,7 +8,7 @@ import pytest
 from tests.golden.cases import Case, discover
 from tests.sides import BOTH, Side
 from tests.tolerance import EPS
-from tts_core.qwen3.sampling import Choice
+from tts_core.qwen3.sampling import Qwen3Choice
 
 pytestmark = pytest.mark.golden
 
@@ -26,7 +26,9 @@ if CASES:
         for i, stated in enumerate(case.info["cases"]):
             logits, history = vectors[f"{i}.logits"], vectors[f"{i}.history"]
             scores = vectors[f"{i}.scores"]
-            choice = Choice(not stated["do_sample"], stated["temperature"], stated["top_k"], stated["top_p"])
+            choice = Qwen3Choice(
+                not stated["do_sample"], stated["temperature"], stated["top_k"], stated["top_p"]
+            )
             x = one.array(logits)
             if not stated["stage"]:
                 seen = np.zeros(logits.shape, bool)

@@ -15,16 +15,16 @@ from mlx import nn
 from mlx.utils import tree_flatten
 
 from mlx_port.dia.dia import Dia
-from mlx_port.dia.slots import Slots
+from mlx_port.dia.slots import DiaSlots
 from mlx_port.dia2.dia2 import Dia2
-from mlx_port.dia2.slots import Slots as Dia2Slots
+from mlx_port.dia2.slots import Dia2Slots
 from mlx_port.kernels import add_norm
 from mlx_port.mars5.codec_lm import CodecLM
-from mlx_port.mars5.slots import Slots as Mars5Slots
+from mlx_port.mars5.slots import Mars5Slots
 from mlx_port.metavoice.first_stage import FirstStage
-from mlx_port.metavoice.slots import Slots as MetaVoiceSlots
+from mlx_port.metavoice.slots import MetaVoiceSlots
 from mlx_port.qwen3.qwen3 import Qwen3
-from mlx_port.qwen3.slots import Slots as Qwen3Slots
+from mlx_port.qwen3.slots import Qwen3Slots
 from mlx_port.steps.dia import fused
 from mlx_port.steps.qwen3 import fused as qwen3_fused
 from mlx_port.steps.rows import product
@@ -32,24 +32,23 @@ from tests.mlx_port.launches import as_on_metal, bytes_read, launches
 from tests.tiny.dia import SAMPLING, dia_config
 from tests.tiny.mars5_ar import VOCABULARY, ar_config, deep_prompt, reference
 from tests.tiny.qwen3 import qwen3_config
-from tts_core.dia.joining import Joining
-from tts_core.dia2.config import GATED, StackConfig
+from tts_core.dia.joining import DiaJoining
+from tts_core.dia2.config import GATED, Dia2StackConfig
 from tts_core.dia2.grid import FREE
-from tts_core.dia2.sampling import Choice, Sampling
-from tts_core.dia2.slots import Joining as Dia2Joining
+from tts_core.dia2.sampling import Dia2Choice, Dia2Sampling
+from tts_core.dia2.slots import Dia2Joining
 from tts_core.dia2.spec import DIA2_2B
 from tts_core.mars5.options import Mars5Options
-from tts_core.mars5.rows import Joining as Mars5Joining
-from tts_core.metavoice.rows import Joining as MetaVoiceJoining
+from tts_core.mars5.rows import Mars5Joining
+from tts_core.metavoice.rows import MetaVoiceJoining
 from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.metavoice.spec import METAVOICE_FIRST_STAGE
 from tts_core.models import network as spec_of
 from tts_core.nn.noise import HostNoise
-from tts_core.qwen3.config import CUSTOM_VOICE
-from tts_core.qwen3.config import StackConfig as Qwen3StackConfig
+from tts_core.qwen3.config import CUSTOM_VOICE, Qwen3StackConfig
 from tts_core.qwen3.layout import build
-from tts_core.qwen3.rows import Joining as Qwen3Joining
-from tts_core.qwen3.sampling import Sampling as Qwen3Sampling
+from tts_core.qwen3.rows import Qwen3Joining
+from tts_core.qwen3.sampling import Qwen3Sampling
 from tts_core.qwen3.spec import qwen3 as published
 from tts_core.speed import speed
 
@@ -73,7 +72,7 @@ def _cast(path: str, module: nn.Module, kind: str, dtype: mx.Dtype) -> None:
 
 def dia(
     layers: int, dtype: mx.Dtype, *, cross_rope: bool = False, sizes: dict[str, int] | None = None
-) -> tuple[Slots, Step]:
+) -> tuple[DiaSlots, Step]:
     """One guided text, some rows in."""
     config = dia_config(cross_rope=cross_rope)
     heads: dict[str, Any] = {"num_hidden_layers": layers, "head_dim": 64, "cross_head_dim": 128}
@@ -81,11 +80,11 @@ def dia(
     network = Dia(config)
     cast(network, "dia", dtype)
     with mock.patch.object(fused, "independent", product):  # a CPU's calls follow its BLAS
-        slots = Slots(network, network.encode_nothing(), texts=1, rows=40, text_rows=20)
+        slots = DiaSlots(network, network.encode_nothing(), texts=1, rows=40, text_rows=20)
     grid = np.full((40, 4), -1, np.int32)
     grid[0] = config.bos_token_id
     tokens = np.arange(1, 9).astype(np.int32)
-    slots.join(0, Joining(tokens, grid, 1, 0, 30, SAMPLING, HostNoise(1)))
+    slots.join(0, DiaJoining(tokens, grid, 1, 0, 30, SAMPLING, HostNoise(1)))
     slots.read(slots.launch(2))
     return slots, lambda: (slots._step(), slots.tokens, slots.ends)
 
@@ -125,8 +124,8 @@ def dia2(layers: int, dtype: mx.Dtype, *, depth: int = 1) -> tuple[Any, Step]:
     """One guided text, some frames in, with as many streams as published. layers: of the transformer."""
     config = replace(
         DIA2_2B,
-        transformer=StackConfig(layers, 64, 96, 4, 2, 64, GATED),
-        depformer=StackConfig(depth, 64, 96, 2, 2, 64, GATED),
+        transformer=Dia2StackConfig(layers, 64, 96, 4, 2, 64, GATED),
+        depformer=Dia2StackConfig(depth, 64, 96, 2, 2, 64, GATED),
         low_rank_dim=64,
         text_vocab_size=40,
         audio_vocab_size=70,
@@ -136,8 +135,10 @@ def dia2(layers: int, dtype: mx.Dtype, *, depth: int = 1) -> tuple[Any, Step]:
     network = Dia2(config)
     cast(network, "dia2", dtype)
     slots, ids = Dia2Slots(network), np.zeros(2 + config.n_streams, np.int32)
-    choice = Choice(2.0, 50, 0.8, 50)
-    slots.join(0, Dia2Joining(np.zeros((0, len(ids)), np.int32), 0, Sampling(choice, choice), HostNoise(1)))
+    choice = Dia2Choice(2.0, 50, 0.8, 50)
+    slots.join(
+        0, Dia2Joining(np.zeros((0, len(ids)), np.int32), 0, Dia2Sampling(choice, choice), HostNoise(1))
+    )
     for _ in range(2):
         slots.act({0: ids})
         slots.read(slots.draw({0: (3, 3)}))

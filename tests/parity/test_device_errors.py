@@ -26,8 +26,8 @@ from tests.tiny.metavoice_pipeline import reference
 from tests.tiny.recordings import snippet
 from tts_core import models
 from tts_core.bulk.asking import Work
-from tts_core.bulk.rows import Row
-from tts_core.bulk.speaking import Speaker, codes_hash
+from tts_core.bulk.rows import TextRow
+from tts_core.bulk.speaking import RowSpeaker, codes_hash
 from tts_core.errors import GenerationError, SpeechError
 from tts_core.nn.beside import Then
 from tts_core.options import changed, options_class
@@ -130,12 +130,12 @@ def batch(model: str, pipeline: Any, call: Call) -> Iterator[Speak]:
     source, prompts = Source(model, pipeline), [None]
     work = Work(options(model, call), Path(), ".wav", None)
     open_session = partial(pipeline.session, 2, streamed=False)
-    speaker = Speaker(cast(Any, source), open_session, work)
+    speaker = RowSpeaker(cast(Any, source), open_session, work)
     source.prompts = prompts
 
     def speak(prompt: Any) -> str:
         prompts[:] = [prompt]
-        row = Row(0, "a", TEXT, seed=OPTIONS[model]["seed"])
+        row = TextRow(0, "a", TEXT, seed=OPTIONS[model]["seed"])
         [ended] = speaker.speak([(row, "key")])
         if ended.error is not None:
             raise SpeechError(ended.error)

@@ -20,10 +20,10 @@ from tts_core.codecs import dac
 from tts_core.codecs.dac import DacConfig
 from tts_core.dia import shapes as dia_shapes
 from tts_core.dia.config import DiaConfig, DiaDecoderConfig, DiaEncoderConfig
-from tts_core.dia.sampling import Sampling
+from tts_core.dia.sampling import DiaSampling
 
 CODES, EOS, PAD, BOS = 60, 60, 61, 62
-SAMPLING = Sampling(cfg_scale=3.0, temperature=1.2, top_p=0.9, top_k=20)
+SAMPLING = DiaSampling(cfg_scale=3.0, temperature=1.2, top_p=0.9, top_k=20)
 
 
 def dia_config(*, cross_rope: bool = False, positions: int = 2400, text_positions: int = 90) -> DiaConfig:

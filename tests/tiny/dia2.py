@@ -12,9 +12,9 @@ from safetensors.numpy import load_file, save_file
 
 from tests.golden.cases import DEFAULT
 from tests.tiny.weights import Weights
-from tts_core.dia2.config import Dia2Config, StackConfig
+from tts_core.dia2.config import Dia2Config, Dia2StackConfig
 from tts_core.dia2.shapes import is_norm, parameter_shapes
-from tts_core.dia2.tokenizer import FILE, Tokenizer
+from tts_core.dia2.tokenizer import FILE, Dia2Tokenizer
 from tts_core.prompt import Prompt, Reference, Word
 
 GOLDEN = DEFAULT / "dia2"
@@ -32,15 +32,15 @@ def published_dia2(folder: Path, name: str = "v_main") -> Path:
     return folder
 
 
-def tokenizer() -> Tokenizer:
-    return Tokenizer((GOLDEN / "tokenizer" / FILE).read_text("utf-8"))
+def tokenizer() -> Dia2Tokenizer:
+    return Dia2Tokenizer((GOLDEN / "tokenizer" / FILE).read_text("utf-8"))
 
 
 def dia2_config() -> Dia2Config:
     """Grouped heads that are wider than the network, gaps in the schedule, unequal delays, low-rank text."""
     return Dia2Config(
-        transformer=StackConfig(2, 20, 28, 6, 2, 8, ("silu", "linear")),
-        depformer=StackConfig(2, 12, 18, 2, 2, 6, ("gelu", "linear")),
+        transformer=Dia2StackConfig(2, 20, 28, 6, 2, 8, ("silu", "linear")),
+        depformer=Dia2StackConfig(2, 12, 18, 2, 2, 6, ("gelu", "linear")),
         low_rank_dim=14,
         depformer_has_rope=True,
         depformer_has_text=True,
@@ -95,8 +95,8 @@ def wide_config() -> Dia2Config:
     config = dia2_config()
     return replace(
         config,
-        transformer=StackConfig(2, 64, 96, 4, 2, 16, ("silu", "linear")),
-        depformer=StackConfig(2, 32, 64, 2, 2, 16, ("silu", "linear")),
+        transformer=Dia2StackConfig(2, 64, 96, 4, 2, 16, ("silu", "linear")),
+        depformer=Dia2StackConfig(2, 32, 64, 2, 2, 16, ("silu", "linear")),
         low_rank_dim=64,
         delay_pattern=(2, 4, 1, 4, 3),
         weights_schedule=(0, 1, 1, 0),

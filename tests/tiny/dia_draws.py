@@ -9,12 +9,12 @@ from torch_ref.dia.dia import Dia
 from torch_ref.dia.sampling import candidates_0626, candidates_v01, draw
 from torch_ref.limits.remedies import first_largest
 from tts_core.dia.grid import DelayGrid
-from tts_core.dia.sampling import Sampling
+from tts_core.dia.sampling import DiaSampling
 from tts_core.nn.noise import Noise
 
 
 @torch.inference_mode()
-def draws(built: Dia, tokens: np.ndarray, grid: DelayGrid, sampling: Sampling, noise: Noise) -> np.ndarray:
+def draws(built: Dia, tokens: np.ndarray, grid: DelayGrid, sampling: DiaSampling, noise: Noise) -> np.ndarray:
     """Draw until the grid of one text is done. tokens: (S,).  → (rows, C)."""
     guided, device, drawn = sampling.cfg_scale != 0, built.logits_dense.weight.device, []
     source = built.read([torch.from_numpy(tokens).to(device)], built.encode_nothing() if guided else None)

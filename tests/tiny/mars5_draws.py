@@ -13,7 +13,7 @@ import numpy as np
 
 from tests.sides import Side
 from tts_core.mars5.options import Mars5Options
-from tts_core.mars5.rows import Joining
+from tts_core.mars5.rows import Mars5Joining
 from tts_core.mars5.sequence import CodecSequence
 from tts_core.nn.guard import NotFiniteError
 from tts_core.nn.noise import Noise
@@ -40,7 +40,7 @@ def extend(
     vocabulary = sequence.vocabulary
     room, ids = sequence.max_len, {"lowest": vocabulary.lowest, "end": vocabulary.end}
     own = slots or side.module("mars5.slots").Slots(network, texts=1, room=room, **ids)
-    own.join(0, Joining(sequence.prompt, codes, options, noise))
+    own.join(0, Mars5Joining(sequence.prompt, codes, options, noise))
     launched, sent = deque[Any](), 0
     while not sequence.done:
         while sent < sequence.room and len(launched) <= own.ahead:

@@ -17,7 +17,7 @@ from tts_core.audio.speaker_slices import SAMPLE_RATE, TRIM_DB
 from tts_core.metavoice import config as metavoice
 from tts_core.metavoice.codes import PADDING
 from tts_core.metavoice.config import CODEBOOK_SIZE, FirstStageConfig, SecondStageConfig
-from tts_core.metavoice.text import Tokenizer, Tokenizers
+from tts_core.metavoice.text import MetaVoiceTokenizer, Tokenizers
 
 MERGES = (b"th", b"the", b" the", b"er", b"in", b" a", b"re", b"he", b"ll", b"hello")
 PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
@@ -29,7 +29,7 @@ def tokenizers() -> Tokenizers:
     ranks = {bytes([byte]): byte for byte in range(256)}
     ranks |= {piece: 256 + i for i, piece in enumerate(MERGES)}
     special = {"<|endoftext|>": 256 + len(MERGES)}
-    return Tokenizers(*(Tokenizer(PATTERN, ranks, special, offset) for offset in (2049, 1025)))
+    return Tokenizers(*(MetaVoiceTokenizer(PATTERN, ranks, special, offset) for offset in (2049, 1025)))
 
 
 def read_speaker(path: str | os.PathLike[str]) -> np.ndarray:

@@ -13,7 +13,7 @@ from tests.tiny.metavoice import tilted
 from tests.tts_core.metavoice import sampling_rules as rules
 from tts_core.metavoice.codes import second_stage_rows
 from tts_core.metavoice.config import END_OF_AUDIO
-from tts_core.metavoice.rows import Joining
+from tts_core.metavoice.rows import MetaVoiceJoining
 from tts_core.metavoice.sampling import FirstStageSampling, waiting_times
 from tts_core.nn.noise import Noise
 
@@ -81,7 +81,7 @@ class LanguageSide(Side):
             logits = self.numpy(step.network.next_logits(ids, step.speakers, step.cache))
         return logits.reshape(step.sampling.rows, len(tokens), -1)
 
-    def alone(self, network: Any, text: Joining, *, count: int, end_of_text: int) -> list[int]:
+    def alone(self, network: Any, text: MetaVoiceJoining, *, count: int, end_of_text: int) -> list[int]:
         """The first `count` ids that a text draws, by plain steps and the rules in NumPy."""
         sampling, made = text.sampling, list[int]()
         step = self.step(
@@ -100,7 +100,7 @@ class LanguageSide(Side):
     def speak(
         self,
         network: Any,
-        texts: Sequence[Joining],
+        texts: Sequence[MetaVoiceJoining],
         limits: Sequence[int],
         *,
         end_of_text: int,

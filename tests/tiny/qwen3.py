@@ -15,7 +15,7 @@ from tts_core.codecs import qwen3_codec
 from tts_core.codecs.qwen3_codec import Qwen3CodecConfig, Qwen3DecoderConfig
 from tts_core.config import LARGEST
 from tts_core.qwen3 import speaker
-from tts_core.qwen3.config import Qwen3Config, Speaker, StackConfig, parameter_shapes
+from tts_core.qwen3.config import Qwen3Config, Qwen3StackConfig, Speaker, parameter_shapes
 from tts_core.qwen3.speaker import SpeakerConfig
 
 CODEBOOKS, CODES = 5, 40
@@ -29,11 +29,11 @@ def qwen3_config(mode: str = "custom_voice", size: str | None = None) -> Qwen3Co
     size: as published; by default `base` is small, 0b6: its predictor is as wide as the talker.
     """
     size = size or ("0b6" if mode == "base" else "1b7")
-    is_base, stack = mode == "base", StackConfig(64, 96, 3, 4, 2, 24, 1e6, 1e-6)
+    is_base, stack = mode == "base", Qwen3StackConfig(64, 96, 3, 4, 2, 24, 1e6, 1e-6)
     voices = Speaker("vivian", 1050, None), Speaker("eric", 1051, "sichuan_dialect")
     return Qwen3Config(
         talker=stack,
-        predictor=StackConfig(64 if size == "0b6" else 32, 64, 2, 6, 3, 10, 1e4, 1e-5),
+        predictor=Qwen3StackConfig(64 if size == "0b6" else 32, 64, 2, 6, 3, 10, 1e4, 1e-5),
         vocab_size=1024 + CODES,
         codebook_size=CODES,
         n_codebooks=CODEBOOKS,

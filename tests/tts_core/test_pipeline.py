@@ -5,14 +5,14 @@ import time
 
 import pytest
 
-from tts_core.pipeline import REPORT_SECONDS, Progress, Watch
+from tts_core.pipeline import REPORT_SECONDS, Callbacks, Progress
 
 
 def test_steps_are_reported_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stage at once, its steps at most every REPORT_SECONDS; they are counted from its beginning."""
     now, told = [0.0], list[Progress]()
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
-    watch = Watch(told.append, None)
+    watch = Callbacks(told.append, None)
     watch.check()
     for stage in ("prompt", "speech"):
         watch.tell(stage, 0.0, steps=30)

@@ -84,7 +84,7 @@ class RecurrentBlock(nn.Module):
         return x + y.transpose(1, 2), after
 
 
-class Memory(NamedTuple):
+class EncodecMemory(NamedTuple):
     """State passed from one window to the next: the last outputs of the LSTM, and its state."""
 
     frames: Tensor  # (B, C, T)
@@ -102,7 +102,9 @@ class CausalStack(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return self.window(x, 0, None, 0)[0]
 
-    def window(self, x: Tensor, context: int, memory: Memory | None, tail: int) -> tuple[Tensor, Memory]:
+    def window(
+        self, x: Tensor, context: int, memory: EncodecMemory | None, tail: int
+    ) -> tuple[Tensor, EncodecMemory]:
         """Compute the outputs for one window, and the memory for the next one.
 
         x: (B, C, T), whose first `context` frames are only for the convolutions before the LSTM.
@@ -117,7 +119,7 @@ class CausalStack(nn.Module):
         for layer in self.layers[self.middle + 1 :]:
             y = layer(y)
         new = y.shape[2] // known.shape[2] * x.shape[2]
-        return y[:, :, y.shape[2] - new :], Memory(known[:, :, max(0, known.shape[2] - tail) :], state)
+        return y[:, :, y.shape[2] - new :], EncodecMemory(known[:, :, max(0, known.shape[2] - tail) :], state)
 
 
 class Encoder(CausalStack):

@@ -253,7 +253,7 @@ class SplitResidualVectorQuantizer(nn.Module):
         return latents
 
 
-class DecodeMemory(NamedTuple):
+class MimiMemory(NamedTuple):
     """State passed from one decoded piece to the next."""
 
     latents: Tensor  # the last frame, (B, C, 1)
@@ -321,8 +321,8 @@ class Mimi(Rounded):
     @rounded
     @torch.inference_mode()
     def decode_piece(
-        self, codes: Tensor | np.ndarray, memory: DecodeMemory | None
-    ) -> tuple[Tensor, DecodeMemory]:
+        self, codes: Tensor | np.ndarray, memory: MimiMemory | None
+    ) -> tuple[Tensor, MimiMemory]:
         """Decode the next frames of a stream at once. Pieces of any lengths add up to the whole decode.
 
         codes: (B, q, T), at least one frame → (B, hop T).  memory: of the pieces before; None at the start.
@@ -334,4 +334,4 @@ class Mimi(Rounded):
         new = self.config.step_length * steps.shape[2]
         samples = self.decoder(known)[:, 0].to(self.downsample.conv.weight.dtype)
         last = known[:, :, max(0, known.shape[2] - self.tail) :]
-        return samples[:, samples.shape[1] - new :], DecodeMemory(frame, transformer, last)
+        return samples[:, samples.shape[1] - new :], MimiMemory(frame, transformer, last)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from torch_ref.codecs import mimi
 from torch_ref.codecs.mimi_transformer import Transformer
-from torch_ref.codecs.qwen3_decoder import DecodeMemory, Decoder
+from torch_ref.codecs.qwen3_decoder import Decoder, Qwen3DecoderMemory
 from torch_ref.cuda.precision import Rounded, exactly, rounded
 from tts_core.codecs.mimi import STEPS, MimiConfig, encode_windows
 from tts_core.codecs.policy import CodecPolicy
@@ -90,8 +90,8 @@ class Qwen3Codec(Rounded):
     @rounded
     @torch.inference_mode()
     def decode_piece(
-        self, codes: Tensor | np.ndarray, memory: DecodeMemory | None
-    ) -> tuple[Tensor, DecodeMemory]:
+        self, codes: Tensor | np.ndarray, memory: Qwen3DecoderMemory | None
+    ) -> tuple[Tensor, Qwen3DecoderMemory]:
         """Decode the next frames of a stream at once. Pieces of any lengths add up to one pass over all.
 
         codes: (B, Q, T), at least one frame → (B, hop T).  memory: of the pieces before; None at the start.

@@ -129,7 +129,7 @@ class DecoderBlock(nn.Module):
         return x
 
 
-class DecodeMemory(NamedTuple):
+class Qwen3DecoderMemory(NamedTuple):
     """State passed from one decoded piece to the next."""
 
     latents: Tensor  # the last inputs of the first convolution, (B, C, T)
@@ -158,7 +158,7 @@ class Decoder(nn.Module):
         layers += [LogSnake1d(width), CausalConv1d(width, 1, KERNEL)]
         self.decoder = nn.ModuleList(layers)
 
-    def forward(self, codes: Tensor, memory: DecodeMemory | None) -> tuple[Tensor, DecodeMemory]:
+    def forward(self, codes: Tensor, memory: Qwen3DecoderMemory | None) -> tuple[Tensor, Qwen3DecoderMemory]:
         """Decode the next frames of a stream. (B, Q, T) → (B, hop T).
 
         memory: of the pieces before; None at the start.
@@ -171,7 +171,7 @@ class Decoder(nn.Module):
         samples = self.convolve(frames)[:, (frames.shape[2] - x.shape[2]) * self.hop_length :]
         kept = latents[:, :, max(0, latents.shape[2] - (PRE_KERNEL - 1)) :]
         last = frames[:, :, max(0, frames.shape[2] - self.tail) :]
-        return samples, DecodeMemory(kept, transformer, last)
+        return samples, Qwen3DecoderMemory(kept, transformer, last)
 
     def convolve(self, x: Tensor) -> Tensor:
         """Run the convolutions after the transformer. (B, C, T) → (B, hop T), within ±1."""

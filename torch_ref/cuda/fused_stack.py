@@ -20,7 +20,7 @@ from torch_ref.layers.rope import Rotation
 
 
 @dataclass(frozen=True, eq=False)
-class Layer:
+class StackLayer:
     """One layer's weights, those of parallel products joined; norms in float32, rounded as the layer does.
 
     heads: (2, E), the norms of queries and keys.
@@ -36,7 +36,7 @@ class Layer:
 
 
 @dataclass(frozen=True, eq=False)
-class Memory:
+class StackMemory:
     """Keys and values of R rows, (R, K, capacity, E) per layer, and attention's workspace."""
 
     keys: list[Tensor]
@@ -51,11 +51,11 @@ class FusedStack:
     rotation: tables of all positions; None without rotary positions.
     """
 
-    def __init__(self, layers: Sequence[Layer], eps: float, scale: float, rotation: Rotation | None):
+    def __init__(self, layers: Sequence[StackLayer], eps: float, scale: float, rotation: Rotation | None):
         self.layers, self.eps, self.scale, self.rotation = layers, eps, scale, rotation
 
     def run(
-        self, x: Tensor, places: Tensor, positions: Tensor, memory: Memory
+        self, x: Tensor, places: Tensor, positions: Tensor, memory: StackMemory
     ) -> tuple[Tensor, Tensor | None]:
         """Run a row of each text, x (R, D), which is overwritten.
 
@@ -70,7 +70,7 @@ class FusedStack:
             return normed_linear(x, gain, self.eps, weight)
         return F.linear(pointwise.add_norm(x, added, gain, self.eps), weight)
 
-    def compiling(self, x: Tensor, places: Tensor, memory: Memory) -> list[Callable[[], object]]:
+    def compiling(self, x: Tensor, places: Tensor, memory: StackMemory) -> list[Callable[[], object]]:
         """List calls that launch each kernel of a layer once, on arbitrary rows. x: (R, D)."""
         layer, eps, rows = self.layers[0], self.eps, len(x)
         projected = x.new_zeros(rows, len(layer.qkv))
@@ -92,7 +92,7 @@ class FusedStack:
             lambda: add_linear(x, inner, layer.down),
         ]
 
-    def _few(self, x: Tensor, places: Tensor, positions: Tensor, memory: Memory) -> tuple[Tensor, None]:
+    def _few(self, x: Tensor, places: Tensor, positions: Tensor, memory: StackMemory) -> tuple[Tensor, None]:
         for index, layer in enumerate(self.layers):
             projected = normed_linear(x, layer.before, self.eps, layer.qkv)
             add_linear(x, self._attend(projected, places, positions, memory, index), layer.out)
@@ -101,7 +101,7 @@ class FusedStack:
         return x, None
 
     def _many(
-        self, x: Tensor, places: Tensor, positions: Tensor, memory: Memory
+        self, x: Tensor, places: Tensor, positions: Tensor, memory: StackMemory
     ) -> tuple[Tensor, Tensor | None]:
         added: Tensor | None = None
         for index, layer in enumerate(self.layers):
@@ -112,7 +112,7 @@ class FusedStack:
         return x, added
 
     def _attend(
-        self, projected: Tensor, places: Tensor, positions: Tensor, memory: Memory, index: int
+        self, projected: Tensor, places: Tensor, positions: Tensor, memory: StackMemory, index: int
     ) -> Tensor:
         return attend(
             projected, places, memory.keys[index], memory.values[index], memory.work, scale=self.scale,

@@ -29,7 +29,7 @@ SCALE = 1.0  # attention scores are not divided by sqrt(E): the weights were tra
 Cache = KeyValueCache | FixedCache
 
 
-class Source(NamedTuple):
+class DiaSource(NamedTuple):
     """Inputs of cross-attention: one entry per layer, computed once per batch of texts.
 
     keys, values: (B, H, S, E).
@@ -186,7 +186,7 @@ class DecoderLayer(nn.Module):
         rotation: Rotation,
         cross_rotation: Rotation | None,
         cache: Cache,
-        source: Source,
+        source: DiaSource,
         index: int,
     ) -> Tensor:
         """index: this layer's index in `source`. Rows after the source's B are unconditional."""
@@ -217,7 +217,7 @@ class Decoder(nn.Module):
             max(positions, text_positions), config.cross_head_dim, config.rope_theta
         )
 
-    def source(self, encoded: Tensor, mask: Tensor | None, unconditional: Tensor | None = None) -> Source:
+    def source(self, encoded: Tensor, mask: Tensor | None, unconditional: Tensor | None = None) -> DiaSource:
         """Project encoded texts once for all later rows.
 
         encoded: (B, S, source width).
@@ -229,7 +229,7 @@ class Decoder(nn.Module):
         layers = cast(list[DecoderLayer], self.layers)
         pairs = [layer.cross_attention.project(encoded, rotation) for layer in layers]
         constants = None if unconditional is None else self.constants(unconditional)
-        return Source([keys for keys, _ in pairs], [values for _, values in pairs], mask, constants)
+        return DiaSource([keys for keys, _ in pairs], [values for _, values in pairs], mask, constants)
 
     def constants(self, encoded: Tensor) -> list[Tensor]:
         """Compute each layer's cross-attention to a single key, whose softmax is 1 for any query.
@@ -243,7 +243,7 @@ class Decoder(nn.Module):
             found.append(layer.cross_attention(query, keys, values, None, None))
         return found
 
-    def forward(self, tokens: Tensor, cache: Sequence[Cache], source: Source) -> Tensor:
+    def forward(self, tokens: Tensor, cache: Sequence[Cache], source: DiaSource) -> Tensor:
         start = cache[0].length
         rotation = self.rotary(start, tokens.shape[1])
         cross_rotation = self.cross_rotary(start, tokens.shape[1]) if self.cross_rope else None
@@ -276,7 +276,7 @@ class Dia(nn.Module):
             decoder.hidden_size, decoder.num_channels * decoder.vocab_size, bias=False
         )
 
-    def read(self, texts: Sequence[Tensor], unconditional: Tensor | None = None) -> Source:
+    def read(self, texts: Sequence[Tensor], unconditional: Tensor | None = None) -> DiaSource:
         """Encode texts one at a time, so that each is independent of the others' length. (S,) int each.
 
         unconditional: from `encode_nothing`; None without unconditional rows.
@@ -295,11 +295,11 @@ class Dia(nn.Module):
         weight = self.model.encoder.embedding.weight
         return self.model.encoder(torch.zeros(1, 1, dtype=torch.long, device=weight.device))
 
-    def forward(self, tokens: Tensor, cache: Sequence[Cache], source: Source) -> Tensor:
+    def forward(self, tokens: Tensor, cache: Sequence[Cache], source: DiaSource) -> Tensor:
         """Compute logits for the row after each of `tokens`. (R, T, C) → (R, T, C, V) float32."""
         return self.head(self.model.decoder(tokens, cache, source))
 
-    def next_logits(self, tokens: Tensor, cache: Sequence[Cache], source: Source) -> Tensor:
+    def next_logits(self, tokens: Tensor, cache: Sequence[Cache], source: DiaSource) -> Tensor:
         """Compute logits only for the row after the last of `tokens`. (R, T, C) → (R, C, V) float32."""
         return self.head(self.model.decoder(tokens, cache, source)[:, -1:])[:, 0]
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_ref.limits.remedies import first_largest
-from tts_core.dia.sampling import V01_EOS_SCALE, Sampling
+from tts_core.dia.sampling import V01_EOS_SCALE, DiaSampling
 
 
 def guide(cond: Tensor, uncond: Tensor, cfg_scale: float) -> Tensor:
@@ -43,7 +43,7 @@ def forbid_special(logits: Tensor, eos: int) -> Tensor:
     return logits.masked_fill((ids > eos) | ((ids == eos) & (channel > 0)), -torch.inf)
 
 
-def candidates_0626(cond: Tensor, uncond: Tensor, sampling: Sampling, eos: int) -> Tensor:
+def candidates_0626(cond: Tensor, uncond: Tensor, sampling: DiaSampling, eos: int) -> Tensor:
     """Compute the logits that the 0626 rule samples from, or whose argmax it takes at temperature 0.
 
     (..., C, V) float32.
@@ -63,7 +63,7 @@ def candidates_0626(cond: Tensor, uncond: Tensor, sampling: Sampling, eos: int) 
     return keep_top_p(keep_top_k(logits, logits, sampling.top_k), sampling.top_p)
 
 
-def candidates_v01(cond: Tensor, uncond: Tensor, sampling: Sampling, eos: int) -> Tensor:
+def candidates_v01(cond: Tensor, uncond: Tensor, sampling: DiaSampling, eos: int) -> Tensor:
     """Compute the logits that the v0.1 rule samples from: guided, channel 0's EOS scaled. (..., C, V)."""
     logits = forbid_special(guide(cond, uncond, sampling.cfg_scale), eos)
     logits[..., 0, eos] *= V01_EOS_SCALE

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_ref.dia.dia import DecoderLayer, Dia, Source
+from torch_ref.dia.dia import DecoderLayer, Dia, DiaSource
 from torch_ref.dia.sampling import candidates_0626, candidates_v01, draw
 from torch_ref.guard import marked
 from torch_ref.host import Host
@@ -22,15 +22,15 @@ from torch_ref.layers.cache import CHUNK
 from torch_ref.layers.row_cache import RowCache, RowPositions
 from torch_ref.limits.remedies import first_largest
 from tts_core.dia.grid import DelayGrid
-from tts_core.dia.joining import Joining
-from tts_core.dia.sampling import Sampling
+from tts_core.dia.joining import DiaJoining
+from tts_core.dia.sampling import DiaSampling
 
 
 @dataclass(frozen=True, eq=False)
-class _Text:
+class _DiaText:
     """A text in progress. grid: its rows so far, one text's."""
 
-    joining: Joining
+    joining: DiaJoining
     grid: DelayGrid
 
     def uniform(self, shape: tuple[int, ...]) -> np.ndarray:
@@ -40,7 +40,7 @@ class _Text:
         return self.joining.noise.uniform(self.grid.step, shape)
 
 
-class Slots:
+class DiaSlots:
     """`texts` slots. nothing: (1, 1, source width), the encoding of the empty text; None without guidance."""
 
     steps, ahead = 1, 0  # of a launch, and launches before one is read
@@ -50,7 +50,7 @@ class Slots:
         decoder = network.model.decoder
         self.constants = None if nothing is None else decoder.constants(nothing)
         self.groups = 1 if nothing is None else 2  # unconditional rows follow the conditional ones
-        self.running: dict[int, _Text] = {}  # by slot, in the order of their rows
+        self.running: dict[int, _DiaText] = {}  # by slot, in the order of their rows
         self.left: set[int] = set()  # slots of them that are free
         config, layers = network.config.decoder_config, range(network.config.decoder_config.num_hidden_layers)
         weight = network.logits_dense.weight
@@ -60,7 +60,7 @@ class Slots:
         self.source = [(weight.new_zeros(source), weight.new_zeros(source)) for _ in layers]
 
     @torch.inference_mode()
-    def join(self, slot: int, text: Joining) -> None:
+    def join(self, slot: int, text: DiaJoining) -> None:
         """Read a text and let it start with the next step; its slot must be free."""
         self._forget()
         device, before = self.network.logits_dense.weight.device, text.filled - 1
@@ -77,7 +77,7 @@ class Slots:
             empty = held[0].new_zeros(self.groups, held[0].shape[2], 0, held[0].shape[4])
             known, layer.buffers = layer.buffers or (empty, empty), None
             self.own[index] = _joined(held, (known[0][:, :, :before], known[1][:, :, :before]))
-        self.running[slot] = _Text(text, DelayGrid.joined(self.network.config, text))
+        self.running[slot] = _DiaText(text, DelayGrid.joined(self.network.config, text))
 
     def leave(self, slot: int) -> None:
         """Free a slot; its memory too: with the last text, or before the next launch or join."""
@@ -128,7 +128,7 @@ class Slots:
         config, texts = self.network.config, [self.running[slot] for slot in taken]
         candidates = candidates_v01 if config.cross_rope else candidates_0626
         cond, uncond = logits[: len(texts)], logits[-len(texts) :]
-        same: dict[Sampling, list[int]] = {}
+        same: dict[DiaSampling, list[int]] = {}
         for row, text in enumerate(texts):
             same.setdefault(text.joining.sampling, []).append(row)
         ids = torch.zeros(cond.shape[:2], dtype=torch.int64, device=logits.device)
@@ -164,13 +164,13 @@ class Slots:
             x = layer(x, rotation, cross_rotation, rows, source, index)
         return self.network.head(decoder.norm(x))[:, 0]
 
-    def _source(self, lengths: Sequence[int], device: torch.device) -> Source:
+    def _source(self, lengths: Sequence[int], device: torch.device) -> DiaSource:
         keys, values = ([pair[which][0] for pair in self.source] for which in (0, 1))
         mask = None
         if min(lengths) < max(lengths):
             ends = torch.tensor(lengths, device=device)
             mask = (torch.arange(max(lengths), device=device) < ends[:, None])[:, None, None]
-        return Source(keys, values, mask, self.constants)
+        return DiaSource(keys, values, mask, self.constants)
 
     def _make_room(self, rows: int) -> None:
         """Let the buffers of keys and values grow to hold `rows`."""

@@ -17,7 +17,7 @@ from torch_ref.layers.cache import KeyValueCache
 from torch_ref.layers.rope import Rotation, rotate
 from torch_ref.layers.row_cache import RowCache
 from torch_ref.limits.remedies import at_least_float32
-from tts_core.dia2.config import StackConfig
+from tts_core.dia2.config import Dia2StackConfig
 
 Cache = KeyValueCache | RowCache
 SCALE = 1.0  # attention scores are not divided by sqrt(E): queries and keys are normalized
@@ -85,7 +85,7 @@ class TextEmbedding(nn.Module):
 class MLP(nn.Module):
     """Gated feed-forward: wo(activation(gate) · activation(up)). (B, T, D) → same."""
 
-    def __init__(self, config: StackConfig):
+    def __init__(self, config: Dia2StackConfig):
         super().__init__()
         self.activations = config.activations
         self.wi = nn.Linear(config.hidden_size, 2 * config.intermediate_size, bias=False)

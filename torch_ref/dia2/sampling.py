@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from torch_ref.limits.remedies import first_largest
-from tts_core.dia2.sampling import COLDEST, Choice
+from tts_core.dia2.sampling import COLDEST, Dia2Choice
 
 
 def guide(cond: Tensor, uncond: Tensor, cfg_scale: float) -> Tensor:
@@ -21,7 +21,7 @@ def guide(cond: Tensor, uncond: Tensor, cfg_scale: float) -> Tensor:
     return uncond + cfg_scale * (cond - uncond)
 
 
-def picked(cond: Tensor, uncond: Tensor, choice: Choice) -> Tensor:
+def picked(cond: Tensor, uncond: Tensor, choice: Dia2Choice) -> Tensor:
     """Mark the candidates of guidance, with ties at the last place. (..., V) → (..., V) booleans."""
     if not choice.is_guided:
         return torch.ones_like(cond, dtype=torch.bool)
@@ -44,7 +44,7 @@ def keep_top_k(logits: Tensor, top_k: int) -> Tensor:
     return logits.masked_fill(~(above | (ties & (ties.int().cumsum(dim=-1) <= room))), -torch.inf)
 
 
-def candidates(cond: Tensor, uncond: Tensor, choice: Choice, is_code: Tensor | None = None) -> Tensor:
+def candidates(cond: Tensor, uncond: Tensor, choice: Dia2Choice, is_code: Tensor | None = None) -> Tensor:
     """Compute the logits that are sampled from, or whose argmax is taken at temperature 0.
 
     (..., V) at least float32.  is_code: (V,), the ids that may be chosen; None allows all.
@@ -60,7 +60,7 @@ def candidates(cond: Tensor, uncond: Tensor, choice: Choice, is_code: Tensor | N
 
 
 def choose(
-    cond: Tensor, uncond: Tensor, choice: Choice, uniform: Tensor | None, is_code: Tensor | None = None
+    cond: Tensor, uncond: Tensor, choice: Dia2Choice, uniform: Tensor | None, is_code: Tensor | None = None
 ) -> Tensor:
     """Choose one id per row, by the Gumbel maximum unless greedy. (..., V) → (...) int64.
 

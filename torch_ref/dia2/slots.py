@@ -20,15 +20,15 @@ from torch_ref.host import Host
 from torch_ref.layers.cache import CHUNK
 from torch_ref.layers.row_cache import RowCache, RowPositions
 from torch_ref.limits.independent import independent_rows
-from tts_core.dia2.sampling import Choice, Sampling
-from tts_core.dia2.slots import Joining
+from tts_core.dia2.sampling import Dia2Choice, Dia2Sampling
+from tts_core.dia2.slots import Dia2Joining
 
 
 @dataclass(eq=False)
-class Text:
+class Dia2Text:
     """A text in progress. steps: that it has run."""
 
-    joining: Joining
+    joining: Dia2Joining
     steps: int = 0
 
     @property
@@ -42,12 +42,12 @@ class Text:
         return len(self.joining.before) + self.steps
 
 
-class Slots:
+class Dia2Slots:
     """Any number of slots; a text takes memory only while it is there."""
 
     def __init__(self, network: Dia2):
         self.network, self.host = network, Host(network.transformer.norm)
-        self.running: dict[int, Text] = {}  # by slot, in the order of their rows
+        self.running: dict[int, Dia2Text] = {}  # by slot, in the order of their rows
         config = network.config
         stack, weight = config.transformer, network.transformer.norm.weight
         empty = 0, stack.num_key_value_heads, 0, stack.head_dim
@@ -64,9 +64,9 @@ class Slots:
         self._place()
 
     @torch.inference_mode()
-    def join(self, slot: int, text: Joining) -> None:
+    def join(self, slot: int, text: Dia2Joining) -> None:
         """Read a text's prefix and let it begin with the next step; its slot must be free."""
-        one, transformer = Text(text), self.network.transformer
+        one, transformer = Dia2Text(text), self.network.transformer
         if len(text.before):
             cache = transformer.new_cache()
             tokens = self.host.to_device(text.before)[None].repeat(one.rows, 1, 1)
@@ -159,7 +159,7 @@ class Slots:
         cond, uncond = logits[self.first], logits[self.other]
         noise, ids = self.noise[:, place, : logits.shape[-1]], self.first.new_zeros(len(cond))
         for sampling, texts in self.groups:
-            choice: Choice = sampling.audio if place else sampling.action
+            choice: Dia2Choice = sampling.audio if place else sampling.action
             if len(self.groups) == 1:
                 ids = choose(cond, uncond, choice, noise, is_code)
             else:
@@ -180,7 +180,7 @@ class Slots:
         bare = np.ones(len(owner), bool)
         bare[first] = False
         self.is_bare = torch.from_numpy(bare).to(device)
-        groups: dict[Sampling, list[int]] = {}
+        groups: dict[Dia2Sampling, list[int]] = {}
         for place, text in enumerate(texts):
             groups.setdefault(text.joining.sampling, []).append(place)
         self.groups = [(sampling, torch.tensor(rows, device=device)) for sampling, rows in groups.items()]

@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 from torch_ref import limits
 from torch_ref.limits import independent
 from torch_ref.limits.attention import last_contiguous
-from tts_core.nn.attention import AttentionPolicy, Scores, block_sizes, lane_spans, spans
+from tts_core.nn.attention import AttentionPolicy, AttentionSizes, block_sizes, lane_spans, spans
 
 __all__ = ["AttentionPolicy", "scaled_dot_product_attention"]
 
@@ -142,7 +142,7 @@ def _blocks(
     # one copy for a mask's cast, two for dropout, three more for a backward pass
     copies = 1 + (mask is not None) + 2 * (dropout_p > 0) + 3 * graph
     widths = query.shape[-1], value.shape[-1]
-    sizes = Scores(math.prod(lead), group, rows, keys, *widths, compute.itemsize, is_causal, copies)
+    sizes = AttentionSizes(math.prod(lead), group, rows, keys, *widths, compute.itemsize, is_causal, copies)
     lanes, q_chunk, k_chunk = block_sizes(sizes, _budget(policy, query.device), policy=policy)
 
     for lane in lane_spans(lead, lanes):

@@ -12,7 +12,7 @@ from torch_ref.loading import Loaded, Parts
 from torch_ref.mars5.codec_lm import CodecLM
 from torch_ref.mars5.residual_transformer import ResidualTransformer
 from torch_ref.mars5.reverse import ReverseDiffusion
-from torch_ref.mars5.together import Call
+from torch_ref.mars5.together import TimestepCall
 from tts_core.config import config_of
 from tts_core.mars5 import pipeline
 from tts_core.mars5.config import CodecLMConfig
@@ -57,6 +57,6 @@ def compose(
         vocabulary,
         Host(network.embed),
         make_slots=make_slots,
-        call=lambda runs: Call(transformer, runs, make_together),
+        call=lambda runs: TimestepCall(transformer, runs, make_together),
     )
     return Mars5Pipeline(engine)

@@ -30,7 +30,7 @@ from tts_core.mars5.config import ResidualTransformerConfig
 from tts_core.nn.positions import timestep_table
 
 
-class Source(NamedTuple):
+class Mars5Source(NamedTuple):
     """Inputs that are the same for all timesteps, computed once per run.
 
     text: (R, N + 1, D), after speaker vectors; R rows may share one row of codes.
@@ -147,7 +147,7 @@ class ResidualTransformer(nn.Module):
         timesteps: int,
         text_lengths: Tensor | None = None,
         frame_lengths: Tensor | None = None,
-    ) -> Source:
+    ) -> Mars5Source:
         """Embed the inputs that do not depend on the timestep.
 
         text: (B, N) ids.
@@ -157,7 +157,7 @@ class ResidualTransformer(nn.Module):
         words = at_least_float32(self.text_embed(text)).expand(len(speakers), -1, -1)
         rows = torch.cat((speakers[:, None], words), dim=1)
         count = rows.shape[1]
-        return Source(
+        return Mars5Source(
             rows + self.cond_pos_embedding(count),
             self.pos_embedding(frames),
             self._steps(self.timestep_encoder_emb, timesteps),
@@ -171,22 +171,22 @@ class ResidualTransformer(nn.Module):
         table = timestep_table(timesteps, self.config.timestep_size)
         return at_least_float32(mlp(torch.as_tensor(table, dtype=weight.dtype, device=weight.device)))
 
-    def forward(self, codes: Tensor, source: Source, t: Tensor) -> Tensor:
+    def forward(self, codes: Tensor, source: Mars5Source, t: Tensor) -> Tensor:
         """Compute all logits. codes: (B, S, Q); t: (B,) or (1,) int → (R, S, Q, K), at least float32."""
         return self.head(self.hidden(codes, source, t), range(self.config.n_output_codebooks))
 
-    def hidden(self, codes: Tensor, source: Source, t: Tensor) -> Tensor:
+    def hidden(self, codes: Tensor, source: Mars5Source, t: Tensor) -> Tensor:
         """Compute the heads' input. (B, S, Q) → (R, S, D)."""
         memory = self.tfm.encoder(self.encoder_input(source, t), source.text_mask)
         memory = memory.to(self.text_embed.weight.dtype)  # once for all layers
         frames = self.decoder_input(codes, source, t)
         return self.tfm.decoder(frames, memory, source.frame_mask, source.text_mask)
 
-    def encoder_input(self, source: Source, t: Tensor) -> Tensor:
+    def encoder_input(self, source: Mars5Source, t: Tensor) -> Tensor:
         """Add timesteps to the text rows. → (R, N + 1, D)."""
         return source.text + source.encoder_steps[t][:, None]
 
-    def decoder_input(self, codes: Tensor, source: Source, t: Tensor) -> Tensor:
+    def decoder_input(self, codes: Tensor, source: Mars5Source, t: Tensor) -> Tensor:
         """Embed codes and add timesteps. (B, S, Q) → (B, S, D)."""
         embedded = at_least_float32(self.residual_encoder(codes))
         return embedded + source.positions + source.decoder_steps[t][:, None]

@@ -18,7 +18,7 @@ from torch_ref.mars5.diffusion import (
     noised_per_class,
     posterior,
 )
-from torch_ref.mars5.residual_transformer import ResidualTransformer, Source
+from torch_ref.mars5.residual_transformer import Mars5Source, ResidualTransformer
 from tts_core.errors import GenerationError
 from tts_core.mars5.diffusion import Cells, Diffusion, constants, numbers_for
 from tts_core.mars5.schedule import reverse_order
@@ -26,13 +26,13 @@ from tts_core.nn.guard import REMEDY
 from tts_core.nn.noise import Noise
 
 
-class Step:
+class DenoisingStep:
     """One step down, the plain form: every operation is launched from Python.
 
     `finite` is True while all logits so far are finite.
     """
 
-    def __init__(self, network: ResidualTransformer, source: Source, cells: Cells, settings: Diffusion):
+    def __init__(self, network: ResidualTransformer, source: Mars5Source, cells: Cells, settings: Diffusion):
         self.network, self.source, self.settings = network, source, settings
         self.n_classes = network.config.n_classes
         table = constants(settings.timesteps, self.n_classes, settings.q0_override_steps)
@@ -82,16 +82,16 @@ class Step:
         return self.network.head(hidden, range(self.first_book, codes.shape[1]))
 
 
-MakeStep = Callable[[ResidualTransformer, Source, Cells, Diffusion], Step]
+MakeStep = Callable[[ResidualTransformer, Mars5Source, Cells, Diffusion], DenoisingStep]
 
 
-class Run:
+class DiffusionRun:
     """A diffusion under way. codes: (S, Q) int64 entering the next timestep, clean at the end.
 
     The next timestep may overwrite them.
     """
 
-    def __init__(self, step: Step, cells: Cells, noise: Noise):
+    def __init__(self, step: DenoisingStep, cells: Cells, noise: Noise):
         self.step, self.cells, self.noise = step, cells, noise
         self.order = reverse_order(step.settings.timesteps)[:-1]
         self.times = _to_device(step.network, np.array(self.order))
@@ -142,12 +142,12 @@ class ReverseDiffusion:
     make_step: builds each run's step.
     """
 
-    def __init__(self, network: ResidualTransformer, make_step: MakeStep = Step):
+    def __init__(self, network: ResidualTransformer, make_step: MakeStep = DenoisingStep):
         self.network, self.make_step = network, make_step
         self._nobody: Tensor | None = None
 
     @torch.inference_mode()
-    def read(self, text: np.ndarray, reference: np.ndarray, cells: Cells, settings: Diffusion) -> Source:
+    def read(self, text: np.ndarray, reference: np.ndarray, cells: Cells, settings: Diffusion) -> Mars5Source:
         """Build a run's inputs besides codes. text: (N,) ids.  reference: (Q, P), the speaker's codes."""
         speakers = self.network.speaker(_to_device(self.network, reference.T[None]).long())
         if settings.guided:
@@ -170,13 +170,13 @@ class ReverseDiffusion:
         settings: Diffusion,
         *,
         noise: Noise,
-    ) -> Run:
+    ) -> DiffusionRun:
         """Begin to draw all codebooks of the cells' frames. text: (N,) ids.  reference: (Q, P).
 
         noise: see tts_core.mars5.diffusion.
         """
         source = self.read(text, reference, cells, settings)
-        return Run(self.make_step(self.network, source, cells, settings), cells, noise)
+        return DiffusionRun(self.make_step(self.network, source, cells, settings), cells, noise)
 
     def run(
         self,
@@ -189,7 +189,7 @@ class ReverseDiffusion:
     ) -> np.ndarray:
         """Draw all codebooks of the cells' frames, the prompt's included. → (Q, S) int32.
 
-        Arguments as in `begin`, errors as in Run.result.
+        Arguments as in `begin`, errors as in DiffusionRun.result.
         """
         run = self.begin(text, reference, cells, settings, noise=noise)
         while not run.done:

@@ -21,10 +21,10 @@ from torch_ref.limits.independent import independent_rows
 from torch_ref.mars5.codec_lm import CodecLM
 from torch_ref.mars5.sampling import draw_ids
 from torch_ref.reading import Reading, begin_read, finish_read
-from tts_core.mars5.rows import BatchRows, Group, Inputs, Joining
+from tts_core.mars5.rows import Inputs, Mars5BatchRows, Mars5Group, Mars5Joining
 
 
-class Slots:
+class Mars5Slots:
     """`texts` slots, each a row of the network with `room` positions for speaker and ids.
 
     On a CPU keys and values grow with the longest text, and are freed when the last one leaves. Elsewhere
@@ -37,7 +37,7 @@ class Slots:
     def __init__(self, network: CodecLM, *, texts: int, room: int, lowest: int, end: int):
         self.network, self.lowest, self.end = network, lowest, end
         self.host = Host(network.embed)
-        self.plan = BatchRows(texts, room)
+        self.plan = Mars5BatchRows(texts, room)
         self.at = RowPositions(min(network.config.sliding_window, room))
         self.cache: list[RowCache] = []
         # on a GPU, diffusions would take the memory into which keys are to grow
@@ -64,7 +64,7 @@ class Slots:
                 layer.values = F.pad(layer.values, (0, 0, 0, missing))
 
     @torch.inference_mode()
-    def join(self, slot: int, text: Joining) -> None:
+    def join(self, slot: int, text: Mars5Joining) -> None:
         """Read a text's prompt and let it draw with the next step; its slot must be free."""
         self._reserve(1 + len(text.prompt.tokens))
         network, prompt = self.network, self.host.to_device(text.prompt.tokens[None])
@@ -114,7 +114,7 @@ class Slots:
                 self.network.embed(self.tokens[: len(positions)]), rotation, self.cache
             )
 
-    def _step(self, groups: Sequence[Group]) -> Tensor:
+    def _step(self, groups: Sequence[Mars5Group]) -> Tensor:
         """Draw the next id of every text. → (texts,) int64."""
         inputs, texts = self.plan.step(), self.plan.slots
         rows = len(inputs.positions)
@@ -128,7 +128,7 @@ class Slots:
         self.tokens[:rows] = known[:, None]
         return ids if rows == texts else torch.cat((ids, ids.new_zeros(texts - rows)))
 
-    def _draw(self, logits: Tensor, inputs: Inputs, groups: Sequence[Group]) -> Tensor:
+    def _draw(self, logits: Tensor, inputs: Inputs, groups: Sequence[Mars5Group]) -> Tensor:
         """Draw an id from each row that is a text's. (R, V) → (R,)."""
         seen = self.recent[: len(logits)]
         penalty, uniform = map(self.host.to_device, (inputs.penalty[:, None], inputs.uniform[:, None]))

@@ -13,14 +13,14 @@ from torch import Tensor
 
 from torch_ref.limits.remedies import at_least_float32
 from torch_ref.mars5.residual_transformer import ResidualTransformer
-from torch_ref.mars5.reverse import Run, Step
+from torch_ref.mars5.reverse import DenoisingStep, DiffusionRun
 from tts_core.mars5.together import alike, in_line
 
 
 class Together:
     """One step down of several runs, the plain form. The runs are all guided, or none is."""
 
-    def __init__(self, network: ResidualTransformer, steps: Sequence[Step]):
+    def __init__(self, network: ResidualTransformer, steps: Sequence[DenoisingStep]):
         self.network, self.steps = network, steps
         self.sources = [step.source for step in steps]
         self.text = torch.cat([source.text for source in self.sources], dim=1)
@@ -30,7 +30,7 @@ class Together:
         self.first_book = min(step.first_book for step in steps)
 
     def __call__(self, codes: Sequence[Tensor], t: Tensor, numbers: Sequence[Tensor]) -> list[Tensor]:
-        """Run a step of each run. t: (B,); codes, numbers and results as in Step."""
+        """Run a step of each run. t: (B,); codes, numbers and results as in DenoisingStep."""
         return self.compute(codes, t, numbers)
 
     def compute(self, codes: Sequence[Tensor], t: Tensor, numbers: Sequence[Tensor]) -> list[Tensor]:
@@ -68,20 +68,23 @@ class Together:
         )
 
 
-MakeTogether = Callable[[ResidualTransformer, Sequence[Step]], Together]
+MakeTogether = Callable[[ResidualTransformer, Sequence[DenoisingStep]], Together]
 
 
-class Call:
+class TimestepCall:
     """Timesteps of some runs, in as few calls as possible. Build another one when a run joins or leaves.
 
     make_together: builds the step that several runs share.
     """
 
     def __init__(
-        self, network: ResidualTransformer, runs: Sequence[Run], make_together: MakeTogether = Together
+        self,
+        network: ResidualTransformer,
+        runs: Sequence[DiffusionRun],
+        make_together: MakeTogether = Together,
     ):
-        self.single = list[Run]()
-        self.groups: list[tuple[list[Run], Together]] = []
+        self.single = list[DiffusionRun]()
+        self.groups: list[tuple[list[DiffusionRun], Together]] = []
         for group in alike(runs, lambda run: run.step.settings.guided):
             if len(group) == 1:
                 self.single += group

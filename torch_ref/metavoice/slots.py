@@ -17,11 +17,11 @@ from torch_ref.metavoice.first_stage import FirstStage
 from torch_ref.metavoice.guidance import speaker_rows, stacked
 from torch_ref.metavoice.sampling import draw_ids
 from torch_ref.reading import Reading, begin_read, finish_read
-from tts_core.metavoice.rows import BatchRows, Joining
+from tts_core.metavoice.rows import MetaVoiceBatchRows, MetaVoiceJoining
 from tts_core.metavoice.sampling import FirstStageSampling
 
 
-class Slots:
+class MetaVoiceSlots:
     """`texts` slots on `rows` rows of the network, for texts of at most `room` ids.
 
     end_of_text: the id that replaces text in rows without it. Keys and values are allocated for all rows
@@ -33,7 +33,7 @@ class Slots:
     def __init__(self, network: FirstStage, *, texts: int, rows: int, room: int, end_of_text: int):
         self.network, self.end_of_text = network, end_of_text
         self.host = Host(network.transformer.wpe)
-        self.plan = BatchRows(texts, rows, room)
+        self.plan = MetaVoiceBatchRows(texts, rows, room)
         self.at = RowPositions(room)
         self.cache: list[RowCache] = []
         self.groups: list[tuple[FirstStageSampling, Tensor, Tensor]] = []
@@ -46,7 +46,7 @@ class Slots:
         return self.plan.fits(sampling)
 
     @torch.inference_mode()
-    def join(self, slot: int, text: Joining) -> None:
+    def join(self, slot: int, text: MetaVoiceJoining) -> None:
         """Read a text's ids but the last and let it start with the next step; its slot must be free."""
         rows, self.groups = self.plan.join(slot, text), []
         self.cache = self.cache or self.new_cache()

@@ -17,7 +17,7 @@ from torch_ref.layers.feed_forward import FeedForward
 from torch_ref.layers.norm import RMSNorm, at_least_float32
 from torch_ref.layers.rope import Rotation, rotate
 from torch_ref.layers.row_cache import RowCache
-from tts_core.qwen3.config import StackConfig
+from tts_core.qwen3.config import Qwen3StackConfig
 
 Cache = KeyValueCache | RowCache
 
@@ -25,7 +25,7 @@ Cache = KeyValueCache | RowCache
 class Attention(nn.Module):
     """Grouped-query attention with normalized, rotated queries and keys. (B, T, D) → same."""
 
-    def __init__(self, config: StackConfig):
+    def __init__(self, config: Qwen3StackConfig):
         super().__init__()
         width, self.head_dim = config.hidden_size, config.head_dim
         rows = config.num_attention_heads * config.head_dim
@@ -50,7 +50,7 @@ class Attention(nn.Module):
 class TransformerLayer(nn.Module):
     """Pre-norm attention and feed-forward. (B, T, D) → same."""
 
-    def __init__(self, config: StackConfig):
+    def __init__(self, config: Qwen3StackConfig):
         super().__init__()
         self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.self_attn = Attention(config)

@@ -20,7 +20,7 @@ from torch_ref.layers.rope import RotaryPositions
 from torch_ref.qwen3.blocks import Cache, TransformerLayer, logits_of, run
 from torch_ref.qwen3.speaker_encoder import SpeakerEncoder
 from tts_core.qwen3.config import Qwen3Config
-from tts_core.qwen3.layout import FRAME, SPEAKER, Layout
+from tts_core.qwen3.layout import FRAME, SPEAKER, TalkerInputs
 
 
 class PredictorModel(nn.Module):
@@ -115,7 +115,7 @@ class Talker(nn.Module):
             x = x + self.code_predictor.embed(stage, codes[:, stage + 1])
         return x
 
-    def embed_layout(self, layout: Layout, speaker: Tensor | None, frames: Tensor | None) -> Tensor:
+    def embed_layout(self, layout: TalkerInputs, speaker: Tensor | None, frames: Tensor | None) -> Tensor:
         """Embed what is read before speech. → (1, T, D).
 
         speaker: (D,) vector of a recording.  frames: (1, Q, F) codes of a recording.

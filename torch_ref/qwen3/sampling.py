@@ -11,7 +11,7 @@ from torch import Tensor
 
 from torch_ref.limits.remedies import first_largest
 from tts_core.qwen3.config import SUPPRESSED
-from tts_core.qwen3.sampling import LEAST_FRAMES, Choice
+from tts_core.qwen3.sampling import LEAST_FRAMES, Qwen3Choice
 
 
 def penalize(logits: Tensor, seen: Tensor, penalty: float) -> Tensor:
@@ -27,7 +27,7 @@ def allow(logits: Tensor, eos: int, step: int) -> Tensor:
     return logits.masked_fill(~allowed, -torch.inf)
 
 
-def candidates(logits: Tensor, choice: Choice) -> Tensor:
+def candidates(logits: Tensor, choice: Qwen3Choice) -> Tensor:
     """Compute the logits that are sampled from, or whose argmax is taken. (..., V) at least float32."""
     if choice.is_greedy:
         return logits
@@ -43,7 +43,7 @@ def candidates(logits: Tensor, choice: Choice) -> Tensor:
     return logits
 
 
-def draw(logits: Tensor, choice: Choice, uniform: Tensor | None) -> Tensor:
+def draw(logits: Tensor, choice: Qwen3Choice, uniform: Tensor | None) -> Tensor:
     """Choose one id per row from `candidates`, by the Gumbel maximum unless greedy. (..., V) → (...) int64.
 
     uniform: (..., V); may be None if greedy.

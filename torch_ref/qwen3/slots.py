@@ -24,11 +24,11 @@ from torch_ref.qwen3.sampling import allow, candidates, draw, penalize
 from torch_ref.reading import begin_read, finish_read
 from tts_core.errors import GenerationError
 from tts_core.nn.guard import NotFiniteError
-from tts_core.qwen3.rows import BatchRows, Group, Joining, Launched
+from tts_core.qwen3.rows import Launched, Qwen3BatchRows, Qwen3Group, Qwen3Joining
 from tts_core.qwen3.sampling import LEAST_FRAMES
 
 
-class Slots:
+class Qwen3Slots:
     """`texts` slots, each a row of the network; keys and values grow with the longest text.
 
     room: positions of a text, what is read before speech and frames.
@@ -39,7 +39,7 @@ class Slots:
     def __init__(self, network: Qwen3, *, texts: int, room: int):
         self.talker, self.config, self.room = network.talker, network.config, room
         self.host = Host(self.talker.codec_head)
-        self.plan, self.at = BatchRows(texts), RowPositions(room)
+        self.plan, self.at = Qwen3BatchRows(texts), RowPositions(room)
         self.cache: list[RowCache] = []
         weight, config = self.talker.codec_head.weight, self.config
         self.hidden = weight.new_zeros(texts, 1, config.talker.hidden_size)
@@ -48,7 +48,7 @@ class Slots:
         self.trailing: dict[int, Tensor] = {}  # by slot: (M + 1, D), the padding's last
 
     @torch.inference_mode()
-    def join(self, slot: int, text: Joining) -> None:
+    def join(self, slot: int, text: Qwen3Joining) -> None:
         """Read what comes before a text's speech; it draws with the next step. Its slot must be free."""
         self._reserve(text.positions)
         talker, cache = self.talker, self.talker.new_cache()
@@ -133,7 +133,7 @@ class Slots:
             self.host.to_device(begun)[:, None, None], hidden, self.hidden[:count]
         )
 
-    def _first_codes(self, logits: Tensor, uniform: Tensor, groups: Sequence[Group]) -> Tensor:
+    def _first_codes(self, logits: Tensor, uniform: Tensor, groups: Sequence[Qwen3Group]) -> Tensor:
         """Draw the first code of each frame, or the end of speech. (R, V) each → (R,)."""
         ids = torch.zeros(len(logits), dtype=torch.int64, device=logits.device)
         for group in groups:
@@ -143,7 +143,9 @@ class Slots:
             ids[rows] = draw(candidates(kept, sampling.first), sampling.first, uniform[rows])
         return ids
 
-    def _other_codes(self, first: Tensor, uniform: Tensor, groups: Sequence[Group]) -> tuple[Tensor, Tensor]:
+    def _other_codes(
+        self, first: Tensor, uniform: Tensor, groups: Sequence[Qwen3Group]
+    ) -> tuple[Tensor, Tensor]:
         """Draw the other codes of each frame. (R,), (R, (Q - 1) V') → (R, Q), and whose logits are finite."""
         predictor, size = self.talker.code_predictor, self.config.codebook_size
         cache, codes = predictor.new_cache(), [first]
@@ -176,14 +178,14 @@ class Slots:
                 layer.values = F.pad(layer.values, (0, 0, 0, missing))
 
 
-def embedded(talker: Talker, host: Host, text: Joining) -> Tensor:
+def embedded(talker: Talker, host: Host, text: Qwen3Joining) -> Tensor:
     """Embed what is read before a text's speech. → (1, T, D)."""
     speaker = None if text.speaker is None else host.to_device(text.speaker)
     frames = None if text.frames is None else host.to_device(text.frames[None]).long()
     return talker.embed_layout(text.layout, speaker, frames)
 
 
-def fault(network: Qwen3, text: Joining, frames: np.ndarray) -> GenerationError:
+def fault(network: Qwen3, text: Qwen3Joining, frames: np.ndarray) -> GenerationError:
     """Build the error that names the first layer with NaN or infinity, by running a text again.
 
     frames: drawn before the logits that are not finite, (Q, T).

@@ -10,11 +10,11 @@ from typing import Any
 
 from tts_core.audio.files import read_audio_at_its_rate
 from tts_core.bulk.outcome import Outcome
-from tts_core.bulk.rows import Row
+from tts_core.bulk.rows import TextRow
 from tts_core.errors import explain, flag_of
 from tts_core.options import options_class, single_values
 from tts_core.prompt import Prompt, Reference
-from tts_core.serving.source import Source
+from tts_core.serving.source import ModelSource
 from tts_core.serving.voices import VoiceStore, built_in
 
 PROMPTS = 64  # references that stay in memory
@@ -39,13 +39,13 @@ class Work:
 class Asking:
     """Builds the requests of rows for one model."""
 
-    def __init__(self, source: Source, work: Work):
+    def __init__(self, source: ModelSource, work: Work):
         self.source, self.work = source, work
         self._stored = VoiceStore(work.voices).names()
         self._prompt = lru_cache(maxsize=PROMPTS)(self._read_prompt)
         self._built_in = lru_cache(maxsize=PROMPTS)(self._find_built_in)
 
-    def request(self, row: Row) -> Any:
+    def request(self, row: TextRow) -> Any:
         """Build a row's request. Raises UsageError and NotFoundError for a row that cannot be spoken."""
         own = single_values(options_class(self.source.model), row.options)
         voice = row.voice
@@ -54,13 +54,13 @@ class Asking:
         prompt = self._prompt(voice, row.ref_audio, row.ref_text)
         return self.source.request(row.text, {**self.work.options, **own, "seed": row.seed}, prompt)
 
-    def recording(self, row: Row) -> Path | None:
+    def recording(self, row: TextRow) -> Path | None:
         """Return the recording of a row's voice, of a stored one the first; None for a built-in voice."""
         if row.voice is not None and self._built_in(row.voice) is None:
             return VoiceStore(self.work.voices).recording(row.voice)
         return None if row.ref_audio is None else Path(row.ref_audio)
 
-    def check(self, rows: Iterable[tuple[Row, str]]) -> tuple[list[tuple[Row, str]], list[Outcome]]:
+    def check(self, rows: Iterable[tuple[TextRow, str]]) -> tuple[list[tuple[TextRow, str]], list[Outcome]]:
         """Check rows with their keys: those that can be spoken, and outcomes of the others."""
         good, bad = [], []
         for row, key in rows:
@@ -84,6 +84,6 @@ class Asking:
         return Prompt((Reference(samples, said, sample_rate=rate, name="ref_audio"),))
 
 
-def failed(row: Row, key: str, error: Exception) -> Outcome:
+def failed(row: TextRow, key: str, error: Exception) -> Outcome:
     """Build the outcome of a row that ended with an error."""
     return Outcome(row.number, key, row.id, error=explain(error, flag_of)[1])

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from tts_core.bulk.outcome import Outcome
 from tts_core.bulk.rejection import Rejection, attempt_seed
-from tts_core.bulk.rows import Row
-from tts_core.bulk.speaking import Speaker
+from tts_core.bulk.rows import TextRow
+from tts_core.bulk.speaking import RowSpeaker
 from tts_core.judges.process import JudgeProcesses, Recording, Verdict
 
 UNJUDGED = 64  # recordings that may wait for the judges before no new row is taken
@@ -19,7 +19,7 @@ UNJUDGED = 64  # recordings that may wait for the judges before no new row is ta
 class _Tried:
     """A row with its attempts so far. heard: figures of the best."""
 
-    row: Row
+    row: TextRow
     attempts: int = 0
     spoken: Outcome | None = None  # is being judged
     best: Outcome | None = None
@@ -27,20 +27,20 @@ class _Tried:
     unheard: str | None = None  # why the best has no figures
 
 
-class ChoosingSpeaker:
+class ChoosingRowSpeaker:
     """A speaker that keeps the best attempt of each row.
 
     What it yields for a row follows from the row and its key only, whatever order the judges answer in.
     """
 
-    def __init__(self, speaker: Speaker, judges: JudgeProcesses, rejection: Rejection):
+    def __init__(self, speaker: RowSpeaker, judges: JudgeProcesses, rejection: Rejection):
         self.speaker, self.judges, self.rejection = speaker, judges, rejection
         self._tried: dict[str, _Tried] = {}  # by key: being spoken, judged, or waiting to be spoken again
-        self._again: deque[tuple[Row, str]] = deque()
+        self._again: deque[tuple[TextRow, str]] = deque()
         self._more = True  # fresh rows
 
-    def speak(self, rows: Iterable[tuple[Row, str]]) -> Iterator[Outcome]:
-        """As Speaker.speak; fields of an outcome have `attempts`, `judged`, `judges` and `accepted` also."""
+    def speak(self, rows: Iterable[tuple[TextRow, str]]) -> Iterator[Outcome]:
+        """As RowSpeaker.speak; outcomes also have `attempts`, `judged`, `judges` and `accepted`."""
         self._more = True
         for ended in self.speaker.turns(self._rows(iter(rows))):
             for outcome in ended:
@@ -54,7 +54,7 @@ class ChoosingSpeaker:
         speaking_or_waiting = len(self._tried) - pending
         return pending > 0 and not speaking_or_waiting and (pending >= UNJUDGED or not self._more)
 
-    def _rows(self, fresh: Iterator[tuple[Row, str]]) -> Iterator[tuple[Row, str] | None]:
+    def _rows(self, fresh: Iterator[tuple[TextRow, str]]) -> Iterator[tuple[TextRow, str] | None]:
         """Yield rows to speak, rejected ones first; None while all that is left depends on the judges."""
         while self._more or self._tried:
             if self._again:

@@ -32,7 +32,7 @@ NO_PLACES: Mapping[int, str] = MappingProxyType({})
 SETTINGS, MANIFEST, ERRORS = "settings.json", "manifest.jsonl", "errors.jsonl"
 
 
-class Output:
+class OutputFolder:
     """One writer's view of the folder; it is `part` of `parts` writers, each with its own rows.
 
     settings: compared with those that the folder was begun with.
@@ -74,7 +74,7 @@ class Output:
         self._errors: list[Outcome] = []
         self._shards: dict[int, TarShard] = {}
 
-    def __enter__(self) -> Output:
+    def __enter__(self) -> OutputFolder:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -10,11 +10,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from tts_core.bulk.rows import Row
+from tts_core.bulk.rows import TextRow
 from tts_core.files.record import RECORD, Written
 
 
-def row_key(row: Row, run: Mapping[str, Any]) -> str:
+def row_key(row: TextRow, run: Mapping[str, Any]) -> str:
     """Hash a row: 32 hex digits. run: what is the same for all rows, as the model's hash and the dtype.
 
     Raises what reading its reference raises.
@@ -33,7 +33,7 @@ def row_key(row: Row, run: Mapping[str, Any]) -> str:
     return hashlib.sha256(content.encode()).hexdigest()[:32]
 
 
-def seeded(row: Row, key: str) -> Row:
+def seeded(row: TextRow, key: str) -> TextRow:
     """Give a row without a seed one from its key."""
     return row if row.seed is not None else replace(row, seed=int(key[:15], 16))
 

@@ -24,7 +24,7 @@ LONGEST_LINE = 16 << 20  # bytes; a character may be six in JSON
 
 
 @dataclass(frozen=True)
-class Row:
+class TextRow:
     """One text to speak.
 
     number: its place in the input, from 0.
@@ -51,7 +51,7 @@ class Input(NamedTuple):
     places: where each row of both is, by its number: "line 3", or the name of its file.
     """
 
-    rows: list[Row]
+    rows: list[TextRow]
     faults: list[Outcome]
     places: dict[int, str]
 
@@ -97,7 +97,7 @@ def read_rows(source: Path) -> Input:
     return found
 
 
-def _row(number: int, given: Mapping[str, Any], folder: Path) -> Row:
+def _row(number: int, given: Mapping[str, Any], folder: Path) -> TextRow:
     """Check the fields of a row. folder: of relative names.  Raises UsageError."""
     for name in given:
         if name not in FIELDS:
@@ -123,7 +123,7 @@ def _row(number: int, given: Mapping[str, Any], folder: Path) -> Row:
         raise UsageError("give a voice or a ref_audio, not both")
     if sound is not None:
         check_characters("ref_audio", sound)  # a path with them is an error of Python
-    return Row(
+    return TextRow(
         number,
         given["id"],
         given["text"],

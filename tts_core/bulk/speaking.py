@@ -18,52 +18,52 @@ from tts_core.audio.formats.writer import SoundWriter
 from tts_core.bulk.asking import Asking, Work, failed
 from tts_core.bulk.in_order import InOrder
 from tts_core.bulk.outcome import Outcome
-from tts_core.bulk.rows import Row
+from tts_core.bulk.rows import TextRow
 from tts_core.errors import comes_late, device_error
 from tts_core.results import GenerationResult, join
 from tts_core.serving.session import Failed, Session
-from tts_core.serving.source import Source
+from tts_core.serving.source import ModelSource
 
 THREADS = 2  # that encode sounds while others are spoken
 
 
-class _Asked(NamedTuple):
-    row: Row
+class _RowRequest(NamedTuple):
+    row: TextRow
     key: str
     request: Any
 
 
 @dataclass(frozen=True, eq=False)
-class _Joined:
-    row: Row
+class _RunningRow:
+    row: TextRow
     key: str
     parts: list[GenerationResult] = field(default_factory=list)
 
 
-class Speaker:
+class RowSpeaker:
     """A loaded model that speaks rows. Their sounds are encoded in threads, beside the next steps.
 
     open_session: opens a running batch: the first, and another after an error of the device ended one.
     """
 
-    def __init__(self, source: Source, open_session: Callable[[], Session], work: Work):
+    def __init__(self, source: ModelSource, open_session: Callable[[], Session], work: Work):
         self.source, self.open_session, self.work = source, open_session, work
         self.session = open_session()
         self.asking = Asking(source, work)
 
-    def speak(self, rows: Iterable[tuple[Row, str]]) -> Iterator[Outcome]:
+    def speak(self, rows: Iterable[tuple[TextRow, str]]) -> Iterator[Outcome]:
         """Speak rows with their keys; yield each as it ends. The next is taken once a place is free."""
         for ended in self.turns(rows):
             yield from ended
 
-    def turns(self, rows: Iterable[tuple[Row, str] | None]) -> Iterator[list[Outcome]]:
+    def turns(self, rows: Iterable[tuple[TextRow, str] | None]) -> Iterator[list[Outcome]]:
         """Speak rows with their keys; yield after each step of the session those that ended, in that order.
 
         rows: None means that there is none at the moment; those that were taken go on.
         """
         source, more = iter(rows), True
-        running: dict[int, _Joined] = {}  # by key of the session
-        asked: _Asked | None = None  # waits for memory
+        running: dict[int, _RunningRow] = {}  # by key of the session
+        asked: _RowRequest | None = None  # waits for memory
         ended = InOrder[Outcome](THREADS, self.session.places)
         while more or asked is not None or running or ended:
             while asked is not None or (more and self.session.running < self.session.places):
@@ -91,15 +91,15 @@ class Speaker:
                     self._reopen()
             yield ended.ended(wait=not running)
 
-    def _ask(self, row: Row, key: str, ended: InOrder[Outcome]) -> _Asked | None:
+    def _ask(self, row: TextRow, key: str, ended: InOrder[Outcome]) -> _RowRequest | None:
         """Build a row's request; a row that cannot be spoken has ended."""
         try:
-            return _Asked(row, key, self.asking.request(row))
+            return _RowRequest(row, key, self.asking.request(row))
         except Exception as error:
             ended.add(failed(row, key, error))
             return None
 
-    def _join(self, asked: _Asked, running: dict[int, _Joined], ended: InOrder[Outcome]) -> bool:
+    def _join(self, asked: _RowRequest, running: dict[int, _RunningRow], ended: InOrder[Outcome]) -> bool:
         """Let a request join, unless it cannot be spoken and has ended; False if there is no room now.
 
         If an error of the batch's steps comes only now, the request joins the next batch.
@@ -109,7 +109,7 @@ class Speaker:
             try:
                 if not self.session.fits(asked.request):
                     return False
-                running[self.session.join(asked.request)] = _Joined(asked.row, asked.key)
+                running[self.session.join(asked.request)] = _RunningRow(asked.row, asked.key)
                 return True
             except Exception as error:
                 unable = failed(asked.row, asked.key, error)
@@ -121,7 +121,7 @@ class Speaker:
         ended.add(unable)
         return True
 
-    def _broken(self, running: dict[int, _Joined], ended: InOrder[Outcome], error: Exception) -> None:
+    def _broken(self, running: dict[int, _RunningRow], ended: InOrder[Outcome], error: Exception) -> None:
         """End all that ran with an error."""
         for one in running.values():
             ended.add(failed(one.row, one.key, error))
@@ -133,7 +133,7 @@ class Speaker:
             self.session.close()
         self.session = self.open_session()
 
-    def _step(self, running: dict[int, _Joined], ended: InOrder[Outcome]) -> None:
+    def _step(self, running: dict[int, _RunningRow], ended: InOrder[Outcome]) -> None:
         for event in self.session.step():
             joined = running[event.key]
             if isinstance(event, Failed):
@@ -145,7 +145,7 @@ class Speaker:
                 del running[event.key]
                 ended.begin(partial(self._spoken, joined))
 
-    def _spoken(self, joined: _Joined) -> Outcome:
+    def _spoken(self, joined: _RunningRow) -> Outcome:
         row, result = joined.row, join(joined.parts)
         try:
             sound = encoded(result, self.work.suffix)

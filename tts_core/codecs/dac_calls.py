@@ -43,7 +43,7 @@ class Passage(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Call:
+class DacCall:
     """Input of one decode. codes: (B, Q, F).  places: of the passages.  kept: samples of each row."""
 
     codes: np.ndarray
@@ -51,7 +51,7 @@ class Call:
     kept: tuple[slice, ...]
 
 
-def calls(config: DacConfig, passages: Sequence[Passage], *, most: int) -> Iterator[Call]:
+def calls(config: DacConfig, passages: Sequence[Passage], *, most: int) -> Iterator[DacCall]:
     """Group passages into calls that feed at most `most` frames, or one passage.
 
     A call has one, two, four and so on, each of an `even` number of frames where more context is there: few
@@ -69,7 +69,7 @@ def calls(config: DacConfig, passages: Sequence[Passage], *, most: int) -> Itera
             rows = 1 << (max(1, min(most // fed, len(left))).bit_length() - 1)
             chosen, left = left[:rows], left[rows:]
             spans = [slice(windows[place].first, windows[place].last) for place in chosen]
-            yield Call(
+            yield DacCall(
                 np.stack([passages[place].codes[:, span] for place, span in zip(chosen, spans, strict=True)]),
                 tuple(chosen),
                 tuple(_kept(config, passages[place], windows[place].first) for place in chosen),

@@ -21,11 +21,11 @@ from tts_core.codecs.qwen3_layers import Qwen3CodecLayers
 from tts_core.codecs.vocos import VocosConfig
 from tts_core.codecs.vocos_layers import VocosLayers
 from tts_core.config import config_of
-from tts_core.nn.ladder import FrameSizes, Given, Rung, no_codes, signal
+from tts_core.nn.ladder import FrameSizes, InputSources, Rung, no_codes, signal
 from tts_core.nn.layer_order import State
 
 
-def dac_rungs(given: Given) -> list[Rung]:
+def dac_rungs(given: InputSources) -> list[Rung]:
     """List the runs of DAC: encoder and decoder with all codebooks."""
     codec = config_of(given.configs, "dac", DacConfig)
     return [
@@ -34,7 +34,7 @@ def dac_rungs(given: Given) -> list[Rung]:
     ]
 
 
-def encodec_rungs(given: Given) -> list[Rung]:
+def encodec_rungs(given: InputSources) -> list[Rung]:
     """List the runs of EnCodec: encoder and decoder with all codebooks."""
     codec = config_of(given.configs, "encodec", EncodecConfig)
     return [
@@ -43,7 +43,7 @@ def encodec_rungs(given: Given) -> list[Rung]:
     ]
 
 
-def mimi_rungs(given: Given) -> list[Rung]:
+def mimi_rungs(given: InputSources) -> list[Rung]:
     """List the runs of Mimi: encoder and decoder with all codebooks."""
     codec = config_of(given.configs, "mimi", MimiConfig)
     return [
@@ -52,7 +52,7 @@ def mimi_rungs(given: Given) -> list[Rung]:
     ]
 
 
-def qwen3_codec_rungs(given: Given) -> list[Rung]:
+def qwen3_codec_rungs(given: InputSources) -> list[Rung]:
     """List the runs of Qwen3-TTS's codec: encoder and decoder with all codebooks."""
     codec = _qwen3_codec(given)
     return [
@@ -61,7 +61,7 @@ def qwen3_codec_rungs(given: Given) -> list[Rung]:
     ]
 
 
-def vocos_rung(given: Given, bandwidth_id: int) -> Rung:
+def vocos_rung(given: InputSources, bandwidth_id: int) -> Rung:
     """Build the run of Vocos with all its codebooks. bandwidth_id: row of its norms that the model uses."""
     config = config_of(given.configs, "vocos", VocosConfig)
     vocos.check_request(config, config.n_codebooks, bandwidth_id)
@@ -73,7 +73,7 @@ def vocos_rung(given: Given, bandwidth_id: int) -> Rung:
     )
 
 
-def mbd_rungs(given: Given) -> list[Rung]:
+def mbd_rungs(given: InputSources) -> list[Rung]:
     """List the runs of the bands of multi-band diffusion, on EnCodec's latents and audio."""
     config = config_of(given.configs, "mbd", MbdConfig)
     return [
@@ -82,23 +82,23 @@ def mbd_rungs(given: Given) -> list[Rung]:
     ]
 
 
-def _samples(given: Given) -> State:
+def _samples(given: InputSources) -> State:
     return _sound(given, config_of(given.configs, "dac", DacConfig))
 
 
-def _channel(given: Given) -> State:
+def _channel(given: InputSources) -> State:
     return _as_channel(_sound(given, config_of(given.configs, "encodec", EncodecConfig)))
 
 
-def _mimi_channel(given: Given) -> State:
+def _mimi_channel(given: InputSources) -> State:
     return _as_channel(_sound(given, config_of(given.configs, "mimi", MimiConfig)))
 
 
-def _qwen3_codec(given: Given) -> Qwen3CodecConfig:
+def _qwen3_codec(given: InputSources) -> Qwen3CodecConfig:
     return config_of(given.configs, "qwen3_codec", Qwen3CodecConfig)
 
 
-def _qwen3_channel(given: Given) -> State:
+def _qwen3_channel(given: InputSources) -> State:
     return _as_channel(_sound(given, _qwen3_codec(given)))
 
 
@@ -106,21 +106,21 @@ def _as_channel(made: State) -> State:
     return {"hidden": made["samples"][:, None], "codes": made["codes"]}
 
 
-def _sound(given: Given, codec: FrameSizes) -> State:
+def _sound(given: InputSources, codec: FrameSizes) -> State:
     samples = signal(codec, given.seconds, given.seed)
     return {"samples": samples, "codes": no_codes(samples, codec.hop_length)}
 
 
-def _codes(given: Given) -> State:
+def _codes(given: InputSources) -> State:
     return {"codes": given.made["codes"]}
 
 
-def _vocos_codes(given: Given, bandwidth_id: int) -> State:
+def _vocos_codes(given: InputSources, bandwidth_id: int) -> State:
     codes = given.made["codes"][:, : config_of(given.configs, "vocos", VocosConfig).n_codebooks]
     return {"codes": codes, "bandwidth": np.array(bandwidth_id, np.int32)}
 
 
-def _noisy(given: Given, band: int) -> State:
+def _noisy(given: InputSources, band: int) -> State:
     """Build a band's inputs: the codec's latents and waveform, and noise at the middle step."""
     steps = default_steps(config_of(given.configs, "mbd", MbdConfig).bands[band].schedule)
     wave = given.made["audio"].astype(np.float32)

@@ -16,7 +16,7 @@ from tts_core.nn.host import Device
 ONE_BY_ONE = ("torch-cpu", "mlx-cpu")
 
 
-class Call(NamedTuple):
+class VocosCall(NamedTuple):
     """Frames [start, stop) of the pieces at `places`, whose first `last` frames are needed."""
 
     start: int
@@ -27,7 +27,7 @@ class Call(NamedTuple):
 
 def calls(
     config: VocosConfig, frames: Sequence[int], cuts: Callable[[int], Iterator[tuple[int, int]]], *, most: int
-) -> Iterator[Call]:
+) -> Iterator[VocosCall]:
     """Group the windows of pieces of these lengths, each piece's in order.
 
     cuts: frames → windows [start, stop), in order.  most: frames that a call feeds; a piece by itself may
@@ -41,7 +41,7 @@ def calls(
     for (start, stop, first, last), places in sorted(alike.items()):
         rows = max(1, most // (last - first))
         for at in range(0, len(places), rows):
-            yield Call(start, stop, last, tuple(places[at : at + rows]))
+            yield VocosCall(start, stop, last, tuple(places[at : at + rows]))
 
 
 class Vocoder(Protocol):
@@ -96,19 +96,19 @@ def _needed(
     host: Device,
     codes: Sequence[np.ndarray],
     cuts: Callable[[int], Iterator[tuple[int, int]]],
-) -> list[Call]:
+) -> list[VocosCall]:
     most = most_fed(vocoder.config, vocoder.policy.max_frames, backend=host.backend)
     return [*calls(vocoder.config, [one.shape[1] for one in codes], cuts, most=most)]
 
 
 def _called(
-    vocoder: Vocoder, host: Device, codes: Sequence[np.ndarray], call: Call, bandwidth_id: int
+    vocoder: Vocoder, host: Device, codes: Sequence[np.ndarray], call: VocosCall, bandwidth_id: int
 ) -> Any:
     fed = np.stack([codes[place][:, : call.last] for place in call.places])
     return vocoder.decode_frames(host.to_device(fed), call.start, call.stop, bandwidth_id)
 
 
-def _joined(needed: Sequence[Call], audio: Sequence[np.ndarray], pieces: int) -> list[np.ndarray]:
+def _joined(needed: Sequence[VocosCall], audio: Sequence[np.ndarray], pieces: int) -> list[np.ndarray]:
     made = [[np.zeros(0, np.float32)] for _ in range(pieces)]
     for call, rows in zip(needed, audio, strict=True):
         for place, row in zip(call.places, rows, strict=True):

@@ -13,7 +13,7 @@ from dataclasses import MISSING, asdict, dataclass, fields, replace
 from typing import Any
 
 from tts_core.config import check_numbers, exact_fields, mapping
-from tts_core.dia.sampling import DEFAULTS_0626, DEFAULTS_V01, Sampling
+from tts_core.dia.sampling import DEFAULTS_0626, DEFAULTS_V01, DiaSampling
 from tts_core.errors import CheckpointError, UsageError
 from tts_core.printable import named
 
@@ -79,7 +79,7 @@ class DiaConfig:
     eos_token_id: int
     pad_token_id: int
     cross_rope: bool  # v0.1: rotary positions in cross-attention, and its sampling rule
-    sampling: Sampling
+    sampling: DiaSampling
 
     def __post_init__(self) -> None:
         decoder = self.decoder_config
@@ -158,9 +158,9 @@ def read_converted(config: Mapping[str, Any]) -> DiaConfig:
     encoder = exact_fields(DiaEncoderConfig, own["encoder_config"], "encoder_config")
     decoder = exact_fields(DiaDecoderConfig, own["decoder_config"], "decoder_config")
     own["encoder_config"], own["decoder_config"] = DiaEncoderConfig(**encoder), DiaDecoderConfig(**decoder)
-    later = {one.name: one.default for one in fields(Sampling) if one.default is not MISSING}
+    later = {one.name: one.default for one in fields(DiaSampling) if one.default is not MISSING}
     stated = later | {**mapping(own["sampling"], "sampling")}
-    own["sampling"] = _sampling(exact_fields(Sampling, stated, "sampling"), "sampling")
+    own["sampling"] = _sampling(exact_fields(DiaSampling, stated, "sampling"), "sampling")
     return DiaConfig(**own)
 
 
@@ -352,16 +352,16 @@ _NESTED_HARMLESS = ["dropout", "weight_dtype", "mlp_activations", "use_pre_norm"
 _PUBLISHED_AS = {"cfg_scale": "guidance_scale"}
 
 
-def _published_sampling(default: Sampling, given: Mapping[str, Any]) -> Sampling:
-    names = {one.name: _PUBLISHED_AS.get(one.name, one.name) for one in fields(Sampling)}
+def _published_sampling(default: DiaSampling, given: Mapping[str, Any]) -> DiaSampling:
+    names = {one.name: _PUBLISHED_AS.get(one.name, one.name) for one in fields(DiaSampling)}
     found = {ours: given[theirs] for ours, theirs in names.items() if given.get(theirs) is not None}
     return _sampling(asdict(default) | found, "generation_config.json")
 
 
-def _sampling(values: dict[str, Any], where: str) -> Sampling:
+def _sampling(values: dict[str, Any], where: str) -> DiaSampling:
     """Read a file's sampling values; a bad one raises CheckpointError."""
     try:
-        return Sampling(**values)
+        return DiaSampling(**values)
     except (UsageError, TypeError) as fault:
         raise CheckpointError(f"{where}: {fault}") from None
 

@@ -16,7 +16,7 @@ from tts_core.codecs.dac_calls import Passage, launch_passages, most_fed, stream
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.dia.config import DiaConfig
 from tts_core.dia.grid import DelayGrid
-from tts_core.dia.request import Run
+from tts_core.dia.request import DiaRun
 from tts_core.errors import GenerationError
 from tts_core.nn.beside import Pending
 from tts_core.nn.host import Device
@@ -27,8 +27,8 @@ class DiaEngine:
     """A Dia network and its codec. The empty text of guidance is encoded once.
 
     encode_nothing: of the network, encodes the empty text.
-    make_slots: of the network, `dia/slots.py`; `Slots.join` takes a tts_core.dia.joining.Joining, and ids are
-    read as (steps, texts, C) int32.
+    make_slots: of the network, `dia/slots.py`; `DiaSlots.join` takes a `DiaJoining`, and ids are read as
+    (steps, texts, C) int32.
     fault: of the network, `dia/guard.py`.
     decode: of the codec without windows, codes (B, Q, F) on the device → samples (B, L).
     """
@@ -63,7 +63,7 @@ class DiaEngine:
         nothing = self._nothing if guided else None
         return self._make_slots(self.network, nothing, texts=texts, rows=rows, text_rows=text_rows)
 
-    def fault(self, run: Run, grid: DelayGrid) -> GenerationError:
+    def fault(self, run: DiaRun, grid: DelayGrid) -> GenerationError:
         """Build the error for a text's logits that are not all finite. grid: its rows so far."""
         tokens, rows = self.host.to_device(run.tokens), self.host.to_device(grid.rows[None, : grid.filled])
         return self._fault(self.network, tokens, rows, guided=run.sampling.cfg_scale != 0, text=1)

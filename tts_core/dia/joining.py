@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tts_core.dia.sampling import Sampling
+from tts_core.dia.sampling import DiaSampling
 from tts_core.nn.noise import Noise
 
 
 @dataclass(frozen=True, eq=False)
-class Joining:
+class DiaJoining:
     """A text that takes a slot.
 
     tokens: (S,) int32.
@@ -24,5 +24,5 @@ class Joining:
     filled: int
     prompt_frames: int
     max_frames: int
-    sampling: Sampling
+    sampling: DiaSampling
     noise: Noise

@@ -12,7 +12,7 @@ from tts_core.dia.layer_order import dia_stages
 from tts_core.dia.layers import DiaLayers
 from tts_core.dia.shapes import is_norm
 from tts_core.dia.text import tokenize
-from tts_core.nn.ladder import Given, Rung
+from tts_core.nn.ladder import InputSources, Rung
 from tts_core.nn.layer_order import State
 
 TEXT = "[S1] The quick brown fox jumps over the lazy dog. [S2] Does it? (laughs) It does."
@@ -25,7 +25,7 @@ GROUPS = {
 }
 
 
-def ladder(given: Given) -> list[Rung]:
+def ladder(given: InputSources) -> list[Rung]:
     """List the runs: the codec's encoder and decoder, then Dia on its codes."""
     dia = config_of(given.configs, "dia", DiaConfig)
     given.check_rows(dia.decoder_config.max_position_embeddings)
@@ -42,7 +42,7 @@ def ladder(given: Given) -> list[Rung]:
     ]
 
 
-def dia_state(given: Given) -> State:
+def dia_state(given: InputSources) -> State:
     """Build the inputs: a text, and the codec's codes as grid rows, conditional then unconditional."""
     config, rows = config_of(given.configs, "dia", DiaConfig), given.rows
     channels = config.decoder_config.num_channels

@@ -9,22 +9,22 @@ from dataclasses import replace
 import numpy as np
 
 from tts_core.audio.delivery import Delivery, Pacing
-from tts_core.dia.pieces import Piece, characters
-from tts_core.dia.request import Request
+from tts_core.dia.pieces import DiaPiece, characters
+from tts_core.dia.request import DiaRequest
 from tts_core.dia.text import prepare, turns
-from tts_core.dia.voice import Voice
+from tts_core.dia.voice import DiaVoice
 from tts_core.prompt import Prompt
 from tts_core.results import GenerationResult, Meter, SpokenPiece
 from tts_core.speech.script import Pieces
 
 
-class Script(Pieces[Request, SpokenPiece]):
+class DiaScript(Pieces[DiaRequest, SpokenPiece]):
     """The state of a long text, whose pieces are requests; its reference is encoded."""
 
-    def __init__(self, request: Request, meter: Meter):
+    def __init__(self, request: DiaRequest, meter: Meter):
         super().__init__(request, meter)
         self.token_count, self.peak_bytes = 0, 0
-        self._said: dict[int, tuple[str, Prompt | None, Request]] = {}
+        self._said: dict[int, tuple[str, Prompt | None, DiaRequest]] = {}
 
     def may_begin(self, place: int) -> bool:
         """As in Pieces: its anchors."""
@@ -62,7 +62,7 @@ class Script(Pieces[Request, SpokenPiece]):
         *_, last = turns(str(prompt.one.text))
         return text.removeprefix(f"[{last.speaker}]").lstrip()
 
-    def request(self, place: int) -> Request:
+    def request(self, place: int) -> DiaRequest:
         """As in Line: the piece after its reference and anchors, which must be spoken, at speed 1."""
         whole, prompt = self.whole, self.prompt(place)
         text, said = self.text(place, prompt), None if prompt is None else str(prompt.one.text)
@@ -72,8 +72,8 @@ class Script(Pieces[Request, SpokenPiece]):
         read = prepare(text, whole.config.max_text_bytes, transcript=said)
         one = replace(
             whole,
-            pieces=(Piece(read, said=text),),
-            voice=None if codes is None else Voice(taken, codes=codes, transcript=said),
+            pieces=(DiaPiece(read, said=text),),
+            voice=None if codes is None else DiaVoice(taken, codes=codes, transcript=said),
             limits=(int(min(whole.limits[place], whole.config.max_frames - taken, left)),),
             max_frames=None,
             seeds=[whole.seeds[place]],

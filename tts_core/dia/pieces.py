@@ -54,7 +54,7 @@ _WORSE = {_TURN: 0.0, SENTENCE: 0.2, CLAUSE: 0.7, WORD: 1.2}  # cost, in relativ
 
 
 @dataclass(frozen=True)
-class Piece:
+class DiaPiece:
     """A piece of a script. text: with its tag.  anchors: indices of the pieces that it is spoken after.
 
     said: the spoken part of `text`, None for all of it; a transcript before it is only read.  before, after:
@@ -121,7 +121,7 @@ def read(
     frame_rate: float,
     piece_seconds: PieceSeconds,
     rules: TextRules = NO_RULES,
-) -> list[Piece]:
+) -> list[DiaPiece]:
     """Cut a text into pieces; a text spoken at once is a single piece that includes the transcript. A piece
     ends at every pause that the text asks for.
 
@@ -140,7 +140,7 @@ def read(
     if transcript is not None:
         before, said = with_tag(clean("transcript", transcript)), bare(transcript)
     lead, *_, tail = (silence or None for silence in given.silences)
-    whole = Piece(script, before=lead, after=tail)
+    whole = DiaPiece(script, before=lead, after=tail)
     if before:
         whole = replace(whole, text=f"{before} {words}", said=words)
     check_turns(whole.text)
@@ -198,7 +198,7 @@ def cut(
     *,
     heard: Collection[str | None] = (),
     pauses: Mapping[int, float] = MappingProxyType({}),
-) -> list[Piece]:
+) -> list[DiaPiece]:
     """Cut a prepared script into pieces of at most `most`; each of two anchors is at most ANCHOR times that.
 
     heard: the speakers in the reference. Cuts fall after turns, else sentences, else clauses, else words;
@@ -210,7 +210,7 @@ def cut(
     said = [turn for turn in turns(script) if speakable(turn.words)]
     end = said[-1].stop
     first = {turn.speaker: turn.start for turn in reversed(said) if turn.speaker not in heard}
-    pieces: list[Piece] = []
+    pieces: list[DiaPiece] = []
     anchors: tuple[int, ...] = ()
     start, ends = 0, [*pauses, end]
     while start < end:
@@ -227,7 +227,7 @@ def cut(
         assert stop is not None, "words can always be cut"
         text = _piece(script, said, start, stop if stop < end else len(script))
         held = [pieces[anchor].text for anchor in anchors]
-        pieces.append(Piece(text, anchors, after=pauses.get(stop)))
+        pieces.append(DiaPiece(text, anchors, after=pauses.get(stop)))
         short = pauses and not heard and characters(" ".join(held)) < VOICE * CHARACTERS_PER_SECOND
         if any(start <= place < stop for place in new) or (
             short and most.times(2 * ANCHOR).holds(" ".join([*held, text]))

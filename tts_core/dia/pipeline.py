@@ -17,15 +17,15 @@ import numpy as np
 from tts_core.codecs.dac import check_fits
 from tts_core.dia.dialogue import Dialogue
 from tts_core.dia.engine import DiaEngine
-from tts_core.dia.long_text import Script
+from tts_core.dia.long_text import DiaScript
 from tts_core.dia.memory import Job, check_running, fitting_batch
 from tts_core.dia.options import DiaChanges, DiaOptions
-from tts_core.dia.request import Request, request, requests
+from tts_core.dia.request import DiaRequest, request, requests
 from tts_core.dia.session import DiaSession
 from tts_core.live.stream import stream
 from tts_core.nn.calls import named, named_parts
 from tts_core.options import chosen
-from tts_core.pipeline import Progress, PromptLike, Watch
+from tts_core.pipeline import Callbacks, Progress, PromptLike
 from tts_core.results import GenerationResult, Meter
 from tts_core.speech.script import SIDE_BY_SIDE
 from tts_core.speech.together import Line, Single, log, streamed, together
@@ -64,7 +64,7 @@ class DiaPipeline:
         """
         asked = self.request(text, chosen(DiaOptions, options, changes), prompt)
         log("dia", asked)
-        [spoken] = self._together([asked], Watch(progress, cancel))
+        [spoken] = self._together([asked], Callbacks(progress, cancel))
         return spoken
 
     def stream(
@@ -95,17 +95,17 @@ class DiaPipeline:
             return stream(self, text, asked, voices, progress=progress, cancel=cancel)
         return self.speak(self.request(text, asked, prompt), progress=progress, cancel=cancel)
 
-    def request(self, text: str, options: DiaOptions, prompt: PromptLike = None) -> Request:
+    def request(self, text: str, options: DiaOptions, prompt: PromptLike = None) -> DiaRequest:
         """Check a caller's arguments without running a network. Raises UsageError."""
         return request(self.config, self.codec_config, text, options, prompt, self.rules)
 
     def speak(
-        self, request: Request, *, progress: Tell | None = None, cancel: threading.Event | None = None
+        self, request: DiaRequest, *, progress: Tell | None = None, cancel: threading.Event | None = None
     ) -> Iterator[GenerationResult]:
         """Stream the speech of a request. Raises ResourceError, at the call, for too little memory."""
         log("dia", request)
         self._check_memory(request.job())
-        return self._parts(request, Watch(progress, cancel))
+        return self._parts(request, Callbacks(progress, cancel))
 
     def session(
         self, places: int, *, streamed: bool = True, job: Job | None = None, sound: bool = True
@@ -137,7 +137,7 @@ class DiaPipeline:
         """
         asked = chosen(DiaOptions, options, changes)
         every = requests(self.config, self.codec_config, texts, asked, prompts, self.rules)
-        return self._together(every, Watch(progress, cancel))
+        return self._together(every, Callbacks(progress, cancel))
 
     @named
     def generate_codes(
@@ -154,10 +154,10 @@ class DiaPipeline:
         """
         asked = chosen(DiaOptions, options, changes)
         every = requests(self.config, self.codec_config, texts, asked, prompts, exactly=True)
-        spoken = self._together(every, Watch(None, None), sound=False)
+        spoken = self._together(every, Callbacks(None, None), sound=False)
         return [one.codes for one in spoken]
 
-    def _rehearsal(self) -> Request:
+    def _rehearsal(self) -> DiaRequest:
         return self.request(
             "[S1] Yes.", DiaOptions(seed=0, max_frames=min(REHEARSAL, self.config.max_frames))
         )
@@ -166,7 +166,7 @@ class DiaPipeline:
         check_running(self.configs, job, self.engine.host.machine(self.engine.policy))
 
     @named_parts
-    def _parts(self, request: Request, watch: Watch) -> Iterator[GenerationResult]:
+    def _parts(self, request: DiaRequest, watch: Callbacks) -> Iterator[GenerationResult]:
         """Yield a text's speech piece by piece, each window by window."""
         policy = self.engine.policy.alone()
         session = DiaSession(self.engine, 1, self._rehearsal, policy=policy, job=request.job())
@@ -174,7 +174,7 @@ class DiaPipeline:
 
     @named
     def _together(
-        self, asked: Sequence[Request], watch: Watch, *, sound: bool = True
+        self, asked: Sequence[DiaRequest], watch: Callbacks, *, sound: bool = True
     ) -> list[GenerationResult]:
         """Speak requests at once; those with several pieces as many pieces at once as fit."""
         jobs = [one.job(SIDE_BY_SIDE) for one in asked]
@@ -190,7 +190,7 @@ class DiaPipeline:
         lines = [self._line(one) for one in asked]
         return together(session, lines, watch, sum(one.seconds for one in asked))
 
-    def _line(self, request: Request) -> Line:
+    def _line(self, request: DiaRequest) -> Line:
         if len(request.pieces) == 1:
             return Single(request)
-        return Script(request.encoded(self.engine.encode), Meter(self.sample_rate))
+        return DiaScript(request.encoded(self.engine.encode), Meter(self.sample_rate))

@@ -17,11 +17,11 @@ from tts_core.dia.dialogue import Dialogue
 from tts_core.dia.grid import DelayGrid
 from tts_core.dia.memory import Job
 from tts_core.dia.options import DiaOptions
-from tts_core.dia.pieces import Piece, bare, read, seconds
+from tts_core.dia.pieces import DiaPiece, bare, read, seconds
 from tts_core.dia.reading import choose_rules, notes, readable
-from tts_core.dia.sampling import Sampling
+from tts_core.dia.sampling import DiaSampling
 from tts_core.dia.text import paused, prepare, rewritten, rewritten_transcript, tokenize
-from tts_core.dia.voice import Voice, read_voice
+from tts_core.dia.voice import DiaVoice, read_voice
 from tts_core.errors import UsageError
 from tts_core.nn.noise import Noise, per_text, piece_seed
 from tts_core.pipeline import PromptLike
@@ -36,7 +36,7 @@ ROOM = 1.5  # of the longest piece: frames that anchors leave free in the window
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class DiaRun:
     """A text that runs by itself or beside others.
 
     tokens: (S,) int32, transcript included.
@@ -47,11 +47,11 @@ class Run:
     """
 
     tokens: np.ndarray
-    voice: Voice | None
+    voice: DiaVoice | None
     max_frames: int
     seed: int | None
     noise: Noise
-    sampling: Sampling
+    sampling: DiaSampling
     last_channel_free: bool
     own_limit: bool
 
@@ -66,7 +66,7 @@ class Run:
 
 
 @dataclass(frozen=True, eq=False)
-class Request:
+class DiaRequest:
     """One text as it will be spoken. Lists have one entry per piece.
 
     limits: most frames of each piece.
@@ -79,9 +79,9 @@ class Request:
 
     config: DiaConfig
     frame_rate: float
-    pieces: tuple[Piece, ...]
-    voice: Voice | None
-    sampling: Sampling
+    pieces: tuple[DiaPiece, ...]
+    voice: DiaVoice | None
+    sampling: DiaSampling
     limits: tuple[int, ...]
     max_frames: int | None
     seeds: list[int | None]
@@ -92,7 +92,7 @@ class Request:
     notes: tuple[str, ...]
     shortest_anchor: int
 
-    def encoded(self, encode: Callable[[np.ndarray], np.ndarray]) -> Request:
+    def encoded(self, encode: Callable[[np.ndarray], np.ndarray]) -> DiaRequest:
         """Return the request with its reference encoded."""
         return replace(self, voice=self.voice and self.voice.encoded(encode))
 
@@ -101,10 +101,10 @@ class Request:
         """Estimated duration of the sound in seconds, with its pauses."""
         return self.pacing.seconds(sum(piece.seconds for piece in self.pieces))
 
-    def run(self) -> Run:
+    def run(self) -> DiaRun:
         """Build the run of a request with one piece, whose reference is encoded."""
         [piece], [most], [seed], [noise] = self.pieces, self.limits, self.seeds, self.noise
-        return Run(
+        return DiaRun(
             piece.tokens,
             self.voice,
             most,
@@ -152,7 +152,7 @@ def request(
     options: DiaOptions,
     prompt: PromptLike,
     rules: TextRules = NO_RULES,
-) -> Request:
+) -> DiaRequest:
     """Check one text with its options and prompt, and cut a long text into pieces.
 
     rules: of the model's folder. Raises UsageError naming the argument.
@@ -170,7 +170,7 @@ def request(
     else:
         limits = choose_limits(config, codec.frame_rate, pieces, voice)
         voice = voice and replace(voice, transcript=bare(str(voice.transcript)))
-    return Request(
+    return DiaRequest(
         config,
         codec.frame_rate,
         tuple(pieces),
@@ -194,7 +194,7 @@ def request(
     )
 
 
-def pacing(pieces: Sequence[Piece], speed: float) -> Pacing:
+def pacing(pieces: Sequence[DiaPiece], speed: float) -> Pacing:
     """Joins between pieces."""
     silences = (pieces[0].before, *(piece.after for piece in pieces))
     return Pacing(tuple(piece.spoken for piece in pieces), silences, speed)
@@ -206,7 +206,7 @@ def ask(
     text: str,
     options: DiaOptions,
     prompt: PromptLike,
-) -> Request:
+) -> DiaRequest:
     """Build a request from the configurations and documents of a model's parts, by kind."""
     rules = read_rules(documents.get("dia", {}))
     config, codec = config_of(configs, "dia", DiaConfig), config_of(configs, "dac", DacConfig)
@@ -227,14 +227,14 @@ def requests(
     rules: TextRules = NO_RULES,
     *,
     exactly: bool = False,
-) -> list[Request]:
+) -> list[DiaRequest]:
     """Check several texts. Each is spoken whole; one with pauses inside, in pieces.
 
     prompts: one for all, or one per text.
     rules: of the model's folder.  exactly: read the texts as given, without preparing them.
     Raises UsageError naming the argument and the text's position.
     """
-    asked = list[Request]()
+    asked = list[DiaRequest]()
     for place, text, own, prompt in each_text(texts, options, prompts):
         if not exactly and len(paused(f"text {place}", text).parts) > 1:
             asked.append(request(config, codec, text, own, prompt, rules))
@@ -258,7 +258,7 @@ def _whole(
     place: int,
     *,
     exactly: bool,
-) -> Request:
+) -> DiaRequest:
     """Check a text that is spoken at once. place: in messages."""
     rules = NO_RULES if exactly else choose_rules(rules, options)
     voice = _heard(read_voice(config, codec, prompt, f"prompt {place}"), rules, options)
@@ -272,10 +272,10 @@ def _whole(
         text = prepare(given.parts[0], config.max_text_bytes, transcript=said, rules=rules)
     _check_text(config, text, place)
     seed = seed_of(options)
-    return Request(
+    return DiaRequest(
         config,
         codec.frame_rate,
-        (Piece(text, said=given.parts[0]),),
+        (DiaPiece(text, said=given.parts[0]),),
         voice,
         choose_sampling(config, options),
         (check_limit(config, codec, options, voice, expected, f"prompt {place}"),),
@@ -298,7 +298,7 @@ def read_whole(where: str, text: str) -> Paused:
     return found
 
 
-def _heard(voice: Voice | None, rules: TextRules, options: DiaOptions) -> Voice | None:
+def _heard(voice: DiaVoice | None, rules: TextRules, options: DiaOptions) -> DiaVoice | None:
     """The voice with its transcript as it is read."""
     if voice is None or voice.transcript is None or rules == NO_RULES:
         return voice
@@ -311,9 +311,9 @@ def _pieces(
     codec: DacConfig,
     text: str,
     options: DiaOptions,
-    voice: Voice | None,
+    voice: DiaVoice | None,
     rules: TextRules,
-) -> list[Piece]:
+) -> list[DiaPiece]:
     if voice is not None and voice.transcript is None:  # codes only; their transcript is in the text
         given = paused("text", text)
         if len(given.parts) > 1:
@@ -322,19 +322,19 @@ def _pieces(
                 "Prompt.of(codes=..., text=...)"
             )
         [text], silences = given.cut(lambda part: [part])
-        return [Piece(prepare(text, config.max_text_bytes, rules=rules), (), None, *silences)]
+        return [DiaPiece(prepare(text, config.max_text_bytes, rules=rules), (), None, *silences)]
     transcript, frames = (None, 0) if voice is None else (voice.transcript, voice.frames)
     return read(text, transcript, frames, config, codec.frame_rate, options.piece_seconds, rules)
 
 
-def choose_sampling(config: DiaConfig, options: DiaOptions) -> Sampling:
+def choose_sampling(config: DiaConfig, options: DiaOptions) -> DiaSampling:
     """Fill options that are None with the model's own values."""
-    given = {one.name: getattr(options, one.name) for one in fields(Sampling)}
+    given = {one.name: getattr(options, one.name) for one in fields(DiaSampling)}
     return replace(config.sampling, **{name: value for name, value in given.items() if value is not None})
 
 
 def choose_limits(
-    config: DiaConfig, frame_rate: float, pieces: Sequence[Piece], voice: Voice | None
+    config: DiaConfig, frame_rate: float, pieces: Sequence[DiaPiece], voice: DiaVoice | None
 ) -> list[int]:
     """Limit the frames of each piece of a long text, so that the window has room after the anchors."""
     expected = [math.ceil(piece.seconds * frame_rate) for piece in pieces]
@@ -350,7 +350,7 @@ def check_limit(
     config: DiaConfig,
     codec: DacConfig,
     options: DiaOptions,
-    voice: Voice | None,
+    voice: DiaVoice | None,
     expected: float,
     where: str,
 ) -> int:

@@ -16,7 +16,7 @@ V01_EOS_SCALE = 0.8  # v0.1 multiplies channel 0's guided EOS logit by this, pos
 
 
 @dataclass(frozen=True)
-class Sampling:
+class DiaSampling:
     """Settings for sampling one token.
 
     `temperature` 0 is greedy; `cfg_scale` 0 turns guidance off; `top_k` 0 keeps every id. A field that older
@@ -44,13 +44,13 @@ class Sampling:
             raise UsageError(f"top_k: {self.top_k} is not a whole number >= 0 (0 keeps every id)")
 
 
-DEFAULTS_0626 = Sampling(cfg_scale=3.0, temperature=1.2, top_p=0.95, top_k=45)
-DEFAULTS_V01 = Sampling(cfg_scale=3.0, temperature=1.3, top_p=0.95, top_k=45)
+DEFAULTS_0626 = DiaSampling(cfg_scale=3.0, temperature=1.2, top_p=0.95, top_k=45)
+DEFAULTS_V01 = DiaSampling(cfg_scale=3.0, temperature=1.3, top_p=0.95, top_k=45)
 
 
 @dataclass(frozen=True)
 class SamplingOptions(SharedOptions):
-    """The fields of Sampling as options; None is the model's own value."""
+    """The fields of DiaSampling as options; None is the model's own value."""
 
     cfg_scale: float | None = option(
         None, "Classifier-free guidance; 0 turns it off.", "--cfg-scale", "--guidance", low=0, high=100

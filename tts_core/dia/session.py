@@ -18,22 +18,22 @@ from tts_core.codecs.dac_calls import Passage, split
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.dia.grid import DelayGrid
 from tts_core.dia.memory import Job, grid_rows
-from tts_core.dia.request import Request, Run
+from tts_core.dia.request import DiaRequest, DiaRun
 from tts_core.dia.room import Room
-from tts_core.dia.speaking import Speaking, Window
+from tts_core.dia.speaking import DiaSpeaking, DiaWindow
 from tts_core.nn.beside import Pending
 from tts_core.nn.calls import apart
 from tts_core.results import Meter
 from tts_core.serving.session import Event, Part
-from tts_core.serving.slot_session import SlotSession, Spoken
-from tts_core.serving.sounding import Sounding
+from tts_core.serving.slot_session import Member, SlotSession
+from tts_core.serving.sounding import MemberWindow, Sounding
 
 if TYPE_CHECKING:
     from tts_core.dia.engine import DiaEngine
 
 
 @dataclass(eq=False)
-class _Speaking(Spoken):
+class _DiaMember(Member):
     """A request with the run of its piece.
 
     asked, made: frames of the piece whose samples were asked for, and given out.
@@ -41,23 +41,18 @@ class _Speaking(Spoken):
     """
 
     job: Job
-    speaking: Speaking
-    run: Run = field(init=False)
+    speaking: DiaSpeaking
+    run: DiaRun = field(init=False)
     grid: DelayGrid = field(init=False)
     asked: int = field(init=False)
     made: int = field(init=False)
     is_ended: bool = field(init=False)
 
 
-@dataclass(frozen=True, eq=False)
-class _Asked:
-    """A window of a request that is decoded."""
-
-    one: _Speaking
-    window: Window
+_Window = MemberWindow[_DiaMember, DiaWindow]
 
 
-class DiaSession(SlotSession[_Speaking]):
+class DiaSession(SlotSession[_DiaMember]):
     """A running batch of at most `places` requests. Raises ResourceError for too little memory.
 
     rehearsal: builds a short request.
@@ -70,7 +65,7 @@ class DiaSession(SlotSession[_Speaking]):
         self,
         engine: DiaEngine,
         places: int,
-        rehearsal: Callable[[], Request],
+        rehearsal: Callable[[], DiaRequest],
         *,
         policy: CodecPolicy,
         job: Job | None = None,
@@ -94,7 +89,7 @@ class DiaSession(SlotSession[_Speaking]):
             split=self._split if beside else None,
             owner=lambda asked: asked.one,
             is_urgent=lambda asked: asked.window.passage.start == 0,
-            is_wanted=lambda asked: asked.one.key in self.spoken,
+            is_wanted=lambda asked: asked.one.key in self.members,
             most=places if policy.is_heard else None,
         )
         super().__init__(slots, places, engine.host, sounding)
@@ -102,28 +97,28 @@ class DiaSession(SlotSession[_Speaking]):
 
     @property
     def promised(self) -> int:
-        return self.room.promised([one.job for one in self.spoken.values()])
+        return self.room.promised([one.job for one in self.members.values()])
 
     def prepare(self) -> None:
         if self._has_sound:
             self.engine.prepare_windows(self.policy)
 
-    def rehearsal(self) -> Request:
+    def rehearsal(self) -> DiaRequest:
         return self._rehearsal()
 
-    def needed(self, request: Request) -> int:
+    def needed(self, request: DiaRequest) -> int:
         """As in SlotSession: nothing by itself; `room` counts the requests together."""
         return 0
 
-    def fits(self, request: Request, *, promised: int = 0) -> bool:
-        jobs = [one.job for one in self.spoken.values()]
+    def fits(self, request: DiaRequest, *, promised: int = 0) -> bool:
+        jobs = [one.job for one in self.members.values()]
         return self.room.fits(jobs, request.job(), promised=promised) and self.running < self.places
 
-    def begin(self, request: Request, spoken: Spoken) -> _Speaking:
+    def begin(self, request: DiaRequest, member: Member) -> _DiaMember:
         """As in SlotSession. The reference is encoded here."""
         meter = Meter(self.engine.codec_config.sample_rate)
-        speaking = Speaking(request.encoded(self._encode), meter)
-        one = _Speaking(**vars(spoken), job=request.job(), speaking=speaking)
+        speaking = DiaSpeaking(request.encoded(self._encode), meter)
+        one = _DiaMember(**vars(member), job=request.job(), speaking=speaking)
         self._say(one)
         return one
 
@@ -137,8 +132,8 @@ class DiaSession(SlotSession[_Speaking]):
                     self._fail(one, self.engine.fault(one.run, one.grid))
                     break
                 one.grid.accept(ids)
-        self.sounding.add([asked for one in self.spoken.values() for asked in self._windows(one)])
-        for one in self.spoken.values():
+        self.sounding.add([asked for one in self.members.values() for asked in self._windows(one)])
+        for one in self.members.values():
             if one.is_ended:
                 self.turns.end(one)  # before the codec runs: its memory is free
         return self._heard(self.sounding.ended(wait=self._is_due))
@@ -149,31 +144,31 @@ class DiaSession(SlotSession[_Speaking]):
             [samples], lambda recordings: apart(self.engine.host, partial(self.engine.encode, recordings[0]))
         )
 
-    def _say(self, one: _Speaking) -> None:
+    def _say(self, one: _DiaMember) -> None:
         """Let the next piece take a slot."""
         run = one.run = one.speaking.begin()
         one.grid, one.asked, one.made, one.is_ended = run.grid(self.config), 0, 0, False
         self.turns.begin(one, one.grid.joining(run.tokens, run.sampling, run.noise))
 
-    def _fail(self, one: _Speaking, error: Exception) -> None:
+    def _fail(self, one: _DiaMember, error: Exception) -> None:
         """Let a request fail once the windows before are given out."""
         one.is_ended = True
-        self.sounding.fail(_Asked(one, self._window(one, one.asked, one.asked)), error)
+        self.sounding.fail(_Window(one, self._window(one, one.asked, one.asked)), error)
 
     @property
     def _is_due(self) -> bool:
         """True if nothing else runs, or the only listener waits for the first sound."""
-        [*speaking] = self.spoken.values()
-        alone = len(speaking) == 1 and self.policy.is_heard and speaking[0].made == 0
+        [*members] = self.members.values()
+        alone = len(members) == 1 and self.policy.is_heard and members[0].made == 0
         return alone or not self.turns.running
 
-    def _heard(self, ended: Sequence[tuple[_Asked, np.ndarray | Exception]]) -> list[Event]:
+    def _heard(self, ended: Sequence[tuple[_Window, np.ndarray | Exception]]) -> list[Event]:
         """Give out windows that are decoded, and begin the piece that follows a request's last one."""
         events: list[Event] = []
         peak = self.host.peak_bytes() if ended else 0  # once for all: CUDA's allocator collects every figure
         for asked, sound in ended:
             one, window = asked.one, asked.window
-            if one.key not in self.spoken:
+            if one.key not in self.members:
                 continue  # an earlier window of it failed
             if isinstance(sound, Exception):
                 events.append(self.fail(one, sound))
@@ -186,18 +181,18 @@ class DiaSession(SlotSession[_Speaking]):
                 events += self.attempt(one, partial(self._say, one))
         return events
 
-    def _split(self, asked: Sequence[_Asked]) -> list[Sequence[int]]:
+    def _split(self, asked: Sequence[_Window]) -> list[Sequence[int]]:
         return split(self.engine.codec_config, _passages(asked), most=self.engine.most_fed)
 
-    def _launch(self, asked: Sequence[_Asked]) -> Pending[list[np.ndarray]]:
+    def _launch(self, asked: Sequence[_Window]) -> Pending[list[np.ndarray]]:
         return self.engine.launch_windows(_passages(asked))
 
-    def _decode(self, asked: Sequence[_Asked]) -> list[np.ndarray]:
+    def _decode(self, asked: Sequence[_Window]) -> list[np.ndarray]:
         if not self._has_sound:
             return [np.zeros(0, np.float32) for _ in asked]
         return self.engine.decode_windows(_passages(asked))
 
-    def _windows(self, one: _Speaking) -> list[_Asked]:
+    def _windows(self, one: _DiaMember) -> list[_Window]:
         """List the windows of a piece whose samples are final; once it is done, all that are left.
 
         An empty one ends a piece whose frames were all asked for before it was known to be done.
@@ -220,13 +215,15 @@ class DiaSession(SlotSession[_Speaking]):
             one.is_ended = True
             if not asked:
                 asked = [self._window(one, known, known)]
-        return [_Asked(one, window) for window in asked]
+        return [_Window(one, window) for window in asked]
 
-    def _window(self, one: _Speaking, start: int, stop: int) -> Window:
+    def _window(self, one: _DiaMember, start: int, stop: int) -> DiaWindow:
         grid = one.grid
         ended = grid.done and stop == grid.frames
-        return Window(Passage(grid.codes(), start, stop), grid.filled, grid.finish_reason if ended else None)
+        return DiaWindow(
+            Passage(grid.codes(), start, stop), grid.filled, grid.finish_reason if ended else None
+        )
 
 
-def _passages(asked: Sequence[_Asked]) -> list[Passage]:
+def _passages(asked: Sequence[_Window]) -> list[Passage]:
     return [each.window.passage for each in asked]

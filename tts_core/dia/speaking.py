@@ -8,15 +8,15 @@ import numpy as np
 
 from tts_core.audio.delivery import Delivery
 from tts_core.codecs.dac_calls import Passage
-from tts_core.dia.long_text import Script
-from tts_core.dia.request import Request, Run
+from tts_core.dia.long_text import DiaScript
+from tts_core.dia.request import DiaRequest, DiaRun
 from tts_core.dia.text import words_of
 from tts_core.results import FinishReason, GenerationResult, Meter, join
 from tts_core.text.duration import warn_of_cut
 
 
 @dataclass(frozen=True, eq=False)
-class Window:
+class DiaWindow:
     """Frames of a piece whose samples are final.
 
     filled: rows of the piece's grid, as they were known.
@@ -28,21 +28,21 @@ class Window:
     finish_reason: FinishReason | None
 
 
-class Speaking:
+class DiaSpeaking:
     """Speech in progress. `begin` gives the run of each piece, `part` takes its windows in order.
 
     request: with its reference encoded.
     """
 
-    def __init__(self, request: Request, meter: Meter):
+    def __init__(self, request: DiaRequest, meter: Meter):
         self.request, self.meter = request, meter
-        self.script = Script(request, meter) if len(request.pieces) > 1 else None
+        self.script = DiaScript(request, meter) if len(request.pieces) > 1 else None
         self.delivery = Delivery(request.pacing, meter.sample_rate)
         self.done = False
         self._place, self._segment = 0, 0
         self._heard: list[GenerationResult] = []
 
-    def begin(self) -> Run:
+    def begin(self) -> DiaRun:
         """Build the run of the next piece."""
         self._heard = []
         if self.script is None:
@@ -52,7 +52,7 @@ class Speaking:
             self.run = self.script.request(self._place).run()
         return self.run
 
-    def part(self, window: Window, audio: np.ndarray, *, peak_bytes: int) -> GenerationResult:
+    def part(self, window: DiaWindow, audio: np.ndarray, *, peak_bytes: int) -> GenerationResult:
         """Build the next part from a window of the piece and its samples (L,)."""
         (codes, start, stop), script = window.passage, self.script
         ended = window.finish_reason is not None
@@ -92,7 +92,7 @@ class Speaking:
             return part
         return script.part(part, ended=[self._place] if ended else [], rows=0 if ended else window.filled)
 
-    def _warn(self, window: Window) -> None:
+    def _warn(self, window: DiaWindow) -> None:
         """Log a warning if the piece reached the limit of its own length."""
         if self.run.own_limit and window.finish_reason == "length":
             warn_of_cut(self.run.max_frames, self.request.frame_rate, words_of(self.run.tokens))

@@ -15,7 +15,7 @@ from tts_core.prompt import Prompt, checked_codes
 
 
 @dataclass(frozen=True, eq=False)
-class Voice:
+class DiaVoice:
     """A checked reference: samples (L,) float32, not yet encoded, or codes (Q, P) int32, or codes that
     follow samples.
 
@@ -27,7 +27,7 @@ class Voice:
     codes: np.ndarray | None = None
     transcript: str | None = None
 
-    def encoded(self, encode: Callable[[np.ndarray], np.ndarray]) -> Voice:
+    def encoded(self, encode: Callable[[np.ndarray], np.ndarray]) -> DiaVoice:
         """Return the voice as codes. encode: samples (L,) → codes (Q, P) int32."""
         if self.samples is None:
             return self
@@ -37,7 +37,7 @@ class Voice:
         assert codes.shape[1] == self.frames, "the codec encodes a frame per started hop"
         return replace(self, samples=None, codes=codes)
 
-    def continued(self, then: Voice) -> Voice:
+    def continued(self, then: DiaVoice) -> DiaVoice:
         """Return this voice with the codes and words of another after its own."""
         assert then.codes is not None
         codes = then.codes if self.codes is None else np.concatenate([self.codes, then.codes], axis=1)
@@ -51,7 +51,7 @@ class Voice:
 
 def read_voice(
     config: DiaConfig, codec: DacConfig, prompt: PromptLike, where: str | None = None
-) -> Voice | None:
+) -> DiaVoice | None:
     """Check a prompt for Dia. An array is taken as codes whose transcript the text already contains. A second
     reference, as codes with a transcript, continues the first.
 
@@ -77,9 +77,9 @@ def read_voice(
                 f"{where}: {seconds:.1f} s leave no room for speech; this model's limit is {most:.1f} s, "
                 "reference included; give 5 to 10 s"
             )
-        return Voice(frames, samples=samples, transcript=given.text)
+        return DiaVoice(frames, samples=samples, transcript=given.text)
     codes = checked_codes(
         np.asarray(prompt if given is None else given.codes), where,
         books=config.decoder_config.num_channels, size=config.eos_token_id, may_be_empty=True,
     )  # fmt: skip
-    return Voice(codes.shape[1], codes=codes, transcript=given and given.text)
+    return DiaVoice(codes.shape[1], codes=codes, transcript=given and given.text)

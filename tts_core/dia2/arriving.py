@@ -15,13 +15,13 @@ from collections import deque
 from tts_core.dia2.machine import longest_steps
 from tts_core.dia2.pieces import check_each, ends_sentence, tag_of, with_tag
 from tts_core.dia2.reading import Feed
-from tts_core.dia2.run import Run
+from tts_core.dia2.run import Dia2Run
 from tts_core.dia2.script import Entry, Reader
 
 TURN, SENTENCE = 1 / 4, 1 / 8  # of the context: what is left when a turn or a sentence ends a piece
 
 
-class Arriving:
+class ArrivingEntries:
     """The entries that have come and that no run has. most: steps of a piece's entries.
 
     is_open: more text may come.
@@ -49,7 +49,7 @@ class Arriving:
         self._entries += entries
         self.is_open = text is not None
 
-    def supply(self, run: Run) -> None:
+    def supply(self, run: Dia2Run) -> None:
         """Give a run the entries that its next step may need, and close it where its piece ends."""
         while run.is_open and run.needs_more:
             if not self._entries:
@@ -65,7 +65,7 @@ class Arriving:
             run.extend([entry])
             self._speaker = tag_of(self.reader, entry) or self._speaker
 
-    def _ends(self, run: Run, before: Entry, entry: Entry) -> bool:
+    def _ends(self, run: Dia2Run, before: Entry, entry: Entry) -> bool:
         """Decide whether a run ends between two entries; it has the first."""
         left = self.most - run.longest
         is_turn = left < TURN * self.most and tag_of(self.reader, entry) != ""

@@ -20,7 +20,7 @@ Id = int  # may be 0
 
 
 @dataclass(frozen=True)
-class StackConfig:
+class Dia2StackConfig:
     """Shape of one transformer. activations: of gate and up, names of ACTIVATIONS."""
 
     num_hidden_layers: int
@@ -53,8 +53,8 @@ class Dia2Config:
     Q, the number of audio streams, is len(delay_pattern); the depformer has Q - 1 stages.
     """
 
-    transformer: StackConfig
-    depformer: StackConfig
+    transformer: Dia2StackConfig
+    depformer: Dia2StackConfig
     low_rank_dim: int  # width of the text embedding before its projections
     depformer_has_rope: bool
     depformer_has_text: bool
@@ -220,13 +220,13 @@ def _block(config: Mapping[str, Any], name: str, at: str = "") -> Mapping[str, A
     return mapping(config.get(name), f"config.json: {at}{name}")
 
 
-def _stack(block: Mapping[str, Any], activated: Mapping[str, Any]) -> StackConfig:
+def _stack(block: Mapping[str, Any], activated: Mapping[str, Any]) -> Dia2StackConfig:
     """activated: the block with the activations; the transformer's are beside its own."""
     given = activated.get("mlp_activations") or GATED
     if not isinstance(given, list | tuple):
         raise CheckpointError(f"config.json: mlp_activations {given!r:.40} is not a list")
     names = tuple(ACTIVATIONS.get(str(name).lower(), str(name)) for name in given)
-    return StackConfig(*(block[name] for name in _STACK), activations=names)
+    return Dia2StackConfig(*(block[name] for name in _STACK), activations=names)
 
 
 def _whole(values: object, name: str) -> tuple[int, ...]:
@@ -239,5 +239,5 @@ def read_converted(config: Mapping[str, Any]) -> Dia2Config:
     """Read our own schema; the error names every unknown and missing field."""
     own = exact_fields(Dia2Config, config, "config.json")
     for name in ("transformer", "depformer"):
-        own[name] = StackConfig(**exact_fields(StackConfig, own[name], f"config.json: {name}"))
+        own[name] = Dia2StackConfig(**exact_fields(Dia2StackConfig, own[name], f"config.json: {name}"))
     return Dia2Config(**own)

@@ -12,7 +12,7 @@ import numpy as np
 
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.config import Configs
-from tts_core.dia2.slots import Slots
+from tts_core.dia2.slots import Dia2Slots
 from tts_core.errors import GenerationError
 from tts_core.nn.beside import Pending, Then
 from tts_core.nn.host import Device
@@ -33,7 +33,7 @@ class Dia2Engine:
         tokenizer: str,
         host: Device,
         *,
-        make_slots: Callable[..., Slots],
+        make_slots: Callable[..., Dia2Slots],
         fault: Callable[..., GenerationError],
     ):
         self.network, self.codec, self.tokenizer, self.host = network, codec, tokenizer, host
@@ -45,7 +45,7 @@ class Dia2Engine:
         """The codec's windows."""
         return self.codec.policy
 
-    def slots(self, texts: int, rows: int, *, guided: bool) -> Slots:
+    def slots(self, texts: int, rows: int, *, guided: bool) -> Dia2Slots:
         """Open a running batch for texts that read at most `rows` steps. guided: some may be."""
         return self._make_slots(self.network, texts=texts, rows=rows, guided=guided)
 

@@ -28,7 +28,7 @@ class Emitted(NamedTuple):
     took: bool
 
 
-class Machine:
+class StateMachine:
     """The entries still to be spoken, and the tokens on their way to the text streams. Host integers only.
 
     initial_padding: steps before the first word.
@@ -56,7 +56,7 @@ class Machine:
         self.end: int | None = None
 
     @classmethod
-    def of(cls, config: Dia2Config, entries: Iterable[Entry], initial_padding: int) -> Machine:
+    def of(cls, config: Dia2Config, entries: Iterable[Entry], initial_padding: int) -> StateMachine:
         """Build the machine of a model."""
         return cls(
             entries,

@@ -15,7 +15,7 @@ _SENTENCE_END = re.compile(r"[.!?…][\"'”’»)]*\Z")
 
 
 @dataclass(frozen=True)
-class Piece:
+class Dia2Piece:
     """Part of a script. text: for captions, with tags where speakers change."""
 
     entries: tuple[Entry, ...]
@@ -32,7 +32,7 @@ def room(config: Dia2Config, initial_padding: int) -> int:
     return config.max_context_steps - config.longest_delay - MAX_PADDING - initial_padding - 1
 
 
-def cut(reader: Reader, entries: Sequence[Entry], most: int) -> list[Piece]:
+def cut(reader: Reader, entries: Sequence[Entry], most: int) -> list[Dia2Piece]:
     """Cut a script into pieces of at most `most` steps: after a turn, else a sentence, else a word.
 
     A piece that begins inside a turn gets the turn's tag. Raises UsageError for an entry that fits nowhere.
@@ -50,7 +50,7 @@ def cut(reader: Reader, entries: Sequence[Entry], most: int) -> list[Piece]:
         first = next((place for place, entry in enumerate(part) if entry.tokens), None)
         if first is not None:
             part[first] = with_tag(reader, speaker, part[first])
-        pieces.append(Piece(tuple(part), written(reader, part)))
+        pieces.append(Dia2Piece(tuple(part), written(reader, part)))
         speaker = next((tag for entry in reversed(part) if (tag := tag_of(reader, entry))), speaker)
         start = stop
     return pieces

@@ -19,11 +19,11 @@ from tts_core.dia2.config import Dia2Config
 from tts_core.dia2.engine import Dia2Engine
 from tts_core.dia2.memory import Dia2Job
 from tts_core.dia2.options import Dia2Changes, Dia2Options
-from tts_core.dia2.request import Facts, Request, live, request
+from tts_core.dia2.request import Dia2Facts, Dia2Request, live, request
 from tts_core.dia2.session import Dia2Session, check_memory
 from tts_core.live.stream import checked_pieces
 from tts_core.options import chosen
-from tts_core.pipeline import Progress, PromptLike, Watch
+from tts_core.pipeline import Callbacks, Progress, PromptLike
 from tts_core.prompt import Prompt
 from tts_core.results import GenerationResult, join
 from tts_core.speech.fed import FedPipeline
@@ -31,14 +31,14 @@ from tts_core.speech.fed import FedPipeline
 Tell = Callable[[Progress], None]
 
 
-class Dia2Pipeline(FedPipeline[Request]):
+class Dia2Pipeline(FedPipeline[Dia2Request]):
     """A Dia2 of either side with its codec. Build it with `load`."""
 
     name = "dia2"
 
     def __init__(self, engine: Dia2Engine):
         self.engine = engine
-        self.facts = Facts.of(engine.configs, engine.tokenizer)
+        self.facts = Dia2Facts.of(engine.configs, engine.tokenizer)
         self.config: Dia2Config = self.facts.config
         self.codec_config: MimiConfig = self.facts.codec
         self.sample_rate = self.codec_config.sample_rate
@@ -58,7 +58,7 @@ class Dia2Pipeline(FedPipeline[Request]):
         The codec's windows are longer than a stream's: samples are equal up to rounding.
         """
         asked = self.request(text, chosen(Dia2Options, options, changes), prompt)
-        return join(list(self._speak(asked, Watch(progress, cancel), is_streamed=False)))
+        return join(list(self._speak(asked, Callbacks(progress, cancel), is_streamed=False)))
 
     def stream(
         self,
@@ -85,9 +85,9 @@ class Dia2Pipeline(FedPipeline[Request]):
         if isinstance(text, str):
             return self.speak(self.request(text, asked, prompt), progress=progress, cancel=cancel)
         opened = live(self.facts, "", asked, prompt)
-        return self._speak(opened, Watch(progress, cancel), is_streamed=True, text=checked_pieces(text))
+        return self._speak(opened, Callbacks(progress, cancel), is_streamed=True, text=checked_pieces(text))
 
-    def request(self, text: str, options: Dia2Options, prompt: PromptLike = None) -> Request:
+    def request(self, text: str, options: Dia2Options, prompt: PromptLike = None) -> Dia2Request:
         """Check a caller's arguments without running a network. Raises UsageError."""
         return request(self.facts, text, options, prompt)
 
@@ -111,7 +111,7 @@ class Dia2Pipeline(FedPipeline[Request]):
         are checked before the first is spoken. Raises UsageError and ResourceError.
         """
         given = chosen(Dia2Options, options, changes)
-        return self._together(self._requests(texts, given, prompts), Watch(progress, cancel))
+        return self._together(self._requests(texts, given, prompts), Callbacks(progress, cancel))
 
     def generate_codes(
         self,
@@ -126,7 +126,7 @@ class Dia2Pipeline(FedPipeline[Request]):
         Texts are read as the original does. Other arguments and errors as in `generate_batch`.
         """
         exactly = replace(chosen(Dia2Options, options, changes), as_written=True)
-        spoken = self._together(self._requests(texts, exactly, prompts), Watch(None, None), sound=False)
+        spoken = self._together(self._requests(texts, exactly, prompts), Callbacks(None, None), sound=False)
         return [one.codes for one in spoken]
 
     def check_memory(self, job: Dia2Job) -> None:
@@ -138,5 +138,5 @@ class Dia2Pipeline(FedPipeline[Request]):
         policy = self.engine.policy if streamed else self.engine.policy.unheard()
         return Dia2Session(self.engine, places, self._rehearsal, policy=policy, job=job, sound=sound)
 
-    def _rehearsal(self) -> Request:
+    def _rehearsal(self) -> Dia2Request:
         return self.request("[S1] Yes.", Dia2Options(seed=0, max_frames=2))

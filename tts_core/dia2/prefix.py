@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tts_core.dia2.script import SPEAKERS, Encoder, Entry
+from tts_core.dia2.script import SPEAKERS, EncodesText, Entry
 from tts_core.text.captions import Word
 
 FIRST_DELAY = 3  # steps by which the first speaker's words come late; the second's do not, as in upstream
@@ -31,7 +31,7 @@ class Prefix:
 
 
 def align(
-    tokenizer: Encoder, speaker: int, words: Sequence[Word], frame_rate: float
+    tokenizer: EncodesText, speaker: int, words: Sequence[Word], frame_rate: float
 ) -> tuple[list[Entry], list[int]]:
     """Turn the words of one recording into entries, and the steps at which they begin.
 

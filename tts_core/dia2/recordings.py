@@ -20,7 +20,7 @@ MOST_PREFIX = 0.5  # of the context: frames of all recordings together
 
 
 @dataclass(frozen=True, eq=False)
-class Recording:
+class Dia2Recording:
     """A checked reference of one speaker: samples (L,) float32, not yet encoded, or codes (Q, P) int32.
 
     frames: P.  words: with their times.
@@ -47,7 +47,7 @@ def longest_prefix(config: Dia2Config) -> int:
 
 def read_recordings(
     config: Dia2Config, codec: MimiConfig, prompt: PromptLike
-) -> tuple[list[Recording], list[str]]:
+) -> tuple[list[Dia2Recording], list[str]]:
     """Check the recordings of one speaker or two; returns them, and remarks for the caller."""
     if prompt is None:
         return [], []
@@ -79,7 +79,7 @@ def read_recordings(
 
 def _recording(
     config: Dia2Config, codec: MimiConfig, reference: Reference, where: str, speaker: int
-) -> tuple[Recording, bool]:
+) -> tuple[Dia2Recording, bool]:
     samples = reference.samples(codec.sample_rate, where)
     codes = None
     if samples is None:
@@ -93,10 +93,10 @@ def _recording(
         frames = codes.shape[1]
         seconds = frames / codec.frame_rate
     if reference.words:
-        return Recording(frames, _timed(reference.words, seconds, where), samples, codes), False
+        return Dia2Recording(frames, _timed(reference.words, seconds, where), samples, codes), False
     if reference.text is None:
         raise UsageError(f"{where}: its words are missing; give its transcript, or words with their times")
-    return Recording(frames, spread(_said(reference.text, where, speaker), seconds), samples, codes), True
+    return Dia2Recording(frames, spread(_said(reference.text, where, speaker), seconds), samples, codes), True
 
 
 def _timed(words: Sequence[Word], seconds: float, where: str) -> tuple[Word, ...]:

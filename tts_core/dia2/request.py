@@ -14,11 +14,11 @@ from tts_core.config import Configs, config_of
 from tts_core.dia2.config import Dia2Config
 from tts_core.dia2.memory import Dia2Job
 from tts_core.dia2.options import Dia2Options
-from tts_core.dia2.pieces import Piece, cut, room
+from tts_core.dia2.pieces import Dia2Piece, cut, room
 from tts_core.dia2.prefix import Prefix, align, join
 from tts_core.dia2.reading import read, read_exactly
-from tts_core.dia2.recordings import Recording, longest_prefix, read_recordings
-from tts_core.dia2.sampling import Choice, Sampling
+from tts_core.dia2.recordings import Dia2Recording, longest_prefix, read_recordings
+from tts_core.dia2.sampling import Dia2Choice, Dia2Sampling
 from tts_core.dia2.script import Reader
 from tts_core.dia2.tokenizer import FILE, shared_tokenizer
 from tts_core.errors import UsageError
@@ -31,7 +31,7 @@ VOICE_SECONDS = 15.0  # of a long text's first piece, whose voices the others co
 
 
 @dataclass(frozen=True)
-class Facts:
+class Dia2Facts:
     """The facts about a Dia2 that a request needs."""
 
     config: Dia2Config
@@ -39,7 +39,7 @@ class Facts:
     reader: Reader
 
     @classmethod
-    def of(cls, configs: Configs, tokenizer: str) -> Facts:
+    def of(cls, configs: Configs, tokenizer: str) -> Dia2Facts:
         """Read the facts of a model. configs: of its parts, by kind.  tokenizer: the text of its file."""
         config, codec = config_of(configs, "dia2", Dia2Config), config_of(configs, "mimi", MimiConfig)
         read = shared_tokenizer(tokenizer, config.text_vocab_size)
@@ -47,7 +47,7 @@ class Facts:
 
 
 @dataclass(frozen=True, eq=False)
-class Request:
+class Dia2Request:
     """One text as it will be spoken.
 
     text: as given.
@@ -58,11 +58,11 @@ class Request:
     notes: remarks for the caller, a line each.
     """
 
-    facts: Facts
+    facts: Dia2Facts
     text: str
-    pieces: tuple[Piece, ...]
-    recordings: tuple[Recording, ...]
-    sampling: Sampling
+    pieces: tuple[Dia2Piece, ...]
+    recordings: tuple[Dia2Recording, ...]
+    sampling: Dia2Sampling
     initial_padding: int
     include_prefix: bool
     max_frames: int | None
@@ -72,7 +72,7 @@ class Request:
     notes: tuple[str, ...]
     as_written: bool
 
-    def opened(self) -> Request:
+    def opened(self) -> Dia2Request:
         """Return the request of a text that goes on, whose pieces are still to come.
 
         Raises UsageError if it is read as the original does, which needs all of it.
@@ -144,9 +144,9 @@ def ask(
     text: str,
     options: Dia2Options,
     prompt: PromptLike,
-) -> Request:
+) -> Dia2Request:
     """Build a request from the configurations and documents of a model's parts, by kind."""
-    return request(Facts.of(configs, documents["dia2"][FILE]), text, options, prompt)
+    return request(Dia2Facts.of(configs, documents["dia2"][FILE]), text, options, prompt)
 
 
 def ask_live(
@@ -155,12 +155,12 @@ def ask_live(
     text: str,
     options: Dia2Options,
     prompt: PromptLike,
-) -> Request:
+) -> Dia2Request:
     """As `ask`, for a text that goes on."""
-    return live(Facts.of(configs, documents["dia2"][FILE]), text, options, prompt)
+    return live(Dia2Facts.of(configs, documents["dia2"][FILE]), text, options, prompt)
 
 
-def request(facts: Facts, text: str, options: Dia2Options, prompt: PromptLike) -> Request:
+def request(facts: Dia2Facts, text: str, options: Dia2Options, prompt: PromptLike) -> Dia2Request:
     """Check one text with its options and recordings, and cut a long text into pieces.
 
     Raises UsageError naming the argument.
@@ -170,7 +170,7 @@ def request(facts: Facts, text: str, options: Dia2Options, prompt: PromptLike) -
     return _request(facts, text, pieces, options, prompt)
 
 
-def live(facts: Facts, text: str, options: Dia2Options, prompt: PromptLike) -> Request:
+def live(facts: Dia2Facts, text: str, options: Dia2Options, prompt: PromptLike) -> Dia2Request:
     """Check the beginning of a text that goes on, which may be empty; errors as in `request`."""
     if text:
         read(facts.reader, text)
@@ -178,13 +178,13 @@ def live(facts: Facts, text: str, options: Dia2Options, prompt: PromptLike) -> R
 
 
 def _request(
-    facts: Facts, text: str, pieces: Sequence[Piece], options: Dia2Options, prompt: PromptLike
-) -> Request:
+    facts: Dia2Facts, text: str, pieces: Sequence[Dia2Piece], options: Dia2Options, prompt: PromptLike
+) -> Dia2Request:
     recordings, notes = read_recordings(facts.config, facts.codec, prompt)
     if options.include_prefix and not recordings:
         raise UsageError("include_prefix: there are no recordings; give one, or leave it out")
     seed = seed_of(options)
-    return Request(
+    return Dia2Request(
         facts,
         text,
         tuple(pieces),
@@ -201,16 +201,16 @@ def _request(
     )
 
 
-def choose_sampling(options: Dia2Options) -> Sampling:
+def choose_sampling(options: Dia2Options) -> Dia2Sampling:
     """Read the settings of both choices."""
     scale, filter_k = options.cfg_scale, options.cfg_filter_k
-    return Sampling(
-        Choice(scale, filter_k, options.action_temperature, options.action_top_k),
-        Choice(scale, filter_k, options.temperature, options.top_k),
+    return Dia2Sampling(
+        Dia2Choice(scale, filter_k, options.action_temperature, options.action_top_k),
+        Dia2Choice(scale, filter_k, options.temperature, options.top_k),
     )
 
 
-def most_frames(facts: Facts, options: Dia2Options, *, several: bool) -> int | None:
+def most_frames(facts: Dia2Facts, options: Dia2Options, *, several: bool) -> int | None:
     """Read the limit in frames from max_frames or max_seconds; None if neither is given."""
     rate, most = facts.codec.frame_rate, longest_frames(facts.config)
     frames = frames_of(options, rate)

@@ -13,7 +13,7 @@ import numpy as np
 
 from tts_core.dia2.config import Dia2Config
 from tts_core.dia2.grid import CodeGrid
-from tts_core.dia2.machine import MAX_PADDING, Machine, longest_steps
+from tts_core.dia2.machine import MAX_PADDING, StateMachine, longest_steps
 from tts_core.dia2.prefix import Prefix
 from tts_core.dia2.script import Entry
 from tts_core.text.captions import Word
@@ -21,7 +21,7 @@ from tts_core.text.captions import Word
 MORE_FRAMES = MAX_PADDING  # after the last word, besides the longest delay
 
 
-class Run:
+class Dia2Run:
     """The inputs of every step, and what becomes of its ids.
 
     entries: of the text, so far.
@@ -44,7 +44,7 @@ class Run:
     ):
         self.config, self.prefix, self.is_open = config, prefix, is_open
         self.entries = [*(prefix.entries if prefix else ()), *entries]  # all, in the order of speech
-        self.machine = Machine.of(config, self.entries, initial_padding)
+        self.machine = StateMachine.of(config, self.entries, initial_padding)
         self.initial_padding, self.keeps_prefix = initial_padding, keeps_prefix
         self.start = prefix.frames - 1 if prefix else 0  # the prefix's last step is run again, as in upstream
         steps = config.max_context_steps

@@ -8,7 +8,7 @@ COLDEST = 1e-6  # the lowest temperature that is not greedy
 
 
 @dataclass(frozen=True)
-class Choice:
+class Dia2Choice:
     """Settings of the choice of an id. Guidance only picks candidates; the conditional logits are sampled.
 
     cfg_scale: 1 turns guidance off.
@@ -34,11 +34,11 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Sampling:
+class Dia2Sampling:
     """The choices of a run: of every step's action, and of its codes."""
 
-    action: Choice
-    audio: Choice
+    action: Dia2Choice
+    audio: Dia2Choice
 
     @property
     def is_guided(self) -> bool:

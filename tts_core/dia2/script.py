@@ -26,7 +26,7 @@ class Entry(NamedTuple):
     padding: int
 
 
-class Encoder(Protocol):
+class EncodesText(Protocol):
     """A tokenizer."""
 
     @property
@@ -43,12 +43,12 @@ class Encoder(Protocol):
 class Reader:
     """The reading of scripts. speakers: ids of [S1] and [S2].  frame_rate: Hz."""
 
-    tokenizer: Encoder
+    tokenizer: EncodesText
     speakers: tuple[int, int]
     frame_rate: float
 
     @classmethod
-    def of(cls, tokenizer: Encoder, new_word: int, frame_rate: float) -> Reader:
+    def of(cls, tokenizer: EncodesText, new_word: int, frame_rate: float) -> Reader:
         """Take the speakers' ids from the tokenizer; `new_word` for one that it lacks."""
         first, second = (tokenizer.added.get(tag, new_word) for tag in SPEAKERS)
         return cls(tokenizer, (first, second), frame_rate)

@@ -21,8 +21,8 @@ from tts_core.dia2.config import Dia2Config
 from tts_core.dia2.engine import Dia2Engine
 from tts_core.dia2.memory import FIXED, Dia2Job, cached_rows, check_running, estimate
 from tts_core.dia2.recordings import longest_prefix
-from tts_core.dia2.request import Request, longest_frames
-from tts_core.dia2.speaking import End, Speaking, Window
+from tts_core.dia2.request import Dia2Request, longest_frames
+from tts_core.dia2.speaking import Dia2Speaking, Dia2Window, End
 from tts_core.errors import SpeechError, comes_late, shortage
 from tts_core.memory.fits import check_places, largest
 from tts_core.memory.terms import Estimate
@@ -30,11 +30,11 @@ from tts_core.nn.beside import Pending, Then
 from tts_core.nn.calls import apart, drop_errors
 from tts_core.nn.guard import check_sound, checked
 from tts_core.serving.session import Event, Failed, Part, Session
-from tts_core.serving.sounding import Sounding
+from tts_core.serving.sounding import MemberWindow, Sounding
 
 
 @dataclass(eq=False)
-class _Spoken:
+class _Dia2Member:
     """A request that has joined.
 
     slot: of its piece; negative before it begins and after its last step.
@@ -43,17 +43,12 @@ class _Spoken:
 
     key: int
     job: Dia2Job
-    speaking: Speaking
+    speaking: Dia2Speaking
     slot: int
     is_over: bool = False
 
 
-@dataclass(frozen=True, eq=False)
-class _Asked:
-    """A window of a request that is decoded."""
-
-    one: _Spoken
-    window: Window
+_Window = MemberWindow[_Dia2Member, Dia2Window]
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +56,7 @@ class _Drawn:
     """A step whose codes are not read yet. actions: by slot."""
 
     codes: Any
-    acted: list[_Spoken]
+    acted: list[_Dia2Member]
     actions: dict[int, int]
 
 
@@ -80,7 +75,7 @@ class Dia2Session(Session):
         self,
         engine: Dia2Engine,
         places: int,
-        rehearsal: Callable[[], Request],
+        rehearsal: Callable[[], Dia2Request],
         *,
         policy: CodecPolicy,
         job: Dia2Job | None = None,
@@ -93,7 +88,7 @@ class Dia2Session(Session):
         self._machine = engine.host.machine(policy)
         self._places = self._fitting(places, longest)
         self.slots = engine.slots(self.places, cached_rows(config, longest), guided=longest.guided)
-        self.spoken: dict[int, _Spoken] = {}
+        self.members: dict[int, _Dia2Member] = {}
         self._drawn: _Drawn | None = None
         beside = sound and engine.host.overlaps
         self.sounding = Sounding(
@@ -102,7 +97,7 @@ class Dia2Session(Session):
             launch=self._launch if beside else None,
             split=lambda asked: [[place] for place in range(len(asked))],  # each changes its codec's memory
             owner=lambda asked: asked.one,
-            is_wanted=lambda asked: asked.one.key in self.spoken,
+            is_wanted=lambda asked: asked.one.key in self.members,
             most=self.places if policy.is_heard else None,
         )
         self._voices = VoiceCache()
@@ -116,7 +111,7 @@ class Dia2Session(Session):
 
     @property
     def running(self) -> int:
-        return len(self.spoken)
+        return len(self.members)
 
     @property
     def waiting(self) -> bool:
@@ -124,37 +119,37 @@ class Dia2Session(Session):
 
     @property
     def promised(self) -> int:
-        return self._takes([one.job for one in self.spoken.values()]) if self.spoken else 0
+        return self._takes([one.job for one in self.members.values()]) if self.members else 0
 
-    def rehearsal(self) -> Request:
+    def rehearsal(self) -> Dia2Request:
         return self._rehearsal()
 
-    def fits(self, request: Request, *, promised: int = 0) -> bool:
+    def fits(self, request: Dia2Request, *, promised: int = 0) -> bool:
         if self._is_fixed:
             return self.running < self.places
-        if not self.spoken:
+        if not self.members:
             self._machine = self.engine.host.machine(self.policy)
             check_memory(self.engine, request.job())
-        jobs = [*(one.job for one in self.spoken.values()), request.job()]
+        jobs = [*(one.job for one in self.members.values()), request.job()]
         return self._machine.fits(self._takes(jobs) + promised) and self.running < self.places
 
-    def join(self, request: Request, *, more: bool = False, cancel: threading.Event | None = None) -> int:
+    def join(self, request: Dia2Request, *, more: bool = False, cancel: threading.Event | None = None) -> int:
         """As in Session. Recordings are encoded here."""
         asked = request.opened() if more else request
-        speaking = Speaking(self.engine, asked, encode=self._encode, policy=self.policy)
+        speaking = Dia2Speaking(self.engine, asked, encode=self._encode, policy=self.policy)
         speaking.hear(request.text)
-        one = _Spoken(self._joined + 1, asked.job(), speaking, -1)
+        one = _Dia2Member(self._joined + 1, asked.job(), speaking, -1)
         self._begin(one)
         self._joined = one.key
-        self.spoken[one.key] = one
+        self.members[one.key] = one
         return one.key
 
     def feed(self, key: int, text: str) -> None:
-        self._hear(self.spoken[key], text)
+        self._hear(self.members[key], text)
 
     def end(self, key: int) -> None:
-        if key in self.spoken:
-            self._hear(self.spoken[key], None)
+        if key in self.members:
+            self._hear(self.members[key], None)
 
     def step(self) -> list[Event]:
         """As in Session: a step of every request whose words have come; then the codes of the step before,
@@ -164,18 +159,18 @@ class Dia2Session(Session):
         if before is not None:
             codes = self.slots.read(before.codes)
             for one in before.acted:
-                if one.key in self.spoken and not one.is_over:
+                if one.key in self.members and not one.is_over:
                     self._attempt(one, codes[one.slot], before.actions[one.slot])
         return self._heard(self.sounding.ended(wait=self._is_due))
 
     def leave(self, key: int) -> None:
-        one = self.spoken.pop(key, None)
+        one = self.members.pop(key, None)
         if one is not None:
             self.slots.leave(one.slot)
 
     def close(self) -> None:
         """As in Session. Nothing can join afterwards."""
-        self.spoken.clear()
+        self.members.clear()
         self.sounding.close()
         self._drawn = None
         del self.slots
@@ -187,8 +182,8 @@ class Dia2Session(Session):
             [samples], lambda recordings: apart(self.engine.host, partial(self.engine.encode, recordings[0]))
         )
 
-    def _acting(self) -> list[_Spoken]:
-        runs = [(one, one.speaking.run) for one in self.spoken.values() if not one.is_over]
+    def _acting(self) -> list[_Dia2Member]:
+        runs = [(one, one.speaking.run) for one in self.members.values() if not one.is_over]
         return [one for one, run in runs if run.has_step and not run.waits]
 
     def _act(self) -> _Drawn | None:
@@ -200,7 +195,7 @@ class Dia2Session(Session):
         texts = {one.slot: one.speaking.act(max(actions[one.slot], 0)) for one in acting}
         return _Drawn(self.slots.draw(texts), acting, actions)
 
-    def _attempt(self, one: _Spoken, codes: Any, action: int) -> None:
+    def _attempt(self, one: _Dia2Member, codes: Any, action: int) -> None:
         """Take the codes of a request's step; if it cannot go on, let it fail after what was spoken."""
         try:
             self._accept(one, codes, action)
@@ -210,9 +205,9 @@ class Dia2Session(Session):
                 raise
             self._free(one)
             one.is_over = True
-            self.sounding.fail(_Asked(one, one.speaking.nothing()), found)
+            self.sounding.fail(_Window(one, one.speaking.nothing()), found)
 
-    def _accept(self, one: _Spoken, codes: Any, action: int) -> None:
+    def _accept(self, one: _Dia2Member, codes: Any, action: int) -> None:
         """Take the codes of a request's step. Raises GenerationError if they come from NaN or infinity."""
         run = one.speaking.run
         if action < 0 or codes.min() < 0:
@@ -220,30 +215,30 @@ class Dia2Session(Session):
         run.accept(codes)
         if run.is_done:
             self._free(one)
-        self.sounding.add([_Asked(one, window) for window in one.speaking.windows()])
+        self.sounding.add([_Window(one, window) for window in one.speaking.windows()])
         if run.is_done and one.speaking.finish_reason is not None:
             one.is_over = True
         elif run.is_done:
             one.speaking.next()
             self._begin(one)
 
-    def _free(self, one: _Spoken) -> None:
+    def _free(self, one: _Dia2Member) -> None:
         self.slots.leave(one.slot)
         one.slot = -1
 
     @property
     def _is_due(self) -> bool:
         """True if nothing else runs, or the only listener waits for the first sound."""
-        [*spoken] = self.spoken.values()
-        alone = len(spoken) == 1 and self.policy.is_heard and not spoken[0].speaking.meter.samples
+        [*members] = self.members.values()
+        alone = len(members) == 1 and self.policy.is_heard and not members[0].speaking.meter.samples
         return alone or self._drawn is None
 
-    def _heard(self, ended: Sequence[tuple[_Asked, np.ndarray | Exception]]) -> list[Event]:
+    def _heard(self, ended: Sequence[tuple[_Window, np.ndarray | Exception]]) -> list[Event]:
         """Give out windows that are decoded."""
         events: list[Event] = []
         for asked, sound in ended:
             one, window = asked.one, asked.window
-            if one.key not in self.spoken:
+            if one.key not in self.members:
                 continue  # an earlier window of it failed
             if isinstance(sound, Exception):
                 self.leave(one.key)
@@ -251,10 +246,10 @@ class Dia2Session(Session):
                 continue
             events.append(Part(one.key, one.speaking.part(window, sound)))
             if isinstance(window, End) and window.finish_reason is not None:
-                del self.spoken[one.key]
+                del self.members[one.key]
         return events
 
-    def _launch(self, asked: Sequence[_Asked]) -> Pending[list[np.ndarray | Exception]] | None:
+    def _launch(self, asked: Sequence[_Window]) -> Pending[list[np.ndarray | Exception]] | None:
         [each] = asked
         window, memory = each.window, each.window.memory
         if not window.codes.shape[1]:
@@ -262,7 +257,7 @@ class Dia2Session(Session):
         sound, memory.kept = self.engine.launch(window.codes, memory.kept)
         return Then(sound, lambda audio: [checked(audio)])
 
-    def _decode(self, asked: Sequence[_Asked]) -> list[np.ndarray]:
+    def _decode(self, asked: Sequence[_Window]) -> list[np.ndarray]:
         [each] = asked
         window, memory = each.window, each.window.memory
         if not (self._has_sound and window.codes.shape[1]):
@@ -271,16 +266,16 @@ class Dia2Session(Session):
         check_sound(audio)
         return [audio]
 
-    def _hear(self, one: _Spoken, text: str | None) -> None:
+    def _hear(self, one: _Dia2Member, text: str | None) -> None:
         if not one.is_over:
             one.speaking.hear(text)
             self._begin(one)
 
-    def _begin(self, one: _Spoken) -> None:
+    def _begin(self, one: _Dia2Member) -> None:
         """Let a piece take the lowest free slot, once its first words have come."""
         if one.slot >= 0 or one.speaking.run.waits:
             return
-        taken = {other.slot for other in self.spoken.values() if other is not one}
+        taken = {other.slot for other in self.members.values() if other is not one}
         one.slot = min(set(range(self.places)) - taken)
         self.slots.join(one.slot, one.speaking.joining())
 

@@ -5,7 +5,7 @@ Canonical names are the published ones; sets of weights are numbered without the
 
 from __future__ import annotations
 
-from tts_core.dia2.config import Dia2Config, StackConfig
+from tts_core.dia2.config import Dia2Config, Dia2StackConfig
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -62,11 +62,11 @@ def _text(at: str, ids: int, inner: int, width: int) -> Shapes:
     return {f"{at}.embedding.weight": (ids, inner), **projections}
 
 
-def _attention_norms(at: str, stack: StackConfig) -> Shapes:
+def _attention_norms(at: str, stack: Dia2StackConfig) -> Shapes:
     return {f"{at}.{name}_norm.weight": (stack.head_dim,) for name in "qk"}
 
 
-def _mlp(at: str, stack: StackConfig) -> Shapes:
+def _mlp(at: str, stack: Dia2StackConfig) -> Shapes:
     width, inner = stack.hidden_size, stack.intermediate_size
     return {f"{at}.wi.weight": (2 * inner, width), f"{at}.wo.weight": (width, inner)}
 

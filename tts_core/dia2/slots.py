@@ -9,12 +9,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from tts_core.dia2.config import Dia2Config
-from tts_core.dia2.sampling import Sampling
+from tts_core.dia2.sampling import Dia2Sampling
 from tts_core.nn.noise import Noise
 
 
 @dataclass(frozen=True, eq=False)
-class Joining:
+class Dia2Joining:
     """A text that takes a slot.
 
     before: (P, 2 + Q) int32, the inputs of a prefix's steps, at positions 0 .. P-1; none without a prefix.
@@ -25,7 +25,7 @@ class Joining:
 
     before: np.ndarray
     start: int
-    sampling: Sampling
+    sampling: Dia2Sampling
     noise: Noise
 
     def uniform(self, step: int, config: Dia2Config) -> np.ndarray:
@@ -39,14 +39,14 @@ def noise_shape(config: Dia2Config) -> tuple[int, int]:
     return 1 + config.n_streams, max(config.audio_vocab_size, config.action_vocab_size)
 
 
-class Slots(Protocol):
+class Dia2Slots(Protocol):
     """A running batch of the network, on either side. A step is `act`, `draw` and, later, `read`.
 
     Texts of which `act` hears nothing stay where they are. Between `draw` and `read` the next step may act,
     and texts may join and leave.
     """
 
-    def join(self, slot: int, text: Joining) -> None:
+    def join(self, slot: int, text: Dia2Joining) -> None:
         """Read a text's prefix and let it begin with the next step; its slot must be free."""
         ...
 

@@ -5,35 +5,28 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from tts_core.audio.delivery import Delivery, Pacing
 from tts_core.codecs.policy import CodecPolicy
-from tts_core.dia2.arriving import Arriving
+from tts_core.dia2.arriving import ArrivingEntries
 from tts_core.dia2.engine import Dia2Engine
 from tts_core.dia2.pieces import room, written
 from tts_core.dia2.prefix import Prefix
-from tts_core.dia2.request import Request, longest_frames
-from tts_core.dia2.run import Run
-from tts_core.dia2.slots import Joining
+from tts_core.dia2.request import Dia2Request, longest_frames
+from tts_core.dia2.run import Dia2Run
+from tts_core.dia2.slots import Dia2Joining
 from tts_core.printable import counted
 from tts_core.results import FinishReason, GenerationResult, Meter
+from tts_core.serving.sounding import CodecMemory
 from tts_core.text.captions import Word
 
 _LOG = logging.getLogger("tts_core")
 
 
-@dataclass(eq=False)
-class CodecMemory:
-    """The codec's memory of a piece's frames so far, for those that follow."""
-
-    kept: Any = None
-
-
 @dataclass(frozen=True, eq=False)
-class Window:
+class Dia2Window:
     """Frames of a piece that are known, (Q, F), or its end, without frames.
 
     words: that begin in it.
@@ -48,7 +41,7 @@ class Window:
 
 
 @dataclass(frozen=True, eq=False)
-class End(Window):
+class End(Dia2Window):
     """The end of a piece, with the words that begin later.
 
     finish_reason: of the speech; None if another piece follows.
@@ -59,7 +52,7 @@ class End(Window):
     said: str | None = None
 
 
-class Speaking:
+class Dia2Speaking:
     """The runs of a request, one a piece, and the parts of its speech.
 
     encode: recordings, (L,) float32 → codes (Q, P).
@@ -69,15 +62,15 @@ class Speaking:
     def __init__(
         self,
         engine: Dia2Engine,
-        request: Request,
+        request: Dia2Request,
         *,
         encode: Callable[[np.ndarray], np.ndarray],
         policy: CodecPolicy,
     ):
         self.engine, self.request, self.policy, facts = engine, request, policy, request.facts
-        self.arriving: Arriving | None = None
+        self.arriving: ArrivingEntries | None = None
         if request.is_open:
-            self.arriving = Arriving(facts.reader, room(facts.config, request.initial_padding))
+            self.arriving = ArrivingEntries(facts.reader, room(facts.config, request.initial_padding))
         self.meter = Meter(facts.codec.sample_rate)
         self.prefix: Prefix | None = request.prefix(encode)
         self.delivery = Delivery(request.pacing, facts.codec.sample_rate, more=request.is_open)
@@ -85,7 +78,7 @@ class Speaking:
         self._left = request.max_frames
         self._begin()
 
-    def joining(self) -> Joining:
+    def joining(self) -> Dia2Joining:
         """Read the piece's prefix; returns the text for a slot."""
         before = self.run.warm_up()
         self._supply()
@@ -97,7 +90,7 @@ class Speaking:
                 counted(len(late), "word"),
                 late[0],
             )
-        return Joining(before, self.run.start, self.request.sampling, self.request.noise_of(self.place))
+        return Dia2Joining(before, self.run.start, self.request.sampling, self.request.noise_of(self.place))
 
     def hear(self, text: str | None) -> None:
         """Take a piece of text that came; None is the end. Raises UsageError for unreadable text."""
@@ -106,7 +99,7 @@ class Speaking:
             self._supply()
 
     def act(self, action: int) -> tuple[int, int]:
-        """Take a step's action, as Run.act."""
+        """Take a step's action, as Dia2Run.act."""
         texts = self.run.act(action)
         self._supply()
         return texts
@@ -123,7 +116,7 @@ class Speaking:
             return "length" if self._left is not None and self.run.spoken >= self._left else None
         return reason
 
-    def windows(self) -> Iterator[Window]:
+    def windows(self) -> Iterator[Dia2Window]:
         """Yield the windows that are complete and not yielded yet; after a piece's last one, its end."""
         run, rate = self.run, self.request.facts.codec.frame_rate
         while run.frames > self._asked:
@@ -135,16 +128,16 @@ class Speaking:
             begun = sum(word.start * rate < stop for word in words)
             codes = run.codes(self._asked, stop)
             self._asked, self._told = stop, self._told + begun
-            yield Window(codes, words[:begun], self._token_count, self._memory)
+            yield Dia2Window(codes, words[:begun], self._token_count, self._memory)
         if run.is_done:
             yield self._end()
 
-    def nothing(self) -> Window:
+    def nothing(self) -> Dia2Window:
         """Build a window without frames."""
         codes = np.zeros((self.request.facts.config.n_streams, 0), np.int32)
-        return Window(codes, [], self._token_count, self._memory)
+        return Dia2Window(codes, [], self._token_count, self._memory)
 
-    def part(self, window: Window, audio: np.ndarray) -> GenerationResult:
+    def part(self, window: Dia2Window, audio: np.ndarray) -> GenerationResult:
         """Build the next part from a window and its samples (L,)."""
         self.delivery.time(window.words)
         if not isinstance(window, End):
@@ -169,7 +162,7 @@ class Speaking:
 
     def _begin(self) -> None:
         config, most = self.request.facts.config, self._left
-        self.run = Run(
+        self.run = Dia2Run(
             config,
             () if self.request.is_open else self.request.pieces[self.place].entries,
             prefix=self.prefix,
@@ -201,7 +194,7 @@ class Speaking:
             None if self.arriving is None else written(facts.reader, self.run.own),
         )
 
-    def _part(self, window: Window, sound: np.ndarray, reason: FinishReason | None) -> GenerationResult:
+    def _part(self, window: Dia2Window, sound: np.ndarray, reason: FinishReason | None) -> GenerationResult:
         self.meter.add(len(sound))
         part = self.meter.result(
             sound,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tts_core.codecs.mimi import MIMI_24KHZ, MimiConfig
 from tts_core.config import config_of
-from tts_core.dia2.config import GATED, Dia2Config, StackConfig, read_converted
+from tts_core.dia2.config import GATED, Dia2Config, Dia2StackConfig, read_converted
 from tts_core.dia2.shapes import is_large, is_norm, parameter_shapes
 from tts_core.dia2.tokenizer import FILE, shared_tokenizer
 from tts_core.errors import CheckpointError
@@ -17,8 +17,8 @@ def _dia2(layers: int, width: int, depformer_layers: int, sets: int) -> Dia2Conf
     """Sizes of a published model. Which stage uses which set of weights is known only at both ends."""
     streams = 32
     return Dia2Config(
-        transformer=StackConfig(layers, width, 6144, 16, 8, 128, GATED),
-        depformer=StackConfig(depformer_layers, 1024, 3072, 8, 8, 128, GATED),
+        transformer=Dia2StackConfig(layers, width, 6144, 16, 8, 128, GATED),
+        depformer=Dia2StackConfig(depformer_layers, 1024, 3072, 8, 8, 128, GATED),
         low_rank_dim=width,
         depformer_has_rope=True,
         depformer_has_text=False,

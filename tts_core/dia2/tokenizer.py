@@ -20,7 +20,7 @@ PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\
 DIGITS = r"\p{N}|[^\p{N}]+"
 
 
-class Tokenizer(ByteBpe):
+class Dia2Tokenizer(ByteBpe):
     """Texts to ids. content: of tokenizer.json.  most: ids that the network has.
 
     Raises CheckpointError for another kind of tokenizer.
@@ -41,12 +41,12 @@ class Tokenizer(ByteBpe):
 
 
 @lru_cache(maxsize=4)
-def shared_tokenizer(content: str, most: int) -> Tokenizer:
-    """Build the tokenizer of a model once for all its requests; arguments and errors as in Tokenizer."""
-    return Tokenizer(content, most=most)
+def shared_tokenizer(content: str, most: int) -> Dia2Tokenizer:
+    """Build the tokenizer of a model once for all its requests; arguments and errors as in Dia2Tokenizer."""
+    return Dia2Tokenizer(content, most=most)
 
 
-def bos_id(tokenizer: Tokenizer, tokenizer_config: Mapping[str, Any]) -> int:
+def bos_id(tokenizer: Dia2Tokenizer, tokenizer_config: Mapping[str, Any]) -> int:
     """Return the id of the text's first step: the tokenizer's BOS, or 1 if that is 0 or missing."""
     token = tokenizer_config.get("bos_token")
     content = token.get("content") if isinstance(token, Mapping) else token

@@ -32,7 +32,7 @@ ITEM_SIZES = {
 
 
 @dataclass(frozen=True)
-class Stored:
+class TensorRange:
     """The place of a tensor: `begin` and `end` are byte offsets in its file."""
 
     file: Path
@@ -42,7 +42,7 @@ class Stored:
     end: int
 
 
-def read_header(path: Path) -> tuple[dict[str, Stored], dict[str, str]]:
+def read_header(path: Path) -> tuple[dict[str, TensorRange], dict[str, str]]:
     """Read (tensors, metadata) of a safetensors file; they account for every byte of it.
 
     Raises CheckpointError for a file that is truncated, longer than its header says, or whose tensors
@@ -81,7 +81,7 @@ def read_header(path: Path) -> tuple[dict[str, Stored], dict[str, str]]:
     return stored, metadata
 
 
-def _stored(checked: Any, path: Path, data: int) -> dict[str, Stored]:
+def _stored(checked: Any, path: Path, data: int) -> dict[str, TensorRange]:
     """Place the tensors of a checked file, which follow each other without a hole. data: their first byte."""
     stored, at = {}, data
     for name in checked.offset_keys():
@@ -94,7 +94,7 @@ def _stored(checked: Any, path: Path, data: int) -> dict[str, Stored]:
         if math.prod(size or 1 for size in shape) * ITEM_SIZES[dtype] >= 2**63:
             raise ValueError(f"{name} has shape {shape}, more than any memory")
         end = at + math.prod(shape) * ITEM_SIZES[dtype]
-        stored[name] = Stored(path, dtype, tuple(shape), at, end)
+        stored[name] = TensorRange(path, dtype, tuple(shape), at, end)
         at = end
     return stored
 

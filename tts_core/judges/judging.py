@@ -16,7 +16,7 @@ from tts_core.judges.distillmos import DistillMos
 from tts_core.judges.dnsmos import DnsMos
 from tts_core.judges.likeness import VoiceEncoder, cosine
 from tts_core.judges.recognizers import recognizer
-from tts_core.judges.rows import Row
+from tts_core.judges.rows import RecordingRow
 from tts_core.judges.shards import on_disk
 from tts_core.judges.statistics import ratio_interval
 from tts_core.judges.voicing import VoiceActivity
@@ -26,13 +26,13 @@ from tts_core.text.spoken import spoken
 
 SAMPLE_RATE = 16_000  # Hz, of every judge
 Figures = Mapping[str, float]
-Judge = Callable[[Row, np.ndarray], Figures]
+Judge = Callable[[RecordingRow, np.ndarray], Figures]
 
 
 class Judged(NamedTuple):
     """A row with its figures, or the reason why it has none."""
 
-    row: Row
+    row: RecordingRow
     figures: dict[str, float]
     error: str | None = None
 
@@ -74,7 +74,7 @@ def measures(whisper: Path | None = None) -> dict[str, Measure]:
     def words() -> Judge:
         hearing.words(np.zeros(SAMPLE_RATE, np.float32))  # one that is missing is no fault of a recording
 
-        def judge(row: Row, samples: np.ndarray) -> Figures:
+        def judge(row: RecordingRow, samples: np.ndarray) -> Figures:
             if row.text is None:
                 return {}
             written = breaks.read(row.name, row.text).blanked  # pauses are not words
@@ -103,7 +103,7 @@ def _naturalness() -> Judge:
 def _quality() -> Judge:
     network = DnsMos(wheels.content(wheels.DNSMOS))
 
-    def judge(row: Row, samples: np.ndarray) -> Figures:
+    def judge(row: RecordingRow, samples: np.ndarray) -> Figures:
         scores = network.score(np.clip(samples, -1, 1))
         return {f"dnsmos_{name}": score for name, score in scores._asdict().items()}
 
@@ -117,7 +117,7 @@ def _likeness() -> Judge:
     def reference(path: Path) -> np.ndarray:
         return network.embed(read_audio(path, SAMPLE_RATE))
 
-    def judge(row: Row, samples: np.ndarray) -> Figures:
+    def judge(row: RecordingRow, samples: np.ndarray) -> Figures:
         if row.reference is None:
             return {}
         return {"likeness": cosine(network.embed(samples), reference(row.reference))}
@@ -131,7 +131,7 @@ def _silence() -> Judge:
 
 
 def judged(
-    rows: Sequence[Row], judges: Sequence[Judge], *, most_seconds: float = MOST_SECONDS
+    rows: Sequence[RecordingRow], judges: Sequence[Judge], *, most_seconds: float = MOST_SECONDS
 ) -> Iterator[Judged]:
     """Judge every row; one that cannot be read or judged costs only itself.
 

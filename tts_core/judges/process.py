@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tts_core.judges.judging import Judge, judged
-from tts_core.judges.rows import Row
+from tts_core.judges.rows import RecordingRow
 from tts_core.processes import Died, Hand, Processes
 
 ENDING = "judge: the judge died (exit code {code}), as others before it"
@@ -91,7 +91,7 @@ def _work(judges: Sequence[Judge], pipe: Connection) -> None:
             recording: Recording = pipe.recv()
             path = Path(folder) / f"sound{recording.suffix}"
             path.write_bytes(recording.sound)
-            row = Row(recording.key, path, recording.text, recording.reference)
+            row = RecordingRow(recording.key, path, recording.text, recording.reference)
             [found] = judged([row], judges)
             figures = {name: float(value) for name, value in found.figures.items()}
             pipe.send(Verdict(recording.key, None if found.error else figures, found.error))

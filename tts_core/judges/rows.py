@@ -17,7 +17,7 @@ MANIFEST = "manifest.jsonl"
 
 
 @dataclass(frozen=True)
-class Row:
+class RecordingRow:
     """A recording. text: what it should say.  reference: a recording of the voice that it should have."""
 
     name: str
@@ -26,7 +26,7 @@ class Row:
     reference: Path | None = None
 
 
-def read_rows(source: Path, text: str | None = None, reference: Path | None = None) -> list[Row]:
+def read_rows(source: Path, text: str | None = None, reference: Path | None = None) -> list[RecordingRow]:
     """Read a manifest (JSON lines as NeMo's: audio_filepath, text, and optionally id and ref_audio), a folder
     with a manifest.jsonl, as `mlx-port batch` writes it, a folder of recordings, each with its text in
     NAME.txt if there is one, or one recording.
@@ -41,31 +41,31 @@ def read_rows(source: Path, text: str | None = None, reference: Path | None = No
     elif source.is_dir():
         rows = list(_of_folder(source))
     elif source.suffix.lower() in READ:
-        rows = [Row(source.name, source, text)]
+        rows = [RecordingRow(source.name, source, text)]
     else:
         rows = list(_of_manifest(source))
     if text is not None and (len(rows) != 1 or rows[0].audio != source):
         raise UsageError("--text: only for a single recording; a manifest or folder contains the texts")
     if not rows:
         raise UsageError(f"judge: {source} contains no recordings ({', '.join(READ)})")
-    return [Row(row.name, row.audio, row.text, row.reference or reference) for row in rows]
+    return [RecordingRow(row.name, row.audio, row.text, row.reference or reference) for row in rows]
 
 
-def _of_folder(folder: Path) -> Iterator[Row]:
+def _of_folder(folder: Path) -> Iterator[RecordingRow]:
     for path in sorted(folder.iterdir()):
         if path.suffix.lower() in READ:
             said = path.with_suffix(".txt")
-            yield Row(path.name, path, said.read_text("utf-8").strip() if said.is_file() else None)
+            yield RecordingRow(path.name, path, said.read_text("utf-8").strip() if said.is_file() else None)
 
 
-def _of_manifest(path: Path) -> Iterator[Row]:
+def _of_manifest(path: Path) -> Iterator[RecordingRow]:
     with opened(path) as file, BufferedReader(file) as lines:
         for number, line in enumerate(lines, start=1):
             if line.strip():
                 yield _of_line(path, number, line)
 
 
-def _of_line(path: Path, number: int, line: bytes) -> Row:
+def _of_line(path: Path, number: int, line: bytes) -> RecordingRow:
     where = f"judge: {path}, line {number}"
     try:
         fields: Any = json.loads(line)
@@ -78,4 +78,6 @@ def _of_line(path: Path, number: int, line: bytes) -> Row:
             raise UsageError(f"{where}: {name} is not a string")
     sound, reference = fields["audio_filepath"], fields.get("ref_audio")
     name = str(fields.get("id", sound))
-    return Row(name, path.parent / sound, fields.get("text"), path.parent / reference if reference else None)
+    return RecordingRow(
+        name, path.parent / sound, fields.get("text"), path.parent / reference if reference else None
+    )

@@ -17,7 +17,7 @@ FRAME = SAMPLE_RATE // 100  # pocketsphinx counts in hundredths of a second
 NAME = "pocketsphinx 5 (en-us)"
 
 
-class Heard(NamedTuple):
+class HeardWord(NamedTuple):
     """Recognized word and its place in the samples."""
 
     word: str
@@ -44,7 +44,7 @@ def _decoder() -> Any:
     return Decoder(samprate=SAMPLE_RATE, loglevel="FATAL")
 
 
-def hear(samples: np.ndarray) -> list[Heard]:
+def hear(samples: np.ndarray) -> list[HeardWord]:
     """Recognize the words in (L,) float samples at 16 kHz.
 
     The decoder is reset first: it adapts to a voice, and a result should not depend on the recordings before.
@@ -63,7 +63,7 @@ def hear(samples: np.ndarray) -> list[Heard]:
             start, stop = (
                 frame * FRAME - len(quiet) for frame in (segment.start_frame, segment.end_frame + 1)
             )
-            heard.append(Heard(word, max(0, start), max(0, stop)))
+            heard.append(HeardWord(word, max(0, start), max(0, stop)))
     return heard
 
 

@@ -23,7 +23,7 @@ from tts_core.nn.noise import Noise
 from tts_core.serving.turns import Slots
 
 
-class Run(Protocol):
+class DiffusionRun(Protocol):
     """A diffusion under way, `mars5/reverse.py`."""
 
     @property
@@ -89,7 +89,7 @@ class Mars5Engine:
 
     def begin(
         self, text: np.ndarray, reference: np.ndarray, cells: Cells, settings: Diffusion, noise: Noise
-    ) -> Run:
+    ) -> DiffusionRun:
         """Begin to draw all codebooks of the cells' frames. text: (N,) ids.  reference: (Q, P) codes."""
         return self.diffusion.begin(text, reference, cells, settings, noise=noise)
 

@@ -11,14 +11,14 @@ from tts_core.mars5.layer_order import codec_lm_stages, residual_transformer_sta
 from tts_core.mars5.layers import CodecLMLayers, ResidualTransformerLayers
 from tts_core.mars5.request import BANDWIDTH_ID
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecVocabulary
-from tts_core.nn.ladder import TEXT, Given, Rung
+from tts_core.nn.ladder import TEXT, InputSources, Rung
 from tts_core.nn.layer_order import State
 
 REFERENCE_FRAMES = 24
 TIMESTEP = 100  # half of the diffusion's
 
 
-def ladder(given: Given) -> list[Rung]:
+def ladder(given: InputSources) -> list[Rung]:
     """List the runs: the codecs, the AR on ids of text and speech, the NAR on the codec's codes."""
     ar = config_of(given.configs, "mars5", CodecLMConfig)
     nar = config_of(given.configs, "mars5_nar", ResidualTransformerConfig)
@@ -42,7 +42,7 @@ def ladder(given: Given) -> list[Rung]:
     ]
 
 
-def _ids(given: Given) -> State:
+def _ids(given: InputSources) -> State:
     """Build the AR's inputs: a reference, and ids after its vector, half text, half speech."""
     config, vocabulary = config_of(given.configs, "mars5", CodecLMConfig), _vocabulary(given)
     text = vocabulary.shallow(TEXT).tokens
@@ -53,7 +53,7 @@ def _ids(given: Given) -> State:
     return {"reference": codes.T[None, :REFERENCE_FRAMES], "ids": ids[None].astype(np.int32)}
 
 
-def _noisy(given: Given) -> State:
+def _noisy(given: InputSources) -> State:
     """Build the NAR's inputs: a reference, a text, and codes of which half are noise."""
     config = config_of(given.configs, "mars5_nar", ResidualTransformerConfig)
     classes = min(config.n_classes, config.codebook_rows)
@@ -68,6 +68,6 @@ def _noisy(given: Given) -> State:
     }
 
 
-def _vocabulary(given: Given) -> CodecVocabulary:
+def _vocabulary(given: InputSources) -> CodecVocabulary:
     texts, ids = given.documents["mars5"], config_of(given.configs, "mars5", CodecLMConfig).vocab_size
     return CodecVocabulary.read(texts[TEXT_FILE], texts[SPEECH_FILE], vocab_size=ids)

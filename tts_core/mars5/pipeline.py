@@ -21,12 +21,12 @@ from tts_core.mars5.engine import Mars5Engine
 from tts_core.mars5.memory import Mars5Job, check_running
 from tts_core.mars5.options import Mars5Changes, Mars5Options
 from tts_core.mars5.reference import Sizes
-from tts_core.mars5.report import Report
-from tts_core.mars5.request import STAGES, Request, request, requests
+from tts_core.mars5.report import StageReport
+from tts_core.mars5.request import STAGES, Mars5Request, request, requests
 from tts_core.mars5.session import Mars5Session
 from tts_core.nn.calls import named, named_parts
 from tts_core.options import chosen
-from tts_core.pipeline import Progress, PromptLike, Watch
+from tts_core.pipeline import Callbacks, Progress, PromptLike
 from tts_core.results import GenerationResult, Meter, join
 from tts_core.serving.session import Session
 from tts_core.speech.script import SIDE_BY_SIDE, Script
@@ -63,7 +63,10 @@ class Mars5Pipeline:
         if len(asked.pieces) == 1 or asked.max_frames is not None:
             return join(list(self.speak(asked, progress=progress, cancel=cancel)))
         log("mars5", asked)
-        report, meter = Report(Watch(progress, cancel), asked.seconds), Meter(self.sample_rate, STAGES)
+        report, meter = (
+            StageReport(Callbacks(progress, cancel), asked.seconds),
+            Meter(self.sample_rate, STAGES),
+        )
         with meter.stage("codec"):
             [encoded] = self._encoded([asked], report)
         [spoken] = self._together([encoded], [Script(encoded, meter)], report)
@@ -99,20 +102,23 @@ class Mars5Pipeline:
             return stream(self, text, asked, SameVoices(prompt), progress=progress, cancel=cancel)
         return self.speak(self.request(text, asked, prompt), progress=progress, cancel=cancel)
 
-    def request(self, text: str, options: Mars5Options, prompt: PromptLike = None) -> Request:
+    def request(self, text: str, options: Mars5Options, prompt: PromptLike = None) -> Mars5Request:
         """Check a caller's arguments without running a network. Raises UsageError."""
         return request(self.sizes, self.engine.vocabulary, text, options, prompt)
 
     @named
     def speak(
-        self, request: Request, *, progress: Tell | None = None, cancel: threading.Event | None = None
+        self, request: Mars5Request, *, progress: Tell | None = None, cancel: threading.Event | None = None
     ) -> Iterator[GenerationResult]:
         """Stream the speech of a request. The reference is encoded at the call.
 
         Raises ResourceError, before that, for too little memory.
         """
         log("mars5", request)
-        report, meter = Report(Watch(progress, cancel), request.seconds), Meter(self.sample_rate, STAGES)
+        report, meter = (
+            StageReport(Callbacks(progress, cancel), request.seconds),
+            Meter(self.sample_rate, STAGES),
+        )
         with meter.stage("codec"):
             [encoded] = self._encoded([request], report)
         return self._parts(encoded, report, meter)
@@ -149,7 +155,7 @@ class Mars5Pipeline:
         """
         asked = chosen(Mars5Options, options, changes)
         every = requests(self.sizes, self.engine.vocabulary, texts, asked, prompts)
-        report = Report(Watch(progress, cancel), sum(one.seconds for one in every))
+        report = StageReport(Callbacks(progress, cancel), sum(one.seconds for one in every))
         encoded = self._encoded(every, report)
         return self._together(encoded, [Single(one) for one in encoded], report)
 
@@ -168,11 +174,11 @@ class Mars5Pipeline:
         """
         asked = chosen(Mars5Options, options, changes)
         every = requests(self.sizes, self.engine.vocabulary, texts, asked, prompts, exactly=True)
-        encoded = self._encoded(every, Report())
-        spoken = self._together(encoded, [Single(one) for one in encoded], Report(), sound=False)
+        encoded = self._encoded(every, StageReport())
+        spoken = self._together(encoded, [Single(one) for one in encoded], StageReport(), sound=False)
         return [one.codes for one in spoken]
 
-    def rehearsal(self) -> Request:
+    def rehearsal(self) -> Mars5Request:
         """Build a short request that runs every network but the codec, for a warm-up."""
         voice = np.zeros((self.sizes.n_codebooks, round(self.sizes.frame_rate)), np.int32)
         return self.request("Yes.", Mars5Options(seed=0, max_frames=16, timesteps=2), voice)
@@ -182,7 +188,7 @@ class Mars5Pipeline:
         check_running(self.configs, job, self.engine.host.machine())
 
     @named_parts
-    def _parts(self, request: Request, report: Report, meter: Meter) -> Iterator[GenerationResult]:
+    def _parts(self, request: Mars5Request, report: StageReport, meter: Meter) -> Iterator[GenerationResult]:
         """Yield the speech of a request piece by piece, in a session of its own."""
         opened = Mars5Session(self.engine, 1, self.rehearsal, job=request.job(), report=report, meter=meter)
         with closing(opened) as session:
@@ -191,7 +197,7 @@ class Mars5Pipeline:
                 for part in given(session.step()):
                     yield part.result
 
-    def _encoded(self, asked: Sequence[Request], report: Report) -> list[Request]:
+    def _encoded(self, asked: Sequence[Mars5Request], report: StageReport) -> list[Mars5Request]:
         """Encode the voices of requests. Raises ResourceError, before that, for too little memory."""
         for one in asked:
             self.check_memory(one.job())
@@ -201,7 +207,7 @@ class Mars5Pipeline:
 
     @named
     def _together(
-        self, asked: Sequence[Request], lines: Sequence[Line], report: Report, *, sound: bool = True
+        self, asked: Sequence[Mars5Request], lines: Sequence[Line], report: StageReport, *, sound: bool = True
     ) -> list[GenerationResult]:
         """Speak encoded requests at once, as many as fit. lines: of them."""
         job, most = Mars5Job.together([one.job() for one in asked]), max(SIDE_BY_SIDE, len(asked))
@@ -210,4 +216,4 @@ class Mars5Pipeline:
             places = min(pieces, most)
             return Mars5Session(self.engine, places, self.rehearsal, job=job, sound=sound, report=report)
 
-        return together(session, lines, Watch(None, report.watch.cancel), 0.0)
+        return together(session, lines, Callbacks(None, report.watch.cancel), 0.0)

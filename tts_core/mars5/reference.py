@@ -38,7 +38,7 @@ class Sizes:
 
 
 @dataclass(frozen=True, eq=False)
-class Voice:
+class Mars5Voice:
     """A checked reference: samples (L,) float32, with any silence before them, or codes (Q, P) int32.
 
     frames: P.  transcript: of a deep clone, as it is read; None in a shallow one.
@@ -49,7 +49,7 @@ class Voice:
     codes: np.ndarray | None = None
     transcript: str | None = None
 
-    def encoded(self, encode: Callable[[np.ndarray], np.ndarray]) -> Voice:
+    def encoded(self, encode: Callable[[np.ndarray], np.ndarray]) -> Mars5Voice:
         """Return the voice as codes. encode: samples (L,) → codes (Q, P) int32."""
         if self.samples is None:
             return self
@@ -58,7 +58,7 @@ class Voice:
         return replace(self, samples=None, codes=codes)
 
 
-def read_voice(prompt: PromptLike, sizes: Sizes, options: Mars5Options) -> Voice:
+def read_voice(prompt: PromptLike, sizes: Sizes, options: Mars5Options) -> Mars5Voice:
     """Check a prompt. An array is taken as the codes of a voice.
 
     Raises UsageError for a missing reference, for one that is empty, silent, too short or too long, or has
@@ -83,10 +83,10 @@ def read_voice(prompt: PromptLike, sizes: Sizes, options: Mars5Options) -> Voice
     samples = given.samples(sizes.sample_rate, where)
     if samples is not None:
         samples = _padded(samples, sizes, options, where)
-        return Voice(-(-len(samples) // sizes.hop_length), samples=samples, transcript=transcript)
+        return Mars5Voice(-(-len(samples) // sizes.hop_length), samples=samples, transcript=transcript)
     codes = checked_codes(np.asarray(given.codes), where, books=sizes.n_codebooks, size=sizes.codebook_size)
     _check_length(codes.shape[1] * sizes.hop_length, sizes, options, where)
-    return Voice(codes.shape[1], codes=codes, transcript=transcript)
+    return Mars5Voice(codes.shape[1], codes=codes, transcript=transcript)
 
 
 def as_spoken(text: str) -> str:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from tts_core.pipeline import Watch
+from tts_core.pipeline import Callbacks
 from tts_core.results import GenerationResult
 
 
-class Report:
+class StageReport:
     """The stages and steps of a session's requests, as one caller's `progress` and `cancel`.
 
     expected: seconds of speech of all requests, about.
     """
 
-    def __init__(self, watch: Watch | None = None, expected: float | None = None):
-        self.watch, self.expected, self.made = watch or Watch(None, None), expected, 0.0
+    def __init__(self, watch: Callbacks | None = None, expected: float | None = None):
+        self.watch, self.expected, self.made = watch or Callbacks(None, None), expected, 0.0
 
     def tell(self, stage: str, steps: int | None = None) -> None:
         """Report that a stage of a request begins. steps: about how many it has. Raises CancelledError."""

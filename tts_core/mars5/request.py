@@ -17,7 +17,7 @@ from tts_core.mars5.config import CodecLMConfig, ResidualTransformerConfig
 from tts_core.mars5.diffusion import Diffusion
 from tts_core.mars5.memory import Mars5Job
 from tts_core.mars5.options import Mars5Options
-from tts_core.mars5.reference import Sizes, Voice, as_spoken, read_voice
+from tts_core.mars5.reference import Mars5Voice, Sizes, as_spoken, read_voice
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecPrompt, CodecVocabulary
 from tts_core.nn.noise import Noise, per_text, piece_seed
 from tts_core.pipeline import PromptLike
@@ -35,7 +35,7 @@ OwnNoise = Noise | Sequence[Noise] | None  # of one text: a source, or one per p
 
 
 @dataclass(frozen=True, eq=False)
-class Piece:
+class Mars5Piece:
     """A piece of a text.
 
     text: as read by the networks.  prompt: the autoregressive network's; in a deep clone, the reference's ids
@@ -53,7 +53,7 @@ class Piece:
 
 
 @dataclass(frozen=True, eq=False)
-class Request:
+class Mars5Request:
     """One text as it will be spoken.
 
     max_frames: of all pieces together; None for no such limit.
@@ -61,8 +61,8 @@ class Request:
     where: the text's name in messages.
     """
 
-    pieces: tuple[Piece, ...]
-    voice: Voice
+    pieces: tuple[Mars5Piece, ...]
+    voice: Mars5Voice
     options: Mars5Options
     diffusion: Diffusion
     max_frames: int | None
@@ -85,14 +85,16 @@ class Request:
             expected = min(expected, self.max_frames / self.frame_rate)
         return self.pacing.seconds(expected)
 
-    def longest(self, piece: Piece) -> int | None:
+    def longest(self, piece: Mars5Piece) -> int | None:
         """Limit the frames of a piece for which the caller gave no limit, neither in frames nor in ids."""
         if self.options.generate_max_len_override > 1:
             return None
         slower = max(1.0, self.options.eos_estimated_gen_length_factor)
         return longest_frames(slower * piece.seconds, self.frame_rate)
 
-    def encoded(self, encode: Callable[[np.ndarray], np.ndarray], vocabulary: CodecVocabulary) -> Request:
+    def encoded(
+        self, encode: Callable[[np.ndarray], np.ndarray], vocabulary: CodecVocabulary
+    ) -> Mars5Request:
         """Return the request with its reference encoded, and in a deep clone with its ids in the prompts.
 
         Raises UsageError if a prompt leaves no room for speech.
@@ -130,7 +132,7 @@ def ask(
     text: str,
     options: Mars5Options,
     prompt: PromptLike,
-) -> Request:
+) -> Mars5Request:
     """Build a request from the configurations and documents of a model's parts, by kind."""
     nar = config_of(configs, "mars5_nar", ResidualTransformerConfig)
     sizes, texts = Sizes.of(config_of(configs, "encodec", EncodecConfig), nar), documents["mars5"]
@@ -146,7 +148,7 @@ def voices(documents: Mapping[str, Mapping[str, str]], prompt: PromptLike) -> Sa
 
 def request(
     sizes: Sizes, vocabulary: CodecVocabulary, text: str, options: Mars5Options, prompt: PromptLike
-) -> Request:
+) -> Mars5Request:
     """Check one text with its options and prompt, and cut it into pieces that share one voice.
 
     options.noise: one source, or one per piece. Raises UsageError naming the argument.
@@ -164,7 +166,7 @@ def requests(
     prompts: PromptLike | Sequence[PromptLike],
     *,
     exactly: bool = False,
-) -> list[Request]:
+) -> list[Mars5Request]:
     """Check several texts; those with the same prompt share a voice.
 
     exactly: read them as given, each in one piece.
@@ -187,9 +189,9 @@ def _request(
     vocabulary: CodecVocabulary,
     paused: Paused,
     options: Mars5Options,
-    voice: Voice,
+    voice: Mars5Voice,
     where: str,
-) -> Request:
+) -> Mars5Request:
     seed, most, noise = seed_of(options), frames_of(options, sizes.frame_rate), cast(OwnNoise, options.noise)
     check_words(where, paused.blanked)
     parts = paused.parts if options.as_written else tuple(map(as_spoken, paused.parts))
@@ -199,13 +201,13 @@ def _request(
     texts, silences = replace(paused, parts=parts).cut(lambda part: cut(part, options.piece_seconds))
     sources = per_text(noise, [piece_seed(seed, place) for place in range(len(texts))], "piece")
     pieces = [
-        Piece(piece, _prompt(vocabulary, piece, voice.transcript, options), source)
+        Mars5Piece(piece, _prompt(vocabulary, piece, voice.transcript, options), source)
         for piece, source in zip(texts, sources, strict=True)
     ]
     diffusion = Diffusion(
         options.timesteps, options.cfg_scale, options.x_0_temp, options.q0_override_steps, options.draws
     )
-    made = Request(
+    made = Mars5Request(
         tuple(pieces),
         voice,
         options,
@@ -228,7 +230,7 @@ def _prompt(
     return vocabulary.transcribed(text, transcript, length_factor=factor)
 
 
-def _completed(request: Request, vocabulary: CodecVocabulary) -> Request:
+def _completed(request: Mars5Request, vocabulary: CodecVocabulary) -> Mars5Request:
     """Add known ids of the reference to a deep clone's prompts; check that every prompt leaves room."""
     if request.deep and request.voice.codes is not None:
         speech = vocabulary.speech_ids(request.voice.codes[0])

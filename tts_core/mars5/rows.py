@@ -18,7 +18,7 @@ from tts_core.nn.noise import Noise
 
 
 @dataclass(frozen=True, eq=False)
-class Joining:
+class Mars5Joining:
     """A text that joins. codes: (Q, P), the reference's.  noise: one number per draw."""
 
     prompt: CodecPrompt
@@ -37,7 +37,7 @@ class Joining:
         return min(self.options.rep_penalty_window, self.room)
 
 
-class Group(NamedTuple):
+class Mars5Group(NamedTuple):
     """Texts of equal sampling. slots: (B,) int64."""
 
     options: Mars5Options
@@ -63,27 +63,27 @@ class Inputs(NamedTuple):
 
 
 @dataclass(eq=False)
-class _Text:
+class _Mars5Text:
     """A text in a slot. penalties: (room,), of the end.  steps: that it has run."""
 
-    joining: Joining
+    joining: Mars5Joining
     penalties: np.ndarray
     steps: int = 0
 
 
 @dataclass
-class BatchRows:
+class Mars5BatchRows:
     """Rows of a batch, one a slot. capacity: most positions of a text, its speaker's included."""
 
     slots: int
     capacity: int
-    texts: dict[int, _Text] = field(default_factory=dict)  # by slot
+    texts: dict[int, _Mars5Text] = field(default_factory=dict)  # by slot
 
-    def join(self, slot: int, text: Joining) -> None:
+    def join(self, slot: int, text: Mars5Joining) -> None:
         """Give a free slot to a text that has room for an id."""
         assert slot not in self.texts
         assert 0 <= slot < self.slots
-        self.texts[slot] = _Text(
+        self.texts[slot] = _Mars5Text(
             text, end_penalties(text.options, text.prompt.expected_tokens, max(1, text.room))
         )
 
@@ -96,12 +96,12 @@ class BatchRows:
         """Rows to compute: up to the last one of any text."""
         return 1 + max(self.texts, default=-1)
 
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[Mars5Group]:
         """Group the texts by their sampling."""
         found: dict[tuple[float, ...], list[int]] = {}
         for slot, text in sorted(self.texts.items()):
             found.setdefault(sampling_key(text.joining.options), []).append(slot)
-        return [Group(self.texts[slots[0]].joining.options, np.array(slots)) for slots in found.values()]
+        return [Mars5Group(self.texts[slots[0]].joining.options, np.array(slots)) for slots in found.values()]
 
     def step(self) -> Inputs:
         """Return the next step's inputs and count it; a text past its end repeats its last ones."""

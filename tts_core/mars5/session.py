@@ -16,36 +16,36 @@ import numpy as np
 from tts_core.errors import ResourceError, SpeechError, UsageError
 from tts_core.mars5.engine import Mars5Engine
 from tts_core.mars5.memory import Mars5Job, check_running, estimate, places_that_fit
-from tts_core.mars5.report import Report
-from tts_core.mars5.request import STAGES, Request
-from tts_core.mars5.rows import Joining
+from tts_core.mars5.report import StageReport
+from tts_core.mars5.request import STAGES, Mars5Request
+from tts_core.mars5.rows import Mars5Joining
 from tts_core.mars5.sequence import CodecSequence
-from tts_core.mars5.speech import Speech, begin_codes, launch_sounds, new_frames, trimmed_sounds
+from tts_core.mars5.speaking import Mars5Speaking, begin_codes, launch_sounds, new_frames, trimmed_sounds
 from tts_core.mars5.together import Diffusions
 from tts_core.nn.beside import Pending
 from tts_core.nn.guard import NotFiniteError
 from tts_core.results import Meter
 from tts_core.serving.session import Event, Part
-from tts_core.serving.slot_session import SlotSession, Spoken
+from tts_core.serving.slot_session import Member, SlotSession
 from tts_core.serving.sounding import Sounding
 
 
 @dataclass(eq=False)
-class _Speaking(Spoken):
+class _Mars5Member(Member):
     """A request with the ids of its piece. begun: seconds, of the stage."""
 
-    speech: Speech
+    speaking: Mars5Speaking
     sequence: CodecSequence
     begun: float = 0.0
 
     def count(self, stage: str) -> None:
         """Add the seconds since the stage began, and begin the next one."""
         now = time.perf_counter()
-        self.speech.meter.stage_seconds[stage] += now - self.begun
+        self.speaking.meter.stage_seconds[stage] += now - self.begun
         self.begun = now
 
 
-class Mars5Session(SlotSession[_Speaking]):
+class Mars5Session(SlotSession[_Mars5Member]):
     """A running batch of at most `places` requests. Raises ResourceError for too little memory.
 
     rehearsal: builds a short request.
@@ -60,15 +60,15 @@ class Mars5Session(SlotSession[_Speaking]):
         self,
         engine: Mars5Engine,
         places: int,
-        rehearsal: Callable[[], Request],
+        rehearsal: Callable[[], Mars5Request],
         *,
         job: Mars5Job | None = None,
         sound: bool = True,
-        report: Report | None = None,
+        report: StageReport | None = None,
         meter: Meter | None = None,
     ):
         self.engine, self._rehearsal = engine, rehearsal
-        self.report, self._has_sound, self._meter = report or Report(), sound, meter
+        self.report, self._has_sound, self._meter = report or StageReport(), sound, meter
         host, longest = engine.host, job or Mars5Job(prompt_ids=1, frames=1)
         self.machine = host.machine()  # as the batch began
         if job is None or places > 1:
@@ -79,24 +79,24 @@ class Mars5Session(SlotSession[_Speaking]):
             self._sounds,
             launch=self._launch if sound and host.overlaps else None,
             owner=lambda drawn: drawn[0],
-            is_wanted=lambda drawn: drawn[0].key in self.spoken,
+            is_wanted=lambda drawn: drawn[0].key in self.members,
         )
         super().__init__(engine.slots(places, self.room), places, host, sounding)
-        self.diffusions: Diffusions[_Speaking] = Diffusions(engine)
+        self.diffusions: Diffusions[_Mars5Member] = Diffusions(engine)
 
     @property
     def promised(self) -> int:
         """As in Session. Requests whose diffusions share a call reach their peaks together."""
         return max(super().promised, self.diffusions.promised)
 
-    def rehearsal(self) -> Request:
+    def rehearsal(self) -> Mars5Request:
         return self._rehearsal()
 
-    def needed(self, request: Request) -> int:
+    def needed(self, request: Mars5Request) -> int:
         """As in SlotSession: the largest stage, besides a cache that is kept."""
         return self._bytes(request.job())
 
-    def begin(self, request: Request, spoken: Spoken) -> _Speaking:
+    def begin(self, request: Mars5Request, member: Member) -> _Mars5Member:
         """As in SlotSession. The reference is encoded here, unless it was before."""
         if request.options.max_len > self.room:
             raise UsageError(
@@ -106,8 +106,8 @@ class Mars5Session(SlotSession[_Speaking]):
         meter = self._meter or Meter(self.engine.vocoder_config.sample_rate, STAGES)
         with meter.stage("codec"):
             request = request.encoded(self.engine.encode, self.engine.vocabulary)
-        speech = Speech(request, meter, self.engine.vocabulary)
-        one = _Speaking(**vars(spoken), speech=speech, sequence=speech.sequence())
+        speaking = Mars5Speaking(request, meter, self.engine.vocabulary)
+        one = _Mars5Member(**vars(member), speaking=speaking, sequence=speaking.sequence())
         self._say(one)
         return one
 
@@ -127,25 +127,25 @@ class Mars5Session(SlotSession[_Speaking]):
         return [*events, *self._diffuse()]
 
     def leave(self, key: int) -> None:
-        one = self.spoken.get(key)
+        one = self.members.get(key)
         if one is not None:
             self.diffusions.drop(one)
         super().leave(key)
 
-    def _say(self, one: _Speaking) -> None:
+    def _say(self, one: _Mars5Member) -> None:
         """Begin the piece under way."""
-        one.sequence, one.begun = one.speech.sequence(), time.perf_counter()
-        request, piece = one.speech.request, one.speech.piece
+        one.sequence, one.begun = one.speaking.sequence(), time.perf_counter()
+        request, piece = one.speaking.request, one.speaking.piece
         assert request.voice.codes is not None, "the reference is encoded first"
         self.report.tell("AR", round(piece.seconds * request.frame_rate))
-        self.turns.begin(one, Joining(piece.prompt, request.voice.codes, request.options, piece.noise))
+        self.turns.begin(one, Mars5Joining(piece.prompt, request.voice.codes, request.options, piece.noise))
 
-    def _draws_ids(self, one: _Speaking) -> bool:
-        return one.key in self.spoken and not one.sequence.done
+    def _draws_ids(self, one: _Mars5Member) -> bool:
+        return one.key in self.members and not one.sequence.done
 
-    def _extend(self, one: _Speaking, drawn: int) -> None:
+    def _extend(self, one: _Mars5Member, drawn: int) -> None:
         """Take an id that a step drew; after the last one, let the diffusion wait for its turn."""
-        sequence, speech = one.sequence, one.speech
+        sequence, speaking = one.sequence, one.speaking
         if drawn < 0:
             raise NotFiniteError(None, self.host.dtype, text=1, row=len(sequence.generated))
         sequence.accept(drawn)
@@ -153,15 +153,15 @@ class Mars5Session(SlotSession[_Speaking]):
             return
         self.turns.end(one)
         one.count("AR")
-        speech.hear(sequence)
-        self.report.tell("NAR", speech.request.diffusion.timesteps)
-        frames = new_frames(speech.request, sequence)
-        job = speech.request.job_of(len(speech.piece.prompt.tokens), frames)
+        speaking.hear(sequence)
+        self.report.tell("NAR", speaking.request.diffusion.timesteps)
+        frames = new_frames(speaking.request, sequence)
+        job = speaking.request.job_of(len(speaking.piece.prompt.tokens), frames)
         if self.places == 1:
             check_running(self.engine.configs, job, self.host.machine())
         else:
             self.check_memory(self._bytes(job))
-        begin = partial(begin_codes, self.engine, speech.request, speech.piece, sequence)
+        begin = partial(begin_codes, self.engine, speaking.request, speaking.piece, sequence)
         self.diffusions.add(one, job, begin)
 
     def _diffuse(self) -> list[Event]:
@@ -169,12 +169,12 @@ class Mars5Session(SlotSession[_Speaking]):
         events: list[Event] = []
         if self.diffusions.queue:
             self.report.check()
-        drawn: list[tuple[_Speaking, np.ndarray]] = []
+        drawn: list[tuple[_Mars5Member, np.ndarray]] = []
         for one, run in self.diffusions.step():
             if isinstance(run, ResourceError):
                 events.append(self.fail(one, run))
                 continue
-            frames = new_frames(one.speech.request, one.sequence)
+            frames = new_frames(one.speaking.request, one.sequence)
             try:
                 drawn.append((one, run.result()[:, -frames:]))
             except SpeechError as error:
@@ -191,25 +191,25 @@ class Mars5Session(SlotSession[_Speaking]):
         events: list[Event] = []
         is_idle = not self.turns.running and not self.diffusions.queue
         for (one, codes), sound in self.sounding.ended(wait=is_idle):
-            if one.key not in self.spoken:
+            if one.key not in self.members:
                 continue
             if isinstance(sound, Exception):
                 events.append(self.fail(one, sound))
                 continue
             one.count("vocoder")
-            result = one.speech.deliver(codes, sound, peak_bytes=self.host.peak_bytes())
+            result = one.speaking.deliver(codes, sound, peak_bytes=self.host.peak_bytes())
             self.report.add(result)
             events.append(Part(one.key, result))
-            if one.speech.done:
+            if one.speaking.done:
                 self.leave(one.key)
             else:
                 events += self.attempt(one, partial(self._say, one))
         return events
 
-    def _launch(self, drawn: Sequence[tuple[_Speaking, np.ndarray]]) -> Pending[list[np.ndarray]]:
+    def _launch(self, drawn: Sequence[tuple[_Mars5Member, np.ndarray]]) -> Pending[list[np.ndarray]]:
         return launch_sounds(self.engine, [codes for _, codes in drawn], _limits(drawn))
 
-    def _sounds(self, drawn: Sequence[tuple[_Speaking, np.ndarray]]) -> list[np.ndarray]:
+    def _sounds(self, drawn: Sequence[tuple[_Mars5Member, np.ndarray]]) -> list[np.ndarray]:
         if not self._has_sound:
             return [np.zeros(0, np.float32) for _ in drawn]
         return trimmed_sounds(self.engine, [codes for _, codes in drawn], _limits(drawn))
@@ -219,5 +219,5 @@ class Mars5Session(SlotSession[_Speaking]):
         return planned.running if self.places == 1 else planned.running_beside("cache")
 
 
-def _limits(drawn: Sequence[tuple[_Speaking, np.ndarray]]) -> list[float]:
-    return [one.speech.request.options.trim_db for one, _ in drawn]
+def _limits(drawn: Sequence[tuple[_Mars5Member, np.ndarray]]) -> list[float]:
+    return [one.speaking.request.options.trim_db for one, _ in drawn]

@@ -9,7 +9,7 @@ from itertools import accumulate, pairwise
 from typing import Generic, TypeVar
 
 from tts_core.errors import ResourceError, comes_late, shortage
-from tts_core.mars5.engine import Mars5Engine, Run
+from tts_core.mars5.engine import DiffusionRun, Mars5Engine
 from tts_core.mars5.memory import Mars5Job, diffusion_bytes
 from tts_core.memory.machine import Machine
 from tts_core.nn.calls import drop_errors
@@ -37,13 +37,13 @@ def alike(ones: Sequence[One], key: Callable[[One], Hashable]) -> list[list[One]
 
 
 @dataclass(eq=False)
-class Drawing(Generic[One]):
+class QueuedDiffusion(Generic[One]):
     """A diffusion of `owner`. begin: starts it.  run: None before its turn."""
 
     owner: One
     job: Mars5Job
-    begin: Callable[[], Run]
-    run: Run | None = None
+    begin: Callable[[], DiffusionRun]
+    run: DiffusionRun | None = None
 
 
 class Diffusions(Generic[One]):
@@ -55,16 +55,16 @@ class Diffusions(Generic[One]):
 
     def __init__(self, engine: Mars5Engine):
         self.engine, self.host = engine, engine.host
-        self.queue: list[Drawing[One]] = []
-        self._known: list[Drawing[One]] = []  # the queue when the first ones were chosen
-        self._first: list[Drawing[One]] = []
-        self._runs: list[Run] = []  # of the call
+        self.queue: list[QueuedDiffusion[One]] = []
+        self._known: list[QueuedDiffusion[One]] = []  # the queue when the first ones were chosen
+        self._first: list[QueuedDiffusion[One]] = []
+        self._runs: list[DiffusionRun] = []  # of the call
         self._timestep: Callable[[], None] | None = None
         self._most: int | None = None  # of a call, after one that lacked memory
 
-    def add(self, owner: One, job: Mars5Job, begin: Callable[[], Run]) -> None:
+    def add(self, owner: One, job: Mars5Job, begin: Callable[[], DiffusionRun]) -> None:
         """Let a diffusion wait for its turn."""
-        self.queue.append(Drawing(owner, job, begin))
+        self.queue.append(QueuedDiffusion(owner, job, begin))
 
     def drop(self, owner: One) -> None:
         """Forget the diffusion of this owner, if there is one."""
@@ -79,12 +79,12 @@ class Diffusions(Generic[One]):
         machine = self.host.machine()
         return sum(self._bytes(each, machine) for each in self.queue if each.run is not None)
 
-    def step(self) -> list[tuple[One, Run | ResourceError]]:
+    def step(self) -> list[tuple[One, DiffusionRun | ResourceError]]:
         """Run a timestep of the first ones. Returns those that it ended, which leave the queue, and one that
         lacks memory by itself, with its error.
         """
         lack = self._advance()
-        ended: list[tuple[One, Run | ResourceError]] = [
+        ended: list[tuple[One, DiffusionRun | ResourceError]] = [
             (each.owner, each.run) for each in self._first if each.run is not None and each.run.done
         ]
         if lack is not None:
@@ -118,7 +118,7 @@ class Diffusions(Generic[One]):
         drop_errors(self.host)
         return lack
 
-    def _shrink(self, lack: ResourceError) -> list[tuple[One, Run | ResourceError]]:
+    def _shrink(self, lack: ResourceError) -> list[tuple[One, DiffusionRun | ResourceError]]:
         """Let the next call be of half as many; returns the only one of a call with its error."""
         count = len(self._first)
         self._known, self._runs, self._timestep = [], [], None
@@ -149,5 +149,5 @@ class Diffusions(Generic[One]):
             most = sum(map(machine.fits, needed))
         return max(1, most if self._most is None else min(most, self._most))
 
-    def _bytes(self, drawing: Drawing[One], machine: Machine) -> int:
+    def _bytes(self, drawing: QueuedDiffusion[One], machine: Machine) -> int:
         return diffusion_bytes(self.engine.configs, drawing.job, machine)

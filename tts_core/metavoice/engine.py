@@ -16,7 +16,7 @@ from tts_core.codecs.vocos_calls import Vocoder
 from tts_core.errors import GenerationError
 from tts_core.metavoice.decoding import DiffusionDecoder, VocosDecoder
 from tts_core.metavoice.options import Decoder
-from tts_core.metavoice.request import Piece
+from tts_core.metavoice.request import MetaVoicePiece
 from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.metavoice.text import Tokenizers
 from tts_core.nn.beside import Pending
@@ -85,7 +85,7 @@ class MetaVoiceEngine:
         """
         return self._fault(self.network, ids, vector, sampling, self.tokenizers.first_stage.end_of_text)
 
-    def fill(self, piece: Piece, codes: np.ndarray, vector: np.ndarray) -> np.ndarray:
+    def fill(self, piece: MetaVoicePiece, codes: np.ndarray, vector: np.ndarray) -> np.ndarray:
         """Run the second stage. codes: (2, F) int32, F > 0 → all codebooks, (Q, F) int32. vector: (E,)."""
         return self._fill_codebooks(self.second_stage, piece.second, codes, vector, piece.noise)
 

@@ -21,13 +21,13 @@ from tts_core.metavoice.layer_order import first_stage_stages, second_stage_stag
 from tts_core.metavoice.layers import FirstStageLayers, SecondStageLayers, SpeakerEncoderLayers
 from tts_core.metavoice.request import BANDWIDTH_ID
 from tts_core.metavoice.text import Tokenizers, read_tokenizers
-from tts_core.nn.ladder import TEXT, Given, Rung, sound
+from tts_core.nn.ladder import TEXT, InputSources, Rung, sound
 from tts_core.nn.layer_order import State
 
 SPEAKER_SECONDS = 2.5  # two slices
 
 
-def ladder(given: Given) -> list[Rung]:
+def ladder(given: InputSources) -> list[Rung]:
     """List the runs: codecs, speaker encoder, both stages with its voice, and diffusion bands if present."""
     first = config_of(given.configs, "metavoice", FirstStageConfig)
     second = config_of(given.configs, "metavoice_second_stage", SecondStageConfig)
@@ -60,12 +60,12 @@ def ladder(given: Given) -> list[Rung]:
     ]
 
 
-def _slices(given: Given, n_mels: int) -> State:
+def _slices(given: InputSources, n_mels: int) -> State:
     samples = sound(SAMPLE_RATE, round(SPEAKER_SECONDS * SAMPLE_RATE), given.seed)
     return {"slices": utterance_slices(samples, n_mels)}
 
 
-def _ids(given: Given) -> State:
+def _ids(given: InputSources) -> State:
     """Build the first stage's inputs: text and interleaved codes, with a voice and, for guidance, without."""
     config = config_of(given.configs, "metavoice", FirstStageConfig)
     text = _tokenizers(given).first_stage.encode(TEXT)
@@ -79,7 +79,7 @@ def _ids(given: Given) -> State:
     }
 
 
-def _window(given: Given) -> State:
+def _window(given: InputSources) -> State:
     config = config_of(given.configs, "metavoice_second_stage", SecondStageConfig)
     text = _tokenizers(given).second_stage.encode(TEXT)
     window = config.max_position_embeddings
@@ -90,5 +90,5 @@ def _window(given: Given) -> State:
     }
 
 
-def _tokenizers(given: Given) -> Tokenizers:
+def _tokenizers(given: InputSources) -> Tokenizers:
     return read_tokenizers(given.documents)

@@ -23,8 +23,8 @@ from tts_core.metavoice.memory import MetaVoiceJob, check_running, fitting_batch
 from tts_core.metavoice.options import MetaVoiceChanges, MetaVoiceOptions
 from tts_core.metavoice.request import (
     STAGES,
-    Facts,
-    Request,
+    MetaVoiceFacts,
+    MetaVoiceRequest,
     read_voice,
     request,
     requests,
@@ -32,7 +32,7 @@ from tts_core.metavoice.request import (
 from tts_core.metavoice.session import MetaVoiceSession
 from tts_core.nn.calls import named, named_parts
 from tts_core.options import chosen
-from tts_core.pipeline import Progress, PromptLike, Watch
+from tts_core.pipeline import Callbacks, Progress, PromptLike
 from tts_core.results import GenerationResult, Meter, join
 from tts_core.serving.session import Session
 from tts_core.speech.script import SIDE_BY_SIDE, line
@@ -46,7 +46,7 @@ class MetaVoicePipeline:
 
     def __init__(self, engine: MetaVoiceEngine):
         self.engine = engine
-        self.facts = Facts.of(engine.configs, engine.tokenizers)
+        self.facts = MetaVoiceFacts.of(engine.configs, engine.tokenizers)
         self.sample_rate = self.facts.vocoder.sample_rate
 
     def generate(
@@ -69,7 +69,7 @@ class MetaVoicePipeline:
         log("metavoice", asked)
         wanted = self._job([asked], SIDE_BY_SIDE)
         places = fitting_batch(self.engine.configs, wanted, self.engine.host.machine())
-        [spoken] = self._together([asked], replace(wanted, batch=places), Watch(progress, cancel))
+        [spoken] = self._together([asked], replace(wanted, batch=places), Callbacks(progress, cancel))
         return spoken
 
     def stream(
@@ -99,17 +99,21 @@ class MetaVoicePipeline:
             return stream(self, text, asked, SameVoices(prompt), progress=progress, cancel=cancel)
         return self.speak(self.request(text, asked, prompt), progress=progress, cancel=cancel)
 
-    def request(self, text: str, options: MetaVoiceOptions, prompt: PromptLike = None) -> Request:
+    def request(self, text: str, options: MetaVoiceOptions, prompt: PromptLike = None) -> MetaVoiceRequest:
         """Check a caller's arguments without running a network. Raises UsageError."""
         return request(self.facts, text, options, prompt)
 
     def speak(
-        self, request: Request, *, progress: Tell | None = None, cancel: threading.Event | None = None
+        self,
+        request: MetaVoiceRequest,
+        *,
+        progress: Tell | None = None,
+        cancel: threading.Event | None = None,
     ) -> Iterator[GenerationResult]:
         """Stream the speech of a request. Raises ResourceError, at the call, for too little memory."""
         log("metavoice", request)
         self._check_memory(request.job())
-        return self._parts(request, Watch(progress, cancel))
+        return self._parts(request, Callbacks(progress, cancel))
 
     def session(self, places: int, *, streamed: bool = True) -> Session:
         """Open a running batch, in which requests share the first stage's steps.
@@ -139,7 +143,7 @@ class MetaVoicePipeline:
         """
         given = chosen(MetaVoiceOptions, options, changes)
         asked = requests(self.facts, texts, given, prompts)
-        return self._together(asked, self._job(asked, batch_size), Watch(progress, cancel))
+        return self._together(asked, self._job(asked, batch_size), Callbacks(progress, cancel))
 
     @named
     def generate_codes(
@@ -157,7 +161,7 @@ class MetaVoicePipeline:
         """
         given = chosen(MetaVoiceOptions, options, changes)
         asked = requests(self.facts, texts, given, prompts, exactly=True)
-        spoken = self._together(asked, self._job(asked, batch_size), Watch(None, None), sound=False)
+        spoken = self._together(asked, self._job(asked, batch_size), Callbacks(None, None), sound=False)
         return [one.codes for one in spoken]
 
     @named
@@ -168,12 +172,12 @@ class MetaVoicePipeline:
         """
         return read_voice(self.facts, prompt).encoded(self.engine.speaker)
 
-    def rehearsal(self) -> Request:
+    def rehearsal(self) -> MetaVoiceRequest:
         """Build a short request that runs every network but the speaker encoder, for a warm-up."""
         silence = np.zeros(self.facts.first.speaker_embedding_size, np.float32)
         return self.request("Yes.", MetaVoiceOptions(seed=0, max_frames=16), silence)
 
-    def _job(self, asked: Sequence[Request], places: int) -> MetaVoiceJob:
+    def _job(self, asked: Sequence[MetaVoiceRequest], places: int) -> MetaVoiceJob:
         """Return the memory job of requests of one sampling, at most `places` pieces at once."""
         if places < 1:
             raise UsageError(f"batch_size: {places} is not a number of pieces; give 1 or more")
@@ -182,7 +186,7 @@ class MetaVoicePipeline:
 
     @named
     def _together(
-        self, asked: Sequence[Request], job: MetaVoiceJob, watch: Watch, *, sound: bool = True
+        self, asked: Sequence[MetaVoiceRequest], job: MetaVoiceJob, watch: Callbacks, *, sound: bool = True
     ) -> list[GenerationResult]:
         """Speak requests of one sampling, as many of their pieces at once as the job has."""
         self._check_memory(job)
@@ -201,16 +205,16 @@ class MetaVoicePipeline:
             )
 
         lines = [line(one, Meter(self.sample_rate, STAGES)) for one in asked]
-        return together(session, lines, Watch(None, watch.cancel), 0.0)
+        return together(session, lines, Callbacks(None, watch.cancel), 0.0)
 
     def _check_memory(self, job: MetaVoiceJob) -> None:
         check_running(self.engine.configs, job, self.engine.host.machine())
 
     @named_parts
-    def _parts(self, request: Request, watch: Watch) -> Iterator[GenerationResult]:
+    def _parts(self, request: MetaVoiceRequest, watch: Callbacks) -> Iterator[GenerationResult]:
         """Yield the joined speech of all pieces, one part per piece."""
         expected = request.seconds
         session = MetaVoiceSession(
             self.engine, self.facts, 1, self.rehearsal, job=request.job(), watch=watch, expected=expected
         )
-        yield from streamed(session, request, Watch(None, watch.cancel), expected)
+        yield from streamed(session, request, Callbacks(None, watch.cancel), expected)

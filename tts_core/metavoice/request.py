@@ -46,7 +46,7 @@ _LOG = logging.getLogger("tts_core")
 
 
 @dataclass(frozen=True)
-class Facts:
+class MetaVoiceFacts:
     """The facts about a MetaVoice that a request needs: configurations, decoders and tokenizers."""
 
     first: FirstStageConfig
@@ -56,7 +56,7 @@ class Facts:
     tokenizers: Tokenizers
 
     @classmethod
-    def of(cls, configs: Configs, tokenizers: Tokenizers) -> Facts:
+    def of(cls, configs: Configs, tokenizers: Tokenizers) -> MetaVoiceFacts:
         """Read the facts of a model. configs: of all parts, by kind."""
         return cls(
             config_of(configs, "metavoice", FirstStageConfig),
@@ -68,7 +68,7 @@ class Facts:
 
 
 @dataclass(frozen=True, eq=False)
-class Voice:
+class MetaVoiceVoice:
     """A checked voice: a speaker vector (E,) float32, or recordings not yet encoded, (L,) float32 at 16 kHz
     each, their ends trimmed.
     """
@@ -82,7 +82,7 @@ class Voice:
 
 
 @dataclass(frozen=True, eq=False)
-class Piece:
+class MetaVoicePiece:
     """A piece of a text, ready for both stages."""
 
     first: np.ndarray  # (S,) int32 ids, end of text included
@@ -109,14 +109,14 @@ class Said:
 
 
 @dataclass(frozen=True, eq=False)
-class Request:
+class MetaVoiceRequest:
     """One text as it will be spoken.
 
     max_frames: of all pieces together; None for no such limit.  seed: None if the caller gave the noise.
     """
 
-    pieces: tuple[Piece, ...]
-    voice: Voice
+    pieces: tuple[MetaVoicePiece, ...]
+    voice: MetaVoiceVoice
     sampling: FirstStageSampling
     decoder: Decoder
     max_frames: int | None
@@ -166,7 +166,9 @@ class Request:
         return Said(codes, len(sequence) - len(piece.first), ended)
 
 
-def request(facts: Facts, text: str, options: MetaVoiceOptions, prompt: PromptLike) -> Request:
+def request(
+    facts: MetaVoiceFacts, text: str, options: MetaVoiceOptions, prompt: PromptLike
+) -> MetaVoiceRequest:
     """Check one text with its options and prompt, and cut it into pieces that fit both windows.
 
     Raises UsageError naming the argument.
@@ -182,9 +184,9 @@ def ask(
     text: str,
     options: MetaVoiceOptions,
     prompt: PromptLike,
-) -> Request:
+) -> MetaVoiceRequest:
     """Build a request from the configurations and documents of a model's parts, by kind."""
-    return request(Facts.of(configs, read_tokenizers(documents)), text, options, prompt)
+    return request(MetaVoiceFacts.of(configs, read_tokenizers(documents)), text, options, prompt)
 
 
 def voices(documents: Mapping[str, Mapping[str, str]], prompt: PromptLike) -> SameVoices:
@@ -193,13 +195,13 @@ def voices(documents: Mapping[str, Mapping[str, str]], prompt: PromptLike) -> Sa
 
 
 def requests(
-    facts: Facts,
+    facts: MetaVoiceFacts,
     texts: Sequence[str],
     options: MetaVoiceOptions,
     prompts: PromptLike | Sequence[PromptLike],
     *,
     exactly: bool = False,
-) -> list[Request]:
+) -> list[MetaVoiceRequest]:
     """Check several texts. prompts: one for all, or one per text.  exactly: read each text as written, in one
     piece.
 
@@ -217,8 +219,12 @@ def requests(
 
 
 def _request(
-    facts: Facts, paused: Paused, options: MetaVoiceOptions, voice: Callable[[], Voice], where: str
-) -> Request:
+    facts: MetaVoiceFacts,
+    paused: Paused,
+    options: MetaVoiceOptions,
+    voice: Callable[[], MetaVoiceVoice],
+    where: str,
+) -> MetaVoiceRequest:
     """Build the request of a text. voice: called last, as recordings take longer to read.  where: the text's
     name in messages.
     """
@@ -227,17 +233,17 @@ def _request(
     most = frames_of(options, facts.vocoder.sample_rate, facts.vocoder.hop_length)
     pieces, pacing = _pieces(facts, options, paused, most, seed, where)
     own = None if options.noise is not None else seed
-    return Request(pieces, voice(), sampling, options.decoder, most, own, pacing)
+    return MetaVoiceRequest(pieces, voice(), sampling, options.decoder, most, own, pacing)
 
 
 def _pieces(
-    facts: Facts,
+    facts: MetaVoiceFacts,
     options: MetaVoiceOptions,
     paused: Paused,
     max_frames: int | None,
     seed: int,
     where: str,
-) -> tuple[tuple[Piece, ...], Pacing]:
+) -> tuple[tuple[MetaVoicePiece, ...], Pacing]:
     """Clean, spell out, cut and tokenize a text."""
     check_words(where, paused.blanked)
     first, second = facts.tokenizers.first_stage, facts.tokenizers.second_stage
@@ -258,7 +264,7 @@ def _pieces(
         expected = expected_seconds(words)
         asked = longest_frames(expected, FRAME_RATE) if max_frames is None else max_frames
         frames, positions = min(room, asked), windows[0] - len(ids)
-        made.append(Piece(ids, other, frames, positions, expected, source, place, len(texts)))
+        made.append(MetaVoicePiece(ids, other, frames, positions, expected, source, place, len(texts)))
     return tuple(made), Pacing(tuple(texts), silences, options.speed)
 
 
@@ -336,7 +342,7 @@ def log_license() -> None:
     _LOG.warning("decoder mbd: its weights are CC-BY-NC 4.0, not for commercial use; vocos has no such limit")
 
 
-def read_voice(facts: Facts, prompt: PromptLike) -> Voice:
+def read_voice(facts: MetaVoiceFacts, prompt: PromptLike) -> MetaVoiceVoice:
     """Check a prompt as a voice. An array is taken as a speaker vector.
 
     Raises UsageError for a missing prompt, for a prompt without a recording, and for less than two seconds in
@@ -348,7 +354,7 @@ def read_voice(facts: Facts, prompt: PromptLike) -> Voice:
             "--ref-audio, in Python Prompt.of(audio=...)"
         )
     if isinstance(prompt, np.ndarray):
-        return Voice(vector=_vector(prompt, facts.first.speaker_embedding_size))
+        return MetaVoiceVoice(vector=_vector(prompt, facts.first.speaker_embedding_size))
     if isinstance(prompt, str | bytes):
         raise UsageError(f"prompt: {prompt!r:.60} is text; give Prompt.from_file(path)")
     if not isinstance(prompt, Prompt):
@@ -361,7 +367,7 @@ def read_voice(facts: Facts, prompt: PromptLike) -> Voice:
         waves.append(wave)
     _check_seconds(sum(map(len, waves)) / rate, prompt.references[0].name)
     heard = [trim(resample(wave, rate, SPEAKER_RATE, quality="HQ"), TRIM_DB) for wave in waves]
-    return Voice(utterances=tuple(np.ascontiguousarray(wave, np.float32) for wave in heard))
+    return MetaVoiceVoice(utterances=tuple(np.ascontiguousarray(wave, np.float32) for wave in heard))
 
 
 def _vector(given: np.ndarray, size: int) -> np.ndarray:

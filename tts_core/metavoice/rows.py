@@ -24,7 +24,7 @@ def most_rows(texts: int) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Joining:
+class MetaVoiceJoining:
     """A text that joins. ids: (S,) int32, S > 0, end of text included.  vector: (E,) float32, its speaker's.
 
     noise: read at the index of each new id.
@@ -36,7 +36,7 @@ class Joining:
     noise: Noise
 
 
-class Group(NamedTuple):
+class MetaVoiceGroup(NamedTuple):
     """Texts of equal sampling. slots: (B,) int64.  rows: (G, B) int64, those of guidance after the first."""
 
     sampling: FirstStageSampling
@@ -45,33 +45,33 @@ class Group(NamedTuple):
 
 
 @dataclass(eq=False)
-class _Text:
+class _MetaVoiceText:
     """A text in a slot. steps: that it has run."""
 
-    joining: Joining
+    joining: MetaVoiceJoining
     rows: list[int]
     steps: int = 0
 
 
 @dataclass
-class BatchRows:
+class MetaVoiceBatchRows:
     """Rows of a batch: `rows` in all, for at most `slots` texts of at most `capacity` ids each."""
 
     slots: int
     rows: int
     capacity: int
-    texts: dict[int, _Text] = field(default_factory=dict)  # by slot
+    texts: dict[int, _MetaVoiceText] = field(default_factory=dict)  # by slot
 
     def fits(self, sampling: FirstStageSampling) -> bool:
         """Return whether a text with this sampling could join now."""
         return len(self.texts) < self.slots and len(self._free) >= sampling.rows
 
-    def join(self, slot: int, text: Joining) -> list[int]:
+    def join(self, slot: int, text: MetaVoiceJoining) -> list[int]:
         """Give a free slot to a text. Returns its rows, the lowest free ones."""
         assert slot not in self.texts
         assert 0 <= slot < self.slots
         assert self.fits(text.sampling)
-        self.texts[slot] = _Text(text, self._free[: text.sampling.rows])
+        self.texts[slot] = _MetaVoiceText(text, self._free[: text.sampling.rows])
         return self.texts[slot].rows
 
     def leave(self, slot: int) -> None:
@@ -83,13 +83,13 @@ class BatchRows:
         """Rows to compute: up to the last one of any text."""
         return 1 + max((row for text in self.texts.values() for row in text.rows), default=-1)
 
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[MetaVoiceGroup]:
         """Group the texts by their sampling."""
         found: dict[FirstStageSampling, list[int]] = {}
         for slot, text in sorted(self.texts.items()):
             found.setdefault(text.joining.sampling, []).append(slot)
         return [
-            Group(sampling, np.array(slots), np.array([self.texts[slot].rows for slot in slots]).T)
+            MetaVoiceGroup(sampling, np.array(slots), np.array([self.texts[slot].rows for slot in slots]).T)
             for sampling, slots in found.items()
         ]
 
@@ -118,7 +118,7 @@ class BatchRows:
         for text in self.texts.values():
             text.steps += 1
 
-    def _position(self, text: _Text) -> int:
+    def _position(self, text: _MetaVoiceText) -> int:
         return min(len(text.joining.ids) - 1 + text.steps, self.capacity - 1)
 
     @property

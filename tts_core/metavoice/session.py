@@ -21,26 +21,33 @@ from tts_core.errors import CancelledError
 from tts_core.metavoice.config import END_OF_AUDIO, FIRST_STAGE_BOOKS
 from tts_core.metavoice.engine import MetaVoiceEngine
 from tts_core.metavoice.memory import MetaVoiceJob, estimate, places_that_fit, positions
-from tts_core.metavoice.request import FRAME_RATE, STAGES, Facts, Piece, Request, Voice
-from tts_core.metavoice.rows import Joining, most_rows
-from tts_core.metavoice.speech import Speech, all_codes, launch_sounds, sounds
+from tts_core.metavoice.request import (
+    FRAME_RATE,
+    STAGES,
+    MetaVoiceFacts,
+    MetaVoicePiece,
+    MetaVoiceRequest,
+    MetaVoiceVoice,
+)
+from tts_core.metavoice.rows import MetaVoiceJoining, most_rows
+from tts_core.metavoice.speaking import MetaVoiceSpeaking, all_codes, launch_sounds, sounds
 from tts_core.nn.beside import Pending, Then
 from tts_core.nn.calls import apart
-from tts_core.pipeline import Watch
+from tts_core.pipeline import Callbacks
 from tts_core.results import Meter
 from tts_core.serving.session import Event, Part
-from tts_core.serving.slot_session import SlotSession, Spoken
+from tts_core.serving.slot_session import Member, SlotSession
 from tts_core.serving.sounding import Sounding
 
 
 @dataclass(eq=False)
-class _Speaking(Spoken):
+class _MetaVoiceMember(Member):
     """A request with its speaker's vector, and the first stage's ids of its piece. begun: seconds.
 
     is_between: one piece has ended, and the next one will take its rows again.
     """
 
-    speech: Speech
+    speaking: MetaVoiceSpeaking
     vector: np.ndarray
     ids: list[int] = field(default_factory=list)
     begun: float = field(default_factory=time.perf_counter)
@@ -51,12 +58,12 @@ class _Speaking(Spoken):
 class _Ended:
     """A piece whose codes are known. codes: (Q, F)."""
 
-    one: _Speaking
-    piece: Piece
+    one: _MetaVoiceMember
+    piece: MetaVoicePiece
     codes: np.ndarray
 
 
-class MetaVoiceSession(SlotSession[_Speaking]):
+class MetaVoiceSession(SlotSession[_MetaVoiceMember]):
     """A running batch of at most `places` requests.
 
     rehearsal: builds a short request.
@@ -70,23 +77,25 @@ class MetaVoiceSession(SlotSession[_Speaking]):
     def __init__(
         self,
         engine: MetaVoiceEngine,
-        facts: Facts,
+        facts: MetaVoiceFacts,
         places: int,
-        rehearsal: Callable[[], Request],
+        rehearsal: Callable[[], MetaVoiceRequest],
         *,
         job: MetaVoiceJob | None = None,
-        watch: Watch | None = None,
+        watch: Callbacks | None = None,
         expected: float | None = None,
         sound: bool = True,
     ):
         self.engine, self.facts, self._rehearsal = engine, facts, rehearsal
-        self.watch, self.expected, self._has_sound = watch or Watch(None, None), expected, sound
+        self.watch, self.expected, self._has_sound = watch or Callbacks(None, None), expected, sound
         self._seconds = 0.0  # of speech so far
         self._begins = False  # True before steps that no report precedes
         self._waits = job is not None  # with diffusions
         self._waiting: list[_Ended] = []  # for the first stages of others
-        self._paused: list[_Speaking] = []  # between two pieces; the next one begins with the next step
-        self._vectors = WeakKeyDictionary[Voice, np.ndarray]()
+        self._paused: list[
+            _MetaVoiceMember
+        ] = []  # between two pieces; the next one begins with the next step
+        self._vectors = WeakKeyDictionary[MetaVoiceVoice, np.ndarray]()
         host, first = engine.host, facts.first
         self.machine = host.machine()  # as the batch began
         if job is None:
@@ -100,127 +109,129 @@ class MetaVoiceSession(SlotSession[_Speaking]):
             launch=self._launch if sound and host.overlaps else None,
             split=_by_decoder,
             owner=lambda ended: ended.one,
-            is_wanted=lambda ended: ended.one.key in self.spoken,
+            is_wanted=lambda ended: ended.one.key in self.members,
         )
         super().__init__(self.slots, places, host, sounding)
         host.reset_peak()
 
-    def rehearsal(self) -> Request:
+    def rehearsal(self) -> MetaVoiceRequest:
         return self._rehearsal()
 
-    def needed(self, request: Request) -> int:
+    def needed(self, request: MetaVoiceRequest) -> int:
         """As in SlotSession: the largest stage, besides the cache."""
         return estimate(self.engine.configs, request.job(), self.machine).running_beside("cache")
 
-    def fits(self, request: Request, *, promised: int = 0) -> bool:
+    def fits(self, request: MetaVoiceRequest, *, promised: int = 0) -> bool:
         """As in Session. Guidance on speaker and text takes a row more, and requests between two pieces keep
         their rows.
         """
         fits = super().fits(request, promised=promised)
-        is_kept = any(one.is_between for one in self.spoken.values())
+        is_kept = any(one.is_between for one in self.members.values())
         return fits and not is_kept and self.slots.fits(request.sampling)
 
-    def begin(self, request: Request, spoken: Spoken) -> _Speaking:
+    def begin(self, request: MetaVoiceRequest, member: Member) -> _MetaVoiceMember:
         """As in SlotSession. The voice is encoded here."""
         meter = Meter(self.facts.vocoder.sample_rate, STAGES)
         if request.voice not in self._vectors:
             with self._stage("speaker", meter):
                 self._vectors[request.voice] = request.voice.encoded(self.engine.speaker)
         vector = self._vectors[request.voice]
-        one = _Speaking(**vars(spoken), speech=Speech(request, meter), vector=vector)
+        one = _MetaVoiceMember(**vars(member), speaking=MetaVoiceSpeaking(request, meter), vector=vector)
         self._say(one)
         return one
 
     def step(self) -> list[Event]:
         events: list[Event] = []
-        ended: list[_Speaking] = []
+        ended: list[_MetaVoiceMember] = []
         paused, self._paused = self._paused, []
         for one in paused:
-            if one.key in self.spoken:
+            if one.key in self.members:
                 events += self.attempt(one, partial(self._say, one))
         if self._begins:
-            self._tell("first stage", max(map(_steps, self.spoken.values()), default=None))
+            self._tell("first stage", max(map(_steps, self.members.values()), default=None))
             self._begins = False
         for _ in range(self.slots.steps):
             self.watch.check()
         for one, drawn in self.turns.draws():
-            ids = drawn.tolist()[: one.speech.limit - len(one.ids)]
+            ids = drawn.tolist()[: one.speaking.limit - len(one.ids)]
             if END_OF_AUDIO in ids:
                 ids = ids[: ids.index(END_OF_AUDIO) + 1]
             if min(ids) < 0:
                 known = np.array(one.ids + ids[: ids.index(-1)], np.int32)
-                sequence = np.concatenate([one.speech.piece.first, known])
-                sampling = one.speech.request.sampling
+                sequence = np.concatenate([one.speaking.piece.first, known])
+                sampling = one.speaking.request.sampling
                 events.append(self.fail(one, self.engine.fault(sequence, one.vector, sampling)))
                 continue
             one.ids += ids
-            if ids[-1] == END_OF_AUDIO or len(one.ids) == one.speech.limit:
+            if ids[-1] == END_OF_AUDIO or len(one.ids) == one.speaking.limit:
                 self.turns.end(one)
-                one.is_between = len(one.speech.request.pieces) > 1
+                one.is_between = len(one.speaking.request.pieces) > 1
                 ended.append(one)
         if ended:
             events += self._hear(ended)
             self._begins = True  # others go on
         return [*events, *self._deliver()]
 
-    def _say(self, one: _Speaking) -> None:
+    def _say(self, one: _MetaVoiceMember) -> None:
         """Let the first stage begin the piece under way."""
         one.ids, one.begun, one.is_between, self._begins = [], time.perf_counter(), False, True
-        piece = one.speech.piece
-        self.turns.begin(one, Joining(piece.first, one.vector, one.speech.request.sampling, piece.noise))
+        piece = one.speaking.piece
+        self.turns.begin(
+            one, MetaVoiceJoining(piece.first, one.vector, one.speaking.request.sampling, piece.noise)
+        )
 
-    def _hear(self, speaking: Sequence[_Speaking]) -> list[Event]:
+    def _hear(self, speaking: Sequence[_MetaVoiceMember]) -> list[Event]:
         """Take pieces that ended through the second stage to the decoder."""
         events: list[Event] = []
         for one in speaking:
-            one.speech.meter.stage_seconds["first stage"] += time.perf_counter() - one.begun
+            one.speaking.meter.stage_seconds["first stage"] += time.perf_counter() - one.begun
             events += self.attempt(one, lambda one=one: self._waiting.append(self._heard(one)))
         return events
 
     def _deliver(self) -> list[Event]:
         """Let pieces be decoded, and give out those that are."""
         events: list[Event] = []
-        is_slow = any(each.one.speech.request.decoder == "mbd" for each in self._waiting)
+        is_slow = any(each.one.speaking.request.decoder == "mbd" for each in self._waiting)
         if not (self._waits and is_slow and self.turns.running):
             self.sounding.add(self._waiting)
             self._waiting = []
         for each, wave in self.sounding.ended(wait=not self.turns.running and not self._paused):
-            one, speech = each.one, each.one.speech
-            if one.key not in self.spoken:
+            one, speaking = each.one, each.one.speaking
+            if one.key not in self.members:
                 continue
             if isinstance(wave, Exception):
                 events.append(self.fail(one, wave))
                 continue
-            result = speech.deliver(each.codes, wave, peak_bytes=self.host.peak_bytes())
+            result = speaking.deliver(each.codes, wave, peak_bytes=self.host.peak_bytes())
             self._seconds += result.audio_seconds
             if self._has_sound:
                 self._tell(STAGES[-1])
             events.append(Part(one.key, result))
-            if speech.done:
+            if speaking.done:
                 self.leave(one.key)
             else:
                 self._paused.append(one)
         return events
 
-    def _heard(self, one: _Speaking) -> _Ended:
+    def _heard(self, one: _MetaVoiceMember) -> _Ended:
         """Take a piece that ended through the second stage."""
-        piece = one.speech.piece
-        said = one.speech.hear(np.concatenate([piece.first, np.array(one.ids, np.int32)]))
-        with self._stage("second stage", one.speech.meter):
+        piece = one.speaking.piece
+        said = one.speaking.hear(np.concatenate([piece.first, np.array(one.ids, np.int32)]))
+        with self._stage("second stage", one.speaking.meter):
             fill = partial(all_codes, self.engine, self.facts, piece, said, one.vector)
             codes = apart(self.host, fill)
         return _Ended(one, piece, codes)
 
     def _launch(self, heard: Sequence[_Ended]) -> Pending[list[np.ndarray]] | None:
         codes, begun = [each.codes for each in heard], time.perf_counter()
-        launched = launch_sounds(self.engine, self.facts, codes, heard[0].one.speech.request.decoder)
+        launched = launch_sounds(self.engine, self.facts, codes, heard[0].one.speaking.request.decoder)
         if launched is None:
             return None
         self._tell("decoder")
 
         def timed(waves: list[np.ndarray]) -> list[np.ndarray]:
             for each in heard:
-                each.one.speech.meter.stage_seconds["decoder"] += time.perf_counter() - begun
+                each.one.speaking.meter.stage_seconds["decoder"] += time.perf_counter() - begun
             return waves
 
         return Then(launched, timed)
@@ -238,13 +249,13 @@ class MetaVoiceSession(SlotSession[_Speaking]):
         self._tell("decoder")
         with ExitStack() as stages:
             for each in heard:
-                stages.enter_context(each.one.speech.meter.stage("decoder"))
+                stages.enter_context(each.one.speaking.meter.stage("decoder"))
             return sounds(
                 self.engine,
                 self.facts,
                 [each.codes for each in heard],
                 [each.piece.noise for each in heard],
-                heard[0].one.speech.request.decoder,
+                heard[0].one.speaking.request.decoder,
                 check=check,
             )
 
@@ -260,10 +271,10 @@ class MetaVoiceSession(SlotSession[_Speaking]):
 
 def _by_decoder(heard: Sequence[_Ended]) -> list[list[int]]:
     """Divide pieces into launches, each of one decoder."""
-    decoders = [each.one.speech.request.decoder for each in heard]
+    decoders = [each.one.speaking.request.decoder for each in heard]
     return [[place for place, each in enumerate(decoders) if each == one] for one in dict.fromkeys(decoders)]
 
 
-def _steps(one: _Speaking) -> int:
+def _steps(one: _MetaVoiceMember) -> int:
     """About how many ids the piece under way has."""
-    return round(FIRST_STAGE_BOOKS * FRAME_RATE * one.speech.piece.seconds)
+    return round(FIRST_STAGE_BOOKS * FRAME_RATE * one.speaking.piece.seconds)

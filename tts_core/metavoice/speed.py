@@ -7,7 +7,7 @@ import json
 from tts_core.config import Configs, config_of
 from tts_core.metavoice.config import CODEBOOK_SIZE, END_OF_AUDIO, FIRST_STAGE_BOOKS, FirstStageConfig
 from tts_core.metavoice.request import FRAME_RATE
-from tts_core.metavoice.text import END_OF_TEXT, PATTERN, TOKENIZER, Tokenizer
+from tts_core.metavoice.text import END_OF_TEXT, PATTERN, TOKENIZER, MetaVoiceTokenizer
 from tts_core.models import Documents
 from tts_core.speed import Speed
 
@@ -30,7 +30,7 @@ def _documents(configs: Configs) -> Documents:
 def _table(offset: int) -> str:
     """Build a tokenizer of single bytes."""
     ranks = {bytes([byte]): byte for byte in range(256)}
-    return json.dumps(Tokenizer(PATTERN, ranks, {END_OF_TEXT: 256}, offset).to_dict())
+    return json.dumps(MetaVoiceTokenizer(PATTERN, ranks, {END_OF_TEXT: 256}, offset).to_dict())
 
 
 SPEED = Speed(

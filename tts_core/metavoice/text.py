@@ -72,7 +72,7 @@ def check_characters(text: str) -> None:
 
 
 @dataclass(frozen=True)
-class Tokenizer:
+class MetaVoiceTokenizer:
     """The table of one checkpoint: byte strings with their ranks. An id is a rank plus the offset."""
 
     pat_str: str  # splits text into words; no pair crosses their borders
@@ -171,8 +171,8 @@ class Tokenizer:
 class Tokenizers:
     """Both stages' tables; each is a tokenizer.json in a converted folder."""
 
-    first_stage: Tokenizer
-    second_stage: Tokenizer
+    first_stage: MetaVoiceTokenizer
+    second_stage: MetaVoiceTokenizer
 
     def check_fits(self, first: FirstStageConfig, second: SecondStageConfig) -> None:
         """Raise CheckpointError unless each stage's text ids follow its codes and fit its vocabulary."""
@@ -187,20 +187,20 @@ class Tokenizers:
                 )
 
 
-def read_published(tokenizer: object) -> Tokenizer:
+def read_published(tokenizer: object) -> MetaVoiceTokenizer:
     """Read `meta["tokenizer"]` of a published checkpoint, a dict with byte strings as keys.
 
     Raises CheckpointError for a malformed table.
     """
     given = mapping(tokenizer, "meta: tokenizer")
-    missing = [field.name for field in fields(Tokenizer) if field.name not in given]
+    missing = [field.name for field in fields(MetaVoiceTokenizer) if field.name not in given]
     if missing:
         raise CheckpointError(f"meta: tokenizer: {', '.join(missing)} missing")
     ranks: Mapping[Any, int] = mapping(given["mergeable_ranks"], "meta: tokenizer: mergeable_ranks")
     if not all(isinstance(piece, bytes) for piece in ranks):
         raise CheckpointError("meta: tokenizer: mergeable_ranks: not every key is a byte string")
     special = mapping(given["special_tokens"], "meta: tokenizer: special_tokens")
-    return Tokenizer(given["pat_str"], dict(ranks), dict(special), given["offset"])
+    return MetaVoiceTokenizer(given["pat_str"], dict(ranks), dict(special), given["offset"])
 
 
 def read_tokenizers(documents: Mapping[str, Mapping[str, str]]) -> Tokenizers:
@@ -211,7 +211,7 @@ def read_tokenizers(documents: Mapping[str, Mapping[str, str]]) -> Tokenizers:
 
 
 def read_converted(tokenizers: object) -> Tokenizers:
-    """Read a dict of stage → content of its tokenizer.json (`Tokenizer.to_dict`).
+    """Read a dict of stage → content of its tokenizer.json (`MetaVoiceTokenizer.to_dict`).
 
     Raises CheckpointError naming unknown, missing and malformed entries.
     """
@@ -219,9 +219,9 @@ def read_converted(tokenizers: object) -> Tokenizers:
     return Tokenizers(**{stage: _read_table(table, stage) for stage, table in given.items()})
 
 
-def _read_table(table: object, stage: str) -> Tokenizer:
+def _read_table(table: object, stage: str) -> MetaVoiceTokenizer:
     where = f"tokenizer.json: {stage}"
-    given = exact_fields(Tokenizer, table, where)
+    given = exact_fields(MetaVoiceTokenizer, table, where)
     try:
         table = mapping(given["mergeable_ranks"], where)
         ranks: dict[bytes, Any] = {b64decode(piece, validate=True): rank for piece, rank in table.items()}
@@ -230,4 +230,4 @@ def _read_table(table: object, stage: str) -> Tokenizer:
     if len(ranks) < len(table):
         raise CheckpointError(f"{where}: mergeable_ranks: two keys are the same bytes")
     special = mapping(given["special_tokens"], where)
-    return Tokenizer(given["pat_str"], ranks, dict(special), given["offset"])
+    return MetaVoiceTokenizer(given["pat_str"], ranks, dict(special), given["offset"])

@@ -36,7 +36,7 @@ class AttentionPolicy:
 
 
 @dataclass(frozen=True)
-class Scores:
+class AttentionSizes:
     """Sizes of an attention call: lanes (batch x key heads), query heads per key head, rows, keys, widths."""
 
     lanes: int
@@ -68,7 +68,9 @@ SHRINKING = (
 )
 
 
-def block_sizes(scores: Scores, budget_bytes: int, *, policy: AttentionPolicy) -> tuple[int, int, int]:
+def block_sizes(
+    scores: AttentionSizes, budget_bytes: int, *, policy: AttentionPolicy
+) -> tuple[int, int, int]:
     """Choose lanes, query rows and keys per block that fit the budget.
 
     Causal calls start with an eighth of their rows: a block is computed up to its last row's key, so at most

@@ -17,7 +17,7 @@ from tts_core.errors import SpeechError, device_error, shortage
 from tts_core.nn.host import Host
 
 
-class Pipeline(Protocol):
+class HasEngine(Protocol):
     """A pipeline with an engine, whose networks run on a host."""
 
     engine: Any
@@ -25,7 +25,7 @@ class Pipeline(Protocol):
 
 _LOCKS: WeakKeyDictionary[Host, AbstractContextManager[object]] = WeakKeyDictionary()
 Made = TypeVar("Made")
-Owner = TypeVar("Owner", bound=Pipeline)
+Owner = TypeVar("Owner", bound=HasEngine)
 Given = ParamSpec("Given")
 
 

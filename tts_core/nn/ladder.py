@@ -21,7 +21,7 @@ TEXT = "The quick brown fox jumps over the lazy dog. Does it? It does."
 
 
 @dataclass(frozen=True)
-class Given:
+class InputSources:
     """The sources of inputs. configs, documents: of the model, by kind.
 
     rows: number that a decoder reads.
@@ -85,7 +85,7 @@ class Rung:
     part: str
     layers: type[Layers]
     stages: list[Stage]
-    state: Callable[[Given], State]
+    state: Callable[[InputSources], State]
     keeps: tuple[str, ...] = ()
     targets: Callable[[State], np.ndarray] | None = None
     groups: Callable[[str], str] | None = None
@@ -96,7 +96,7 @@ class Rung:
         return self.layers.KIND
 
 
-def ladder(model: str, given: Given) -> list[Rung]:
+def ladder(model: str, given: InputSources) -> list[Rung]:
     """List the rungs of a model, in order. Raises UsageError for more rows than it has room for."""
     return importlib.import_module(f"tts_core.{model}.ladder").ladder(given)
 

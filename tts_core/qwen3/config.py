@@ -21,7 +21,7 @@ SUPPRESSED = 1024  # last ids of the vocabulary, which are no codes; only the en
 
 
 @dataclass(frozen=True)
-class StackConfig:
+class Qwen3StackConfig:
     """Shape of one stack of layers."""
 
     hidden_size: int
@@ -55,8 +55,8 @@ class Speaker:
 class Qwen3Config:
     """Shape, ids and mode of a checkpoint. Numbers only: no dtype, device or path."""
 
-    talker: StackConfig
-    predictor: StackConfig
+    talker: Qwen3StackConfig
+    predictor: Qwen3StackConfig
     vocab_size: int  # first codes, and ids that are no codes
     codebook_size: int  # of the other codes
     n_codebooks: int
@@ -165,7 +165,7 @@ _HARMLESS = (
     *("exponential_decay_length_penalty", "suppress_tokens", "begin_suppress_tokens"),
     *("output_hidden_states", "output_attentions"),
 )
-_STACK = tuple(field.name for field in fields(StackConfig))
+_STACK = tuple(field.name for field in fields(Qwen3StackConfig))
 _FIXED = {"hidden_act": "silu", "attention_bias": False, "use_sliding_window": False}
 _CODEC_IDS = {  # published name → ours
     "codec_pad_id": "codec_pad_id",
@@ -205,8 +205,8 @@ def read_published(config: Mapping[str, Any]) -> Qwen3Config:
     speakers = mapping(talker["spk_id"], f"{_WHERE}: spk_id")
     dialects = mapping(talker["spk_is_dialect"], f"{_WHERE}: spk_is_dialect")
     return Qwen3Config(
-        talker=StackConfig(**{name: talker[name] for name in _STACK}),
-        predictor=StackConfig(**{name: predictor[name] for name in _STACK}),
+        talker=Qwen3StackConfig(**{name: talker[name] for name in _STACK}),
+        predictor=Qwen3StackConfig(**{name: predictor[name] for name in _STACK}),
         vocab_size=talker["vocab_size"],
         codebook_size=predictor["vocab_size"],
         n_codebooks=talker["num_code_groups"],
@@ -231,7 +231,7 @@ def read_converted(config: Mapping[str, Any]) -> Qwen3Config:
     """Read our own schema; the error names every unknown and missing field."""
     given = exact_fields(Qwen3Config, config, _WHERE)
     for name in ("talker", "predictor"):
-        given[name] = StackConfig(**exact_fields(StackConfig, given[name], f"{_WHERE}: {name}"))
+        given[name] = Qwen3StackConfig(**exact_fields(Qwen3StackConfig, given[name], f"{_WHERE}: {name}"))
     given["languages"] = tuple((name, id) for name, id in given["languages"])
     given["speakers"] = tuple(
         Speaker(**exact_fields(Speaker, one, f"{_WHERE}: speakers")) for one in given["speakers"]
@@ -268,7 +268,7 @@ def parameter_shapes(config: Qwen3Config) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def _stack_shapes(config: StackConfig, part: str) -> dict[str, tuple[int, ...]]:
+def _stack_shapes(config: Qwen3StackConfig, part: str) -> dict[str, tuple[int, ...]]:
     width, inner, head = config.hidden_size, config.intermediate_size, config.head_dim
     rows, key_rows = config.num_attention_heads * head, config.num_key_value_heads * head
     layer = {

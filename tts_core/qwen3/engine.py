@@ -18,7 +18,7 @@ from tts_core.errors import GenerationError
 from tts_core.nn.beside import Pending, Then
 from tts_core.nn.calls import apart
 from tts_core.nn.host import Device
-from tts_core.qwen3.rows import Joining, Slots
+from tts_core.qwen3.rows import Qwen3Joining, Qwen3Slots
 
 
 class Qwen3Engine:
@@ -36,7 +36,7 @@ class Qwen3Engine:
         codec: Any,
         host: Device,
         *,
-        make_slots: Callable[..., Slots],
+        make_slots: Callable[..., Qwen3Slots],
         fault: Callable[..., GenerationError],
     ):
         self.documents, self.network, self.codec, self.host = documents, network, codec, host
@@ -49,11 +49,11 @@ class Qwen3Engine:
         """The codec's windows."""
         return self.codec.policy
 
-    def slots(self, texts: int, room: int) -> Slots:
+    def slots(self, texts: int, room: int) -> Qwen3Slots:
         """Open a running batch for as many texts, each of at most `room` positions."""
         return self._make_slots(self.network, texts=texts, room=room)
 
-    def fault(self, text: Joining, frames: np.ndarray) -> GenerationError:
+    def fault(self, text: Qwen3Joining, frames: np.ndarray) -> GenerationError:
         """Build the error that names the first layer with NaN or infinity, by running a text again.
 
         frames: drawn before the logits that are not finite, (Q, T).

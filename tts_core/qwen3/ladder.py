@@ -8,7 +8,7 @@ import numpy as np
 
 from tts_core.codecs.ladder import qwen3_codec_rungs
 from tts_core.config import config_of
-from tts_core.nn.ladder import TEXT, Given, Rung, sound
+from tts_core.nn.ladder import TEXT, InputSources, Rung, sound
 from tts_core.nn.layer_order import Stage, State
 from tts_core.qwen3 import speaker
 from tts_core.qwen3.config import Qwen3Config
@@ -31,13 +31,13 @@ GROUPS = {
 MOST_FRAMES = 16  # of the predictor, whose frames do not depend on each other
 
 
-def ladder(given: Given) -> list[Rung]:
+def ladder(given: InputSources) -> list[Rung]:
     """List the runs: the codec, the talker on its codes, the predictor, and the speaker encoder, if any."""
     config = _config(given)
     given.check_rows(config.max_positions)
 
     def rung(
-        part: str, stages: list[Stage], state: Callable[[Given], State], keeps: tuple[str, ...] = ()
+        part: str, stages: list[Stage], state: Callable[[InputSources], State], keeps: tuple[str, ...] = ()
     ) -> Rung:
         return Rung(part, Qwen3Layers, stages, state, keeps=keeps, groups=tensor_group)
 
@@ -51,7 +51,7 @@ def ladder(given: Given) -> list[Rung]:
     return found
 
 
-def talker_state(given: Given) -> State:
+def talker_state(given: InputSources) -> State:
     """Build the inputs: a text, again and again, and the codec's codes; the second row begins later."""
     config, rows = _config(given), given.rows
     documents = given.documents["qwen3"]
@@ -64,14 +64,14 @@ def talker_state(given: Given) -> State:
     }
 
 
-def predictor_state(given: Given) -> State:
+def predictor_state(given: InputSources) -> State:
     """Build the inputs: the talker's output at some steps, with the embeddings of the codes there."""
     frames = min(MOST_FRAMES, given.rows)
     hidden, read = (given.made[name][0, :frames].astype(np.float32) for name in ("rows", "read"))
     return {"stages": np.concatenate([hidden[:, None], read[:, :-1]], axis=1)}
 
 
-def speaker_state(given: Given) -> State:
+def speaker_state(given: InputSources) -> State:
     """Build the input: mel frames of a sound."""
     config = _config(given).speaker_encoder
     assert config is not None
@@ -85,5 +85,5 @@ def tensor_group(name: str) -> str:
     return next(group for part, group in GROUPS.items() if part in name)
 
 
-def _config(given: Given) -> Qwen3Config:
+def _config(given: InputSources) -> Qwen3Config:
     return config_of(given.configs, "qwen3", Qwen3Config)

@@ -19,7 +19,7 @@ ENDS, REFERENCE_ENDS = 5, 2  # ids after the body of a text, and of a recording'
 
 
 @dataclass(frozen=True)
-class Layout:
+class TalkerInputs:
     """Ids by position, whose embeddings are added.
 
     text, codec: (T,) int32.  SPEAKER is the vector of a recording, FRAMEs are its frames in order.
@@ -32,7 +32,7 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Recording:
+class Qwen3Recording:
     """Reference speech. transcript: its ids in a template, and frames: their number; 0 without them."""
 
     transcript: tuple[int, ...] = ()
@@ -92,10 +92,10 @@ def build(
     language: int | None,
     voice: int = NOTHING,
     instruction: Sequence[int] = (),
-    recording: Recording | None = None,
+    recording: Qwen3Recording | None = None,
     streamed: bool,
     more: bool = False,
-) -> Layout:
+) -> TalkerInputs:
     """Lay out a text. text, instruction: ids in their templates.
 
     voice: a built-in speaker's id, SPEAKER or NOTHING.
@@ -123,7 +123,7 @@ def build(
     return rows.layout()
 
 
-def _after_recording(rows: _Rows, body: list[int], frames: int, *, streamed: bool) -> Layout:
+def _after_recording(rows: _Rows, body: list[int], frames: int, *, streamed: bool) -> TalkerInputs:
     """Continue with both texts, and the frames of the recording."""
     config, codes = rows.config, [rows.config.codec_bos_id, *[FRAME] * frames]
     if not streamed:
@@ -147,8 +147,8 @@ class _Rows:
         self.text += text
         self.codec += [codec] * len(text)
 
-    def layout(self, trailing: Sequence[int] = ()) -> Layout:
-        return Layout(np.array(self.text, np.int32), np.array(self.codec, np.int32), tuple(trailing))
+    def layout(self, trailing: Sequence[int] = ()) -> TalkerInputs:
+        return TalkerInputs(np.array(self.text, np.int32), np.array(self.codec, np.int32), tuple(trailing))
 
 
 def cut_of_recording(frames: int, total: int, samples: int) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tts_core.audio.delivery import Pacing
 from tts_core.qwen3.layout import ROLE, script
-from tts_core.qwen3.request import Bounds, Piece, Request, check_text
+from tts_core.qwen3.request import PieceLengths, Qwen3Piece, Qwen3Request, check_text
 from tts_core.text import breaks
 from tts_core.text.breaks import Paused, has_words
 from tts_core.text.checks import check_words
@@ -21,7 +21,7 @@ _OPEN_MARK = re.compile(r"\[[^\[\]]*+\Z|<(?:[A-Za-z/][^<>]*+)?\Z")  # whose end 
 
 
 @dataclass(frozen=True)
-class Part:
+class ArrivingPiece:
     """A piece of text as far as it has come.
 
     text: without white space at its beginning, and in the end also at its end.
@@ -36,16 +36,16 @@ class Part:
     silence: float | None = None
 
 
-class Arriving:
+class ArrivingText:
     """A text that goes on.
 
     bounds: of its pieces; None does not cut.
     marks: of pauses are read.
     """
 
-    def __init__(self, bounds: Bounds | None, *, marks: bool):
+    def __init__(self, bounds: PieceLengths | None, *, marks: bool):
         self.bounds, self.marks, self.is_open = bounds, marks, True
-        self.parts: list[Part] = []  # only the last one may grow
+        self.parts: list[ArrivingPiece] = []  # only the last one may grow
         self.lead: float | None = None  # seconds of silence before the first
         self._rest, self._before = "", 0  # text from a piece's start on, and the pieces before it
 
@@ -61,12 +61,12 @@ class Arriving:
         if not self._before:
             self.lead = silences[0]
         parts = [
-            Part(one, len(one), is_whole=True, silence=silence)
+            ArrivingPiece(one, len(one), is_whole=True, silence=silence)
             for one, silence in zip(map(str.rstrip, texts), silences[1:], strict=True)
         ]
         if self.is_open:
             settled = 0 if silences[-1] else self._settled(texts[-1])  # marks after a pause may go before it
-            parts[-1] = Part(texts[-1], settled, False, silences[-1])
+            parts[-1] = ArrivingPiece(texts[-1], settled, False, silences[-1])
         self.parts[self._before :] = parts
         if len(parts) > 1 and seen.endswith(texts[-1]):  # what is cut off is not read again
             self._before += len(parts) - 1
@@ -107,10 +107,10 @@ class Arriving:
 class Live:
     """Text in, pieces out, and the ids that come to the last of them."""
 
-    def __init__(self, request: Request):
+    def __init__(self, request: Qwen3Request):
         self.request = request
-        self.arriving = Arriving(request.bounds(), marks=not request.options.as_written)
-        self.pieces: list[Piece] = []  # that have begun
+        self.arriving = ArrivingText(request.bounds(), marks=not request.options.as_written)
+        self.pieces: list[Qwen3Piece] = []  # that have begun
         self._said, self._sent = "", 0  # text of the last one that was laid out, and its trailing ids
 
     def hear(self, text: str | None) -> None:
@@ -157,7 +157,7 @@ class Live:
         part = self.arriving.parts[len(self.pieces) - 1]
         return Pacing((part.text,), (None, part.silence), self.request.options.speed)
 
-    def _laid(self, place: int) -> Piece:
+    def _laid(self, place: int) -> Qwen3Piece:
         """Lay out a piece as far as its ids are known."""
         more = not self.arriving.parts[place].is_whole
         self._said = self._known(place)

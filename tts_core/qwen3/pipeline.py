@@ -19,11 +19,11 @@ from tts_core.errors import UsageError
 from tts_core.live.stream import checked_pieces
 from tts_core.nn.calls import named
 from tts_core.options import chosen
-from tts_core.pipeline import Progress, PromptLike, Watch
+from tts_core.pipeline import Callbacks, Progress, PromptLike
 from tts_core.qwen3.engine import Qwen3Engine
 from tts_core.qwen3.memory import Qwen3Job, check_running
 from tts_core.qwen3.options import Qwen3Changes, Qwen3Options
-from tts_core.qwen3.request import Facts, Request, live, request
+from tts_core.qwen3.request import Qwen3Facts, Qwen3Request, live, request
 from tts_core.qwen3.session import Qwen3Session
 from tts_core.qwen3.voice import read_voice
 from tts_core.results import GenerationResult, join
@@ -32,14 +32,14 @@ from tts_core.speech.fed import FedPipeline
 Tell = Callable[[Progress], None]
 
 
-class Qwen3Pipeline(FedPipeline[Request]):
+class Qwen3Pipeline(FedPipeline[Qwen3Request]):
     """A Qwen3-TTS of either side with its codec. Build it with `load`."""
 
     name = "qwen3"
 
     def __init__(self, engine: Qwen3Engine):
         self.engine = engine
-        self.facts = Facts.of(engine.configs, engine.documents)
+        self.facts = Qwen3Facts.of(engine.configs, engine.documents)
         self.config, self.codec_config = self.facts.config, self.facts.codec
         self.sample_rate = self.codec_config.sample_rate
 
@@ -59,7 +59,7 @@ class Qwen3Pipeline(FedPipeline[Request]):
         equal the stream's up to rounding.
         """
         asked = self.request(text, chosen(Qwen3Options, options, changes), prompt)
-        return join(list(self._speak(asked, Watch(progress, cancel), is_streamed=False)))
+        return join(list(self._speak(asked, Callbacks(progress, cancel), is_streamed=False)))
 
     def stream(
         self,
@@ -88,9 +88,9 @@ class Qwen3Pipeline(FedPipeline[Request]):
         if isinstance(text, str):
             return self.speak(self.request(text, asked, prompt), progress=progress, cancel=cancel)
         opened = live(self.facts, "", asked, prompt)
-        return self._speak(opened, Watch(progress, cancel), is_streamed=True, text=checked_pieces(text))
+        return self._speak(opened, Callbacks(progress, cancel), is_streamed=True, text=checked_pieces(text))
 
-    def request(self, text: str, options: Qwen3Options, prompt: PromptLike = None) -> Request:
+    def request(self, text: str, options: Qwen3Options, prompt: PromptLike = None) -> Qwen3Request:
         """Check a caller's arguments without running a network. Raises UsageError."""
         return request(self.facts, text, options, prompt)
 
@@ -114,7 +114,7 @@ class Qwen3Pipeline(FedPipeline[Request]):
         are checked before the first is spoken. Raises UsageError and ResourceError.
         """
         given = chosen(Qwen3Options, options, changes)
-        return self._together(self._requests(texts, given, prompts), Watch(progress, cancel))
+        return self._together(self._requests(texts, given, prompts), Callbacks(progress, cancel))
 
     def generate_codes(
         self,
@@ -129,7 +129,7 @@ class Qwen3Pipeline(FedPipeline[Request]):
         Texts are read as written, each in one piece. Other arguments and errors as in `generate_batch`.
         """
         exactly = replace(chosen(Qwen3Options, options, changes), as_written=True)
-        spoken = self._together(self._requests(texts, exactly, prompts), Watch(None, None), sound=False)
+        spoken = self._together(self._requests(texts, exactly, prompts), Callbacks(None, None), sound=False)
         return [one.codes for one in spoken]
 
     @named

@@ -20,8 +20,8 @@ from tts_core.qwen3.config import BASE, VOICE_DESIGN, Qwen3Config
 from tts_core.qwen3.layout import (
     NOTHING,
     SPEAKER,
-    Layout,
-    Recording,
+    Qwen3Recording,
+    TalkerInputs,
     build,
     instruction,
     language_id,
@@ -29,9 +29,9 @@ from tts_core.qwen3.layout import (
 )
 from tts_core.qwen3.memory import Qwen3Job
 from tts_core.qwen3.options import Qwen3Options
-from tts_core.qwen3.sampling import GENERATION, Choice, Sampling, read_generation
-from tts_core.qwen3.tokenizer import FILES, Tokenizer, shared_tokenizer
-from tts_core.qwen3.voice import Voice, read_voice
+from tts_core.qwen3.sampling import GENERATION, Qwen3Choice, Qwen3Sampling, read_generation
+from tts_core.qwen3.tokenizer import FILES, Qwen3Tokenizer, shared_tokenizer
+from tts_core.qwen3.voice import Qwen3Voice, read_voice
 from tts_core.speech.asked import frames_of, seed_of
 from tts_core.text import breaks
 from tts_core.text.arriving import LEAST, MOST
@@ -44,16 +44,16 @@ OPEN_CHARACTERS = 2000  # of a text that goes on and is never cut, for its memor
 
 
 @dataclass(frozen=True)
-class Facts:
+class Qwen3Facts:
     """The facts about a Qwen3-TTS that a request needs. sampling: of its generation_config.json."""
 
     config: Qwen3Config
     codec: Qwen3CodecConfig
-    tokenizer: Tokenizer
-    sampling: Sampling
+    tokenizer: Qwen3Tokenizer
+    sampling: Qwen3Sampling
 
     @classmethod
-    def of(cls, configs: Configs, documents: Mapping[str, str]) -> Facts:
+    def of(cls, configs: Configs, documents: Mapping[str, str]) -> Qwen3Facts:
         """Read the facts of a model. configs: of its parts, by kind.  documents: its own, by name."""
         config = config_of(configs, "qwen3", Qwen3Config)
         tokenizer = shared_tokenizer(*(documents[name] for name in FILES), config.text_vocab_size)
@@ -62,7 +62,7 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Bounds:
+class PieceLengths:
     """Lengths of pieces in characters: to the first end of a sentence from `least` on, or to the first word's
     end from `most` on.
     """
@@ -72,7 +72,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, eq=False)
-class Piece:
+class Qwen3Piece:
     """A piece of a text as it is read.
 
     frames: most of its speech.
@@ -81,7 +81,7 @@ class Piece:
     more: its text goes on.
     """
 
-    layout: Layout
+    layout: TalkerInputs
     frames: int
     seconds: float
     noise: Noise
@@ -89,7 +89,7 @@ class Piece:
 
 
 @dataclass(frozen=True, eq=False)
-class Request:
+class Qwen3Request:
     """One text as it will be spoken.
 
     text, options: as they were given.
@@ -98,12 +98,12 @@ class Request:
     numbers: seeds of the pieces, or the caller's noise.
     """
 
-    facts: Facts
+    facts: Qwen3Facts
     text: str
     options: Qwen3Options
-    pieces: tuple[Piece, ...]
-    voice: Voice
-    sampling: Sampling
+    pieces: tuple[Qwen3Piece, ...]
+    voice: Qwen3Voice
+    sampling: Qwen3Sampling
     max_frames: int | None
     numbers: Numbers
     pacing: Pacing
@@ -114,7 +114,7 @@ class Request:
         """True if its text goes on."""
         return not self.pieces
 
-    def opened(self) -> Request:
+    def opened(self) -> Qwen3Request:
         """Return the same request of a text that goes on; its layout is the streamed one."""
         options = replace(self.options, layout="streamed")
         pacing = Pacing((), (None,), self.options.speed)
@@ -143,19 +143,19 @@ class Request:
             recording,
         )
 
-    def piece(self, text: str, place: int, *, more: bool = False) -> Piece:
+    def piece(self, text: str, place: int, *, more: bool = False) -> Qwen3Piece:
         """Lay out a piece of a text that goes on. more: so does the piece."""
         noise = self.numbers.of(place)
         return lay_out(self.facts, text, self.options, self.voice, self.max_frames, noise, more=more)
 
-    def bounds(self) -> Bounds | None:
+    def bounds(self) -> PieceLengths | None:
         """Bound the pieces of a text that goes on. A recording that speech continues takes a sentence."""
         if self.voice.transcript:
-            return Bounds(LEAST, MOST)
+            return PieceLengths(LEAST, MOST)
         most = piece_characters(self.facts.config, self.options)
-        return None if most is None else Bounds(most, most + MOST)
+        return None if most is None else PieceLengths(most, most + MOST)
 
-    def _longest(self) -> Piece:
+    def _longest(self) -> Qwen3Piece:
         bounds = self.bounds()
         characters = OPEN_CHARACTERS if bounds is None else bounds.most + MOST
         return self.piece("x" * characters, 0)
@@ -175,19 +175,19 @@ class Numbers:
 
 def ask(
     configs: Configs, documents: Documents, text: str, options: Qwen3Options, prompt: PromptLike
-) -> Request:
+) -> Qwen3Request:
     """Build a request from the configurations and documents of a model's parts, by kind."""
-    return request(Facts.of(configs, documents["qwen3"]), text, options, prompt)
+    return request(Qwen3Facts.of(configs, documents["qwen3"]), text, options, prompt)
 
 
 def ask_live(
     configs: Configs, documents: Documents, text: str, options: Qwen3Options, prompt: PromptLike
-) -> Request:
+) -> Qwen3Request:
     """As `ask`, for a text that goes on."""
-    return live(Facts.of(configs, documents["qwen3"]), text, options, prompt)
+    return live(Qwen3Facts.of(configs, documents["qwen3"]), text, options, prompt)
 
 
-def request(facts: Facts, text: str, options: Qwen3Options, prompt: PromptLike) -> Request:
+def request(facts: Qwen3Facts, text: str, options: Qwen3Options, prompt: PromptLike) -> Qwen3Request:
     """Check one text with its options and voice, and cut a long text into pieces.
 
     Raises UsageError naming the argument.
@@ -200,12 +200,12 @@ def request(facts: Facts, text: str, options: Qwen3Options, prompt: PromptLike) 
     return replace(asked, pieces=pieces, pacing=Pacing(tuple(texts), silences, options.speed))
 
 
-def live(facts: Facts, text: str, options: Qwen3Options, prompt: PromptLike) -> Request:
+def live(facts: Qwen3Facts, text: str, options: Qwen3Options, prompt: PromptLike) -> Qwen3Request:
     """Check the beginning of a text that goes on, which may be empty; errors as in `request`."""
     return _request(facts, text, options, prompt).opened()
 
 
-def check_text(facts: Facts, text: str, options: Qwen3Options) -> Paused:
+def check_text(facts: Qwen3Facts, text: str, options: Qwen3Options) -> Paused:
     """Check a text, and cut it at its pauses."""
     if not options.as_written:
         check_one_speaker(text, "Qwen3-TTS")
@@ -213,7 +213,7 @@ def check_text(facts: Facts, text: str, options: Qwen3Options) -> Paused:
     return Paused.whole(text) if options.as_written else breaks.read("text", text)
 
 
-def _request(facts: Facts, text: str, options: Qwen3Options, prompt: PromptLike) -> Request:
+def _request(facts: Qwen3Facts, text: str, options: Qwen3Options, prompt: PromptLike) -> Qwen3Request:
     config = facts.config
     if options.instruct:
         facts.tokenizer.check_plain(options.instruct, "instruct")
@@ -222,19 +222,19 @@ def _request(facts: Facts, text: str, options: Qwen3Options, prompt: PromptLike)
     seed, most = seed_of(options), frames_of(options, facts.codec.frame_rate)
     numbers = Numbers(seed, None if options.noise is None else per_text(options.noise, [seed])[0])
     sampling, pacing = choose_sampling(facts.sampling, options), Pacing((), (None,), options.speed)
-    return Request(facts, text, options, (), voice, sampling, most, numbers, pacing)
+    return Qwen3Request(facts, text, options, (), voice, sampling, most, numbers, pacing)
 
 
 def lay_out(
-    facts: Facts,
+    facts: Qwen3Facts,
     text: str,
     options: Qwen3Options,
-    voice: Voice,
+    voice: Qwen3Voice,
     most: int | None,
     noise: Noise,
     *,
     more: bool,
-) -> Piece:
+) -> Qwen3Piece:
     """Lay out a piece. most: frames that the caller allows.  more: its text goes on."""
     config, encode = facts.config, facts.tokenizer.encode
     layout = build(
@@ -243,7 +243,7 @@ def lay_out(
         language=language_id(config, options.language, voice.speaker),
         voice=_voice_id(config, voice),
         instruction=encode(instruction(options.instruct)) if options.instruct else (),
-        recording=Recording(voice.transcript, voice.frames) if voice.transcript else None,
+        recording=Qwen3Recording(voice.transcript, voice.frames) if voice.transcript else None,
         streamed=is_streamed(config, options),
         more=more,
     )
@@ -253,10 +253,10 @@ def lay_out(
     asked = room if most is None and more else most
     if asked is None:
         asked = math.ceil(longest_seconds(text, language) * facts.codec.frame_rate)
-    return Piece(layout, min(room, asked), usual_seconds(text, language), noise, more)
+    return Qwen3Piece(layout, min(room, asked), usual_seconds(text, language), noise, more)
 
 
-def _voice_id(config: Qwen3Config, voice: Voice) -> int:
+def _voice_id(config: Qwen3Config, voice: Qwen3Voice) -> int:
     if voice.speaker is not None:
         return voice.speaker.id
     return SPEAKER if config.mode == BASE else NOTHING
@@ -286,17 +286,19 @@ def cut(text: str, most: int | None) -> list[str]:
     return [text] if most is None or len(text) <= most else split(text, most)
 
 
-def choose_sampling(own: Sampling, options: Qwen3Options) -> Sampling:
+def choose_sampling(own: Qwen3Sampling, options: Qwen3Options) -> Qwen3Sampling:
     """Replace those of the checkpoint's settings that are given; a temperature of 0 is greedy."""
     penalty = options.repetition_penalty
-    return Sampling(
+    return Qwen3Sampling(
         _choice(own.first, options.temperature, options.top_k, options.top_p),
         _choice(own.others, options.subtalker_temperature, options.subtalker_top_k, options.subtalker_top_p),
         own.repetition_penalty if penalty is None else penalty,
     )
 
 
-def _choice(own: Choice, temperature: float | None, top_k: int | None, top_p: float | None) -> Choice:
+def _choice(
+    own: Qwen3Choice, temperature: float | None, top_k: int | None, top_p: float | None
+) -> Qwen3Choice:
     if temperature is not None:
         own = replace(own, is_greedy=temperature == 0, temperature=temperature or own.temperature)
     return replace(
@@ -304,7 +306,7 @@ def _choice(own: Choice, temperature: float | None, top_k: int | None, top_p: fl
     )
 
 
-def rehearsal(facts: Facts) -> Request:
+def rehearsal(facts: Qwen3Facts) -> Qwen3Request:
     """Build a short request that the checkpoint's mode can speak, for a warm-up."""
     config, options, prompt = facts.config, Qwen3Options(seed=0, max_frames=3), None
     if config.mode == BASE:

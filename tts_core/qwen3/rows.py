@@ -10,15 +10,15 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from tts_core.nn.noise import Noise
-from tts_core.qwen3.layout import Layout
-from tts_core.qwen3.sampling import LEAST_FRAMES, Sampling
+from tts_core.qwen3.layout import TalkerInputs
+from tts_core.qwen3.sampling import LEAST_FRAMES, Qwen3Sampling
 from tts_core.serving import turns
 
 WAITED = -2  # in place of a frame's first code: the text waited
 
 
 @dataclass(frozen=True, eq=False)
-class Joining:
+class Qwen3Joining:
     """The inputs of a text that takes a slot.
 
     speaker: (D,) float32, the vector of a recording.
@@ -26,8 +26,8 @@ class Joining:
     more: its text goes on: it waits where a frame has none yet.
     """
 
-    layout: Layout
-    sampling: Sampling
+    layout: TalkerInputs
+    sampling: Qwen3Sampling
     noise: Noise
     speaker: np.ndarray | None = None
     frames: np.ndarray | None = None
@@ -59,10 +59,10 @@ class Launched(NamedTuple):
 
 
 @dataclass(eq=False)
-class Text:
+class Qwen3Text:
     """A text in a slot. more: it goes on.  trailing: ids that go with its frames.  step: frames drawn."""
 
-    joining: Joining
+    joining: Qwen3Joining
     more: bool
     trailing: list[int] = field(default_factory=list)
     step: int = 0
@@ -73,38 +73,38 @@ class Text:
         return self.more and self.step > len(self.trailing)
 
 
-class Group:
+class Qwen3Group:
     """Rows that are drawn under the same rules. is_early: speech cannot end yet.  rows: (N,) int64."""
 
-    def __init__(self, sampling: Sampling, rows: list[int], *, is_early: bool):
+    def __init__(self, sampling: Qwen3Sampling, rows: list[int], *, is_early: bool):
         self.sampling, self.is_early, self.rows = sampling, is_early, np.array(rows)
 
 
-class Slots(turns.Slots, Protocol):
+class Qwen3Slots(turns.Slots, Protocol):
     """A running batch of the talker. plan: of its texts."""
 
-    plan: BatchRows
+    plan: Qwen3BatchRows
 
     def feed(self, slot: int, ids: Sequence[int], *, more: bool) -> None:
         """Append ids to a text that goes on. more: it still does; if not, padding follows them."""
         ...
 
 
-class BatchRows:
+class Qwen3BatchRows:
     """Slots of a batch, a row each; the rows in use are the first ones, free ones among them included."""
 
     def __init__(self, slots: int):
         self.slots = slots
-        self.texts: dict[int, Text] = {}
+        self.texts: dict[int, Qwen3Text] = {}
 
     @property
     def count(self) -> int:
         """Rows in use."""
         return max(self.texts, default=-1) + 1
 
-    def join(self, slot: int, joining: Joining) -> None:
+    def join(self, slot: int, joining: Qwen3Joining) -> None:
         """Put a text into a free slot."""
-        self.texts[slot] = Text(joining, joining.more, [*joining.layout.trailing])
+        self.texts[slot] = Qwen3Text(joining, joining.more, [*joining.layout.trailing])
 
     def feed(self, slot: int, ids: Sequence[int], *, more: bool) -> None:
         """Append ids to a text that goes on. more: it still does."""
@@ -148,12 +148,12 @@ class BatchRows:
             if text.step and not text.waits:
                 yield slot, min(text.step - 1, len(text.trailing))
 
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[Qwen3Group]:
         """Group the rows of texts that draw by their rules."""
         drawing = [(slot, text) for slot, text in self.texts.items() if not text.waits]
         keyed = sorted(drawing, key=lambda item: (repr(item[1].joining.sampling), item[1].step))
         return [
-            Group(sampling, [slot for slot, _ in texts], is_early=is_early)
+            Qwen3Group(sampling, [slot for slot, _ in texts], is_early=is_early)
             for (sampling, is_early), texts in groupby(
                 keyed, lambda item: (item[1].joining.sampling, item[1].step < LEAST_FRAMES)
             )

@@ -16,7 +16,7 @@ LEAST_FRAMES = 2  # before which speech does not end
 
 
 @dataclass(frozen=True)
-class Choice:
+class Qwen3Choice:
     """Rule of one kind of draw. top_k: 0 keeps all; top_p: 1 keeps all. Raises UsageError for nonsense."""
 
     is_greedy: bool = False
@@ -32,11 +32,11 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Sampling:
+class Qwen3Sampling:
     """Rules of a frame's first code and of the others."""
 
-    first: Choice = Choice()
-    others: Choice = Choice()
+    first: Qwen3Choice = Qwen3Choice()
+    others: Qwen3Choice = Qwen3Choice()
     repetition_penalty: float = 1.05
 
     def __post_init__(self) -> None:
@@ -44,7 +44,7 @@ class Sampling:
             raise UsageError(f"repetition_penalty: {self.repetition_penalty} is not positive")
 
 
-def read_generation(config: Mapping[str, Any]) -> Sampling:
+def read_generation(config: Mapping[str, Any]) -> Qwen3Sampling:
     """Read generation_config.json, with the original's values for missing ones.
 
     Raises CheckpointError for values that are no settings.
@@ -56,17 +56,17 @@ def read_generation(config: Mapping[str, Any]) -> Sampling:
             raise CheckpointError(f"{GENERATION}: {name} {value!r:.40} is no {type(otherwise).__name__}")
         return value
 
-    def choice(prefix: str, sampled: str) -> Choice:
-        own = Choice()
-        return Choice(
+    def choice(prefix: str, sampled: str) -> Qwen3Choice:
+        own = Qwen3Choice()
+        return Qwen3Choice(
             is_greedy=not get(sampled, True),
             temperature=get(f"{prefix}temperature", own.temperature),
             top_k=get(f"{prefix}top_k", own.top_k),
             top_p=get(f"{prefix}top_p", own.top_p),
         )
 
-    penalty = get("repetition_penalty", Sampling().repetition_penalty)
+    penalty = get("repetition_penalty", Qwen3Sampling().repetition_penalty)
     try:
-        return Sampling(choice("", "do_sample"), choice("subtalker_", "subtalker_dosample"), penalty)
+        return Qwen3Sampling(choice("", "do_sample"), choice("subtalker_", "subtalker_dosample"), penalty)
     except UsageError as fault:
         raise CheckpointError(f"{GENERATION}: {fault}") from None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -21,26 +20,21 @@ from tts_core.nn.beside import Pending, Then
 from tts_core.nn.guard import checked
 from tts_core.qwen3.engine import Qwen3Engine
 from tts_core.qwen3.memory import Qwen3Job, estimate
-from tts_core.qwen3.request import Facts, Request, rehearsal
+from tts_core.qwen3.request import Qwen3Facts, Qwen3Request, rehearsal
 from tts_core.qwen3.rows import WAITED
-from tts_core.qwen3.speaking import Speaking, Window
+from tts_core.qwen3.speaking import Qwen3Speaking, Qwen3Window
 from tts_core.serving.session import Event, Part
-from tts_core.serving.slot_session import SlotSession, Spoken
-from tts_core.serving.sounding import Sounding
+from tts_core.serving.slot_session import Member, SlotSession
+from tts_core.serving.sounding import MemberWindow, Sounding
 
 SERVED = 8192  # positions of a request of unknown length, where memory is taken at once
 FIXED = ("torch-cuda",)
 
 
-@dataclass(frozen=True, eq=False)
-class _Asked:
-    """A window of a request that is decoded."""
-
-    one: Speaking
-    window: Window
+_Window = MemberWindow[Qwen3Speaking, Qwen3Window]
 
 
-class Qwen3Session(SlotSession[Speaking]):
+class Qwen3Session(SlotSession[Qwen3Speaking]):
     """A running batch of at most `places` requests.
 
     policy: the codec's windows; None decodes each piece as a whole, as the original does.
@@ -52,7 +46,7 @@ class Qwen3Session(SlotSession[Speaking]):
     def __init__(
         self,
         engine: Qwen3Engine,
-        facts: Facts,
+        facts: Qwen3Facts,
         places: int,
         *,
         policy: CodecPolicy | None,
@@ -72,14 +66,14 @@ class Qwen3Session(SlotSession[Speaking]):
             places = fitting(places, needed, self.machine)
         else:
             self.room = most
-        self._paused: list[Speaking] = []  # between two pieces, or before the first of text that goes on
+        self._paused: list[Qwen3Speaking] = []  # between two pieces, or before the first of text that goes on
         sounding = Sounding(
             host,
             self._decode,
             launch=self._launch if sound and host.overlaps else None,
             split=lambda asked: [[place] for place in range(len(asked))],  # each changes its codec's memory
             owner=lambda asked: asked.one,
-            is_wanted=lambda asked: asked.one.key in self.spoken,
+            is_wanted=lambda asked: asked.one.key in self.members,
             most=places if policy is not None and policy.is_heard else None,
         )
         self.slots = self.engine.slots(places, self.room)
@@ -99,7 +93,9 @@ class Qwen3Session(SlotSession[Speaking]):
         """Return True if a text in a slot does not wait for more of it."""
         return len(self.slots.plan.waiting) < len(self.slots.plan.texts)
 
-    def join(self, request: Request, *, more: bool = False, cancel: threading.Event | None = None) -> int:
+    def join(
+        self, request: Qwen3Request, *, more: bool = False, cancel: threading.Event | None = None
+    ) -> int:
         if not (more or request.is_open):
             return super().join(request, cancel=cancel)
         key = super().join(request.opened(), cancel=cancel)
@@ -108,22 +104,22 @@ class Qwen3Session(SlotSession[Speaking]):
         return key
 
     def feed(self, key: int, text: str) -> None:
-        self._hear(self.spoken[key], text)
+        self._hear(self.members[key], text)
 
     def end(self, key: int) -> None:
-        if key in self.spoken:
-            self._hear(self.spoken[key], None)
+        if key in self.members:
+            self._hear(self.members[key], None)
 
-    def rehearsal(self) -> Request:
+    def rehearsal(self) -> Qwen3Request:
         """Build a short request, as in Session."""
         return rehearsal(self.facts)
 
-    def needed(self, request: Request) -> int:
+    def needed(self, request: Qwen3Request) -> int:
         """Estimate a request's bytes, as in SlotSession: all of it where caches grow, else besides them."""
         found = estimate(self.engine.configs, request.job(), self.machine)
         return found.running_beside("cache") if self.host.backend in FIXED else found.running
 
-    def fits(self, request: Request, *, promised: int = 0) -> bool:
+    def fits(self, request: Qwen3Request, *, promised: int = 0) -> bool:
         """Decide as in Session. Requests between two pieces keep their places."""
         longest = request.job().positions
         if longest > self.room:
@@ -133,13 +129,13 @@ class Qwen3Session(SlotSession[Speaking]):
             )
         return super().fits(request, promised=promised)
 
-    def begin(self, request: Request, spoken: Spoken) -> Speaking:
+    def begin(self, request: Qwen3Request, member: Member) -> Qwen3Speaking:
         """Let a request take a slot, as in SlotSession. Its recording is encoded here."""
         voice, engine = request.voice, self.engine
         before = engine.encode(voice.samples) if voice.transcript and voice.samples is not None else None
         vector = voice.vector_of(engine.vector)
-        one = Speaking(
-            **vars(spoken),
+        one = Qwen3Speaking(
+            **vars(member),
             request=request,
             engine=engine,
             policy=self.policy,
@@ -157,10 +153,10 @@ class Qwen3Session(SlotSession[Speaking]):
         events: list[Event] = []
         paused, self._paused = self._paused, []
         for one in paused:
-            if one.key in self.spoken:
+            if one.key in self.members:
                 events += self.attempt(one, partial(self._say, one))
         for one, drawn in self.turns.draws(can_launch=self._draws):
-            if one.key in self.spoken:
+            if one.key in self.members:
                 self._accept(one, drawn)
         return [*events, *self._heard(self.sounding.ended(wait=self._is_due))]
 
@@ -172,7 +168,7 @@ class Qwen3Session(SlotSession[Speaking]):
         super().leave(key)
         self._paused = [one for one in self._paused if one.key != key]
 
-    def _say(self, one: Speaking) -> None:
+    def _say(self, one: Qwen3Speaking) -> None:
         """Let the piece under way take a slot, once its text has come."""
         joining = one.joining()
         if joining is None:
@@ -180,7 +176,7 @@ class Qwen3Session(SlotSession[Speaking]):
         else:
             self.turns.begin(one, joining)
 
-    def _hear(self, one: Speaking, text: str | None) -> None:
+    def _hear(self, one: Qwen3Speaking, text: str | None) -> None:
         """Take further text, or its end. Raises UsageError."""
         one.hear(text)
         slot = self.turns.slot(one)
@@ -190,7 +186,7 @@ class Qwen3Session(SlotSession[Speaking]):
             self.slots.feed(slot, ids, more=more)
         self._go_on(one)
 
-    def _accept(self, one: Speaking, drawn: np.ndarray) -> None:
+    def _accept(self, one: Qwen3Speaking, drawn: np.ndarray) -> None:
         """Take the frames of a request's steps, (steps, Q), as far as its speech goes."""
         for codes in drawn:
             if codes[0] == WAITED:
@@ -201,7 +197,7 @@ class Qwen3Session(SlotSession[Speaking]):
                 joining = one.joining()
                 assert joining is not None, "its piece has begun"
                 error = self.engine.fault(joining, known)
-                self.sounding.fail(_Asked(one, one.nothing()), error)
+                self.sounding.fail(_Window(one, one.nothing()), error)
                 return
             one.take(codes)
             if one.is_over:
@@ -209,9 +205,9 @@ class Qwen3Session(SlotSession[Speaking]):
                 break
         self._go_on(one)
 
-    def _go_on(self, one: Speaking) -> None:
+    def _go_on(self, one: Qwen3Speaking) -> None:
         """Ask for the windows that are known; after the last one of a piece the next piece begins."""
-        self.sounding.add([_Asked(one, window) for window in one.windows()])
+        self.sounding.add([_Window(one, window) for window in one.windows()])
         if one.is_done:
             one.next()
             self._paused.append(one)
@@ -219,17 +215,17 @@ class Qwen3Session(SlotSession[Speaking]):
     @property
     def _is_due(self) -> bool:
         """True if nothing else runs, or the only listener waits for the first sound."""
-        [*spoken] = self.spoken.values()
+        [*members] = self.members.values()
         waits = self.policy is not None and self.policy.is_heard
-        alone = len(spoken) == 1 and waits and not spoken[0].meter.samples
+        alone = len(members) == 1 and waits and not members[0].meter.samples
         return alone or not (self._draws() or any(one.can_begin for one in self._paused))
 
-    def _heard(self, ended: Sequence[tuple[_Asked, np.ndarray | Exception]]) -> list[Event]:
+    def _heard(self, ended: Sequence[tuple[_Window, np.ndarray | Exception]]) -> list[Event]:
         """Give out windows that are decoded."""
         events: list[Event] = []
         for asked, sound in ended:
             one, window = asked.one, asked.window
-            if one.key not in self.spoken:
+            if one.key not in self.members:
                 continue  # an earlier window of it failed
             if isinstance(sound, Exception):
                 events.append(self.fail(one, sound))
@@ -239,12 +235,12 @@ class Qwen3Session(SlotSession[Speaking]):
                 self.leave(one.key)
         return events
 
-    def _launch(self, asked: Sequence[_Asked]) -> Pending[list[np.ndarray | Exception]] | None:
+    def _launch(self, asked: Sequence[_Window]) -> Pending[list[np.ndarray | Exception]] | None:
         [each] = asked
         if not each.window.codes.shape[1]:
             return None
         return Then(each.one.launch(each.window), lambda sound: [checked(sound)])
 
-    def _decode(self, asked: Sequence[_Asked]) -> list[np.ndarray]:
+    def _decode(self, asked: Sequence[_Window]) -> list[np.ndarray]:
         [each] = asked
         return [each.one.decode(each.window)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -16,23 +15,17 @@ from tts_core.nn.guard import check_sound
 from tts_core.qwen3.engine import Qwen3Engine
 from tts_core.qwen3.layout import cut_of_recording
 from tts_core.qwen3.live import Live
-from tts_core.qwen3.request import Piece, Request
-from tts_core.qwen3.rows import Joining
+from tts_core.qwen3.request import Qwen3Piece, Qwen3Request
+from tts_core.qwen3.rows import Qwen3Joining
 from tts_core.results import FinishReason, GenerationResult, Meter
-from tts_core.serving.slot_session import Spoken
+from tts_core.serving.slot_session import Member
+from tts_core.serving.sounding import CodecMemory
 
 _LOG = logging.getLogger("tts_core")
 
 
-@dataclass(eq=False)
-class CodecMemory:
-    """The codec's memory of a piece's frames so far, for those that follow."""
-
-    kept: Any = None
-
-
 @dataclass(frozen=True, eq=False)
-class Window:
+class Qwen3Window:
     """Frames of a piece that are known, (Q, F).
 
     memory: of its piece.
@@ -51,7 +44,7 @@ class Window:
 
 
 @dataclass(eq=False)
-class Speaking(Spoken):
+class Qwen3Speaking(Member):
     """A request that has joined.
 
     policy: the codec's windows; None decodes pieces as a whole.
@@ -59,7 +52,7 @@ class Speaking(Spoken):
     vector: (D,) of its recording.  before: the codes of a recording that speech continues, (Q, F).
     """
 
-    request: Request
+    request: Qwen3Request
     engine: Qwen3Engine
     policy: CodecPolicy | None
     sound: bool
@@ -81,12 +74,12 @@ class Speaking(Spoken):
         self._begin()
 
     @property
-    def pieces(self) -> Sequence[Piece]:
+    def pieces(self) -> Sequence[Qwen3Piece]:
         """Pieces of the text; of one that goes on, those that have begun."""
         return self.request.pieces if self.live is None else self.live.pieces
 
     @property
-    def piece(self) -> Piece:
+    def piece(self) -> Qwen3Piece:
         """The piece under way."""
         return self.pieces[self.place]
 
@@ -106,7 +99,7 @@ class Speaking(Spoken):
         """True if the text of the next piece has come."""
         return self.live is None or self.place < len(self.live.pieces) or self.live.is_ready
 
-    def joining(self) -> Joining | None:
+    def joining(self) -> Qwen3Joining | None:
         """Build the text of the piece under way for a slot; None if its text has not come."""
         if self.live is not None and self.place == len(self.live.pieces):
             if not self.live.is_ready:
@@ -116,7 +109,7 @@ class Speaking(Spoken):
                 pacing = replace(self.request.pacing, silences=(self.live.arriving.lead,))
                 self._delivery = Delivery(pacing, self._delivery.sample_rate, more=True)
         piece = self.piece
-        return Joining(
+        return Qwen3Joining(
             piece.layout, self.request.sampling, piece.noise, self.vector, self.before, more=piece.more
         )
 
@@ -149,7 +142,7 @@ class Speaking(Spoken):
         followed = self.place + 1 < len(self.pieces) if self.live is None else self.live.is_followed
         return None if followed is None else not followed
 
-    def windows(self) -> Iterator[Window]:
+    def windows(self) -> Iterator[Qwen3Window]:
         """Yield the windows that are complete and not yielded yet.
 
         The last one of a piece ends it; where only further text says whether another one follows, that is a
@@ -175,7 +168,7 @@ class Speaking(Spoken):
         """True once the windows of the piece under way are all yielded, and another piece follows."""
         return self._is_asked and not self.is_last
 
-    def nothing(self) -> Window:
+    def nothing(self) -> Qwen3Window:
         """Build a window without frames."""
         return self._window([])
 
@@ -186,7 +179,7 @@ class Speaking(Spoken):
         self.drawn = []
         self._begin()
 
-    def decode(self, window: Window) -> np.ndarray:
+    def decode(self, window: Qwen3Window) -> np.ndarray:
         """Decode a window to samples (L,). Raises GenerationError for NaN or infinity."""
         if not self.sound or not window.codes.shape[1]:
             return np.zeros(0, np.float32)
@@ -194,7 +187,7 @@ class Speaking(Spoken):
         check_sound(samples)
         return samples
 
-    def launch(self, window: Window) -> Pending[np.ndarray]:
+    def launch(self, window: Qwen3Window) -> Pending[np.ndarray]:
         """Begin to decode a window of at least one frame, beside the steps where the host `overlaps`."""
         codes, memory = window.codes, window.memory
         if self.policy is None:
@@ -206,7 +199,7 @@ class Speaking(Spoken):
         samples, memory.kept = self.engine.launch(pieces, memory.kept)
         return samples
 
-    def part(self, window: Window, sound: np.ndarray) -> GenerationResult:
+    def part(self, window: Qwen3Window, sound: np.ndarray) -> GenerationResult:
         """Build the next part from a window and its samples (L,)."""
         if window.pacing is not None:
             self._delivery.extend(window.pacing)
@@ -232,10 +225,10 @@ class Speaking(Spoken):
         self.is_over = self._is_asked = False
         self._asked, self._memory = 0, CodecMemory()
 
-    def _window(self, drawn: list[np.ndarray]) -> Window:
+    def _window(self, drawn: list[np.ndarray]) -> Qwen3Window:
         codes = np.array(drawn, np.int32).reshape(-1, self.request.facts.config.n_codebooks).T
         pacing = self.live.pacing() if self.live is not None and self._is_asked else None
-        return Window(codes, self._memory, self._is_asked, self._reason(), self._rows, pacing)
+        return Qwen3Window(codes, self._memory, self._is_asked, self._reason(), self._rows, pacing)
 
     def _launch_whole(self, codes: np.ndarray) -> Pending[np.ndarray]:
         if self.before is None:

@@ -18,8 +18,8 @@ from tts_core.qwen3.config import (
     SUPPRESSED,
     VOICE_DESIGN,
     Qwen3Config,
+    Qwen3StackConfig,
     Speaker,
-    StackConfig,
     is_large,
     mlx_axes,
     parameter_shapes,
@@ -75,8 +75,8 @@ def qwen3(size: str, mode: str) -> Qwen3Config:
     width, inner = _WIDTHS[size]
     speakers = [Speaker(name, id, _DIALECTS.get(name)) for name, id in _SPEAKERS.items()]
     return Qwen3Config(
-        talker=StackConfig(width, inner, 28, 16, 8, 128, 1e6, 1e-6),
-        predictor=StackConfig(1024, 3072, 5, 16, 8, 128, 1e6, 1e-6),
+        talker=Qwen3StackConfig(width, inner, 28, 16, 8, 128, 1e6, 1e-6),
+        predictor=Qwen3StackConfig(1024, 3072, 5, 16, 8, 128, 1e6, 1e-6),
         vocab_size=3072,
         codebook_size=2048,
         n_codebooks=16,

@@ -22,7 +22,7 @@ PATTERN = (
 )
 
 
-class Tokenizer(ByteBpe):
+class Qwen3Tokenizer(ByteBpe):
     """Texts to ids. vocabulary, merges, config: contents of FILES.  most: ids that the network has.
 
     Raises CheckpointError for another kind of tokenizer.
@@ -57,9 +57,9 @@ class Tokenizer(ByteBpe):
 
 
 @lru_cache(maxsize=4)
-def shared_tokenizer(vocabulary: str, merges: str, config: str, most: int) -> Tokenizer:
-    """Build the tokenizer of a model once for all its requests; arguments and errors as in Tokenizer."""
-    return Tokenizer(vocabulary, merges, config, most=most)
+def shared_tokenizer(vocabulary: str, merges: str, config: str, most: int) -> Qwen3Tokenizer:
+    """Build the tokenizer of a model once for all its requests; arguments and errors as in Qwen3Tokenizer."""
+    return Qwen3Tokenizer(vocabulary, merges, config, most=most)
 
 
 def _words(text: str) -> list[str]:

@@ -16,12 +16,12 @@ from tts_core.prompt import Prompt
 from tts_core.qwen3.config import BASE, CUSTOM_VOICE, VOICE_DESIGN, Qwen3Config, Speaker
 from tts_core.qwen3.layout import named_speaker, transcript
 from tts_core.qwen3.options import Qwen3Options
-from tts_core.qwen3.tokenizer import Tokenizer
+from tts_core.qwen3.tokenizer import Qwen3Tokenizer
 from tts_core.text.pace import check_transcript
 
 
 @dataclass(frozen=True, eq=False)
-class Voice:
+class Qwen3Voice:
     """A checked voice.
 
     speaker: built in.
@@ -47,10 +47,10 @@ class Voice:
 def read_voice(
     config: Qwen3Config,
     codec: Qwen3CodecConfig,
-    tokenizer: Tokenizer,
+    tokenizer: Qwen3Tokenizer,
     options: Qwen3Options,
     prompt: PromptLike,
-) -> Voice:
+) -> Qwen3Voice:
     """Check the voice, recording and instruction of a request against the checkpoint's mode.
 
     Raises UsageError, saying what the mode needs.
@@ -58,12 +58,12 @@ def read_voice(
     _check_mode(config, options, prompt)
     if config.mode == CUSTOM_VOICE:
         assert options.voice is not None
-        return Voice(named_speaker(config, options.voice))
+        return Qwen3Voice(named_speaker(config, options.voice))
     if prompt is None:
-        return Voice()
+        return Qwen3Voice()
     assert config.speaker_encoder is not None
     if isinstance(prompt, np.ndarray):
-        return Voice(vector=_vector(prompt, config.talker.hidden_size))
+        return Qwen3Voice(vector=_vector(prompt, config.talker.hidden_size))
     if not isinstance(prompt, Prompt):
         raise UsageError("prompt: give a recording of the voice, as Prompt.of(audio=..., text=...)")
     reference = prompt.one
@@ -74,14 +74,14 @@ def read_voice(
     assert samples is not None
     heard = resample(samples, codec.sample_rate, config.speaker_encoder.sample_rate, quality="HQ")
     if not (reference.text or "").strip():
-        return Voice(samples=samples, heard=heard)
+        return Qwen3Voice(samples=samples, heard=heard)
     assert reference.text is not None
     tokenizer.check_plain(reference.text, "transcript")
     if not options.trust_transcript:
         language = None if options.language.lower() == "auto" else options.language.lower()
         check_transcript(reference.text.strip(), len(samples) / codec.sample_rate, language, reference.name)
     ids = tuple(tokenizer.encode(transcript(reference.text)))
-    return Voice(
+    return Qwen3Voice(
         samples=samples, heard=heard, transcript=ids, frames=math.ceil(len(samples) / codec.hop_length)
     )
 

@@ -31,8 +31,8 @@ from tts_core.errors import (
 from tts_core.pipeline import PromptLike
 from tts_core.printable import counted
 from tts_core.serving.session import Failed
-from tts_core.serving.shelf import Loaded, Shelf
-from tts_core.serving.source import Source
+from tts_core.serving.shelf import LoadedModel, Shelf
+from tts_core.serving.source import ModelSource
 from tts_core.serving.speech import Speech
 from tts_core.serving.statistics import Ended, Statistics
 from tts_core.serving.threads import wait_for_system
@@ -59,7 +59,7 @@ class SpeechEngine:
 
     def __init__(
         self,
-        models: Mapping[str, Source],
+        models: Mapping[str, ModelSource],
         *,
         max_queue: int = 64,
         places: int = 8,
@@ -232,7 +232,7 @@ class SpeechEngine:
             self._shelf.unload_idle(self.idle_unload)
         self._count()
 
-    def _update(self, one: Loaded) -> None:
+    def _update(self, one: LoadedModel) -> None:
         """Drop cancelled requests and pass on fed text."""
         for key, speech in [*one.speeches.items()]:
             if key not in one.speeches:
@@ -243,7 +243,7 @@ class SpeechEngine:
             elif speech.more:
                 self._feed(one, key, speech)
 
-    def _feed(self, one: Loaded, key: int, speech: Speech) -> None:
+    def _feed(self, one: LoadedModel, key: int, speech: Speech) -> None:
         if not one.wants_text(key):
             return
         try:
@@ -292,7 +292,7 @@ class SpeechEngine:
             if speech.more:
                 self._feed(one, key, speech)
 
-    def _join(self, one: Loaded, speech: Speech) -> int:
+    def _join(self, one: LoadedModel, speech: Speech) -> int:
         """Let a request join. If an error of the batch's steps comes only now, it joins the next batch."""
         for is_last in (False, True):
             try:
@@ -305,14 +305,14 @@ class SpeechEngine:
                     raise
         raise AssertionError("the last attempt returns or raises")
 
-    def _break(self, one: Loaded, error: Exception) -> None:
+    def _break(self, one: LoadedModel, error: Exception) -> None:
         """End all requests of a batch with an error, and open the next batch."""
         _LOG.error("serving: a batch of %s failed", one.name, exc_info=error)
         for key in [*one.speeches]:
             self._end(one, key, _expected(error))
         self._shelf.reopen(one)
 
-    def _step(self, one: Loaded) -> None:
+    def _step(self, one: LoadedModel) -> None:
         """Run a step of a model's batch and hand out what it gave."""
         try:
             events = one.session.step()
@@ -339,7 +339,7 @@ class SpeechEngine:
             speech.fail(error)
             self._record(speech)
 
-    def _end(self, one: Loaded, key: int, error: Exception) -> None:
+    def _end(self, one: LoadedModel, key: int, error: Exception) -> None:
         speech = one.speeches.pop(key)
         speech.fail(error)
         self._record(speech)

@@ -13,14 +13,14 @@ from tts_core.errors import ResourceError
 from tts_core.pipeline import Pipeline
 from tts_core.serving.live_session import LiveSession
 from tts_core.serving.session import Failed, Session
-from tts_core.serving.source import Source
+from tts_core.serving.source import ModelSource
 from tts_core.serving.speech import Speech
 
 _LOG = logging.getLogger("tts_core")
 
 
 @dataclass(eq=False)
-class Loaded:
+class LoadedModel:
     """A loaded model with its running batch.
 
     speeches: those that joined, by key.  used: seconds of the clock when it last spoke.
@@ -45,19 +45,21 @@ class Shelf:
     freeze: as in SpeechEngine.
     """
 
-    def __init__(self, sources: Mapping[str, Source], *, places: int, warm_up: bool, freeze: bool = False):
+    def __init__(
+        self, sources: Mapping[str, ModelSource], *, places: int, warm_up: bool, freeze: bool = False
+    ):
         self.sources, self.places, self.warm_up, self.freeze = sources, places, warm_up, freeze
-        self._loaded: dict[str, Loaded] = {}
+        self._loaded: dict[str, LoadedModel] = {}
 
-    def __iter__(self) -> Iterator[Loaded]:
+    def __iter__(self) -> Iterator[LoadedModel]:
         """Yield the loaded models, the last used first."""
         return iter(sorted(self._loaded.values(), key=lambda one: -one.used))
 
-    def get(self, name: str) -> Loaded | None:
+    def get(self, name: str) -> LoadedModel | None:
         """Return a model if it is loaded."""
         return self._loaded.get(name)
 
-    def open(self, name: str) -> Loaded:
+    def open(self, name: str) -> LoadedModel:
         """Load a model that is not loaded, while nobody speaks.
 
         Others are unloaded one by one, the least recently used first, as long as the memory plan refuses it.
@@ -66,7 +68,7 @@ class Shelf:
         while True:
             try:
                 pipeline = self.sources[name].load()
-                found = Loaded(name, pipeline, self._session(name, pipeline))
+                found = LoadedModel(name, pipeline, self._session(name, pipeline))
                 break
             except ResourceError:
                 if not self._loaded:
@@ -82,7 +84,7 @@ class Shelf:
         found.used = time.perf_counter()
         return found
 
-    def reopen(self, found: Loaded) -> None:
+    def reopen(self, found: LoadedModel) -> None:
         """Replace a model's batch after an error in it; a batch that cannot be opened unloads the model."""
         with suppress(Exception):  # its memory is freed with the object
             found.session.close()

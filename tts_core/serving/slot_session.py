@@ -18,7 +18,7 @@ from tts_core.serving.turns import Slots, Turns
 
 
 @dataclass(eq=False)
-class Spoken:
+class Member:
     """A request that has joined. bytes: that it needs at its peak, besides the batch's own."""
 
     key: int
@@ -26,7 +26,7 @@ class Spoken:
     cancel: threading.Event
 
 
-One = TypeVar("One", bound=Spoken)
+One = TypeVar("One", bound=Member)
 
 
 class SlotSession(Session, Generic[One]):
@@ -38,7 +38,7 @@ class SlotSession(Session, Generic[One]):
     def __init__(self, slots: Slots, places: int, host: Host, sounding: Sounding[Any, Any]):
         self._places, self.host, self.sounding = places, host, sounding
         self.turns: Turns[One] = Turns(slots, places)
-        self.spoken: dict[int, One] = {}
+        self.members: dict[int, One] = {}
         self._joined = 0  # requests so far
 
     @abstractmethod
@@ -46,7 +46,7 @@ class SlotSession(Session, Generic[One]):
         """Estimate the bytes of a request at its peak, besides the batch's own."""
 
     @abstractmethod
-    def begin(self, request: Any, spoken: Spoken) -> One:
+    def begin(self, request: Any, member: Member) -> One:
         """Let a request take a slot. Raises SpeechError, and takes none, if it cannot begin."""
 
     @abstractmethod
@@ -61,16 +61,16 @@ class SlotSession(Session, Generic[One]):
 
     @property
     def running(self) -> int:
-        return len(self.spoken)
+        return len(self.members)
 
     @property
     def waiting(self) -> bool:
-        return not self.spoken
+        return not self.members
 
     @property
     def promised(self) -> int:
         """As in Session. Its requests reach their peaks one after the other."""
-        return max((one.bytes for one in self.spoken.values()), default=0)
+        return max((one.bytes for one in self.members.values()), default=0)
 
     def fits(self, request: Any, *, promised: int = 0) -> bool:
         needed = self.needed(request)
@@ -84,10 +84,10 @@ class SlotSession(Session, Generic[One]):
     def join(self, request: Any, *, more: bool = False, cancel: threading.Event | None = None) -> int:
         if more:
             raise UsageError("text: this model reads its text at once; give all of it")
-        spoken = Spoken(self._joined + 1, self.needed(request), cancel or threading.Event())
-        self.spoken[spoken.key] = self.begin(request, spoken)
-        self._joined = spoken.key
-        return spoken.key
+        member = Member(self._joined + 1, self.needed(request), cancel or threading.Event())
+        self.members[member.key] = self.begin(request, member)
+        self._joined = member.key
+        return member.key
 
     def feed(self, key: int, text: str) -> None:
         raise UsageError("text: this model reads its text at once")
@@ -95,7 +95,7 @@ class SlotSession(Session, Generic[One]):
     def end(self, key: int) -> None: ...
 
     def leave(self, key: int) -> None:
-        one = self.spoken.pop(key, None)
+        one = self.members.pop(key, None)
         if one is not None:
             self.turns.end(one)
 
@@ -120,7 +120,7 @@ class SlotSession(Session, Generic[One]):
 
     def close(self) -> None:
         """As in Session. Nothing can join afterwards."""
-        for key in [*self.spoken]:
+        for key in [*self.members]:
             self.leave(key)
         self.sounding.close()
         del self.turns

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from tts_core.errors import GenerationError, SpeechError, shortage
 from tts_core.nn.beside import Done, Pending
@@ -17,11 +17,27 @@ from tts_core.serving.shared import shared
 AT_ONCE = 3  # launches under way: a device has work until the next step, and its queue of kernels has room
 
 One = TypeVar("One")
+Frames = TypeVar("Frames")
 Made = TypeVar("Made")
 
 
+@dataclass(frozen=True, eq=False)
+class MemberWindow(Generic[One, Frames]):
+    """A window of a request that is decoded."""
+
+    one: One
+    window: Frames
+
+
 @dataclass(eq=False)
-class _Asked(Generic[One, Made]):
+class CodecMemory:
+    """The codec's memory of a piece's frames so far, for those that follow."""
+
+    kept: Any = None
+
+
+@dataclass(eq=False)
+class _Queued(Generic[One, Made]):
     """A window. made: its sound or its error, in a list of one, once it is there."""
 
     one: One
@@ -58,19 +74,19 @@ class Sounding(Generic[One, Made]):
         self.host, self.most = host, most
         self._decode, self._launch, self._split = decode, launch, split
         self._owner, self._is_urgent, self._is_wanted = owner, is_urgent, is_wanted
-        self._order: deque[_Asked[One, Made]] = deque()
-        self._due: list[_Asked[One, Made]] = []
-        self._begun: deque[tuple[list[_Asked[One, Made]], Pending[Sequence[Made | Exception]]]] = deque()
+        self._order: deque[_Queued[One, Made]] = deque()
+        self._due: list[_Queued[One, Made]] = []
+        self._begun: deque[tuple[list[_Queued[One, Made]], Pending[Sequence[Made | Exception]]]] = deque()
 
     def add(self, ones: Sequence[One]) -> None:
         """Let windows be decoded."""
-        asked = [_Asked[One, Made](one, []) for one in ones]
+        asked = [_Queued[One, Made](one, []) for one in ones]
         self._order.extend(asked)
         self._due.extend(asked)
 
     def fail(self, one: One, error: Exception) -> None:
         """Let an error follow the windows that were added before."""
-        self._order.append(_Asked(one, [error]))
+        self._order.append(_Queued(one, [error]))
 
     @property
     def is_busy(self) -> bool:
@@ -104,7 +120,7 @@ class Sounding(Generic[One, Made]):
 
     def _in_order(self) -> list[tuple[One, Made | Exception]]:
         """Give out the windows of each request before its first one that is not there yet."""
-        ended, left, behind = [], deque[_Asked[One, Made]](), set[Hashable]()
+        ended, left, behind = [], deque[_Queued[One, Made]](), set[Hashable]()
         for each in self._order:
             owner = self._owner(each.one)
             if each.made and owner not in behind:

@@ -17,7 +17,7 @@ from tts_core.serving.live_session import LiveRequest
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class ModelSource:
     """A model's files, opened.
 
     model: name of its spec.

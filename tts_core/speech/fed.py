@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from tts_core.nn.calls import named, named_parts
-from tts_core.pipeline import Progress, PromptLike, Watch
+from tts_core.pipeline import Callbacks, Progress, PromptLike
 from tts_core.results import GenerationResult
 from tts_core.serving.session import Session
 from tts_core.speech.asked import each_text
@@ -49,10 +49,10 @@ class FedPipeline(ABC, Generic[Request]):
         cancel: threading.Event | None = None,
     ) -> Iterator[GenerationResult]:
         """Stream the speech of a request. Raises ResourceError, at the call, for too little memory."""
-        return self._speak(request, Watch(progress, cancel), is_streamed=True)
+        return self._speak(request, Callbacks(progress, cancel), is_streamed=True)
 
     def _speak(
-        self, request: Request, watch: Watch, *, is_streamed: bool, text: Iterator[str] | None = None
+        self, request: Request, watch: Callbacks, *, is_streamed: bool, text: Iterator[str] | None = None
     ) -> Iterator[GenerationResult]:
         """Speak one request. text: that is still to come. Checks the memory at the call."""
         log(self.name, request)
@@ -61,7 +61,7 @@ class FedPipeline(ABC, Generic[Request]):
 
     @named_parts
     def _parts(
-        self, request: Request, watch: Watch, is_streamed: bool, text: Iterator[str] | None
+        self, request: Request, watch: Callbacks, is_streamed: bool, text: Iterator[str] | None
     ) -> Iterator[GenerationResult]:
         """Yield a text's speech as it is decoded."""
         session = self.opened(1, request.job(), streamed=is_streamed)
@@ -76,7 +76,7 @@ class FedPipeline(ABC, Generic[Request]):
 
     @named
     def _together(
-        self, asked: Sequence[Request], watch: Watch, *, sound: bool = True
+        self, asked: Sequence[Request], watch: Callbacks, *, sound: bool = True
     ) -> list[GenerationResult]:
         """Speak requests in one batch, each as soon as it fits; in their order.
 

@@ -16,7 +16,7 @@ from tts_core.speech.together import Line, Single
 SIDE_BY_SIDE = 8  # pieces of a text at once, at most
 
 
-class Spoken(Protocol):
+class EndedPiece(Protocol):
     """A piece that ended."""
 
     @property
@@ -31,7 +31,7 @@ class Spoken(Protocol):
 
 
 Request = TypeVar("Request", bound=Any)
-One = TypeVar("One", bound=Spoken)
+One = TypeVar("One", bound=EndedPiece)
 
 
 class Pieces(Line, Generic[Request, One]):

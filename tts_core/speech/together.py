@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import Any, Protocol
 
 from tts_core.nn.guard import NotFiniteError
-from tts_core.pipeline import Watch
+from tts_core.pipeline import Callbacks
 from tts_core.printable import counted
 from tts_core.results import GenerationResult, join
 from tts_core.serving.session import Event, Failed, Part, Session
@@ -66,7 +66,7 @@ class Single(Line):
 
 
 def streamed(
-    session: Session, request: Any, watch: Watch, expected: float, pieces: Iterator[str] | None = None
+    session: Session, request: Any, watch: Callbacks, expected: float, pieces: Iterator[str] | None = None
 ) -> Iterator[GenerationResult]:
     """Yield the parts of one request, and close its session.
 
@@ -102,7 +102,7 @@ def log(model: str, request: Any) -> None:
 
 
 def together(
-    session: Callable[[int], Session], lines: Sequence[Line], watch: Watch, expected: float
+    session: Callable[[int], Session], lines: Sequence[Line], watch: Callbacks, expected: float
 ) -> list[GenerationResult]:
     """Speak lines to their ends, as many of their pieces at once as fit; return the speech of each.
 

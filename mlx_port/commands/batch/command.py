@@ -15,7 +15,7 @@ from tts_core.audio.formats.names import CORPUS
 
 
 @dataclass(frozen=True)
-class Flags:
+class BatchFlags:
     """Flags of one call as given; None is the default. options: the model's options by name."""
 
     source: Path
@@ -94,4 +94,6 @@ def batch(**given: Any) -> None:
     if not given["out"]:
         raise click.UsageError("--out: empty; give a folder")
     options, rest = chosen_options(given | {"out": Path(given["out"])})
-    import_module("mlx_port.commands.batch.run").run(Flags(loading=loading(rest), options=options, **rest))
+    import_module("mlx_port.commands.batch.run").run(
+        BatchFlags(loading=loading(rest), options=options, **rest)
+    )

@@ -11,10 +11,10 @@ from multiprocessing.connection import Connection
 from typing import Protocol
 
 from tts_core.bulk.outcome import Outcome
-from tts_core.bulk.rows import Row
+from tts_core.bulk.rows import TextRow
 from tts_core.processes import DEATHS, Died, Hand, Processes
 
-Keyed = tuple[Row, str]
+Keyed = tuple[TextRow, str]
 
 
 class Speaks(Protocol):

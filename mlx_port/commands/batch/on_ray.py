@@ -15,7 +15,7 @@ from typing import Any
 
 from mlx_port.commands.batch.worker import Setting, Worker
 from tts_core.bulk.outcome import Outcome
-from tts_core.bulk.rows import Row
+from tts_core.bulk.rows import TextRow
 from tts_core.errors import NotFoundError
 
 BATCHES = 4  # batches of places that a worker takes at once: the last rows of one leave places empty
@@ -46,7 +46,7 @@ def check_ray() -> None:
 
 
 def speak_on_ray(
-    setting: Setting, rows: Sequence[tuple[Row, str]], workers: int | None, gpus: float
+    setting: Setting, rows: Sequence[tuple[TextRow, str]], workers: int | None, gpus: float
 ) -> Generator[Outcome]:
     """Speak rows on a cluster: the one of RAY_ADDRESS, else one of this machine.
 

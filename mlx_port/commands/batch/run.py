@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from mlx_port.commands.batch.command import Flags
+from mlx_port.commands.batch.command import BatchFlags
 from mlx_port.commands.batch.division import Division, division
 from mlx_port.commands.batch.local import devices, speak_locally
 from mlx_port.commands.batch.worker import Setting, Worker
@@ -23,16 +23,16 @@ from mlx_port.commands.opening import check_backend, choose_options, load_pipeli
 from mlx_port.commands.pace import speed
 from tts_core.audio.formats.names import CORPUS, FORMATS
 from tts_core.bulk.asking import Asking, Work
-from tts_core.bulk.folder import Output
+from tts_core.bulk.folder import OutputFolder
 from tts_core.bulk.keys import model_hash, row_key, seeded
 from tts_core.bulk.outcome import Outcome
 from tts_core.bulk.rejection import Condition, Rejection
-from tts_core.bulk.rows import Row, read_rows
+from tts_core.bulk.rows import TextRow, read_rows
 from tts_core.errors import GenerationError, ResourceError, UsageError, explain, flag_of
 from tts_core.judges.judging import judge_names, judges_of
 from tts_core.memory.computer import free_disk_bytes
 from tts_core.printable import counted, either, one_line
-from tts_core.serving.source import Source
+from tts_core.serving.source import ModelSource
 from tts_core.serving.voices import voices_folder
 from tts_core.text.duration import expected_seconds
 from tts_core.voice.embedded import fingerprint
@@ -43,7 +43,7 @@ RETRIES = 2  # of rejected rows, by default
 MOST_REFUSED = 10  # rows in a row that could not be written, after which the run ends
 
 
-def run(flags: Flags) -> None:
+def run(flags: BatchFlags) -> None:
     """Run one call of the command. Every flag is checked before weights are loaded."""
     backend = flags.loading.backend
     check_backend(backend)
@@ -83,11 +83,13 @@ def run(flags: Flags) -> None:
     labels = {"model": str(parts.model), "backend": backend, "codec_precision": precision}
     voices = flags.voices or voices_folder()
     work = Work(given, voices, f".{flags.form}", flags.captions, labels)
-    source = Source(str(parts.model), parts.configs, parts.documents, partial(load_pipeline, parts, backend))
+    source = ModelSource(
+        str(parts.model), parts.configs, parts.documents, partial(load_pipeline, parts, backend)
+    )
     judges = flags.judges or max(1, (os.cpu_count() or 1) // (2 * len(devices(backend))))
     setting = Setting(flags.model, flags.loading, flags.places, work, rejection, judges)
     named = {name: settings[name] for name in ("model", "backend", "dtype", "codec_precision", "options")}
-    with Output(
+    with OutputFolder(
         flags.out,
         settings,
         suffix=work.suffix,
@@ -109,7 +111,7 @@ def run(flags: Flags) -> None:
         done = len(own) - len(todo)
         todo, unable = Asking(source, work).check(todo)
         unable = sorted([*broken, *unable], key=lambda one: one.number)
-        progress = Progress(len(own), done, quiet=flags.quiet)
+        progress = BatchProgress(len(own), done, quiet=flags.quiet)
         report_faults(unable, read.places)
         for failed in unable:
             output.write(failed)
@@ -139,7 +141,7 @@ def report_faults(faults: Sequence[Outcome], places: Mapping[int, str]) -> None:
         click.echo(one_line(f"and {len(faults) - FAULTS} more; all are in errors.jsonl"), err=True)
 
 
-def read_rejection(flags: Flags) -> Rejection | None:
+def read_rejection(flags: BatchFlags) -> Rejection | None:
     """Read the conditions, and find out whether their judges are installed. Raises NotFoundError if not."""
     if not flags.reject:
         if flags.retries is not None:
@@ -155,7 +157,9 @@ def read_rejection(flags: Flags) -> Rejection | None:
     return Rejection(conditions, RETRIES if flags.retries is None else flags.retries, judges)
 
 
-def engine(flags: Flags, setting: Setting, todo: list[tuple[Row, str]], part: Division) -> Generator[Outcome]:
+def engine(
+    flags: BatchFlags, setting: Setting, todo: list[tuple[TextRow, str]], part: Division
+) -> Generator[Outcome]:
     """Choose what runs the rows."""
     if flags.engine == "ray":
         from mlx_port.commands.batch.on_ray import speak_on_ray
@@ -165,7 +169,7 @@ def engine(flags: Flags, setting: Setting, todo: list[tuple[Row, str]], part: Di
     return speak_locally(partial(Worker, setting), todo, places)
 
 
-def write_all(outcomes: Iterable[Outcome], output: Output, progress: Progress) -> int:
+def write_all(outcomes: Iterable[Outcome], output: OutputFolder, progress: BatchProgress) -> int:
     """Write outcomes as they come; return the number of failures."""
     failures = refused = 0
     for outcome in outcomes:
@@ -185,7 +189,9 @@ def write_all(outcomes: Iterable[Outcome], output: Output, progress: Progress) -
     return failures
 
 
-def with_keys(rows: Iterable[Row], named: Mapping[str, Any]) -> tuple[list[tuple[Row, str]], list[Outcome]]:
+def with_keys(
+    rows: Iterable[TextRow], named: Mapping[str, Any]
+) -> tuple[list[tuple[TextRow, str]], list[Outcome]]:
     """Give every row its key and seed; rows whose reference cannot be read become outcomes."""
     keyed, broken = [], []
     for row in rows:
@@ -198,7 +204,7 @@ def with_keys(rows: Iterable[Row], named: Mapping[str, Any]) -> tuple[list[tuple
     return keyed, broken
 
 
-def plan(rows: list[Row], flags: Flags) -> str:
+def plan(rows: list[TextRow], flags: BatchFlags) -> str:
     """Write what a run would do."""
     seconds = sum(expected_seconds(row.text) for row in rows)
     needed = seconds * FORMATS[flags.form].bytes_per_second
@@ -208,7 +214,7 @@ def plan(rows: list[Row], flags: Flags) -> str:
     return f"{counted(len(rows), 'row')}, about {duration(seconds)} of speech, {most}"
 
 
-class Progress:
+class BatchProgress:
     """Lines now and then on stderr: rows and hours made and left."""
 
     def __init__(self, rows: int, done: int, *, quiet: bool):

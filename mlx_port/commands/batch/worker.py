@@ -10,14 +10,14 @@ from mlx_port.commands.arithmetic import arithmetic, codec_precision
 from mlx_port.commands.loading_flags import Loading
 from mlx_port.commands.opening import load_pipeline, open_model
 from tts_core.bulk.asking import Work
-from tts_core.bulk.choosing import ChoosingSpeaker
+from tts_core.bulk.choosing import ChoosingRowSpeaker
 from tts_core.bulk.outcome import Outcome
 from tts_core.bulk.rejection import Rejection
-from tts_core.bulk.rows import Row
-from tts_core.bulk.speaking import Speaker
+from tts_core.bulk.rows import TextRow
+from tts_core.bulk.speaking import RowSpeaker
 from tts_core.judges.judging import judges_of
 from tts_core.judges.process import JudgeProcesses
-from tts_core.serving.source import Source
+from tts_core.serving.source import ModelSource
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Worker:
             judges = JudgeProcesses(partial(judges_of, tuple(rejection.judges)), setting.judges)
         parts = open_model(setting.model, setting.loading)
         load = partial(load_pipeline, parts, setting.loading.backend)
-        source = Source(str(parts.model), parts.configs, parts.documents, load)
+        source = ModelSource(str(parts.model), parts.configs, parts.documents, load)
         pipeline = load()
         backend = setting.loading.backend
         labels = {
@@ -54,11 +54,11 @@ class Worker:
             "arithmetic": arithmetic(backend),
         }
         work = replace(setting.work, labels=labels)
-        speaker = Speaker(source, partial(pipeline.session, setting.places, streamed=False), work)
+        speaker = RowSpeaker(source, partial(pipeline.session, setting.places, streamed=False), work)
         self.speaker = speaker
         if rejection is not None and judges is not None:
-            self.speaker = ChoosingSpeaker(speaker, judges, rejection)
+            self.speaker = ChoosingRowSpeaker(speaker, judges, rejection)
 
-    def speak(self, rows: Iterable[tuple[Row, str]]) -> Iterator[Outcome]:
+    def speak(self, rows: Iterable[tuple[TextRow, str]]) -> Iterator[Outcome]:
         """Speak rows with their keys, in any order; rows are taken as places become free."""
         return self.speaker.speak(rows)

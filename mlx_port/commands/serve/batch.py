@@ -15,7 +15,7 @@ from anyio import to_thread
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from mlx_port.commands.serve.body import Asked, read_json, read_speech
+from mlx_port.commands.serve.body import SpeechBody, read_json, read_speech
 from mlx_port.commands.serve.errors import ApiError, api_error, invalid, log_cause, unknown_field
 from mlx_port.commands.serve.flow import FRAME, Flow
 from mlx_port.commands.serve.routes import service_of
@@ -40,7 +40,7 @@ async def batch(request: Request) -> Any:
     return BatchResponse(flows)
 
 
-def read_items(body: dict[str, Any], service: Service) -> list[Asked]:
+def read_items(body: dict[str, Any], service: Service) -> list[SpeechBody]:
     """Check {"items": [bodies of speeches]}. Raises ApiError 400 naming the item and the field."""
     strange = next((name for name in body if name != "items"), None)
     if strange is not None:
@@ -51,7 +51,7 @@ def read_items(body: dict[str, Any], service: Service) -> list[Asked]:
     return [_read_item(place, item, service) for place, item in enumerate(items)]
 
 
-def _read_item(place: int, item: Any, service: Service) -> Asked:
+def _read_item(place: int, item: Any, service: Service) -> SpeechBody:
     if not isinstance(item, dict):
         raise invalid(f"items[{place}]", f"items[{place}]: not a JSON object")
     try:

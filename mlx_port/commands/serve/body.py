@@ -27,7 +27,7 @@ MOST_FIELDS = 64  # of a JSON object
 
 
 @dataclass(frozen=True)
-class Asked:
+class SpeechBody:
     """A speech that is asked for, its fields of the right types. options: of the model, by name.
 
     voice: its name.
@@ -87,7 +87,7 @@ async def read_bytes(request: Request, most: int, seconds: float) -> bytes:
     raise ApiError(413, f"body: more than {most} bytes", code="too_large")
 
 
-def read_speech(body: Mapping[str, Any], limits: Limits) -> Asked:
+def read_speech(body: Mapping[str, Any], limits: Limits) -> SpeechBody:
     """Check the types and bounds of the fields that every model has. Raises ApiError 400 naming the field."""
     given = {name: value for name, value in body.items() if value is not None}
     text = _string(given, "input", None, limits.text)
@@ -96,7 +96,7 @@ def read_speech(body: Mapping[str, Any], limits: Limits) -> Asked:
     return _fields(given, text, limits)
 
 
-def read_live(body: Mapping[str, Any], limits: Limits) -> Asked:
+def read_live(body: Mapping[str, Any], limits: Limits) -> SpeechBody:
     """Check the fields of a speech whose text follows; its sound is pcm. Raises ApiError 400 naming one."""
     given = {name: value for name, value in body.items() if value is not None}
     if "input" in given:
@@ -109,7 +109,7 @@ def read_live(body: Mapping[str, Any], limits: Limits) -> Asked:
     )
 
 
-def _fields(given: Mapping[str, Any], text: str, limits: Limits) -> Asked:
+def _fields(given: Mapping[str, Any], text: str, limits: Limits) -> SpeechBody:
     if len(_string(given, "instructions", "", limits.text)) and not given["instructions"].strip():
         raise invalid("instructions", "instructions: blank; leave it out")
     model = _string(given, "model", "", 200) or None
@@ -119,7 +119,7 @@ def _fields(given: Mapping[str, Any], text: str, limits: Limits) -> Asked:
     pieces = given.get("pieces", False)
     if not isinstance(pieces, bool) or (pieces and not sse):
         raise invalid("pieces", "pieces: give true or false; they are events, so send stream_format sse, too")
-    return Asked(
+    return SpeechBody(
         text=text,
         model=model,
         voice=_voice(given.get("voice", DEFAULT_VOICE)),
@@ -145,7 +145,7 @@ def read_format(given: Mapping[str, Any]) -> Format:
     return FORMATS[name]
 
 
-def model_options(asked: Asked, model: str, limits: Limits) -> dict[str, Any]:
+def model_options(asked: SpeechBody, model: str, limits: Limits) -> dict[str, Any]:
     """Choose the options of a model from the fields of a request, each converted to its type.
 
     model: the name of its spec. Raises ApiError 400 for a field that neither the API nor the model has, with

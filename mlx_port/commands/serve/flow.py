@@ -10,7 +10,7 @@ from contextlib import suppress
 import numpy as np
 from anyio import to_thread
 
-from mlx_port.commands.serve.body import Asked
+from mlx_port.commands.serve.body import SpeechBody
 from mlx_port.commands.serve.errors import ApiError
 from mlx_port.commands.serve.service import Service
 from tts_core.audio.formats.writer import StreamEncoder
@@ -25,7 +25,7 @@ FRAME = 1 << 14  # bytes of sound that are sent at a time, where a client's read
 class Flow:
     """A speech that is submitted, waited for, encoded and, whatever happens, dropped by `close`."""
 
-    def __init__(self, service: Service, asked: Asked):
+    def __init__(self, service: Service, asked: SpeechBody):
         self.service, self.asked = service, asked
         self.arrived = time.perf_counter()
         self.speech: Speech | None = None

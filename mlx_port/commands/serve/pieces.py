@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mlx_port.commands.serve.body import Asked, has_seed
+from mlx_port.commands.serve.body import SpeechBody, has_seed
 from mlx_port.commands.serve.names import choose_model
 from mlx_port.commands.serve.prompts import prompt_json
 from mlx_port.commands.serve.service import Service
@@ -20,10 +20,10 @@ from tts_core.text.captions import Cue, Word
 AS_READ = {"as_written": True, "skip_unknown": False, "piece_seconds": 0}  # its text was read before
 
 
-class Pieces:
+class SpeechPieces:
     """The pieces of one speech, in order."""
 
-    def __init__(self, service: Service, asked: Asked):
+    def __init__(self, service: Service, asked: SpeechBody):
         self.asked = asked
         name = choose_model(asked.model, service.names)
         self.spec = models.model(service.engine.models[name].model)

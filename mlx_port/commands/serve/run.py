@@ -29,7 +29,7 @@ from tts_core.errors import UsageError
 from tts_core.pipeline import Pipeline
 from tts_core.printable import LineFormatter, one_line
 from tts_core.serving.engine import SpeechEngine
-from tts_core.serving.source import Source
+from tts_core.serving.source import ModelSource
 from tts_core.serving.statistics import Ended
 from tts_core.serving.voices import VoiceStore, voices_folder
 
@@ -84,9 +84,9 @@ def _run(settings: Settings) -> int:
     return code
 
 
-def sources(settings: Settings) -> Mapping[str, Source]:
+def sources(settings: Settings) -> Mapping[str, ModelSource]:
     """Open the models, by the names of their folders. No weights are read."""
-    found: dict[str, Source] = {}
+    found: dict[str, ModelSource] = {}
     for path in settings.models or (None,):
         name = EMBEDDED if path is None else Path(path).expanduser().resolve().name
         if name in found:
@@ -97,7 +97,7 @@ def sources(settings: Settings) -> Mapping[str, Source]:
         def load(path: str | None = path, how: Loading = how) -> Pipeline:
             return load_pipeline(open_model(path, how), how.backend)
 
-        found[name] = Source(
+        found[name] = ModelSource(
             str(parts.model), parts.configs, parts.documents, load, codec_precision=parts.codec_precision
         )
     return found

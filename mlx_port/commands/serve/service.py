@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mlx_port.commands.serve.body import Asked, has_seed, model_options
+from mlx_port.commands.serve.body import SpeechBody, has_seed, model_options
 from mlx_port.commands.serve.errors import invalid
 from mlx_port.commands.serve.metrics import Metrics
 from mlx_port.commands.serve.names import check_voice, choose_model, recording_for, seed_of, speaker_for
@@ -44,13 +44,13 @@ class Service:
         """Names of the served models; the first is the default."""
         return list(self.engine.models)
 
-    def check(self, asked: Asked) -> None:
+    def check(self, asked: SpeechBody) -> None:
         """Check all that is known without reading the voice. Raises ApiError naming the field."""
         name = choose_model(asked.model, self.names)
         check_voice(asked.voice, self.voices.names(), self.engine.models[name].spec.voices)
         model_options(asked, self.engine.models[name].model, self.settings.limits)
 
-    def order(self, asked: Asked) -> Order:
+    def order(self, asked: SpeechBody) -> Order:
         """Choose model, voice and options of a speech. Raises ApiError naming the field.
 
         A voice is steady: a configured one is its recording, a built-in one itself; for others the name gives

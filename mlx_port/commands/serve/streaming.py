@@ -14,7 +14,7 @@ from starlette.types import Message, Receive, Scope, Send
 from mlx_port.commands.serve.backlog import Backlog
 from mlx_port.commands.serve.errors import api_error
 from mlx_port.commands.serve.flow import FRAME, Flow
-from mlx_port.commands.serve.pieces import Pieces, timed
+from mlx_port.commands.serve.pieces import SpeechPieces, timed
 from tts_core.errors import CancelledError, explain
 from tts_core.printable import json_text
 
@@ -111,7 +111,7 @@ class SpeechResponse:
         """An event a part of the sound, an event a word where the model times them, an event a piece if they
         are asked for, after its sound, and one with the usage.
         """
-        pieces = Pieces(self.flow.service, self.flow.asked)
+        pieces = SpeechPieces(self.flow.service, self.flow.asked)
         async for data, part in self.flow.encoded():
             for word in () if part is None else part.words:
                 yield _event({"type": "speech.audio.word", **timed(word)})

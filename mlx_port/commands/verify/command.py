@@ -14,7 +14,7 @@ import click
 from tts_core.command.seconds import Seconds
 
 if TYPE_CHECKING:
-    from converters.published import Part, Published
+    from converters.published import ModelPart, Published
     from mlx_port.commands.verify.report import Report
     from mlx_port.commands.verify.run import Progress, Runner, Side
     from tts_core.nn.layers import Layers
@@ -234,10 +234,10 @@ def _sides() -> tuple[Side, Side]:
     from mlx_port.stored import Stored
     from torch_ref.layerwise import Layerwise as TorchLayerwise
 
-    def reference(weights: Part, layers: type[Layers], config: object, dtype: str) -> Runner:
+    def reference(weights: ModelPart, layers: type[Layers], config: object, dtype: str) -> Runner:
         return TorchLayerwise(layers, config, weights, dtype).run
 
-    def port(weights: Part, layers: type[Layers], config: object, dtype: str) -> Runner:
+    def port(weights: ModelPart, layers: type[Layers], config: object, dtype: str) -> Runner:
         stored = Stored(weights.kind, weights.files, weights.quantization)
         return Layerwise(layers, config, stored, dtype).run
 

@@ -12,7 +12,7 @@ from mlx_port.commands.verify.measure import EPS, decibels
 from tts_core import models
 
 if TYPE_CHECKING:
-    from converters.published import Part
+    from converters.published import ModelPart
     from converters.rules.dequantize import Quantization
 
 CHUNK = 2**22  # numbers compared at a time
@@ -69,7 +69,7 @@ class Loss:
 
 
 def compare_tensors(
-    title: str, source: Part, destination: Part, groups: Callable[[str], str] | None = None
+    title: str, source: ModelPart, destination: ModelPart, groups: Callable[[str], str] | None = None
 ) -> tuple[list[TensorClass], list[Fault]]:
     """Compare every tensor of a network, reading one at a time.
 
@@ -124,7 +124,7 @@ def teacher_forced(source_logits: np.ndarray, logits: np.ndarray, targets: np.nd
 
 
 def _pieces(
-    source: Part, destination: Part, name: str
+    source: ModelPart, destination: ModelPart, name: str
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yield (before, after, allowed difference) in pieces of whole rows, (n, width) each."""
     before, after = source.read(name), destination.read(name)
@@ -142,7 +142,7 @@ def _pieces(
         yield piece, after[start : start + step], allowed
 
 
-def _quantization(part: Part, name: str) -> Quantization | None:
+def _quantization(part: ModelPart, name: str) -> Quantization | None:
     from converters.rules.dequantize import Quantization
 
     if part.quantization is None or len(part.moves[name].sources) == 1:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from mlx_port.commands.page import document, escape, table
-from mlx_port.commands.verify.measure import FACTOR, FLOOR, Row
+from mlx_port.commands.verify.measure import FACTOR, FLOOR, LayerRow
 from mlx_port.commands.verify.report import METHOD, UNJUDGED, Report, loss_line
 
 HEIGHT, LEFT, TOP, STEP = 260, 64, 12, 18
@@ -72,7 +72,7 @@ def _section(report: Report, part: str, dtype: str) -> str:
     )
 
 
-def _errors(rows: Sequence[Row], errors: dict[str, list[float]], bounds: list[float]) -> str:
+def _errors(rows: Sequence[LayerRow], errors: dict[str, list[float]], bounds: list[float]) -> str:
     """Plot errors on a logarithmic axis; exact results are at the bottom."""
     known = [value for values in (*errors.values(), bounds) for value in values if 0 < value < math.inf]
     low = math.floor(math.log10(min(known, default=1e-8)))
@@ -96,13 +96,13 @@ def _errors(rows: Sequence[Row], errors: dict[str, list[float]], bounds: list[fl
     return _plot(rows, grid, marks)
 
 
-def _snr(rows: Sequence[Row]) -> str:
+def _snr(rows: Sequence[LayerRow]) -> str:
     """Plot a bar per row from zero; exact results have the full height."""
     top = (
         20 * math.ceil(max((row.snr_db for row in rows if math.isfinite(row.snr_db)), default=100) / 20) + 20
     )
 
-    def height(row: Row) -> float:
+    def height(row: LayerRow) -> float:
         return HEIGHT * min(max(row.snr_db, 0.0), top) / top
 
     bars = [
@@ -114,7 +114,7 @@ def _snr(rows: Sequence[Row]) -> str:
     return _plot(rows, grid, bars)
 
 
-def _plot(rows: Sequence[Row], grid: Sequence[tuple[float, str]], marks: Sequence[str]) -> str:
+def _plot(rows: Sequence[LayerRow], grid: Sequence[tuple[float, str]], marks: Sequence[str]) -> str:
     width, bottom = LEFT + STEP * len(rows) + 8, TOP + HEIGHT
     below = 7 * max((len(row.layer) for row in rows), default=0) + 12
     lines = "".join(
@@ -131,7 +131,7 @@ def _plot(rows: Sequence[Row], grid: Sequence[tuple[float, str]], marks: Sequenc
     return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{lines}{"".join(marks)}{names}</svg>'
 
 
-def _tip(row: Row, text: str) -> str:
+def _tip(row: LayerRow, text: str) -> str:
     return f"<title>{escape(row.layer)}: {text}</title>"
 
 
@@ -139,11 +139,11 @@ def _x(place: int) -> int:
     return LEFT + STEP // 2 + STEP * place
 
 
-def _share(row: Row, value: float) -> float:
+def _share(row: LayerRow, value: float) -> float:
     return value / row.scale if row.scale else value
 
 
-def _table(rows: Sequence[Row]) -> str:
+def _table(rows: Sequence[LayerRow]) -> str:
     head = ("layer", "err mlx", "/ scale", "err torch", "ratio", "SNR dB", "bound", "")
     body = [
         (
@@ -161,7 +161,7 @@ def _table(rows: Sequence[Row]) -> str:
     return table(head, body)
 
 
-def _verdict(row: Row) -> str:
+def _verdict(row: LayerRow) -> str:
     return _word(row.passed) if row.judged or not row.passed else "–"
 
 

@@ -24,7 +24,7 @@ EPS = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 
 @dataclass(frozen=True)
-class Row:
+class LayerRow:
     """One layer in one precision. Errors are absolute, except `relative`: to the output's scale."""
 
     part: str  # of the model: "dia", "codec" ..
@@ -94,12 +94,12 @@ def measure(
     torch: Sequence[np.ndarray],
     mlx: Sequence[np.ndarray],
     judged: bool,
-) -> Row:
+) -> LayerRow:
     """Measure a layer by its outputs on the three sides, of the same shapes; several arrays count as one."""
     oracle, yardstick, value = (_joined(side) for side in (truth, torch, mlx))
     scale, torch_error = float(np.abs(oracle).max(initial=0.0)), error(yardstick, oracle)
     bound = FACTOR * torch_error + FLOOR * EPS[dtype] * scale
-    return Row(
+    return LayerRow(
         part, layer, dtype, error(value, oracle), torch_error, scale, bound, snr_db(value, oracle), judged
     )
 

@@ -9,7 +9,7 @@ from textwrap import wrap
 from typing import Any
 
 from mlx_port.commands.verify.conversion import Fault, Loss, TensorClass
-from mlx_port.commands.verify.measure import FACTOR, FLOOR, Choices, Row
+from mlx_port.commands.verify.measure import FACTOR, FLOOR, Choices, LayerRow
 from tts_core.printable import counted, one_line
 
 WIDTH = 100
@@ -52,7 +52,7 @@ class Report:
     seconds: float
     seed: int
     environment: dict[str, str] = field(default_factory=dict)  # versions, device, TF32
-    rows: list[Row] = field(default_factory=list)
+    rows: list[LayerRow] = field(default_factory=list)
     choices: list[Choices] = field(default_factory=list)
     tensors: list[TensorClass] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
@@ -239,7 +239,7 @@ def _part_line(part: PartResult) -> str:
     return f"{part.part}: {counted(part.layers, 'layer')} against the bound{near}: {verdict}"
 
 
-def _line(row: Row, width: int) -> str:
+def _line(row: LayerRow, width: int) -> str:
     ratio = f"{row.ratio:6.2f}" if row.ratio < 1000 else "  >999"
     snr = "   exact" if row.snr_db == math.inf else f"{row.snr_db:5.1f} dB"
     return (
@@ -248,7 +248,7 @@ def _line(row: Row, width: int) -> str:
     )
 
 
-def _verdict(row: Row) -> str:
+def _verdict(row: LayerRow) -> str:
     return "FAIL" if not row.passed else "ok" if row.judged else "-"
 
 

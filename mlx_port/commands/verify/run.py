@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlx_port.commands.verify.conversion import compare_tensors, teacher_forced
-from mlx_port.commands.verify.measure import Choices, Row, compare_choices, distances, measure
+from mlx_port.commands.verify.measure import Choices, LayerRow, compare_choices, distances, measure
 from mlx_port.commands.verify.report import Report
 from tts_core import models
 from tts_core.errors import CheckpointError
-from tts_core.nn.ladder import Given, Rung, ladder
+from tts_core.nn.ladder import InputSources, Rung, ladder
 from tts_core.nn.layer_order import Stage, State
 from tts_core.nn.layers import Layers
 
 if TYPE_CHECKING:
-    from converters.published import Part, Published
+    from converters.published import ModelPart, Published
 
 Runner = Callable[[Stage, Sequence[State]], list[State]]  # loads a layer's weights and runs it on each state
-Side = Callable[["Part", type[Layers], object, str], Runner]  # weights, layers, configuration, dtype
+Side = Callable[["ModelPart", type[Layers], object, str], Runner]  # weights, layers, configuration, dtype
 Progress = Callable[[str], object]
 
 END = "whole network"
@@ -73,7 +73,7 @@ class Comparison:
         self.report, self.progress, self.quantized = report, progress, quantized
         self.truth = trace(self.stages, oracle, state, progress=self._tell)
 
-    def compare(self, yardstick: Runner, port: Runner, dtype: str, codebooks: Part) -> State:
+    def compare(self, yardstick: Runner, port: Runner, dtype: str, codebooks: ModelPart) -> State:
         """Compare the layers in `dtype` and add the rows to the report. Returns MLX's own last state.
 
         codebooks: the weights of the oracle's quantizers.
@@ -112,7 +112,7 @@ class Comparison:
     def _tell(self, stage: str) -> None:
         self.progress(f"{self.part}: {stage}")
 
-    def _row(self, layer: str, dtype: str, names: Sequence[str], made: Sequence[State]) -> Row:
+    def _row(self, layer: str, dtype: str, names: Sequence[str], made: Sequence[State]) -> LayerRow:
         truth, torch, mlx = ([side[name] for name in names] for side in made)
         return measure(self.part, layer, dtype, truth, torch, mlx, self._judged(dtype))
 
@@ -120,7 +120,7 @@ class Comparison:
         """Judge float32 and unquantized layers only: on a CPU, MLX sums quantized products in 16 bits."""
         return dtype == "float32" or not self.quantized
 
-    def _codes(self, stage: Stage, dtype: str, made: Sequence[State], codebooks: Part) -> Choices:
+    def _codes(self, stage: Stage, dtype: str, made: Sequence[State], codebooks: ModelPart) -> Choices:
         assert stage.codebook is not None
         name, between = stage.codebook
         codebook = codebooks.read(name)
@@ -153,7 +153,7 @@ def verify(
         _check_shapes(*pair)
     for pair in parts.values():
         report.differences += _differences(*pair)
-    given = Given(
+    given = InputSources(
         {kind: part.config for kind, part in source.parts.items()},
         {kind: part.documents for kind, part in source.parts.items()},
         report.grid_rows,
@@ -173,9 +173,9 @@ def verify(
 
 def _climb(
     rung: Rung,
-    given: Given,
-    before: Part,
-    after: Part,
+    given: InputSources,
+    before: ModelPart,
+    after: ModelPart,
     reference: Side,
     port: Side,
     report: Report,
@@ -200,12 +200,12 @@ def _climb(
         )
 
 
-def _exact(part: Part) -> bool:
+def _exact(part: ModelPart) -> bool:
     """True if a converted part should contain exactly its source's numbers."""
     return not _is_quantized(part) and part.dtype == "float32"
 
 
-def _is_quantized(part: Part) -> bool:
+def _is_quantized(part: ModelPart) -> bool:
     """True if any layer of a converted part is quantized, which adds its scales."""
     return part.quantization is not None and any(len(move.sources) > 1 for move in part.moves.values())
 
@@ -215,7 +215,7 @@ def _title(kind: str) -> str:
     return models.network(kind).folder or kind
 
 
-def _check_shapes(before: Part, after: Part) -> None:
+def _check_shapes(before: ModelPart, after: ModelPart) -> None:
     other = [
         f"{name} {list(before.shape(name))} and "
         f"{list(after.shape(name)) if name in after.names() else 'nothing'}"
@@ -235,7 +235,7 @@ def _check_shapes(before: Part, after: Part) -> None:
         )
 
 
-def _differences(before: Part, after: Part) -> list[str]:
+def _differences(before: ModelPart, after: ModelPart) -> list[str]:
     """List changed texts and entries of the configuration, except the default sampling and the text rules,
     which users edit.
     """

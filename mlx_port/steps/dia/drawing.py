@@ -15,11 +15,11 @@ from mlx_port.guard import marked
 from mlx_port.steps.chain import chain
 from tts_core.dia.config import DiaConfig
 from tts_core.dia.grid import FREE
-from tts_core.dia.sampling import Sampling
+from tts_core.dia.sampling import DiaSampling
 
 
 @lru_cache(maxsize=64)
-def drawing(sampling: Sampling, *, eos: int, cross_rope: bool) -> Callable[[mx.array, mx.array], mx.array]:
+def drawing(sampling: DiaSampling, *, eos: int, cross_rope: bool) -> Callable[[mx.array, mx.array], mx.array]:
     """Build the draw of ids under one setting; -1 for a text whose logits are not all finite.
 
     It takes logits (G, B, C, V) of conditional and, with G = 2, unconditional rows, and uniform numbers

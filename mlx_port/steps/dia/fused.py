@@ -29,7 +29,7 @@ Product = Callable[[mx.array], mx.array]
 
 
 @dataclass(frozen=True, eq=False)
-class Layer:
+class FusedLayer:
     """One layer's weights, those of parallel products joined.
 
     nothing: (D,), the cross-attention of unconditional rows; None without them.
@@ -46,7 +46,7 @@ class Layer:
 
 
 @dataclass(eq=False)
-class Memory:
+class DecoderMemory:
     """Keys and values of B texts; R is B, or 2 B with the unconditional rows after the conditional ones.
 
     own: (2, R, K, rows, E) per layer, keys and values.
@@ -60,7 +60,7 @@ class Memory:
     lengths: np.ndarray
 
     @classmethod
-    def empty(cls, network: Dia, texts: int, rows: int, text_rows: int, *, guided: bool) -> Memory:
+    def empty(cls, network: Dia, texts: int, rows: int, text_rows: int, *, guided: bool) -> DecoderMemory:
         """Zeros for texts of `text_rows` bytes and `rows` grid rows at most. They take memory when used."""
         config, kind = network.config.decoder_config, network.model.decoder.embeddings.embed.weight.dtype
         own = 2, (1 + guided) * texts, config.num_key_value_heads, rows, config.head_dim
@@ -97,7 +97,7 @@ class FusedDecoder:
         self.middles = [chain(partial(self._middle, index)) for index in places]
         self.ends = [chain(partial(self._end, index)) for index in places]
 
-    def logits(self, tokens: mx.array, places: np.ndarray, memory: Memory) -> mx.array:
+    def logits(self, tokens: mx.array, places: np.ndarray, memory: DecoderMemory) -> mx.array:
         """Compute logits for every text's next row. → (R, C·V) in the network's dtype.
 
         tokens: (B, C), the last known row of each text.  places: (B,), their positions; `memory` takes them.
@@ -121,7 +121,7 @@ class FusedDecoder:
     def try_kernels(self) -> None:
         """Run the trials of all kernels that texts use: build a step's graph, but do not run it."""
         passes(noise.trial)
-        memory = Memory.empty(self.network, 1, 1, 1, guided=self.copies == 2)
+        memory = DecoderMemory.empty(self.network, 1, 1, 1, guided=self.copies == 2)
         tokens = mx.zeros((1, self.config.num_channels), mx.int32)
         self.logits(tokens, np.zeros(1, np.int32), memory)
         kind, config = memory.own[0].dtype, self.config
@@ -197,9 +197,9 @@ def _qkv(layer: DecoderLayer) -> Product:
     return joined((attention.q_proj, attention.k_proj, attention.v_proj))
 
 
-def _layer(layer: DecoderLayer, nothing: mx.array | None) -> Layer:
+def _layer(layer: DecoderLayer, nothing: mx.array | None) -> FusedLayer:
     attention, source, mlp = layer.self_attention, layer.cross_attention, layer.mlp
-    return Layer(
+    return FusedLayer(
         (layer.pre_sa_norm, layer.pre_ca_norm, layer.pre_mlp_norm),
         independent(_qkv(layer)),
         independent(attention.o_proj),

@@ -13,23 +13,23 @@ import numpy as np
 from mlx_port.dia2.sampling import choose
 from mlx_port.steps.chain import chain
 from mlx_port.steps.dia2.fused import FusedDia2
-from tts_core.dia2.sampling import Sampling
+from tts_core.dia2.sampling import Dia2Sampling
 
 
-class Drawing:
+class Dia2Drawing:
     """Draws for texts of these settings, whose rows follow each other.
 
     owner: text of each row.  first, other: both rows of each text, the same one without guidance.
     """
 
-    def __init__(self, fused: FusedDia2, samplings: Sequence[Sampling]):
+    def __init__(self, fused: FusedDia2, samplings: Sequence[Dia2Sampling]):
         self.fused, config = fused, fused.network.config
         counts = np.array([1 + one.is_guided for one in samplings], np.int32)
         first = np.cumsum(counts) - counts
         self.owner = np.repeat(np.arange(len(counts)), counts)
         self.is_paired, self.is_single = bool((counts == 2).all()), bool((counts == 1).all())
         self.first, self.other = mx.array(first), mx.array(first + counts - 1)
-        groups: dict[Sampling, list[int]] = {}
+        groups: dict[Dia2Sampling, list[int]] = {}
         for place, sampling in enumerate(samplings):
             groups.setdefault(sampling, []).append(place)
         self.groups = [(sampling, mx.array(texts)) for sampling, texts in groups.items()]

@@ -19,17 +19,17 @@ from mlx_port.kernels.attention import try_long
 from mlx_port.kernels.source import on_gpu, passes
 from mlx_port.steps.add_norm import add_norm
 from mlx_port.steps.chain import chain
+from mlx_port.steps.fused_stack import FusedStack, StackLayer
 from mlx_port.steps.joined import joined
 from mlx_port.steps.kept import kept
 from mlx_port.steps.row_keys import attend_row, attend_seen, seen_keys, written
 from mlx_port.steps.rows import independent, independent_on_cpu
 from mlx_port.steps.spin import Spins
 from mlx_port.steps.splitting import Splitting
-from mlx_port.steps.stack import FusedStack, Layer
-from tts_core.dia2.config import StackConfig
+from tts_core.dia2.config import Dia2StackConfig
 
 
-class FeedForward:
+class RowFeedForward:
     """Gated feed-forward of rows. (R, D) → same."""
 
     def __init__(self, mlp: MLP, kind: mx.Dtype):
@@ -42,7 +42,7 @@ class FeedForward:
         return self.down(first.astype(self.kind) * second.astype(self.kind)).astype(self.kind)
 
 
-class Text:
+class RowTextEmbedding:
     """Embeddings of both text streams' ids. (R, 2) → (R, D)."""
 
     def __init__(self, embed: TextEmbedding):
@@ -66,12 +66,12 @@ class FusedDia2:
         self.offsets = config.audio_vocab_size * mx.arange(config.n_streams)
         self.trunk = FusedStack(
             [
-                Layer(
+                StackLayer(
                     independent(joined((layer.attn.q_proj, layer.attn.k_proj, layer.attn.v_proj))),
                     _splitting(config.transformer, layer.attn, kind),
                     independent(layer.attn.o_proj),
                     (_rounded(layer.pre_norm, kind), _rounded(layer.post_norm, kind)),
-                    FeedForward(layer.mlp, kind),
+                    RowFeedForward(layer.mlp, kind),
                 )
                 for layer in transformer.layers
             ],
@@ -80,8 +80,8 @@ class FusedDia2:
             is_apart=True,
         )
         self.depth = self._depth()
-        self.text = Text(transformer.text_embed)
-        self.depth_text = None if depformer.text_embed is None else Text(depformer.text_embed)
+        self.text = RowTextEmbedding(transformer.text_embed)
+        self.depth_text = None if depformer.text_embed is None else RowTextEmbedding(depformer.text_embed)
         self.depth_in = [independent(one) for one in depformer.depformer_in]
         self.depth_heads = [independent(one) for one in depformer.logits]
         self.action_head, self.code_head = (
@@ -177,13 +177,13 @@ class FusedDia2:
     def _depth(self) -> list[FusedStack]:
         """Build the depformer's layers, once for each set of its weights."""
         depformer, kind = self.network.depformer, self.kind
-        sets: list[list[Layer]] = [[] for _ in self.network.config.weight_sets]
+        sets: list[list[StackLayer]] = [[] for _ in self.network.config.weight_sets]
         for layer in depformer.layers:
             split = _splitting(self.network.config.depformer, layer.self_attention, kind)
             norms = _rounded(layer.pre_norm, kind), _rounded(layer.post_norm, kind)
-            feed, attention = FeedForward(layer.mlp, kind), layer.self_attention
+            feed, attention = RowFeedForward(layer.mlp, kind), layer.self_attention
             for own, joint, out in zip(sets, attention.in_proj, attention.out_proj, strict=True):
-                own.append(Layer(independent(joint), split, independent(out), norms, feed))
+                own.append(StackLayer(independent(joint), split, independent(out), norms, feed))
         norm = _rounded(depformer.norm, kind)
         return [FusedStack(layers, norm, kind, is_apart=False) for layers in sets]
 
@@ -214,7 +214,7 @@ def _rounded(norm: RMSNorm, kind: mx.Dtype) -> RMSNorm:
     return made
 
 
-def _splitting(stack: StackConfig, attention: Any, kind: mx.Dtype) -> Splitting:
+def _splitting(stack: Dia2StackConfig, attention: Any, kind: mx.Dtype) -> Splitting:
     norms = attention.q_norm, attention.k_norm
     gains = [_rounded(each, kind).weight for each in norms]
     return Splitting(stack, gains, norms[0].eps, kind)

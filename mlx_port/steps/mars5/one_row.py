@@ -29,7 +29,7 @@ Product = Callable[[mx.array], mx.array]
 
 
 @dataclass(frozen=True, eq=False)
-class Layer:
+class CodecLMLayer:
     """One layer's weights, those of parallel products joined."""
 
     norms: tuple[RMSNorm, RMSNorm]
@@ -110,9 +110,9 @@ def try_kernels(network: CodecLM) -> None:
         fused(network).try_kernels()
 
 
-def _layer(block: Block) -> Layer:
+def _layer(block: Block) -> CodecLMLayer:
     attention, feed = block.attention, block.feed_forward
-    return Layer(
+    return CodecLMLayer(
         (block.attention_norm, block.ffn_norm),
         independent(joined((attention.wq, attention.wk, attention.wv))),
         independent(attention.wo),

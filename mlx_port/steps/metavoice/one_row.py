@@ -27,7 +27,7 @@ Heads = tuple[mx.array, mx.array, mx.array]  # queries, keys and values, (R, H, 
 
 
 @dataclass(frozen=True, eq=False)
-class Layer:
+class FirstStageLayer:
     """One layer's weights, those of parallel products joined."""
 
     norms: tuple[RMSNorm, RMSNorm]
@@ -118,9 +118,9 @@ def _head(network: FirstStage) -> Product:
     return network.head if exact is whole else exact
 
 
-def _layer(block: Block) -> Layer:
+def _layer(block: Block) -> FirstStageLayer:
     gates = block.mlp.swiglu
-    return Layer(
+    return FirstStageLayer(
         (block.ln_1, block.ln_2),
         independent(block.attn.c_attn),
         independent(block.attn.c_proj),

@@ -16,15 +16,15 @@ from mlx_port.qwen3.blocks import TransformerLayer
 from mlx_port.qwen3.qwen3 import Qwen3
 from mlx_port.qwen3.sampling import candidates, draw
 from mlx_port.steps.chain import chain
+from mlx_port.steps.fused_stack import FusedStack, StackLayer
 from mlx_port.steps.joined import joined
 from mlx_port.steps.kept import kept
 from mlx_port.steps.row_keys import attend_cached, attend_row
 from mlx_port.steps.rows import independent
 from mlx_port.steps.spin import Spins
 from mlx_port.steps.splitting import Splitting
-from mlx_port.steps.stack import FusedStack, Layer
-from tts_core.qwen3.config import StackConfig
-from tts_core.qwen3.sampling import Choice
+from tts_core.qwen3.config import Qwen3StackConfig
+from tts_core.qwen3.sampling import Qwen3Choice
 
 Frame = list[list[mx.array]]  # [keys, values] of each layer of the predictor, (R, K, Q, E)
 
@@ -125,9 +125,9 @@ class OtherCodes:
     choices: of the rows; None for those without a text.
     """
 
-    def __init__(self, fused: FusedQwen3, choices: Sequence[Choice | None]):
+    def __init__(self, fused: FusedQwen3, choices: Sequence[Qwen3Choice | None]):
         self.fused = fused
-        rows: dict[Choice, list[int]] = {}
+        rows: dict[Qwen3Choice, list[int]] = {}
         for row, choice in enumerate(choices):
             if choice is not None:
                 rows.setdefault(choice, []).append(row)
@@ -175,12 +175,12 @@ def try_kernels(network: Qwen3) -> None:
         fused(network).try_kernels()
 
 
-def _layers(layers: Iterable[nn.Module], config: StackConfig, kind: mx.Dtype) -> list[Layer]:
+def _layers(layers: Iterable[nn.Module], config: Qwen3StackConfig, kind: mx.Dtype) -> list[StackLayer]:
     """Join the parallel weights of layers."""
     return [_layer(each, config, kind) for each in cast(Iterable[TransformerLayer], layers)]
 
 
-def _layer(layer: TransformerLayer, config: StackConfig, kind: mx.Dtype) -> Layer:
+def _layer(layer: TransformerLayer, config: Qwen3StackConfig, kind: mx.Dtype) -> StackLayer:
     attention, mlp = layer.self_attn, layer.mlp
     gains = attention.q_norm.weight, attention.k_norm.weight
     gate_up, down = independent(joined((mlp.gate_proj, mlp.up_proj))), independent(mlp.down_proj)
@@ -189,7 +189,7 @@ def _layer(layer: TransformerLayer, config: StackConfig, kind: mx.Dtype) -> Laye
         gate, up = mx.split(gate_up(x), 2, axis=-1)
         return down(nn.silu(gate) * up)
 
-    return Layer(
+    return StackLayer(
         independent(joined((attention.q_proj, attention.k_proj, attention.v_proj))),
         Splitting(config, gains, config.rms_norm_eps, kind),
         independent(attention.o_proj),

@@ -91,7 +91,7 @@ def test_what_is_doubted_is_tried_in_a_child_first(tmp_path, monkeypatch):
 def test_each_pickle_of_an_old_file_may_be_doubted(tmp_path, monkeypatch, doubtful):
     tried = []
     monkeypatch.setattr(pickles, "try_in_child", tried.append)
-    monkeypatch.setattr(pickles, "_read", lambda path, bounds: pickles.Loaded({}, {}, ()))
+    monkeypatch.setattr(pickles, "_read", lambda path, bounds: pickles.PickleContents({}, {}, ()))
     parts = [entries(), entries(text("a"), tensor()), b"]"]
     parts[doubtful] = entries(text("x"), used_again(2))
     path = tmp_path / "x.pth"

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from converters.files.pieces import PIECE, Memory, all_finite, pieces
+from converters.files.pieces import PIECE, ScratchMemory, all_finite, pieces
 
 
 @pytest.mark.parametrize(("count", "size", "expected"), [(0, 3, []), (3, 3, [3]), (7, 3, [3, 3, 1])])
@@ -26,7 +26,7 @@ def test_one_number_that_is_not_finite(value, place):
 
 
 def test_memory_is_used_again_by_the_same_thread():
-    memory = Memory()
+    memory = ScratchMemory()
     large, small = memory.array((4, 5)), memory.array((2, 3))
     assert (large.shape, small.shape, small.dtype) == ((4, 5), (2, 3), np.float32)
     assert np.shares_memory(large, small)

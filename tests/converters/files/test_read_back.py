@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from converters.files.read_back import ReadBack
-from converters.files.writer import Entry, SafetensorsWriter
+from converters.files.writer import SafetensorsWriter, TensorEntry
 from tts_core.errors import CheckpointError
 
 ENTRIES = [
-    Entry("a", "BF16", (5,)),
-    Entry("b", "F32", (300_000,)),
-    Entry("c", "F32", ()),
-    Entry("d", "U8", (0,)),
+    TensorEntry("a", "BF16", (5,)),
+    TensorEntry("b", "F32", (300_000,)),
+    TensorEntry("c", "F32", ()),
+    TensorEntry("d", "U8", (0,)),
 ]
 TENSORS = {
     "a": np.arange(5, dtype=np.uint16),
@@ -53,7 +53,9 @@ def test_one_changed_number_is_found(tmp_path, place):
     assert threading.active_count() == before
 
 
-@pytest.mark.parametrize("entry", [Entry("b", "I32", (300_000,)), Entry("b", "F32", (1, 300_000))])
+@pytest.mark.parametrize(
+    "entry", [TensorEntry("b", "I32", (300_000,)), TensorEntry("b", "F32", (1, 300_000))]
+)
 def test_the_header_is_compared_too(tmp_path, entry):
     path = tmp_path / "x.safetensors"
     writer = SafetensorsWriter(path, ENTRIES)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from converters import convert as converting
-from converters.convert import Plan, convert
-from converters.files.writer import Entry, SafetensorsWriter, shards
+from converters.convert import ConversionPlan, convert
+from converters.files.writer import SafetensorsWriter, TensorEntry, shards
 from converters.published import open_published
 from tests.converters.folders import assert_same, left_in, read_all
 from tts_core.errors import CheckpointError
@@ -84,8 +84,8 @@ def test_a_header_that_says_something_else_is_found_out(source, tmp_path, monkey
     [({"surprise": 1}, "unknown surprise"), ({"delay_pattern": [0]}, "delay"), ({"dtype": "int7"}, "int7")],
 )
 def test_a_configuration_that_does_not_fit_is_found_out(source, tmp_path, monkeypatch, change, said):
-    config = Plan.config
-    monkeypatch.setattr(Plan, "config", lambda self: config(self) | change)
+    config = ConversionPlan.config
+    monkeypatch.setattr(ConversionPlan, "config", lambda self: config(self) | change)
     with pytest.raises(CheckpointError, match=said):
         convert(source, tmp_path / "out")
     assert left_in(tmp_path) == []
@@ -94,7 +94,11 @@ def test_a_configuration_that_does_not_fit_is_found_out(source, tmp_path, monkey
 @pytest.mark.parametrize("length", range(1, 9))
 def test_numbers_begin_at_a_multiple_of_8(tmp_path, length):
     """As the format asks, for readers that map the file; wide numbers come before narrow ones."""
-    entries = [Entry("a" * length, "BF16", (3,)), Entry("b", "I64", (1,)), Entry("c", "F32", (1,))]
+    entries = [
+        TensorEntry("a" * length, "BF16", (3,)),
+        TensorEntry("b", "I64", (1,)),
+        TensorEntry("c", "F32", (1,)),
+    ]
     writer = SafetensorsWriter(tmp_path / "x.safetensors", entries)
     writer.abort()
     stored, _ = read_header(tmp_path / "x.safetensors")
@@ -103,7 +107,7 @@ def test_numbers_begin_at_a_multiple_of_8(tmp_path, length):
 
 
 def test_shards_are_filled_in_order_and_keep_groups_together():
-    groups = [[Entry(f"{i}.{part}", "U8", (4,)) for part in "ab"] for i in range(5)]
+    groups = [[TensorEntry(f"{i}.{part}", "U8", (4,)) for part in "ab"] for i in range(5)]
     names = [[entry.name for entry in file] for file in shards(groups, limit=20)]
     assert names == [["0.a", "0.b", "1.a", "1.b"], ["2.a", "2.b", "3.a", "3.b"], ["4.a", "4.b"]]
     assert len(shards(groups, limit=1)) == 5
@@ -122,10 +126,10 @@ def test_sharded_folder_reads_back(source, tmp_path, monkeypatch):
 
 def test_tensors_are_aligned_whatever_their_order(tmp_path):
     entries = [
-        Entry("a", "U8", (3,)),
-        Entry("b", "F32", (2,)),
-        Entry("c", "BF16", (5,)),
-        Entry("d", "F32", ()),
+        TensorEntry("a", "U8", (3,)),
+        TensorEntry("b", "F32", (2,)),
+        TensorEntry("c", "BF16", (5,)),
+        TensorEntry("d", "F32", ()),
     ]
     made = SafetensorsWriter(tmp_path / "x.safetensors", entries)
     made.write("c", np.arange(5, dtype=np.uint16))

@@ -19,9 +19,9 @@ from mlx_port.commands.bench.load.answer import Answer, Playback, play
 from mlx_port.commands.bench.load.figures import Load, figures, in_flight, overload, peak
 from mlx_port.commands.bench.load.plot import plot
 from mlx_port.commands.bench.load.report import report, table
-from mlx_port.commands.bench.load.run import TEXTS, Plan, arrivals, at_rate, run
-from mlx_port.commands.bench.load.sound import Pcm, Wav, meter
-from mlx_port.commands.bench.load.speaker import Speaker
+from mlx_port.commands.bench.load.run import TEXTS, LoadPlan, arrivals, at_rate, run
+from mlx_port.commands.bench.load.sound import PcmMeter, WavMeter, meter
+from mlx_port.commands.bench.load.target import LoadTarget
 from tests.mlx_port.commands import virtual_loop
 from tests.mlx_port.commands.running import run as run_command
 from tts_core.errors import UsageError
@@ -37,8 +37,8 @@ def wav(rate: int, data: bytes, *, size: int | None = None, block: int = 2) -> b
     return b"RIFF\xff\xff\xff\xffWAVE" + chunks + b"data" + struct.pack("<I", size or len(data)) + data
 
 
-def speaker(form: str = "pcm", timeout: float = 30.0, **more) -> Speaker:
-    return Speaker(Address("stub", 80, "/v1/audio/speech", False), "m", "v", form, timeout, **more)
+def speaker(form: str = "pcm", timeout: float = 30.0, **more) -> LoadTarget:
+    return LoadTarget(Address("stub", 80, "/v1/audio/speech", False), "m", "v", form, timeout, **more)
 
 
 @pytest.mark.parametrize(
@@ -57,14 +57,14 @@ def test_a_player_falls_silent_when_its_sound_runs_out(parts, underruns, silence
 
 
 def test_seconds_of_pcm_are_counted_over_cut_frames():
-    sound = Pcm(rate=8, channels=2)
+    sound = PcmMeter(rate=8, channels=2)
     assert [sound.add(bytes(size)) for size in (3, 1, 33, 0, 3)] == [0, 1 / 8, 1.0, 0, 1 / 8]
 
 
 @pytest.mark.parametrize("cut", [1, 7, 1000])
 @pytest.mark.parametrize("size", [None, 0xFFFFFFFF])
 def test_seconds_of_wav_are_those_of_its_header(cut, size):
-    data, sound = wav(100, bytes(500), size=size), Wav()
+    data, sound = wav(100, bytes(500), size=size), WavMeter()
     found = [sound.add(data[place : place + cut]) for place in range(0, len(data), cut)]
     assert sum(found) == pytest.approx(2.5)
     if cut == 1:
@@ -72,13 +72,13 @@ def test_seconds_of_wav_are_those_of_its_header(cut, size):
 
 
 def test_what_follows_the_data_of_a_wav_is_no_sound():
-    assert Wav().add(wav(100, bytes(200) + b"LIST....", size=200)) == 1.0
+    assert WavMeter().add(wav(100, bytes(200) + b"LIST....", size=200)) == 1.0
 
 
 @pytest.mark.parametrize("data", [b"ID3\x04", b"RIFF1234AVI ", b"RIFF1234WAVEdata\0\0\0\0"])
 def test_other_bytes_are_no_wav(data):
     with pytest.raises(ValueError, match="WAV"):
-        Wav().add(data)
+        WavMeter().add(data)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_other_bytes_are_no_wav(data):
 )
 def test_the_rate_of_pcm_is_the_flags_or_the_answers(headers, given, rate):
     found = meter("pcm", headers, given)
-    assert isinstance(found, Pcm)
+    assert isinstance(found, PcmMeter)
     assert found.rate == rate
 
 
@@ -186,7 +186,7 @@ def test_a_slow_answer_delays_no_later_request():
             await asyncio.sleep(9 - now())
         return Answer(planned, sent[-1], now() + 0.5, ((now() + 0.125, 1.0),))
 
-    plan = Plan(["a"], [8], 12, 3, 1)
+    plan = LoadPlan(["a"], [8], 12, 3, 1)
     load = virtual_loop.run(at_rate(ask, plan, 8))
     planned = list(arrivals(8, 12, 3))
     assert [one.planned - load.start for one in load.answers] == pytest.approx(planned)
@@ -212,7 +212,7 @@ def test_rates_end_with_the_first_that_is_too_much():
         return Answer(planned, now, now, ((now, 1.0),), error)
 
     seen: list[str] = []
-    plan = Plan(TEXTS, [2, 4, 8, 16], 10, 0, 3)
+    plan = LoadPlan(TEXTS, [2, 4, 8, 16], 10, 0, 3)
     loads = virtual_loop.run(run(ask, plan, seen.append))
     assert [load.rate for load in loads] == [None, 2, 4, 8]
     assert len(loads[0].answers) == 3
@@ -258,7 +258,7 @@ SPOKEN = [0.25, CHUNKED, chunk(HALF), 1.0, chunk(HALF), chunk(HALF), 0.25, b"0\r
 
 
 def spoken(stub, tmp_path, monkeypatch, program):
-    """Run a program of a Speaker by the virtual clock, in which the stub answers."""
+    """Run a program of a LoadTarget by the virtual clock, in which the stub answers."""
     place = str(tmp_path / "socket")
 
     async def serve():
@@ -325,7 +325,7 @@ def test_every_failure_has_its_kind(tmp_path, monkeypatch, turns, error, sound):
 
 def test_a_whole_run_by_the_clock(tmp_path, monkeypatch):
     """Every answer has its first sound after 250 ms, a gap of half a second, and 1.5 s of sound in 1.5 s."""
-    plan = Plan(TEXTS, [0.5, 2], 20, 1, 2)
+    plan = LoadPlan(TEXTS, [0.5, 2], 20, 1, 2)
     stub = Stub(SPOKEN)
     loads = spoken(stub, tmp_path, monkeypatch, run(speaker().ask, plan, lambda line: None))
     found = report(speaker(), plan, loads)
@@ -352,7 +352,7 @@ def check_plot(drawn: str, rates: int) -> None:
 
 def test_the_plot_of_a_server_that_answers_nothing_is_empty():
     loads = [Load(None, 0.0, 1.0, [answer(0, 0, 1, error="<500>")])]
-    found = report(speaker(), Plan(["a"], [1], 10, 0, 1), loads)
+    found = report(speaker(), LoadPlan(["a"], [1], 10, 0, 1), loads)
     check_plot(plot(found), rates=0)
     assert "errors: 1 of <500>" in table(found)
     assert "not run: 1 a second" in table(found)

@@ -18,7 +18,7 @@ from tests.mlx_port.commands.running import run as run_command
 from tts_core.audio.files import read_audio
 from tts_core.audio.formats.writer import SoundWriter
 from tts_core.dia.options import DiaOptions
-from tts_core.dia.sampling import Sampling
+from tts_core.dia.sampling import DiaSampling
 from tts_core.dia.text import prepare
 from tts_core.errors import GenerationError
 from tts_core.text.captions import Captions, Cue
@@ -118,7 +118,7 @@ def test_flags_reach_the_pipeline(pipeline, capsys, reference):
     assert asked.voice.transcript == "[S2] Hello."
     assert asked.voice.samples.shape == (16000,)
     assert pipeline.texts == [f"[S2] Hello. {SECRET}."]
-    assert asked.sampling == Sampling(cfg_scale=2.5, temperature=0.7, top_p=0.9, top_k=20)
+    assert asked.sampling == DiaSampling(cfg_scale=2.5, temperature=0.7, top_p=0.9, top_k=20)
     assert (asked.seeds, asked.limits) == ([11], (34,))  # 33.3 frames per second, rounded up
 
 

@@ -13,7 +13,7 @@ from mlx import nn
 from mlx.utils import tree_flatten
 
 from mlx_port.dia2.dia2 import Dia2
-from mlx_port.dia2.slots import Slots
+from mlx_port.dia2.slots import Dia2Slots
 from mlx_port.layers.cache import KeyValueCache
 from mlx_port.steps import rows
 from mlx_port.steps.dia2.fused import FusedDia2, fused
@@ -21,14 +21,14 @@ from tests.golden.dia2_bench import build
 from tests.tiny.dia2 import dia2_config, dia2_weights, other_config
 from tts_core.dia2.config import Dia2Config
 from tts_core.dia2.grid import FREE
-from tts_core.dia2.sampling import Choice, Sampling
+from tts_core.dia2.sampling import Dia2Choice, Dia2Sampling
 from tts_core.dia2.shapes import is_norm
-from tts_core.dia2.slots import Joining
+from tts_core.dia2.slots import Dia2Joining
 from tts_core.nn.noise import HostNoise
 
 pytestmark = pytest.mark.rest
 
-USUAL = Sampling(Choice(2.0, 5, 0.6, 2), Choice(2.0, 5, 0.8, 5))
+USUAL = Dia2Sampling(Dia2Choice(2.0, 5, 0.6, 2), Dia2Choice(2.0, 5, 0.8, 5))
 
 
 @cache
@@ -115,9 +115,9 @@ def test_weights_are_stored_once() -> None:
     assert fused(built) is not first
 
 
-def running(config: Dia2Config) -> tuple[Slots, np.ndarray]:
-    slots, ids = Slots(network(config, mx.float32)), np.ones(2 + config.n_streams, np.int32)
-    slots.join(0, Joining(np.zeros((0, len(ids)), np.int32), 0, USUAL, HostNoise(1)))
+def running(config: Dia2Config) -> tuple[Dia2Slots, np.ndarray]:
+    slots, ids = Dia2Slots(network(config, mx.float32)), np.ones(2 + config.n_streams, np.int32)
+    slots.join(0, Dia2Joining(np.zeros((0, len(ids)), np.int32), 0, USUAL, HostNoise(1)))
     return slots, ids
 
 
@@ -165,8 +165,8 @@ def test_compiled_draws_of_old_mixtures_are_dropped(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("mlx_port.dia2.slots.FORMS_KEPT", 2)
     slots, ids = running(other_config())
     for k in range(4):
-        choice = Choice(1.0, 0, 0.5, k)
-        text = Joining(np.zeros((0, len(ids)), np.int32), 0, Sampling(choice, choice), HostNoise(1))
+        choice = Dia2Choice(1.0, 0, 0.5, k)
+        text = Dia2Joining(np.zeros((0, len(ids)), np.int32), 0, Dia2Sampling(choice, choice), HostNoise(1))
         slots.join(1, text)
         slots.leave(1)
     assert len(slots.drawings) <= 2
@@ -178,13 +178,13 @@ def test_compiled_draws_of_old_mixtures_are_dropped(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("config", [dia2_config(), other_config()], ids=["reads text", "without text"])
 def test_compiled_chains_have_the_same_numbers(config: Dia2Config, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a GPU: chains are built once, and again for another mixture of settings."""
-    bare = Choice(1.0, 0, 0.7, 5)
+    bare = Dia2Choice(1.0, 0, 0.7, 5)
 
     def drawn() -> list[np.ndarray]:
-        slots = Slots(build("mlx", dia2_weights(config, seed=8)).network)
+        slots = Dia2Slots(build("mlx", dia2_weights(config, seed=8)).network)
         ids, found = np.ones(2 + config.n_streams, np.int32), []
-        for slot, sampling in enumerate([USUAL, Sampling(bare, bare)]):
-            slots.join(slot, Joining(np.zeros((0, len(ids)), np.int32), 0, sampling, HostNoise(slot)))
+        for slot, sampling in enumerate([USUAL, Dia2Sampling(bare, bare)]):
+            slots.join(slot, Dia2Joining(np.zeros((0, len(ids)), np.int32), 0, sampling, HostNoise(slot)))
             for _ in range(3):
                 actions = slots.act(dict.fromkeys(slots.running, ids))
                 codes = slots.read(slots.draw(dict.fromkeys(slots.running, (5, 3))))

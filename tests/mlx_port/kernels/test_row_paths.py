@@ -74,7 +74,7 @@ def test_a_kernel_that_does_not_run_here_is_refused(monkeypatch: pytest.MonkeyPa
 
 
 def test_without_the_kernel_rows_go_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_paths, "choose", lambda *_, **__: row_paths.Choice("kernel", "faster"))
+    monkeypatch.setattr(row_paths, "choose", lambda *_, **__: row_paths.PathChoice("kernel", "faster"))
     monkeypatch.setattr(source, "passes", lambda *trial: False)
     assert chosen("float32").path == "single"
     assert chosen(row_paths.QUANTIZED).path == "mlx"
@@ -111,7 +111,7 @@ def test_paths_agree(bias: bool, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_kernel_takes_a_few_rows_of_whole_vectors(
     count: int, width: int, found: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rows, "chosen", lambda *_, **__: row_paths.Choice("kernel", ""))
+    monkeypatch.setattr(rows, "chosen", lambda *_, **__: row_paths.PathChoice("kernel", ""))
     layer = nn.Linear(width, 8, bias=False)
     x = mx.zeros((count, width))
     mx.eval(layer.weight, x)
@@ -133,7 +133,7 @@ def test_the_path_of_quantized_weights(backend: str, path: str) -> None:
 def test_the_kernel_takes_affine_codes_of_4_and_8_bits(
     bits: int, mode: str, found: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rows, "chosen", lambda *_, **__: row_paths.Choice("kernel", ""))
+    monkeypatch.setattr(rows, "chosen", lambda *_, **__: row_paths.PathChoice("kernel", ""))
     layer, x = nn.QuantizedLinear(128, 8, bias=False, group_size=32, bits=bits, mode=mode), mx.zeros((2, 128))
     mx.eval(layer.parameters(), x)
     with as_on_metal():

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tests.tts_core.dia import sampling_rules as rules
-from tts_core.dia.sampling import Sampling
+from tts_core.dia.sampling import DiaSampling
 
 
 class Tie(NamedTuple):
@@ -38,7 +38,7 @@ def nearest(
     uniform: np.ndarray,
     channel: int,
     ids: tuple[int, int],
-    sampling: Sampling,
+    sampling: DiaSampling,
     eos: int,
     e: float,
 ) -> Tie:

@@ -15,7 +15,7 @@ import numpy as np
 from tests.sides import ORACLE, Side
 from tests.tts_core.dia import sampling_rules as rules
 from tts_core.dia.grid import DelayGrid
-from tts_core.dia.sampling import Sampling
+from tts_core.dia.sampling import DiaSampling
 from tts_core.dia.text import tokenize
 from tts_core.nn.noise import Noise
 
@@ -40,7 +40,7 @@ def generate(
     network: Any,
     text: str,
     noise: Noise,
-    sampling: Sampling,
+    sampling: DiaSampling,
     max_frames: int,
     *,
     prompt: np.ndarray | None = None,

@@ -11,7 +11,7 @@ from tests.sides import ORACLE, SIDES, Side, assert_parity
 from tests.tiny.dia import compose, dac_config, dac_weights, dia_config, dia_weights
 from tests.tiny.recordings import snippet
 from tests.tolerance import assert_within
-from tts_core.dia.sampling import Sampling
+from tts_core.dia.sampling import DiaSampling
 from tts_core.dia.text import tokenize
 from tts_core.nn.noise import HostNoise
 from tts_core.prompt import Prompt
@@ -22,12 +22,12 @@ GENERATIONS = pytest.mark.parametrize("cross_rope", [False, True], ids=["0626", 
 EVERY_SIDE = pytest.mark.parametrize("side", list(SIDES.values()), ids=list(SIDES))
 TEXTS = ["[S1] One, two.", "[S2] a", "[S1] Lorem ipsum dolor sit amet, [S2] consectetur adipiscing elit."]
 SETTINGS = {
-    "defaults": Sampling(3.0, 1.2, 0.9, 20),
-    "greedy": Sampling(3.0, 0.0, 0.9, 20),
-    "no guidance": Sampling(0.0, 1.2, 0.9, 20),
-    "every id": Sampling(3.0, 1.0, 1.0, 0),
-    "narrow": Sampling(1.5, 0.7, 0.3, 4),
-    "hot": Sampling(3.0, 3.0, 0.99, 60),
+    "defaults": DiaSampling(3.0, 1.2, 0.9, 20),
+    "greedy": DiaSampling(3.0, 0.0, 0.9, 20),
+    "no guidance": DiaSampling(0.0, 1.2, 0.9, 20),
+    "every id": DiaSampling(3.0, 1.0, 1.0, 0),
+    "narrow": DiaSampling(1.5, 0.7, 0.3, 4),
+    "hot": DiaSampling(3.0, 3.0, 0.99, 60),
 }
 FRAMES = 12
 SAFE = 1e-4  # of a margin: several times what float32 moves these logits
@@ -51,7 +51,7 @@ def prompt_codes(frames: int) -> np.ndarray:
     return np.random.default_rng(frames).integers(0, 60, (4, frames)).astype(np.int32)
 
 
-def arguments(sampling: Sampling) -> dict[str, Any]:
+def arguments(sampling: DiaSampling) -> dict[str, Any]:
     return {
         "cfg_scale": sampling.cfg_scale,
         "temperature": sampling.temperature,

@@ -83,7 +83,7 @@ def test_fixed_caches_are_those_of_a_run(
     batch: int, frames: int, guided: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept: list[Any] = []
-    slots = mlx_port.dia.slots.Slots
+    slots = mlx_port.dia.slots.DiaSlots
     join = slots.join
 
     def joined(slots: Any, slot: int, text: Any) -> None:

@@ -7,17 +7,17 @@ import mlx_port.dia.sampling
 import torch_ref.dia.sampling
 from tests.sides import PORT, YARDSTICK
 from tests.tts_core.dia import sampling_rules as rules
-from tts_core.dia.sampling import Sampling
+from tts_core.dia.sampling import DiaSampling
 
 SIDES = {"torch_ref": (YARDSTICK, torch_ref.dia.sampling), "mlx_port": (PORT, mlx_port.dia.sampling)}
 RULES = ["candidates_0626", "candidates_v01"]
 SETTINGS = [
-    Sampling(3.0, 1.2, 0.95, 45),
-    Sampling(3.0, 0.0, 0.95, 45),
-    Sampling(0.0, 1.0, 1.0, 0),
-    Sampling(1.0, 0.3, 0.5, 1),
-    Sampling(7.5, 2.0, 0.99, 67),
-    Sampling(3.0, 1.3, 0.9, 5),
+    DiaSampling(3.0, 1.2, 0.95, 45),
+    DiaSampling(3.0, 0.0, 0.95, 45),
+    DiaSampling(0.0, 1.0, 1.0, 0),
+    DiaSampling(1.0, 0.3, 0.5, 1),
+    DiaSampling(7.5, 2.0, 0.99, 67),
+    DiaSampling(3.0, 1.3, 0.9, 5),
 ]
 EOS = 60
 
@@ -38,7 +38,7 @@ def logits(kind: str) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("kind", ["plain", "ties", "ends"])
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("name", SIDES)
-def test_candidates(name: str, rule: str, kind: str, setting: Sampling) -> None:
+def test_candidates(name: str, rule: str, kind: str, setting: DiaSampling) -> None:
     """The same ids stay, with the same logits; few rows are on top-p's edge, where rounding decides."""
     side, module = SIDES[name]
     cond, uncond = logits(kind)

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 import torch
 
-from mlx_port.dia.slots import Slots
+from mlx_port.dia.slots import DiaSlots
 from tests.parity.dia.near_ties import nearest
 from tests.sides import ORACLE, PORT, YARDSTICK
 from tests.tiny.dia import SAMPLING, compose, dac_config, dac_weights, dia_config, dia_weights
 from tests.tiny.dia_draws import draws
 from tts_core.dia.grid import DelayGrid
-from tts_core.dia.joining import Joining
-from tts_core.dia.sampling import Sampling
+from tts_core.dia.joining import DiaJoining
+from tts_core.dia.sampling import DiaSampling
 from tts_core.nn.noise import HostNoise, Noise
 
 pytestmark = pytest.mark.rest
@@ -30,18 +30,18 @@ class Text:
     tokens: np.ndarray
     prompt: np.ndarray | None
     frames: int
-    sampling: Sampling
+    sampling: DiaSampling
     noise: Noise
     drawn: list[np.ndarray] = field(default_factory=list)
 
     def grid(self) -> DelayGrid:
         return DelayGrid(dia_config(), self.prompt, self.frames)
 
-    def joining(self, grid: DelayGrid) -> Joining:
+    def joining(self, grid: DelayGrid) -> DiaJoining:
         return grid.joining(self.tokens, self.sampling, self.noise)
 
 
-def text(seed: int, *, sampling: Sampling = SAMPLING) -> Text:
+def text(seed: int, *, sampling: DiaSampling = SAMPLING) -> Text:
     random = np.random.default_rng(seed)
     tokens = random.integers(1, 200, int(random.integers(1, 30))).astype(np.int32)
     prompt = random.integers(0, 60, (4, int(random.integers(1, 9)))).astype(np.int32)
@@ -61,10 +61,10 @@ def plainly(one: Text, *, cross_rope: bool = False) -> np.ndarray:
     return draws(network("torch", cross_rope), one.tokens, one.grid(), one.sampling, one.noise)
 
 
-def slots_of(count: int, *, guided: bool = True, rows: int = 80, cross_rope: bool = False) -> Slots:
+def slots_of(count: int, *, guided: bool = True, rows: int = 80, cross_rope: bool = False) -> DiaSlots:
     built = network("mlx", cross_rope)
     nothing = built.encode_nothing() if guided else None
-    return Slots(built, nothing, texts=count, rows=rows, text_rows=40)
+    return DiaSlots(built, nothing, texts=count, rows=rows, text_rows=40)
 
 
 @pytest.mark.parametrize("cross_rope", [False, True])
@@ -84,7 +84,7 @@ def test_draws_are_the_plain_ones(count: int, settings: dict, cross_rope: bool) 
         np.testing.assert_array_equal(drawn[: len(expected), slot], expected)
 
 
-def arrivals(slots: Slots, texts: list[Text], seed: int) -> Iterator[Text]:
+def arrivals(slots: DiaSlots, texts: list[Text], seed: int) -> Iterator[Text]:
     """Texts in random order of time: each joins a free slot and leaves when its grid is done."""
     random, waiting, running = np.random.default_rng(seed), list(texts), {}
     while waiting or running:
@@ -110,8 +110,8 @@ def test_texts_come_and_go(count: int) -> None:
     """Other lengths, prompts, settings and noise in each slot."""
     texts = [text(seed) for seed in range(15)]
     for place in (1, 4, 7):
-        texts[place].sampling = Sampling(cfg_scale=1.5, temperature=0.7, top_p=1.0, top_k=5)
-    texts[10].sampling = Sampling(cfg_scale=0.0, temperature=0.0, top_p=1.0, top_k=5)
+        texts[place].sampling = DiaSampling(cfg_scale=1.5, temperature=0.7, top_p=1.0, top_k=5)
+    texts[10].sampling = DiaSampling(cfg_scale=0.0, temperature=0.0, top_p=1.0, top_k=5)
     finished = list(arrivals(slots_of(count), texts, seed=count))
     assert len(finished) == len(texts)
     for one in texts:
@@ -128,7 +128,7 @@ def test_a_row_does_not_depend_on_the_batch() -> None:
     def drawn(members: list[int]) -> np.ndarray:
         slots = slots_of(len(members), rows=rows)
         for slot, one in enumerate(members):
-            slots.join(slot, Joining(tokens[one], forced[one], 1, 0, rows, SAMPLING, HostNoise(one)))
+            slots.join(slot, DiaJoining(tokens[one], forced[one], 1, 0, rows, SAMPLING, HostNoise(one)))
         return slots.read(slots.launch(rows - 1))
 
     together = drawn(list(range(texts)))
@@ -167,9 +167,9 @@ def test_unused_memory_is_freed_now_and_then(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_step_is_submitted_before_the_last_ones_draws_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Launch, launch, read, launch, read."""
     done: list[str] = []
-    launch, read = Slots.launch, Slots.read
-    monkeypatch.setattr(Slots, "launch", lambda self, steps: done.append("launch") or launch(self, steps))
-    monkeypatch.setattr(Slots, "read", lambda self, rows: done.append("read") or read(self, rows))
+    launch, read = DiaSlots.launch, DiaSlots.read
+    monkeypatch.setattr(DiaSlots, "launch", lambda self, steps: done.append("launch") or launch(self, steps))
+    monkeypatch.setattr(DiaSlots, "read", lambda self, rows: done.append("read") or read(self, rows))
     voice = compose(PORT, dia_weights(dia_config(), seed=3, eos=0.0), dac_weights(dac_config()))
     voice.generate_codes(["[S1] One."], max_frames=4, seed=1)
     assert done[:5] == ["launch", "launch", "read", "launch", "read"]

@@ -19,7 +19,7 @@ from tts_core.dia2.options import Dia2Options
 from tts_core.errors import CancelledError
 from tts_core.results import GenerationResult, join
 from tts_core.serving.engine import SpeechEngine
-from tts_core.serving.source import Source
+from tts_core.serving.source import ModelSource
 
 pytestmark = pytest.mark.rest
 
@@ -182,9 +182,9 @@ def test_the_memory_of_a_voice_is_counted_from_the_start(pipeline: Any) -> None:
 
 @pytest.fixture(scope="module")
 def engine(published: Any, converted: Any) -> Iterator[SpeechEngine]:
-    def source(package: Any, *given: Any, **options: Any) -> Source:
+    def source(package: Any, *given: Any, **options: Any) -> ModelSource:
         parts = package.open_parts(*given, **options)
-        return Source(
+        return ModelSource(
             "dia2",
             parts.configs,
             parts.documents,

@@ -10,11 +10,11 @@ import pytest
 from tests.golden.dia2_bench import build
 from tests.sides import BOTH
 from tests.tiny.dia2 import dia2_config, dia2_weights
-from tts_core.dia2.sampling import Choice, Sampling
-from tts_core.dia2.slots import Joining
+from tts_core.dia2.sampling import Dia2Choice, Dia2Sampling
+from tts_core.dia2.slots import Dia2Joining
 from tts_core.nn.noise import HostNoise
 
-GUIDED = Sampling(Choice(2.0, 5, 0.6, 2), Choice(2.0, 5, 0.8, 5))
+GUIDED = Dia2Sampling(Dia2Choice(2.0, 5, 0.6, 2), Dia2Choice(2.0, 5, 0.8, 5))
 STAGES = dia2_config().n_streams - 1
 
 
@@ -50,7 +50,9 @@ def test_every_stage_and_row_counts(side: str, row: int, stage: int, monkeypatch
     made = build(side, dia2_weights(config, seed=2))
     slots = made.slots()
     for slot in (0, 1):
-        slots.join(slot, Joining(np.zeros((0, 2 + config.n_streams), np.int32), 0, GUIDED, HostNoise(slot)))
+        slots.join(
+            slot, Dia2Joining(np.zeros((0, 2 + config.n_streams), np.int32), 0, GUIDED, HostNoise(slot))
+        )
     if side == "mlx":
         monkeypatch.setattr(slots.fused, "stage", poisoned(slots.fused.stage, stage, row, mlx_nan))
     else:

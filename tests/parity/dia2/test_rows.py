@@ -12,15 +12,15 @@ import pytest
 
 from tests.golden.dia2_bench import Dia2Side, build
 from tests.tiny.dia2 import dia2_weights, other_config
-from tts_core.dia2.sampling import Choice, Sampling
-from tts_core.dia2.slots import Joining
+from tts_core.dia2.sampling import Dia2Choice, Dia2Sampling
+from tts_core.dia2.slots import Dia2Joining
 from tts_core.nn.noise import HostNoise
 
 pytestmark = pytest.mark.rest
 
 CONFIG = other_config()
 TEXTS, STEPS = 8, 60
-SAMPLING = Sampling(Choice(2.0, 9, 0.6, 2), Choice(2.0, 9, 0.8, 9))
+SAMPLING = Dia2Sampling(Dia2Choice(2.0, 9, 0.6, 2), Dia2Choice(2.0, 9, 0.8, 9))
 NEAR = 1e-4  # distance of two scores that float32 sums of another order may exchange; they are of size 1 to 9
 IDS = np.random.default_rng(3).integers(0, 30, (TEXTS, STEPS, 2 + CONFIG.n_streams)).astype(np.int32)
 
@@ -55,7 +55,7 @@ def drawn(side: Dia2Side, members: list[int]) -> Draws:
     slots, found = side.slots(), Draws(np.zeros((len(members), STEPS, 1 + CONFIG.n_streams), np.int32), [])
     for slot, one in enumerate(members):
         nothing = np.zeros((0, 2 + CONFIG.n_streams), np.int32)
-        slots.join(slot, Joining(nothing, 0, SAMPLING, HostNoise(one)))
+        slots.join(slot, Dia2Joining(nothing, 0, SAMPLING, HostNoise(one)))
     with noted(side, found.scores):
         for step in range(STEPS):
             actions = slots.act({slot: IDS[one, step] for slot, one in enumerate(members)})

@@ -156,7 +156,7 @@ def test_only_one_whose_window_lacks_memory_fails(pipeline, asked, alone, side):
     """Each window is decoded for one request; it cannot be tried again, for the codec's state has changed."""
     session = pipeline(side).session(2)
     lost, kept = (session.join(asked(side)[place]) for place in (0, 1))
-    speaking = session.spoken[lost].speaking
+    speaking = session.members[lost].speaking
     speaking.parts = lambda: (_ for _ in ()).throw(MemoryError)
     parts = []
     while session.running:

@@ -13,7 +13,7 @@ from torch import Tensor
 import mlx_port.layers.attention
 from mlx_port.layers.attention import AttentionPolicy, scaled_dot_product_attention
 from tests.torch_ref.layers.attention_cases import CASES, TWO_ROWS, causal_fault, fault
-from tts_core.nn.attention import Scores, block_sizes
+from tts_core.nn.attention import AttentionSizes, block_sizes
 
 attend: Callable[..., mx.array] = scaled_dot_product_attention
 POLICIES = {
@@ -181,7 +181,7 @@ def test_a_block_takes_no_more_memory_than_is_counted(mask, monkeypatch):
     """Its scores, the masked scores, and the rest."""
     counted = []
 
-    def sized(scores: Scores, *others: Any, **options: Any) -> tuple[int, int, int]:
+    def sized(scores: AttentionSizes, *others: Any, **options: Any) -> tuple[int, int, int]:
         sizes = block_sizes(scores, *others, **options)
         counted.append(scores.block_bytes(*sizes))
         return sizes

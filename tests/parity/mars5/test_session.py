@@ -13,7 +13,7 @@ from tts_core.codecs import vocos_calls
 from tts_core.errors import ResourceError, UsageError
 from tts_core.mars5 import together
 from tts_core.mars5.options import Mars5Options
-from tts_core.mars5.request import STAGES, Request
+from tts_core.mars5.request import STAGES, Mars5Request
 from tts_core.prompt import Prompt
 from tts_core.results import join
 from tts_core.serving.session import Failed
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.rest
 SIDES = pytest.mark.parametrize("side", ["torch", "mlx"])
 
 
-def asked(side: str, seed: int, **changes: Any) -> Request:
+def asked(side: str, seed: int, **changes: Any) -> Mars5Request:
     """A request with a voice, a length and settings of its own."""
     random = np.random.default_rng(seed)
     ids, text, said = int(random.integers(2, 14)), TEXT, None

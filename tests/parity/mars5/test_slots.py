@@ -14,7 +14,7 @@ from tests.tiny.mars5_ar import VOCABULARY, ar_config, ar_weights, deep_prompt, 
 from tests.tiny.mars5_draws import extend
 from tts_core.mars5.config import CodecLMConfig
 from tts_core.mars5.options import Mars5Options
-from tts_core.mars5.rows import Joining
+from tts_core.mars5.rows import Mars5Joining
 from tts_core.mars5.sequence import CodecSequence
 from tts_core.nn.noise import HostNoise
 
@@ -41,7 +41,7 @@ class Text:
     """A text, and the ids that it draws."""
 
     seed: int
-    joining: Joining
+    joining: Mars5Joining
     drawn: list[int] = field(default_factory=list)
 
     @property
@@ -59,7 +59,7 @@ def text(seed: int) -> Text:
     settings = SETTINGS[int(random.choice(4, p=[0.5, 0.2, 0.2, 0.1]))]
     most = len(prompt.tokens) + int(random.integers(1, 30))
     options = replace(settings, generate_max_len_override=most)
-    return Text(seed, Joining(prompt, codes, options, HostNoise(2**63 + seed)))
+    return Text(seed, Mars5Joining(prompt, codes, options, HostNoise(2**63 + seed)))
 
 
 @cache
@@ -151,7 +151,7 @@ def test_a_text_without_finite_logits_is_marked_by_itself(side: Side) -> None:
     slots = side.module("mars5.slots").Slots(
         broken, texts=2, room=ROOM, lowest=VOCABULARY.lowest, end=VOCABULARY.end
     )
-    slots.join(0, Joining(VOCABULARY.shallow("x"), one.joining.codes, Mars5Options(), HostNoise(1)))
+    slots.join(0, Mars5Joining(VOCABULARY.shallow("x"), one.joining.codes, Mars5Options(), HostNoise(1)))
     slots.join(1, one.joining)
     drawn = read(side, slots.launch(3))
     assert drawn[:, 0].tolist() == [-1] * 3

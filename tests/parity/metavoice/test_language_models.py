@@ -24,7 +24,7 @@ from tests.tolerance import assert_within
 from tests.tts_core.metavoice import sampling_rules as rules
 from tts_core.metavoice.codes import by_position, second_stage_rows
 from tts_core.metavoice.config import END_OF_AUDIO
-from tts_core.metavoice.rows import Joining
+from tts_core.metavoice.rows import MetaVoiceJoining
 from tts_core.metavoice.sampling import SECOND_STAGE_STEP, FirstStageSampling, waiting_times
 from tts_core.nn.noise import HostNoise
 
@@ -226,7 +226,7 @@ def generate(
     end: int = END_OF_AUDIO,
 ) -> list[np.ndarray]:
     texts = [
-        Joining(PROMPTS[item], SPEAKERS[item], sampling, HostNoise(seed))
+        MetaVoiceJoining(PROMPTS[item], SPEAKERS[item], sampling, HostNoise(seed))
         for item, seed in zip(items, seeds or items, strict=True)
     ]
     limits = limits or [LIMITS[item] for item in items]

@@ -21,12 +21,12 @@ from tts_core.codecs.policy import CodecPolicy
 from tts_core.errors import CancelledError, ResourceError, UsageError
 from tts_core.metavoice.memory import MetaVoiceJob, positions
 from tts_core.metavoice.options import MetaVoiceOptions
-from tts_core.metavoice.request import STAGES, Facts, Request, log_license, request
-from tts_core.metavoice.rows import Joining
+from tts_core.metavoice.request import STAGES, MetaVoiceFacts, MetaVoiceRequest, log_license, request
+from tts_core.metavoice.rows import MetaVoiceJoining
 from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.metavoice.session import MetaVoiceSession
 from tts_core.nn.noise import HostNoise, piece_seed
-from tts_core.pipeline import Watch
+from tts_core.pipeline import Callbacks
 from tts_core.prompt import Prompt
 from tts_core.results import join
 from tts_core.text.pace import CHARACTERS_PER_SECOND
@@ -217,7 +217,7 @@ def test_keys_and_values_are_dropped_with_the_last_text(side: Any) -> None:
     assert slots.cache == []
     size = side.facts.first.speaker_embedding_size
     for slot in (0, 1):
-        text = Joining(
+        text = MetaVoiceJoining(
             np.array([2561], np.int32), np.zeros(size, np.float32), FirstStageSampling(), HostNoise(1)
         )
         slots.join(slot, text)
@@ -362,7 +362,7 @@ def test_a_long_decode_is_cancelled_inside_a_step(side: Any, voice: np.ndarray) 
     assert isinstance(event.error, CancelledError)
 
 
-def run(session: MetaVoiceSession, request: Request) -> list[Any]:
+def run(session: MetaVoiceSession, request: MetaVoiceRequest) -> list[Any]:
     events = list[Any]()
     session.join(request)
     while session.running:
@@ -377,7 +377,7 @@ def test_loops_look_whether_they_are_cancelled(
     asked = side.request(TEXT, MetaVoiceOptions(seed=3, max_frames=FRAMES), voice)
     [piece], looks = asked.pieces, []
     how: dict[str, Any] = {"check": lambda: looks.append(None)}
-    watch = Watch(None, None)
+    watch = Callbacks(None, None)
     monkeypatch.setattr(watch, "check", how["check"])
     session = MetaVoiceSession(
         side.engine, side.facts, 1, side.rehearsal, job=asked.job(), watch=watch, sound=False
@@ -399,7 +399,7 @@ def test_texts_are_cut_by_what_both_windows_hold(side: Any) -> None:
     def pieces(window: int) -> list[str]:
         kinds = "metavoice", "metavoice_second_stage"
         windows = {kind: replace(side.engine.configs[kind], max_position_embeddings=window) for kind in kinds}
-        facts = Facts.of({**side.engine.configs, **windows}, side.engine.tokenizers)
+        facts = MetaVoiceFacts.of({**side.engine.configs, **windows}, side.engine.tokenizers)
         made = request(facts, LONG, MetaVoiceOptions(), reference()).pieces
         return [facts.tokenizers.first_stage.decode(piece.first[:-1]) for piece in made]
 

@@ -25,7 +25,7 @@ from tests.tiny.metavoice_lm import LanguageSide
 from tests.tiny.published_models import FIRST
 from tests.tolerance import assert_within
 from tts_core.metavoice.config import is_quantisable
-from tts_core.metavoice.rows import Joining
+from tts_core.metavoice.rows import MetaVoiceJoining
 from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.nn.noise import HostNoise
 
@@ -97,7 +97,7 @@ def test_both_sides_say_the_same(folder: Folder, form: str) -> None:
         config = network.config
         vector = np.random.default_rng(2).normal(0, 0.2, config.speaker_embedding_size).astype(np.float32)
         ids = np.array([2060, config.vocab_size - 1], np.int32)
-        text = Joining(ids, vector, FirstStageSampling(), HostNoise(3))
+        text = MetaVoiceJoining(ids, vector, FirstStageSampling(), HostNoise(3))
         made += LanguageSide(name).speak(network, [text], [30], end_of_text=config.vocab_size - 1)
     np.testing.assert_array_equal(made[0], made[1])
     assert len(made[0]) > 10

@@ -12,7 +12,7 @@ import pytest
 from tests.tiny.metavoice import first_stage_config, first_stage_weights, tokenizers
 from tests.tiny.metavoice_lm import LanguageSide
 from tts_core.metavoice.config import END_OF_AUDIO
-from tts_core.metavoice.rows import Joining
+from tts_core.metavoice.rows import MetaVoiceJoining
 from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.nn.noise import HostNoise
 
@@ -47,8 +47,8 @@ class Text:
     drawn: list[int] = field(default_factory=list)
 
     @property
-    def joining(self) -> Joining:
-        return Joining(self.ids, self.vector, self.sampling, HostNoise(self.seed))
+    def joining(self) -> MetaVoiceJoining:
+        return MetaVoiceJoining(self.ids, self.vector, self.sampling, HostNoise(self.seed))
 
 
 def text(seed: int) -> Text:
@@ -138,7 +138,7 @@ def test_a_text_stays_in_its_rows(side: LanguageSide) -> None:
 def test_a_text_without_finite_logits_is_marked_by_itself(side: LanguageSide) -> None:
     slots, one, other = slots_of(side, 2, 4), text(3), text(5)
     slots.join(0, other.joining)
-    slots.join(1, Joining(one.ids, one.vector * np.float32(np.nan), SAMPLINGS[0], HostNoise(1)))
+    slots.join(1, MetaVoiceJoining(one.ids, one.vector * np.float32(np.nan), SAMPLINGS[0], HostNoise(1)))
     drawn = read(side, slots.launch(4))
     assert drawn[:, 1].tolist() == [-1] * 4
     assert drawn[:, 0].tolist() == alone(side, other.seed)[:4]
@@ -149,7 +149,8 @@ def test_rows_are_counted() -> None:
     plan = slots_of(SIDES["mlx_port"], 3, 5).plan
     by_rows = {one.rows: one for one in SAMPLINGS}
     joinings = {
-        rows: Joining(text(1).ids, text(1).vector, one, HostNoise(0)) for rows, one in by_rows.items()
+        rows: MetaVoiceJoining(text(1).ids, text(1).vector, one, HostNoise(0))
+        for rows, one in by_rows.items()
     }
     assert plan.join(2, joinings[3]) == [0, 1, 2]
     assert plan.fits(by_rows[2])

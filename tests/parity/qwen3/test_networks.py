@@ -17,8 +17,8 @@ from tests.tiny.qwen3 import qwen3_config, qwen3_weights, speaker_config, write_
 from tests.tolerance import assert_within
 from tts_core.qwen3 import layout as layouts
 from tts_core.qwen3.config import MODES
-from tts_core.qwen3.layout import Recording
-from tts_core.qwen3.sampling import Choice, Sampling
+from tts_core.qwen3.layout import Qwen3Recording
+from tts_core.qwen3.sampling import Qwen3Choice, Qwen3Sampling
 
 KINDS = ("mlx", "torch", "float64")
 modes = pytest.mark.parametrize("mode", MODES)
@@ -36,7 +36,7 @@ def row(mode: str, *, streamed: bool) -> Row:
     config, random = qwen3_config(mode), np.random.default_rng(7)
     text, vector, frames, recording, voice = random.integers(0, 256, 15).tolist(), None, None, None, -1
     if mode == "base":
-        recording, voice = Recording(tuple(random.integers(0, 256, 9).tolist()), 4), layouts.SPEAKER
+        recording, voice = Qwen3Recording(tuple(random.integers(0, 256, 9).tolist()), 4), layouts.SPEAKER
         vector = normal(5, config.talker.hidden_size)
         frames = random.integers(0, config.codebook_size, (1, config.n_codebooks, 4)).astype(np.int32)
     elif mode == "custom_voice":
@@ -111,7 +111,7 @@ def test_steps_one_by_one_are_the_whole(mode: str) -> None:
 @modes
 def test_both_sides_draw_the_same_codes(mode: str) -> None:
     """Both layouts."""
-    trio, sampling = bench(mode), Sampling(Choice(top_k=20), Choice(temperature=0.7))
+    trio, sampling = bench(mode), Qwen3Sampling(Qwen3Choice(top_k=20), Qwen3Choice(temperature=0.7))
     for streamed in (False, True):
         given = row(mode, streamed=streamed)._replace(seed=3)
         made = [spoken(side, [given], sampling, 8)[0] for side in (trio.side, trio.torch32)]

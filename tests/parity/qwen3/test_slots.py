@@ -13,18 +13,18 @@ from tests.sides import Side
 from tests.tiny.qwen3 import qwen3_config, qwen3_weights
 from tts_core.nn.noise import HostNoise
 from tts_core.qwen3.layout import build
-from tts_core.qwen3.rows import WAITED, Joining
-from tts_core.qwen3.sampling import Choice, Sampling
+from tts_core.qwen3.rows import WAITED, Qwen3Joining
+from tts_core.qwen3.sampling import Qwen3Choice, Qwen3Sampling
 
 pytestmark = pytest.mark.rest
 
 SIDES = ("torch", "mlx")
 CONFIG = qwen3_config()
 SAMPLINGS = (
-    Sampling(),
-    Sampling(Choice(top_k=0, top_p=0.9), Choice(temperature=1.3), 1.0),
-    Sampling(Choice(is_greedy=True), Choice(), 1.2),
-    Sampling(Choice(), Choice(is_greedy=True)),
+    Qwen3Sampling(),
+    Qwen3Sampling(Qwen3Choice(top_k=0, top_p=0.9), Qwen3Choice(temperature=1.3), 1.0),
+    Qwen3Sampling(Qwen3Choice(is_greedy=True), Qwen3Choice(), 1.2),
+    Qwen3Sampling(Qwen3Choice(), Qwen3Choice(is_greedy=True)),
 )
 ROOM = 100
 
@@ -40,7 +40,7 @@ class Text:
 
     seed: int
     limit: int
-    joining: Joining
+    joining: Qwen3Joining
     drawn: list[np.ndarray] = field(default_factory=list)
 
 
@@ -49,7 +49,7 @@ def text(seed: int) -> Text:
     ids = random.integers(0, 256, int(random.integers(9, 25))).tolist()
     layout = build(CONFIG, ids, language=None, streamed=bool(random.integers(2)))
     sampling = SAMPLINGS[int(random.integers(len(SAMPLINGS)))]
-    return Text(seed, int(random.integers(1, 12)), Joining(layout, sampling, HostNoise(seed)))
+    return Text(seed, int(random.integers(1, 12)), Qwen3Joining(layout, sampling, HostNoise(seed)))
 
 
 def slots_of(side: str, count: int) -> Any:

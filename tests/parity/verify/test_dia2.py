@@ -11,7 +11,7 @@ from tts_core.dia2.ladder import tensor_group
 from tts_core.dia2.layer_order import depformer_stages, transformer_stages
 from tts_core.dia2.shapes import parameter_shapes
 from tts_core.errors import UsageError
-from tts_core.nn.ladder import Given, ladder
+from tts_core.nn.ladder import InputSources, ladder
 
 pytestmark = pytest.mark.rest
 
@@ -34,7 +34,7 @@ def test_the_inputs_are_a_text_and_the_codecs_codes(published):
     parts = open_published(published).parts
     configs = {kind: one.config for kind, one in parts.items()}
     documents = {kind: one.documents for kind, one in parts.items()}
-    given = Given(configs, documents, 20, 0.8, 0)
+    given = InputSources(configs, documents, 20, 0.8, 0)
     given.made["codes"] = np.arange(8 * 20).reshape(1, 8, 20) % 7
     rung = ladder("dia2", given)[2]
     tokens, config = rung.state(given)["tokens"], parts["dia2"].config
@@ -45,7 +45,7 @@ def test_the_inputs_are_a_text_and_the_codecs_codes(published):
     assert (tokens[0, 0, 2:] == config.audio_bos_id).all()
     assert (tokens[0, config.longest_delay :, 2:] < 7).all()
     with pytest.raises(UsageError, match="--rows"):
-        ladder("dia2", Given(configs, documents, 5000, 0.8, 0))
+        ladder("dia2", InputSources(configs, documents, 5000, 0.8, 0))
 
 
 def test_the_command_passes(published, tmp_path, capsys, verify_here):

@@ -11,7 +11,7 @@ from tests.converters.folders import DAC_HF, V_0626_HF
 from tests.tiny.mbd import mbd_tensors, published_content, write_published
 from tests.tiny.metavoice_pipeline import bands_for
 from tests.tiny.published_models import AR, FIRST, sources
-from tts_core.nn.ladder import Given, ladder, sound
+from tts_core.nn.ladder import InputSources, ladder, sound
 
 MADE = {  # replaces the oracle
     "codes": np.zeros((1, 9, 30), np.int32),
@@ -26,7 +26,7 @@ DRAWN = {  # model → parts with random inputs; the others read their outputs
 }
 
 
-def given_for(model: str, folder: Path) -> Given:
+def given_for(model: str, folder: Path) -> InputSources:
     if model == "dia":
         published = open_published(V_0626_HF, codec=DAC_HF)
     elif model == "mars5":
@@ -37,7 +37,7 @@ def given_for(model: str, folder: Path) -> Given:
         published = open_published([*sources(model), file], include=["mbd"])
     configs = {kind: part.config for kind, part in published.parts.items()}
     documents = {kind: part.documents for kind, part in published.parts.items()}
-    return Given(configs, documents, 12, 0.06, 3, MADE)
+    return InputSources(configs, documents, 12, 0.06, 3, MADE)
 
 
 @pytest.mark.skipif(not (AR.is_file() and FIRST.is_file()), reason=f"{AR} or {FIRST} is missing")
@@ -54,7 +54,9 @@ def test_what_is_drawn_follows_the_seed(model, tmp_path):
 
 
 def test_codes_that_do_not_fit_are_drawn_from_the_seed():
-    first, again, other = (Given({}, {}, 12, 0.06, seed, MADE).codes(10, 1024, 7) for seed in (3, 3, 4))
+    first, again, other = (
+        InputSources({}, {}, 12, 0.06, seed, MADE).codes(10, 1024, 7) for seed in (3, 3, 4)
+    )
     assert first.shape == (10, 7)
     np.testing.assert_array_equal(again, first)
     assert (other != first).any()

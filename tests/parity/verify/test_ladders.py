@@ -20,7 +20,7 @@ from tests.tiny.qwen3 import write_published as write_qwen3
 from torch_ref.layerwise import Layerwise
 from torch_ref.loading import open_parts
 from tts_core import models
-from tts_core.nn.ladder import Given, ladder
+from tts_core.nn.ladder import InputSources, ladder
 from tts_core.nn.layer_order import State, single_passes
 from tts_core.qwen3.config import MODES
 
@@ -140,7 +140,7 @@ def opened(tmp_path_factory) -> Callable[[str], SimpleNamespace]:
         published = open_published(files, include=extras)
         configs = {kind: part.config for kind, part in published.parts.items()}
         documents = {kind: part.documents for kind, part in published.parts.items()}
-        given = Given(configs, documents, *((9, 0.8) if form else (11, 0.05)), 0)
+        given = InputSources(configs, documents, *((9, 0.8) if form else (11, 0.05)), 0)
         networks = open_parts(files, include=extras, dtype="float64", device="cpu")
         return SimpleNamespace(published=published, given=given, networks=networks)
 

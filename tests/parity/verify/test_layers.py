@@ -11,7 +11,7 @@ import torch
 import mlx_port
 import torch_ref
 from converters.convert import convert
-from converters.published import Part, open_published
+from converters.published import ModelPart, open_published
 from mlx_port.commands.verify.run import trace
 from mlx_port.layerwise import Layerwise
 from mlx_port.stored import Stored
@@ -25,7 +25,7 @@ from tts_core.dia.config import DiaConfig
 from tts_core.dia.ladder import dia_state
 from tts_core.dia.layer_order import dia_stages
 from tts_core.dia.layers import DiaLayers
-from tts_core.nn.ladder import Given, no_codes, signal
+from tts_core.nn.ladder import InputSources, no_codes, signal
 from tts_core.nn.layer_order import passes
 from tts_core.voice.embedded import CODEC, DIA
 
@@ -50,9 +50,9 @@ def voice(tmp_path_factory):
     return open_published(path, offline=True).parts["dia"]
 
 
-def rows_of(config: DiaConfig, rows: int, *, seed: int = 0) -> Given:
+def rows_of(config: DiaConfig, rows: int, *, seed: int = 0) -> InputSources:
     """Random codes, since the codec computes none here."""
-    given = Given({"dia": config}, {}, rows, 0.1, seed)
+    given = InputSources({"dia": config}, {}, rows, 0.1, seed)
     given.made["codes"] = np.zeros((1, 0, 1), np.int32)
     return given
 
@@ -133,7 +133,7 @@ def test_torch_holds_one_layer_at_a_time(voice, monkeypatch):
     layers = TorchLayerwise(DiaLayers, voice.config, voice, "float64")
     starts = []
 
-    def read(part: Part, name: str) -> np.ndarray:
+    def read(part: ModelPart, name: str) -> np.ndarray:
         array = original(part, name)
         alive.append(weakref.ref(array))
         return array
@@ -145,8 +145,8 @@ def test_torch_holds_one_layer_at_a_time(voice, monkeypatch):
         alive.clear()
         starts.append(stage)
 
-    original = Part.read
-    monkeypatch.setattr(Part, "read", read)
+    original = ModelPart.read
+    monkeypatch.setattr(ModelPart, "read", read)
     stages = dia_stages(voice.config)
     gc.collect()
     gc.freeze()  # older objects are not scanned again for every layer

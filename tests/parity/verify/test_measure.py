@@ -17,7 +17,7 @@ from mlx_port.commands.verify.conversion import (
     teacher_forced,
 )
 from mlx_port.commands.verify.html import HEIGHT, TOP, page
-from mlx_port.commands.verify.measure import EPS, Row, compare_choices, distances, measure
+from mlx_port.commands.verify.measure import EPS, LayerRow, compare_choices, distances, measure
 from mlx_port.commands.verify.report import Report
 from mlx_port.loading import DTYPES
 from tests import tolerance
@@ -226,7 +226,7 @@ def test_a_single_layer_and_tensor_are_no_plurals():
 def test_the_pages_grid_is_drawn_at_its_levels():
     """0 dB is the plot's lower edge and 120 dB its upper one; a bar of 40 dB ends at the line of 40 dB."""
     report = Report("a", "b", "float32", None, 2, 0.1, 0)
-    report.rows += [Row("dia", f"{db} dB", "float32", 1e-5, 1e-5, 1.0, 1e-3, db) for db in (40.0, 100.0)]
+    report.rows += [LayerRow("dia", f"{db} dB", "float32", 1e-5, 1e-5, 1.0, 1e-3, db) for db in (40.0, 100.0)]
     text = page(report)
     grid = re.findall(r'y1="([\d.]+)" y2="([\d.]+)"/><text [^>]*>(\d+) dB<', text)
     expected = {level: f"{TOP + HEIGHT * (120 - level) / 120:.1f}" for level in (0, 40, 80, 120)}

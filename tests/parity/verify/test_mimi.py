@@ -14,7 +14,7 @@ from tests.golden.cases import DEFAULT
 from tests.sides import ORACLE, YARDSTICK
 from torch_ref.layerwise import Layerwise as TorchLayerwise
 from tts_core.codecs.ladder import mimi_rungs
-from tts_core.nn.ladder import Given
+from tts_core.nn.ladder import InputSources
 
 pytestmark = pytest.mark.rest
 
@@ -30,7 +30,7 @@ def test_every_layer_of_mlx_is_within_its_bound(published, tmp_path):
     convert(published, tmp_path / "codec")
     [part] = open_published(tmp_path / "codec", parts=["mimi"], offline=True).parts.values()
     assert part.layout == "mlx"
-    given, rows = Given({"mimi": source.config}, {}, 11, 0.4, 0), 0
+    given, rows = InputSources({"mimi": source.config}, {}, 11, 0.4, 0), 0
     for rung in mimi_rungs(given):
         state = rung.state(given)
         kinds = {"float64": ORACLE, "float32": YARDSTICK}

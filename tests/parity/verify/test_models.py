@@ -21,7 +21,7 @@ from tests.tiny.mbd import mbd_tensors, published_content, write_published
 from tests.tiny.metavoice_pipeline import bands_for
 from tests.tiny.published_models import AR, FIRST, edit, sources
 from tests.tiny.record import record_again
-from tts_core.nn.ladder import Given, ladder
+from tts_core.nn.ladder import InputSources, ladder
 
 pytestmark = [
     pytest.mark.skipif(not (AR.is_file() and FIRST.is_file()), reason=f"{AR} or {FIRST} is missing"),
@@ -93,10 +93,12 @@ def failed(out: str) -> tuple[list[str], list[str], list[str]]:
     return rows, tensors, [part["part"] for part in report["parts"] if not part["passed"]]
 
 
-def given_by(model: str, folders: Path) -> Given:
+def given_by(model: str, folders: Path) -> InputSources:
     published = open_published(folders, offline=True)
     configs = {kind: part.config for kind, part in published.parts.items()}
-    return Given(configs, {kind: part.documents for kind, part in published.parts.items()}, 12, 0.06, 0)
+    return InputSources(
+        configs, {kind: part.documents for kind, part in published.parts.items()}, 12, 0.06, 0
+    )
 
 
 LAST = {

@@ -9,7 +9,7 @@ from converters.rules.dequantize import Quantization
 from tests.tiny.qwen3 import write_published
 from tts_core.codecs import qwen3_codec
 from tts_core.errors import UsageError
-from tts_core.nn.ladder import Given, ladder
+from tts_core.nn.ladder import InputSources, ladder
 from tts_core.qwen3.config import MODES, Qwen3Config, parameter_shapes
 from tts_core.qwen3.ladder import tensor_group
 from tts_core.qwen3.layer_order import predictor_stages, speaker_stages, talker_stages
@@ -45,7 +45,7 @@ def test_the_inputs_are_a_text_and_the_codecs_codes(published):
     parts = open_published(published, offline=True).parts
     configs = {kind: part.config for kind, part in parts.items()}
     documents = {kind: part.documents for kind, part in parts.items()}
-    given = Given(configs, documents, 20, 0.8, 0)
+    given = InputSources(configs, documents, 20, 0.8, 0)
     config = configs["qwen3"]
     assert isinstance(config, Qwen3Config)
     given.made["codes"] = np.arange(config.n_codebooks * 20).reshape(1, config.n_codebooks, 20) % 7
@@ -56,7 +56,7 @@ def test_the_inputs_are_a_text_and_the_codecs_codes(published):
     assert len(np.unique(state["text"])) > 8
     np.testing.assert_array_equal(state["frames"][0], given.made["codes"][0])
     with pytest.raises(UsageError, match="--rows"):
-        ladder("qwen3", Given(configs, documents, 5000, 0.8, 0))
+        ladder("qwen3", InputSources(configs, documents, 5000, 0.8, 0))
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from tests.sides import ORACLE, PORT, YARDSTICK, Side
 from tests.tolerance import bound
 from tests.tts_core.dia import sampling_rules as rules
 from tts_core.dia.grid import apply_delay
-from tts_core.dia.sampling import Sampling
+from tts_core.dia.sampling import DiaSampling
 from tts_core.dia.text import tokenize
 from tts_core.nn.noise import HostNoise
 from tts_core.voice.embedded import FOLDER
@@ -80,7 +80,7 @@ def forced(side: Side, text: str, rows: np.ndarray) -> np.ndarray:
     return side.numpy(network(side.array(both), network.new_cache(), source))
 
 
-def drawn(logits: np.ndarray, uniform: np.ndarray, sampling: Sampling, eos: int) -> np.ndarray:
+def drawn(logits: np.ndarray, uniform: np.ndarray, sampling: DiaSampling, eos: int) -> np.ndarray:
     return rules.draw(rules.candidates_0626(logits[0], logits[1], sampling, eos), uniform)
 
 
@@ -137,7 +137,7 @@ def test_most_texts_are_equal_and_end() -> None:
     assert ended >= 0.9 * len(TEXTS)
 
 
-SAMPLING = Sampling(cfg_scale=2.0, temperature=0.8, top_p=0.9, top_k=5)
+SAMPLING = DiaSampling(cfg_scale=2.0, temperature=0.8, top_p=0.9, top_k=5)
 EOS = 20
 
 

@@ -18,7 +18,7 @@ from tests.torch_ref.layers.attention_cases import CASES, TWO_ROWS, WRONG, causa
 from torch_ref.layers.attention import AttentionPolicy, scaled_dot_product_attention
 from torch_ref.limits import Backend, enforce, observe
 from tts_core.errors import ResourceError
-from tts_core.nn.attention import Scores, block_sizes, lane_spans
+from tts_core.nn.attention import AttentionSizes, block_sizes, lane_spans
 
 pytestmark = pytest.mark.rest
 
@@ -359,7 +359,7 @@ def test_copies_for_mask_dropout_and_gradient_count(mask, dropout, graph, monkey
     query, key, value = (draw(1, 1, size, 4).half().requires_grad_(graph) for size in (rows, keys, keys))
     bias = None if mask is None else torch.ones(rows, keys, dtype=mask)
 
-    def sized(scores: Scores, *others: Any, **options: Any) -> tuple[int, int, int]:
+    def sized(scores: AttentionSizes, *others: Any, **options: Any) -> tuple[int, int, int]:
         counted.append(scores.copies)
         return block_sizes(scores, *others, **options)
 
@@ -382,7 +382,9 @@ def test_lanes_cover_everything_once(lead, lanes):
 
 
 def test_a_block_never_has_more_elements_or_a_longer_sum_than_a_device_takes():
-    scores = Scores(lanes=64, group=4, rows=1 << 20, keys=1 << 20, width=128, value_width=128, itemsize=4)
+    scores = AttentionSizes(
+        lanes=64, group=4, rows=1 << 20, keys=1 << 20, width=128, value_width=128, itemsize=4
+    )
     lanes, rows, keys = block_sizes(scores, 1 << 40, policy=AttentionPolicy())
     assert lanes * 4 * rows * keys < 2**31
     assert keys < 32767

@@ -12,12 +12,12 @@ from tests.golden.dia2_bench import build
 from tests.tiny.dia2 import dia2_config, dia2_weights, tokenizer
 from tests.torch_ref.limits.stand_ins import stand_ins
 from torch_ref.dia2.dia2 import Dia2
-from torch_ref.dia2.slots import Slots
+from torch_ref.dia2.slots import Dia2Slots
 from torch_ref.limits import Backend, enforce
-from tts_core.dia2.run import Run
-from tts_core.dia2.sampling import Choice, Sampling
+from tts_core.dia2.run import Dia2Run
+from tts_core.dia2.sampling import Dia2Choice, Dia2Sampling
 from tts_core.dia2.script import Reader
-from tts_core.dia2.slots import Joining
+from tts_core.dia2.slots import Dia2Joining
 from tts_core.dia2.spec import DIA2_2B
 from tts_core.nn.noise import HostNoise
 
@@ -29,7 +29,7 @@ WIDE = replace(
     transformer=replace(DIA2_2B.transformer, num_hidden_layers=1),
     depformer=replace(DIA2_2B.depformer, num_hidden_layers=1),
 )
-USUAL = Sampling(Choice(2.0, 50, 0.6, 50), Choice(2.0, 50, 0.8, 50))
+USUAL = Dia2Sampling(Dia2Choice(2.0, 50, 0.6, 50), Dia2Choice(2.0, 50, 0.8, 50))
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +45,9 @@ def test_full_size(network: Dia2, backend: Backend, monkeypatch: pytest.MonkeyPa
     streams = DIA2_2B.n_streams
     before = np.zeros((700, 2 + streams), np.int32)
     with enforce(backend) as watch:
-        slots = Slots(network)
+        slots = Dia2Slots(network)
         monkeypatch.setattr(slots.host, "to_host", lambda x: np.zeros(x.shape, np.int64))  # shapes only
-        slots.join(0, Joining(before, 699, USUAL, HostNoise(1)))
+        slots.join(0, Dia2Joining(before, 699, USUAL, HostNoise(1)))
         assert slots.act({0: before[0]}) == {0: 0}
         assert slots.read(slots.draw({0: (2, 3)}))[0].shape == (streams,)
     assert watch.calls > 0
@@ -57,10 +57,10 @@ def test_full_size(network: Dia2, backend: Backend, monkeypatch: pytest.MonkeyPa
 def test_the_same_numbers_under_the_rules(release: str, macos: str) -> None:
     side = build("torch", dia2_weights(dia2_config(), seed=1))
     entries = Reader.of(tokenizer(), 2, 12.5).entries("[S1] Hello there.")
-    greedy = Sampling(Choice(2.0, 9, 0, 0), Choice(2.0, 9, 0, 0))
+    greedy = Dia2Sampling(Dia2Choice(2.0, 9, 0, 0), Dia2Choice(2.0, 9, 0, 0))
 
     def run() -> np.ndarray:
-        return side.speak(Run(dia2_config(), entries), greedy).run.grid.codes
+        return side.speak(Dia2Run(dia2_config(), entries), greedy).run.grid.codes
 
     plain = run()
     with enforce(Backend("mps", release, macos)) as watch:

@@ -21,7 +21,7 @@ from torch_ref.limits import Backend, enforce
 from torch_ref.metavoice.codes import fill_codebooks
 from torch_ref.metavoice.first_stage import FirstStage
 from torch_ref.metavoice.second_stage import SecondStage
-from tts_core.metavoice.rows import Joining
+from tts_core.metavoice.rows import MetaVoiceJoining
 from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.metavoice.spec import METAVOICE_FIRST_STAGE, METAVOICE_SECOND_STAGE
 from tts_core.nn.noise import HostNoise
@@ -49,7 +49,7 @@ def test_metavoice_speaks(backend: Backend, name: str) -> None:
 
     def run() -> list[np.ndarray]:
         texts = [
-            Joining(tables.first_stage.encode(words), vector, SETTINGS[name], HostNoise(seed))
+            MetaVoiceJoining(tables.first_stage.encode(words), vector, SETTINGS[name], HostNoise(seed))
             for words, vector, seed in zip(("Hello.", "a"), speakers, (1, 2), strict=True)
         ]
         made = side.speak(first, texts, [5, 7], end_of_text=tables.first_stage.end_of_text)

@@ -17,14 +17,14 @@ from torch_ref.codecs.qwen3_codec import Qwen3Codec
 from torch_ref.layers import conv
 from torch_ref.limits import Backend, enforce, observe
 from torch_ref.qwen3.qwen3 import Qwen3
-from torch_ref.qwen3.slots import Slots
+from torch_ref.qwen3.slots import Qwen3Slots
 from torch_ref.qwen3.speaker_encoder import SpeakerEncoder
 from tts_core.codecs.qwen3_codec import QWEN3_CODEC_12HZ
 from tts_core.nn.noise import HostNoise
 from tts_core.qwen3.config import BASE, Qwen3Config
-from tts_core.qwen3.layout import Recording, build
-from tts_core.qwen3.rows import Joining
-from tts_core.qwen3.sampling import Choice, Sampling
+from tts_core.qwen3.layout import Qwen3Recording, build
+from tts_core.qwen3.rows import Qwen3Joining
+from tts_core.qwen3.sampling import Qwen3Choice, Qwen3Sampling
 from tts_core.qwen3.spec import qwen3
 
 pytestmark = pytest.mark.rest
@@ -39,25 +39,25 @@ WIDE = replace(
 FRAMES = 70  # of the codec, a window and more: 134,400 samples, over 65,536
 EVERY = pytest.mark.parametrize("backend", stand_ins("without LSTM"), ids=str)
 SAMPLINGS = (
-    Sampling(),
-    Sampling(Choice(top_k=0, top_p=0.9), Choice(temperature=1.3), 1.0),
-    Sampling(Choice(is_greedy=True), Choice(is_greedy=True), 1.2),
+    Qwen3Sampling(),
+    Qwen3Sampling(Qwen3Choice(top_k=0, top_p=0.9), Qwen3Choice(temperature=1.3), 1.0),
+    Qwen3Sampling(Qwen3Choice(is_greedy=True), Qwen3Choice(is_greedy=True), 1.2),
 )
 
 
-def joining(config: Qwen3Config, seed: int, words: int, frames: int) -> Joining:
+def joining(config: Qwen3Config, seed: int, words: int, frames: int) -> Qwen3Joining:
     """A text that continues a recording, if it has frames."""
     random = np.random.default_rng(seed)
     recording, codes, speaker = None, None, None
     if config.mode == BASE:
         speaker = normal(seed, config.talker.hidden_size)
     if frames:
-        recording = Recording(tuple(random.integers(0, 200, 9).tolist()), frames)
+        recording = Qwen3Recording(tuple(random.integers(0, 200, 9).tolist()), frames)
         shape = config.n_codebooks, frames
         codes = random.integers(0, config.codebook_size, shape).astype(np.int32)
     ids = random.integers(0, 200, words).tolist()
     layout = build(config, ids, language=None, streamed=bool(seed % 2), recording=recording)
-    return Joining(layout, SAMPLINGS[seed % len(SAMPLINGS)], HostNoise(seed), speaker, codes)
+    return Qwen3Joining(layout, SAMPLINGS[seed % len(SAMPLINGS)], HostNoise(seed), speaker, codes)
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ def test_full_size(network: Qwen3, backend: Backend, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("torch_ref.qwen3.slots.begin_read", lambda drawn: drawn)
     monkeypatch.setattr("torch_ref.qwen3.slots.finish_read", lambda x: np.zeros(x.shape, np.int32))
     with enforce(backend) as watch:
-        slots = Slots(network, texts=2, room=900)
+        slots = Qwen3Slots(network, texts=2, room=900)
         slots.join(0, joining(WIDE, 1, 60, 700))
         for _ in range(2):
             assert slots.read(slots.launch(1)).shape == (1, 2, PUBLISHED.n_codebooks)
@@ -130,7 +130,7 @@ def test_the_same_numbers_under_the_rules(release: str, macos: str) -> None:
 
     def run() -> tuple[list[np.ndarray], list[np.ndarray]]:
         """Codes, and numbers that come of them or go in."""
-        slots = Slots(tiny, texts=3, room=100)
+        slots = Qwen3Slots(tiny, texts=3, room=100)
         for slot in range(3):
             slots.join(slot, joining(config, slot, 9, 7 * slot))
         drawn = [slots.read(slots.launch(1)) for _ in range(4)]

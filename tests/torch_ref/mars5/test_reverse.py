@@ -43,7 +43,7 @@ def cells(*, deep: bool) -> Cells:
 
 
 def run(
-    network: ResidualTransformer, settings: Diffusion, form: Any = reverse.Step, *, deep: bool
+    network: ResidualTransformer, settings: Diffusion, form: Any = reverse.DenoisingStep, *, deep: bool
 ) -> np.ndarray:
     diffusion = reverse.ReverseDiffusion(network, form)
     return diffusion.run(TEXT, codes(4, seed=2), cells(deep=deep), settings, noise=HostNoise(1))
@@ -71,7 +71,7 @@ def test_full_size(backend: Backend, draws: Any) -> None:
             parameter.data = parameter.data.float() if is_norm(name) else parameter.data
     with enforce(backend), torch.inference_mode():
         source = reverse.ReverseDiffusion(network).read(np.zeros(150, np.int32), reference, begin, settings)
-        step = reverse.Step(network, source, begin, settings)
+        step = reverse.DenoisingStep(network, source, begin, settings)
         meta = torch.device("meta")
         numbers = torch.zeros(2, 2400, 8, *[1025] * (draws == "per class"), device=meta)
         state = torch.zeros(2400, 8, dtype=torch.long, device=meta)

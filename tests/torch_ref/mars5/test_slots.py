@@ -35,6 +35,6 @@ def test_keys_grow(count: int, config: CodecLMConfig, monkeypatch: pytest.Monkey
 
 def test_a_short_text_takes_little() -> None:
     ids = {"lowest": VOCABULARY.lowest, "end": VOCABULARY.end}
-    shared = slots.Slots(network(TORCH, CONFIG), texts=2, room=2000, **ids)
+    shared = slots.Mars5Slots(network(TORCH, CONFIG), texts=2, room=2000, **ids)
     shared.join(1, text(4).joining)
     assert shared.cache[0].keys.shape[2] == slots.CHUNK

@@ -26,9 +26,9 @@ from torch_ref.device import Precision
 from torch_ref.metavoice.codes import fill_codebooks, predict
 from torch_ref.metavoice.first_stage import FirstStage
 from torch_ref.metavoice.second_stage import SecondStage
-from torch_ref.metavoice.slots import Slots
+from torch_ref.metavoice.slots import MetaVoiceSlots
 from tts_core.metavoice.codes import second_stage_rows
-from tts_core.metavoice.rows import Joining
+from tts_core.metavoice.rows import MetaVoiceJoining
 from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.nn.noise import HostNoise
 
@@ -74,7 +74,7 @@ def networks(precision: Precision) -> tuple[FirstStage, SecondStage]:
 def speak(first: FirstStage, second: SecondStage, sampling: FirstStageSampling) -> list[np.ndarray]:
     tables = tokenizers()
     texts = [
-        Joining(tables.first_stage.encode(text), vector, sampling, HostNoise(seed))
+        MetaVoiceJoining(tables.first_stage.encode(text), vector, sampling, HostNoise(seed))
         for text, vector, seed in zip(TEXTS, SPEAKERS, (1, 2), strict=True)
     ]
     made = LanguageSide("torch").speak(first, texts, [6, 9], end_of_text=tables.first_stage.end_of_text)
@@ -143,9 +143,9 @@ def test_the_mode_refuses() -> None:
 def test_one_dtype_from_weights_to_cache_and_float32_where_it_counts(dtype: torch.dtype) -> None:
     precision = Precision(torch.device("cpu"), dtype)
     first, second = networks(precision)
-    slots = Slots(first, texts=1, rows=2, room=9, end_of_text=0)
+    slots = MetaVoiceSlots(first, texts=1, rows=2, room=9, end_of_text=0)
     ids = np.array([2050, 2060, 7], np.int32)
-    slots.join(0, Joining(ids, SPEAKERS[0], FirstStageSampling(), HostNoise(1)))
+    slots.join(0, MetaVoiceJoining(ids, SPEAKERS[0], FirstStageSampling(), HostNoise(1)))
     assert slots.speakers.dtype == dtype
     assert slots.logits().dtype == torch.float32
     assert {buffer.dtype for layer in slots.cache for buffer in (layer.keys, layer.values)} == {dtype}

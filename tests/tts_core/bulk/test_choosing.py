@@ -11,11 +11,11 @@ from tests.tts_core.serving.talkers import Chorus, Said
 from tts_core import models
 from tts_core.bulk import choosing
 from tts_core.bulk.asking import Work
-from tts_core.bulk.choosing import ChoosingSpeaker
+from tts_core.bulk.choosing import ChoosingRowSpeaker
 from tts_core.bulk.outcome import Outcome
 from tts_core.bulk.rejection import Condition, Rejection, attempt_seed
-from tts_core.bulk.rows import Row
-from tts_core.bulk.speaking import Speaker
+from tts_core.bulk.rows import TextRow
+from tts_core.bulk.speaking import RowSpeaker
 from tts_core.errors import UsageError
 from tts_core.judges.process import Recording, Verdict
 from tts_core.serving.voices import VoiceStore
@@ -81,10 +81,12 @@ def choose(
     places: int = 2,
     bad: set[int] | None = None,
 ) -> tuple[dict[str, Outcome], Source, Ears]:
-    rows = [Row(number, name, f"{name} text", seed=7) for number, name in enumerate(heard)]
+    rows = [TextRow(number, name, f"{name} text", seed=7) for number, name in enumerate(heard)]
     ears, source = Ears(heard, order, patience), Source(bad or set())
-    speaker = Speaker(cast(Any, source), lambda: Chorus(places, []), Work({}, Path("voices"), ".wav", None))
-    chosen = ChoosingSpeaker(speaker, cast(Any, ears), REJECTION)
+    speaker = RowSpeaker(
+        cast(Any, source), lambda: Chorus(places, []), Work({}, Path("voices"), ".wav", None)
+    )
+    chosen = ChoosingRowSpeaker(speaker, cast(Any, ears), REJECTION)
     outcomes = list(chosen.speak((row, f"key {row.id}") for row in rows))
     assert len(outcomes) == len({one.id for one in outcomes})
     assert not chosen._tried
@@ -146,10 +148,14 @@ def test_slow_judges_hold_new_rows_back(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_judges_hear_the_sound_and_know_the_reference() -> None:
     ears = Ears({"a": [0.0], "b": [0.0]}, lambda count: 0, 1)
-    speaker = Speaker(cast(Any, Source(set())), lambda: Chorus(2, []), Work({}, Path("voices"), ".wav", None))
+    speaker = RowSpeaker(
+        cast(Any, Source(set())), lambda: Chorus(2, []), Work({}, Path("voices"), ".wav", None)
+    )
     speaker.asking._prompt = cast(Any, lambda *reference: None)
-    rows = [Row(0, "a", "one", seed=1, voice="anna"), Row(1, "b", "two", seed=1, ref_audio="x/b.wav")]
-    list(ChoosingSpeaker(speaker, cast(Any, ears), REJECTION).speak((one, f"key {one.id}") for one in rows))
+    rows = [TextRow(0, "a", "one", seed=1, voice="anna"), TextRow(1, "b", "two", seed=1, ref_audio="x/b.wav")]
+    list(
+        ChoosingRowSpeaker(speaker, cast(Any, ears), REJECTION).speak((one, f"key {one.id}") for one in rows)
+    )
     assert [one.reference for one in ears.begun] == [Path("voices/anna/1.wav"), Path("x/b.wav")]
     assert [(one.text, one.suffix, one.sound[:4]) for one in ears.begun] == [
         ("one", ".wav", b"RIFF"),
@@ -162,7 +168,7 @@ def test_a_built_in_voice_has_no_reference(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(VoiceStore, "names", lambda own: ["vivian"])
     ears, source = Ears({"a": [0.0]}, lambda count: 0, 1), Source(set())
     source.model, source.spec = "qwen3", replace(models.model("qwen3"), references=0, voices=("vivian",))
-    speaker = Speaker(cast(Any, source), lambda: Chorus(1, []), Work({}, Path("voices"), ".wav", None))
-    row = Row(0, "a", "one", seed=1, voice="vivian")
-    list(ChoosingSpeaker(speaker, cast(Any, ears), REJECTION).speak([(row, "key a")]))
+    speaker = RowSpeaker(cast(Any, source), lambda: Chorus(1, []), Work({}, Path("voices"), ".wav", None))
+    row = TextRow(0, "a", "one", seed=1, voice="vivian")
+    list(ChoosingRowSpeaker(speaker, cast(Any, ears), REJECTION).speak([(row, "key a")]))
     assert [one.reference for one in ears.begun] == [None]

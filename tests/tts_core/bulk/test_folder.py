@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import Calls
 from tts_core.bulk import folder, tar
-from tts_core.bulk.folder import Output
+from tts_core.bulk.folder import OutputFolder
 from tts_core.bulk.outcome import Outcome
 from tts_core.bulk.tar import TarShard, read_shard
 from tts_core.errors import CheckpointError, UsageError
@@ -26,8 +26,8 @@ def outcome(number: int, **changes: Any) -> Outcome:
     return Outcome(number, f"k{number}", f"row{number}", **given)
 
 
-def opened(folder: Path, settings: Mapping[str, Any] | None = None, **changes: Any) -> Output:
-    return Output(folder, settings or {"model": "m"}, suffix=".flac", **changes)
+def opened(folder: Path, settings: Mapping[str, Any] | None = None, **changes: Any) -> OutputFolder:
+    return OutputFolder(folder, settings or {"model": "m"}, suffix=".flac", **changes)
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -147,7 +147,7 @@ def test_a_row_that_the_disk_refuses_leaves_no_trace(
 
 
 def test_resuming_reads_the_record_once(tmp_path: Path, calls: Calls) -> None:
-    calls.watch(Output, "_recorded")
+    calls.watch(OutputFolder, "_recorded")
     with opened(tmp_path, per_shard=1) as output:
         for number in range(3):
             output.write(outcome(number))

@@ -4,14 +4,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from tts_core.bulk.keys import file_hash, model_hash, row_key, seeded
-from tts_core.bulk.rows import Row
+from tts_core.bulk.rows import TextRow
 
 
 def test_every_difference_counts(tmp_path: Path) -> None:
     sounds = [tmp_path / name for name in ("a.wav", "b.wav", "c.wav")]
     for path, content in zip(sounds, (b"1", b"2", b"1"), strict=True):
         path.write_bytes(content)
-    row = Row(3, "x", "Text.", ref_audio=str(sounds[0]), ref_text="Said.", options={"a": 1})
+    row = TextRow(3, "x", "Text.", ref_audio=str(sounds[0]), ref_text="Said.", options={"a": 1})
     run = {"model": "m", "dtype": None}
     changes = [
         {"id": "y"},
@@ -33,10 +33,10 @@ def test_every_difference_counts(tmp_path: Path) -> None:
 
 
 def test_a_row_without_a_seed_gets_one_of_its_key() -> None:
-    one, other = (seeded(row, row_key(row, {})) for row in (Row(0, "a", "x"), Row(0, "b", "x")))
+    one, other = (seeded(row, row_key(row, {})) for row in (TextRow(0, "a", "x"), TextRow(0, "b", "x")))
     assert one.seed != other.seed
-    assert one == seeded(Row(0, "a", "x"), row_key(Row(0, "a", "x"), {}))
-    assert seeded(Row(0, "a", "x", seed=5), "ff").seed == 5
+    assert one == seeded(TextRow(0, "a", "x"), row_key(TextRow(0, "a", "x"), {}))
+    assert seeded(TextRow(0, "a", "x", seed=5), "ff").seed == 5
 
 
 def test_a_model_is_its_files(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tts_core.bulk.rows import Row, read_rows
+from tts_core.bulk.rows import TextRow, read_rows
 from tts_core.errors import NotFoundError, UsageError
 
 
@@ -23,27 +23,30 @@ def test_json_lines(tmp_path: Path) -> None:
         {"text": "Two.", "ref_audio": "v.wav", "ref_text": "Said."},
     )
     assert read_rows(path).rows == [
-        Row(0, "x", "One.", voice="anna", seed=2**64 - 1, options={"top_k": 3}),
-        Row(1, "000002", "Two.", ref_audio=str(tmp_path / "v.wav"), ref_text="Said."),
+        TextRow(0, "x", "One.", voice="anna", seed=2**64 - 1, options={"top_k": 3}),
+        TextRow(1, "000002", "Two.", ref_audio=str(tmp_path / "v.wav"), ref_text="Said."),
     ]
 
 
 def test_a_line_a_row(tmp_path: Path) -> None:
     rows = read_rows(written(tmp_path / "a.txt", "\ufeffOne.", "", "  Two. ")).rows
-    assert rows == [Row(0, "000001", "One."), Row(1, "000002", "Two.")]
+    assert rows == [TextRow(0, "000001", "One."), TextRow(1, "000002", "Two.")]
 
 
 def test_chapters_in_the_order_of_their_names(tmp_path: Path) -> None:
     for name in ("02 end.txt", "01.md", "note.pdf"):
         (tmp_path / name).write_text(f"{name}\n\nmore")
-    assert read_rows(tmp_path).rows == [Row(0, "01", "01.md\n\nmore"), Row(1, "02 end", "02 end.txt\n\nmore")]
+    assert read_rows(tmp_path).rows == [
+        TextRow(0, "01", "01.md\n\nmore"),
+        TextRow(1, "02 end", "02 end.txt\n\nmore"),
+    ]
 
 
 def test_seed_tts_eval(tmp_path: Path) -> None:
     path = written(tmp_path / "meta.lst", "a-1|What I said.|wavs/a.wav|What to say.", "b|x|y.wav|z|truth.wav")
     assert read_rows(path).rows == [
-        Row(0, "a-1", "What to say.", ref_audio=str(tmp_path / "wavs/a.wav"), ref_text="What I said."),
-        Row(1, "b", "z", ref_audio=str(tmp_path / "y.wav"), ref_text="x"),
+        TextRow(0, "a-1", "What to say.", ref_audio=str(tmp_path / "wavs/a.wav"), ref_text="What I said."),
+        TextRow(1, "b", "z", ref_audio=str(tmp_path / "y.wav"), ref_text="x"),
     ]
 
 

@@ -12,8 +12,8 @@ from tests.tts_core.serving.talkers import RATE, SAMPLES, Chorus, Said, sound
 from tts_core import models
 from tts_core.bulk.asking import Work
 from tts_core.bulk.outcome import Outcome
-from tts_core.bulk.rows import Row
-from tts_core.bulk.speaking import Speaker, codes_hash
+from tts_core.bulk.rows import TextRow
+from tts_core.bulk.speaking import RowSpeaker, codes_hash
 from tts_core.errors import UsageError
 
 
@@ -32,19 +32,21 @@ class Source:
         return Said(tuple(text.split()), options["seed"])
 
 
-def speak(rows: Sequence[Row], places: int = 2, **changes: Any) -> tuple[list[Outcome], list[str], Source]:
+def speak(
+    rows: Sequence[TextRow], places: int = 2, **changes: Any
+) -> tuple[list[Outcome], list[str], Source]:
     log, source = list[str](), Source()
     work = Work({"top_k": 5}, Path("voices"), ".wav", None, {"model": "talker"})
     work = Work(**{**work.__dict__, **changes})
-    speaker = Speaker(cast(Any, source), lambda: Chorus(places, log), work)
+    speaker = RowSpeaker(cast(Any, source), lambda: Chorus(places, log), work)
     return list(speaker.speak((row, f"key {row.id}") for row in rows)), log, source
 
 
 def test_a_row_takes_the_place_of_one_that_ended(tmp_path: Path) -> None:
     rows = [
-        Row(0, "a", "one two three", seed=1),
-        Row(1, "b", "four", seed=2),
-        Row(2, "c", "five six", seed=3),
+        TextRow(0, "a", "one two three", seed=1),
+        TextRow(1, "b", "four", seed=2),
+        TextRow(2, "c", "five six", seed=3),
     ]
     outcomes, log, source = speak(rows)
     assert [one.id for one in outcomes] == ["b", "a", "c"]
@@ -74,16 +76,16 @@ def test_a_row_takes_the_place_of_one_that_ended(tmp_path: Path) -> None:
 
 def test_a_bad_row_costs_only_itself() -> None:
     rows = [
-        Row(0, "a", "fine words", seed=1),
-        Row(1, "b", "", seed=1),
-        Row(2, "c", "some choke more", seed=1),
-        Row(3, "d", "x", seed=1, ref_audio="missing.wav"),
-        Row(4, "e", "x", seed=1, voice="nobody"),
-        Row(5, "f", "everything", seed=1),
-        Row(6, "g", "also fine", seed=1),
-        Row(7, "h", "x", seed=1, options={"temperature": 2**63}),
-        Row(8, "i", "x", seed=1, options={"top_k": [5, 6]}),
-        Row(9, "j", "x", seed=1, options={"noise": 1}),
+        TextRow(0, "a", "fine words", seed=1),
+        TextRow(1, "b", "", seed=1),
+        TextRow(2, "c", "some choke more", seed=1),
+        TextRow(3, "d", "x", seed=1, ref_audio="missing.wav"),
+        TextRow(4, "e", "x", seed=1, voice="nobody"),
+        TextRow(5, "f", "everything", seed=1),
+        TextRow(6, "g", "also fine", seed=1),
+        TextRow(7, "h", "x", seed=1, options={"temperature": 2**63}),
+        TextRow(8, "i", "x", seed=1, options={"top_k": [5, 6]}),
+        TextRow(9, "j", "x", seed=1, options={"noise": 1}),
     ]
     outcomes, _, _ = speak(rows)
     errors = {one.id: one.error for one in outcomes}
@@ -100,7 +102,7 @@ def test_a_bad_row_costs_only_itself() -> None:
 
 def test_a_rows_options_replace_those_of_all() -> None:
     _, _, source = speak(
-        [Row(0, "a", "x", seed=3, options={"top_k": 7, "speed": 1.1}), Row(1, "b", "y", seed=4)]
+        [TextRow(0, "a", "x", seed=3, options={"top_k": 7, "speed": 1.1}), TextRow(1, "b", "y", seed=4)]
     )
     assert [options for _, options, _ in source.asked] == [
         {"top_k": 7, "speed": 1.1, "seed": 3},
@@ -109,8 +111,8 @@ def test_a_rows_options_replace_those_of_all() -> None:
 
 
 def test_an_error_that_ends_the_batch_names_its_rows() -> None:
-    speaker = Speaker(cast(Any, Source()), lambda: Chorus(2, []), Work({}, Path("voices"), ".wav", None))
-    rows = [Row(0, "a", "x crash", seed=1), Row(1, "b", "y z w", seed=1)]
+    speaker = RowSpeaker(cast(Any, Source()), lambda: Chorus(2, []), Work({}, Path("voices"), ".wav", None))
+    rows = [TextRow(0, "a", "x crash", seed=1), TextRow(1, "b", "y z w", seed=1)]
     found: list[Outcome] = []
     with pytest.raises(RuntimeError, match="crashed"):
         found.extend(speaker.speak((row, row.id) for row in rows))
@@ -118,7 +120,7 @@ def test_an_error_that_ends_the_batch_names_its_rows() -> None:
 
 
 def test_captions_in_the_format_that_was_asked_for() -> None:
-    outcomes, _, _ = speak([Row(0, "a", "one", seed=1)], captions="vtt")
+    outcomes, _, _ = speak([TextRow(0, "a", "one", seed=1)], captions="vtt")
     assert str(outcomes[0].captions).startswith("WEBVTT")
 
 

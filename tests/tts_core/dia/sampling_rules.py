@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tts_core.dia.sampling import V01_EOS_SCALE, Sampling
+from tts_core.dia.sampling import V01_EOS_SCALE, DiaSampling
 
 
 def guide(cond: np.ndarray, uncond: np.ndarray, cfg_scale: float) -> np.ndarray:
@@ -60,7 +60,7 @@ def softmax(logits: np.ndarray) -> np.ndarray:
     return shifted / shifted.sum(axis=-1, keepdims=True)
 
 
-def candidates_0626(cond: np.ndarray, uncond: np.ndarray, sampling: Sampling, eos: int) -> np.ndarray:
+def candidates_0626(cond: np.ndarray, uncond: np.ndarray, sampling: DiaSampling, eos: int) -> np.ndarray:
     """Logits that the 0626 rule draws from, or takes the argmax of at temperature 0.
 
     (..., C, V) float32.
@@ -77,7 +77,7 @@ def candidates_0626(cond: np.ndarray, uncond: np.ndarray, sampling: Sampling, eo
     return keep_top_p(keep_top_k(logits, logits, sampling.top_k), sampling.top_p)
 
 
-def candidates_v01(cond: np.ndarray, uncond: np.ndarray, sampling: Sampling, eos: int) -> np.ndarray:
+def candidates_v01(cond: np.ndarray, uncond: np.ndarray, sampling: DiaSampling, eos: int) -> np.ndarray:
     """Logits that the v0.1 rule draws from: guided, with channel 0's EOS scaled. (..., C, V) float32."""
     logits = forbid_special(guide(cond, uncond, sampling.cfg_scale), eos)
     logits[..., 0, eos] *= np.float32(V01_EOS_SCALE)

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from tts_core.dia.config import read_converted, read_published
-from tts_core.dia.sampling import DEFAULTS_0626, DEFAULTS_V01, Sampling
+from tts_core.dia.sampling import DEFAULTS_0626, DEFAULTS_V01, DiaSampling
 from tts_core.dia.shapes import is_norm, parameter_shapes
 from tts_core.errors import CheckpointError
 
@@ -173,8 +173,8 @@ def test_all_schemas_mean_the_same_network():
 
 
 def test_default_sampling_of_each_release():
-    assert Sampling(cfg_scale=3.0, temperature=1.2, top_p=0.95, top_k=45) == DEFAULTS_0626
-    assert Sampling(cfg_scale=3.0, temperature=1.3, top_p=0.95, top_k=45) == DEFAULTS_V01
+    assert DiaSampling(cfg_scale=3.0, temperature=1.2, top_p=0.95, top_k=45) == DEFAULTS_0626
+    assert DiaSampling(cfg_scale=3.0, temperature=1.3, top_p=0.95, top_k=45) == DEFAULTS_V01
 
 
 def test_every_field_lands_where_it_belongs():
@@ -269,10 +269,10 @@ def test_generation_config_replaces_what_it_names(schema):
         "do_sample": True,
         "max_length": 9,
     }
-    assert read_published(SCHEMAS[schema], generation).sampling == Sampling(2.5, 1.7, 0.8, 30)
+    assert read_published(SCHEMAS[schema], generation).sampling == DiaSampling(2.5, 1.7, 0.8, 30)
     partly = {"top_k": None, "temperature": 0.9, "eos_token_id": 1024}
     sampling = read_published(SCHEMAS[schema], partly).sampling
-    assert sampling == Sampling(default.cfg_scale, 0.9, default.top_p, default.top_k)
+    assert sampling == DiaSampling(default.cfg_scale, 0.9, default.top_p, default.top_k)
     assert read_published(SCHEMAS[schema], {}).sampling == default
 
 

@@ -5,10 +5,10 @@ import pytest
 
 from tests.tiny.dia import dac_config, dia_config
 from tests.tiny.recordings import snippet
-from tts_core.dia.long_text import Script
+from tts_core.dia.long_text import DiaScript
 from tts_core.dia.memory import Job
 from tts_core.dia.options import DiaOptions
-from tts_core.dia.request import Request, request
+from tts_core.dia.request import DiaRequest, request
 from tts_core.prompt import Prompt
 from tts_core.results import Meter, SpokenPiece
 from tts_core.speech.script import SIDE_BY_SIDE
@@ -24,13 +24,13 @@ LATE = "[S1] " + "Lorem ipsum dolor sit amet elit. " * 3 + "[S2] Consectetur? [S
 CODES = np.zeros((4, 20), np.int32)
 
 
-def ask(text: str, prompt: Prompt | None) -> Request:
+def ask(text: str, prompt: Prompt | None) -> DiaRequest:
     return request(CONFIG, CODEC, text, DiaOptions(cfg_scale=1.5, seed=1), prompt)
 
 
-def jobs(asked: Request) -> list[Job]:
+def jobs(asked: DiaRequest) -> list[Job]:
     """Memory jobs of the single pieces, with every piece before at its limit."""
-    script, found = Script(asked.encoded(lambda samples: CODES), Meter(CODEC.sample_rate)), []
+    script, found = DiaScript(asked.encoded(lambda samples: CODES), Meter(CODEC.sample_rate)), []
     for place in range(len(asked.pieces)):
         one, prompt = script.request(place), script.prompt(place)
         found.append(one.job())
@@ -47,7 +47,7 @@ def test_a_piece_that_is_too_short_is_not_continued() -> None:
     for shortest in (0, 20):
         rules = TextRules(shortest_anchor=shortest)
         asked = request(CONFIG, CODEC, text, DiaOptions(seed=1), None, rules)
-        script, read[shortest] = Script(asked, Meter(CODEC.sample_rate)), []
+        script, read[shortest] = DiaScript(asked, Meter(CODEC.sample_rate)), []
         for place in range(len(asked.pieces)):
             prompt = script.prompt(place)
             said = script.text(place, prompt)

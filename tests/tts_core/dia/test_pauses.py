@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.tiny.dia import dac_config, dia_config
 from tts_core.dia.options import DiaOptions
-from tts_core.dia.pieces import Piece, read
+from tts_core.dia.pieces import DiaPiece, read
 from tts_core.dia.request import request, requests
 from tts_core.dia.text import has_words
 from tts_core.errors import UsageError
@@ -19,7 +19,7 @@ CODES = np.zeros((4, 25), np.int32)
 LONG = "[S1] The first of them came in from the rain at about nine, and sat down near the fire. "
 
 
-def of(text: str, seconds: float | None = 15.0, said: str | None = None) -> list[Piece]:
+def of(text: str, seconds: float | None = 15.0, said: str | None = None) -> list[DiaPiece]:
     return read(text, said, 0 if said is None else 25, CONFIG, RATE, seconds)
 
 
@@ -31,7 +31,7 @@ def test_a_piece_ends_at_every_pause() -> None:
 
 
 def test_pauses_at_the_ends_do_not_cut() -> None:
-    assert of("[pause:1] Hello. [pause:2]") == [Piece("[S1] Hello.", before=1, after=2)]
+    assert of("[pause:1] Hello. [pause:2]") == [DiaPiece("[S1] Hello.", before=1, after=2)]
     [piece] = of("Hello. [pause:2]", said="[S1] Before.")
     assert (piece.text, piece.spoken, piece.after) == ("[S1] Before. Hello.", "Hello.", 2)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.tiny.dia import dia_config
 from tests.tts_core.text.growth import LINEAR, growth
-from tts_core.dia.pieces import ANCHOR, Piece, Size, bare, characters, cut, read
+from tts_core.dia.pieces import ANCHOR, DiaPiece, Size, bare, characters, cut, read
 from tts_core.dia.text import has_words, prepare, speakable, tokenize, turns
 from tts_core.errors import UsageError
 
@@ -104,9 +104,9 @@ def test_a_reference_with_one_speaker_needs_the_other() -> None:
     text = "[S1] Hello there, my friend. [S2] Oh, hello. [S1] How are you? [S2] Well, and how are you?"
     pieces = cut(text, Size(60, 90), heard={"S1"})
     assert pieces == [
-        Piece("[S1] Hello there, my friend."),
-        Piece("[S2] Oh, hello. [S1] How are you?"),
-        Piece("[S2] Well, and how are you?", (1,)),
+        DiaPiece("[S1] Hello there, my friend."),
+        DiaPiece("[S2] Oh, hello. [S1] How are you?"),
+        DiaPiece("[S2] Well, and how are you?", (1,)),
     ]
     assert {piece.anchors for piece in cut(text, Size(60, 90), heard={"S1", "S2"})} == {()}
 
@@ -145,7 +145,7 @@ def test_pieces_are_of_about_the_same_length() -> None:
 
 def of(
     text: str, seconds: float | str | None = "auto", said: str | None = None, frames: int = 0
-) -> list[Piece]:
+) -> list[DiaPiece]:
     return read(text, said, frames, CONFIG, RATE, seconds)  # type: ignore[arg-type]
 
 
@@ -169,7 +169,7 @@ def test_what_is_cut(length: int, seconds: float | str | None, pieces: int) -> N
     assert characters(text) == length
     assert len(of(text, seconds)) == pieces
     if pieces == 1:
-        assert of(text, seconds) == [Piece(text)]
+        assert of(text, seconds) == [DiaPiece(text)]
 
 
 def test_sizes_hold_what_is_exactly_as_long() -> None:
@@ -187,7 +187,7 @@ def test_a_text_of_exactly_the_model_s_bytes_is_spoken_at_once() -> None:
     for bytes_more in (0, 1):
         config = dia_config(positions=1000, text_positions=len(tokenize(text)) - bytes_more)
         pieces = read(text, None, 0, config, RATE, "auto")
-        assert (pieces == [Piece(text)]) == (bytes_more == 0)
+        assert (pieces == [DiaPiece(text)]) == (bytes_more == 0)
 
 
 @pytest.mark.parametrize(("left", "fits"), [(42, True), (41, False)])

@@ -8,7 +8,7 @@ import pytest
 from tests.tiny.dia import dac_config, dia_config
 from tts_core.dia.options import DiaOptions
 from tts_core.dia.reading import notes
-from tts_core.dia.request import Request, ask, request, requests
+from tts_core.dia.request import DiaRequest, ask, request, requests
 from tts_core.errors import CheckpointError, UsageError
 from tts_core.prompt import Prompt
 from tts_core.text.duration import longest_frames
@@ -24,11 +24,11 @@ RATE = CODEC.frame_rate
 
 def asked(
     text: str, prompt: Prompt | np.ndarray | None = None, *, rules: TextRules = RULES, **given: object
-) -> Request:
+) -> DiaRequest:
     return request(CONFIG, CODEC, text, DiaOptions(seed=1, **given), prompt, rules)  # type: ignore[arg-type]
 
 
-def texts(made: Request) -> list[str]:
+def texts(made: DiaRequest) -> list[str]:
     return [piece.text for piece in made.pieces]
 
 

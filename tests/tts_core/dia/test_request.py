@@ -12,7 +12,7 @@ from tts_core.dia import pieces
 from tts_core.dia import request as module
 from tts_core.dia.memory import Job
 from tts_core.dia.options import DiaOptions
-from tts_core.dia.request import Request, requests
+from tts_core.dia.request import DiaRequest, requests
 from tts_core.errors import UsageError
 from tts_core.nn.noise import HostNoise
 from tts_core.prompt import Prompt
@@ -23,7 +23,7 @@ CODES = np.zeros((4, 5), np.int32)
 
 def request(
     texts: Any = None, prompts: Any = None, *, exactly: bool = True, config: Any = CONFIG, **given: Any
-) -> list[Request]:
+) -> list[DiaRequest]:
     texts = ["[S1] a", "b"] if texts is None else texts
     return requests(config, dac_config(), texts, DiaOptions(**given), prompts, exactly=exactly)
 

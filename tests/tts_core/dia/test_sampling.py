@@ -17,7 +17,7 @@ from tests.tts_core.dia.sampling_rules import (
     keep_top_p,
     softmax,
 )
-from tts_core.dia.sampling import Sampling
+from tts_core.dia.sampling import DiaSampling
 from tts_core.errors import UsageError
 
 EOS = 4
@@ -33,7 +33,7 @@ def kept(logits, channel=0):
 
 
 def rule(cfg_scale=0.0, temperature=1.0, top_p=1.0, top_k=0):
-    return Sampling(cfg_scale=cfg_scale, temperature=temperature, top_p=top_p, top_k=top_k)
+    return DiaSampling(cfg_scale=cfg_scale, temperature=temperature, top_p=top_p, top_k=top_k)
 
 
 COND = rows([3, 2, 1, 0, -1, 9, 9])
@@ -226,16 +226,16 @@ def test_draw_by_hand_and_never_a_forbidden_id():
 )
 def test_settings_out_of_range_are_named(field, value):
     good = {"cfg_scale": 3.0, "temperature": 1.2, "top_p": 0.95, "top_k": 45}
-    assert Sampling(**good)
+    assert DiaSampling(**good)
     with pytest.raises(UsageError, match=f"^{field}: "):
-        Sampling(**good | {field: value})
+        DiaSampling(**good | {field: value})
 
 
 def test_when_guidance_picks_forbidden_ids_alone_every_allowed_id_is_a_candidate():
     """Upstream fails there: with a small top_k all guided candidates may be special ids."""
     cond = np.array([[[0.0, 1.0, 2.0, 0.5, 9.0]]], np.float32)  # id 3 is EOS here, 4 special
     uncond = np.zeros_like(cond)
-    sampling = Sampling(cfg_scale=3.0, temperature=0.0, top_p=1.0, top_k=1)
+    sampling = DiaSampling(cfg_scale=3.0, temperature=0.0, top_p=1.0, top_k=1)
     kept = candidates_0626(cond, uncond, sampling, eos=3)
     assert kept[0, 0].tolist() == [0.0, 1.0, 2.0, 0.5, -np.inf]
     for side in (torch_candidates, mlx_candidates):

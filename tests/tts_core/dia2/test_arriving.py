@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tiny.dia2 import dia2_config, tokenizer
-from tts_core.dia2.arriving import SENTENCE, TURN, Arriving
+from tts_core.dia2.arriving import SENTENCE, TURN, ArrivingEntries
 from tts_core.dia2.config import Dia2Config
 from tts_core.dia2.pieces import room, tag_of
 from tts_core.dia2.prefix import Prefix
 from tts_core.dia2.reading import read
-from tts_core.dia2.run import Run
+from tts_core.dia2.run import Dia2Run
 from tts_core.dia2.script import Entry, Reader
 from tts_core.errors import UsageError
 
@@ -37,11 +37,11 @@ TURNS = " ".join(
 
 def speak(
     pieces: Iterable[str], *, seed: int = 0, prefix: Prefix | None = None, config: Dia2Config = CONFIG
-) -> Iterator[Run]:
+) -> Iterator[Dia2Run]:
     """Speak a text with actions by chance, run by run: a step reads a piece only if it must wait for it."""
-    arriving, coming, count = Arriving(READER, room(config, PADDING)), iter(pieces), 0
+    arriving, coming, count = ArrivingEntries(READER, room(config, PADDING)), iter(pieces), 0
     while not count or arriving.has_entries:
-        run = Run(config, (), prefix=prefix, initial_padding=PADDING, is_open=True)
+        run = Dia2Run(config, (), prefix=prefix, initial_padding=PADDING, is_open=True)
         random = np.random.default_rng([seed, count])
         while run.has_step:
             arriving.supply(run)
@@ -57,12 +57,12 @@ def speak(
         yield run
 
 
-def spoken(pieces: Iterable[str], **how: Any) -> list[Run]:
+def spoken(pieces: Iterable[str], **how: Any) -> list[Dia2Run]:
     """Speak a text; all of its runs."""
     return [*speak(pieces, **how)]
 
 
-def said(runs: Sequence[Run]) -> list[tuple[str, int]]:
+def said(runs: Sequence[Dia2Run]) -> list[tuple[str, int]]:
     """Words and breaks; a tag that is put before a word is no word."""
     return [(entry.text, 0 if entry.tokens else entry.padding) for run in runs for entry in run.own]
 
@@ -113,7 +113,7 @@ def test_a_short_text_is_spoken_as_if_it_were_known(count, seed, prefix):
     """Breaks and recordings, too: the words that are looked ahead to are there in every step."""
     text = " ".join(TURNS.split()[: 5 * count])
     [run] = spoken(text, seed=seed, prefix=prefix)
-    known = Run(CONFIG, read(READER, text), prefix=prefix, initial_padding=PADDING)
+    known = Dia2Run(CONFIG, read(READER, text), prefix=prefix, initial_padding=PADDING)
     known.warm_up()
     random = np.random.default_rng([seed, 0])
     while known.has_step:
@@ -170,23 +170,23 @@ def test_a_piece_goes_on_with_its_speaker():
 
 @pytest.mark.parametrize("text", ["Well, [pause:30] then. ", "a" * 2000 + " "])
 def test_what_fits_no_piece_is_refused_as_it_comes(text):
-    arriving = Arriving(READER, MOST)
+    arriving = ArrivingEntries(READER, MOST)
     with pytest.raises(UsageError, match="a break or a word is longer"):
         arriving.hear(text)
 
 
 def test_a_text_without_words_is_refused_at_its_end():
-    arriving = Arriving(READER, MOST)
+    arriving = ArrivingEntries(READER, MOST)
     arriving.hear(" ... ")
     with pytest.raises(UsageError, match="no words"):
         arriving.hear(None)
 
 
 def test_nothing_is_read_after_the_end():
-    arriving = Arriving(READER, MOST)
+    arriving = ArrivingEntries(READER, MOST)
     arriving.hear("Yes.")
     for late in (None, "[S3] No. ", None):
         arriving.hear(late)
-    run = Run(CONFIG, (), is_open=True)
+    run = Dia2Run(CONFIG, (), is_open=True)
     arriving.supply(run)
     assert ([entry.text for entry in run.own], run.is_open) == (["Yes."], False)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tts_core.dia2.machine import Machine
+from tts_core.dia2.machine import StateMachine
 from tts_core.dia2.script import Entry
 
 NEW, PAD = 2, 3
@@ -18,7 +18,7 @@ NEW, PAD = 2, 3
 def test_a_token_with_the_id_of_a_new_word_is_shown_as_one(ahead, expected):
     """As in upstream: with lookahead the second stream shows it, and the first goes on at once."""
     entries = [Entry((6, NEW, 4), "a<|im_end|>b", 9), Entry((8, 9), "next", 2)]
-    machine = Machine(entries, new_word=NEW, pad=PAD, ahead=ahead, initial_padding=0)
+    machine = StateMachine(entries, new_word=NEW, pad=PAD, ahead=ahead, initial_padding=0)
     emitted = [machine.step(step, 0) for step in range(len(expected))]
     assert [(made.main, made.second) for made in emitted] == expected
     assert machine.words == [("a<|im_end|>b", 0)]

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tiny.dia2 import dia2_config, tokenizer
-from tts_core.dia2.machine import Machine, longest_steps
+from tts_core.dia2.machine import StateMachine, longest_steps
 from tts_core.dia2.pieces import cut, room, tag_of
 from tts_core.dia2.reading import Feed, read, read_exactly
 from tts_core.dia2.script import Entry, Reader
@@ -139,7 +139,7 @@ def test_a_piece_ends_within_the_context_whatever_the_actions(data):
         for length in data.draw(lengths)
     ]
     padding = data.draw(st.integers(0, 4))
-    machine = Machine.of(config, entries, padding)
+    machine = StateMachine.of(config, entries, padding)
     most = sum(map(longest_steps, entries)) + padding + 1
     for step in range(most):
         machine.step(step, data.draw(st.integers(0, 1)))

@@ -8,7 +8,7 @@ import pytest
 from tests.tiny.dia2 import dia2_config, other_config
 from tts_core.dia2.prefix import Prefix
 from tts_core.dia2.request import longest_frames
-from tts_core.dia2.run import Run
+from tts_core.dia2.run import Dia2Run
 from tts_core.dia2.script import Entry
 from tts_core.dia2.spec import DIA2_2B
 
@@ -16,9 +16,9 @@ ENTRIES = [Entry((20 + n, 30 + n), f"w{n}", 2) for n in range(5)]
 CODES = np.zeros((dia2_config().n_streams, 8), np.int32)  # of a prefix
 
 
-def spoken(config, entries, **given) -> Run:
+def spoken(config, entries, **given) -> Dia2Run:
     """Always ask for a word; every code is its step."""
-    run = Run(config, entries, **given)
+    run = Dia2Run(config, entries, **given)
     run.warm_up()
     while not run.is_done:
         run.tokens()
@@ -37,7 +37,7 @@ def test_the_beginning_of_a_speech_is_a_prefix_that_says_the_same(config):
         assert 0 < prefix.frames <= most
         assert prefix.entries == tuple(ENTRIES[: len(prefix.entries)])
         np.testing.assert_array_equal(prefix.codes, run.codes(0, prefix.frames))
-        again = Run(config, [Entry((9, 9), "next", 2)], prefix=prefix)
+        again = Dia2Run(config, [Entry((9, 9), "next", 2)], prefix=prefix)
         again.warm_up()
         crop = run.crop or 0
         assert again.machine.words == [
@@ -71,7 +71,7 @@ def test_a_break_in_the_beginning_hides_no_word_of_the_next_piece():
 
 def test_words_of_a_prefix_that_were_not_taken_are_named():
     late = Prefix(CODES, tuple(ENTRIES[:3]), frozenset({1, 2, 9}))
-    run = Run(dia2_config(), ENTRIES[3:], prefix=late)
+    run = Dia2Run(dia2_config(), ENTRIES[3:], prefix=late)
     run.warm_up()
     assert run.late_words() == ["w1", "w2"]
 
@@ -79,7 +79,7 @@ def test_words_of_a_prefix_that_were_not_taken_are_named():
 def test_forced_actions_are_ids_as_in_upstream():
     """Ids 0 and 1 are read as actions, so these two change places."""
     config = replace(dia2_config(), text_new_word_id=0, text_pad_id=1)
-    run = Run(config, [], prefix=Prefix(CODES, tuple(ENTRIES), frozenset({0})))
+    run = Dia2Run(config, [], prefix=Prefix(CODES, tuple(ENTRIES), frozenset({0})))
     run.warm_up()
     assert run.machine.taken[0] == 1
 
@@ -95,7 +95,7 @@ def test_sound_that_ends_within_the_prefix_is_not_cut():
 
 def test_a_step_waits_for_the_words_that_it_may_need():
     config = dia2_config()
-    run = Run(config, ENTRIES[:1], is_open=True)
+    run = Dia2Run(config, ENTRIES[:1], is_open=True)
     assert run.waits
     run.extend(ENTRIES[1:2])
     assert not run.waits
@@ -106,7 +106,7 @@ def test_a_step_waits_for_the_words_that_it_may_need():
 
 def test_breaks_are_no_words_that_a_step_may_need():
     pause = Entry((), "", 3)
-    run = Run(dia2_config(), [ENTRIES[0], pause, pause], is_open=True)
+    run = Dia2Run(dia2_config(), [ENTRIES[0], pause, pause], is_open=True)
     assert run.waits
     run.extend(ENTRIES[1:2])
     assert not run.waits

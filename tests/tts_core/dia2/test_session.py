@@ -44,7 +44,7 @@ def test_as_many_places_as_fit(free: int | None, places: int) -> None:
     assert (session.places, made.opened) == (places, [(places, JOB.frames + DIA2_2B.longest_delay - 1)])
     made.host.free = 0
     assert session.fits(NOTHING)
-    session.spoken = dict.fromkeys(range(places))
+    session.members = dict.fromkeys(range(places))
     assert not session.fits(NOTHING)
 
 

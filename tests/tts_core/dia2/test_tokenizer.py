@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.tiny.dia2 import GOLDEN, tokenizer
 from tests.tts_core.growth import MOST, growth
-from tts_core.dia2.tokenizer import Tokenizer, bos_id
+from tts_core.dia2.tokenizer import Dia2Tokenizer, bos_id
 from tts_core.errors import CheckpointError, UsageError
 from tts_core.text.byte_bpe import byte_signs
 
@@ -56,7 +56,7 @@ def test_several_merges_may_make_one_token():
     model = {"type": "BPE", "vocab": vocabulary, "merges": ["a b", "b c", "a bc", "ab c", "c ab"]}
     content = CONTENT | {"model": CONTENT["model"] | model, "added_tokens": []}
     theirs = library.Tokenizer.from_str(json.dumps(content))
-    ours = Tokenizer(json.dumps(content))
+    ours = Dia2Tokenizer(json.dumps(content))
     for text in ("abc", "bcabc", "aabcc", "cabab", "abcabcab", "bcbcaab"):
         assert ours.encode(text) == theirs.encode(text).ids
 
@@ -101,7 +101,7 @@ def changed(**values) -> str:
 )
 def test_other_files_are_refused(content, named):
     with pytest.raises(CheckpointError, match=named):
-        Tokenizer(content, most=371)
+        Dia2Tokenizer(content, most=371)
 
 
 def test_half_a_surrogate_pair_is_refused():

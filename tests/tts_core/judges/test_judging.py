@@ -11,7 +11,7 @@ from tts_core.judges import judging
 from tts_core.judges.dnsmos import Scores
 from tts_core.judges.judging import Judged, Measure, judged, measures, summaries
 from tts_core.judges.recognizers import Recognizer, recognizer
-from tts_core.judges.rows import Row
+from tts_core.judges.rows import RecordingRow
 from tts_core.judges.statistics import paired_interval, ratio_interval
 
 
@@ -20,8 +20,11 @@ def test_words_are_compared_as_they_are_read(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(judging, "recognizer", lambda whisper: hearing)
     write_audio(tmp_path / "a.wav", np.full(16000, 0.1, np.float32), 16000)
     words = measures()["words"]
-    rows = [Row("a", tmp_path / "a.wav", "[S1] It costs $4."), Row("b", tmp_path / "b.wav", "Gone.")]
-    rows.append(Row("c", tmp_path / "a.wav"))
+    rows = [
+        RecordingRow("a", tmp_path / "a.wav", "[S1] It costs $4."),
+        RecordingRow("b", tmp_path / "b.wav", "Gone."),
+    ]
+    rows.append(RecordingRow("c", tmp_path / "a.wav"))
     first, missing, silent = judged(rows, [words.build()])
     assert first.figures == {"seconds": 1.0, "words": 4, "word_errors": 1, "wer": 0.25}
     assert not missing.figures
@@ -35,7 +38,7 @@ def test_more_errors_than_words_are_a_rate_above_one(tmp_path: Path, monkeypatch
     hearing = Recognizer("ears", lambda samples: ["yes", "and", "no", "more"])
     monkeypatch.setattr(judging, "recognizer", lambda whisper: hearing)
     write_audio(tmp_path / "a.wav", np.full(16000, 0.1, np.float32), 16000)
-    [found] = judged([Row("a", tmp_path / "a.wav", "[S1] Yes.")], [measures()["words"].build()])
+    [found] = judged([RecordingRow("a", tmp_path / "a.wav", "[S1] Yes.")], [measures()["words"].build()])
     assert found.figures["wer"] == 3
 
 
@@ -43,7 +46,9 @@ def test_a_text_without_words_has_a_rate(tmp_path: Path, monkeypatch: pytest.Mon
     """A tag and a pause only: every word that is heard is wrong."""
     monkeypatch.setattr(judging, "recognizer", lambda whisper: Recognizer("ears", lambda samples: ["yes"]))
     write_audio(tmp_path / "a.wav", np.full(16000, 0.1, np.float32), 16000)
-    [found] = judged([Row("a", tmp_path / "a.wav", "[S1] [pause:1] ...")], [measures()["words"].build()])
+    [found] = judged(
+        [RecordingRow("a", tmp_path / "a.wav", "[S1] [pause:1] ...")], [measures()["words"].build()]
+    )
     assert (found.error, found.figures["words"], found.figures["wer"]) == (None, 0, 1.0)
 
 
@@ -57,7 +62,7 @@ def test_quality_is_of_samples_within_full_scale(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(judging, "DnsMos", Ear)
     monkeypatch.setattr(judging.wheels, "content", lambda wheel: b"")
-    figures = measures()["quality"].build()(Row("a", Path()), np.array([-3, 0.5, 2], np.float32))
+    figures = measures()["quality"].build()(RecordingRow("a", Path()), np.array([-3, 0.5, 2], np.float32))
     assert figures == {"dnsmos_speech": -1, "dnsmos_background": 1, "dnsmos_overall": 0}
 
 
@@ -76,15 +81,15 @@ def test_likeness_is_that_to_the_reference(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(judging, "VoiceEncoder", Ear)
     monkeypatch.setattr(judging.wheels, "content", lambda wheel: b"")
     write_audio(tmp_path / "ref.wav", np.full(200, 0.1, np.float32), 16000)
-    judge, row = measures()["likeness"].build(), Row("a", Path(), None, tmp_path / "ref.wav")
+    judge, row = measures()["likeness"].build(), RecordingRow("a", Path(), None, tmp_path / "ref.wav")
     spoken = np.zeros(100, np.float32)
     assert [judge(row, spoken), judge(row, spoken)] == [{"likeness": 0.6}] * 2
     assert encoded.count(200) == 1
-    assert judge(Row("b", Path()), spoken) == {}
+    assert judge(RecordingRow("b", Path()), spoken) == {}
 
 
 def test_the_word_error_rate_is_over_all_words() -> None:
-    row = Row("a", Path("a"))
+    row = RecordingRow("a", Path("a"))
     found = [
         Judged(row, {"words": 9, "word_errors": 0, "wer": 0.0, "mos": 4.0}),
         Judged(row, {"words": 1, "word_errors": 1, "wer": 1.0, "mos": 2.0}),

@@ -13,7 +13,7 @@ import soundfile
 from tts_core.errors import GenerationError, NotFoundError
 from tts_core.judges.judging import Figures, Judge
 from tts_core.judges.process import JudgeProcesses, Recording, Verdict
-from tts_core.judges.rows import Row
+from tts_core.judges.rows import RecordingRow
 from tts_core.processes import DEATHS
 
 pytestmark = pytest.mark.rest
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.rest
 def loudness() -> list[Judge]:
     """A judge of the peak; it is killed by the text "die"."""
 
-    def judge(row: Row, samples: np.ndarray) -> Figures:
+    def judge(row: RecordingRow, samples: np.ndarray) -> Figures:
         if row.text == "die":
             os.kill(os.getpid(), signal.SIGKILL)
         return {"peak": np.abs(samples).max(), "process": os.getpid()}

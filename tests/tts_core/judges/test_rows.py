@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tts_core.errors import NotFoundError, UsageError
-from tts_core.judges.rows import Row, read_rows
+from tts_core.judges.rows import RecordingRow, read_rows
 
 
 def test_a_manifest(tmp_path: Path) -> None:
@@ -17,8 +17,8 @@ def test_a_manifest(tmp_path: Path) -> None:
     path = tmp_path / "m.jsonl"
     path.write_text("\n".join(map(json.dumps, lines)) + "\n\n")
     assert read_rows(path, reference=Path("else.wav")) == [
-        Row("7", tmp_path / "a.wav", "One.", tmp_path / "v.wav"),
-        Row("/far/b.flac", Path("/far/b.flac"), None, Path("else.wav")),
+        RecordingRow("7", tmp_path / "a.wav", "One.", tmp_path / "v.wav"),
+        RecordingRow("/far/b.flac", Path("/far/b.flac"), None, Path("else.wav")),
     ]
 
 
@@ -26,8 +26,8 @@ def test_a_folder(tmp_path: Path) -> None:
     for name in ("b.flac", "a.WAV", "a.txt", "note.md"):
         (tmp_path / name).write_text(" What it says.\n")
     assert read_rows(tmp_path) == [
-        Row("a.WAV", tmp_path / "a.WAV", "What it says."),
-        Row("b.flac", tmp_path / "b.flac"),
+        RecordingRow("a.WAV", tmp_path / "a.WAV", "What it says."),
+        RecordingRow("b.flac", tmp_path / "b.flac"),
     ]
 
 
@@ -35,12 +35,12 @@ def test_the_folder_of_a_batch(tmp_path: Path) -> None:
     (tmp_path / "manifest.jsonl").write_text(
         '{"audio_filepath": "audio/a.flac", "text": "One.", "id": "a"}\n'
     )
-    assert read_rows(tmp_path) == [Row("a", tmp_path / "audio/a.flac", "One.")]
+    assert read_rows(tmp_path) == [RecordingRow("a", tmp_path / "audio/a.flac", "One.")]
 
 
 def test_one_recording(tmp_path: Path) -> None:
     (tmp_path / "a.wav").touch()
-    assert read_rows(tmp_path / "a.wav", "Hi.") == [Row("a.wav", tmp_path / "a.wav", "Hi.")]
+    assert read_rows(tmp_path / "a.wav", "Hi.") == [RecordingRow("a.wav", tmp_path / "a.wav", "Hi.")]
 
 
 @pytest.mark.parametrize(

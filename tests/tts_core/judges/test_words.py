@@ -7,7 +7,7 @@ import pytest
 
 from tts_core.audio.files import read_audio
 from tts_core.judges import words
-from tts_core.judges.words import Heard, aligned, hear, word_errors, words_of
+from tts_core.judges.words import HeardWord, aligned, hear, word_errors, words_of
 
 pytestmark = pytest.mark.rest
 
@@ -47,7 +47,7 @@ def test_pocketsphinx_hears_each_recording_as_if_it_were_the_first() -> None:
     pytest.importorskip("pocketsphinx", reason="pocketsphinx is not installed")
     slt, rms = (read_audio(SOUNDS / f"{name}.wav", 16000) for name in ("slt", "rms"))
 
-    def heard(sound: np.ndarray) -> tuple[list[Heard], float]:
+    def heard(sound: np.ndarray) -> tuple[list[HeardWord], float]:
         return hear(sound), words._decoder().hyp().score
 
     words._decoder.cache_clear()

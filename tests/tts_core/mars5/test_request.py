@@ -11,8 +11,8 @@ from tests.tts_core.mars5.test_tokens import VOCABULARY
 from tts_core.errors import UsageError
 from tts_core.mars5 import request as module
 from tts_core.mars5.options import Mars5Options
-from tts_core.mars5.reference import Sizes, Voice, read_voice
-from tts_core.mars5.request import Request, for_vocoder, request, requests
+from tts_core.mars5.reference import Mars5Voice, Sizes, read_voice
+from tts_core.mars5.request import Mars5Request, for_vocoder, request, requests
 from tts_core.nn.noise import HostNoise, piece_seed
 from tts_core.prompt import Prompt
 from tts_core.text.pace import CHARACTERS_PER_SECOND
@@ -22,16 +22,16 @@ SOUND = np.sin(np.arange(24000) / 20).astype(np.float32)
 CODES = np.arange(8 * 5, dtype=np.int64).reshape(8, 5)
 
 
-def read(prompt: Any, *, deep: bool | None = None, **options: Any) -> Voice:
+def read(prompt: Any, *, deep: bool | None = None, **options: Any) -> Mars5Voice:
     return read_voice(prompt, SIZES, Mars5Options(deep_clone=deep, **options))
 
 
-def pieces(text: str, prompt: Any = None, **given: Any) -> Request:
+def pieces(text: str, prompt: Any = None, **given: Any) -> Mars5Request:
     options = Mars5Options(**{"seed": 1, **given})
     return request(SIZES, VOCABULARY, text, options, Prompt.of(audio=SOUND) if prompt is None else prompt)
 
 
-def texts(said: Request) -> list[str]:
+def texts(said: Mars5Request) -> list[str]:
     return [piece.text for piece in said.pieces]
 
 
@@ -128,7 +128,7 @@ def test_texts_without_words(text: str) -> None:
         many(["One.", text])
 
 
-def many(said: Any, voices: Any = CODES, **given: Any) -> list[Request]:
+def many(said: Any, voices: Any = CODES, **given: Any) -> list[Mars5Request]:
     return requests(SIZES, VOCABULARY, said, Mars5Options(**given), voices, exactly=True)
 
 

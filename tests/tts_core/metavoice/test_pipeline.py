@@ -16,8 +16,8 @@ from tts_core.memory.machine import Machine
 from tts_core.metavoice.config import END_OF_AUDIO
 from tts_core.metavoice.options import Decoder, MetaVoiceOptions
 from tts_core.metavoice.pipeline import MetaVoicePipeline
-from tts_core.metavoice.request import STAGES, Piece
-from tts_core.metavoice.rows import Joining
+from tts_core.metavoice.request import STAGES, MetaVoicePiece
+from tts_core.metavoice.rows import MetaVoiceJoining
 from tts_core.metavoice.sampling import FirstStageSampling, SpeechNoise
 from tts_core.metavoice.spec import (
     METAVOICE_FIRST_STAGE,
@@ -71,7 +71,7 @@ class Slots:
     def fits(self, sampling: FirstStageSampling) -> bool:
         return True
 
-    def join(self, slot: int, text: Joining) -> None:
+    def join(self, slot: int, text: MetaVoiceJoining) -> None:
         if not self.drawn:
             self.engine.calls.append("first stage")
         self.drawn[slot] = 0
@@ -115,7 +115,7 @@ class Engine:
     def fault(self, ids: np.ndarray, vector: np.ndarray, sampling: FirstStageSampling) -> Any:
         raise AssertionError("all logits are finite")
 
-    def fill(self, piece: Piece, codes: np.ndarray, vector: np.ndarray) -> np.ndarray:
+    def fill(self, piece: MetaVoicePiece, codes: np.ndarray, vector: np.ndarray) -> np.ndarray:
         self.calls.append("second stage")
         return np.concatenate([codes] * 4)
 

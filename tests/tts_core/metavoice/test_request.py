@@ -22,8 +22,8 @@ from tts_core.metavoice.memory import MetaVoiceJob
 from tts_core.metavoice.options import PIECE_SECONDS, MetaVoiceOptions
 from tts_core.metavoice.request import (
     FRAME_RATE,
-    Facts,
-    Request,
+    MetaVoiceFacts,
+    MetaVoiceRequest,
     Said,
     ask,
     choose_sampling,
@@ -50,11 +50,11 @@ WAVE = np.resize(np.hanning(400).astype(np.float32), 31 * RATE)
 LONG = "It was late, and nobody had come. " * 20
 
 
-def facts() -> Facts:
-    return Facts.of(CONFIGS, tokenizers())
+def facts() -> MetaVoiceFacts:
+    return MetaVoiceFacts.of(CONFIGS, tokenizers())
 
 
-def speech(text: str, **given: Any) -> Request:
+def speech(text: str, **given: Any) -> MetaVoiceRequest:
     return request(facts(), text, MetaVoiceOptions(**{"seed": 1, **given}), VECTOR)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.tiny.metavoice import first_stage_config, second_stage_config, tokenizers
 from tts_core.errors import CheckpointError, UsageError
-from tts_core.metavoice.text import PATTERN, Tokenizer, normalise, read_converted, read_published
+from tts_core.metavoice.text import PATTERN, MetaVoiceTokenizer, normalise, read_converted, read_published
 from tts_core.text.bpe import pairs_of_ranks
 
 TABLE = tokenizers().first_stage
@@ -68,11 +68,11 @@ def test_text_returns_whole(text: str):
 
 def test_merging_is_by_rank_within_words():
     ranks = {bytes([b]): b for b in range(256)} | {b"bc": 256, b"ab": 257, b"abc": 258, b"e ": 259}
-    table = Tokenizer(PATTERN, ranks, {"<|endoftext|>": 260}, 0)
+    table = MetaVoiceTokenizer(PATTERN, ranks, {"<|endoftext|>": 260}, 0)
     assert table.encode("abcd").tolist() == [258, ord("d"), 260]
     assert table.encode("e e").tolist() == [ord("e"), ord(" "), ord("e"), 260]  # never over an edge
     fewer = {piece: rank for piece, rank in ranks.items() if piece != b"abc"}
-    table = Tokenizer(PATTERN, fewer, {"<|endoftext|>": 260}, 0)
+    table = MetaVoiceTokenizer(PATTERN, fewer, {"<|endoftext|>": 260}, 0)
     assert table.encode("abcd").tolist() == [ord("a"), 256, ord("d"), 260]
 
 
@@ -125,7 +125,9 @@ def test_the_work_for_pairs_grows_with_the_table():
     assert 0 < work[1] <= 2.5 * work[0]
     many = {b"%020d" % place * 12: place + 256 for place in range(5000)}
     with pytest.raises(CheckpointError, match="1200256 in all; at most 256 and 1048576"):
-        Tokenizer(PATTERN, many | {bytes([byte]): byte for byte in range(256)}, {"<|endoftext|>": 9000}, 0)
+        MetaVoiceTokenizer(
+            PATTERN, many | {bytes([byte]): byte for byte in range(256)}, {"<|endoftext|>": 9000}, 0
+        )
 
 
 def published(**change: Any) -> dict[str, Any]:

@@ -9,13 +9,13 @@ import pytest
 from tests.tiny.codecs import vocos_config
 from tts_core.codecs.ladder import vocos_rung
 from tts_core.errors import UsageError
-from tts_core.nn.ladder import Given, Rung, ladder, sound
+from tts_core.nn.ladder import InputSources, Rung, ladder, sound
 from tts_core.nn.layer_order import stage
 from tts_core.nn.layers import Layers
 
 
-def given(**made: np.ndarray) -> Given:
-    return Given({"vocos": vocos_config()}, {}, 4, 0.1, 3, made)
+def given(**made: np.ndarray) -> InputSources:
+    return InputSources({"vocos": vocos_config()}, {}, 4, 0.1, 3, made)
 
 
 def test_a_further_model_s_ladder_is_found(monkeypatch):

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from tests.golden.cases import DEFAULT
 from tts_core.errors import UsageError
 from tts_core.qwen3.layout import ENDS, ROLE, script
-from tts_core.qwen3.live import Arriving, Part
-from tts_core.qwen3.request import Bounds
-from tts_core.qwen3.tokenizer import FILES, Tokenizer
+from tts_core.qwen3.live import ArrivingPiece, ArrivingText
+from tts_core.qwen3.request import PieceLengths
+from tts_core.qwen3.tokenizer import FILES, Qwen3Tokenizer
 
 GOLDEN = DEFAULT / "qwen3" / "tokenizer"
-TOKENIZER = Tokenizer(*((GOLDEN / name).read_text("utf-8") for name in FILES))
-BOUNDS = Bounds(20, 40)
+TOKENIZER = Qwen3Tokenizer(*((GOLDEN / name).read_text("utf-8") for name in FILES))
+BOUNDS = PieceLengths(20, 40)
 WORDS = [
     "An inn is",
     " near",
@@ -49,8 +49,10 @@ WORDS += [
 texts = st.lists(st.sampled_from(WORDS), max_size=30).map("".join)
 
 
-def arrived(text: str, cuts: list[int], look: Callable[[Arriving], None] = lambda _: None) -> Arriving:
-    found = Arriving(BOUNDS, marks=True)
+def arrived(
+    text: str, cuts: list[int], look: Callable[[ArrivingText], None] = lambda _: None
+) -> ArrivingText:
+    found = ArrivingText(BOUNDS, marks=True)
     places = sorted({0, *(cut % (len(text) + 1) for cut in cuts), len(text)})
     for start, stop in pairwise(places):
         found.hear(text[start:stop])
@@ -59,7 +61,7 @@ def arrived(text: str, cuts: list[int], look: Callable[[Arriving], None] = lambd
     return found
 
 
-def parts(text: str, cuts: list[int]) -> list[Part]:
+def parts(text: str, cuts: list[int]) -> list[ArrivingPiece]:
     return arrived(text, cuts).parts
 
 
@@ -83,7 +85,7 @@ def test_ids_that_are_known_stay(text: str, cuts: list[int]) -> None:
     """At any time those of every piece are a beginning of the ones that it has in the end."""
     known = dict[int, list[int]]()
 
-    def look(found: Arriving) -> None:
+    def look(found: ArrivingText) -> None:
         for place, part in enumerate(found.parts):
             said = part.text if part.is_whole else TOKENIZER.settled(part.text[: part.settled])
             ids = TOKENIZER.encode(script(said, more=True))[ROLE:]
@@ -108,14 +110,14 @@ def test_a_text_is_cut_at_sentences_and_pauses() -> None:
 
 
 def test_a_text_without_bounds_is_cut_at_pauses_only() -> None:
-    found = Arriving(None, marks=True)
+    found = ArrivingText(None, marks=True)
     found.hear("One is here. " * 40 + "[pause:1] Two.")
     found.hear(None)
     assert [part.silence for part in found.parts] == [1.0, None]
 
 
 def test_an_unfinished_mark_waits() -> None:
-    found = Arriving(BOUNDS, marks=True)
+    found = ArrivingText(BOUNDS, marks=True)
     found.hear("An inn [pau")
     assert found.parts[0].text == "An inn "
     found.hear("se:0.5] is")
@@ -125,6 +127,6 @@ def test_an_unfinished_mark_waits() -> None:
 
 
 def test_marks_are_text_where_they_are_not_read() -> None:
-    found = Arriving(BOUNDS, marks=False)
+    found = ArrivingText(BOUNDS, marks=False)
     found.hear("An inn [pau")
     assert found.parts[0].text == "An inn [pau"

@@ -20,10 +20,10 @@ from tts_core.prompt import Prompt
 from tts_core.qwen3.config import BASE, CUSTOM_VOICE, MODES, VOICE_DESIGN
 from tts_core.qwen3.layout import FRAME, NOTHING, SPEAKER
 from tts_core.qwen3.options import Qwen3Options
-from tts_core.qwen3.request import Facts, Request, rehearsal, request
-from tts_core.qwen3.sampling import Choice
+from tts_core.qwen3.request import Qwen3Facts, Qwen3Request, rehearsal, request
+from tts_core.qwen3.sampling import Qwen3Choice
 from tts_core.qwen3.tokenizer import CONFIG
-from tts_core.serving.source import Source
+from tts_core.serving.source import ModelSource
 
 SAID = "An inn is near."
 NEEDED: dict[str, dict[str, Any]] = {
@@ -39,17 +39,17 @@ def recording(text: str | None = None, seconds: float = 2.0) -> Prompt:
 
 
 @cache
-def facts(mode: str, folder: Path) -> Facts:
+def facts(mode: str, folder: Path) -> Qwen3Facts:
     published = open_published(write_published(folder / mode, mode), offline=True)
     parts = published.parts
-    return Facts.of({kind: part.config for kind, part in parts.items()}, parts["qwen3"].documents)
+    return Qwen3Facts.of({kind: part.config for kind, part in parts.items()}, parts["qwen3"].documents)
 
 
 @pytest.fixture(scope="module")
 def ask(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("qwen3")
 
-    def asked(mode: str, text: str = "Hello.", prompt: PromptLike = None, **options: Any) -> Request:
+    def asked(mode: str, text: str = "Hello.", prompt: PromptLike = None, **options: Any) -> Qwen3Request:
         if mode == BASE and prompt is None:
             prompt = recording()
         given = {**NEEDED[mode], **options}
@@ -163,7 +163,7 @@ def test_settings_are_the_checkpoints_unless_given(ask: Any) -> None:
     assert ask(CUSTOM_VOICE).sampling == own
     greedy = ask(CUSTOM_VOICE, temperature=0.0, subtalker_temperature=0.5, repetition_penalty=1.0).sampling
     assert greedy.first.is_greedy
-    assert greedy.others == Choice(temperature=0.5, top_k=own.others.top_k, top_p=own.others.top_p)
+    assert greedy.others == Qwen3Choice(temperature=0.5, top_k=own.others.top_k, top_p=own.others.top_p)
     assert greedy.repetition_penalty == 1
 
 
@@ -175,11 +175,13 @@ def test_every_mode_rehearses(ask: Any, mode: str) -> None:
 def test_requests_of_a_checkpoint_share_its_tokenizer(tmp_path: Path) -> None:
     folder = write_published(tmp_path / "published")
 
-    def asked() -> Request:
+    def asked() -> Qwen3Request:
         parts = open_published(folder, offline=True).parts
         configs = {kind: part.config for kind, part in parts.items()}
         documents = {kind: part.documents for kind, part in parts.items()}
-        return Source("qwen3", configs, documents, pytest.fail).request("Hello.", NEEDED[CUSTOM_VOICE], None)
+        return ModelSource("qwen3", configs, documents, pytest.fail).request(
+            "Hello.", NEEDED[CUSTOM_VOICE], None
+        )
 
     first = asked().facts.tokenizer
     assert asked().facts.tokenizer is first

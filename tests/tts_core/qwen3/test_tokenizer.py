@@ -8,11 +8,11 @@ import pytest
 from tests.golden.cases import DEFAULT
 from tests.tts_core.growth import MOST, growth
 from tts_core.errors import CheckpointError, UsageError
-from tts_core.qwen3.tokenizer import FILES, Tokenizer
+from tts_core.qwen3.tokenizer import FILES, Qwen3Tokenizer
 
 GOLDEN = DEFAULT / "qwen3" / "tokenizer"
 TEXTS = [(GOLDEN / name).read_text("utf-8") for name in FILES]
-OURS = Tokenizer(*TEXTS)
+OURS = Qwen3Tokenizer(*TEXTS)
 SPECIAL = "<|im_end|>"
 
 
@@ -41,7 +41,7 @@ def test_other_files_are_refused(place: int, content: str, named: str) -> None:
     texts = [*TEXTS]
     texts[place] = content
     with pytest.raises(CheckpointError, match=named):
-        Tokenizer(*texts, most=454)
+        Qwen3Tokenizer(*texts, most=454)
 
 
 @pytest.mark.parametrize("what", ["text", "transcript", "instruction"])

@@ -22,7 +22,7 @@ from tts_core.errors import (
     UsageError,
 )
 from tts_core.serving.engine import SpeechEngine
-from tts_core.serving.source import Source
+from tts_core.serving.source import ModelSource
 from tts_core.serving.speech import Speech
 from tts_core.serving.statistics import Ended
 
@@ -81,7 +81,7 @@ def engine(source: Any = None, **options: Any) -> Iterator[SpeechEngine]:
     """A running engine. source: one model, or a dict of several."""
     models = source if isinstance(source, dict) else {"song": source or Singing()}
     options.setdefault("warm_up", False)
-    made = SpeechEngine(cast(dict[str, Source], models), **options)
+    made = SpeechEngine(cast(dict[str, ModelSource], models), **options)
     made.start()
     assert made.wait_ready(SOON)
     try:
@@ -269,7 +269,7 @@ def test_the_least_recently_used_model_makes_room() -> None:
 
 def test_what_is_loaded_is_stated_as_soon_as_it_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before anybody has spoken."""
-    speaking = SpeechEngine({"a": cast(Source, Singing())})
+    speaking = SpeechEngine({"a": cast(ModelSource, Singing())})
     ready, seen = speaking._ready.set, []
     monkeypatch.setattr(speaking._ready, "set", lambda: seen.append(speaking.statistics().loaded) or ready())
     speaking.start()

@@ -15,8 +15,8 @@ from tests.metal_errors import LARGER, LATE, MEMORY, MESSAGES
 from tests.tts_core.serving.talkers import Chorus, Said, Singers
 from tests.tts_core.serving.test_engine import Singing, engine
 from tts_core.bulk.asking import Work
-from tts_core.bulk.rows import Row
-from tts_core.bulk.speaking import Speaker
+from tts_core.bulk.rows import TextRow
+from tts_core.bulk.speaking import RowSpeaker
 from tts_core.errors import ResourceError
 from tts_core.serving.engine import SpeechEngine
 from tts_core.serving.session import Event, Part
@@ -128,12 +128,12 @@ class Texts:
     model = "dia"
 
     def request(self, text: str, options: dict[str, Any], prompt: Any) -> Said:
-        """As Source.request."""
+        """As ModelSource.request."""
         return Said(tuple(text.split()), options["seed"])
 
 
-def rows(*texts: str) -> list[tuple[Row, str]]:
-    return [(Row(place, text[0], text, seed=1), text[0]) for place, text in enumerate(texts)]
+def rows(*texts: str) -> list[tuple[TextRow, str]]:
+    return [(TextRow(place, text[0], text, seed=1), text[0]) for place, text in enumerate(texts)]
 
 
 @pytest.mark.parametrize("words", LATE)
@@ -155,7 +155,7 @@ def test_bulk_work_goes_on_after_a_late_error(words: str, count: int) -> None:
         opened.append((Delayed if opened else Breaking)(errors, 2, []))
         return opened[-1]
 
-    speaker = Speaker(cast(Any, Texts()), open_session, Work({}, Path("voices"), ".wav", None))
+    speaker = RowSpeaker(cast(Any, Texts()), open_session, Work({}, Path("voices"), ".wav", None))
     found = {ended.id: ended.error for ended in speaker.speak(rows("a b c", "d", "e f", "g"))}
     assert set(found) == set("adeg")
     broken = {id for id, error in found.items() if error is not None and error.startswith(MESSAGES[words])}
@@ -171,7 +171,7 @@ def test_bulk_work_goes_on_after_a_step_that_lacked_memory() -> None:
         opened.append(Chorus(2, []))
         return opened[-1]
 
-    speaker = Speaker(cast(Any, Texts()), open_session, Work({}, Path("voices"), ".wav", None))
+    speaker = RowSpeaker(cast(Any, Texts()), open_session, Work({}, Path("voices"), ".wav", None))
     found = {one.id: one.error for one in speaker.speak(rows("x hoard", "a b c", "d e", "f"))}
     assert set(found) == set("xadf")
     assert {id for id, error in found.items() if error is not None} == set("xa")

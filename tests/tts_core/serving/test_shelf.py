@@ -11,7 +11,7 @@ import pytest
 
 from tests.tts_core.serving.talkers import Singers
 from tts_core.serving.shelf import Shelf
-from tts_core.serving.source import Source
+from tts_core.serving.source import ModelSource
 
 pytestmark = pytest.mark.rest
 
@@ -38,7 +38,7 @@ class Loader:
 def speak_and_unload(warm_up: bool) -> None:
     """Open and unload models in a process that does nothing else, as the server's."""
     sources = {"one": Loader(), "other": Loader()}
-    shelf = Shelf(cast(dict[str, Source], sources), places=1, warm_up=warm_up, freeze=True)
+    shelf = Shelf(cast(dict[str, ModelSource], sources), places=1, warm_up=warm_up, freeze=True)
     shelf.open("one")
     shelf.open("other")
     assert gc.get_freeze_count() > 10_000
@@ -62,7 +62,7 @@ def test_models_that_stay_are_not_looked_at_and_those_that_go_are_freed(warm_up:
 def test_a_process_that_does_more_is_left_as_it_is() -> None:
     """Without `freeze`, models that go are freed all the same."""
     loader = Loader()
-    shelf = Shelf(cast(dict[str, Source], {"one": loader}), places=1, warm_up=False)
+    shelf = Shelf(cast(dict[str, ModelSource], {"one": loader}), places=1, warm_up=False)
     before = gc.get_freeze_count()
     shelf.open("one")
     assert gc.get_freeze_count() == before

@@ -30,14 +30,14 @@ Pair = tuple[Tensor, Tensor]  # keys and values
 Runs = list[tuple[int, int, int]]  # of texts with as many keys: the first, the one after the last, the keys
 
 
-class Heard(NamedTuple):
+class SourceRuns(NamedTuple):
     """Keys and values of texts, of each layer and run, from `near`."""
 
     runs: Runs
     layers: list[list[Pair]]
 
 
-class Layer(NamedTuple):
+class FewRowsLayer(NamedTuple):
     """Products and weights of norms. qkv: queries, keys and values; asking: queries of cross-attention."""
 
     own_norm: Tensor
@@ -51,7 +51,7 @@ class Layer(NamedTuple):
     down: Product
 
 
-class FewRows:
+class DiaFewRows:
     """The decoder of a network in float32 on a CPU; of a small one with a packed copy of its weights."""
 
     def __init__(self, network: Dia):
@@ -85,7 +85,7 @@ class FewRows:
         tokens: Tensor,
         own: Sequence[Pair],
         places: Sequence[int],
-        heard: Heard,
+        heard: SourceRuns,
         constants: Sequence[Tensor] | None,
     ) -> Tensor:
         """Compute logits for the row after `tokens`. (R, C) → (R, C·V) float32.
@@ -129,7 +129,7 @@ class FewRows:
         return self.head(_normed(x, self.norm, self.eps))[:rows]
 
 
-def few_rows(network: Dia) -> FewRows | None:
+def few_rows(network: Dia) -> DiaFewRows | None:
     """Return the form of a network in float32 on a CPU, None of others. It is built once, and again after a
     change of weights.
     """
@@ -137,11 +137,11 @@ def few_rows(network: Dia) -> FewRows | None:
     if weight.device.type != "cpu" or weight.dtype != torch.float32:
         return None
     if network not in _BUILT or not _BUILT[network].current(network):
-        _BUILT[network] = FewRows(network)
+        _BUILT[network] = DiaFewRows(network)
     return _BUILT[network]
 
 
-_BUILT: WeakKeyDictionary[Dia, FewRows] = WeakKeyDictionary()
+_BUILT: WeakKeyDictionary[Dia, DiaFewRows] = WeakKeyDictionary()
 
 
 @contextmanager
@@ -156,7 +156,7 @@ def one_thread() -> Iterator[None]:
 
 
 def _products(layer: DecoderLayer) -> list[list[Tensor]]:
-    """List the weights of the products of a layer, in the order of Layer."""
+    """List the weights of the products of a layer, in the order of FewRowsLayer."""
     own, cross, mlp = layer.self_attention, layer.cross_attention, layer.mlp
     parallel: list[list[nn.Linear]] = [
         [own.q_proj, own.k_proj, own.v_proj],
@@ -169,10 +169,10 @@ def _products(layer: DecoderLayer) -> list[list[Tensor]]:
     return [[linear.weight for linear in layers] for layers in parallel]
 
 
-def _layer(layer: DecoderLayer, products: RowProducts) -> Layer:
+def _layer(layer: DecoderLayer, products: RowProducts) -> FewRowsLayer:
     qkv, own_out, asking, cross_out, gate_up, down = map(products, _products(layer))
     own_norm, cross_norm, mlp_norm = layer.pre_sa_norm, layer.pre_ca_norm, layer.pre_mlp_norm
-    return Layer(
+    return FewRowsLayer(
         own_norm.weight, qkv, own_out, cross_norm.weight, asking, cross_out, mlp_norm.weight, gate_up, down
     )
 

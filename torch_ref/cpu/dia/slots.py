@@ -8,23 +8,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torch_ref.cpu.dia.few_rows import Heard, alike, few_rows, near, one_thread
+from torch_ref.cpu.dia.few_rows import SourceRuns, alike, few_rows, near, one_thread
 from torch_ref.dia.dia import Dia
-from torch_ref.dia.slots import Slots
-from tts_core.dia.joining import Joining
+from torch_ref.dia.slots import DiaSlots
+from tts_core.dia.joining import DiaJoining
 
 
-class FewSlots(Slots):
-    """`texts` slots of a network that has the form of few rows. nothing: as in Slots."""
+class FewSlots(DiaSlots):
+    """`texts` slots of a network that has the form of few rows. nothing: as in DiaSlots."""
 
     def __init__(self, network: Dia, nothing: Tensor | None, *, texts: int):
         super().__init__(network, nothing, texts=texts)
         form = few_rows(network)
         assert form is not None
         self.form = form
-        self.heard: Heard | None = None  # of the texts that run
+        self.heard: SourceRuns | None = None  # of the texts that run
 
-    def join(self, slot: int, text: Joining) -> None:
+    def join(self, slot: int, text: DiaJoining) -> None:
         self.heard = None
         super().join(slot, text)
 
@@ -43,7 +43,7 @@ class FewSlots(Slots):
         self._make_room(max(places) + 1)
         if self.heard is None:
             runs = alike([len(text.joining.tokens) for text in texts])
-            self.heard = Heard(runs, [near(keys[0], values[0], runs) for keys, values in self.source])
+            self.heard = SourceRuns(runs, [near(keys[0], values[0], runs) for keys, values in self.source])
         logits = self.form.next_logits(
             torch.from_numpy(np.tile(last, (self.groups, 1))),
             [(keys.flatten(0, 1), values.flatten(0, 1)) for keys, values in self.own],

@@ -22,7 +22,7 @@ EMBEDDED = 512  # numbers of a row that one program embeds
 DRAW_WARPS = 8
 
 
-class Rows(NamedTuple):
+class DiaDraws(NamedTuple):
     """State of B texts on the device; int32 except `settings`.
 
     filled: (B,), rows that are known.
@@ -46,7 +46,7 @@ class Rows(NamedTuple):
     arrivals: Tensor
 
 
-def embed(rows: Rows, table: Tensor, x: Tensor, positions: Tensor) -> None:
+def embed(rows: DiaDraws, table: Tensor, x: Tensor, positions: Tensor) -> None:
     """Embed the last known row of each text, and write its position, for the conditional rows and again for
     those after them. table: (C·V, D).  x: (R, D).  positions: (R,) int64.
     """
@@ -59,7 +59,7 @@ def embed(rows: Rows, table: Tensor, x: Tensor, positions: Tensor) -> None:
     )  # fmt: skip
 
 
-def draw(logits: Tensor, noise: Tensor, delays: Tensor, rows: Rows, config: DiaConfig) -> None:
+def draw(logits: Tensor, noise: Tensor, delays: Tensor, rows: DiaDraws, config: DiaConfig) -> None:
     """Draw the next row of each text and put it into its grid. logits: (R, C·V).
 
     noise: (ring, B, C, V) float32, log(-log(u)) of uniform numbers, by tick.  delays: (C,) int32.

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from torch_ref.cuda import pointwise
 from torch_ref.cuda.attention import Workspace, attend, attend_source, workspace
-from torch_ref.cuda.dia.draws import Rows, embed
+from torch_ref.cuda.dia.draws import DiaDraws, embed
 from torch_ref.cuda.joined import joined
 from torch_ref.cuda.rows import MOST_ROWS, add_linear, gated_linear, normed_linear, usable
 from torch_ref.dia.dia import SCALE, Decoder, DecoderLayer, Dia
@@ -26,7 +26,7 @@ MOST_POSITIONS = 2**31  # more than any table has
 
 
 @dataclass(frozen=True, eq=False)
-class Layer:
+class FusedLayer:
     """One layer's weights, those of parallel products joined.
 
     nothing: (D,), the cross-attention of unconditional rows; None without them.
@@ -43,7 +43,7 @@ class Layer:
 
 
 @dataclass(frozen=True, eq=False)
-class Memory:
+class DecoderMemory:
     """Keys and values of B texts; R is B, or 2 B with the unconditional rows after the conditional ones.
 
     keys, values: (R, K, rows, E) per layer.
@@ -61,7 +61,7 @@ class Memory:
     source: Workspace
 
     @classmethod
-    def empty(cls, network: Dia, texts: int, rows: int, text_rows: int, *, guided: bool) -> Memory:
+    def empty(cls, network: Dia, texts: int, rows: int, text_rows: int, *, guided: bool) -> DecoderMemory:
         """Allocate zeros for texts of `text_rows` bytes and `rows` grid rows at most."""
         config, weight = network.config.decoder_config, network.logits_dense.weight
         heads, source_heads = config.num_attention_heads, config.cross_num_attention_heads
@@ -104,20 +104,20 @@ class FusedDecoder:
         self.rotation = decoder.rotary(0, MOST_POSITIONS)
         self.source_rotation = decoder.cross_rotary(0, MOST_POSITIONS) if decoder.cross_rope else None
 
-    def logits(self, rows: Rows, memory: Memory) -> Tensor:
+    def logits(self, rows: DiaDraws, memory: DecoderMemory) -> Tensor:
         """Compute logits for every text's next row. → (R, C·V) in the network's dtype."""
         total = len(memory.keys[0])
         x, positions = self.embed(rows, total)
         return (self._few if total <= MOST_ROWS else self._many)(x, positions, memory)
 
-    def embed(self, rows: Rows, total: int) -> tuple[Tensor, Tensor]:
+    def embed(self, rows: DiaDraws, total: int) -> tuple[Tensor, Tensor]:
         """Embed the last known row of every text: vectors (total, D) and positions (total,) int64."""
         x = self.head.new_empty(total, self.config.hidden_size)
         positions = torch.empty(total, dtype=torch.int64, device=x.device)
         embed(rows, self.table, x, positions)
         return x, positions
 
-    def compiling(self, memory: Memory) -> list[Callable[[], object]]:
+    def compiling(self, memory: DecoderMemory) -> list[Callable[[], object]]:
         """List calls that launch each kernel between embedding and draw once, on arbitrary rows."""
         total, texts = len(memory.keys[0]), len(memory.lengths)
         layer, head = self.layers[0], self.head
@@ -151,7 +151,7 @@ class FusedDecoder:
             lambda: add_linear(x, more, layer.down),
         ]
 
-    def _few(self, x: Tensor, positions: Tensor, memory: Memory) -> Tensor:
+    def _few(self, x: Tensor, positions: Tensor, memory: DecoderMemory) -> Tensor:
         texts = len(memory.lengths)
         for index, layer in enumerate(self.layers):
             before, between, after = layer.norms
@@ -166,7 +166,7 @@ class FusedDecoder:
             add_linear(x, inner, layer.down)
         return normed_linear(x, self.norm.weight, self.norm.eps, self.head)
 
-    def _many(self, x: Tensor, positions: Tensor, memory: Memory) -> Tensor:
+    def _many(self, x: Tensor, positions: Tensor, memory: DecoderMemory) -> Tensor:
         texts = len(memory.lengths)
         added: Tensor | None = None
         for index, layer in enumerate(self.layers):
@@ -183,11 +183,11 @@ class FusedDecoder:
             added = F.linear(pointwise.gated(F.linear(y, layer.gate_up)), layer.down)
         return F.linear(pointwise.add_norm(x, added, self.norm.weight, self.norm.eps), self.head)
 
-    def _attend(self, projected: Tensor, positions: Tensor, memory: Memory, index: int) -> Tensor:
+    def _attend(self, projected: Tensor, positions: Tensor, memory: DecoderMemory, index: int) -> Tensor:
         keys, values = memory.keys[index], memory.values[index]
         return attend(projected, positions, keys, values, memory.own, scale=SCALE, rotation=self.rotation)
 
-    def _attend_source(self, query: Tensor, positions: Tensor, memory: Memory, index: int) -> Tensor:
+    def _attend_source(self, query: Tensor, positions: Tensor, memory: DecoderMemory, index: int) -> Tensor:
         keys, values = memory.source_keys[index], memory.source_values[index]
         return attend_source(
             query, memory.lengths, positions, keys, values, memory.source, scale=SCALE,
@@ -195,9 +195,9 @@ class FusedDecoder:
         )  # fmt: skip
 
 
-def _layer(layer: DecoderLayer, nothing: Tensor | None) -> Layer:
+def _layer(layer: DecoderLayer, nothing: Tensor | None) -> FusedLayer:
     attention, source, mlp = layer.self_attention, layer.cross_attention, layer.mlp
-    return Layer(
+    return FusedLayer(
         (layer.pre_sa_norm, layer.pre_ca_norm, layer.pre_mlp_norm),
         joined((attention.q_proj, attention.k_proj, attention.v_proj)),
         attention.o_proj.weight,

@@ -15,16 +15,16 @@ from torch import Tensor
 from torch_ref.cpu.dia.few_rows import few_rows
 from torch_ref.cpu.dia.slots import FewSlots
 from torch_ref.cuda.capture import capture
-from torch_ref.cuda.dia.draws import Rows, draw
-from torch_ref.cuda.dia.fused import FusedDecoder, Memory, runs
+from torch_ref.cuda.dia.draws import DiaDraws, draw
+from torch_ref.cuda.dia.fused import DecoderMemory, FusedDecoder, runs
 from torch_ref.cuda.dia.reading import FusedReader
 from torch_ref.cuda.launch import compile_together
 from torch_ref.cuda.noise import fill_uniform
-from torch_ref.dia.dia import Dia, Source
-from torch_ref.dia.slots import Slots
+from torch_ref.dia.dia import Dia, DiaSource
+from torch_ref.dia.slots import DiaSlots
 from torch_ref.host import Host
-from tts_core.dia.joining import Joining
-from tts_core.dia.sampling import Sampling
+from tts_core.dia.joining import DiaJoining
+from tts_core.dia.sampling import DiaSampling
 from tts_core.nn.noise import HostNoise, Noise
 
 NOISE_STEPS = 16  # steps whose noise is drawn at once
@@ -50,7 +50,7 @@ class Drawn:
         return self._rows.numpy()
 
 
-class GraphSlots:
+class DiaGraphSlots:
     """B slots for texts of at most `text_rows` bytes and `rows` grid rows, allocated at once."""
 
     steps, ahead = STEPS, 1  # of a launch, and launches before one is read, that keep the device busy
@@ -60,7 +60,7 @@ class GraphSlots:
         self.reader, self.host = FusedReader(self.network), Host(self.network.logits_dense)
         self.texts, self.guided, self.ticks, self.noised = texts, decoder.constants is not None, 0, 0
         config = self.network.config
-        self.memory = Memory.empty(self.network, texts, rows, text_rows, guided=self.guided)
+        self.memory = DecoderMemory.empty(self.network, texts, rows, text_rows, guided=self.guided)
         device, channels = self.network.logits_dense.weight.device, config.decoder_config.num_channels
 
         def whole(*shape: int) -> Tensor:
@@ -68,7 +68,7 @@ class GraphSlots:
 
         self.states = whole(4, texts)  # of one text each, so that joining is one copy
         filled, prompt, limit, ends = self.states
-        self.rows = Rows(
+        self.rows = DiaDraws(
             filled=filled,
             prompt=prompt,
             limit=limit,
@@ -76,7 +76,7 @@ class GraphSlots:
             grid=whole(texts, rows, channels),
             tick=whole(texts),
             drawn=whole(DRAWN_STEPS, texts, channels),
-            settings=torch.zeros(texts, len(fields(Sampling)), device=device),
+            settings=torch.zeros(texts, len(fields(DiaSampling)), device=device),
             arrivals=whole(texts),
         )
         self.delays = torch.tensor(config.delay_pattern, dtype=torch.int32, device=device)
@@ -90,7 +90,7 @@ class GraphSlots:
         self.graph, _ = capture(self._step, device, again=self._clear)
 
     @torch.inference_mode()
-    def join(self, slot: int, text: Joining) -> None:
+    def join(self, slot: int, text: DiaJoining) -> None:
         """Read a text and let it start with the next step; its slot must be free. Waits for nothing."""
         self._read(slot, text)
         to_device = self.host.to_device
@@ -167,7 +167,7 @@ class GraphSlots:
         part.log_().neg_().log_()
         self.noised = self.ticks + count
 
-    def _read(self, slot: int, text: Joining) -> None:
+    def _read(self, slot: int, text: DiaJoining) -> None:
         """Compute keys and values of a text, and of the rows before the last known one."""
         memory, to_device, length = self.memory, self.host.to_device, len(text.tokens)
         keys, values = self.reader.read(to_device(text.tokens))
@@ -177,7 +177,7 @@ class GraphSlots:
         before = text.filled - 1
         if not before:
             return
-        source = Source([*keys[:, None]], [*values[:, None]], None, self.decoder.constants)
+        source = DiaSource([*keys[:, None]], [*values[:, None]], None, self.decoder.constants)
         rows = to_device(text.grid[None, :before])
         cache = self.network.new_cache()
         self.network.model.decoder(torch.cat((rows, rows)) if self.guided else rows, cache, source)
@@ -191,7 +191,7 @@ class GraphSlots:
 
 def make_slots(
     network: Dia, nothing: Tensor | None, *, texts: int, rows: int, text_rows: int
-) -> GraphSlots | Slots:
+) -> DiaGraphSlots | DiaSlots:
     """Make slots in the fastest form that runs this network: captured, for a CPU, or plain.
 
     nothing: (1, 1, source width), the encoding of the empty text; None without guidance.
@@ -200,7 +200,7 @@ def make_slots(
     text_rows: bytes of a text at most.
     """
     if runs(network):
-        return GraphSlots(FusedDecoder(network, nothing), texts=texts, rows=rows, text_rows=text_rows)
+        return DiaGraphSlots(FusedDecoder(network, nothing), texts=texts, rows=rows, text_rows=text_rows)
     if few_rows(network) is not None:
         return FewSlots(network, nothing, texts=texts)
-    return Slots(network, nothing, texts=texts)
+    return DiaSlots(network, nothing, texts=texts)

@@ -16,15 +16,15 @@ from torch import Tensor
 from torch_ref.cuda.filters import first_k_kept, top_k_kept
 from torch_ref.cuda.launch import jit, launch, tl, triton
 from tts_core.dia2.config import Dia2Config
-from tts_core.dia2.sampling import COLDEST, Choice
+from tts_core.dia2.sampling import COLDEST, Dia2Choice
 
-INPUTS = 6  # rows of Rows.inputs before the codes
+INPUTS = 6  # rows of Dia2Draws.inputs before the codes
 SETTINGS = 5  # numbers of a choice
 EMBEDDED = 256  # numbers of a row that one program embeds
 DRAW_WARPS = 8
 
 
-class Rows(NamedTuple):
+class Dia2Draws(NamedTuple):
     """State of B texts on the device.
 
     inputs: (INPUTS + Q, B) int64, of the next step: ids of both text streams, row of the cache to write,
@@ -56,7 +56,7 @@ class Follows(NamedTuple):
     x: Tensor
 
 
-def numbers_of(choice: Choice) -> list[float]:
+def numbers_of(choice: Dia2Choice) -> list[float]:
     """Return the numbers by which the device draws: SETTINGS of them."""
     near = abs(choice.cfg_scale) >= 0.5
     factor = 1 - choice.cfg_scale if near else choice.cfg_scale
@@ -65,7 +65,13 @@ def numbers_of(choice: Choice) -> list[float]:
 
 
 def embed(
-    rows: Rows, text: Tensor, nothing: Tensor, table: Tensor, x: Tensor, places: Tensor, positions: Tensor
+    rows: Dia2Draws,
+    text: Tensor,
+    nothing: Tensor,
+    table: Tensor,
+    x: Tensor,
+    places: Tensor,
+    positions: Tensor,
 ) -> None:  # fmt: skip
     """Sum each text's embeddings for its conditional row, and again for the unconditional one.
 
@@ -84,13 +90,13 @@ def embed(
     )  # fmt: skip
 
 
-def draw_action(logits: Tensor, rows: Rows) -> None:
+def draw_action(logits: Tensor, rows: Dia2Draws) -> None:
     """Draw each text's action. logits: (R, A), with any distance between rows."""
     _draws(logits, rows, 0, rows.actions[:, None], None, (-1, -1))
 
 
 def draw_code(
-    logits: Tensor, rows: Rows, stream: int, config: Dia2Config, follows: Follows | None = None
+    logits: Tensor, rows: Dia2Draws, stream: int, config: Dia2Config, follows: Follows | None = None
 ) -> None:
     """Draw each text's code of one stream. logits: (R, V), with any distance between rows."""
     forbidden = (config.audio_pad_id, config.audio_bos_id) if stream == 0 else (-1, -1)
@@ -99,7 +105,7 @@ def draw_code(
 
 def _draws(
     logits: Tensor,
-    rows: Rows,
+    rows: Dia2Draws,
     place: int,
     out: Tensor,
     follows: Follows | None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ref.cuda.fused_stack import Layer
+from torch_ref.cuda.fused_stack import StackLayer
 from torch_ref.cuda.joined import joined
 from torch_ref.cuda.rows import usable
 from torch_ref.dia2.blocks import MLP, RMSNorm
@@ -35,7 +35,7 @@ def gain(norm: RMSNorm, dtype: torch.dtype) -> Tensor:
     return norm.weight.detach().to(dtype).float()
 
 
-def transformer_layer(layer: TransformerLayer) -> Layer:
+def transformer_layer(layer: TransformerLayer) -> StackLayer:
     """Join the weights of one of the transformer's layers."""
     attention = layer.attn
     qkv = joined((attention.q_proj, attention.k_proj, attention.v_proj))
@@ -43,7 +43,7 @@ def transformer_layer(layer: TransformerLayer) -> Layer:
     return _layer(norms, layer.mlp, qkv, attention.o_proj.weight)
 
 
-def depformer_layer(layer: DepformerLayer, place: int) -> Layer:
+def depformer_layer(layer: DepformerLayer, place: int) -> StackLayer:
     """Collect the weights of one of the depformer's layers, with one set of projections."""
     attention = layer.self_attention
     qkv, out = attention.in_proj[place].weight, attention.out_proj[place].weight
@@ -53,6 +53,8 @@ def depformer_layer(layer: DepformerLayer, place: int) -> Layer:
     return _layer(norms, layer.mlp, qkv, out)
 
 
-def _layer(norms: tuple[RMSNorm, RMSNorm, RMSNorm, RMSNorm], mlp: MLP, qkv: Tensor, out: Tensor) -> Layer:
+def _layer(
+    norms: tuple[RMSNorm, RMSNorm, RMSNorm, RMSNorm], mlp: MLP, qkv: Tensor, out: Tensor
+) -> StackLayer:
     before, after, queries, keys = (gain(norm, qkv.dtype) for norm in norms)
-    return Layer(before, after, torch.stack((queries, keys)), qkv, out, mlp.wi.weight, mlp.wo.weight)
+    return StackLayer(before, after, torch.stack((queries, keys)), qkv, out, mlp.wi.weight, mlp.wo.weight)

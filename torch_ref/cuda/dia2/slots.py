@@ -17,23 +17,23 @@ from torch import Tensor
 from torch_ref.cuda.capture import capture
 from torch_ref.cuda.dia2.draws import INPUTS, numbers_of
 from torch_ref.cuda.dia2.fused_stack import runs
-from torch_ref.cuda.dia2.step import FusedStep, State
+from torch_ref.cuda.dia2.step import Dia2State, FusedDia2
 from torch_ref.cuda.early_read import EarlyRead
 from torch_ref.cuda.launch import compile_together
 from torch_ref.cuda.noise import fill_uniform
 from torch_ref.dia2.dia2 import Dia2
-from torch_ref.dia2.slots import Slots
+from torch_ref.dia2.slots import Dia2Slots
 from torch_ref.host import Host
 from torch_ref.reading import Reading, begin_read, finish_read
-from tts_core.dia2.slots import Joining
+from tts_core.dia2.slots import Dia2Joining
 from tts_core.nn.noise import HostNoise
 
 
 @dataclass(eq=False)
-class Text:
+class Dia2GraphText:
     """A text in progress. steps: that it has run."""
 
-    joining: Joining
+    joining: Dia2Joining
     steps: int = 0
 
     @property
@@ -42,33 +42,33 @@ class Text:
         return len(self.joining.before) + self.steps
 
 
-class GraphSlots:
+class Dia2GraphSlots:
     """`texts` slots for texts that read at most `rows` steps, allocated at once.
 
     guided: unconditional rows run too, after the conditional ones.
     """
 
     @torch.inference_mode()
-    def __init__(self, step: FusedStep, *, texts: int, rows: int, guided: bool):
+    def __init__(self, step: FusedDia2, *, texts: int, rows: int, guided: bool):
         self.step, self.network, self.texts, self.guided = step, step.network, texts, guided
         self.host = Host(self.network.transformer.cb0_head)
-        self.state = State.empty(self.network, texts, rows, guided=guided)
+        self.state = Dia2State.empty(self.network, texts, rows, guided=guided)
         device = step.heads.device
         self.seeds = torch.zeros(texts, dtype=torch.int64, device=device)
-        self.running: dict[int, Text] = {}  # by slot
+        self.running: dict[int, Dia2GraphText] = {}  # by slot
         self.drawn: Reading | None = None
         compile_together([*step.compiling(self.state), self._fill])
         self.acted = EarlyRead(self.state.rows.actions)
         self.graph, self.codes = capture(self._run, device, again=_nothing)
 
     @torch.inference_mode()
-    def join(self, slot: int, text: Joining) -> None:
+    def join(self, slot: int, text: Dia2Joining) -> None:
         """Read a text's prefix and let it begin with the next step; its slot must be free."""
         numbers = np.array([numbers_of(text.sampling.action), numbers_of(text.sampling.audio)], np.float32)
         self.state.rows.settings[slot] = self.host.to_device(numbers)
         if isinstance(text.noise, HostNoise):
             self.seeds[slot] = int(np.uint64(text.noise.seed).astype(np.int64))
-        self.running[slot] = Text(text)
+        self.running[slot] = Dia2GraphText(text)
         if len(text.before):
             self._read_prefix(slot, text.before)
 
@@ -140,7 +140,7 @@ def _nothing() -> None:
     """Undo nothing: what a warm-up writes, a text that joins writes anew."""
 
 
-def make_slots(network: Dia2, *, texts: int, rows: int, guided: bool) -> GraphSlots | Slots:
+def make_slots(network: Dia2, *, texts: int, rows: int, guided: bool) -> Dia2GraphSlots | Dia2Slots:
     """Make slots in the fastest form that runs this network: captured or plain.
 
     texts: that run at once.
@@ -148,5 +148,5 @@ def make_slots(network: Dia2, *, texts: int, rows: int, guided: bool) -> GraphSl
     guided: some texts may be.
     """
     if runs(network):
-        return GraphSlots(FusedStep(network), texts=texts, rows=rows, guided=guided)
-    return Slots(network)
+        return Dia2GraphSlots(FusedDia2(network), texts=texts, rows=rows, guided=guided)
+    return Dia2Slots(network)

@@ -12,22 +12,22 @@ from torch import Tensor, nn
 
 from torch_ref.cuda import pointwise
 from torch_ref.cuda.attention import MOST_SPLITS, workspace
-from torch_ref.cuda.dia2.draws import INPUTS, SETTINGS, Follows, Rows, draw_action, draw_code, embed
+from torch_ref.cuda.dia2.draws import INPUTS, SETTINGS, Dia2Draws, Follows, draw_action, draw_code, embed
 from torch_ref.cuda.dia2.fused_stack import depformer_layer, gain, transformer_layer
-from torch_ref.cuda.fused_stack import FusedStack, Memory
+from torch_ref.cuda.fused_stack import FusedStack, StackMemory
 from torch_ref.cuda.joined import joined
 from torch_ref.dia2.blocks import SCALE
 from torch_ref.dia2.depformer import DepformerLayer
 from torch_ref.dia2.dia2 import Dia2
 from torch_ref.dia2.transformer import TransformerLayer
-from tts_core.dia2.config import StackConfig
+from tts_core.dia2.config import Dia2StackConfig
 from tts_core.dia2.slots import noise_shape
 
 MOST_POSITIONS = 2**31  # more than any table has
 
 
 @dataclass(frozen=True, eq=False)
-class State:
+class Dia2State:
     """All of B texts that is on the device; R is B, or 2 B with the unconditional rows after the others.
 
     memory: keys and values of all steps.
@@ -36,21 +36,21 @@ class State:
     places, positions: (R,) int64, of the present step in the memory, and of its angles.
     """
 
-    rows: Rows
-    memory: Memory
-    frame: Memory
+    rows: Dia2Draws
+    memory: StackMemory
+    frame: StackMemory
     x: Tensor
     y: Tensor
     places: Tensor
     positions: Tensor
 
     @classmethod
-    def empty(cls, network: Dia2, texts: int, rows: int, *, guided: bool) -> State:
+    def empty(cls, network: Dia2, texts: int, rows: int, *, guided: bool) -> Dia2State:
         """Allocate zeros for texts of `rows` steps at most."""
         config, weight, copies = network.config, network.transformer.cb0_head.weight, (1 + guided) * texts
         device, streams = weight.device, config.n_streams
         return cls(
-            Rows(
+            Dia2Draws(
                 torch.zeros(INPUTS + streams, texts, dtype=torch.int64, device=device),
                 torch.zeros(texts, streams, dtype=torch.int32, device=device),
                 torch.zeros(texts, dtype=torch.int32, device=device),
@@ -66,7 +66,7 @@ class State:
         )
 
 
-class FusedStep:
+class FusedDia2:
     """Both networks' weights, applied to one step of each text."""
 
     @torch.inference_mode()
@@ -95,7 +95,7 @@ class FusedStep:
         )
         self.nothing = transformer.text_embed(zero, pad)[0]  # the unconditional rows' text
 
-    def read(self, state: State) -> Tensor:
+    def read(self, state: Dia2State) -> Tensor:
         """Read the inputs and draw the actions. → (R, V + sets·E), for `codes`."""
         inputs = state.rows.inputs
         text = self.network.transformer.text_embed(inputs[0], inputs[1])
@@ -105,7 +105,7 @@ class FusedStep:
         draw_action(F.linear(hidden.to(self.action_head.dtype), self.action_head), state.rows)
         return F.linear(hidden, self.heads)
 
-    def codes(self, state: State, projected: Tensor) -> Tensor:
+    def codes(self, state: Dia2State, projected: Tensor) -> Tensor:
         """Draw the codes, one after the other. projected: of `read`. → (B, Q)."""
         config = self.network.config
         logits = projected[:, : config.audio_vocab_size]
@@ -117,7 +117,7 @@ class FusedStep:
             draw_code(logits, state.rows, stage + 1, config, self._follows(stage + 1, state, projected))
         return state.rows.codes
 
-    def _follows(self, stage: int, state: State, projected: Tensor) -> Follows | None:
+    def _follows(self, stage: int, state: Dia2State, projected: Tensor) -> Follows | None:
         """Return the input of a stage, which the draw before it writes; None after the last."""
         config, width = self.network.config, state.y.shape[1]
         if stage == len(config.stage_sets):
@@ -127,7 +127,7 @@ class FusedStep:
         assert isinstance(table, Tensor)
         return Follows(projected[:, start : start + width], table, state.y)
 
-    def compiling(self, state: State) -> list[Callable[[], object]]:
+    def compiling(self, state: Dia2State) -> list[Callable[[], object]]:
         """List calls that launch most kernels once, on arbitrary rows."""
         rows, config = state.rows, self.network.config
         text, projected = state.x[: len(rows.codes)], state.x.new_zeros(len(state.x), len(self.heads))
@@ -151,8 +151,8 @@ def _linears(layers: nn.ModuleList) -> list[nn.Linear]:
     return cast(list[nn.Linear], list(layers))
 
 
-def _memory(stack: StackConfig, rows: int, capacity: int, like: Tensor, most: int) -> Memory:
+def _memory(stack: Dia2StackConfig, rows: int, capacity: int, like: Tensor, most: int) -> StackMemory:
     shape = rows, stack.num_key_value_heads, capacity, stack.head_dim
     layers = range(stack.num_hidden_layers)
     work = workspace(rows, stack.num_attention_heads, shape[1], shape[3], like.device, most=most)
-    return Memory([like.new_zeros(shape) for _ in layers], [like.new_zeros(shape) for _ in layers], work)
+    return StackMemory([like.new_zeros(shape) for _ in layers], [like.new_zeros(shape) for _ in layers], work)

@@ -21,7 +21,7 @@ WARPS = 16
 EMPTY = -1  # a place of `recent` without an id
 
 
-class Drawing(NamedTuple):
+class Mars5Draws(NamedTuple):
     """State of one text on the device.
 
     position: (1,) int64, of the row to compute.
@@ -43,7 +43,7 @@ class Drawing(NamedTuple):
 
 
 def draw_id(
-    logits: Tensor, table: Tensor, state: Drawing, options: Mars5Options, *, lowest: int, end: int
+    logits: Tensor, table: Tensor, state: Mars5Draws, options: Mars5Options, *, lowest: int, end: int
 ) -> None:
     """Draw the next id and advance the state.
 

@@ -67,7 +67,7 @@ def draw_cells(
     guidance_w: float,
     x_0_temp: float,
 ) -> Tensor:
-    """Draw a step's cells, as Step.compute does. → (S, Q) int64.
+    """Draw a step's cells, as DenoisingStep.compute does. → (S, Q) int64.
 
     logits: (R, S', Q', K), of cells from the first frame and book on; of any strides, the last one 1.
     codes,

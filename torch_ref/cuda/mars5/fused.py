@@ -20,7 +20,7 @@ from torch_ref.cuda.joined import joined, stacked
 from torch_ref.cuda.mars5.frames import embed_frames, norm_heads
 from torch_ref.layers.norm import LayerNorm
 from torch_ref.mars5.encoder import EncoderLayer, MultiheadAttention, Pairs, attend, merge_heads, split_heads
-from torch_ref.mars5.residual_transformer import DecoderLayer, ResidualTransformer, Source
+from torch_ref.mars5.residual_transformer import DecoderLayer, Mars5Source, ResidualTransformer
 from tts_core.mars5.together import in_line
 
 ROWS_AT_ONCE = 4096  # of text, encoded together
@@ -37,11 +37,11 @@ class Reading(NamedTuple):
     dtype.
     """
 
-    source: Source
+    source: Mars5Source
     memory: Tensor
 
     @classmethod
-    def of(cls, network: ResidualTransformer, source: Source) -> Reading:
+    def of(cls, network: ResidualTransformer, source: Mars5Source) -> Reading:
         """Encode the text."""
         assert source.text_mask is None
         assert source.frame_mask is None
@@ -127,7 +127,7 @@ class FusedTransformer:
         return both.unflatten(1, (self.branches, -1))
 
 
-def _encoded(network: ResidualTransformer, source: Source) -> Tensor:
+def _encoded(network: ResidualTransformer, source: Mars5Source) -> Tensor:
     """Encode the text for every timestep. → (T, R, N + 1, D), in the network's dtype."""
     encoder, dtype = network.tfm.encoder, network.text_embed.weight.dtype
     layers = cast(list[EncoderLayer], list(encoder.layers))

@@ -23,7 +23,7 @@ from torch_ref.mars5.codec_lm import Block, CodecLM
 MOST_POSITIONS = 2**31  # more than any table has
 
 
-class ManyRows:
+class Mars5ManyRows:
     """From rows to logits, rounded as in the layers. positions: (R,) int64, read at a call."""
 
     def __init__(

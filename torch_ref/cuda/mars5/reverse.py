@@ -12,8 +12,8 @@ from torch_ref.cuda.capture import capture
 from torch_ref.cuda.mars5.frames import draw_cells
 from torch_ref.cuda.mars5.fused import FusedTransformer, Reading, runs
 from torch_ref.limits.remedies import at_least_float32
-from torch_ref.mars5.residual_transformer import ResidualTransformer, Source
-from torch_ref.mars5.reverse import Step
+from torch_ref.mars5.residual_transformer import Mars5Source, ResidualTransformer
+from torch_ref.mars5.reverse import DenoisingStep
 from tts_core.mars5.diffusion import Cells, Diffusion
 
 Compute = Callable[[Sequence[Tensor], Tensor, Sequence[Tensor]], Sequence[Tensor]]
@@ -49,13 +49,13 @@ class Captured:
         return self.t
 
 
-class KernelStep(Step):
+class KernelDenoisingStep(DenoisingStep):
     """The captured step on kernels; with two numbers per cell, all draws are one of them.
 
     Returns the same buffer each time.
     """
 
-    def __init__(self, network: ResidualTransformer, source: Source, cells: Cells, settings: Diffusion):
+    def __init__(self, network: ResidualTransformer, source: Mars5Source, cells: Cells, settings: Diffusion):
         super().__init__(network, source, cells, settings)
         self.fused = FusedTransformer(network, [Reading.of(network, source)])
         self.captured = Captured()
@@ -68,7 +68,7 @@ class KernelStep(Step):
         return self.captured(self._each, [codes], t, [numbers])[0]
 
     def drawn(self, logits: Tensor, codes: Tensor, t: Tensor, numbers: Tensor) -> Tensor:
-        """Draw as in Step. logits: of any strides, the last one 1."""
+        """Draw as in DenoisingStep. logits: of any strides, the last one 1."""
         if self.settings.draws != "per cell":
             return super().drawn(at_least_float32(logits), codes, t, numbers)
         return draw_cells(
@@ -87,14 +87,16 @@ class KernelStep(Step):
         )
 
     def logits(self, codes: Tensor, t: Tensor) -> Tensor:
-        """Compute logits as in Step, in the network's dtype."""
+        """Compute logits as in DenoisingStep, in the network's dtype."""
         return self.fused.logits(codes, t, [self.first_frame], self.first_book)
 
     def _each(self, codes: Sequence[Tensor], t: Tensor, numbers: Sequence[Tensor]) -> Sequence[Tensor]:
         return [self.compute(codes[0], t, numbers[0])]
 
 
-def make_step(network: ResidualTransformer, source: Source, cells: Cells, settings: Diffusion) -> Step:
+def make_step(
+    network: ResidualTransformer, source: Mars5Source, cells: Cells, settings: Diffusion
+) -> DenoisingStep:
     """Build a captured step where the kernels support the network, else a plain one."""
-    form = KernelStep if runs(network) else Step
+    form = KernelDenoisingStep if runs(network) else DenoisingStep
     return form(network, source, cells, settings)

@@ -7,19 +7,19 @@ import torch
 from torch import Tensor
 
 from torch_ref.cuda.capture import capture
-from torch_ref.cuda.mars5.draws import EMPTY, Drawing, draw_id
-from torch_ref.cuda.mars5.many_rows import ManyRows, runs
+from torch_ref.cuda.mars5.draws import EMPTY, Mars5Draws, draw_id
+from torch_ref.cuda.mars5.many_rows import Mars5ManyRows, runs
 from torch_ref.cuda.mars5.row import FusedRow
 from torch_ref.mars5.codec_lm import CodecLM
-from torch_ref.mars5.slots import Slots
+from torch_ref.mars5.slots import Mars5Slots
 from torch_ref.reading import Reading, begin_read
 from tts_core.mars5.options import Mars5Options
-from tts_core.mars5.rows import Group, Inputs, Joining
+from tts_core.mars5.rows import Inputs, Mars5Group, Mars5Joining
 
 PAST = 16  # steps that may be launched past the end of a text
 
 
-class GraphSlots(Slots):
+class Mars5GraphSlots(Mars5Slots):
     """Slots whose network is captured as a CUDA graph of all rows."""
 
     steps, ahead = 4, 1
@@ -30,7 +30,7 @@ class GraphSlots(Slots):
         self._reserve(room)
         device = self.tokens.device
         self.positions = torch.zeros(texts, dtype=torch.int64, device=device)
-        self.layers = ManyRows(network, self.cache, self.rotary, self.positions)
+        self.layers = Mars5ManyRows(network, self.cache, self.rotary, self.positions)
         with torch.inference_mode():
             # what the warm-up writes, at position 0, each text that joins writes anew
             self.graph, self.computed = capture(self._compute, device, again=lambda: None)
@@ -50,7 +50,7 @@ class GraphSlots(Slots):
         return self.layers(self.network.embed(self.tokens)[:, 0].contiguous())
 
 
-class KernelSlot(Slots):
+class KernelSlot(Mars5Slots):
     """A single slot, whose step is a CUDA graph that draws the id and ends with its row.
 
     It is captured for each text, and freed with it. All state is on the device; noise and ids are copied once
@@ -93,13 +93,13 @@ class KernelSlot(Slots):
             graph.replay()
         return begin_read(self.state.drawn[first : first + steps, None])
 
-    def _begin(self, text: Joining, penalties: np.ndarray, inputs: Inputs) -> None:
+    def _begin(self, text: Mars5Joining, penalties: np.ndarray, inputs: Inputs) -> None:
         """Draw the first id, from the prompt's logits, and build the state after it."""
         weight, vocabulary = self.network.embed.weight, self.network.config.vocab_size
         room, device = self.plan.capacity + PAST, weight.device
-        ids = self._draw(self.first.pop(0), inputs, [Group(text.options, np.zeros(1, np.int64))])
+        ids = self._draw(self.first.pop(0), inputs, [Mars5Group(text.options, np.zeros(1, np.int64))])
         known = ids.clamp(min=0)
-        self.state = Drawing(
+        self.state = Mars5Draws(
             position=torch.full((1,), len(text.prompt.tokens) + 1, device=device),
             count=torch.ones(1, dtype=torch.int64, device=device),
             counts=torch.zeros(vocabulary, dtype=torch.int32, device=device).index_fill_(0, known, 1),
@@ -130,9 +130,9 @@ class KernelSlot(Slots):
         return capture(advance, before[0].device, again=again)[0]
 
 
-def make_slots(network: CodecLM, *, texts: int, room: int, lowest: int, end: int) -> Slots:
+def make_slots(network: CodecLM, *, texts: int, room: int, lowest: int, end: int) -> Mars5Slots:
     """Build captured slots where the kernels support the network, else plain ones."""
-    form = Slots
+    form = Mars5Slots
     if runs(network):
-        form = KernelSlot if texts == 1 else GraphSlots
+        form = KernelSlot if texts == 1 else Mars5GraphSlots
     return form(network, texts=texts, room=room, lowest=lowest, end=end)

@@ -9,9 +9,9 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from torch_ref.cuda.mars5.fused import FusedTransformer
-from torch_ref.cuda.mars5.reverse import Captured, KernelStep
+from torch_ref.cuda.mars5.reverse import Captured, KernelDenoisingStep
 from torch_ref.mars5.residual_transformer import ResidualTransformer
-from torch_ref.mars5.reverse import Step
+from torch_ref.mars5.reverse import DenoisingStep
 from torch_ref.mars5.together import Together
 from tts_core.mars5.together import in_line
 
@@ -22,7 +22,7 @@ ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBack
 class KernelTogether(Together):
     """The captured step on kernels. Returns the same buffers each time."""
 
-    def __init__(self, network: ResidualTransformer, steps: Sequence[KernelStep]):
+    def __init__(self, network: ResidualTransformer, steps: Sequence[KernelDenoisingStep]):
         super().__init__(network, steps)
         self.fused = FusedTransformer(network, [one for step in steps for one in step.fused.readings])
         self.captured = Captured()
@@ -42,7 +42,7 @@ class KernelTogether(Together):
             return self.compute(codes, t, numbers)
 
 
-def make_together(network: ResidualTransformer, steps: Sequence[Step]) -> Together:
+def make_together(network: ResidualTransformer, steps: Sequence[DenoisingStep]) -> Together:
     """Build the form of the runs' own steps."""
-    kernels = [step for step in steps if isinstance(step, KernelStep)]
+    kernels = [step for step in steps if isinstance(step, KernelDenoisingStep)]
     return KernelTogether(network, kernels) if len(kernels) == len(steps) else Together(network, steps)

@@ -24,7 +24,7 @@ SETTINGS = 7  # of a text
 RISING, FALLING = 1, 2  # rules of top-p, by the order in which probabilities are summed
 
 
-class Rows(NamedTuple):
+class MetaVoiceDraws(NamedTuple):
     """State of B texts on R rows of the network, on the device.
 
     tokens: (R, 1) int64, the next ids.
@@ -54,7 +54,7 @@ def settings(sampling: FirstStageSampling) -> np.ndarray:
     return np.array([*guidance, temperature, sampling.top_k or 0, rule, cut], np.float32)
 
 
-def embed_rows(rows: Rows, table: Tensor, places: Tensor, speakers: Tensor, x: Tensor) -> None:
+def embed_rows(rows: MetaVoiceDraws, table: Tensor, places: Tensor, speakers: Tensor, x: Tensor) -> None:
     """Sum token, position and speaker embeddings, as Transformer.embed does.
 
     table: (V, D).
@@ -70,7 +70,7 @@ def embed_rows(rows: Rows, table: Tensor, places: Tensor, speakers: Tensor, x: T
 
 
 def draw_rows(
-    logits: Tensor, waiting: Tensor, rows: Rows, out: Tensor, *, last: int, end_of_text: int
+    logits: Tensor, waiting: Tensor, rows: MetaVoiceDraws, out: Tensor, *, last: int, end_of_text: int
 ) -> None:
     """Draw the next id of each text, -1 where its logits are not all finite, and put it into its rows.
 

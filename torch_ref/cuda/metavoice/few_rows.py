@@ -14,7 +14,7 @@ from torch_ref.layers.row_cache import RowCache
 from torch_ref.metavoice.first_stage import Block, FirstStage
 
 
-class FewRows:
+class MetaVoiceFewRows:
     """From token vectors to logits, rounded as in the layers. positions: (R,) int64, read at a call."""
 
     def __init__(self, network: FirstStage, caches: Sequence[RowCache], positions: Tensor):

@@ -9,16 +9,16 @@ import torch
 from torch import Tensor, nn
 
 from torch_ref.cuda.capture import capture
-from torch_ref.cuda.metavoice.draws import SETTINGS, Rows, draw_rows, embed_rows, settings
-from torch_ref.cuda.metavoice.few_rows import FewRows
-from torch_ref.cuda.metavoice.many_rows import ManyRows
+from torch_ref.cuda.metavoice.draws import SETTINGS, MetaVoiceDraws, draw_rows, embed_rows, settings
+from torch_ref.cuda.metavoice.few_rows import MetaVoiceFewRows
+from torch_ref.cuda.metavoice.many_rows import MetaVoiceManyRows
 from torch_ref.cuda.rows import MOST_ROWS, usable
 from torch_ref.metavoice.first_stage import FirstStage
-from torch_ref.metavoice.slots import Slots
-from tts_core.metavoice.rows import Joining
+from torch_ref.metavoice.slots import MetaVoiceSlots
+from tts_core.metavoice.rows import MetaVoiceJoining
 
 
-class GraphSlots(Slots):
+class MetaVoiceGraphSlots(MetaVoiceSlots):
     """Slots whose step is one launch: ids in, the network on all rows, the next ids out.
 
     The texts' rows, positions and settings are on the device. Keys and values stay where they are, and are
@@ -31,21 +31,21 @@ class GraphSlots(Slots):
         super().__init__(network, texts=texts, rows=rows, room=room, end_of_text=end_of_text)
         device = self.speakers.device
         self.cache = self.new_cache()
-        self.rows = Rows(
+        self.rows = MetaVoiceDraws(
             self.tokens,
             torch.zeros(rows, dtype=torch.int64, device=device),
             torch.full((texts, 3), -1, dtype=torch.int32, device=device),
             torch.zeros(texts, SETTINGS, device=device),
         )
         self.times = torch.ones(texts, network.config.vocab_size, device=device)
-        form = FewRows if rows <= MOST_ROWS else ManyRows
+        form = MetaVoiceFewRows if rows <= MOST_ROWS else MetaVoiceManyRows
         self.layers = form(network, self.cache, self.rows.positions)
         with torch.inference_mode():
             # what the warm-up writes, at position 0, each text that joins writes anew
             self.graph, self.ids = capture(self._compute, device, again=lambda: None)
 
     @torch.inference_mode()
-    def join(self, slot: int, text: Joining) -> None:
+    def join(self, slot: int, text: MetaVoiceJoining) -> None:
         """Read a text's ids but the last and let it start with the next step; its slot must be free."""
         super().join(slot, text)
         own = np.full(3, -1, np.int32)
@@ -88,9 +88,9 @@ class GraphSlots(Slots):
         return ids
 
 
-def make_slots(network: FirstStage, *, texts: int, rows: int, room: int, end_of_text: int) -> Slots:
+def make_slots(network: FirstStage, *, texts: int, rows: int, room: int, end_of_text: int) -> MetaVoiceSlots:
     """Build the fastest form of the slots for the network's device and shapes."""
     weight, config = network.transformer.wpe.weight, network.config
     captured = weight.is_cuda and not config.bias and usable(weight, config.head_dim)
-    form = GraphSlots if captured else Slots
+    form = MetaVoiceGraphSlots if captured else MetaVoiceSlots
     return form(network, texts=texts, rows=rows, room=room, end_of_text=end_of_text)

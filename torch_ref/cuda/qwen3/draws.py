@@ -16,14 +16,14 @@ from torch import Tensor
 from torch_ref.cuda.filters import rising_kept, top_k_kept
 from torch_ref.cuda.launch import jit, launch, tl, triton
 from tts_core.qwen3.config import SUPPRESSED, Qwen3Config
-from tts_core.qwen3.sampling import LEAST_FRAMES, Sampling
+from tts_core.qwen3.sampling import LEAST_FRAMES, Qwen3Sampling
 
 SETTINGS = 4  # numbers of a choice
 EMBEDDED = 256  # numbers of a row that one program embeds
 DRAW_WARPS = 8
 
 
-class Rows(NamedTuple):
+class Qwen3Draws(NamedTuple):
     """State of B texts on the device.
 
     ids: (B,) int64, of the text that is read next.
@@ -46,7 +46,7 @@ class Rows(NamedTuple):
     last: Tensor
 
 
-def settings(sampling: Sampling) -> np.ndarray:
+def settings(sampling: Qwen3Sampling) -> np.ndarray:
     """Write a text's sampling as numbers for `draw`, (2, SETTINGS) float32: of first codes, and of others.
 
     Temperature, 0 for the largest logit; top_k, 0 for every id; the sum that top-p drops, 0 for none; the
@@ -62,7 +62,7 @@ def settings(sampling: Sampling) -> np.ndarray:
     )
 
 
-def embed(rows: Rows, text: Tensor, table: Tensor, x: Tensor, config: Qwen3Config) -> None:
+def embed(rows: Qwen3Draws, text: Tensor, table: Tensor, x: Tensor, config: Qwen3Config) -> None:
     """Sum the embeddings of each text's frame and of the text that belongs to it; at first, its last row.
 
     text: (B, D).
@@ -77,7 +77,7 @@ def embed(rows: Rows, text: Tensor, table: Tensor, x: Tensor, config: Qwen3Confi
 
 
 def draw(
-    logits: Tensor, rows: Rows, stage: int, config: Qwen3Config, following: tuple[Tensor, Tensor] | None
+    logits: Tensor, rows: Qwen3Draws, stage: int, config: Qwen3Config, following: tuple[Tensor, Tensor] | None
 ) -> None:
     """Draw each text's code of a frame. logits: (B, V), of stage 0, or (B, V').
 

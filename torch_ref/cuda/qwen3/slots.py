@@ -18,16 +18,16 @@ from torch_ref.cuda.capture import capture
 from torch_ref.cuda.launch import compile_together
 from torch_ref.cuda.noise import fill_uniform
 from torch_ref.cuda.qwen3.draws import settings
-from torch_ref.cuda.qwen3.step import FusedStep, State, runs
+from torch_ref.cuda.qwen3.step import FusedQwen3, Qwen3State, runs
 from torch_ref.host import Host
 from torch_ref.qwen3.qwen3 import Qwen3
-from torch_ref.qwen3.slots import Slots, embedded
+from torch_ref.qwen3.slots import Qwen3Slots, embedded
 from torch_ref.reading import begin_read, finish_read
 from tts_core.nn.noise import HostNoise
-from tts_core.qwen3.rows import BatchRows, Joining, Launched
+from tts_core.qwen3.rows import Launched, Qwen3BatchRows, Qwen3Joining
 
 
-class GraphSlots:
+class Qwen3GraphSlots:
     """`texts` slots for texts of at most `room` positions, allocated at once."""
 
     steps, ahead = 1, 1  # of a launch, and launches before one is read, that keep the device busy
@@ -35,12 +35,12 @@ class GraphSlots:
     @torch.inference_mode()
     def __init__(self, network: Qwen3, *, texts: int, room: int):
         self.talker, self.config, self.room = network.talker, network.config, room
-        self.host, self.plan = Host(self.talker.codec_head), BatchRows(texts)
+        self.host, self.plan = Host(self.talker.codec_head), Qwen3BatchRows(texts)
         device = self.talker.codec_head.weight.device
         self.inputs = torch.zeros(3, texts, dtype=torch.int64, device=device)
         self.seeds = torch.zeros(texts, dtype=torch.int64, device=device)
-        self.state = State.empty(network, self.inputs, room)
-        self.step = step = FusedStep(network)  # whose joined weights the graphs read
+        self.state = Qwen3State.empty(network, self.inputs, room)
+        self.step = step = FusedQwen3(network)  # whose joined weights the graphs read
         self.parts = {rows: self.state.first(rows, self.config) for rows in sizes(texts)}
         compile_together(
             [self._fill, *(call for part in self.parts.values() for call in step.compiling(part))]
@@ -51,7 +51,7 @@ class GraphSlots:
         }
 
     @torch.inference_mode()
-    def join(self, slot: int, text: Joining) -> None:
+    def join(self, slot: int, text: Qwen3Joining) -> None:
         """Read what comes before a text's speech but its last row; the next step reads that and draws. Its
         slot must be free.
         """
@@ -118,9 +118,9 @@ def sizes(texts: int) -> list[int]:
     return [*(1 << power for power in range((texts - 1).bit_length())), texts]
 
 
-def make_slots(network: Qwen3, *, texts: int, room: int) -> Slots | GraphSlots:
+def make_slots(network: Qwen3, *, texts: int, room: int) -> Qwen3Slots | Qwen3GraphSlots:
     """Build captured slots where the kernels support the network, else plain ones."""
-    return (GraphSlots if runs(network) else Slots)(network, texts=texts, room=room)
+    return (Qwen3GraphSlots if runs(network) else Qwen3Slots)(network, texts=texts, room=room)
 
 
 def _nothing() -> None:

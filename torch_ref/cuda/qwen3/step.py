@@ -14,21 +14,21 @@ from torch import Tensor, nn
 
 from torch_ref.cuda import pointwise
 from torch_ref.cuda.attention import MOST_SPLITS, workspace
-from torch_ref.cuda.fused_stack import FusedStack, Layer, Memory
+from torch_ref.cuda.fused_stack import FusedStack, StackLayer, StackMemory
 from torch_ref.cuda.joined import joined
-from torch_ref.cuda.qwen3.draws import SETTINGS, Rows, draw, embed
+from torch_ref.cuda.qwen3.draws import SETTINGS, Qwen3Draws, draw, embed
 from torch_ref.cuda.rows import usable
 from torch_ref.layers.norm import RMSNorm
 from torch_ref.layers.rope import RotaryPositions
 from torch_ref.qwen3.blocks import TransformerLayer
 from torch_ref.qwen3.qwen3 import Qwen3
-from tts_core.qwen3.config import Qwen3Config, StackConfig
+from tts_core.qwen3.config import Qwen3Config, Qwen3StackConfig
 
 MOST_POSITIONS = 2**31  # more than any table has
 
 
 @dataclass(frozen=True, eq=False)
-class State:
+class Qwen3State:
     """All of B texts that is on the device.
 
     memory: the talker's keys and values.
@@ -36,18 +36,18 @@ class State:
     x: (B, D), y: (B, E), rows on their way through both.
     """
 
-    rows: Rows
-    memory: Memory
-    frame: Memory
+    rows: Qwen3Draws
+    memory: StackMemory
+    frame: StackMemory
     x: Tensor
     y: Tensor
 
     @classmethod
-    def empty(cls, network: Qwen3, inputs: Tensor, room: int) -> State:
+    def empty(cls, network: Qwen3, inputs: Tensor, room: int) -> Qwen3State:
         """Allocate zeros. inputs: (3, B), taken as ids, positions and steps.  room: positions of a text."""
         config, weight, texts = network.config, network.talker.codec_head.weight, inputs.shape[1]
         device, numbers = weight.device, config.vocab_size + (config.n_codebooks - 1) * config.codebook_size
-        rows = Rows(
+        rows = Qwen3Draws(
             *inputs.unbind(),
             codes=torch.zeros(texts, config.n_codebooks, dtype=torch.int32, device=device),
             seen=torch.zeros(texts, config.vocab_size, dtype=torch.int8, device=device),
@@ -63,15 +63,15 @@ class State:
             weight.new_zeros(texts, config.predictor.hidden_size),
         )
 
-    def first(self, texts: int, config: Qwen3Config) -> State:
+    def first(self, texts: int, config: Qwen3Config) -> Qwen3State:
         """Return the part of the first texts, with workspaces of its own."""
 
-        def part(memory: Memory, stack: StackConfig, most: int) -> Memory:
+        def part(memory: StackMemory, stack: Qwen3StackConfig, most: int) -> StackMemory:
             keys, values = ([each[:texts] for each in rows] for rows in (memory.keys, memory.values))
             return _memory(stack, keys, values, most)
 
-        return State(
-            Rows(*(each[:texts] for each in self.rows)),
+        return Qwen3State(
+            Qwen3Draws(*(each[:texts] for each in self.rows)),
             part(self.memory, config.talker, MOST_SPLITS),
             part(self.frame, config.predictor, 1),
             self.x[:texts],
@@ -85,7 +85,7 @@ def runs(network: Qwen3) -> bool:
     return all(usable(weight, stack.head_dim) for stack in (config.talker, config.predictor))
 
 
-class FusedStep:
+class FusedQwen3:
     """Both networks' weights, applied to one step of each text."""
 
     @torch.inference_mode()
@@ -103,7 +103,7 @@ class FusedStep:
         self.stages = _stack(predictor.model.layers, config.predictor, predictor.rotary)
         self.places = torch.arange(config.n_codebooks, device=self.table.device)
 
-    def run(self, state: State) -> Tensor:
+    def run(self, state: Qwen3State) -> Tensor:
         """Read the frame before and draw the next one. → (B, Q)."""
         rows, frame, head = state.rows, state.frame, self.talker.codec_head.weight
         rows.noise.log_().neg_().log_()
@@ -121,11 +121,11 @@ class FusedStep:
             draw(logits, rows, stage, self.config, self._following(stage, state))
         return rows.codes
 
-    def _following(self, stage: int, state: State) -> tuple[Tensor, Tensor] | None:
+    def _following(self, stage: int, state: Qwen3State) -> tuple[Tensor, Tensor] | None:
         """Return what the draw of a stage but the last writes the next input from, and where."""
         return (self.tables[stage], state.y) if stage < len(self.heads) else None
 
-    def compiling(self, state: State) -> list[Callable[[], object]]:
+    def compiling(self, state: Qwen3State) -> list[Callable[[], object]]:
         """List calls that launch most kernels once, on arbitrary rows."""
         rows, config, x = state.rows, self.config, state.x
         first, other = (x.new_zeros(len(x), size) for size in (config.vocab_size, config.codebook_size))
@@ -144,15 +144,15 @@ def _gain(norm: RMSNorm) -> Tensor:
     return norm.weight.detach().float()
 
 
-def _stack(layers: Iterable[nn.Module], config: StackConfig, rotary: RotaryPositions) -> FusedStack:
+def _stack(layers: Iterable[nn.Module], config: Qwen3StackConfig, rotary: RotaryPositions) -> FusedStack:
     fused = [_layer(each) for each in cast(Iterable[TransformerLayer], layers)]
     return FusedStack(fused, config.rms_norm_eps, config.head_dim**-0.5, rotary(0, MOST_POSITIONS))
 
 
-def _layer(layer: TransformerLayer) -> Layer:
+def _layer(layer: TransformerLayer) -> StackLayer:
     """Join the weights of a layer."""
     attention, mlp = layer.self_attn, layer.mlp
-    return Layer(
+    return StackLayer(
         _gain(layer.input_layernorm),
         _gain(layer.post_attention_layernorm),
         torch.stack((_gain(attention.q_norm), _gain(attention.k_norm))),
@@ -163,14 +163,14 @@ def _layer(layer: TransformerLayer) -> Layer:
     )
 
 
-def _zeros(stack: StackConfig, texts: int, capacity: int, like: Tensor, most: int) -> Memory:
+def _zeros(stack: Qwen3StackConfig, texts: int, capacity: int, like: Tensor, most: int) -> StackMemory:
     shape = texts, stack.num_key_value_heads, capacity, stack.head_dim
     keys, values = ([like.new_zeros(shape) for _ in range(stack.num_hidden_layers)] for _ in range(2))
     return _memory(stack, keys, values, most)
 
 
-def _memory(stack: StackConfig, keys: list[Tensor], values: list[Tensor], most: int) -> Memory:
+def _memory(stack: Qwen3StackConfig, keys: list[Tensor], values: list[Tensor], most: int) -> StackMemory:
     """Add a workspace. most: programs that may share the keys of a row."""
     texts, kv_heads, _, width = keys[0].shape
     work = workspace(texts, stack.num_attention_heads, kv_heads, width, keys[0].device, most=most)
-    return Memory(keys, values, work)
+    return StackMemory(keys, values, work)

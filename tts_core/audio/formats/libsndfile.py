@@ -11,7 +11,7 @@ from tts_core.audio.formats.raw import pcm16
 from tts_core.audio.formats.sink import Sink
 
 
-class _Encoded:
+class _SndfileEncoder:
     def __init__(self, sink: Sink, sample_rate: int, *, container: str, **settings: Any):
         self._file = soundfile.SoundFile(cast(Any, sink), "w", sample_rate, 1, format=container, **settings)
 
@@ -24,7 +24,7 @@ class _Encoded:
         self._file.close()
 
 
-class Mp3(_Encoded):
+class Mp3(_SndfileEncoder):
     """MP3 with a constant bit rate, so that a player knows the length of a stream: 160 kbit/s at 44.1 kHz, 80
     at 16 and 24 kHz.
     """
@@ -33,7 +33,7 @@ class Mp3(_Encoded):
         super().__init__(sink, sample_rate, container="MP3", bitrate_mode="CONSTANT", compression_level=0.5)
 
 
-class Flac(_Encoded):
+class Flac(_SndfileEncoder):
     """16-bit FLAC."""
 
     def __init__(self, sink: Sink, sample_rate: int):
@@ -44,7 +44,7 @@ class Flac(_Encoded):
         super().write(pcm16(samples))
 
 
-class Opus(_Encoded):
+class Opus(_SndfileEncoder):
     """Opus in Ogg. libsndfile writes pages of one second; with PyAV there is `pyav.Opus`."""
 
     def __init__(self, sink: Sink, sample_rate: int):

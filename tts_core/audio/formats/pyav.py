@@ -11,7 +11,7 @@ import numpy as np
 from tts_core.audio.formats.sink import Sink
 
 
-class _Encoded:
+class _PyavEncoder:
     def __init__(
         self,
         sink: Sink,
@@ -43,14 +43,14 @@ class _Encoded:
         self._container.close()
 
 
-class Opus(_Encoded):
+class Opus(_PyavEncoder):
     """Opus in Ogg, a page every 20 ms. libopus takes 48 kHz."""
 
     def __init__(self, sink: Sink, sample_rate: int):
         super().__init__(sink, sample_rate, "ogg", "libopus", {"page_duration": "20000"}, 64_000)
 
 
-class Aac(_Encoded):
+class Aac(_PyavEncoder):
     """AAC in ADTS frames, which needs no header."""
 
     def __init__(self, sink: Sink, sample_rate: int):

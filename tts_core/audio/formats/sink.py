@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 
-class Output(Protocol):
+class BinaryOutput(Protocol):
     """A binary file; `seek` is called only if `seekable` says so."""
 
     def write(self, data: bytes, /) -> object:
@@ -24,7 +24,7 @@ class Sink:
     the length is unknown. An error of the output is kept in `error`, because C code cannot pass it on.
     """
 
-    def __init__(self, output: Output, *, seekable: bool):
+    def __init__(self, output: BinaryOutput, *, seekable: bool):
         self._seekable = seekable
         self.error: BaseException | None = None
         self._output = output
@@ -48,7 +48,7 @@ class Sink:
         elif new := data[max(0, self._end - self._place) :]:
             self._output.write(new)
 
-    def stream(self, output: Output) -> None:
+    def stream(self, output: BinaryOutput) -> None:
         """Write further bytes to a stream; those that were written stay as they are."""
         self._seekable, self._output = False, output
 

@@ -11,10 +11,10 @@ from typing import Protocol
 import numpy as np
 
 from tts_core.audio.formats.names import Format
-from tts_core.audio.formats.sink import Output, Sink
+from tts_core.audio.formats.sink import BinaryOutput, Sink
 
 
-class Encoder(Protocol):
+class FormatEncoder(Protocol):
     """Encodes samples into a sink; `tts_core.audio.formats` has one class a library."""
 
     def write(self, samples: np.ndarray) -> None:
@@ -26,10 +26,10 @@ class Encoder(Protocol):
         ...
 
 
-def open_encoder(form: Format, sink: Sink, sample_rate: int) -> Encoder:
+def open_encoder(form: Format, sink: Sink, sample_rate: int) -> FormatEncoder:
     """Begin to encode in a format. Raises NotFoundError if its library is not installed."""
     module, _, name = form.place.partition(":")
-    encoder: Callable[[Sink, int], Encoder] = getattr(import_module(module), name)
+    encoder: Callable[[Sink, int], FormatEncoder] = getattr(import_module(module), name)
     return encoder(sink, sample_rate)
 
 
@@ -44,7 +44,7 @@ class SoundWriter:
     """
 
     def __init__(
-        self, output: Output, form: Format, sample_rate: int, *, rate: int | None = None, seekable: bool
+        self, output: BinaryOutput, form: Format, sample_rate: int, *, rate: int | None = None, seekable: bool
     ):
         self.rate = form.rate(rate or sample_rate)
         self._sink = Sink(output, seekable=seekable)
@@ -66,7 +66,7 @@ class SoundWriter:
         self._encoder.close()
         self._check()
 
-    def pass_on(self, output: Output) -> None:
+    def pass_on(self, output: BinaryOutput) -> None:
         """Write all further bytes to another output, a stream."""
         self._sink.stream(output)
 

@@ -13,8 +13,8 @@ from mlx_port.commands.bench.load.address import read_address
 from mlx_port.commands.bench.load.figures import Load
 from mlx_port.commands.bench.load.plot import plot
 from mlx_port.commands.bench.load.report import report, table
-from mlx_port.commands.bench.load.run import TEXTS, Plan, run
-from mlx_port.commands.bench.load.speaker import Speaker
+from mlx_port.commands.bench.load.run import TEXTS, LoadPlan, run
+from mlx_port.commands.bench.load.target import LoadTarget
 from tts_core.audio.files import check_place
 from tts_core.errors import UsageError
 from tts_core.printable import json_text
@@ -53,12 +53,12 @@ def load_server(
             check_place(flag, path, [suffix])
     if not all(rate > 0 for rate in rates):  # NaN, which click lets pass
         raise UsageError("rates: give numbers of requests a second")
-    speaker = Speaker(
+    target = LoadTarget(
         read_address(server), model or "tts-1", voice, form, timeout, sample_rate, api_key, _fields(body)
     )
-    plan = Plan([text] if text is not None else TEXTS, sorted(rates), seconds, seed, ALONE)
+    plan = LoadPlan([text] if text is not None else TEXTS, sorted(rates), seconds, seed, ALONE)
     _allow_sockets()
-    found = report(speaker, plan, asyncio.run(_measure(speaker, plan, tell)))
+    found = report(target, plan, asyncio.run(_measure(target, plan, tell)))
     if plot_file is not None:
         Path(plot_file).write_text(plot(found), "utf-8")
     if json_file == "-":
@@ -68,9 +68,9 @@ def load_server(
     return table(found)
 
 
-async def _measure(speaker: Speaker, plan: Plan, tell: Callable[[str], None]) -> list[Load]:
-    await speaker.check(plan.texts[0])  # which also warms the server up
-    return await run(speaker.ask, plan, tell)
+async def _measure(target: LoadTarget, plan: LoadPlan, tell: Callable[[str], None]) -> list[Load]:
+    await target.check(plan.texts[0])  # which also warms the server up
+    return await run(target.ask, plan, tell)
 
 
 def _fields(body: str | None) -> dict[str, Any]:

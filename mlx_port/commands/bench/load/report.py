@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mlx_port.commands.bench.load.figures import Load, figures
-from mlx_port.commands.bench.load.run import Plan
-from mlx_port.commands.bench.load.speaker import Speaker
+from mlx_port.commands.bench.load.run import LoadPlan
+from mlx_port.commands.bench.load.target import LoadTarget
 from mlx_port.commands.doctor import version
 from tts_core.memory import computer
 from tts_core.printable import one_line
@@ -17,7 +17,7 @@ FORMAT = 1  # of the JSON
 LATE = 0.01  # seconds; a client that sends later than this is worth a line
 
 
-def report(speaker: Speaker, plan: Plan, loads: Sequence[Load]) -> dict[str, Any]:
+def report(target: LoadTarget, plan: LoadPlan, loads: Sequence[Load]) -> dict[str, Any]:
     """Collect what was asked and every load's figures as JSON values; seconds."""
     done = [load.rate for load in loads]
     return {
@@ -28,17 +28,17 @@ def report(speaker: Speaker, plan: Plan, loads: Sequence[Load]) -> dict[str, Any
             "python": platform.python_version(),
             "mlx-port": version("mlx-port"),
         },
-        "server": speaker.address.url,
+        "server": target.address.url,
         "asked": {
-            "model": speaker.model,
-            "voice": speaker.voice,
-            "format": speaker.form,
-            "body": dict(speaker.more),
+            "model": target.model,
+            "voice": target.voice,
+            "format": target.form,
+            "body": dict(target.more),
             "texts": len(plan.texts),
             "characters": len(plan.texts[0]),
             "seconds": plan.seconds,
             "seed": plan.seed,
-            "timeout": speaker.timeout,
+            "timeout": target.timeout,
         },
         "loads": [figures(load) for load in loads],
         "not_run": [rate for rate in plan.rates if rate not in done],

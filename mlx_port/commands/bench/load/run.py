@@ -30,7 +30,7 @@ Ask = Callable[[str, float], Coroutine[Any, Any, Answer]]  # a text and its plan
 
 
 @dataclass(frozen=True)
-class Plan:
+class LoadPlan:
     """What is asked. rates: requests a second, growing.  seconds: of arrivals at each.  alone: requests that
     are asked one after the other before.
     """
@@ -52,7 +52,7 @@ def arrivals(rate: float, seconds: float, seed: int) -> Iterator[float]:
         yield moment
 
 
-async def one_by_one(ask: Ask, plan: Plan) -> Load:
+async def one_by_one(ask: Ask, plan: LoadPlan) -> Load:
     """Ask for speeches one after the other."""
     now, texts = asyncio.get_running_loop().time, cycle(plan.texts)
     start = now()
@@ -60,7 +60,7 @@ async def one_by_one(ask: Ask, plan: Plan) -> Load:
     return Load(None, start, now() - start, answers)
 
 
-async def at_rate(ask: Ask, plan: Plan, rate: float) -> Load:
+async def at_rate(ask: Ask, plan: LoadPlan, rate: float) -> Load:
     """Ask as planned, whatever the answers do, and wait for the last one."""
     loop, texts = asyncio.get_running_loop(), cycle(plan.texts)
     asked, start = [], loop.time()
@@ -71,7 +71,7 @@ async def at_rate(ask: Ask, plan: Plan, rate: float) -> Load:
     return Load(rate, start, plan.seconds, [task.result() for task in asked])
 
 
-async def run(ask: Ask, plan: Plan, tell: Callable[[str], None]) -> list[Load]:
+async def run(ask: Ask, plan: LoadPlan, tell: Callable[[str], None]) -> list[Load]:
     """Measure requests alone, then every rate up to the first that is too much for the server, itself
     included. tell: called with a line before each.
     """

@@ -13,7 +13,7 @@ _UNKNOWN = (0, 0x7FFFFFFF)  # sizes of data that a stream writes: none, and this
 _LONGEST_HEAD = 65536  # bytes before a WAV's data
 
 
-class Pcm:
+class PcmMeter:
     """Samples of 16 bits without a header."""
 
     def __init__(self, rate: int, channels: int):
@@ -25,12 +25,12 @@ class Pcm:
         return frames / self.rate
 
 
-class Wav:
+class WavMeter:
     """A WAV file whose header comes first. Raises ValueError for other bytes."""
 
     def __init__(self) -> None:
         self.head, self.size = b"", 0  # size: bytes of data that are still to come
-        self.pcm: Pcm | None = None
+        self.pcm: PcmMeter | None = None
 
     def add(self, data: bytes) -> float:
         """Take bytes; return the seconds of sound that they complete, the header not counted."""
@@ -55,7 +55,7 @@ class Wav:
                 if form is None or not (form[1] and form[2] and form[4]):
                     raise ValueError("a WAV file without its format")
                 _, channels, rate, _, block, _ = form
-                self.pcm = Pcm(rate, channels)
+                self.pcm = PcmMeter(rate, channels)
                 self.pcm.frame = block
                 self.size = 2**63 if size == _UNKNOWN[0] or size >= _UNKNOWN[1] else size
                 return self.head[place:]
@@ -67,7 +67,7 @@ class Wav:
         return b""
 
 
-def meter(form: str, headers: Mapping[str, str], rate: int | None) -> Pcm | Wav:
+def meter(form: str, headers: Mapping[str, str], rate: int | None) -> PcmMeter | WavMeter:
     """Choose how an answer's sound is counted.
 
     form: "pcm" or "wav".  rate: of pcm in Hz; None takes the answer's, from its content type or the header
@@ -77,7 +77,7 @@ def meter(form: str, headers: Mapping[str, str], rate: int | None) -> Pcm | Wav:
     if kind.strip() not in (WAV_TYPES if form == "wav" else TYPES):
         raise ValueError(f"content type {kind.strip()}")
     if form == "wav":
-        return Wav()
+        return WavMeter()
     given = dict(re.findall(r"(rate|channels)\s*=\s*\"?(\d+)", more))
     stated = rate or int(given.get("rate") or headers.get("x-sample-rate") or RATE)
-    return Pcm(stated or RATE, int(given.get("channels") or 1) or 1)
+    return PcmMeter(stated or RATE, int(given.get("channels") or 1) or 1)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from anyio import to_thread
 
-from mlx_port.commands.serve.body import Asked, has_seed
+from mlx_port.commands.serve.body import SpeechBody, has_seed
 from mlx_port.commands.serve.errors import invalid
 from mlx_port.commands.serve.flow import Flow
 from mlx_port.commands.serve.service import Order, Service
@@ -21,7 +21,7 @@ PROBE = "Yes."  # every model speaks it: voice and options are checked with it, 
 class LiveFlow(Flow):
     """A flow that is fed with text: `prepare`, then `add` and `end`, and meanwhile `frames`."""
 
-    def __init__(self, service: Service, asked: Asked):
+    def __init__(self, service: Service, asked: SpeechBody):
         super().__init__(service, asked)
         self._texts: deque[str] = deque()  # before the speech is queued
         self._length = 0  # characters so far

@@ -15,9 +15,9 @@ from tts_core.memory.fits import check
 from tts_core.nn.host import Device
 from tts_core.options import chosen
 from tts_core.parrot.options import ParrotChanges, ParrotOptions
-from tts_core.parrot.request import Request, request
+from tts_core.parrot.request import ParrotRequest, request
 from tts_core.parrot.session import ParrotSession
-from tts_core.pipeline import Progress, PromptLike, Watch
+from tts_core.pipeline import Callbacks, Progress, PromptLike
 from tts_core.results import GenerationResult, Meter, join
 
 Tell = Callable[[Progress], None]
@@ -96,27 +96,27 @@ class ParrotPipeline:
             for text in texts
         ]
 
-    def request(self, text: str, options: ParrotOptions, prompt: PromptLike = None) -> Request:
+    def request(self, text: str, options: ParrotOptions, prompt: PromptLike = None) -> ParrotRequest:
         """Check a caller's arguments."""
         return request(self.engine.config, self.engine.codec_config, text, options, prompt)
 
     def speak(
-        self, request: Request, *, progress: Tell | None = None, cancel: threading.Event | None = None
+        self, request: ParrotRequest, *, progress: Tell | None = None, cancel: threading.Event | None = None
     ) -> Iterator[GenerationResult]:
         """Stream the speech of a request. Raises ResourceError for too little memory."""
         self.check_memory(request)
-        return self._parts(request, Watch(progress, cancel))
+        return self._parts(request, Callbacks(progress, cancel))
 
     def session(self, places: int, *, streamed: bool = True) -> ParrotSession:
         """Open a running batch. streamed: changes nothing; a word is decoded at once."""
         return ParrotSession(self, places)
 
-    def check_memory(self, request: Request) -> None:
+    def check_memory(self, request: ParrotRequest) -> None:
         """Raise ResourceError for too little memory."""
         machine = self.engine.host.machine()
         check("the words", request.estimate(machine).running, machine)
 
-    def _parts(self, request: Request, watch: Watch) -> Iterator[GenerationResult]:
+    def _parts(self, request: ParrotRequest, watch: Callbacks) -> Iterator[GenerationResult]:
         meter, seed = Meter(self.sample_rate), request.options.seed or 0
         delivery = Delivery(request.pacing, self.sample_rate)
         for place, word in enumerate(request.pieces):

@@ -21,7 +21,7 @@ from tts_core.text.checks import check_words
 
 
 @dataclass(frozen=True, eq=False)
-class Request:
+class ParrotRequest:
     """Words, each a piece. frame_rate: of the codec, in Hz."""
 
     config: ParrotConfig
@@ -50,7 +50,7 @@ class Request:
 
 def request(
     config: ParrotConfig, codec: DacConfig, text: str, options: ParrotOptions, prompt: PromptLike
-) -> Request:
+) -> ParrotRequest:
     """Check one text. Raises UsageError."""
     if prompt is not None:
         raise UsageError("prompt: Parrot has one voice; leave it out")
@@ -58,12 +58,12 @@ def request(
     check_words("text", paused.blanked)
     words, silences = paused.cut(str.split)
     pacing = Pacing(tuple(words), silences, options.speed)
-    return Request(config, codec, pacing.texts, options, pacing)
+    return ParrotRequest(config, codec, pacing.texts, options, pacing)
 
 
 def ask(
     configs: Configs, documents: object, text: str, options: ParrotOptions, prompt: PromptLike
-) -> Request:
+) -> ParrotRequest:
     """A request, from the configurations of a model's parts by kind."""
     config, codec = config_of(configs, "parrot", ParrotConfig), config_of(configs, "dac", DacConfig)
     return request(config, codec, text, options, prompt)

@@ -10,7 +10,7 @@ import numpy as np
 from tts_core.audio.delivery import Delivery
 from tts_core.errors import SpeechError
 from tts_core.parrot.options import ParrotOptions
-from tts_core.parrot.request import Request
+from tts_core.parrot.request import ParrotRequest
 from tts_core.results import Meter
 from tts_core.serving.session import Event, Failed, Part, Session
 from tts_core.text.captions import Word
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from tts_core.parrot.pipeline import ParrotPipeline
 
 
-class _Speech:
+class _ParrotMember:
     """One request: the words that it still has to say."""
 
-    def __init__(self, request: Request, sample_rate: int, *, more: bool):
+    def __init__(self, request: ParrotRequest, sample_rate: int, *, more: bool):
         self.request, self.more, self.said = request, more, 0
         self.words = list(request.pieces)
         self.delivery = Delivery(request.pacing, sample_rate, more=more)
@@ -40,7 +40,7 @@ class ParrotSession(Session):
     def __init__(self, pipeline: ParrotPipeline, places: int):
         self.pipeline, self._places = pipeline, places
         self._joined = 0
-        self._speeches: dict[int, _Speech] = {}
+        self._speeches: dict[int, _ParrotMember] = {}
 
     @property
     def places(self) -> int:
@@ -70,7 +70,7 @@ class ParrotSession(Session):
     def join(self, request: Any, *, more: bool = False, cancel: threading.Event | None = None) -> int:
         """Begin with the next step."""
         self._joined += 1
-        self._speeches[self._joined] = _Speech(request, self.pipeline.sample_rate, more=more)
+        self._speeches[self._joined] = _ParrotMember(request, self.pipeline.sample_rate, more=more)
         return self._joined
 
     def feed(self, key: int, text: str) -> None:
@@ -102,7 +102,7 @@ class ParrotSession(Session):
         """Forget a request."""
         self._speeches.pop(key, None)
 
-    def rehearsal(self) -> Request:
+    def rehearsal(self) -> ParrotRequest:
         """A word."""
         return self.pipeline.request("Polly", ParrotOptions())
 
@@ -110,7 +110,7 @@ class ParrotSession(Session):
         """Forget all requests."""
         self._speeches.clear()
 
-    def _say(self, key: int, speech: _Speech) -> Part:
+    def _say(self, key: int, speech: _ParrotMember) -> Part:
         word, seed = speech.words.pop(0), speech.request.options.seed or 0
         last, delivery = not speech.words, speech.delivery
         codes = self.pipeline.engine.codes(speech.request.features(word), seed)

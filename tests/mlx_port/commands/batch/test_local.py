@@ -9,7 +9,7 @@ import pytest
 
 from mlx_port.commands.batch.local import devices, speak_locally
 from tts_core.bulk.outcome import Outcome
-from tts_core.bulk.rows import Row
+from tts_core.bulk.rows import TextRow
 from tts_core.errors import GenerationError, ResourceError
 from tts_core.processes import DEATHS
 
@@ -17,7 +17,7 @@ from tts_core.processes import DEATHS
 class Echo:
     """A worker that says where it ran; "die" kills it."""
 
-    def speak(self, rows: Iterable[tuple[Row, str]]) -> Iterator[Outcome]:
+    def speak(self, rows: Iterable[tuple[TextRow, str]]) -> Iterator[Outcome]:
         for row, key in rows:
             if row.text == "die":
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -29,8 +29,8 @@ def broken() -> Echo:
     raise ResourceError("memory: too little")
 
 
-def keyed(*texts: str) -> list[tuple[Row, str]]:
-    return [(Row(number, f"r{number}", text), f"k{number}") for number, text in enumerate(texts)]
+def keyed(*texts: str) -> list[tuple[TextRow, str]]:
+    return [(TextRow(number, f"r{number}", text), f"k{number}") for number, text in enumerate(texts)]
 
 
 def test_every_row_is_spoken_once_on_some_device(monkeypatch: pytest.MonkeyPatch) -> None:

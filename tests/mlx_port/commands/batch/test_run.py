@@ -12,9 +12,9 @@ import pytest
 from mlx_port.commands.batch import run as work
 from mlx_port.commands.main import run
 from tts_core.audio.formats import names
-from tts_core.bulk.folder import Output
+from tts_core.bulk.folder import OutputFolder
 from tts_core.bulk.outcome import Outcome
-from tts_core.bulk.rows import Row
+from tts_core.bulk.rows import TextRow
 from tts_core.errors import NotFoundError
 
 WORDS = ("Good morning.", "The soup is hot.", "Close the door.", "We have bread.", "The train is late.")
@@ -29,9 +29,9 @@ def rows(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def spoken(monkeypatch: pytest.MonkeyPatch) -> list[Row]:
+def spoken(monkeypatch: pytest.MonkeyPatch) -> list[TextRow]:
     """Rows that a stand-in for the worker spoke."""
-    seen: list[Row] = []
+    seen: list[TextRow] = []
 
     def speak(build: Any, keyed: Any, places: Any) -> Iterator[Outcome]:
         for row, key in keyed:
@@ -48,7 +48,7 @@ def manifest(folder: Path) -> list[dict[str, Any]]:
 
 
 def test_longest_first_and_only_what_is_missing(
-    rows: Path, tmp_path: Path, spoken: list[Row], capsys: Any
+    rows: Path, tmp_path: Path, spoken: list[TextRow], capsys: Any
 ) -> None:
     flags = ["batch", str(rows), "--out", str(tmp_path / "out"), "--quiet"]
     assert run([*flags, "--limit", "3"]) == 0
@@ -66,7 +66,7 @@ def test_longest_first_and_only_what_is_missing(
 
 
 def test_the_precision_of_the_codec_is_part_of_a_run(
-    rows: Path, tmp_path: Path, spoken: list[Row], monkeypatch: pytest.MonkeyPatch, capsys: Any
+    rows: Path, tmp_path: Path, spoken: list[TextRow], monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     monkeypatch.setattr("torch_ref.loading.choose_precision", lambda wanted, *_: wanted or "float32")
     flags = ["batch", str(rows), "--backend", "torch", "--quiet", "--out", str(tmp_path / "out")]
@@ -77,7 +77,7 @@ def test_the_precision_of_the_codec_is_part_of_a_run(
     assert "codec_precision" in capsys.readouterr().err
 
 
-def test_shards_of_two_machines(rows: Path, tmp_path: Path, spoken: list[Row]) -> None:
+def test_shards_of_two_machines(rows: Path, tmp_path: Path, spoken: list[TextRow]) -> None:
     for part in (0, 1):
         flags = ["--out", str(tmp_path / "out"), "--tar", "2", "--shard", f"{part}/2", "--quiet"]
         assert run(["batch", str(rows), *flags]) == 0
@@ -85,7 +85,9 @@ def test_shards_of_two_machines(rows: Path, tmp_path: Path, spoken: list[Row]) -
     assert len(manifest(tmp_path / "out")) == 5
 
 
-def test_rows_that_are_there_are_counted(rows: Path, tmp_path: Path, spoken: list[Row], capsys: Any) -> None:
+def test_rows_that_are_there_are_counted(
+    rows: Path, tmp_path: Path, spoken: list[TextRow], capsys: Any
+) -> None:
     flags = ["batch", str(rows), "--out", str(tmp_path / "out")]
     assert run([*flags, "--limit", "3"]) == 0
     assert "there already" not in capsys.readouterr().err
@@ -111,7 +113,7 @@ def test_judges_of_a_device(
     assert seen == [judges]
 
 
-def test_a_plan_writes_nothing(rows: Path, tmp_path: Path, spoken: list[Row], capsys: Any) -> None:
+def test_a_plan_writes_nothing(rows: Path, tmp_path: Path, spoken: list[TextRow], capsys: Any) -> None:
     assert run(["batch", str(rows), "--out", str(tmp_path / "out"), "--dry-run"]) == 0
     assert capsys.readouterr().out.startswith("5 rows, about ")
     assert not (tmp_path / "out").exists()
@@ -131,7 +133,7 @@ def test_a_plan_writes_nothing(rows: Path, tmp_path: Path, spoken: list[Row], ca
     ],
 )
 def test_bad_flags(
-    rows: Path, tmp_path: Path, spoken: list[Row], flags: list[str], reason: str, capsys: Any
+    rows: Path, tmp_path: Path, spoken: list[TextRow], flags: list[str], reason: str, capsys: Any
 ) -> None:
     assert run(["batch", str(rows), "--out", str(tmp_path / "out"), *flags]) == 2
     assert reason in capsys.readouterr().err
@@ -139,7 +141,7 @@ def test_bad_flags(
 
 
 def test_missing_judges_are_said_before_any_work(
-    rows: Path, tmp_path: Path, spoken: list[Row], monkeypatch: pytest.MonkeyPatch, capsys: Any
+    rows: Path, tmp_path: Path, spoken: list[TextRow], monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     def missing(figures: Any) -> None:
         assert set(figures) == {"mos", "likeness"}
@@ -153,7 +155,7 @@ def test_missing_judges_are_said_before_any_work(
 
 
 def test_a_folder_keeps_its_conditions(
-    rows: Path, tmp_path: Path, spoken: list[Row], monkeypatch: pytest.MonkeyPatch, capsys: Any
+    rows: Path, tmp_path: Path, spoken: list[TextRow], monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     monkeypatch.setattr(work, "judges_of", lambda figures: [])
     flags = ["batch", str(rows), "--out", str(tmp_path / "out"), "--quiet"]
@@ -163,7 +165,7 @@ def test_a_folder_keeps_its_conditions(
     assert "reject ['wer>0.3'], now ['wer>0.2']" in capsys.readouterr().err
 
 
-def test_a_folder_keeps_its_format(rows: Path, tmp_path: Path, spoken: list[Row], capsys: Any) -> None:
+def test_a_folder_keeps_its_format(rows: Path, tmp_path: Path, spoken: list[TextRow], capsys: Any) -> None:
     flags = ["batch", str(rows), "--out", str(tmp_path / "out"), "--quiet"]
     assert run([*flags, "--limit", "1"]) == 0
     assert run([*flags, "--format", "wav"]) == 2
@@ -171,7 +173,7 @@ def test_a_folder_keeps_its_format(rows: Path, tmp_path: Path, spoken: list[Row]
     assert len(spoken) == 1
 
 
-def test_every_format_with_a_header(rows: Path, tmp_path: Path, spoken: list[Row]) -> None:
+def test_every_format_with_a_header(rows: Path, tmp_path: Path, spoken: list[TextRow]) -> None:
     for form in ("wav", "flac", "mp3", "opus", "aac"):
         out = tmp_path / form
         assert run(["batch", str(rows), "--out", str(out), "--format", form, "--quiet"]) == 0
@@ -194,16 +196,16 @@ def test_a_format_without_its_library_is_refused_before_any_work(
 
 
 def test_a_full_disk_costs_the_row_that_met_it(
-    rows: Path, tmp_path: Path, spoken: list[Row], monkeypatch: pytest.MonkeyPatch
+    rows: Path, tmp_path: Path, spoken: list[TextRow], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write = Output.write
+    write = OutputFolder.write
 
-    def full_once(self: Output, outcome: Outcome) -> None:
+    def full_once(self: OutputFolder, outcome: Outcome) -> None:
         if outcome.id == "r1" and outcome.error is None:
             raise OSError(28, "No space left on device")
         write(self, outcome)
 
-    monkeypatch.setattr(Output, "write", full_once)
+    monkeypatch.setattr(OutputFolder, "write", full_once)
     assert run(["batch", str(rows), "--out", str(tmp_path / "out"), "--quiet"]) == 0
     [error] = (tmp_path / "out/errors.jsonl").read_text().splitlines()
     assert json.loads(error) == {
@@ -216,11 +218,11 @@ def test_a_full_disk_costs_the_row_that_met_it(
 
 
 def test_a_disk_that_stays_full_ends_the_run(
-    tmp_path: Path, spoken: list[Row], monkeypatch: pytest.MonkeyPatch, capsys: Any
+    tmp_path: Path, spoken: list[TextRow], monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     (tmp_path / "rows.txt").write_text("[S1] Hello.\n" * 30)
     monkeypatch.setattr(
-        Output, "_write_file", lambda self, outcome: (_ for _ in ()).throw(OSError(28, "full"))
+        OutputFolder, "_write_file", lambda self, outcome: (_ for _ in ()).throw(OSError(28, "full"))
     )
     assert run(["batch", str(tmp_path / "rows.txt"), "--out", str(tmp_path / "out"), "--quiet"]) == 5
     assert "10 rows could not be written" in capsys.readouterr().err
@@ -228,28 +230,30 @@ def test_a_disk_that_stays_full_ends_the_run(
 
 
 def test_rows_between_those_that_cannot_be_written_are_written(
-    tmp_path: Path, spoken: list[Row], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, spoken: list[TextRow], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "rows.txt").write_text("[S1] Hello.\n" * 30)
-    write = Output.write
+    write = OutputFolder.write
 
-    def every_second(self: Output, outcome: Outcome) -> None:
+    def every_second(self: OutputFolder, outcome: Outcome) -> None:
         if outcome.number % 2 and outcome.error is None:
             raise OSError(36, "File name too long")
         write(self, outcome)
 
-    monkeypatch.setattr(Output, "write", every_second)
+    monkeypatch.setattr(OutputFolder, "write", every_second)
     assert run(["batch", str(tmp_path / "rows.txt"), "--out", str(tmp_path / "out"), "--quiet"]) == 0
     assert len(manifest(tmp_path / "out")) == 15
 
 
-def test_no_row_could_be_spoken(tmp_path: Path, spoken: list[Row], capsys: Any) -> None:
+def test_no_row_could_be_spoken(tmp_path: Path, spoken: list[TextRow], capsys: Any) -> None:
     (tmp_path / "rows.jsonl").write_text('{"text": "x", "ref_audio": "missing.wav"}\n')
     assert run(["batch", str(tmp_path / "rows.jsonl"), "--out", str(tmp_path / "out"), "--quiet"]) == 6
     assert "no row could be spoken" in capsys.readouterr().err
 
 
-def test_rows_that_could_not_be_read_are_not_all_rows(tmp_path: Path, spoken: list[Row], capsys: Any) -> None:
+def test_rows_that_could_not_be_read_are_not_all_rows(
+    tmp_path: Path, spoken: list[TextRow], capsys: Any
+) -> None:
     lines = [{"id": "a", "text": "[S1] Hello."}]
     lines += [{"id": name, "text": "x", "ref_audio": "missing.wav"} for name in "bcd"]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -260,7 +264,7 @@ def test_rows_that_could_not_be_read_are_not_all_rows(tmp_path: Path, spoken: li
 
 
 def test_a_machine_counts_the_broken_rows_of_its_own_part(
-    tmp_path: Path, spoken: list[Row], capsys: Any
+    tmp_path: Path, spoken: list[TextRow], capsys: Any
 ) -> None:
     lines = [{"id": f"r{number}", "text": "[S1] Hello."} for number in range(4)]
     lines[0]["ref_audio"] = lines[1]["ref_audio"] = "missing.wav"
@@ -274,7 +278,7 @@ def test_a_machine_counts_the_broken_rows_of_its_own_part(
 
 
 def test_the_speed_of_a_run_cannot_be_misread(monkeypatch: pytest.MonkeyPatch) -> None:
-    progress = work.Progress(2, 0, quiet=True)
+    progress = work.BatchProgress(2, 0, quiet=True)
     progress.seconds = 3.0
     monkeypatch.setattr(time, "perf_counter", lambda: progress.started + 6)
     assert progress.summary() == "3 s of new speech, 2.0 times slower than real time (RTF 2.00)"
@@ -300,7 +304,7 @@ def test_a_folder_that_cannot_be_made_and_nothing_made_in_vain(
 
 
 def test_every_row_is_checked_before_the_first_is_spoken(
-    tmp_path: Path, spoken: list[Row], monkeypatch: pytest.MonkeyPatch, capsys: Any
+    tmp_path: Path, spoken: list[TextRow], monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     """All faults at once, with their rows; the run goes on without them."""
     lines = [

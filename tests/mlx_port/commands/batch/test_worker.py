@@ -13,7 +13,7 @@ from mlx_port.commands.batch.worker import Setting, Worker
 from mlx_port.commands.loading_flags import Loading
 from tests.tts_core.serving.talkers import Chorus, Said
 from tts_core.bulk.asking import Asking, Work
-from tts_core.bulk.rows import Row
+from tts_core.bulk.rows import TextRow
 
 
 def test_its_session_has_no_listeners(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,7 +51,7 @@ def test_rows_name_the_arithmetic(
     labels = {"model": "talker", "codec_precision": chosen}
     made = Worker(Setting(None, Loading(backend), 1, Work({}, Path("voices"), ".wav", None, labels)))
     monkeypatch.setattr(Asking, "request", lambda own, row: Said(tuple(row.text.split())))
-    [ended] = made.speak([(Row(0, "a", "one two", seed=0), "key")])
+    [ended] = made.speak([(TextRow(0, "a", "one two", seed=0), "key")])
     assert ended.fields["arithmetic"] == computes
     assert ended.fields["codec_precision"] == decodes
     assert ended.fields["model"] == "talker"

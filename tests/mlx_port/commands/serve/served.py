@@ -31,7 +31,7 @@ from tts_core.live.voices import SameVoices
 from tts_core.options import changed, options_class
 from tts_core.serving.engine import SpeechEngine
 from tts_core.serving.live_session import LiveRequest
-from tts_core.serving.source import Source
+from tts_core.serving.source import ModelSource
 from tts_core.serving.voices import VoiceStore
 from tts_core.text.checks import check_words
 
@@ -116,7 +116,7 @@ def served(
     settings = replace(settings or Settings(), port=0)
     metrics = Metrics()
     engine = SpeechEngine(
-        cast(dict[str, Source], sources),
+        cast(dict[str, ModelSource], sources),
         max_queue=settings.max_queue,
         places=settings.places,
         warm_up=False,

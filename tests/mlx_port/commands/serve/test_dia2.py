@@ -40,10 +40,10 @@ def dia2(folder: Path, tmp_path_factory: pytest.TempPathFactory):
 def source_of(folder: Path) -> Any:
     from mlx_port.dia2.pipeline import assemble
     from mlx_port.loading import open_parts
-    from tts_core.serving.source import Source
+    from tts_core.serving.source import ModelSource
 
     parts = open_parts(folder)
-    return Source("dia2", parts.configs, parts.documents, lambda: assemble(open_parts(folder)))
+    return ModelSource("dia2", parts.configs, parts.documents, lambda: assemble(open_parts(folder)))
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mlx_port.commands.serve.body import read_speech
-from mlx_port.commands.serve.pieces import Pieces
+from mlx_port.commands.serve.pieces import SpeechPieces
 from mlx_port.commands.serve.settings import Limits, Settings
 from tests.mlx_port.commands.serve.served import Served, Talk, error_of, served
 from tests.mlx_port.commands.serve.spoken import events, pieces_of, samples, sound_of
@@ -178,7 +178,7 @@ def asked(**body: Any) -> Any:
     return read_speech({"input": "One. Two.", "stream_format": "sse", "pieces": True, **body}, Limits())
 
 
-def ended(pieces: Pieces, *cues: Cue, last: bool = False) -> list[dict[str, Any]]:
+def ended(pieces: SpeechPieces, *cues: Cue, last: bool = False) -> list[dict[str, Any]]:
     """The events of a part in which pieces of a model end that only gives cues."""
     meter = Meter(1000)
     audio, codes = np.zeros(10, np.float32), np.zeros((1, 1), np.int32)
@@ -190,7 +190,7 @@ def ended(pieces: Pieces, *cues: Cue, last: bool = False) -> list[dict[str, Any]
 def test_pieces_of_a_model_that_needs_a_recording(tmp_path) -> None:
     """Each is spoken from the same recording, with its own seed: the first one's is the text's."""
     with served(tmp_path, Talk("mars5")) as server:
-        pieces = Pieces(server.service, asked(voice="alloy", temperature=0.5))
+        pieces = SpeechPieces(server.service, asked(voice="alloy", temperature=0.5))
         [one] = ended(pieces, Cue("One.", 0, 1))
         [two] = ended(pieces, Cue("Two.", 1.2, 2, piece=1), last=True)
         kept = {"model": "talk", "voice": "alloy", "temperature": 0.5}
@@ -203,7 +203,7 @@ def test_pieces_of_a_model_that_needs_a_recording(tmp_path) -> None:
 def test_a_model_whose_first_piece_is_the_voice_of_the_others(tmp_path) -> None:
     """Without a recording only the whole text has that voice; the words have their times."""
     with served(tmp_path, Talk("dia2")) as server:
-        pieces = Pieces(server.service, asked())
+        pieces = SpeechPieces(server.service, asked())
         [one] = ended(pieces, Cue("One.", 0, 1, (Word("One.", 0.1),)))
         assert one["again"] is None
         assert one["words"] == [{"text": "One.", "start": 0.1, "end": 1}]

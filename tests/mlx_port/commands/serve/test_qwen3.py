@@ -19,20 +19,20 @@ from tests.tiny.qwen3 import write_published
 from tts_core.audio.formats.names import FORMATS
 from tts_core.audio.formats.writer import StreamEncoder
 from tts_core.qwen3.config import BASE, CUSTOM_VOICE, MODES, VOICE_DESIGN
-from tts_core.serving.source import Source
+from tts_core.serving.source import ModelSource
 
 pytestmark = pytest.mark.rest
 
 SAID = {"input": "The inn.", "response_format": "pcm", "seed": 5, "max_seconds": 0.3}
 
 
-def source_of(mode: str) -> Source:
+def source_of(mode: str) -> ModelSource:
     """A small checkpoint, which is converted once."""
     pytest.importorskip("mlx.core", reason="MLX is not installed")
     from mlx_port.loading import assemble, open_parts
 
     parts = open_parts(_folder(mode))
-    return Source("qwen3", parts.configs, parts.documents, lambda: assemble(open_parts(_folder(mode))))
+    return ModelSource("qwen3", parts.configs, parts.documents, lambda: assemble(open_parts(_folder(mode))))
 
 
 @cache

@@ -16,12 +16,12 @@ from tests.tolerance import assert_within
 from torch_ref import DiaPipeline
 from torch_ref.cpu import half_weights
 from torch_ref.cpu.dia import few_rows
-from torch_ref.cpu.dia.few_rows import FewRows, Heard, Pair, alike, near
+from torch_ref.cpu.dia.few_rows import DiaFewRows, Pair, SourceRuns, alike, near
 from torch_ref.cpu.dia.slots import FewSlots
 from torch_ref.dia import slots as plain_slots
 from torch_ref.dia.dia import Dia
 from tts_core.dia.config import DiaConfig
-from tts_core.dia.joining import Joining
+from tts_core.dia.joining import DiaJoining
 from tts_core.prompt import Prompt
 
 pytestmark = pytest.mark.rest
@@ -60,9 +60,9 @@ def logits(
             tokens = torch.from_numpy(random.integers(0, 60, (rows, 1, channels)))
             if few:
                 runs = alike(lengths)
-                heard = Heard(runs, [near(*pair, runs) for pair in pairs])
+                heard = SourceRuns(runs, [near(*pair, runs) for pair in pairs])
                 where = [place] * len(texts), heard, source.unconditional
-                found.append(FewRows(plain).next_logits(tokens[:, 0], own, *where).numpy())
+                found.append(DiaFewRows(plain).next_logits(tokens[:, 0], own, *where).numpy())
             else:
                 found.append(plain.next_logits(tokens, cache, source).flatten(1).numpy())
     return np.stack(found)
@@ -89,7 +89,7 @@ def test_logits_are_those_of_the_plain_decoder(
 def test_logits_of_a_text_do_not_depend_on_the_others(texts: int, half: bool) -> None:
     """Its place, its neighbors' lengths and positions."""
     plain, random = network(YARDSTICK, cross_rope=True, half=half), np.random.default_rng(texts)
-    form, nothing = FewRows(plain), plain.encode_nothing()
+    form, nothing = DiaFewRows(plain), plain.encode_nothing()
     constants = plain.model.decoder.constants(nothing)
     heads, width = form.kv_heads, form.head_dim
     lengths, places = (random.integers(1, 30, texts).tolist() for _ in range(2))
@@ -110,7 +110,7 @@ def test_logits_of_a_text_do_not_depend_on_the_others(texts: int, half: bool) ->
         copied = own[:, :, :, chosen].flatten(2, 3)  # (layers, 2, R, K, rows, E)
         held: list[Pair] = [(copied[index, 0], copied[index, 1]) for index in layers]
         runs = alike([lengths[one] for one in chosen])
-        heard = Heard(runs, [near(keys, values, runs) for keys, values in source])
+        heard = SourceRuns(runs, [near(keys, values, runs) for keys, values in source])
         at = [places[one] for one in chosen]
         found = form.next_logits(tokens[chosen].repeat(2, 1), held, at, heard, constants)
         return found.unflatten(0, (2, -1))
@@ -177,7 +177,7 @@ def test_prompts_of_unequal_lengths_are_read_as_alone(monkeypatch: pytest.Monkey
     pipeline = compose(YARDSTICK, dia_weights(dia_config(), seed=4), dac_weights(dac_config()))
     random, join, known = np.random.default_rng(6), FewSlots.join, dict[int, int]()
 
-    def joined(slots: FewSlots, slot: int, text: Joining) -> None:
+    def joined(slots: FewSlots, slot: int, text: DiaJoining) -> None:
         known[slot] = text.filled - 1
         join(slots, slot, text)
 

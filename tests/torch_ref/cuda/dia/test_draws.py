@@ -10,23 +10,23 @@ import torch
 
 from tests.torch_ref.cuda.dia.kernel_dia import config
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
-from torch_ref.cuda.dia.draws import Rows, draw
+from torch_ref.cuda.dia.draws import DiaDraws, draw
 from torch_ref.dia import sampling as rules
 from tts_core.dia.grid import FREE, DelayGrid
-from tts_core.dia.sampling import Sampling
+from tts_core.dia.sampling import DiaSampling
 
 pytestmark = kernel_marks()
 
 SETTINGS = {
-    "defaults": Sampling(cfg_scale=3.0, temperature=1.2, top_p=0.9, top_k=20),
-    "greedy": Sampling(cfg_scale=3.0, temperature=0.0, top_p=0.9, top_k=20),
-    "no filter": Sampling(cfg_scale=1.0, temperature=0.7, top_p=1.0, top_k=0),
-    "one id": Sampling(cfg_scale=0.0, temperature=1.0, top_p=1e-6, top_k=0),
-    "all but one": Sampling(cfg_scale=2.5, temperature=2.0, top_p=0.999, top_k=66),
+    "defaults": DiaSampling(cfg_scale=3.0, temperature=1.2, top_p=0.9, top_k=20),
+    "greedy": DiaSampling(cfg_scale=3.0, temperature=0.0, top_p=0.9, top_k=20),
+    "no filter": DiaSampling(cfg_scale=1.0, temperature=0.7, top_p=1.0, top_k=0),
+    "one id": DiaSampling(cfg_scale=0.0, temperature=1.0, top_p=1e-6, top_k=0),
+    "all but one": DiaSampling(cfg_scale=2.5, temperature=2.0, top_p=0.999, top_k=66),
 }
 
 
-def rows_of(grids: list[DelayGrid], sampling: Sampling, ring: int = 4) -> Rows:
+def rows_of(grids: list[DelayGrid], sampling: DiaSampling, ring: int = 4) -> DiaDraws:
     texts, channels, rows = len(grids), grids[0].channels, max(len(grid.rows) for grid in grids)
 
     def whole(*shape: int, number: float = 0) -> torch.Tensor:
@@ -36,7 +36,7 @@ def rows_of(grids: list[DelayGrid], sampling: Sampling, ring: int = 4) -> Rows:
         return torch.from_numpy(np.asarray(x, np.int32)).to(DEVICE)
 
     numbers = [sampling.cfg_scale, sampling.temperature, sampling.top_k, sampling.top_p]
-    return Rows(
+    return DiaDraws(
         filled=given([grid.filled for grid in grids]),
         prompt=given([grid.prompt_frames for grid in grids]),
         limit=given([grid.max_frames for grid in grids]),

@@ -10,10 +10,10 @@ import torch
 from tests.torch_ref.cuda.dia.kernel_dia import network
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
 from torch_ref.cuda.dia.fused import FusedDecoder, runs
-from torch_ref.cuda.dia.slots import GraphSlots, Joining
+from torch_ref.cuda.dia.slots import DiaGraphSlots, DiaJoining
 from torch_ref.dia.dia import Dia
 from tts_core.dia.grid import FREE
-from tts_core.dia.sampling import Sampling
+from tts_core.dia.sampling import DiaSampling
 from tts_core.nn.noise import HostNoise
 
 pytestmark = kernel_marks()
@@ -44,13 +44,13 @@ def plain(built: Dia, count: int, *, guided: bool) -> torch.Tensor:
 def fused(built: Dia, count: int, *, guided: bool) -> torch.Tensor:
     """The same: all rows but the last read as a prompt."""
     decoder = FusedDecoder(built, built.encode_nothing() if guided else None)
-    slots = GraphSlots(decoder, texts=count, rows=ROWS + 2, text_rows=20)
-    sampling = Sampling(cfg_scale=3.0, temperature=0.0, top_p=1.0, top_k=0)
+    slots = DiaGraphSlots(decoder, texts=count, rows=ROWS + 2, text_rows=20)
+    sampling = DiaSampling(cfg_scale=3.0, temperature=0.0, top_p=1.0, top_k=0)
     for slot, (tokens, rows) in enumerate(zip(texts(count), grid(count), strict=True)):
         known = torch.full((ROWS + 2, 4), FREE)
         known[:ROWS] = rows
         ids, whole = tokens.int().numpy(), known.int().numpy()
-        slots.join(slot, Joining(ids, whole, ROWS, 0, 100, sampling, HostNoise(1)))
+        slots.join(slot, DiaJoining(ids, whole, ROWS, 0, 100, sampling, HostNoise(1)))
     return decoder.logits(slots.rows, slots.memory)
 
 

@@ -14,20 +14,20 @@ from tests.tiny.dia_draws import draws
 from tests.torch_ref.cuda.dia.kernel_dia import network
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
 from torch_ref.cuda.dia.fused import FusedDecoder
-from torch_ref.cuda.dia.slots import GraphSlots
+from torch_ref.cuda.dia.slots import DiaGraphSlots
 from torch_ref.cuda.launch import INTERPRETED
 from torch_ref.dia import sampling as rules
 from torch_ref.dia.dia import Dia
-from torch_ref.dia.slots import Slots
+from torch_ref.dia.slots import DiaSlots
 from tts_core.dia.grid import DelayGrid
-from tts_core.dia.joining import Joining
-from tts_core.dia.sampling import Sampling
+from tts_core.dia.joining import DiaJoining
+from tts_core.dia.sampling import DiaSampling
 from tts_core.nn.noise import HostNoise, Noise
 
 pytestmark = kernel_marks()
 long = pytest.mark.skipif(INTERPRETED, reason="takes hours in Triton's interpreter")
 
-SAMPLING = Sampling(cfg_scale=3.0, temperature=1.2, top_p=0.9, top_k=20)
+SAMPLING = DiaSampling(cfg_scale=3.0, temperature=1.2, top_p=0.9, top_k=20)
 
 
 class Plain:
@@ -47,18 +47,18 @@ class Text:
     tokens: np.ndarray
     prompt: np.ndarray | None
     frames: int
-    sampling: Sampling
+    sampling: DiaSampling
     noise: Noise
     drawn: list[np.ndarray] = field(default_factory=list)
 
     def grid(self, built: Dia) -> DelayGrid:
         return DelayGrid(built.config, self.prompt, self.frames)
 
-    def joining(self, grid: DelayGrid) -> Joining:
+    def joining(self, grid: DelayGrid) -> DiaJoining:
         return grid.joining(self.tokens, self.sampling, self.noise)
 
 
-def text(seed: int, *, sampling: Sampling = SAMPLING, noise: Noise | None = None) -> Text:
+def text(seed: int, *, sampling: DiaSampling = SAMPLING, noise: Noise | None = None) -> Text:
     random = np.random.default_rng(seed)
     tokens = random.integers(1, 200, int(random.integers(1, 30))).astype(np.int32)
     prompt = (
@@ -72,9 +72,9 @@ def plainly(built: Dia, one: Text) -> np.ndarray:
     return draws(built, one.tokens, one.grid(built), one.sampling, one.noise)
 
 
-def slots_of(built: Dia, count: int, *, guided: bool = True, rows: int = 80) -> GraphSlots:
+def slots_of(built: Dia, count: int, *, guided: bool = True, rows: int = 80) -> DiaGraphSlots:
     decoder = FusedDecoder(built, built.encode_nothing() if guided else None)
-    return GraphSlots(decoder, texts=count, rows=rows, text_rows=40)
+    return DiaGraphSlots(decoder, texts=count, rows=rows, text_rows=40)
 
 
 @long
@@ -86,7 +86,7 @@ def slots_of(built: Dia, count: int, *, guided: bool = True, rows: int = 80) -> 
 @pytest.mark.parametrize("count", [1, 5])
 def test_draws_are_the_plain_ones(count: int, settings: dict, cross_rope: bool) -> None:
     built = network(cross_rope=cross_rope)
-    sampling = Sampling(**(vars(SAMPLING) | settings))
+    sampling = DiaSampling(**(vars(SAMPLING) | settings))
     texts = [text(seed, sampling=sampling) for seed in range(count)]
     slots = slots_of(built, count, guided=sampling.cfg_scale != 0)
     for slot, one in enumerate(texts):
@@ -120,7 +120,7 @@ def arrivals(slots: Any, built: Dia, texts: list[Text], seed: int) -> Iterator[T
 
 @pytest.mark.slow
 @torch.inference_mode()
-@pytest.mark.parametrize("form", [GraphSlots, Slots])
+@pytest.mark.parametrize("form", [DiaGraphSlots, DiaSlots])
 @pytest.mark.parametrize("cross_rope", [False, True])
 def test_short_texts_come_and_go(cross_rope: bool, form: type) -> None:
     """Few steps for Triton's interpreter; plain slots draw the same ids."""
@@ -130,7 +130,7 @@ def test_short_texts_come_and_go(cross_rope: bool, form: type) -> None:
     for one in texts:
         one.frames = 3
     texts[1].noise = Plain(1)
-    slots = slots_of(built, 2) if form is GraphSlots else Slots(built, built.encode_nothing(), texts=2)
+    slots = slots_of(built, 2) if form is DiaGraphSlots else DiaSlots(built, built.encode_nothing(), texts=2)
     assert len(list(arrivals(slots, built, texts, seed=2))) == len(texts)
     for one in texts:
         np.testing.assert_array_equal(np.stack(one.drawn), plainly(built, one))
@@ -143,7 +143,7 @@ def test_texts_come_and_go(count: int) -> None:
     """Other lengths, prompts, settings and noise in each slot, one capture for all."""
     built, texts = network(), [text(seed) for seed in range(24)]
     for place in (1, 4, 7):
-        texts[place].sampling = Sampling(cfg_scale=1.5, temperature=0.7, top_p=1.0, top_k=5)
+        texts[place].sampling = DiaSampling(cfg_scale=1.5, temperature=0.7, top_p=1.0, top_k=5)
         texts[place + 1].noise = Plain(place)
     slots = slots_of(built, count)
     graph, finished = slots.graph, list(arrivals(slots, built, texts, seed=count))
@@ -168,7 +168,7 @@ def test_a_row_does_not_depend_on_the_batch() -> None:
     def drawn(members: list[int]) -> np.ndarray:
         slots, found = slots_of(built, len(members), rows=rows), []
         for slot, one in enumerate(members):
-            slots.join(slot, Joining(tokens[one], forced[one], 1, 0, rows, SAMPLING, HostNoise(one)))
+            slots.join(slot, DiaJoining(tokens[one], forced[one], 1, 0, rows, SAMPLING, HostNoise(one)))
         for _ in range(rows // 40):
             found.append(slots.launch(40).read().copy())
         return np.concatenate(found)

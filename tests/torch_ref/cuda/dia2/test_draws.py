@@ -10,22 +10,22 @@ from torch import Tensor
 from tests.torch_ref.cuda.dia2.kernel_dia2 import config, network
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
 from torch_ref.cuda.dia2.draws import INPUTS, Follows, draw_action, draw_code, embed, numbers_of
-from torch_ref.cuda.dia2.step import FusedStep, State
+from torch_ref.cuda.dia2.step import Dia2State, FusedDia2
 from torch_ref.cuda.launch import INTERPRETED
 from torch_ref.dia2.sampling import choose
-from tts_core.dia2.sampling import Choice
+from tts_core.dia2.sampling import Dia2Choice
 
 pytestmark = kernel_marks()
 
 TEXTS, V = 24, 35
 CHOICES = {
-    "defaults": Choice(2.0, 10, 0.8, 8),
-    "greedy": Choice(2.0, 10, 0.0, 8),
-    "no guidance": Choice(1.0, 10, 0.7, 5),
-    "no filter": Choice(3.0, 0, 1.3, 0),
-    "from the unconditional end": Choice(0.3, 4, 0.8, 50),
-    "few of few": Choice(6.0, 3, 0.8, 2),
-    "cold": Choice(2.0, 50, 1e-9, 3),
+    "defaults": Dia2Choice(2.0, 10, 0.8, 8),
+    "greedy": Dia2Choice(2.0, 10, 0.0, 8),
+    "no guidance": Dia2Choice(1.0, 10, 0.7, 5),
+    "no filter": Dia2Choice(3.0, 0, 1.3, 0),
+    "from the unconditional end": Dia2Choice(0.3, 4, 0.8, 50),
+    "few of few": Dia2Choice(6.0, 3, 0.8, 2),
+    "cold": Dia2Choice(2.0, 50, 1e-9, 3),
 }
 
 
@@ -41,8 +41,8 @@ def hard_logits(width: int, dtype: torch.dtype) -> Tensor:
     return torch.from_numpy(logits).to(dtype)
 
 
-def state_of(choice: Choice, uniform: np.ndarray) -> State:
-    state = State.empty(network(), TEXTS, 8, guided=True)
+def state_of(choice: Dia2Choice, uniform: np.ndarray) -> Dia2State:
+    state = Dia2State.empty(network(), TEXTS, 8, guided=True)
     state.rows.settings[:] = torch.tensor([numbers_of(choice)] * 2, device=DEVICE)
     state.rows.inputs[5] = 1
     state.rows.noise.copy_(torch.log(-torch.log(torch.from_numpy(uniform).to(DEVICE))))
@@ -118,8 +118,8 @@ def test_the_next_input_is_written_and_texts_that_wait_keep_their_ids() -> None:
 def test_embeddings_are_added_in_the_networks_order(dtype: str) -> None:
     """Equal to the bit, after the text's part; codes come from the host or from the last draw."""
     built = network(dtype=dtype)
-    whole, step = built.config, FusedStep(built)
-    state = State.empty(built, 3, 8, guided=True)
+    whole, step = built.config, FusedDia2(built)
+    state = Dia2State.empty(built, 3, 8, guided=True)
     random = np.random.default_rng(6)
     tokens = random.integers(0, 33, (3, 2 + whole.n_streams))
     given = np.zeros((INPUTS + whole.n_streams, 3), np.int64)

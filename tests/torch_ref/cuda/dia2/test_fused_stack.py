@@ -14,7 +14,7 @@ from torch import Tensor
 from tests.torch_ref.cuda.dia2.kernel_dia2 import config, network
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
 from torch_ref.cuda.dia2.fused_stack import runs
-from torch_ref.cuda.dia2.step import FusedStep, State
+from torch_ref.cuda.dia2.step import Dia2State, FusedDia2
 from torch_ref.dia2.dia2 import Dia2
 from tts_core.dia2.config import GATED
 
@@ -45,7 +45,7 @@ def plain_reading(built: Dia2, texts: int) -> Tensor:
 
 
 def fused_reading(built: Dia2, texts: int) -> Tensor:
-    state, step = State.empty(built, texts, STEPS, guided=True), FusedStep(built)
+    state, step = Dia2State.empty(built, texts, STEPS, guided=True), FusedDia2(built)
     for place in range(STEPS):
         tokens = torch.from_numpy(read(texts, built.config)[:, place].T).to(DEVICE)
         state.rows.inputs[:2], state.rows.inputs[2:4] = tokens[:2], place
@@ -68,7 +68,7 @@ def plain_stages(built: Dia2, rows: int) -> Tensor:
 
 
 def fused_stages(built: Dia2, rows: int) -> Tensor:
-    state, step, found = State.empty(built, rows, STEPS, guided=False), FusedStep(built), []
+    state, step, found = Dia2State.empty(built, rows, STEPS, guided=False), FusedDia2(built), []
     for stage, given in enumerate(inputs(rows, built)):
         layers, at = step.sets[built.config.stage_sets[stage]], step.stages[stage : stage + 1]
         y, added = layers.run(given.to(DEVICE, step.heads.dtype), at, at, state.frame)
@@ -118,7 +118,7 @@ def test_networks_that_they_run_on() -> None:
 def test_weights_are_stored_once() -> None:
     built = network()
     before = {name: one.clone() for name, one in built.state_dict().items()}
-    step = FusedStep(built)
+    step = FusedDia2(built)
     transformer: Any = built.transformer
     depformer: Any = built.depformer
     layer = transformer.layers[0]
@@ -131,5 +131,5 @@ def test_weights_are_stored_once() -> None:
         assert own.weight.untyped_storage().data_ptr() == joined.untyped_storage().data_ptr()
     for name, one in built.state_dict().items():
         torch.testing.assert_close(one, before[name], rtol=0, atol=0)
-    again = FusedStep(built)
+    again = FusedDia2(built)
     assert again.heads.data_ptr() == step.heads.data_ptr()

@@ -11,26 +11,26 @@ import torch
 
 from tests.torch_ref.cuda.dia2.kernel_dia2 import network
 from tests.torch_ref.cuda.marks import kernel_marks
-from torch_ref.cuda.dia2.slots import GraphSlots, make_slots
-from torch_ref.cuda.dia2.step import FusedStep
+from torch_ref.cuda.dia2.slots import Dia2GraphSlots, make_slots
+from torch_ref.cuda.dia2.step import FusedDia2
 from torch_ref.dia2.dia2 import Dia2
-from torch_ref.dia2.slots import Slots
+from torch_ref.dia2.slots import Dia2Slots
 from tts_core.dia2.config import Dia2Config
 from tts_core.dia2.prefix import Prefix
-from tts_core.dia2.run import Run
-from tts_core.dia2.sampling import Choice, Sampling
+from tts_core.dia2.run import Dia2Run
+from tts_core.dia2.sampling import Dia2Choice, Dia2Sampling
 from tts_core.dia2.script import Entry
-from tts_core.dia2.slots import Joining
+from tts_core.dia2.slots import Dia2Joining
 from tts_core.nn.noise import HostNoise, Noise
 
 pytestmark = kernel_marks()
 
 ROWS = 60  # of a prefix and the longest run
 SETTINGS = {
-    "defaults": Sampling(Choice(2.0, 10, 0.6, 50), Choice(2.0, 10, 0.8, 8)),
-    "greedy": Sampling(Choice(2.0, 10, 0.0, 50), Choice(2.0, 10, 0.0, 8)),
-    "no guidance": Sampling(Choice(1.0, 10, 0.6, 2), Choice(1.0, 10, 0.8, 0)),
-    "few candidates": Sampling(Choice(0.3, 1, 0.6, 2), Choice(0.3, 3, 0.8, 0)),
+    "defaults": Dia2Sampling(Dia2Choice(2.0, 10, 0.6, 50), Dia2Choice(2.0, 10, 0.8, 8)),
+    "greedy": Dia2Sampling(Dia2Choice(2.0, 10, 0.0, 50), Dia2Choice(2.0, 10, 0.0, 8)),
+    "no guidance": Dia2Sampling(Dia2Choice(1.0, 10, 0.6, 2), Dia2Choice(1.0, 10, 0.8, 0)),
+    "few candidates": Dia2Sampling(Dia2Choice(0.3, 1, 0.6, 2), Dia2Choice(0.3, 3, 0.8, 0)),
 }
 
 
@@ -48,17 +48,17 @@ class Given:
 class Talk:
     """A text, and what was drawn for it. drawn: (action, codes) of each step."""
 
-    run: Run
-    sampling: Sampling
+    run: Dia2Run
+    sampling: Dia2Sampling
     noise: Noise
     actions: list[int] = field(default_factory=list)
     codes: list[np.ndarray] = field(default_factory=list)
 
-    def joining(self) -> Joining:
-        return Joining(self.run.warm_up(), self.run.start, self.sampling, self.noise)
+    def joining(self) -> Dia2Joining:
+        return Dia2Joining(self.run.warm_up(), self.run.start, self.sampling, self.noise)
 
 
-def talk(whole: Dia2Config, seed: int, sampling: Sampling = SETTINGS["defaults"], **changes: Any) -> Talk:
+def talk(whole: Dia2Config, seed: int, sampling: Dia2Sampling = SETTINGS["defaults"], **changes: Any) -> Talk:
     """Of some words; every third one continues a voice."""
     random = np.random.default_rng(seed)
     entries = [
@@ -70,13 +70,13 @@ def talk(whole: Dia2Config, seed: int, sampling: Sampling = SETTINGS["defaults"]
         codes = random.integers(0, 33, (whole.n_streams, 7)).astype(np.int32)
         prefix = Prefix(codes, tuple(entries[:2]), frozenset({1, 4}))
     frames = int(random.integers(6, 14))
-    run = Run(whole, entries[2:], prefix=prefix, max_frames=frames)
+    run = Dia2Run(whole, entries[2:], prefix=prefix, max_frames=frames)
     return Talk(run, sampling, HostNoise(2**64 - 1 - seed), **changes)
 
 
 def plainly(built: Dia2, one: Talk) -> Talk:
     """The same text by itself in plain slots."""
-    serve(Slots(built), [one], places=1)
+    serve(Dia2Slots(built), [one], places=1)
     return one
 
 
@@ -126,8 +126,8 @@ def same(one: Talk, other: Talk) -> None:
         np.testing.assert_array_equal(np.stack(one.codes), np.stack(other.codes[: len(one.codes)]))
 
 
-def slots_of(built: Dia2, texts: int, *, guided: bool = True) -> GraphSlots:
-    return GraphSlots(FusedStep(built), texts=texts, rows=ROWS, guided=guided)
+def slots_of(built: Dia2, texts: int, *, guided: bool = True) -> Dia2GraphSlots:
+    return Dia2GraphSlots(FusedDia2(built), texts=texts, rows=ROWS, guided=guided)
 
 
 @torch.inference_mode()
@@ -171,17 +171,17 @@ def test_logits_that_are_not_finite_are_marked() -> None:
     with torch.no_grad():
         built.transformer.text_embed.embedding.weight[bad.run.entries[0].tokens[0]] = float("nan")
     good = talk(built.config, 2, SETTINGS["greedy"])
-    good.run = Run(built.config, (), max_frames=8)
+    good.run = Dia2Run(built.config, (), max_frames=8)
     serve(slots_of(built, 2), [bad, good], places=2)
     assert -1 in bad.actions
     assert np.stack(bad.codes).min() == -1
     other = talk(built.config, 2, SETTINGS["greedy"])
-    other.run = Run(built.config, (), max_frames=8)
+    other.run = Dia2Run(built.config, (), max_frames=8)
     same(good, plainly(built, other))
     assert np.stack(good.codes).min() >= 0
 
 
 def test_the_engine_takes_them_where_they_run() -> None:
     built = network()
-    assert isinstance(make_slots(built, texts=2, rows=20, guided=True), GraphSlots)
-    assert isinstance(make_slots(built.double(), texts=2, rows=20, guided=True), Slots)
+    assert isinstance(make_slots(built, texts=2, rows=20, guided=True), Dia2GraphSlots)
+    assert isinstance(make_slots(built.double(), texts=2, rows=20, guided=True), Dia2Slots)

@@ -11,18 +11,18 @@ from torch import Tensor
 
 from tests.torch_ref.cuda.eager import eager
 from torch_ref.cuda.mars5 import reverse, together
-from torch_ref.mars5.residual_transformer import ResidualTransformer, Source
+from torch_ref.mars5.residual_transformer import Mars5Source, ResidualTransformer
 from torch_ref.mars5.together import Together
 
 
 class Reading:
     """In place of fused.Reading: nothing is encoded ahead."""
 
-    def __init__(self, source: Source):
+    def __init__(self, source: Mars5Source):
         self.source = source
 
     @classmethod
-    def of(cls, network: ResidualTransformer, source: Source) -> Reading:
+    def of(cls, network: ResidualTransformer, source: Mars5Source) -> Reading:
         return cls(source)
 
 

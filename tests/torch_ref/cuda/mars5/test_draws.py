@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
-from torch_ref.cuda.mars5.draws import EMPTY, Drawing, draw_id
+from torch_ref.cuda.mars5.draws import EMPTY, Mars5Draws, draw_id
 from torch_ref.mars5.sampling import draw, log_probabilities, occurrences
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.sampling import PENALTIES_ABOVE
@@ -26,11 +26,11 @@ SETTINGS = {
 }
 
 
-def state(options: Mars5Options, uniform: torch.Tensor, penalties: torch.Tensor) -> Drawing:
+def state(options: Mars5Options, uniform: torch.Tensor, penalties: torch.Tensor) -> Mars5Draws:
     def whole(size: int, value: int, kind: torch.dtype = torch.int32) -> torch.Tensor:
         return torch.full((size,), value, dtype=kind, device=DEVICE)
 
-    return Drawing(
+    return Mars5Draws(
         whole(1, 7, torch.int64),
         whole(1, 0, torch.int64),
         whole(VOCABULARY, 0),

@@ -13,7 +13,7 @@ from tests.torch_ref.mars5.test_reverse import cells, tiny
 from torch_ref.cuda.launch import INTERPRETED
 from torch_ref.cuda.mars5.frames import draw_cells
 from torch_ref.cuda.mars5.fused import FusedTransformer, Reading
-from torch_ref.cuda.mars5.reverse import KernelStep
+from torch_ref.cuda.mars5.reverse import KernelDenoisingStep
 from torch_ref.limits.remedies import at_least_float32
 from torch_ref.mars5 import reverse
 from torch_ref.mars5.diffusion import at_timestep, guided, posterior
@@ -42,9 +42,12 @@ def logits_of(network: ResidualTransformer, form: Any, *, deep: bool, guided: bo
 @pytest.mark.parametrize("deep", [False, True], ids=["shallow", "deep"])
 @pytest.mark.parametrize("dtype", [torch.float32, *HALVES], ids=str)
 def test_logits_are_as_exact_as_the_layers(dtype: torch.dtype, *, deep: bool, guided: bool) -> None:
-    truth = logits_of(tiny().double(), reverse.Step, deep=deep, guided=guided)
+    truth = logits_of(tiny().double(), reverse.DenoisingStep, deep=deep, guided=guided)
     network = tiny(DEVICE, dtype)
-    own, plain = (logits_of(network, form, deep=deep, guided=guided) for form in (KernelStep, reverse.Step))
+    own, plain = (
+        logits_of(network, form, deep=deep, guided=guided)
+        for form in (KernelDenoisingStep, reverse.DenoisingStep)
+    )
     assert own.shape == plain.shape
     if dtype == torch.float32:
         assert_within(own.numpy(), plain.numpy(), truth.numpy(), "logits")
@@ -57,7 +60,7 @@ def test_cells_of_equal_logits_are_drawn_alike(monkeypatch: pytest.MonkeyPatch) 
     """At every timestep, with known cells among the unknown ones."""
     settings, begin = Diffusion(timesteps=STEPS), cells(deep=True)
     source = reverse.ReverseDiffusion(tiny(DEVICE)).read(TEXT, codes(4, seed=2), begin, settings)
-    step = reverse.Step(tiny(DEVICE), source, begin, settings)
+    step = reverse.DenoisingStep(tiny(DEVICE), source, begin, settings)
     random = np.random.default_rng(3)
     frames, books = begin.codes.shape
     shape = 2, frames - step.first_frame, books - step.first_book, step.n_classes
@@ -105,7 +108,7 @@ def draw(
 def test_logits_that_are_no_numbers_are_noted(row: int) -> None:
     settings, begin = Diffusion(timesteps=STEPS), cells(deep=False)
     source = reverse.ReverseDiffusion(tiny(DEVICE)).read(TEXT, codes(4, seed=2), begin, settings)
-    step = reverse.Step(tiny(DEVICE), source, begin, settings)
+    step = reverse.DenoisingStep(tiny(DEVICE), source, begin, settings)
     frames, books = begin.codes.shape
     logits = torch.zeros(2, frames, books - 1, step.n_classes, device=DEVICE)
     state = torch.zeros(frames, books, dtype=torch.long, device=DEVICE)

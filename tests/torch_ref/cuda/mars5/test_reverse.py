@@ -12,7 +12,7 @@ from tests.torch_ref.cuda.mars5.layers import on_layers as on_layers
 from tests.torch_ref.mars5.test_reverse import WAYS, cells, run, tiny
 from torch_ref.cuda.launch import INTERPRETED, triton
 from torch_ref.cuda.mars5 import reverse
-from torch_ref.mars5.reverse import ReverseDiffusion, Step
+from torch_ref.mars5.reverse import DenoisingStep, ReverseDiffusion
 from tts_core.mars5.diffusion import Diffusion
 
 ON_KERNELS = [
@@ -26,7 +26,7 @@ ON_KERNELS = [
 def test_the_work_of_a_graph(*, deep: bool) -> None:
     """Without kernels, and so without their draws."""
     way = WAYS["as upstream draws"]
-    made = run(tiny(), way, reverse.KernelStep, deep=deep)
+    made = run(tiny(), way, reverse.KernelDenoisingStep, deep=deep)
     np.testing.assert_array_equal(made, run(tiny(), way, deep=deep))
 
 
@@ -50,4 +50,4 @@ def test_the_form_where_kernels_run_and_elsewhere(usable: bool, monkeypatch: pyt
     network, begin, settings = tiny(), cells(deep=False), Diffusion()
     source = ReverseDiffusion(network).read(TEXT, codes(4), begin, settings)
     made: Any = reverse.make_step(network, source, begin, settings)
-    assert type(made) is (reverse.KernelStep if usable else Step)
+    assert type(made) is (reverse.KernelDenoisingStep if usable else DenoisingStep)

@@ -17,16 +17,16 @@ from tests.tiny.mars5_draws import extend
 from tests.torch_ref.cuda.eager import eager
 from torch_ref.cuda.launch import INTERPRETED, triton
 from torch_ref.cuda.mars5 import slots
-from torch_ref.cuda.mars5.draws import EMPTY, Drawing
+from torch_ref.cuda.mars5.draws import EMPTY, Mars5Draws
 from torch_ref.cuda.mars5.many_rows import runs
 from torch_ref.layers.rope import RotaryPositions
 from torch_ref.layers.row_cache import RowCache
 from torch_ref.mars5.codec_lm import CodecLM
 from torch_ref.mars5.sampling import draw_ids
-from torch_ref.mars5.slots import Slots
+from torch_ref.mars5.slots import Mars5Slots
 from tts_core.mars5.config import is_norm
 from tts_core.mars5.options import Mars5Options
-from tts_core.mars5.rows import Joining
+from tts_core.mars5.rows import Mars5Joining
 from tts_core.mars5.sampling import PENALTIES_ABOVE
 from tts_core.mars5.sequence import CodecSequence
 from tts_core.nn.noise import HostNoise
@@ -47,12 +47,14 @@ def alone(network: CodecLM, one: Text) -> list[int]:
     return [*sequence.generated, *[VOCABULARY.end] * sequence.ended]
 
 
-def captured(network: CodecLM, texts: int) -> slots.GraphSlots:
-    return slots.GraphSlots(network, texts=texts, room=ROOM, lowest=VOCABULARY.lowest, end=VOCABULARY.end)
+def captured(network: CodecLM, texts: int) -> slots.Mars5GraphSlots:
+    return slots.Mars5GraphSlots(
+        network, texts=texts, room=ROOM, lowest=VOCABULARY.lowest, end=VOCABULARY.end
+    )
 
 
 class PlainRows:
-    """In place of ManyRows and FusedRow."""
+    """In place of Mars5ManyRows and FusedRow."""
 
     def __init__(self, network: CodecLM, caches: list[RowCache], rotary: RotaryPositions, positions: Tensor):
         self.network, self.caches, self.rotary, self.positions = network, caches, rotary, positions
@@ -69,7 +71,7 @@ class PlainRows:
 
 
 def draw_id(
-    logits: Tensor, table: Tensor, state: Drawing, options: Mars5Options, *, lowest: int, end: int
+    logits: Tensor, table: Tensor, state: Mars5Draws, options: Mars5Options, *, lowest: int, end: int
 ) -> None:
     """In place of the kernel."""
     now, recent = int(state.count), state.recent
@@ -96,7 +98,7 @@ def single(network: CodecLM) -> slots.KernelSlot:
 
 @pytest.fixture
 def plain_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("ManyRows", "FusedRow"):
+    for name in ("Mars5ManyRows", "FusedRow"):
         monkeypatch.setattr(slots, name, PlainRows)
     monkeypatch.setattr(slots, "capture", eager)
     monkeypatch.setattr(slots, "draw_id", draw_id)
@@ -144,7 +146,7 @@ def test_logits_that_are_no_numbers() -> None:
     weights.tensors["embed.weight"][VOCABULARY.shallow("x").tokens[1]] = np.nan
     slot = single(YARDSTICK.network("mars5", weights))
     options = Mars5Options(generate_max_len_override=ROOM)
-    slot.join(0, Joining(VOCABULARY.shallow("x"), reference(5, ar_config()), options, HostNoise(1)))
+    slot.join(0, Mars5Joining(VOCABULARY.shallow("x"), reference(5, ar_config()), options, HostNoise(1)))
     assert slot.read(slot.launch(4))[:, 0].tolist() == [-1] * 4
 
 
@@ -191,9 +193,9 @@ def test_kernels_in_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not INTERPRETED, reason="Triton's interpreter is off (TRITON_INTERPRET=1)")
 @pytest.mark.parametrize("window", [3000, 16])
-@pytest.mark.parametrize(("count", "form"), [(1, slots.KernelSlot), (3, slots.GraphSlots)])
+@pytest.mark.parametrize(("count", "form"), [(1, slots.KernelSlot), (3, slots.Mars5GraphSlots)])
 def test_texts_come_and_go_in_the_interpreter(
-    count: int, form: type[Slots], window: int, monkeypatch: pytest.MonkeyPatch
+    count: int, form: type[Mars5Slots], window: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A few ids of texts of every sampling."""
     monkeypatch.setattr(slots, "capture", eager)
@@ -242,9 +244,9 @@ def test_the_kernels_are_as_exact_as_the_layers(dtype: torch.dtype) -> None:
     texts = [text(seed) for seed in (1, 4, 7)]
     logits = {}
     for name, built, form in (
-        ("kernels", own.to("cuda"), slots.GraphSlots),
-        ("layers", own.to("cuda"), Slots),
-        ("truth", exact, Slots),
+        ("kernels", own.to("cuda"), slots.Mars5GraphSlots),
+        ("layers", own.to("cuda"), Mars5Slots),
+        ("truth", exact, Mars5Slots),
     ):
         shared = form(built, texts=3, room=ROOM, lowest=VOCABULARY.lowest, end=VOCABULARY.end)
         for slot, one in enumerate(texts):
@@ -260,13 +262,13 @@ def test_the_kernels_are_as_exact_as_the_layers(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.usefixtures("plain_kernels")
-@pytest.mark.parametrize(("count", "form"), [(1, slots.KernelSlot), (2, slots.GraphSlots)])
+@pytest.mark.parametrize(("count", "form"), [(1, slots.KernelSlot), (2, slots.Mars5GraphSlots)])
 def test_the_form_where_kernels_run_and_elsewhere(
-    count: int, form: type[Slots], monkeypatch: pytest.MonkeyPatch
+    count: int, form: type[Mars5Slots], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert runs(network()) == INTERPRETED
     for usable in (True, False):
         monkeypatch.setattr(slots, "runs", lambda _, usable=usable: usable)
         ids = {"lowest": VOCABULARY.lowest, "end": VOCABULARY.end}
         made = slots.make_slots(network(), texts=count, room=ROOM, **ids)
-        assert type(made) is (form if usable else Slots)
+        assert type(made) is (form if usable else Mars5Slots)

@@ -22,8 +22,8 @@ from torch_ref.cuda.mars5 import reverse
 from torch_ref.cuda.mars5.together import KernelTogether, make_together
 from torch_ref.limits.remedies import at_least_float32
 from torch_ref.mars5.residual_transformer import ResidualTransformer
-from torch_ref.mars5.reverse import ReverseDiffusion, Run, Step
-from torch_ref.mars5.together import Call, Together
+from torch_ref.mars5.reverse import DenoisingStep, DiffusionRun, ReverseDiffusion
+from torch_ref.mars5.together import TimestepCall, Together
 from tts_core.mars5.diffusion import Diffusion, first_noise, make_cells
 from tts_core.nn.noise import HostNoise
 
@@ -34,7 +34,7 @@ ON_KERNELS = [
 FRAMES = {1: 6, 2: 3, 3: 9, 4: 1}  # by seed
 
 
-def begin(network: ResidualTransformer, form: Any, seed: int, **changes: Any) -> Run:
+def begin(network: ResidualTransformer, form: Any, seed: int, **changes: Any) -> DiffusionRun:
     """A run whose lengths are its own; odd seeds are deep clones."""
     start, reference = first_noise(HostNoise(seed), 5, FRAMES[seed], 23), codes(seed + 1, seed)
     cells = make_cells(start[0], start, reference if seed % 2 else None, n_classes=23)
@@ -44,14 +44,16 @@ def begin(network: ResidualTransformer, form: Any, seed: int, **changes: Any) ->
     return diffusion.begin(text, reference, cells, settings, noise=HostNoise(seed))
 
 
-def by_itself(run: Run) -> np.ndarray:
+def by_itself(run: DiffusionRun) -> np.ndarray:
     while not run.done:
         run.advance()
     return run.result()
 
 
 @pytest.mark.usefixtures("on_layers")
-@pytest.mark.parametrize(("form", "shared"), [(Step, Together), (reverse.KernelStep, KernelTogether)])
+@pytest.mark.parametrize(
+    ("form", "shared"), [(DenoisingStep, Together), (reverse.KernelDenoisingStep, KernelTogether)]
+)
 def test_the_form_is_that_of_the_runs_own_steps(form: Any, shared: type[Together]) -> None:
     runs = [begin(tiny(), form, seed) for seed in (1, 2)]
     assert type(make_together(tiny(), [run.step for run in runs])) is shared
@@ -60,10 +62,10 @@ def test_the_form_is_that_of_the_runs_own_steps(form: Any, shared: type[Together
 def join_and_leave(device: str, draws: str) -> None:
     """At different timesteps; a single run in between; one leaves early. Each draws as in the plain form."""
     network = tiny(device)
-    expected = {seed: by_itself(begin(network, Step, seed, draws=draws)) for seed in FRAMES}
-    runs = {seed: begin(network, reverse.KernelStep, seed, draws=draws) for seed in FRAMES}
+    expected = {seed: by_itself(begin(network, DenoisingStep, seed, draws=draws)) for seed in FRAMES}
+    runs = {seed: begin(network, reverse.KernelDenoisingStep, seed, draws=draws) for seed in FRAMES}
     for seeds, steps in (((1,), 1), ((1, 2), 1), ((3, 1, 4, 2), 2), ((3, 4, 2), 1), ((3, 4), 1)):
-        call = Call(network, [runs[seed] for seed in seeds], make_together)
+        call = TimestepCall(network, [runs[seed] for seed in seeds], make_together)
         for _ in range(steps):
             call()
     for seed in (2, 3, 4):
@@ -90,7 +92,10 @@ def test_captured_runs_join_and_leave_on_kernels(
 @pytest.mark.parametrize("guidance_w", [1.0, 3.0])
 @pytest.mark.parametrize(
     ("device", "form"),
-    [("cpu", Step), pytest.param(DEVICE, reverse.KernelStep, marks=ON_KERNELS, id="kernels")],
+    [
+        ("cpu", DenoisingStep),
+        pytest.param(DEVICE, reverse.KernelDenoisingStep, marks=ON_KERNELS, id="kernels"),
+    ],
 )
 def test_logits_are_as_exact_as_the_layers(form: Any, device: str, guidance_w: float) -> None:
     """Each run's at its own timestep, in a call of four."""
@@ -106,8 +111,8 @@ def test_logits_are_as_exact_as_the_layers(form: Any, device: str, guidance_w: f
             made = [run.step.logits(run.codes, at) for run, at in zip(runs, t.split(1), strict=True)]
         return [at_least_float32(one).cpu().numpy() for one in made]
 
-    truths = logits_of(tiny().double(), Step, shared=False)
-    plain = logits_of(tiny(device), Step, shared=False)
+    truths = logits_of(tiny().double(), DenoisingStep, shared=False)
+    plain = logits_of(tiny(device), DenoisingStep, shared=False)
     own = logits_of(tiny(device), form, shared=True)
     for seed, found, known, truth in zip(FRAMES, own, plain, truths, strict=True):
         assert_within(found, known, truth, f"run {seed}")
@@ -117,12 +122,12 @@ def test_logits_are_as_exact_as_the_layers(form: Any, device: str, guidance_w: f
 def test_a_call_of_its_own_keeps_no_graph() -> None:
     """Once its run shares a call."""
     network = tiny()
-    first, second = (begin(network, reverse.KernelStep, seed, draws="per class") for seed in (1, 2))
+    first, second = (begin(network, reverse.KernelDenoisingStep, seed, draws="per class") for seed in (1, 2))
     first.advance()
     step = first.step
-    assert isinstance(step, reverse.KernelStep)
+    assert isinstance(step, reverse.KernelDenoisingStep)
     assert step.captured.graph is not None
-    Call(network, [first, second], make_together)()
+    TimestepCall(network, [first, second], make_together)()
     assert step.captured.graph is None
 
 
@@ -145,10 +150,10 @@ def test_graphs_are_freed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(reverse, "capture", capture)
     network = tiny()
-    runs = [begin(network, reverse.KernelStep, seed, draws="per class") for seed in (1, 2)]
+    runs = [begin(network, reverse.KernelDenoisingStep, seed, draws="per class") for seed in (1, 2)]
     with uncollected():
         runs[0].advance()
-        call = Call(network, runs, make_together)
+        call = TimestepCall(network, runs, make_together)
         assert graphs[0]() is None
         call()
         del call

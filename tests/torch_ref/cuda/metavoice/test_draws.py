@@ -8,7 +8,7 @@ import torch
 
 from tests.tiny.metavoice import first_stage_config
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
-from torch_ref.cuda.metavoice.draws import Rows, draw_rows, embed_rows, settings
+from torch_ref.cuda.metavoice.draws import MetaVoiceDraws, draw_rows, embed_rows, settings
 from torch_ref.metavoice.first_stage import FirstStage
 from torch_ref.metavoice.sampling import draw_ids
 from tts_core.metavoice.config import END_OF_AUDIO
@@ -34,14 +34,14 @@ SETTINGS = {
 LAST = 9  # position
 
 
-def rows_of(samplings: list[FirstStageSampling]) -> Rows:
+def rows_of(samplings: list[FirstStageSampling]) -> MetaVoiceDraws:
     """Rows in the order of the texts, at positions from 5 on."""
     own = np.full((len(samplings), 3), -1, np.int32)
     count = 0
     for text, sampling in enumerate(samplings):
         own[text, : sampling.rows] = np.arange(count, count + sampling.rows)
         count += sampling.rows
-    return Rows(
+    return MetaVoiceDraws(
         torch.zeros(count, 1, dtype=torch.long, device=DEVICE),
         torch.arange(5, 5 + count, device=DEVICE),
         torch.from_numpy(own).to(DEVICE),
@@ -49,7 +49,7 @@ def rows_of(samplings: list[FirstStageSampling]) -> Rows:
     )
 
 
-def drawn(logits: torch.Tensor, waiting: torch.Tensor, rows: Rows) -> list[int]:
+def drawn(logits: torch.Tensor, waiting: torch.Tensor, rows: MetaVoiceDraws) -> list[int]:
     out = torch.full((len(waiting),), 7, device=DEVICE)
     draw_rows(logits, waiting, rows, out, last=LAST, end_of_text=END_OF_TEXT)
     return out.tolist()
@@ -111,6 +111,6 @@ def test_rows_are_the_networks(dtype: torch.dtype) -> None:
     expected = network.transformer.embed(tokens, speakers, positions[:, None])[:, 0]
     x = torch.empty_like(expected)
     table = cast(torch.nn.Embedding, network.transformer.wtes[0]).weight
-    rows = Rows(tokens, positions, torch.empty(0), torch.empty(0))
+    rows = MetaVoiceDraws(tokens, positions, torch.empty(0), torch.empty(0))
     embed_rows(rows, table, network.transformer.wpe.weight, speakers, x)
     torch.testing.assert_close(x, expected, rtol=0, atol=0)

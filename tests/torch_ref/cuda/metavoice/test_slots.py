@@ -16,10 +16,10 @@ from tests.tiny.metavoice_lm import LanguageSide
 from tests.torch_ref.cuda.eager import eager
 from torch_ref.cuda.launch import INTERPRETED, triton
 from torch_ref.cuda.metavoice import slots
-from torch_ref.cuda.metavoice.few_rows import FewRows
-from torch_ref.cuda.metavoice.many_rows import ManyRows
+from torch_ref.cuda.metavoice.few_rows import MetaVoiceFewRows
+from torch_ref.cuda.metavoice.many_rows import MetaVoiceManyRows
 from torch_ref.metavoice.first_stage import FirstStage
-from torch_ref.metavoice.slots import Slots
+from torch_ref.metavoice.slots import MetaVoiceSlots
 from tts_core.metavoice.sampling import FirstStageSampling
 
 SIDE = LanguageSide("torch")
@@ -43,8 +43,8 @@ def alone(one: Text, count: int | None = None) -> list[int]:
     return SIDE.alone(network(), one.joining, count=count, end_of_text=END_OF_TEXT)
 
 
-def captured(network: FirstStage, texts: int, rows: int) -> slots.GraphSlots:
-    return slots.GraphSlots(network, texts=texts, rows=rows, room=ROOM, end_of_text=END_OF_TEXT)
+def captured(network: FirstStage, texts: int, rows: int) -> slots.MetaVoiceGraphSlots:
+    return slots.MetaVoiceGraphSlots(network, texts=texts, rows=rows, room=ROOM, end_of_text=END_OF_TEXT)
 
 
 @WITH_INTERPRETER
@@ -60,7 +60,7 @@ def test_one_text_in_the_interpreter(sampling: FirstStageSampling, monkeypatch: 
     """Only two draws, since each takes seconds."""
     monkeypatch.setattr(slots, "capture", eager)
     shared, one = captured(network(), 1, sampling.rows), replace(text(3), sampling=sampling)
-    assert type(shared.layers) is FewRows
+    assert type(shared.layers) is MetaVoiceFewRows
     shared.join(0, one.joining)
     assert shared.read(shared.launch(2))[:, 0].tolist() == alone(one, 2)
 
@@ -75,7 +75,7 @@ def test_texts_come_and_go_in_the_interpreter(monkeypatch: pytest.MonkeyPatch) -
         for seed, sampling in enumerate([*SAMPLINGS, *SAMPLINGS])
     ]
     shared = captured(network(), 3, 7)
-    assert type(shared.layers) is ManyRows
+    assert type(shared.layers) is MetaVoiceManyRows
     graph, ended = shared.graph, come_and_go(SIDE, shared, texts, seed=1)
     assert shared.graph is graph
     assert len(ended) > 5
@@ -89,7 +89,7 @@ def test_samplings_mix_in_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(slots, "capture", eager)
     texts = [replace(text(seed), sampling=sampling) for seed, sampling in enumerate(SAMPLINGS)]
     shared = captured(network(), 5, 10)
-    assert type(shared.layers) is ManyRows
+    assert type(shared.layers) is MetaVoiceManyRows
     for slot, one in enumerate(texts):
         shared.join(slot, one.joining)
     drawn = shared.read(shared.launch(1))
@@ -127,9 +127,9 @@ def test_the_kernels_are_as_exact_as_the_layers(dtype: torch.dtype) -> None:
     texts = [text(seed) for seed in (3, 5, 8)]
     logits = {}
     for name, built, form in (
-        ("kernels", own, slots.GraphSlots),
-        ("layers", own, Slots),
-        ("truth", exact, Slots),
+        ("kernels", own, slots.MetaVoiceGraphSlots),
+        ("layers", own, MetaVoiceSlots),
+        ("truth", exact, MetaVoiceSlots),
     ):
         shared = form(built, texts=3, rows=9, room=ROOM, end_of_text=END_OF_TEXT)
         for slot, one in enumerate(texts):
@@ -139,7 +139,7 @@ def test_the_kernels_are_as_exact_as_the_layers(dtype: torch.dtype) -> None:
             found.append(shared.logits()[: shared.plan.count].double().cpu())
             shared.tokens.fill_(100 + step)
             shared.plan.advance()
-            if isinstance(shared, slots.GraphSlots):
+            if isinstance(shared, slots.MetaVoiceGraphSlots):
                 shared.rows.positions.add_(1)
         logits[name] = torch.stack(found)
     off, plainly_off = ((logits[name] - logits["truth"]).norm() for name in ("kernels", "layers"))
@@ -149,5 +149,5 @@ def test_the_kernels_are_as_exact_as_the_layers(dtype: torch.dtype) -> None:
 
 def test_the_cpu_takes_the_plain_form() -> None:
     made = slots.make_slots(network(), texts=1, rows=3, room=ROOM, end_of_text=END_OF_TEXT)
-    assert type(made) is Slots
+    assert type(made) is MetaVoiceSlots
     np.testing.assert_array_equal(made.speakers.shape, (3, 1, 48))

@@ -10,31 +10,31 @@ from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
 from tests.torch_ref.cuda.qwen3.kernel_qwen3 import config, network
 from torch_ref.cuda.launch import INTERPRETED
 from torch_ref.cuda.qwen3.draws import draw, embed, settings
-from torch_ref.cuda.qwen3.step import FusedStep, State
+from torch_ref.cuda.qwen3.step import FusedQwen3, Qwen3State
 from torch_ref.qwen3.sampling import allow, candidates, penalize
 from torch_ref.qwen3.sampling import draw as choose
-from tts_core.qwen3.sampling import Choice, Sampling
+from tts_core.qwen3.sampling import Qwen3Choice, Qwen3Sampling
 
 pytestmark = kernel_marks()
 
 CHOICES = {
-    "defaults": Choice(),
-    "greedy": Choice(is_greedy=True),
-    "all": Choice(top_k=0),
-    "both cuts": Choice(temperature=1.4, top_k=9, top_p=0.5),
-    "top p": Choice(top_k=0, top_p=0.8),
-    "the best": Choice(top_k=1),
-    "nearly the best": Choice(top_k=0, top_p=1e-6),
-    "more than there are": Choice(top_k=5000, top_p=0.99),
+    "defaults": Qwen3Choice(),
+    "greedy": Qwen3Choice(is_greedy=True),
+    "all": Qwen3Choice(top_k=0),
+    "both cuts": Qwen3Choice(temperature=1.4, top_k=9, top_p=0.5),
+    "top p": Qwen3Choice(top_k=0, top_p=0.8),
+    "the best": Qwen3Choice(top_k=1),
+    "nearly the best": Qwen3Choice(top_k=0, top_p=1e-6),
+    "more than there are": Qwen3Choice(top_k=5000, top_p=0.99),
 }
-SAMPLINGS = [Sampling(one, one, penalty) for one in CHOICES.values() for penalty in (1.0, 1.3, 0.8)]
+SAMPLINGS = [Qwen3Sampling(one, one, penalty) for one in CHOICES.values() for penalty in (1.0, 1.3, 0.8)]
 TEXTS = len(SAMPLINGS)
 
 
-def state_of(random: np.random.Generator) -> State:
+def state_of(random: np.random.Generator) -> Qwen3State:
     """Of a text of every sampling, each with its own random numbers, penalties and step."""
     built = network()
-    state = State.empty(built, torch.zeros(3, TEXTS, dtype=torch.int64, device=DEVICE), 4)
+    state = Qwen3State.empty(built, torch.zeros(3, TEXTS, dtype=torch.int64, device=DEVICE), 4)
     rows = state.rows
     rows.steps.copy_(torch.arange(TEXTS) % 4)
     rows.settings.copy_(torch.from_numpy(np.stack([settings(one) for one in SAMPLINGS])))
@@ -105,8 +105,8 @@ def test_logits_that_are_not_finite_are_marked(number: float) -> None:
 def test_embeddings_are_added_in_the_networks_order(dtype: str) -> None:
     """Equal to the bit; a text that has not drawn reads its last row."""
     built, random = network(dtype=dtype), np.random.default_rng(6)
-    step, talker = FusedStep(built), built.talker
-    state = State.empty(built, torch.zeros(3, 4, dtype=torch.int64, device=DEVICE), 4)
+    step, talker = FusedQwen3(built), built.talker
+    state = Qwen3State.empty(built, torch.zeros(3, 4, dtype=torch.int64, device=DEVICE), 4)
     rows, codes = state.rows, torch.from_numpy(random.integers(0, 40, (4, 3))).to(DEVICE)
     codes[0, 0] = 1042  # the end of speech, which a text that stays reads
     rows.codes.copy_(codes)

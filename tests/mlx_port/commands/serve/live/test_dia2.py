@@ -13,19 +13,19 @@ from tests.mlx_port.commands.serve.live.client import client
 from tests.mlx_port.commands.serve.served import served
 from tests.tiny.dia2 import published_dia2
 from tts_core.results import join
-from tts_core.serving.source import Source
+from tts_core.serving.source import ModelSource
 
 pytestmark = pytest.mark.rest
 
 TEXT = " ".join(f"[S{1 + n % 2}] This is turn {n}, it has some words. And more." for n in range(3))
 
 
-def small_dia2(place: Path) -> tuple[Path, Source]:
+def small_dia2(place: Path) -> tuple[Path, ModelSource]:
     """Convert a small Dia2 into a folder of `place`; returns the folder and its source."""
     folder = place / "dia2"
     convert(open_published(published_dia2(place / "published")), folder, dtype="float32")
     parts = open_parts(folder)
-    return folder, Source("dia2", parts.configs, parts.documents, lambda: assemble(open_parts(folder)))
+    return folder, ModelSource("dia2", parts.configs, parts.documents, lambda: assemble(open_parts(folder)))
 
 
 def test_a_text_goes_on_beyond_the_context(tmp_path: Path) -> None:

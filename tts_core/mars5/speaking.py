@@ -12,8 +12,8 @@ import numpy as np
 from tts_core.audio.delivery import Delivery
 from tts_core.audio.silence import loud_span
 from tts_core.mars5.diffusion import first_noise, make_cells
-from tts_core.mars5.engine import Mars5Engine, Run
-from tts_core.mars5.request import BANDWIDTH_ID, Piece, Request, for_vocoder
+from tts_core.mars5.engine import DiffusionRun, Mars5Engine
+from tts_core.mars5.request import BANDWIDTH_ID, Mars5Piece, Mars5Request, for_vocoder
 from tts_core.mars5.sequence import CodecSequence
 from tts_core.mars5.tokens import CodecVocabulary
 from tts_core.nn.beside import Pending, Then
@@ -22,20 +22,20 @@ from tts_core.results import FinishReason, GenerationResult, Meter
 from tts_core.text.duration import warn_of_cut
 
 
-class Speech:
+class Mars5Speaking:
     """A request, its reference encoded, and its progress. Pieces are heard, then delivered, in order.
 
     done: True once its last piece is delivered.
     """
 
-    def __init__(self, request: Request, meter: Meter, vocabulary: CodecVocabulary):
+    def __init__(self, request: Mars5Request, meter: Meter, vocabulary: CodecVocabulary):
         self.request, self.meter, self.vocabulary, self.done = request, meter, vocabulary, False
         self._delivery = Delivery(request.pacing, meter.sample_rate)
         self._place, self._ids, self._cut_off = 0, 0, False
         self._left = request.max_frames
 
     @property
-    def piece(self) -> Piece:
+    def piece(self) -> Mars5Piece:
         """The piece under way."""
         return self.request.pieces[self._place]
 
@@ -76,7 +76,7 @@ class Speech:
 
 
 def sequence_of(
-    request: Request, piece: Piece, vocabulary: CodecVocabulary, max_frames: int | None
+    request: Mars5Request, piece: Mars5Piece, vocabulary: CodecVocabulary, max_frames: int | None
 ) -> CodecSequence:
     """Start a piece's ids. max_frames: limit of new frames; None: its own."""
     limit = request.longest(piece) if max_frames is None else max_frames
@@ -85,14 +85,14 @@ def sequence_of(
     return CodecSequence(piece.prompt, vocabulary, request.options.max_len, most)
 
 
-def warn_if_cut(request: Request, piece: Piece, sequence: CodecSequence) -> None:
+def warn_if_cut(request: Mars5Request, piece: Mars5Piece, sequence: CodecSequence) -> None:
     """Log a warning if a piece's sequence without a caller's limit did not end by itself."""
     if sequence.finish_reason == "length":
         frames = max(0, len(sequence.codes()) - _known(request))
         warn_of_cut(frames, request.frame_rate, piece.text)
 
 
-def new_frames(request: Request, sequence: CodecSequence) -> int:
+def new_frames(request: Mars5Request, sequence: CodecSequence) -> int:
     """Count the frames to draw that are not the reference's."""
     return max(0, len(sequence.codes()) - _known(request))
 
@@ -110,7 +110,9 @@ class Nothing:
         return np.zeros((self.codebooks, 0), np.int32)
 
 
-def begin_codes(engine: Mars5Engine, request: Request, piece: Piece, sequence: CodecSequence) -> Run:
+def begin_codes(
+    engine: Mars5Engine, request: Mars5Request, piece: Mars5Piece, sequence: CodecSequence
+) -> DiffusionRun:
     """Begin a piece's diffusion."""
     config, codes, first = engine.nar_config, request.voice.codes, sequence.codes()
     if not new_frames(request, sequence):
@@ -155,6 +157,6 @@ def _trimmed(decoded: Sequence[np.ndarray], trim_db: Sequence[float]) -> list[np
     return sounds
 
 
-def _known(request: Request) -> int:
+def _known(request: Mars5Request) -> int:
     """Frames at the start of a sequence's codes that are the reference's."""
     return request.voice.frames if request.deep else 0

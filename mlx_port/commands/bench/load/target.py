@@ -19,7 +19,7 @@ MESSAGE = 2000  # bytes of an error's body that are read
 
 
 @dataclass(frozen=True)
-class Speaker:
+class LoadTarget:
     """A server and what every request asks of it.
 
     form: "pcm" or "wav".

@@ -19,7 +19,7 @@ Attend = Callable[[int, mx.array, mx.array, mx.array], mx.array]  # layer, queri
 
 
 @dataclass(frozen=True, eq=False)
-class Layer:
+class StackLayer:
     """A layer: its products and feed-forward, and the norms before attention and feed-forward."""
 
     qkv: Product
@@ -36,7 +36,7 @@ class FusedStack:
     is_apart: each layer's work is compiled by itself; False inside of a function that is compiled.
     """
 
-    def __init__(self, layers: Sequence[Layer], norm: Norm, kind: mx.Dtype, *, is_apart: bool):
+    def __init__(self, layers: Sequence[StackLayer], norm: Norm, kind: mx.Dtype, *, is_apart: bool):
         self.layers, self.norm, self.kind = layers, norm, kind
         ends = [partial(self._end, index) for index in range(len(layers))]
         self.ends = [chain(end) for end in ends] if is_apart else ends

@@ -13,26 +13,26 @@ from tts_core.audio.delivery import Delivery
 from tts_core.audio.loudness import normalize_loudness
 from tts_core.metavoice.engine import MetaVoiceEngine
 from tts_core.metavoice.options import Decoder
-from tts_core.metavoice.request import Facts, Piece, Request, Said
+from tts_core.metavoice.request import MetaVoiceFacts, MetaVoicePiece, MetaVoiceRequest, Said
 from tts_core.metavoice.sampling import SpeechNoise
 from tts_core.nn.beside import Pending, Then
 from tts_core.nn.guard import check_sound
 from tts_core.results import FinishReason, GenerationResult, Meter
 
 
-class Speech:
+class MetaVoiceSpeaking:
     """A request and its progress. Pieces are heard, then delivered, in order.
 
     done: True once its last piece is delivered.
     """
 
-    def __init__(self, request: Request, meter: Meter):
+    def __init__(self, request: MetaVoiceRequest, meter: Meter):
         self.request, self.meter, self.done = request, meter, False
         self._delivery = Delivery(request.pacing, meter.sample_rate)
         self._place, self._frames, self._ids, self._ended = 0, 0, 0, True
 
     @property
-    def piece(self) -> Piece:
+    def piece(self) -> MetaVoicePiece:
         """The piece under way."""
         return self.request.pieces[self._place]
 
@@ -72,7 +72,7 @@ class Speech:
 
 
 def all_codes(
-    engine: MetaVoiceEngine, facts: Facts, piece: Piece, said: Said, vector: np.ndarray
+    engine: MetaVoiceEngine, facts: MetaVoiceFacts, piece: MetaVoicePiece, said: Said, vector: np.ndarray
 ) -> np.ndarray:
     """Run the second stage on what was said: codes of all codebooks, (Q, F) int32. vector: (E,)."""
     if not said.codes.shape[1]:
@@ -82,7 +82,7 @@ def all_codes(
 
 def sounds(
     engine: MetaVoiceEngine,
-    facts: Facts,
+    facts: MetaVoiceFacts,
     codes: Sequence[np.ndarray],
     noise: Sequence[SpeechNoise],
     decoder: Decoder,
@@ -104,7 +104,7 @@ def sounds(
 
 
 def launch_sounds(
-    engine: MetaVoiceEngine, facts: Facts, codes: Sequence[np.ndarray], decoder: Decoder
+    engine: MetaVoiceEngine, facts: MetaVoiceFacts, codes: Sequence[np.ndarray], decoder: Decoder
 ) -> Pending[list[np.ndarray]] | None:
     """Begin the same, where the host `overlaps` beside other work; None for a decoder that cannot."""
     places = _sounding(codes)
@@ -119,7 +119,7 @@ def _sounding(codes: Sequence[np.ndarray]) -> list[int]:
 
 
 def _normalized(
-    facts: Facts, waves: Sequence[np.ndarray], places: Sequence[int], pieces: int
+    facts: MetaVoiceFacts, waves: Sequence[np.ndarray], places: Sequence[int], pieces: int
 ) -> list[np.ndarray]:
     made = [np.zeros(0, np.float32)] * pieces
     for place, wave in zip(places, waves, strict=True):
