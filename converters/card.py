@@ -32,7 +32,9 @@ def card_of(
 ) -> str:
     """Write the text of a model card.
 
-    dtype: of the root's tensors. version: of this package. repository: hub id that it is uploaded to.
+    dtype: of the root's tensors.
+    version: of this package.
+    repository: hub id that it is uploaded to.
     """
     parts = list(published.parts.values())
     root = parts[0]

@@ -22,8 +22,9 @@ from tts_core.voice.embedded import places_of
 class Published:
     """The contents of the sources.
 
-    model: one of tts_core.models.NAMES; None for requested parts without a model's root. parts: by kind, in
-    the order in which they are written. ignored: file → why it was not used.
+    model: one of tts_core.models.NAMES; None for requested parts without a model's root.
+    parts: by kind, in the order in which they are written.
+    ignored: file → why it was not used.
     """
 
     model: str | None
@@ -58,9 +59,12 @@ def open_published(
 
     sources: also "embedded", the voice of this package, unless something local has that name.
     codec: place of the codec; None searches the sources, the folders beside them, then the hub, as for other
-    parts that several models share. cross_rope: None derives it from config.json. config: a JSON file with
-    sizes that the tensors do not show. include: optional kinds of parts to open as well. revision: of hub ids
-    among the sources. parts: requested kinds; None takes those of the model that the sources contain.
+    parts that several models share.
+    cross_rope: None derives it from config.json.
+    config: a JSON file with sizes that the tensors do not show.
+    include: optional kinds of parts to open as well.
+    revision: of hub ids among the sources.
+    parts: requested kinds; None takes those of the model that the sources contain.
     flag: the caller's name for the sources, for messages.
     If a folder contains a model twice, safetensors are preferred to pickles, shards of an index to other
     files, then the folder to its subfolders; further copies are refused. No tensor is read.

@@ -47,7 +47,8 @@ class _Candidate:
 class Search:
     """Collector of one part of each wanted kind, and of the reasons why other files are not used.
 
-    parts: wanted kinds; None takes those of the model that is found. include: its wanted extras.
+    parts: wanted kinds; None takes those of the model that is found.
+    include: its wanted extras.
     flag: the caller's name for the sources.
     """
 

@@ -65,7 +65,8 @@ def load(
     codec_precision: of codecs' decoders on CUDA: float32, tf32 or bfloat16; None is tf32 beside networks in
     half precision, else float32. Codes of recordings never depend on it.
     cross_rope: overrides the files' setting of rotary cross-attention.
-    config: a JSON file with sizes that no tensor shows. include: optional parts to load: "mbd".
+    config: a JSON file with sizes that no tensor shows.
+    include: optional parts to load: "mbd".
     Raises NotFoundError, CheckpointError, UsageError (also for another model than `model`), and ResourceError
     for too little memory.
     """

@@ -26,9 +26,12 @@ REPORT_SECONDS = 0.2  # between two reports inside a stage
 
 @dataclass(frozen=True)
 class Progress:
-    """Progress of a generation. seconds: of speech so far.  expected: in total, if known.
+    """Progress of a generation.
 
-    step: of the stage, 0 where it begins.  steps: about how many it has, if known.
+    seconds: of speech so far.
+    expected: in total, if known.
+    step: of the stage, 0 where it begins.
+    steps: about how many it has, if known.
     """
 
     stage: str

@@ -55,9 +55,11 @@ class Reference:
     ) -> np.ndarray | None:
         """Check its audio and resample it to a model's rate: (L,) float32; None if it has codes.
 
-        where: its name in messages.  shortest: seconds.  quality: of resampling. Raises UsageError unless it
-        is one channel of finite floating-point samples, and for a recording that is silent, too short, or
-        does not fit its transcript.
+        where: its name in messages.
+        shortest: seconds.
+        quality: of resampling.
+        Raises UsageError unless it is one channel of finite floating-point samples, and for a recording that
+        is silent, too short, or does not fit its transcript.
         """
         if self.audio is None:
             return None

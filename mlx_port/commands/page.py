@@ -14,7 +14,12 @@ def escape(text: str) -> str:
 
 
 def document(title: str, style: str, body: str) -> str:
-    """Build the whole page. title: plain text.  style: CSS.  body: HTML."""
+    """Build the whole page.
+
+    title: plain text.
+    style: CSS.
+    body: HTML.
+    """
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'

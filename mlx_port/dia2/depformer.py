@@ -106,8 +106,10 @@ class Depformer(nn.Module):
         text: tuple[mx.array, mx.array],
         cache: Sequence[KeyValueCache],
     ) -> mx.array:
-        """Compute the logits of a stage's code. hidden: (B, D) of the transformer.  previous: (B,) code.
+        """Compute the logits of a stage's code.
 
+        hidden: (B, D) of the transformer.
+        previous: (B,) code.
         text: ids of both streams after this step's action, (B,) each; stage 0 may read them.
         → (B, codebook size) float32.
         """

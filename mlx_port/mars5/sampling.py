@@ -77,7 +77,8 @@ def log_probabilities(
     """Compute the log-probabilities that an id is drawn from. (B, V) float32 → same.
 
     counts: occurrences among the last ids; zeros while repeats have no penalty yet.
-    penalty: lowers the end's logit, one number or (B, 1). lowest: first id that may be drawn.
+    penalty: lowers the end's logit, one number or (B, 1).
+    lowest: first id that may be drawn.
     end: id of the end.
     """
     logits = penalize_repeats(logits, counts, options)

@@ -24,9 +24,12 @@ class Norm(Protocol):
 def add_norm(
     x: mx.array, added: mx.array, norm: Norm, dtype: mx.Dtype, *, rest: mx.array | None = None
 ) -> tuple[mx.array, mx.array]:
-    """Return the sum and its norm. x: (R, D).  added: (R, D), or (B, D) for the first B rows.
+    """Return the sum and its norm.
 
-    rest: (D,), added to the other rows; None if there are none.  dtype: of the norm.
+    x: (R, D).
+    added: (R, D), or (B, D) for the first B rows.
+    rest: (D,), added to the other rows; None if there are none.
+    dtype: of the norm.
     """
     if source.passes(kernel.trial, x.dtype, added.dtype, norm.weight.dtype, dtype):
         return kernel.add_norm(x, added, rest, norm.weight, norm.eps, dtype)

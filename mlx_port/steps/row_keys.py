@@ -17,8 +17,10 @@ from mlx_port.layers.row_cache import RowPositions
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """Keys that rows see. most: of any row.  mask: (R, 1, 1, most), True at keys to see; None if all are.
+    """Keys that rows see.
 
+    most: of any row.
+    mask: (R, 1, 1, most), True at keys to see; None if all are.
     runs: texts with equal counts, the first, the one after the last, and their count; the rows after those of
     the texts are in the same order.
     """

@@ -43,10 +43,11 @@ def scaled_dot_product_attention(
     """Compute softmax(query key^T scale + mask) value, with the contract of torch's function of this name.
 
     query (..., H, L, E), key (..., K, S, E), value (..., K, S, Ev); returns (..., H, L, Ev) in query's dtype.
-    H is a multiple of K with enable_gqa; K and V are not repeated. scale: 1/sqrt(E) if None.
-    attn_mask: boolean (True = keep) or added to the scores, broadcast to (..., H, L, S). is_causal: row i
-    sees keys <= i, also if L differs from S. Rows without keys give 0. dropout_p: blocks draw other numbers
-    than the whole call.
+    H is a multiple of K with enable_gqa; K and V are not repeated.
+    scale: 1/sqrt(E) if None.
+    attn_mask: boolean (True = keep) or added to the scores, broadcast to (..., H, L, S).
+    is_causal: row i sees keys <= i, also if L differs from S. Rows without keys give 0.
+    dropout_p: blocks draw other numbers than the whole call.
     Raises ValueError for attn_mask together with is_causal, and for shapes and dtypes that do not fit.
     """
     if is_causal and attn_mask is not None:

@@ -171,8 +171,10 @@ class ReverseDiffusion:
         *,
         noise: Noise,
     ) -> DiffusionRun:
-        """Begin to draw all codebooks of the cells' frames. text: (N,) ids.  reference: (Q, P).
+        """Begin to draw all codebooks of the cells' frames.
 
+        text: (N,) ids.
+        reference: (Q, P).
         noise: see tts_core.mars5.diffusion.
         """
         source = self.read(text, reference, cells, settings)

@@ -44,7 +44,12 @@ class Passage(NamedTuple):
 
 @dataclass(frozen=True)
 class DacCall:
-    """Input of one decode. codes: (B, Q, F).  places: of the passages.  kept: samples of each row."""
+    """Input of one decode.
+
+    codes: (B, Q, F).
+    places: of the passages.
+    kept: samples of each row.
+    """
 
     codes: np.ndarray
     places: tuple[int, ...]

@@ -55,10 +55,12 @@ _WORSE = {_TURN: 0.0, SENTENCE: 0.2, CLAUSE: 0.7, WORD: 1.2}  # cost, in relativ
 
 @dataclass(frozen=True)
 class DiaPiece:
-    """A piece of a script. text: with its tag.  anchors: indices of the pieces that it is spoken after.
+    """A piece of a script.
 
-    said: the spoken part of `text`, None for all of it; a transcript before it is only read.  before, after:
-    seconds of silence that the text asks for.
+    text: with its tag.
+    anchors: indices of the pieces that it is spoken after.
+    said: the spoken part of `text`, None for all of it; a transcript before it is only read.
+    before, after: seconds of silence that the text asks for.
     """
 
     text: str
@@ -125,7 +127,9 @@ def read(
     """Cut a text into pieces; a text spoken at once is a single piece that includes the transcript. A piece
     ends at every pause that the text asks for.
 
-    transcript, prompt_frames: of the reference. frame_rate: of the codec, in Hz. rules: for the text.
+    transcript, prompt_frames: of the reference.
+    frame_rate: of the codec, in Hz.
+    rules: for the text.
     Raises UsageError for a text that cannot be spoken, or does not fit after this reference.
     """
     window = config.max_frames / frame_rate  # seconds

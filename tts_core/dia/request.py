@@ -231,7 +231,8 @@ def requests(
     """Check several texts. Each is spoken whole; one with pauses inside, in pieces.
 
     prompts: one for all, or one per text.
-    rules: of the model's folder.  exactly: read the texts as given, without preparing them.
+    rules: of the model's folder.
+    exactly: read the texts as given, without preparing them.
     Raises UsageError naming the argument and the text's position.
     """
     asked = list[DiaRequest]()

@@ -27,8 +27,11 @@ FIXED = ("torch-cuda",)  # backends whose caches are allocated at once
 
 @dataclass(frozen=True)
 class Dia2Job:
-    """An upper bound on runs that share steps. frames: of speech, without the prefix.  guided: unconditional
-    rows run too.  texts: runs.
+    """An upper bound on runs that share steps.
+
+    frames: of speech, without the prefix.
+    guided: unconditional rows run too.
+    texts: runs.
     """
 
     frames: int

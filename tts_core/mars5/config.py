@@ -177,10 +177,11 @@ def residual_transformer_from_shapes(
     *,
     heads: int | None = None,
 ) -> ResidualTransformerConfig:
-    """Read the configuration of a NAR checkpoint. shapes: name → shape of its tensors.
+    """Read the configuration of a NAR checkpoint.
 
-    beside: the json file next to the checkpoint, if any. heads: of all three transformers; None uses the
-    number in `beside`, else heads that are HEAD_DIM wide.
+    shapes: name → shape of its tensors.
+    beside: the json file next to the checkpoint, if any.
+    heads: of all three transformers; None uses the number in `beside`, else heads that are HEAD_DIM wide.
     Raises CheckpointError as `codec_lm_from_shapes` does.
     """
     look = _Look(shapes, "ResidualTransformer checkpoint")

@@ -101,7 +101,12 @@ class MetaVoicePiece:
 
 @dataclass(frozen=True)
 class Said:
-    """The first stage's result for a piece. codes: (2, F) int32.  ids: their number.  ended: by itself."""
+    """The first stage's result for a piece.
+
+    codes: (2, F) int32.
+    ids: their number.
+    ended: by itself.
+    """
 
     codes: np.ndarray
     ids: int

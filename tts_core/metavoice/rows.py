@@ -25,8 +25,10 @@ def most_rows(texts: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class MetaVoiceJoining:
-    """A text that joins. ids: (S,) int32, S > 0, end of text included.  vector: (E,) float32, its speaker's.
+    """A text that joins.
 
+    ids: (S,) int32, S > 0, end of text included.
+    vector: (E,) float32, its speaker's.
     noise: read at the index of each new id.
     """
 

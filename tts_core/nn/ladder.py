@@ -22,8 +22,9 @@ TEXT = "The quick brown fox jumps over the lazy dog. Does it? It does."
 
 @dataclass(frozen=True)
 class InputSources:
-    """The sources of inputs. configs, documents: of the model, by kind.
+    """The sources of inputs.
 
+    configs, documents: of the model, by kind.
     rows: number that a decoder reads.
     seconds: length of the sound.
     made: earlier outputs of the oracle.

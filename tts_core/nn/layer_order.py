@@ -17,10 +17,13 @@ State = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Stage:
-    """One layer of a network. kind: the method that runs it; modules: canonical names of its parts.
+    """One layer of a network.
 
-    compared: report row → arrays that count as this row.  codebook: if the stage chooses codes, the tensor
-    with the codebook's entries, and the distance that selects them.
+    kind: the method that runs it.
+    modules: canonical names of its parts.
+    compared: report row → arrays that count as this row.
+    codebook: if the stage chooses codes, the tensor with the codebook's entries, and the distance that
+    selects them.
     """
 
     name: str

@@ -96,8 +96,9 @@ def build(
     streamed: bool,
     more: bool = False,
 ) -> TalkerInputs:
-    """Lay out a text. text, instruction: ids in their templates.
+    """Lay out a text.
 
+    text, instruction: ids in their templates.
     voice: a built-in speaker's id, SPEAKER or NOTHING.
     streamed: text is added frame by frame, as if it arrived; otherwise it is all read before speech.
     more: a streamed text without recording goes on; one id or more of its body have come.

@@ -44,7 +44,8 @@ CODEC_LIVE = LIVE | {"mlx-cpu": 6}
 class Qwen3Job:
     """An upper bound on texts that share steps.
 
-    frames: of speech.  prompt: positions that are read before it, those of a recording among them.
+    frames: of speech.
+    prompt: positions that are read before it, those of a recording among them.
     recording: frames of a recording, which is encoded, and with its transcript decoded before the speech.
     """
 

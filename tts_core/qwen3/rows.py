@@ -60,7 +60,12 @@ class Launched(NamedTuple):
 
 @dataclass(eq=False)
 class Qwen3Text:
-    """A text in a slot. more: it goes on.  trailing: ids that go with its frames.  step: frames drawn."""
+    """A text in a slot.
+
+    more: it goes on.
+    trailing: ids that go with its frames.
+    step: frames drawn.
+    """
 
     joining: Qwen3Joining
     more: bool

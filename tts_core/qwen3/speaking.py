@@ -49,7 +49,8 @@ class Qwen3Speaking(Member):
 
     policy: the codec's windows; None decodes pieces as a whole.
     sound: False for codes alone.
-    vector: (D,) of its recording.  before: the codes of a recording that speech continues, (Q, F).
+    vector: (D,) of its recording.
+    before: the codes of a recording that speech continues, (Q, F).
     """
 
     request: Qwen3Request

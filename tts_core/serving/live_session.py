@@ -24,8 +24,12 @@ class LiveRequest:
 
 @dataclass(eq=False)
 class _Live:
-    """A live request that has joined. texts: still to speak.  next: the request of the first of them, once it
-    is built.  is_speaking: a piece is in the batch.  is_open: more text may come.
+    """A live request that has joined.
+
+    texts: still to speak.
+    next: the request of the first of them, once it is built.
+    is_speaking: a piece is in the batch.
+    is_open: more text may come.
     """
 
     chain: Chain

@@ -23,7 +23,9 @@ class ByteBpe:
     """Texts to ids.
 
     vocabulary, added: token → id, the latter of tokens that a text may contain as they are.
-    merges: in order; a token may have several.  split: text → words.  where: the file, for the errors.
+    merges: in order; a token may have several.
+    split: text → words.
+    where: the file, for the errors.
     Raises CheckpointError for a merge of unknown tokens, and bytes without a token.
     """
 

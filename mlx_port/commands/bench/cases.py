@@ -23,8 +23,10 @@ PLAIN = {"16": ("bfloat16", "float16"), "32": ("float32",)}
 
 @dataclass(frozen=True)
 class Subject:
-    """The model. folder: that was converted; None has random weights.  dtype, quantization: as it is stored.
+    """The model.
 
+    folder: that was converted; None has random weights.
+    dtype, quantization: as it is stored.
     published: name of the published weights whose sizes a random one has.
     """
 

@@ -29,9 +29,12 @@ READ_BYTES, READS, READ_SECONDS = 2**29, 8, 0.5  # of one kind at most
 
 @dataclass(frozen=True)
 class Measured:
-    """Medians of one case's runs. steps: timed in all runs.  step_range: fastest and slowest run's median.
+    """Medians of one case's runs.
 
-    real_time_factor: of all texts together.  peak_memory: bytes of MLX's allocator, weights included.
+    steps: timed in all runs.
+    step_range: fastest and slowest run's median.
+    real_time_factor: of all texts together.
+    peak_memory: bytes of MLX's allocator, weights included.
     """
 
     step_ms: float

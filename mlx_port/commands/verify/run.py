@@ -29,8 +29,10 @@ END = "whole network"
 
 @dataclass(frozen=True)
 class Trace:
-    """Run of a network. inputs: of each stage, common to all sides.  made: the stages' outputs.
+    """Run of a network.
 
+    inputs: of each stage, common to all sides.
+    made: the stages' outputs.
     whole: the final state if every stage is fed this run's own outputs.
     """
 

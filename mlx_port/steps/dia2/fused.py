@@ -98,9 +98,13 @@ class FusedDia2:
     def hidden(
         self, tokens: mx.array, places: np.ndarray, lengths: np.ndarray, cache: list[list[mx.array]]
     ) -> mx.array:
-        """Run the transformer. tokens: (R, 2 + Q).  places: (R,), positions.  lengths: (R,), keys so far.
+        """Run the transformer.
 
-        cache: [keys, values] of each layer, (R, K, rows, E); written in place. → (R, D) after the last norm.
+        tokens: (R, 2 + Q).
+        places: (R,), positions.
+        lengths: (R,), keys so far.
+        cache: [keys, values] of each layer, (R, K, rows, E); written in place.
+        → (R, D) after the last norm.
         """
         spin, seen = self.spins(places), seen_keys(lengths + 1)
 
@@ -127,9 +131,12 @@ class FusedDia2:
     def stage(
         self, stage: int, projected: Sequence[mx.array], read: mx.array, cache: list[list[mx.array]]
     ) -> mx.array:
-        """Compute the logits of a stage's code. projected: from `stages`.  read: (R, E), embedded ids.
+        """Compute the logits of a stage's code.
 
-        cache: [keys, values] of each layer, (R, K, stages, E); written in place. → (R, codes) float32.
+        projected: from `stages`.
+        read: (R, E), embedded ids.
+        cache: [keys, values] of each layer, (R, K, stages, E); written in place.
+        → (R, codes) float32.
         """
         depformer = self.network.depformer
         place = depformer.stage_sets[stage]

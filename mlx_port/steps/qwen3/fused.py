@@ -137,8 +137,11 @@ class OtherCodes:
         mx.eval(*(every for _, every in self.groups))
 
     def _draw(self, hidden: mx.array, first: mx.array, uniform: mx.array) -> tuple[mx.array, mx.array]:
-        """Draw the other codes of each frame. hidden: (R, D).  first: (R,).  uniform: (R, (Q - 1) V').
+        """Draw the other codes of each frame.
 
+        hidden: (R, D).
+        first: (R,).
+        uniform: (R, (Q - 1) V').
         → (R, Q) codes, and (R,) whether all logits were finite.
         """
         fused, predictor = self.fused, self.fused.network.talker.code_predictor

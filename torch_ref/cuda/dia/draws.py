@@ -48,7 +48,11 @@ class DiaDraws(NamedTuple):
 
 def embed(rows: DiaDraws, table: Tensor, x: Tensor, positions: Tensor) -> None:
     """Embed the last known row of each text, and write its position, for the conditional rows and again for
-    those after them. table: (C·V, D).  x: (R, D).  positions: (R,) int64.
+    those after them.
+
+    table: (C·V, D).
+    x: (R, D).
+    positions: (R,) int64.
     """
     texts, capacity, channels = rows.grid.shape
     width = table.shape[1]
@@ -60,9 +64,11 @@ def embed(rows: DiaDraws, table: Tensor, x: Tensor, positions: Tensor) -> None:
 
 
 def draw(logits: Tensor, noise: Tensor, delays: Tensor, rows: DiaDraws, config: DiaConfig) -> None:
-    """Draw the next row of each text and put it into its grid. logits: (R, C·V).
+    """Draw the next row of each text and put it into its grid.
 
-    noise: (ring, B, C, V) float32, log(-log(u)) of uniform numbers, by tick.  delays: (C,) int32.
+    logits: (R, C·V).
+    noise: (ring, B, C, V) float32, log(-log(u)) of uniform numbers, by tick.
+    delays: (C,) int32.
     """
     texts, capacity, channels = rows.grid.shape
     vocabulary = logits.shape[1] // channels

@@ -18,9 +18,11 @@ BACKLOG = 4.0, 1.5  # more requests in flight at the end than before, and this m
 
 @dataclass(frozen=True)
 class Load:
-    """Answers to the requests of one rate. rate: a second; None, one after the other.
+    """Answers to the requests of one rate.
 
-    start: moment.  seconds: of arrivals.
+    rate: a second; None, one after the other.
+    start: moment.
+    seconds: of arrivals.
     """
 
     rate: float | None

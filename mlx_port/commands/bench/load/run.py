@@ -31,8 +31,11 @@ Ask = Callable[[str, float], Coroutine[Any, Any, Answer]]  # a text and its plan
 
 @dataclass(frozen=True)
 class LoadPlan:
-    """What is asked. rates: requests a second, growing.  seconds: of arrivals at each.  alone: requests that
-    are asked one after the other before.
+    """What is asked.
+
+    rates: requests a second, growing.
+    seconds: of arrivals at each.
+    alone: requests that are asked one after the other before.
     """
 
     texts: Sequence[str]
