@@ -171,3 +171,58 @@ def test_methods_say_what_they_do_once():
     modules = [file.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for file in found]
     missing = [name for module in modules if not re.match(networks, module) for name in undocumented(module)]
     assert missing == []
+
+
+ITEM = re.compile(r"((?<=[.;:]) +|^ *)((?:`?[a-z_]\w*`?, )*`?[a-z_]\w*`?): ", re.MULTILINE)
+FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def given(node: ast.AST) -> set[str]:
+    """Names that a docstring may list: parameters, fields, attributes and properties."""
+    if isinstance(node, FUNCTIONS):
+        spec = node.args
+        found = [*spec.posonlyargs, *spec.args, *spec.kwonlyargs, spec.vararg, spec.kwarg]
+        return {one.arg for one in found if one is not None}
+    assert isinstance(node, ast.ClassDef)
+    names = {ast.unparse(one.target) for one in node.body if isinstance(one, ast.AnnAssign)}
+    for method in (one for one in node.body if isinstance(one, FUNCTIONS)):
+        names |= given(method) if method.name == "__init__" else {method.name}
+    stored = (one for one in ast.walk(node) if isinstance(one, ast.Attribute))
+    return names | {one.attr for one in stored if ast.unparse(one.value) == "self"}
+
+
+def run_together(node: ast.AST, text: str) -> list[str]:
+    """List what shares a line with other parameters, where there are three or more."""
+    names = given(node)
+    found = [one for one in ITEM.finditer(text) if {*re.findall(r"\w+", one[2])} <= names]
+    if len(found) < 3:
+        return []
+    return [one[2] for one in found if text[: one.start(2)].rpartition("\n")[2].strip()]
+
+
+def documented(tree: str) -> Iterator[tuple[str, ast.AST, ast.AST, str]]:
+    """Give (place, owner, node, docstring) of each class and function."""
+    for path in sorted((ROOT / tree).rglob("*.py")):
+        for owner in ast.walk(ast.parse(path.read_text("utf-8"))):
+            for node in ast.iter_child_nodes(owner):
+                if isinstance(node, ast.ClassDef | FUNCTIONS) and (text := ast.get_docstring(node)):
+                    yield f"{path.relative_to(ROOT)}: {node.name}", owner, node, text
+
+
+@pytest.mark.parametrize("tree", PACKAGES)
+def test_three_parameters_have_a_line_each(tree):
+    found = {place: run_together(node, text) for place, _, node, text in documented(tree)}
+    assert {place: names for place, names in found.items() if names} == {}
+
+
+@pytest.mark.parametrize("tree", PACKAGES)
+def test_methods_do_not_refer_to_the_ones_that_they_override(tree):
+    """Without words of their own they inherit the others'."""
+    found = [
+        place
+        for place, owner, _, text in documented(tree)
+        if isinstance(owner, ast.ClassDef)
+        for one in re.findall(r"\b[Aa]s in ([A-Z]\w+)", text)
+        if text.startswith("As in ") or one in {ast.unparse(base).partition("[")[0] for base in owner.bases}
+    ]
+    assert found == []

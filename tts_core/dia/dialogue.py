@@ -42,7 +42,7 @@ class Dialogue(Voices):
         self._piece, self._shortest = "", shortest_anchor
 
     def next(self, text: str) -> tuple[str, PromptLike]:
-        """As in Voices. A piece that goes on with its prompt's last speaker has no tag, any other has one."""
+        """Give a piece its tag, unless it goes on with its prompt's last speaker."""
         tag = _TAG.match(breaks.read("text", text).blanked)
         heard = " ".join([*(str(one.text) for one in self._given), *self._said])
         last = turns(heard)[-1].speaker or TAGS[0][1:-1] if heard else None

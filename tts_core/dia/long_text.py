@@ -27,7 +27,7 @@ class DiaScript(Pieces[DiaRequest, SpokenPiece]):
         self._said: dict[int, tuple[str, Prompt | None, DiaRequest]] = {}
 
     def may_begin(self, place: int) -> bool:
-        """As in Pieces: its anchors."""
+        """Return True if its anchors are spoken."""
         return self.spoken.keys() >= {*self.whole.pieces[place].anchors}
 
     def prompt(self, place: int) -> Prompt | None:
@@ -63,7 +63,7 @@ class DiaScript(Pieces[DiaRequest, SpokenPiece]):
         return text.removeprefix(f"[{last.speaker}]").lstrip()
 
     def request(self, place: int) -> DiaRequest:
-        """As in Line: the piece after its reference and anchors, which must be spoken, at speed 1."""
+        """Build the request of a piece after its reference and anchors, which must be spoken, at speed 1."""
         whole, prompt = self.whole, self.prompt(place)
         text, said = self.text(place, prompt), None if prompt is None else str(prompt.one.text)
         codes = None if prompt is None else prompt.one.codes
@@ -84,7 +84,6 @@ class DiaScript(Pieces[DiaRequest, SpokenPiece]):
         return one
 
     def add(self, place: int, result: GenerationResult) -> None:
-        """As in Line. result: of the whole piece."""
         text, prompt, one = self._said.pop(place)
         assert result.finish_reason is not None
         self.spoken[place] = SpokenPiece(
@@ -100,7 +99,7 @@ class DiaScript(Pieces[DiaRequest, SpokenPiece]):
         self.peak_bytes = max(self.peak_bytes, result.peak_memory_usage)
 
     def result(self) -> GenerationResult:
-        """As in Line: the pieces, joined."""
+        """Join the pieces."""
         delivery = Delivery(self.whole.pacing, self.meter.sample_rate)
         audio = delivery.whole([self.spoken[place].audio for place in sorted(self.spoken)])
         self.meter.add(len(audio))

@@ -107,7 +107,7 @@ class DiaSession(SlotSession[_DiaMember]):
         return self._rehearsal()
 
     def needed(self, request: DiaRequest) -> int:
-        """As in SlotSession: nothing by itself; `room` counts the requests together."""
+        """Count nothing by itself; `room` counts the requests together."""
         return 0
 
     def fits(self, request: DiaRequest, *, promised: int = 0) -> bool:
@@ -115,7 +115,7 @@ class DiaSession(SlotSession[_DiaMember]):
         return self.room.fits(jobs, request.job(), promised=promised) and self.running < self.places
 
     def begin(self, request: DiaRequest, member: Member) -> _DiaMember:
-        """As in SlotSession. The reference is encoded here."""
+        """Encode the reference, and let the first piece take a slot."""
         meter = Meter(self.engine.codec_config.sample_rate)
         speaking = DiaSpeaking(request.encoded(self._encode), meter)
         one = _DiaMember(**vars(member), job=request.job(), speaking=speaking)
@@ -123,7 +123,7 @@ class DiaSession(SlotSession[_DiaMember]):
         return one
 
     def step(self) -> list[Event]:
-        """As in Session: some rows of the decoder, then the codec windows that they complete."""
+        """Run some rows of the decoder, then the codec windows that they complete."""
         for one, drawn in self.turns.draws():
             for ids in drawn:
                 if one.grid.done:

@@ -134,7 +134,6 @@ class Dia2Pipeline(FedPipeline[Dia2Request]):
         check_memory(self.engine, job)
 
     def opened(self, places: int, job: Dia2Job | None, *, streamed: bool, sound: bool = True) -> Dia2Session:
-        """Open a running batch; arguments as in FedPipeline. job: None for any request."""
         policy = self.engine.policy if streamed else self.engine.policy.unheard()
         return Dia2Session(self.engine, places, self._rehearsal, policy=policy, job=job, sound=sound)
 

@@ -134,7 +134,7 @@ class Dia2Session(Session):
         return self._machine.fits(self._takes(jobs) + promised) and self.running < self.places
 
     def join(self, request: Dia2Request, *, more: bool = False, cancel: threading.Event | None = None) -> int:
-        """As in Session. Recordings are encoded here."""
+        """Encode the recordings, and let the request join."""
         asked = request.opened() if more else request
         speaking = Dia2Speaking(self.engine, asked, encode=self._encode, policy=self.policy)
         speaking.hear(request.text)
@@ -152,7 +152,7 @@ class Dia2Session(Session):
             self._hear(self.members[key], None)
 
     def step(self) -> list[Event]:
-        """As in Session: a step of every request whose words have come; then the codes of the step before,
+        """Run a step of every request whose words have come; then the codes of the step before,
         and the windows that they complete.
         """
         before, self._drawn = self._drawn, self._act()
@@ -169,7 +169,6 @@ class Dia2Session(Session):
             self.slots.leave(one.slot)
 
     def close(self) -> None:
-        """As in Session. Nothing can join afterwards."""
         self.members.clear()
         self.sounding.close()
         self._drawn = None

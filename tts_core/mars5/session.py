@@ -86,18 +86,18 @@ class Mars5Session(SlotSession[_Mars5Member]):
 
     @property
     def promised(self) -> int:
-        """As in Session. Requests whose diffusions share a call reach their peaks together."""
+        """Count requests whose diffusions share a call together: they reach their peaks at once."""
         return max(super().promised, self.diffusions.promised)
 
     def rehearsal(self) -> Mars5Request:
         return self._rehearsal()
 
     def needed(self, request: Mars5Request) -> int:
-        """As in SlotSession: the largest stage, besides a cache that is kept."""
+        """Estimate the largest stage, besides a cache that is kept."""
         return self._bytes(request.job())
 
     def begin(self, request: Mars5Request, member: Member) -> _Mars5Member:
-        """As in SlotSession. The reference is encoded here, unless it was before."""
+        """Encode the reference, unless it was before, and let the first piece take a slot."""
         if request.options.max_len > self.room:
             raise UsageError(
                 f"generate_max_len_override: {request.options.max_len} ids; a running batch keeps "
@@ -112,7 +112,7 @@ class Mars5Session(SlotSession[_Mars5Member]):
         return one
 
     def step(self) -> list[Event]:
-        """As in Session: a step of the ids, and a timestep of the diffusions whose turn it is.
+        """Run a step of the ids, and a timestep of the diffusions whose turn it is.
 
         Raises CancelledError between ids or timesteps, once the report's caller has set `cancel`.
         """

@@ -118,19 +118,19 @@ class MetaVoiceSession(SlotSession[_MetaVoiceMember]):
         return self._rehearsal()
 
     def needed(self, request: MetaVoiceRequest) -> int:
-        """As in SlotSession: the largest stage, besides the cache."""
+        """Estimate the largest stage, besides the cache."""
         return estimate(self.engine.configs, request.job(), self.machine).running_beside("cache")
 
     def fits(self, request: MetaVoiceRequest, *, promised: int = 0) -> bool:
-        """As in Session. Guidance on speaker and text takes a row more, and requests between two pieces keep
-        their rows.
+        """Return True if its rows fit, too. Guidance on speaker and text takes a row more; requests between
+        two pieces keep theirs.
         """
         fits = super().fits(request, promised=promised)
         is_kept = any(one.is_between for one in self.members.values())
         return fits and not is_kept and self.slots.fits(request.sampling)
 
     def begin(self, request: MetaVoiceRequest, member: Member) -> _MetaVoiceMember:
-        """As in SlotSession. The voice is encoded here."""
+        """Encode the voice, and let the request take its rows."""
         meter = Meter(self.facts.vocoder.sample_rate, STAGES)
         if request.voice not in self._vectors:
             with self._stage("speaker", meter):

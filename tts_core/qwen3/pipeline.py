@@ -150,7 +150,6 @@ class Qwen3Pipeline(FedPipeline[Qwen3Request]):
     def opened(
         self, places: int, job: Qwen3Job | None, *, streamed: bool, sound: bool = True
     ) -> Qwen3Session:
-        """Open a running batch; arguments as in FedPipeline. job: None for any request."""
         policy = self.engine.policy if streamed else None
         return Qwen3Session(self.engine, self.facts, places, policy=policy, job=job, sound=sound)
 

@@ -85,7 +85,7 @@ class Qwen3Session(SlotSession[Qwen3Speaking]):
 
     @property
     def waiting(self) -> bool:
-        """As in Session: all text that has come is spoken."""
+        """True if all text that has come is spoken."""
         begins = any(one.can_begin for one in self._paused)
         return not (self._draws() or begins or self.turns.has_launched or self.sounding.is_busy)
 
@@ -111,16 +111,15 @@ class Qwen3Session(SlotSession[Qwen3Speaking]):
             self._hear(self.members[key], None)
 
     def rehearsal(self) -> Qwen3Request:
-        """Build a short request, as in Session."""
         return rehearsal(self.facts)
 
     def needed(self, request: Qwen3Request) -> int:
-        """Estimate a request's bytes, as in SlotSession: all of it where caches grow, else besides them."""
+        """Estimate a request's bytes: all of it where caches grow, else besides them."""
         found = estimate(self.engine.configs, request.job(), self.machine)
         return found.running_beside("cache") if self.host.backend in FIXED else found.running
 
     def fits(self, request: Qwen3Request, *, promised: int = 0) -> bool:
-        """Decide as in Session. Requests between two pieces keep their places."""
+        """Decide for a batch in which requests between two pieces keep their places."""
         longest = request.job().positions
         if longest > self.room:
             raise UsageError(
@@ -130,7 +129,7 @@ class Qwen3Session(SlotSession[Qwen3Speaking]):
         return super().fits(request, promised=promised)
 
     def begin(self, request: Qwen3Request, member: Member) -> Qwen3Speaking:
-        """Let a request take a slot, as in SlotSession. Its recording is encoded here."""
+        """Encode a request's recording, and let it take a slot."""
         voice, engine = request.voice, self.engine
         before = engine.encode(voice.samples) if voice.transcript and voice.samples is not None else None
         vector = voice.vector_of(engine.vector)
@@ -149,7 +148,7 @@ class Qwen3Session(SlotSession[Qwen3Speaking]):
         return one
 
     def step(self) -> list[Event]:
-        """Advance as in Session: a frame of every request, and the windows that they complete."""
+        """Run a frame of every request, and the windows that they complete."""
         events: list[Event] = []
         paused, self._paused = self._paused, []
         for one in paused:

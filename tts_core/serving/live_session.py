@@ -69,7 +69,7 @@ class LiveSession(Session):
 
     @property
     def running(self) -> int:
-        """As in Session, with live requests that wait for their text."""
+        """Number of requests, with live ones that wait for their text."""
         return self.session.running + sum(not live.is_speaking for live in self._lives.values())
 
     @property
@@ -87,7 +87,7 @@ class LiveSession(Session):
         return self.session.fits(asked, promised=promised)
 
     def join(self, request: Any, *, more: bool = False, cancel: threading.Event | None = None) -> int:
-        """As in Session. more: with a LiveRequest only."""
+        """Let a request join; `more` with a LiveRequest only."""
         asked = request.first if isinstance(request, LiveRequest) else request
         inner = self.session.join(asked, cancel=cancel)
         self._joined += 1
@@ -102,7 +102,7 @@ class LiveSession(Session):
         return not (live.is_speaking or live.is_due)
 
     def feed(self, key: int, text: str) -> None:
-        """As in Session. A text that cannot be spoken ends the request when its turn comes."""
+        """Add text. One that cannot be spoken ends the request when its turn comes."""
         self._lives[key].texts.append(text)
 
     def end(self, key: int) -> None:

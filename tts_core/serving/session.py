@@ -112,5 +112,5 @@ class Session(Protocol):
         ...
 
     def close(self) -> None:
-        """Drop all requests and free the batch's memory."""
+        """Drop all requests and free the batch's memory. Nothing can join afterwards."""
         ...

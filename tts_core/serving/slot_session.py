@@ -69,7 +69,7 @@ class SlotSession(Session, Generic[One]):
 
     @property
     def promised(self) -> int:
-        """As in Session. Its requests reach their peaks one after the other."""
+        """Bytes of the largest request: they reach their peaks one after the other."""
         return max((one.bytes for one in self.members.values()), default=0)
 
     def fits(self, request: Any, *, promised: int = 0) -> bool:
@@ -119,7 +119,6 @@ class SlotSession(Session, Generic[One]):
         return []
 
     def close(self) -> None:
-        """As in Session. Nothing can join afterwards."""
         for key in [*self.members]:
             self.leave(key)
         self.sounding.close()

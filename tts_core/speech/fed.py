@@ -36,7 +36,7 @@ class FedPipeline(ABC, Generic[Request]):
     def opened(self, places: int, job: Any, *, streamed: bool, sound: bool = True) -> Session:
         """Open a running batch.
 
-        job: bounds each request that will join.
+        job: bounds each request that will join; None for any.
         streamed: False for speech that nobody hears before its end.
         sound: False for codes alone.
         """

@@ -63,8 +63,8 @@ class Pieces(Line, Generic[Request, One]):
         return "stop" if whole and ended else "length"
 
     def ready(self, running: Collection[int]) -> list[int]:
-        """As in Line: all pieces that may begin. With a limit on total frames one at a time: each leaves the
-        next its remaining frames.
+        """List all pieces that may begin; with a limit on total frames one at a time, as each leaves the next
+        its remaining frames.
         """
         most = None if self.whole.max_frames is None else 1 - len(running)
         left = {*range(len(self.whole.pieces))} - self.spoken.keys() - {*running}
@@ -84,7 +84,7 @@ class Script(Pieces[Any, GenerationResult]):
     """A text whose pieces do not depend on each other's sound."""
 
     def request(self, place: int) -> Any:
-        """As in Line: the piece by itself, at speed 1."""
+        """Build the request of a piece by itself, at speed 1."""
         whole = self.whole
         return replace(
             whole,
@@ -94,11 +94,10 @@ class Script(Pieces[Any, GenerationResult]):
         )
 
     def add(self, place: int, result: GenerationResult) -> None:
-        """As in Line. result: of the whole piece."""
         self.spoken[place] = result
 
     def result(self) -> GenerationResult:
-        """As in Line: the pieces, joined. A stage has its share of the time, as pieces ran at once."""
+        """Join the pieces. A stage has its share of the time, as pieces ran at once."""
         parts = [self.spoken[place] for place in sorted(self.spoken)]
         delivery = Delivery(self.whole.pacing, self.meter.sample_rate)
         audio = delivery.whole([part.audio for part in parts])

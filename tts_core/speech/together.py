@@ -33,7 +33,7 @@ class Line(Protocol):
         ...
 
     def add(self, place: int, result: GenerationResult) -> None:
-        """Store the speech of a piece."""
+        """Store the speech of a whole piece."""
         ...
 
     def result(self) -> GenerationResult:

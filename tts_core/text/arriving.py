@@ -42,7 +42,7 @@ class Sentences(Cutter):
         self._rest = ""
 
     def add(self, text: str) -> list[str]:
-        """As in Cutter. Takes linear time."""
+        """Add text in linear time; return the pieces that are complete."""
         self._rest = (self._rest + text).lstrip()
         pieces, start = [], 0
         while stop := self._stop(start):

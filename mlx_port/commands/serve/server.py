@@ -21,7 +21,7 @@ class Server(uvicorn.Server):
         self.beside = beside
 
     async def startup(self, sockets: list[Any] | None = None) -> None:
-        """As in uvicorn. Raises as WyomingPort.start."""
+        """Start to listen. Raises as WyomingPort.start."""
         if self.beside is not None:
             await self.beside.start()
         await super().startup(sockets)

@@ -21,7 +21,8 @@ class Limits:
     read_seconds: for a client to take some of its answer.
     batch: texts of a batch.
 
-    Of speech whose text arrives late: sockets: open at once.
+    Of speech whose text arrives late:
+    sockets: open at once.
     message: bytes of one.
     message_rate: messages a second.
     start_seconds: to the first message.

@@ -68,7 +68,7 @@ class KernelDenoisingStep(DenoisingStep):
         return self.captured(self._each, [codes], t, [numbers])[0]
 
     def drawn(self, logits: Tensor, codes: Tensor, t: Tensor, numbers: Tensor) -> Tensor:
-        """Draw as in DenoisingStep. logits: of any strides, the last one 1."""
+        """Draw by kernels. logits: of any strides, the last one 1."""
         if self.settings.draws != "per cell":
             return super().drawn(at_least_float32(logits), codes, t, numbers)
         return draw_cells(
@@ -87,7 +87,7 @@ class KernelDenoisingStep(DenoisingStep):
         )
 
     def logits(self, codes: Tensor, t: Tensor) -> Tensor:
-        """Compute logits as in DenoisingStep, in the network's dtype."""
+        """Compute logits in the network's dtype."""
         return self.fused.logits(codes, t, [self.first_frame], self.first_book)
 
     def _each(self, codes: Sequence[Tensor], t: Tensor, numbers: Sequence[Tensor]) -> Sequence[Tensor]:

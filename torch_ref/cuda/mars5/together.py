@@ -31,7 +31,7 @@ class KernelTogether(Together):
         return self.captured(self._compute, codes, t, numbers)
 
     def logits(self, codes: Sequence[Tensor], t: Tensor) -> list[Tensor]:
-        """Compute logits as in Together, in the network's dtype."""
+        """Compute logits in the network's dtype."""
         firsts = [step.first_frame for step in self.steps]
         logits = self.fused.logits(torch.cat([*codes]), t, firsts, self.first_book)
         rows = in_line([len(one) - first for one, first in zip(codes, firsts, strict=True)])

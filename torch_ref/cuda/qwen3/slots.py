@@ -80,12 +80,12 @@ class Qwen3GraphSlots:
 
     @torch.inference_mode()
     def launch(self, steps: int) -> Launched:
-        """Draw a frame of all texts that do not wait, as in torch_ref.qwen3.slots; waits for nothing."""
+        """Draw a frame of all texts that do not wait; waits for nothing."""
         waiting = self.plan.waiting
         return Launched(begin_read(self._step()[None]), waiting)
 
     def read(self, launched: Launched) -> np.ndarray:
-        """Wait for a launch. → (1, texts, Q) codes, as in torch_ref.qwen3.slots."""
+        """Wait for a launch. → (1, texts, Q) codes; the first is WAITED of a text that waited."""
         return launched.codes(finish_read(launched.reading))
 
     def _step(self) -> Tensor:

@@ -106,7 +106,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
             super().shutdown()
 
     async def run_asgi(self) -> None:
-        """As in WebSocketsSansIOProtocol. A client that reads nothing more is cut off after a while."""
+        """Run the application. A client that reads nothing more is cut off after a while."""
         await super().run_asgi()
         self.loop.call_later(LINGER_SECONDS, self._part)
 
