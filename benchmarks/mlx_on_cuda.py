@@ -125,12 +125,11 @@ def memory(frames: int) -> None:
     from dia_step import FULL, silent_end
     from random_networks import network
 
-    from mlx_port.codecs.dac import Dac
     from mlx_port.dia.pipeline import compose
     from tts_core.codecs.dac import DAC_44KHZ
 
     built = network("mlx", "dia", FULL, "bfloat16", edit=silent_end)
-    pipeline = compose(built, Dac(DAC_44KHZ))
+    pipeline = compose(built, network("mlx", "dac", DAC_44KHZ, "float32"))
     draw = random.Random(0)
     jobs = [(1 + place % 6, draw.randint(frames // 8, frames)) for place in range(12)]
     print(f"rows and frames of the jobs: {jobs}", flush=True)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import mlx.core as mx
 import pytest
 
-from mlx_port.kernels import nvrtc, source
+from mlx_port.kernels import add_norm, noise, norm_turn, nvrtc, rows, source, turn
 from tests.mlx_port.kernels.test_kernels import TRIALS, named
+
+KERNELS = (add_norm.KERNEL, noise.KERNEL, norm_turn.KERNEL, rows.KERNEL, rows.QUANTIZED_KERNEL, turn.KERNEL)
 
 
 def no_nvrtc() -> bool:
@@ -21,7 +24,17 @@ def no_nvrtc() -> bool:
 
 
 @pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+def nothing_compiled() -> Iterator[None]:
+    """No kernel is known from tests before, and none is known after."""
+    for kernel in KERNELS:
+        kernel._compiled.clear()
+    yield
+    for kernel in KERNELS:
+        kernel._compiled.clear()
+
+
+@pytest.fixture
+def calls(nothing_compiled: None, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What MLX is told to run; each of the outputs is zeros."""
     made = list[dict[str, Any]]()
 
@@ -82,7 +95,9 @@ def test_the_compilers_words_are_in_the_error() -> None:
         nvrtc.compile_for('extern "C" __global__ void one(float* out) { out[0] = nothing; }', 90)
 
 
-def test_a_kernel_without_compiler_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_without_compiler_is_replaced(
+    nothing_compiled: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Where NVRTC or the driver is missing, trials fail and speech takes MLX's own operations."""
     monkeypatch.setattr(source, "on_gpu", lambda: True)
     monkeypatch.setattr(mx.metal, "is_available", lambda: False)
