@@ -1,19 +1,21 @@
 """Check on MLX's CUDA backend what a CPU cannot show: the arithmetic by import order, trials, kept memory.
 
-    python benchmarks/mlx_on_cuda.py [--only arithmetic|trials|memory]
+    python benchmarks/mlx_on_cuda.py [--only arithmetic|trials|memory] [--frames N]
 
 arithmetic   a product of 512 x 512 numbers against float64, in processes that import mlx_port first, MLX
              first, or MLX first with a product computed; with the user's MLX_ENABLE_TF32 and without it
-trials       seconds that the trials of Dia in bfloat16 take in a chip's first process, and in the next; and
-             each trial by itself, with its kernels' compilation and again
-memory       texts of changing lengths by the embedded voice: time, and MLX's unused memory, with a quarter of
-             the bound of mlx_port.runtime.memory, with the bound, and without
+trials       seconds that the trials of Dia in bfloat16 take in a chip's first process, and in the next; each
+             kernel by itself, and a kernel without content as MLX compiles it; the first load and sentence
+             of the embedded voice in bfloat16, with trials and as if all were known
+memory       a soak of a Dia of published size with random weights in bfloat16, texts of 1 to N frames in
+             sessions of changing numbers of rows: time, and MLX's unused memory, for several bounds of it
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import random
 import subprocess
 import sys
 import tempfile
@@ -36,26 +38,59 @@ SAID = (
     "from mlx_port.runtime.arithmetic import described; "
     "print(f'error {error:.1e} of the largest; {described()}')"
 )
-TRIALS = """
-import time, mlx_port, mlx.core as mx
-mx.eval(mx.ones((64, 64)) @ mx.ones((64, 64)))
+START = """
+import time, sys, mlx_port, mlx.core as mx
+mx.eval(mx.ones((64, 64), mx.bfloat16) @ mx.ones((64, 64), mx.bfloat16))
+start = time.perf_counter()
+"""
+TRIALS = (
+    START
+    + """
 from mlx_port.kernels import add_norm, attention, noise, rows, turn
 from mlx_port.kernels.source import passes
-half = mx.bfloat16
-start = time.perf_counter()
-found = [passes(noise.trial), passes(add_norm.trial, half, half, mx.float32, half)]
-found += [passes(turn.trial, half, False), passes(rows.trial, half), passes(attention.trial, half, 4, 128)]
-print(f"{time.perf_counter() - start:.2f} s, passed: {found}")
+half, found = mx.bfloat16, []
+for trial in (
+    (noise.trial,), (add_norm.trial, half, half, mx.float32, half), (turn.trial, half, False),
+    (rows.trial, half), (attention.trial, half, 4, 128),
+):
+    began = time.perf_counter()
+    found.append(f"{trial[0].__module__[17:]} {passes(*trial)} {time.perf_counter() - began:.2f}")
+print(f"{time.perf_counter() - start:.2f} s:", *found)
 """
+)
+EMPTY = (
+    START
+    + """
+code = "out[0] = x[0];"
+made = mx.fast.cuda_kernel(name="empty", input_names=["x"], output_names=["out"], source=code)
+mx.eval(made(inputs=[mx.ones(8)], template=[], grid=(1, 1, 1), threadgroup=(1, 1, 1), output_shapes=[(8,)],
+             output_dtypes=[mx.float32]))
+print(f"{time.perf_counter() - start:.2f} s")
+"""
+)
+SPOKEN = (
+    START
+    + """
+from mlx_port.kernels import results
+if sys.argv[1] == "untried":
+    results.known = lambda *_: True
+pipeline = mlx_port.load(sys.argv[2], dtype="bfloat16")
+loaded = time.perf_counter() - start
+pipeline.generate("Hello, this is a sentence.", seed=1)
+print(f"load {loaded:.2f} s, with the first sentence {time.perf_counter() - start:.2f} s")
+"""
+)
+BOUNDS = (1 << 27, 1 << 28, 1 << 29, 1 << 30, 1 << 31, 1 << 40)  # bytes
 
 
-def run(program: str, environment: dict[str, str]) -> str:
+def run(program: str, environment: dict[str, str], *words: str) -> str:
     """The last line that a program prints."""
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    command = [sys.executable, "-c", program, *words]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
     return (done.stdout or done.stderr).strip().splitlines()[-1]
 
 
-def arithmetic() -> None:
+def arithmetic(_: int) -> None:
     for value in (None, "1", "0"):
         for name, order in ORDERS.items():
             environment = {key: text for key, text in os.environ.items() if key != "MLX_ENABLE_TF32"}
@@ -65,60 +100,69 @@ def arithmetic() -> None:
             print(f"MLX_ENABLE_TF32={value}, {name}: {said}", flush=True)
 
 
-def trials() -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        for name in ("first process", "next process"):
-            print(f"trials, {name}: {run(TRIALS, os.environ | {'XDG_CACHE_HOME': folder})}", flush=True)
+def fresh(folder: str) -> dict[str, str]:
+    """Environment of a chip's first process: no results of trials, none of MLX's compiled operations."""
+    return os.environ | {"XDG_CACHE_HOME": folder, "MLX_PTX_CACHE_DIR": f"{folder}/ptx"}
+
+
+def trials(_: int) -> None:
+    from mlx_port.stored_voice import converted_voice
+
+    voice = str(converted_voice())
+    for _ in range(2):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("first process", "next process"):
+                print(f"trials, {name}: {run(TRIALS, fresh(folder))}", flush=True)
+            print(f"an empty kernel of MLX's: {run(EMPTY, fresh(folder))}", flush=True)
+    for way in ("tried", "untried", "untried", "tried"):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("first process", "next process"):
+                print(f"{way}, {name}: {run(SPOKEN, fresh(folder), way, voice)}", flush=True)
+
+
+def memory(frames: int) -> None:
     import mlx.core as mx
+    from dia_step import FULL, silent_end
+    from random_networks import network
 
-    from mlx_port.kernels import add_norm, attention, noise, rows, turn
+    from mlx_port.dia.pipeline import compose
+    from tts_core.codecs.dac import DAC_44KHZ
 
-    mx.eval(mx.ones((64, 64), mx.bfloat16) @ mx.ones((64, 64), mx.bfloat16))
-    tried: dict[str, Callable[[], bool]] = {
-        "noise": noise.trial,
-        "add_norm": lambda: add_norm.trial(mx.bfloat16, mx.bfloat16, mx.float32, mx.bfloat16),
-        "turn": lambda: turn.trial(mx.bfloat16, False),
-        "rows": lambda: rows.trial(mx.bfloat16),
-        "attention": lambda: attention.trial(mx.bfloat16, 4, 128),
-    }
-    for name, trial in tried.items():
-        took = list[float]()
-        for _ in range(2):
-            start = time.perf_counter()
-            trial()
-            took.append(time.perf_counter() - start)
-        print(f"{name}: {took[0]:.2f} s, again {took[1]:.2f} s", flush=True)
+    built = network("mlx", "dia", FULL, "bfloat16", edit=silent_end)
+    pipeline = compose(built, network("mlx", "dac", DAC_44KHZ, "float32"))
+    draw = random.Random(0)
+    jobs = [(1 + place % 6, draw.randint(frames // 8, frames)) for place in range(12)]
+    print(f"rows and frames of the jobs: {jobs}", flush=True)
 
-
-def memory() -> None:
-    import mlx.core as mx
-
-    from mlx_port.api import embedded_voice
-    from mlx_port.runtime.memory import CACHED
-
-    pipeline = embedded_voice()
-    texts = [f"[S1] {'The small river runs slowly. ' * (1 + place % 7)}" for place in range(14)]
-    pipeline.generate(texts[0], seed=0)
-    for name, limit in 2 * (("a quarter", CACHED // 4), ("bound", CACHED), ("no bound", 1 << 40)):
+    def soak(limit: int) -> str:
         mx.set_cache_limit(limit)
         mx.clear_cache()
+        mx.reset_peak_memory()
         start, most = time.perf_counter(), 0
-        for seed, text in enumerate(texts):
-            pipeline.generate(text, seed=seed)
+        for seed, (rows, length) in enumerate(jobs):
+            texts = [f"[S1] {'The small river runs. ' * (1 + (seed + row) % 5)}" for row in range(rows)]
+            pipeline.generate_batch(texts, seed=[seed + row for row in range(rows)], max_frames=length)
             most = max(most, mx.get_cache_memory())
-        print(f"{name}: {time.perf_counter() - start:.2f} s, unused memory up to {most / 1e6:.0f} MB")
+        took = time.perf_counter() - start
+        return f"{took:.2f} s, unused up to {most / 1e6:.0f} MB, peak {mx.get_peak_memory() / 1e6:.0f} MB"
+
+    print(f"first, with compilation: {soak(1 << 30)}", flush=True)
+    for bounds in (BOUNDS, BOUNDS[::-1]):
+        for limit in bounds:
+            print(f"bound {limit / 1e6:.0f} MB: {soak(limit)}", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    works = {"arithmetic": arithmetic, "trials": trials, "memory": memory}
+    works: dict[str, Callable[[int], None]] = {"arithmetic": arithmetic, "trials": trials, "memory": memory}
     parser.add_argument("--only", choices=works)
+    parser.add_argument("--frames", type=int, default=400)
     given = parser.parse_args()
     for name, work in works.items():
         if given.only in (None, name):
-            work()
+            work(given.frames)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ import mlx.core as mx
 from tts_core.voice.embedded import cache_folder
 
 LARGEST = 1 << 20  # bytes
+COMPILING = ("mlx_port.kernels.source", "mlx_port.kernels.nvrtc")
 
 
 def known(trial: Callable[..., bool], variant: tuple[Any, ...]) -> bool | None:
@@ -63,9 +64,9 @@ def _read() -> dict[str, bool]:
 
 
 def _key(trial: Callable[..., bool], variant: tuple[Any, ...]) -> str:
-    """Name a trial; a changed text of its kernel is another one."""
-    source = getattr(sys.modules.get(trial.__module__), "__file__", None)
-    text = Path(source).read_bytes() if source else b""
+    """Name a trial; a changed text of its kernel, or another way to compile it, is another one."""
+    texts = (getattr(sys.modules.get(name), "__file__", None) for name in (trial.__module__, *COMPILING))
+    text = b"".join(Path(one).read_bytes() for one in texts if one)
     return " ".join((trial.__module__, trial.__qualname__, _digest(text), *map(str, variant)))
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any
 
 import mlx.core as mx
 
-from mlx_port.kernels import results
+from mlx_port.kernels import nvrtc, results
 
 Template = Sequence[tuple[str, int | bool | mx.Dtype]]
 
@@ -56,11 +56,7 @@ class Kernel:
     outputs: tuple[str, ...]
     cuda: str
     metal: str
-
-    @cached_property
-    def _cuda(self) -> Callable[..., Any]:
-        made: Any = mx.fast.cuda_kernel(self.name, self.inputs, self.outputs, self.cuda)
-        return made
+    _compiled: dict[Hashable, tuple[str, bytes]] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def _metal(self) -> Callable[..., Any]:
@@ -78,12 +74,30 @@ class Kernel:
         template: Template = (),
     ) -> list[mx.array]:
         """Run it on `threads` threads in groups of `group`; returns outputs of these shapes and dtypes."""
-        run = self._metal if mx.metal.is_available() else self._cuda
-        return run(
+        size: dict[str, Any] = {"grid": (threads, 1, 1), "threadgroup": (group, 1, 1)}
+        made: dict[str, Any] = {"output_shapes": list(shapes), "output_dtypes": list(dtypes)}
+        if mx.metal.is_available():
+            return self._metal(inputs=list(inputs), template=list(template), **size, **made)
+        given = tuple((one.dtype, one.ndim) for one in inputs)
+        name, code = self._cuda(given, tuple(dtypes), tuple(template))
+        return mx.fast.precompiled_cuda_kernel(
+            name=name,
+            compiled_source=code,
             inputs=list(inputs),
-            template=list(template),
-            grid=(threads, 1, 1),
-            threadgroup=(group, 1, 1),
-            output_shapes=list(shapes),
-            output_dtypes=list(dtypes),
+            scalars=[length for one in inputs for length in one.shape],
+            ensure_row_contiguous=True,
+            **size,
+            **made,
         )
+
+    def _cuda(
+        self, inputs: tuple[tuple[mx.Dtype, int], ...], outputs: tuple[mx.Dtype, ...], template: Template
+    ) -> tuple[str, bytes]:
+        """Compile the variant for these dtypes and dimensions, once. Returns its name and machine code."""
+        key = inputs, outputs, template
+        if key not in self._compiled:
+            name = f"{self.name}_{len(self._compiled)}"  # MLX knows a kernel by its name
+            given = [(array, *one) for array, one in zip(self.inputs, inputs, strict=True)]
+            made = list(zip(self.outputs, outputs, strict=True))
+            self._compiled[key] = name, nvrtc.compiled(nvrtc.text(name, self.cuda, given, made, template))
+        return self._compiled[key]

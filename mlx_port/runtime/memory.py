@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from typing import Any
 
 import mlx.core as mx
 
@@ -12,7 +13,8 @@ from tts_core.memory import computer
 
 WIRED = "MLX_PORT_WIRED"
 WIRED_SPARE = 512 << 20  # bytes: caches of a few texts
-CACHED = 1 << 30  # bytes
+CACHED = 2 << 30  # bytes: in a soak half of it cost time (docs/measured/speed.md)
+SHARE = 16  # of all memory; less where that is smaller
 
 
 def reset_peak() -> None:
@@ -79,8 +81,10 @@ def bound_cache() -> None:
     A lower limit that the caller has set stays.
     """
     if backend_name() != "mlx-cpu":
-        before = mx.set_cache_limit(CACHED)
-        if before < CACHED:
+        info: dict[str, Any] = dict(mx.device_info())
+        most = min(CACHED, int(info.get("total_memory") or info["memory_size"]) // SHARE)
+        before = mx.set_cache_limit(most)
+        if before < most:
             mx.set_cache_limit(before)
 
 

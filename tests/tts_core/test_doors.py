@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,32 @@ def test_wrong_models_and_options_are_named_and_nothing_is_loaded(
     call: str, model: Any, options: Any, message: str
 ) -> None:
     with pytest.raises(UsageError) as caught:
-        getattr(Doors(_unused, _unused), call)("Hi.", model, options=options)
+        getattr(Doors(_unused, _unused, _unused), call)("Hi.", model, options=options)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """Files whose model is known."""
+
+    model: str = "dia"
+
+
+@pytest.mark.parametrize("call", ["generate", "stream"])
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"options": Mars5Options()}, "Mars5Options are another model's; this model takes DiaOptions"),
+        ({"timesteps": 5}, "timesteps: the model's generate takes no such argument"),
+        ({"temperature": -1.0}, "temperature"),
+    ],
+)
+@pytest.mark.parametrize("model", [None, PATH])
+def test_options_of_another_model_are_named_before_weights_are_read(
+    call: str, given: dict[str, Any], message: str, model: Any
+) -> None:
+    """The files' configuration is enough to know the model."""
+    with pytest.raises(UsageError) as caught:
+        getattr(Doors(lambda _: Opened(), _unused, _unused), call)("Hi.", model, **given)
+    assert message in str(caught.value)

@@ -50,9 +50,20 @@ def test_a_bad_wish_is_refused_before_anything_is_read(monkeypatch: pytest.Monke
         mlx_port.load("/no/such/folder")
 
 
-@pytest.mark.parametrize(("before", "limits"), [(10**12, [CACHED]), (5, [CACHED, 5])])
-def test_unused_memory_is_bounded(before: int, limits: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lower limit of the caller's stays; a CPU has its own."""
+@pytest.mark.parametrize(
+    ("info", "before", "limits"),
+    [
+        ({"memory_size": 64 << 30}, 10**12, [CACHED]),
+        ({"total_memory": 80 << 30}, 5, [CACHED, 5]),
+        ({"memory_size": 8 << 30}, 10**12, [512 << 20]),
+    ],
+    ids=["Mac of 64 GB", "a lower limit", "Mac of 8 GB"],
+)
+def test_unused_memory_is_bounded(
+    info: dict[str, int], before: int, limits: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lower limit of the caller's stays; a CPU has its own; a small Mac keeps less."""
+    monkeypatch.setattr(mx, "device_info", lambda: info)
     asked: list[int] = []
     monkeypatch.setattr(mx, "set_cache_limit", lambda limit: asked.append(limit) or before)
     monkeypatch.setattr(mlx_port.runtime.memory, "backend_name", lambda: "mlx-cpu")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, suppress
@@ -244,7 +245,7 @@ def test_a_client_that_leaves_frees_its_place(tmp_path: Path, moment: str) -> No
                 found.send("text", text="one tw")
             if moment == "ended":
                 found.send("end")
-            found.connection.socket.close()
+            found.connection.socket.shutdown(socket.SHUT_RDWR)  # close would wait for the thread that reads
         left = 'mlx_port_live_total{kind="websocket",outcome="left"}'
         until(lambda: server.figure(left) == 1)
         gate.release(1000)
