@@ -21,7 +21,7 @@ from tts_core.codecs.mbd import PUBLISHED_UNET, MbdBandConfig, MbdConfig, MbdSch
 from tts_core.codecs.policy import own
 from tts_core.codecs.qwen3_codec import QWEN3_CODEC_12HZ
 from tts_core.codecs.vocos import VOCOS_ENCODEC_24KHZ
-from tts_core.dia.memory import Job
+from tts_core.dia.memory import DiaJob
 from tts_core.dia.spec import DIA_0626
 from tts_core.dia2.memory import Dia2Job
 from tts_core.mars5.memory import Mars5Job
@@ -83,9 +83,9 @@ def dia_configs(size: str, spec: str) -> dict[str, Any]:
     return dict(zip(("dia", "dac"), SIZES[size], strict=True))
 
 
-def dia_job(spec: str) -> Job:
+def dia_job(spec: str) -> DiaJob:
     text, frames, batch, prompt = numbers(spec, 0, 0, 1, 0)
-    return Job(text, frames, prompt, batch)
+    return DiaJob(text, frames, prompt, batch)
 
 
 def dia(given: Namespace, spec: str) -> Speak:

@@ -21,7 +21,7 @@ from tests.tiny.dia2 import dia2_weights, wide_config
 from tests.tiny.dia2 import write_published as write_dia2
 from tests.tiny.qwen3 import write_published as write_qwen3
 from tts_core import models
-from tts_core.dia.memory import Job
+from tts_core.dia.memory import DiaJob
 from tts_core.dia2.memory import Dia2Job
 from tts_core.errors import ResourceError
 from tts_core.mars5.memory import Mars5Job
@@ -88,7 +88,7 @@ def test_weights_are_what_convert_writes(name: str, dtype: str, bits: int | None
 # a job, and changes each of which takes more
 LARGER: Mapping[str, tuple[Any, tuple[dict[str, Any], ...]]] = {
     "dia": (
-        Job(200, 860),
+        DiaJob(200, 860),
         ({"text_bytes": 1024}, {"frames": 3056}, {"batch": 8}, {"prompt_frames": 2000}, {"batch": 2}),
     ),
     "dia2": (Dia2Job(20), ({"frames": 900}, {"prefix_frames": 300}, {"texts": 64})),

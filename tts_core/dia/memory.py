@@ -28,7 +28,7 @@ NOISE_STEPS = 16  # captured steps whose noise is drawn at once
 
 
 @dataclass(frozen=True)
-class Job:
+class DiaJob:
     """An upper bound on a run: bytes of text and codec frames of each text of a batch."""
 
     text_bytes: int
@@ -43,10 +43,10 @@ class Job:
         return self.batch * (2 if self.guided else 1)
 
     @staticmethod
-    def together(jobs: Sequence[Job]) -> Job:
+    def together(jobs: Sequence[DiaJob]) -> DiaJob:
         """Bound several runs at once, each by the longest."""
         prompt = max(job.prompt_frames for job in jobs)
-        return Job(
+        return DiaJob(
             text_bytes=max(job.text_bytes for job in jobs),
             frames=max(job.prompt_frames + job.frames for job in jobs) - prompt,
             prompt_frames=prompt,
@@ -55,7 +55,7 @@ class Job:
         )
 
 
-def estimate(configs: Configs, job: Job, machine: Machine) -> Estimate:
+def estimate(configs: Configs, job: DiaJob, machine: Machine) -> Estimate:
     """Estimate the memory of `job`. configs: of the model's parts by kind."""
     config, codec = config_of(configs, "dia", DiaConfig), config_of(configs, "dac", DacConfig)
     rows = _cache(config, job, machine), _source(config, job, machine.size)
@@ -84,12 +84,12 @@ def cache_rows(rows: int, backend: str) -> int:
     return rows if backend in FIXED else rounded(rows)
 
 
-def grid_rows(config: DiaConfig, job: Job) -> int:
+def grid_rows(config: DiaConfig, job: DiaJob) -> int:
     """Count the rows that the decoder reads: BOS, prompt, frames and the longest delay."""
     return 1 + job.prompt_frames + job.frames + config.longest_delay
 
 
-def _cache(config: DiaConfig, job: Job, machine: Machine) -> Term:
+def _cache(config: DiaConfig, job: DiaJob, machine: Machine) -> Term:
     decoder, rows = config.decoder_config, grid_rows(config, job)
     capacity = cache_rows(rows, machine.backend)
     layer = 2 * job.streams * decoder.num_key_value_heads * decoder.head_dim * machine.size
@@ -102,7 +102,7 @@ def _cache(config: DiaConfig, job: Job, machine: Machine) -> Term:
     return Term("cache", held + before, f"{why}, and one text's while its prompt is read")
 
 
-def _source(config: DiaConfig, job: Job, size: int) -> Term:
+def _source(config: DiaConfig, job: DiaJob, size: int) -> Term:
     decoder = config.decoder_config
     width = decoder.cross_num_key_value_heads * decoder.cross_head_dim
     tokens = job.batch * job.text_bytes
@@ -111,7 +111,7 @@ def _source(config: DiaConfig, job: Job, size: int) -> Term:
     return Term("text", projected + encoded, f"cross-attention's keys and values of {tokens} bytes")
 
 
-def _activations(config: DiaConfig, job: Job, machine: Machine) -> Term:
+def _activations(config: DiaConfig, job: DiaJob, machine: Machine) -> Term:
     encoder, decoder = config.encoder_config, config.decoder_config
     first, text = 1 + job.prompt_frames, job.text_bytes
     heads = max(decoder.num_attention_heads, decoder.cross_num_attention_heads)
@@ -134,15 +134,15 @@ def _row(config: DiaEncoderConfig | DiaDecoderConfig, size: int) -> int:
 
 def check_loading(configs: Configs, machine: Machine) -> None:
     """Raise ResourceError, naming what fits, unless the weights fit."""
-    halves, smallest = _halves(machine.backend), Job(text_bytes=1, frames=1)
+    halves, smallest = _halves(machine.backend), DiaJob(text_bytes=1, frames=1)
     fits.check_loading("the model", partial(estimate, configs), smallest, machine, halves=halves)
 
 
-def check_running(configs: Configs, job: Job, machine: Machine) -> None:
+def check_running(configs: Configs, job: DiaJob, machine: Machine) -> None:
     """Raise ResourceError, naming what would fit, unless `job` on a loaded model fits."""
     plan, rate = partial(estimate, configs), config_of(configs, "dac", DacConfig).frame_rate
 
-    def smaller() -> Iterator[Option[Job]]:
+    def smaller() -> Iterator[Option[DiaJob]]:
         if fewer := less(plan, job, machine, "batch"):
             yield f"a batch of {fewer.batch}", fewer, machine
         if shorter := less(plan, job, machine, "frames"):
@@ -160,7 +160,7 @@ def check_running(configs: Configs, job: Job, machine: Machine) -> None:
     fits.check_running(what, plan, job, machine, smaller)
 
 
-def fitting_batch(configs: Configs, job: Job, machine: Machine) -> int:
+def fitting_batch(configs: Configs, job: DiaJob, machine: Machine) -> int:
     """Count the texts of a job's batch that fit together; at least one."""
     return fits.fitting(partial(estimate, configs), job, machine)
 

@@ -7,7 +7,7 @@ import math
 from tts_core.codecs.dac import DacConfig
 from tts_core.config import Configs, config_of
 from tts_core.dia.config import DiaConfig
-from tts_core.dia.memory import Job
+from tts_core.dia.memory import DiaJob
 from tts_core.dia.memory import estimate as estimate
 from tts_core.dia.pieces import read
 from tts_core.errors import UsageError
@@ -15,7 +15,7 @@ from tts_core.memory.terms import FOLLOWING
 from tts_core.text.duration import longest_frames
 
 
-def plan(configs: Configs, text: str | None, seconds: float | None, batch: int) -> Job:
+def plan(configs: Configs, text: str | None, seconds: float | None, batch: int) -> DiaJob:
     """Return the longest run that the flags allow; None is the model's limit. Raises UsageError."""
     config, codec = config_of(configs, "dia", DiaConfig), config_of(configs, "dac", DacConfig)
     most = config.max_frames
@@ -29,10 +29,10 @@ def plan(configs: Configs, text: str | None, seconds: float | None, batch: int) 
     if frames > config.max_frames:
         longest = config.max_frames / codec.frame_rate
         raise UsageError(f"seconds: {seconds:g} is more than this model's limit, {longest:.1f}")
-    return Job(size, frames, batch=batch)
+    return DiaJob(size, frames, batch=batch)
 
 
-def headline(job: Job, configs: Configs) -> tuple[str, str]:
+def headline(job: DiaJob, configs: Configs) -> tuple[str, str]:
     """Return the lines above and below the table."""
     texts = "a text" if job.batch == 1 else f"{job.batch} texts"
     seconds = job.frames / config_of(configs, "dac", DacConfig).frame_rate

@@ -18,7 +18,7 @@ from tts_core.codecs.dac import check_fits
 from tts_core.dia.dialogue import Dialogue
 from tts_core.dia.engine import DiaEngine
 from tts_core.dia.long_text import DiaScript
-from tts_core.dia.memory import Job, check_running, fitting_batch
+from tts_core.dia.memory import DiaJob, check_running, fitting_batch
 from tts_core.dia.options import DiaChanges, DiaOptions
 from tts_core.dia.request import DiaRequest, request, requests
 from tts_core.dia.session import DiaSession
@@ -108,7 +108,7 @@ class DiaPipeline:
         return self._parts(request, Callbacks(progress, cancel))
 
     def session(
-        self, places: int, *, streamed: bool = True, job: Job | None = None, sound: bool = True
+        self, places: int, *, streamed: bool = True, job: DiaJob | None = None, sound: bool = True
     ) -> DiaSession:
         """Open a running batch; other arguments as in Pipeline.
 
@@ -162,7 +162,7 @@ class DiaPipeline:
             "[S1] Yes.", DiaOptions(seed=0, max_frames=min(REHEARSAL, self.config.max_frames))
         )
 
-    def _check_memory(self, job: Job) -> None:
+    def _check_memory(self, job: DiaJob) -> None:
         check_running(self.configs, job, self.engine.host.machine(self.engine.policy))
 
     @named_parts
@@ -179,7 +179,7 @@ class DiaPipeline:
         """Speak requests at once; those with several pieces as many pieces at once as fit."""
         jobs = [one.job(SIDE_BY_SIDE) for one in asked]
         least = max(1, sum(len(one.pieces) == 1 for one in asked))
-        wanted, machine = Job.together(jobs), self.engine.host.machine(self.engine.policy)
+        wanted, machine = DiaJob.together(jobs), self.engine.host.machine(self.engine.policy)
         places = fitting_batch(self.configs, wanted, machine)
         job = replace(wanted, batch=max(places, least))
         self._check_memory(job)

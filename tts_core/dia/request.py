@@ -15,7 +15,7 @@ from tts_core.config import Configs, config_of
 from tts_core.dia.config import DiaConfig
 from tts_core.dia.dialogue import Dialogue
 from tts_core.dia.grid import DelayGrid
-from tts_core.dia.memory import Job
+from tts_core.dia.memory import DiaJob
 from tts_core.dia.options import DiaOptions
 from tts_core.dia.pieces import DiaPiece, bare, read, seconds
 from tts_core.dia.reading import choose_rules, notes, readable
@@ -115,10 +115,10 @@ class DiaRequest:
             self.own_limits,
         )
 
-    def job(self, side_by_side: int = 1) -> Job:
+    def job(self, side_by_side: int = 1) -> DiaJob:
         """Return the memory job of `side_by_side` pieces at their longest."""
         if len(self.pieces) == 1:
-            return Job(
+            return DiaJob(
                 text_bytes=len(self.pieces[0].tokens),
                 frames=self.limits[0],
                 prompt_frames=0 if self.voice is None else self.voice.frames,
@@ -136,7 +136,7 @@ class DiaRequest:
             size + sum(sizes[anchor] for anchor in piece.anchors)
             for size, piece in zip(sizes, self.pieces, strict=True)
         ]
-        return Job(
+        return DiaJob(
             text_bytes=len(tokenize(said)) + max(texts),
             frames=max(1, longest - prompt),
             prompt_frames=prompt,

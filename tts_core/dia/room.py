@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.config import Configs
-from tts_core.dia.memory import FIXED, Job, check_running, estimate, fitting_batch
+from tts_core.dia.memory import FIXED, DiaJob, check_running, estimate, fitting_batch
 from tts_core.memory.fits import check_places
 from tts_core.nn.host import Host
 
@@ -18,7 +18,7 @@ class Room:
     long as `longest`. On others each text counts with the length that it may reach.
     """
 
-    def __init__(self, configs: Configs, policy: CodecPolicy, host: Host, longest: Job):
+    def __init__(self, configs: Configs, policy: CodecPolicy, host: Host, longest: DiaJob):
         self.configs, self.policy, self.host = configs, policy, host
         self.fixed = host.backend in FIXED
         self._longest = longest
@@ -30,13 +30,13 @@ class Room:
         if not self.fixed:
             return most
         self.check(self._longest)
-        return fitting_batch(self.configs, Job.together([self._longest] * most), self._machine)
+        return fitting_batch(self.configs, DiaJob.together([self._longest] * most), self._machine)
 
-    def check(self, job: Job) -> None:
+    def check(self, job: DiaJob) -> None:
         """Raise ResourceError, with what would fit, unless a job fits by itself."""
         check_running(self.configs, job, self._machine)
 
-    def fits(self, running: Sequence[Job], more: Job, *, promised: int) -> bool:
+    def fits(self, running: Sequence[DiaJob], more: DiaJob, *, promised: int) -> bool:
         """Return True if a text can join those that run. promised: bytes that others may still allocate.
 
         Raises ResourceError if it does not fit in an empty batch either.
@@ -48,14 +48,14 @@ class Room:
             self.check(more)
         return self._machine.fits(self._takes([*running, more]) + promised)
 
-    def promised(self, running: Sequence[Job]) -> int:
+    def promised(self, running: Sequence[DiaJob]) -> int:
         """Bound the bytes that texts that run may still allocate."""
         if not running:
             return 0
         if not self.fixed:
             return self._takes(running)
-        found = estimate(self.configs, Job.together(running), self._machine)
+        found = estimate(self.configs, DiaJob.together(running), self._machine)
         return found.running - found["cache"].bytes - found["text"].bytes
 
-    def _takes(self, jobs: Sequence[Job]) -> int:
-        return estimate(self.configs, Job.together(jobs), self._machine).running
+    def _takes(self, jobs: Sequence[DiaJob]) -> int:
+        return estimate(self.configs, DiaJob.together(jobs), self._machine).running

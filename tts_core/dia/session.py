@@ -17,7 +17,7 @@ from tts_core.codecs.dac import decode_lookahead
 from tts_core.codecs.dac_calls import Passage, split
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.dia.grid import DelayGrid
-from tts_core.dia.memory import Job, grid_rows
+from tts_core.dia.memory import DiaJob, grid_rows
 from tts_core.dia.request import DiaRequest, DiaRun
 from tts_core.dia.room import Room
 from tts_core.dia.speaking import DiaSpeaking, DiaWindow
@@ -40,7 +40,7 @@ class _DiaMember(Member):
     is_ended: True once all windows of the piece were asked for.
     """
 
-    job: Job
+    job: DiaJob
     speaking: DiaSpeaking
     run: DiaRun = field(init=False)
     grid: DelayGrid = field(init=False)
@@ -68,13 +68,13 @@ class DiaSession(SlotSession[_DiaMember]):
         rehearsal: Callable[[], DiaRequest],
         *,
         policy: CodecPolicy,
-        job: Job | None = None,
+        job: DiaJob | None = None,
         sound: bool = True,
     ):
         self.engine, self.config, self._rehearsal = engine, engine.config, rehearsal
         self.policy, self._has_sound = policy, sound
         config = engine.config
-        longest = job or Job(text_bytes=config.max_text_bytes, frames=config.max_frames)
+        longest = job or DiaJob(text_bytes=config.max_text_bytes, frames=config.max_frames)
         configs = {"dia": config, "dac": engine.codec_config}
         self.room = Room(configs, policy, engine.host, replace(longest, batch=1))
         self._voices = VoiceCache()

@@ -13,7 +13,7 @@ from tests.mlx_port.commands.running import run as run_command
 from torch_ref import doctor as torch_doctor
 from torch_ref.limits import Backend, active
 from tts_core.dia.config import DiaConfig
-from tts_core.dia.memory import Job, estimate
+from tts_core.dia.memory import DiaJob, estimate
 from tts_core.extras import EXTRAS, Extra
 from tts_core.memory.machine import Machine
 
@@ -161,7 +161,7 @@ def test_the_memory_that_one_text_takes_is_enough(capsys, monkeypatch):
     found = read_model(None, None)
     config = found.configs["dia"]
     assert isinstance(config, DiaConfig)
-    job = Job(config.max_text_bytes, config.max_frames, batch=1)
+    job = DiaJob(config.max_text_bytes, config.max_frames, batch=1)
     needed = estimate(found.configs, job, Machine("float32", "mlx-metal")).total
     for free, code in ((needed, 0), (needed - 1, 1)):
         install(monkeypatch, {**MLX, "memory_free": free})

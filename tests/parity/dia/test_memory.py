@@ -17,7 +17,7 @@ from tests.sides import PORT, SIDES, YARDSTICK, Side
 from tests.tiny.dia import compose, dac_config, dac_weights, dia_config, dia_weights
 from tts_core.codecs.dac_memory import codec_policy, decoder_widths
 from tts_core.dia import memory as estimate
-from tts_core.dia.memory import Job
+from tts_core.dia.memory import DiaJob
 from tts_core.errors import ResourceError, UsageError
 from tts_core.memory.machine import Machine
 from tts_core.memory.terms import CACHE_CHUNK, SCORES
@@ -104,7 +104,7 @@ def run(side: Side, batch: int, frames: int, *, guided: bool) -> None:
 
 
 def guessed(backend: str, batch: int, frames: int, *, guided: bool) -> Any:
-    job = Job(len(TEXT) - 3, frames, batch=batch, guided=guided)
+    job = DiaJob(len(TEXT) - 3, frames, batch=batch, guided=guided)
     return estimate.estimate({"dia": dia_config(), "dac": dac_config()}, job, Machine("float32", backend))
 
 

@@ -6,7 +6,7 @@ import pytest
 from tests.tiny.dia import dac_config, dia_config
 from tests.tiny.recordings import snippet
 from tts_core.dia.long_text import DiaScript
-from tts_core.dia.memory import Job
+from tts_core.dia.memory import DiaJob
 from tts_core.dia.options import DiaOptions
 from tts_core.dia.request import DiaRequest, request
 from tts_core.prompt import Prompt
@@ -28,7 +28,7 @@ def ask(text: str, prompt: Prompt | None) -> DiaRequest:
     return request(CONFIG, CODEC, text, DiaOptions(cfg_scale=1.5, seed=1), prompt)
 
 
-def jobs(asked: DiaRequest) -> list[Job]:
+def jobs(asked: DiaRequest) -> list[DiaJob]:
     """Memory jobs of the single pieces, with every piece before at its limit."""
     script, found = DiaScript(asked.encoded(lambda samples: CODES), Meter(CODEC.sample_rate)), []
     for place in range(len(asked.pieces)):

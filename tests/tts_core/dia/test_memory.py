@@ -14,7 +14,7 @@ from tts_core.codecs import dac
 from tts_core.codecs.dac import DAC_44KHZ
 from tts_core.codecs.policy import own
 from tts_core.dia.memory import (
-    Job,
+    DiaJob,
     cache_rows,
     estimate,
     grid_rows,
@@ -27,10 +27,10 @@ from tts_core.memory.weights import weight_bytes as network_bytes
 
 FULL = DIA_0626
 CONFIGS = {"dia": FULL, "dac": DAC_44KHZ}
-JOB = Job(text_bytes=200, frames=860)
+JOB = DiaJob(text_bytes=200, frames=860)
 
 
-def total(job: Job = JOB, backend: str = "torch-cpu", dtype: str = "float32", **given: Any) -> int:
+def total(job: DiaJob = JOB, backend: str = "torch-cpu", dtype: str = "float32", **given: Any) -> int:
     return estimate(CONFIGS, job, Machine(dtype, backend, **given)).total
 
 
@@ -87,7 +87,7 @@ def test_the_cache_grows_by_chunks_or_has_the_grids_rows(backend, rows, room):
 
 
 def test_rows_are_bos_prompt_frames_and_delay():
-    assert grid_rows(FULL, Job(10, frames=100, prompt_frames=40)) == 1 + 40 + 100 + 15
+    assert grid_rows(FULL, DiaJob(10, frames=100, prompt_frames=40)) == 1 + 40 + 100 + 15
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -111,7 +111,7 @@ def test_terms_add_up_and_say_why():
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_prompts_are_encoded_before_the_rest(backend):
-    long = Job(text_bytes=5, frames=4, prompt_frames=2000)
+    long = DiaJob(text_bytes=5, frames=4, prompt_frames=2000)
     guess = estimate(CONFIGS, long, Machine("bfloat16", backend))
     sizes = {term.name: term.bytes for term in guess.terms}
     together = sum if backend in OVERLAPS else max  # on a stream of its own the codec runs beside the steps
@@ -125,7 +125,7 @@ def test_prompts_are_encoded_before_the_rest(backend):
 def test_the_codec_is_bounded_by_its_window(backend, bytes_):
     """The longest speech needs no more memory for the codec than a largest window, and a captured one."""
     guesses = [
-        estimate(CONFIGS, Job(10, frames), Machine("float32", backend)) for frames in (600, 2100, 3056)
+        estimate(CONFIGS, DiaJob(10, frames), Machine("float32", backend)) for frames in (600, 2100, 3056)
     ]
     assert len({guess["codec"].bytes for guess in guesses[1:]}) == 1
     assert guesses[0]["codec"].bytes <= guesses[1]["codec"].bytes < bytes_
@@ -134,11 +134,11 @@ def test_the_codec_is_bounded_by_its_window(backend, bytes_):
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_decode_that_nobody_hears_before_its_end_feeds_even_windows_on_a_cpu(backend):
     """100 frames: a stream's largest window is 56..100 with 12 frames of context, on CUDA 35..75 with 24."""
-    codec = estimate(CONFIGS, Job(200, 100), Machine("float32", backend))["codec"]
+    codec = estimate(CONFIGS, DiaJob(200, 100), Machine("float32", backend))["codec"]
     fed = 100 if backend.endswith("cpu") else {"torch-cuda": 64}.get(backend, 56)
     assert codec.why.split(", and ")[0].endswith(f"{fed} frames")
     unheard = Machine("float32", backend, policy=own(backend).unheard())
-    codec = estimate(CONFIGS, Job(200, 100), unheard)["codec"]
+    codec = estimate(CONFIGS, DiaJob(200, 100), unheard)["codec"]
     assert codec.why.split(", and ")[0].endswith("100 frames"), (
         "a running batch without listeners, everywhere"
     )

@@ -8,7 +8,7 @@ import pytest
 from tts_core.codecs.dac import DAC_44KHZ
 from tts_core.codecs.dac_memory import codec_policy
 from tts_core.codecs.policy import CodecPolicy
-from tts_core.dia.memory import Job, check_loading, check_running, estimate, fitting_batch
+from tts_core.dia.memory import DiaJob, check_loading, check_running, estimate, fitting_batch
 from tts_core.dia.spec import DIA_0626
 from tts_core.errors import ResourceError
 from tts_core.memory.fits import QUANTIZATIONS
@@ -16,7 +16,7 @@ from tts_core.memory.machine import Machine
 from tts_core.memory.terms import BACKENDS
 
 CONFIGS = {"dia": DIA_0626, "dac": DAC_44KHZ}
-JOB = Job(text_bytes=300, frames=3000, batch=8)
+JOB = DiaJob(text_bytes=300, frames=3000, batch=8)
 GB = 10**9
 
 
@@ -94,7 +94,7 @@ def test_running_offers_a_dtype():
 @pytest.mark.parametrize("prompt", [0, 500])
 def test_running_offers_a_codec_window(backend, prompt):
     """The largest halved window that fits; the message names none if none fits."""
-    job = Job(text_bytes=100, frames=1000, prompt_frames=prompt)
+    job = DiaJob(text_bytes=100, frames=1000, prompt_frames=prompt)
 
     def takes(frames: int) -> int:
         return estimate(CONFIGS, job, Machine("bfloat16", backend, policy=CodecPolicy(frames))).running
@@ -118,7 +118,7 @@ def test_the_codec_is_given_half_of_what_is_free(backend, dtype):
     """The windows of a policy take the codec memory of a long job with that policy."""
 
     def takes(policy: CodecPolicy) -> int:
-        job = Job(text_bytes=1, frames=3000, prompt_frames=3000)
+        job = DiaJob(text_bytes=1, frames=3000, prompt_frames=3000)
         guess = estimate(CONFIGS, job, Machine(dtype, backend, policy=policy))
         return max(guess["codec"].bytes, guess["prompts"].bytes)
 

@@ -10,7 +10,7 @@ from tests.tiny.dia import SAMPLING, dac_config, dia_config
 from tests.tiny.recordings import snippet
 from tts_core.dia import pieces
 from tts_core.dia import request as module
-from tts_core.dia.memory import Job
+from tts_core.dia.memory import DiaJob
 from tts_core.dia.options import DiaOptions
 from tts_core.dia.request import DiaRequest, requests
 from tts_core.errors import UsageError
@@ -141,8 +141,8 @@ def test_memory_is_for_the_longest_and_a_prompt_counts_once(
     """The longest sequence is prompt plus new frames, of any text."""
     prompts = [None, CODES[:, :prompt_frames]]
     asked = request(["[S1] abcdef", "b"], prompts, max_frames=frames, cfg_scale=1.5)
-    job = Job.together([one.job() for one in asked])
-    assert job == Job(text_bytes=8, frames=new, prompt_frames=prompt_frames, batch=2, guided=True)
+    job = DiaJob.together([one.job() for one in asked])
+    assert job == DiaJob(text_bytes=8, frames=new, prompt_frames=prompt_frames, batch=2, guided=True)
 
 
 @pytest.mark.parametrize("exactly", [False, True])

@@ -7,20 +7,20 @@ import pytest
 from tests.hosts import LateHost
 from tts_core.codecs.dac import DAC_44KHZ
 from tts_core.codecs.policy import own
-from tts_core.dia.memory import Job, estimate
+from tts_core.dia.memory import DiaJob, estimate
 from tts_core.dia.room import Room
 from tts_core.dia.spec import DIA_0626
 from tts_core.errors import ResourceError
 from tts_core.memory.machine import Machine
 
-JOB = Job(text_bytes=200, frames=600)
-LONGEST = Job(text_bytes=DIA_0626.max_text_bytes, frames=DIA_0626.max_frames)
+JOB = DiaJob(text_bytes=200, frames=600)
+LONGEST = DiaJob(text_bytes=DIA_0626.max_text_bytes, frames=DIA_0626.max_frames)
 
 
 CONFIGS = {"dia": DIA_0626, "dac": DAC_44KHZ}
 
 
-def takes(job: Job, backend: str) -> int:
+def takes(job: DiaJob, backend: str) -> int:
     return estimate(CONFIGS, job, Machine("bfloat16", backend)).running
 
 
@@ -31,7 +31,7 @@ def room(backend: str, free: int | None) -> Room:
 @pytest.mark.parametrize("backend", ["torch-cuda", "mlx-metal"])
 def test_a_batch_of_fixed_size_has_the_places_that_fit(backend: str) -> None:
     """Then everything fits that the model can speak; texts that run may still allocate what is not cache."""
-    four = takes(Job(LONGEST.text_bytes, LONGEST.frames, batch=4), backend)
+    four = takes(DiaJob(LONGEST.text_bytes, LONGEST.frames, batch=4), backend)
     assert room(backend, four).places(9) == 4
     assert room(backend, four - 1).places(9) == 3
     assert room(backend, None).places(9) == 9
@@ -44,7 +44,7 @@ def test_a_batch_of_fixed_size_has_the_places_that_fit(backend: str) -> None:
 
 def test_a_growing_batch_counts_each_text_at_its_longest() -> None:
     backend = "torch-cpu"
-    three = takes(Job(JOB.text_bytes, JOB.frames, batch=3), backend)
+    three = takes(DiaJob(JOB.text_bytes, JOB.frames, batch=3), backend)
     found = room(backend, three)
     assert found.places(5) == 5
     assert found.fits([], JOB, promised=0)
