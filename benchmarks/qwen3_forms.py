@@ -126,6 +126,7 @@ def _sessions(config: Qwen3Config, network: Any, codec: Any, texts: Sequence[int
     voice = np.random.default_rng(0).normal(0, 1, config.talker.hidden_size).astype(np.float32)
     for count in texts:
         session = pipeline.session(count)
+        assert session.places == count, f"{session.places} texts fit in memory"
 
         def speak(frames: int, session: Any = session, count: int = count) -> list[float]:
             started, first = time.perf_counter(), dict[int, float]()

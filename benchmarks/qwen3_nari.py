@@ -46,12 +46,13 @@ FEW = {  # captures, so that it starts in a minute and not in several; those of 
 }
 FEATURES = {"feature_extractor_type": "EncodecFeatureExtractor", "feature_size": 1, "sampling_rate": 24000}
 MINUTES = 600.0
+TEMPLATE = 8  # tokens of the template around a text: three before it and five after it
 
 
 class Nari:
     """The peer's engine.
 
-    quantised: its own choice, two thirds of the talker's feed-forward weights in 8 bits; False leaves them out.
+    quantised: two thirds of the talker's feed-forward weights in 8 bits, as it has them.
     every_capture: all of its profile, not FEW.
     """
 
@@ -75,7 +76,10 @@ class Nari:
         self.heard = dict[int, float]()  # moments of first sound, by the stream's id
         self._listen()
         self.engine = build(self.model, assets, config=profile, engine_config=settings)
-        self.engine.start(self.request(4, 0), timeout_s=MINUTES)
+        try:
+            self.engine.start(self.request(4, 0), timeout_s=MINUTES)
+        except Exception as fault:
+            raise self.engine._failure or fault from None
         import_module("nari_qwen3_tts.serve")._freeze_serving_heap()
 
     def request(self, frames: int, seed: int) -> Any:
@@ -88,8 +92,9 @@ class Nari:
         with ThreadPoolExecutor(texts) as callers:
             asked = [self.request(frames, seed) for seed in range(texts)]
             streams = [*callers.map(lambda one: self.engine.submit(uuid.uuid4().hex, one), asked)]
-        if not self.engine.wait_idle(timeout_s=MINUTES):
-            raise TimeoutError(f"{frames} frames of {texts} texts")
+        while not self.engine.wait_idle(timeout_s=1.0):
+            if self.engine._failure is not None:
+                raise self.engine._failure
         made = [sum(map(len, stream.iter_bytes(timeout_s=1))) for stream in streams]
         hop = 2 * QWEN3_CODEC_12HZ.hop_length
         assert min(made) >= (frames - 2) * hop, f"{[one / hop for one in made]} of {frames} frames"
@@ -125,9 +130,6 @@ class Nari:
             publish(stream, value)
 
         form.publish = timed
-
-
-TEMPLATE = 8  # tokens of the template that no text has: three before it and five after it
 
 
 def load(config: Qwen3Config, folder: Path, device: str) -> tuple[Any, Any]:

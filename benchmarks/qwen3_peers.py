@@ -94,19 +94,35 @@ def measured(form: Form, lengths: tuple[int, int], runs: int) -> tuple[float, fl
 
 
 def alone(peer: str, size: str, given: argparse.Namespace) -> None:
-    """Measure one peer in this process."""
-    lengths = [int(one) for one in given.frames.split(",")]
-    for number, form in enumerate(forms(peer, size, given)):
-        if not number:
-            print(f"{size} {peer}: {versions(peer)}", flush=True)
-        try:
-            frame, first = measured(form, (lengths[0], lengths[1]), given.runs)
-        except Exception as fault:  # the next number of texts may run
-            traceback.print_exc()
-            print(f"{size} {peer} {form.what} {form.texts}: {type(fault).__name__}: {fault}", flush=True)
-            continue
+    """Measure one peer in this process. Raises SystemExit with the cause of a failure."""
+    short, long = (int(one) for one in given.frames.split(","))
+    try:
+        for number, form in enumerate(forms(peer, size, given)):
+            if not number:
+                print(f"{size} {peer}: {versions(peer)}", flush=True)
+            row(peer, size, form, (short, long), given.runs)
+    except Exception as fault:
+        traceback.print_exc()
+        raise SystemExit(cause(fault)) from None
+
+
+def row(peer: str, size: str, form: Form, lengths: tuple[int, int], runs: int) -> None:
+    """Measure one form and print it; or its failure, since the next number of texts may run."""
+    try:
+        frame, first = measured(form, lengths, runs)
+    except Exception as fault:
+        traceback.print_exc()
+        print(f"{size} {peer} {form.what} {form.texts}: {cause(fault)}", flush=True)
+    else:
         heard = "" if first is None else f"{first:>8.4f}"
         print(f"{size:<5} {peer:<10} {form.what:<7} {form.texts:>5} {frame:>9.3f} {heard}", flush=True)
+
+
+def cause(fault: BaseException) -> str:
+    """Describe the first of a chain of errors."""
+    while fault.__cause__ is not None:
+        fault = fault.__cause__
+    return " ".join(f"{type(fault).__name__}: {fault}".split())[:1000]
 
 
 def versions(peer: str) -> str:
