@@ -117,9 +117,12 @@ def ours(side: str, config: Qwen3Config, dtype: str, texts: Sequence[int]) -> It
 
 def _sessions(config: Qwen3Config, network: Any, codec: Any, texts: Sequence[int]) -> Iterator[Form]:
     slots, plain = import_module("torch_ref.cuda.qwen3.slots"), import_module("torch_ref.qwen3.slots")
-    network.talker.codec_head.weight[config.codec_eos_id] = 0  # never among the likeliest
+    head = network.talker.codec_head
+    head.weight[config.codec_eos_id] = 0  # never among the likeliest
     own = speed("qwen3").documents({"qwen3": config})["qwen3"]
-    host = import_module("torch_ref.host").Host(network.talker.codec_head)
+    host = import_module("torch_ref.host").Host(head)
+    precision = import_module("torch_ref.cuda.precision")
+    codec.precision = precision.choose_precision(None, head.weight.device, head.weight.dtype)
     pipeline = Qwen3Pipeline(
         Qwen3Engine(own, network, codec, host, make_slots=slots.make_slots, fault=plain.fault)
     )
