@@ -52,11 +52,11 @@ TEMPLATE = 8  # tokens of the template around a text: three before it and five a
 class Nari:
     """The peer's engine.
 
-    quantised: two thirds of the talker's feed-forward weights in 8 bits, as it has them.
+    quantized: two thirds of the talker's feed-forward weights in 8 bits, as it has them.
     every_capture: all of its profile, not FEW.
     """
 
-    def __init__(self, checkout: Path, *, quantised: bool, every_capture: bool, device: str = "cuda:0"):
+    def __init__(self, checkout: Path, *, quantized: bool, every_capture: bool, device: str = "cuda:0"):
         import transformers  # noqa: F401  before stand-ins, which it would find
 
         leave_out()
@@ -64,7 +64,7 @@ class Nari:
         self.config = qwen3("1b7", "custom_voice")
         with TemporaryDirectory() as folder:
             self.model, assets = load(self.config, Path(folder), device)
-        if not quantised:
+        if not quantized:
             gated = import_module("nari_qwen3_tts.model.layers").GatedMLP
             gated.initialize_fp8_gate_up_weight = lambda _: True
         profiles = import_module("nari_qwen3_tts.profile").ProfileLoader()
@@ -92,9 +92,10 @@ class Nari:
         with ThreadPoolExecutor(texts) as callers:
             asked = [self.request(frames, seed) for seed in range(texts)]
             streams = [*callers.map(lambda one: self.engine.submit(uuid.uuid4().hex, one), asked)]
-        while not self.engine.wait_idle(timeout_s=1.0):
-            if self.engine._failure is not None:
-                raise self.engine._failure
+        while self.engine._failure is None and not self.engine.wait_idle(timeout_s=1.0):
+            pass
+        if self.engine._failure is not None:
+            raise self.engine._failure
         made = [sum(map(len, stream.iter_bytes(timeout_s=1))) for stream in streams]
         hop = 2 * QWEN3_CODEC_12HZ.hop_length
         assert min(made) >= (frames - 2) * hop, f"{[one / hop for one in made]} of {frames} frames"
@@ -156,11 +157,11 @@ def load(config: Qwen3Config, folder: Path, device: str) -> tuple[Any, Any]:
 
 
 def forms(
-    checkout: Path, texts: Sequence[int], *, quantised: bool, every_capture: bool
+    checkout: Path, texts: Sequence[int], *, quantized: bool, every_capture: bool
 ) -> Iterator[Form]:  # fmt: skip
     """Yield sound by its engine, then its two graphs by themselves, once it has stopped."""
     started = time.perf_counter()
-    nari = Nari(checkout, quantised=quantised, every_capture=every_capture)
+    nari = Nari(checkout, quantized=quantized, every_capture=every_capture)
     print(f"nari started in {time.perf_counter() - started:.0f} s", flush=True)
     for count in texts:
         yield Form("sound", count, lambda frames, count=count: nari.speak(frames, count))

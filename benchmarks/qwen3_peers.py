@@ -72,7 +72,7 @@ def forms(peer: str, size: str, given: argparse.Namespace) -> Iterator[Form]:
         import qwen3_nari
 
         return qwen3_nari.forms(
-            given.nari, texts, quantised=peer == "nari", every_capture=given.captures == "all"
+            given.nari, texts, quantized=peer == "nari", every_capture=given.captures == "all"
         )
     side = "mlx" if peer == "mlx_port" else "torch"
     return qwen3_forms.ours(side, config, given.dtype, [1] if side == "mlx" else texts)
