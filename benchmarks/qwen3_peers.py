@@ -1,210 +1,194 @@
-"""Measure milliseconds per frame of Qwen3-TTS beside a peer's, by turns: its makers' code, or mlx-audio.
+"""Measure milliseconds per frame of Qwen3-TTS, and seconds to the first sound, beside its other programs.
 
-    python benchmarks/qwen3_peers.py --peer original --folder QWEN3-TTS [--sizes 0.6b,1.7b|tiny]
-    python benchmarks/qwen3_peers.py --peer mlx-audio [--dtype bfloat16] [--frames 20,80] [--runs 3]
+    python benchmarks/qwen3_peers.py [--peers torch_ref,original,nari,nari-bf16] [--sizes 0.6b,1.7b|tiny]
+        [--texts 1,8,32] [--folder QWEN3-TTS] [--nari NARI-QWEN3-TTS] [--dtype bfloat16] [--frames 20,80]
+        [--runs 3] [--limit 500] [--captures few|all]
+    python benchmarks/qwen3_peers.py --peers mlx_port,mlx-audio
 
-`original` runs QwenLM/Qwen3-TTS from a folder, with transformers 4.57.3, beside torch_ref; `mlx-audio`
-(`pip install mlx-audio==0.6.2`) runs beside mlx_port. Weights are random at the published shapes; one text of
-about 40 positions, sampled as published; the codec is left out. The time is the difference of two lengths, so
-that prompts and compilations cancel out. Libraries that a peer imports for recordings only are left out.
+Each peer and size in a process of its own, one after the other; one that fails prints its last line and the
+others go on. Weights are random at the published shapes; texts of 40 tokens, sampled as published. The time
+of a frame, of all texts together, is the difference of two lengths: prompts and compilations cancel out.
+
+    torch_ref, mlx_port  ours
+    original             QwenLM/Qwen3-TTS with transformers 4.57.3: installed (`pip install qwen-tts`), or in
+                         --folder; a quarter of the frames
+    nari                 nari-labs/nari-qwen3-tts in --nari, which runs 1.7B on an H100 or H200, with
+                         transformers 4.57.3 and flashinfer-python; two thirds of the talker's feed-forward
+                         weights are in 8 bits, as it has them, and of `nari-bf16` in bfloat16. It captures
+                         graphs of fewer shapes than its profile has, without --captures all
+    mlx-audio            `pip install mlx-audio==0.6.2`
+
+`codes` are the talker and all sixteen codes of a frame; `sound` has the codec, too, as a listener gets it;
+`graphs` are those of nari's talker and predictor, replayed without its host. `first` is the median of seconds
+from asking for all texts to a text's first sound. Libraries that a peer imports for recordings only are left
+out.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
 import platform
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import replace
-from importlib import import_module, metadata
-from typing import Any
-from unittest import mock
+import traceback
+from collections.abc import Iterator
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
 
-import numpy as np
-from checkpoints import qwen3_config
-from qwen3_networks import CONFIGS, networks
+import qwen3_forms
+from qwen3_forms import Form
+from qwen3_networks import CONFIGS
 
-from tts_core.nn.noise import HostNoise
-from tts_core.qwen3 import layout as layouts
-from tts_core.qwen3.config import Qwen3Config
-from tts_core.qwen3.rows import Qwen3Joining
-from tts_core.qwen3.sampling import Qwen3Sampling
-
-PROMPT = 40
-SOUND = (
-    "librosa",
-    "librosa.filters",
-    "soundfile",
-    "torchaudio",
-    "torchaudio.compliance",
-    "sox",
-    "onnxruntime",
-)
-SOUND += ("torchaudio.compliance.kaldi", "einops", "gradio", "scipy", "scipy.signal")
-Frames = Callable[[int], None]  # draws as many
+PEERS = ("torch_ref", "original", "nari", "nari-bf16", "mlx_port", "mlx-audio")
+LIBRARIES = ("torch", "triton", "transformers", "flashinfer-python", "mlx", "mlx-audio")
+MLX = ("mlx_port", "mlx-audio")
 
 
-def published(config: Qwen3Config) -> dict[str, Any]:
-    """config.json, with the rotation that every release has."""
-    found = qwen3_config(config)
-    half = config.talker.head_dim // 2
-    parts = [half - 2 * (half * 5 // 16), half * 5 // 16, half * 5 // 16]
-    found["talker_config"]["rope_scaling"] = {
-        "interleaved": True,
-        "mrope_section": parts,
-        "rope_type": "default",
-    }
-    return found
+def absent(peer: str, size: str, given: argparse.Namespace) -> str:
+    """Say why a peer cannot run, or nothing."""
+    if peer.startswith("nari"):
+        if given.nari is None or not (given.nari / "src/nari_qwen3_tts").is_dir():
+            return f"no checkout of nari-labs/nari-qwen3-tts at --nari {given.nari}"
+        return "" if size == "1.7b" else "it runs 1.7b only"
+    if peer == "original" and given.folder is None and find_spec("qwen_tts") is None:
+        return "qwen-tts is not installed, and no --folder is given"
+    if peer == "mlx-audio" and find_spec("mlx_audio") is None:
+        return "mlx-audio is not installed"
+    return ""
 
 
-def leave_out() -> None:
-    """Put stand-ins in the place of libraries that are not installed."""
-    for name in SOUND:
+def forms(peer: str, size: str, given: argparse.Namespace) -> Iterator[Form]:
+    """Build a peer, and yield each of its forms, ready to be measured."""
+    config, texts = CONFIGS[size], [int(one) for one in given.texts.split(",")]
+    if peer == "original":
+        return qwen3_forms.original(config, given.dtype, texts, given.folder)
+    if peer == "mlx-audio":
+        return qwen3_forms.mlx_audio(config, given.dtype)
+    if peer.startswith("nari"):
+        import qwen3_nari
+
+        return qwen3_nari.forms(
+            given.nari, texts, quantized=peer == "nari", every_capture=given.captures == "all"
+        )
+    side = "mlx" if peer == "mlx_port" else "torch"
+    return qwen3_forms.ours(side, config, given.dtype, [1] if side == "mlx" else texts)
+
+
+def measured(form: Form, lengths: tuple[int, int], runs: int) -> tuple[float, float | None]:
+    """Return milliseconds a frame, and seconds to the first sound of a form that gives it."""
+    short, long = (max(1 + place, length // form.shorter) for place, length in enumerate(lengths))
+    times, first = {short: list[float](), long: list[float]()}, list[float]()
+    form.speak(short)
+    form.speak(long)  # some compile again for another length
+    for _ in range(runs):
+        for length, found in times.items():
+            started = time.perf_counter()
+            first += form.speak(length)
+            found.append(time.perf_counter() - started)
+    taken = statistics.median(times[long]) - statistics.median(times[short])
+    return 1000 * taken / (long - short), statistics.median(first) if first else None
+
+
+def alone(peer: str, size: str, given: argparse.Namespace) -> None:
+    """Measure one peer in this process. Raises SystemExit with the cause of a failure."""
+    short, long = (int(one) for one in given.frames.split(","))
+    try:
+        for number, form in enumerate(forms(peer, size, given)):
+            if not number:
+                print(f"{size} {peer}: {versions(peer)}", flush=True)
+            row(peer, size, form, (short, long), given.runs)
+    except Exception as fault:
+        traceback.print_exc()
+        raise SystemExit(cause(fault)) from None
+
+
+def row(peer: str, size: str, form: Form, lengths: tuple[int, int], runs: int) -> None:
+    """Measure one form and print it; or its failure, since the next number of texts may run."""
+    try:
+        frame, first = measured(form, lengths, runs)
+    except Exception as fault:
+        traceback.print_exc()
+        print(f"{size} {peer} {form.what} {form.texts}: {cause(fault)}", flush=True)
+    else:
+        heard = "" if first is None else f"{first:>8.4f}"
+        print(f"{size:<5} {peer:<10} {form.what:<7} {form.texts:>5} {frame:>9.3f} {heard}", flush=True)
+
+
+def cause(fault: BaseException) -> str:
+    """Describe the first of a chain of errors."""
+    while fault.__cause__ is not None:
+        fault = fault.__cause__
+    return " ".join(f"{type(fault).__name__}: {fault}".split())[:1000]
+
+
+def versions(peer: str) -> str:
+    """Describe the device and what a peer imported."""
+    where = platform.machine()
+    if peer in MLX:
+        import mlx.core as mx
+
+        where += f", {mx.default_device()}"
+    else:
+        import torch
+
+        where += f", {torch.cuda.get_device_name() if torch.cuda.is_available() else 'CPU'}"
+    there = [name for name in LIBRARIES if name.removesuffix("-python").replace("-", "_") in sys.modules]
+    return ", ".join([where, *(f"{name} {metadata.version(name)}" for name in there)])
+
+
+def beside(peer: str, size: str, given: argparse.Namespace) -> None:
+    """Measure one peer in a process of its own, whose lines are printed as they come."""
+    command = [sys.executable, *sys.argv, "--peers", peer, "--sizes", size, "--alone"]
+    with tempfile.TemporaryFile("w+") as errors:
+        begun = subprocess.Popen(command, stderr=errors)
         try:
-            importlib.import_module(name)
-        except ImportError:
-            sys.modules[name] = mock.MagicMock()
-
-
-def ids(count: int = PROMPT) -> np.ndarray:
-    return np.random.default_rng(0).integers(0, 9999, count)
-
-
-def ours(side: str, config: Qwen3Config, dtype: str) -> Frames:
-    import torch
-
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    package = "mlx_port" if side == "mlx" else "torch_ref.cuda"
-    network, _ = networks(side, config, dtype, device)
-    made = import_module(f"{package}.qwen3.slots")
-    make = made.Slots if side == "mlx" else made.make_slots
-    laid = layouts.build(config, ids().tolist(), language=None, streamed=False)
-
-    def frames(count: int) -> None:
-        slots = kept.setdefault("slots", None) or make(network, texts=1, room=PROMPT + 520)
-        kept["slots"] = slots
-        slots.join(0, Qwen3Joining(laid, Qwen3Sampling(), HostNoise(1)))
-        launched = [slots.launch(1) for _ in range(slots.ahead)]
-        for _ in range(count):
-            launched.append(slots.launch(1))
-            slots.read(launched.pop(0))
-        slots.leave(0)
-
-    kept: dict[str, Any] = {}
-    return frames
-
-
-def original(config: Qwen3Config, dtype: str, folder: str) -> Frames:
-    import torch
-    import transformers  # before stand-ins, which it would find
-
-    assert transformers.__version__ == "4.57.3", transformers.__version__
-    leave_out()
-    sys.path.insert(0, folder)
-    sys.modules["qwen_tts.inference.qwen3_tts_model"] = mock.MagicMock()
-    sys.modules["qwen_tts.inference.qwen3_tts_tokenizer"] = mock.MagicMock()
-    module = import_module("qwen_tts.core.models.modeling_qwen3_tts")
-    kind = import_module("qwen_tts.core.models.configuration_qwen3_tts").Qwen3TTSConfig
-    given = kind(**published(config))
-    given._attn_implementation = "sdpa"
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    with device:
-        model = module.Qwen3TTSForConditionalGeneration(given).to(getattr(torch, dtype)).eval()
-    for parameter in model.parameters():
-        torch.nn.init.normal_(
-            parameter, *((1, 0.1) if parameter.ndim == 1 else (0, parameter[0].numel() ** -0.5))
-        )
-    text = torch.tensor(ids()[None], device=device)
-
-    @torch.inference_mode()
-    def frames(count: int) -> None:
-        model.generate(  # an id that is never drawn ends speech
-            [text],
-            languages=["auto"],
-            speakers=[None],
-            non_streaming_mode=True,
-            max_new_tokens=count + 1,
-            eos_token_id=config.vocab_size - 1,
-        )
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-
-    return frames
-
-
-def mlx_audio(config: Qwen3Config, dtype: str) -> Frames:
-    import mlx.core as mx
-    from mlx.utils import tree_flatten
-
-    leave_out()
-    config = replace(config, mode="custom_voice", speaker_encoder=None)
-    module = import_module("mlx_audio.tts.models.qwen3_tts.qwen3_tts")
-    kind = import_module("mlx_audio.tts.models.qwen3_tts.config").ModelConfig
-    model = module.Model(kind.from_dict(published(config)))
-    model.config.tts_model_type = "base"  # whose generation needs neither voice nor recording
-    parameters: Any = tree_flatten(model.parameters())
-    for name, value in parameters:
-        wide, mean = (0.1, 1) if value.ndim == 1 else (value[0].size ** -0.5, 0)
-        drawn = mx.random.normal(value.shape, getattr(mx, dtype), loc=mean, scale=wide)
-        if name == "talker.codec_head.weight":
-            drawn[config.codec_eos_id] = 0
-        model.load_weights([(name, drawn)], strict=False)
-        mx.eval(drawn)
-    model.tokenizer, model.speech_tokenizer = mock.MagicMock(), mock.MagicMock()
-    model.tokenizer.encode.return_value = ids().tolist()
-    model.speech_tokenizer.decode = lambda codes: (mx.zeros((1, codes.shape[1])), [0])
-
-    def frames(count: int) -> None:
-        [made] = model.generate("text", max_tokens=count)
-        assert made.token_count == count, made.token_count
-
-    return frames
-
-
-def milliseconds(frames: Frames, lengths: tuple[int, int]) -> float:
-    """Time a frame."""
-    times = []
-    for count in lengths:
-        started = time.perf_counter()
-        frames(count)
-        times.append(time.perf_counter() - started)
-    return 1000 * (times[1] - times[0]) / (lengths[1] - lengths[0])
+            code = begun.wait(given.limit)
+            said = f"ended with {code}"
+        except subprocess.TimeoutExpired:
+            begun.kill()
+            code, said = begun.wait(), f"had not ended after {given.limit:g} s"
+        if code:
+            errors.seek(0)
+            lines = [line for line in errors.read().splitlines() if line.strip()]
+            print(f"{size} {peer}: {said}: {lines[-1] if lines else ''}", flush=True)
+            if given.errors is not None:
+                (given.errors / f"{size}-{peer}.txt").write_text("\n".join(lines))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--peer", choices=("original", "mlx-audio"), required=True)
+    parser.add_argument("--peers", default="torch_ref,original,nari,nari-bf16", help=", ".join(PEERS))
+    parser.add_argument("--sizes", default="0.6b,1.7b", help=", ".join(CONFIGS))
+    parser.add_argument("--texts", default="1,8,32")
     parser.add_argument("--folder", help="of the original")
-    parser.add_argument("--sizes", default="0.6b,1.7b")
+    parser.add_argument("--nari", type=Path, help="a checkout of the peer")
+    parser.add_argument("--captures", choices=("few", "all"), default="few")
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--frames", default="20,80")
     parser.add_argument("--runs", type=int, default=3)
-    args = parser.parse_args()
-    short, long = (int(one) for one in args.frames.split(","))
-    side = "torch" if args.peer == "original" else "mlx"
-    versions = {
-        name: metadata.version(name) for name in ("torch", "mlx") if name in sys.modules or name == side
-    }
-    print(
-        f"{platform.machine()}, {versions}, {args.dtype}, {args.runs} runs by turns, real time is 80 ms",
-        flush=True,
-    )
-    for size in args.sizes.split(","):
-        config = CONFIGS[size]
-        peer = original(config, args.dtype, args.folder) if side == "torch" else mlx_audio(config, args.dtype)
-        forms = {"ours": ours(side, config, args.dtype), args.peer: peer}
-        times: dict[str, list[float]] = {name: [] for name in forms}
-        for frames in forms.values():
-            frames(short)
-        for _ in range(args.runs):
-            for name, frames in forms.items():
-                times[name].append(milliseconds(frames, (short, long)))
-        middle = {name: statistics.median(found) for name, found in times.items()}
-        told = ", ".join(f"{name} {value:.2f} ms a frame" for name, value in middle.items())
-        print(f"{size}: {told}, {middle[args.peer] / middle['ours']:.2f} times", flush=True)
+    parser.add_argument("--limit", type=float, default=500, help="seconds of one peer and size")
+    parser.add_argument("--errors", type=Path, help="a folder for what failed peers said")
+    parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    peers = given.peers.split(",")
+    if unknown := set(peers) - set(PEERS):
+        parser.error(f"no such peer: {', '.join(sorted(unknown))}")
+    if given.alone:
+        alone(peers[0], given.sizes, given)
+        return
+    print(f"{given.dtype}, frames {given.frames}, median of {given.runs} runs, real time is 80 ms a frame")
+    print(f"{'size':<5} {'peer':<10} {'what':<7} {'texts':>5} {'ms/frame':>9} {'first s':>8}", flush=True)
+    for size in given.sizes.split(","):
+        for peer in peers:
+            why = absent(peer, size, given)
+            if why:
+                print(f"{size} {peer}: left out: {why}", flush=True)
+            else:
+                beside(peer, size, given)
 
 
 if __name__ == "__main__":
