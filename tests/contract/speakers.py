@@ -27,6 +27,7 @@ from tts_core.options import options_class
 from tts_core.prompt import Prompt
 from tts_core.results import GenerationResult, join
 from tts_core.serving.session import Part, Session
+from tts_core.serving.source import ModelSource
 
 TEXTS = ("The inn is near.", "Then it thins out.", "There it ends!", "An old tin mine.")
 SENTENCES = "The inn is near the hide. Then it thins out again. There it ends!"
@@ -122,6 +123,18 @@ def speaker(model: str, side: str) -> Any:
     """The loaded pipeline, in float32 on the CPU."""
     device = {"device": "cpu"} if side == "torch" else {}
     return import_module(SIDES[side]).load(folder(model), dtype="float32", **device)
+
+
+def source(model: str, side: str) -> ModelSource:
+    """The opened files, of which the thread of an engine loads the pipeline."""
+    loading = import_module(f"{SIDES[side]}.loading")
+    device = {"device": "cpu"} if side == "torch" else {}
+
+    def opened() -> Any:
+        return loading.open_parts(folder(model), dtype="float32", **device)
+
+    parts = opened()
+    return ModelSource(model, parts.configs, parts.documents, lambda: loading.assemble(opened()))
 
 
 def given(model: str, **changes: Any) -> dict[str, Any]:

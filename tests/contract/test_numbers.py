@@ -3,39 +3,33 @@
 from __future__ import annotations
 
 import random
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from tests.contract.speakers import SMALL, every_model, every_side, speaker
-from tests.json_numbers import accepted
-from tests.parity.recorded_runs import DEEP, FIRST, VOICE
+from tests.contract.attacks import APART, PLAIN, PROMPTS, assert_exact, at_the_doors
+from tests.contract.attacks import attacks as every_attack
+from tests.contract.speakers import TEXTS, every_model, every_side, source, speaker
+from tests.json_numbers import accepted, numeric_options
 from tts_core.errors import ResourceError, UsageError
 from tts_core.options import options_class, single_values
 from tts_core.results import GenerationResult, join
+from tts_core.serving.engine import SpeechEngine
 from tts_core.serving.session import Failed, Session
+from tts_core.serving.speech import Speech
+from tts_core.serving.statistics import Ended
 
 pytestmark = pytest.mark.rest
 
-NUMBERS = 400  # drawn for each option; tests/tts_core/test_options.py checks 2,000
+NUMBERS = 400  # drawn for each option; tests/contract/test_every_number.py has 2,000
 ATTACKS = 60  # requests, each with a random accepted number for most options
 PLACES = 6
-TEXTS = ("The inn is near.", "Then it thins out.", "There it ends!", "An old tin mine.")
-PLAIN: dict[str, dict[str, Any]] = {
-    "dia": {"max_frames": 60},
-    "dia2": {"max_frames": 60},
-    "mars5": {"timesteps": 3, "generate_max_len_override": 120, "max_frames": 40},
-    "metavoice": {"max_frames": 40},
-    "qwen3": {"max_frames": 40},
-}
-PROMPTS: dict[str, tuple[Any, ...]] = {
-    "dia": (None,),
-    "dia2": (None,),
-    "mars5": (VOICE, DEEP),
-    "metavoice": (FIRST,),
-    "qwen3": SMALL["qwen3"].voices,
-}
+SUBMITTED = 24  # attacks on a server's engine
+SOON = 120.0  # seconds; only a test that hangs waits so long
 SHORT = {
     "max_frames": 8,
     "max_seconds": 0.1,
@@ -125,6 +119,59 @@ def test_numbers_of_one_request_harm_no_other(model: str, side: str) -> None:
     found, errors = spoken(session, asked, others)
     session.close()
     for one, other in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(one.codes, other.codes)
-        np.testing.assert_array_equal(one.audio, other.audio)
+        assert_exact(one, other)
     assert len(errors) < len(others) / 2, errors
+
+
+def given(model: str, place: int, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of `SpeechEngine.submit`, its options as the doors take them."""
+    prompts = PROMPTS[model]
+    chosen = {"options": options, "prompt": prompts[place % len(prompts)]}
+    return {"model": model, "text": TEXTS[place % len(TEXTS)], **chosen}
+
+
+def heard(asked: Sequence[Speech], long: Sequence[Speech] = ()) -> list[GenerationResult]:
+    """Wait for all of `asked`, while callers of `long` speeches leave soon after these began."""
+    end = time.monotonic() + SOON
+    while any(one.ended is None for one in asked):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+        for one in long:
+            if one.started is not None:
+                one.cancel()
+    for one in long:
+        one.cancel()
+    return [join(list(one)) for one in asked]
+
+
+@every_model
+@every_side
+def test_numbers_of_a_servers_requests(
+    model: str, side: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As a server runs: four are exact, and no request ends with an error of the batch."""
+    ended, running, long = list[Ended](), list[Speech](), list[Speech]()
+    values = {name: at_the_doors(model, name, 60, tmp_path) for name in numeric_options(model)}
+    others = random.Random(f"{model} {side}").sample([*every_attack(model, values)], SUBMITTED)
+    options = [{"seed": place, **PLAIN[model]} for place in range(4)]
+    engine = SpeechEngine({model: source(model, side)}, places=PLACES + 2, on_end=ended.append)
+    engine.start()
+    try:
+        assert engine.wait_ready(SOON)
+        expected = heard([engine.submit(**given(model, *one)) for one in enumerate(options)])
+        four = [engine.submit(**given(model, *one)) for one in enumerate(options)]
+        for one in others:
+            with suppress(UsageError, ResourceError):
+                speech = engine.submit(**given(model, one.place, one.options))
+                (long if one.drawn.keys() & {*APART} else running).append(speech)
+        for found, other in zip(heard(four, long), expected, strict=True):
+            assert_exact(found, other)
+        for speech in running:
+            with suppress(UsageError, ResourceError):
+                assert join(list(speech)).finish_reason in ("stop", "length")
+    finally:
+        engine.close(SOON)
+    assert {one.outcome for one in ended} <= {"stop", "length", "cancelled", "UsageError", "ResourceError"}
+    last = max(one.ended or 0 for one in four)
+    assert sum((one.started or last) < last for one in (*running, *long)) > SUBMITTED / 4
+    assert not caplog.records

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib import import_module
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,8 +13,8 @@ from tests.contract.speakers import (
     assert_same,
     every_model,
     every_side,
-    folder,
     given,
+    source,
     speaker,
     unlimited,
 )
@@ -25,20 +23,8 @@ from tts_core import models
 from tts_core.errors import CancelledError, UsageError
 from tts_core.results import join
 from tts_core.serving.engine import SpeechEngine
-from tts_core.serving.source import ModelSource
 
 SOON = 120.0  # seconds; only a test that hangs waits so long
-
-
-def source(model: str, side: str) -> ModelSource:
-    loading = import_module(f"{SIDES[side]}.loading")
-    device = {"device": "cpu"} if side == "torch" else {}
-
-    def opened() -> Any:
-        return loading.open_parts(folder(model), dtype="float32", **device)
-
-    parts = opened()
-    return ModelSource(model, parts.configs, parts.documents, lambda: loading.assemble(opened()))
 
 
 @pytest.fixture(scope="module")

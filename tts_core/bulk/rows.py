@@ -118,6 +118,8 @@ def _row(number: int, given: Mapping[str, Any], folder: Path) -> TextRow:
         raise UsageError(f"seed {seed!r:.40} is not a whole number in 0 .. 2**64 - 1")
     if not isinstance(options, dict):
         raise UsageError("options is not an object")
+    if "seed" in options:
+        raise UsageError("seed is a field of the row, beside text; options has none")
     sound = given.get("ref_audio")
     if given.get("voice") is not None and sound is not None:
         raise UsageError("give a voice or a ref_audio, not both")

@@ -65,6 +65,7 @@ def test_seed_tts_eval(tmp_path: Path) -> None:
         ("a.jsonl", f'{{"text": "x", "seed": {2**64}}}', "seed 18446744073709551616 is not"),
         ("a.jsonl", '{"text": "x", "seed": true}', "seed True is not"),
         ("a.jsonl", '{"text": "x", "options": []}', "options is not an object"),
+        ("a.jsonl", '{"text": "x", "options": {"seed": 7}}', "seed is a field of the row, beside text"),
         ("a.jsonl", '{"text": "x", "voice": "a", "ref_audio": "b"}', "not both"),
         ("a.jsonl", '{"text": "x", "id": "../x"}', "cannot name a file"),
         ("a.jsonl", '{"text": "x", "id": ""}', "cannot name a file"),
