@@ -94,7 +94,7 @@ def written(reader: Reader, entries: Iterable[Entry]) -> str:
 def _best_stop(reader: Reader, entries: Sequence[Entry], start: int, stop: int) -> int:
     """Find the last place in the second half of [start, stop] that ends a turn, else a sentence."""
     least = start + (stop - start) // 2
-    places = range(stop, max(least, start), -1)
+    places = range(stop, least, -1)
     turns = (place for place in places if tag_of(reader, entries[place]))
     sentences = (place for place in places if ends_sentence(entries[place - 1]))
     return next(turns, None) or next(sentences, None) or stop
