@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from mlx_port.dia.pipeline import DiaPipeline
-from mlx_port.pipelines import load
+from mlx_port.loading import assemble, open_parts
 from mlx_port.stored_voice import converted_voice
 from tts_core.doors import Doors
 
@@ -16,5 +16,5 @@ def embedded_voice() -> DiaPipeline:
     return DiaPipeline.load(converted_voice())
 
 
-_DOORS = Doors(load, embedded_voice)
+_DOORS = Doors(open_parts, assemble, embedded_voice)
 generate, stream = _DOORS.generate, _DOORS.stream

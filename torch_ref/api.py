@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from torch_ref.dia.pipeline import DiaPipeline
-from torch_ref.pipelines import load
+from torch_ref.loading import assemble, open_parts
 from tts_core.doors import Doors
 from tts_core.voice.embedded import CODEC, DIA
 
@@ -16,5 +16,5 @@ def embedded_voice() -> DiaPipeline:
     return DiaPipeline.load(DIA, codec=CODEC, dtype="float32")
 
 
-_DOORS = Doors(load, embedded_voice)
+_DOORS = Doors(open_parts, assemble, embedded_voice)
 generate, stream = _DOORS.generate, _DOORS.stream

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypedDict, Unpack, overload
 
 from tts_core.errors import UsageError
-from tts_core.options import SharedOptions, chosen, options_class
+from tts_core.options import chosen, options_class
 from tts_core.pipeline import Generates, Pipeline, Progress, PromptLike, Streams
 from tts_core.results import GenerationResult
 
@@ -55,15 +55,27 @@ if TYPE_CHECKING:
         options: Qwen3Options | None
 
 
+class Opened(Protocol):
+    """A model's files, opened; their weights are not read."""
+
+    model: str | None
+
+
 class Doors:
     """Both calls of a package.
 
-    load: loads the model in the files of a path.
+    open_parts: opens the files of a path, which name their model.
+    assemble: loads what it opened.
     embedded_voice: loads the Dia that is included.
     """
 
-    def __init__(self, load: Callable[[str | Path], Pipeline], embedded_voice: Callable[[], Pipeline]):
-        self._load, self._embedded_voice = load, embedded_voice
+    def __init__(
+        self,
+        open_parts: Callable[[str | Path], Opened],
+        assemble: Callable[[Any], Pipeline],
+        embedded_voice: Callable[[], Pipeline],
+    ):
+        self._open_parts, self._assemble, self._embedded_voice = open_parts, assemble, embedded_voice
 
     @overload
     def generate(
@@ -103,7 +115,7 @@ class Doors:
         Raises UsageError for an option that the model does not have, and the errors of the model's
         `generate`.
         """
-        return self._pipeline(model, options).generate(
+        return self._pipeline(model, options, changes).generate(
             text, prompt=prompt, options=options, progress=progress, cancel=cancel, **changes
         )
 
@@ -149,18 +161,21 @@ class Doors:
         for sentences.
         Other arguments and errors as in `generate`; errors of the pieces are raised as they come.
         """
-        return self._pipeline(model, options).stream(
+        return self._pipeline(model, options, changes).stream(
             text, prompt=prompt, options=options, progress=progress, cancel=cancel, **changes
         )
 
-    def _pipeline(self, model: Pipeline | str | Path | None, options: Any) -> Pipeline:
-        """Load the model, after the checks that need none. Raises UsageError."""
+    def _pipeline(
+        self, model: Pipeline | str | Path | None, options: Any, changes: dict[str, Any]
+    ) -> Pipeline:
+        """Load the model; its options are checked before its weights are read. Raises UsageError."""
         if model is None:
-            chosen(options_class("dia"), options, {})
+            chosen(options_class("dia"), options, changes)
             return self._embedded_voice()
         if isinstance(model, str | Path):
-            chosen(SharedOptions, options, {})
-            return self._load(model)
+            parts = self._open_parts(model)
+            chosen(options_class(str(parts.model)), options, changes)
+            return self._assemble(parts)
         if isinstance(model, type) or not isinstance(model, Pipeline):
             raise UsageError(f"model: {model!r:.40} is neither a path nor a loaded model; see load()")
         return model

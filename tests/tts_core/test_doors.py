@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,19 @@ def _unused(*given: Any) -> Any:
     raise AssertionError(f"loads {given}")
 
 
-@pytest.mark.parametrize("call", ["generate", "stream"])
+@dataclass
+class Mars5Files:
+    """Opened files."""
+
+    model: str | None = "mars5"
+
+
+DOORS = Doors(lambda path: Mars5Files(), _unused, _unused)
+
+every_call = pytest.mark.parametrize("call", ["generate", "stream"])
+
+
+@every_call
 @pytest.mark.parametrize(
     ("model", "options", "message"),
     [
@@ -30,13 +43,34 @@ def _unused(*given: Any) -> Any:
         (None, {"seed": 1}, "options: {'seed': 1} is not a model's options; give them by name, as seed=1"),
         (None, {}, "options: {} is not a model's options"),
         (PATH, {"seed": 1}, "options: {'seed': 1} is not a model's options"),
-        (PATH, Mars5Options, "is not a model's options"),
+        (PATH, Dia2Options, "is not a model's options"),
+        (PATH, Dia2Options(), "options: Dia2Options are another model's; this model takes Mars5Options"),
     ],
 )
 def test_wrong_models_and_options_are_named_and_nothing_is_loaded(
     call: str, model: Any, options: Any, message: str
 ) -> None:
     with pytest.raises(UsageError) as caught:
-        getattr(Doors(_unused, _unused), call)("Hi.", model, options=options)
+        getattr(DOORS, call)("Hi.", model, options=options)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@every_call
+@pytest.mark.parametrize(
+    ("model", "changes", "message"),
+    [
+        (None, {"timesteps": 3}, "timesteps: "),
+        (None, {"temperature": "hot"}, "temperature: 'hot' is not a number"),
+        (PATH, {"action_temperature": 0.5}, "action_temperature: "),
+        (PATH, {"sed": 1}, "did you mean seed"),
+        (PATH, {"speed": 9.0}, "speed: 9.0 "),
+    ],
+)
+def test_wrong_options_by_name_are_refused_and_nothing_is_loaded(
+    call: str, model: Any, changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        getattr(DOORS, call)("Hi.", model, **changes)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
