@@ -5,12 +5,8 @@ from __future__ import annotations
 from converters.maps.layouts import Found, Layout
 from converters.rules.plan import Drop, Rule
 from converters.rules.transforms import chain, even_rows_first, mean_of_sums, split_rows
-from tts_core.codecs.mimi import (
-    MIMI_24KHZ,
-    MimiConfig,
-    read_transformers,
-    transposed_layers,
-)
+from tts_core.codecs.mimi import MIMI_24KHZ, MimiConfig, transposed_layers
+from tts_core.codecs.mimi_published import read_transformers
 
 ENTRIES = mean_of_sums(1e-5)  # of a codebook: the sum of what chose it, and how many that were
 FLAG = "tells training that the codebook has its first entries"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.contract.speakers import every_model, every_side, given, speaker
+from tests.contract.speakers import SMALL, every_model, every_side, folder, given, speaker
+from tests.parity.recorded_runs import SIDES
 from tts_core.errors import UsageError
 from tts_core.options import options_class
 
@@ -59,3 +61,26 @@ def test_arguments_of_the_wrong_kind_are_named(model: str) -> None:
         with pytest.raises(UsageError) as caught:
             ask(speaker(model, "torch"), given(model))
         assert message in str(caught.value)
+
+
+READERS = {"mlx": ("mlx_port.loading", "read_tensors"), "torch": ("torch_ref.loading", "_tensor")}
+
+
+@every_model
+@every_side
+def test_a_folders_options_are_refused_before_a_weight_is_read(
+    model: str, side: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its configuration names the model. The same call without the mistake reads."""
+    module, name = READERS[side]
+    reads, read = [], getattr(import_module(module), name)
+    monkeypatch.setattr(f"{module}.{name}", lambda given: [reads.append(1), read(given)][1])
+    package, other = import_module(SIDES[side]), options_class("mars5" if model == "dia" else "dia")()
+    for call in (package.generate, package.stream):
+        for wrong in ({"options": other}, {"seeed": 1}, {"seed": -1}):
+            with pytest.raises(UsageError, match=r"options: |did you mean seed|seed: -1"):
+                call(TEXT, folder(model), **wrong)
+    assert not reads
+    with pytest.raises(UsageError, match="text: "):
+        package.generate("", folder(model), prompt=SMALL[model].voices[0])
+    assert reads

@@ -1,4 +1,4 @@
-"""Pauses, speed and captions in every model on both sides."""
+"""Pauses, speed and captions in every model on both sides. Dia2's pauses are steps of its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.contract.speakers import SMALL, assert_same_speech, every_side, request, speaker, unlimited
+from tests.contract.speakers import (
+    SMALL,
+    assert_same_speech,
+    every_model,
+    every_side,
+    request,
+    speaker,
+    unlimited,
+)
 from tests.tiny.metavoice_pipeline import Ending
 from tts_core import models
 from tts_core.results import GenerationResult, join
@@ -19,9 +27,11 @@ SILENCES = (0.1, 0.25, 0.4, 0.05)  # seconds
 SAID = ("The inn is near.", "Then it thins out.", "There it ends!")
 TEXT = "[pause:0.1] {} [pause:0.25] {} <break time='400ms'/> {} [pause:0.05]".format(*SAID)
 
-OWN_PAUSES = ("dia2",)  # spoken by the model: breaks are entries of its script (tests/parity/dia2)
+STEPPED = ("dia2",)  # speaks pauses itself, inside a piece
 
-every_model = pytest.mark.parametrize("model", models.NAMES)
+silent = pytest.mark.parametrize("model", [name for name in models.NAMES if name not in STEPPED])
+stepped = pytest.mark.parametrize("model", STEPPED)
+sides_and_speeds = pytest.mark.parametrize(("side", "speed"), [("torch", 1.0), ("torch", 1.6), ("mlx", 1.6)])
 
 
 def arguments(model: str, speed: float) -> dict[str, Any]:
@@ -42,8 +52,8 @@ def gaps(result: GenerationResult) -> list[np.ndarray]:
     return [result.audio[start:stop] for start, stop in zip(places[::2], places[1::2], strict=True)]
 
 
-@pytest.mark.parametrize("model", [name for name in models.NAMES if name not in OWN_PAUSES])
-@pytest.mark.parametrize(("side", "speed"), [("torch", 1.0), ("torch", 1.6), ("mlx", 1.6)])
+@silent
+@sides_and_speeds
 def test_pauses_are_silence_of_their_length(model: str, side: str, speed: float) -> None:
     """At any speed, with nothing else between the pieces."""
     result = spoken(model, side, speed)
@@ -52,6 +62,25 @@ def test_pauses_are_silence_of_their_length(model: str, side: str, speed: float)
     written = [gap for gap, cue in zip(gaps(result), [None, *result.cues], strict=True) if is_end(cue)]
     assert [len(gap) for gap in written] == [round(one * result.sample_rate) for one in SILENCES]
     assert not np.concatenate(gaps(result)).any()
+
+
+@stepped
+@sides_and_speeds
+def test_pauses_are_steps_of_their_length(model: str, side: str, speed: float) -> None:
+    """Each comes between the same words, in frames; nothing is inserted, and the next word waits so long."""
+    result, pipeline = spoken(model, side, speed), speaker(model, side)
+    rate = pipeline.codec_config.frame_rate
+    steps = [round(one * rate) for one in SILENCES]
+    [piece] = request(model, side, TEXT, **SMALL[model].cut).pieces
+    words = [sentence.split() for sentence in SAID]
+    expected = [steps[0], *words[0], steps[1], *words[1], steps[2], *words[2], steps[3]]
+    assert [entry.text if entry.tokens else entry.padding for entry in piece.entries] == expected
+    assert [word.text for word in result.words] == " ".join(SAID).split()
+    starts = [word.start * speed * rate for word in result.words]
+    for place, least in zip((len(words[0]), len(words[0] + words[1])), steps[1:], strict=False):
+        assert starts[place] - starts[place - 1] > least
+    hop = result.sample_rate / rate
+    assert len(result.audio) == round(result.codes.shape[1] * hop / speed)
 
 
 def is_end(cue: Any) -> bool:
@@ -86,7 +115,7 @@ def test_speed_changes_only_the_length(model: str) -> None:
 def test_captions_of_both_sides_agree(model: str) -> None:
     ours, theirs = (spoken(model, side, 1.6).captions() for side in ("mlx", "torch"))
     assert ours.srt() == theirs.srt()
-    assert ours.vtt().count(" --> ") == len(ours) >= (1 if model in OWN_PAUSES else 3)
+    assert ours.vtt().count(" --> ") == len(ours) >= (1 if model in STEPPED else 3)
 
 
 @every_model

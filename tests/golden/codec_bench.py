@@ -19,7 +19,7 @@ from tests.golden.cases import existing
 from tests.golden.exact import exact_transform
 from tests.sides import Side
 from tests.tiny.weights import Weights
-from tts_core.codecs import encodec, mimi, vocos
+from tts_core.codecs import encodec, mimi, mimi_published, vocos
 from tts_core.files.json_object import read_json
 
 
@@ -78,7 +78,7 @@ def _published(kind: str, model: str, file: Path, config: Path | None) -> CodecS
 
 @cache
 def _mimi(kind: str, file: Path, config: Path, layout: str) -> CodecSide:
-    sizes = mimi.read_transformers(read_json(config))
+    sizes = mimi_published.read_transformers(read_json(config))
     rules, shapes = layouts()[layout].rules(sizes), mimi.parameter_shapes(sizes)
     return _codec_side(kind, "mimi", _planned(_open(file), rules, sizes, shapes))
 

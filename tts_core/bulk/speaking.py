@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import io
+import logging
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,7 @@ from tts_core.results import GenerationResult, join
 from tts_core.serving.session import Failed, Session
 from tts_core.serving.source import ModelSource
 
+_LOG = logging.getLogger("tts_core")
 THREADS = 2  # that encode sounds while others are spoken
 
 
@@ -129,8 +130,10 @@ class RowSpeaker:
 
     def _reopen(self) -> None:
         """Open the next batch."""
-        with suppress(Exception):  # its memory is freed with the object
+        try:
             self.session.close()
+        except Exception:  # its memory is freed with the object
+            _LOG.warning("batch: the broken session does not close", exc_info=True)
         self.session = self.open_session()
 
     def _step(self, running: dict[int, _RunningRow], ended: InOrder[Outcome]) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from tts_core.codecs import mimi
 from tts_core.codecs.mimi import MIMI_24KHZ, MimiConfig
+from tts_core.codecs.mimi_published import read_transformers
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.config import LARGEST, MOST_LAYERS, check_numbers, exact_fields, section
 from tts_core.errors import CheckpointError
@@ -144,7 +145,7 @@ def read_published(config: Mapping[str, Any]) -> Qwen3CodecConfig:
     config = section(config, _WHERE, _TOP, _HARMLESS, {})
     where, sizes = f"{_WHERE}: decoder_config", (*_SIZES, *_RENAMED, *_LISTS)
     stated = section(config["decoder_config"], where, sizes, _UNUSED, _FIXED)
-    encoder = mimi.read_transformers(config["encoder_config"])
+    encoder = read_transformers(config["encoder_config"])
     valid = config["encoder_valid_num_quantizers"]
     if type(valid) is not int or not encoder.n_semantic < valid <= encoder.n_codebooks:
         raise CheckpointError(

@@ -6,9 +6,10 @@ MLX on Metal raises what stopped a command when its result is read, or with the 
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Generator, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 from weakref import WeakKeyDictionary
@@ -23,6 +24,7 @@ class HasEngine(Protocol):
     engine: Any
 
 
+_LOG = logging.getLogger("tts_core")
 _LOCKS: WeakKeyDictionary[Host, AbstractContextManager[object]] = WeakKeyDictionary()
 Made = TypeVar("Made")
 Owner = TypeVar("Owner", bound=HasEngine)
@@ -101,5 +103,7 @@ def _lock(host: Host) -> AbstractContextManager[object]:
 
 def drop_errors(host: Host) -> None:
     """Wait for all that was started; its errors do not reach the next call."""
-    with suppress(Exception):
+    try:
         host.settle()
+    except Exception as error:  # of the work that an error ended already
+        _LOG.debug("an error of work under way is dropped: %s", error)

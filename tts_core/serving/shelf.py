@@ -6,7 +6,6 @@ import gc
 import logging
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 from tts_core.errors import ResourceError
@@ -86,8 +85,10 @@ class Shelf:
 
     def reopen(self, found: LoadedModel) -> None:
         """Replace a model's batch after an error in it; a batch that cannot be opened unloads the model."""
-        with suppress(Exception):  # its memory is freed with the object
+        try:
             found.session.close()
+        except Exception:  # its memory is freed with the object
+            _LOG.warning("serving: the broken batch of %s does not close", found.name, exc_info=True)
         try:
             found.session = self._session(found.name, found.pipeline)
         except Exception:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -14,6 +14,7 @@ from tts_core.nn.calls import drop_errors
 from tts_core.nn.host import Host
 from tts_core.serving.shared import shared
 
+_LOG = logging.getLogger("tts_core")
 AT_ONCE = 3  # launches under way: a device has work until the next step, and its queue of kernels has room
 
 One = TypeVar("One")
@@ -111,8 +112,10 @@ class Sounding(Generic[One, Made]):
         self._due.clear()
         self._order.clear()
         while self._begun:
-            with suppress(Exception):
+            try:
                 self._begun.popleft()[1].take()
+            except Exception as error:  # nobody waits for the sound any more
+                _LOG.debug("serving: a sound that nobody waits for failed: %s", error)
 
     @property
     def _is_behind(self) -> bool:

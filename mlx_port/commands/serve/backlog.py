@@ -73,7 +73,7 @@ class Backlog:
     def _take(self, size: int) -> bytes:
         with self._lock:
             self._file.seek(self._start)
-            frame = self._file.read(min(size, self._end - self._start))
+            frame = self._file.read(size)
             self._start += len(frame)
             if self._start == self._end:
                 self._start = self._end = 0

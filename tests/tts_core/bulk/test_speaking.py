@@ -119,6 +119,28 @@ def test_an_error_that_ends_the_batch_names_its_rows() -> None:
     assert [(one.id, "crashed" in str(one.error)) for one in found] == [("a", True), ("b", True)]
 
 
+class Stuck(Chorus):
+    """A batch that does not close."""
+
+    def close(self) -> None:
+        super().close()
+        raise RuntimeError("stuck")
+
+
+def test_a_broken_batch_that_does_not_close_is_logged_and_the_next_one_speaks(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log, work = list[str](), Work({}, Path("voices"), ".wav", None, {"model": "talker"})
+    speaker = Speaker(cast(Any, Source()), lambda: Stuck(1, log), work)
+    rows = [Row(0, "a", "hoard", seed=1), Row(1, "b", "there", seed=2)]
+    outcomes = list(speaker.speak((row, row.id) for row in rows))
+    assert [one.error is None for one in outcomes] == [False, True]
+    [record] = caplog.records
+    assert record.getMessage() == "batch: the broken session does not close"
+    assert record.exc_info is not None
+    assert str(record.exc_info[1]) == "stuck"
+
+
 def test_captions_in_the_format_that_was_asked_for() -> None:
     outcomes, _, _ = speak([TextRow(0, "a", "one", seed=1)], captions="vtt")
     assert str(outcomes[0].captions).startswith("WEBVTT")

@@ -17,9 +17,9 @@ from tts_core.codecs.mimi import (
     mlx_axes,
     parameter_shapes,
     read_converted,
-    read_transformers,
     transposed_layers,
 )
+from tts_core.codecs.mimi_published import read_transformers
 from tts_core.errors import CheckpointError, UsageError
 from tts_core.nn.windows import Window
 

@@ -22,3 +22,13 @@ def test_a_token_with_the_id_of_a_new_word_is_shown_as_one(ahead, expected):
     emitted = [machine.step(step, 0) for step in range(len(expected))]
     assert [(made.main, made.second) for made in emitted] == expected
     assert machine.words == [("a<|im_end|>b", 0)]
+
+
+@pytest.mark.parametrize("ahead", [0, 1, 2])
+def test_a_step_needs_the_word_it_takes_and_those_it_looks_ahead_to(ahead):
+    """Not one word more, so that growing text is awaited no longer than necessary; breaks are no words."""
+    word, pause = Entry((5,), "w", 1), Entry((), "", 4)
+    for words in range(5):
+        entries = [pause, *[word, pause] * words]
+        machine = StateMachine(entries, new_word=NEW, pad=PAD, ahead=ahead, initial_padding=0)
+        assert machine.needs_more() == (words < 1 + ahead)

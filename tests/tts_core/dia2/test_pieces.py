@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.tts_core.dia2.test_script import Characters
-from tts_core.dia2.machine import StateMachine, longest_steps
+from tts_core.dia2.machine import longest_steps
 from tts_core.dia2.pieces import check_each, cut
 from tts_core.dia2.script import Entry, Reader
 from tts_core.errors import UsageError
@@ -59,15 +59,3 @@ def test_an_entry_may_take_all_steps() -> None:
     check_each([pause], 21)
     with pytest.raises(UsageError, match="longer than the model's two minutes"):
         check_each([pause], 20)
-
-
-@pytest.mark.parametrize("ahead", [0, 2])
-def test_a_machine_needs_the_words_that_a_step_looks_ahead_to(ahead: int) -> None:
-    """One more than it looks ahead to; breaks do not count."""
-    words = [word("a"), Entry((), "", 3), word("b"), word("c")]
-    machines = [
-        StateMachine(words[:count], new_word=2, pad=3, ahead=ahead, initial_padding=0) for count in range(5)
-    ]
-    needs = [sum(bool(one.tokens) for one in words[:count]) <= ahead for count in range(5)]
-    assert [machine.needs_more() for machine in machines] == needs
-    assert needs == ([True, False, False, False, False] if ahead == 0 else [True] * 4 + [False])

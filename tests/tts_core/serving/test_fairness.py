@@ -119,6 +119,46 @@ def test_the_thread_sleeps_once_all_is_said(monkeypatch: pytest.MonkeyPatch) -> 
         assert spun == [False] * 3
 
 
+@pytest.mark.parametrize(("places", "expected"), [(1, 15.0), (2, 7.5)])
+def test_a_full_queue_is_guessed_to_empty_by_the_places(places: int, expected: float) -> None:
+    """Three wait, five seconds each before any was measured."""
+    gate = threading.Semaphore(0)
+    with engine(Singing(gate=gate), max_queue=3, places=places) as speaking:
+        running = [speaking.submit("song", "one") for _ in range(places)]
+        until(lambda: speaking.statistics().queued == 0)
+        waiting = [speaking.submit("song", "two") for _ in range(3)]
+        with pytest.raises(BusyError) as refused:
+            speaking.submit("song", "three")
+        gate.release(9)
+        assert refused.value.retry_after == expected
+        assert all(len(list(speech)) == 1 for speech in (*running, *waiting))
+
+
+def test_the_guess_follows_the_seconds_that_requests_are_spoken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenth of each, without its time in the queue."""
+    now = [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    gate = threading.Semaphore(0)
+    with engine(Singing(gate=gate), max_queue=1, places=1) as speaking:
+        first = speaking.submit("song", "one")
+        until(lambda: first.state == "speaking")
+        second = speaking.submit("song", "two")
+        now[0] = 100.0
+        gate.release()
+        assert len(list(first)) == 1
+        until(lambda: second.state == "speaking")
+        gate.release()
+        assert len(list(second)) == 1
+        third = speaking.submit("song", "three")
+        until(lambda: third.state == "speaking")
+        fourth = speaking.submit("song", "four")
+        with pytest.raises(BusyError) as refused:
+            speaking.submit("song", "five")
+        gate.release(2)
+        assert refused.value.retry_after == pytest.approx(0.9 * (0.9 * 5.0 + 0.1 * 100.0))
+        assert len(list(third)) == len(list(fourth)) == 1
+
+
 def test_a_part_without_sound_is_not_the_first_audio() -> None:
     speech = Speech("song", None, more=False, on_part=None, wake=lambda: None)
     meter = Meter(RATE)

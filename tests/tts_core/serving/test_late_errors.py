@@ -49,6 +49,7 @@ class Source(Singing):
         self.steps = threading.Semaphore(0)
         super().__init__(gate=self.steps)
         self.errors: list[Exception] = []
+        self.refused = 0  # sessions that cannot be opened
 
     def load(self) -> Any:
         """Load."""
@@ -56,6 +57,9 @@ class Source(Singing):
 
         class Pipeline(Singers):
             def session(self, places: int) -> Chorus:
+                if source.refused:
+                    source.refused -= 1
+                    raise ResourceError("memory: not enough")
                 return Delayed(source.errors, places, source.log, source.gate)
 
         return Pipeline(self.log)
@@ -90,6 +94,22 @@ def test_a_late_error_of_a_join_ends_the_batch_that_ran(words: str, count: int) 
         assert len(list(speaking.submit("song", "h"))) == 1
         assert source.log.count("close") == count
         assert speaking.ready
+
+
+def test_a_late_error_of_a_join_where_no_batch_can_be_opened_again_is_the_requests() -> None:
+    """The model is unloaded then; a further request loads it."""
+    source = Source()
+    with engine(source, places=2) as speaking:
+        neighbor = begun(source, speaking)
+        source.errors.append(RuntimeError(LATE[0]))
+        source.refused = 1
+        found = speaking.submit("song", "f g")
+        source.steps.release(99)
+        with pytest.raises(ResourceError):
+            found.get(20)
+        with pytest.raises(ResourceError):
+            list(neighbor)
+        assert len(list(speaking.submit("song", "h"))) == 1
 
 
 def test_an_error_at_once_is_of_the_request_that_joins() -> None:

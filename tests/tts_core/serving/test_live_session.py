@@ -108,6 +108,27 @@ def test_those_that_have_text_again_go_before_the_queue() -> None:
     assert not held.waiting
 
 
+def test_a_live_request_counts_once_whether_it_speaks_or_waits() -> None:
+    held = session()
+    held.join(live(cast(Any, held.session).pipeline, FIRST), more=True)
+    assert held.running == 1
+    while not held.waiting:
+        held.step()
+        assert held.running == 1
+
+
+def test_texts_without_words_do_not_delay_the_next_piece() -> None:
+    held = session()
+    key = held.join(live(cast(Any, held.session).pipeline, FIRST), more=True)
+    while not held.waiting:
+        held.step()
+    for text in ("[pause:0.25]", "...", SECOND):
+        held.feed(key, text)
+    [event] = held.step()
+    assert isinstance(event, Part)
+    assert event.result.samples
+
+
 def test_plain_requests_pass_through() -> None:
     with engine(Spoken()) as speaking:
         parts = list(speaking.submit("song", f"{FIRST} {SECOND}", options={"seed": 2}))

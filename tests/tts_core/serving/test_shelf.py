@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.tts_core.serving.talkers import Singers
+from tests.tts_core.serving.talkers import Chorus, Singers
 from tts_core.serving.shelf import Shelf
 from tts_core.serving.source import ModelSource
 
@@ -69,3 +69,24 @@ def test_a_process_that_does_more_is_left_as_it_is() -> None:
     shelf.close()
     assert gc.get_freeze_count() == before
     assert loader.last() is None
+
+
+class Stuck(Chorus):
+    """A batch that does not close."""
+
+    def close(self) -> None:
+        raise RuntimeError("stuck")
+
+
+def test_a_batch_that_does_not_close_is_logged_and_replaced(caplog: pytest.LogCaptureFixture) -> None:
+    shelf = Shelf(cast(dict[str, Source], {"one": Loader()}), places=1, warm_up=False)
+    found = shelf.open("one")
+    broken = found.session = Stuck(1, [])
+    shelf.reopen(found)
+    assert found.session is not broken
+    assert shelf.get("one") is found
+    [record] = caplog.records
+    assert record.getMessage() == "serving: the broken batch of one does not close"
+    assert record.exc_info is not None
+    assert str(record.exc_info[1]) == "stuck"
+    shelf.close()

@@ -205,7 +205,8 @@ def test_another_error_is_raised() -> None:
         sounding.ended(wait=False)
 
 
-def test_close_waits_for_what_has_begun() -> None:
+def test_close_waits_for_what_has_begun(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", "tts_core")
     stream = Stream()
     sounding = opened(stream)
     sounding.add([*range(AT_ONCE + 2)])
@@ -214,3 +215,6 @@ def test_close_waits_for_what_has_begun() -> None:
     sounding.close()
     assert [launch.is_taken for launch in stream.launches] == [True] * AT_ONCE
     assert not sounding.is_busy
+    assert [record.getMessage() for record in caplog.records] == [
+        "serving: a sound that nobody waits for failed: memory: not enough"
+    ]

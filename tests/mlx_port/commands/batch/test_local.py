@@ -71,6 +71,7 @@ def test_a_model_that_does_not_load_is_said_once() -> None:
     ("given", "there", "found"),
     [
         ("2,3", [], [{"CUDA_VISIBLE_DEVICES": "2"}, {"CUDA_VISIBLE_DEVICES": "3"}]),
+        ("2,,3,", [], [{"CUDA_VISIBLE_DEVICES": "2"}, {"CUDA_VISIBLE_DEVICES": "3"}]),
         (
             "",
             ["nvidia0", "nvidia1", "nvidiactl"],

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import tracemalloc
 from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 
+from mlx_port.commands.serve import backlog as module
 from mlx_port.commands.serve.backlog import Backlog
 
 
@@ -67,3 +69,19 @@ def test_memory_is_bounded() -> None:
         assert tracemalloc.get_traced_memory()[1] < 3 << 20
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize(("length", "is_threaded"), [(10, False), (11, True)])
+def test_only_bytes_beyond_the_memory_take_a_thread(
+    length: int, is_threaded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls, run_sync = [], module.to_thread.run_sync
+
+    async def counted(work: Any) -> Any:
+        calls.append(work)
+        return await run_sync(work)
+
+    monkeypatch.setattr(module.to_thread, "run_sync", counted)
+    frames = asyncio.run(taken([bytes(4), bytes(length - 4)], 10, 100, wait=True))
+    assert b"".join(frames) == bytes(length)
+    assert bool(calls) == is_threaded
