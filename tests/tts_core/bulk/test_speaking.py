@@ -131,8 +131,8 @@ def test_a_broken_batch_that_does_not_close_is_logged_and_the_next_one_speaks(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     log, work = list[str](), Work({}, Path("voices"), ".wav", None, {"model": "talker"})
-    speaker = Speaker(cast(Any, Source()), lambda: Stuck(1, log), work)
-    rows = [Row(0, "a", "hoard", seed=1), Row(1, "b", "there", seed=2)]
+    speaker = RowSpeaker(cast(Any, Source()), lambda: Stuck(1, log), work)
+    rows = [TextRow(0, "a", "hoard", seed=1), TextRow(1, "b", "there", seed=2)]
     outcomes = list(speaker.speak((row, row.id) for row in rows))
     assert [one.error is None for one in outcomes] == [False, True]
     [record] = caplog.records

@@ -79,7 +79,7 @@ class Stuck(Chorus):
 
 
 def test_a_batch_that_does_not_close_is_logged_and_replaced(caplog: pytest.LogCaptureFixture) -> None:
-    shelf = Shelf(cast(dict[str, Source], {"one": Loader()}), places=1, warm_up=False)
+    shelf = Shelf(cast(dict[str, ModelSource], {"one": Loader()}), places=1, warm_up=False)
     found = shelf.open("one")
     broken = found.session = Stuck(1, [])
     shelf.reopen(found)
