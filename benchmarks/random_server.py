@@ -57,7 +57,7 @@ def qwen3(dtype: str) -> Any:
 
     config: Any = models.model("qwen3").sizes[SIZES["qwen3"]]["qwen3"]
     network, codec = qwen3_networks.networks("torch", config, dtype, "cuda")
-    own, host = documents("qwen3", {"qwen3": config})["qwen3"], Host(network.talker.codec_head)
+    own, host = documents("qwen3", {"qwen3": config})["qwen3"], Host(network.talker.codec_head, codec)
     return Qwen3Pipeline(Qwen3Engine(own, network, codec, host, make_slots=make_slots, fault=fault))
 
 

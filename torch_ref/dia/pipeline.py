@@ -39,7 +39,7 @@ def assemble(parts: Parts) -> DiaPipeline:
 
 def compose(network: Dia, codec: Dac, rules: TextRules = NO_RULES) -> DiaPipeline:
     """Build the pipeline of loaded networks."""
-    host = Host(network.model.decoder.embeddings.embed)
+    host = Host(network.model.decoder.embeddings.embed, codec)
     decode = Replayed(
         FusedDac(codec),
         lambda: codec.precision,

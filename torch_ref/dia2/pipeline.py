@@ -29,5 +29,5 @@ def assemble(parts: Parts) -> Dia2Pipeline:
 
 def compose(network: Dia2, codec: Mimi, tokenizer: str) -> Dia2Pipeline:
     """Build the pipeline of loaded networks. tokenizer: the text of its file."""
-    host = Host(network.transformer.text_embed.embedding)
+    host = Host(network.transformer.text_embed.embedding, codec)
     return Dia2Pipeline(Dia2Engine(network, codec, tokenizer, host, make_slots=make_slots, fault=fault))

@@ -23,6 +23,6 @@ def assemble(parts: Parts) -> Qwen3Pipeline:
     """Build the pipeline. Raises ResourceError, before weights are read, for too little memory."""
     check_loading(parts.configs, parts.machine())
     network, codec = parts.network("qwen3", Qwen3), parts.network("qwen3_codec", Qwen3Codec)
-    host = Host(network.talker.codec_head)
+    host = Host(network.talker.codec_head, codec)
     documents = parts.documents["qwen3"]
     return Qwen3Pipeline(Qwen3Engine(documents, network, codec, host, make_slots=make_slots, fault=fault))
