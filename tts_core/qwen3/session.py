@@ -20,7 +20,7 @@ from tts_core.memory.fits import places as fitting
 from tts_core.nn.beside import Pending, Then
 from tts_core.nn.guard import checked
 from tts_core.qwen3.engine import Qwen3Engine
-from tts_core.qwen3.memory import Qwen3Job, estimate
+from tts_core.qwen3.memory import FIXED, Qwen3Job, estimate
 from tts_core.qwen3.request import Facts, Request, rehearsal
 from tts_core.qwen3.rows import WAITED
 from tts_core.qwen3.speaking import Speaking, Window
@@ -29,7 +29,6 @@ from tts_core.serving.slot_session import SlotSession, Spoken
 from tts_core.serving.sounding import Sounding
 
 SERVED = 8192  # positions of a request of unknown length, where memory is taken at once
-FIXED = ("torch-cuda",)
 
 
 @dataclass(frozen=True, eq=False)
