@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from torch_ref.cuda.beside import Beside
-from torch_ref.cuda.precision import Rounded
 from torch_ref.device import backend_name, free_bytes, name_of, peak_bytes, reset_peak
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.memory.machine import Machine
@@ -28,10 +27,10 @@ class Weighted(Protocol):
 
 
 class Host:
-    """The device and dtype of a layer's weight. codec: of the same pipeline, for memory plans."""
+    """The device and dtype of a layer's weight."""
 
-    def __init__(self, layer: Weighted, codec: Rounded | None = None):
-        self.layer, self.codec = layer, codec
+    def __init__(self, layer: Weighted):
+        self.layer = layer
 
     @property
     def dtype(self) -> str:
@@ -57,8 +56,7 @@ class Host:
 
     def machine(self, policy: CodecPolicy | None = None) -> Machine:
         """Describe it for a memory plan, with what is free now. policy: the codec's windows."""
-        precision = None if self.codec is None else self.codec.precision
-        return Machine(self.dtype, self.backend, self.free_bytes(), policy=policy, codec_precision=precision)
+        return Machine(self.dtype, self.backend, self.free_bytes(), policy=policy)
 
     def reset_peak(self) -> None:
         """Reset the peak memory counter."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from tts_core.audio.delivery import Delivery, Pacing
 from tts_core.codecs.policy import CodecPolicy
+from tts_core.codecs.stream_calls import CodecMemory
 from tts_core.dia2.arriving import Arriving
 from tts_core.dia2.engine import Dia2Engine
 from tts_core.dia2.pieces import room, written
@@ -23,13 +23,6 @@ from tts_core.results import FinishReason, GenerationResult, Meter
 from tts_core.text.captions import Word
 
 _LOG = logging.getLogger("tts_core")
-
-
-@dataclass(eq=False)
-class CodecMemory:
-    """The codec's memory of a piece's frames so far, for those that follow."""
-
-    kept: Any = None
 
 
 @dataclass(frozen=True, eq=False)

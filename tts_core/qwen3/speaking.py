@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
 from tts_core.audio.delivery import Delivery, Pacing
 from tts_core.codecs.policy import CodecPolicy
+from tts_core.codecs.stream_calls import CodecMemory
 from tts_core.nn.beside import Pending, Then
 from tts_core.nn.guard import check_sound
 from tts_core.qwen3.engine import Qwen3Engine
@@ -22,13 +22,6 @@ from tts_core.results import FinishReason, GenerationResult, Meter
 from tts_core.serving.slot_session import Spoken
 
 _LOG = logging.getLogger("tts_core")
-
-
-@dataclass(eq=False)
-class CodecMemory:
-    """The codec's memory of a piece's frames so far, for those that follow."""
-
-    kept: Any = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,8 +196,13 @@ class Speaking(Spoken):
         if self.before is not None and memory.kept is None:
             cuts = self.policy.even_cuts(self.before.shape[1])
             pieces = [*(self.before[:, start:stop] for start, stop in cuts), codes]
-        samples, memory.kept = self.engine.launch(pieces, memory.kept)
+        samples, kept = self.engine.launch(pieces, memory.kept)
+        memory.advance(kept, sum(piece.shape[1] for piece in pieces))
         return samples
+
+    def is_apart(self, window: Window) -> bool:
+        """Return True for a window that shares no call with others': a whole piece, or after a recording."""
+        return self.policy is None or (self.before is not None and window.memory.kept is None)
 
     def part(self, window: Window, sound: np.ndarray) -> GenerationResult:
         """Build the next part from a window and its samples (L,)."""
