@@ -53,7 +53,12 @@ class Parts:
 
     def machine(self) -> Machine:
         """Describe the device and the model's own networks for a memory plan, with what is free now."""
-        return Machine(name_of(self.dtype), backend_name(self.device), free_bytes(self.device))
+        return Machine(
+            name_of(self.dtype),
+            backend_name(self.device),
+            free_bytes(self.device),
+            codec_precision=self.codec_precision,
+        )
 
     def network(self, kind: str, cls: type[Made]) -> Made:
         """Load the network of a kind with its weights, or with a reader of them if it loads in pieces.

@@ -41,6 +41,12 @@ MOST_SECONDS = 1_000_000  # eleven days of speech
     type=click.Choice(["float32", "bfloat16", "float16"]),
     help="Type of weights and activations.  [default: as in SRC; embedded voice: float32]",
 )
+@click.option(
+    "--codec-precision",
+    type=click.Choice(["float32", "tf32", "bfloat16"]),
+    help="Rounding of the codec's decoder on CUDA (PyTorch).  [default: tf32 beside networks in half "
+    "precision, else float32]",
+)
 @click.option("-q", "--quantize", is_flag=True, help="Assume a copy quantized with convert-weights -q (MLX).")
 @click.option(
     "--q-bits",
@@ -77,6 +83,7 @@ def _run(
     seconds: float | None,
     batch: int,
     dtype: str | None,
+    codec_precision: str | None,
     quantize: bool,
     q_bits: str | None,
     q_group_size: int | None,
@@ -107,7 +114,10 @@ def _run(
     how: dict[str, Any] = {"dtype": dtype or found.dtype, "quantization": quantization}
     outlook = import_module(f"tts_core.{found.name}.outlook")
     job = outlook.plan(found.configs, text, seconds, batch)
-    machines = [Machine(how["dtype"], backend, quantization=quantization) for backend in BACKENDS]
+    machines = [
+        Machine(how["dtype"], backend, quantization=quantization, codec_precision=codec_precision)
+        for backend in BACKENDS
+    ]
     guesses = [outlook.estimate(found.configs, job, machine) for machine in machines]
     if as_json:
         click.echo(json_text({"job": asdict(job), **how, "backends": facts(guesses)}))
@@ -205,25 +215,30 @@ def read_codec(kind: str, model: str, codec: str | None) -> object | None:
 
 
 def table(guesses: Sequence[Estimate], above: str, below: str, free: int | None) -> str:
-    """Format the estimates: a row per term, a column per backend, in MB, and an explanation of each row."""
+    """Format the estimates: a row per term, a column per backend, in MB, and an explanation of each row.
+
+    A term that a backend does not have is left blank there.
+    """
     from tts_core.printable import one_line
 
     lines = [above, ""]
     lines.append(" " * 14 + "".join(f"{guess.backend:>12}" for guess in guesses))
-    rows = [
-        (terms[0].name, [term.bytes for term in terms])
-        for terms in zip(*[g.terms for g in guesses], strict=True)
-    ]
-    rows.append(("total", [guess.total for guess in guesses]))
-    lines += [f"{name:<14}" + "".join(f"{size / 1e6:>12,.0f}" for size in sizes) for name, sizes in rows]
+    held = [{term.name: term for term in guess.terms} for guess in guesses]
+    names = list(max(held, key=len))  # the others' are some of them
+    for name in names:
+        sizes = [f"{terms[name].bytes / 1e6:,.0f}" if name in terms else "" for terms in held]
+        lines.append(f"{name:<14}" + "".join(f"{size:>12}" for size in sizes))
+    lines.append(f"{'total':<14}" + "".join(f"{guess.total / 1e6:>12,.0f}" for guess in guesses))
     lines += ["", below, ""]
-    for terms in zip(*[guess.terms for guess in guesses], strict=True):
+    for name in names:
         reasons: dict[str, list[str]] = {}
-        for guess, term in zip(guesses, terms, strict=True):
-            reasons.setdefault(term.why, []).append(guess.backend)
+        for guess, terms in zip(guesses, held, strict=True):
+            if name in terms:
+                reasons.setdefault(terms[name].why, []).append(guess.backend)
+        everywhere = all(name in terms for terms in held)
         for why, backends in reasons.items():
-            which = "" if len(reasons) == 1 else f" ({', '.join(backends)})"
-            lines.append(f"{terms[0].name}{which}: {why}")
+            which = "" if everywhere and len(reasons) == 1 else f" ({', '.join(backends)})"
+            lines.append(f"{name}{which}: {why}")
     if free is not None:
         lines += ["", f"This machine has {free / 1e6:,.0f} MB free."]
     return "\n".join(map(one_line, lines))

@@ -193,6 +193,15 @@ def test_the_precision_of_the_codec(published: Path) -> None:
     parts = open_parts(published, device="cpu", codec_precision="float32")
     parts.codec_precision = "tf32"
     assert parts.network("dac", Dac).precision == "tf32"
+    assert parts.machine().codec_precision == "tf32", "the memory plan's"
     assert not hasattr(parts.network("dia", Dia), "precision")
     with pytest.raises(UsageError, match=r"^codec_precision: tf32 is for CUDA; cpu decodes in float32"):
         load(published / "nowhere", device="cpu", codec_precision="tf32")
+
+
+def test_a_loaded_codecs_precision_is_that_of_the_memory_plan(published: Path) -> None:
+    """Also after it was replaced."""
+    engine = DiaPipeline.load(published, device="cpu").engine
+    assert engine.host.machine().codec_precision == "float32"
+    engine.codec.precision = "bfloat16"
+    assert engine.host.machine(engine.policy).codec_precision == "bfloat16"

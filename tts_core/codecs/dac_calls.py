@@ -22,15 +22,6 @@ from tts_core.nn.windows import Window
 ONE_BY_ONE = ("torch-cpu", "mlx-cpu")
 
 
-def whole_cuts(policy: CodecPolicy, backend: str, frames: int) -> Iterator[tuple[int, int]]:
-    """Cut [0, frames) for a decode that nobody hears before its end.
-
-    On a CPU even windows, which feed less context in all; elsewhere those of a stream, of which several texts
-    have equal ones.
-    """
-    return policy.even_cuts(frames) if backend in ONE_BY_ONE else policy.decode_cuts(frames)
-
-
 class Passage(NamedTuple):
     """Frames [start, stop) of one text's codes.
 

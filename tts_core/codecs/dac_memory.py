@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 
 from tts_core.codecs import dac
 from tts_core.codecs.dac import DacConfig
-from tts_core.codecs.dac_calls import even, most_fed, whole_cuts
+from tts_core.codecs.dac_calls import even, most_fed
 from tts_core.codecs.memory import widest_layer
 from tts_core.codecs.policy import CodecPolicy, fitting, own
 from tts_core.memory.machine import Machine
@@ -17,9 +16,14 @@ from tts_core.memory.terms import LIVE, OVERLAPS, Term
 from tts_core.nn.windows import ConvTranspose, Window
 
 # Tensors that are live at once where Snake is one kernel, or NumPy's on a CPU: measured in float32, on
-# an H200 and on Linux; in TF32 on an H100
+# an H200 and on Linux; in TF32 and bfloat16 on an H100
 SNAKE_LIVE = LIVE | {"torch-cuda": 5, "mlx-cpu": 8}
 TF32_LIVE = SNAKE_LIVE | {"torch-cuda": 7}
+GRAPHS = "codec graphs"  # a term that no peak of CUDA's allocator shows: a graph's memory counts as free
+LAYOUTS = {"tf32": ("TF32", 4), "bfloat16": ("bfloat16", 2)}  # that copy weights; bytes of a number
+# Its tensors were fitted to windows of a stream, which are shorter than those of speech that nobody hears
+# before its end
+FITTED_TO_STREAMS = ("mlx-cuda",)
 
 
 def windows(machine: Machine) -> CodecPolicy:
@@ -27,32 +31,35 @@ def windows(machine: Machine) -> CodecPolicy:
     return machine.policy or own(machine.backend)
 
 
-def decoding(codec: DacConfig, frames: int, machine: Machine, *, batch: int = 1) -> Term:
-    """Return the largest call of a decode of `batch` texts of so many frames."""
-    policy, backend = windows(machine), machine.backend
+def decoding(codec: DacConfig, frames: int, machine: Machine, *, batch: int = 1) -> tuple[Term, ...]:
+    """Return the largest call of a decode of `batch` texts of so many frames, and what captured calls keep.
+
+    Texts that nobody hears before their end have the longest windows; some may end early, so that windows
+    of any length up to theirs share a call.
+    """
+    policy, backend, precision = windows(machine), machine.backend, machine.decoded_in
     most = most_fed(codec, policy, backend=backend)
-    needed = _most_fed(codec, frames, dac.decode_window, partial(whole_cuts, policy, backend))
-    alone = min(frames, even(needed, most))
+    cuts = policy.decode_cuts if backend in FITTED_TO_STREAMS else policy.even_cuts
+    alone = min(frames, even(_most_fed(codec, frames, dac.decode_window, cuts), most))
     fed = max(alone, min(batch * alone, most))
+    live = TF32_LIVE if precision == "tf32" else SNAKE_LIVE
+    size = 2 if precision == "bfloat16" else machine.wide
     where = f"the decoder's widest layer, {fed} frames"
-    if backend in OVERLAPS:  # captured calls have memory of their own
-        fed, where = 2 * fed, f"{where}, and as many in captured calls"
-    live = TF32_LIVE if _takes_tf32(machine) else SNAKE_LIVE
-    return widest_layer("codec", max(decoder_widths(codec, fed)), where, machine, live)
-
-
-def _takes_tf32(machine: Machine) -> bool:
-    """Return True beside networks in half precision on CUDA, where the codec decodes in TF32 by default."""
-    return machine.backend in OVERLAPS and machine.dtype != "float32"
+    call = widest_layer("codec", max(decoder_widths(codec, fed)), where, machine, live, size=size)
+    if backend not in OVERLAPS:
+        return (call,)
+    return call, Term(GRAPHS, call.bytes, "as many in captured calls, which keep their memory")
 
 
 def copied(codec: DacConfig, machine: Machine) -> tuple[Term, ...]:
-    """Return the copy of the decoder's weights in TF32's layout."""
-    if not _takes_tf32(machine):
+    """Return the copy of the decoder's weights in the layout of its precision, where that is another one."""
+    if machine.decoded_in not in LAYOUTS:
         return ()
+    name, size = LAYOUTS[machine.decoded_in]
     shapes = dac.parameter_shapes(codec)
     count = sum(math.prod(shape) for name, shape in shapes.items() if name.startswith("decoder."))
-    return (Term("codec layout", 4 * count, "the decoder's weights once more, channels last, for TF32"),)
+    why = f"the decoder's weights once more, channels last, for {name}"
+    return (Term("codec layout", size * count, why),)
 
 
 def encoding(codec: DacConfig, frames: int, machine: Machine) -> Term:
@@ -79,7 +86,8 @@ def codec_policy(codec: DacConfig, machine: Machine) -> CodecPolicy:
 
     def takes(policy: CodecPolicy) -> int:
         frames, one = 4 * policy.max_frames, replace(machine, policy=policy)
-        return max(decoding(codec, frames, one).bytes, encoding(codec, frames, one).bytes)
+        decoded = sum(term.bytes for term in decoding(codec, frames, one))
+        return max(decoded, encoding(codec, frames, one).bytes)
 
     return fitting(takes, machine.backend, machine.free)
 

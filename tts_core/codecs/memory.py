@@ -12,16 +12,23 @@ from tts_core.printable import counted
 
 
 def widest_layer(
-    name: str, elements: int, where: str, machine: Machine, live: Mapping[str, int] = LIVE
+    name: str,
+    elements: int,
+    where: str,
+    machine: Machine,
+    live: Mapping[str, int] = LIVE,
+    *,
+    size: int | None = None,
 ) -> Term:
     """Return the live tensors of a codec's widest layer.
 
     elements: of one.
     where: the layer and its frames, in words.
     live: tensors, by backend.
+    size: bytes of a number; None is the machine's wide one.
     """
     tensors = live[machine.backend]
-    return Term(name, tensors * machine.wide * elements, f"{counted(tensors, 'tensor')} of {where}")
+    return Term(name, tensors * (size or machine.wide) * elements, f"{counted(tensors, 'tensor')} of {where}")
 
 
 def vocos_window(name: str, config: VocosConfig, frames: int, most: int, machine: Machine) -> Term:

@@ -60,8 +60,8 @@ def estimate(configs: Configs, job: DiaJob, machine: Machine) -> Estimate:
     config, codec = config_of(configs, "dia", DiaConfig), config_of(configs, "dac", DacConfig)
     rows = _cache(config, job, machine), _source(config, job, machine.size)
     steps = Phase("decoder", (*rows, _activations(config, job, machine)))
-    window = decoding(codec, job.frames, machine, batch=job.batch)
-    sound = Phase("codec", (*rows, window, *copied(codec, machine)))
+    calls = decoding(codec, job.frames, machine, batch=job.batch)
+    sound = Phase("codec", (*rows, *calls, *copied(codec, machine)))
     phases = with_sound(machine.backend, [steps], sound)
     if job.prompt_frames:
         phases = (*phases, Phase("prompts", (encoding(codec, job.prompt_frames, machine),)))

@@ -129,7 +129,7 @@ def narrower(machine: Machine, halves: Sequence[str] | None = None) -> Iterator[
     """
     for name in ("float32", *(halves_of(machine.backend) if halves is None else halves)):
         if BYTES[name] < machine.size:
-            yield replace(machine, dtype=name)
+            yield machine.in_dtype(name)
 
 
 def dtypes(job: Job, machine: Machine, halves: Sequence[str] | None = None) -> Iterator[Option[Job]]:

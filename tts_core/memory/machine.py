@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tts_core.memory.terms import BYTES
@@ -21,6 +21,7 @@ class Machine:
     free: bytes that may still be allocated; None if unknown.
     quantization: of the large networks, as in config.json.
     policy: the codec's windows; None is the default.
+    codec_precision: asked of codecs' decoders: float32, tf32 or bfloat16; None is the default.
     """
 
     dtype: str
@@ -28,6 +29,7 @@ class Machine:
     free: int | None = None
     quantization: Mapping[str, Any] | None = None
     policy: CodecPolicy | None = None
+    codec_precision: str | None = None
 
     @property
     def size(self) -> int:
@@ -43,6 +45,18 @@ class Machine:
     def held(self) -> Mapping[str, Any] | None:
         """The quantization of weights in memory: torch dequantizes when it loads."""
         return None if self.backend.startswith("torch") else self.quantization
+
+    @property
+    def decoded_in(self) -> str:
+        """The precision of codecs' decoders: float32 outside CUDA, by default TF32 beside half precision."""
+        if self.backend != "torch-cuda":
+            return "float32"
+        return self.codec_precision or ("tf32" if self.size < 4 else "float32")
+
+    def in_dtype(self, dtype: str) -> Machine:
+        """Return the machine with another dtype; a codec precision that is the default follows it."""
+        usual = replace(self, codec_precision=None)
+        return replace(usual if usual.decoded_in == self.decoded_in else self, dtype=dtype)
 
     def fits(self, needed: int) -> bool:
         """Return True if so many bytes are free, or may be."""

@@ -36,7 +36,10 @@ from tts_core.printable import counted
 from tts_core.qwen3.config import Qwen3Config
 from tts_core.qwen3.speaker import HOP, SpeakerConfig
 
-# Live tensors of the codec's widest layer; on a CPU with MLX measured, elsewhere those of other codecs
+FIXED = ("torch-cuda",)  # backends whose caches are allocated at once
+
+# Live tensors of the codec's widest layer; on a CPU with MLX measured, elsewhere those of other codecs. In
+# PyTorch 5.8 are counted, in Snake, where no convolution has its workspace
 CODEC_LIVE = LIVE | {"mlx-cpu": 6}
 
 
@@ -74,9 +77,9 @@ def estimate(configs: Configs, job: Qwen3Job, machine: Machine) -> Estimate:
     """Estimate the memory of `job`. configs: of the model's parts by kind."""
     config = config_of(configs, "qwen3", Qwen3Config)
     codec = config_of(configs, "qwen3_codec", Qwen3CodecConfig)
-    cache = _cache(config, job, machine.size)
+    cache = _cache(config, job, machine)
     steps = [
-        Phase("prompt", (cache, _prompt(config, job, machine.size))),
+        Phase("prompt", (cache, _prompt(config, job, machine))),
         Phase("steps", (cache, _steps(config, job, machine.size))),
     ]
     phases = with_sound(machine.backend, steps, Phase("codec", (cache, *_decoding(codec, job, machine))))
@@ -93,22 +96,32 @@ def weight_bytes(config: Qwen3Config, dtype: str, quantization: Mapping[str, Any
     return weights.weight_bytes("qwen3", config, dtype, quantization) + 4 * tables
 
 
-def _cache(config: Qwen3Config, job: Qwen3Job, size: int) -> Term:
-    stack, capacity = config.talker, rounded(job.positions)
-    layer = 2 * job.texts * stack.num_key_value_heads * stack.head_dim * size * capacity
-    rows = counted(job.texts, "row")
-    why = (
-        f"keys and values of {job.positions} positions, capacity {capacity}, {rows}; a layer's while it grows"
-    )
-    return Term("cache", (stack.num_hidden_layers + 1) * layer, why)
+def _cache(config: Qwen3Config, job: Qwen3Job, machine: Machine) -> Term:
+    stack, rows = config.talker, counted(job.texts, "row")
+    if machine.backend in FIXED:
+        capacity, layers, grown = job.positions + 1, stack.num_hidden_layers, ""
+    else:
+        capacity, layers = rounded(job.positions), stack.num_hidden_layers + 1
+        grown = "; a layer's while it grows"
+    why = f"keys and values of {job.positions} positions, capacity {capacity}, {rows}{grown}"
+    return Term("cache", job.texts * layers * _kept_layer(config, capacity, machine.size), why)
 
 
-def _prompt(config: Qwen3Config, job: Qwen3Job, size: int) -> Term:
-    """One prompt after the other is read."""
-    stack = config.talker
+def _kept_layer(config: Qwen3Config, positions: int, size: int) -> int:
+    """Bytes of a layer's keys and values of so many positions of one text."""
+    return 2 * config.talker.num_key_value_heads * config.talker.head_dim * size * positions
+
+
+def _prompt(config: Qwen3Config, job: Qwen3Job, machine: Machine) -> Term:
+    """One prompt after the other is read, into a cache of its own where the batch's is of fixed size."""
+    stack, size = config.talker, machine.size
     row = _row(config, size) + 3 * size * config.text_hidden_size
     used = layer(job.prompt, row, heads=stack.num_attention_heads, keys=job.prompt)
-    return Term("prompt", used, f"one layer of {counted(job.prompt, 'position')}, and embeddings of text")
+    why = f"one layer of {counted(job.prompt, 'position')}, and embeddings of text"
+    if machine.backend in FIXED:
+        used += (stack.num_hidden_layers + 1) * _kept_layer(config, rounded(job.prompt), size)
+        why += "; its keys and values before they are copied"
+    return Term("prompt", used, why)
 
 
 def _steps(config: Qwen3Config, job: Qwen3Job, size: int) -> Term:
@@ -133,13 +146,33 @@ def _row(config: Qwen3Config, size: int) -> int:
 
 
 def _decoding(codec: Qwen3CodecConfig, job: Qwen3Job, machine: Machine) -> tuple[Term, ...]:
-    read = min(job.recording + job.frames, _policy(machine).max_frames)
-    fed = read + qwen3_codec.decode_tail(codec.decoder)
+    policy = _policy(machine)
+    read, fed = min(job.recording + job.frames, policy.max_frames), most_fed(codec, job, policy)
     state = job.texts * machine.wide * _kept(codec, read)
     why = "keys and values of the codec's transformer, and its last frames"
     return _widest("codec", qwen3_codec.widest(codec.decoder, fed), fed, machine), Term(
         "codec state", state, why
     )
+
+
+def most_fed(codec: Qwen3CodecConfig, job: Qwen3Job, policy: CodecPolicy) -> int:
+    """Count the frames of the largest call of the decoder: a window, and the frames kept before it.
+
+    The windows are even, or those of a stream by itself or among others; a recording's come before.
+    """
+    heard, tail = job.recording, qwen3_codec.decode_tail(codec.decoder)
+    spoken = [policy.even_cuts, policy.decode_cuts, partial(_served_cuts, policy)]
+    cuts = [*policy.even_cuts(heard)]
+    cuts += [(heard + start, heard + stop) for windows in spoken for start, stop in windows(job.frames)]
+    return max(stop - start + min(start, tail) for start, stop in cuts)
+
+
+def _served_cuts(policy: CodecPolicy, frames: int) -> Iterator[tuple[int, int]]:
+    start = 0
+    while start < frames:
+        stop = min(policy.served_stop(start), frames)
+        yield start, stop
+        start = stop
 
 
 def _kept(codec: Qwen3CodecConfig, frames: int) -> int:

@@ -19,7 +19,7 @@ from tts_core.memory.fits import places as fitting
 from tts_core.nn.beside import Pending, Then
 from tts_core.nn.guard import checked
 from tts_core.qwen3.engine import Qwen3Engine
-from tts_core.qwen3.memory import Qwen3Job, estimate
+from tts_core.qwen3.memory import FIXED, Qwen3Job, estimate
 from tts_core.qwen3.request import Qwen3Facts, Qwen3Request, rehearsal
 from tts_core.qwen3.rows import WAITED
 from tts_core.qwen3.speaking import Qwen3Speaking, Qwen3Window
@@ -28,7 +28,6 @@ from tts_core.serving.slot_session import Member, SlotSession
 from tts_core.serving.sounding import MemberWindow, Sounding
 
 SERVED = 8192  # positions of a request of unknown length, where memory is taken at once
-FIXED = ("torch-cuda",)
 
 
 _Window = MemberWindow[Qwen3Speaking, Qwen3Window]
@@ -71,7 +70,7 @@ class Qwen3Session(SlotSession[Qwen3Speaking]):
             host,
             self._decode,
             launch=self._launch if sound and host.overlaps else None,
-            split=lambda asked: [[place] for place in range(len(asked))],  # each changes its codec's memory
+            split=self._split,
             owner=lambda asked: asked.one,
             is_wanted=lambda asked: asked.one.key in self.members,
             most=places if policy is not None and policy.is_heard else None,
@@ -235,11 +234,25 @@ class Qwen3Session(SlotSession[Qwen3Speaking]):
         return events
 
     def _launch(self, asked: Sequence[_Window]) -> Pending[list[np.ndarray | Exception]] | None:
-        [each] = asked
+        each, *others = asked
+        if others:
+            made = self.engine.launch_streams([each.window for each in asked])
+            return Then(made, lambda sounds: [*map(checked, sounds)])
         if not each.window.codes.shape[1]:
             return None
         return Then(each.one.launch(each.window), lambda sound: [checked(sound)])
 
+    def _split(self, asked: Sequence[_Window]) -> list[list[int]]:
+        apart = {place for place, each in enumerate(asked) if each.one.is_apart(each.window)}
+        return self.engine.split([each.window for each in asked], apart)
+
     def _decode(self, asked: Sequence[_Window]) -> list[np.ndarray]:
-        [each] = asked
-        return [each.one.decode(each.window)]
+        """Decode windows of different streams one by one; none advances if one fails."""
+        before = [(each.window.memory, vars(each.window.memory).copy()) for each in asked]
+        try:
+            return [each.one.decode(each.window) for each in asked]
+        except Exception:
+            if len(asked) > 1:  # they are decoded again
+                for memory, held in before:
+                    vars(memory).update(held)
+            raise

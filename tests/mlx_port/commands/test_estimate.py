@@ -40,10 +40,35 @@ def test_a_published_model_needs_no_files(capsys):
     lines = out.splitlines()
     assert lines[0] == "MB at the peak of a text of 1024 bytes and 10.0 s of speech"
     assert lines[2].split() == list(BACKENDS)
-    rows = {line[:14].strip(): line[14:].split() for line in lines[3:11]}
+    rows = {line[:14].strip(): line[14:].split() for line in lines[3:12]}
     assert rows["weights"] == ["6,448"] * 6
     assert len(rows["total"]) == 6
     assert "codec weights: float32" in lines
+
+
+@pytest.mark.parametrize("model", models.NAMES)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_a_term_that_only_some_backends_have_is_blank_for_the_others(capsys, model, dtype):
+    """The columns stay in place, so that the line's last entry is below its backend."""
+    code, out, err = run(capsys, model, "--dtype", dtype)
+    assert (code, err) == (0, "")
+    found, lines = facts(capsys, model, "--dtype", dtype)["backends"], out.splitlines()
+    head = lines[2]
+    for name in {name for one in found.values() for name in one["terms"]}:
+        [line] = [line for line in lines if line.startswith(f"{name:<14} ") and "GB" not in line]
+        for backend, one in found.items():
+            end = head.index(backend) + len(backend)
+            held = one["terms"].get(name)
+            assert line[end - 11 : end].strip() == (f"{held['bytes'] / 1e6:,.0f}" if held else "")
+
+
+def test_the_codecs_precision_reaches_the_estimate_on_cuda(capsys):
+    asked = ("--model", PUBLISHED, "--dtype", "bfloat16", "--seconds", 10)
+    usual = facts(capsys, *asked)["backends"]
+    assert facts(capsys, *asked, "--codec-precision", "tf32")["backends"] == usual
+    exact = facts(capsys, *asked, "--codec-precision", "float32")["backends"]
+    assert exact.pop("torch-cuda")["total"] < usual.pop("torch-cuda")["total"] - 0.5e9
+    assert exact == usual
 
 
 @pytest.mark.parametrize("model", ["dia", "mars5"])

@@ -23,6 +23,7 @@ from torch_ref.metavoice import speaker_encoder as metavoice
 from torch_ref.qwen3 import speaker_encoder as qwen3
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.errors import UsageError
+from tts_core.memory.machine import Machine
 from tts_core.metavoice.config import SpeakerEncoderConfig
 from tts_core.nn.noise import HostNoise
 
@@ -131,8 +132,11 @@ def test_a_precision_is_refused_where_it_cannot_be() -> None:
     ],
 )
 def test_the_default_follows_the_networks(device: str, dtype: torch.dtype, chosen: str) -> None:
-    """A half-precision network on CUDA rounds more than TF32 does; exact ones keep an exact codec."""
+    """A half-precision network on CUDA rounds more than TF32 does; exact ones keep an exact codec. The memory
+    plan has the same default.
+    """
     assert choose_precision(None, torch.device(device), dtype) == chosen
+    assert Machine(str(dtype).removeprefix("torch."), f"torch-{device}").decoded_in == chosen
     assert choose_precision("float32", torch.device(device), dtype) == "float32"
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tts_core.codecs import qwen3_codec
+from tts_core.codecs.qwen3_codec import Qwen3CodecConfig
 from tts_core.errors import ResourceError
 from tts_core.memory.machine import Machine
 from tts_core.memory.terms import Estimate
@@ -15,6 +16,7 @@ from tts_core.qwen3.memory import (
     check_loading,
     check_running,
     estimate,
+    most_fed,
     weight_bytes,
 )
 from tts_core.qwen3.spec import MODEL
@@ -51,6 +53,53 @@ def test_the_cache() -> None:
     assert plan()["cache"].bytes == 29 * position * 1280  # 1049 positions
     assert plan(replace(MINUTE, texts=3))["cache"].bytes == 3 * plan()["cache"].bytes
     assert plan(dtype="float32")["cache"].bytes == 2 * plan()["cache"].bytes
+
+
+def test_the_cache_on_cuda_is_allocated_at_once() -> None:
+    """With a position more than the plan counts; a prompt is read into a cache of its own, by 256 rows."""
+    position = 2 * 8 * 128 * 2
+    held = plan(backend="torch-cuda")
+    assert held["cache"].bytes == 28 * position * 1050
+    short = plan(replace(MINUTE, prompt=40, frames=1010), backend="torch-cuda")
+    assert short["cache"].bytes == held["cache"].bytes
+    assert held["prompt"].bytes - short["prompt"].bytes > 29 * position * 256 > 0.9 * short["prompt"].bytes
+    assert plan(MINUTE, backend="torch-mps")["prompt"].bytes < 29 * position * 512
+
+
+@pytest.mark.parametrize(
+    ("frames", "recording", "fed"),
+    [
+        (1, 0, 1),
+        (40, 0, 40),
+        (64, 0, 64),
+        (100, 0, 64),
+        (120, 0, 68),
+        (126, 0, 74),
+        (128, 0, 74),
+        (9999, 0, 74),
+        (1, 5, 6),
+        (30, 5, 35),
+        (64, 5, 69),
+        (64, 10, 74),
+        (1, 64, 64),
+        (20, 300, 74),
+    ],
+)
+def test_the_largest_call_of_the_codec(frames: int, recording: int, fed: int) -> None:
+    """Windows have at most 64 frames, and 10 kept ones before them: 100 frames never fill both. A stream by
+    itself has windows up to frames 2, 6, 14, 30, 62 and 126.
+    """
+    job = Qwen3Job(frames, recording=recording)
+    codec = SMALL["qwen3_codec"]
+    assert isinstance(codec, Qwen3CodecConfig)
+    assert most_fed(codec, job, qwen3_codec.POLICY) == fed
+    assert f"{fed} frames" in plan(job)["codec"].why
+
+
+def test_a_measured_peak_on_cuda() -> None:
+    """One H100's allocator, MB; the bound is that of benchmarks/memory.py."""
+    guess = plan(Qwen3Job(frames=100, prompt=40), backend="torch-cuda").total / 1e6
+    assert 2844 <= guess <= 1.06 * 2844
 
 
 def test_a_recording_is_heard_by_base_alone() -> None:
