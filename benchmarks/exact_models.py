@@ -22,6 +22,7 @@ from tts_core.dia2.sampling import Dia2Choice, Dia2Sampling
 from tts_core.dia2.shapes import parameter_shapes as dia2_shapes
 from tts_core.dia2.slots import Dia2Joining
 from tts_core.dia2.spec import DIA2_2B
+from tts_core.exports import STEMS
 from tts_core.mars5.config import codec_lm_parameter_shapes
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.rows import Mars5Joining
@@ -166,7 +167,9 @@ def _drawn(random: np.random.Generator, name: str, shape: tuple[int, ...]) -> np
 def opened(model: str, side: str, network: Any, texts: int, steps: int) -> Any:
     """Open slots of a network."""
     kind = KINDS[model]
-    form = import_module(f"{PACKAGES[side]}.{model}.slots").Slots
+    form = getattr(
+        import_module(f"{PACKAGES[side]}.{model}.slots"), f"{STEMS.get(model, model.capitalize())}Slots"
+    )
     return kind.slots(form, network, texts, steps)
 
 

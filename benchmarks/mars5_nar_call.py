@@ -270,8 +270,8 @@ def main() -> None:
 def report(side: SimpleNamespace, work: Work, args: argparse.Namespace) -> None:
     given = side.network, read(side, work, work.settings), work.cells, work.settings
     kinds = {"": side.step}
-    if side.step is not side.code.reverse.Step:
-        kinds["kernels and CUDA graph"] = side.code.reverse.Step
+    if side.step is not side.code.reverse.DenoisingStep:
+        kinds["kernels and CUDA graph"] = side.code.reverse.DenoisingStep
     forms = {name: Form(side, work, kind(*given)) for name, kind in kinds.items()}
     for form in forms.values():
         form.run(3)

@@ -37,7 +37,7 @@ def backend(name: str, work: calls.Work, dtype: str) -> SimpleNamespace:
         side.log = lambda log_p: log_p.float().cpu().numpy()
     side.short = name
     given = side.network, calls.read(side, work, work.settings), work.cells, work.settings
-    side.plain = side.code.reverse.Step(*given)
+    side.plain = side.code.reverse.DenoisingStep(*given)
     return side
 
 

@@ -40,7 +40,7 @@ class Bench:
         self.side, self.work, self.args, self.made = side, work, args, 0
         package = side.code.__name__
         self.diffusion = import_module(f"{package}.reverse").ReverseDiffusion(side.network, side.step)
-        self.call = import_module(f"{package}.together").Call
+        self.call = import_module(f"{package}.together").TimestepCall
 
     def begin(self, count: int) -> list[Any]:
         """Begin runs, each as many timesteps on as it has predecessors."""

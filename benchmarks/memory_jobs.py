@@ -344,7 +344,7 @@ def qwen3_job(spec: str) -> Qwen3Job:
 def qwen3(given: Namespace, spec: str) -> Speak:
     """Speak in slots until a seed does not end the speech early, then decode."""
     job, config = qwen3_job(spec), qwen3_networks.CONFIGS[given.size]
-    slots_of = import_module(f"{PACKAGES[given.side]}.qwen3.slots").Slots
+    slots_of = import_module(f"{PACKAGES[given.side]}.qwen3.slots").Qwen3Slots
     built, codec = qwen3_networks.networks(given.side, config, given.dtype, given.device)
 
     def speak() -> None:

@@ -93,7 +93,7 @@ def ours(side: str, config: Qwen3Config, dtype: str, texts: Sequence[int]) -> It
     package = "mlx_port" if side == "mlx" else "torch_ref.cuda"
     network, codec = networks(side, config, dtype, device)
     made = import_module(f"{package}.qwen3.slots")
-    make = made.Slots if side == "mlx" else made.make_slots
+    make = made.Qwen3Slots if side == "mlx" else made.make_slots
     laid = layouts.build(config, ids().tolist(), language=None, streamed=False)
     for count in texts:
         slots = make(network, texts=count, room=PROMPT + 520)

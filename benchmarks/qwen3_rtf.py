@@ -40,7 +40,7 @@ def measure(side: str, size: str, dtype: str, seconds: float, runs: int) -> str:
     slots = import_module(f"{package}.qwen3.slots")
     host = import_module(f"{package}.host").Host(network.talker.model.codec_embedding)
     pipeline = Qwen3Pipeline(
-        Qwen3Engine(own, network, codec, host, make_slots=slots.Slots, fault=slots.fault)
+        Qwen3Engine(own, network, codec, host, make_slots=slots.Qwen3Slots, fault=slots.fault)
     )
     vector = np.random.default_rng(0).normal(0, 1, config.talker.hidden_size).astype(np.float32)
     times = []

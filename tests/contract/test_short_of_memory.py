@@ -118,7 +118,7 @@ def test_diffusions_that_share_a_call(side: Side, most: int, monkeypatch: pytest
 
     monkeypatch.setattr(module.Together, "compute", scarce)
     engine: Any = SimpleNamespace(configs=CONFIGS, host=LateHost())
-    engine.together = lambda runs: module.Call(tiny(side), runs)
+    engine.together = lambda runs: module.TimestepCall(tiny(side), runs)
     diffusions: Diffusions[int] = Diffusions(engine)
     for seed in range(6):
         diffusions.add(seed, JOB, lambda seed=seed: begin(seed))

@@ -112,7 +112,7 @@ class Dia2Side(Side):
 
     def slots(self) -> Any:
         """Slots that run on a CPU."""
-        return self.module("dia2.slots").Slots(self.network)
+        return self.module("dia2.slots").Dia2Slots(self.network)
 
     @contextmanager
     def _picking(self, picks: Iterator[int] | None) -> Iterator[None]:

@@ -230,7 +230,7 @@ def check_step(vectors: Vectors, info: Info, side: str) -> None:
 
 def _step(s: NarSide, text: np.ndarray, prompt: np.ndarray, cells: Cells, settings: Diffusion) -> Any:
     source = s.reverse.ReverseDiffusion(s.network).read(text, prompt, cells, settings)
-    return s.reverse.Step(s.network, source, cells, settings)
+    return s.reverse.DenoisingStep(s.network, source, cells, settings)
 
 
 class GoldenNoise:

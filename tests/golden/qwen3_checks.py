@@ -249,7 +249,7 @@ def _check_layout(row: Row, b: int, part: str, vectors: Vectors, benches: Benche
 def spoken(side: ModelSide, rows: list[Row], sampling: Qwen3Sampling, most: int) -> list[np.ndarray]:
     """Speak rows together in slots. → (F, Q) codes each, F at most `most`."""
     room = most + max(len(row.layout.text) for row in rows)
-    slots = side.module("qwen3.slots").Slots(side.network, texts=len(rows), room=room)
+    slots = side.module("qwen3.slots").Qwen3Slots(side.network, texts=len(rows), room=room)
     for b, row in enumerate(rows):
         frames, noise = None if row.frames is None else row.frames[0], HostNoise(row.seed or 0)
         slots.join(b, Qwen3Joining(row.layout, sampling, noise, row.speaker, frames))

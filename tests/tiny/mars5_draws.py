@@ -39,7 +39,7 @@ def extend(
     options = replace(options, generate_max_len_override=sequence.max_len)
     vocabulary = sequence.vocabulary
     room, ids = sequence.max_len, {"lowest": vocabulary.lowest, "end": vocabulary.end}
-    own = slots or side.module("mars5.slots").Slots(network, texts=1, room=room, **ids)
+    own = slots or side.module("mars5.slots").Mars5Slots(network, texts=1, room=room, **ids)
     own.join(0, Mars5Joining(sequence.prompt, codes, options, noise))
     launched, sent = deque[Any](), 0
     while not sequence.done:

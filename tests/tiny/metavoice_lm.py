@@ -110,7 +110,7 @@ class LanguageSide(Side):
 
         limits: most new ids of each.  end: the id that ends a text, and is its last.
         """
-        slots = self.module("metavoice.slots").Slots(
+        slots = self.module("metavoice.slots").MetaVoiceSlots(
             network,
             texts=len(texts),
             rows=sum(text.sampling.rows for text in texts),

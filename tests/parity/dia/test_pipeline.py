@@ -231,7 +231,7 @@ def as_on_a_gpu(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
 def watched(side: Side, seen: Callable[[np.ndarray], None]) -> Watched:
     """Pass the ids of each row, (B, C), to `seen`."""
     if side is PORT:
-        return Watched(side.module("dia.slots").Slots, lambda rows: seen(rows[0]), "read")
+        return Watched(side.module("dia.slots").DiaSlots, lambda rows: seen(rows[0]), "read")
     return Watched(side.module("host").Host, seen)
 
 

@@ -180,7 +180,7 @@ def test_nothing_is_read_before_the_end(side: Side, monkeypatch: pytest.MonkeyPa
         )
         for seed in range(3)
     ]
-    call = side.module("mars5.together").Call(tiny(side), runs[1:])
+    call = side.module("mars5.together").TimestepCall(tiny(side), runs[1:])
     with Forbidden(side, monkeypatch):
         for _ in range(T):
             runs[0].advance()

@@ -73,7 +73,7 @@ def alone(side: Side, config: CodecLMConfig, seed: int) -> list[int]:
 
 
 def slots_of(side: Side, config: CodecLMConfig, count: int) -> Any:
-    kind = side.module("mars5.slots").Slots
+    kind = side.module("mars5.slots").Mars5Slots
     return kind(network(side, config), texts=count, room=ROOM, lowest=VOCABULARY.lowest, end=VOCABULARY.end)
 
 
@@ -148,7 +148,7 @@ def test_a_text_without_finite_logits_is_marked_by_itself(side: Side) -> None:
     weights = ar_weights(CONFIG, seed=3)
     weights.tensors["embed.weight"][VOCABULARY.shallow("x").tokens[1]] = np.nan
     broken, one = side.network("mars5", weights), text(4)
-    slots = side.module("mars5.slots").Slots(
+    slots = side.module("mars5.slots").Mars5Slots(
         broken, texts=2, room=ROOM, lowest=VOCABULARY.lowest, end=VOCABULARY.end
     )
     slots.join(0, Mars5Joining(VOCABULARY.shallow("x"), one.joining.codes, Mars5Options(), HostNoise(1)))

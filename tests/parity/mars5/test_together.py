@@ -70,7 +70,7 @@ def expected(seed: int) -> tuple[np.ndarray, float]:
 def test_codes_are_those_of_the_run_alone(side: Side, arrivals: int) -> None:
     """Runs join at random steps; one in eight leaves early."""
     random, begin, waiting = np.random.default_rng(arrivals), beginner(side), [*range(RUNS)]
-    call, running, ties, compared, shared = side.module("mars5.together").Call, {}, 0, 0, 0
+    call, running, ties, compared, shared = side.module("mars5.together").TimestepCall, {}, 0, 0, 0
     while waiting or running:
         if waiting and random.random() < 0.6:
             seed = waiting.pop(0)
@@ -112,7 +112,7 @@ def test_a_run_without_numbers_ends_by_itself(side: Side) -> None:
     alone, runs = by_itself(begin(7, timesteps=4)), [begin(5, timesteps=4), begin(7, timesteps=4)]
     step = runs[0].step
     step.source = step.source._replace(positions=step.source.positions * float("nan"))
-    call = side.module("mars5.together").Call(tiny(side), runs)
+    call = side.module("mars5.together").TimestepCall(tiny(side), runs)
     while not runs[0].done:
         call()
     with pytest.raises(GenerationError, match="NaN or infinite in float32"):
@@ -122,7 +122,7 @@ def test_a_run_without_numbers_ends_by_itself(side: Side) -> None:
 
 def test_under_the_rules_of_mps() -> None:
     side = SIDES["torch_ref"]
-    begin, call = beginner(side), side.module("mars5.together").Call
+    begin, call = beginner(side), side.module("mars5.together").TimestepCall
 
     def made() -> list[np.ndarray]:
         runs = [begin(seed, timesteps=3) for seed in (1, 2, 3, 4)]

@@ -68,7 +68,7 @@ def alone(side: LanguageSide, seed: int) -> list[int]:
 
 
 def slots_of(side: LanguageSide, count: int, rows: int) -> Any:
-    kind = side.module("metavoice.slots").Slots
+    kind = side.module("metavoice.slots").MetaVoiceSlots
     return kind(network(side), texts=count, rows=rows, room=ROOM, end_of_text=END_OF_TEXT)
 
 

@@ -53,7 +53,7 @@ def text(seed: int) -> Text:
 
 
 def slots_of(side: str, count: int) -> Any:
-    return Side(side).module("qwen3.slots").Slots(network(side), texts=count, room=ROOM)
+    return Side(side).module("qwen3.slots").Qwen3Slots(network(side), texts=count, room=ROOM)
 
 
 def read(slots: Any) -> np.ndarray:
