@@ -65,7 +65,7 @@ def copies(texts: int) -> int:
 
 
 def fed_together(texts: int, frames: int, policy: CodecPolicy, tail: int, *, backend: str) -> int:
-    """Count the frames of the largest call of so many streams. frames: of the largest window, its tail too."""
+    """Count the frames of the largest call of so many streams. frames: of a largest window and tail."""
     return max(frames, min(texts * frames, most_fed(policy, tail, backend=backend)))
 
 
