@@ -77,8 +77,13 @@ def test_the_cache_on_cuda_is_allocated_at_once() -> None:
         (126, 0, 74),
         (128, 0, 74),
         (9999, 0, 74),
-    ]
-    + [(1, 5, 6), (30, 5, 35), (64, 5, 69), (64, 10, 74), (1, 64, 64), (20, 300, 74)],
+        (1, 5, 6),
+        (30, 5, 35),
+        (64, 5, 69),
+        (64, 10, 74),
+        (1, 64, 64),
+        (20, 300, 74),
+    ],
 )
 def test_the_largest_call_of_the_codec(frames: int, recording: int, fed: int) -> None:
     """Windows have at most 64 frames, and 10 kept ones before them: 100 frames never fill both. A stream by
