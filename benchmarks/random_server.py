@@ -53,13 +53,15 @@ def qwen3(dtype: str) -> Any:
     from torch_ref.cuda.codec_host import CodecHost
     from torch_ref.cuda.qwen3.slots import make_slots
     from torch_ref.cuda.streams import decode_streams
+    from torch_ref.host import Host
     from torch_ref.qwen3.pipeline import Qwen3Pipeline
     from torch_ref.qwen3.slots import fault
     from tts_core.qwen3.engine import Qwen3Engine
 
     config: Any = models.model("qwen3").sizes[SIZES["qwen3"]]["qwen3"]
     network, codec = qwen3_networks.networks("torch", config, dtype, "cuda")
-    own, host = documents("qwen3", {"qwen3": config})["qwen3"], CodecHost(network.talker.codec_head, codec)
+    own, host = documents("qwen3", {"qwen3": config})["qwen3"], Host(network.talker.codec_head)
+    host.codec = codec
     streams = partial(decode_streams, codec.decode_piece)
     how: Any = {"make_slots": make_slots, "fault": fault, "decode_streams": streams}
     return Qwen3Pipeline(Qwen3Engine(own, network, codec, host, **how))

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from torch_ref.cuda.beside import Beside
+from torch_ref.cuda.precision import Rounded
 from torch_ref.device import backend_name, free_bytes, name_of, peak_bytes, reset_peak
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.memory.machine import Machine
@@ -27,7 +28,9 @@ class Weighted(Protocol):
 
 
 class Host:
-    """The device and dtype of a layer's weight."""
+    """The device and dtype of a layer's weight. codec: of the same pipeline, for memory plans."""
+
+    codec: Rounded | None = None
 
     def __init__(self, layer: Weighted):
         self.layer = layer
@@ -56,7 +59,9 @@ class Host:
 
     def machine(self, policy: CodecPolicy | None = None) -> Machine:
         """Describe it for a memory plan, with what is free now. policy: the codec's windows."""
-        return Machine(self.dtype, self.backend, self.free_bytes(), policy=policy)
+        precision = None if self.codec is None else self.codec.precision
+        free = self.free_bytes()
+        return Machine(self.dtype, self.backend, free, policy=policy, codec_precision=precision)
 
     def reset_peak(self) -> None:
         """Reset the peak memory counter."""

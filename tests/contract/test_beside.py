@@ -116,11 +116,11 @@ def test_a_batch_is_the_same(model: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("model", ["dia2", "qwen3"])
-@pytest.mark.parametrize("places", [2, 5])
+@pytest.mark.parametrize("places", [5, 8])
 def test_windows_of_several_streams_in_one_call(
     model: str, places: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on a GPU: codes are the same, sound to rounding, also of texts that a call lacked memory for."""
+    """As on a GPU: the same codes, sound up to rounding; one call lacks memory, and is made one by one."""
     compared = expected(model)
     stream = late(model, monkeypatch, places)
     monkeypatch.setattr("tts_core.codecs.stream_calls.ONE_BY_ONE", ())
@@ -140,7 +140,8 @@ def test_windows_of_several_streams_in_one_call(
         assert np.array_equal(result.codes, compared[place].codes)
         assert_same(result, compared[place], rounding=max(1e-5, SMALL[model].rounding))
     session.close()
-    assert len(sizes) > 2
+    assert len(sizes) >= 2, "the second lacked memory"
+    assert not stream.errors
     assert min(sizes) > 1
     assert max(sizes) <= places
 

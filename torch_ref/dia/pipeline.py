@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 
 from torch_ref.codecs.dac import Dac
-from torch_ref.cuda.codec_host import CodecHost
 from torch_ref.cuda.dia.dac import FusedDac
 from torch_ref.cuda.dia.slots import make_slots
 from torch_ref.cuda.replayed import Replayed
 from torch_ref.dia.dia import Dia
 from torch_ref.dia.guard import fault
+from torch_ref.host import Host
 from torch_ref.loading import Loaded, Parts
 from tts_core.codecs.dac_calls import most_fed
 from tts_core.codecs.dac_memory import codec_policy
@@ -39,7 +39,8 @@ def assemble(parts: Parts) -> DiaPipeline:
 
 def compose(network: Dia, codec: Dac, rules: TextRules = NO_RULES) -> DiaPipeline:
     """Build the pipeline of loaded networks."""
-    host = CodecHost(network.model.decoder.embeddings.embed, codec)
+    host = Host(network.model.decoder.embeddings.embed)
+    host.codec = codec
     decode = Replayed(
         FusedDac(codec),
         lambda: codec.precision,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 
 from torch_ref.codecs.mimi import Mimi
-from torch_ref.cuda.codec_host import CodecHost
 from torch_ref.cuda.dia2.slots import make_slots
 from torch_ref.cuda.streams import decode_streams
 from torch_ref.dia2.dia2 import Dia2
 from torch_ref.dia2.guard import fault
+from torch_ref.host import Host
 from torch_ref.loading import Loaded, Parts
 from tts_core.dia2 import pipeline
 from tts_core.dia2.engine import Dia2Engine
@@ -32,7 +32,8 @@ def assemble(parts: Parts) -> Dia2Pipeline:
 
 def compose(network: Dia2, codec: Mimi, tokenizer: str) -> Dia2Pipeline:
     """Build the pipeline of loaded networks. tokenizer: the text of its file."""
-    host = CodecHost(network.transformer.text_embed.embedding, codec)
+    host = Host(network.transformer.text_embed.embedding)
+    host.codec = codec
     engine = Dia2Engine(
         network,
         codec,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 
 from torch_ref.codecs.qwen3_codec import Qwen3Codec
-from torch_ref.cuda.codec_host import CodecHost
 from torch_ref.cuda.qwen3.slots import make_slots
 from torch_ref.cuda.streams import decode_streams
+from torch_ref.host import Host
 from torch_ref.loading import Loaded, Parts
 from torch_ref.qwen3.qwen3 import Qwen3
 from torch_ref.qwen3.slots import fault
@@ -26,7 +26,8 @@ def assemble(parts: Parts) -> Qwen3Pipeline:
     """Build the pipeline. Raises ResourceError, before weights are read, for too little memory."""
     check_loading(parts.configs, parts.machine())
     network, codec = parts.network("qwen3", Qwen3), parts.network("qwen3_codec", Qwen3Codec)
-    host = CodecHost(network.talker.codec_head, codec)
+    host = Host(network.talker.codec_head)
+    host.codec = codec
     documents = parts.documents["qwen3"]
     engine = Qwen3Engine(
         documents,

@@ -55,6 +55,20 @@ def most_fed(policy: CodecPolicy, tail: int, *, backend: str) -> int:
     return 0 if backend in ONE_BY_ONE else AT_ONCE * (policy.max_frames + tail)
 
 
+def copies(texts: int) -> int:
+    """Count the memories that a call of several streams has besides theirs: stacked, after it, taken apart.
+
+    Windows grow with the frames before them: those after a full memory are so long that at most three times
+    AT_ONCE share a call.
+    """
+    return 3 * min(texts, 3 * AT_ONCE) if texts > 1 else 0
+
+
+def fed_together(texts: int, frames: int, policy: CodecPolicy, tail: int, *, backend: str) -> int:
+    """Count the frames of the largest call of so many streams. frames: of a largest window and tail."""
+    return max(frames, min(texts * frames, most_fed(policy, tail, backend=backend)))
+
+
 def split(
     windows: Sequence[StreamWindow], *, most: int, tail: int, apart: Collection[int] = ()
 ) -> list[list[int]]:

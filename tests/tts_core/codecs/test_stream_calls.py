@@ -10,7 +10,15 @@ import numpy as np
 import pytest
 
 from tts_core.codecs.policy import CodecPolicy
-from tts_core.codecs.stream_calls import AT_ONCE, CodecMemory, launch, most_fed, split
+from tts_core.codecs.stream_calls import (
+    AT_ONCE,
+    CodecMemory,
+    copies,
+    fed_together,
+    launch,
+    most_fed,
+    split,
+)
 from tts_core.memory.terms import BACKENDS
 from tts_core.nn.beside import Done, Pending
 
@@ -52,6 +60,30 @@ def test_a_streams_second_window_waits_for_the_memory_of_its_first() -> None:
 def test_every_window_is_a_call_on_a_cpu(backend: str) -> None:
     most = 0 if backend.endswith("cpu") else AT_ONCE * 70
     assert most_fed(CodecPolicy(64), 6, backend=backend) == most
+
+
+@pytest.mark.parametrize("backend", ["torch-cuda", "torch-cpu"])
+@pytest.mark.parametrize("before", [0, 5, 300])
+def test_the_plan_bounds_calls_and_the_memories_that_they_join(backend: str, before: int) -> None:
+    """For the windows of streams, and even ones, of Mimi and of Qwen3-TTS's codec: frames of a window's tail,
+    and those after which a memory is full.
+    """
+    policy = CodecPolicy(64, first_frames=2)
+    for tail, full in ((4, 125), (10, 71)):
+        most = most_fed(policy, tail, backend=backend)
+        for texts in (2, 3, 40):
+            start = 0
+            while start < 400:
+                for stop in (policy.served_stop(start), start + 64):
+                    memories = [CodecMemory(None, before + start) for _ in range(texts)]
+                    asked = [window(stop - start, memory) for memory in memories]
+                    largest = max(map(len, split(asked, most=most, tail=tail)))
+                    assert largest * (stop - start + tail) <= fed_together(
+                        texts, 64 + tail, policy, tail, backend=backend
+                    )
+                    kept = min(start, full) / full  # of a full memory
+                    assert largest == 1 or 3 * largest * kept <= copies(texts)
+                start = policy.served_stop(start)
 
 
 class Host:
