@@ -293,7 +293,7 @@ import numpy as np
 from tts_core.errors import UsageError
 from tts_core.results import join
 from tts_core.serving.engine import SpeechEngine
-from tts_core.serving.source import Source
+from tts_core.serving.source import ModelSource
 sources, expected = {}, {}
 texts = ["Polly wants [pause:0.35] more", "crackers", "and nuts, too"]
 options = {"seed": 5, "frames_per_word": 4}
@@ -301,7 +301,7 @@ for side in (torch_ref.loading, mlx_port.loading):
     open_ = lambda side=side: side.open_parts(sys.argv[1], dtype="float32")
     parts = open_()
     load = lambda side=side, open_=open_: side.assemble(open_())
-    sources[side.__name__] = Source(parts.model, parts.configs, parts.documents, load)
+    sources[side.__name__] = ModelSource(parts.model, parts.configs, parts.documents, load)
     expected[side.__name__] = [load().generate(text, **options) for text in texts]
 engine = SpeechEngine(sources, places=2)
 engine.start()
