@@ -50,7 +50,6 @@ def dia2(dtype: str) -> Any:
 def qwen3(dtype: str) -> Any:
     import qwen3_networks
 
-    from torch_ref.cuda.codec_host import CodecHost
     from torch_ref.cuda.qwen3.slots import make_slots
     from torch_ref.cuda.streams import decode_streams
     from torch_ref.host import Host

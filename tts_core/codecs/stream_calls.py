@@ -38,13 +38,17 @@ class CodecMemory:
 
 
 class StreamWindow(Protocol):
-    """The next frames of a stream. codes: (Q, F) int32.  memory: of the stream."""
+    """The next frames of a stream."""
 
     @property
-    def codes(self) -> np.ndarray: ...
+    def codes(self) -> np.ndarray:
+        """(Q, F) int32."""
+        ...
 
     @property
-    def memory(self) -> CodecMemory: ...
+    def memory(self) -> CodecMemory:
+        """The stream's memory."""
+        ...
 
 
 def most_fed(policy: CodecPolicy, tail: int, *, backend: str) -> int:
