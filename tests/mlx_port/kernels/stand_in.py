@@ -21,8 +21,12 @@ from mlx_port.kernels.source import Kernel, Template
 from mlx_port.layers.rope import rotate, rotate_pairs
 from tts_core.nn.noise import HostNoise
 
-INFO = {"device_name": "stand-in", "architecture": "applegpu_g15x", "max_recommended_working_set_size": 2**36}
-INFO["memory_size"] = 2**37
+INFO = {
+    "device_name": "stand-in",
+    "architecture": "applegpu_g15x",
+    "max_recommended_working_set_size": 2**36,
+    "memory_size": 2**37,
+}
 CACHES = (source.passes, results._read, row_paths.chosen)
 
 
