@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -51,7 +50,6 @@ def qwen3(dtype: str) -> Any:
     import qwen3_networks
 
     from torch_ref.cuda.qwen3.slots import make_slots
-    from torch_ref.cuda.streams import decode_streams
     from torch_ref.host import Host
     from torch_ref.qwen3.pipeline import Qwen3Pipeline
     from torch_ref.qwen3.slots import fault
@@ -61,9 +59,7 @@ def qwen3(dtype: str) -> Any:
     network, codec = qwen3_networks.networks("torch", config, dtype, "cuda")
     own, host = documents("qwen3", {"qwen3": config})["qwen3"], Host(network.talker.codec_head)
     host.codec = codec
-    streams = partial(decode_streams, codec.decode_piece)
-    how: Any = {"make_slots": make_slots, "fault": fault, "decode_streams": streams}
-    return Qwen3Pipeline(Qwen3Engine(own, network, codec, host, **how))
+    return Qwen3Pipeline(Qwen3Engine(own, network, codec, host, make_slots=make_slots, fault=fault))
 
 
 def documents(model: str, configs: Any) -> Any:

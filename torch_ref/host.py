@@ -60,8 +60,7 @@ class Host:
     def machine(self, policy: CodecPolicy | None = None) -> Machine:
         """Describe it for a memory plan, with what is free now. policy: the codec's windows."""
         precision = None if self.codec is None else self.codec.precision
-        free = self.free_bytes()
-        return Machine(self.dtype, self.backend, free, policy=policy, codec_precision=precision)
+        return Machine(self.dtype, self.backend, self.free_bytes(), policy=policy, codec_precision=precision)
 
     def reset_peak(self) -> None:
         """Reset the peak memory counter."""

@@ -24,7 +24,6 @@ from tests.contract.speakers import (
 )
 from tests.contract.speakers import given as arguments
 from tests.hosts import Late, LateStream
-from tts_core.codecs import stream_calls
 from tts_core.results import GenerationResult
 from tts_core.serving.session import Failed
 from tts_core.serving.sounding import AT_ONCE, Sounding
@@ -113,37 +112,6 @@ def test_a_batch_is_the_same(model: str, monkeypatch: pytest.MonkeyPatch) -> Non
         assert_same(one, other, rounding=0)
     assert stream.begun > 0 or model == "metavoice"  # which decodes all pieces together, at the end
     assert stream.under_way == 0
-
-
-@pytest.mark.parametrize("model", ["dia2", "qwen3"])
-@pytest.mark.parametrize("places", [5, 8])
-def test_windows_of_several_streams_in_one_call(
-    model: str, places: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As on a GPU: the same codes, sound up to rounding; one call lacks memory, and is made one by one."""
-    compared = expected(model)
-    stream = late(model, monkeypatch, places)
-    monkeypatch.setattr("tts_core.codecs.stream_calls.ONE_BY_ONE", ())
-    sizes, launch = list[int](), stream_calls.launch
-
-    def counted(host: Any, decode: Any, windows: Any) -> Any:
-        sizes.append(len(windows))
-        if len(sizes) == 2:
-            stream.errors = [torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")]
-        return launch(host, decode, windows)
-
-    monkeypatch.setattr(stream_calls, "launch", counted)
-    session = speaker(model, SIDE).session(places)
-    found = serve(session, asked(model), seed=places, leaving=0.0)
-    assert len(found) == len(compared)
-    for place, result in found.items():
-        assert np.array_equal(result.codes, compared[place].codes)
-        assert_same(result, compared[place], rounding=max(1e-5, SMALL[model].rounding))
-    session.close()
-    assert len(sizes) >= 2, "the second lacked memory"
-    assert not stream.errors
-    assert min(sizes) > 1
-    assert max(sizes) <= places
 
 
 @every_model

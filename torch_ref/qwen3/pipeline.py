@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from torch_ref.codecs.qwen3_codec import Qwen3Codec
 from torch_ref.cuda.qwen3.slots import make_slots
-from torch_ref.cuda.streams import decode_streams
 from torch_ref.host import Host
 from torch_ref.loading import Loaded, Parts
 from torch_ref.qwen3.qwen3 import Qwen3
@@ -29,13 +26,4 @@ def assemble(parts: Parts) -> Qwen3Pipeline:
     host = Host(network.talker.codec_head)
     host.codec = codec
     documents = parts.documents["qwen3"]
-    engine = Qwen3Engine(
-        documents,
-        network,
-        codec,
-        host,
-        make_slots=make_slots,
-        fault=fault,
-        decode_streams=partial(decode_streams, codec.decode_piece),
-    )
-    return Qwen3Pipeline(engine)
+    return Qwen3Pipeline(Qwen3Engine(documents, network, codec, host, make_slots=make_slots, fault=fault))

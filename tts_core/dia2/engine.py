@@ -5,14 +5,12 @@ Source: nari-labs/dia2@8687268, Apache-2.0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from tts_core.codecs import mimi, stream_calls
 from tts_core.codecs.policy import CodecPolicy
-from tts_core.codecs.stream_calls import DecodeStreams, StreamWindow
 from tts_core.config import Configs
 from tts_core.dia2.slots import Dia2Slots
 from tts_core.errors import GenerationError
@@ -26,7 +24,6 @@ class Dia2Engine:
     tokenizer: the text of its file.
     make_slots: of the networks, `dia2/slots.py`.
     fault: of the networks, `dia2/guard.py`.
-    decode_streams: the codec's calls of several streams; None where each window is a call.
     """
 
     def __init__(
@@ -38,11 +35,10 @@ class Dia2Engine:
         *,
         make_slots: Callable[..., Dia2Slots],
         fault: Callable[..., GenerationError],
-        decode_streams: DecodeStreams | None = None,
     ):
         self.network, self.codec, self.tokenizer, self.host = network, codec, tokenizer, host
         self.configs: Configs = {"dia2": network.config, "mimi": codec.config}
-        self._make_slots, self._fault, self._decode_streams = make_slots, fault, decode_streams
+        self._make_slots, self._fault = make_slots, fault
 
     @property
     def policy(self) -> CodecPolicy:
@@ -82,14 +78,3 @@ class Dia2Engine:
             return [samples]
 
         return Then(self.host.launch(work), lambda made: made[0][0].astype(np.float32)), kept
-
-    def split(self, windows: Sequence[StreamWindow]) -> list[list[int]]:
-        """Divide windows of several streams into the calls of `launch_streams`, by their places."""
-        tail = -(-mimi.decode_tail(self.codec.config) // mimi.STEPS)
-        most = stream_calls.most_fed(self.policy, tail, backend=self.host.backend)
-        return stream_calls.split(windows, most=0 if self._decode_streams is None else most, tail=tail)
-
-    def launch_streams(self, windows: Sequence[StreamWindow]) -> Pending[list[np.ndarray]]:
-        """Begin to decode the windows of one call, beside the steps where the host `overlaps`."""
-        assert self._decode_streams is not None, "every window is a call"
-        return stream_calls.launch(self.host, self._decode_streams, windows)

@@ -13,23 +13,12 @@ from typing import Any
 from tts_core.codecs import mimi
 from tts_core.codecs.memory import widest_layer
 from tts_core.codecs.mimi import STEPS, MimiConfig
-from tts_core.codecs.stream_calls import copies, fed_together
 from tts_core.config import Configs, config_of
 from tts_core.dia2.config import Dia2Config
 from tts_core.memory import fits, weights
 from tts_core.memory.fits import Option, dtypes, less
 from tts_core.memory.machine import Machine
-from tts_core.memory.terms import (
-    OVERLAPS,
-    Estimate,
-    Phase,
-    Term,
-    activations,
-    gated_row,
-    layer,
-    rounded,
-    with_sound,
-)
+from tts_core.memory.terms import Estimate, Phase, Term, activations, gated_row, layer, rounded, with_sound
 from tts_core.memory.weights import kept_terms
 from tts_core.printable import counted
 
@@ -111,13 +100,9 @@ def _activations(config: Dia2Config, job: Dia2Job, size: int) -> Term:
 
 
 def _decoding(codec: MimiConfig, job: Dia2Job, machine: Machine) -> tuple[Term, ...]:
-    policy, tail = machine.policy or mimi.POLICY, -(-mimi.decode_tail(codec) // STEPS)
-    made, joined = min(job.frames, policy.max_frames), 0
-    fed = made + tail
-    if machine.backend in OVERLAPS:  # where streams share calls
-        fed = fed_together(job.texts, fed, policy, tail, backend=machine.backend)
-        joined = copies(job.texts)
-    state = (job.texts + joined) * machine.wide * _kept(codec, STEPS * made)
+    made = min(job.frames, (machine.policy or mimi.POLICY).max_frames)
+    fed = made + -(-mimi.decode_tail(codec) // STEPS)
+    state = job.texts * machine.wide * _kept(codec, STEPS * made)
     return (
         _widest("codec", codec, fed, machine),
         Term("codec state", state, "keys and values of the codec's transformer"),

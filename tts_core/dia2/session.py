@@ -95,7 +95,7 @@ class Dia2Session(Session):
             engine.host,
             self._decode,
             launch=self._launch if beside else None,
-            split=lambda asked: engine.split([each.window for each in asked]),
+            split=lambda asked: [[place] for place in range(len(asked))],  # each changes its codec's memory
             owner=lambda asked: asked.one,
             is_wanted=lambda asked: asked.one.key in self.members,
             most=self.places if policy.is_heard else None,
@@ -249,29 +249,21 @@ class Dia2Session(Session):
         return events
 
     def _launch(self, asked: Sequence[_Window]) -> Pending[list[np.ndarray | Exception]] | None:
-        window, *others = windows = [each.window for each in asked]
-        if others:
-            return Then(self.engine.launch_streams(windows), lambda made: [*map(checked, made)])
+        [each] = asked
+        window, memory = each.window, each.window.memory
         if not window.codes.shape[1]:
             return None
-        sound, kept = self.engine.launch(window.codes, window.memory.kept)
-        window.memory.advance(kept, window.codes.shape[1])
+        sound, memory.kept = self.engine.launch(window.codes, memory.kept)
         return Then(sound, lambda audio: [checked(audio)])
 
     def _decode(self, asked: Sequence[_Window]) -> list[np.ndarray]:
-        """Decode windows of different streams one by one; their memories advance once all are there."""
-        windows = [each.window for each in asked]
-        made = [self._decoded(window) for window in windows]
-        for audio, _ in made:
-            check_sound(audio)
-        for window, (_, kept) in zip(windows, made, strict=True):
-            window.memory.advance(kept, window.codes.shape[1])
-        return [audio for audio, _ in made]
-
-    def _decoded(self, window: Dia2Window) -> tuple[np.ndarray, Any]:
-        if self._has_sound and window.codes.shape[1]:
-            return self.engine.decode(window.codes, window.memory.kept)
-        return np.zeros(0, np.float32), window.memory.kept
+        [each] = asked
+        window, memory = each.window, each.window.memory
+        if not (self._has_sound and window.codes.shape[1]):
+            return [np.zeros(0, np.float32)]
+        audio, memory.kept = self.engine.decode(window.codes, memory.kept)
+        check_sound(audio)
+        return [audio]
 
     def _hear(self, one: _Dia2Member, text: str | None) -> None:
         if not one.is_over:

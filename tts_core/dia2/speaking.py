@@ -10,7 +10,6 @@ import numpy as np
 
 from tts_core.audio.delivery import Delivery, Pacing
 from tts_core.codecs.policy import CodecPolicy
-from tts_core.codecs.stream_calls import CodecMemory
 from tts_core.dia2.arriving import ArrivingEntries
 from tts_core.dia2.engine import Dia2Engine
 from tts_core.dia2.pieces import room, written
@@ -20,6 +19,7 @@ from tts_core.dia2.run import Dia2Run
 from tts_core.dia2.slots import Dia2Joining
 from tts_core.printable import counted
 from tts_core.results import FinishReason, GenerationResult, Meter
+from tts_core.serving.sounding import CodecMemory
 from tts_core.text.captions import Word
 
 _LOG = logging.getLogger("tts_core")

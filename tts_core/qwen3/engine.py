@@ -5,16 +5,14 @@ Source: QwenLM/Qwen3-TTS@022e286, Apache-2.0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tts_core.audio.voice_cache import VoiceCache
-from tts_core.codecs import qwen3_codec, stream_calls
 from tts_core.codecs.policy import CodecPolicy
-from tts_core.codecs.stream_calls import DecodeStreams, StreamWindow
 from tts_core.config import Configs
 from tts_core.errors import GenerationError
 from tts_core.nn.beside import Pending, Then
@@ -29,7 +27,6 @@ class Qwen3Engine:
     documents: the model's own, by name.
     network: the talker, and the speaker encoder of a model that has one.
     make_slots, fault: `qwen3/slots.py`.
-    decode_streams: the codec's calls of several streams; None where each window is a call.
     """
 
     def __init__(
@@ -41,11 +38,10 @@ class Qwen3Engine:
         *,
         make_slots: Callable[..., Qwen3Slots],
         fault: Callable[..., GenerationError],
-        decode_streams: DecodeStreams | None = None,
     ):
         self.documents, self.network, self.codec, self.host = documents, network, codec, host
         self.configs: Configs = {"qwen3": network.config, "qwen3_codec": codec.config}
-        self._make_slots, self._fault, self._decode_streams = make_slots, fault, decode_streams
+        self._make_slots, self._fault = make_slots, fault
         self._codes, self._vectors = VoiceCache(), VoiceCache()
 
     @property
@@ -94,21 +90,6 @@ class Qwen3Engine:
             return [samples]
 
         return Then(self.host.launch(work), _only), kept
-
-    def split(self, windows: Sequence[StreamWindow], apart: Collection[int]) -> list[list[int]]:
-        """Divide windows of several streams into the calls of `launch_streams`, by their places.
-
-        apart: places of windows that share no call.
-        """
-        tail = qwen3_codec.decode_tail(self.codec.config.decoder)
-        most = stream_calls.most_fed(self.policy, tail, backend=self.host.backend)
-        most = 0 if self._decode_streams is None else most
-        return stream_calls.split(windows, most=most, tail=tail, apart=apart)
-
-    def launch_streams(self, windows: Sequence[StreamWindow]) -> Pending[list[np.ndarray]]:
-        """Begin to decode the windows of one call, beside the steps where the host `overlaps`."""
-        assert self._decode_streams is not None, "every window is a call"
-        return stream_calls.launch(self.host, self._decode_streams, windows)
 
     def launch_whole(self, codes: np.ndarray) -> Pending[np.ndarray]:
         """Begin to decode frames in the original's pieces of 300, beside the steps where the host `overlaps`.

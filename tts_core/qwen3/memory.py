@@ -15,7 +15,6 @@ from tts_core.codecs import mimi, qwen3_codec
 from tts_core.codecs.memory import widest_layer
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.codecs.qwen3_codec import Qwen3CodecConfig
-from tts_core.codecs.stream_calls import copies, fed_together
 from tts_core.config import Configs, config_of
 from tts_core.memory import fits, weights
 from tts_core.memory.fits import Option, dtypes, less
@@ -23,7 +22,6 @@ from tts_core.memory.machine import Machine
 from tts_core.memory.terms import (
     LIVE,
     LOGITS,
-    OVERLAPS,
     Estimate,
     Phase,
     Term,
@@ -150,12 +148,7 @@ def _row(config: Qwen3Config, size: int) -> int:
 def _decoding(codec: Qwen3CodecConfig, job: Qwen3Job, machine: Machine) -> tuple[Term, ...]:
     policy = _policy(machine)
     read, fed = min(job.recording + job.frames, policy.max_frames), most_fed(codec, job, policy)
-    joined = 0
-    if machine.backend in OVERLAPS:  # where streams share calls
-        tail = qwen3_codec.decode_tail(codec.decoder)
-        fed = fed_together(job.texts, fed, policy, tail, backend=machine.backend)
-        joined = copies(job.texts)
-    state = (job.texts + joined) * machine.wide * _kept(codec, read)
+    state = job.texts * machine.wide * _kept(codec, read)
     why = "keys and values of the codec's transformer, and its last frames"
     return _widest("codec", qwen3_codec.widest(codec.decoder, fed), fed, machine), Term(
         "codec state", state, why

@@ -70,7 +70,7 @@ class Qwen3Session(SlotSession[Qwen3Speaking]):
             host,
             self._decode,
             launch=self._launch if sound and host.overlaps else None,
-            split=self._split,
+            split=lambda asked: [[place] for place in range(len(asked))],  # each changes its codec's memory
             owner=lambda asked: asked.one,
             is_wanted=lambda asked: asked.one.key in self.members,
             most=places if policy is not None and policy.is_heard else None,
@@ -234,25 +234,11 @@ class Qwen3Session(SlotSession[Qwen3Speaking]):
         return events
 
     def _launch(self, asked: Sequence[_Window]) -> Pending[list[np.ndarray | Exception]] | None:
-        each, *others = asked
-        if others:
-            made = self.engine.launch_streams([each.window for each in asked])
-            return Then(made, lambda sounds: [*map(checked, sounds)])
+        [each] = asked
         if not each.window.codes.shape[1]:
             return None
         return Then(each.one.launch(each.window), lambda sound: [checked(sound)])
 
-    def _split(self, asked: Sequence[_Window]) -> list[list[int]]:
-        apart = {place for place, each in enumerate(asked) if each.one.is_apart(each.window)}
-        return self.engine.split([each.window for each in asked], apart)
-
     def _decode(self, asked: Sequence[_Window]) -> list[np.ndarray]:
-        """Decode windows of different streams one by one; none advances if one fails."""
-        before = [(each.window.memory, vars(each.window.memory).copy()) for each in asked]
-        try:
-            return [each.one.decode(each.window) for each in asked]
-        except Exception:
-            if len(asked) > 1:  # they are decoded again
-                for memory, held in before:
-                    vars(memory).update(held)
-            raise
+        [each] = asked
+        return [each.one.decode(each.window)]

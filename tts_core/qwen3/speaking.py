@@ -10,7 +10,6 @@ import numpy as np
 
 from tts_core.audio.delivery import Delivery, Pacing
 from tts_core.codecs.policy import CodecPolicy
-from tts_core.codecs.stream_calls import CodecMemory
 from tts_core.nn.beside import Pending, Then
 from tts_core.nn.guard import check_sound
 from tts_core.qwen3.engine import Qwen3Engine
@@ -20,6 +19,7 @@ from tts_core.qwen3.request import Qwen3Piece, Qwen3Request
 from tts_core.qwen3.rows import Qwen3Joining
 from tts_core.results import FinishReason, GenerationResult, Meter
 from tts_core.serving.slot_session import Member
+from tts_core.serving.sounding import CodecMemory
 
 _LOG = logging.getLogger("tts_core")
 
@@ -197,13 +197,8 @@ class Qwen3Speaking(Member):
         if self.before is not None and memory.kept is None:
             cuts = self.policy.even_cuts(self.before.shape[1])
             pieces = [*(self.before[:, start:stop] for start, stop in cuts), codes]
-        samples, kept = self.engine.launch(pieces, memory.kept)
-        memory.advance(kept, sum(piece.shape[1] for piece in pieces))
+        samples, memory.kept = self.engine.launch(pieces, memory.kept)
         return samples
-
-    def is_apart(self, window: Qwen3Window) -> bool:
-        """Return True for a window that shares no call with others': a whole piece, or after a recording."""
-        return self.policy is None or (self.before is not None and window.memory.kept is None)
 
     def part(self, window: Qwen3Window, sound: np.ndarray) -> GenerationResult:
         """Build the next part from a window and its samples (L,)."""

@@ -6,7 +6,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from tts_core.errors import GenerationError, SpeechError, shortage
 from tts_core.nn.beside import Done, Pending
@@ -28,6 +28,13 @@ class MemberWindow(Generic[One, Frames]):
 
     one: One
     window: Frames
+
+
+@dataclass(eq=False)
+class CodecMemory:
+    """The codec's memory of a piece's frames so far, for those that follow."""
+
+    kept: Any = None
 
 
 @dataclass(eq=False)
