@@ -1,4 +1,4 @@
-"""CUDA kernels compiled without MLX's headers, by the NVRTC that MLX has loaded: 0.03 s each instead of 1.5.
+"""CUDA kernels compiled without MLX's headers, by the NVRTC that MLX has loaded, in a tenth of the time.
 
 `mx.fast.cuda_kernel` puts MLX's device headers before every kernel and keeps nothing on disk, so each process
 would compile each kernel for more than a second. These kernels need none of them.
@@ -14,7 +14,6 @@ import mlx.core as mx
 
 NVRTC = "libnvrtc.so.{}"
 MAJORS = (13, 12)  # versions that MLX is built with
-MAJOR, MINOR = 75, 76  # CUdevice_attribute: compute capability
 TYPES = {
     mx.float32: "float",
     mx.float16: "half16",
@@ -79,22 +78,21 @@ def _constant(name: str, value: int | bool | mx.Dtype) -> str:
     return f"  constexpr {'bool' if isinstance(value, bool) else 'int'} {name} = {str(value).lower()};"
 
 
-@cache
 def compiled(source: str) -> bytes:
-    """Compile a text for this process's GPU. Returns its machine code (cubin).
+    """Compile a text for MLX's default device. Returns its machine code (cubin).
 
     Raises RuntimeError with the compiler's words, or if there is no NVRTC.
     """
-    return compile_for(source, _capability())
+    return compile_for(source, str(mx.device_info().get("architecture")))
 
 
-def compile_for(source: str, capability: int) -> bytes:
-    """Compile a text for GPUs of a compute capability, such as 90. Raises RuntimeError."""
+def compile_for(source: str, architecture: str) -> bytes:
+    """Compile a text for GPUs of an architecture, such as sm_90. Raises RuntimeError."""
     nvrtc, program = _library(), ctypes.c_void_p()
     made = nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), None, 0, None, None)
     _check(made, "nvrtcCreateProgram")
     try:
-        words = (f"--gpu-architecture=sm_{capability}", "--std=c++17")
+        words = (f"--gpu-architecture={architecture}", "--std=c++17")
         options = (ctypes.c_char_p * len(words))(*map(str.encode, words))
         failed = nvrtc.nvrtcCompileProgram(program, len(words), options)
         if failed:
@@ -113,19 +111,6 @@ def _library() -> ctypes.CDLL:
         except OSError:
             continue
     raise RuntimeError(f"no {NVRTC.format(MAJORS[0])}, which MLX's CUDA backend comes with")
-
-
-@cache
-def _capability() -> int:
-    """Compute capability of the first GPU, which is MLX's default device."""
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError as error:
-        raise RuntimeError(f"no driver of NVIDIA: {error}") from None
-    major, minor = ctypes.c_int(), ctypes.c_int()
-    for value, attribute in ((major, MAJOR), (minor, MINOR)):
-        _check(driver.cuDeviceGetAttribute(ctypes.byref(value), attribute, 0), "cuDeviceGetAttribute")
-    return 10 * major.value + minor.value
 
 
 def _check(status: int, call: str) -> None:
