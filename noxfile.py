@@ -44,8 +44,9 @@ WHOLE = (*ALL, "-n", "auto", "--maxprocesses", "4", "--dist", "worksteal")
 NOBODY = 65534
 # tests of the repository, not of the packages: its documents, benchmarks, tools, and copies of its sources
 OF_THE_REPOSITORY = (
-    *("test_docstrings.py", "test_documents.py", "test_imports.py", "test_mirror.py", "test_package.py"),
-    *("examples", "mutants", "converters/test_fourth_model.py"),
+    *("test_docstrings.py", "test_documents.py", "test_imports.py", "test_mirror.py", "test_names.py"),
+    *("test_package.py", "examples", "mutants", "converters/test_fourth_model.py"),
+    "tts_core/dia/test_new_option.py",
 )
 BLAS = (
     f"/usr/lib/{platform.machine()}-linux-gnu/openblas-pthread/libopenblas.so.0",

@@ -10,6 +10,7 @@ from typing import Any
 
 import mlx.core as mx
 import pytest
+import torch
 import torch.nn.functional as F
 
 from benchmarks.exact_models import KINDS, PACKAGES, built, compared
@@ -27,6 +28,18 @@ TEXTS, STEPS, SIZES = range(8), 2, (3, 8)
 @pytest.mark.parametrize("model", KINDS)
 def test_texts_have_the_codes_and_keys_that_they_have_alone(model: str, side: str) -> None:
     found = compared(model, side, built(model, side), TEXTS, STEPS, SIZES)
+    assert found == {f"batches of {size}": [0, 0] for size in SIZES}
+
+
+@pytest.mark.parametrize("threads", [2, 4])
+@pytest.mark.parametrize("model", KINDS)
+def test_in_several_threads_as_well(model: str, threads: int) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        found = compared(model, "torch", built(model, "torch"), TEXTS, STEPS, SIZES)
+    finally:
+        torch.set_num_threads(before)
     assert found == {f"batches of {size}": [0, 0] for size in SIZES}
 
 

@@ -60,7 +60,8 @@ def scaled_dot_product_attention(
         out = scaled_dot_product_attention(rows, key, value, attn_mask, dropout_p, scale=scale, policy=policy)
         return out.reshape(*query.shape[:-1], value.shape[-1])
     if independent.takes(query, attn_mask):
-        return independent.attend(query, key, value, scale)
+        masked = attn_mask is not None
+        return independent.attend(query, key, value, scale, masked=masked, is_causal=is_causal)
     if policy.native:
         backend = limits.backend_of(query.device)
         if backend is not None and backend.device == "mps":

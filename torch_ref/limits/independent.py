@@ -64,7 +64,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Compute F.linear; inside `independent_rows` of few rows. (..., D) → (..., N)."""
     if not is_on() or x.dtype != torch.float32 or weight.dtype != torch.float32:
         return F.linear(x, weight, bias)
-    rows, calls = x.reshape(-1, x.shape[-1]), _calls(*weight.shape)
+    rows, calls = x.reshape(-1, x.shape[-1]), _calls(*weight.shape, torch.get_num_threads())
     count, whole = len(rows), calls.padded(len(rows))
     if whole > count:
         rows = F.pad(rows, (0, 0, 0, whole - count))
@@ -77,8 +77,8 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 @cache
-def _calls(outputs: int, inputs: int) -> Calls:
-    """Choose the calls of a product with weights (outputs, inputs) on this machine."""
+def _calls(outputs: int, inputs: int, threads: int) -> Calls:
+    """Choose the calls of a product with weights (outputs, inputs) on this machine, in so many threads."""
     weight = torch.randn(outputs, inputs, generator=torch.Generator().manual_seed(0))
 
     def product(x: np.ndarray) -> np.ndarray:
@@ -89,22 +89,44 @@ def _calls(outputs: int, inputs: int) -> Calls:
 
 def takes(query: Tensor, mask: Tensor | None) -> bool:
     """Return True if `attend` is to compute attention with this mask."""
-    if mask is None or not is_on() or query.dtype != torch.float32 or mask.dtype != torch.bool:
+    if not is_on() or query.dtype != torch.float32 or query.dim() != 4:
         return False
-    return query.dim() == 4 and tuple(mask.shape[:-1]) == (len(query), 1, 1)
+    return mask is None or (mask.dtype == torch.bool and tuple(mask.shape[:-1]) == (len(query), 1, 1))
 
 
-def attend(query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
-    """Attend to the first keys of each row, as many as `independent_rows` has; rows with as many together.
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float | None,
+    *,
+    masked: bool = False,
+    is_causal: bool = False,
+) -> Tensor:
+    """Attend with each row by itself; rows with as many keys together. (R, H, L, E) → same.
 
-    (R, H, L, E), (R, H, S, E) twice → (R, H, L, E).
+    Two products and a softmax: torch's kernel on a CPU has memory for each thread, and rounds by where that
+    begins, so a row's numbers change with the thread that gets it.
+
+    key, value: (R, K, S, E); H is a multiple of K.
+    scale: 1/sqrt(E) if None.
+    masked: rows see their first keys only, as many as `independent_rows` has.
+    is_causal: query i sees keys <= i.
     """
-    parts, first, most = list[Tensor](), 0, key.shape[2]
-    counts = [min(count, most) for count in _keys()]
-    assert len(counts) == len(query), f"{len(counts)} numbers of keys for {len(query)} rows"
+    rows, heads, length, width = query.shape
+    shared, most = key.shape[1], key.shape[2]
+    query = query.reshape(rows, shared, -1, width) * (width**-0.5 if scale is None else scale)
+    counts = [min(count, most) for count in _keys()] if masked else [most] * rows
+    assert len(counts) == rows, f"{len(counts)} numbers of keys for {rows} rows"
+    parts, first = list[Tensor](), 0
     for count, run in groupby(counts):
         last = first + len(list(run))
-        near, heard = key[first:last, :, :count], value[first:last, :, :count]
-        parts.append(F.scaled_dot_product_attention(query[first:last], near, heard, scale=scale))
+        near, heard = (held[first:last, :, :count].flatten(0, 1) for held in (key, value))
+        scores = torch.bmm(query[first:last].flatten(0, 1), near.transpose(1, 2))
+        if is_causal and length > 1:
+            hidden = torch.ones(length, count, dtype=torch.bool).triu(1)
+            scores = scores.masked_fill(hidden.repeat(heads // shared, 1), -torch.inf)
+        parts.append(torch.bmm(scores.softmax(dim=-1), heard))
         first = last
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
+    attended = parts[0] if len(parts) == 1 else torch.cat(parts)
+    return attended.view(rows, heads, length, -1)

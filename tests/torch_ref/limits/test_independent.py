@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -24,6 +25,15 @@ def normal(*shape: int, seed: int = 1) -> Tensor:
     return torch.from_numpy(np.random.default_rng(seed).normal(size=shape).astype(np.float32))
 
 
+@pytest.fixture(params=[1, 2, 4])
+def threads(request: pytest.FixtureRequest) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @torch.inference_mode()
@@ -41,12 +51,16 @@ def test_rows_are_those_alone_and_those_of_float32(shape: tuple[int, int], bias:
         assert torch.equal(layer(x[:32].view(16, 2, -1)).view(32, -1), alone[:32])
 
 
+@pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize("texts", [1, 2, 5, 16])
+@pytest.mark.parametrize("equal", [False, True])
 @torch.inference_mode()
-def test_texts_attend_as_they_do_alone(texts: int) -> None:
+def test_texts_attend_as_they_do_alone(texts: int, equal: bool) -> None:
     """Bit for bit, whatever the others' lengths and keys past their own; and as the masked form does."""
     counts = np.random.default_rng(texts).integers(1, 90, texts)
     counts[-1] = counts[0]
+    if equal:
+        counts[:] = 33
     queries, keys, values = (
         normal(texts, 4, 1, 16),
         normal(texts, 2, 90, 16, seed=2),
@@ -71,6 +85,26 @@ def test_texts_attend_as_they_do_alone(texts: int) -> None:
     torch.testing.assert_close(shared, masked, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.usefixtures("threads")
+@pytest.mark.parametrize("keys", [2, 9, 33, 600])
+@pytest.mark.parametrize("length", [1, 2])
+@torch.inference_mode()
+def test_texts_attend_without_a_mask_as_they_do_alone(length: int, keys: int) -> None:
+    layer, queries = nn.Linear(1, 1), normal(8, 4, length, 16)
+    near, heard = normal(8, 2, keys, 16, seed=2), normal(8, 2, keys, 16, seed=3)
+
+    def attended(rows: slice) -> Tensor:
+        given = queries[rows], near[rows], heard[rows]
+        return scaled_dot_product_attention(*given, is_causal=length == keys, enable_gqa=True)
+
+    plain = attended(slice(None))
+    with independent_rows(layer):
+        shared = attended(slice(None))
+        for row in range(8):
+            assert torch.equal(shared[row : row + 1], attended(slice(row, row + 1)))
+    torch.testing.assert_close(shared, plain, rtol=1e-4, atol=1e-5)
+
+
 @torch.inference_mode()
 def test_masks_are_not_read() -> None:
     """Nor may the host lack the numbers of keys of some rows; those past a ring buffer's end are clipped."""
@@ -78,9 +112,10 @@ def test_masks_are_not_read() -> None:
     mask, layer = torch.ones(2, 1, 1, 5, dtype=torch.bool, device="meta"), nn.Linear(1, 1)
     with independent_rows(layer, (7, 3)):
         found = scaled_dot_product_attention(queries, keys, keys, mask)
-    assert torch.equal(found[:1], F.scaled_dot_product_attention(queries[:1], keys[:1], keys[:1]))
     near = keys[1:, :, :3]
-    assert torch.equal(found[1:], F.scaled_dot_product_attention(queries[1:], near, near))
+    wanted = [F.scaled_dot_product_attention(queries[:1], keys[:1], keys[:1])]
+    wanted.append(F.scaled_dot_product_attention(queries[1:], near, near))
+    torch.testing.assert_close(found, torch.cat(wanted), rtol=1e-5, atol=1e-6)
     with independent_rows(layer), pytest.raises(AssertionError, match="0 numbers of keys for 2 rows"):
         scaled_dot_product_attention(queries, keys, keys, mask)
 
@@ -109,5 +144,5 @@ def test_layers_stay_linear_layers_with_their_weights() -> None:
 def test_a_library_whose_rows_depend_on_each_other_gets_a_row_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(independent, "first_independent", lambda products, choices: None)
     independent._calls.cache_clear()
-    assert independent._calls(3, 2) == FIXED[-1] == Calls(1, 1)
+    assert independent._calls(3, 2, 1) == FIXED[-1] == Calls(1, 1)
     independent._calls.cache_clear()
