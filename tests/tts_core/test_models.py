@@ -61,7 +61,7 @@ def test_published_sizes_are_of_every_part(name):
 def test_configurations_do_not_change(name):
     waiting = [config for configs in models.model(name).sizes.values() for config in configs.values()]
     while waiting:
-        config = waiting.pop()
+        config = cast(Any, waiting.pop())
         for field in fields(config):
             value = getattr(config, field.name)
             with pytest.raises(FrozenInstanceError):
