@@ -25,10 +25,11 @@ from importlib import import_module, metadata
 from typing import Any
 
 from checkpoints import DIA_CONFIG
-from random_networks import gpu, network
+from random_networks import dac_law, gpu, network
 from timing import machine, step
 
 from tts_core.codecs import dac
+from tts_core.codecs.policy import own
 from tts_core.dia.shapes import is_norm, parameter_shapes
 from tts_core.dia.spec import DIA_0626
 from tts_core.voice.embedded import CODEC, DIA
@@ -46,6 +47,15 @@ Generate = Callable[[int, int], int]  # (batch, frames) → steps run
 def full_network(dtype: str) -> Any:
     """Dia-1.6B in torch_ref with random weights."""
     return network("torch", "dia", FULL, dtype, device=gpu(), edit=silent_end)
+
+
+def full_pipeline(dtype: str) -> Any:
+    """Dia-1.6B in torch_ref with DAC at 44.1 kHz in float32, both with random weights, on an NVIDIA GPU."""
+    from torch_ref.dia.pipeline import compose
+
+    codec = network("torch", "dac", dac.DAC_44KHZ, "float32", device="cuda", law=dac_law)
+    codec.policy = own("torch-cuda")
+    return compose(full_network(dtype), codec)
 
 
 def silent_end(name: str, value: Any) -> None:
@@ -70,10 +80,8 @@ def torch_side(size: str, dtype: str) -> tuple[Generate, str]:
     return from_pipeline(pipeline), f"torch_ref {torch.__version__} {where}"
 
 
-def mlx_side(size: str, dtype: str, *, bits: int = 16) -> tuple[Generate, str]:
-    """bits: of the full size's linear layers."""
+def mlx_side(size: str, dtype: str) -> tuple[Generate, str]:
     import mlx.core as mx
-    from mlx import nn
 
     from mlx_port.codecs.dac import Dac
     from mlx_port.dia.pipeline import DiaPipeline, compose
@@ -82,11 +90,7 @@ def mlx_side(size: str, dtype: str, *, bits: int = 16) -> tuple[Generate, str]:
     if size == "voice":
         pipeline = DiaPipeline.load(converted_voice(), dtype=dtype)
     else:
-        built = network("mlx", "dia", FULL, dtype, edit=silent_end)
-        if bits < 16:
-            nn.quantize(built, 64, bits, class_predicate=lambda _, layer: isinstance(layer, nn.Linear))
-            mx.eval(built.parameters())
-        pipeline = compose(built, Dac(TINY_CODEC))
+        pipeline = compose(network("mlx", "dia", FULL, dtype, edit=silent_end), Dac(TINY_CODEC))
     return from_pipeline(pipeline), f"mlx_port {metadata.version('mlx')} {mx.default_device()}"
 
 

@@ -28,13 +28,9 @@ SIZES["qwen3"] = "Qwen/Qwen3-TTS-12Hz-0.6B-CustomVoice"
 
 
 def dia(dtype: str) -> Any:
-    from dac_memory import random_codec
-    from dia_step import full_network
+    from dia_step import full_pipeline
 
-    from torch_ref.dia.pipeline import compose
-    from tts_core.codecs.dac import DAC_44KHZ
-
-    return compose(full_network(dtype), random_codec(DAC_44KHZ, "cuda"))
+    return full_pipeline(dtype)
 
 
 def dia2(dtype: str) -> Any:

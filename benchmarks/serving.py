@@ -33,10 +33,9 @@ from typing import Any, cast
 
 import numpy as np
 from accounting import Account
-from dia_step import TEXT, full_network
+from dia_step import TEXT, full_pipeline
 from timing import batch_rate
 
-from tts_core.codecs.dac import DAC_44KHZ
 from tts_core.codecs.dac_calls import Passage
 from tts_core.dia.options import DiaOptions
 from tts_core.nn.beside import Done
@@ -51,11 +50,7 @@ NAME = "dia"
 def load(size: str, side: str) -> Pipeline:
     """Load a Dia with its codec."""
     if size == "full":
-        from dac_memory import random_codec
-
-        from torch_ref.dia.pipeline import compose
-
-        return compose(full_network("bfloat16"), random_codec(DAC_44KHZ, "cuda"))
+        return full_pipeline("bfloat16")
     if side == "torch":
         from torch_ref.dia.pipeline import DiaPipeline
 
