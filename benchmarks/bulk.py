@@ -30,7 +30,7 @@ from typing import Any, Literal
 import psutil
 
 from benchmarks.bulk_run import run
-from benchmarks.voice_quality import machine
+from benchmarks.timing import machine
 from mlx_port.commands import opening
 from mlx_port.commands.loading_flags import Loading
 from tts_core.bulk.asking import Work

@@ -30,7 +30,7 @@ import numpy as np
 
 from benchmarks.exact_models import KINDS, built, plain, turns
 from benchmarks.exact_models import compared as compared_small
-from benchmarks.voice_quality import machine
+from benchmarks.timing import machine
 from tts_core.dia.options import DiaOptions
 from tts_core.dia.request import requests
 

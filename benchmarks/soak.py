@@ -1,6 +1,6 @@
 """Speak hundreds of utterances in one process of each side: nothing grows, and the last equals the first.
 
-    python benchmarks/soak.py [--sides torch mlx] [--utterances 300] [--seconds 1.5] [--json FILE]
+    python benchmarks/soak.py [--sides torch mlx] [--utterances 300] [--seconds 1.5]
 
 Short texts with the embedded voice (benchmarks/texts/short.txt), each with a seed of its own and at most
 --seconds of speech, in turns by `generate`, a `stream` to its end, one of text that arrives letter by letter,
@@ -27,7 +27,6 @@ from __future__ import annotations
 import argparse
 import gc
 import importlib
-import json
 import os
 import sys
 import threading
@@ -41,7 +40,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from benchmarks.voice_quality import machine
+from benchmarks.timing import machine
 from tts_core.errors import CancelledError, UsageError
 
 TEXTS = Path(__file__).parent / "texts" / "short.txt"
@@ -164,7 +163,6 @@ def main() -> None:
     parser.add_argument("--sides", choices=SIDES, nargs="+", default=list(SIDES))
     parser.add_argument("--utterances", type=int, default=300, help="of each side, at least 20")
     parser.add_argument("--seconds", type=float, default=1.5, help="of speech at most")
-    parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "4")  # read by the processes of the sides
     print(machine())
@@ -183,8 +181,6 @@ def main() -> None:
         verdict = ", ".join(faults(run)) or "flat, the last utterance equals the first"
         took = f"{run['speech_seconds']:.0f} s of speech in {run['seconds_taken']:.0f} s"
         print(f"{run['side']}: {verdict}; {took}")
-    if given.json:
-        given.json.write_text(json.dumps(runs, indent=2) + "\n")
     sys.exit(any(map(faults, runs)))
 
 

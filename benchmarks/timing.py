@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import statistics
 import time
 from collections.abc import Callable
 from importlib import metadata
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
-import numpy as np
-
+LIBRARIES = ("mlx", "torch", "numpy", "transformers", "pocketsphinx")
 Run = Callable[[int], int | None]  # steps → the steps that were taken, if not as many
 
 
@@ -82,17 +83,19 @@ def copy_rate(side: str) -> float:
 
 
 def machine(*sides: str) -> str:
-    """Describe the machine and the versions; of "torch" and "mlx" their devices, too."""
-    names = [f"{platform.platform()}, Python {platform.python_version()}, numpy {np.__version__}"]
+    """Describe the machine and the versions of what is installed; of "torch" and "mlx" their devices, too."""
+    threads = os.environ.get("OMP_NUM_THREADS", "all")
+    names = [f"{platform.platform()}, {os.cpu_count()} cores, {threads} threads"]
+    names.append(f"Python {platform.python_version()}")
+    names += [f"{name} {metadata.version(name)}" for name in LIBRARIES if find_spec(name)]
     if "torch" in sides:
         import torch
 
-        where = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
-        names.append(f"torch {torch.__version__} on {where}")
+        names.append(torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU")
     if "mlx" in sides:
         import mlx.core as mx
 
-        names.append(f"MLX {metadata.version('mlx')} on {mx.default_device()}")
+        names.append(f"MLX on {mx.default_device()}")
     return ", ".join(names)
 
 
