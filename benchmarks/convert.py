@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import shlex
 import shutil
 import statistics
@@ -22,10 +21,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from importlib import metadata
 from pathlib import Path
 
 from checkpoints import FORMS, add_diffusion, make_checkpoint
+from timing import machine
 
 LIMIT = 1.5e9  # bytes of anonymous memory
 
@@ -104,8 +103,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--convert", default="", help="flags for convert-weights")
     given = parser.parse_args()
-    versions = {name: metadata.version(name) for name in ("numpy", "safetensors", "torch")}
-    print(f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}, {versions}")
+    print(machine())
     kinds = FORMS[given.model]
     if given.kind is not None and given.kind not in kinds:
         parser.error(f"--kind: {given.model} is published as {', '.join(kinds)}")

@@ -39,6 +39,7 @@ TEXT = (
     "[S1] Wow. Amazing. (laughs) [S2] Try it now on Git hub or Hugging Face."
 )
 FULL = DIA_0626
+SPECIAL = {name: getattr(FULL, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
 TINY_CODEC = dac.DacConfig(44100, 4, (2, 4, 8, 8), 16, 32, (8, 8, 4, 2), 9, 1024, (8,) * 9)
 
 Generate = Callable[[int, int], int]  # (batch, frames) → steps run
@@ -116,31 +117,35 @@ def transformers_side(size: str, dtype: str) -> tuple[Generate, str]:
         sizes = {name: value for name, value in sizes.items() if name not in ("cross_rope", "sampling")}
         with torch.device(device):
             model = transformers.DiaForConditionalGeneration(transformers.DiaConfig(**sizes)).to(kind)
-    model.generation_config.update(
-        bos_token_id=FULL.bos_token_id, eos_token_id=FULL.eos_token_id, pad_token_id=FULL.pad_token_id
-    )
+        model.generation_config.update(**SPECIAL)
     model.to(device).eval()
-    text = TEXT.encode().replace(b"[S1]", b"\x01").replace(b"[S2]", b"\x02")
-    channels = model.config.decoder_config.num_channels
 
     def generate(batch: int, frames: int) -> int:
-        ids = torch.tensor([list(text)] * batch, device=device)
-        start = torch.full((batch, 1, channels), FULL.bos_token_id, device=device)
-        rows = model.generate(
-            input_ids=ids,
-            attention_mask=torch.ones_like(ids),
-            decoder_input_ids=start,
-            max_new_tokens=frames,
-            min_new_tokens=frames - 1,
-            do_sample=True,
-            guidance_scale=3.0,
-            temperature=1.2,
-            top_k=45,
-            top_p=0.95,
-        )
-        return rows.shape[1] - 1
+        return transformers_rows(model, TEXT, batch, frames).shape[1] - 1
 
     return generate, f"transformers {transformers.__version__} {device}"
+
+
+def transformers_rows(model: Any, said: str, batch: int, frames: int) -> Any:
+    """Generate rows of as many texts by transformers. → (batch, 1 + frames, channels) ids."""
+    import torch
+
+    text = list(said.encode().replace(b"[S1]", b"\x01").replace(b"[S2]", b"\x02"))
+    ids = torch.tensor([text] * batch, device=model.device)
+    begin = model.generation_config.bos_token_id
+    start = torch.full((batch, 1, model.config.decoder_config.num_channels), begin)
+    return model.generate(
+        input_ids=ids,
+        attention_mask=torch.ones_like(ids),
+        decoder_input_ids=start.to(model.device),
+        max_new_tokens=frames,
+        min_new_tokens=frames - 1,
+        do_sample=True,
+        guidance_scale=3.0,
+        temperature=1.2,
+        top_k=45,
+        top_p=0.95,
+    )
 
 
 def mlx_audio_side(size: str, dtype: str) -> tuple[Generate, str]:

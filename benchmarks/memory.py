@@ -22,16 +22,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import subprocess
 import sys
 from collections.abc import Sequence
-from importlib import import_module, metadata
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from memory_jobs import MODELS
 from random_networks import MEMORY, PACKAGES
+from timing import machine
 
 from tts_core.codecs.dac_memory import GRAPHS
 from tts_core.memory.machine import Machine
@@ -134,8 +134,7 @@ def compare(given: argparse.Namespace) -> int:
     """Run the jobs of a model. Returns how many estimates are off."""
     model, where = MODELS[given.model], backend(given)
     how = {"group_size": 64, "bits": given.bits, "mode": "affine"} if given.bits else None
-    version = f"{given.side} {metadata.version(given.side)}"
-    print(f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}, {version}")
+    print(machine())
     bits = f", {given.bits} bits" if given.bits else ""
     print(f"{given.model} {given.size}, {given.dtype}{bits}, {where}; MB")
     wrong, estimate = 0, import_module(f"tts_core.{given.model}.memory").estimate
@@ -144,8 +143,8 @@ def compare(given: argparse.Namespace) -> int:
         environment = os.environ | dict(model.environment)
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment)
         found = json.loads(done.stdout.splitlines()[-1])
-        machine = Machine(given.dtype, where, quantization=how, codec_precision="float32")
-        guess, peak = estimate(model.configs(given.size, spec), model.parse(spec), machine), found["peak"]
+        assumed = Machine(given.dtype, where, quantization=how, codec_precision="float32")
+        guess, peak = estimate(model.configs(given.size, spec), model.parse(spec), assumed), found["peak"]
         shown = guess.total - sum(term.bytes for term in guess.terms if term.name == GRAPHS)
         off = abs(shown - peak) > max(model.bound * peak, 64e6)
         wrong += off

@@ -27,7 +27,6 @@ out.
 from __future__ import annotations
 
 import argparse
-import platform
 import statistics
 import subprocess
 import sys
@@ -35,16 +34,15 @@ import tempfile
 import time
 import traceback
 from collections.abc import Iterator
-from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
 import qwen3_forms
 from qwen3_forms import Form
 from qwen3_networks import CONFIGS
+from timing import machine
 
 PEERS = ("torch_ref", "original", "nari", "nari-bf16", "mlx_port", "mlx-audio")
-LIBRARIES = ("torch", "triton", "transformers", "flashinfer-python", "mlx", "mlx-audio")
 MLX = ("mlx_port", "mlx-audio")
 
 
@@ -99,7 +97,7 @@ def alone(peer: str, size: str, given: argparse.Namespace) -> None:
     try:
         for number, form in enumerate(forms(peer, size, given)):
             if not number:
-                print(f"{size} {peer}: {versions(peer)}", flush=True)
+                print(f"{size} {peer}: {machine('mlx' if peer in MLX else 'torch')}", flush=True)
             row(peer, size, form, (short, long), given.runs)
     except Exception as fault:
         traceback.print_exc()
@@ -123,21 +121,6 @@ def cause(fault: BaseException) -> str:
     while fault.__cause__ is not None:
         fault = fault.__cause__
     return " ".join(f"{type(fault).__name__}: {fault}".split())[:1000]
-
-
-def versions(peer: str) -> str:
-    """Describe the device and what a peer imported."""
-    where = platform.machine()
-    if peer in MLX:
-        import mlx.core as mx
-
-        where += f", {mx.default_device()}"
-    else:
-        import torch
-
-        where += f", {torch.cuda.get_device_name() if torch.cuda.is_available() else 'CPU'}"
-    there = [name for name in LIBRARIES if name.removesuffix("-python").replace("-", "_") in sys.modules]
-    return ", ".join([where, *(f"{name} {metadata.version(name)}" for name in there)])
 
 
 def beside(peer: str, size: str, given: argparse.Namespace) -> None:

@@ -8,10 +8,9 @@ import statistics
 import time
 from collections.abc import Callable
 from importlib import metadata
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
-LIBRARIES = ("mlx", "torch", "numpy", "transformers", "pocketsphinx")
+LIBRARIES = ("mlx", "torch", "triton", "numpy", "transformers", "flashinfer", "mlx_audio", "pocketsphinx")
 Run = Callable[[int], int | None]  # steps → the steps that were taken, if not as many
 
 
@@ -87,7 +86,8 @@ def machine(*sides: str) -> str:
     threads = os.environ.get("OMP_NUM_THREADS", "all")
     names = [f"{platform.platform()}, {os.cpu_count()} cores, {threads} threads"]
     names.append(f"Python {platform.python_version()}")
-    names += [f"{name} {metadata.version(name)}" for name in LIBRARIES if find_spec(name)]
+    owners = metadata.packages_distributions()
+    names += [f"{name} {metadata.version(owners[name][0])}" for name in LIBRARIES if name in owners]
     if "torch" in sides:
         import torch
 
