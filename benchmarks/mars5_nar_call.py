@@ -103,13 +103,14 @@ def torch_side(config: ResidualTransformerConfig, dtype: str) -> SimpleNamespace
 
 
 def mlx_side(config: ResidualTransformerConfig, dtype: str) -> SimpleNamespace:
+    built = network("mlx", "mars5_nar", config, dtype, law=law)  # mlx_port before mlx.core, for its BLAS
     import mlx.core as mx
 
     import mlx_port.mars5.reverse
 
     return SimpleNamespace(
         name=title("mlx"),
-        network=network("mlx", "mars5_nar", config, dtype, law=law),
+        network=built,
         reverse=mlx_port.mars5.reverse,
         array=mx.array,
         step=mlx_port.mars5.reverse.DenoisingStep,
