@@ -12,7 +12,6 @@ ended, as by Ctrl-C, and its figures are those of the rows that were written; th
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import tempfile
@@ -21,7 +20,7 @@ from pathlib import Path
 import psutil
 
 from benchmarks.bulk_run import run
-from benchmarks.timing import machine
+from benchmarks.timing import arguments, machine
 
 WORDS = Path(__file__).parent / "texts" / "short.txt"
 
@@ -36,9 +35,7 @@ def write_rows(path: Path, count: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = arguments(__doc__)
     parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--backend", choices=("mlx", "torch"), default="mlx")

@@ -17,7 +17,6 @@ each GPU.
 
 from __future__ import annotations
 
-import argparse
 import json
 import tempfile
 import time
@@ -27,7 +26,7 @@ from typing import Any
 import torch_ref
 from benchmarks.bulk_run import Run, run
 from benchmarks.dia_step import FULL, SPECIAL, full_network, transformers_rows
-from benchmarks.timing import batch_rate
+from benchmarks.timing import arguments, batch_rate
 from tts_core.codecs.dac import DAC_44KHZ
 
 PEER_BATCH = 8
@@ -98,9 +97,7 @@ def peer(folder: Path, frames: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = arguments(__doc__)
     parser.add_argument("--devices", default="1")
     parser.add_argument("--rows", type=int, default=384, help="for each GPU")
     parser.add_argument("--places", type=int, default=64)

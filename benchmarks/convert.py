@@ -11,7 +11,6 @@ everything. DIR needs twice the checkpoint's size and 2 GB.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shlex
@@ -24,7 +23,7 @@ import time
 from pathlib import Path
 
 from checkpoints import FORMS, add_diffusion, make_checkpoint
-from timing import machine
+from timing import arguments, machine
 
 LIMIT = 1.5e9  # bytes of anonymous memory
 
@@ -93,9 +92,7 @@ def bench(model: str, kind: str, folder: Path, flags: list[str], rounds: int) ->
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = arguments(__doc__)
     parser.add_argument("--model", choices=list(FORMS), default="dia")
     parser.add_argument("--kind", help="default: every published kind of the model")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))

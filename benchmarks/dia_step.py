@@ -16,7 +16,6 @@ takes minutes.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 from collections.abc import Callable
@@ -26,7 +25,7 @@ from typing import Any
 
 from checkpoints import DIA_CONFIG
 from random_networks import dac_law, gpu, network
-from timing import machine, step
+from timing import arguments, machine, step
 
 from tts_core.codecs import dac
 from tts_core.codecs.policy import own
@@ -256,7 +255,7 @@ def _in_a_step(name: str) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--size", choices=("full", "voice"), default="voice")
     parser.add_argument("--side", default="torch,mlx,transformers")
     parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16", "float16"))

@@ -27,7 +27,7 @@ import numpy as np
 from benchmarks.exact_models import KINDS, built, plain, turns
 from benchmarks.exact_models import compared as compared_small
 from benchmarks.random_networks import PACKAGES
-from benchmarks.timing import machine
+from benchmarks.timing import arguments, machine
 from tts_core.dia.options import DiaOptions
 from tts_core.dia.request import requests
 
@@ -130,9 +130,7 @@ def cost(given: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = arguments(__doc__)
     parser.add_argument("--side", choices=PACKAGES, default="torch")
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--frames", type=int, default=24, help="at most, of a text")

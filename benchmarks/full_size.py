@@ -13,7 +13,6 @@ logit.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -27,7 +26,7 @@ from typing import Any
 import numpy as np
 from checkpoints import FORMS, make_checkpoint
 from convert import measure
-from timing import machine
+from timing import arguments, machine
 
 TEXT = "[S1] One decoder step at full size. [S2] Then another one."
 ROWS = 2
@@ -207,9 +206,7 @@ def main() -> None:
     if sys.argv[1:2] == ["--step"]:
         step(sys.argv[2:])
         return
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = arguments(__doc__)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
     parser.add_argument("--model", choices=list(NETWORKS), default="dia")
     parser.add_argument("--kind", help="default: the model's first published kind")

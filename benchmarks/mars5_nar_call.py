@@ -12,7 +12,6 @@ alternate, so that a change of the machine's load affects all; the table has med
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 from dataclasses import dataclass, replace
@@ -24,7 +23,7 @@ from typing import Any
 
 import numpy as np
 from random_networks import gpu, network, title
-from timing import machine
+from timing import arguments, machine
 
 from tts_core.mars5.config import ResidualTransformerConfig, is_norm, residual_transformer_parameter_shapes
 from tts_core.mars5.diffusion import FIRST_DRAW, Cells, Diffusion, make_cells
@@ -197,9 +196,7 @@ def flops(work: Work) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = arguments(__doc__)
     parser.add_argument("--size", choices=("full", "tiny"), default="tiny")
     parser.add_argument("--side", default="torch,mlx")
     parser.add_argument("--dtype", choices=tuple(PEAK), default="bfloat16")

@@ -31,7 +31,7 @@ from typing import Any
 
 from memory_jobs import MODELS
 from random_networks import MEMORY, PACKAGES
-from timing import machine
+from timing import arguments, machine
 
 from tts_core.codecs.dac_memory import GRAPHS
 from tts_core.memory.machine import Machine
@@ -96,7 +96,7 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def parsed() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--model", choices=tuple(MODELS))
     parser.add_argument("--size")
     parser.add_argument("--side", choices=("torch", "mlx"), default="torch")

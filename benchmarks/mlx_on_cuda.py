@@ -11,12 +11,13 @@ trials       seconds that the trials of Dia in bfloat16 take in a chip's first p
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+
+from timing import arguments
 
 PRODUCT = """
 random = np.random.default_rng(0)
@@ -116,9 +117,7 @@ def trials() -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = arguments(__doc__)
     works: dict[str, Callable[[], None]] = {"arithmetic": arithmetic, "trials": trials}
     parser.add_argument("--only", choices=works)
     given = parser.parse_args()

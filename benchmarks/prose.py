@@ -17,7 +17,6 @@ Needs flite and pocketsphinx (`pip install pocketsphinx`); without them it print
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import json
 import os
@@ -30,7 +29,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.timing import machine
+from benchmarks.random_networks import PACKAGES
+from benchmarks.timing import arguments, machine
 from benchmarks.voice_judged import missing
 from examples.train_voice.evaluation import Item, source
 from examples.train_voice.listening import TurnScore, interval, word_error_rate
@@ -41,7 +41,6 @@ from tts_core.text.rules import FILE, TextRules, read_rules
 from tts_core.voice.embedded import DIA
 
 TEXTS = Path(__file__).parent / "texts" / "prose.json"
-SIDES = {"torch": "torch_ref", "mlx": "mlx_port"}
 SEED = 1
 # of the rules and of the recognizer
 SPELLINGS = {
@@ -132,10 +131,8 @@ def line(name: str, every: Sequence[Text], scores: Sequence[TurnScore], rest: Se
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES))
+    parser = arguments(__doc__)
+    parser.add_argument("--sides", nargs="+", choices=PACKAGES, default=list(PACKAGES))
     parser.add_argument("--few", type=int, help="first texts of each kind only")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes that listen")
     given = parser.parse_args()
@@ -155,7 +152,7 @@ def main() -> None:
         scores = pool.map(score, list(zip(words, read, strict=True)), chunksize=1)
         print(line("flite itself", every, scores, ["", ""]), flush=True)
         for side in given.sides:
-            pipeline = importlib.import_module(f"{SIDES[side]}.api").embedded_voice()
+            pipeline = importlib.import_module(f"{PACKAGES[side]}.api").embedded_voice()
             results = spoken(pipeline, every)
             scores = pool.map(
                 score, [(w, sounds(r)) for w, r in zip(words, results, strict=True)], chunksize=1

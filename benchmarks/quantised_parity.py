@@ -14,7 +14,6 @@ the model, and each prediction is compared:
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
-from benchmarks.timing import machine
+from benchmarks.timing import arguments, machine
 from converters.convert import convert
 from converters.published import open_published
 from converters.rules.dequantize import Quantization
@@ -196,9 +195,7 @@ def table(rows: Sequence[Row]) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = arguments(__doc__)
     parser.add_argument("--texts", type=int, default=len(TEXTS))
     parser.add_argument("--frames", type=int, default=100)
     options = parser.parse_args()

@@ -17,7 +17,6 @@ tests/torch_ref/cuda/qwen3/test_slots.py.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 from collections import deque
@@ -27,7 +26,7 @@ from typing import Any
 import numpy as np
 import torch
 from qwen3_networks import CONFIGS, networks
-from timing import copy_rate, machine
+from timing import arguments, copy_rate, machine
 
 from torch_ref.cuda.qwen3.slots import Qwen3GraphSlots
 from torch_ref.cuda.qwen3.step import runs
@@ -119,7 +118,7 @@ def row(
 
 @torch.inference_mode()
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--sizes", default="tiny", help=", ".join(CONFIGS))
     parser.add_argument("--forms", default="captured,plain")
     parser.add_argument("--dtype", default="bfloat16", choices=("float32", "bfloat16", "float16"))

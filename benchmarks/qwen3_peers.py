@@ -40,7 +40,7 @@ from pathlib import Path
 import qwen3_forms
 from qwen3_forms import Form
 from qwen3_networks import CONFIGS
-from timing import machine
+from timing import arguments, machine
 
 PEERS = ("torch_ref", "original", "nari", "nari-bf16", "mlx_port", "mlx-audio")
 MLX = ("mlx_port", "mlx-audio")
@@ -143,7 +143,7 @@ def beside(peer: str, size: str, given: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--peers", default="torch_ref,original,nari,nari-bf16", help=", ".join(PEERS))
     parser.add_argument("--sizes", default="0.6b,1.7b", help=", ".join(CONFIGS))
     parser.add_argument("--texts", default="1,8,32")

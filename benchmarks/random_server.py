@@ -9,10 +9,11 @@ It is `mlx-port serve` but for its weights: speech does not end by itself, so bo
 
 from __future__ import annotations
 
-import argparse
 import json
 from typing import Any
 from unittest import mock
+
+from timing import arguments
 
 from mlx_port.commands.loading_flags import Loading
 from mlx_port.commands.serve import run
@@ -76,7 +77,7 @@ LOAD = {"dia": dia, "dia2": dia2, "qwen3": qwen3}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--model", choices=LOAD, default="dia")
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--codec-precision", choices=("float32", "tf32", "bfloat16"), default="float32")

@@ -28,7 +28,7 @@ from typing import Any, cast
 
 import numpy as np
 from dia_step import TEXT, full_pipeline
-from timing import batch_rate
+from timing import arguments, batch_rate
 
 from tts_core.codecs.dac_calls import Passage
 from tts_core.dia.options import DiaOptions
@@ -246,7 +246,7 @@ def numbers(given: str) -> list[int]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--size", choices=("voice", "full"), default="voice")
     parser.add_argument("--side", default="torch,mlx")
     parser.add_argument("--streams", default="1,4")

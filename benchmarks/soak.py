@@ -24,7 +24,6 @@ would hide a leak; ONEDNN_PRIMITIVE_CACHE_CAPACITY sets another number.
 
 from __future__ import annotations
 
-import argparse
 import gc
 import importlib
 import os
@@ -40,11 +39,11 @@ from typing import Any
 import numpy as np
 import psutil
 
-from benchmarks.timing import machine
+from benchmarks.random_networks import PACKAGES
+from benchmarks.timing import arguments, machine
 from tts_core.errors import CancelledError, UsageError
 
 TEXTS = Path(__file__).parent / "texts" / "short.txt"
-SIDES = {"torch": "torch_ref", "mlx": "mlx_port"}
 TENTHS, SETTLED = 10, 2  # parts of the run, and the one that its end is compared with
 GROWTH = 1.02
 
@@ -63,7 +62,7 @@ class Soak:
     """A voice that speaks in every way that an app does. seconds: of speech at most."""
 
     def __init__(self, side: str, seconds: float):
-        self.voice = importlib.import_module(f"{SIDES[side]}.api").embedded_voice()
+        self.voice = importlib.import_module(f"{PACKAGES[side]}.api").embedded_voice()
         self.seconds = seconds
         self.ways = [self.generate, self.stream, self.arriving, self.close_early, self.batch, self.cancel]
 
@@ -157,10 +156,8 @@ def printed(run: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--sides", choices=SIDES, nargs="+", default=list(SIDES))
+    parser = arguments(__doc__)
+    parser.add_argument("--sides", choices=PACKAGES, nargs="+", default=list(PACKAGES))
     parser.add_argument("--utterances", type=int, default=300, help="of each side, at least 20")
     parser.add_argument("--seconds", type=float, default=1.5, help="of speech at most")
     given = parser.parse_args()

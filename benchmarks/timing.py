@@ -1,7 +1,8 @@
-"""Times of steps by the difference of two lengths, the rate of a memory copy, and the machine in a line."""
+"""What commands share: flags, times of steps by two lengths, the rate of a copy, the machine in a line."""
 
 from __future__ import annotations
 
+import argparse
 import os
 import platform
 import statistics
@@ -20,6 +21,11 @@ class Step(NamedTuple):
     milliseconds: float
     start: float
     again: float
+
+
+def arguments(description: str | None) -> argparse.ArgumentParser:
+    """Build a parser whose help is a command's docstring, with its lines as they are."""
+    return argparse.ArgumentParser(description=description, formatter_class=argparse.RawTextHelpFormatter)
 
 
 def seconds(run: Callable[[], Any]) -> float:

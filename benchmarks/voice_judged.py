@@ -18,7 +18,6 @@ with intervals over pairs. Needs flite, the extra `judge`, and `mlx-port judge -
 
 from __future__ import annotations
 
-import argparse
 import io
 import os
 import tempfile
@@ -33,7 +32,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import soundfile
 
-from benchmarks.timing import machine
+from benchmarks.timing import arguments, machine
 from converters.convert import convert
 from converters.published import open_published
 from converters.rules.dequantize import Quantization
@@ -173,9 +172,7 @@ def difference(name: str, rows: Sequence[dict[str, float]], others: Sequence[dic
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = arguments(__doc__)
     parser.add_argument("--sentences", type=int, default=20)
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="judging processes")
     given = parser.parse_args()
