@@ -6,10 +6,10 @@
 Weights are random at the published shapes, drawn on the device; `tiny` runs anywhere. A frame is a step of
 the talker and all codes of all texts, with the random numbers and reads of a session, without the codec. The
 time is the difference of two lengths, so that prompts cancel out; plain slots run a tenth of the frames.
-`start` is the time that slots take to be built and captured; `first` that from a text's joining to its first
-frame, `sound` to its first window of sound. `speed` is the share of the rate of a device-to-device copy,
-measured here, at which a frame reads each weight once, the predictor's for each of its positions, and the
-keys and values of the middle frame.
+`start` is the time to build and capture slots. `first` is the time from a text's `join` to its first frame,
+`sound` to its first window of sound. `speed` compares with the rate of a device-to-device copy, measured
+here: a frame reads each weight once, the predictor's once for each position, and the keys and values of the
+middle frame.
 
 Real time is 80 ms a frame. Captured frames are compared with plain ones in
 tests/torch_ref/cuda/qwen3/test_slots.py.

@@ -11,8 +11,8 @@
     streams      requests spoken at once, all the time, --requests in all and at least twice as many: seconds
                  of sound per second, and per second of processor time, which counts on a busy machine
     first audio  of a request by itself in a warm engine, from `submit` to its first part
-    of both      with --compare: throughput of texts of equal length, by that of `generate_codes` of as many
-                 texts and then the codec for all of them together, and by that of `generate_batch`
+    of both      with --compare: throughput of texts of equal length, divided by that of `generate_codes` of
+                 as many texts and then the codec for all of them; and divided by that of `generate_batch`
     load         --arrivals requests, arriving at random (Poisson) at --load of the measured capacity: first
                  audio by percentile, and gaps in playback
 """

@@ -1,4 +1,4 @@
-"""What commands share: flags, times of steps by two lengths, the rate of a copy, the machine in a line."""
+"""Shared by the commands: flags, times of steps by two lengths, the rate of a copy, the machine's line."""
 
 from __future__ import annotations
 
