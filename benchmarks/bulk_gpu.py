@@ -17,7 +17,6 @@ each GPU.
 
 from __future__ import annotations
 
-import argparse
 import json
 import tempfile
 import time
@@ -26,8 +25,8 @@ from typing import Any
 
 import torch_ref
 from benchmarks.bulk_run import Run, run
-from benchmarks.dia_step import FULL, full_network
-from benchmarks.timing import batch_rate
+from benchmarks.dia_step import FULL, SPECIAL, full_network, transformers_rows
+from benchmarks.timing import arguments, batch_rate
 from tts_core.codecs.dac import DAC_44KHZ
 
 PEER_BATCH = 8
@@ -78,30 +77,13 @@ def peer(folder: Path, frames: int) -> float:
     import transformers
 
     model: Any = transformers.DiaForConditionalGeneration.from_pretrained(folder, dtype=torch.bfloat16)
+    model.generation_config.update(**SPECIAL)
     codec: Any = transformers.DacModel.from_pretrained(folder / "codec")
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model, codec = model.to(device).eval(), codec.to(device).eval()
-    text = list(TEXT.encode().replace(b"[S1]", b"\x01").replace(b"[S2]", b"\x02"))
-    ids = torch.tensor([text] * PEER_BATCH, device=device)
-    channels = FULL.decoder_config.num_channels
-    start = torch.full((PEER_BATCH, 1, channels), FULL.bos_token_id, device=device)
 
     def speak(count: int) -> None:
-        rows = model.generate(
-            input_ids=ids,
-            attention_mask=torch.ones_like(ids),
-            decoder_input_ids=start,
-            max_new_tokens=count,
-            min_new_tokens=count - 1,
-            do_sample=True,
-            guidance_scale=3.0,
-            temperature=1.2,
-            top_k=45,
-            top_p=0.95,
-            bos_token_id=FULL.bos_token_id,
-            eos_token_id=FULL.eos_token_id,
-            pad_token_id=FULL.pad_token_id,
-        )
+        rows = transformers_rows(model, TEXT, PEER_BATCH, count)
         codes = rows[:, 1:].transpose(1, 2).clamp(max=DAC_44KHZ.codebook_size - 1)
         with torch.inference_mode():
             for one in codes:
@@ -115,9 +97,7 @@ def peer(folder: Path, frames: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = arguments(__doc__)
     parser.add_argument("--devices", default="1")
     parser.add_argument("--rows", type=int, default=384, help="for each GPU")
     parser.add_argument("--places", type=int, default=64)

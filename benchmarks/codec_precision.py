@@ -12,7 +12,6 @@ the second the differences from float32 over pairs. Needs `mlx-port judge --inst
 
 from __future__ import annotations
 
-import argparse
 import copy
 from collections.abc import Iterator
 from contextlib import closing
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
+from timing import arguments
 
 SENTENCES = Path(__file__).parents[1] / "examples/train_voice/evaluation/sentences.txt"
 FIGURES = ("wer", "mos", "dnsmos_overall")
@@ -96,9 +96,7 @@ def judge(folder: Path, few: int | None, workers: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = arguments(__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--few", type=int, help="sentences of each voice")
     parser.add_argument("--judge", action="store_true")

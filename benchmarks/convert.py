@@ -11,10 +11,8 @@ everything. DIR needs twice the checkpoint's size and 2 GB.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import platform
 import shlex
 import shutil
 import statistics
@@ -22,10 +20,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from importlib import metadata
 from pathlib import Path
 
 from checkpoints import FORMS, add_diffusion, make_checkpoint
+from timing import arguments, machine
 
 LIMIT = 1.5e9  # bytes of anonymous memory
 
@@ -94,9 +92,7 @@ def bench(model: str, kind: str, folder: Path, flags: list[str], rounds: int) ->
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = arguments(__doc__)
     parser.add_argument("--model", choices=list(FORMS), default="dia")
     parser.add_argument("--kind", help="default: every published kind of the model")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
@@ -104,8 +100,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--convert", default="", help="flags for convert-weights")
     given = parser.parse_args()
-    versions = {name: metadata.version(name) for name in ("numpy", "safetensors", "torch")}
-    print(f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}, {versions}")
+    print(machine())
     kinds = FORMS[given.model]
     if given.kind is not None and given.kind not in kinds:
         parser.error(f"--kind: {given.model} is published as {', '.join(kinds)}")

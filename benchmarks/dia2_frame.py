@@ -16,7 +16,6 @@ bfloat16 arithmetic.
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import sys
@@ -33,7 +32,7 @@ from unittest import mock
 import numpy as np
 from checkpoints import dia2_config
 from dia2_networks import SIZES, engine
-from timing import machine, step
+from timing import arguments, machine, step
 
 from tts_core.dia2.config import Dia2Config
 from tts_core.dia2.options import Dia2Options
@@ -167,7 +166,7 @@ def nari(config: Dia2Config, guidance: float, folder: str, *, graphs: bool) -> t
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--size", choices=tuple(SIZES), default="tiny")
     parser.add_argument("--side", default="torch,mlx")
     parser.add_argument("--dtype", default="bfloat16", choices=("float32", "bfloat16", "float16"))

@@ -16,7 +16,6 @@ takes minutes.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 from collections.abc import Callable
@@ -25,10 +24,11 @@ from importlib import import_module, metadata
 from typing import Any
 
 from checkpoints import DIA_CONFIG
-from random_networks import gpu, network
-from timing import machine, step
+from random_networks import dac_law, gpu, network
+from timing import arguments, machine, step
 
 from tts_core.codecs import dac
+from tts_core.codecs.policy import own
 from tts_core.dia.shapes import is_norm, parameter_shapes
 from tts_core.dia.spec import DIA_0626
 from tts_core.voice.embedded import CODEC, DIA
@@ -38,6 +38,7 @@ TEXT = (
     "[S1] Wow. Amazing. (laughs) [S2] Try it now on Git hub or Hugging Face."
 )
 FULL = DIA_0626
+SPECIAL = {name: getattr(FULL, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
 TINY_CODEC = dac.DacConfig(44100, 4, (2, 4, 8, 8), 16, 32, (8, 8, 4, 2), 9, 1024, (8,) * 9)
 
 Generate = Callable[[int, int], int]  # (batch, frames) → steps run
@@ -46,6 +47,15 @@ Generate = Callable[[int, int], int]  # (batch, frames) → steps run
 def full_network(dtype: str) -> Any:
     """Dia-1.6B in torch_ref with random weights."""
     return network("torch", "dia", FULL, dtype, device=gpu(), edit=silent_end)
+
+
+def full_pipeline(dtype: str) -> Any:
+    """Dia-1.6B in torch_ref with DAC at 44.1 kHz in float32, both with random weights, on an NVIDIA GPU."""
+    from torch_ref.dia.pipeline import compose
+
+    codec = network("torch", "dac", dac.DAC_44KHZ, "float32", device="cuda", law=dac_law)
+    codec.policy = own("torch-cuda")
+    return compose(full_network(dtype), codec)
 
 
 def silent_end(name: str, value: Any) -> None:
@@ -70,10 +80,8 @@ def torch_side(size: str, dtype: str) -> tuple[Generate, str]:
     return from_pipeline(pipeline), f"torch_ref {torch.__version__} {where}"
 
 
-def mlx_side(size: str, dtype: str, *, bits: int = 16) -> tuple[Generate, str]:
-    """bits: of the full size's linear layers."""
+def mlx_side(size: str, dtype: str) -> tuple[Generate, str]:
     import mlx.core as mx
-    from mlx import nn
 
     from mlx_port.codecs.dac import Dac
     from mlx_port.dia.pipeline import DiaPipeline, compose
@@ -82,11 +90,7 @@ def mlx_side(size: str, dtype: str, *, bits: int = 16) -> tuple[Generate, str]:
     if size == "voice":
         pipeline = DiaPipeline.load(converted_voice(), dtype=dtype)
     else:
-        built = network("mlx", "dia", FULL, dtype, edit=silent_end)
-        if bits < 16:
-            nn.quantize(built, 64, bits, class_predicate=lambda _, layer: isinstance(layer, nn.Linear))
-            mx.eval(built.parameters())
-        pipeline = compose(built, Dac(TINY_CODEC))
+        pipeline = compose(network("mlx", "dia", FULL, dtype, edit=silent_end), Dac(TINY_CODEC))
     return from_pipeline(pipeline), f"mlx_port {metadata.version('mlx')} {mx.default_device()}"
 
 
@@ -112,31 +116,35 @@ def transformers_side(size: str, dtype: str) -> tuple[Generate, str]:
         sizes = {name: value for name, value in sizes.items() if name not in ("cross_rope", "sampling")}
         with torch.device(device):
             model = transformers.DiaForConditionalGeneration(transformers.DiaConfig(**sizes)).to(kind)
-    model.generation_config.update(
-        bos_token_id=FULL.bos_token_id, eos_token_id=FULL.eos_token_id, pad_token_id=FULL.pad_token_id
-    )
+        model.generation_config.update(**SPECIAL)
     model.to(device).eval()
-    text = TEXT.encode().replace(b"[S1]", b"\x01").replace(b"[S2]", b"\x02")
-    channels = model.config.decoder_config.num_channels
 
     def generate(batch: int, frames: int) -> int:
-        ids = torch.tensor([list(text)] * batch, device=device)
-        start = torch.full((batch, 1, channels), FULL.bos_token_id, device=device)
-        rows = model.generate(
-            input_ids=ids,
-            attention_mask=torch.ones_like(ids),
-            decoder_input_ids=start,
-            max_new_tokens=frames,
-            min_new_tokens=frames - 1,
-            do_sample=True,
-            guidance_scale=3.0,
-            temperature=1.2,
-            top_k=45,
-            top_p=0.95,
-        )
-        return rows.shape[1] - 1
+        return transformers_rows(model, TEXT, batch, frames).shape[1] - 1
 
     return generate, f"transformers {transformers.__version__} {device}"
+
+
+def transformers_rows(model: Any, said: str, batch: int, frames: int) -> Any:
+    """Generate rows of as many texts by transformers. → (batch, 1 + frames, channels) ids."""
+    import torch
+
+    text = list(said.encode().replace(b"[S1]", b"\x01").replace(b"[S2]", b"\x02"))
+    ids = torch.tensor([text] * batch, device=model.device)
+    begin = model.generation_config.bos_token_id
+    start = torch.full((batch, 1, model.config.decoder_config.num_channels), begin)
+    return model.generate(
+        input_ids=ids,
+        attention_mask=torch.ones_like(ids),
+        decoder_input_ids=start.to(model.device),
+        max_new_tokens=frames,
+        min_new_tokens=frames - 1,
+        do_sample=True,
+        guidance_scale=3.0,
+        temperature=1.2,
+        top_k=45,
+        top_p=0.95,
+    )
 
 
 def mlx_audio_side(size: str, dtype: str) -> tuple[Generate, str]:
@@ -247,7 +255,7 @@ def _in_a_step(name: str) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--size", choices=("full", "voice"), default="voice")
     parser.add_argument("--side", default="torch,mlx,transformers")
     parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16", "float16"))

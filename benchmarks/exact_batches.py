@@ -1,13 +1,10 @@
 """Count the texts of the embedded voice whose codes depend on the texts that they are spoken with.
 
-    python benchmarks/exact_batches.py [--side torch] [--start 0] [--count 1000] [--frames 24] [--out FILE]
+    python benchmarks/exact_batches.py [--side torch] [--count 1000] [--frames 24]
     python benchmarks/exact_batches.py --model mars5 [--side torch] [--count 64] [--frames 8] [--cost]
 
 Each text, with a seed of its own, is spoken alone, in batches of 2, 4, 8 and 16, and in a running batch of 8
-places that texts join at random steps. FILE: a line a group of 16 texts, as soon as it is done; its groups
-are not spoken again, so a run may be stopped, and shards may be run apart. The table counts all groups of
-FILE.
-The first two texts differed once, from frames 14 and 37.
+places that texts join at random steps. The first two texts differed once, from frames 14 and 37.
 
 With --model: texts of a small random network of another model (benchmarks/exact_models.py), in its slots: how
 many have other codes than alone, and how many other keys in any bit, with the steps as they are and with
@@ -18,23 +15,22 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import statistics
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from benchmarks.exact_models import KINDS, built, plain, turns
 from benchmarks.exact_models import compared as compared_small
-from benchmarks.voice_quality import machine
+from benchmarks.random_networks import PACKAGES
+from benchmarks.timing import arguments, machine
 from tts_core.dia.options import DiaOptions
 from tts_core.dia.request import requests
 
-SIDES = {"torch": "torch_ref", "mlx": "mlx_port"}
 KNOWN = (
     (1120041949910592895, "[S1] Warm child wants green train in?"),
     (1717560359478174870, "[S2] First window likes that story after?"),
@@ -90,15 +86,15 @@ def difference(one: np.ndarray, other: np.ndarray) -> int | None:
     return None if one.shape == other.shape else shared
 
 
-def compared(pipeline: Any, first: int, count: int, frames: int) -> dict[str, Any]:
+def compared(pipeline: Any, first: int, count: int, frames: int) -> dict[str, dict[int, int]]:
     """Speak a group in every way; frames where a text differs from itself alone, by way and text."""
-    started, texts = time.process_time(), [text(number) for number in range(first, first + count)]
+    texts = [text(number) for number in range(first, first + count)]
     alone = [together(pipeline, [one], frames)[0] for one in texts]
     found = {"running": joining(pipeline, texts, frames, first)}
     for size in BATCHES:
         parts = [texts[start : start + size] for start in range(0, count, size)]
         found[f"batches of {size}"] = [codes for part in parts for codes in together(pipeline, part, frames)]
-    places = {
+    return {
         way: {
             first + item: place
             for item, (one, other) in enumerate(zip(alone, codes, strict=True))
@@ -106,13 +102,11 @@ def compared(pipeline: Any, first: int, count: int, frames: int) -> dict[str, An
         }
         for way, codes in found.items()
     }
-    spent = round(time.process_time() - started, 1)
-    return {"first": first, "texts": count, "frames": frames, "differ": places, "seconds": spent}
 
 
 def counted(given: argparse.Namespace) -> None:
     """Count the texts of a model that differ, exact and plain."""
-    numbers = range(given.start, given.start + given.count)
+    numbers = range(given.count)
     print("| | steps | texts | other codes | other keys |\n|---|---|---|---|---|")
     for name, way in (("as they are", nullcontext()), ("plain", plain(given.model, given.side))):
         with way:
@@ -136,14 +130,10 @@ def cost(given: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--side", choices=SIDES, default="torch")
-    parser.add_argument("--start", type=int, default=0)
+    parser = arguments(__doc__)
+    parser.add_argument("--side", choices=PACKAGES, default="torch")
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--frames", type=int, default=24, help="at most, of a text")
-    parser.add_argument("--out", type=Path)
     parser.add_argument("--model", choices=KINDS)
     parser.add_argument("--cost", action="store_true")
     given = parser.parse_args()
@@ -151,25 +141,16 @@ def main() -> None:
         print(f"{machine()}; {given.side}", flush=True)
         (cost if given.cost else counted)(given)
         return
-    pipeline = importlib.import_module(f"{SIDES[given.side]}.api").embedded_voice()
+    pipeline = importlib.import_module(f"{PACKAGES[given.side]}.api").embedded_voice()
     print(f"{machine()}; {given.side}", flush=True)
-    groups, out = list[dict[str, Any]](), cast(Path | None, given.out)
-    if out is not None and out.is_file():
-        groups = [json.loads(line) for line in out.read_text("utf-8").splitlines()]
-    done, end = {group["first"] for group in groups}, given.start + given.count
-    for first in range(given.start, end, GROUP):
-        if first in done:
-            continue
-        groups.append(compared(pipeline, first, min(GROUP, end - first), given.frames))
-        if out is not None:
-            with out.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(groups[-1]) + "\n")
-    texts = sum(group["texts"] for group in groups)
-    spent = sum(group["seconds"] for group in groups)
-    print(f"{texts} texts of at most {given.frames} frames, {spent:.0f} s of processor time")
+    groups, started = [], time.process_time()
+    for first in range(0, given.count, GROUP):
+        groups.append(compared(pipeline, first, min(GROUP, given.count - first), given.frames))
+    spent = time.process_time() - started
+    print(f"{given.count} texts of at most {given.frames} frames, {spent:.0f} s of processor time")
     print("| | texts that differ from themselves alone | from frame |\n|---|---|---|")
-    for way in groups[0]["differ"]:
-        places = {number: place for group in groups for number, place in group["differ"][way].items()}
+    for way in groups[0]:
+        places = {number: place for group in groups for number, place in group[way].items()}
         listed = ", ".join(f"text {number}: {place}" for number, place in places.items())
         print(f"| {way} | {len(places)} | {listed or '-'} |")
 

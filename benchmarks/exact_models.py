@@ -15,20 +15,18 @@ from unittest import mock
 
 import numpy as np
 
+from benchmarks.random_networks import PACKAGES, network
 from tts_core.dia2.config import GATED
 from tts_core.dia2.config import Dia2StackConfig as Dia2Stack
 from tts_core.dia2.grid import FREE
 from tts_core.dia2.sampling import Dia2Choice, Dia2Sampling
-from tts_core.dia2.shapes import parameter_shapes as dia2_shapes
 from tts_core.dia2.slots import Dia2Joining
 from tts_core.dia2.spec import DIA2_2B
 from tts_core.exports import STEMS
-from tts_core.mars5.config import codec_lm_parameter_shapes
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.rows import Mars5Joining
 from tts_core.mars5.spec import MARS5_AR
 from tts_core.mars5.tokens import CodecPrompt
-from tts_core.metavoice.config import first_stage_parameter_shapes
 from tts_core.metavoice.rows import MetaVoiceJoining
 from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.metavoice.spec import METAVOICE_FIRST_STAGE
@@ -36,12 +34,10 @@ from tts_core.nn.noise import HostNoise
 from tts_core.qwen3 import layout
 from tts_core.qwen3.config import CUSTOM_VOICE
 from tts_core.qwen3.config import Qwen3StackConfig as Qwen3Stack
-from tts_core.qwen3.config import parameter_shapes as qwen3_shapes
 from tts_core.qwen3.rows import Qwen3Joining
 from tts_core.qwen3.sampling import Qwen3Sampling
 from tts_core.qwen3.spec import qwen3
 
-PACKAGES = {"torch": "torch_ref", "mlx": "mlx_port"}
 LONGEST = 40  # ids of a text
 
 WIDE: dict[str, Any] = {"hidden_size": 512, "intermediate_size": 1408, "num_attention_heads": 8}
@@ -67,13 +63,8 @@ QWEN3 = replace(
 
 @dataclass(frozen=True)
 class Kind:
-    """A model. network: its class.  shapes: of its parameters.  slots: opens slots of a network for texts.
+    """A model. slots: opens slots of a network for texts.  text: a text and its seed, by number."""
 
-    text: a text and its seed, by number.
-    """
-
-    network: str
-    shapes: Callable[[Any], dict[str, tuple[int, ...]]]
     config: Any
     slots: Callable[[Any, Any, int, int], Any]  # class, network, texts, steps
     text: Callable[[int], Any]
@@ -110,8 +101,6 @@ def dia2_text(number: int) -> Dia2Joining:
 
 KINDS = {
     "mars5": Kind(
-        "codec_lm.CodecLM",
-        codec_lm_parameter_shapes,
         MARS5,
         lambda form, net, texts, steps: form(
             net, texts=texts, room=LONGEST + 60 + steps, lowest=500, end=MARS5.vocab_size - 1
@@ -119,18 +108,14 @@ KINDS = {
         mars5_text,
     ),
     "metavoice": Kind(
-        "first_stage.FirstStage",
-        first_stage_parameter_shapes,
         METAVOICE,
         lambda form, net, texts, steps: form(
             net, texts=texts, rows=2 * texts, room=LONGEST + steps + 1, end_of_text=2561
         ),
         metavoice_text,
     ),
-    "dia2": Kind("dia2.Dia2", dia2_shapes, DIA2, lambda form, net, texts, steps: form(net), dia2_text),
+    "dia2": Kind(DIA2, lambda form, net, texts, steps: form(net), dia2_text),
     "qwen3": Kind(
-        "qwen3.Qwen3",
-        qwen3_shapes,
         QWEN3,
         lambda form, net, texts, steps: form(net, texts=texts, room=LONGEST + 60 + steps),
         qwen3_text,
@@ -140,28 +125,13 @@ KINDS = {
 
 def built(model: str, side: str) -> Any:
     """Build the network, with random weights that keep activations at the size of trained ones."""
-    kind, random = KINDS[model], np.random.default_rng(0)
-    file, name = kind.network.split(".")
-    network = getattr(import_module(f"{PACKAGES[side]}.{model}.{file}"), name)(kind.config)
-    weights = {name: _drawn(random, name, shape) for name, shape in kind.shapes(kind.config).items()}
-    if side == "torch":
-        import torch
-
-        network.load_state_dict({name: torch.from_numpy(value) for name, value in weights.items()})
-        return network.eval().requires_grad_(False)
-    import mlx.core as mx
-
-    network.load_weights([(name, mx.array(value)) for name, value in weights.items()])
-    mx.eval(network.parameters())
-    return network
+    return network(side, model, KINDS[model].config, "float32", law=_law)
 
 
-def _drawn(random: np.random.Generator, name: str, shape: tuple[int, ...]) -> np.ndarray:
+def _law(name: str, shape: tuple[int, ...]) -> tuple[float, float]:
     if len(shape) == 1:
-        made = random.normal(0 if name.endswith("bias") else 1, 0.1, shape)
-    else:
-        made = random.normal(0, 0.5 if "emb" in name or ".wte" in name else shape[-1] ** -0.5, shape)
-    return made.astype(np.float32)
+        return float(not name.endswith("bias")), 0.1
+    return 0, 0.5 if "emb" in name or ".wte" in name else shape[-1] ** -0.5
 
 
 def opened(model: str, side: str, network: Any, texts: int, steps: int) -> Any:
@@ -267,9 +237,9 @@ def turns(model: str, side: str, texts: int, steps: int) -> tuple[list[float], l
     networks, slots = [built(model, side) for _ in range(2)], list[Any]()
     ways: list[Callable[[], Any]] = [nullcontext, lambda: plain(model, side)]
     numbers, took = range(texts), (list[float](), list[float]())
-    for network, way in zip(networks, ways, strict=True):
+    for one, way in zip(networks, ways, strict=True):
         with way():
-            slots.append(opened(model, side, network, texts, steps + 2))
+            slots.append(opened(model, side, one, texts, steps + 2))
             for slot, number in enumerate(numbers):
                 slots[-1].join(slot, KINDS[model].text(number))
     for place in range(steps + 2):

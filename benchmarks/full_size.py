@@ -13,22 +13,20 @@ logit.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from checkpoints import FORMS, make_checkpoint
 from convert import measure
+from timing import arguments, machine
 
 TEXT = "[S1] One decoder step at full size. [S2] Then another one."
 ROWS = 2
@@ -208,17 +206,14 @@ def main() -> None:
     if sys.argv[1:2] == ["--step"]:
         step(sys.argv[2:])
         return
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = arguments(__doc__)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
     parser.add_argument("--model", choices=list(NETWORKS), default="dia")
     parser.add_argument("--kind", help="default: the model's first published kind")
     given = parser.parse_args()
     if given.kind not in (None, *FORMS[given.model]):
         parser.error(f"--kind: {given.model} is published as {', '.join(FORMS[given.model])}")
-    versions = {name: metadata.version(name) for name in ("numpy", "torch", "mlx")}
-    print(f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}, {versions}")
+    print(machine())
     sys.exit(0 if bench(given.folder, given.model, given.kind or FORMS[given.model][0]) else 1)
 
 

@@ -17,7 +17,6 @@ middle position, at the rate of a device-to-device copy measured here.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -27,7 +26,7 @@ from typing import Any, cast
 
 import numpy as np
 from random_networks import gpu, network
-from timing import copy_rate, machine
+from timing import arguments, copy_rate, machine
 
 from tts_core.mars5.config import CodecLMConfig, codec_lm_parameter_shapes, is_norm
 from tts_core.mars5.options import Mars5Options
@@ -208,7 +207,7 @@ def table(title: str, rows: Rows, draws: int, rounds: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--size", choices=("full", "tiny"), default="tiny")
     parser.add_argument("--side", default="torch,mlx")
     parser.add_argument("--dtype", default="bfloat16")

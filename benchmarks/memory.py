@@ -22,18 +22,49 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import subprocess
 import sys
-from importlib import import_module, metadata
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from memory_jobs import MODELS
-from peaks import MEMORY, Allocated, Resident
-from random_networks import PACKAGES
+from random_networks import MEMORY, PACKAGES
+from timing import arguments, machine
 
 from tts_core.codecs.dac_memory import GRAPHS
 from tts_core.memory.machine import Machine
+
+
+class Resident:
+    """Growth of the process's resident set since this object was created."""
+
+    def __init__(self) -> None:
+        self.base = self._kilobytes("VmRSS")
+
+    def restart(self) -> None:
+        Path("/proc/self/clear_refs").write_text("5")
+
+    def peak(self) -> int:
+        return 1024 * (self._kilobytes("VmHWM") - self.base)
+
+    def _kilobytes(self, name: str) -> int:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith(name))
+
+
+class Allocated:
+    """Peak of a side's allocator. device: [a torch device] in PyTorch, empty in MLX."""
+
+    def __init__(self, side: str, device: Sequence[Any]):
+        self.memory, self.device = import_module(MEMORY[side]), device
+
+    def restart(self) -> None:
+        self.memory.reset_peak(*self.device)
+
+    def peak(self) -> int:
+        return self.memory.peak_bytes(*self.device)
 
 
 def devices(given: argparse.Namespace) -> list[Any]:
@@ -46,7 +77,7 @@ def devices(given: argparse.Namespace) -> list[Any]:
 
 
 def backend(given: argparse.Namespace) -> str:
-    return import_module(MEMORY[PACKAGES[given.side]]).backend_name(*devices(given))
+    return import_module(MEMORY[given.side]).backend_name(*devices(given))
 
 
 def measure(given: argparse.Namespace) -> dict[str, Any]:
@@ -55,7 +86,7 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
     import_module(f"{package}.{given.model}.pipeline")
     given.backend = backend(given)
     on_cpu = given.backend.endswith("cpu")
-    meter: Any = Resident() if on_cpu else Allocated(package, devices(given))
+    meter: Any = Resident() if on_cpu else Allocated(given.side, devices(given))
     speak = model.build(given, given.child)
     meter.restart()
     made, found = speak(), {"peak": meter.peak()}
@@ -65,7 +96,7 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def parsed() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--model", choices=tuple(MODELS))
     parser.add_argument("--size")
     parser.add_argument("--side", choices=("torch", "mlx"), default="torch")
@@ -103,8 +134,7 @@ def compare(given: argparse.Namespace) -> int:
     """Run the jobs of a model. Returns how many estimates are off."""
     model, where = MODELS[given.model], backend(given)
     how = {"group_size": 64, "bits": given.bits, "mode": "affine"} if given.bits else None
-    version = f"{given.side} {metadata.version(given.side)}"
-    print(f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}, {version}")
+    print(machine())
     bits = f", {given.bits} bits" if given.bits else ""
     print(f"{given.model} {given.size}, {given.dtype}{bits}, {where}; MB")
     wrong, estimate = 0, import_module(f"tts_core.{given.model}.memory").estimate
@@ -113,8 +143,8 @@ def compare(given: argparse.Namespace) -> int:
         environment = os.environ | dict(model.environment)
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment)
         found = json.loads(done.stdout.splitlines()[-1])
-        machine = Machine(given.dtype, where, quantization=how, codec_precision="float32")
-        guess, peak = estimate(model.configs(given.size, spec), model.parse(spec), machine), found["peak"]
+        assumed = Machine(given.dtype, where, quantization=how, codec_precision="float32")
+        guess, peak = estimate(model.configs(given.size, spec), model.parse(spec), assumed), found["peak"]
         shown = guess.total - sum(term.bytes for term in guess.terms if term.name == GRAPHS)
         off = abs(shown - peak) > max(model.bound * peak, 64e6)
         wrong += off

@@ -12,7 +12,7 @@ from typing import Any
 import dia2_networks
 import numpy as np
 import qwen3_networks
-from random_networks import PACKAGES, RandomParts, network, tensors
+from random_networks import PACKAGES, RandomParts, dac_law, network, tensors
 
 from converters.published import open_published
 from tts_core.codecs.dac import DAC_44KHZ
@@ -99,7 +99,7 @@ def dia(given: Namespace, spec: str) -> Speak:
     compose = import_module(f"{PACKAGES[given.side]}.dia.pipeline").compose
     pipeline = compose(
         network(given.side, "dia", config, given.dtype, device=given.device, edit=silent_end),
-        network(given.side, "dac", codec, "float32", device=given.device, law=codec_law),
+        network(given.side, "dac", codec, "float32", device=given.device, law=dac_law),
     )
     pipeline.engine.codec.policy = own(given.backend)
     text = ("[S1] " + "so it goes " * 200)[: job.text_bytes + 3]
@@ -118,11 +118,6 @@ def dia(given: Namespace, spec: str) -> Speak:
         assert made.codes.shape[1] == job.frames, f"the text ended after {made.codes.shape[1]} frames"
 
     return speak
-
-
-def codec_law(name: str, shape: tuple[int, ...]) -> tuple[float, float]:
-    """Keep the size of activations."""
-    return (1, 0) if name.endswith(".alpha") else (0, max(1, int(np.prod(shape[1:]))) ** -0.5)
 
 
 def dia2_configs(size: str, spec: str) -> dict[str, Any]:

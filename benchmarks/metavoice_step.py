@@ -12,7 +12,6 @@ a token: 150 tokens are a second of speech.
 
 from __future__ import annotations
 
-import argparse
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,7 +21,7 @@ from typing import Any
 
 import numpy as np
 from random_networks import gpu, network, usual
-from timing import copy_rate, machine, step
+from timing import arguments, copy_rate, machine, step
 
 from tts_core.metavoice.config import FirstStageConfig, is_quantisable
 from tts_core.metavoice.rows import MetaVoiceJoining
@@ -123,7 +122,7 @@ def mlx_side(config: FirstStageConfig, dtype: str, bits: int) -> tuple[str, Gene
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--size", choices=("full", "tiny"), default="tiny")
     parser.add_argument("--side", default="torch,mlx")
     parser.add_argument("--dtype", default="bfloat16", choices=("float32", "bfloat16", "float16"))

@@ -1,26 +1,23 @@
-"""Check on MLX's CUDA backend what a CPU cannot show: the arithmetic by import order, trials, kept memory.
+"""Check on MLX's CUDA backend what a CPU cannot show: the arithmetic by import order, and trials.
 
-    python benchmarks/mlx_on_cuda.py [--only arithmetic|trials|memory] [--frames N]
+    python benchmarks/mlx_on_cuda.py [--only arithmetic|trials]
 
 arithmetic   a product of 512 x 512 numbers against float64, in processes that import mlx_port first, MLX
              first, or MLX first with a product computed; with the user's MLX_ENABLE_TF32 and without it
 trials       seconds that the trials of Dia in bfloat16 take in a chip's first process, and in the next; each
              kernel by itself, and a kernel without content as MLX compiles it; the first load and sentence
              of the embedded voice in bfloat16, with trials and as if all were known
-memory       a soak of a Dia of published size with random weights in bfloat16, texts of 1 to N frames in
-             sessions of changing numbers of rows: time, and MLX's unused memory, for several bounds of it
 """
 
 from __future__ import annotations
 
-import argparse
 import os
-import random
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
+
+from timing import arguments
 
 PRODUCT = """
 random = np.random.default_rng(0)
@@ -80,7 +77,6 @@ pipeline.generate("Hello, this is a sentence.", seed=1)
 print(f"load {loaded:.2f} s, with the first sentence {time.perf_counter() - start:.2f} s")
 """
 )
-BOUNDS = (1 << 27, 1 << 28, 1 << 29, 1 << 30, 1 << 31, 1 << 40)  # bytes
 
 
 def run(program: str, environment: dict[str, str], *words: str) -> str:
@@ -90,7 +86,7 @@ def run(program: str, environment: dict[str, str], *words: str) -> str:
     return (done.stdout or done.stderr).strip().splitlines()[-1]
 
 
-def arithmetic(_: int) -> None:
+def arithmetic() -> None:
     for value in (None, "1", "0"):
         for name, order in ORDERS.items():
             environment = {key: text for key, text in os.environ.items() if key != "MLX_ENABLE_TF32"}
@@ -105,7 +101,7 @@ def fresh(folder: str) -> dict[str, str]:
     return os.environ | {"XDG_CACHE_HOME": folder, "MLX_PTX_CACHE_DIR": f"{folder}/ptx"}
 
 
-def trials(_: int) -> None:
+def trials() -> None:
     from mlx_port.stored_voice import converted_voice
 
     voice = str(converted_voice())
@@ -120,49 +116,14 @@ def trials(_: int) -> None:
                 print(f"{way}, {name}: {run(SPOKEN, fresh(folder), way, voice)}", flush=True)
 
 
-def memory(frames: int) -> None:
-    import mlx.core as mx
-    from dia_step import FULL, silent_end
-    from random_networks import network
-
-    from mlx_port.dia.pipeline import compose
-    from tts_core.codecs.dac import DAC_44KHZ
-
-    built = network("mlx", "dia", FULL, "bfloat16", edit=silent_end)
-    pipeline = compose(built, network("mlx", "dac", DAC_44KHZ, "float32"))
-    draw = random.Random(0)
-    jobs = [(1 + place % 6, draw.randint(frames // 8, frames)) for place in range(12)]
-    print(f"rows and frames of the jobs: {jobs}", flush=True)
-
-    def soak(limit: int) -> str:
-        mx.set_cache_limit(limit)
-        mx.clear_cache()
-        mx.reset_peak_memory()
-        start, most = time.perf_counter(), 0
-        for seed, (rows, length) in enumerate(jobs):
-            texts = [f"[S1] {'The small river runs. ' * (1 + (seed + row) % 5)}" for row in range(rows)]
-            pipeline.generate_batch(texts, seed=[seed + row for row in range(rows)], max_frames=length)
-            most = max(most, mx.get_cache_memory())
-        took = time.perf_counter() - start
-        return f"{took:.2f} s, unused up to {most / 1e6:.0f} MB, peak {mx.get_peak_memory() / 1e6:.0f} MB"
-
-    print(f"first, with compilation: {soak(1 << 30)}", flush=True)
-    for bounds in (BOUNDS, BOUNDS[::-1]):
-        for limit in bounds:
-            print(f"bound {limit / 1e6:.0f} MB: {soak(limit)}", flush=True)
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    works: dict[str, Callable[[int], None]] = {"arithmetic": arithmetic, "trials": trials, "memory": memory}
+    parser = arguments(__doc__)
+    works: dict[str, Callable[[], None]] = {"arithmetic": arithmetic, "trials": trials}
     parser.add_argument("--only", choices=works)
-    parser.add_argument("--frames", type=int, default=400)
     given = parser.parse_args()
     for name, work in works.items():
         if given.only in (None, name):
-            work(given.frames)
+            work()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Measure how well the embedded voice speaks ordinary prose, on both sides.
 
-    python benchmarks/prose.py [--sides torch mlx] [--few N] [--json FILE]
+    python benchmarks/prose.py [--sides torch mlx] [--few N]
 
 40 texts (benchmarks/texts/prose.json): six each with numbers, dates, names, quotes, abbreviations and lists,
 and four long scripts, which are spoken in pieces. Each has the words that a reader would say, written by
@@ -17,7 +17,6 @@ Needs flite and pocketsphinx (`pip install pocketsphinx`); without them it print
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import json
 import os
@@ -30,7 +29,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.voice_quality import machine, missing
+from benchmarks.random_networks import PACKAGES
+from benchmarks.timing import arguments, machine
+from benchmarks.voice_judged import missing
 from examples.train_voice.evaluation import Item, source
 from examples.train_voice.listening import TurnScore, interval, word_error_rate
 from examples.train_voice.settings import read_settings
@@ -40,7 +41,6 @@ from tts_core.text.rules import FILE, TextRules, read_rules
 from tts_core.voice.embedded import DIA
 
 TEXTS = Path(__file__).parent / "texts" / "prose.json"
-SIDES = {"torch": "torch_ref", "mlx": "mlx_port"}
 SEED = 1
 # of the rules and of the recognizer
 SPELLINGS = {
@@ -131,13 +131,10 @@ def line(name: str, every: Sequence[Text], scores: Sequence[TurnScore], rest: Se
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES))
+    parser = arguments(__doc__)
+    parser.add_argument("--sides", nargs="+", choices=PACKAGES, default=list(PACKAGES))
     parser.add_argument("--few", type=int, help="first texts of each kind only")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes that listen")
-    parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     lacking = missing()
     if lacking:
@@ -150,13 +147,12 @@ def main() -> None:
     print(f"{len(every)} texts, {sum(map(len, words))} words; seeds {SEED}, {SEED + 1}, ...\n")
     print("| " + " | ".join(["", "all (95 %)", *kinds, "ended", "RTF"]) + " |")
     print("|---" * (4 + len(kinds)) + "|", flush=True)
-    facts: dict[str, Any] = {}
     with get_context("spawn").Pool(given.workers) as pool:
         read = pool.map(read_by_flite, list(enumerate(every)), chunksize=1)
         scores = pool.map(score, list(zip(words, read, strict=True)), chunksize=1)
         print(line("flite itself", every, scores, ["", ""]), flush=True)
         for side in given.sides:
-            pipeline = importlib.import_module(f"{SIDES[side]}.api").embedded_voice()
+            pipeline = importlib.import_module(f"{PACKAGES[side]}.api").embedded_voice()
             results = spoken(pipeline, every)
             scores = pool.map(
                 score, [(w, sounds(r)) for w, r in zip(words, results, strict=True)], chunksize=1
@@ -166,17 +162,6 @@ def main() -> None:
             factor = sum(result.processing_time_seconds for result in results) / seconds
             ended = f"{ends.count('stop')} of {len(ends)}"
             print(line(side, every, scores, [ended, f"{factor:.2f}"]), flush=True)
-            facts[side] = [
-                {
-                    "written": text.written,
-                    "words": one.words,
-                    "errors": one.errors,
-                    "seconds": result.audio_seconds,
-                }
-                for text, one, result in zip(every, scores, results, strict=True)
-            ]
-    if given.json:
-        given.json.write_text(json.dumps(facts, indent=1) + "\n")
 
 
 def ends_of(result: Any) -> list[str]:

@@ -1,6 +1,6 @@
 """Measure the cost of quantization on MLX: code agreement and teacher-forced loss of the embedded voice.
 
-    python benchmarks/quantised_parity.py [--texts 10] [--frames 100] [--json FILE]
+    python benchmarks/quantised_parity.py [--texts 10] [--frames 100]
 
 The float32 model speaks the texts, sampling at its defaults. Its codes are then forced through every form of
 the model, and each prediction is compared:
@@ -14,20 +14,16 @@ the model, and each prediction is compared:
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import platform
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from importlib import metadata
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
 import numpy as np
 
+from benchmarks.timing import arguments, machine
 from converters.convert import convert
 from converters.published import open_published
 from converters.rules.dequantize import Quantization
@@ -199,18 +195,12 @@ def table(rows: Sequence[Row]) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = arguments(__doc__)
     parser.add_argument("--texts", type=int, default=len(TEXTS))
     parser.add_argument("--frames", type=int, default=100)
-    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    versions = {name: metadata.version(name) for name in ("mlx", "numpy")}
-    print(f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}, {versions}")
-    print(
-        f"{mx.default_device()}, {options.texts} texts of at most {options.frames} frames, seeds 0, 1, ...\n"
-    )
+    print(machine("mlx"))
+    print(f"{options.texts} texts of at most {options.frames} frames, seeds 0, 1, ...\n")
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
         plain, size = make("float32", Path(folder) / "float32")
@@ -225,8 +215,6 @@ def main() -> None:
             voice, size = make(form, Path(folder) / form)
             rows.append(compare(form, voice, size, spoken, reference, max_frames=options.frames))
     print("\n".join(table(rows)))
-    if options.json:
-        options.json.write_text(json.dumps([asdict(row) for row in rows], indent=2))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Qwen3-TTS with random weights as each of its programs runs it, for benchmarks/qwen3_peers.py."""
+"""Build Qwen3-TTS with random weights as each program runs it, for benchmarks/qwen3_peers.py."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ SOUND += ("torchaudio.compliance.kaldi", "einops", "gradio", "scipy", "scipy.sig
 
 
 class Form(NamedTuple):
-    """A way to speak some texts together.
+    """One way of a program to speak several texts together.
 
-    what: codes alone, or sound that a listener has; or captured graphs by themselves.
-    speak: as many frames of each text; returns the seconds to the first sound of each, if it gives sound.
-    shorter: divides the frames of a slow form.
+    what: "codes" (no codec), "sound" (codec included) or "graphs" (only the replay of captured graphs).
+    speak: frames of each text → seconds to the first sound of each text; empty where there is no sound.
+    shorter: divisor of the frames that a slow form is timed with.
     """
 
     what: str
@@ -58,7 +58,7 @@ class Form(NamedTuple):
 
 
 def published(config: Qwen3Config) -> dict[str, Any]:
-    """config.json, with the rotation that every release has."""
+    """Return config.json with the rotation (rope_scaling) of every release."""
     found = qwen3_config(config)
     half = config.talker.head_dim // 2
     parts = [half - 2 * (half * 5 // 16), half * 5 // 16, half * 5 // 16]
@@ -71,7 +71,7 @@ def published(config: Qwen3Config) -> dict[str, Any]:
 
 
 def leave_out() -> None:
-    """Put stand-ins in the place of libraries that are not installed."""
+    """Put stand-ins in place of the libraries for recordings that are not installed."""
     for name in SOUND:
         try:
             importlib.import_module(name)
@@ -84,7 +84,7 @@ def ids(count: int = PROMPT) -> np.ndarray:
 
 
 def ours(side: str, config: Qwen3Config, dtype: str, texts: Sequence[int]) -> Iterator[Form]:
-    """Yield codes by the slots of a side, then, on PyTorch's, sound by a session."""
+    """Yield codes by the slots of a side; in PyTorch also sound by a session."""
     device = "cpu"
     if side == "torch":
         import torch
@@ -148,7 +148,7 @@ def _sessions(config: Qwen3Config, network: Any, codec: Any, texts: Sequence[int
 
 
 def original(config: Qwen3Config, dtype: str, texts: Sequence[int], folder: str | None) -> Iterator[Form]:
-    """Yield codes by its makers' code, which gives sound after all of them. folder: a checkout of it."""
+    """Yield codes by the code of QwenLM. It decodes sound only after the last code. folder: a checkout."""
     import torch
     import transformers  # before stand-ins, which it would find
 
@@ -175,7 +175,7 @@ def original(config: Qwen3Config, dtype: str, texts: Sequence[int], folder: str 
 
         @torch.inference_mode()
         def speak(frames: int, count: int = count) -> list[float]:
-            model.generate(  # an id that is never drawn ends speech
+            model.generate(  # the end of speech is an id that is never drawn
                 [text] * count,
                 languages=["auto"] * count,
                 speakers=[None] * count,

@@ -6,21 +6,19 @@
 Weights are random at the published shapes, drawn on the device; `tiny` runs anywhere. A frame is a step of
 the talker and all codes of all texts, with the random numbers and reads of a session, without the codec. The
 time is the difference of two lengths, so that prompts cancel out; plain slots run a tenth of the frames.
-`start` is the time that slots take to be built and captured; `first` that from a text's joining to its first
-frame, `sound` to its first window of sound. `speed` is the share of the rate of a device-to-device copy,
-measured here, at which a frame reads each weight once, the predictor's for each of its positions, and the
-keys and values of the middle frame.
+`start` is the time to build and capture slots. `first` is the time from a text's `join` to its first frame,
+`sound` to its first window of sound. `speed` compares with the rate of a device-to-device copy, measured
+here: a frame reads each weight once, the predictor's once for each position, and the keys and values of the
+middle frame.
 
-First, captured and plain slots draw frames of a tiny network in float32: all must be equal. A part that fails
-prints its error. Real time is 80 ms a frame.
+Real time is 80 ms a frame. Captured frames are compared with plain ones in
+tests/torch_ref/cuda/qwen3/test_slots.py.
 """
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
-import traceback
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -28,7 +26,7 @@ from typing import Any
 import numpy as np
 import torch
 from qwen3_networks import CONFIGS, networks
-from timing import copy_rate, machine
+from timing import arguments, copy_rate, machine
 
 from torch_ref.cuda.qwen3.slots import Qwen3GraphSlots
 from torch_ref.cuda.qwen3.step import runs
@@ -84,21 +82,6 @@ def bytes_per_frame(config: Qwen3Config, item: int, texts: int, position: int) -
     return total + 2 * texts * position * keys * item
 
 
-def check(form: str) -> None:
-    """Compare the frames of a tiny network with those of plain slots."""
-    config = CONFIGS["tiny"]
-    network, _ = networks("torch", config, "float32", DEVICE)
-    if not runs(network):
-        raise SystemExit("the kernels do not run here: Triton and an NVIDIA GPU are needed")
-    for texts, frames in ((1, 20), (3, 10), (7, 10)):
-        given = [joining(config, seed, 20 + seed) for seed in range(texts)]
-        known, own = (
-            speak(FORMS[name](network, texts=texts, room=80), given, frames) for name in ("plain", form)
-        )
-        equal = (known == own).all(axis=2)
-        print(f"{form}, tiny, float32, {texts} texts: {equal.sum()} of {equal.size} frames equal", flush=True)
-
-
 def row(
     title: str, form: str, network: Any, codec: Any, texts: int, lengths: tuple[int, int], repeats: int,
     prompt: int, rate: float,
@@ -117,7 +100,7 @@ def row(
             found.append(timed(lambda count=count: speak(made[0], given, count)))
     frame = (statistics.median(times[long]) - statistics.median(times[short])) / (long - short)
     read = bytes_per_frame(config, network.talker.codec_head.weight.element_size(), texts, prompt + long // 2)
-    speed = f"{read / frame / rate:.0%}" if rate else ""
+    speed = f"{read / frame / rate:.0%}"
     first = statistics.median(timed(lambda: speak(made[0], given[:1], 1)) for _ in range(repeats))
     window = codec.policy.served_stop(0)
 
@@ -133,20 +116,9 @@ def row(
     )
 
 
-def attempt(what: str, run: Callable[[], object]) -> Any:
-    """Run a part; print its error and return None if it fails."""
-    try:
-        return run()
-    except (Exception, SystemExit) as fault:
-        print(f"{what}: {type(fault).__name__}: {fault}", flush=True)
-        if not isinstance(fault, SystemExit):
-            traceback.print_exc()
-        return None
-
-
 @torch.inference_mode()
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--sizes", default="tiny", help=", ".join(CONFIGS))
     parser.add_argument("--forms", default="captured,plain")
     parser.add_argument("--dtype", default="bfloat16", choices=("float32", "bfloat16", "float16"))
@@ -157,29 +129,20 @@ def main() -> None:
     args = parser.parse_args()
     short, long = map(int, args.frames.split(","))
     torch.backends.cuda.matmul.allow_tf32 = False
-    rate = attempt("copy", lambda: copy_rate("torch")) or 0.0
+    rate = copy_rate("torch")
     print(f"{machine('torch')}, copies at {rate / 1e12:.2f} TB/s", flush=True)
-    forms = args.forms.split(",")
-    if "captured" in forms and attempt("captured", lambda: check("captured") or True) is None:
-        print("captured slots are measured all the same, if they run", flush=True)
     print(f"{args.dtype}, prompts of {args.prompt}, frames {short} to {long}, median of {args.runs} runs")
     print(f"{'':<34} {'texts':>5} {'ms/frame':>9} {'speed':>6} {'start s':>8} {'first s':>8} {'sound s':>8}")
     for size in args.sizes.split(","):
-        built = attempt(size, lambda size=size: networks("torch", CONFIGS[size], args.dtype, DEVICE))
-        if built is None:
-            continue
-        for form in forms:
-            if form == "captured" and not runs(built[0]):
+        network, codec = networks("torch", CONFIGS[size], args.dtype, DEVICE)
+        for form in args.forms.split(","):
+            if form == "captured" and not runs(network):
+                print("captured: these kernels need an NVIDIA GPU and Triton")
                 continue
             for texts in map(int, args.texts.split(",")):
                 title = f"Qwen3-TTS {size}, {form}"
-                attempt(
-                    f"{title}, {texts} texts",
-                    lambda title=title, form=form, texts=texts, built=built: row(
-                        title, form, built[0], built[1], texts, (short, long), args.runs, args.prompt, rate
-                    ),
-                )
-        del built
+                row(title, form, network, codec, texts, (short, long), args.runs, args.prompt, rate)
+        del network, codec
         if DEVICE == "cuda":
             torch.cuda.empty_cache()
 

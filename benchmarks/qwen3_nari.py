@@ -1,7 +1,7 @@
-"""nari-labs/nari-qwen3-tts with random weights from a checkout, for benchmarks/qwen3_peers.py.
+"""Run nari-labs/nari-qwen3-tts from a checkout with random weights, for benchmarks/qwen3_peers.py.
 
-Its engine is built and started as its server does, with its profile `ttfa`. It has one size, 1.7B with
-built-in voices, for an H100; it needs CUDA, Triton and FlashInfer, which compiles kernels at the first start.
+The engine is built and started as by its server, with the profile `ttfa`. Its one size is 1.7B with built-in
+voices, for an H100. It needs CUDA, Triton and FlashInfer; FlashInfer compiles kernels at the first start.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tts_core.qwen3.config import Qwen3Config
 from tts_core.qwen3.spec import qwen3
 
 PROFILE = "ttfa"
-FEW = {  # captures, so that it starts in a minute and not in several; those of the counts measured are there
+FEW = {  # captures of the measured numbers of texts only: it then starts in one minute, not in several
     "talker_prefill": {
         "batch_sizes": [1, 8],
         "token_buckets": [64, 128, 384, 640],
@@ -52,8 +52,8 @@ TEMPLATE = 8  # tokens of the template around a text: three before it and five a
 class Nari:
     """The peer's engine.
 
-    quantized: two thirds of the talker's feed-forward weights in 8 bits, as it has them.
-    every_capture: all of its profile, not FEW.
+    quantized: two thirds of the talker's feed-forward weights have 8 bits, its default; else bfloat16.
+    every_capture: capture all shapes of its profile, not only FEW.
     """
 
     def __init__(self, checkout: Path, *, quantized: bool, every_capture: bool, device: str = "cuda:0"):
@@ -86,7 +86,7 @@ class Nari:
         return self._ask(self.text, voice="aiden", random_seed=seed, max_new_tokens=frames, ignore_eos=True)
 
     def speak(self, frames: int, texts: int) -> list[float]:
-        """Speak texts together; return the seconds to the first sound of each."""
+        """Speak texts together. → seconds to the first sound of each."""
         self.heard.clear()
         started = time.perf_counter()
         with ThreadPoolExecutor(texts) as callers:
@@ -102,7 +102,7 @@ class Nari:
         return [self.heard[id(stream)] - started for stream in streams]
 
     def replay(self, frames: int, texts: int) -> list[float]:
-        """Replay the graphs of the talker and of the predictor alone, as often as a text has frames."""
+        """Replay only the graphs of talker and predictor, once for each frame of a text."""
         import torch
 
         stage, executor = import_module("nari_qwen3_tts.contract.stage"), self.engine.executor
@@ -117,7 +117,7 @@ class Nari:
         return []
 
     def _text(self) -> str:
-        """A text of PROMPT tokens: its tokenizer has single bytes, the template's among them."""
+        """Build a text of PROMPT tokens. Each byte is a token, those of the template included."""
         template = len(self.model.prepare(self._ask("a")).text_token_ids) - 1
         return "a" * (PROMPT + TEMPLATE - template)
 
@@ -134,12 +134,12 @@ class Nari:
 
 
 def load(config: Qwen3Config, folder: Path, device: str) -> tuple[Any, Any]:
-    """Load random weights by its loader: the model's from the device, the codec's from a file."""
+    """Load random weights by its loader: the model's are drawn on the device, the codec's are in a file."""
     write_qwen3_texts(folder, config, QWEN3_CODEC_12HZ)
     found = json.loads((folder / "config.json").read_text())
     found["talker_config"]["code_predictor_config"]["max_position_embeddings"] = config.max_positions
     (folder / "config.json").write_text(json.dumps(found))
-    (folder / "model.safetensors").touch()  # whose tensors are drawn instead
+    (folder / "model.safetensors").touch()  # empty: `drawn` below replaces the reading of its tensors
     (folder / "speech_tokenizer/preprocessor_config.json").write_text(json.dumps(FEATURES))
     write_random(folder / "speech_tokenizer/model.safetensors", "qwen3_codec")
     assets = import_module("nari_qwen3_tts.config").ModelAssetConfig(
@@ -159,7 +159,7 @@ def load(config: Qwen3Config, folder: Path, device: str) -> tuple[Any, Any]:
 def forms(
     checkout: Path, texts: Sequence[int], *, quantized: bool, every_capture: bool
 ) -> Iterator[Form]:  # fmt: skip
-    """Yield sound by its engine, then its two graphs by themselves, once it has stopped."""
+    """Yield sound by the engine, and the replay of its two graphs after it has stopped."""
     started = time.perf_counter()
     nari = Nari(checkout, quantized=quantized, every_capture=every_capture)
     print(f"nari started in {time.perf_counter() - started:.0f} s", flush=True)

@@ -1,33 +1,33 @@
-"""Measure milliseconds per frame of Qwen3-TTS, and seconds to the first sound, beside its other programs.
+"""Compare Qwen3-TTS with other programs: milliseconds per frame, and seconds to the first sound.
 
     python benchmarks/qwen3_peers.py [--peers torch_ref,original,nari,nari-bf16] [--sizes 0.6b,1.7b|tiny]
         [--texts 1,8,32] [--folder QWEN3-TTS] [--nari NARI-QWEN3-TTS] [--dtype bfloat16] [--frames 20,80]
         [--runs 3] [--limit 500] [--captures few|all]
     python benchmarks/qwen3_peers.py --peers mlx_port,mlx-audio
 
-Each peer and size in a process of its own, one after the other; one that fails prints its last line and the
-others go on. Weights are random at the published shapes; texts of 40 tokens, sampled as published. The time
-of a frame, of all texts together, is the difference of two lengths: prompts and compilations cancel out.
+Each peer and size runs in a process of its own, one after the other. If one fails, its last line is printed
+and the others run. Weights are random at the published shapes; texts have 40 tokens and are sampled as
+published. The time of a frame, of all texts together, is the difference of two lengths: prompts and
+compilations cancel out.
 
     torch_ref, mlx_port  ours
     original             QwenLM/Qwen3-TTS with transformers 4.57.3: installed (`pip install qwen-tts`), or in
-                         --folder; a quarter of the frames
-    nari                 nari-labs/nari-qwen3-tts in --nari, which runs 1.7B on an H100 or H200, with
-                         transformers 4.57.3 and flashinfer-python; two thirds of the talker's feed-forward
-                         weights are in 8 bits, as it has them, and of `nari-bf16` in bfloat16. It captures
-                         graphs of fewer shapes than its profile has, without --captures all
+                         --folder; timed with a quarter of the frames
+    nari, nari-bf16      nari-labs/nari-qwen3-tts in --nari: only 1.7B, on an H100 or H200, with transformers
+                         4.57.3 and flashinfer-python. Two thirds of the talker's feed-forward weights have
+                         8 bits, its default; with `nari-bf16` all are bfloat16. --captures all captures
+                         every shape of its profile
     mlx-audio            `pip install mlx-audio==0.6.2`
 
-`codes` are the talker and all sixteen codes of a frame; `sound` has the codec, too, as a listener gets it;
-`graphs` are those of nari's talker and predictor, replayed without its host. `first` is the median of seconds
-from asking for all texts to a text's first sound. Libraries that a peer imports for recordings only are left
-out.
+`codes`: the talker and all sixteen codes of a frame. `sound`: the codec, too, as a listener gets it.
+`graphs`: only the replay of the graphs of nari's talker and predictor. `first`: seconds from the request of
+all texts to the first sound of a text, median. Libraries that a peer imports only for recordings are replaced
+by stand-ins.
 """
 
 from __future__ import annotations
 
 import argparse
-import platform
 import statistics
 import subprocess
 import sys
@@ -35,21 +35,20 @@ import tempfile
 import time
 import traceback
 from collections.abc import Iterator
-from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
 import qwen3_forms
 from qwen3_forms import Form
 from qwen3_networks import CONFIGS
+from timing import arguments, machine
 
 PEERS = ("torch_ref", "original", "nari", "nari-bf16", "mlx_port", "mlx-audio")
-LIBRARIES = ("torch", "triton", "transformers", "flashinfer-python", "mlx", "mlx-audio")
 MLX = ("mlx_port", "mlx-audio")
 
 
 def absent(peer: str, size: str, given: argparse.Namespace) -> str:
-    """Say why a peer cannot run, or nothing."""
+    """Return the reason why a peer cannot run; "" if it can."""
     if peer.startswith("nari"):
         if given.nari is None or not (given.nari / "src/nari_qwen3_tts").is_dir():
             return f"no checkout of nari-labs/nari-qwen3-tts at --nari {given.nari}"
@@ -62,7 +61,7 @@ def absent(peer: str, size: str, given: argparse.Namespace) -> str:
 
 
 def forms(peer: str, size: str, given: argparse.Namespace) -> Iterator[Form]:
-    """Build a peer, and yield each of its forms, ready to be measured."""
+    """Build a peer and yield its forms, each ready to be measured."""
     config, texts = CONFIGS[size], [int(one) for one in given.texts.split(",")]
     if peer == "original":
         return qwen3_forms.original(config, given.dtype, texts, given.folder)
@@ -79,7 +78,7 @@ def forms(peer: str, size: str, given: argparse.Namespace) -> Iterator[Form]:
 
 
 def measured(form: Form, lengths: tuple[int, int], runs: int) -> tuple[float, float | None]:
-    """Return milliseconds a frame, and seconds to the first sound of a form that gives it."""
+    """Return milliseconds per frame, and seconds to the first sound; None for a form without sound."""
     short, long = (max(1 + place, length // form.shorter) for place, length in enumerate(lengths))
     times, first = {short: list[float](), long: list[float]()}, list[float]()
     form.speak(short)
@@ -99,7 +98,7 @@ def alone(peer: str, size: str, given: argparse.Namespace) -> None:
     try:
         for number, form in enumerate(forms(peer, size, given)):
             if not number:
-                print(f"{size} {peer}: {versions(peer)}", flush=True)
+                print(f"{size} {peer}: {machine('mlx' if peer in MLX else 'torch')}", flush=True)
             row(peer, size, form, (short, long), given.runs)
     except Exception as fault:
         traceback.print_exc()
@@ -107,7 +106,7 @@ def alone(peer: str, size: str, given: argparse.Namespace) -> None:
 
 
 def row(peer: str, size: str, form: Form, lengths: tuple[int, int], runs: int) -> None:
-    """Measure one form and print it; or its failure, since the next number of texts may run."""
+    """Measure one form and print it, or its error: the next number of texts may still run."""
     try:
         frame, first = measured(form, lengths, runs)
     except Exception as fault:
@@ -125,23 +124,8 @@ def cause(fault: BaseException) -> str:
     return " ".join(f"{type(fault).__name__}: {fault}".split())[:1000]
 
 
-def versions(peer: str) -> str:
-    """Describe the device and what a peer imported."""
-    where = platform.machine()
-    if peer in MLX:
-        import mlx.core as mx
-
-        where += f", {mx.default_device()}"
-    else:
-        import torch
-
-        where += f", {torch.cuda.get_device_name() if torch.cuda.is_available() else 'CPU'}"
-    there = [name for name in LIBRARIES if name.removesuffix("-python").replace("-", "_") in sys.modules]
-    return ", ".join([where, *(f"{name} {metadata.version(name)}" for name in there)])
-
-
 def beside(peer: str, size: str, given: argparse.Namespace) -> None:
-    """Measure one peer in a process of its own, whose lines are printed as they come."""
+    """Measure one peer in a process of its own, and print its lines as they come."""
     command = [sys.executable, *sys.argv, "--peers", peer, "--sizes", size, "--alone"]
     with tempfile.TemporaryFile("w+") as errors:
         begun = subprocess.Popen(command, stderr=errors)
@@ -155,12 +139,10 @@ def beside(peer: str, size: str, given: argparse.Namespace) -> None:
             errors.seek(0)
             lines = [line for line in errors.read().splitlines() if line.strip()]
             print(f"{size} {peer}: {said}: {lines[-1] if lines else ''}", flush=True)
-            if given.errors is not None:
-                (given.errors / f"{size}-{peer}.txt").write_text("\n".join(lines))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--peers", default="torch_ref,original,nari,nari-bf16", help=", ".join(PEERS))
     parser.add_argument("--sizes", default="0.6b,1.7b", help=", ".join(CONFIGS))
     parser.add_argument("--texts", default="1,8,32")
@@ -171,7 +153,6 @@ def main() -> None:
     parser.add_argument("--frames", default="20,80")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--limit", type=float, default=500, help="seconds of one peer and size")
-    parser.add_argument("--errors", type=Path, help="a folder for what failed peers said")
     parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     peers = given.peers.split(",")

@@ -10,7 +10,6 @@ medians, and the peak of the resident set. On a busy machine the processor's tim
 
 from __future__ import annotations
 
-import argparse
 import os
 import resource
 import statistics
@@ -22,12 +21,12 @@ from typing import Any
 
 import numpy as np
 from qwen3_networks import CONFIGS, networks
+from random_networks import PACKAGES
+from timing import arguments
 
 from tts_core.qwen3.engine import Qwen3Engine
 from tts_core.qwen3.pipeline import Qwen3Pipeline
 from tts_core.speed import speed
-
-PACKAGES = {"torch": "torch_ref", "mlx": "mlx_port"}
 
 
 def measure(side: str, size: str, dtype: str, seconds: float, runs: int) -> str:
@@ -67,7 +66,7 @@ def _fill(codec: Any) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--size", choices=CONFIGS, default="0.6b")
     parser.add_argument("--sides", default="torch,mlx")
     parser.add_argument("--dtype", default="float32")

@@ -8,12 +8,11 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from peaks import MEMORY
-
 from tts_core import models
 from tts_core.memory.machine import Machine
 
 PACKAGES = {"torch": "torch_ref", "mlx": "mlx_port"}
+MEMORY = {"torch": "torch_ref.device", "mlx": "mlx_port.runtime.memory"}  # functions of each side
 Law = Callable[[str, tuple[int, ...]], tuple[float, float]]  # name, shape → mean, deviation
 Edit = Callable[[str, Any], None]  # changes a tensor of that name in place
 
@@ -23,6 +22,16 @@ def usual(name: str, shape: tuple[int, ...]) -> tuple[float, float]:
     if len(shape) == 1:
         return 1, 0.1
     return 0, 0.5 if "embed" in name else prod(shape[1:]) ** -0.5
+
+
+def dac_law(name: str, shape: tuple[int, ...]) -> tuple[float, float]:
+    """Keep every layer's values of DAC near 1, and clip few samples."""
+    if name.endswith(".alpha"):
+        return 1, 0
+    if len(shape) == 1:
+        return 0, 0.05
+    fed = shape[0] * 2 if ".conv_t1." in name else prod(shape[1:])
+    return 0, fed**-0.5 * (0.3 if ".conv2." in name else 1)
 
 
 def gpu() -> str:
@@ -118,7 +127,7 @@ class RandomParts:
     def machine(self) -> Machine:
         """Describe the device, whose free memory is not known: loading refuses nothing."""
         where = [self.device] if self.side == "torch" else []
-        backend = import_module(MEMORY[PACKAGES[self.side]]).backend_name(*where)
+        backend = import_module(MEMORY[self.side]).backend_name(*where)
         return Machine(self.dtype_name, backend, None)
 
     def network(self, kind: str, cls: type[Any]) -> Any:

@@ -9,10 +9,11 @@ It is `mlx-port serve` but for its weights: speech does not end by itself, so bo
 
 from __future__ import annotations
 
-import argparse
 import json
 from typing import Any
 from unittest import mock
+
+from timing import arguments
 
 from mlx_port.commands.loading_flags import Loading
 from mlx_port.commands.serve import run
@@ -28,13 +29,9 @@ SIZES["qwen3"] = "Qwen/Qwen3-TTS-12Hz-0.6B-CustomVoice"
 
 
 def dia(dtype: str) -> Any:
-    from dac_memory import random_codec
-    from dia_step import full_network
+    from dia_step import full_pipeline
 
-    from torch_ref.dia.pipeline import compose
-    from tts_core.codecs.dac import DAC_44KHZ
-
-    return compose(full_network(dtype), random_codec(DAC_44KHZ, "cuda"))
+    return full_pipeline(dtype)
 
 
 def dia2(dtype: str) -> Any:
@@ -80,7 +77,7 @@ LOAD = {"dia": dia, "dia2": dia2, "qwen3": qwen3}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--model", choices=LOAD, default="dia")
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--codec-precision", choices=("float32", "tf32", "bfloat16"), default="float32")

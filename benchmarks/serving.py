@@ -1,8 +1,8 @@
-"""Measure continuous batching of Dia: steps, throughput, first audio, and load that arrives at random.
+"""Measure continuous batching of Dia: throughput, first audio, and load that arrives at random.
 
     python benchmarks/serving.py [--size voice|full] [--side torch,mlx] [--streams 1,4] [--requests 8]
-        [--rounds 1] [--frames 100,300] [--steps 8,32] [--compare] [--load 0.7 --arrivals 200]
-        [--precision float32|tf32|bfloat16] [--json FILE]
+        [--rounds 1] [--frames 100,300] [--compare] [--load 0.7 --arrivals 200]
+        [--precision float32|tf32|bfloat16]
 
 `full` is Dia-1.6B's shape in bfloat16 and DAC at 44.1 kHz, both with random weights, on an NVIDIA GPU;
 `voice` the embedded voice in float32. Requests have lengths of their own, drawn evenly between the two
@@ -11,12 +11,8 @@
     streams      requests spoken at once, all the time, --requests in all and at least twice as many: seconds
                  of sound per second, and per second of processor time, which counts on a busy machine
     first audio  of a request by itself in a warm engine, from `submit` to its first part
-    step         milliseconds per decoder row in a session, by --steps texts, codec left out, beside
-                 `generate_codes` of as many texts (benchmarks/dia_step.py)
-    of both      with --compare: throughput of texts of equal length, by that of `generate_codes` of as many
-                 texts and then the codec for all of them together, and by that of `generate_batch`
-    account      of each round: how long the decoder, the codec, both and the host took, and how long the
-                 device was idle (benchmarks/accounting.py)
+    of both      with --compare: throughput of texts of equal length, divided by that of `generate_codes` of
+                 as many texts and then the codec for all of them; and divided by that of `generate_batch`
     load         --arrivals requests, arriving at random (Poisson) at --load of the measured capacity: first
                  audio by percentile, and gaps in playback
 """
@@ -25,21 +21,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
-from accounting import Account
-from dia_step import TEXT, full_network
-from timing import batch_rate
+from dia_step import TEXT, full_pipeline
+from timing import arguments, batch_rate
 
-from tts_core.codecs.dac import DAC_44KHZ
 from tts_core.codecs.dac_calls import Passage
 from tts_core.dia.options import DiaOptions
-from tts_core.nn.beside import Done
 from tts_core.pipeline import Pipeline
 from tts_core.serving.engine import SpeechEngine
 from tts_core.serving.speech import Speech
@@ -51,11 +43,7 @@ NAME = "dia"
 def load(size: str, side: str) -> Pipeline:
     """Load a Dia with its codec."""
     if size == "full":
-        from dac_memory import random_codec
-
-        from torch_ref.dia.pipeline import compose
-
-        return compose(full_network("bfloat16"), random_codec(DAC_44KHZ, "cuda"))
+        return full_pipeline("bfloat16")
     if side == "torch":
         from torch_ref.dia.pipeline import DiaPipeline
 
@@ -173,34 +161,6 @@ class _Loaded:
         return self.pipeline
 
 
-def step_milliseconds(pipeline: Any, texts: int) -> dict[str, float]:
-    """Time a decoder row of as many texts: in a session without the codec, and in `generate_codes`."""
-
-    def plain(frames: int) -> float:
-        started = time.perf_counter()
-        pipeline.generate_codes([TEXT] * texts, max_frames=frames, seed=list(range(texts)))
-        return time.perf_counter() - started
-
-    plain(60)
-    alone = statistics.median((plain(400) - plain(100)) / 300 for _ in range(2))
-    session, engine = pipeline.session(texts), pipeline.engine
-    decode, launch = engine.decode_windows, engine.launch_windows
-    engine.decode_windows = lambda passages: [np.zeros(1, np.float32) for _ in passages]
-    engine.launch_windows = lambda passages: Done([np.zeros(1, np.float32) for _ in passages])
-    for seed in range(texts):
-        session.join(pipeline.request(TEXT, DiaOptions(seed=seed, max_frames=600)))
-    burst, times = session.turns.slots.steps, []
-    while session.running:
-        started = time.perf_counter()
-        session.step()
-        times.append((time.perf_counter() - started) / burst)
-    engine.decode_windows, engine.launch_windows = decode, launch
-    session.close()
-    steady = times[100 // burst : 400 // burst]
-    step = statistics.fmean(steady)
-    return {"session": 1e3 * step, "generate_codes": 1e3 * alone, "ratio": step / alone}
-
-
 def one_after_the_other(pipeline: Any, texts: int, frames: int) -> float:
     """Seconds of sound per second of `generate_codes` of as many texts, and then the codec for all."""
     pipeline.generate_codes([TEXT] * texts, max_frames=40)
@@ -216,20 +176,16 @@ def percentiles(values: Sequence[float]) -> dict[str, float]:
     return dict(zip(("p50", "p95", "max"), (round(1e3 * float(one), 1) for one in found), strict=True))
 
 
-def measure(args: argparse.Namespace, side: str) -> dict[str, Any]:
-    """Measure one side."""
+def measure(args: argparse.Namespace, side: str) -> None:
+    """Measure one side, and print what was found."""
     pipeline: Any = load(args.size, side)
     low, high = numbers(args.frames)
     pipeline.engine.codec.precision = args.precision
-    account = Account(pipeline)
-    row: dict[str, Any] = {"side": side, "size": args.size, "backend": pipeline.engine.host.backend}
+    print(f"{side}, {args.size}, {pipeline.engine.host.backend}")
 
     def note(name: str, found: Any) -> None:
-        row[name] = found
         print(side, name, json.dumps(found), flush=True)
 
-    for texts in numbers(args.steps):
-        note(f"step of {texts}", step_milliseconds(pipeline, texts))
     counts, benches = numbers(args.streams), dict[int, Bench]()
 
     def opened(count: int) -> Bench:
@@ -248,10 +204,8 @@ def measure(args: argparse.Namespace, side: str) -> dict[str, Any]:
             bench = opened(count)
             firsts = [bench.streams(1, 1)[1][0].first for _ in range(5)]
             used = time.process_time()
-            account.restart()
             seconds, heard = bench.streams(count, max(args.requests, 2 * count))
             used = time.process_time() - used
-            times = account.found()
             rounds[-1][count] = sum(one.sound for one in heard) / np.array([seconds, used])
             found = {
                 "throughput": rounds[-1][count][0],
@@ -259,7 +213,6 @@ def measure(args: argparse.Namespace, side: str) -> dict[str, Any]:
                 "requests a second": len(heard) / seconds,
                 "first audio": percentiles(firsts),
                 "gap": percentiles([one.gap for one in heard]),
-                "account": times,
             }
             note(f"{count} streams, round {turn + 1}", found)
     least, *_, most = sorted(counts) * 2
@@ -285,7 +238,6 @@ def measure(args: argparse.Namespace, side: str) -> dict[str, Any]:
         note("load", {"rate": rate, "first audio": percentiles(firsts), "gap": percentiles(gaps)})
     for bench in benches.values():
         bench.engine.close()
-    return row
 
 
 def numbers(given: str) -> list[int]:
@@ -294,24 +246,20 @@ def numbers(given: str) -> list[int]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--size", choices=("voice", "full"), default="voice")
     parser.add_argument("--side", default="torch,mlx")
     parser.add_argument("--streams", default="1,4")
     parser.add_argument("--requests", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=1, help="of all stream counts, by turns")
     parser.add_argument("--frames", default="100,300")
-    parser.add_argument("--steps", default="")
     parser.add_argument("--compare", action="store_true", help="measure `of both`")
     parser.add_argument("--load", type=float, default=0.0)
     parser.add_argument("--arrivals", type=int, default=200)
     parser.add_argument("--precision", default="float32", help="of the codec, on CUDA")
-    parser.add_argument("--json")
     args = parser.parse_args()
-    rows = [measure(args, side) for side in args.side.split(",")]
-    if args.json:
-        with open(args.json, "w") as file:
-            json.dump(rows, file, indent=1)
+    for side in args.side.split(","):
+        measure(args, side)
 
 
 if __name__ == "__main__":

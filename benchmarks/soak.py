@@ -1,6 +1,6 @@
 """Speak hundreds of utterances in one process of each side: nothing grows, and the last equals the first.
 
-    python benchmarks/soak.py [--sides torch mlx] [--utterances 300] [--seconds 1.5] [--json FILE]
+    python benchmarks/soak.py [--sides torch mlx] [--utterances 300] [--seconds 1.5]
 
 Short texts with the embedded voice (benchmarks/texts/short.txt), each with a seed of its own and at most
 --seconds of speech, in turns by `generate`, a `stream` to its end, one of text that arrives letter by letter,
@@ -24,10 +24,8 @@ would hide a leak; ONEDNN_PRIMITIVE_CACHE_CAPACITY sets another number.
 
 from __future__ import annotations
 
-import argparse
 import gc
 import importlib
-import json
 import os
 import sys
 import threading
@@ -41,11 +39,11 @@ from typing import Any
 import numpy as np
 import psutil
 
-from benchmarks.voice_quality import machine
+from benchmarks.random_networks import PACKAGES
+from benchmarks.timing import arguments, machine
 from tts_core.errors import CancelledError, UsageError
 
 TEXTS = Path(__file__).parent / "texts" / "short.txt"
-SIDES = {"torch": "torch_ref", "mlx": "mlx_port"}
 TENTHS, SETTLED = 10, 2  # parts of the run, and the one that its end is compared with
 GROWTH = 1.02
 
@@ -64,7 +62,7 @@ class Soak:
     """A voice that speaks in every way that an app does. seconds: of speech at most."""
 
     def __init__(self, side: str, seconds: float):
-        self.voice = importlib.import_module(f"{SIDES[side]}.api").embedded_voice()
+        self.voice = importlib.import_module(f"{PACKAGES[side]}.api").embedded_voice()
         self.seconds = seconds
         self.ways = [self.generate, self.stream, self.arriving, self.close_early, self.batch, self.cancel]
 
@@ -158,13 +156,10 @@ def printed(run: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--sides", choices=SIDES, nargs="+", default=list(SIDES))
+    parser = arguments(__doc__)
+    parser.add_argument("--sides", choices=PACKAGES, nargs="+", default=list(PACKAGES))
     parser.add_argument("--utterances", type=int, default=300, help="of each side, at least 20")
     parser.add_argument("--seconds", type=float, default=1.5, help="of speech at most")
-    parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "4")  # read by the processes of the sides
     print(machine())
@@ -183,8 +178,6 @@ def main() -> None:
         verdict = ", ".join(faults(run)) or "flat, the last utterance equals the first"
         took = f"{run['speech_seconds']:.0f} s of speech in {run['seconds_taken']:.0f} s"
         print(f"{run['side']}: {verdict}; {took}")
-    if given.json:
-        given.json.write_text(json.dumps(runs, indent=2) + "\n")
     sys.exit(any(map(faults, runs)))
 
 

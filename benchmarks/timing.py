@@ -1,7 +1,9 @@
-"""Times of steps by the difference of two lengths, the rate of a memory copy, and the machine in a line."""
+"""Shared by the commands: flags, times of steps by two lengths, the rate of a copy, the machine's line."""
 
 from __future__ import annotations
 
+import argparse
+import os
 import platform
 import statistics
 import time
@@ -9,8 +11,7 @@ from collections.abc import Callable
 from importlib import metadata
 from typing import Any, NamedTuple
 
-import numpy as np
-
+LIBRARIES = ("mlx", "torch", "triton", "numpy", "transformers", "flashinfer", "mlx_audio", "pocketsphinx")
 Run = Callable[[int], int | None]  # steps → the steps that were taken, if not as many
 
 
@@ -20,6 +21,11 @@ class Step(NamedTuple):
     milliseconds: float
     start: float
     again: float
+
+
+def arguments(description: str | None) -> argparse.ArgumentParser:
+    """Build a parser whose help is a command's docstring, with its lines as they are."""
+    return argparse.ArgumentParser(description=description, formatter_class=argparse.RawTextHelpFormatter)
 
 
 def seconds(run: Callable[[], Any]) -> float:
@@ -82,17 +88,20 @@ def copy_rate(side: str) -> float:
 
 
 def machine(*sides: str) -> str:
-    """Describe the machine and the versions; of "torch" and "mlx" their devices, too."""
-    names = [f"{platform.platform()}, Python {platform.python_version()}, numpy {np.__version__}"]
+    """Describe the machine and the versions of what is installed; of "torch" and "mlx" their devices, too."""
+    threads = os.environ.get("OMP_NUM_THREADS", "all")
+    names = [f"{platform.platform()}, {os.cpu_count()} cores, {threads} threads"]
+    names.append(f"Python {platform.python_version()}")
+    owners = metadata.packages_distributions()
+    names += [f"{name} {metadata.version(owners[name][0])}" for name in LIBRARIES if name in owners]
     if "torch" in sides:
         import torch
 
-        where = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
-        names.append(f"torch {torch.__version__} on {where}")
+        names.append(torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU")
     if "mlx" in sides:
         import mlx.core as mx
 
-        names.append(f"MLX {metadata.version('mlx')} on {mx.default_device()}")
+        names.append(f"MLX on {mx.default_device()}")
     return ", ".join(names)
 
 

@@ -1,9 +1,11 @@
 """Measure what quantization costs the embedded voice, and the voice itself, by judges.
 
-    python benchmarks/voice_judged.py [--sentences 20] [--workers 4] [--json FILE]
+    python benchmarks/voice_judged.py [--sentences 20] [--workers 4]
 
 Sentences of 4 to 14 words that are in no training data, half of them in each voice, read by flite, which the
-voice learned from, and spoken by every form of the voice with the same seeds, default settings.
+voice learned from, and spoken by every form of the voice with the same seeds, default settings. Quantized
+copies are written by the converter. PyTorch has no quantized layers and would compute with the same
+dequantized numbers as MLX, so it runs only unquantized.
 
     wer         wrong words, by pocketsphinx, of all words
     mos         naturalness, 1 to 5, by DistillMOS
@@ -16,22 +18,26 @@ with intervals over pairs. Needs flite, the extra `judge`, and `mlx-port judge -
 
 from __future__ import annotations
 
-import argparse
 import io
-import json
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import soundfile
 
-from benchmarks.voice_quality import forms, machine, missing, spoken
-from examples.train_voice.evaluation import Item, items, source
+from benchmarks.timing import arguments, machine
+from converters.convert import convert
+from converters.published import open_published
+from converters.rules.dequantize import Quantization
+from examples.train_voice.evaluation import PATIENCE, Item, items, source
+from examples.train_voice.flite import speak
 from examples.train_voice.settings import read_settings
 from tts_core.judges.judging import judges_of
 from tts_core.judges.process import JudgeProcesses, Recording
@@ -41,6 +47,64 @@ from tts_core.voice.embedded import CODEC, DIA
 FIGURES = ("wer", "mos", "dnsmos_overall", "likeness")
 RATE = 16_000  # Hz, of flite and of the voice
 YARDSTICK = "mlx float32"
+QUANTIZED = {f"{bits}-bit": Quantization.of("affine", 64, bits) for bits in (8, 6, 4)}
+PLAIN = ("float32", "bfloat16")
+SEED = 1
+
+
+class Form(NamedTuple):
+    """Form of the voice. load: returns the pipeline."""
+
+    name: str
+    load: Callable[[], Any]
+
+
+def missing() -> str | None:
+    """Describe a missing requirement in one line; None if nothing is missing."""
+    if find_spec("pocketsphinx") is None:
+        return "pocketsphinx is not installed: pip install pocketsphinx"
+    try:
+        speak("a", "slt")
+    except (OSError, ValueError) as error:
+        return f"{error}"
+    return None
+
+
+def forms(folder: Path, dia: Path, codec: Path) -> Iterator[Form]:
+    """Yield every form that can run here; copies are converted into `folder` when their turn comes."""
+    if find_spec("torch") is not None:
+        load = import_module("torch_ref").load
+        for name in PLAIN:
+            yield Form(f"torch {name}", partial(load, dia, codec=codec, dtype=name))
+    if find_spec("mlx") is not None:
+        load = import_module("mlx_port").load
+        for name, how in mlx_forms().items():
+            copy = folder / name
+            convert(open_published([dia], codec=codec, offline=True), copy, **how)
+            yield Form(f"mlx {name}", partial(load, copy))
+
+
+def mlx_forms() -> dict[str, dict[str, Any]]:
+    """Arguments of the converter by form.
+
+    On a CPU the unquantized rest of a quantized copy is float32: MLX's quantized products are 4 to 8 times
+    faster there than with bfloat16.
+    """
+    import mlx.core as mx
+
+    rest = "float32" if mx.default_device() == mx.cpu else "bfloat16"
+    plain: dict[str, dict[str, Any]] = {name: {"dtype": name} for name in PLAIN}
+    return plain | {name: {"dtype": rest, "quantization": how} for name, how in QUANTIZED.items()}
+
+
+def spoken(pipeline: Any, said: Sequence[Item], seconds: Sequence[float]) -> list[Any]:
+    """Speak all texts in one batch, each with its own seed and at most PATIENCE times the source's length."""
+    rate = pipeline.sample_rate / pipeline.codec_config.hop_length
+    return pipeline.generate_batch(
+        [item.text for item in said],
+        seed=[SEED + place for place in range(len(said))],
+        max_frames=[min(int(PATIENCE * length * rate), pipeline.config.max_frames) for length in seconds],
+    )
 
 
 def chosen(count: int, voices: Any) -> list[Item]:
@@ -108,12 +172,9 @@ def difference(name: str, rows: Sequence[dict[str, float]], others: Sequence[dic
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = arguments(__doc__)
     parser.add_argument("--sentences", type=int, default=20)
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="judging processes")
-    parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     lacking = missing()
     if lacking:
@@ -137,16 +198,13 @@ def main() -> None:
         print(line("flite itself", found["flite itself"]), flush=True)
         seconds = [len(sound) / RATE for sound in sources]
         for form in forms(Path(folder), DIA, CODEC):
-            name = f"{form.side} {form.name}"
             results = spoken(form.load(), said, seconds)
-            found[name] = heard(judges, said, [result.audio for result in results], references)
-            print(line(name, found[name]), flush=True)
+            found[form.name] = heard(judges, said, [result.audio for result in results], references)
+            print(line(form.name, found[form.name]), flush=True)
     print(f"\nDifferences from {YARDSTICK}:\n\n{head}")
     for name, rows in found.items():
         if name not in (YARDSTICK, "flite itself"):
             print(difference(name, rows, found[YARDSTICK]), flush=True)
-    if given.json:
-        given.json.write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":

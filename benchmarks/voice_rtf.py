@@ -26,13 +26,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from random_networks import PACKAGES
+from timing import arguments
+
 TEXT = "[S1] Hello, this is a voice made by a small network."
 LIBRARIES = (
     f"/usr/lib/{platform.machine()}-linux-gnu/openblas-pthread/libopenblas.so.0",
     "/usr/lib64/libopenblas.so.0",
 )
 HERE = Path(__file__).parents[1]
-PACKAGES = {"torch": "torch_ref", "mlx": "mlx_port"}
 OUTSIDE = {"LD_PRELOAD", "MLX_PORT_BLAS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"}
 CODE = """
 import hashlib, json, os, sys, time
@@ -131,7 +133,7 @@ def speakers(args: argparse.Namespace) -> dict[str, Speaker]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--old", type=Path)
     parser.add_argument("--blas")
     parser.add_argument("--side", default="torch,mlx")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tts_core.judges.statistics import paired_interval, ratio_interval
+from tts_core.judges.statistics import ratio_interval
 from tts_core.judges.words import SAMPLE_RATE, aligned, hear, words_of
 
 
@@ -68,16 +68,6 @@ def word_error_rate(scores: Sequence[TurnScore]) -> float:
 def interval(scores: Sequence[Sequence[TurnScore]]) -> tuple[float, float]:
     """95 % bootstrap interval of the word error rate over texts, in percent: (low, high)."""
     return ratio_interval(*counts(scores), scale=100)
-
-
-def paired_difference(
-    ours: Sequence[Sequence[TurnScore]], theirs: Sequence[Sequence[TurnScore]]
-) -> tuple[float, float]:
-    """95 % bootstrap interval of the difference ours - theirs of word error rates, in points: (low, high).
-
-    Both are scores of the same texts in the same order.
-    """
-    return paired_interval(counts(ours), counts(theirs), scale=100)
 
 
 def counts(scores: Sequence[Sequence[TurnScore]]) -> tuple[list[int], list[int]]:

@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks import prose
 from examples.train_voice.listening import TurnScore
+from tts_core.dia.text import rewritten
 from tts_core.judges.words import HeardWord
 
 pytestmark = pytest.mark.rest
@@ -30,6 +31,14 @@ def test_forty_texts_of_prose() -> None:
 def test_the_rules_give_the_words_that_a_reader_says(text: prose.Text) -> None:
     """Written by hand, beside the text."""
     assert prose.said_words(text) == text.said.split()
+
+
+def test_the_rules_give_a_short_text_its_full_stop_and_change_nothing_else() -> None:
+    lines = (prose.TEXTS.parent / "short.txt").read_text("utf-8").splitlines()
+    assert len(lines) == 100
+    assert [rewritten("text", f"[S2] {line}", prose.rules()) for line in lines] == [
+        f"[S2] {line}." for line in lines
+    ]
 
 
 def test_other_words_end_the_measurement() -> None:
