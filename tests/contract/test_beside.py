@@ -125,6 +125,24 @@ def test_short_memory(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not stream.errors
 
 
+@pytest.mark.parametrize("model", ["dia", "dia2", "qwen3"])  # whose codec decodes while a piece is drawn
+@pytest.mark.parametrize("listeners", [1, 2])
+def test_only_one_who_is_alone_waits_for_the_first_sound(
+    model: str, listeners: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of several, all would wait for the sound of one."""
+    stream = late(model, monkeypatch)
+    monkeypatch.setattr(Late, "ready", lambda own: False)
+    session = speaker(model, SIDE).session(2)
+    for seed in range(listeners):
+        session.join(request(model, SIDE, SENTENCES, **unlimited(model, seed=seed)))
+    events = []
+    while not stream.begun:
+        events = session.step()
+    assert len(events) == (listeners == 1)
+    session.close()
+
+
 @every_model
 def test_close_leaves_nothing_running(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = late(model, monkeypatch, seed=1)

@@ -16,7 +16,7 @@ import pytest
 from converters.convert import outline
 from converters.published import open_published
 from converters.rules.dequantize import Quantization
-from tests.contract.speakers import converted, every_model, every_side, folder
+from tests.contract.speakers import SIDES, converted, every_model, every_side, folder
 from tests.tiny.dia2 import dia2_weights, wide_config
 from tests.tiny.dia2 import write_published as write_dia2
 from tests.tiny.qwen3 import write_published as write_qwen3
@@ -155,6 +155,19 @@ def test_loading_names_what_fits(
     assert not_offered not in message
     for enough in (None, 10 * 10**9):
         memory(model).check_loading(configs(model), replace(machine, free=enough))
+
+
+@every_model
+@every_side
+def test_loading_refuses_what_does_not_fit_before_weights_are_read(
+    model: str, side: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = SIDES[side]
+    monkeypatch.setattr(f"{package}.loading.free_bytes", lambda *_: 10**4)
+    monkeypatch.setattr(f"{package}.loading._fill", lambda *_: pytest.fail("weights were read"))
+    how = {"device": "cpu"} if side == "torch" else {}
+    with pytest.raises(ResourceError, match=r"^memory: .* weights in float32 take"):
+        import_module(package).load(folder(model), **how)
 
 
 # of benchmarks/memory.py, each in a process of its own

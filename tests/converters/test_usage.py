@@ -26,6 +26,7 @@ FLAGS = (
         ("--ref-wav", "--ref-audio"),
         ("--temprature", "--temperature"),
         ("--jsn", "--json"),
+        ("--json-output-file", "--json"),
         ("--voice", None),
         ("-x", None),
     ],

@@ -10,15 +10,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 import mlx_port.kernels
-from mlx_port.kernels import add_norm, noise, norm_turn, rows, turn
+from mlx_port.kernels import add_norm, attention, noise, norm_turn, rows, turn
 from mlx_port.kernels.source import Kernel
 from tests.metal_text.cases import BF16, CASES, F32, Case, drawn, normed, product, quantized, split, turned
 from tests.metal_text.compiler import Fault, find
 from tests.metal_text.text import Processor
+from tests.mlx_port.kernels.test_kernels import TRIALS, named
 
 pytestmark = [pytest.mark.metal_text, pytest.mark.rest]
 
@@ -39,6 +41,16 @@ def test_every_kernel_has_cases_and_a_fault() -> None:
 def test_a_text_runs_and_agrees(case: Case, processor: Processor) -> None:
     case.compare()
     assert processor.ran == {case.kernel}
+
+
+# not those of MLX's own attention, which has no text here, nor of wide rows, which take long
+OURS = [trial for trial in TRIALS if trial[0] is not attention.trial and rows.WIDE not in trial]
+
+
+@pytest.mark.parametrize("trial", OURS, ids=named)
+def test_a_trial_of_load_passes(trial: tuple[Any, ...], processor: Processor) -> None:
+    assert trial[0](*trial[1:])
+    assert processor.ran
 
 
 BARRIER = "threadgroup_barrier(mem_flags::mem_threadgroup);"

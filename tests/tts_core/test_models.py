@@ -1,5 +1,6 @@
 """The specs of all models: properties that generic code relies on."""
 
+from dataclasses import FrozenInstanceError, fields, is_dataclass
 from typing import Any, cast
 
 import pytest
@@ -54,6 +55,18 @@ def test_published_sizes_are_of_every_part(name):
             shapes = network.parameter_shapes(config)
             assert any(map(network.is_large, shapes)) or kind != name
             assert network.read_converted(written) == config
+
+
+@pytest.mark.parametrize("name", models.NAMES)
+def test_configurations_do_not_change(name):
+    waiting = [config for configs in models.model(name).sizes.values() for config in configs.values()]
+    while waiting:
+        config = cast(Any, waiting.pop())
+        for field in fields(config):
+            value = getattr(config, field.name)
+            with pytest.raises(FrozenInstanceError):
+                setattr(config, field.name, value)
+            waiting += filter(is_dataclass, value if isinstance(value, tuple) else (value,))
 
 
 @pytest.mark.parametrize("name", models.NAMES)

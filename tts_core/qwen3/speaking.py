@@ -61,10 +61,10 @@ class Qwen3Speaking(Member):
     before: np.ndarray | None
     drawn: list[np.ndarray] = field(default_factory=list)  # (Q,) each, of the piece under way
     place: int = 0  # of that piece
-    is_over: bool = field(default=False, init=False)  # the piece's speech has ended
-    _is_asked: bool = field(default=False, init=False)  # and all of it is in windows
-    _asked: int = field(default=0, init=False)  # its frames that are
-    _memory: CodecMemory = field(default_factory=CodecMemory, init=False)  # of its windows
+    is_over: bool = field(init=False)  # the piece's speech has ended
+    _is_asked: bool = field(init=False)  # and all of it is in windows
+    _asked: int = field(init=False)  # its frames that are
+    _memory: CodecMemory = field(init=False)  # of its windows
 
     def __post_init__(self) -> None:
         rate = self.request.facts.codec.sample_rate

@@ -109,6 +109,8 @@ def test_fused_source_to_several_targets():
     np.testing.assert_array_equal(np.concatenate([move.how.apply(fused) for move in moves]), fused)
     with pytest.raises(CheckpointError, match=r"0\.qkv has shape \(9, 5\), expected 8 rows"):
         plan([rule], {"0.qkv": (9, 5)}, targets)
+    with pytest.raises(CheckpointError, match=r"model has no 0\.q\), 0\.qkv \(the model has no 0\.k\)$"):
+        plan([rule], {"0.qkv": (8, 5)}, {"0.v": (2, 5)})
 
 
 def test_several_sources_of_unequal_shape_do_not_make_up_for_each_other():

@@ -66,6 +66,7 @@ def test_a_published_size_is_timed_without_its_weights(capsys, tiny, name):
     assert code == 0, err
     assert "1 run to warm up, 2 timed" in err
     found = json.loads(out)
+    assert found["format"] == 1
     assert found["model"]["random_weights_of"] == f"tiny/{name}"
     assert found["machine"]["read_rate"] > 0
     assert found["versions"]["mlx"]

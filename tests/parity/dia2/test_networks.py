@@ -10,6 +10,7 @@ import pytest
 from mlx_port.steps.dia2.fused import FusedDia2
 from tests.golden.bench import Bench
 from tests.golden.dia2_bench import Dia2Side, build
+from tests.sides import BOTH, Side
 from tests.tiny.dia2 import dia2_config, dia2_weights, other_config
 from tests.tolerance import assert_within
 from tts_core.dia2.config import Dia2Config
@@ -41,6 +42,16 @@ def compare(config: Dia2Config, run: Callable[[Dia2Side], dict[str, np.ndarray]]
     assert own.keys() == truth.keys()
     for name in truth:
         assert_within(own[name], known[name], truth[name], name)
+
+
+@pytest.mark.parametrize("cfg_scale", [0.0, 0.25, 0.5, 3.0])
+@pytest.mark.parametrize("kind", BOTH)
+def test_guidance_has_one_value_in_either_form(kind: str, cfg_scale: float) -> None:
+    """Of whole numbers, with which float32 is exact here."""
+    side = Side(kind)
+    cond, uncond = np.random.default_rng(2).integers(-50, 50, (2, 3, 40)).astype(np.float32)
+    found = side.module("dia2.sampling").guide(side.array(cond), side.array(uncond), cfg_scale)
+    np.testing.assert_array_equal(side.numpy(found), uncond + cfg_scale * (cond - uncond))
 
 
 @CONFIGS

@@ -63,3 +63,15 @@ def test_every_stage_and_row_counts(side: str, row: int, stage: int, monkeypatch
     codes = slots.read(slots.draw({0: (3, 3), 1: (3, 3)}))
     assert codes[0].min() == -1, "the text whose row is spoiled"
     assert codes[1].min() >= 0, "its neighbor"
+
+
+@pytest.mark.parametrize("side", BOTH)
+def test_a_fault_is_looked_for_behind_the_likeliest_codes(side: str) -> None:
+    """Here no code but 0, which is not the likeliest, has a finite embedding."""
+    config = dia2_config()
+    weights = dia2_weights(config, seed=2)
+    weights.tensors["depformer.audio_embeds.0.weight"][1:] = np.nan
+    made = build(side, weights)
+    tokens = made.array(np.ones((4, 2 + config.n_streams), np.int32))
+    error = made.module("dia2.guard").fault(made.network, tokens, (3, 3))
+    assert "depformer.audio_embeds.0" in str(error)

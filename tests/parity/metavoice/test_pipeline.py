@@ -339,16 +339,6 @@ def test_too_little_memory_names_what_fits(side: Any, monkeypatch: pytest.Monkey
         side.generate_codes([TEXT] * 3, unknown)
 
 
-def test_loading_refuses_what_does_not_fit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for side in ("torch_ref", "mlx_port"):
-        monkeypatch.setattr(f"{side}.loading.free_bytes", lambda *_: 10**5)
-    monkeypatch.setattr("torch_ref.loading._fill", lambda *_: pytest.fail("weights were read"))
-    monkeypatch.setattr("mlx_port.loading._fill", lambda *_: pytest.fail("weights were read"))
-    for load in (lambda: torch_ref.load(folder, device="cpu"), lambda: mlx_port.load(folder)):
-        with pytest.raises(ResourceError, match=r"^memory: MetaVoice's weights in float32 take"):
-            load()
-
-
 def test_a_long_decode_is_cancelled_inside_a_step(side: Any, voice: np.ndarray) -> None:
     session, cancel = side.session(1), threading.Event()
     asked = side.request(TEXT, MetaVoiceOptions(seed=5, max_frames=9, decoder="mbd"), voice)

@@ -240,6 +240,15 @@ def test_layers_learn_of_the_backend_and_forget_it():
     assert backend_of(cpu) is None
 
 
+@pytest.mark.parametrize("transform", [torch.fft.fftn, torch.fft.rfftn, torch.fft.irfftn])
+def test_every_kind_of_fourier_transform_has_four_axes_at_most(transform):
+    with observe(Backend("mps", "2.15.0", "26.0")) as watch:
+        transform(meta(2, 2, 2, 2))
+        assert watch.broken == {}
+        transform(meta(2, 2, 2, 2, 2))
+    assert set(watch.broken) == {"fft-over-4d"}
+
+
 @pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad, torch.enable_grad])
 def test_calls_are_seen_in_every_mode(mode):
     layer = torch.nn.Conv1d(1, 1, 1)

@@ -9,6 +9,7 @@ import pytest
 from tts_core.dia.config import read_converted, read_published
 from tts_core.dia.sampling import DEFAULTS_0626, DEFAULTS_V01, DiaSampling
 from tts_core.dia.shapes import is_norm, parameter_shapes
+from tts_core.dia.spec import DIA_0626, DIA_V01
 from tts_core.errors import CheckpointError
 
 DELAYS = [0, 8, 9, 10, 11, 12, 13, 14, 15]
@@ -162,6 +163,7 @@ def edited(schema: str, path: str, *value) -> dict:
 def test_all_schemas_mean_the_same_network():
     nested, flat, new = (read_published(config) for config in SCHEMAS.values())
     assert flat == new
+    assert (nested, flat) == (DIA_V01, DIA_0626)
     assert nested.encoder_config == flat.encoder_config
     assert nested.decoder_config == flat.decoder_config
     assert (nested.generation, flat.generation) == ("v0.1", "0626")

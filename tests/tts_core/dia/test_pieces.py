@@ -135,6 +135,14 @@ def test_turns_before_sentences_before_clauses() -> None:
     ]
 
 
+def test_words_before_a_clause_that_is_a_scrap() -> None:
+    pieces = cut("[S1] At last, the inn stood there by the sea in the rain and had no light.", Size(60, 90))
+    assert [piece.text for piece in pieces] == [
+        "[S1] At last, the inn stood there by the",
+        "[S1] sea in the rain and had no light.",
+    ]
+
+
 def test_pieces_are_of_about_the_same_length() -> None:
     text = prepare(DIALOGUES.read_text().replace("\n", " "), None)
     sizes = [characters(piece.text) for piece in cut(text, Size(120, 300))]

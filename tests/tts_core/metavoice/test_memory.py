@@ -85,6 +85,14 @@ def test_a_band_at_a_time() -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+def test_the_second_stage_draws_on_the_host(backend: str) -> None:
+    """28 bytes a logit, which count where the host's memory is the device's, too."""
+    beside = plan(backend="torch-cuda")["second stage"].bytes
+    drawn = 0 if backend.endswith("cuda") else 6 * 974 * 1025 * 28
+    assert plan(backend=backend)["second stage"].bytes == beside + drawn
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_phases_follow_one_another(backend: str) -> None:
     guess = plan(replace(FULL, batch=4), backend=backend)
     assert isinstance(guess, Estimate)

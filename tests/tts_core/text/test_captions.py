@@ -125,12 +125,12 @@ def test_turns_with_times_begin_with_their_words() -> None:
 def test_turns_that_were_not_reached_have_no_caption_and_a_recordings_words_have_their_own() -> None:
     cut = in_turns(Cue(SAID, 0.0, 9.0, numbered("One", "two.", "Three,")))
     assert [(cue.text, cue.end) for cue in cut] == [("[S1] One two.", 2.0), ("[S2] Three, four!", 9.0)]
-    heard = numbered("So,", "One", "two.", "Three,", "four!", "Five.")
+    heard = numbered("So,", "then:", "One", "two.", "Three,", "four!", "Five.")
     assert [(cue.text, cue.start) for cue in in_turns(Cue(SAID, 0.0, 9.0, heard))] == [
-        ("So,", 0.0),
-        ("[S1] One two.", 1.0),
-        ("[S2] Three, four!", 3.0),
-        ("[S1] Five.", 5.0),
+        ("So, then:", 0.0),
+        ("[S1] One two.", 2.0),
+        ("[S2] Three, four!", 4.0),
+        ("[S1] Five.", 6.0),
     ]
 
 

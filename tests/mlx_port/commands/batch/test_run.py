@@ -124,6 +124,7 @@ def test_a_plan_writes_nothing(rows: Path, tmp_path: Path, spoken: list[TextRow]
     ("flags", "reason"),
     [
         (["--shard", "2/2"], "'2/2' is not a part"),
+        (["--places", "0"], "--places: 0 cannot be used; give a whole number >= 1"),
         (["--seed", "3"], "every row has its own"),
         (["--temperature", "-1"], "temperature"),
         (["--noise-shape", "x"], "--noise-shape"),

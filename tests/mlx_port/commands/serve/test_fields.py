@@ -53,6 +53,7 @@ BAD: list[tuple[dict[str, Any], str | None, str]] = [
     ({"speed": 0}, "speed", "outside [0.5, 2]"),
     ({"speed": 4}, "speed", "outside [0.5, 2]"),
     ({"speed": [1]}, "speed", "give a single value"),
+    ({"SPEED": 1}, "SPEED", "no such field"),
     ({"seed": -1}, "seed", "outside [0, 2**64 - 1]"),
     ({"seed": 1.5}, "seed", "is not a whole number"),
     ({"seed": [1, 2]}, "seed", "give a single value"),

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from mlx_port.commands.serve.metrics import Metrics
 from mlx_port.commands.serve.settings import Access, Limits, Settings
 from tests.mlx_port.commands.serve.live.client import PATH, Client, client, said
 from tests.mlx_port.commands.serve.served import SOON, Served, Talk, served, until
@@ -59,6 +60,15 @@ def test_the_first_sentence_is_heard_before_the_text_ends(server: Served) -> Non
     heard(found.sound, expected(FIRST, SECOND))
     assert server.figure('mlx_port_live_total{kind="websocket",outcome="stop"}') == 1
     until(lambda: server.figure('mlx_port_live_connections{kind="websocket"}') == 0)
+
+
+def test_a_connection_that_ends_before_anybody_knows_how_has_failed() -> None:
+    metrics = Metrics()
+    with pytest.raises(ZeroDivisionError), metrics.live.open("websocket"):
+        raise ZeroDivisionError
+    text = metrics.text().decode()
+    assert 'mlx_port_live_total{kind="websocket",outcome="failed"} 1.0' in text
+    assert 'mlx_port_live_connections{kind="websocket"} 0.0' in text
 
 
 def test_fragments_do_not_matter(server: Served) -> None:
