@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from torch_ref.codecs.mimi_transformer import Transformer, TransformerMemory
 from torch_ref.cuda.precision import Rounded, exactly, rounded
 from torch_ref.layers.conv import Conv1d, ConvTranspose1d
-from torch_ref.layers.rope import Rotation
 from torch_ref.limits.remedies import first_largest
 from tts_core.codecs.mimi import (
     POLICY,
@@ -268,8 +267,6 @@ class Mimi(Rounded):
     policy: window sizes; it may be replaced at any time.
     """
 
-    MEMORY = MimiMemory
-
     def __init__(self, config: MimiConfig, policy: CodecPolicy = POLICY):
         super().__init__()
         self.config, self.policy = config, policy
@@ -321,25 +318,18 @@ class Mimi(Rounded):
             pieces.append(samples)
         return torch.cat(pieces, dim=1)
 
-    def rotation(self, memory: MimiMemory | None, frames: int) -> Rotation:
-        """Compute the rotary tables of a stream's next frames. memory: of the pieces before."""
-        start, device = memory.transformer.length if memory else 0, self.downsample.conv.weight.device
-        return self.decoder_transformer.tables(STEPS * frames, start, device)
-
     @rounded
     @torch.inference_mode()
     def decode_piece(
-        self, codes: Tensor | np.ndarray, memory: MimiMemory | None, rotation: Rotation | None = None
+        self, codes: Tensor | np.ndarray, memory: MimiMemory | None
     ) -> tuple[Tensor, MimiMemory]:
         """Decode the next frames of a stream at once. Pieces of any lengths add up to the whole decode.
 
-        codes: (B, q, T), at least one frame → (B, hop T).
-        memory: of the pieces before; None at the start.
-        rotation: from `rotation`; computed if None.
+        codes: (B, q, T), at least one frame → (B, hop T).  memory: of the pieces before; None at the start.
         """
         codes = torch.as_tensor(codes).to(self.downsample.conv.weight.device)
         latents, frame = self.upsample(self.quantizer.decode(codes), memory and memory.latents)
-        steps, transformer = self.decoder_transformer(latents, memory and memory.transformer, rotation)
+        steps, transformer = self.decoder_transformer(latents, memory and memory.transformer)
         known = torch.cat((memory.steps, steps), dim=2) if memory else steps
         new = self.config.step_length * steps.shape[2]
         samples = self.decoder(known)[:, 0].to(self.downsample.conv.weight.dtype)

@@ -113,27 +113,17 @@ class Transformer(nn.Module):
         self.head_dim, self.theta = config.head_dim, config.rope_theta
         self.layers = nn.ModuleList([TransformerLayer(config) for _ in range(config.num_hidden_layers)])
 
-    def forward(
-        self, x: Tensor, memory: TransformerMemory | None = None, rotation: Rotation | None = None
-    ) -> tuple[Tensor, TransformerMemory]:
-        """Read a piece.
-
-        memory: of the pieces before; None at the start of the stream.
-        rotation: of the piece, if it was computed before.
-        """
+    def forward(self, x: Tensor, memory: TransformerMemory | None = None) -> tuple[Tensor, TransformerMemory]:
+        """Read a piece. memory: of the pieces before; None at the start of the stream."""
         x, kept = x.transpose(1, 2), []
         start = memory.length if memory else 0
-        rotation = rotation or self.rotation(x, start)
+        rotation = self.rotation(x, start)
         for i, layer in enumerate(self.layers):
             x, last = layer(x, rotation, memory.layers[i] if memory else None)
             kept.append(last)
         return x.transpose(1, 2), TransformerMemory(start + x.shape[1], kept)
 
     def rotation(self, x: Tensor, start: int) -> Rotation:
-        """Compute the tables of the steps of x, (B, T, D), which begins at `start`."""
-        return self.tables(x.shape[1], start, x.device)
-
-    def tables(self, count: int, start: int, device: torch.device) -> Rotation:
-        """Compute the tables of `count` steps from `start` on."""
-        cos, sin = rope_table(count, self.head_dim, self.theta, start=start)
-        return torch.from_numpy(cos).to(device), torch.from_numpy(sin).to(device)
+        """Compute the tables of the steps of x, (B, T, D), which begins at step `start`."""
+        cos, sin = rope_table(x.shape[1], self.head_dim, self.theta, start=start)
+        return torch.from_numpy(cos).to(x.device), torch.from_numpy(sin).to(x.device)

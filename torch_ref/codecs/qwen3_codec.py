@@ -17,7 +17,6 @@ from torch_ref.codecs import mimi
 from torch_ref.codecs.mimi_transformer import Transformer
 from torch_ref.codecs.qwen3_decoder import Decoder, Qwen3DecoderMemory
 from torch_ref.cuda.precision import Rounded, exactly, rounded
-from torch_ref.layers.rope import Rotation
 from tts_core.codecs.mimi import STEPS, MimiConfig, encode_windows
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.codecs.qwen3_codec import POLICY, Qwen3CodecConfig, original_pieces
@@ -54,8 +53,6 @@ class Qwen3Codec(Rounded):
     policy: window sizes; it may be replaced at any time.
     """
 
-    MEMORY = Qwen3DecoderMemory
-
     def __init__(self, config: Qwen3CodecConfig, policy: CodecPolicy = POLICY):
         super().__init__()
         self.config, self.policy = config, policy
@@ -90,25 +87,15 @@ class Qwen3Codec(Rounded):
                 made.append(samples[:, max(0, skipped - start) * self.hop_length :])
         return torch.cat(made, dim=1)
 
-    def rotation(self, memory: Qwen3DecoderMemory | None, frames: int) -> Rotation:
-        """Compute the rotary tables of a stream's next frames. memory: of the pieces before."""
-        start, device = memory.transformer.length if memory else 0, self.encoder.downsample.conv.weight.device
-        return self.decoder.pre_transformer.tables(frames, start, device)
-
     @rounded
     @torch.inference_mode()
     def decode_piece(
-        self,
-        codes: Tensor | np.ndarray,
-        memory: Qwen3DecoderMemory | None,
-        rotation: Rotation | None = None,
+        self, codes: Tensor | np.ndarray, memory: Qwen3DecoderMemory | None
     ) -> tuple[Tensor, Qwen3DecoderMemory]:
         """Decode the next frames of a stream at once. Pieces of any lengths add up to one pass over all.
 
-        codes: (B, Q, T), at least one frame → (B, hop T).
-        memory: of the pieces before; None at the start.
-        rotation: from `rotation`; computed if None.
+        codes: (B, Q, T), at least one frame → (B, hop T).  memory: of the pieces before; None at the start.
         """
         codes = torch.as_tensor(codes).to(self.encoder.downsample.conv.weight.device)
-        samples, kept = self.decoder(codes, memory, rotation)
+        samples, kept = self.decoder(codes, memory)
         return samples.to(self.encoder.downsample.conv.weight.dtype), kept

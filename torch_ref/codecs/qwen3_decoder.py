@@ -61,17 +61,11 @@ class Transformer(nn.Module):
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.output_proj = nn.Linear(config.hidden_size, config.latent_dim)
 
-    def forward(
-        self, x: Tensor, memory: TransformerMemory | None = None, rotation: Rotation | None = None
-    ) -> tuple[Tensor, TransformerMemory]:
-        """Read a piece.
-
-        memory: of the pieces before; None at the start of the stream.
-        rotation: of the piece, if it was computed before.
-        """
+    def forward(self, x: Tensor, memory: TransformerMemory | None = None) -> tuple[Tensor, TransformerMemory]:
+        """Read a piece. memory: of the pieces before; None at the start of the stream."""
         x, kept = self.input_proj(x.transpose(1, 2)), []
         start = memory.length if memory else 0
-        rotation = rotation or self.rotation(x, start)
+        rotation = self.rotation(x, start)
         for i, layer in enumerate(self.layers):
             x, last = layer(x, rotation, memory.layers[i] if memory else None)
             kept.append(last)
@@ -79,13 +73,9 @@ class Transformer(nn.Module):
         return self.output_proj(self.norm(x)).transpose(1, 2), memory
 
     def rotation(self, x: Tensor, start: int) -> Rotation:
-        """Compute the tables of the frames of x, (B, T, D), which begins at `start`."""
-        return self.tables(x.shape[1], start, x.device)
-
-    def tables(self, count: int, start: int, device: torch.device) -> Rotation:
-        """Compute the tables of `count` frames from `start` on."""
-        cos, sin = rope_table(count, self.head_dim, self.theta, start=start)
-        return torch.from_numpy(cos).to(device), torch.from_numpy(sin).to(device)
+        """Compute the tables of the frames of x, (B, T, D), which begins at frame `start`."""
+        cos, sin = rope_table(x.shape[1], self.head_dim, self.theta, start=start)
+        return torch.from_numpy(cos).to(x.device), torch.from_numpy(sin).to(x.device)
 
 
 class ConvNeXtBlock(nn.Module):
@@ -168,18 +158,15 @@ class Decoder(nn.Module):
         layers += [LogSnake1d(width), CausalConv1d(width, 1, KERNEL)]
         self.decoder = nn.ModuleList(layers)
 
-    def forward(
-        self, codes: Tensor, memory: Qwen3DecoderMemory | None, rotation: Rotation | None = None
-    ) -> tuple[Tensor, Qwen3DecoderMemory]:
+    def forward(self, codes: Tensor, memory: Qwen3DecoderMemory | None) -> tuple[Tensor, Qwen3DecoderMemory]:
         """Decode the next frames of a stream. (B, Q, T) → (B, hop T).
 
         memory: of the pieces before; None at the start.
-        rotation: of the piece's frames, if it was computed before.
         """
         latents = self.quantizer.decode(codes)
         latents = torch.cat((memory.latents, latents), dim=2) if memory else latents
         x = self.pre_conv(latents)[:, :, latents.shape[2] - codes.shape[2] :]
-        x, transformer = self.pre_transformer(x, memory and memory.transformer, rotation)
+        x, transformer = self.pre_transformer(x, memory and memory.transformer)
         frames = torch.cat((memory.frames, x), dim=2) if memory else x
         samples = self.convolve(frames)[:, (frames.shape[2] - x.shape[2]) * self.hop_length :]
         kept = latents[:, :, max(0, latents.shape[2] - (PRE_KERNEL - 1)) :]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from torch_ref.codecs.mimi import Mimi
+from torch_ref.cuda.codecs.pieces import ReplayedPieces
 from torch_ref.cuda.dia2.slots import make_slots
-from torch_ref.cuda.pieces import ReplayedPieces
 from torch_ref.dia2.dia2 import Dia2
 from torch_ref.dia2.guard import fault
 from torch_ref.host import Host

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from torch_ref.codecs.qwen3_codec import Qwen3Codec
-from torch_ref.cuda.pieces import ReplayedPieces
+from torch_ref.cuda.codecs.pieces import ReplayedPieces
 from torch_ref.cuda.qwen3.slots import make_slots
 from torch_ref.host import Host
 from torch_ref.loading import Loaded, Parts

@@ -6,15 +6,19 @@ windows, so that pieces of the same lengths after as many frames come again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor
 
-from torch_ref.codecs.mimi import Mimi
+from torch_ref.codecs.mimi import Mimi, MimiMemory
 from torch_ref.codecs.mimi_transformer import TransformerMemory
 from torch_ref.codecs.qwen3_codec import Qwen3Codec
+from torch_ref.codecs.qwen3_decoder import Qwen3DecoderMemory
 from torch_ref.cuda.replayed import ReplayedTensors
+from torch_ref.layers.rope import Rotation
+from tts_core.codecs.mimi import STEPS
 from tts_core.codecs.policy import CAPTURED
 
 
@@ -23,6 +27,10 @@ class ReplayedPieces:
 
     def __init__(self, codec: Mimi | Qwen3Codec):
         self.codec = codec
+        if isinstance(codec, Mimi):
+            self.transformer, self.steps, self.memory = codec.decoder_transformer, STEPS, MimiMemory
+        else:
+            self.transformer, self.steps, self.memory = codec.decoder.pre_transformer, 1, Qwen3DecoderMemory
         self._replayed = ReplayedTensors(
             self._run, lambda: codec.precision, lambda shape: shape[0] == 1 and shape[2] <= CAPTURED
         )
@@ -32,20 +40,30 @@ class ReplayedPieces:
 
         memory: of the pieces before; None at the start.
         """
-        rotation = self.codec.rotation(memory, codes.shape[2])
+        start, count = memory.transformer.length if memory else 0, self.steps * codes.shape[2]
+        rotation = self.transformer.rotation(codes.new_empty(1, count), start)
         samples, *tensors = self._replayed(codes, *rotation, *_tensors(memory))
-        start = memory.transformer.length if memory else 0
-        return samples, self._memory(tensors, start + len(rotation[0]))
+        return samples, self._built(tensors, start + count)
 
     def _run(self, codes: Tensor, cos: Tensor, sin: Tensor, *kept: Tensor) -> Sequence[Tensor]:
-        memory = self._memory(kept, 0) if kept else None  # where a piece begins is in its rotation
-        samples, memory = self.codec.decode_piece(codes, memory, (cos, sin))
+        memory = self._built(kept, 0) if kept else None  # where a piece begins is in its rotation
+        with self._turned((cos, sin)):
+            samples, memory = self.codec.decode_piece(codes, memory)
         return samples, *_tensors(memory)
 
-    def _memory(self, tensors: Sequence[Tensor], length: int) -> Any:
+    @contextmanager
+    def _turned(self, rotation: Rotation) -> Iterator[None]:
+        """Let the transformer take its tables from tensors that a graph reads anew each time."""
+        vars(self.transformer)["rotation"] = lambda x, start: rotation
+        try:
+            yield
+        finally:
+            del vars(self.transformer)["rotation"]
+
+    def _built(self, tensors: Sequence[Tensor], length: int) -> Any:
         first, *layers, last = tensors
         pairs = list(zip(layers[::2], layers[1::2], strict=True))
-        return self.codec.MEMORY(first, TransformerMemory(length, pairs), last)
+        return self.memory(first, TransformerMemory(length, pairs), last)
 
 
 def _tensors(memory: Any) -> list[Tensor]:

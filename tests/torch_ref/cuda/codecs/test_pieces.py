@@ -13,7 +13,7 @@ from tests.sides import YARDSTICK
 from tests.tiny.mimi import mimi_config, mimi_weights
 from tests.tiny.qwen3 import codec_config, codec_weights
 from torch_ref.cuda.beside import Beside
-from torch_ref.cuda.pieces import ReplayedPieces
+from torch_ref.cuda.codecs.pieces import ReplayedPieces
 from tts_core.codecs.policy import CAPTURED, CodecPolicy
 
 WEIGHTS = {"mimi": lambda: mimi_weights(mimi_config()), "qwen3_codec": lambda: codec_weights(codec_config())}
