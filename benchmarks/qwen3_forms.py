@@ -21,9 +21,7 @@ from qwen3_networks import networks
 from tts_core.nn.noise import HostNoise
 from tts_core.qwen3 import layout as layouts
 from tts_core.qwen3.config import Qwen3Config
-from tts_core.qwen3.engine import Qwen3Engine
 from tts_core.qwen3.options import Qwen3Options
-from tts_core.qwen3.pipeline import Qwen3Pipeline
 from tts_core.qwen3.rows import Qwen3Joining
 from tts_core.qwen3.sampling import Qwen3Sampling
 from tts_core.serving.session import Failed
@@ -116,16 +114,12 @@ def ours(side: str, config: Qwen3Config, dtype: str, texts: Sequence[int]) -> It
 
 
 def _sessions(config: Qwen3Config, network: Any, codec: Any, texts: Sequence[int]) -> Iterator[Form]:
-    slots, plain = import_module("torch_ref.cuda.qwen3.slots"), import_module("torch_ref.qwen3.slots")
     head = network.talker.codec_head
     head.weight[config.codec_eos_id] = 0  # never among the likeliest
-    own = speed("qwen3").documents({"qwen3": config})["qwen3"]
-    host = import_module("torch_ref.host").Host(head)
     precision = import_module("torch_ref.cuda.precision")
     codec.precision = precision.choose_precision(None, head.weight.device, head.weight.dtype)
-    pipeline = Qwen3Pipeline(
-        Qwen3Engine(own, network, codec, host, make_slots=slots.make_slots, fault=plain.fault)
-    )
+    own = speed("qwen3").documents({"qwen3": config})["qwen3"]
+    pipeline = import_module("torch_ref.qwen3.pipeline").compose(network, codec, own)
     voice = np.random.default_rng(0).normal(0, 1, config.talker.hidden_size).astype(np.float32)
     for count in texts:
         session = pipeline.session(count)

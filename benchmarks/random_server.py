@@ -46,17 +46,11 @@ def dia2(dtype: str) -> Any:
 def qwen3(dtype: str) -> Any:
     import qwen3_networks
 
-    from torch_ref.cuda.qwen3.slots import make_slots
-    from torch_ref.host import Host
-    from torch_ref.qwen3.pipeline import Qwen3Pipeline
-    from torch_ref.qwen3.slots import fault
-    from tts_core.qwen3.engine import Qwen3Engine
+    from torch_ref.qwen3.pipeline import compose
 
     config: Any = models.model("qwen3").sizes[SIZES["qwen3"]]["qwen3"]
     network, codec = qwen3_networks.networks("torch", config, dtype, "cuda")
-    own, host = documents("qwen3", {"qwen3": config})["qwen3"], Host(network.talker.codec_head)
-    host.codec = codec
-    return Qwen3Pipeline(Qwen3Engine(own, network, codec, host, make_slots=make_slots, fault=fault))
+    return compose(network, codec, documents("qwen3", {"qwen3": config})["qwen3"])
 
 
 def documents(model: str, configs: Any) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import mlx.core as mx
 
 from mlx_port.codecs.qwen3_codec import Qwen3Codec
@@ -26,9 +28,13 @@ def assemble(parts: Parts) -> Qwen3Pipeline:
     """Build the pipeline. Raises ResourceError, before weights are read, for too little memory."""
     check_loading(parts.configs, parts.machine())
     network, codec = parts.network("qwen3", Qwen3), parts.network("qwen3_codec", Qwen3Codec)
-    host = Host(network.talker.model.codec_embedding)
-    documents = parts.documents["qwen3"]
     try_kernels(network)
     for heads in (codec.config.encoder, codec.config.decoder):
         try_long(heads.num_attention_heads, heads.num_key_value_heads, heads.head_dim, mx.float32)
+    return compose(network, codec, parts.documents["qwen3"])
+
+
+def compose(network: Qwen3, codec: Qwen3Codec, documents: Mapping[str, str]) -> Qwen3Pipeline:
+    """Build the pipeline of loaded networks. documents: the model's own, by name."""
+    host = Host(network.talker.model.codec_embedding)
     return Qwen3Pipeline(Qwen3Engine(documents, network, codec, host, make_slots=Qwen3Slots, fault=fault))

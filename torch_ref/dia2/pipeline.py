@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from torch_ref.codecs.mimi import Mimi
+from torch_ref.cuda.codecs.pieces import ReplayedPieces
 from torch_ref.cuda.dia2.slots import make_slots
 from torch_ref.dia2.dia2 import Dia2
 from torch_ref.dia2.guard import fault
@@ -31,4 +32,13 @@ def compose(network: Dia2, codec: Mimi, tokenizer: str) -> Dia2Pipeline:
     """Build the pipeline of loaded networks. tokenizer: the text of its file."""
     host = Host(network.transformer.text_embed.embedding)
     host.codec = codec
-    return Dia2Pipeline(Dia2Engine(network, codec, tokenizer, host, make_slots=make_slots, fault=fault))
+    engine = Dia2Engine(
+        network,
+        codec,
+        tokenizer,
+        host,
+        make_slots=make_slots,
+        fault=fault,
+        decode_piece=ReplayedPieces(codec),
+    )
+    return Dia2Pipeline(engine)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from torch_ref.codecs.qwen3_codec import Qwen3Codec
+from torch_ref.cuda.codecs.pieces import ReplayedPieces
 from torch_ref.cuda.qwen3.slots import make_slots
 from torch_ref.host import Host
 from torch_ref.loading import Loaded, Parts
@@ -23,7 +26,20 @@ def assemble(parts: Parts) -> Qwen3Pipeline:
     """Build the pipeline. Raises ResourceError, before weights are read, for too little memory."""
     check_loading(parts.configs, parts.machine())
     network, codec = parts.network("qwen3", Qwen3), parts.network("qwen3_codec", Qwen3Codec)
+    return compose(network, codec, parts.documents["qwen3"])
+
+
+def compose(network: Qwen3, codec: Qwen3Codec, documents: Mapping[str, str]) -> Qwen3Pipeline:
+    """Build the pipeline of loaded networks. documents: the model's own, by name."""
     host = Host(network.talker.codec_head)
     host.codec = codec
-    documents = parts.documents["qwen3"]
-    return Qwen3Pipeline(Qwen3Engine(documents, network, codec, host, make_slots=make_slots, fault=fault))
+    engine = Qwen3Engine(
+        documents,
+        network,
+        codec,
+        host,
+        make_slots=make_slots,
+        fault=fault,
+        decode_piece=ReplayedPieces(codec),
+    )
+    return Qwen3Pipeline(engine)

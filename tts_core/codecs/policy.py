@@ -67,6 +67,7 @@ DEFAULT = CodecPolicy()
 # TF32 two minutes take 1.28 GB in windows of 896 frames, 0.93 GB in those of 640, 12.5 GB as a whole. There
 # the context of small windows takes longer than the decoder's steps, so windows of streams grow faster, and
 # Dia's first sound comes earlier with 5 frames than with 8; docs/measured/load.md has both
+CAPTURED = 12  # frames of the longest piece of a stream that is captured as a graph on CUDA
 LARGEST = {"torch-cuda": CodecPolicy(768, first_frames=5, lead=3)}
 
 

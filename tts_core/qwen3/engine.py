@@ -27,6 +27,7 @@ class Qwen3Engine:
     documents: the model's own, by name.
     network: the talker, and the speaker encoder of a model that has one.
     make_slots, fault: `qwen3/slots.py`.
+    decode_piece: as the codec's, where a side has a faster form.
     """
 
     def __init__(
@@ -38,10 +39,12 @@ class Qwen3Engine:
         *,
         make_slots: Callable[..., Qwen3Slots],
         fault: Callable[..., GenerationError],
+        decode_piece: Callable[[Any, Any], tuple[Any, Any]] | None = None,
     ):
         self.documents, self.network, self.codec, self.host = documents, network, codec, host
         self.configs: Configs = {"qwen3": network.config, "qwen3_codec": codec.config}
         self._make_slots, self._fault = make_slots, fault
+        self._decode_piece = decode_piece or codec.decode_piece
         self._codes, self._vectors = VoiceCache(), VoiceCache()
 
     @property
@@ -86,7 +89,7 @@ class Qwen3Engine:
             nonlocal kept
             samples: Any = None
             for codes in pieces:
-                samples, kept = self.codec.decode_piece(codes[None], kept)
+                samples, kept = self._decode_piece(self.host.to_device(codes[None]), kept)
             return [samples]
 
         return Then(self.host.launch(work), _only), kept

@@ -6,14 +6,14 @@ Sizes come from the tables that the networks are built from (config.py, codecs/q
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from tts_core.codecs import mimi, qwen3_codec
 from tts_core.codecs.memory import widest_layer
-from tts_core.codecs.policy import CodecPolicy
+from tts_core.codecs.policy import CAPTURED, CodecPolicy
 from tts_core.codecs.qwen3_codec import Qwen3CodecConfig
 from tts_core.config import Configs, config_of
 from tts_core.memory import fits, weights
@@ -22,6 +22,7 @@ from tts_core.memory.machine import Machine
 from tts_core.memory.terms import (
     LIVE,
     LOGITS,
+    OVERLAPS,
     Estimate,
     Phase,
     Term,
@@ -41,6 +42,7 @@ FIXED = ("torch-cuda",)  # backends whose caches are allocated at once
 # Live tensors of the codec's widest layer; on a CPU with MLX measured, elsewhere those of other codecs. In
 # PyTorch 5.8 are counted, in Snake, where no convolution has its workspace
 CODEC_LIVE = LIVE | {"mlx-cpu": 6}
+CUDA_LIVE = {"float32": 6, "tf32": 7, "bfloat16": 5}  # in the decoder: 5.9, 6.9 and 5.0 on an H200
 
 
 @dataclass(frozen=True)
@@ -147,24 +149,31 @@ def _row(config: Qwen3Config, size: int) -> int:
 
 def _decoding(codec: Qwen3CodecConfig, job: Qwen3Job, machine: Machine) -> tuple[Term, ...]:
     policy = _policy(machine)
-    read, fed = min(job.recording + job.frames, policy.max_frames), most_fed(codec, job, policy)
+    captured = CAPTURED if machine.backend in OVERLAPS else 0
+    read, fed = min(job.recording + job.frames, policy.max_frames), most_fed(codec, job, policy, captured)
     state = job.texts * machine.wide * _kept(codec, read)
     why = "keys and values of the codec's transformer, and its last frames"
-    return _widest("codec", qwen3_codec.widest(codec.decoder, fed), fed, machine), Term(
+    live = CODEC_LIVE | {"torch-cuda": CUDA_LIVE[machine.decoded_in]}
+    return _widest("codec", qwen3_codec.widest(codec.decoder, fed), fed, machine, live), Term(
         "codec state", state, why
     )
 
 
-def most_fed(codec: Qwen3CodecConfig, job: Qwen3Job, policy: CodecPolicy) -> int:
+def most_fed(codec: Qwen3CodecConfig, job: Qwen3Job, policy: CodecPolicy, captured: int = 0) -> int:
     """Count the frames of the largest call of the decoder: a window, and the frames kept before it.
 
     The windows are even, or those of a stream by itself or among others; a recording's come before.
+    captured: frames of the longest piece of a stream that is captured; such pieces have memory of their own.
     """
     heard, tail = job.recording, qwen3_codec.decode_tail(codec.decoder)
-    spoken = [policy.even_cuts, policy.decode_cuts, partial(_served_cuts, policy)]
-    cuts = [*policy.even_cuts(heard)]
-    cuts += [(heard + start, heard + stop) for windows in spoken for start, stop in windows(job.frames)]
-    return max(stop - start + min(start, tail) for start, stop in cuts)
+
+    def most(cuts: Iterable[tuple[int, int]], before: int) -> int:
+        return max((stop - start + min(before + start, tail) for start, stop in cuts), default=0)
+
+    graphs = min(captured, job.frames) + tail if captured else 0
+    streams = (policy.decode_cuts(job.frames), _served_cuts(policy, job.frames))
+    whole = max(most(policy.even_cuts(heard), 0), most(policy.even_cuts(job.frames), heard))
+    return max(whole, graphs + max(most(cuts, heard) for cuts in streams))
 
 
 def _served_cuts(policy: CodecPolicy, frames: int) -> Iterator[tuple[int, int]]:
@@ -198,8 +207,10 @@ def _speaker(config: SpeakerConfig, seconds: float) -> int:
     return 3 * config.enc_channels[-1] * math.ceil(seconds * config.sample_rate / HOP)
 
 
-def _widest(name: str, elements: int, frames: int, machine: Machine) -> Term:
-    return widest_layer(name, elements, f"the widest layer, {frames} frames", machine, CODEC_LIVE)
+def _widest(
+    name: str, elements: int, frames: int, machine: Machine, live: Mapping[str, int] = CODEC_LIVE
+) -> Term:
+    return widest_layer(name, elements, f"the widest layer, {frames} frames", machine, live)
 
 
 def _policy(machine: Machine) -> CodecPolicy:

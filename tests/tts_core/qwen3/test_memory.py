@@ -96,9 +96,20 @@ def test_the_largest_call_of_the_codec(frames: int, recording: int, fed: int) ->
     assert f"{fed} frames" in plan(job)["codec"].why
 
 
+def test_captured_pieces_have_memory_beside_a_streams_windows() -> None:
+    """A stream of 100 frames by itself has windows of 38 at most; captured pieces have 12, and 10 before."""
+    job, codec = Qwen3Job(100), SMALL["qwen3_codec"]
+    assert isinstance(codec, Qwen3CodecConfig)
+    assert most_fed(codec, job, qwen3_codec.POLICY, 12) == 38 + 10 + 12 + 10
+    assert "70 frames" in plan(job, backend="torch-cuda")["codec"].why
+    calls = [plan(job, backend="torch-cuda", codec_precision=one)["codec"] for one in ("float32", "tf32")]
+    assert 6 * calls[1].bytes == 7 * calls[0].bytes
+
+
 def test_a_measured_peak_on_cuda() -> None:
-    """One H100's allocator, MB; the bound is that of benchmarks/memory.py."""
-    guess = plan(Qwen3Job(frames=100, prompt=40), backend="torch-cuda").total / 1e6
+    """One H100's allocator, MB, decoded in float32; the bound is that of benchmarks/memory.py."""
+    job = Qwen3Job(frames=100, prompt=40)
+    guess = plan(job, backend="torch-cuda", codec_precision="float32").total / 1e6
     assert 2844 <= guess <= 1.06 * 2844
 
 

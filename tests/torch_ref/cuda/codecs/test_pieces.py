@@ -1,0 +1,86 @@
+"""Pieces of streams as graphs: to the bit those of the codec by itself, each stream from its own memory."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.sides import YARDSTICK
+from tests.tiny.mimi import mimi_config, mimi_weights
+from tests.tiny.qwen3 import codec_config, codec_weights
+from torch_ref.cuda.beside import Beside
+from torch_ref.cuda.codecs.pieces import ReplayedPieces
+from tts_core.codecs.policy import CAPTURED, CodecPolicy
+
+WEIGHTS = {"mimi": lambda: mimi_weights(mimi_config()), "qwen3_codec": lambda: codec_weights(codec_config())}
+POLICY = CodecPolicy(max_frames=16, first_frames=2)
+FRAMES = 90
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
+
+
+def windows() -> list[tuple[int, int]]:
+    found, start = list[tuple[int, int]](), 0
+    while start < FRAMES:
+        stop = min(POLICY.served_stop(start), FRAMES)
+        found.append((start, stop))
+        start = stop
+    return found
+
+
+def codes_of(codec: Any, seed: int) -> np.ndarray:
+    sizes = codec.config.codebook_size, (1, codec.n_codebooks, FRAMES)
+    return np.random.default_rng(seed).integers(0, *sizes).astype(np.int32)
+
+
+@pytest.fixture(params=WEIGHTS)
+def codec(request: pytest.FixtureRequest) -> Any:
+    return YARDSTICK.network(request.param, WEIGHTS[request.param]())
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_streams_by_turns_are_those_alone(codec: Any, device: str) -> None:
+    codec.to(device)
+    pieces, beside = ReplayedPieces(codec), Beside(torch.device(device)) if device == "cuda" else None
+    streams = [torch.from_numpy(codes_of(codec, seed)).to(device) for seed in range(3)]
+    kept, alone = list[Any]([None] * len(streams)), list[Any]([None] * len(streams))
+    for start, stop in windows():
+        for number, codes in enumerate(streams):
+            wanted, alone[number] = codec.decode_piece(codes[..., start:stop], alone[number])
+            work = partial(pieces, codes[..., start:stop], kept[number])
+            if beside is None:
+                made, kept[number] = work()
+            else:
+                with torch.cuda.stream(beside.stream):
+                    beside.stream.wait_stream(torch.cuda.default_stream())
+                    made, kept[number] = work()
+                torch.cuda.default_stream().wait_stream(beside.stream)
+            assert torch.equal(made, wanted), (number, start)
+    assert {memory.transformer.length for memory in kept} == {memory.transformer.length for memory in alone}
+
+
+@pytest.mark.cuda
+def test_short_pieces_are_captured_when_they_come_again(codec: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    codec.to("cuda")
+    counted, decode = list[int](), codec.decode_piece
+
+    def decode_piece(codes: torch.Tensor, *given: Any) -> Any:
+        counted.append(codes.shape[2])
+        return decode(codes, *given)
+
+    monkeypatch.setattr(codec, "decode_piece", decode_piece)
+    pieces, beside = ReplayedPieces(codec), Beside(torch.device("cuda"))
+    for seed in range(4):
+        codes, memory = torch.from_numpy(codes_of(codec, seed)).cuda(), None
+        torch.cuda.synchronize()
+        with torch.cuda.stream(beside.stream):
+            for start, stop in windows():
+                _, memory = pieces(codes[..., start:stop], memory)
+    torch.cuda.synchronize()
+    for length in {stop - start for start, stop in windows()}:
+        times = sum(stop - start == length for start, stop in windows())
+        most = counted.count(length)
+        assert most == 4 * times if length > CAPTURED else most <= 2 * times, length
