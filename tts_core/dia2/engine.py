@@ -41,7 +41,10 @@ class Dia2Engine:
         self.network, self.codec, self.tokenizer, self.host = network, codec, tokenizer, host
         self.configs: Configs = {"dia2": network.config, "mimi": codec.config}
         self._make_slots, self._fault = make_slots, fault
-        self._decode_piece = decode_piece or codec.decode_piece
+        self._decode_piece = decode_piece or self._by_codec
+
+    def _by_codec(self, codes: Any, memory: Any) -> tuple[Any, Any]:
+        return self.codec.decode_piece(codes, memory)
 
     @property
     def policy(self) -> CodecPolicy:

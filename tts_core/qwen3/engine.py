@@ -44,8 +44,11 @@ class Qwen3Engine:
         self.documents, self.network, self.codec, self.host = documents, network, codec, host
         self.configs: Configs = {"qwen3": network.config, "qwen3_codec": codec.config}
         self._make_slots, self._fault = make_slots, fault
-        self._decode_piece = decode_piece or codec.decode_piece
+        self._decode_piece = decode_piece or self._by_codec
         self._codes, self._vectors = VoiceCache(), VoiceCache()
+
+    def _by_codec(self, codes: Any, memory: Any) -> tuple[Any, Any]:
+        return self.codec.decode_piece(codes, memory)
 
     @property
     def policy(self) -> CodecPolicy:
