@@ -68,7 +68,7 @@ def test_the_route(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
         "upload_bytes": 32 << 20,
         "upload_seconds": 120,
     }
-    assert found["formats"][0] == "wav"
+    assert (found["object"], found["formats"][0]) == ("list", "wav")
     monkeypatch.setattr(names, "find_spec", lambda name: None)
     assert server.get("/v1/audio/models").json()["formats"] == ["wav", "flac", "mp3", "opus", "pcm"]
     assert "options" not in server.get("/v1/models").json()["data"][0]
