@@ -95,7 +95,9 @@ def test_rows_that_are_there_are_counted(
     assert "3 of 5 rows there already" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("flags", "cores", "judges"), [([], 8, 2), ([], 1, 1), (["--judges", "3"], 8, 3)])
+@pytest.mark.parametrize(
+    ("flags", "cores", "judges"), [([], 8, 2), ([], 6, 1), ([], 1, 1), (["--judges", "3"], 8, 3)]
+)
 def test_judges_of_a_device(
     flags: list[str], cores: int, judges: int, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -352,3 +354,13 @@ def test_a_plan_lists_the_lines_that_cannot_be_read(rows: Path, tmp_path: Path, 
     assert said.out.startswith("5 rows, ")
     assert run(["batch", str(rows), "--out", str(tmp_path / "out"), "--dry-run", "--limit", "1"]) == 0
     assert capsys.readouterr().out.startswith("0 rows, ")
+
+
+def test_rows_that_cannot_be_spoken_are_said_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    count = work.FAULTS + 3
+    faults = [Outcome(number, "", f"r{number}", error="no words") for number in range(count)]
+    work.report_faults(faults, {number: f"rows.jsonl:{number}" for number in range(count)})
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.splitlines()[0] == f"{count} rows cannot be spoken; the others are:"
+    assert said.err.splitlines()[-1] == "and 3 more; all are in errors.jsonl"

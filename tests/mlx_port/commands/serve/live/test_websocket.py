@@ -219,6 +219,8 @@ def test_bad_messages_after_the_start(tmp_path: Path, messages: list[dict[str, A
             assert error["type"] == "error"
             assert words in error["error"]["message"]
             assert found.code == 1008
+            code = error["error"]["code"]
+            assert server.figure(f'mlx_port_errors_total{{code="{code}"}}') == 1
         gate.release(1000)
         until(lambda: server.service.engine.statistics().running == 0)
 
