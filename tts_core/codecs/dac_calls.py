@@ -51,7 +51,8 @@ def calls(config: DacConfig, passages: Sequence[Passage], *, most: int) -> Itera
     """Group passages into calls that feed at most `most` frames, or one passage.
 
     A call has one, two, four and so on, each of an `even` number of frames where more context is there: few
-    shapes, each of which is captured or compiled by itself.
+    shapes, each of which is captured or compiled by itself. The longest come first: what they needed has room
+    for the others, while lengths that grow would leave one hole after the other in the memory of a CPU.
     """
     windows = [_fed_window(config, passage, most) for passage in passages]
     alike: dict[tuple[int, int], list[int]] = {}
@@ -59,7 +60,7 @@ def calls(config: DacConfig, passages: Sequence[Passage], *, most: int) -> Itera
         if window.start < window.stop:
             books = passages[place].codes.shape[0]
             alike.setdefault((window.last - window.first, books), []).append(place)
-    for (fed, _), places in alike.items():
+    for (fed, _), places in sorted(alike.items(), reverse=True):
         left = places
         while left:
             rows = 1 << (max(1, min(most // fed, len(left))).bit_length() - 1)

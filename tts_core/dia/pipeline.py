@@ -183,9 +183,14 @@ class DiaPipeline:
         places = fitting_batch(self.configs, wanted, machine)
         job = replace(wanted, batch=max(places, least))
         self._check_memory(job)
+        policy, overlaps = self.engine.policy.unheard(), self.engine.host.overlaps
+        late = not overlaps and all(len(one.pieces) == 1 for one in asked) and len(asked) <= places
 
         def session(pieces: int) -> DiaSession:
-            return self.session(min(pieces, job.batch), streamed=False, job=job, sound=sound)
+            fewer = min(pieces, job.batch)
+            return DiaSession(
+                self.engine, fewer, self._rehearsal, policy=policy, job=job, sound=sound, late=late
+            )
 
         lines = [self._line(one) for one in asked]
         return together(session, lines, watch, sum(one.seconds for one in asked))

@@ -59,6 +59,8 @@ class DiaSession(SlotSession[_DiaMember]):
     policy: the codec's windows.
     job: bounds each request that will join; None for any.
     sound: False for codes alone; a request is then one part, without samples.
+    late: True to decode nothing before all requests have their codes, and the decoder's memory is free: for
+    requests that join together, whose sound nobody awaits.
     """
 
     def __init__(
@@ -70,8 +72,9 @@ class DiaSession(SlotSession[_DiaMember]):
         policy: CodecPolicy,
         job: DiaJob | None = None,
         sound: bool = True,
+        late: bool = False,
     ):
-        self.engine, self.config, self._rehearsal = engine, engine.config, rehearsal
+        self.engine, self.config, self._rehearsal, self._is_late = engine, engine.config, rehearsal, late
         self.policy, self._has_sound = policy, sound
         config = engine.config
         longest = job or DiaJob(text_bytes=config.max_text_bytes, frames=config.max_frames)
@@ -136,6 +139,8 @@ class DiaSession(SlotSession[_DiaMember]):
         for one in self.members.values():
             if one.is_ended:
                 self.turns.end(one)  # before the codec runs: its memory is free
+        if self._is_late and self.turns.running:
+            return []
         return self._heard(self.sounding.ended(wait=self._is_due))
 
     def _encode(self, samples: np.ndarray) -> np.ndarray:

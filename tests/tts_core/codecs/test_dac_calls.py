@@ -109,3 +109,9 @@ def test_a_streams_calls_are_of_the_listed_shapes() -> None:
             start = stop
     assert len(found) > 300
     assert set(found) <= listed
+
+
+def test_the_longest_calls_come_first() -> None:
+    """Memory that a call frees has room for those after it."""
+    passages = [Passage(text(item, frames), 0, frames) for item, frames in enumerate((5, 40, 12, 40, 7))]
+    assert [call.places for call in calls(TINY, passages, most=0)] == [(1,), (3,), (2,), (4,), (0,)]
