@@ -28,7 +28,7 @@ ARROWS = {
 }
 # inside functions only: what is imported when it is needed
 LATE = {
-    "converters": {"mlx", "torch"},  # mlx writes bfloat16 and quantised tensors, torch reads pickles
+    "converters": {"mlx"},  # quantizes
     "mlx_port.stored_voice": {"converters"},  # converts the embedded voice on first use
     "mlx_port.commands": {"torch_ref", "converters"},  # --backend torch, convert, verify runs both sides
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from io import FileIO
 
-from converters.files.pickle_bounds import PROTOCOLS, SAVE_AGAIN, other_protocol
+from converters.files.unpickle import PROTOCOLS, SAVE_AGAIN, other_protocol
 from tts_core.errors import CheckpointError
 
 # two pickles, of a number and of the format's version; only the protocol's number differs

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import os
+import struct
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-from converters.files.pickle_bounds import LARGEST_PICKLE
-from tts_core.errors import CheckpointError, NotFoundError, SpeechError
+from converters.files.unpickle import LARGEST_PICKLE
+from tts_core.errors import CheckpointError, SpeechError
 from tts_core.files.regular import opened, reading
 
 _MOST_MEMBERS = 100_000
+_HEAD = struct.Struct("<4s22xHH")  # of a member: its mark, and the lengths of its name and of more facts
 
 
-@dataclass(frozen=True)
-class Archive:
-    """A zip as torch.save writes it. storages: key → bytes."""
+class Archive(NamedTuple):
+    """A zip as torch.save writes it. begins, sizes: of storages by key, in bytes of the file."""
 
     pickle: bytes
-    storages: dict[str, int]
+    begins: dict[str, int]
+    sizes: dict[str, int]
 
 
 def read_archive(path: Path) -> Archive:
@@ -62,24 +60,23 @@ def read_archive(path: Path) -> Archive:
                 raise CheckpointError(
                     f"{path}: its numbers are not little-endian; resave it on another machine"
                 )
-            _content(archive, described)
-            end, start = archive.start_dir, f"{folder}data/"
-            storages = {}
+            start, begins, sizes = f"{folder}data/", {}, {}
             for name, member in members.items():
-                if member.header_offset + 30 + len(name) + member.file_size > end:
+                begin = _begin(archive, member)
+                if begin + member.file_size > archive.start_dir:
                     raise CheckpointError(f"{path}: corrupt: {name} reaches beyond the file's end")
                 if name.startswith(start):
-                    storages[name.removeprefix(start)] = member.file_size
-            # as torch.load finds it: two readers of a damaged zip may not agree
-            with utf8_name(path) as name:
-                content = import_torch(path)._C.PyTorchFileReader(name).get_record("data.pkl")
+                    key = name.removeprefix(start)
+                    begins[key], sizes[key] = begin, member.file_size
+            return Archive(_content(archive, described), begins, sizes)
     except SpeechError:
         raise
-    except Exception as fault:  # zipfile and torch raise many kinds for a damaged directory
+    except Exception as fault:  # zipfile raises many kinds for a damaged directory
+        line = next((line.strip() for line in str(fault).splitlines() if line.strip()), "")[:160]
+        reason = f"{type(fault).__name__}: {line}" if line else type(fault).__name__
         raise CheckpointError(
-            f"{path}: corrupt or truncated torch checkpoint ({reason_of(fault)}); fetch it again"
+            f"{path}: corrupt or truncated torch checkpoint ({reason}); fetch it again"
         ) from None
-    return Archive(content, storages)
 
 
 def _content(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
@@ -89,42 +86,18 @@ def _content(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
     return archive.read(member)
 
 
+def _begin(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
+    """Find the first byte of an uncompressed member's content, after its own header in the file."""
+    assert archive.fp is not None
+    archive.fp.seek(member.header_offset)
+    head = archive.fp.read(_HEAD.size)
+    mark, name, extra = _HEAD.unpack(head)
+    if mark != b"PK\x03\x04":
+        raise zipfile.BadZipFile(f"no header of {member.filename}")
+    return member.header_offset + _HEAD.size + name + extra
+
+
 def is_zip(path: Path) -> bool:
     """Return True if a file begins as a zip."""
     with opened(path) as file:
         return file.read(4) == b"PK\x03\x04"
-
-
-@contextmanager
-def utf8_name(path: Path) -> Iterator[str]:
-    """Name a file so that torch can open it, which takes UTF-8 only."""
-    name = os.fspath(path)
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        with open(path, "rb") as file:
-            yield f"/dev/fd/{file.fileno()}"
-    else:
-        yield name
-
-
-def import_torch(path: Path) -> Any:
-    """Import PyTorch. Raises NotFoundError naming the file if it is not installed."""
-    try:
-        import torch
-    except ImportError:
-        raise NotFoundError(
-            f"{path}: reading a pickle needs PyTorch, which is not installed; pip install 'mlx-port[torch]'"
-        ) from None
-    return torch
-
-
-def reason_of(fault: Exception) -> str:
-    """Name an exception's kind, and its text where it has one."""
-    line = first_line(str(fault))
-    return f"{type(fault).__name__}: {line}" if line else type(fault).__name__
-
-
-def first_line(text: str) -> str:
-    """Return the first line that is not empty, cut to 160 characters."""
-    return next((line.strip() for line in text.splitlines() if line.strip()), "")[:160]

@@ -24,7 +24,10 @@ def refusal(path: Path) -> str:
 def test_a_pickle_and_its_storages(tmp_path):
     torch.save({"a": torch.ones(3), "b": torch.zeros(5).half()}, tmp_path / "x.pt")
     archive = read_archive(tmp_path / "x.pt")
-    assert archive.storages == {"0": 12, "1": 10}
+    assert archive.sizes == {"0": 12, "1": 10}
+    data = (tmp_path / "x.pt").read_bytes()
+    for key, content in {"0": 3 * b"\0\0\x80\x3f", "1": bytes(10)}.items():
+        assert data[archive.begins[key] :][: len(content)] == content
     with zipfile.ZipFile(tmp_path / "x.pt") as opened:
         assert archive.pickle == opened.read("x/data.pkl")
 
