@@ -33,9 +33,7 @@ MOST_SECONDS = 1_000_000  # eleven days of speech
     type=Seconds(MOST_SECONDS),
     help="Seconds of speech.  [default: the longest that the model can generate]",
 )
-@click.option(
-    "--batch", type=click.IntRange(1, 1_000_000), default=1, show_default=True, help="Texts in one batch."
-)
+@click.option("--batch", type=click.IntRange(1, 1_000_000), default=1, help="Texts in one batch.")
 @click.option(
     "--dtype",
     type=click.Choice(["float32", "bfloat16", "float16"]),

@@ -25,17 +25,11 @@ ENGLISH = ("words", "naturalness", "quality")  # whose judges learned from Engli
     help="Recording of the wanted voice, for rows without their own.",
 )
 @click.option(
-    "--measures",
-    "names",
-    default=",".join(MEASURES),
-    show_default=True,
-    metavar="LIST",
-    help="Measures, with commas.",
+    "--measures", "names", default=",".join(MEASURES), metavar="LIST", help="Measures, with commas."
 )
 @click.option(
     "--language",
     default="english",
-    show_default=True,
     metavar="NAME",
     help="What the recordings speak. No judge here hears words or naturalness in another language.",
 )
@@ -48,7 +42,6 @@ ENGLISH = ("words", "naturalness", "quality")  # whose judges learned from Engli
     "--most-seconds",
     type=click.FloatRange(1, 1800),
     default=300,
-    show_default=True,
     help="Recordings that are longer are not judged.",
 )
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write all figures to a file.")

@@ -56,13 +56,7 @@ class Several(click.ParamType):
     help=f"Most seconds of speech, up to {MOST_SECONDS}; with --server, of arrivals at each rate.  "
     "[default: 4; 60]",
 )
-@click.option(
-    "--batch",
-    type=Several(click.IntRange(1, MOST_TEXTS)),
-    default="1",
-    show_default=True,
-    help="Texts in one batch.",
-)
+@click.option("--batch", type=Several(click.IntRange(1, MOST_TEXTS)), default="1", help="Texts in one batch.")
 @click.option(
     "--dtype",
     "dtypes",
@@ -74,7 +68,7 @@ class Several(click.ParamType):
     type=Several(click.Choice(["16", "32", *BITS])),
     help="Bits per weight: 8 and 4 quantize, 16 and 32 do not.  [default: as in PATH]",
 )
-@click.option("--runs", type=click.IntRange(1, 100), default=3, show_default=True, help="Timed runs.")
+@click.option("--runs", type=click.IntRange(1, 100), default=3, help="Timed runs.")
 @click.option(
     "--server",
     metavar="URL",
@@ -84,20 +78,12 @@ class Several(click.ParamType):
     "--rates",
     type=Several(click.FloatRange(0, 1000, min_open=True)),
     default="1,5,10,20",
-    show_default=True,
     help="Requests a second; stops at the first rate that is too much.",
 )
+@click.option("--seed", type=click.IntRange(0), default=0, help="Seed of the random arrivals.")
+@click.option("--voice", default="alloy", help="Voice to ask the server for.")
 @click.option(
-    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the random arrivals."
-)
-@click.option("--voice", default="alloy", show_default=True, help="Voice to ask the server for.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["pcm", "wav"]),
-    default="pcm",
-    show_default=True,
-    help="Format to ask the server for.",
+    "--format", "form", type=click.Choice(["pcm", "wav"]), default="pcm", help="Format to ask the server for."
 )
 @click.option(
     "--sample-rate",
@@ -109,7 +95,6 @@ class Several(click.ParamType):
     "--timeout",
     type=Seconds(3600),
     default=60,
-    show_default=True,
     help="Seconds of one request to the server, after which it counts as an error.",
 )
 @click.option(

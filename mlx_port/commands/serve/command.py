@@ -33,10 +33,8 @@ DAY = 86400.0
     help="Converted folder, served under its name; repeat for several.  [default: the embedded voice]",
 )
 @loading_flags("each folder's; with --backend torch by device")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0: any free one."
-)
+@click.option("--host", default="127.0.0.1", help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8000, help="0: any free one.")
 @click.option(
     "--api-key",
     envvar="MLX_PORT_API_KEY",
@@ -45,20 +43,8 @@ DAY = 86400.0
 @click.option(
     "--voices", metavar="FOLDER", help="Folder of voices by name.  [default: that of mlx-port voices]"
 )
-@click.option(
-    "--max-queue",
-    type=click.IntRange(1, 10_000),
-    default=64,
-    show_default=True,
-    help="Requests that may wait.",
-)
-@click.option(
-    "--places",
-    type=click.IntRange(1, 256),
-    default=8,
-    show_default=True,
-    help="Requests spoken at once, at most.",
-)
+@click.option("--max-queue", type=click.IntRange(1, 10_000), default=64, help="Requests that may wait.")
+@click.option("--places", type=click.IntRange(1, 256), default=8, help="Requests spoken at once, at most.")
 @click.option(
     "--idle-unload", type=Seconds(30 * DAY), help="Unload a model after this many seconds without use."
 )
@@ -71,37 +57,13 @@ DAY = 86400.0
     multiple=True,
     help="Further name of this machine, as in a container; repeat.",
 )
+@click.option("--warm-up/--no-warm-up", default=True, help="Speak once, unheard, at the start.")
 @click.option(
-    "--warm-up/--no-warm-up", default=True, show_default=True, help="Speak once, unheard, at the start."
+    "--max-text", type=click.IntRange(1, 1_000_000), default=Limits.text, help="Characters of a text."
 )
-@click.option(
-    "--max-text",
-    type=click.IntRange(1, 1_000_000),
-    default=Limits.text,
-    show_default=True,
-    help="Characters of a text.",
-)
-@click.option(
-    "--max-audio",
-    type=Seconds(DAY),
-    default=Limits.audio_seconds,
-    show_default=True,
-    help="Seconds of one speech.",
-)
-@click.option(
-    "--timeout",
-    type=Seconds(DAY),
-    default=Limits.request_seconds,
-    show_default=True,
-    help="Seconds of one request.",
-)
-@click.option(
-    "--drain",
-    type=Seconds(DAY),
-    default=30.0,
-    show_default=True,
-    help="Seconds to finish requests after SIGTERM.",
-)
+@click.option("--max-audio", type=Seconds(DAY), default=Limits.audio_seconds, help="Seconds of one speech.")
+@click.option("--timeout", type=Seconds(DAY), default=Limits.request_seconds, help="Seconds of one request.")
+@click.option("--drain", type=Seconds(DAY), default=30.0, help="Seconds to finish requests after SIGTERM.")
 @click.option(
     "--wyoming",
     metavar="[HOST:]PORT",

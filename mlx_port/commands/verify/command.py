@@ -26,19 +26,11 @@ if TYPE_CHECKING:
 @click.option(
     "--codec", metavar="SRC", help="Codec that DST was converted with.  [default: in SRC, or from the hub]"
 )
+@click.option("--rows", type=click.IntRange(min=2), default=24, help="Rows for the decoders to read.")
 @click.option(
-    "--rows", type=click.IntRange(min=2), default=24, show_default=True, help="Rows for the decoders to read."
+    "--seconds", type=Seconds(30), default=0.25, help="Seconds of sound for the codec to encode and decode."
 )
-@click.option(
-    "--seconds",
-    type=Seconds(30),
-    default=0.25,
-    show_default=True,
-    help="Seconds of sound for the codec to encode and decode.",
-)
-@click.option(
-    "--seed", type=click.IntRange(0, 2**64 - 1), default=0, show_default=True, help="Seed of the inputs."
-)
+@click.option("--seed", type=click.IntRange(0, 2**64 - 1), default=0, help="Seed of the inputs.")
 @click.option(
     "--cross-rope/--no-cross-rope",
     default=None,
