@@ -11,7 +11,7 @@ from click.core import ParameterSource
 
 from tts_core.command.seconds import Seconds
 from tts_core.errors import UsageError
-from tts_core.printable import lines
+from tts_core.printable import json_text, lines
 
 DTYPES = ("float32", "bfloat16", "float16")
 BITS = ("2", "3", "4", "5", "6", "8")
@@ -160,7 +160,6 @@ def _time_model(
     from mlx_port.commands.bench.cases import choose_subject, plan
     from mlx_port.commands.bench.report import report, table
     from tts_core.audio.files import check_place
-    from tts_core.printable import json_text
     from tts_core.text.checks import check_words
 
     if model is not None and random is not None:
