@@ -22,6 +22,7 @@ LIBRARIES = {
     "websockets": "websockets",
 }
 DAY = 86400.0
+LIMITS = {"max_text": "text", "max_audio": "audio_seconds", "timeout": "request_seconds"}  # flag → field
 
 
 @click.command()
@@ -41,7 +42,10 @@ DAY = 86400.0
     help="Key that every caller must send; better in the environment, as MLX_PORT_API_KEY.",
 )
 @click.option(
-    "--voices", metavar="FOLDER", help="Folder of voices by name.  [default: that of mlx-port voices]"
+    "--voices",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Folder of voices by name.  [default: that of mlx-port voices]",
 )
 @click.option("--max-queue", type=click.IntRange(1, 10_000), default=64, help="Requests that may wait.")
 @click.option("--places", type=click.IntRange(1, 256), default=8, help="Requests spoken at once, at most.")
@@ -63,7 +67,13 @@ DAY = 86400.0
 )
 @click.option("--max-audio", type=Seconds(DAY), default=Limits.audio_seconds, help="Seconds of one speech.")
 @click.option("--timeout", type=Seconds(DAY), default=Limits.request_seconds, help="Seconds of one request.")
-@click.option("--drain", type=Seconds(DAY), default=30.0, help="Seconds to finish requests after SIGTERM.")
+@click.option(
+    "--drain",
+    "drain_seconds",
+    type=Seconds(DAY),
+    default=30.0,
+    help="Seconds to finish requests after SIGTERM.",
+)
 @click.option(
     "--wyoming",
     metavar="[HOST:]PORT",
@@ -79,27 +89,21 @@ def serve(**given: Any) -> int:
 
     Ends at SIGTERM or Ctrl-C, once the requests under way are finished.
     """
+    host, wyoming, quiet = given.pop("host"), given.pop("wyoming"), given.pop("quiet")
+    key, origins, hosts = _key(given.pop("api_key")), _origins(given.pop("cors")), given.pop("allow_host")
+    limits = Limits(**{field: given.pop(flag) for flag, field in LIMITS.items()})
+    how = loading(given)
     settings = Settings(
-        models=given["models"],
-        loading=loading(given),
-        port=given["port"],
-        voices=None if given["voices"] is None else Path(given["voices"]),
-        max_queue=given["max_queue"],
-        places=given["places"],
-        idle_unload=given["idle_unload"],
-        warm_up=given["warm_up"],
-        drain_seconds=given["drain"],
-        open_page=given["open_page"],
-        wyoming=None if given["wyoming"] is None else _address(given["wyoming"], given["host"]),
-        access=Access(given["host"], _key(given["api_key"]), _origins(given["cors"]), given["allow_host"]),
-        limits=Limits(
-            text=given["max_text"], audio_seconds=given["max_audio"], request_seconds=given["timeout"]
-        ),
+        loading=how,
+        access=Access(host, key, origins, hosts),
+        limits=limits,
+        wyoming=None if wyoming is None else _address(wyoming, host),
+        **given,
     )
     check_installed()
     if settings.wyoming is not None and find_spec("wyoming") is None:
         raise NotFoundError("wyoming: it is not installed; pip install 'mlx-port[wyoming]'")
-    return import_module("mlx_port.commands.serve.run").run(settings, quiet=given["quiet"])
+    return import_module("mlx_port.commands.serve.run").run(settings, quiet=quiet)
 
 
 def check_installed() -> None:
