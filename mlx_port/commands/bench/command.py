@@ -134,42 +134,45 @@ def bench(
             how = "needs --server" if server is None else "does not go with --server"
             raise UsageError(f"{flag.removeprefix('--')}: {how}; leave one of them out")
     chosen = {name: more[name] for name in (HERE if server is None else THERE)}
+    from tts_core.audio.files import check_place
+    from tts_core.text.checks import check_words
+
+    if text is not None:
+        check_words("text", text)
+    if json_file not in (None, "-"):
+        check_place("json", json_file, [".json"])
     if server is None:
-        said = _time_model(model, text, seconds or 4, json_file, **chosen)
+        found, table = _time_model(model, text, seconds or 4, **chosen)
     else:
         from mlx_port.commands.bench.load.command import load_server
 
-        said = load_server(
-            server, text=text, model=model, seconds=seconds or 60, json_file=json_file, tell=_tell, **chosen
+        found, table = load_server(
+            server, text=text, model=model, seconds=seconds or 60, tell=_tell, **chosen
         )
-    click.echo(lines(said))
+    if json_file not in (None, "-"):
+        Path(json_file).write_text(json_text(found) + "\n", "utf-8")
+    click.echo(json_text(found) if json_file == "-" else lines(table))
 
 
 def _time_model(
     model: str | None,
     text: str | None,
     seconds: float,
-    json_file: str | None,
     *,
     random: str | None,
     batch: Sequence[int],
     dtypes: Sequence[str] | None,
     bits: Sequence[str] | None,
     runs: int,
-) -> str:
+) -> tuple[dict[str, Any], str]:
+    """Time a model; return the report as JSON values and as a table."""
     from mlx_port.commands.bench.cases import choose_subject, plan
     from mlx_port.commands.bench.report import report, table
-    from tts_core.audio.files import check_place
-    from tts_core.text.checks import check_words
 
     if model is not None and random is not None:
         raise UsageError("random: --model is given, too; choose one of them")
     if seconds > MOST_SECONDS:
         raise UsageError(f"seconds: {seconds:g} cannot be used; give a number > 0 and <= {MOST_SECONDS}")
-    if text is not None:
-        check_words("text", text)
-    if json_file not in (None, "-"):
-        check_place("json", json_file, [".json"])
     subject = choose_subject(model, random)
     cases = plan(subject, text, seconds, batch=batch, dtypes=dtypes, bits=bits)
 
@@ -177,11 +180,7 @@ def _time_model(
 
     measured = measure(subject, cases, runs=runs, tell=_tell)
     found = report(subject, cases, measured, runs)
-    if json_file == "-":
-        return json_text(found)
-    if json_file is not None:
-        Path(json_file).write_text(json_text(found) + "\n", "utf-8")
-    return lines(table(found))
+    return found, table(found)
 
 
 def _tell(line: str) -> None:
