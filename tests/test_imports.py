@@ -317,7 +317,7 @@ def test_the_hub_is_all_of_the_network_and_nothing_runs_a_shell():
     network = {(each.module, each.target) for each in found if each.target.partition(".")[0] in NETWORK}
     assert network == {
         ("mlx_port.commands.serve.live.protocols", "socket"),
-        ("mlx_port.commands.bench.load.address", "urllib.parse"),
+        ("mlx_port.commands.bench.load.post", "urllib.parse"),
     }
     connecting = {
         module

@@ -1,29 +1,28 @@
 """Reader of torch pickles: tensors by name, in place in the file; other contents as plain data.
 
-No framework is needed, and nothing of a file is run: converters/files/unpickle.py builds plain values only.
+No framework is needed, and nothing of a file is run: tts_core/files/unpickle.py builds plain values only.
 """
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from converters.files.old_head import read_head
 from converters.files.plain import Plain
 from converters.files.readers import Checkpoint
-from converters.files.torch_archive import is_zip, read_archive
-from converters.files.unpickle import Opaque, Tensor, Unpickled, unpickle
 from tts_core.errors import CheckpointError
 from tts_core.files.header import ITEM_SIZES, TensorRange
 from tts_core.files.regular import identity, opened
+from tts_core.files.torch_file import read_torch_file
+from tts_core.files.unpickle import Opaque, Tensor
 
 PICKLES = (".pth", ".pt", ".bin", ".th")
 SHARING = 4  # times the file's size that its tensors may take where they share or repeat storages
 SPARE = 64 << 20  # bytes that they may take in any case
 _INSIDE = ("state_dict", "model", "model_state")  # entries of a pickled dict that may contain its tensors
-_NOTHING_RUN = "nothing of it was run"
 
 
 class TorchCheckpoint(Checkpoint):
@@ -36,63 +35,18 @@ class TorchCheckpoint(Checkpoint):
 
     def __init__(self, file: Path):
         super().__init__({file: identity(file)})
-        pickled, begins = _unpickled(file)
         try:
-            take_apart = _tree if pickled.has_nodes else _flat
-            tensors, self.metadata, self.entries = take_apart(pickled.content)
+            with opened(file) as raw, io.BufferedReader(raw) as buffered:
+                found = read_torch_file(buffered)
+            take_apart = _tree if found.has_nodes else _flat
+            tensors, self.metadata, self.entries = take_apart(found.content)
             _check_sizes(tensors, file.stat().st_size)
         except CheckpointError as fault:
-            raise CheckpointError(f"{file}: {fault}") from None
+            said = str(fault).removeprefix(f"{file}: ")
+            raise CheckpointError(f"{file}: {said}") from None
         for name, tensor in tensors.items():
-            self.place(name, _range(file, begins[tensor.storage.key], tensor), tensor.strides)
+            self.place(name, _range(file, found.begins[tensor.storage.key], tensor), tensor.strides)
         self.check_unchanged()
-
-
-def _unpickled(path: Path) -> tuple[Unpickled, dict[str, int]]:
-    """Read the pickle in a file, and find the first byte of every storage."""
-    try:
-        return _read_zip(path) if is_zip(path) else _read_old(path)
-    except CheckpointError as fault:
-        said = str(fault).removeprefix(f"{path}: ")
-        raise CheckpointError(f"{path}: {said}; {_NOTHING_RUN}") from None
-    except (ValueError, IndexError) as fault:
-        raise CheckpointError(
-            f"{path}: refused: damaged, or not a pickle of tensors ({fault}); {_NOTHING_RUN}"
-        ) from None
-
-
-def _read_zip(path: Path) -> tuple[Unpickled, dict[str, int]]:
-    archive = read_archive(path)
-    pickled = unpickle(archive.pickle)
-    for key, storage in pickled.storages.items():
-        held = archive.sizes.get(key)
-        if held != storage.nbytes:
-            found = "is missing" if held is None else f"has {held} bytes, not {storage.nbytes}"
-            raise CheckpointError(f"corrupt: storage {key} {found}; fetch it again")
-    return pickled, archive.begins
-
-
-def _read_old(path: Path) -> tuple[Unpickled, dict[str, int]]:
-    """Read a file of torch < 1.6: pickles of the machine, of the tensors and of the storages' order."""
-    with opened(path) as file:
-        read_head(file)
-        size = path.stat().st_size
-        with open(file.fileno(), "rb", closefd=False) as buffered:
-            _, pickled, order = unpickle(buffered), unpickle(buffered), unpickle(buffered)
-            if sum(storage.nbytes for storage in pickled.storages.values()) > size:
-                raise CheckpointError(f"truncated: its storages take more than {size} bytes; fetch it again")
-            if not isinstance(order.content, list) or sorted(order.content) != sorted(pickled.storages):
-                raise CheckpointError("corrupt: its storages are not those of its tensors; fetch it again")
-            begins, at = {}, buffered.tell()
-            for key in order.content:
-                storage = pickled.storages[key]
-                buffered.seek(at)
-                if int.from_bytes(buffered.read(8), "little") != storage.count:
-                    raise CheckpointError(f"corrupt: storage {key} has another size; fetch it again")
-                begins[key], at = at + 8, at + 8 + storage.nbytes
-    if at > size:
-        raise CheckpointError(f"truncated: {size} of {at} bytes; fetch it again")
-    return pickled, begins
 
 
 def _range(file: Path, begin: int, tensor: Tensor) -> TensorRange:
@@ -115,7 +69,7 @@ def _tree(content: Any) -> tuple[dict[str, Tensor], dict[Any, Any], tuple[str, .
 
     metadata = Plain(take).of(content)
     if not isinstance(metadata, dict) or not tensors:
-        raise CheckpointError(f"contains no dict of tensors; {_NOTHING_RUN}")
+        raise CheckpointError("contains no dict of tensors; nothing of it was run")
     return tensors, metadata, ()
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from converters.files.unpickle import Name, Node, Opaque, Storage, Tensor
 from tts_core.errors import CheckpointError
+from tts_core.files.unpickle import Name, Node, Opaque, Storage, Tensor
 
 MOST_VALUES = 500_000  # a container that is used at several places counts at each of them
 DEEPEST = 64  # containers within containers

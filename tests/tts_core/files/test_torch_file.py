@@ -6,30 +6,34 @@ from pathlib import Path
 
 import pytest
 
-from converters.files.torch_archive import read_archive
 from tests.converters.files.opcodes import START, entries, tensor, text, write_zip
 from tests.converters.folders import DAC_PTH
 from tts_core.errors import CheckpointError
+from tts_core.files.torch_file import TorchFile, read_torch_file
 
 torch = pytest.importorskip("torch", reason="torch reads pickles")
 
 
+def read(path: Path) -> TorchFile:
+    with open(path, "rb") as file:
+        return read_torch_file(file)
+
+
 def refusal(path: Path) -> str:
     with pytest.raises(CheckpointError) as caught:
-        read_archive(path)
-    assert str(caught.value).startswith(f"{path}: ")
+        read(path)
     return str(caught.value)
 
 
-def test_a_pickle_and_its_storages(tmp_path):
-    torch.save({"a": torch.ones(3), "b": torch.zeros(5).half()}, tmp_path / "x.pt")
-    archive = read_archive(tmp_path / "x.pt")
-    assert archive.sizes == {"0": 12, "1": 10}
-    data = (tmp_path / "x.pt").read_bytes()
-    for key, content in {"0": 3 * b"\0\0\x80\x3f", "1": bytes(10)}.items():
-        assert data[archive.begins[key] :][: len(content)] == content
-    with zipfile.ZipFile(tmp_path / "x.pt") as opened:
-        assert archive.pickle == opened.read("x/data.pkl")
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_pickle_and_the_places_of_its_storages(tmp_path, zipped):
+    saved = {"a": torch.ones(3), "b": torch.zeros(5).half()}
+    torch.save(saved, tmp_path / "x.pt", _use_new_zipfile_serialization=zipped)
+    found, data = read(tmp_path / "x.pt"), (tmp_path / "x.pt").read_bytes()
+    assert [found.content[name].shape for name in "ab"] == [(3,), (5,)]
+    for name, content in {"a": 3 * b"\0\0\x80\x3f", "b": bytes(10)}.items():
+        begin = found.begins[found.content[name].storage.key]
+        assert data[begin:][: len(content)] == content
 
 
 def rezip(source: Path, target: Path, compression: int, skip: str = "") -> None:

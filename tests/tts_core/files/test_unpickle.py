@@ -6,8 +6,6 @@ import random
 
 import pytest
 
-from converters.files import unpickle as module
-from converters.files.unpickle import Opaque, Storage, Tensor, unpickle
 from tests.converters.files.opcodes import (
     ENCODE,
     ORDERED,
@@ -22,6 +20,8 @@ from tests.converters.files.opcodes import (
 )
 from tests.tts_core.growth import MOST, growth
 from tts_core.errors import CheckpointError
+from tts_core.files import unpickle as module
+from tts_core.files.unpickle import Opaque, Storage, Tensor, unpickle
 
 CONFIG_CLASS = b"comegaconf.dictconfig\nDictConfig\n"
 CONFIG = CONFIG_CLASS + b")\x81" + entries(text("_content"), entries(text("x"), b"K\x01")) + b"b"
