@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -30,36 +30,28 @@ class Collected:
     as_it_came: bool
 
 
-class SampleSink(Protocol):
-    """A file or a loudspeaker that takes samples as they come."""
-
-    def write(self, samples: np.ndarray) -> None:
-        """Take the next samples, (L,) float32."""
-        ...
-
-
 def collect(
     pipeline: Pipeline, request: Any, flags: GenerateFlags, output: Output | None, display: Display
 ) -> Collected:
     """Run the generation to its end. With --stream, parts are written and played as they come."""
     rate, place, player = pipeline.sample_rate, None, None
-    sinks: list[SampleSink] = []
+    sinks: list[Callable[[np.ndarray], object]] = []  # each takes the next samples, (L,) float32
     done: list[GenerationResult] = []
     with ExitStack() as stack:
         grows = as_it_comes(flags, output)
         if output is not None and grows:
             place, sound = stack.enter_context(output.growing(rate))
             stack.enter_context(_keeping(place, done))
-            sinks.append(sound)
+            sinks.append(sound.write)
         if flags.play:
             from mlx_port.commands.playback import Player
 
             player = stack.enter_context(Player(rate))
-            sinks += [player] if flags.stream else []
+            sinks += [player.write] if flags.stream else []
         for part in pipeline.speak(request, progress=display.tell):
             check_numbers(part)
             for sink in sinks:
-                sink.write(part.audio)
+                sink(part.audio)
             done.append(part)
             display.add(part)
         result = join(done)

@@ -136,7 +136,7 @@ def verdict(found: dict[str, Any]) -> dict[str, Any]:
         return {"possible": False, "why": "neither MLX nor PyTorch works"}
     needed = needed_bytes(backend)
     if free is not None and free < needed:
-        why = f"{_size(free)} of memory are free, the embedded voice may take {_size(needed)}"
+        why = f"{size(free)} of memory are free, the embedded voice may take {size(needed)}"
     return {"possible": free is None or free >= needed, "why": why}
 
 
@@ -157,7 +157,7 @@ def text(found: dict[str, Any]) -> str:
     lines = [
         _verdict(found),
         f"machine     {host['system']}, {host['processor']}, Python {host['python']}",
-        f"memory      {_size(host['memory_free'])} free of {_size(host['memory_total'])}",
+        f"memory      {size(host['memory_free'])} free of {size(host['memory_total'])}",
         f"voice       {found['cache']['voice'] or 'not converted yet; the first generation converts it'}",
         f"MLX         {_state(mlx, mlx.get('backend', ''))}",
         f"PyTorch     {_state(torch, torch.get('default', {}).get('device', ''))}",
@@ -199,10 +199,10 @@ def details(found: dict[str, Any]) -> str:
     voice = cache["voice"] or "not converted yet; the first generation converts it"
     lines = [
         f"machine     {host['system']}, {host['processor']}, Python {host['python']}",
-        f"memory      {_size(host['memory_free'])} free of {_size(host['memory_total'])}",
+        f"memory      {size(host['memory_free'])} free of {size(host['memory_total'])}",
         f"packages    {', '.join(packages)}",
         f"models      {', '.join(models)}",
-        f"cache       {cache['folder']}, {_size(cache['free'])} free on its disk",
+        f"cache       {cache['folder']}, {size(cache['free'])} free on its disk",
         f"voice       {voice}",
         *_mlx(found["mlx"]),
         *_torch(found["torch"]),
@@ -218,7 +218,7 @@ def _mlx(facts: dict[str, Any]) -> list[str]:
     state = "works" if facts["fault"] is None else facts["fault"]
     lines = [
         f"MLX         {facts['version']}, {facts['backend']}, {facts['device']}: {state}",
-        f"            {_size(facts['memory_free'])} free; TF32: {facts['tf32']}",
+        f"            {size(facts['memory_free'])} free; TF32: {facts['tf32']}",
     ]
     if facts["backend"] == "cpu":
         lines.append(f"            BLAS: {facts['blas']['why']}")
@@ -244,7 +244,7 @@ def _torch(facts: dict[str, Any]) -> list[str]:
             f"{count} limit{'' if count == 1 else 's'}, respected by the layers" if count else "no limits"
         )
         lines.append(
-            f"            {device['device']}: {device['name']}, {_size(device['memory_free'])} free, {limits}"
+            f"            {device['device']}: {device['name']}, {size(device['memory_free'])} free, {limits}"
         )
         lines += [
             f"              {rule['id']} ({rule['effect']}): {rule['condition']}. {rule['remedy']}"
@@ -253,5 +253,6 @@ def _torch(facts: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _size(size: int | None) -> str:
-    return "unknown" if size is None else f"{size / 1e9:.1f} GB"
+def size(count: int | None) -> str:
+    """Format bytes, if they are known."""
+    return "unknown" if count is None else f"{count / 1e9:.1f} GB"
