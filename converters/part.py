@@ -96,12 +96,13 @@ class MisfitError(CheckpointError):
     """A recognized model whose tensors or configuration do not fit; no other file is tried instead."""
 
 
-def open_part(kind: str, layout: str, found: Found, config: Mapping[str, Any], place: Located) -> ModelPart:
-    """Plan a recognized checkpoint completely. config: contents of the config.json beside it, if any."""
+def open_part(kind: str, layout: str, found: Found, place: Located) -> ModelPart:
+    """Plan a recognized checkpoint completely."""
     checkpoint, folder, file = found.checkpoint, found.folder, found.checkpoint.files[0]
     targets_of = models.network(kind).parameter_shapes
     try:
         if layout == "mlx":
+            config = found.json("config.json")
             read = models.network(kind).read_converted(without_envelope(config))
             read = mlx.with_hints(kind, read, found.hints)
             targets, quantization = targets_of(read), config.get("quantization")

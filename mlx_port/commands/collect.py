@@ -12,7 +12,7 @@ import numpy as np
 
 from mlx_port.commands.display import Display
 from mlx_port.commands.generate import GenerateFlags
-from mlx_port.commands.output import STDOUT, Output
+from mlx_port.commands.output import STDOUT, Output, check_numbers
 from tts_core.errors import CancelledError, GenerationError, SpeechError
 from tts_core.pipeline import Pipeline
 from tts_core.results import GenerationResult, join
@@ -82,14 +82,6 @@ def _keeping(place: Path | str, done: list[GenerationResult]) -> Iterator[None]:
             raise CancelledError(f"interrupted; {kept}") from None
         error.args = (f"{error}; {kept}",)
         raise
-
-
-def check_numbers(piece: GenerationResult) -> None:
-    """Raise GenerationError for NaN or infinity in a piece."""
-    if not np.isfinite(piece.audio).all():
-        raise GenerationError(
-            "generation: the samples contain NaN or infinity; check the model with: mlx-port verify"
-        )
 
 
 def check_sound(result: GenerationResult) -> None:
