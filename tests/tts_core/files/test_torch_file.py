@@ -73,3 +73,11 @@ def test_members_outside_the_file(tmp_path):
         data[at + place : at + place + 4] = (10_000).to_bytes(4, "little")
     path.write_bytes(data)
     assert "x/data/0 reaches beyond the file's end" in refusal(path)
+
+
+def test_a_member_without_its_head(tmp_path):
+    path = write_zip(tmp_path / "x.pt", START + entries(text("a"), tensor()) + b".")
+    data = bytearray(path.read_bytes())
+    data[data.index(b"x/data/0") - 30] ^= 1
+    path.write_bytes(data)
+    assert "no head of x/data/0" in refusal(path)

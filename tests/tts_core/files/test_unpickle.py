@@ -158,6 +158,13 @@ def test_no_tensor_reaches_beyond_its_storage(shape, strides, offset):
         unpickle(START + made + b".")
 
 
+def test_an_empty_tensor_may_be_anywhere():
+    made = (
+        REBUILD + b"(" + storage() + number(9) + sizes([3, 0]) + sizes([1, 1]) + b"\x89" + ORDERED + b")RtR"
+    )
+    assert unpickle(START + made + b".").content == Tensor(Storage("0", "F32", 4), 9, (3, 0), (1, 1))
+
+
 def test_views_of_storages_in_old_files():
     def view(first: bytes, size: bytes) -> bytes:
         return storage()[:-2] + b"(" + text("v") + first + size + b"ttQ"
@@ -209,6 +216,9 @@ def test_sizes(monkeypatch):
         START + b"e.",
         START + REBUILD + b"(NK\x00))tR.",
         START + b"\x85.",
+        START + tensor([-1]) + b".",
+        START + tensor([2, 2]) + b".",
+        START + tensor(strides=[-1]) + b".",
         START + entries(text("a"), storage(count=4), text("b"), storage(count=5)) + b".",
         START + b"X\xff\xff\xff\x7fa.",
         b"\x80\x02c\xff\n\xff\n.",
