@@ -22,9 +22,7 @@ from tts_core.files.unpickle import (
 )
 
 _MOST_MEMBERS = 100_000
-_MEMBER = struct.Struct(
-    "<4s22xHH"
-)  # its mark, and the lengths of its name and of more facts
+_MEMBER = struct.Struct("<4s22xHH")  # its mark, and the lengths of its name and of more facts
 
 # of torch < 1.6: two pickles, of a number and of the format's version; only the protocol's number differs
 _MAGIC = b"\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
