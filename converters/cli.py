@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
 
 import click
 
 from tts_core.command.runner import leave
+from tts_core.errors import UsageError
 from tts_core.printable import json_text, one_line
 
 
@@ -83,23 +84,9 @@ def _spelling(argument: str, known: set[str]) -> str:
 )
 @click.option("--offline", is_flag=True, help="Use the hub's cache only; no network.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
 @click.version_option(package_name="mlx-port", message="%(package)s %(version)s")
-def convert_weights(**options: Any) -> None:
-    """Convert published weights SRC into a folder DST that mlx_port loads.
-
-    SRC: folder, file or hub id of a published model, or "embedded", the voice of this package. Give several
-    SRC for parts in several places. DST must not exist.
-    """
-    _run(**options)
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command and exit with its code."""
-    leave(convert_weights, sys.argv[1:] if arguments is None else arguments)
-
-
-def _run(
+def convert_weights(
     places: tuple[str, ...],
     sources: tuple[str, ...],
     mlx_path: str | None,
@@ -119,12 +106,12 @@ def _run(
     upload_repo: str | None,
     offline: bool,
     as_json: bool,
-    debug: bool,
 ) -> None:
-    from pathlib import Path
+    """Convert published weights SRC into a folder DST that mlx_port loads.
 
-    from tts_core.errors import UsageError
-
+    SRC: folder, file or hub id of a published model, or "embedded", the voice of this package. Give several
+    SRC for parts in several places. DST must not exist.
+    """
     given = [
         flag
         for flag, value in (("--q-bits", q_bits), ("--q-group-size", q_group_size), ("--q-mode", q_mode))
@@ -190,8 +177,15 @@ def _run(
             card = card_of(published, plan.dtype, how, version(), upload_repo)
             report |= {"upload": upload_repo, "card": card, "uploaded": plan.files()}
     else:
-        with _Bar(plan.nbytes) as bar:
-            report = write(published, plan, mlx_path, force=force, progress=bar, repository=upload_repo)
+        from tqdm import tqdm
+
+        # shown at a terminal only
+        with tqdm(
+            total=plan.nbytes, unit="B", unit_scale=True, desc="converting", leave=False, disable=None
+        ) as bar:
+            report = write(
+                published, plan, mlx_path, force=force, progress=bar.update, repository=upload_repo
+            )
     if as_json:
         click.echo(json_text(report, sort_keys=True))
     else:
@@ -202,12 +196,15 @@ def _run(
         click.echo(one_line(f"uploaded to {upload(Path(mlx_path), upload_repo)}"), err=as_json)
 
 
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command and exit with its code."""
+    leave(convert_weights, sys.argv[1:] if arguments is None else arguments)
+
+
 def _arrange(
     places: tuple[str, ...], sources: tuple[str, ...], destination: str | None
 ) -> tuple[tuple[str, ...], str]:
     """Return the sources and the destination. places: words without a flag; the last of several is DST."""
-    from tts_core.errors import UsageError
-
     if "" in (*places, *sources, destination):
         raise UsageError("SRC, DST: one of them is empty; give a name")
     words = [*places]
@@ -216,28 +213,6 @@ def _arrange(
     if not words and not sources:
         raise UsageError("SRC: missing; give a folder, a file or a hub id such as nari-labs/Dia-1.6B-0626")
     return (*sources, *words), destination or "mlx_model"
-
-
-class _Bar:
-    """Progress bar in bytes, on stderr if that is a terminal."""
-
-    def __init__(self, total: int):
-        self._bar = None
-        if sys.stderr.isatty():
-            from tqdm import tqdm
-
-            self._bar = tqdm(total=total, unit="B", unit_scale=True, desc="converting", leave=False)
-
-    def __call__(self, nbytes: int) -> None:
-        if self._bar is not None:
-            self._bar.update(nbytes)
-
-    def __enter__(self) -> _Bar:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.close()
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from math import prod
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -25,16 +25,14 @@ from tts_core.config import without_envelope
 from tts_core.errors import CheckpointError
 from tts_core.files.regular import Identity, check_unchanged
 
-Config = TypeVar("Config")
-
 
 @dataclass(frozen=True)
-class ModelPart(Generic[Config]):
+class ModelPart:
     """One network of a checkpoint, planned and ready to be read under canonical names."""
 
     kind: str  # as in tts_core.models
     layout: str  # a key of `layouts()`, or "mlx" for a converted folder
-    config: Config
+    config: Any  # of its kind of network
     dtype: str  # of most of its numbers in the files
     origin: Located
     checkpoint: Checkpoint = field(repr=False)
@@ -98,12 +96,13 @@ class MisfitError(CheckpointError):
     """A recognized model whose tensors or configuration do not fit; no other file is tried instead."""
 
 
-def open_part(kind: str, layout: str, found: Found, config: Mapping[str, Any], place: Located) -> ModelPart:
-    """Plan a recognized checkpoint completely. config: contents of the config.json beside it, if any."""
+def open_part(kind: str, layout: str, found: Found, place: Located) -> ModelPart:
+    """Plan a recognized checkpoint completely."""
     checkpoint, folder, file = found.checkpoint, found.folder, found.checkpoint.files[0]
     targets_of = models.network(kind).parameter_shapes
     try:
         if layout == "mlx":
+            config = found.json("config.json")
             read = models.network(kind).read_converted(without_envelope(config))
             read = mlx.with_hints(kind, read, found.hints)
             targets, quantization = targets_of(read), config.get("quantization")

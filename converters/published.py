@@ -1,7 +1,4 @@
-"""Published checkpoints: the parts of one model, found by the contents of files.
-
-Needs no framework, except PyTorch to read a pickle.
-"""
+"""Published checkpoints: the parts of one model, found by the contents of files. Needs no framework."""
 
 from __future__ import annotations
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from converters.files import folders
 from converters.files.hub import Located, fetch
@@ -27,7 +26,6 @@ class _Candidate:
     kind: str
     layout: str
     found: Found
-    config: Mapping[str, Any]  # contents of the config.json beside it
     place: Located
     missing: str | None
 
@@ -192,7 +190,7 @@ class Search:
         missing = None if layout == "mlx" else layouts()[layout].missing(found)
         if not config and checkpoint.metadata.get("format") == "mlx":  # a converted file: not to be guessed
             missing = "config.json"
-        self._seen.append(_Candidate(kind, layout, found, config, place, missing))
+        self._seen.append(_Candidate(kind, layout, found, place, missing))
 
     def _choose_model(self) -> None:
         """Set the model by the kinds that were found. Raises UsageError for two models."""
@@ -238,9 +236,7 @@ class Search:
             elif candidate.missing is not None:
                 self._without_config.setdefault(kind, candidate)
             else:
-                self.found[kind] = open_part(
-                    kind, candidate.layout, candidate.found, candidate.config, candidate.place
-                )
+                self.found[kind] = open_part(kind, candidate.layout, candidate.found, candidate.place)
 
     def _error(self, given: Sequence[str | Path]) -> SpeechError:
         lacking = [self._missing()] if self.wanted else self._lacking()

@@ -28,7 +28,7 @@ ARROWS = {
 }
 # inside functions only: what is imported when it is needed
 LATE = {
-    "converters": {"mlx", "torch"},  # mlx writes bfloat16 and quantised tensors, torch reads pickles
+    "converters": {"mlx"},  # quantizes
     "mlx_port.stored_voice": {"converters"},  # converts the embedded voice on first use
     "mlx_port.commands": {"torch_ref", "converters"},  # --backend torch, convert, verify runs both sides
 }
@@ -317,7 +317,7 @@ def test_the_hub_is_all_of_the_network_and_nothing_runs_a_shell():
     network = {(each.module, each.target) for each in found if each.target.partition(".")[0] in NETWORK}
     assert network == {
         ("mlx_port.commands.serve.live.protocols", "socket"),
-        ("mlx_port.commands.bench.load.address", "urllib.parse"),
+        ("mlx_port.commands.bench.load.post", "urllib.parse"),
     }
     connecting = {
         module

@@ -23,7 +23,7 @@ EXTRAS = {
     "cpu": Extra("MLX on Linux without a GPU", ("mlx", "mlx-cpu")),
     "cuda12": Extra("MLX on NVIDIA GPUs, CUDA 12", ("mlx", "mlx-cuda-12")),
     "cuda13": Extra("MLX on NVIDIA GPUs, CUDA 13", ("mlx", "mlx-cuda-13")),
-    "torch": Extra("the PyTorch side, and .pth files", ("torch",)),
+    "torch": Extra("the PyTorch side", ("torch",)),
     "play": Extra("playback", ("sounddevice",)),
     "formats": Extra("AAC", ("av",)),
     "ray": Extra("batch on clusters", ("ray",)),

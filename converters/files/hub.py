@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tts_core.errors import NotFoundError, ResourceError, UsageError, not_there
 
-_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _FILE = re.compile(r"\.(safetensors|pth|pt|bin|th|json|yaml)$")
 _DESCRIPTIONS = ["*.json", "*.yaml", "README.md"]
 _PICKLES = ["*.pth", "*.pt", "*.bin", "*.th"]
@@ -42,7 +42,7 @@ def locate(source: str | Path, *, flag: str, revision: str | None = None, offlin
     name = str(source)
     if (
         isinstance(source, Path)
-        or not _REPOSITORY.fullmatch(name)
+        or not REPOSITORY.fullmatch(name)
         or _FILE.search(name)
         or path.parent.exists()
     ):
@@ -95,7 +95,9 @@ def _snapshot(
     except Exception as fault:  # the transport raises many kinds
         if isinstance(fault, OSError) and fault.errno in (errno.ENOSPC, errno.EDQUOT):
             raise ResourceError(f"{at}: the disk is full; free some space in the hub's cache") from fault
-        first = " ".join(str(fault).strip().splitlines()[:1])[:160]
-        raise NotFoundError(
-            f"{at} could not be fetched ({type(fault).__name__}: {first}); try again later"
-        ) from fault
+        raise NotFoundError(f"{at} could not be fetched ({reason(fault)}); try again later") from fault
+
+
+def reason(fault: Exception) -> str:
+    """Name an error of the transport, with its first line."""
+    return f"{type(fault).__name__}: {' '.join(str(fault).strip().splitlines()[:1])[:160]}"

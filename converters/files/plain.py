@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from converters.files.stand_ins import Node
 from tts_core.errors import CheckpointError
+from tts_core.files.unpickle import Name, Node, Opaque, Storage, Tensor
 
 MOST_VALUES = 500_000  # a container that is used at several places counts at each of them
 DEEPEST = 64  # containers within containers
 LONGEST_KEY = 200  # characters
-
-
-class Opaque:
-    """A value that is not plain, such as an optimizer's tensor; `kind` is the name of its type."""
-
-    def __init__(self, kind: str):
-        self.kind = kind
-
-    def __repr__(self) -> str:
-        return f"<{self.kind}>"
 
 
 class Plain:
@@ -29,7 +19,7 @@ class Plain:
     take: called with each tensor's path and the tensor.
     """
 
-    def __init__(self, take: Callable[[str, Any], None] | None = None):
+    def __init__(self, take: Callable[[str, Tensor], None] | None = None):
         self._take, self._left = take, MOST_VALUES
 
     def of(self, value: Any, path: str = "", depth: int = DEEPEST) -> Any:
@@ -41,37 +31,29 @@ class Plain:
         if not depth or not self._left:
             raise CheckpointError(f"refused: {path[:80]} is nested too deeply, or contains too many values")
         match value:
-            case None | bool() | float() | str() | bytes():
+            case Opaque():
                 return value
-            case int():
-                return value if value.bit_length() <= 64 else Opaque("large number")
+            case Name() | Storage() | Tensor():
+                return Opaque(type(value).__name__)
             case Node():
                 return self.of(value.content(), path, depth - 1)
-            case Mapping():
+            case dict():
                 return self._dict(value, path, depth)
             case list() | tuple():
                 items = [self.of(item, f"{path}.{i}", depth - 1) for i, item in enumerate(value)]
                 return items if isinstance(value, list) else tuple(items)
-        return Opaque(type(value).__name__)
+        return value
 
-    def _dict(self, value: Mapping[Any, Any], path: str, depth: int) -> dict[Any, Any]:
+    def _dict(self, value: dict[Any, Any], path: str, depth: int) -> dict[Any, Any]:
         kept = {}
         for key, item in value.items():
-            if not isinstance(key, str | int | bytes | float | None):
-                raise CheckpointError(f"refused: a key of {path[:80] or 'the file'} is no text or number")
             if isinstance(key, str | bytes) and len(key) > LONGEST_KEY:
                 raise CheckpointError(
                     f"refused: a key of {path[:80] or 'the file'} has {len(key)} characters"
                 )
             inner = f"{path}.{key}" if path else str(key)
-            if self._take is not None and _is_tensor(item):
+            if self._take is not None and isinstance(item, Tensor):
                 self._take(inner, item)
             else:
                 kept[key] = self.of(item, inner, depth - 1)
         return kept
-
-
-def _is_tensor(value: object) -> bool:
-    import torch
-
-    return isinstance(value, torch.Tensor)

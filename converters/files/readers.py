@@ -1,4 +1,4 @@
-"""Readers of safetensors files: names and shapes at once, tensors one at a time.
+"""Readers of checkpoint files: names and shapes at once, tensors one at a time.
 
 Headers are checked completely before a tensor is read (tts_core.files.header). Tensors are read, not mapped;
 a file that changed since its header was checked is an error.
@@ -8,54 +8,60 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from converters.files.dtypes import stored_type, widen
+from converters.files.pieces import pieces
 from tts_core.errors import CheckpointError
 from tts_core.files.header import TensorRange, read_header
 from tts_core.files.json_object import read_json
-from tts_core.files.regular import check_unchanged, identity, opened, read_into
+from tts_core.files.regular import Identity, check_unchanged, identity, opened, read_into
 from tts_core.printable import counted
 
 LONGEST_NAME = 255  # bytes of a file's name, on all file systems in use
 
 
-class SafetensorsCheckpoint:
-    """One or several safetensors files; `metadata` is from their headers."""
+class Checkpoint:
+    """Tensors in files by name, and the data stored beside them; `place` adds a tensor."""
 
-    def __init__(self, files: Sequence[Path]):
-        self.files = tuple(files)
-        self.metadata: dict[str, Any] = {}
+    def __init__(self, identities: Mapping[Path, Identity]):
+        self.files = tuple(identities)
+        self.metadata: dict[Any, Any] = {}
         self.entries: tuple[str, ...] = ()  # see TorchCheckpoint
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self.dtypes: dict[str, str] = {}  # safetensors names
+        self._identities = identities
         self._stored: dict[str, TensorRange] = {}
-        self._identities = {file: identity(file) for file in self.files}
-        for file in self.files:
-            stored, metadata = read_header(file)
-            twice = sorted(stored.keys() & self._stored.keys())
-            if twice:
-                first = self._stored[twice[0]].file.name
-                raise CheckpointError(f"{file}: {_some(twice)} is also in {first}")
-            self._stored |= stored
-            self.metadata |= metadata
-        self.shapes = {name: tensor.shape for name, tensor in self._stored.items()}
-        self.dtypes = {name: tensor.dtype for name, tensor in self._stored.items()}
+        self._strides: dict[str, tuple[int, ...]] = {}  # of tensors whose numbers are not in their order
+
+    def place(self, name: str, stored: TensorRange, strides: tuple[int, ...] | None = None) -> None:
+        """Add a tensor. strides: of its axes, in numbers; None if they follow each other in C order."""
+        self._stored[name], self.shapes[name], self.dtypes[name] = stored, stored.shape, stored.dtype
+        if strides is not None and not _is_in_order(stored.shape, strides):
+            self._strides[name] = strides
 
     def read(self, name: str) -> np.ndarray:
         """Read one tensor: floats as float32, other types as stored."""
-        tensor = self._stored[name]
-        flat = np.empty(math.prod(tensor.shape), stored_type(tensor.dtype))
+        tensor, code = self._stored[name], stored_type(self.dtypes[name])
+        flat = np.empty((tensor.end - tensor.begin) // code.itemsize, code)
         with opened(tensor.file, self._identities[tensor.file]) as file:
             file.seek(tensor.begin)
             read_into(file, flat.view(np.uint8).data, tensor.file)
+        if name in self._strides:
+            steps = [code.itemsize * stride for stride in self._strides[name]]
+            flat = np.lib.stride_tricks.as_strided(flat, tensor.shape, steps).copy()
         return widen(flat, tensor.dtype).reshape(tensor.shape)
 
     def pieces(self, name: str, size: int) -> Iterator[np.ndarray]:
         """Read one tensor's floats as float32, `size` numbers at a time; valid until the next piece."""
         tensor = self._stored[name]
+        if name in self._strides:
+            yield from pieces(self.read(name), size)
+            return
         left, buffer = math.prod(tensor.shape), np.empty(size, stored_type(tensor.dtype))
         with opened(tensor.file, self._identities[tensor.file]) as file:
             file.seek(tensor.begin)
@@ -71,26 +77,30 @@ class SafetensorsCheckpoint:
             check_unchanged(file, expected)
 
 
-class Checkpoint(Protocol):
-    """Interface of all readers: tensors by name, and the data stored beside them."""
+class SafetensorsCheckpoint(Checkpoint):
+    """One or several safetensors files; `metadata` is from their headers."""
 
-    files: tuple[Path, ...]
-    metadata: dict[Any, Any]
-    entries: tuple[str, ...]
-    shapes: dict[str, tuple[int, ...]]
-    dtypes: dict[str, str]  # safetensors names
+    def __init__(self, files: Sequence[Path]):
+        super().__init__({file: identity(file) for file in files})
+        for file in self.files:
+            stored, metadata = read_header(file)
+            twice = sorted(stored.keys() & self._stored.keys())
+            if twice:
+                first = self._stored[twice[0]].file.name
+                raise CheckpointError(f"{file}: {_some(twice)} is also in {first}")
+            for name, tensor in stored.items():
+                self.place(name, tensor)
+            self.metadata |= metadata
 
-    def read(self, name: str) -> np.ndarray:
-        """Read one tensor: floats as float32, other types as stored."""
-        ...
 
-    def pieces(self, name: str, size: int) -> Iterator[np.ndarray]:
-        """Read one tensor's floats as float32, `size` numbers at a time; valid until the next piece."""
-        ...
-
-    def check_unchanged(self) -> None:
-        """Raise CheckpointError if a file is not the one that was opened."""
-        ...
+def _is_in_order(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Return True if the numbers of a tensor follow each other in C order."""
+    step = 1
+    for size, stride in reversed(list(zip(shape, strides, strict=True))):
+        if size > 1 and stride != step:
+            return False
+        step *= size
+    return True
 
 
 def _names_weights(name: str) -> bool:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
+from converters.files.hub import REPOSITORY, reason
 from tts_core.errors import NotFoundError, UsageError
-
-_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
 def check_name(repository: str, *, offline: bool) -> None:
     """Raise UsageError unless a repository has the form owner/name and the hub may be asked."""
-    if not _NAME.fullmatch(repository):
+    if not REPOSITORY.fullmatch(repository):
         raise UsageError(f"--upload-repo: {repository} is no hub id; give one of the form owner/name")
     if offline:
         raise UsageError("--upload-repo: --offline forbids the upload; leave one of them out")
@@ -41,9 +39,8 @@ def upload(folder: Path, repository: str) -> str:
             commit_message="Upload with mlx-port",
         )
     except Exception as fault:  # the transport raises many kinds
-        first = " ".join(str(fault).strip().splitlines()[:1])[:160]
         raise NotFoundError(
-            f"--upload-repo: {repository} was not uploaded ({type(fault).__name__}: {first}); log in with "
+            f"--upload-repo: {repository} was not uploaded ({reason(fault)}); log in with "
             f"hf auth login, or set HF_TOKEN; {folder} is complete"
         ) from fault
     return f"{hub.endpoint}/{repository}"

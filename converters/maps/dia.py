@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from converters.maps.layouts import Found, Layout
-from converters.rules.plan import Drop, Rule
+from converters.maps.layouts import Found, Layout, config_where
+from converters.rules.plan import Drop, Rule, kept
 from converters.rules.transforms import CONCAT_ROWS, dense, split_rows
 from tts_core.dia.config import DiaConfig, read_published
+from tts_core.dia.shapes import parameter_shapes
 
 NARI_NAMES = r"(encoder|decoder)\.(embeddings?|layers|norm|logits_dense)\."
 
@@ -92,33 +93,10 @@ def _mlp(at: str, width: int, inner: int) -> list[Rule | Drop]:
 
 TRANSFORMERS_NAMES = r"model\.(encoder|decoder)\.(embeddings?|layers|norm)\.|logits_dense\."
 
-_PROJECTIONS = [f"{p}_proj" for p in "qkvo"]
-_MLP = ["mlp.gate_up_proj", "mlp.down_proj"]
-_LAYERS = {
-    "encoder": ["pre_sa_norm", "post_sa_norm", *[f"self_attention.{p}" for p in _PROJECTIONS], *_MLP],
-    "decoder": [
-        *["pre_sa_norm", "pre_ca_norm", "pre_mlp_norm"],
-        *[f"{kind}_attention.{p}" for kind in ("self", "cross") for p in _PROJECTIONS],
-        *_MLP,
-    ],
-}
-
 
 def transformers_rules(config: DiaConfig) -> list[Rule | Drop]:
     """Map transformers' names, which are the canonical ones."""
-    names = [
-        "model.encoder.embedding.weight",
-        "model.decoder.embeddings.embed.weight",
-        *[f"model.{part}.layers.{{}}.{layer}.weight" for part, layers in _LAYERS.items() for layer in layers],
-        *[f"model.{part}.norm.weight" for part in _LAYERS],
-        "logits_dense.weight",
-    ]
-    return [Rule(name, name) for name in names]
-
-
-def config_missing(found: Found) -> str | None:
-    """Return config.json if it is missing."""
-    return None if found.json("config.json") else "config.json"
+    return kept(parameter_shapes(config))
 
 
 def read(found: Found) -> DiaConfig:
@@ -128,6 +106,6 @@ def read(found: Found) -> DiaConfig:
 
 
 LAYOUTS = {
-    "dia_nari": Layout("dia", NARI_NAMES, nari_rules, read, config_missing),
-    "dia_transformers": Layout("dia", TRANSFORMERS_NAMES, transformers_rules, read, config_missing),
+    "dia_nari": Layout("dia", NARI_NAMES, nari_rules, read, config_where(bool)),
+    "dia_transformers": Layout("dia", TRANSFORMERS_NAMES, transformers_rules, read, config_where(bool)),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from converters.maps.layouts import Found, Layout
+from converters.maps.layouts import Found, Layout, config_where
 from converters.rules.plan import Drop, Rule
 from tts_core.codecs.mimi import NETWORK
 from tts_core.dia2.config import Dia2Config, read_published
@@ -67,11 +67,6 @@ def check_assets(found: Found) -> None:
         )
 
 
-def config_missing(found: Found) -> str | None:
-    """Return config.json if there is none."""
-    return None if found.json("config.json") else "config.json"
-
-
 def read(found: Found) -> Dia2Config:
     """Read config.json, and BOS from the tokenizer's files."""
     check_assets(found)
@@ -79,9 +74,13 @@ def read(found: Found) -> Dia2Config:
     return read_published(found.json("config.json"), text_bos_id=bos_id(tokenizer, found.json(CONFIG_FILE)))
 
 
-def documents(found: Found) -> dict[str, str]:
-    """Return the tokenizer; its other files repeat it."""
-    return {FILE: found.text(FILE)}
-
-
-LAYOUTS = {"dia2_published": Layout("dia2", NAMES, rules, read, config_missing, documents)}
+LAYOUTS = {
+    "dia2_published": Layout(
+        "dia2",
+        NAMES,
+        rules,
+        read,
+        config_where(bool),
+        documents=lambda found: {FILE: found.text(FILE)},  # its other files repeat it
+    )
+}

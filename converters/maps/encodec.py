@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from converters.maps.layouts import Found, Layout
-from converters.rules.plan import Drop, Rule
-from converters.rules.transforms import FOLD_WEIGHT_NORM
+from converters.rules.plan import Drop, Rule, convolution, kept
 from tts_core.codecs.encodec import EncodecConfig, from_shapes, read_transformers, transposed_layers
 
 _TRAINING = dict.fromkeys(
@@ -24,29 +23,17 @@ def facebook_rules(config: EncodecConfig) -> list[Rule | Drop]:
     for side, residuals in (("encoder", 1), ("decoder", 4)):
         for at in (residuals + 3 * i for i in range(stages)):
             for part in ("block.1", "block.3", "shortcut"):
-                found += _conv(f"{side}.model.{at}.{part}.conv.conv", f"{side}.layers.{at}.{part}.conv")
+                found += convolution(f"{side}.model.{at}.{part}.conv.conv", f"{side}.layers.{at}.{part}.conv")
     for at in range(0, 3 * stages + 4, 3):
-        found += _conv(f"encoder.model.{at}.conv.conv", f"encoder.layers.{at}.conv")
+        found += convolution(f"encoder.model.{at}.conv.conv", f"encoder.layers.{at}.conv")
         wrapper = "convtr.convtr" if at in transposed_layers(config) else "conv.conv"
-        found += _conv(f"decoder.model.{at}.{wrapper}", f"decoder.layers.{at}.conv")
+        found += convolution(f"decoder.model.{at}.{wrapper}", f"decoder.layers.{at}.conv")
     for side, at in (("encoder", 3 * stages + 1), ("decoder", 1)):
         for name in (f"{part}_{kind}_l{{}}" for part in ("weight", "bias") for kind in ("ih", "hh")):
             found.append(Rule(f"{side}.model.{at}.lstm.{name}", f"{side}.layers.{at}.lstm.{name}"))
     books = "quantizer.vq.layers.{}._codebook"
     found.append(Rule(f"{books}.embed", "quantizer.layers.{}.codebook.embed"))
     return [*found, *(Drop(f"{books}.{name}", why, optional=True) for name, why in _TRAINING.items())]
-
-
-def _conv(theirs: str, ours: str) -> list[Rule | Drop]:
-    """Map a convolution in one of three forms: old weight norm, torch's parametrization, or folded."""
-    old = (f"{theirs}.weight_g", f"{theirs}.weight_v")
-    new = tuple(f"{theirs}.parametrizations.weight.original{i}" for i in (0, 1))
-    return [
-        Rule(old, f"{ours}.weight", FOLD_WEIGHT_NORM, optional=True),
-        Rule(new, f"{ours}.weight", FOLD_WEIGHT_NORM, optional=True),
-        Rule(f"{theirs}.weight", f"{ours}.weight", optional=True),
-        Rule(f"{theirs}.bias", f"{ours}.bias"),
-    ]
 
 
 TRANSFORMERS_NAMES = (
@@ -63,15 +50,11 @@ def transformers_rules(config: EncodecConfig) -> list[Rule | Drop]:
     found: list[Rule | Drop] = []
     for side in ("encoder", "decoder"):
         for part in ("conv", "block.1.conv", "block.3.conv", "shortcut.conv"):
-            at = f"{side}.layers.{{}}.{part}"
-            old = (f"{at}.weight_g", f"{at}.weight_v")
-            new = tuple(f"{at}.parametrizations.weight.original{i}" for i in (0, 1))
-            found += [Rule(form, f"{at}.weight", FOLD_WEIGHT_NORM, optional=True) for form in (old, new)]
-            found += [Rule(f"{at}.weight", f"{at}.weight", optional=True), Rule(f"{at}.bias", f"{at}.bias")]
-        for part in (f"{each}_{kind}_l{{}}" for each in ("weight", "bias") for kind in ("ih", "hh")):
-            found.append(Rule(f"{side}.layers.{{}}.lstm.{part}", f"{side}.layers.{{}}.lstm.{part}"))
+            found += convolution(f"{side}.layers.{{}}.{part}", f"{side}.layers.{{}}.{part}")
+        lstm = f"{side}.layers.{{}}.lstm"
+        found += kept(f"{lstm}.{part}_{kind}_l{{}}" for part in ("weight", "bias") for kind in ("ih", "hh"))
     books = "quantizer.layers.{}.codebook"
-    found.append(Rule(f"{books}.embed", f"{books}.embed"))
+    found += kept([f"{books}.embed"])
     return [*found, *(Drop(f"{books}.{name}", why, optional=True) for name, why in _TRAINING.items())]
 
 

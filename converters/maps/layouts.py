@@ -71,14 +71,6 @@ class Found:
             ) from None
 
 
-def _never_missing(found: Found) -> str | None:
-    return None
-
-
-def _no_documents(found: Found) -> dict[str, str]:
-    return {}
-
-
 @dataclass(frozen=True)
 class Layout:
     """One form in which a kind of network is published."""
@@ -87,10 +79,15 @@ class Layout:
     names: str  # pattern of the beginning of its tensors' names
     rules: Callable[[Any], list[Rule | Drop]]  # from the configuration
     read: Callable[[Found], Any]  # the configuration
-    missing: Callable[[Found], str | None] = _never_missing  # the file that `read` needs
-    documents: Callable[[Found], dict[str, str]] = _no_documents  # name → text
+    missing: Callable[[Found], str | None] = lambda _: None  # the file that `read` needs
+    documents: Callable[[Found], dict[str, str]] = lambda _: {}  # name → text
     entries: tuple[str, ...] = ()  # entries of a pickle that `read` and `documents` use
     unread: Mapping[str, str] = field(default_factory=dict)  # other entries → why they are not used
+
+
+def config_where(fits: Callable[[Mapping[str, Any]], object]) -> Callable[[Found], str | None]:
+    """Build the `missing` of a layout that needs a config.json that fits."""
+    return lambda found: None if fits(found.json("config.json")) else "config.json"
 
 
 @cache

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from converters.maps.layouts import Found, Layout
+from converters.maps.layouts import Layout
 from converters.rules.plan import Drop, Rule
 from tts_core.codecs.mbd import MbdConfig, read_published
 
@@ -32,9 +32,5 @@ def rules(config: MbdConfig) -> list[Rule | Drop]:
     return [*found, _FILTERS]
 
 
-def read(found: Found) -> MbdConfig:
-    """Read the settings that the file contains beside its tensors."""
-    return read_published(found.checkpoint.metadata)
-
-
-LAYOUTS = {"mbd": Layout("mbd", NAMES, rules, read)}
+# its settings are in the file, beside its tensors
+LAYOUTS = {"mbd": Layout("mbd", NAMES, rules, lambda found: read_published(found.checkpoint.metadata))}

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from converters.maps.layouts import Found, Layout
-from converters.rules.plan import Drop, Rule
+from converters.rules.plan import Drop, Rule, kept
 from converters.rules.transforms import SAME, TIED, Transform
 from tts_core.metavoice.config import (
     COMPILED_PREFIX,
     FirstStageConfig,
     SecondStageConfig,
     SpeakerEncoderConfig,
+    first_stage_parameter_shapes,
     read_first_stage,
     read_second_stage,
     read_speaker_encoder,
+    second_stage_parameter_shapes,
+    speaker_encoder_parameter_shapes,
 )
 from tts_core.metavoice.spec import TOKENIZER
 from tts_core.metavoice.text import read_published
@@ -25,7 +28,6 @@ _SHARED = r"transformer\.(wpe|ln_f|h\.\d+\.(ln_[12]|attn|mlp\.c_proj))\.|speaker
 FIRST_STAGE_NAMES = rf"{_MARK}({_SHARED}|transformer\.wtes\.0\.|transformer\.h\.\d+\.mlp\.swiglu\.)"
 SECOND_STAGE_NAMES = rf"{_MARK}({_SHARED}|transformer\.wtes\.\d+\.|transformer\.h\.\d+\.mlp\.c_fc\.)"
 
-_ATTENTION = ["attn.c_attn", "attn.c_proj"]
 _TRAINING = "of its training"
 _UNREAD = {
     "optimizer": f"the optimizer's state, {_TRAINING}",
@@ -37,27 +39,16 @@ _EMBEDDING, _HEAD = "transformer.wtes.0.weight", "lm_heads.0.weight"
 
 def first_stage_rules(config: FirstStageConfig) -> list[Rule | Drop]:
     """Keep every name; the head is the token embedding and is stored once."""
-    linears = [*_ATTENTION, "mlp.swiglu.w1", "mlp.swiglu.w3", "mlp.c_proj"]
-    names = ["transformer.wpe.weight", "transformer.ln_f.weight", "speaker_cond_pos.weight"]
-    names += [f"transformer.h.{{}}.{norm}.weight" for norm in ("ln_1", "ln_2")]
-    names += _ends([f"transformer.h.{{}}.{name}" for name in linears], bias=config.bias)
+    names = [name for name in first_stage_parameter_shapes(config) if name != _EMBEDDING]
     return [*_both((_EMBEDDING, _HEAD), _EMBEDDING, TIED), *_kept(names)]
 
 
 def second_stage_rules(config: SecondStageConfig) -> list[Rule | Drop]:
     """Keep every name."""
-    layer = ["ln_1", "ln_2", *_ATTENTION, "mlp.c_fc", "mlp.c_proj"]
-    names = ["transformer.wtes.{}.weight", "transformer.wpe.weight", "speaker_cond_pos.weight"]
-    names += _ends([f"transformer.h.{{}}.{name}" for name in layer], bias=config.bias)
-    names += _ends(["transformer.ln_f"], bias=config.bias)
-    return _kept([*names, "lm_heads.{}.weight"])
+    return _kept(second_stage_parameter_shapes(config))
 
 
-def _ends(names: list[str], *, bias: bool) -> list[str]:
-    return [f"{name}.{end}" for name in names for end in ("weight", "bias")[: 1 + bias]]
-
-
-def _kept(names: list[str]) -> list[Rule | Drop]:
+def _kept(names: Iterable[str]) -> list[Rule | Drop]:
     return [rule for name in names for rule in _both((name,), name, SAME)]
 
 
@@ -76,23 +67,9 @@ _SPEAKER_UNREAD = {
 
 def speaker_encoder_rules(config: SpeakerEncoderConfig) -> list[Rule | Drop]:
     """Keep every name."""
-    names = [f"lstm.{kind}_{side}_l{{}}" for kind in ("weight", "bias") for side in ("ih", "hh")]
-    names += ["linear.weight", "linear.bias"]
     loss = "scales the loss of its training"
     drops = [Drop(f"similarity_{kind}", loss, optional=True) for kind in ("weight", "bias")]
-    return [*[Rule(name, name) for name in names], *drops]
-
-
-def _read_first_stage(found: Found) -> FirstStageConfig:
-    return read_first_stage(found.checkpoint.metadata, found.checkpoint.shapes)
-
-
-def _read_second_stage(found: Found) -> SecondStageConfig:
-    return read_second_stage(found.checkpoint.metadata, found.checkpoint.shapes)
-
-
-def _read_speaker_encoder(found: Found) -> SpeakerEncoderConfig:
-    return read_speaker_encoder(found.checkpoint.shapes)
+    return [*kept(speaker_encoder_parameter_shapes(config)), *drops]
 
 
 def _tokenizer(found: Found) -> dict[str, str]:
@@ -107,7 +84,7 @@ LAYOUTS = {
         "metavoice",
         FIRST_STAGE_NAMES,
         first_stage_rules,
-        _read_first_stage,
+        lambda found: read_first_stage(found.checkpoint.metadata, found.checkpoint.shapes),
         documents=_tokenizer,
         entries=_STAGE,
         unread=_UNREAD,
@@ -116,7 +93,7 @@ LAYOUTS = {
         "metavoice_second_stage",
         SECOND_STAGE_NAMES,
         second_stage_rules,
-        _read_second_stage,
+        lambda found: read_second_stage(found.checkpoint.metadata, found.checkpoint.shapes),
         documents=_tokenizer,
         entries=_STAGE,
         unread=_UNREAD,
@@ -125,7 +102,7 @@ LAYOUTS = {
         "metavoice_speaker_encoder",
         SPEAKER_ENCODER_NAMES,
         speaker_encoder_rules,
-        _read_speaker_encoder,
+        lambda found: read_speaker_encoder(found.checkpoint.shapes),
         unread=_SPEAKER_UNREAD,
     ),
 }

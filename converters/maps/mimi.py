@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from converters.maps.layouts import Found, Layout
-from converters.rules.plan import Drop, Rule
+from collections.abc import Mapping
+from typing import Any
+
+from converters.maps.layouts import Found, Layout, config_where
+from converters.rules.plan import Drop, Rule, kept
 from converters.rules.transforms import chain, even_rows_first, mean_of_sums, split_rows
 from tts_core.codecs.mimi import MIMI_24KHZ, MimiConfig, transposed_layers
 from tts_core.codecs.mimi_published import read_transformers
@@ -38,8 +41,8 @@ def transformers_rules(config: MimiConfig) -> list[Rule | Drop]:
         parts = ("conv", "block.1.conv", "block.3.conv")
         copied = [f"{side}.layers.{{}}.{part}.{kind}" for part in parts for kind in ("weight", "bias")]
         copied += [f"{side}_transformer.layers.{{}}.{name}" for name in names]
-        found += [Rule(name, name) for name in copied]
-    found += [Rule(name, name) for name in ("downsample.conv.weight", "upsample.conv.weight")]
+        found += kept(copied)
+    found += kept(["downsample.conv.weight", "upsample.conv.weight"])
     for half in HALVES:
         at = f"quantizer.{half}_residual_vector_quantizer"
         found += _projections(config, at, at)
@@ -111,26 +114,26 @@ def _attention(config: MimiConfig, theirs: str, ours: str) -> Rule:
     )
 
 
-def config_missing(found: Found) -> str | None:
-    """Return config.json if there is none of Mimi's."""
-    return None if found.json("config.json").get("model_type") == "mimi" else "config.json"
-
-
-def read(found: Found) -> MimiConfig:
-    """Read transformers' config.json."""
-    return read_transformers(found.json("config.json"))
-
-
 def read_kyutai(found: Found) -> MimiConfig:
     """Read transformers' config.json beside the file, if any; else take the sizes of the published model.
 
     kyutai's file comes without a configuration, and its tensors do not show heads, window and rates.
     """
     config = found.json("config.json")
-    return read_transformers(config) if config.get("model_type") == "mimi" else MIMI_24KHZ
+    return read_transformers(config) if _is_mimi(config) else MIMI_24KHZ
+
+
+def _is_mimi(config: Mapping[str, Any]) -> bool:
+    return config.get("model_type") == "mimi"
 
 
 LAYOUTS = {
-    "mimi_transformers": Layout("mimi", TRANSFORMERS_NAMES, transformers_rules, read, config_missing),
+    "mimi_transformers": Layout(
+        "mimi",
+        TRANSFORMERS_NAMES,
+        transformers_rules,
+        lambda found: read_transformers(found.json("config.json")),
+        config_where(_is_mimi),
+    ),
     "mimi_kyutai": Layout("mimi", KYUTAI_NAMES, kyutai_rules, read_kyutai),
 }

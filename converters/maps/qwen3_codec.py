@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from converters.maps.layouts import Found, Layout
+from converters.maps.layouts import Layout, config_where
 from converters.maps.mimi import ENTRIES, FLAG, HALVES
-from converters.rules.plan import Drop, Rule
+from converters.rules.plan import Drop, Rule, kept
 from tts_core.codecs.qwen3_codec import Qwen3CodecConfig, parameter_shapes, read_published
 
 NAMES = (
@@ -14,13 +14,12 @@ NAMES = (
     r"|decoder\.(pre_conv|pre_transformer|upsample|decoder|quantizer)\."
 )
 UNREAD = "a codebook of the encoder that the decoder does not have"
-FILE = "config.json"
 
 
 def rules(config: Qwen3CodecConfig) -> list[Rule | Drop]:
     """Map the published names, which are the canonical ones except for codebooks and their projections."""
     names = list(parameter_shapes(config))
-    found: list[Rule | Drop] = [Rule(name, name) for name in names if ".quantizer." not in f".{name}"]
+    found = kept(name for name in names if ".quantizer." not in f".{name}")
     for half, name in HALVES.items():
         at = f"quantizer.{half}_residual_vector_quantizer"
         for side, theirs in (("encoder", at), ("decoder", f"quantizer.{name}")):
@@ -55,14 +54,12 @@ def _encoder_books(config: Qwen3CodecConfig) -> Iterator[Rule | Drop]:
             )
 
 
-def config_missing(found: Found) -> str | None:
-    """Return config.json if there is none of this codec."""
-    return None if found.json(FILE).get("model_type") == "qwen3_tts_tokenizer_12hz" else FILE
-
-
-def read(found: Found) -> Qwen3CodecConfig:
-    """Read the config.json beside the file."""
-    return read_published(found.json(FILE))
-
-
-LAYOUTS = {"qwen3_codec": Layout("qwen3_codec", NAMES, rules, read, config_missing)}
+LAYOUTS = {
+    "qwen3_codec": Layout(
+        "qwen3_codec",
+        NAMES,
+        rules,
+        lambda found: read_published(found.json("config.json")),
+        config_where(lambda config: config.get("model_type") == "qwen3_tts_tokenizer_12hz"),
+    )
+}

@@ -3,37 +3,19 @@
 from __future__ import annotations
 
 from converters.maps.layouts import Found, Layout
-from converters.rules.plan import Drop, Rule
-from tts_core.codecs.vocos import VocosConfig, read_published, read_yaml
+from converters.rules.plan import Drop, Rule, kept
+from tts_core.codecs.vocos import VocosConfig, parameter_shapes, read_published, read_yaml
 
 NAMES = (
     r"feature_extractor\.codebook_weights|head\.(out|istft)\."
     r"|backbone\.(embed|norm|final_layer_norm|convnext\.\d+\.(gamma|dwconv|norm|pwconv[12]))\b"
 )
 
-_NORM = ("norm.scale.weight", "norm.shift.weight")
-_BLOCK = (
-    "gamma",
-    *_NORM,
-    *(f"{at}.{kind}" for at in ("dwconv", "pwconv1", "pwconv2") for kind in ("weight", "bias")),
-)
-
 
 def rules(config: VocosConfig) -> list[Rule | Drop]:
     """Keep every name."""
-    ends = (
-        f"{at}.{kind}"
-        for at in ("backbone.embed", "backbone.final_layer_norm", "head.out")
-        for kind in ("weight", "bias")
-    )
-    names = [
-        "feature_extractor.codebook_weights",
-        *ends,
-        *(f"backbone.{name}" for name in _NORM),
-        *(f"backbone.convnext.{{}}.{name}" for name in _BLOCK),
-    ]
     window = Drop("head.istft.window", "periodic Hann, recomputed from n_fft", optional=True)
-    return [*(Rule(name, name) for name in names), window]
+    return [*kept(parameter_shapes(config)), window]
 
 
 def config_missing(found: Found) -> str | None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from converters.rules.transforms import SAME, Shape, Transform
+from converters.rules.transforms import FOLD_WEIGHT_NORM, SAME, Shape, Transform
 from tts_core.errors import CheckpointError
 
 _SHOWN = 40  # listed names per kind of fault
@@ -42,6 +42,23 @@ class Drop:
     src: str
     why: str
     optional: bool = False
+
+
+def kept(names: Iterable[str]) -> list[Rule | Drop]:
+    """Map names to themselves, where the published names are the canonical ones."""
+    return [Rule(name, name) for name in names]
+
+
+def convolution(theirs: str, ours: str) -> list[Rule | Drop]:
+    """Map a convolution in one of three forms: old weight norm, torch's parametrization, or folded."""
+    old = (f"{theirs}.weight_g", f"{theirs}.weight_v")
+    new = tuple(f"{theirs}.parametrizations.weight.original{i}" for i in (0, 1))
+    return [
+        Rule(old, f"{ours}.weight", FOLD_WEIGHT_NORM, optional=True),
+        Rule(new, f"{ours}.weight", FOLD_WEIGHT_NORM, optional=True),
+        Rule(f"{theirs}.weight", f"{ours}.weight", optional=True),
+        Rule(f"{theirs}.bias", f"{ours}.bias"),
+    ]
 
 
 @dataclass(frozen=True)

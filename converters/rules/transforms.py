@@ -41,14 +41,6 @@ class Transform:
     gradual: Gradual | None = None
 
 
-def _same(tensor: np.ndarray) -> np.ndarray:
-    return tensor
-
-
-def _same_shape(shape: Shape) -> Shape:
-    return shape
-
-
 def _fill(result: np.ndarray, parts: Iterable[np.ndarray]) -> None:
     flat, first = result.reshape(-1), 0
     for part in parts:
@@ -56,7 +48,7 @@ def _fill(result: np.ndarray, parts: Iterable[np.ndarray]) -> None:
         first += len(part)
 
 
-SAME = Transform("same", _same, _same_shape, Gradual(PIECE, _fill))
+SAME = Transform("same", lambda tensor: tensor, lambda shape: shape, Gradual(PIECE, _fill))
 
 
 def dense(into: Shape, out: Shape) -> Transform:
@@ -93,17 +85,13 @@ def _transpose(result: np.ndarray, parts: Iterable[np.ndarray]) -> None:
         first += columns.shape[1]
 
 
-def _concat_rows(*tensors: np.ndarray) -> np.ndarray:
-    return np.concatenate(tensors)
-
-
 def _concat_rows_shape(*shapes: Shape) -> Shape:
     if len(set(shapes)) != 1:
         raise ValueError(f"shapes {', '.join(map(str, shapes))}, expected all the same")
     return len(shapes) * shapes[0][0], *shapes[0][1:]
 
 
-CONCAT_ROWS = Transform("concat_rows", _concat_rows, _concat_rows_shape)
+CONCAT_ROWS = Transform("concat_rows", lambda *tensors: np.concatenate(tensors), _concat_rows_shape)
 
 
 def split_rows(*sizes: int) -> tuple[Transform, ...]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from mlx_port.commands.display import Display
 from mlx_port.commands.generate import GenerateFlags
-from mlx_port.commands.output import STDOUT, Output
+from mlx_port.commands.output import STDOUT, Output, check_numbers
 from tts_core.errors import CancelledError, GenerationError, SpeechError
 from tts_core.pipeline import Pipeline
 from tts_core.results import GenerationResult, join
@@ -30,36 +30,28 @@ class Collected:
     as_it_came: bool
 
 
-class SampleSink(Protocol):
-    """A file or a loudspeaker that takes samples as they come."""
-
-    def write(self, samples: np.ndarray) -> None:
-        """Take the next samples, (L,) float32."""
-        ...
-
-
 def collect(
     pipeline: Pipeline, request: Any, flags: GenerateFlags, output: Output | None, display: Display
 ) -> Collected:
     """Run the generation to its end. With --stream, parts are written and played as they come."""
     rate, place, player = pipeline.sample_rate, None, None
-    sinks: list[SampleSink] = []
+    sinks: list[Callable[[np.ndarray], object]] = []  # each takes the next samples, (L,) float32
     done: list[GenerationResult] = []
     with ExitStack() as stack:
         grows = as_it_comes(flags, output)
         if output is not None and grows:
             place, sound = stack.enter_context(output.growing(rate))
             stack.enter_context(_keeping(place, done))
-            sinks.append(sound)
+            sinks.append(sound.write)
         if flags.play:
             from mlx_port.commands.playback import Player
 
             player = stack.enter_context(Player(rate))
-            sinks += [player] if flags.stream else []
+            sinks += [player.write] if flags.stream else []
         for part in pipeline.speak(request, progress=display.tell):
             check_numbers(part)
             for sink in sinks:
-                sink.write(part.audio)
+                sink(part.audio)
             done.append(part)
             display.add(part)
         result = join(done)
@@ -90,14 +82,6 @@ def _keeping(place: Path | str, done: list[GenerationResult]) -> Iterator[None]:
             raise CancelledError(f"interrupted; {kept}") from None
         error.args = (f"{error}; {kept}",)
         raise
-
-
-def check_numbers(piece: GenerationResult) -> None:
-    """Raise GenerationError for NaN or infinity in a piece."""
-    if not np.isfinite(piece.audio).all():
-        raise GenerationError(
-            "generation: the samples contain NaN or infinity; check the model with: mlx-port verify"
-        )
 
 
 def check_sound(result: GenerationResult) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import json
+import platform
+import sys
+from importlib import import_module
+from typing import Any
 
 import click
 
-if TYPE_CHECKING:
-    from tts_core.models import Model
+from tts_core import models
+from tts_core.printable import json_text, lines, one_line
 
 PACKAGES = ("mlx-port", "numpy", "huggingface_hub", "soundfile", "soxr", "sounddevice")
 SIDES = {"mlx": "mlx_port.doctor", "torch": "torch_ref.doctor"}
@@ -29,8 +33,6 @@ def doctor(context: click.Context, verbose: bool, as_json: bool) -> None:
 
     Exits with 1 if it cannot.
     """
-    from tts_core.printable import json_text, lines
-
     found = examine()
     click.echo(json_text(found) if as_json else lines((details if verbose else text)(found)))
     if not found["generation"]["possible"]:
@@ -39,8 +41,6 @@ def doctor(context: click.Context, verbose: bool, as_json: bool) -> None:
 
 def examine() -> dict[str, Any]:
     """Collect all facts of the report as JSON-serializable values; sizes in bytes."""
-    import platform
-
     from tts_core import extras
     from tts_core.memory import computer
     from tts_core.voice.embedded import cache_folder
@@ -55,7 +55,10 @@ def examine() -> dict[str, Any]:
             "memory_free": computer.free_bytes(),
         },
         "packages": {name: version(name) for name in PACKAGES},
-        "models": {name: {"title": spec.title, "published": list(spec.sizes)} for name, spec in known()},
+        "models": {
+            name: {"title": spec.title, "published": list(spec.sizes)}
+            for name, spec in ((name, models.model(name)) for name in models.NAMES)
+        },
         "cache": {
             "folder": str(cache_folder()),
             "free": computer.free_disk_bytes(cache_folder()),
@@ -68,13 +71,6 @@ def examine() -> dict[str, Any]:
         **sides,
     }
     return found | {"generation": verdict(found)}
-
-
-def known() -> list[tuple[str, Model]]:
-    """List every model with its name."""
-    from tts_core import models
-
-    return [(name, models.model(name)) for name in models.NAMES]
 
 
 def version(package: str) -> str | None:
@@ -93,7 +89,6 @@ def probe(modules: dict[str, str]) -> dict[str, dict[str, Any]]:
     Each runs in a process of its own: a broken driver can abort a process, which `try` does not catch.
     """
     import subprocess
-    import sys
 
     code = "import json; from {} import facts; print(json.dumps(facts()))"
     running = {
@@ -110,7 +105,6 @@ def probe(modules: dict[str, str]) -> dict[str, dict[str, Any]]:
 
 
 def _answer(name: str, process: Any) -> dict[str, Any]:
-    import json
     import subprocess
 
     try:
@@ -142,14 +136,12 @@ def verdict(found: dict[str, Any]) -> dict[str, Any]:
         return {"possible": False, "why": "neither MLX nor PyTorch works"}
     needed = needed_bytes(backend)
     if free is not None and free < needed:
-        why = f"{_size(free)} of memory are free, the embedded voice may take {_size(needed)}"
+        why = f"{size(free)} of memory are free, the embedded voice may take {size(needed)}"
     return {"possible": free is None or free >= needed, "why": why}
 
 
 def needed_bytes(backend: str) -> int:
     """Estimated peak of the embedded voice at its longest text."""
-    from importlib import import_module
-
     from mlx_port.commands.estimate import read_model
     from tts_core.memory.machine import Machine
 
@@ -161,13 +153,11 @@ def needed_bytes(backend: str) -> int:
 
 def text(found: dict[str, Any]) -> str:
     """Format what matters most as text for a terminal, about a dozen lines."""
-    from tts_core.printable import one_line
-
     host, mlx, torch = found["machine"], found["mlx"], found["torch"]
     lines = [
         _verdict(found),
         f"machine     {host['system']}, {host['processor']}, Python {host['python']}",
-        f"memory      {_size(host['memory_free'])} free of {_size(host['memory_total'])}",
+        f"memory      {size(host['memory_free'])} free of {size(host['memory_total'])}",
         f"voice       {found['cache']['voice'] or 'not converted yet; the first generation converts it'}",
         f"MLX         {_state(mlx, mlx.get('backend', ''))}",
         f"PyTorch     {_state(torch, torch.get('default', {}).get('device', ''))}",
@@ -203,18 +193,16 @@ def _extras(extras: dict[str, dict[str, Any]]) -> list[str]:
 
 def details(found: dict[str, Any]) -> str:
     """Format all facts as text for a terminal."""
-    from tts_core.printable import one_line
-
     host, cache = found["machine"], found["cache"]
     packages = [f"{name} {number or 'not installed'}" for name, number in found["packages"].items()]
     models = [f"{model['title']} ({', '.join(model['published'])})" for model in found["models"].values()]
     voice = cache["voice"] or "not converted yet; the first generation converts it"
     lines = [
         f"machine     {host['system']}, {host['processor']}, Python {host['python']}",
-        f"memory      {_size(host['memory_free'])} free of {_size(host['memory_total'])}",
+        f"memory      {size(host['memory_free'])} free of {size(host['memory_total'])}",
         f"packages    {', '.join(packages)}",
         f"models      {', '.join(models)}",
-        f"cache       {cache['folder']}, {_size(cache['free'])} free on its disk",
+        f"cache       {cache['folder']}, {size(cache['free'])} free on its disk",
         f"voice       {voice}",
         *_mlx(found["mlx"]),
         *_torch(found["torch"]),
@@ -230,7 +218,7 @@ def _mlx(facts: dict[str, Any]) -> list[str]:
     state = "works" if facts["fault"] is None else facts["fault"]
     lines = [
         f"MLX         {facts['version']}, {facts['backend']}, {facts['device']}: {state}",
-        f"            {_size(facts['memory_free'])} free; TF32: {facts['tf32']}",
+        f"            {size(facts['memory_free'])} free; TF32: {facts['tf32']}",
     ]
     if facts["backend"] == "cpu":
         lines.append(f"            BLAS: {facts['blas']['why']}")
@@ -256,7 +244,7 @@ def _torch(facts: dict[str, Any]) -> list[str]:
             f"{count} limit{'' if count == 1 else 's'}, respected by the layers" if count else "no limits"
         )
         lines.append(
-            f"            {device['device']}: {device['name']}, {_size(device['memory_free'])} free, {limits}"
+            f"            {device['device']}: {device['name']}, {size(device['memory_free'])} free, {limits}"
         )
         lines += [
             f"              {rule['id']} ({rule['effect']}): {rule['condition']}. {rule['remedy']}"
@@ -265,5 +253,6 @@ def _torch(facts: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _size(size: int | None) -> str:
-    return "unknown" if size is None else f"{size / 1e9:.1f} GB"
+def size(count: int | None) -> str:
+    """Format bytes, if they are known."""
+    return "unknown" if count is None else f"{count / 1e9:.1f} GB"

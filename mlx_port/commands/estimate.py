@@ -7,11 +7,17 @@ one backend, `headline` returns the lines above and below the table.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from tts_core import models
 from tts_core.command.seconds import Seconds
+from tts_core.errors import NotFoundError, UsageError
+from tts_core.printable import json_text, lines, one_line
 
 if TYPE_CHECKING:
     from converters.published import ModelPart
@@ -33,9 +39,7 @@ MOST_SECONDS = 1_000_000  # eleven days of speech
     type=Seconds(MOST_SECONDS),
     help="Seconds of speech.  [default: the longest that the model can generate]",
 )
-@click.option(
-    "--batch", type=click.IntRange(1, 1_000_000), default=1, show_default=True, help="Texts in one batch."
-)
+@click.option("--batch", type=click.IntRange(1, 1_000_000), default=1, help="Texts in one batch.")
 @click.option(
     "--dtype",
     type=click.Choice(["float32", "bfloat16", "float16"]),
@@ -66,16 +70,7 @@ MOST_SECONDS = 1_000_000  # eleven days of speech
 )
 @click.option("--json", "as_json", is_flag=True, help="Print bytes as JSON.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
-def estimate(**flags: Any) -> None:
-    """Estimate the peak memory of a model on each backend.
-
-    SRC: folder or file of a model, converted or not, its published name, or its name, as dia; nothing is
-    downloaded. Without one, the embedded voice.
-    """
-    _run(**flags)
-
-
-def _run(
+def estimate(
     place: str | None,
     model: str | None,
     codec: str | None,
@@ -90,14 +85,14 @@ def _run(
     q_mode: str | None,
     as_json: bool,
 ) -> None:
-    from dataclasses import asdict
-    from importlib import import_module
+    """Estimate the peak memory of a model on each backend.
 
-    from tts_core.errors import UsageError
+    SRC: folder or file of a model, converted or not, its published name, or its name, as dia; nothing is
+    downloaded. Without one, the embedded voice.
+    """
     from tts_core.memory import computer
     from tts_core.memory.machine import Machine
     from tts_core.memory.terms import BACKENDS
-    from tts_core.printable import json_text, lines
 
     if place is not None and model is not None:
         raise UsageError("SRC: given twice; leave SRC or --model out")
@@ -137,11 +132,7 @@ class StoredModel(NamedTuple):
 
 def read_model(model: str | None, codec: str | None) -> StoredModel:
     """Read the configurations of the model that the flags name. No tensor is read."""
-    from pathlib import Path
-
     from converters.published import open_published
-    from tts_core import models
-    from tts_core.errors import NotFoundError
     from tts_core.voice.embedded import CODEC, DIA
 
     if model is None:
@@ -181,8 +172,6 @@ def read_without_codecs(model: str, codec: str | None) -> StoredModel | None:
     Returns None if no model's own networks are complete.
     """
     from converters.published import open_published
-    from tts_core import models
-    from tts_core.errors import NotFoundError
 
     for name in models.NAMES:
         spec = models.model(name)
@@ -202,8 +191,6 @@ def read_without_codecs(model: str, codec: str | None) -> StoredModel | None:
 def read_codec(kind: str, model: str, codec: str | None) -> object | None:
     """Read the configuration of a codec from --codec or the model's folder; None if neither contains it."""
     from converters.published import open_published
-    from tts_core import models
-    from tts_core.errors import NotFoundError
 
     given = codec if models.network(kind).folder == "codec" else None
     try:
@@ -219,8 +206,6 @@ def table(guesses: Sequence[Estimate], above: str, below: str, free: int | None)
 
     A term that a backend does not have is left blank there.
     """
-    from tts_core.printable import one_line
-
     lines = [above, ""]
     lines.append(" " * 14 + "".join(f"{guess.backend:>12}" for guess in guesses))
     held = [{term.name: term for term in guess.terms} for guess in guesses]

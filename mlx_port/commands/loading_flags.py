@@ -21,13 +21,7 @@ class Loading:
 def loading_flags(dtype: str) -> Callable[[Any], Any]:
     """Add the flags to a command. dtype: its default, for the help."""
     flags = (
-        click.option(
-            "--backend",
-            type=click.Choice(["mlx", "torch"]),
-            default="mlx",
-            show_default=True,
-            help="Framework.",
-        ),
+        click.option("--backend", type=click.Choice(["mlx", "torch"]), default="mlx", help="Framework."),
         click.option(
             "--dtype",
             type=click.Choice(["float32", "bfloat16", "float16"]),

@@ -80,6 +80,7 @@ class LazyGroup(click.Group):
     help=f"Open text-to-speech models on MLX: {', '.join(NAMES)}.",
     context_settings={
         "help_option_names": ["-h", "--help"],
+        "show_default": True,
         "token_normalize_func": lambda name: name.replace("_", "-"),  # --ref_audio is --ref-audio
     },
 )

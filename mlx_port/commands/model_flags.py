@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import click
 
+from tts_core.errors import SpeechError
 from tts_core.models import NAMES
 from tts_core.options import Info, info, options_class
 
@@ -58,9 +60,6 @@ def model_name(given: str) -> str:
 
     Raises NotFoundError and CheckpointError as `mlx-port estimate`.
     """
-    from pathlib import Path
-
-    from tts_core.errors import SpeechError
     from tts_core.files.json_object import read_json
 
     folder = Path(given).expanduser()

@@ -14,8 +14,9 @@ import numpy as np
 from tts_core.audio.files import check_output, write_audio
 from tts_core.audio.formats.names import FORMATS, SUFFIXES, Format
 from tts_core.audio.formats.writer import SoundWriter
-from tts_core.errors import ResourceError, SpeechError, UsageError, did_you_mean
+from tts_core.errors import GenerationError, ResourceError, SpeechError, UsageError, did_you_mean
 from tts_core.memory.computer import free_disk_bytes
+from tts_core.results import GenerationResult
 
 DEFAULT_OUTPUT = "speech.wav"
 STDOUT = "-"
@@ -93,6 +94,14 @@ def _next_free(path: Path) -> Path:
         except FileExistsError:
             continue
     raise AssertionError("numbers do not end")
+
+
+def check_numbers(piece: GenerationResult) -> None:
+    """Raise GenerationError for NaN or infinity in a piece."""
+    if not np.isfinite(piece.audio).all():
+        raise GenerationError(
+            "generation: the samples contain NaN or infinity; check the model with: mlx-port verify"
+        )
 
 
 @contextmanager

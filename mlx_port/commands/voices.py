@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
+
+from tts_core.errors import UsageError, not_there
+from tts_core.printable import counted, json_text, one_line
 
 if TYPE_CHECKING:
     from tts_core.serving.voices import VoiceStore
@@ -42,8 +46,6 @@ def add(
     SAMPLE: a sound file of one speaker, 5 to 10 s long; for Dia's second speaker, another one.
     """
     from tts_core.audio.files import read_audio_at_its_rate
-    from tts_core.errors import UsageError, not_there
-    from tts_core.printable import counted, one_line
     from tts_core.serving.voices import check_consent
 
     if consent is not None:
@@ -67,10 +69,6 @@ def add(
 @click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
 def list_voices(as_json: bool = False) -> None:
     """List the voices, with the lengths and transcripts of their recordings."""
-    from dataclasses import asdict
-
-    from tts_core.printable import json_text, one_line
-
     found = list(_store())
     if as_json:
         click.echo(json_text([asdict(voice) for voice in found]))
@@ -87,8 +85,6 @@ def list_voices(as_json: bool = False) -> None:
 @click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
 def remove(name: str) -> None:
     """Remove a voice and its recordings."""
-    from tts_core.printable import one_line
-
     _store().remove(name)
     click.echo(one_line(f"{name}: removed"))
 

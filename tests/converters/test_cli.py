@@ -263,10 +263,10 @@ def test_debug_shows_the_traceback(tmp_path, capsys):
     ],
 )
 def test_other_faults(monkeypatch, capsys, fault, code, said):
-    def fail(**_):
+    def fail(*_):
         raise fault
 
-    monkeypatch.setattr(cli, "_run", fail)
+    monkeypatch.setattr(cli, "_arrange", fail)
     assert run("--hf-path", "x") == code
     captured = capsys.readouterr().err.strip()
     assert said in captured.splitlines()[-1]
@@ -285,12 +285,12 @@ def test_an_error_that_nobody_can_read_keeps_its_code(monkeypatch):
     ("fault", "code"), [(BrokenPipeError(32, "Broken pipe"), 141), (SystemExit(143), 143)]
 )
 def test_a_reader_that_has_gone_and_a_signal_end_both_commands(monkeypatch, command, fault, code):
-    def fail(**_):
+    def fail(*_):
         raise fault
 
     for stream in ("stdout", "stderr"):  # click replaces the streams of a closed pipe
         monkeypatch.setattr(sys, stream, getattr(sys, stream))
-    monkeypatch.setattr(cli, "_run", fail)
+    monkeypatch.setattr(cli, "_arrange", fail)
     if command == "convert-weights":
         assert run("--hf-path", "x") == code
     else:

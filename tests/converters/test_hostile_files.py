@@ -221,7 +221,7 @@ def test_a_source_that_changes_while_it_is_read(folder, victim, change):
 
 
 def test_a_pickle_that_changes_while_it_is_read(tmp_path, monkeypatch):
-    """Between two tensors. A file that loses bytes while they are copied ends the process: it is mapped."""
+    """Between two tensors."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(tensors, "MAKERS", 1)  # no thread copies while another one truncates
     shutil.copytree(V_0626, "model")

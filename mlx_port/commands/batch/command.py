@@ -46,33 +46,17 @@ class BatchFlags:
 @click.option("--model", metavar="PATH", help="As of generate.  [default: the embedded voice]")
 @loading_flags("the folder's; with --backend torch by device")
 @click.option("--voices", type=click.Path(path_type=Path), help="Folder of stored voices.")
-@click.option(
-    "--format", "form", type=click.Choice(CORPUS), default="flac", show_default=True, help="Of the sounds."
-)
+@click.option("--format", "form", type=click.Choice(CORPUS), default="flac", help="Of the sounds.")
 @click.option("--captions", type=click.Choice(["srt", "vtt"]), help="Write captions beside each sound.")
 @click.option(
     "--tar", type=click.IntRange(1), metavar="N", help="Write tar shards of N rows, not single files."
 )
-@click.option(
-    "--places",
-    type=click.IntRange(1),
-    default=8,
-    show_default=True,
-    help="Rows at once on a device, at most.",
-)
+@click.option("--places", type=click.IntRange(1), default=8, help="Rows at once on a device, at most.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Speak the first N rows only.")
 @click.option("--shard", metavar="I/N", help="Speak a part of the rows: 0/2 and 1/2 are all.")
-@click.option(
-    "--engine",
-    type=click.Choice(["local", "ray"]),
-    default="local",
-    show_default=True,
-    help="What runs them.",
-)
+@click.option("--engine", type=click.Choice(["local", "ray"]), default="local", help="What runs them.")
 @click.option("--workers", type=click.IntRange(1), help="Ray: actors.  [default: one a GPU, or two]")
-@click.option(
-    "--gpus", type=click.FloatRange(0), default=0, show_default=True, help="Ray: GPUs an actor takes."
-)
+@click.option("--gpus", type=click.FloatRange(0), default=0, help="Ray: GPUs an actor takes.")
 @click.option(
     "--reject",
     multiple=True,

@@ -18,7 +18,7 @@ Keyed = tuple[TextRow, str]
 
 
 class Speaks(Protocol):
-    """Interface of a worker process's model: `worker.Worker`."""
+    """Interface of a worker process's model: `worker.build_speaker`."""
 
     def speak(self, rows: Iterable[Keyed]) -> Iterator[Outcome]:
         """Speak rows; yield each as it ends."""

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mlx_port.commands.batch.worker import Setting, Worker
+from mlx_port.commands.batch.worker import Setting, build_speaker
 from tts_core.bulk.outcome import Outcome
 from tts_core.bulk.rows import TextRow
 from tts_core.errors import NotFoundError
@@ -26,14 +26,14 @@ class Actor:
 
     def __init__(self, setting: Setting):
         self._thread = ThreadPoolExecutor(1)
-        self._worker = self._thread.submit(Worker, setting).result()
+        self._speaker = self._thread.submit(build_speaker, setting).result()
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, list[bytes]]:
         """Speak a batch of Ray Data: pickled pairs of row and key → pickled outcomes."""
         return {"outcome": self._thread.submit(self._speak, batch["row"]).result()}
 
     def _speak(self, rows: Sequence[bytes]) -> list[bytes]:
-        outcomes = self._worker.speak(pickle.loads(row) for row in rows)
+        outcomes = self._speaker.speak(pickle.loads(row) for row in rows)
         return [pickle.dumps(outcome) for outcome in outcomes]
 
 

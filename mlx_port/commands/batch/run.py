@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -10,14 +11,13 @@ from contextlib import closing
 from dataclasses import asdict, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
 from mlx_port.commands.batch.command import BatchFlags
-from mlx_port.commands.batch.division import Division, division
 from mlx_port.commands.batch.local import devices, speak_locally
-from mlx_port.commands.batch.worker import Setting, Worker
+from mlx_port.commands.batch.worker import Setting, build_speaker
 from mlx_port.commands.display import duration
 from mlx_port.commands.opening import check_backend, choose_options, load_pipeline, open_model
 from mlx_port.commands.pace import speed
@@ -127,6 +127,34 @@ def run(flags: BatchFlags) -> None:
             raise GenerationError("batch: no row could be spoken")
 
 
+class Division(NamedTuple):
+    """One part of the rows, which several processes divide. part: counted from 0.  parts: their number."""
+
+    part: int
+    parts: int
+
+
+def division(shard: str | None) -> Division:
+    """Read "i/n"; without it, the rank and size of MLX's distributed group, if mlx.launch started this.
+
+    Raises UsageError for another form, and for both at once.
+    """
+    launched = "MLX_RANK" in os.environ
+    if shard is not None:
+        if launched:
+            raise UsageError("--shard: mlx.launch divides the rows already; leave it out")
+        match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", shard)
+        if match is None or not int(match[1]) < int(match[2]):
+            raise UsageError(f"--shard: {shard!r} is not a part; the first of two is 0/2, the second 1/2")
+        return Division(int(match[1]), int(match[2]))
+    if launched:
+        import mlx.core as mx
+
+        group = mx.distributed.init()
+        return Division(group.rank(), group.size())
+    return Division(0, 1)
+
+
 def report_faults(faults: Sequence[Outcome], places: Mapping[int, str]) -> None:
     """Print the rows that cannot be spoken, FAULTS at most, before the first of the others is.
 
@@ -166,7 +194,7 @@ def engine(
 
         return speak_on_ray(setting, todo, flags.workers, flags.gpus)
     places = devices(flags.loading.backend) if part.parts == 1 else [{}]
-    return speak_locally(partial(Worker, setting), todo, places)
+    return speak_locally(partial(build_speaker, setting), todo, places)
 
 
 def write_all(outcomes: Iterable[Outcome], output: OutputFolder, progress: BatchProgress) -> int:

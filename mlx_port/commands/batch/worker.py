@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -11,9 +10,7 @@ from mlx_port.commands.loading_flags import Loading
 from mlx_port.commands.opening import load_pipeline, open_model
 from tts_core.bulk.asking import Work
 from tts_core.bulk.choosing import ChoosingRowSpeaker
-from tts_core.bulk.outcome import Outcome
 from tts_core.bulk.rejection import Rejection
-from tts_core.bulk.rows import TextRow
 from tts_core.bulk.speaking import RowSpeaker
 from tts_core.judges.judging import judges_of
 from tts_core.judges.process import JudgeProcesses
@@ -35,30 +32,23 @@ class Setting:
     judges: int = 1
 
 
-class Worker:
-    """Loads the model when it is built."""
-
-    def __init__(self, setting: Setting):
-        rejection = setting.rejection
-        judges = None  # they start while the model is loaded
-        if rejection is not None:
-            judges = JudgeProcesses(partial(judges_of, tuple(rejection.judges)), setting.judges)
-        parts = open_model(setting.model, setting.loading)
-        load = partial(load_pipeline, parts, setting.loading.backend)
-        source = ModelSource(str(parts.model), parts.configs, parts.documents, load)
-        pipeline = load()
-        backend = setting.loading.backend
-        labels = {
-            **setting.work.labels,
-            "codec_precision": codec_precision(backend, parts.codec_precision),
-            "arithmetic": arithmetic(backend),
-        }
-        work = replace(setting.work, labels=labels)
-        speaker = RowSpeaker(source, partial(pipeline.session, setting.places, streamed=False), work)
-        self.speaker = speaker
-        if rejection is not None and judges is not None:
-            self.speaker = ChoosingRowSpeaker(speaker, judges, rejection)
-
-    def speak(self, rows: Iterable[tuple[TextRow, str]]) -> Iterator[Outcome]:
-        """Speak rows with their keys, in any order; rows are taken as places become free."""
-        return self.speaker.speak(rows)
+def build_speaker(setting: Setting) -> RowSpeaker | ChoosingRowSpeaker:
+    """Load the model of a worker. What it returns speaks rows with their keys, in any order."""
+    rejection, backend = setting.rejection, setting.loading.backend
+    judges = None  # they start while the model is loaded
+    if rejection is not None:
+        judges = JudgeProcesses(partial(judges_of, tuple(rejection.judges)), setting.judges)
+    parts = open_model(setting.model, setting.loading)
+    load = partial(load_pipeline, parts, backend)
+    source = ModelSource(str(parts.model), parts.configs, parts.documents, load)
+    pipeline = load()
+    labels = {
+        **setting.work.labels,
+        "codec_precision": codec_precision(backend, parts.codec_precision),
+        "arithmetic": arithmetic(backend),
+    }
+    work = replace(setting.work, labels=labels)
+    speaker = RowSpeaker(source, partial(pipeline.session, setting.places, streamed=False), work)
+    if rejection is None or judges is None:
+        return speaker
+    return ChoosingRowSpeaker(speaker, judges, rejection)

@@ -11,7 +11,7 @@ from click.core import ParameterSource
 
 from tts_core.command.seconds import Seconds
 from tts_core.errors import UsageError
-from tts_core.printable import lines
+from tts_core.printable import json_text, lines
 
 DTYPES = ("float32", "bfloat16", "float16")
 BITS = ("2", "3", "4", "5", "6", "8")
@@ -56,13 +56,7 @@ class Several(click.ParamType):
     help=f"Most seconds of speech, up to {MOST_SECONDS}; with --server, of arrivals at each rate.  "
     "[default: 4; 60]",
 )
-@click.option(
-    "--batch",
-    type=Several(click.IntRange(1, MOST_TEXTS)),
-    default="1",
-    show_default=True,
-    help="Texts in one batch.",
-)
+@click.option("--batch", type=Several(click.IntRange(1, MOST_TEXTS)), default="1", help="Texts in one batch.")
 @click.option(
     "--dtype",
     "dtypes",
@@ -74,7 +68,7 @@ class Several(click.ParamType):
     type=Several(click.Choice(["16", "32", *BITS])),
     help="Bits per weight: 8 and 4 quantize, 16 and 32 do not.  [default: as in PATH]",
 )
-@click.option("--runs", type=click.IntRange(1, 100), default=3, show_default=True, help="Timed runs.")
+@click.option("--runs", type=click.IntRange(1, 100), default=3, help="Timed runs.")
 @click.option(
     "--server",
     metavar="URL",
@@ -84,20 +78,12 @@ class Several(click.ParamType):
     "--rates",
     type=Several(click.FloatRange(0, 1000, min_open=True)),
     default="1,5,10,20",
-    show_default=True,
     help="Requests a second; stops at the first rate that is too much.",
 )
+@click.option("--seed", type=click.IntRange(0), default=0, help="Seed of the random arrivals.")
+@click.option("--voice", default="alloy", help="Voice to ask the server for.")
 @click.option(
-    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the random arrivals."
-)
-@click.option("--voice", default="alloy", show_default=True, help="Voice to ask the server for.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["pcm", "wav"]),
-    default="pcm",
-    show_default=True,
-    help="Format to ask the server for.",
+    "--format", "form", type=click.Choice(["pcm", "wav"]), default="pcm", help="Format to ask the server for."
 )
 @click.option(
     "--sample-rate",
@@ -109,7 +95,6 @@ class Several(click.ParamType):
     "--timeout",
     type=Seconds(3600),
     default=60,
-    show_default=True,
     help="Seconds of one request to the server, after which it counts as an error.",
 )
 @click.option(
@@ -149,43 +134,45 @@ def bench(
             how = "needs --server" if server is None else "does not go with --server"
             raise UsageError(f"{flag.removeprefix('--')}: {how}; leave one of them out")
     chosen = {name: more[name] for name in (HERE if server is None else THERE)}
+    from tts_core.audio.files import check_place
+    from tts_core.text.checks import check_words
+
+    if text is not None:
+        check_words("text", text)
+    if json_file not in (None, "-"):
+        check_place("json", json_file, [".json"])
     if server is None:
-        said = _time_model(model, text, seconds or 4, json_file, **chosen)
+        found, table = _time_model(model, text, seconds or 4, **chosen)
     else:
         from mlx_port.commands.bench.load.command import load_server
 
-        said = load_server(
-            server, text=text, model=model, seconds=seconds or 60, json_file=json_file, tell=_tell, **chosen
+        found, table = load_server(
+            server, text=text, model=model, seconds=seconds or 60, tell=_tell, **chosen
         )
-    click.echo(lines(said))
+    if json_file not in (None, "-"):
+        Path(json_file).write_text(json_text(found) + "\n", "utf-8")
+    click.echo(json_text(found) if json_file == "-" else lines(table))
 
 
 def _time_model(
     model: str | None,
     text: str | None,
     seconds: float,
-    json_file: str | None,
     *,
     random: str | None,
     batch: Sequence[int],
     dtypes: Sequence[str] | None,
     bits: Sequence[str] | None,
     runs: int,
-) -> str:
+) -> tuple[dict[str, Any], str]:
+    """Time a model; return the report as JSON values and as a table."""
     from mlx_port.commands.bench.cases import choose_subject, plan
     from mlx_port.commands.bench.report import report, table
-    from tts_core.audio.files import check_place
-    from tts_core.printable import json_text
-    from tts_core.text.checks import check_words
 
     if model is not None and random is not None:
         raise UsageError("random: --model is given, too; choose one of them")
     if seconds > MOST_SECONDS:
         raise UsageError(f"seconds: {seconds:g} cannot be used; give a number > 0 and <= {MOST_SECONDS}")
-    if text is not None:
-        check_words("text", text)
-    if json_file not in (None, "-"):
-        check_place("json", json_file, [".json"])
     subject = choose_subject(model, random)
     cases = plan(subject, text, seconds, batch=batch, dtypes=dtypes, bits=bits)
 
@@ -193,11 +180,7 @@ def _time_model(
 
     measured = measure(subject, cases, runs=runs, tell=_tell)
     found = report(subject, cases, measured, runs)
-    if json_file == "-":
-        return json_text(found)
-    if json_file is not None:
-        Path(json_file).write_text(json_text(found) + "\n", "utf-8")
-    return lines(table(found))
+    return found, table(found)
 
 
 def _tell(line: str) -> None:

@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+import numpy as np
+
 
 class Chip(NamedTuple):
     """An Apple chip. memory_speed: GB/s.  smaller: that of variants with fewer cores, and its source."""
@@ -62,11 +64,8 @@ class Fit(NamedTuple):
 
 def fit() -> Fit:
     """Fit share and cost to mlx-lm's figures by least squares."""
-    bytes_read, times = _published()
-    mean_bytes, mean_time = sum(bytes_read) / len(times), sum(times) / len(times)
-    above = sum((x - mean_bytes) * (y - mean_time) for x, y in zip(bytes_read, times, strict=True))
-    slope = above / sum((x - mean_bytes) ** 2 for x in bytes_read)  # ms a byte
-    return Fit(1 / (slope * PUBLISHED_SPEED * 1e6), (mean_time - slope * mean_bytes) / PUBLISHED_LAUNCHES)
+    slope, rest = map(float, np.polyfit(*_published(), 1))  # ms a byte, ms a step
+    return Fit(1 / (slope * PUBLISHED_SPEED * 1e6), rest / PUBLISHED_LAUNCHES)
 
 
 def worst_error() -> float:

@@ -10,7 +10,7 @@ from typing import Any
 from mlx_port.commands.bench.cases import Case, Subject
 from mlx_port.commands.bench.measure import Measured, read_rate
 from mlx_port.commands.bench.paper import chip_of, predicted_ms
-from mlx_port.commands.doctor import version
+from mlx_port.commands.doctor import size, version
 from mlx_port.doctor import facts
 from tts_core.memory import computer
 from tts_core.printable import counted, one_line
@@ -81,7 +81,7 @@ def table(found: dict[str, Any]) -> str:
     lines = [
         f"{here['system']}, {here['processor']}; MLX on {here['backend']} ({here['device']})",
         ", ".join(f"{name} {number or 'not installed'}" for name, number in versions.items()),
-        f"memory {_gigabytes(here['memory_total'])}, read at {here['read_rate'] / 1e9:.1f} GB/s",
+        f"memory {size(here['memory_total'])}, read at {here['read_rate'] / 1e9:.1f} GB/s",
         f"{which}; medians of {counted(found['runs_per_case'], 'run')}; "
         f"real time is {model['real_time_ms']:.1f} ms a step ({model['step']})",
         "",
@@ -105,7 +105,3 @@ def table(found: dict[str, Any]) -> str:
         "of memory: bytes of weights that a step reads, divided by its time and the read rate above",
     ]
     return "\n".join(map(one_line, lines))
-
-
-def _gigabytes(size: int | None) -> str:
-    return "unknown" if size is None else f"{size / 1e9:.1f} GB"

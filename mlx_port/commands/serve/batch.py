@@ -16,11 +16,11 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from mlx_port.commands.serve.body import SpeechBody, read_json, read_speech
-from mlx_port.commands.serve.errors import ApiError, api_error, invalid, log_cause, unknown_field
+from mlx_port.commands.serve.errors import ApiError, api_error, check_fields, invalid, log_cause
 from mlx_port.commands.serve.flow import FRAME, Flow
 from mlx_port.commands.serve.routes import service_of
 from mlx_port.commands.serve.service import Service
-from mlx_port.commands.serve.streaming import NOBODY, GoneError, body_message, unless_gone, usage
+from mlx_port.commands.serve.streaming import GoneError, answered, body_message, close, unless_gone, usage
 from tts_core.printable import json_text
 
 
@@ -29,22 +29,12 @@ async def batch(request: Request) -> Any:
     service = service_of(request)
     asked = read_items(await read_json(request, service.settings.limits), service)
     flows = [Flow(service, each) for each in asked]
-    try:
-        await unless_gone(request.receive, _submit(flows))
-    except GoneError:
-        close(flows)
-        return NOBODY
-    except BaseException:
-        close(flows)
-        raise
-    return BatchResponse(flows)
+    return await answered(request, _submit(flows), flows, BatchResponse(flows))
 
 
 def read_items(body: dict[str, Any], service: Service) -> list[SpeechBody]:
     """Check {"items": [bodies of speeches]}. Raises ApiError 400 naming the item and the field."""
-    strange = next((name for name in body if name != "items"), None)
-    if strange is not None:
-        raise unknown_field(strange, ["items"])
+    check_fields(body, ["items"])
     items, most = body.get("items"), min(service.settings.limits.batch, service.engine.max_queue)
     if not isinstance(items, list) or not 1 <= len(items) <= most:
         raise invalid("items", f"items: give a list of 1 to {most} bodies of /v1/audio/speech")
@@ -76,12 +66,6 @@ async def _submit(flows: Sequence[Flow]) -> None:
             await flow.submit()
         except Exception as error:
             raise _in_item(place, api_error(error)) from error
-
-
-def close(flows: Sequence[Flow]) -> None:
-    """Drop all that have not ended."""
-    for flow in flows:
-        flow.close()
 
 
 class BatchResponse:

@@ -6,13 +6,14 @@ import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from itertools import chain
 from typing import Any, NoReturn
 
+import numpy as np
 from starlette.requests import Request
 
 from mlx_port.commands.serve.errors import LONGEST_NAME, ApiError, api_error, invalid, unknown_field
 from mlx_port.commands.serve.names import DEFAULT_VOICE
-from mlx_port.commands.serve.prompts import read_prompt
 from mlx_port.commands.serve.settings import Limits
 from tts_core.audio.formats.names import FORMATS, Format
 from tts_core.errors import NotFoundError, UsageError
@@ -24,6 +25,7 @@ OURS = ("pieces", "prompt")  # of every model, besides the standard
 OF_MODELS = ("speed", "instructions")  # standard fields that a model may have as options
 STREAMS = ("audio", "sse")
 MOST_FIELDS = 64  # of a JSON object
+MOST_CODES = 1 << 18  # of a prompt; far more than any model's window
 
 
 @dataclass(frozen=True)
@@ -170,6 +172,32 @@ def model_options(asked: SpeechBody, model: str, limits: Limits) -> dict[str, An
     if longest is not None and longest > limits.audio_seconds:
         raise invalid("max_seconds", f"max_seconds: {longest:g} is more than {limits.audio_seconds:g}")
     return options
+
+
+def read_prompt(value: Any, most_text: int) -> Prompt:
+    """Read a prompt of one reference: {"text": its words, "codes": [[a codebook's codes], ...]}.
+
+    most_text: characters of its text.
+
+    The model checks the shape and range of the codes. Raises ApiError 400.
+    """
+    if not isinstance(value, dict) or value.keys() != {"text", "codes"}:
+        raise invalid("prompt", "prompt: give an object with text and codes, as an event of a piece has it")
+    text, rows = value["text"], value["codes"]
+    if not isinstance(text, str) or not text.strip() or len(text) > most_text:
+        raise invalid("prompt", f"prompt: its text is not a string of 1 to {most_text} characters")
+    if not isinstance(rows, list) or not rows or not all(isinstance(row, list) for row in rows):
+        raise invalid("prompt", "prompt: its codes are not a list of lists")
+    if len({len(row) for row in rows}) > 1 or not rows[0] or len(rows) * len(rows[0]) > MOST_CODES:
+        raise invalid("prompt", "prompt: its codes are of unequal lengths, empty, or too many")
+    if not all(type(code) is int and 0 <= code < 1 << 16 for code in chain.from_iterable(rows)):
+        raise invalid("prompt", "prompt: its codes are not whole numbers from 0 to 65535")
+    return Prompt.of(codes=np.array(rows, np.int32), text=text)
+
+
+def prompt_json(codes: np.ndarray, text: str) -> dict[str, Any]:
+    """Write a prompt as `read_prompt` reads it. codes: (Q, T) int32."""
+    return {"text": text, "codes": codes.tolist()}
 
 
 def has_seed(model: str) -> bool:

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from mlx_port.commands.serve.body import read_json
-from mlx_port.commands.serve.errors import invalid, unknown_field
+from mlx_port.commands.serve.errors import check_fields, invalid
 from mlx_port.commands.serve.routes import service_of
 from mlx_port.commands.serve.settings import Limits
 from tts_core.errors import UsageError
@@ -27,9 +27,7 @@ async def captions(request: Request) -> Response:
     """Write {"format": "srt" or "vtt", "cues": [{"text", "start", "end"}]}, with "words" as events have."""
     limits = service_of(request).settings.limits
     body = await read_json(request, limits)
-    strange = next((name for name in body if name not in FIELDS), None)
-    if strange is not None:
-        raise unknown_field(strange, FIELDS)
+    check_fields(body, FIELDS)
     kind = body.get("format")
     if not isinstance(kind, str) or kind not in KINDS:
         raise invalid("format", f"format: {kind!r:.40} is not one of {', '.join(KINDS)}")

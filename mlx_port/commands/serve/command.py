@@ -22,6 +22,7 @@ LIBRARIES = {
     "websockets": "websockets",
 }
 DAY = 86400.0
+LIMITS = {"max_text": "text", "max_audio": "audio_seconds", "timeout": "request_seconds"}  # flag → field
 
 
 @click.command()
@@ -33,32 +34,21 @@ DAY = 86400.0
     help="Converted folder, served under its name; repeat for several.  [default: the embedded voice]",
 )
 @loading_flags("each folder's; with --backend torch by device")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0: any free one."
-)
+@click.option("--host", default="127.0.0.1", help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8000, help="0: any free one.")
 @click.option(
     "--api-key",
     envvar="MLX_PORT_API_KEY",
     help="Key that every caller must send; better in the environment, as MLX_PORT_API_KEY.",
 )
 @click.option(
-    "--voices", metavar="FOLDER", help="Folder of voices by name.  [default: that of mlx-port voices]"
+    "--voices",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Folder of voices by name.  [default: that of mlx-port voices]",
 )
-@click.option(
-    "--max-queue",
-    type=click.IntRange(1, 10_000),
-    default=64,
-    show_default=True,
-    help="Requests that may wait.",
-)
-@click.option(
-    "--places",
-    type=click.IntRange(1, 256),
-    default=8,
-    show_default=True,
-    help="Requests spoken at once, at most.",
-)
+@click.option("--max-queue", type=click.IntRange(1, 10_000), default=64, help="Requests that may wait.")
+@click.option("--places", type=click.IntRange(1, 256), default=8, help="Requests spoken at once, at most.")
 @click.option(
     "--idle-unload", type=Seconds(30 * DAY), help="Unload a model after this many seconds without use."
 )
@@ -71,35 +61,17 @@ DAY = 86400.0
     multiple=True,
     help="Further name of this machine, as in a container; repeat.",
 )
+@click.option("--warm-up/--no-warm-up", default=True, help="Speak once, unheard, at the start.")
 @click.option(
-    "--warm-up/--no-warm-up", default=True, show_default=True, help="Speak once, unheard, at the start."
+    "--max-text", type=click.IntRange(1, 1_000_000), default=Limits.text, help="Characters of a text."
 )
-@click.option(
-    "--max-text",
-    type=click.IntRange(1, 1_000_000),
-    default=Limits.text,
-    show_default=True,
-    help="Characters of a text.",
-)
-@click.option(
-    "--max-audio",
-    type=Seconds(DAY),
-    default=Limits.audio_seconds,
-    show_default=True,
-    help="Seconds of one speech.",
-)
-@click.option(
-    "--timeout",
-    type=Seconds(DAY),
-    default=Limits.request_seconds,
-    show_default=True,
-    help="Seconds of one request.",
-)
+@click.option("--max-audio", type=Seconds(DAY), default=Limits.audio_seconds, help="Seconds of one speech.")
+@click.option("--timeout", type=Seconds(DAY), default=Limits.request_seconds, help="Seconds of one request.")
 @click.option(
     "--drain",
+    "drain_seconds",
     type=Seconds(DAY),
     default=30.0,
-    show_default=True,
     help="Seconds to finish requests after SIGTERM.",
 )
 @click.option(
@@ -117,27 +89,21 @@ def serve(**given: Any) -> int:
 
     Ends at SIGTERM or Ctrl-C, once the requests under way are finished.
     """
+    host, wyoming, quiet = given.pop("host"), given.pop("wyoming"), given.pop("quiet")
+    key, origins, hosts = _key(given.pop("api_key")), _origins(given.pop("cors")), given.pop("allow_host")
+    limits = Limits(**{field: given.pop(flag) for flag, field in LIMITS.items()})
+    how = loading(given)
     settings = Settings(
-        models=given["models"],
-        loading=loading(given),
-        port=given["port"],
-        voices=None if given["voices"] is None else Path(given["voices"]),
-        max_queue=given["max_queue"],
-        places=given["places"],
-        idle_unload=given["idle_unload"],
-        warm_up=given["warm_up"],
-        drain_seconds=given["drain"],
-        open_page=given["open_page"],
-        wyoming=None if given["wyoming"] is None else _address(given["wyoming"], given["host"]),
-        access=Access(given["host"], _key(given["api_key"]), _origins(given["cors"]), given["allow_host"]),
-        limits=Limits(
-            text=given["max_text"], audio_seconds=given["max_audio"], request_seconds=given["timeout"]
-        ),
+        loading=how,
+        access=Access(host, key, origins, hosts),
+        limits=limits,
+        wyoming=None if wyoming is None else _address(wyoming, host),
+        **given,
     )
     check_installed()
     if settings.wyoming is not None and find_spec("wyoming") is None:
         raise NotFoundError("wyoming: it is not installed; pip install 'mlx-port[wyoming]'")
-    return import_module("mlx_port.commands.serve.run").run(settings, quiet=given["quiet"])
+    return import_module("mlx_port.commands.serve.run").run(settings, quiet=quiet)
 
 
 def check_installed() -> None:

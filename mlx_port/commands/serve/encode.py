@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from mlx_port.commands.serve.body import read_bytes, read_format
-from mlx_port.commands.serve.errors import invalid, unknown_field
+from mlx_port.commands.serve.errors import check_fields, invalid
 from mlx_port.commands.serve.flow import PCM_RATE
 from mlx_port.commands.serve.routes import service_of
 from tts_core.audio.formats.names import Format
@@ -24,9 +24,7 @@ _PCM = re.compile(r"audio/pcm; ?rate=(\d{1,6}); ?channels=1")
 async def encode(request: Request) -> Response:
     """Encode a body of 16-bit little-endian samples, audio/pcm;rate=RATE;channels=1, as a complete file."""
     limits = service_of(request).settings.limits
-    strange = next((name for name in request.query_params if name != "response_format"), None)
-    if strange is not None:
-        raise unknown_field(strange, ["response_format"])
+    check_fields(request.query_params, ["response_format"])
     form = read_format(dict(request.query_params))
     declared = _PCM.fullmatch(request.headers.get("content-type", ""))
     rate = int(declared[1]) if declared else 0

@@ -7,14 +7,13 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 
-import numpy as np
 from anyio import to_thread
 
+from mlx_port.commands.output import check_numbers
 from mlx_port.commands.serve.body import SpeechBody
 from mlx_port.commands.serve.errors import ApiError
 from mlx_port.commands.serve.service import Service
 from tts_core.audio.formats.writer import StreamEncoder
-from tts_core.errors import GenerationError
 from tts_core.results import GenerationResult
 from tts_core.serving.speech import Speech
 
@@ -130,10 +129,7 @@ class Flow:
             raise self.late() from None
         if part is None:
             return None
-        if not np.isfinite(part.audio).all():
-            raise GenerationError(
-                "generation: the samples contain NaN or infinity; check the model with: mlx-port verify"
-            )
+        check_numbers(part)
         self._seconds += part.audio_seconds
         if self._seconds > limits.audio_seconds:
             message = f"the speech is longer than {limits.audio_seconds:g} s; send less text"

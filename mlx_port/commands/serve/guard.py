@@ -13,9 +13,9 @@ import logging
 import platform
 import secrets
 import time
-from collections.abc import Mapping, Sequence
 from hashlib import sha256
 
+from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -49,7 +49,7 @@ class Guard:
             await self.app(scope, receive, send)
             return
         number, started = f"req_{secrets.token_hex(12)}", time.perf_counter()
-        headers, origin, status = _headers(scope), None, 0
+        headers, origin, status = Headers(scope=scope), None, 0
         is_socket, rest = scope["type"] == "websocket", Rest(scope, receive)
 
         async def answer(message: Message) -> None:
@@ -158,16 +158,9 @@ class Guard:
         _LOG.info("%s %d in %.2f s, %s", path, status, seconds, number)
 
 
-def _headers(scope: Scope) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for name, value in scope["headers"]:
-        found.setdefault(name.decode("latin-1"), []).append(value.decode("latin-1"))
-    return found
-
-
-def _one(headers: Mapping[str, Sequence[str]], name: str) -> str | None:
+def _one(headers: Headers, name: str) -> str | None:
     """Return a header's value. Raises ApiError 400 for one that is given twice."""
-    values = headers.get(name, ())
+    values = headers.getlist(name)
     if len(values) > 1:
         raise ApiError(400, f"{name}: the header is given {len(values)} times", code="invalid_header")
     return values[0] if values else None

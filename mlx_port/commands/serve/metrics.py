@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter as Counts
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -24,41 +24,27 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.answers = Counter(
-            "mlx_port_http_responses", "Answers.", ["route", "status"], registry=self.registry
+        self.answers = self._counter("http_responses", "Answers.", ["route", "status"])
+        self.errors = self._counter(
+            "errors", "Errors by their code, before and after the first byte.", ["code"]
         )
-        self.errors = Counter(
-            "mlx_port_errors",
-            "Errors by their code, before and after the first byte.",
-            ["code"],
-            registry=self.registry,
+        self._ended = self._counter("requests", "Speeches that ended.", ["model", "outcome"])
+        self._first = self._histogram(
+            "first_audio_seconds", "From the request's place in the queue to its first sound.", _SECONDS
         )
-        self._ended = Counter(
-            "mlx_port_requests", "Speeches that ended.", ["model", "outcome"], registry=self.registry
-        )
-        self._first = Histogram(
-            "mlx_port_first_audio_seconds",
-            "From the request's place in the queue to its first sound.",
-            ["model"],
-            buckets=_SECONDS,
-            registry=self.registry,
-        )
-        self._waited = Histogram(
-            "mlx_port_queue_seconds",
-            "Time in the queue.",
-            ["model"],
-            buckets=_SECONDS,
-            registry=self.registry,
-        )
-        self._factor = Histogram(
-            "mlx_port_real_time_factor",
+        self._waited = self._histogram("queue_seconds", "Time in the queue.", _SECONDS)
+        self._factor = self._histogram(
+            "real_time_factor",
             "Seconds of processing by seconds of speech; below 1 is faster than real time.",
-            ["model"],
-            buckets=_FACTORS,
-            registry=self.registry,
+            _FACTORS,
         )
-
         self.live = LiveFigures(self.registry)
+
+    def _counter(self, name: str, text: str, labels: Sequence[str]) -> Counter:
+        return Counter(f"mlx_port_{name}", text, labels, registry=self.registry)
+
+    def _histogram(self, name: str, text: str, buckets: Sequence[float]) -> Histogram:
+        return Histogram(f"mlx_port_{name}", text, ["model"], buckets=buckets, registry=self.registry)
 
     def computes(self, arithmetic: Callable[[], str], precisions: Callable[[], Mapping[str, str]]) -> None:
         """Report how float32 products are computed, and each model's codec decodes, at every scrape."""

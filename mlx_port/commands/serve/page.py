@@ -1,7 +1,13 @@
-"""The page at `/`: files of the package, with headers that keep everything from elsewhere out."""
+"""The page at `/`: files of the package, with headers that keep everything from elsewhere out.
+
+`mlx-port serve --open` starts the user's browser on it.
+"""
 
 from __future__ import annotations
 
+import logging
+import threading
+import webbrowser
 from functools import cache
 from importlib.resources import files
 
@@ -10,6 +16,8 @@ from starlette.responses import Response
 
 from mlx_port.commands.serve.errors import ApiError
 
+_LOG = logging.getLogger("mlx_port.serve")
+EVERY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # an address that listens on all → one to visit
 INDEX = "index.html"
 KINDS = {
     ".html": "text/html; charset=utf-8",
@@ -55,6 +63,22 @@ async def page(request: Request) -> Response:
         raise ApiError(404, f"{path[:200]}: no such file of the page", code="no_route")
     kind = KINDS[".html"] if path == "/" else _kind(path)
     return Response(contents()[path], headers={"content-type": str(kind), **HEADERS})
+
+
+def page_url(host: str, port: int) -> str:
+    """Address of the page of a server that listens on `host`."""
+    name = EVERY.get(host, host)
+    return f"http://[{name}]:{port}/" if ":" in name else f"http://{name}:{port}/"
+
+
+def open_page(url: str) -> None:
+    """Start the user's browser, in a thread: some run until they are closed. Without one, log the address."""
+
+    def work() -> None:
+        if not webbrowser.open(url):
+            _LOG.warning("open: no browser was found; the page is at %s", url)
+
+    threading.Thread(target=work, name="browser", daemon=True).start()
 
 
 def _kind(name: str) -> str | None:

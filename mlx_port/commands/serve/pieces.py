@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from mlx_port.commands.serve.body import SpeechBody, has_seed
+from mlx_port.commands.serve.body import SpeechBody, has_seed, prompt_json
 from mlx_port.commands.serve.names import choose_model
-from mlx_port.commands.serve.prompts import prompt_json
 from mlx_port.commands.serve.service import Service
 from tts_core import models
 from tts_core.nn.noise import piece_seed

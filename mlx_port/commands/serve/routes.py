@@ -13,7 +13,7 @@ from mlx_port.commands.serve.errors import ApiError
 from mlx_port.commands.serve.flow import Flow
 from mlx_port.commands.serve.names import choose_model
 from mlx_port.commands.serve.service import Service
-from mlx_port.commands.serve.streaming import NOBODY, GoneError, SpeechResponse, unless_gone
+from mlx_port.commands.serve.streaming import SpeechResponse, answered
 from tts_core.audio.formats.names import FORMATS
 
 OWNER = "mlx-port"
@@ -29,15 +29,7 @@ async def speech(request: Request) -> Any:
     service = service_of(request)
     limits = service.settings.limits
     flow = Flow(service, read_speech(await read_json(request, limits), limits))
-    try:
-        await unless_gone(request.receive, _begin(flow))
-    except GoneError:
-        flow.close()
-        return NOBODY
-    except BaseException:
-        flow.close()
-        raise
-    return SpeechResponse(flow)
+    return await answered(request, _begin(flow), [flow], SpeechResponse(flow))
 
 
 async def _begin(flow: Flow) -> None:
@@ -88,14 +80,9 @@ def _model(request: Request, name: str) -> dict[str, Any]:
         "object": "model",
         "created": request.app.state.started,
         "owned_by": OWNER,
-        "model": _kind(service, served),
+        "model": service.engine.models[served].model,
         "loaded": served in service.engine.statistics().loaded,
     }
-
-
-def _kind(service: Service, name: str) -> str:
-    """Return the name of a served model's spec."""
-    return service.engine.models[name].model
 
 
 async def health(request: Request) -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import signal
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -19,10 +20,9 @@ from mlx_port.commands.arithmetic import arithmetic, codec_precision
 from mlx_port.commands.loading_flags import Loading
 from mlx_port.commands.opening import check_backend, load_pipeline, open_model
 from mlx_port.commands.serve.app import build
-from mlx_port.commands.serve.browser import open_page, page_url
 from mlx_port.commands.serve.live.protocols import HttpConnection, WebSocketConnection
 from mlx_port.commands.serve.metrics import Metrics
-from mlx_port.commands.serve.server import Server
+from mlx_port.commands.serve.page import open_page, page_url
 from mlx_port.commands.serve.service import Service
 from mlx_port.commands.serve.settings import Settings
 from tts_core.errors import UsageError
@@ -39,8 +39,31 @@ if TYPE_CHECKING:
 EMBEDDED = "embedded"
 INTERRUPTED = 130
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
+LAST_WORDS = 2.0  # seconds for the answers of requests that were not finished in time
 _LOG = logging.getLogger("mlx_port.serve")
 _LOGS = ("mlx_port.serve", "tts_core", "uvicorn.error")
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server. beside: the Wyoming port, if any, which starts and drains with it."""
+
+    def __init__(self, config: uvicorn.Config, beside: WyomingPort | None = None):
+        super().__init__(config)
+        self.beside = beside
+
+    async def startup(self, sockets: list[Any] | None = None) -> None:
+        """Start to listen. Raises as WyomingPort.start."""
+        if self.beside is not None:
+            await self.beside.start()
+        await super().startup(sockets)
+
+    async def shutdown(self, sockets: list[Any] | None = None) -> None:
+        ending = [super().shutdown(sockets)]
+        if self.beside is not None:
+            ending.append(self.beside.stop(self.config.timeout_graceful_shutdown or 0))
+        await asyncio.gather(*ending)
+        if self.server_state.tasks:  # cancelled; each says so to its client
+            await asyncio.wait([*self.server_state.tasks], timeout=LAST_WORDS)
 
 
 def run(settings: Settings, *, quiet: bool) -> int:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from typing import Any, TypeVar
 
+from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mlx_port.commands.serve.backlog import Backlog
 from mlx_port.commands.serve.errors import api_error
@@ -41,6 +42,25 @@ async def unless_gone(receive: Receive, work: Awaitable[Made]) -> Made:
         for task in (working, watching):
             task.cancel()
         await asyncio.gather(working, watching, return_exceptions=True)
+
+
+async def answered(request: Request, work: Awaitable[None], flows: Sequence[Flow], answer: ASGIApp) -> Any:
+    """Return an answer once work is done; NOBODY if the client leaves. Without one, the flows are dropped."""
+    try:
+        await unless_gone(request.receive, work)
+    except GoneError:
+        close(flows)
+        return NOBODY
+    except BaseException:
+        close(flows)
+        raise
+    return answer
+
+
+def close(flows: Sequence[Flow]) -> None:
+    """Drop all that have not ended."""
+    for flow in flows:
+        flow.close()
 
 
 async def _gone(receive: Receive) -> None:

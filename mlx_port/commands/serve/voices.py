@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from mlx_port.commands.serve.body import read_bytes
-from mlx_port.commands.serve.errors import ApiError, invalid, unknown_field
+from mlx_port.commands.serve.errors import ApiError, check_fields, invalid
 from mlx_port.commands.serve.names import VOICES
 from mlx_port.commands.serve.routes import service_of
 from mlx_port.commands.serve.settings import Limits
@@ -113,9 +113,7 @@ async def _form(request: Request, limits: Limits) -> FormData:
 
 
 def _add(store: VoiceStore, form: FormData, limits: Limits) -> Voice:
-    strange = next((name for name in form if name not in FIELDS), None)
-    if strange is not None:
-        raise unknown_field(strange, FIELDS)
+    check_fields(form, FIELDS)
     name, consent = _text(form, "name"), _text(form, "consent")
     check_consent(consent)
     if "consent_note" in form:

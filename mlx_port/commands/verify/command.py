@@ -7,16 +7,20 @@ import sys
 import time
 from collections.abc import Sequence
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from tts_core import models
 from tts_core.command.seconds import Seconds
+from tts_core.errors import NotFoundError, SpeechError, UsageError
+from tts_core.printable import json_text, lines, one_line
 
 if TYPE_CHECKING:
     from converters.published import ModelPart, Published
     from mlx_port.commands.verify.report import Report
-    from mlx_port.commands.verify.run import Progress, Runner, Side
+    from mlx_port.commands.verify.run import Runner, Side
     from tts_core.nn.layers import Layers
 
 
@@ -26,19 +30,11 @@ if TYPE_CHECKING:
 @click.option(
     "--codec", metavar="SRC", help="Codec that DST was converted with.  [default: in SRC, or from the hub]"
 )
+@click.option("--rows", type=click.IntRange(min=2), default=24, help="Rows for the decoders to read.")
 @click.option(
-    "--rows", type=click.IntRange(min=2), default=24, show_default=True, help="Rows for the decoders to read."
+    "--seconds", type=Seconds(30), default=0.25, help="Seconds of sound for the codec to encode and decode."
 )
-@click.option(
-    "--seconds",
-    type=Seconds(30),
-    default=0.25,
-    show_default=True,
-    help="Seconds of sound for the codec to encode and decode.",
-)
-@click.option(
-    "--seed", type=click.IntRange(0, 2**64 - 1), default=0, show_default=True, help="Seed of the inputs."
-)
+@click.option("--seed", type=click.IntRange(0, 2**64 - 1), default=0, help="Seed of the inputs.")
 @click.option(
     "--cross-rope/--no-cross-rope",
     default=None,
@@ -85,10 +81,8 @@ def _run(
     environment = {"TF32": "off"} | _frameworks()
 
     from converters.published import open_published
-    from mlx_port.commands.verify import run
+    from mlx_port.commands.verify import html, run
     from mlx_port.commands.verify.report import Report
-    from tts_core import models
-    from tts_core.printable import json_text, lines
 
     converted = _converted(destination)
     parts = list(converted.parts)
@@ -107,27 +101,25 @@ def _run(
         ", ".join(sources), destination, root.dtype, root.quantization, rows, seconds, seed, environment
     )
     reference, port = _sides()
-    with _Line() as progress:
-        progress("hashes")
+    try:
+        _show("hashes")
         report.changed += _changed(destination, parts)
-        run.verify(published, converted, reference, port, report, progress=progress)
+        run.verify(published, converted, reference, port, report, progress=_show)
+    finally:
+        _show("")
     report.seconds_taken = time.perf_counter() - started
     report.peak_memory_bytes = _peak_bytes()
     shown = report.details() if verbose else report.text()
     click.echo(json_text(report.to_dict()) if as_json else lines(shown))
     if page is not None:
-        _write_page(report, page)
+        Path(page).write_text(html.page(report), "utf-8")
     _note_in_card(report, destination)
     return report.passed
 
 
 def _note_in_card(report: Report, destination: str) -> None:
     """Add the summary to the model card of DST; a folder that cannot be written is left as it is."""
-    from pathlib import Path
-
     from converters.card import add_measurements
-    from tts_core.errors import SpeechError
-    from tts_core.printable import one_line
 
     try:
         add_measurements(Path(destination).expanduser(), report.summary())
@@ -137,11 +129,8 @@ def _note_in_card(report: Report, destination: str) -> None:
 
 def _converted(destination: str) -> Published:
     """Open DST. Raises UsageError for a folder that convert-weights did not write."""
-    from pathlib import Path
-
     from converters.published import open_published
     from mlx_port.loading import open_parts
-    from tts_core.errors import UsageError
     from tts_core.files.json_object import read_json
 
     folder = Path(destination).expanduser()
@@ -160,9 +149,6 @@ def _changed(destination: str, kinds: Sequence[str]) -> list[str]:
 
     Not config.json: its entries are compared with the source's; the default sampling may be the user's own.
     """
-    from pathlib import Path
-
-    from tts_core import models
     from tts_core.files.record import Record
 
     record = Record.read(Path(destination).expanduser())
@@ -171,9 +157,6 @@ def _changed(destination: str, kinds: Sequence[str]) -> list[str]:
 
 
 def _check_page(page: str) -> None:
-    from pathlib import Path
-
-    from tts_core.errors import NotFoundError, UsageError
     from tts_core.files.regular import irregular
 
     folder = Path(page).absolute().parent
@@ -212,8 +195,6 @@ def _in_child(flags: dict[str, Any]) -> bool:
 
 def _frameworks() -> dict[str, str]:
     """Versions of both frameworks. Raises NotFoundError if one is not installed."""
-    from tts_core.errors import NotFoundError
-
     try:
         import mlx.core as mx
     except ImportError:
@@ -244,22 +225,10 @@ def _sides() -> tuple[Side, Side]:
     return reference, port
 
 
-class _Line:
-    """Line of progress on stderr, if that is a terminal."""
-
-    def __enter__(self) -> Progress:
-        return self.show
-
-    def __exit__(self, *_: object) -> None:
-        self.show("")
-
-    def show(self, text: str) -> None:
-        """Replace the line."""
-        if sys.stderr.isatty():
-            from tts_core.printable import one_line
-
-            text = one_line(text)
-            click.echo(f"\r\x1b[K{text}", nl=False, err=True)
+def _show(text: str) -> None:
+    """Replace the line of progress on stderr, if that is a terminal."""
+    if sys.stderr.isatty():
+        click.echo(f"\r\x1b[K{one_line(text)}", nl=False, err=True)
 
 
 def _peak_bytes() -> int:
@@ -270,11 +239,3 @@ def _peak_bytes() -> int:
         return 0
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else 1024 * peak
-
-
-def _write_page(report: Report, page: str) -> None:
-    from pathlib import Path
-
-    from mlx_port.commands.verify import html
-
-    Path(page).write_text(html.page(report), "utf-8")

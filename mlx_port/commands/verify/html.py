@@ -11,12 +11,8 @@ from mlx_port.commands.verify.report import METHOD, UNJUDGED, Report, loss_line
 
 HEIGHT, LEFT, TOP, STEP = 260, 64, 12, 18
 STYLE = """
-:root{color-scheme:light dark;--mlx:#c2410c;--torch:#2563eb;--bound:#6b7280;--line:#8884}
-body{font:15px/1.5 system-ui,sans-serif;max-width:1100px;margin:2rem auto;padding:0 1rem}
-h1{font-size:1.4rem}h2{font-size:1.1rem;margin-top:2rem}.pass{color:#15803d}.fail{color:#dc2626}
-.plot{overflow-x:auto}svg{font:11px system-ui,sans-serif;fill:currentColor}svg line{stroke:var(--line)}
-table{border-collapse:collapse;font-variant-numeric:tabular-nums}th,td{padding:.15rem .6rem;text-align:right}
-th:first-child,td:first-child{text-align:left}tr{border-bottom:1px solid var(--line)}
+:root{--mlx:#c2410c;--torch:#2563eb;--bound:#6b7280}
+.pass{color:#15803d}.plot{overflow-x:auto}svg line{stroke:#8884}
 .mlx{fill:var(--mlx);stroke:var(--mlx)}.torch{fill:var(--torch);stroke:var(--torch)}
 .bound{fill:none;stroke:var(--bound)}.key span{margin-right:1.2rem}.swatch{display:inline-block;width:.7rem;
 height:.7rem;margin-right:.3rem}

@@ -93,6 +93,26 @@ def test_what_older_torch_saved_is_read(tmp_path: Path, case: str) -> None:
     np.testing.assert_array_equal(checkpoint.read("a"), NUMBERS)
 
 
+@pytest.mark.parametrize(
+    ("order", "count", "said"),
+    [
+        (text("1"), 4, "its storages are not those of its tensors"),
+        (b"K\x00", 4, "its storages are not those of its tensors"),
+        (text("0"), 3, "storage 0 has another size"),
+    ],
+)
+def test_storages_of_an_old_file_are_those_of_its_tensors(
+    tmp_path: Path, order: bytes, count: int, said: str
+) -> None:
+    content = entries(text("a"), tensor(held()))
+    path = old(tmp_path / "x.pt", content)
+    end = START + b"]" + text("0") + b"a." + struct.pack("<q", 4)
+    changed = START + b"]" + order + b"a." + struct.pack("<q", count)
+    path.write_bytes(path.read_bytes().replace(end, changed))
+    with pytest.raises(CheckpointError, match=f"corrupt: {said}; fetch it again"):
+        TorchCheckpoint(path)
+
+
 def test_the_first_tensors_of_torch_in_a_zip_are_read(tmp_path: Path) -> None:
     storage = b"(" + text("storage") + b"ctorch\nFloatStorage\n" + text("0") + text("cpu") + number(4) + b"tQ"
     content = START + entries(text("a"), tensor(storage, REBUILD_1)) + b"."

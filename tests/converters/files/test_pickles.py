@@ -37,12 +37,6 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_published(path, published_content(CONFIG, mbd_tensors()))
 
 
-@pytest.fixture
-def no_child(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fail where a child process would be started."""
-    monkeypatch.setattr(pickles, "try_in_child", lambda path: pytest.fail(f"{path} was doubted"))
-
-
 def save(folder: Path, content: Any) -> Path:
     torch.save(content, folder / "x.pt")
     return folder / "x.pt"
@@ -58,7 +52,6 @@ def refusal(path: Path) -> str:
     return said
 
 
-@pytest.mark.usefixtures("no_child")
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16", "int64", "uint8", "bool"])
 def test_every_dtype_view_and_size(tmp_path, dtype):
     whole = (torch.randn(6, 5, 4) * 3).to(getattr(torch, dtype))
@@ -72,14 +65,12 @@ def test_every_dtype_view_and_size(tmp_path, dtype):
         np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.usefixtures("no_child")
 def test_pickle_with_metadata():
     checkpoint = TorchCheckpoint(DAC_PTH)
     assert checkpoint.metadata["kwargs"]["latent_dim"] == 64
     assert len(checkpoint.shapes) == 301
 
 
-@pytest.mark.usefixtures("no_child")
 def test_legacy_pickle_is_read_without_mapping(tmp_path):
     tensors = torch.load(V_0626 / "dia-v1.pth", weights_only=True)
     torch.save(tensors, tmp_path / "old.pth", _use_new_zipfile_serialization=False)
@@ -88,7 +79,6 @@ def test_legacy_pickle_is_read_without_mapping(tmp_path):
         np.testing.assert_array_equal(checkpoint.read(name), value.numpy())
 
 
-@pytest.mark.usefixtures("no_child")
 def test_one_tensor_at_a_time(tmp_path):
     big = torch.arange(4_000_000, dtype=torch.float32)
     path = save(tmp_path, {str(i): big + i for i in range(4)})
@@ -100,7 +90,6 @@ def test_one_tensor_at_a_time(tmp_path):
     assert peak < 1.1 * big.nbytes
 
 
-@pytest.mark.usefixtures("no_child")
 def test_the_parts_of_training_are_plain(tmp_path):
     """Tensors and other values beside the model are not rebuilt; integers beyond 64 bits are not numbers."""
     content = {
@@ -118,7 +107,6 @@ def test_the_parts_of_training_are_plain(tmp_path):
 # settings of OmegaConf
 
 
-@pytest.mark.usefixtures("no_child")
 def test_settings_are_plain_and_tensors_as_saved(published):
     checkpoint = TorchCheckpoint(published)
     assert checkpoint.metadata["n_bands"] == 2
@@ -136,7 +124,6 @@ def test_settings_are_plain_and_tensors_as_saved(published):
     assert checkpoint.files == (published,)
 
 
-@pytest.mark.usefixtures("no_child")
 def test_a_file_that_omegaconf_wrote():
     """omegaconf 2.4.0 and torch 2.11.0 wrote it: tests/data/pickles/README.md."""
     checkpoint = TorchCheckpoint(REAL)
@@ -162,9 +149,7 @@ def test_a_file_that_omegaconf_wrote():
 def test_omegaconf_is_not_imported(published, monkeypatch):
     for name in ("omegaconf", "omegaconf.dictconfig", "omegaconf.base"):
         monkeypatch.setitem(sys.modules, name, None)  # an import would raise
-    before = {*torch.serialization.get_safe_globals()}
     TorchCheckpoint(published).read("0.model_state.embedding.weight")
-    assert {*torch.serialization.get_safe_globals()} == before  # in any order
 
 
 # files that ask for code
@@ -180,7 +165,6 @@ class Canary:
         return self.call
 
 
-@pytest.mark.usefixtures("no_child")
 @pytest.mark.parametrize("form", ["zip", "legacy", "bare"])
 @pytest.mark.parametrize(
     ("function", "arguments", "named"),
@@ -210,7 +194,6 @@ def test_any_other_name_is_refused_and_named(tmp_path, form, function, arguments
     assert not place.exists()
 
 
-@pytest.mark.usefixtures("no_child")
 @pytest.mark.parametrize(
     "pickled",
     [
@@ -231,14 +214,6 @@ def test_what_torch_save_never_writes(tmp_path, pickled):
 
 
 # files that would take time or memory without end
-
-
-def used_again(levels: int) -> bytes:
-    """A list of tuples, each of twice the tuple before; the last is stored as number `levels`."""
-    made = b"](K\x01K\x02\x86q\x00"
-    for level in range(levels):
-        made += b"h" + bytes([level]) + b"h" + bytes([level]) + b"\x86q" + bytes([level + 1])
-    return made + b"e"
 
 
 def doubled(levels: int) -> bytes:
@@ -288,7 +263,6 @@ HUNGRY = {
 }
 
 
-@pytest.mark.usefixtures("no_child")
 @pytest.mark.parametrize("case", HUNGRY)
 def test_a_small_file_takes_little_work(tmp_path, case, monkeypatch):
     """Lines of Python are counted: the longest refusal takes six million."""
@@ -305,7 +279,6 @@ def test_a_tensor_may_be_shared_by_a_few_names(tmp_path):
     assert len(TorchCheckpoint(save(tmp_path, {"a": tied, "b": tied, "c": tied})).shapes) == 3
 
 
-@pytest.mark.usefixtures("no_child")
 @pytest.mark.parametrize("zipped", [True, False])
 @pytest.mark.parametrize(
     ("count", "shape", "strides"),
@@ -367,10 +340,9 @@ def test_a_truncated_legacy_pickle(tmp_path):
         refusal(tmp_path / "x.pth")
 
 
-def test_an_old_file_that_promises_more_than_it_has_is_not_read(tmp_path, monkeypatch):
+def test_an_old_file_that_promises_more_than_it_has_is_not_read(tmp_path):
     torch.save({"a": torch.ones(10_000)}, tmp_path / "x.pth", _use_new_zipfile_serialization=False)
     os.truncate(tmp_path / "x.pth", 30_000)
-    monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("read"))
     assert "truncated: its storages take more than 30000 bytes" in refusal(tmp_path / "x.pth")
 
 
@@ -438,12 +410,10 @@ def test_pickles_of_other_things(tmp_path, content, said):
     assert said in refusal(save(tmp_path, content))
 
 
-def test_sparse_tensor(tmp_path, monkeypatch):
-    monkeypatch.setattr(pickles, "try_in_child", lambda _: None)
+def test_sparse_tensor(tmp_path):
     assert "a is not a plain dense tensor" in refusal(save(tmp_path, {"a": torch.eye(3).to_sparse()}))
 
 
-@pytest.mark.usefixtures("no_child")
 def test_a_pickle_saved_without_checksums(tmp_path):
     torch.serialization.set_crc32_options(False)
     try:
@@ -479,13 +449,11 @@ def test_storages_that_are_not_as_described(tmp_path):
         assert said in refusal(changed_zip(path, tmp_path / "y.pt", **changes))
     with zipfile.ZipFile(path) as archive:
         description = archive.read("x/data.pkl")
-    for said, new in {
-        "not a torch checkpoint": b"QK\x00K\x02K\x04",
-        "storage that is not resizable": b"QK\x01K\x02K\x03",
-    }.items():
+    for new in (b"QK\x00K\x02K\x04", b"QK\x01K\x02K\x03"):
         pickled = description.replace(b"QK\x00K\x02K\x03", new)
         assert pickled != description
-        assert said in refusal(changed_zip(path, tmp_path / "y.pt", **{"data.pkl": pickled}))
+        said = refusal(changed_zip(path, tmp_path / "y.pt", **{"data.pkl": pickled}))
+        assert "corrupt: a tensor reaches beyond storage 0" in said
 
 
 @pytest.mark.parametrize("change", ["truncated", "touched", "replaced"])
@@ -503,14 +471,12 @@ def test_a_file_that_changes_after_planning(tmp_path, change):
         checkpoint.read("a")
 
 
-def test_without_torch_the_message_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(NotFoundError, match=r"pip install 'mlx-port\[torch\]'"):
-        TorchCheckpoint(DAC_PTH)
+def test_torch_is_not_imported(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)  # an import would raise
+    assert len(TorchCheckpoint(DAC_PTH).shapes) == 301
 
 
-def test_numbers_beyond_64_bits_are_no_numbers(tmp_path, monkeypatch):
-    monkeypatch.setattr(pickles, "try_in_child", lambda _: None)
+def test_numbers_beyond_64_bits_are_no_numbers(tmp_path):
     pickled = entries(text("state_dict"), entries(text("a"), tensor()), text("seed"), number(1 << 100))
     path = write_zip(tmp_path / "x.pt", START + pickled + b".")
     assert repr(TorchCheckpoint(path).metadata["seed"]) == "<large number>"

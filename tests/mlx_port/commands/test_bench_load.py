@@ -14,10 +14,18 @@ import numpy as np
 import pytest
 
 from mlx_port.commands.bench.load import command, post
-from mlx_port.commands.bench.load.address import Address, read_address
-from mlx_port.commands.bench.load.answer import Answer, Playback, play
-from mlx_port.commands.bench.load.figures import Load, figures, in_flight, overload, peak
+from mlx_port.commands.bench.load.figures import (
+    Answer,
+    Load,
+    Playback,
+    figures,
+    in_flight,
+    overload,
+    peak,
+    play,
+)
 from mlx_port.commands.bench.load.plot import plot
+from mlx_port.commands.bench.load.post import Address, read_address
 from mlx_port.commands.bench.load.report import report, table
 from mlx_port.commands.bench.load.run import TEXTS, LoadPlan, arrivals, at_rate, run
 from mlx_port.commands.bench.load.sound import PcmMeter, WavMeter, meter

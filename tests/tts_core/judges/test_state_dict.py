@@ -8,7 +8,10 @@ import pytest
 import torch
 
 from tts_core.errors import CheckpointError
-from tts_core.judges.state_dict import LEGACY_MAGIC, LEGACY_VERSION, read_state_dict
+from tts_core.judges.state_dict import read_state_dict
+
+# an old file begins with three pickles: these two, and the sizes of C's types
+LEGACY_MAGIC, LEGACY_VERSION = 0x1950A86A20F9469CFC6C, 1001
 
 
 @pytest.mark.parametrize("zipped", [True, False])
@@ -46,7 +49,7 @@ def test_no_pickle_of_an_old_file_runs_code(tmp_path: Path, place: int) -> None:
     read_state_dict(b"".join(pickle.dumps(one, 2) for one in pickles), "model")
     pickles[place] = Touch(tmp_path / "ran")
     content = b"".join(pickle.dumps(one, 2) for one in pickles)
-    with pytest.raises(CheckpointError, match="which is code and not weights"):
+    with pytest.raises(CheckpointError, match="nothing of it was run"):
         read_state_dict(content, "model")
     assert not list(tmp_path.iterdir())
 
@@ -54,11 +57,11 @@ def test_no_pickle_of_an_old_file_runs_code(tmp_path: Path, place: int) -> None:
 @pytest.mark.parametrize("begins", [[LEGACY_MAGIC, LEGACY_VERSION + 1], [0, LEGACY_VERSION]])
 def test_another_file_is_not_taken_for_an_old_one(begins: list[int]) -> None:
     content = b"".join(pickle.dumps(one, 2) for one in [*begins, {}, {"model": {}}, []])
-    with pytest.raises(CheckpointError, match=r"not a file of torch\.save"):
+    with pytest.raises(CheckpointError, match=r"not one that torch\.save wrote"):
         read_state_dict(content, "model")
 
 
 def test_a_storage_in_the_head_is_refused(tmp_path: Path) -> None:
     content = b"".join(pickle.dumps(one, 2) for one in [LEGACY_MAGIC, LEGACY_VERSION]) + b"\x80\x02K\x01Q."
-    with pytest.raises(CheckpointError, match="a storage before the first"):
+    with pytest.raises(CheckpointError, match="something that is no storage"):
         read_state_dict(content, "model")

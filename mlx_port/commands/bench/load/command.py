@@ -9,16 +9,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from mlx_port.commands.bench.load.address import read_address
 from mlx_port.commands.bench.load.figures import Load
 from mlx_port.commands.bench.load.plot import plot
+from mlx_port.commands.bench.load.post import read_address
 from mlx_port.commands.bench.load.report import report, table
 from mlx_port.commands.bench.load.run import TEXTS, LoadPlan, run
 from mlx_port.commands.bench.load.target import LoadTarget
 from tts_core.audio.files import check_place
 from tts_core.errors import UsageError
-from tts_core.printable import json_text
-from tts_core.text.checks import check_words
 
 ALONE = 5  # requests one after the other
 OWN_FIELDS = ("model", "input", "voice", "response_format")
@@ -39,18 +37,14 @@ def load_server(
     body: str | None,
     timeout: float,
     api_key: str | None,
-    json_file: str | None,
     plot_file: str | None,
     tell: Callable[[str], None],
-) -> str:
-    """Measure a server under load and write the files; return the text for stdout."""
-    if text is not None:
-        check_words("text", text)
+) -> tuple[dict[str, Any], str]:
+    """Measure a server under load and draw the plot; return the report as JSON values and as a table."""
     if api_key is not None and not (api_key and api_key.isascii() and api_key.isprintable()):
         raise UsageError("api-key: empty, or with characters that a header cannot carry")
-    for flag, path, suffix in (("json", json_file, ".json"), ("plot", plot_file, ".svg")):
-        if path not in (None, "-"):
-            check_place(flag, path, [suffix])
+    if plot_file is not None:
+        check_place("plot", plot_file, [".svg"])
     if not all(rate > 0 for rate in rates):  # NaN, which click lets pass
         raise UsageError("rates: give numbers of requests a second")
     target = LoadTarget(
@@ -61,11 +55,7 @@ def load_server(
     found = report(target, plan, asyncio.run(_measure(target, plan, tell)))
     if plot_file is not None:
         Path(plot_file).write_text(plot(found), "utf-8")
-    if json_file == "-":
-        return json_text(found)
-    if json_file is not None:
-        Path(json_file).write_text(json_text(found) + "\n", "utf-8")
-    return table(found)
+    return found, table(found)
 
 
 async def _measure(target: LoadTarget, plan: LoadPlan, tell: Callable[[str], None]) -> list[Load]:

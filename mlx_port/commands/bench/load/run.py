@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from itertools import cycle
 from typing import Any
 
-from mlx_port.commands.bench.load.answer import Answer
-from mlx_port.commands.bench.load.figures import Load, overload
+from mlx_port.commands.bench.load.figures import Answer, Load, overload
 
 TEXTS = (  # 63 characters each, about 4 seconds
     "The morning train was late, so we walked beside the river home.",

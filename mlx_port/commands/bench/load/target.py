@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mlx_port.commands.bench.load.address import Address
-from mlx_port.commands.bench.load.answer import Answer
-from mlx_port.commands.bench.load.post import Reply, post
+from mlx_port.commands.bench.load.figures import Answer
+from mlx_port.commands.bench.load.post import Address, Reply, post
 from mlx_port.commands.bench.load.sound import meter
 from tts_core.errors import GenerationError, NotFoundError, UsageError
 from tts_core.printable import one_line

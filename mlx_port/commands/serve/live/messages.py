@@ -66,19 +66,15 @@ class Messages:
 
 def text_of(message: dict[str, Any]) -> str:
     """Read the text of a message of type text. Raises ApiError 400."""
-    _only(message, "text")
+    check_fields(message, "text")
     text = message.get("text")
     if not isinstance(text, str):
         raise invalid("text", "text: missing, or not a string", "missing_field")
     return text
 
 
-def check_bare(message: dict[str, Any]) -> None:
-    """Check a message that has nothing but its type. Raises ApiError 400."""
-    _only(message)
-
-
-def _only(message: dict[str, Any], *names: str) -> None:
+def check_fields(message: dict[str, Any], *names: str) -> None:
+    """Check that a message has no fields but these and its type. Raises ApiError 400."""
     strange = next((name for name in message if name not in ("type", *names)), None)
     if strange is not None:
         raise invalid(strange, f"{strange:.40}: no field of {message['type']}", "unknown_field")

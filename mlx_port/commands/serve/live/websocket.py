@@ -17,7 +17,7 @@ from mlx_port.commands.serve.errors import ApiError, api_error, invalid, log_cau
 from mlx_port.commands.serve.flow import PCM_RATE
 from mlx_port.commands.serve.guard import is_key
 from mlx_port.commands.serve.live.flow import LiveFlow
-from mlx_port.commands.serve.live.messages import CLOSING, LeftError, Messages, check_bare, text_of
+from mlx_port.commands.serve.live.messages import CLOSING, LeftError, Messages, check_fields, text_of
 from mlx_port.commands.serve.service import Service
 from tts_core.errors import CancelledError
 from tts_core.printable import json_text
@@ -100,10 +100,10 @@ class _Connection:
                 case "text":
                     flow.add(text_of(message))
                 case "end":
-                    check_bare(message)
+                    check_fields(message)
                     flow.end()
                 case "cancel":
-                    check_bare(message)
+                    check_fields(message)
                     return "cancelled"
                 case "start":
                     raise invalid("type", "type: start again; open another connection", "wrong_order")

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from mlx_port.commands.batch.division import division
+from mlx_port.commands.batch.run import division
 from tts_core.errors import UsageError
 
 

@@ -56,7 +56,7 @@ def test_a_worker_takes_four_batches_of_places(monkeypatch: pytest.MonkeyPatch, 
     data.from_items = lambda items, override_num_blocks: Data(items, override_num_blocks)
     monkeypatch.setitem(sys.modules, "ray", ray)
     monkeypatch.setitem(sys.modules, "ray.data", data)
-    monkeypatch.setattr(on_ray, "Worker", Echo)
+    monkeypatch.setattr(on_ray, "build_speaker", Echo)
     monkeypatch.setattr(logging.getLogger("ray.data"), "level", logging.NOTSET)
     rows = [(TextRow(number, f"r{number}", "a"), f"k{number}") for number in range(11)]
     setting = Setting(None, Loading(), 2, Work({}, tmp_path, ".flac", None))

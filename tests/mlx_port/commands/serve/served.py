@@ -16,8 +16,7 @@ import httpx
 import numpy as np
 
 from mlx_port.commands.serve.metrics import Metrics
-from mlx_port.commands.serve.run import http, wyoming
-from mlx_port.commands.serve.server import Server
+from mlx_port.commands.serve.run import Server, http, wyoming
 from mlx_port.commands.serve.service import Service
 from mlx_port.commands.serve.settings import Settings
 from tests.tts_core.serving import talkers

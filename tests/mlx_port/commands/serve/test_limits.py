@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlx_port.commands.serve.body import model_options, read_speech
+from mlx_port.commands.serve.body import MOST_CODES, model_options, read_prompt, read_speech
 from mlx_port.commands.serve.errors import ApiError
 from mlx_port.commands.serve.live.messages import Messages
 from mlx_port.commands.serve.names import VOICES, recording_for, speaker_for
-from mlx_port.commands.serve.prompts import MOST_CODES, read_prompt
 from mlx_port.commands.serve.rest import Rest
 from mlx_port.commands.serve.settings import Limits
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mlx_port.commands.serve import page
-from mlx_port.commands.serve.browser import open_page, page_url
+from mlx_port.commands.serve.page import open_page, page_url
 from mlx_port.commands.serve.settings import Access, Settings
 from tests.mlx_port.commands.serve.served import Served, error_of, served, until
 

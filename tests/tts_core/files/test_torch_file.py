@@ -6,27 +6,34 @@ from pathlib import Path
 
 import pytest
 
-from converters.files.torch_archive import read_archive
 from tests.converters.files.opcodes import START, entries, tensor, text, write_zip
 from tests.converters.folders import DAC_PTH
 from tts_core.errors import CheckpointError
+from tts_core.files.torch_file import TorchFile, read_torch_file
 
 torch = pytest.importorskip("torch", reason="torch reads pickles")
 
 
+def read(path: Path) -> TorchFile:
+    with open(path, "rb") as file:
+        return read_torch_file(file)
+
+
 def refusal(path: Path) -> str:
     with pytest.raises(CheckpointError) as caught:
-        read_archive(path)
-    assert str(caught.value).startswith(f"{path}: ")
+        read(path)
     return str(caught.value)
 
 
-def test_a_pickle_and_its_storages(tmp_path):
-    torch.save({"a": torch.ones(3), "b": torch.zeros(5).half()}, tmp_path / "x.pt")
-    archive = read_archive(tmp_path / "x.pt")
-    assert archive.storages == {"0": 12, "1": 10}
-    with zipfile.ZipFile(tmp_path / "x.pt") as opened:
-        assert archive.pickle == opened.read("x/data.pkl")
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_pickle_and_the_places_of_its_storages(tmp_path, zipped):
+    saved = {"a": torch.ones(3), "b": torch.zeros(5).half()}
+    torch.save(saved, tmp_path / "x.pt", _use_new_zipfile_serialization=zipped)
+    found, data = read(tmp_path / "x.pt"), (tmp_path / "x.pt").read_bytes()
+    assert [found.content[name].shape for name in "ab"] == [(3,), (5,)]
+    for name, content in {"a": 3 * b"\0\0\x80\x3f", "b": bytes(10)}.items():
+        begin = found.begins[found.content[name].storage.key]
+        assert data[begin:][: len(content)] == content
 
 
 def rezip(source: Path, target: Path, compression: int, skip: str = "") -> None:
@@ -66,3 +73,11 @@ def test_members_outside_the_file(tmp_path):
         data[at + place : at + place + 4] = (10_000).to_bytes(4, "little")
     path.write_bytes(data)
     assert "x/data/0 reaches beyond the file's end" in refusal(path)
+
+
+def test_a_member_without_its_head(tmp_path):
+    path = write_zip(tmp_path / "x.pt", START + entries(text("a"), tensor()) + b".")
+    data = bytearray(path.read_bytes())
+    data[data.index(b"x/data/0") - 30] ^= 1
+    path.write_bytes(data)
+    assert "no head of x/data/0" in refusal(path)
