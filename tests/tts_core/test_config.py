@@ -1,11 +1,50 @@
-"""A configuration is read by its kind, as the class that its reader expects."""
+"""A configuration is read by its kind, as the class that its reader expects; our own schema is strict."""
+
+import json
+from collections.abc import Iterator
+from typing import Any, cast
 
 import pytest
 
+from tests.tiny.mbd import CONFIG as MBD
+from tts_core import models
 from tts_core.codecs.dac import DAC_44KHZ, DacConfig
 from tts_core.codecs.encodec import EncodecConfig
 from tts_core.config import check_quantization, config_of
 from tts_core.errors import CheckpointError
+
+CONFIGS = {
+    kind: config
+    for name in models.NAMES
+    for configs in models.model(name).sizes.values()
+    for kind, config in configs.items()
+} | {"mbd": MBD}
+
+
+def objects(value: Any) -> Iterator[dict[str, Any]]:
+    """Every object in a JSON value."""
+    if isinstance(value, dict):
+        yield value
+        value = [*value.values()]
+    if isinstance(value, list):
+        for one in value:
+            yield from objects(one)
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_our_own_schema_comes_back_and_is_strict(kind: str) -> None:
+    """As JSON. In each of its objects every unknown and every missing name is an error."""
+    config, read = cast(Any, CONFIGS[kind]), models.network(kind).read_converted
+    written = json.loads(json.dumps(config.to_dict()))
+    assert read(written) == config
+    for place in objects(written):
+        whole = dict(place)
+        for name in whole:
+            place["more"] = place.pop(name)
+            with pytest.raises(CheckpointError, match=f"unknown more; missing {name}"):
+                read(written)
+            place.clear()
+            place.update(whole)
 
 
 def test_a_configuration_keeps_its_class():

@@ -1,4 +1,3 @@
-import json
 import math
 
 import numpy as np
@@ -15,9 +14,7 @@ from tts_core.codecs.dac import (
     decoder_layers,
     encode_window,
     encoder_layers,
-    mlx_axes,
     parameter_shapes,
-    read_converted,
     read_descript,
     read_transformers,
 )
@@ -107,7 +104,6 @@ def test_transformers_fields_that_can_be_derived():
             TRANSFORMERS,
             "sampling_rate downsampling_ratios decoder_hidden_size codebook_dim",
         ),
-        (read_converted, FULL.to_dict(), " ".join(FULL.to_dict())),
     ],
 )
 def test_missing_fields_are_named(read, full, needed):
@@ -122,12 +118,6 @@ def test_missing_fields_are_named(read, full, needed):
 def test_unknown_fields_are_named():
     with pytest.raises(CheckpointError, match="causal, extra"):
         read_transformers(TRANSFORMERS | {"extra": 1, "causal": True})
-    with pytest.raises(CheckpointError, match="extra"):
-        read_converted(FULL.to_dict() | {"extra": 1})
-
-
-def test_our_schema_survives_json():
-    assert read_converted(json.loads(json.dumps(FULL.to_dict()))) == FULL
 
 
 @pytest.mark.parametrize(
@@ -143,23 +133,6 @@ def test_our_schema_survives_json():
 def test_nonsense_is_refused(change, message):
     with pytest.raises(CheckpointError, match=message):
         read_descript(DESCRIPT | change)
-
-
-def test_mlx_axes_move_channels_last():
-    shapes = parameter_shapes(FULL)
-    for name, shape in shapes.items():
-        axes = mlx_axes(name, len(shape))
-        if len(shape) != 3:
-            assert axes is None
-            continue
-        assert axes is not None
-        moved = tuple(shape[a] for a in axes)
-        if name.endswith("alpha"):
-            assert moved == (1, 1, shape[1])
-        elif ".conv_t1." in name:
-            assert moved == (shape[1], shape[2], shape[0])
-        else:
-            assert moved == (shape[0], shape[2], shape[1])
 
 
 def test_receptive_field_of_the_published_codec():

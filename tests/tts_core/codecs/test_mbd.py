@@ -1,4 +1,3 @@
-import json
 import logging
 import math
 from copy import deepcopy
@@ -14,7 +13,6 @@ from tts_core.codecs.mbd import (
     MbdConfig,
     band_parameter_shapes,
     check_items,
-    mlx_axes,
     nearest_frames,
     parameter_shapes,
     read_converted,
@@ -136,19 +134,9 @@ def test_bands_need_the_same_latents():
         replace(CONFIG, bands=(CONFIG.bands[0], replace(CONFIG.bands[1], unet=replace(SECOND, codec_dim=6))))
 
 
-def test_own_schema_survives_json_and_is_strict():
-    written = json.loads(json.dumps(CONFIG.to_dict()))
-    assert read_converted(written) == CONFIG
-    for path in ("sample_rate", "bands.0.unet", "bands.1.schedule.clip", "bands.1.processor.power_std"):
-        broken, name = deepcopy(written), path.split(".")[-1]
-        target: Any = broken
-        for step in path.split(".")[:-1]:
-            target = target[int(step) if step.isdigit() else step]
-        target["more"] = target.pop(name)
-        with pytest.raises(CheckpointError, match=f"unknown more; missing {name}"):
-            read_converted(broken)
+def test_bands_of_our_own_schema_are_a_list():
     with pytest.raises(CheckpointError, match="not a list"):
-        read_converted(written | {"bands": 3})
+        read_converted(CONFIG.to_dict() | {"bands": 3})
 
 
 def test_names_and_shapes():
@@ -163,13 +151,6 @@ def test_names_and_shapes():
     full = band_parameter_shapes(replace(CONFIG.bands[0], unet=PUBLISHED_UNET))
     tables = sum(shape[0] * shape[1] for name, shape in full.items() if ".embedding" in name)
     assert sum(math.prod(s) for s in full.values()) - tables == 286_435_008 - 1000 * (48 + 192 + 768 + 3072)
-
-
-def test_axes_for_mlx():
-    axes = {name: mlx_axes(name, len(shape)) for name, shape in parameter_shapes(CONFIG).items()}
-    assert axes["bands.0.unet.decoders.0.convtr.weight"] == (1, 2, 0)
-    assert axes["bands.0.unet.decoders.0.res_blocks.1.conv2.weight"] == (0, 2, 1)
-    assert axes["bands.0.unet.embedding.weight"] is None
 
 
 def test_schedule():

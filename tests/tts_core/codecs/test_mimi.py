@@ -1,4 +1,3 @@
-import json
 import math
 from dataclasses import replace
 
@@ -14,10 +13,7 @@ from tts_core.codecs.mimi import (
     decode_tail,
     encode_stages,
     encode_windows,
-    mlx_axes,
     parameter_shapes,
-    read_converted,
-    transposed_layers,
 )
 from tts_core.codecs.mimi_published import read_transformers
 from tts_core.errors import CheckpointError, UsageError
@@ -99,14 +95,6 @@ def test_numbers_of_the_published_model():
     }
 
 
-def test_our_own_schema_comes_back():
-    assert read_converted(json.loads(json.dumps(MIMI_24KHZ.to_dict()))) == MIMI_24KHZ
-    given = MIMI_24KHZ.to_dict() | {"extra": 1}
-    del given["compress"]
-    with pytest.raises(CheckpointError, match="unknown extra; missing compress"):
-        read_converted(given)
-
-
 @pytest.mark.parametrize(
     ("change", "named"),
     [
@@ -177,23 +165,6 @@ CONFIGS = st.builds(
     n_codebooks=st.integers(2, 5),
     codebook_dim=st.integers(1, 9),
 )
-
-
-@settings(max_examples=30)
-@given(config=CONFIGS)
-def test_mlx_axes_move_channels_last(config: MimiConfig):
-    """(out, k, in) for both kinds; a transposed convolution has half as many outputs as inputs."""
-    shapes = parameter_shapes(config)
-    for name, shape in shapes.items():
-        axes = mlx_axes(config, name, len(shape))
-        if len(shape) < 3:
-            assert axes is None
-            continue
-        assert axes is not None
-        out = shape[axes[0]]
-        bias = shapes.get(name.replace("weight", "bias"))
-        assert bias in (None, (out,))
-    assert len(transposed_layers(config)) == len(config.upsampling_ratios)
 
 
 @settings(max_examples=30)

@@ -1,4 +1,3 @@
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -11,9 +10,6 @@ from tts_core.codecs.vocos import (
     check_request,
     decode_lookahead,
     decode_window,
-    mlx_axes,
-    parameter_shapes,
-    read_converted,
     read_published,
     read_yaml,
 )
@@ -55,13 +51,6 @@ def test_padding_is_same_where_the_file_does_not_say():
     without = read_yaml(PUBLISHED.replace("    padding: same\n", ""))
     assert "padding" not in without["head"]["init_args"]
     assert read_published(without, SHAPES) == VOCOS_ENCODEC_24KHZ
-
-
-def test_our_own_schema_comes_back():
-    given = json.loads(json.dumps(VOCOS_ENCODEC_24KHZ.to_dict()))
-    assert read_converted(given) == VOCOS_ENCODEC_24KHZ
-    with pytest.raises(CheckpointError, match="missing dim"):
-        read_converted({name: value for name, value in given.items() if name != "dim"})
 
 
 @pytest.mark.parametrize("text", ["a: [1", "- 1", "", "!!python/object:os.system {}", "&a [*a]"])
@@ -116,12 +105,6 @@ def test_missing_arguments_are_named():
             changed("backbone.init_args", {"input_channels": 1, "intermediate_dim": 1, "num_layers": 1}),
             SHAPES,
         )
-
-
-def test_mlx_axes_move_channels_last():
-    for name, shape in parameter_shapes(VOCOS_ENCODEC_24KHZ).items():
-        axes = mlx_axes(name, len(shape))
-        assert axes == ((0, 2, 1) if "conv.weight" in name or "embed.weight" in name else None)
 
 
 def test_window_of_the_published_model():

@@ -14,7 +14,6 @@ import pytest
 from tests.tts_core.serving.one_by_one import OneByOne
 from tests.tts_core.serving.talkers import SAMPLES, Said, Singers, Talker, sound
 from tts_core.errors import (
-    BusyError,
     CancelledError,
     GenerationError,
     NotFoundError,
@@ -148,20 +147,6 @@ def test_bad_requests_are_refused_at_once() -> None:
         assert speaking.statistics().outcomes == {}
         with pytest.raises(ResourceError, match="too little"):
             list(speaking.submit("song", "everything"))
-
-
-def test_a_full_queue_says_when_to_come_back() -> None:
-    gate = threading.Semaphore(0)
-    with engine(Singing(gate=gate), places=1, max_queue=2) as speaking:
-        first = speaking.submit("song", "one")
-        until(lambda: first.state == "speaking")
-        others = [speaking.submit("song", "two"), speaking.submit("song", "three")]
-        assert speaking.statistics().queued == 2
-        with pytest.raises(BusyError, match="queue: full, 2 requests in it") as refused:
-            speaking.submit("song", "four")
-        assert refused.value.retry_after == 10.0
-        gate.release(9)
-        assert [len(list(speech)) for speech in (first, *others)] == [1, 1, 1]
 
 
 def test_a_cancelled_request_leaves_before_the_next_step() -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import random
-import signal
 import subprocess
 import sys
 import time
@@ -148,40 +146,6 @@ def test_what_a_killed_process_left_is_removed_later(store: VoiceStore) -> None:
     os.utime(old, (0, 0))
     store.add("bob", [recording()], [None], "yes")
     assert sorted(os.listdir(store.folder)) == [".old-12345678", "anna", "bob"]
-
-
-CHANGE = """
-import sys
-import numpy as np
-from tts_core.serving.voices import VoiceStore
-store, n = VoiceStore(sys.argv[1]), 0
-noise = np.random.default_rng(0).normal(0, 0.1, 32000).astype(np.float32)
-while True:
-    store.add(f"v{n % 3}", [(noise, 16000), (noise, 16000)], [None, None], "yes")
-    print("added", flush=True)
-    n += 1
-    if n >= 3:
-        store.remove(f"v{n % 3}")
-"""
-
-
-def test_a_kill_at_any_moment_leaves_whole_voices(tmp_path: Path) -> None:
-    draw, seen = random.Random(0), set()
-    for place in range(3):
-        store = VoiceStore(tmp_path / str(place))
-        command = [sys.executable, "-c", CHANGE, str(store.folder)]
-        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as process:
-            assert process.stdout is not None
-            for _ in range(draw.randint(1, 4)):
-                assert process.stdout.readline() == b"added\n"
-            time.sleep(0.02 + 0.1 * draw.random())
-            os.kill(process.pid, signal.SIGKILL)
-        for voice in store:
-            assert [len(one.audio) for one in store.prompt(voice.name).references] == [32000] * 2  # pyright: ignore[reportArgumentType]
-            seen.add(voice.name)
-            store.remove(voice.name)
-        store.add("v0", [recording()], [None], "yes")
-    assert seen
 
 
 CRASH = """
