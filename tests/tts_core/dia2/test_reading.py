@@ -123,11 +123,6 @@ def test_pieces_end_at_turns_where_they_can():
     assert len(speakers) == len(inside) >= 9
 
 
-def test_what_fits_no_piece_is_refused():
-    with pytest.raises(UsageError, match="longer than the model's two minutes"):
-        cut(READER, [Entry((), "", 2000)], 1400)
-
-
 @settings(max_examples=40)
 @given(data=st.data())
 def test_a_piece_ends_within_the_context_whatever_the_actions(data):

@@ -55,20 +55,6 @@ def test_phases_follow_one_another(backend: str) -> None:
     assert backend in OVERLAPS or [term.name for term in guess.terms] == names
 
 
-@pytest.mark.parametrize(
-    ("name", "larger"),
-    [
-        ("NAR", {"frames": 900}),
-        ("NAR", {"prompt_frames": 900}),
-        ("activations", {"prompt_ids": 1200}),
-        ("cache", {"max_len": 3000}),
-        ("vocoder", {"frames": 900}),
-    ],
-)
-def test_more_takes_more(name: str, larger: dict[str, Any]) -> None:
-    assert take(replace(JOB, **larger))[name].bytes > take()[name].bytes
-
-
 @pytest.mark.parametrize(("frames", "decoded"), [(750, 750), (3000, 1024)])
 def test_the_vocoder_by_the_formula(frames: int, decoded: int) -> None:
     """float32 rows per frame: a block's two inner ones, four of its width, 641 bins, and the transform's 1280
@@ -78,6 +64,11 @@ def test_the_vocoder_by_the_formula(frames: int, decoded: int) -> None:
     expected = 4 * ((decoded + 2 * 29) * row + 2 * 641 * 1280)
     for dtype in ("float32", "bfloat16"):
         assert take(replace(JOB, frames=frames), dtype)["vocoder"].bytes == expected
+
+
+def test_prompts_take_activations_and_longer_sequences_the_cache() -> None:
+    assert take(replace(JOB, prompt_ids=1200))["activations"].bytes > take()["activations"].bytes
+    assert take(replace(JOB, max_len=3000))["cache"].bytes > take()["cache"].bytes
 
 
 def test_a_run_is_smaller_without_guidance_or_words() -> None:

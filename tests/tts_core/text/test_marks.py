@@ -84,15 +84,5 @@ def test_other_brackets_are_read(text: str) -> None:
 
 
 def test_twice_the_text_takes_twice_the_work() -> None:
-    for part in (
-        "[ ",
-        "< x",
-        "pause:1",
-        "[pas",
-        "(s 1 ",
-        "<brea ",
-        "[pause:1] ",
-        "s1 ] ",
-        ". (s1 ",
-    ):
+    for part in ["[ ", "< x", "pause:1", "[pas", "(s 1 ", "<brea ", "[pause:1] ", "s1 ] ", ". (s1 "]:
         assert growth(lambda count, part=part: breaks.read("text", "a " + part * count), 1500) < MOST
