@@ -13,10 +13,9 @@ from tts_core.mars5.outlook import plan
 from tts_core.mars5.spec import MODEL
 from tts_core.memory.machine import Machine
 from tts_core.memory.terms import BACKENDS, OVERLAPS, Estimate
-from tts_core.memory.weights import weight_bytes
 
 CONFIGS = next(iter(MODEL.sizes.values()))
-EIGHT, FOUR = ({"group_size": 64, "bits": bits, "mode": "affine"} for bits in (8, 4))
+FOUR = {"group_size": 64, "bits": 4, "mode": "affine"}
 JOB = Mars5Job(prompt_ids=900, frames=750, prompt_frames=450, deep=True)
 
 
@@ -24,10 +23,7 @@ def take(job: Mars5Job = JOB, dtype: str = "float32", backend: str = "torch-cpu"
     return estimate(CONFIGS, job, Machine(dtype, backend, **how))
 
 
-def test_full_size_weights() -> None:
-    """Parameters of the published files, with the assumed vocabulary."""
-    assert weight_bytes("mars5", CONFIGS["mars5"], "float32") == 4 * (737_788_417 + 3072 * 8196)
-    assert weight_bytes("mars5_nar", CONFIGS["mars5_nar"], "float32") == 4 * (450_232_331 + 1024 * 2051)
+def test_a_quantized_copy_is_smaller_in_mlx_only() -> None:
     assert take(dtype="float16")["AR"].bytes < 0.501 * take()["AR"].bytes
     four = take(dtype="float16", backend="mlx-metal", quantization=FOUR)
     assert four["AR"].bytes < 0.4 * take(dtype="float16")["AR"].bytes

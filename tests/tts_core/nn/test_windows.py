@@ -4,7 +4,6 @@ import math
 from itertools import pairwise
 
 import numpy as np
-import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -151,17 +150,3 @@ def test_growing_stands_on_one_absolute_grid(total, more, first, largest):
     short, long = list(growing(total, first, largest)), list(growing(total + more, first, largest))
     assert [start for start, _ in short] == [start for start, _ in long][: len(short)]
     assert short[:-1] == long[: len(short)][:-1]
-
-
-@pytest.mark.parametrize(
-    ("total", "cuts"),
-    [
-        (0, []),
-        (1, [(0, 1)]),
-        (4, [(0, 4)]),
-        (5, [(0, 4), (4, 5)]),
-        (40, [(0, 4), (4, 12), (12, 22), (22, 32), (32, 40)]),
-    ],
-)
-def test_growing_by_hand(total, cuts):
-    assert list(growing(total, first=4, largest=10)) == cuts

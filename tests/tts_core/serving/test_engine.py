@@ -11,7 +11,6 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from tests.tts_core.serving.one_by_one import OneByOne
 from tests.tts_core.serving.talkers import SAMPLES, Said, Singers, Talker, sound
 from tts_core.errors import (
     CancelledError,
@@ -117,25 +116,6 @@ def test_requests_share_steps_and_sound_as_by_themselves() -> None:
     assert "step one four" in source.log
     assert len(source.threads) == 1
     assert threading.get_ident() not in source.threads
-
-
-def test_a_stream_serves_as_a_session() -> None:
-    """One after the other, all in one thread."""
-    talker = Talker()
-
-    class Alone(Singing):
-        fed = False
-
-        def load(self) -> Any:
-            pipeline: Any = talker
-            pipeline.session = lambda places: OneByOne(pipeline, lambda: Said(("warm",)))
-            return pipeline
-
-    with engine(Alone(), warm_up=True) as speaking:
-        speeches = [speaking.submit("song", text) for text in ("a b", "c")]
-        assert [len(list(speech)) for speech in speeches] == [2, 1]
-    assert len(talker.threads) == 4
-    assert len(set(talker.threads)) == 1
 
 
 def test_bad_requests_are_refused_at_once() -> None:
