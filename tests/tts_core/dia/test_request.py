@@ -136,12 +136,6 @@ def test_a_prompt_needs_its_transcript(exactly: bool) -> None:
         request(["[S1] a", "b"], [None, Prompt.of(codes=CODES)], exactly=exactly)
 
 
-def test_a_prompt_is_audio_or_codes() -> None:
-    for both in ({}, {"audio": np.zeros(3), "codes": CODES}):
-        with pytest.raises(ValueError, match="exactly one of them"):
-            Prompt.of(text="a", **both)
-
-
 def test_the_defaults_are_the_models() -> None:
     filled = request(prompts=[None, CODES])
     assert [one.sampling for one in filled] == [SAMPLING] * 2

@@ -190,21 +190,6 @@ def test_pieces_behind_the_limit_are_not_spoken() -> None:
     assert (whole.codes.shape, whole.token_count, whole.finish_reason) == ((2, 3), 8, "length")
 
 
-def test_pieces_without_a_limit_are_spoken_at_once() -> None:
-    script = Script(speech(LONG, max_frames=None), Meter(24_000))
-    assert script.ready([]) == [0, 1, 2, 3]
-    assert script.ready([0, 2]) == [1, 3]
-    codes = np.array([5, 1030, 6, 1031, END_OF_AUDIO], np.int32)
-    for place in (2, 0, 3, 1):
-        one = script.request(place)
-        assert one.pacing.texts == (script.whole.pacing.texts[place],)
-        assert one.pieces[0] is script.whole.pieces[place]
-        assert not script.done
-        script.add(place, spoken(one.said(0, np.concatenate([one.pieces[0].first, codes])), "stop"))
-    assert (script.done, script.finish_reason) == (True, "stop")
-    assert script.result().codes.shape == (2, 8)
-
-
 def spoken(said: Said, reason: Any) -> GenerationResult:
     meter = Meter(24_000)
     sound = np.zeros(0, np.float32)
