@@ -1,7 +1,6 @@
 """The three published schemas with the values of the published files (specs of Dia, section 1)."""
 
 import copy
-import math
 
 import pytest
 
@@ -322,39 +321,11 @@ def test_nonsense_is_refused(schema, path, value, message):
         read_published(edited(schema, path, value))
 
 
-def test_parameters_of_the_published_network():
+def test_norms_are_the_vectors_of_the_published_network():
+    """Its shapes are those of the committed lists: tests/converters/maps."""
     shapes = parameter_shapes(read_published(FLAT))
-    sizes = {name: math.prod(shape) for name, shape in shapes.items()}
-    assert (len(shapes), sum(sizes.values())) == (335, 1_611_160_576)
-    layer = sum(size for name, size in sizes.items() if name.startswith("model.decoder.layers.17."))
-    assert layer == 73_406_464
-    assert sum(size for name, size in sizes.items() if name.startswith("model.encoder.")) == 251_945_984
-    assert shapes["logits_dense.weight"] == (9 * 1028, 2048)
-    assert shapes["model.decoder.layers.0.cross_attention.k_proj.weight"] == (2048, 1024)
-    assert shapes["model.decoder.layers.0.self_attention.k_proj.weight"] == (512, 2048)
     assert sum(is_norm(name) for name in shapes) == 12 * 2 + 1 + 18 * 3 + 1
     assert all(is_norm(name) == (len(shape) == 1) for name, shape in shapes.items())
-
-
-def test_shapes_follow_every_head_count():
-    config = copy.deepcopy(FLAT)
-    config["encoder_config"] |= {
-        "num_attention_heads": 6,
-        "num_key_value_heads": 3,
-        "head_dim": 10,
-        "hidden_size": 40,
-    }
-    config["decoder_config"] |= {
-        "cross_hidden_size": 40,
-        "cross_num_attention_heads": 8,
-        "cross_num_key_value_heads": 2,
-        "cross_head_dim": 14,
-    }
-    shapes = parameter_shapes(read_published(config))
-    at = "model.encoder.layers.0.self_attention"
-    assert [shapes[f"{at}.{p}_proj.weight"] for p in "qkvo"] == [(60, 40), (30, 40), (30, 40), (40, 60)]
-    at = "model.decoder.layers.0.cross_attention"
-    assert [shapes[f"{at}.{p}_proj.weight"] for p in "qkvo"] == [(112, 2048), (28, 40), (28, 40), (2048, 112)]
 
 
 def test_a_bad_generation_config_is_the_checkpoints_fault():

@@ -42,7 +42,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"texts": ["[S1]" + "é" * 10]},
         "text 1: 21 bytes, limit 20; split it at a turn",
     ),
-    "a negative seed": ({"seed": -1}, "seed: -1 is outside [0, 2**64 - 1]"),
     "a large seed": ({"seed": [0, 2**64]}, f"seed: {2**64} is outside [0, 2**64 - 1]"),
     "frames": (
         {"max_frames": [26, 27]},

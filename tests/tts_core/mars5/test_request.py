@@ -114,14 +114,6 @@ def test_long_texts_come_in_pieces() -> None:
     assert len(texts(pieces(text, piece_seconds=2.0))) == 20
 
 
-@pytest.mark.parametrize("text", ["", " \n", "...", "a\x07"])
-def test_texts_without_words(text: str) -> None:
-    with pytest.raises(UsageError, match="text: "):
-        pieces(text)
-    with pytest.raises(UsageError, match="text 2: "):
-        many(["One.", text])
-
-
 def many(said: Any, voices: Any = CODES, **given: Any) -> list[Mars5Request]:
     return requests(SIZES, VOCABULARY, said, Mars5Options(**given), voices, exactly=True)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 import pytest
@@ -56,8 +55,6 @@ def first_shapes(config: metavoice.FirstStageConfig = FIRST) -> dict[str, tuple[
 
 def test_first_stage_is_read_as_published():
     shapes = first_shapes()
-    assert len(shapes) == 173
-    assert sum(map(prod, metavoice.first_stage_parameter_shapes(FIRST).values())) == 1_243_191_296
     assert metavoice.read_first_stage(checkpoint(FIRST_ARGS), shapes) == FIRST
     compiled = {f"_orig_mod.{name}": shape for name, shape in shapes.items()}
     assert metavoice.read_first_stage(checkpoint(FIRST_ARGS), compiled) == FIRST
@@ -67,15 +64,12 @@ def test_first_stage_is_read_as_published():
 
 def test_second_stage_is_read_as_published():
     shapes = metavoice.second_stage_parameter_shapes(SECOND)
-    assert len(shapes) == 47
-    assert sum(map(prod, shapes.values())) == 14_459_136
     assert metavoice.read_second_stage(checkpoint(SECOND_ARGS, causal=False), shapes) == SECOND
     assert SECOND.n_codebooks == 8
 
 
 def test_speaker_encoder_is_read_as_published():
     shapes = metavoice.speaker_encoder_parameter_shapes(SPEAKER)
-    assert sum(map(prod, shapes.values())) == 1_423_616
     assert metavoice.read_speaker_encoder(shapes) == SPEAKER
     leftovers = {"similarity_weight": (1,), "similarity_bias": (1,)}
     assert metavoice.read_speaker_encoder(shapes | leftovers) == SPEAKER

@@ -174,9 +174,3 @@ def test_cancel_ends_a_generation_inside_a_stage(pipeline: Any, stage: str, way:
 def test_texts_that_share_a_voice_have_it_read_once(pipeline: Any) -> None:
     pipeline.generate_batch([TEXT, "So.", "Yes."], prompts=PROMPT)
     assert pipeline.engine.calls.count("speaker") == 1
-
-
-def test_max_frames_ends_the_last_piece_that_is_begun(pipeline: Any) -> None:
-    made = pipeline.generate(TEXT, prompt=PROMPT, max_frames=FRAMES + 4, **PIECES)
-    assert (made.codes.shape[1], made.finish_reason) == (FRAMES + 4, "length")
-    assert pipeline.engine.calls.count("first stage") == 2

@@ -255,8 +255,6 @@ def test_a_commands_request_reads_the_tokenizers_of_its_documents() -> None:
     for one, other in zip(made.pieces, own.pieces, strict=True):
         np.testing.assert_array_equal(one.first, other.first)
         np.testing.assert_array_equal(one.second, other.second)
-    with pytest.raises(UsageError, match=r"^text: \[S1\] at character 1 is a speaker tag of Dia"):
-        ask(CONFIGS, documents, "[S1] Hello.", MetaVoiceOptions(), VECTOR)
 
 
 def test_recordings_of_one_voice() -> None:
