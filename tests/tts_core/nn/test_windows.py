@@ -1,13 +1,12 @@
 """Window arithmetic against brute force: inputs are listed, integer networks run whole and in windows."""
 
-import math
 from itertools import pairwise
 
 import numpy as np
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tts_core.nn.windows import Conv, ConvTranspose, growing, input_span, output_length
+from tts_core.nn.windows import Conv, ConvTranspose, growing, input_span
 
 CONVS = st.builds(
     Conv,
@@ -72,54 +71,6 @@ def test_output_length(layer, length):
     if isinstance(layer, ConvTranspose):
         assume(layer.output_padding < layer.stride)
     assert layer.output_length(length) == len(run(layer, np.arange(length, dtype=np.int64)))
-
-
-@given(st.lists(st.tuples(st.integers(1, 5), st.integers(1, 3)), min_size=1, max_size=3), st.data())
-def test_upsampling_stack_in_windows_equals_the_whole_run(blocks, data):
-    """Layers like those of a codec's decoder: a window of input_span gives the whole run's outputs."""
-    layers: list = [Conv(3, padding=1)]
-    for stride, dilation in blocks:
-        layers += [
-            ConvTranspose(2 * stride, stride, math.ceil(stride / 2)),
-            Conv(3, dilation=dilation, padding=dilation),
-        ]
-    hop = math.prod(stride for stride, _ in blocks)
-    length = data.draw(st.integers(1, 12))
-    x = np.array(data.draw(st.lists(st.integers(-9, 9), min_size=length, max_size=length)), dtype=np.int64)
-    whole = run_all(layers, x)
-    assert len(whole) == output_length(layers, length)
-    assume(len(whole))
-    start = data.draw(st.integers(0, len(whole) - 1))
-    stop = data.draw(st.integers(start + 1, len(whole)))
-    first, last = input_span(layers, start, stop)
-    first, last = max(0, first), min(length, last)
-    part = run_all(layers, x[first:last])
-    assert part[start - first * hop : stop - first * hop].tolist() == whole[start:stop].tolist()
-
-
-@given(st.lists(st.tuples(st.integers(1, 5), st.integers(1, 3)), min_size=1, max_size=3), st.data())
-def test_downsampling_stack_in_windows_equals_the_whole_run(blocks, data):
-    """Layers like those of a codec's encoder. Windows start at whole hops, so strides keep their phase."""
-    layers: list = [Conv(3, padding=1)]
-    for stride, dilation in blocks:
-        layers += [
-            Conv(3, dilation=dilation, padding=dilation),
-            Conv(2 * stride, stride, padding=math.ceil(stride / 2)),
-        ]
-    hop = math.prod(stride for stride, _ in blocks)
-    frames = data.draw(st.integers(1, 6))
-    x = np.array(
-        data.draw(st.lists(st.integers(-9, 9), min_size=frames * hop, max_size=frames * hop)), dtype=np.int64
-    )
-    whole = run_all(layers, x)
-    assert len(whole) == output_length(layers, frames * hop)
-    assume(len(whole))
-    start = data.draw(st.integers(0, len(whole) - 1))
-    stop = data.draw(st.integers(start + 1, len(whole)))
-    first, last = input_span(layers, start, stop)
-    first = max(0, first // hop)
-    part = run_all(layers, x[first * hop : max(last, 0)])
-    assert part[start - first : stop - first].tolist() == whole[start:stop].tolist()
 
 
 @given(st.lists(LAYERS, min_size=1, max_size=4), st.integers(-9, 9), st.integers(1, 5))

@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from tests.tts_core.serving.talkers import SAMPLES, Said, Singers, Talker, sound
+from tests.tts_core.serving.talkers import RATE, SAMPLES, Said, Singers, sound
 from tts_core.errors import (
     CancelledError,
     GenerationError,
@@ -307,7 +307,7 @@ def test_it_counts() -> None:
         counted = speaking.statistics()
     assert counted.outcomes == {"stop": 2, "GenerationError": 1}
     assert (counted.queued, counted.places, counted.loaded, counted.ids) == (0, 3, ("song",), 3)
-    assert counted.audio_seconds == 3 * SAMPLES / Talker.sample_rate
+    assert counted.audio_seconds == 3 * SAMPLES / RATE
     by_outcome = {one.outcome: one for one in ended}
     stopped, failed = by_outcome["stop"], by_outcome["GenerationError"]
     assert stopped.started is not None

@@ -95,12 +95,20 @@ def test_one_that_waits_for_text_leaves_its_place_and_comes_back_first() -> None
         assert join(list(waiting)).finish_reason == "stop"
 
 
-def test_those_that_have_text_again_go_before_the_queue() -> None:
+def waiting() -> tuple[LiveSession, Any, int]:
+    """A session, its pipeline, and its only request, which has said its first text; it counts once."""
     held = session()
     pipeline = cast(Any, held.session).pipeline
     key = held.join(live(pipeline, FIRST), more=True)
     while not held.waiting:
+        assert held.running == 1
         held.step()
+    assert held.running == 1
+    return held, pipeline, key
+
+
+def test_those_that_have_text_again_go_before_the_queue() -> None:
+    held, pipeline, key = waiting()
     asked = pipeline.request("A text.", Options())
     assert held.fits(asked)
     held.feed(key, SECOND)
@@ -108,20 +116,8 @@ def test_those_that_have_text_again_go_before_the_queue() -> None:
     assert not held.waiting
 
 
-def test_a_live_request_counts_once_whether_it_speaks_or_waits() -> None:
-    held = session()
-    held.join(live(cast(Any, held.session).pipeline, FIRST), more=True)
-    assert held.running == 1
-    while not held.waiting:
-        held.step()
-        assert held.running == 1
-
-
 def test_texts_without_words_do_not_delay_the_next_piece() -> None:
-    held = session()
-    key = held.join(live(cast(Any, held.session).pipeline, FIRST), more=True)
-    while not held.waiting:
-        held.step()
+    held, _, key = waiting()
     for text in ("[pause:0.25]", "...", SECOND):
         held.feed(key, text)
     [event] = held.step()
