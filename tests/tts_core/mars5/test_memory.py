@@ -73,9 +73,8 @@ def test_a_run_is_smaller_without_guidance_or_words() -> None:
     assert take(dtype="bfloat16")["cache"].bytes < 0.51 * take()["cache"].bytes
 
 
-LONG = replace(
-    JOB, frames=3000, max_len=200
-)  # the diffusion takes the most memory; in the other case the cache
+# the diffusion takes the most memory; in the other case the cache
+LONG = replace(JOB, frames=3000, max_len=200)
 
 
 @pytest.mark.parametrize(
