@@ -61,8 +61,6 @@ def test_the_published_size_is_not_logged(caplog):
         ("diffusion_unet.transformer", True, "transformer True is not supported"),
         ("diffusion_unet.emb_all_layers", False, "emb_all_layers is False"),
         ("diffusion_unet.attention", 4, "unknown attention"),
-        ("diffusion_unet.hidden", None, "hidden None"),
-        ("diffusion_unet.depth", 4.5, "depth 4.5"),
         ("diffusion_unet.depth", 10**6, "too deep"),
         ("diffusion_unet.hidden", 5, "5 channels cannot be normalized in 3 groups"),
         ("diffusion_unet.kernel", 4, "kernel 4 and stride 3"),

@@ -57,7 +57,6 @@ def test_the_published_model(given):
         ({"use_conv_shortcut": True}, "use_conv_shortcut True"),
         ({"hidden_act": "relu"}, "hidden_act 'relu'"),
         ({"beta": 1}, "unknown fields beta"),
-        ({"kernel_size": None}, "kernel_size None"),
         ({"frame_rate": 25.0}, r"frame_rate 25\.0, expected 12\.5"),
         ({"frame_rate": "fast"}, "frame_rate 'fast'"),
         ({"frame_rate": 0}, "frame_rate 0"),
@@ -69,11 +68,8 @@ def test_the_published_model(given):
         ({"num_key_value_heads": 3}, "8 heads of 64 for 3 key heads"),
         ({"head_dim": 63}, "an even width"),
         ({"num_semantic_quantizers": 32}, "32 of 32 codebooks are semantic"),
-        ({"num_hidden_layers": 10**6}, "more than 1000"),
         ({"num_residual_layers": 40}, "dilations of 40 blocks"),
         ({"compress": 65}, "64 channels cannot be narrowed 65 times"),
-        ({"sliding_window": 0}, "sliding_window 0"),
-        ({"rope_theta": "a"}, "rope_theta 'a'"),
     ],
 )
 def test_what_is_not_supported_is_named(change, named):

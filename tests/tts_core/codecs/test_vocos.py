@@ -79,7 +79,6 @@ def changed(path: str, value: Any) -> dict[str, Any]:
         ("backbone", None, "backbone"),
         ("backbone.init_args.adanorm_num_embeddings", None, "num_bandwidths None"),
         ("backbone.init_args.dim", 383, "dim"),
-        ("backbone.init_args.num_layers", 10**9, "layers"),
         ("backbone.init_args.dilation", 2, "unknown dilation"),
         ("head.init_args.padding", "center", "center"),
         ("head.init_args.n_fft", 1281, "n_fft 1281"),

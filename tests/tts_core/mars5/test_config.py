@@ -1,4 +1,3 @@
-import json
 from dataclasses import replace
 
 import pytest
@@ -8,8 +7,6 @@ from tts_core.mars5.config import (
     codec_lm_from_shapes,
     codec_lm_parameter_shapes,
     is_norm,
-    read_converted_codec_lm,
-    read_converted_residual_transformer,
     residual_transformer_from_shapes,
     residual_transformer_parameter_shapes,
 )
@@ -79,27 +76,12 @@ def test_missing_tensors_are_named(read, shapes):
 
 
 @pytest.mark.parametrize(
-    ("read", "config"),
-    [(read_converted_codec_lm, MARS5_AR), (read_converted_residual_transformer, MARS5_NAR)],
-    ids=["ar", "nar"],
-)
-def test_every_size_of_our_schema_has_bounds(read, config):
-    written = json.loads(json.dumps(config.to_dict()))
-    for name in written:
-        with pytest.raises(CheckpointError, match=name):
-            read(written | {name: 0})
-    with pytest.raises(CheckpointError, match="more than 1000"):
-        read(written | {"speaker_layers": 10**9})
-
-
-@pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"n_classes": 1026}, "1026 classes"),
         ({"timestep_size": 7}, "odd"),
         ({"n_codebooks": 7}, "7 codebooks do not divide"),
         ({"num_attention_heads": 7}, "7 heads do not divide"),
-        ({"hidden_size": -1}, "hidden_size -1"),
     ],
 )
 def test_nonsense_is_refused(change, message):
