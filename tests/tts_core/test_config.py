@@ -1,4 +1,4 @@
-"""Configurations of all kinds: their classes, our own schema, which is strict, and sizes, which are positive."""
+"""Configurations of all kinds: classes, our own schema, which is strict, and sizes, which are positive."""
 
 import json
 from collections.abc import Iterator

@@ -151,16 +151,6 @@ def test_no_visible_character_is_lost_or_moved(text):
     assert visible(whole[len(added) :]) == visible(text)
 
 
-@given(st.text())
-def test_any_text_is_taken_whole_or_refused(text):
-    try:
-        whole = prepare(text, 200)
-    except UsageError:
-        return
-    assert visible(whole)[-len(visible(text)) :] == visible(text)
-    assert len(tokenize(whole)) <= 200
-
-
 @given(SCRIPT)
 def test_turns_joined_are_the_text(text):
     found = turns(text)

@@ -17,7 +17,8 @@ import pytest
 from tts_core.audio.recordings import SHORTEST
 from tts_core.errors import CheckpointError, NotFoundError, ResourceError, UsageError
 from tts_core.models import model
-from tts_core.serving.voices import RECORD, VoiceStore, built_in, voices_folder
+from tts_core.prompt import Prompt, Reference
+from tts_core.serving.voices import AGREED, RECORD, VoiceStore, built_in, check_consent, fitted, voices_folder
 
 ROOT, RATE = Path(__file__).parents[3], 16000
 SAID = "The words of the recording."
@@ -226,6 +227,25 @@ def test_a_stored_voice_of_a_built_in_name_wins_where_the_model_takes_recordings
         assert built_in(name, spec, stored) == own
     assert warning in caplog.text
     assert bool(warning) == bool(caplog.text)
+
+
+@pytest.mark.parametrize(("count", "is_taken"), [(1, True), (2, True), (3, False)])
+def test_a_model_takes_as_many_recordings_as_it_says(count: int, is_taken: bool) -> None:
+    spec = replace(model("dia"), references=2, transcript="optional")
+    prompt = Prompt((Reference(np.ones(8000, np.float32), "words", sample_rate=8000),) * count)
+    if is_taken:
+        assert len(fitted(prompt, "anna", spec).references) == count
+    else:
+        with pytest.raises(UsageError, match="voice: anna has 3 recordings, Dia takes 2"):
+            fitted(prompt, "anna", spec)
+
+
+def test_words_of_consent() -> None:
+    for word in AGREED:
+        check_consent(f" {word.upper()} ")
+    for word in ("", "n", "I do not agree", "agreed?"):
+        with pytest.raises(UsageError, match=r"consent: .* is not one of true, yes, agreed, i agree"):
+            check_consent(word)
 
 
 def test_a_model_without_voices_has_none_built_in() -> None:
