@@ -88,11 +88,6 @@ def test_refused(trim_db: float) -> None:
         loud_span(np.ones(5000, np.float32), trim_db)
 
 
-def burst(before: int, during: int, after: int) -> np.ndarray:
-    sound = np.random.default_rng(0).normal(0, 0.1, during)
-    return np.concatenate([np.zeros(before), sound, np.zeros(after)]).astype(np.float32)
-
-
 @pytest.mark.parametrize("length", [0, 1, 511, 2047, 5000])
 def test_silence_and_scraps_are_kept_whole(length):
     assert sounding(np.zeros(length, np.float32), 20) == (0, length)
