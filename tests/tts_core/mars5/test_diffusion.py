@@ -8,13 +8,16 @@ import pytest
 
 from tts_core.errors import UsageError
 from tts_core.mars5.diffusion import (
+    CERTAIN,
     FIRST_DRAW,
     Diffusion,
+    constants,
     first_noise,
     gumbel,
     make_cells,
     numbers_for,
 )
+from tts_core.mars5.schedule import schedule
 from tts_core.nn.noise import HostNoise
 
 FIRST, PROMPT = np.array([4, 0, 9, 2]), np.arange(6).reshape(3, 2)
@@ -112,3 +115,22 @@ def test_gumbel_numbers() -> None:
     uniform = np.array([0, 1e-8, 1e-7, 0.5, math.exp(-1), 1 - 2**-24, 1], np.float32)
     expected = [-math.log(-math.log(1e-7))] * 3 + [-math.log(math.log(2)), 0.0] + [-math.log(1e-7)] * 2
     np.testing.assert_allclose(gumbel(uniform), expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("timesteps", [1, 6, 200])
+def test_constants(timesteps: int) -> None:
+    k, tables = 1025, schedule(timesteps)
+    keep, rest, hot, cold, edge, stay, pinned = constants(timesteps, k, 3).T
+    alpha, so_far = np.exp(tables.log_alpha.astype(float)), np.exp(tables.log_cumprod_alpha.astype(float))
+    spread, all_spread = (
+        np.exp(t.astype(float)) for t in (tables.log_1_min_alpha, tables.log_1_min_cumprod_alpha)
+    )
+    np.testing.assert_allclose(np.exp(keep[1:]), so_far[:-1], rtol=1e-6)
+    np.testing.assert_allclose(np.exp(rest[1:]), all_spread[:-1] / k, rtol=1e-6)
+    assert (keep[0], rest[0], edge[0], stay[0]) == (0, -math.inf, CERTAIN, 1)
+    np.testing.assert_allclose(np.exp(hot), alpha + spread / k, rtol=1e-6)
+    np.testing.assert_allclose(np.exp(cold), 1e-7 * alpha + spread / k, rtol=1e-6)
+    own, other = so_far + all_spread / k, 1e-7 * so_far + all_spread / k
+    np.testing.assert_allclose(np.exp(edge[1:]), (own / other)[1:], rtol=1e-6)
+    np.testing.assert_allclose(stay[1:], (own / (own + (k - 1) * other))[1:], rtol=1e-6)
+    np.testing.assert_array_equal(pinned, np.arange(timesteps) > 3)
