@@ -106,15 +106,6 @@ def test_pieces_fit_and_lose_nothing(most):
     assert (len(pieces) == 1) == (most == 5000)
 
 
-def test_pieces_end_at_turns_where_they_can():
-    entries = read(READER, SCRIPT)
-    for piece in cut(READER, entries, 200)[:-1]:
-        assert piece.entries[-1].text == "words."
-    inside = cut(READER, entries, 60)
-    speakers = [tag for piece in inside if (tag := tag_of(READER, piece.entries[0]))]
-    assert len(speakers) == len(inside) >= 9
-
-
 @settings(max_examples=40)
 @given(data=st.data())
 def test_a_piece_ends_within_the_context_whatever_the_actions(data):

@@ -138,21 +138,6 @@ def test_a_seed_is_chosen_once() -> None:
     assert isinstance(seeds.pop(), int)
 
 
-def test_cancel_ends_it_between_pieces_of_text_too() -> None:
-    stop, speaker = threading.Event(), Speaker()
-
-    def text() -> Iterator[str]:
-        yield f"{FIRST} Six"
-        stop.set()
-        yield " seven"
-
-    pipeline = cast(Any, speaker)
-    parts = stream(pipeline, text(), Options(), SameVoices(None), cancel=stop)
-    with pytest.raises(CancelledError):
-        list(parts)
-    assert len(speaker.said) == 5
-
-
 def test_empty_pieces_do_nothing() -> None:
     whole = join(list(spoken(["", FIRST, "", " ", SECOND, ""], seed=1)))
     np.testing.assert_array_equal(whole.audio, join(list(spoken([f"{FIRST} {SECOND}"], seed=1))).audio)
