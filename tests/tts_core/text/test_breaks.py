@@ -28,6 +28,7 @@ from tts_core.text.breaks import read
         ("Hello [pause:1], you. [pause:2] ... [pause:3] So.", ["Hello,", "you....", "So."], [0, 1, 5, 0]),
         ("Hello [pause:1] ...you", ["Hello", "...you"], [0, 1, 0]),
         ("[pause:1] ... [pause:2]", ["..."], [3, 0]),
+        ("A [pause:600] b", ["A", "b"], [0, 600, 0]),
     ],
 )
 def test_pauses(text: str, parts: list[str], silences: list[float]) -> None:
@@ -93,10 +94,6 @@ def test_refused(text: str, message: str) -> None:
         read("text", text)
     assert str(caught.value).startswith(f"text: {message}")
     assert len(str(caught.value)) < 200
-
-
-def test_the_longest_pause() -> None:
-    assert read("text", "A [pause:600] b").silences == (0, 600, 0)
 
 
 def test_a_speakers_tag_goes_to_the_next_part() -> None:
