@@ -56,12 +56,3 @@ def test_a_missing_one_has_one_exit_code(monkeypatch, module, check):
     with pytest.raises(NotFoundError, match="pip install 'mlx-port") as caught:
         function()
     assert caught.value.exit_code == 3
-
-
-def test_a_missing_format_has_the_same(monkeypatch):
-    from tts_core.audio.formats import names
-    from tts_core.errors import NotFoundError
-
-    monkeypatch.setattr(names, "find_spec", lambda name: None)
-    with pytest.raises(NotFoundError, match=r"mlx-port\[formats\]"):
-        names.FORMATS["aac"].check()

@@ -38,12 +38,6 @@ def test_without_pauses_or_speed_it_only_joins() -> None:
     ]
 
 
-def test_one_piece_is_unchanged() -> None:
-    made, cues = whole(Pacing(("One.",), (None, None)), WAVES[:1])
-    np.testing.assert_array_equal(made, WAVES[0])
-    assert cues == (Cue("One.", 0, 0.3),)
-
-
 @pytest.mark.parametrize("speed", [1.0, 0.8, 1.7])
 def test_silence_is_as_long_as_written(speed: float) -> None:
     """At the start, between, and at the end, at every speed; the usual pause follows the speed."""
@@ -119,10 +113,6 @@ def test_words_follow_pauses_and_speed() -> None:
     one, two = delivery.cues()
     assert one.words == (Word("On", 1.0), Word("e.", 1.05, 1.15))
     assert (two.words, two.start) == ((), 1.65)
-
-
-def test_expected_seconds() -> None:
-    assert Pacing(TEXTS, (0.5, None, 1.0, None), 2.0).seconds(3.0) == 3.0
 
 
 def test_text_that_comes_later_sounds_as_if_it_had_been_there() -> None:

@@ -17,6 +17,8 @@ from tts_core.audio.formats.names import FORMATS
 from tts_core.audio.formats.writer import SoundWriter
 from tts_core.errors import NotFoundError, ResourceError, UsageError
 
+RATES = [1, 999, 1_000_001, 2**31 - 1]  # that no sound has
+
 
 def tone(length, rate, frequency=220.0):
     return (0.5 * np.sin(2 * np.pi * frequency * np.arange(length) / rate)).astype(np.float32)
@@ -33,15 +35,6 @@ def test_lossless_round_trip_is_within_half_a_step(tmp_path, suffix, rate, lengt
     assert back.shape == (length,)
     # written x 32767, read / 32768
     np.testing.assert_allclose(back * (32768 / 32767), samples, atol=0.5 / 32767 + 1e-7)
-
-
-def test_mp3_round_trip(tmp_path):
-    samples = tone(16000, 16000)
-    audio.write_audio(tmp_path / "a.mp3", samples, 16000)
-    back = audio.read_audio(tmp_path / "a.mp3", 16000)
-    assert back.shape == samples.shape
-    inner = slice(2000, -2000)  # the coder fades at both ends
-    assert np.abs(back - samples)[inner].max() < 0.05
 
 
 def test_mp3_of_one_sample(tmp_path):
@@ -79,17 +72,6 @@ def test_resampling_keeps_a_tone(tmp_path, rate, new_rate):
     assert abs(len(back) - new_rate) <= 1
     middle = slice(new_rate // 4, new_rate // 2)
     np.testing.assert_allclose(back[middle], tone(new_rate, new_rate)[middle], atol=2e-3)
-
-
-def test_loud_samples_are_clipped_not_wrapped(tmp_path):
-    audio.write_audio(tmp_path / "a.wav", np.array([2.0, -3.0, 1.0, -1.0], np.float32), 8000)
-    raw, _ = soundfile.read(tmp_path / "a.wav", dtype="int16")
-    assert raw.tolist() == [32767, -32767, 32767, -32767]
-
-
-def test_wav_is_16_bit_by_default(tmp_path):
-    audio.write_audio(tmp_path / "a.wav", tone(10, 8000), 8000)
-    assert soundfile.info(tmp_path / "a.wav").subtype == "PCM_16"
 
 
 def test_a_missing_file_is_named_with_its_neighbour(tmp_path):
@@ -186,31 +168,22 @@ def test_a_header_that_promises_more_than_there_is(tmp_path):
     assert peak_bytes(read) < 2**24  # not the 200 GB that the header promises
 
 
-@pytest.mark.parametrize("rate", [1, 999, 1_000_001, 2**31 - 1])
-def test_rates_that_no_sound_has(tmp_path, rate):
-    """A second at 1 Hz would become 24,000 samples for each of its own."""
-    soundfile.write(tmp_path / "a.wav", np.zeros(100, np.int16), rate)
-    with pytest.raises(UsageError, match=rf"has {rate} samples a second; give one of 1000 to 1000000"):
-        audio.read_audio(tmp_path / "a.wav", 24000)
-
-
-def test_a_file_without_samples_is_refused(tmp_path):
-    soundfile.write(tmp_path / "a.wav", np.zeros((0, 1), np.float32), 8000)
-    with pytest.raises(UsageError, match="is empty"):
-        audio.read_audio(tmp_path / "a.wav", 8000)
-
-
-def test_a_file_too_short_to_resample_is_refused(tmp_path):
-    soundfile.write(tmp_path / "a.wav", np.zeros(1, np.float32), 44100)
-    with pytest.raises(UsageError, match="only 1 sample long"):
-        audio.read_audio(tmp_path / "a.wav", 8000)
-
-
-def test_samples_that_are_not_numbers_are_refused(tmp_path):
-    samples = tone(100, 8000)
-    samples[7] = np.nan
-    soundfile.write(tmp_path / "a.wav", samples, 8000, subtype="FLOAT")
-    with pytest.raises(UsageError, match="NaN or infinite samples"):
+@pytest.mark.parametrize(
+    ("samples", "rate", "message"),
+    [
+        *(
+            ([0.0] * 100, rate, rf"has {rate} samples a second; give one of 1000 to 1000000")
+            for rate in RATES
+        ),
+        ([], 8000, "is empty"),
+        ([0.0], 44100, "only 1 sample long"),
+        ([0.1, np.nan, 0.1], 8000, "NaN or infinite samples"),
+    ],
+)
+def test_sound_that_cannot_be_used(tmp_path, samples, rate, message):
+    """A second at 1 Hz would become 8000 samples for each of its own."""
+    soundfile.write(tmp_path / "a.wav", np.array(samples), rate, subtype="FLOAT")
+    with pytest.raises(UsageError, match=message):
         audio.read_audio(tmp_path / "a.wav", 8000)
 
 
@@ -220,7 +193,7 @@ def test_an_unknown_suffix_is_refused_before_any_work(tmp_path, name):
         audio.check_output(tmp_path / name)
 
 
-def test_check_output_on_folders(tmp_path):
+def test_check_output_on_folders(tmp_path, monkeypatch):
     (tmp_path / "folder.wav").mkdir()
     with pytest.raises(UsageError, match=r"folder\.wav: a folder; give the name of a file"):
         audio.check_output(tmp_path / "folder.wav")
@@ -231,9 +204,6 @@ def test_check_output_on_folders(tmp_path):
         audio.check_output(tmp_path / "file" / "a.wav")
     audio.check_output(tmp_path / "a.wav")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "folder.wav"]
-
-
-def test_check_output_on_a_folder_without_write_permission(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     with pytest.raises(UsageError, match="cannot be written to"):
         audio.check_output(tmp_path / "a.wav")
@@ -278,7 +248,10 @@ def test_a_growing_wav_is_valid_after_each_piece_and_equals_the_whole(tmp_path):
 
 
 def test_no_sound_library_is_imported_before_it_is_used():
-    code = "import sys, tts_core.audio.files; sys.exit(bool({'soundfile', 'soxr'} & set(sys.modules)))"
+    code = (
+        "import sys, tts_core.audio.files, tts_core.audio.formats; "
+        "sys.exit(bool({'soundfile', 'soxr', 'av'} & set(sys.modules)))"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

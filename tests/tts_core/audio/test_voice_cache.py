@@ -42,12 +42,6 @@ def test_a_key_is_the_content():
     assert key([ONE.astype(np.float64)]) == key([ONE])
 
 
-def test_two_encoders_do_not_share_voices():
-    one, other = VoiceCache(), VoiceCache()
-    np.testing.assert_array_equal(one.encoded([ONE], Encoder()), VOICE)
-    np.testing.assert_array_equal(other.encoded([ONE], Encoder(-VOICE)), -VOICE)
-
-
 def test_memory_holds_the_latest():
     cache, embed = VoiceCache(), Encoder()
     for i in range(KEPT + 1):

@@ -74,6 +74,10 @@ class Source:
         return Said(tuple(text.split()), options["seed"])
 
 
+def row_speaker(source: Source, places: int) -> RowSpeaker:
+    return RowSpeaker(cast(Any, source), lambda: Chorus(places, []), Work({}, Path("voices"), ".wav", None))
+
+
 def choose(
     heard: Heard,
     order: Callable[[int], int] = lambda count: 0,
@@ -83,10 +87,7 @@ def choose(
 ) -> tuple[dict[str, Outcome], Source, Ears]:
     rows = [TextRow(number, name, f"{name} text", seed=7) for number, name in enumerate(heard)]
     ears, source = Ears(heard, order, patience), Source(bad or set())
-    speaker = RowSpeaker(
-        cast(Any, source), lambda: Chorus(places, []), Work({}, Path("voices"), ".wav", None)
-    )
-    chosen = ChoosingRowSpeaker(speaker, cast(Any, ears), REJECTION)
+    chosen = ChoosingRowSpeaker(row_speaker(source, places), cast(Any, ears), REJECTION)
     outcomes = list(chosen.speak((row, f"key {row.id}") for row in rows))
     assert len(outcomes) == len({one.id for one in outcomes})
     assert not chosen._tried
@@ -148,9 +149,7 @@ def test_slow_judges_hold_new_rows_back(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_judges_hear_the_sound_and_know_the_reference() -> None:
     ears = Ears({"a": [0.0], "b": [0.0]}, lambda count: 0, 1)
-    speaker = RowSpeaker(
-        cast(Any, Source(set())), lambda: Chorus(2, []), Work({}, Path("voices"), ".wav", None)
-    )
+    speaker = row_speaker(Source(set()), 2)
     speaker.asking._prompt = cast(Any, lambda *reference: None)
     rows = [TextRow(0, "a", "one", seed=1, voice="anna"), TextRow(1, "b", "two", seed=1, ref_audio="x/b.wav")]
     list(
@@ -168,7 +167,7 @@ def test_a_built_in_voice_has_no_reference(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(VoiceStore, "names", lambda own: ["vivian"])
     ears, source = Ears({"a": [0.0]}, lambda count: 0, 1), Source(set())
     source.model, source.spec = "qwen3", replace(models.model("qwen3"), references=0, voices=("vivian",))
-    speaker = RowSpeaker(cast(Any, source), lambda: Chorus(1, []), Work({}, Path("voices"), ".wav", None))
+    speaker = row_speaker(source, 1)
     row = TextRow(0, "a", "one", seed=1, voice="vivian")
     list(ChoosingRowSpeaker(speaker, cast(Any, ears), REJECTION).speak([(row, "key a")]))
     assert [one.reference for one in ears.begun] == [None]

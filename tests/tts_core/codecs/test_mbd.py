@@ -1,6 +1,4 @@
-import json
 import logging
-import math
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
@@ -12,11 +10,8 @@ from tests.tiny.mbd import CONFIG, FIRST, SCHEDULE, SECOND, published_content
 from tts_core.codecs.mbd import (
     PUBLISHED_UNET,
     MbdConfig,
-    band_parameter_shapes,
     check_items,
-    mlx_axes,
     nearest_frames,
-    parameter_shapes,
     read_converted,
     read_published,
 )
@@ -66,8 +61,6 @@ def test_the_published_size_is_not_logged(caplog):
         ("diffusion_unet.transformer", True, "transformer True is not supported"),
         ("diffusion_unet.emb_all_layers", False, "emb_all_layers is False"),
         ("diffusion_unet.attention", 4, "unknown attention"),
-        ("diffusion_unet.hidden", None, "hidden None"),
-        ("diffusion_unet.depth", 4.5, "depth 4.5"),
         ("diffusion_unet.depth", 10**6, "too deep"),
         ("diffusion_unet.hidden", 5, "5 channels cannot be normalized in 3 groups"),
         ("diffusion_unet.kernel", 4, "kernel 4 and stride 3"),
@@ -136,40 +129,9 @@ def test_bands_need_the_same_latents():
         replace(CONFIG, bands=(CONFIG.bands[0], replace(CONFIG.bands[1], unet=replace(SECOND, codec_dim=6))))
 
 
-def test_own_schema_survives_json_and_is_strict():
-    written = json.loads(json.dumps(CONFIG.to_dict()))
-    assert read_converted(written) == CONFIG
-    for path in ("sample_rate", "bands.0.unet", "bands.1.schedule.clip", "bands.1.processor.power_std"):
-        broken, name = deepcopy(written), path.split(".")[-1]
-        target: Any = broken
-        for step in path.split(".")[:-1]:
-            target = target[int(step) if step.isdigit() else step]
-        target["more"] = target.pop(name)
-        with pytest.raises(CheckpointError, match=f"unknown more; missing {name}"):
-            read_converted(broken)
+def test_bands_of_our_own_schema_are_a_list():
     with pytest.raises(CheckpointError, match="not a list"):
-        read_converted(written | {"bands": 3})
-
-
-def test_names_and_shapes():
-    shapes = parameter_shapes(CONFIG)
-    assert shapes["bands.0.unet.encoders.2.conv.weight"] == (12, 8, 8)
-    assert shapes["bands.0.unet.decoders.0.convtr.weight"] == (12, 8, 8)
-    assert shapes["bands.1.unet.decoders.1.convtr.weight"] == (6, 1, 5)
-    assert shapes["bands.1.unet.embeddings.0.weight"] == (120, 15)
-    assert shapes["bands.0.unet.conv_codec.weight"] == (12, 5, 1)
-    assert shapes["bands.1.processor.sum_x2"] == (3,)
-    assert not any(name.startswith("bands.0.processor") for name in shapes)
-    full = band_parameter_shapes(replace(CONFIG.bands[0], unet=PUBLISHED_UNET))
-    tables = sum(shape[0] * shape[1] for name, shape in full.items() if ".embedding" in name)
-    assert sum(math.prod(s) for s in full.values()) - tables == 286_435_008 - 1000 * (48 + 192 + 768 + 3072)
-
-
-def test_axes_for_mlx():
-    axes = {name: mlx_axes(name, len(shape)) for name, shape in parameter_shapes(CONFIG).items()}
-    assert axes["bands.0.unet.decoders.0.convtr.weight"] == (1, 2, 0)
-    assert axes["bands.0.unet.decoders.0.res_blocks.1.conv2.weight"] == (0, 2, 1)
-    assert axes["bands.0.unet.embedding.weight"] is None
+        read_converted(CONFIG.to_dict() | {"bands": 3})
 
 
 def test_schedule():

@@ -1,11 +1,11 @@
 import json
-import math
 from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.tiny.dia2 import GOLDEN
 from tts_core.codecs.mimi import (
     MIMI_24KHZ,
     MimiConfig,
@@ -14,57 +14,26 @@ from tts_core.codecs.mimi import (
     decode_tail,
     encode_stages,
     encode_windows,
-    mlx_axes,
     parameter_shapes,
-    read_converted,
-    transposed_layers,
 )
 from tts_core.codecs.mimi_published import read_transformers
 from tts_core.errors import CheckpointError, UsageError
 from tts_core.nn.windows import Window
 
-PUBLISHED = {  # kyutai/mimi
-    "architectures": ["MimiModel"],
-    "attention_bias": False,
-    "attention_dropout": 0.0,
-    "audio_channels": 1,
+TINY = json.loads((GOLDEN / "mimi" / "config.json").read_text())
+PUBLISHED = TINY | {  # kyutai/mimi: its sizes, among the fields that both have
     "codebook_dim": 256,
     "codebook_size": 2048,
-    "compress": 2,
-    "dilation_growth_rate": 2,
-    "frame_rate": 12.5,
     "head_dim": 64,
-    "hidden_act": "gelu",
     "hidden_size": 512,
-    "initializer_range": 0.02,
     "intermediate_size": 2048,
-    "kernel_size": 7,
-    "last_kernel_size": 3,
-    "layer_scale_initial_scale": 0.01,
-    "max_position_embeddings": 8000,
-    "model_type": "mimi",
-    "norm_eps": 1e-05,
-    "normalize": False,
     "num_attention_heads": 8,
     "num_filters": 64,
     "num_hidden_layers": 8,
     "num_key_value_heads": 8,
     "num_quantizers": 32,
-    "num_residual_layers": 1,
-    "num_semantic_quantizers": 1,
-    "pad_mode": "constant",
-    "residual_kernel_size": 3,
-    "rope_theta": 10000.0,
-    "sampling_rate": 24000,
     "sliding_window": 250,
-    "torch_dtype": "float32",
-    "transformers_version": "4.45.0.dev0",
-    "trim_right_ratio": 1.0,
     "upsample_groups": 512,
-    "upsampling_ratios": [8, 6, 5, 4],
-    "use_cache": False,
-    "use_causal_conv": True,
-    "use_conv_shortcut": False,
     "vector_quantization_hidden_dimension": 256,
 }
 NEW = {  # as transformers 5 writes the same
@@ -81,32 +50,6 @@ def test_the_published_model(given):
     assert (config.step_length, config.hop_length, config.frame_rate, config.width) == (960, 1920, 12.5, 1024)
 
 
-def test_numbers_of_the_published_model():
-    """Totals of the published file, less what a codebook's sums and flags have beyond its entries."""
-    shapes = parameter_shapes(MIMI_24KHZ)
-    totals: dict[str, int] = {}
-    for name, shape in shapes.items():
-        part = name.partition(".")[0]
-        totals[part] = totals.get(part, 0) + math.prod(shape)
-    assert totals == {
-        "encoder": 12_628_256,
-        "encoder_transformer": 25_190_400,
-        "downsample": 1_048_576,
-        "quantizer": 17_367_072 - 32 * 2049,
-        "upsample": 2_048,
-        "decoder_transformer": 25_190_400,
-        "decoder": 14_724_641,
-    }
-
-
-def test_our_own_schema_comes_back():
-    assert read_converted(json.loads(json.dumps(MIMI_24KHZ.to_dict()))) == MIMI_24KHZ
-    given = MIMI_24KHZ.to_dict() | {"extra": 1}
-    del given["compress"]
-    with pytest.raises(CheckpointError, match="unknown extra; missing compress"):
-        read_converted(given)
-
-
 @pytest.mark.parametrize(
     ("change", "named"),
     [
@@ -114,7 +57,6 @@ def test_our_own_schema_comes_back():
         ({"use_conv_shortcut": True}, "use_conv_shortcut True"),
         ({"hidden_act": "relu"}, "hidden_act 'relu'"),
         ({"beta": 1}, "unknown fields beta"),
-        ({"kernel_size": None}, "kernel_size None"),
         ({"frame_rate": 25.0}, r"frame_rate 25\.0, expected 12\.5"),
         ({"frame_rate": "fast"}, "frame_rate 'fast'"),
         ({"frame_rate": 0}, "frame_rate 0"),
@@ -126,11 +68,8 @@ def test_our_own_schema_comes_back():
         ({"num_key_value_heads": 3}, "8 heads of 64 for 3 key heads"),
         ({"head_dim": 63}, "an even width"),
         ({"num_semantic_quantizers": 32}, "32 of 32 codebooks are semantic"),
-        ({"num_hidden_layers": 10**6}, "more than 1000"),
         ({"num_residual_layers": 40}, "dilations of 40 blocks"),
         ({"compress": 65}, "64 channels cannot be narrowed 65 times"),
-        ({"sliding_window": 0}, "sliding_window 0"),
-        ({"rope_theta": "a"}, "rope_theta 'a'"),
     ],
 )
 def test_what_is_not_supported_is_named(change, named):
@@ -177,23 +116,6 @@ CONFIGS = st.builds(
     n_codebooks=st.integers(2, 5),
     codebook_dim=st.integers(1, 9),
 )
-
-
-@settings(max_examples=30)
-@given(config=CONFIGS)
-def test_mlx_axes_move_channels_last(config: MimiConfig):
-    """(out, k, in) for both kinds; a transposed convolution has half as many outputs as inputs."""
-    shapes = parameter_shapes(config)
-    for name, shape in shapes.items():
-        axes = mlx_axes(config, name, len(shape))
-        if len(shape) < 3:
-            assert axes is None
-            continue
-        assert axes is not None
-        out = shape[axes[0]]
-        bias = shapes.get(name.replace("weight", "bias"))
-        assert bias in (None, (out,))
-    assert len(transposed_layers(config)) == len(config.upsampling_ratios)
 
 
 @settings(max_examples=30)

@@ -41,14 +41,6 @@ def test_a_piece_that_is_too_short_is_not_continued() -> None:
     ]
 
 
-def test_one_speaker_goes_on_without_tags() -> None:
-    assert pieces(None, LONG, "More.", "And more.") == [
-        (LONG, None),
-        ("More.", f"[S1] {LONG}"),
-        ("And more.", f"[S1] {LONG}"),
-    ]
-
-
 def test_a_short_first_piece_is_not_enough_of_a_voice() -> None:
     assert (
         pieces(None, "Hello there, you.", "More of it.", LONG)[2][1]

@@ -91,37 +91,6 @@ def test_last_channel_free_frees_the_last_row_before_speech(run):
     np.testing.assert_array_equal(free, expected)
 
 
-def test_by_hand():
-    """Delays 0, 1, 2; a prompt of one frame; EOS drawn after two frames."""
-    config = config_with([0, 1, 2])
-    grid = DelayGrid(config, np.array([[11], [12], [13]], np.int32), 9)
-    assert grid.filled == 2
-    draws = [[21, 90, 91], [31, 22, 92], [EOS, 32, 23], [93, 94, 33]]
-    for count, ids in enumerate(draws):
-        assert not grid.done, count
-        grid.accept(np.array(ids))
-    assert grid.done
-    assert grid.rows[:6].tolist() == [
-        [BOS, BOS, BOS],
-        [11, BOS, BOS],
-        [21, 12, BOS],
-        [31, 22, 13],
-        [EOS, 32, 23],
-        [PAD, EOS, 33],
-    ]
-    assert grid.codes().tolist() == [[21, 31], [22, 32], [23, 33]]
-    assert grid.finish_reason == "stop"
-
-
-@pytest.mark.parametrize("limit", [1, 3])
-@pytest.mark.parametrize("prompt", [None, np.zeros((2, 5), np.int32)], ids=["bare", "prompt"])
-def test_the_limit_counts_frames_behind_the_prompt(prompt, limit):
-    grid = DelayGrid(config_with([0, 4]), prompt, limit)
-    while not grid.done:
-        grid.accept(np.ones(2, np.int32))
-    assert (grid.frames, grid.finish_reason) == (limit, "length")
-
-
 @st.composite
 def codes_and_delays(draw):
     q, frames = draw(st.integers(1, 6)), draw(st.integers(0, 8))
@@ -148,12 +117,6 @@ def test_revert_undoes_apply(case):
     back = revert_delay(apply_delay(codes, delays, START, END), delays)
     assert back.dtype == np.int32
     np.testing.assert_array_equal(back, codes)
-
-
-def test_a_delay_by_hand():
-    codes = np.array([[1, 2, 3], [4, 5, 6], [7, 8, 9]])
-    rows = [[1, 2, 3, END, END], [START, 4, 5, 6, END], [START, START, 7, 8, 9]]
-    assert apply_delay(codes, (0, 1, 2), START, END).tolist() == rows
 
 
 @pytest.mark.parametrize("convert", [lambda c, d: apply_delay(c, d, START, END), revert_delay])

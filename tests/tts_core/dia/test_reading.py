@@ -51,13 +51,6 @@ def test_rules_of_the_folder_apply_to_every_turn(text: str) -> None:
     ).replace(b"[S2]", b"\2")
 
 
-def test_a_text_with_and_without_its_end_mark_is_the_same_request() -> None:
-    """Same tokens and same limit, so the same speech with the same seed."""
-    one, other = asked("[S1] Good night"), asked("[S1] Good night.")
-    assert texts(one) == texts(other)
-    assert one.limits == other.limits
-
-
 def test_no_rules_where_they_are_not_wanted() -> None:
     assert texts(asked("[S1] Größe 5,", as_written=True)) == ["[S1] Größe 5,"]
     assert texts(asked("[S1] Größe 5,", rules=NO_RULES)) == ["[S1] Größe 5,"]

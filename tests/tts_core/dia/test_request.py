@@ -29,7 +29,6 @@ def request(
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "no text": ({"texts": []}, "texts: the list is empty"),
     "an empty text": ({"texts": ["a", ""]}, "text 2: empty; there is nothing to say"),
     "NUL": (
         {"texts": ["[S1] a", "b\0"]},
@@ -43,18 +42,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"texts": ["[S1]" + "é" * 10]},
         "text 1: 21 bytes, limit 20; split it at a turn",
     ),
-    "seeds": ({"seed": [1]}, "seed: 1 value for 2 texts; give one number, or one per text"),
-    "a negative seed": ({"seed": -1}, "seed: -1 is outside [0, 2**64 - 1]"),
     "a large seed": ({"seed": [0, 2**64]}, f"seed: {2**64} is outside [0, 2**64 - 1]"),
-    "half a seed": ({"seed": 1.5}, "seed: 1.5 is not a whole number"),
-    "noises": ({"noise": [HostNoise(1)] * 3}, "noise: 3 sources for 2 texts; give one, or one per text"),
-    "no frames": ({"max_frames": 0}, "max_frames: 0 is outside [1, 10000000]"),
-    "no frames for one": ({"max_frames": [3, -2]}, "max_frames: -2 is outside [1, 10000000]"),
-    "limits": (
-        {"max_frames": [1, 2, 3]},
-        "max_frames: 3 values for 2 texts; give one number, or one per text",
-    ),
-    "half a frame": ({"max_frames": [1, 2.5]}, "max_frames: 2.5 is not a whole number"),
     "frames": (
         {"max_frames": [26, 27]},
         "max_frames: 27 exceeds this model's limit of 26 frames",
@@ -68,14 +56,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "prompt 2: 26 frames fill all of the model's 26",
     ),
     "temperature": ({"temperature": -0.1}, "temperature: -0.1 is outside [0, 100] (0 is greedy)"),
-    "no temperature": ({"temperature": np.nan}, "temperature: nan is outside [0, 100] (0 is greedy)"),
     "cfg_scale": ({"cfg_scale": -1.0}, "cfg_scale: -1.0 is outside [0, 100]"),
-    "endless cfg_scale": ({"cfg_scale": np.inf}, "cfg_scale: inf is outside [0, 100]"),
     "top_p": ({"top_p": 0.0}, "top_p: 0.0 is outside (0, 1]"),
     "top_p above": ({"top_p": 1.01}, "top_p: 1.01 is outside (0, 1]"),
-    "no top_p": ({"top_p": np.nan}, "top_p: nan is outside (0, 1]"),
     "top_k": ({"top_k": -1}, "top_k: -1 is outside [0, 1000000] (0 keeps every id)"),
-    "half a top_k": ({"top_k": 1.5}, "top_k: 1.5 is not a whole number (0 keeps every id)"),
     "codes of one axis": (
         {"prompts": [np.zeros(4, np.int32), None]},
         "prompt 1: codes of shape (4,); expected (4, frames)",
@@ -146,26 +130,9 @@ def test_memory_is_for_the_longest_and_a_prompt_counts_once(
 
 
 @pytest.mark.parametrize("exactly", [False, True])
-def test_refused_texts(exactly: bool) -> None:
-    with pytest.raises(UsageError, match=r"^texts: got one string; give a list of strings$"):
-        request("[S1] a", None, exactly=exactly)
-    with pytest.raises(
-        UsageError,
-        match=r"^prompts: 1 for 2 texts; give one for all, or one per text, None for a text without$",
-    ):
-        request(["[S1] a", "b"], [None], exactly=exactly)
-
-
-@pytest.mark.parametrize("exactly", [False, True])
 def test_a_prompt_needs_its_transcript(exactly: bool) -> None:
     with pytest.raises(UsageError, match=r"^prompt 2: its transcript is missing; Dia needs the words"):
         request(["[S1] a", "b"], [None, Prompt.of(codes=CODES)], exactly=exactly)
-
-
-def test_a_prompt_is_audio_or_codes() -> None:
-    for both in ({}, {"audio": np.zeros(3), "codes": CODES}):
-        with pytest.raises(ValueError, match="exactly one of them"):
-            Prompt.of(text="a", **both)
 
 
 def test_the_defaults_are_the_models() -> None:

@@ -18,19 +18,13 @@ from tts_core.errors import UsageError
         ("[S1] One. [S2] Two.", "[S1] One. [S2] Two."),
         ("Hello.", "[S1] Hello."),
         ("intro [S1] a [S2] b", "[S1] intro [S1] a [S2] b"),
-        ("[S2] First by S2. [S1] Then S1.", "[S2] First by S2. [S1] Then S1."),
         ("[S1] One. [S2]", "[S1] One. [S2]"),
-        ("[S1] One. [S1]", "[S1] One. [S1]"),
         ("Hello. [S1]", "[S1] Hello. [S1]"),
-        ("[S1] One. [S2] Two. [S1] Three.", "[S1] One. [S2] Two. [S1] Three."),
         ("[S1]One.[S2]Two.", "[S1]One.[S2]Two."),
-        ("[S1] Same. [S1] Again.", "[S1] Same. [S1] Again."),
         ("  \n[S1] One.\n[S2] Two.\n\n", "[S1] One.\n[S2] Two."),
         ("[S1] One.\r\n[S2] Two.\r[S1] Three.", "[S1] One.\n[S2] Two.\n[S1] Three."),
         ("[S1]\tTab", "[S1]\tTab"),
         ("[s1] One. [s2]Two. [S1] [s1", "[S1] One. [S2]Two. [S1] [s1"),
-        ("[s2] One.", "[S2] One."),
-        ("(laughs)", "[S1] (laughs)"),
         ("...", "[S1] ..."),
         ("[S] [SS1] [12]", "[S1] [S] [SS1] [12]"),
         ("Größe 😀", "[S1] Größe 😀"),
@@ -45,7 +39,6 @@ def test_what_is_tokenised(text, expected):
     [
         ("", "text: there are no words in it"),
         (" \n\t ", "text: there are no words in it"),
-        ("[S1]", "text: there are no words in it"),
         ("[S1] [S2]\n[S1]", "text: there are no words in it"),
         ("\u200b\ufeff", "text: there are no words in it"),
         ("[S1] One. [S3] Two.", r"text: \[S3\] is not a speaker; use \[S1\] and \[S2\]"),
@@ -56,7 +49,6 @@ def test_what_is_tokenised(text, expected):
         ("[S1] Hi. [S2] \n [S1] You.", r"text: turn 2 of 3, \[S2\], has no words"),
         ("[S1] Hi. [S2] [S1]", r"text: turn 2 of 3, \[S2\], has no words"),
         ("Hi\0you", r"text: character 3 is U\+0000, a control character; remove it"),
-        ("\x01 Hi", r"character 1 is U\+0001"),
         ("Hi\x1f", r"character 3 is U\+001F"),
         ("Hi\x7f", r"character 3 is U\+007F"),
         ("Hi\x85you", r"character 3 is U\+0085"),
@@ -159,16 +151,6 @@ def test_no_visible_character_is_lost_or_moved(text):
     assert visible(whole[len(added) :]) == visible(text)
 
 
-@given(st.text())
-def test_any_text_is_taken_whole_or_refused(text):
-    try:
-        whole = prepare(text, 200)
-    except UsageError:
-        return
-    assert visible(whole)[-len(visible(text)) :] == visible(text)
-    assert len(tokenize(whole)) <= 200
-
-
 @given(SCRIPT)
 def test_turns_joined_are_the_text(text):
     found = turns(text)
@@ -213,17 +195,11 @@ def test_splitting_as_told_gives_parts_that_fit_and_make_up_the_text(text, limit
         ("[S2]", [2]),
         ("[S1] a[S2]b", [1, 32, 97, 2, 98]),
         ("[S1][S1]", [1, 1]),
-        ("[S3]", [91, 83, 51, 93]),
         ("[s1]", [91, 115, 49, 93]),
-        ("[S1", [91, 83, 49]),
         ("[[S1]]", [91, 1, 93]),
         ("a\nb\r\n\t ", [97, 10, 98, 13, 10, 9, 32]),
-        ("é", [0xC3, 0xA9]),
         ("e\u0301", [101, 0xCC, 0x81]),  # not composed to one letter
-        ("漢", [0xE6, 0xBC, 0xA2]),
-        ("😀", [0xF0, 0x9F, 0x98, 0x80]),
         ("\0", [0]),
-        ("<pad>", [60, 112, 97, 100, 62]),
     ],
 )
 def test_bytes_and_tags(text, ids):

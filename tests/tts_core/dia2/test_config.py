@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.tiny.dia2 import GOLDEN, dia2_config, other_config
+from tests.tiny.dia2 import GOLDEN, dia2_config
 from tts_core.codecs.mimi import MIMI_24KHZ
-from tts_core.dia2.config import read_converted, read_published
+from tts_core.dia2.config import read_published
 from tts_core.dia2.shapes import is_large, is_norm, parameter_shapes
 from tts_core.dia2.spec import DIA2_1B, DIA2_2B, check
 from tts_core.dia2.speed import SPEED
@@ -40,17 +40,6 @@ def test_every_default_of_the_original():
     assert other.transformer.activations == other.depformer.activations == ("silu", "linear")
 
 
-@pytest.mark.parametrize("config", [dia2_config(), other_config(), DIA2_1B, DIA2_2B], ids=range(4))
-def test_our_own_schema_comes_back(config):
-    written = json.loads(json.dumps(config.to_dict()))
-    assert read_converted(written) == config
-    with pytest.raises(CheckpointError, match="unknown extra"):
-        read_converted(written | {"extra": 1})
-    del written["depformer"]["head_dim"]
-    with pytest.raises(CheckpointError, match="depformer: missing head_dim"):
-        read_converted(written)
-
-
 def test_gaps_of_the_schedule_are_closed():
     config = dia2_config()
     assert (config.weight_sets, config.stage_sets) == ((0, 2, 5), (0, 1, 1, 2, 0))
@@ -73,15 +62,12 @@ def test_gaps_of_the_schedule_are_closed():
         ("model.depformer", {"kv_heads": 1}, "1 key heads for 3 heads; in_proj has as many of each"),
         ("model.decoder", {"kv_heads": 4}, "6 heads of 10 for 4 key heads"),
         ("model.decoder", {"gqa_head_dim": 9}, "an even width"),
-        ("model.decoder", {"n_layer": 10**6}, "more than 1000"),
         ("model.depformer", {"mlp_activations": ["tanh", "linear"]}, "two of gelu, linear, relu, silu"),
         ("model.depformer", {"mlp_activations": "silu"}, "mlp_activations 'silu' is not a list"),
         ("model.depformer", {"apply_rope": "yes"}, "depformer_has_rope 'yes' is not true or false"),
         ("model", {"rope_min_timescale": 20000}, "rope_max_timescale is below rope_min_timescale"),
-        ("model", {"normalization_layer_epsilon": 0}, "norm_eps 0"),
         ("runtime", {"weights_schedule": [0, 1]}, "weights_schedule .* a set for each of the 4 stages"),
         ("runtime", {"weights_schedule": [0, 1, 1, -1]}, "weights_schedule"),
-        ("runtime", {"max_context_steps": 0}, "max_context_steps 0"),
     ],
 )
 def test_what_cannot_run_is_named(block, values, named):

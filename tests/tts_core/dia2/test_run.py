@@ -104,14 +104,6 @@ def test_a_step_waits_for_the_words_that_it_may_need():
     assert not run.waits
 
 
-def test_breaks_are_no_words_that_a_step_may_need():
-    pause = Entry((), "", 3)
-    run = Dia2Run(dia2_config(), [ENTRIES[0], pause, pause], is_open=True)
-    assert run.waits
-    run.extend(ENTRIES[1:2])
-    assert not run.waits
-
-
 @pytest.mark.parametrize("frames", [1, 7, 30])
 def test_a_limit_in_frames(frames):
     run = spoken(dia2_config(), ENTRIES * 9, max_frames=frames)

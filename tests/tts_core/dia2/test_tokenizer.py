@@ -16,22 +16,8 @@ FILE = GOLDEN / "tokenizer" / "tokenizer.json"
 CONTENT = json.loads(FILE.read_text("utf-8"))
 OURS = tokenizer()
 PIECES = [
-    "[S1]",
-    "[S2]",
-    " ",
-    "  ",
-    "\n",
-    "'s",
-    "'ll",
-    "12",
-    "x9",
-    "(laughs)",
-    "(lau",
-    "é",
-    "語",
-    "½",
-    "!?",
-    "\u2019",
+    *("[S1]", "[S2]", " ", "  ", "\n", "'s", "'ll", "12", "x9"),
+    *("(laughs)", "(lau", "é", "語", "½", "!?", "\u2019"),
 ]
 ASSIGNED = st.characters(exclude_categories=("Cs", "Cn"))  # the library knows other new letters than `regex`
 TEXTS = st.lists(

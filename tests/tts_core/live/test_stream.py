@@ -52,16 +52,6 @@ def test_fragments_do_not_matter() -> None:
     assert whole.words == letters.words
 
 
-def test_one_sentence_sounds_as_the_text() -> None:
-    speaker = Speaker()
-    plain = join(list(speaker.speak(speaker.request(FIRST, Options(seed=3)))))
-    found = join(list(spoken(["One two ", "three four", " five."], seed=3)))
-    np.testing.assert_array_equal(found.audio, plain.audio)
-    np.testing.assert_array_equal(found.codes, plain.codes)
-    assert (found.cues, found.words, found.seed) == (plain.cues, plain.words, 3)
-    assert (found.token_count, found.finish_reason) == (5, "stop")
-
-
 def test_pieces_have_a_pause_between_seeds_of_their_own_and_times_of_the_whole() -> None:
     speaker = Speaker()
     whole = join(list(spoken([f"{FIRST} {SECOND}"], speaker, seed=7)))
@@ -146,21 +136,6 @@ def test_a_seed_is_chosen_once() -> None:
     seeds = {part.seed for part in spoken([f"{FIRST} {SECOND}"])}
     assert len(seeds) == 1
     assert isinstance(seeds.pop(), int)
-
-
-def test_cancel_ends_it_between_pieces_of_text_too() -> None:
-    stop, speaker = threading.Event(), Speaker()
-
-    def text() -> Iterator[str]:
-        yield f"{FIRST} Six"
-        stop.set()
-        yield " seven"
-
-    pipeline = cast(Any, speaker)
-    parts = stream(pipeline, text(), Options(), SameVoices(None), cancel=stop)
-    with pytest.raises(CancelledError):
-        list(parts)
-    assert len(speaker.said) == 5
 
 
 def test_empty_pieces_do_nothing() -> None:

@@ -1,5 +1,3 @@
-import json
-import math
 from dataclasses import replace
 
 import pytest
@@ -9,8 +7,6 @@ from tts_core.mars5.config import (
     codec_lm_from_shapes,
     codec_lm_parameter_shapes,
     is_norm,
-    read_converted_codec_lm,
-    read_converted_residual_transformer,
     residual_transformer_from_shapes,
     residual_transformer_parameter_shapes,
 )
@@ -25,20 +21,11 @@ KINDS = [
 NAR_HEADS_8 = {"model": "nar", "n_heads": 8, "spk_n_heads": 4, "head_dim": 128, "layer_norm_eps": 1e-6}
 
 
-def test_published_parameter_counts():
-    def total(shapes: dict[str, tuple[int, ...]]) -> int:
-        return sum(math.prod(shape) for shape in shapes.values())
-
-    assert (len(AR_SHAPES), len(NAR_SHAPES)) == (273, 487)
-    assert total(AR_SHAPES) == 737_788_417 + 3072 * MARS5_AR.vocab_size
-    assert total(NAR_SHAPES) == 450_232_331 + 1024 * MARS5_NAR.text_rows
-    assert MARS5_AR.intermediate_size == int(1536 * 7 / 3)
-
-
 def test_sizes_follow_from_the_shapes():
     assert codec_lm_from_shapes(AR_SHAPES) == MARS5_AR
     assert residual_transformer_from_shapes(NAR_SHAPES) == MARS5_NAR
     assert (MARS5_AR.head_dim, MARS5_NAR.head_dim) == (64, 64)
+    assert MARS5_AR.intermediate_size == int(1536 * 7 / 3)
 
 
 def test_narrow_networks_have_one_head():
@@ -55,6 +42,11 @@ def test_a_json_beside_the_checkpoint_tells_what_shapes_do_not():
     assert residual_transformer_from_shapes(NAR_SHAPES, NAR_HEADS_8, heads=32).speaker_heads == 32
     assert codec_lm_from_shapes(AR_SHAPES, {"sliding_window": 16}).sliding_window == 16
     assert residual_transformer_parameter_shapes(config) == NAR_SHAPES
+
+
+def test_odd_heads_cannot_be_rotated():
+    with pytest.raises(CheckpointError, match="head width 3 is odd"):
+        replace(MARS5_AR, num_attention_heads=512)
 
 
 def test_what_contradicts_the_shapes_is_named():
@@ -76,30 +68,11 @@ def test_what_contradicts_the_shapes_is_named():
 def test_missing_tensors_are_named(read, shapes):
     with pytest.raises(CheckpointError, match=r"embed\.weight missing"):
         read({})
-    for name in ("spk_encoder.layers.0.linear2.weight",):
-        with pytest.raises(CheckpointError, match=name):
-            read({known: shape for known, shape in shapes.items() if known != name})
+    name = "spk_encoder.layers.0.linear2.weight"
+    with pytest.raises(CheckpointError, match=name):
+        read({known: shape for known, shape in shapes.items() if known != name})
     with pytest.raises(CheckpointError, match="has shape"):
-        read(shapes | {"spk_encoder.layers.0.linear2.weight": (1,)})
-
-
-@pytest.mark.parametrize(
-    ("read", "config"),
-    [(read_converted_codec_lm, MARS5_AR), (read_converted_residual_transformer, MARS5_NAR)],
-    ids=["ar", "nar"],
-)
-def test_our_schema_is_strict_and_survives_json(read, config):
-    written = json.loads(json.dumps(config.to_dict()))
-    assert read(written) == config
-    with pytest.raises(CheckpointError, match="unknown extra"):
-        read(written | {"extra": 1})
-    for name in written:
-        with pytest.raises(CheckpointError, match=f"missing {name}"):
-            read({known: value for known, value in written.items() if known != name})
-        with pytest.raises(CheckpointError, match=name):
-            read(written | {name: 0})
-    with pytest.raises(CheckpointError, match="more than 1000"):
-        read(written | {"speaker_layers": 10**9})
+        read(shapes | {name: (1,)})
 
 
 @pytest.mark.parametrize(
@@ -109,17 +82,11 @@ def test_our_schema_is_strict_and_survives_json(read, config):
         ({"timestep_size": 7}, "odd"),
         ({"n_codebooks": 7}, "7 codebooks do not divide"),
         ({"num_attention_heads": 7}, "7 heads do not divide"),
-        ({"hidden_size": -1}, "hidden_size -1"),
     ],
 )
 def test_nonsense_is_refused(change, message):
     with pytest.raises(CheckpointError, match=f"^ResidualTransformer config: .*{message}"):
         replace(MARS5_NAR, **change)
-
-
-def test_odd_heads_cannot_be_rotated():
-    with pytest.raises(CheckpointError, match="head width 3 is odd"):
-        replace(MARS5_AR, num_attention_heads=512)
 
 
 @pytest.mark.parametrize("shapes", [AR_SHAPES, NAR_SHAPES], ids=["ar", "nar"])

@@ -9,8 +9,6 @@ from tests.tiny.metavoice import tilted
 from tts_core.metavoice.codes import (
     PADDING,
     by_position,
-    flattened,
-    interleave,
     most_frames,
     second_stage_rows,
 )
@@ -18,13 +16,6 @@ from tts_core.metavoice.codes import (
 RNG = np.random.default_rng(0)
 CODES = RNG.integers(0, 1024, (2, 5)).astype(np.int32)
 TEXT = np.array([2100, 2200, 2561], np.int32)
-
-
-def test_interleaving_is_undone():
-    text, codes = flattened(np.append(interleave(TEXT, CODES), 2048))
-    np.testing.assert_array_equal(codes, CODES)
-    np.testing.assert_array_equal(text, TEXT[:-1])
-    assert codes.dtype == text.dtype == np.int32
 
 
 @pytest.mark.parametrize("window", [3, 5, 8, 9, 20])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from math import prod
 from typing import Any
 
 import pytest
@@ -57,8 +55,6 @@ def first_shapes(config: metavoice.FirstStageConfig = FIRST) -> dict[str, tuple[
 
 def test_first_stage_is_read_as_published():
     shapes = first_shapes()
-    assert len(shapes) == 173
-    assert sum(map(prod, metavoice.first_stage_parameter_shapes(FIRST).values())) == 1_243_191_296
     assert metavoice.read_first_stage(checkpoint(FIRST_ARGS), shapes) == FIRST
     compiled = {f"_orig_mod.{name}": shape for name, shape in shapes.items()}
     assert metavoice.read_first_stage(checkpoint(FIRST_ARGS), compiled) == FIRST
@@ -68,15 +64,12 @@ def test_first_stage_is_read_as_published():
 
 def test_second_stage_is_read_as_published():
     shapes = metavoice.second_stage_parameter_shapes(SECOND)
-    assert len(shapes) == 47
-    assert sum(map(prod, shapes.values())) == 14_459_136
     assert metavoice.read_second_stage(checkpoint(SECOND_ARGS, causal=False), shapes) == SECOND
     assert SECOND.n_codebooks == 8
 
 
 def test_speaker_encoder_is_read_as_published():
     shapes = metavoice.speaker_encoder_parameter_shapes(SPEAKER)
-    assert sum(map(prod, shapes.values())) == 1_423_616
     assert metavoice.read_speaker_encoder(shapes) == SPEAKER
     leftovers = {"similarity_weight": (1,), "similarity_bias": (1,)}
     assert metavoice.read_speaker_encoder(shapes | leftovers) == SPEAKER
@@ -132,8 +125,6 @@ def test_biases():
         ({"vocab_sizes": None}, "positive whole numbers"),
         ({"n_head": 0}, "positive whole numbers"),
         ({"n_head": 3}, "2048 does not divide among 3 heads"),
-        ({"n_layer": 10**9}, "more than 1000 are not supported"),
-        ({"rmsnorm_eps": None}, "norm_eps None"),
         ({"rope": True}, "unknown rope"),
     ],
 )
@@ -156,18 +147,6 @@ def test_a_model_without_speaker_is_refused():
         metavoice.read_first_stage({"model_args": FIRST_ARGS, "meta": {}}, first_shapes())
     with pytest.raises(CheckpointError, match="model_args missing"):
         metavoice.read_first_stage({}, first_shapes())
-
-
-def test_our_own_schema_round_trips_and_is_strict():
-    for config, read in (
-        (FIRST, metavoice.read_converted_first_stage),
-        (SECOND, metavoice.read_converted_second_stage),
-        (SPEAKER, metavoice.read_converted_speaker_encoder),
-    ):
-        written = json.loads(json.dumps(config.to_dict()))
-        assert read(written) == config
-        with pytest.raises(CheckpointError, match="unknown depth; missing hidden_size"):
-            read({k: v for k, v in written.items() if k != "hidden_size"} | {"depth": 2})
 
 
 def test_quantising_takes_the_layers_linears_alone():

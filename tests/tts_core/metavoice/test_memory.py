@@ -11,7 +11,6 @@ from tts_core.codecs.mbd import PUBLISHED_UNET, MbdBandConfig, MbdConfig, MbdSch
 from tts_core.errors import ResourceError
 from tts_core.memory.machine import Machine
 from tts_core.memory.terms import BACKENDS, OVERLAPS, Estimate
-from tts_core.memory.weights import weight_bytes
 from tts_core.metavoice.memory import (
     MetaVoiceJob,
     check_running,
@@ -34,17 +33,6 @@ def plan(
     return estimate(how.pop("configs", CONFIGS), job, Machine(dtype, backend, **how))
 
 
-@pytest.mark.parametrize(
-    ("dtype", "how", "gigabytes"),
-    [("float32", None, 4.97), ("bfloat16", None, 2.49), ("bfloat16", EIGHT, 1.34), ("bfloat16", FOUR, 0.72)],
-)
-def test_weights_of_the_first_stage(dtype: str, how: Any, gigabytes: float) -> None:
-    """The plan's figures, which are rounded up to ten megabytes."""
-    assert weight_bytes("metavoice", CONFIGS["metavoice"], dtype, how) == pytest.approx(
-        gigabytes * 1e9, abs=1e7
-    )
-
-
 def test_all_other_parts() -> None:
     """EnCodec is read only for the diffusion, without the training averages in its file."""
     guess = plan()
@@ -62,18 +50,6 @@ def test_the_cache(job: MetaVoiceJob, dtype: str, gigabytes: float) -> None:
     assert plan(job, dtype)["cache"].bytes == pytest.approx(gigabytes * 1e9, rel=3e-3)
     assert plan(replace(job, rows=1), dtype)["cache"].bytes * 2 == plan(job, dtype)["cache"].bytes
     assert plan(replace(job, batch=3), dtype)["cache"].bytes == 3 * plan(job, dtype)["cache"].bytes
-
-
-@pytest.mark.parametrize(
-    ("job", "how", "gigabytes"),
-    [
-        *((FULL, how, size) for how, size in ((None, 3.5), (EIGHT, 2.3), (FOUR, 1.6))),
-        *((TYPICAL, how, size) for how, size in ((None, 2.9), (EIGHT, 1.7), (FOUR, 1.1))),
-    ],
-)
-def test_totals_with_vocos(job: MetaVoiceJob, how: Any, gigabytes: float) -> None:
-    """The plan counts EnCodec's 0.09, which is not read, and no activations."""
-    assert plan(job, quantization=how).total == pytest.approx(gigabytes * 1e9, rel=0.04)
 
 
 def test_a_band_at_a_time() -> None:

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.hosts import LateHost
 from tests.tiny.metavoice import tokenizers
 from tts_core.codecs.vocos import VOCOS_ENCODEC_24KHZ
-from tts_core.errors import CancelledError, ResourceError, UsageError
-from tts_core.memory.machine import Machine
+from tts_core.errors import CancelledError, UsageError
 from tts_core.metavoice.config import END_OF_AUDIO
-from tts_core.metavoice.options import Decoder, MetaVoiceOptions
+from tts_core.metavoice.options import Decoder
 from tts_core.metavoice.pipeline import MetaVoicePipeline
 from tts_core.metavoice.request import STAGES, MetaVoicePiece
 from tts_core.metavoice.rows import MetaVoiceJoining
@@ -33,31 +33,6 @@ HOP, FRAMES = 320, 12
 TEXT = "Hello there. It is late. Who are you?"
 PIECES = {"piece_seconds": 13 / 15, "seed": 1}  # three
 PROMPT = Prompt.of(np.resize(np.hanning(400).astype(np.float32), 31 * 24_000))
-
-
-class Host:
-    dtype, backend, free, overlaps = "float32", "torch-cpu", 10**12, False
-
-    def free_bytes(self) -> int:
-        return self.free
-
-    def machine(self, policy: object = None) -> Machine:
-        return Machine(self.dtype, self.backend, self.free_bytes())
-
-    def reset_peak(self) -> None:
-        pass
-
-    def settle(self) -> None:
-        """Nothing is late."""
-
-    def peak_bytes(self) -> int:
-        return 7
-
-    def to_device(self, array: np.ndarray) -> Any:
-        raise AssertionError("the engine's own")
-
-    def to_host(self, x: Any) -> np.ndarray:
-        raise AssertionError("the engine's own")
 
 
 class Slots:
@@ -102,7 +77,7 @@ class Engine:
             "vocos": VOCOS_ENCODEC_24KHZ,
         }
         self.tokenizers: Tokenizers = tokenizers()
-        self.host, self.calls = Host(), list[str]()
+        self.host, self.calls = LateHost("torch-cpu", free=10**12), list[str]()
         self.between: Callable[[str], None] = lambda stage: None
 
     def speaker(self, utterances: Sequence[np.ndarray]) -> np.ndarray:
@@ -148,21 +123,6 @@ def test_a_stream_yields_once_a_piece_and_runs_no_network_before_it_is_read(pipe
         assert (part.segment_idx, part.finish_reason) == (place, "stop" if place == 2 else None)
         assert part.stage_seconds.keys() == set(STAGES)
     assert place == 2
-
-
-def test_no_network_runs_where_memory_is_missing(pipeline: Any) -> None:
-    pipeline.engine.host.free = 0
-    ways: list[Callable[[], object]] = [
-        lambda: pipeline.stream(TEXT, prompt=PROMPT),
-        lambda: pipeline.generate(TEXT, prompt=PROMPT),
-        lambda: pipeline.speak(pipeline.request(TEXT, MetaVoiceOptions(), PROMPT)),
-        lambda: pipeline.generate_batch([TEXT, TEXT], prompts=PROMPT),
-        lambda: pipeline.generate_codes([TEXT, TEXT], PROMPT),
-    ]
-    for way in ways:
-        with pytest.raises(ResourceError, match=r"^memory: "):
-            way()
-    assert pipeline.engine.calls == []
 
 
 def test_memory_is_checked_for_the_pieces_side_by_side(
@@ -211,23 +171,6 @@ def test_cancel_ends_a_generation_inside_a_stage(pipeline: Any, stage: str, way:
     assert pipeline.engine.calls[-1] == stage
 
 
-def test_a_cancelled_generation_begins_no_stage(pipeline: Any) -> None:
-    cancel = threading.Event()
-    stream = pipeline.stream(TEXT, prompt=PROMPT, cancel=cancel, **PIECES)
-    next(stream)
-    cancel.set()
-    before = list(pipeline.engine.calls)
-    with pytest.raises(CancelledError):
-        next(stream)
-    assert pipeline.engine.calls == before
-
-
 def test_texts_that_share_a_voice_have_it_read_once(pipeline: Any) -> None:
     pipeline.generate_batch([TEXT, "So.", "Yes."], prompts=PROMPT)
     assert pipeline.engine.calls.count("speaker") == 1
-
-
-def test_max_frames_ends_the_last_piece_that_is_begun(pipeline: Any) -> None:
-    made = pipeline.generate(TEXT, prompt=PROMPT, max_frames=FRAMES + 4, **PIECES)
-    assert (made.codes.shape[1], made.finish_reason) == (FRAMES + 4, "length")
-    assert pipeline.engine.calls.count("first stage") == 2

@@ -1,14 +1,12 @@
 """Window arithmetic against brute force: inputs are listed, integer networks run whole and in windows."""
 
-import math
 from itertools import pairwise
 
 import numpy as np
-import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tts_core.nn.windows import Conv, ConvTranspose, growing, input_span, output_length
+from tts_core.nn.windows import Conv, ConvTranspose, growing, input_span
 
 CONVS = st.builds(
     Conv,
@@ -75,54 +73,6 @@ def test_output_length(layer, length):
     assert layer.output_length(length) == len(run(layer, np.arange(length, dtype=np.int64)))
 
 
-@given(st.lists(st.tuples(st.integers(1, 5), st.integers(1, 3)), min_size=1, max_size=3), st.data())
-def test_upsampling_stack_in_windows_equals_the_whole_run(blocks, data):
-    """Layers like those of a codec's decoder: a window of input_span gives the whole run's outputs."""
-    layers: list = [Conv(3, padding=1)]
-    for stride, dilation in blocks:
-        layers += [
-            ConvTranspose(2 * stride, stride, math.ceil(stride / 2)),
-            Conv(3, dilation=dilation, padding=dilation),
-        ]
-    hop = math.prod(stride for stride, _ in blocks)
-    length = data.draw(st.integers(1, 12))
-    x = np.array(data.draw(st.lists(st.integers(-9, 9), min_size=length, max_size=length)), dtype=np.int64)
-    whole = run_all(layers, x)
-    assert len(whole) == output_length(layers, length)
-    assume(len(whole))
-    start = data.draw(st.integers(0, len(whole) - 1))
-    stop = data.draw(st.integers(start + 1, len(whole)))
-    first, last = input_span(layers, start, stop)
-    first, last = max(0, first), min(length, last)
-    part = run_all(layers, x[first:last])
-    assert part[start - first * hop : stop - first * hop].tolist() == whole[start:stop].tolist()
-
-
-@given(st.lists(st.tuples(st.integers(1, 5), st.integers(1, 3)), min_size=1, max_size=3), st.data())
-def test_downsampling_stack_in_windows_equals_the_whole_run(blocks, data):
-    """Layers like those of a codec's encoder. Windows start at whole hops, so strides keep their phase."""
-    layers: list = [Conv(3, padding=1)]
-    for stride, dilation in blocks:
-        layers += [
-            Conv(3, dilation=dilation, padding=dilation),
-            Conv(2 * stride, stride, padding=math.ceil(stride / 2)),
-        ]
-    hop = math.prod(stride for stride, _ in blocks)
-    frames = data.draw(st.integers(1, 6))
-    x = np.array(
-        data.draw(st.lists(st.integers(-9, 9), min_size=frames * hop, max_size=frames * hop)), dtype=np.int64
-    )
-    whole = run_all(layers, x)
-    assert len(whole) == output_length(layers, frames * hop)
-    assume(len(whole))
-    start = data.draw(st.integers(0, len(whole) - 1))
-    stop = data.draw(st.integers(start + 1, len(whole)))
-    first, last = input_span(layers, start, stop)
-    first = max(0, first // hop)
-    part = run_all(layers, x[first * hop : max(last, 0)])
-    assert part[start - first : stop - first].tolist() == whole[start:stop].tolist()
-
-
 @given(st.lists(LAYERS, min_size=1, max_size=4), st.integers(-9, 9), st.integers(1, 5))
 def test_span_of_a_stack_covers_all_that_is_read_and_no_more_than_needed_at_its_ends(layers, start, count):
     assume(all(not isinstance(layer, ConvTranspose) or layer.kernel >= layer.stride for layer in layers))
@@ -151,17 +101,3 @@ def test_growing_stands_on_one_absolute_grid(total, more, first, largest):
     short, long = list(growing(total, first, largest)), list(growing(total + more, first, largest))
     assert [start for start, _ in short] == [start for start, _ in long][: len(short)]
     assert short[:-1] == long[: len(short)][:-1]
-
-
-@pytest.mark.parametrize(
-    ("total", "cuts"),
-    [
-        (0, []),
-        (1, [(0, 1)]),
-        (4, [(0, 4)]),
-        (5, [(0, 4), (4, 5)]),
-        (40, [(0, 4), (4, 12), (12, 22), (22, 32), (32, 40)]),
-    ],
-)
-def test_growing_by_hand(total, cuts):
-    assert list(growing(total, first=4, largest=10)) == cuts

@@ -10,14 +10,12 @@ from tts_core.codecs.qwen3_codec import Qwen3CodecConfig
 from tts_core.errors import ResourceError
 from tts_core.memory.machine import Machine
 from tts_core.memory.terms import Estimate
-from tts_core.qwen3.config import Qwen3Config
 from tts_core.qwen3.memory import (
     Qwen3Job,
     check_loading,
     check_running,
     estimate,
     most_fed,
-    weight_bytes,
 )
 from tts_core.qwen3.spec import MODEL
 
@@ -28,23 +26,6 @@ MINUTE = Qwen3Job(frames=750, prompt=300)
 
 def plan(job: Qwen3Job = MINUTE, dtype: str = "bfloat16", backend: str = "mlx-metal", **how: Any) -> Estimate:
     return estimate(how.pop("configs", SMALL), job, Machine(dtype, backend, **how))
-
-
-@pytest.mark.parametrize(
-    ("configs", "dtype", "how", "gigabytes"),
-    [
-        (SMALL, "float32", None, 3.68),
-        (SMALL, "bfloat16", None, 1.86),
-        (SMALL, "bfloat16", EIGHT, 1.36),
-        (SMALL, "bfloat16", FOUR, 1.07),
-        (LARGE, "bfloat16", None, 3.90),
-        (LARGE, "bfloat16", FOUR, 1.70),
-    ],
-)
-def test_weights(configs: Any, dtype: str, how: Any, gigabytes: float) -> None:
-    config = configs["qwen3"]
-    assert isinstance(config, Qwen3Config)
-    assert weight_bytes(config, dtype, how) == pytest.approx(gigabytes * 1e9, abs=2e7)
 
 
 def test_the_cache() -> None:
@@ -70,16 +51,12 @@ def test_the_cache_on_cuda_is_allocated_at_once() -> None:
     ("frames", "recording", "fed"),
     [
         (1, 0, 1),
-        (40, 0, 40),
         (64, 0, 64),
         (100, 0, 64),
         (120, 0, 68),
-        (126, 0, 74),
         (128, 0, 74),
         (9999, 0, 74),
         (1, 5, 6),
-        (30, 5, 35),
-        (64, 5, 69),
         (64, 10, 74),
         (1, 64, 64),
         (20, 300, 74),

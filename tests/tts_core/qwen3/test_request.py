@@ -70,7 +70,6 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Any:
         (BASE, {"instruct": "slow"}, "instruct: .*takes no instruction"),
         (CUSTOM_VOICE, {"language": "klingon"}, "language: 'klingon'"),
         (CUSTOM_VOICE, {"language": "sichuan_dialect"}, "language: "),
-        (CUSTOM_VOICE, {"max_frames": 3, "max_seconds": 1}, "max_frames: max_seconds"),
     ],
 )
 def test_what_a_mode_lacks_is_said(ask: Any, mode: str, options: dict[str, Any], message: str) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from tts_core.audio.delivery import Pacing
-from tts_core.errors import CancelledError, GenerationError, ResourceError, UsageError
+from tts_core.errors import GenerationError, ResourceError, UsageError
 from tts_core.results import GenerationResult, Meter
 from tts_core.serving.session import Event, Failed, Part
 from tts_core.text.captions import Cue
@@ -60,32 +59,6 @@ def part(meter: Meter, request: Said, place: int) -> GenerationResult:
         finish_reason="stop" if last else None,
         cues=[Cue(" ".join(request.words), 0, (place + 1) * SAMPLES / RATE)] if last else (),
     )
-
-
-class Talker:
-    """A pipeline that speaks one request at a time. threads: that called it, in order."""
-
-    sample_rate = RATE
-
-    def __init__(self) -> None:
-        self.threads: list[int] = []
-
-    def request(self, text: str, options: Any = None, prompt: Any = None) -> Said:
-        """Check a text."""
-        if not text.split():
-            raise UsageError("text: empty; there is nothing to say")
-        return Said(tuple(text.split()), options or 0)
-
-    def speak(
-        self, request: Said, *, progress: Any = None, cancel: threading.Event | None = None
-    ) -> Iterator[GenerationResult]:
-        """Stream a request."""
-        meter = Meter(RATE)
-        for place in range(len(request.words)):
-            self.threads.append(threading.get_ident())
-            if cancel is not None and cancel.is_set():
-                raise CancelledError("generation: cancelled")
-            yield part(meter, request, place)
 
 
 class Chorus:
@@ -176,12 +149,19 @@ class Chorus:
         self.said.clear()
 
 
-class Singers(Talker):
+class Singers:
     """A pipeline that speaks in chorus."""
 
+    sample_rate = RATE
+
     def __init__(self, log: list[str], gate: threading.Semaphore | None = None):
-        super().__init__()
         self.log, self.gate = log, gate
+
+    def request(self, text: str, options: Any = None, prompt: Any = None) -> Said:
+        """Check a text."""
+        if not text.split():
+            raise UsageError("text: empty; there is nothing to say")
+        return Said(tuple(text.split()), options or 0)
 
     def session(self, places: int) -> Chorus:
         """Open a session."""

@@ -11,10 +11,8 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from tests.tts_core.serving.one_by_one import OneByOne
-from tests.tts_core.serving.talkers import SAMPLES, Said, Singers, Talker, sound
+from tests.tts_core.serving.talkers import RATE, SAMPLES, Said, Singers, sound
 from tts_core.errors import (
-    BusyError,
     CancelledError,
     GenerationError,
     NotFoundError,
@@ -120,25 +118,6 @@ def test_requests_share_steps_and_sound_as_by_themselves() -> None:
     assert threading.get_ident() not in source.threads
 
 
-def test_a_stream_serves_as_a_session() -> None:
-    """One after the other, all in one thread."""
-    talker = Talker()
-
-    class Alone(Singing):
-        fed = False
-
-        def load(self) -> Any:
-            pipeline: Any = talker
-            pipeline.session = lambda places: OneByOne(pipeline, lambda: Said(("warm",)))
-            return pipeline
-
-    with engine(Alone(), warm_up=True) as speaking:
-        speeches = [speaking.submit("song", text) for text in ("a b", "c")]
-        assert [len(list(speech)) for speech in speeches] == [2, 1]
-    assert len(talker.threads) == 4
-    assert len(set(talker.threads)) == 1
-
-
 def test_bad_requests_are_refused_at_once() -> None:
     with engine() as speaking:
         with pytest.raises(UsageError, match="empty"):
@@ -148,20 +127,6 @@ def test_bad_requests_are_refused_at_once() -> None:
         assert speaking.statistics().outcomes == {}
         with pytest.raises(ResourceError, match="too little"):
             list(speaking.submit("song", "everything"))
-
-
-def test_a_full_queue_says_when_to_come_back() -> None:
-    gate = threading.Semaphore(0)
-    with engine(Singing(gate=gate), places=1, max_queue=2) as speaking:
-        first = speaking.submit("song", "one")
-        until(lambda: first.state == "speaking")
-        others = [speaking.submit("song", "two"), speaking.submit("song", "three")]
-        assert speaking.statistics().queued == 2
-        with pytest.raises(BusyError, match="queue: full, 2 requests in it") as refused:
-            speaking.submit("song", "four")
-        assert refused.value.retry_after == 10.0
-        gate.release(9)
-        assert [len(list(speech)) for speech in (first, *others)] == [1, 1, 1]
 
 
 def test_a_cancelled_request_leaves_before_the_next_step() -> None:
@@ -342,7 +307,7 @@ def test_it_counts() -> None:
         counted = speaking.statistics()
     assert counted.outcomes == {"stop": 2, "GenerationError": 1}
     assert (counted.queued, counted.places, counted.loaded, counted.ids) == (0, 3, ("song",), 3)
-    assert counted.audio_seconds == 3 * SAMPLES / Talker.sample_rate
+    assert counted.audio_seconds == 3 * SAMPLES / RATE
     by_outcome = {one.outcome: one for one in ended}
     stopped, failed = by_outcome["stop"], by_outcome["GenerationError"]
     assert stopped.started is not None

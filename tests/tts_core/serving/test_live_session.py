@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from typing import Any, cast
 
@@ -13,18 +13,82 @@ import pytest
 
 from tests.metal_errors import INTERACTIVITY, LARGER, LATE, MESSAGES
 from tests.tts_core.live.speaker import Options, Speaker
-from tests.tts_core.serving.one_by_one import OneByOne
 from tests.tts_core.serving.test_engine import SOON, Singing, engine, until
-from tts_core.errors import UsageError
+from tts_core.errors import SpeechError, UsageError
 from tts_core.live.chain import Chain
 from tts_core.live.stream import stream
 from tts_core.live.voices import SameVoices
 from tts_core.pipeline import Pipeline
 from tts_core.results import GenerationResult, join
 from tts_core.serving.live_session import LiveRequest, LiveSession
-from tts_core.serving.session import Failed, Part
+from tts_core.serving.session import Event, Failed, Part
 
 FIRST, SECOND, THIRD = "One two three four five.", "Six seven eight nine ten.", "Eleven and twelve, and more."
+
+
+class OneByOne:
+    """A session with one place, filled by the pipeline's own stream: a step gives its next part."""
+
+    places = 1
+    promised = 0  # memory is checked when a request begins, and its step ends before another model's
+
+    def __init__(self, pipeline: Pipeline, rehearsal: Callable[[], Any]):
+        self.pipeline, self.rehearsal = pipeline, rehearsal
+        self._joined = 0  # requests so far
+        self._key: int | None = None
+        self._parts: Iterator[GenerationResult] = iter(())
+        self._cancel = threading.Event()
+
+    @property
+    def running(self) -> int:
+        return int(self._key is not None)
+
+    @property
+    def waiting(self) -> bool:
+        return self._key is None
+
+    def fits(self, request: Any, *, promised: int = 0) -> bool:
+        """As in Session. Memory is checked by `join`."""
+        return self._key is None
+
+    def join(self, request: Any, *, more: bool = False, cancel: threading.Event | None = None) -> int:
+        if more:
+            raise UsageError("text: this model reads its text at once; give all of it")
+        assert self._key is None, "asked by `fits` first"
+        self._cancel = cancel or threading.Event()
+        self._parts = iter(self.pipeline.speak(request, cancel=self._cancel))
+        self._joined += 1
+        self._key = self._joined
+        return self._key
+
+    def feed(self, key: int, text: str) -> None:
+        raise UsageError("text: this model reads its text at once")
+
+    def end(self, key: int) -> None:
+        """As in Session."""
+
+    def step(self) -> list[Event]:
+        key = self._key
+        if key is None:
+            return []
+        try:
+            result = next(self._parts)
+        except SpeechError as error:
+            self.close()
+            return [Failed(key, error)]
+        if result.is_final_chunk:
+            self.close()
+        return [Part(key, result)]
+
+    def prepare(self) -> None:
+        """As in Session."""
+
+    def leave(self, key: int) -> None:
+        if key == self._key:
+            self.close()
+
+    def close(self) -> None:
+        self._key, self._parts = None, iter(())
 
 
 class Spoken:
@@ -95,12 +159,20 @@ def test_one_that_waits_for_text_leaves_its_place_and_comes_back_first() -> None
         assert join(list(waiting)).finish_reason == "stop"
 
 
-def test_those_that_have_text_again_go_before_the_queue() -> None:
+def waiting() -> tuple[LiveSession, Any, int]:
+    """A session, its pipeline, and its only request, which has said its first text; it counts once."""
     held = session()
     pipeline = cast(Any, held.session).pipeline
     key = held.join(live(pipeline, FIRST), more=True)
     while not held.waiting:
+        assert held.running == 1
         held.step()
+    assert held.running == 1
+    return held, pipeline, key
+
+
+def test_those_that_have_text_again_go_before_the_queue() -> None:
+    held, pipeline, key = waiting()
     asked = pipeline.request("A text.", Options())
     assert held.fits(asked)
     held.feed(key, SECOND)
@@ -108,20 +180,8 @@ def test_those_that_have_text_again_go_before_the_queue() -> None:
     assert not held.waiting
 
 
-def test_a_live_request_counts_once_whether_it_speaks_or_waits() -> None:
-    held = session()
-    held.join(live(cast(Any, held.session).pipeline, FIRST), more=True)
-    assert held.running == 1
-    while not held.waiting:
-        held.step()
-        assert held.running == 1
-
-
 def test_texts_without_words_do_not_delay_the_next_piece() -> None:
-    held = session()
-    key = held.join(live(cast(Any, held.session).pipeline, FIRST), more=True)
-    while not held.waiting:
-        held.step()
+    held, _, key = waiting()
     for text in ("[pause:0.25]", "...", SECOND):
         held.feed(key, text)
     [event] = held.step()

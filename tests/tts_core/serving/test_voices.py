@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import random
-import signal
 import subprocess
 import sys
 import time
@@ -19,7 +17,8 @@ import pytest
 from tts_core.audio.recordings import SHORTEST
 from tts_core.errors import CheckpointError, NotFoundError, ResourceError, UsageError
 from tts_core.models import model
-from tts_core.serving.voices import RECORD, VoiceStore, built_in, voices_folder
+from tts_core.prompt import Prompt, Reference
+from tts_core.serving.voices import AGREED, RECORD, VoiceStore, built_in, check_consent, fitted, voices_folder
 
 ROOT, RATE = Path(__file__).parents[3], 16000
 SAID = "The words of the recording."
@@ -96,12 +95,6 @@ def test_names_that_are_no_folder_of_ours(store: VoiceStore, name: str) -> None:
     [
         (recording(SHORTEST / 2), None, "yes", "sample: 0.5 s are too short for a voice"),
         ((np.zeros(32000, np.float32), RATE), None, "yes", "sample: the reference is silent"),
-        (
-            recording(20),
-            "Hi.",
-            "yes",
-            "sample: 20.0 s do not fit a transcript of 3 characters in any language; read aloud it takes",
-        ),
         (recording(), "太阳" * 40, "yes", "sample: 2.0 s do not fit a transcript of 80 characters in any"),
         (recording(), "", "yes", "transcript: there are no words in it"),
         (recording(60), "word " * 1000, "yes", "transcript: 5000 characters, at most 4096"),
@@ -148,40 +141,6 @@ def test_what_a_killed_process_left_is_removed_later(store: VoiceStore) -> None:
     os.utime(old, (0, 0))
     store.add("bob", [recording()], [None], "yes")
     assert sorted(os.listdir(store.folder)) == [".old-12345678", "anna", "bob"]
-
-
-CHANGE = """
-import sys
-import numpy as np
-from tts_core.serving.voices import VoiceStore
-store, n = VoiceStore(sys.argv[1]), 0
-noise = np.random.default_rng(0).normal(0, 0.1, 32000).astype(np.float32)
-while True:
-    store.add(f"v{n % 3}", [(noise, 16000), (noise, 16000)], [None, None], "yes")
-    print("added", flush=True)
-    n += 1
-    if n >= 3:
-        store.remove(f"v{n % 3}")
-"""
-
-
-def test_a_kill_at_any_moment_leaves_whole_voices(tmp_path: Path) -> None:
-    draw, seen = random.Random(0), set()
-    for place in range(3):
-        store = VoiceStore(tmp_path / str(place))
-        command = [sys.executable, "-c", CHANGE, str(store.folder)]
-        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as process:
-            assert process.stdout is not None
-            for _ in range(draw.randint(1, 4)):
-                assert process.stdout.readline() == b"added\n"
-            time.sleep(0.02 + 0.1 * draw.random())
-            os.kill(process.pid, signal.SIGKILL)
-        for voice in store:
-            assert [len(one.audio) for one in store.prompt(voice.name).references] == [32000] * 2  # pyright: ignore[reportArgumentType]
-            seen.add(voice.name)
-            store.remove(voice.name)
-        store.add("v0", [recording()], [None], "yes")
-    assert seen
 
 
 CRASH = """
@@ -268,6 +227,25 @@ def test_a_stored_voice_of_a_built_in_name_wins_where_the_model_takes_recordings
         assert built_in(name, spec, stored) == own
     assert warning in caplog.text
     assert bool(warning) == bool(caplog.text)
+
+
+@pytest.mark.parametrize(("count", "is_taken"), [(1, True), (2, True), (3, False)])
+def test_a_model_takes_as_many_recordings_as_it_says(count: int, is_taken: bool) -> None:
+    spec = replace(model("dia"), references=2, transcript="optional")
+    prompt = Prompt((Reference(np.ones(8000, np.float32), "words", sample_rate=8000),) * count)
+    if is_taken:
+        assert len(fitted(prompt, "anna", spec).references) == count
+    else:
+        with pytest.raises(UsageError, match="voice: anna has 3 recordings, Dia takes 2"):
+            fitted(prompt, "anna", spec)
+
+
+def test_words_of_consent() -> None:
+    for word in AGREED:
+        check_consent(f" {word.upper()} ")
+    for word in ("", "n", "I do not agree", "agreed?"):
+        with pytest.raises(UsageError, match=r"consent: .* is not one of true, yes, agreed, i agree"):
+            check_consent(word)
 
 
 def test_a_model_without_voices_has_none_built_in() -> None:

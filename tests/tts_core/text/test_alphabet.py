@@ -6,7 +6,7 @@ import pickle
 import pytest
 
 from tts_core.errors import FieldError, explain
-from tts_core.text.alphabet import NAMED, accent_notes, known_text, listed, unknown_characters
+from tts_core.text.alphabet import NAMED, accent_notes, known_text, listed
 
 
 def known(char: str) -> bool:
@@ -17,10 +17,6 @@ def test_known_text_is_returned_as_it_is(caplog):
     assert known_text("text", "Plain.", known, skip=True) == "Plain."
     assert accent_notes("text", "Plain.", known) == ()
     assert not caplog.records
-
-
-def test_unknown_characters_are_in_the_order_of_the_text():
-    assert unknown_characters("東b京東", known) == ["東", "京"]
 
 
 def test_control_characters_are_left_to_others():

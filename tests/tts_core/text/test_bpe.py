@@ -64,13 +64,6 @@ def test_ranks_in_any_order(data, longer, chance):
     assert merge(ids, pairs_of_ranks(ranks)) == plain_ranks(data, ranks)
 
 
-def test_overlapping_occurrences_go_left_to_right():
-    assert merge([7] * 5, {(7, 7): 8}) == [8, 8, 7]
-    assert merge([7] * 8, {(7, 7): 8, (8, 8): 9}) == [9, 9]
-    assert merge([], {(7, 7): 8}) == []
-    assert merge([1], {}) == [1]
-
-
 class Counting(dict):
     """Table that counts lookups of pairs."""
 

@@ -13,13 +13,11 @@ from tts_core.text.breaks import read
     ("text", "parts", "silences"),
     [
         ("Hello.", ["Hello."], [0, 0]),
-        ("Hello. [pause:0.5] You.", ["Hello.", "You."], [0, 0.5, 0]),
         ("Hello.[PAUSE: 2 ]You.", ["Hello.", "You."], [0, 2, 0]),
         ("[pause:.25] Hello. [pause:3.]", ["Hello."], [0.25, 3]),
         ("One [pause:1] [pause:0.5] two", ["One", "two"], [0, 1.5, 0]),
         ("One[pause:0]two", ["One two"], [0, 0]),
         ('One <break time="1s"/> two', ["One", "two"], [0, 1, 0]),
-        ("One <break time='250ms' /> two", ["One", "two"], [0, 0.25, 0]),
         ("One <break time=1.5s/> two", ["One", "two"], [0, 1.5, 0]),
         ("One <BREAK\ttime = '+2S'></BREAK> two", ["One", "two"], [0, 2, 0]),
         ("One <break/> two", ["One", "two"], [0, 0.75, 0]),
@@ -30,6 +28,7 @@ from tts_core.text.breaks import read
         ("Hello [pause:1], you. [pause:2] ... [pause:3] So.", ["Hello,", "you....", "So."], [0, 1, 5, 0]),
         ("Hello [pause:1] ...you", ["Hello", "...you"], [0, 1, 0]),
         ("[pause:1] ... [pause:2]", ["..."], [3, 0]),
+        ("A [pause:600] b", ["A", "b"], [0, 600, 0]),
     ],
 )
 def test_pauses(text: str, parts: list[str], silences: list[float]) -> None:
@@ -45,13 +44,10 @@ def test_pauses(text: str, parts: list[str], silences: list[float]) -> None:
     [
         "a < b",
         "I <3 you",
-        "if a <b and c> d",
         "p <s and t> 3",
         "<b>bold</b>",
-        "x<y>z",
         "press [pause/play]",
         "<speakeasy",
-        "a <speak easy",
         "[pause",
         "< break>",
         "<br/>",
@@ -66,30 +62,25 @@ def test_spoken_as_written(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("<speak>Hello.</speak>", "<speak> is SSML, from character 1 on; only <break> is understood: leave "),
         (
             '\n<?xml version="1.0"?><speak version="1.1" xml:lang="en">Hi',
             "<speak> is SSML, from character 23 on",
         ),
         ("<speak>A <b>bold</b> <break/> word", "<speak>, <b> are SSML, from character 1 on"),
-        ("<speak unclosed", "<speak> is SSML, from character 1 on"),
+        ("<speak unclosed", "<speak> is SSML, from character 1 on; only <break> is understood: leave "),
         ("Say <prosody rate='slow'>it</prosody>", "<prosody> is SSML, from character 5 on"),
-        ("Say </emphasis>", "<emphasis> is SSML, from character 5 on"),
         ("A <p>new</p> <s>one</s>", "<p>, <s> are SSML, from character 3 on"),
         ('<mstts:express-as style="sad">Hi', "<mstts:express-as> is SSML"),
         ("<Say-As interpret-as=date>", "<say-as> is SSML"),
         ("<sub><w><token><voice><mark><lang>", "<sub>, <w>, <token>, <voice>, <mark> and more are SSML"),
         ('A <break time="1m"/>', "<break> at character 3 has a time that cannot be read; write "),
-        ('A <break time="-1s"/>', "<break> at character 3 has a time"),
         ('A <break time="1e9s"/>', "<break> at character 3 has a time"),
         ('A <break time="601s"/>', "<break> at character 3 is 601 s long; a pause is 600 s at most"),
         ('A <break strength="huge"/>', "<break> at character 3 has an unknown strength; use none, x-weak"),
         ('A <break size="small"/>', "<break> at character 3 cannot be read; write "),
         ('A <break time="1s" time="2s"/>', "<break> at character 3 cannot be read"),
-        ("A <break my heart>", "<break> at character 3 cannot be read"),
         ('A </break time="1s">', "<break> at character 3 cannot be read"),
         ("A [pause]", "[pause] at character 3 has no length in seconds; write [pause:0.5]"),
-        ("A [pause:]", "[pause] at character 3 has no length"),
         ("A [pause:one]", "[pause] at character 3 has no length"),
         ("A [pause:-1]", "[pause] at character 3 has no length"),
         ("A [pause:²]", "[pause] at character 3 has no length"),
@@ -103,10 +94,6 @@ def test_refused(text: str, message: str) -> None:
         read("text", text)
     assert str(caught.value).startswith(f"text: {message}")
     assert len(str(caught.value)) < 200
-
-
-def test_the_longest_pause() -> None:
-    assert read("text", "A [pause:600] b").silences == (0, 600, 0)
 
 
 def test_a_speakers_tag_goes_to_the_next_part() -> None:
@@ -129,26 +116,13 @@ def test_cut() -> None:
     assert read("text", "a b").cut(str.split) == (["a", "b"], (None, None, None))
 
 
-@pytest.mark.parametrize(
-    "part",
-    [
-        "<",
-        "[",
-        "<a",
-        "[pause:",
-        "<s",
-        "<break",
-        "<a:",
-        ".[pause:1]",
-        "a[pause:1]",
-        "[pause:0]",
-        "<b>",
-        "<s\ta='",
-        ".",
-        "[pause",
-        "<break\ta=1",
-    ],
+PARTS = (
+    *("<", "[", "<a", "[pause:", "<s", "<break", "<a:", ".", "[pause", "<b>"),
+    *(".[pause:1]", "a[pause:1]", "[pause:0]", "<s\ta='", "<break\ta=1"),
 )
+
+
+@pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("lead", ["", "<s", "a [pause:1] "])
 def test_work_is_linear(part: str, lead: str) -> None:
     assert growth(lambda text: read_or_refuse(lead + text), part) < LINEAR

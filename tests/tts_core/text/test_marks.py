@@ -15,7 +15,6 @@ WRONG = [  # text, mark as it is shown, its character, what is wrong, what to wr
     ("Hi [PAUSE 0.5] there", "[PAUSE 0.5]", 4, "cannot be read", PAUSE),
     ("[pause=0.5] x", "[pause=0.5]", 1, "cannot be read", PAUSE),
     ("[pasue:1] x", "[pasue:1]", 1, "is no mark of a pause", PAUSE),
-    ("[pausse: 2s] x", "[pausse: 2s]", 1, "is no mark of a pause", PAUSE),
     ("a [break:1] x", "[break:1]", 3, "is no mark of a pause", PAUSE),
     ("a (pause:0.5) x", "(pause:0.5)", 3, "is not in square brackets", PAUSE),
     ("a {pause:.5} x", "{pause:.5}", 3, "is not in square brackets", PAUSE),
@@ -27,9 +26,6 @@ WRONG = [  # text, mark as it is shown, its character, what is wrong, what to wr
     ('<pause time="1s"/> x', '<pause time="1s"/>', 1, "is no tag of a pause", BREAK),
     ("[S1 Hello.", "[S1", 1, "is not closed", "[S1]"),
     ("[S1] a [s2 Hello.", "[s2", 8, "is not closed", "[S2]"),
-    ("[S1) Hello.", "[S1)", 1, "is not closed", "[S1]"),
-    ("Hello. [S2", "[S2", 8, "is not closed", "[S2]"),
-    ("Hi [pause there", "[pause", 4, "is not closed", PAUSE),
     ("Hi [pause\nthere]", "[pause", 4, "is not closed", PAUSE),
     ("[pause [S1] there", "[pause", 1, "is not closed", PAUSE),
     ("S1] Hi", "S1]", 1, "has no opening bracket", "[S1]"),
@@ -84,15 +80,5 @@ def test_other_brackets_are_read(text: str) -> None:
 
 
 def test_twice_the_text_takes_twice_the_work() -> None:
-    for part in (
-        "[ ",
-        "< x",
-        "pause:1",
-        "[pas",
-        "(s 1 ",
-        "<brea ",
-        "[pause:1] ",
-        "s1 ] ",
-        ". (s1 ",
-    ):
+    for part in ["[ ", "< x", "pause:1", "[pas", "(s 1 ", "<brea ", "[pause:1] ", "s1 ] ", ". (s1 "]:
         assert growth(lambda count, part=part: breaks.read("text", "a " + part * count), 1500) < MOST

@@ -60,38 +60,10 @@ def test_only_the_alphabet_is_left(text: str) -> None:
 
 
 WRITTEN = (
-    *(
-        "Yes.",
-        "no,",
-        "(really)",
-        '"quoted"',
-        "vs",
-        "etc.",
-        "etc",
-        "a.m.",
-        "5 p.m.",
-        "Dr. Smith",
-        "Main St.",
-        "U.S.",
-    ),
-    *(
-        "FBI",
-        "J. R.",
-        "x-ray",
-        "$5",
-        "10%",
-        "3:05",
-        "1/2",
-        "2nd",
-        "1999",
-        "May 5",
-        "Jan. 5,",
-        "e.g.",
-        "&",
-        "—",
-        "…",
-    ),
-    *("\n- one", "\n\n", "dogs'", "it's", "LOUD", "don't!", "No. 5", "555-1234", "[1]", "a", "I", "B"),
+    *("Yes.", "no,", "(really)", '"quoted"', "it's", "dogs'", "LOUD", "don't!", "a", "I", "B", "&", "—", "…"),
+    *("vs", "etc.", "etc", "a.m.", "5 p.m.", "Dr. Smith", "Main St.", "U.S.", "FBI", "J. R.", "x-ray"),
+    *("e.g.", "$5", "10%", "3:05", "1/2", "2nd", "1999", "May 5", "Jan. 5,", "No. 5", "555-1234", "[1]"),
+    *("\n- one", "\n\n"),
 )
 
 

@@ -37,22 +37,6 @@ def test_nothing_is_lost(text: str, most: int) -> None:
         assert not re.search(r"[a-zA-Z0-9]", text)
 
 
-@given(ANY, st.integers(1, 120))
-@example("::::\r00", 6)
-def test_words_are_cut_only_where_they_must_be(text: str, most: int) -> None:
-    if max((len(word) for word in text.split()), default=0) <= most and not re.search(
-        "[—。！？，；：、]", text
-    ):
-        pieces = split(text, most)
-        assert " ".join(pieces).split() == (text.split() if pieces else [])
-
-
-@given(ANY)
-def test_what_fits_stays_whole(text: str) -> None:
-    pieces = split(text, max(len(text), 1))
-    assert pieces in ([text.strip()], [])
-
-
 @given(st.lists(st.sampled_from(["One two.", "Is it?", "Yes, it is!", "Mr. Fox ran 3.5 miles."]), min_size=1))
 def test_sentences_are_whole(sentences: list[str]) -> None:
     """If every sentence fits, pieces are runs of whole sentences, as long as possible."""

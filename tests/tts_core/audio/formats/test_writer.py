@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import builtins
 import io
-import subprocess
-import sys
 import threading
 import wave
 from dataclasses import replace
@@ -283,10 +281,3 @@ def test_streams_at_the_same_time() -> None:
 
 def test_suffixes_are_names() -> None:
     assert set(SUFFIXES) == {".wav", ".flac", ".mp3", ".opus", ".aac", ".pcm"}
-
-
-def test_no_sound_library_is_imported_before_it_is_used() -> None:
-    code = (
-        "import sys, tts_core.audio.formats; sys.exit(bool({'soundfile', 'soxr', 'av'} & set(sys.modules)))"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
