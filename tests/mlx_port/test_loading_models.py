@@ -172,11 +172,6 @@ DAMAGES = {
         lambda f: edit(f / "config.json", lambda c: c.update(speaker_embedding_size=7)),
         "speaker vectors of 7, ",
     ),
-    "another format": (
-        "metavoice",
-        lambda f: edit(f / "vocoder/config.json", lambda c: c.update(format_version=3)),
-        "vocoder has format 3, not 2",
-    ),
 }
 
 
@@ -217,11 +212,6 @@ def test_published_files_are_refused(model):
             load(source)
         with pytest.raises((CheckpointError, NotFoundError), match="convert-weights"):
             load(source.parent)
-
-
-def test_a_dtype_that_there_is_not(converted):
-    with pytest.raises(UsageError, match="dtype: 'int8' is not one of"):
-        open_networks(converted["metavoice"], dtype="int8")
 
 
 # multi-band diffusion, read band by band

@@ -8,6 +8,7 @@ import pytest
 import soundfile
 
 from mlx_port.commands import main as cli
+from tests.mlx_port.commands.running import one_line
 from tests.mlx_port.commands.running import run as run_command
 from tests.tiny.dia2 import published_dia2, recording
 from tts_core.text.captions import Captions
@@ -67,30 +68,10 @@ def test_recordings_with_transcripts(folder, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, one in zip("ab", recording().references, strict=True):
         soundfile.write(f"{name}.wav", np.asarray(one.audio), 24000)
-    voices = [
-        "--ref-audio",
-        "a.wav",
-        "--ref-text",
-        "Hello there,",
-        "--ref-audio",
-        "b.wav",
-        "--ref-text",
-        "Oh, hello friend",
-    ]
-    code, out, err = run_command(
-        capsys,
-        "generate",
-        "--model",
-        folder,
-        "-t",
-        "[S1] Yes.",
-        *voices,
-        "--seed",
-        "1",
-        "-o",
-        "c.wav",
-        "--json",
-    )
+    voices = ["--ref-audio", "a.wav", "--ref-text", "Hello there,"]
+    voices += ["--ref-audio", "b.wav", "--ref-text", "Oh, hello friend"]
+    flags = ["-t", "[S1] Yes.", *voices, "--seed", "1", "-o", "c.wav", "--json"]
+    code, out, err = run_command(capsys, "generate", "--model", folder, *flags)
     assert code == 0, err
     assert "spread over the recording by their lengths" in err + out
     assert json.loads(out)["samples"] == len(soundfile.read("c.wav")[0])
@@ -110,10 +91,5 @@ def test_recordings_with_transcripts(folder, tmp_path, capsys, monkeypatch):
 )
 def test_bad_input_is_one_line(folder, tmp_path, capsys, monkeypatch, flags, message):
     monkeypatch.chdir(tmp_path)
-    code, out, err = run(capsys, folder, *flags)
-    assert code != 0
-    assert out == ""
-    assert err.startswith("error: ")
-    assert err.count("\n") == 1
-    assert message in err
+    one_line(capsys, 2, message, "generate", "--model", folder, *flags)
     assert list(tmp_path.iterdir()) == []

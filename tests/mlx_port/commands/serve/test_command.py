@@ -22,7 +22,7 @@ import soundfile
 
 from mlx_port.commands.serve import command
 from mlx_port.commands.serve.run import _announce
-from tests.mlx_port.commands.running import run
+from tests.mlx_port.commands.running import one_line, run
 from tests.mlx_port.commands.serve.served import SOON, until
 from tts_core.serving.voices import VoiceStore
 
@@ -165,28 +165,20 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
     ],
 )
 def test_flags_that_cannot_be_used(capsys, flags, code, message) -> None:
-    found, out, err = run(capsys, "serve", *flags)
-    assert (found, out, err.count("\n")) == (code, "", 1)
-    assert err.startswith("error: ")
-    assert message in err
+    one_line(capsys, code, message, "serve", *flags)
 
 
 def test_without_the_extra(capsys, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "find_spec", lambda name: None)
-    assert run(capsys, "serve")[::2] == (
-        3,
-        "error: serve: starlette is not installed; pip install 'mlx-port[serve]'\n",
-    )
+    one_line(capsys, 3, "serve: starlette is not installed; pip install 'mlx-port[serve]'", "serve")
 
 
 def test_without_the_extra_for_wyoming(capsys, monkeypatch: pytest.MonkeyPatch) -> None:
     """One line, before a model is opened."""
     find = command.find_spec
     monkeypatch.setattr(command, "find_spec", lambda name: None if name == "wyoming" else find(name))
-    assert run(capsys, "serve", "--model", "no/such", "--wyoming", "10200")[::2] == (
-        3,
-        "error: wyoming: it is not installed; pip install 'mlx-port[wyoming]'\n",
-    )
+    words = ["serve", "--model", "no/such", "--wyoming", "10200"]
+    one_line(capsys, 3, "wyoming: it is not installed; pip install 'mlx-port[wyoming]'", *words)
 
 
 def test_home_assistant_hears_the_embedded_voice(tmp_path: Path) -> None:
