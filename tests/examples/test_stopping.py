@@ -51,7 +51,7 @@ Job = Callable[[Processes], None]
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """speech/, codebooks.pt and codes/ of random features and codes, and codec.pt."""
+    """speech/, codebooks.pt and codes/ of random features and codes, and start.pt, a codec to polish."""
     folder, rng = tmp_path_factory.mktemp("work"), np.random.default_rng(0)
     for name in ("speech", "codes"):
         (folder / name).mkdir()
@@ -75,6 +75,8 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "phones": rng.integers(0, len(PHONES), count),
     }
     write_shard(folder / "codes", "00000", Shard(said, [n % 3 for n in range(400)], lengths, known))
+    torch.manual_seed(0)
+    save(folder / "start.pt", {"dac": codec.Dac(SETTINGS.codec).state_dict()})
     return folder
 
 
@@ -99,14 +101,6 @@ def run(name: str, work: Path, out: Path, steps: int, seed: int = SETTINGS.seed)
     return torch.load(out / f"{name}.pt")
 
 
-@pytest.fixture(scope="module")
-def started(work: Path) -> Path:
-    """`work` with a codec to polish."""
-    torch.manual_seed(0)
-    save(work / "start.pt", {"dac": codec.Dac(SETTINGS.codec).state_dict()})
-    return work
-
-
 def moments(state: dict) -> set[float]:
     """Numbers of steps in the optimizers' states."""
     optimizers = state["steps"].values() if "steps" in state else [state["optimizer"]]
@@ -122,7 +116,7 @@ def same(one: dict, other: dict) -> bool:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_killed_stage_goes_on(
     name: str,
-    started: Path,
+    work: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -130,7 +124,7 @@ def test_a_killed_stage_goes_on(
     module = {"codec": codec, "polish": polish, "language_model": language_model}[name]
     monkeypatch.setattr(module, "Clock", Mortal)
     with pytest.raises(Killed):
-        run(name, started, tmp_path, 5)
+        run(name, work, tmp_path, 5)
     left = torch.load(tmp_path / f"{name}.pt")
     assert left["step"] == Mortal.DEATH
     assert left["spent"] > 0
@@ -142,7 +136,7 @@ def test_a_killed_stage_goes_on(
         return peak
 
     monkeypatch.setattr(module, "learning_rate", rate)
-    state = run(name, started, tmp_path, 5)
+    state = run(name, work, tmp_path, 5)
     assert sorted(set(begun)) == [3, 4], "no step is done again"
     assert state["step"] == 5
     assert moments(state) == {5.0}, "the optimizer goes on too"
@@ -152,11 +146,11 @@ def test_a_killed_stage_goes_on(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_seed_decides(name: str, started: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_seed_decides(name: str, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = {"codec": codec, "polish": polish, "language_model": language_model}[name]
     monkeypatch.setattr(module, "Clock", Counted)
-    one, again = run(name, started, tmp_path / "a", 2), run(name, started, tmp_path / "b", 2)
-    other = run(name, started, tmp_path / "c", 2, seed=8)
+    one, again = run(name, work, tmp_path / "a", 2), run(name, work, tmp_path / "b", 2)
+    other = run(name, work, tmp_path / "c", 2, seed=8)
     assert same(one, again)
     assert not same(one, other)
 
@@ -242,7 +236,7 @@ def tune(folder: Path, processes: Processes) -> None:
     [["language_model", "finetune"], pytest.param(["codec", "polish"], marks=pytest.mark.slow)],
     ids=", ".join,
 )
-def test_several_processes_learn_as_one(names: list[str], started: Path, tmp_path: Path) -> None:
+def test_several_processes_learn_as_one(names: list[str], work: Path, tmp_path: Path) -> None:
     """Each has its own batches; gradients are averaged, and all weights stay equal."""
     weights = dia_weights(dia_config(positions=200)), dac_weights(published_dac_config())
     write_published(tmp_path / "tiny", *weights)
@@ -251,7 +245,7 @@ def test_several_processes_learn_as_one(names: list[str], started: Path, tmp_pat
         noise = np.random.default_rng(n).normal(0, 0.1, 900)
         write_audio(tmp_path / f"data/{n}.wav", noise.astype(np.float32), 1000)
         (tmp_path / f"data/{n}.txt").write_text(f"number {n}")
-    known = stages(started, tmp_path, 3) | {"finetune": partial(tune, tmp_path)}
+    known = stages(work, tmp_path, 3) | {"finetune": partial(tune, tmp_path)}
     jobs = {name: known[name] for name in names}
     multiprocessing.set_forkserver_preload(["tests.examples.ranks"])  # imported once, by the server of forks
     start_processes(train_as, (2, tmp_path, jobs), nprocs=2, start_method="forkserver")

@@ -95,10 +95,6 @@ def test_no_evaluation_text_is_trained_on(tmp_path) -> None:
     assert max(map(len, lines)) <= text.LONGEST
 
 
-def test_text_is_seeded() -> None:
-    assert text.sentence(random.Random(5)) == text.sentence(random.Random(5))
-
-
 def sha256(lines: list[str]) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 

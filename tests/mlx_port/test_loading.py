@@ -18,6 +18,7 @@ from mlx.utils import tree_flatten
 from mlx_port import DiaPipeline, load, loading
 from mlx_port.dia import pipeline
 from mlx_port.stored_voice import converted_voice
+from tests.tiny.published_models import edit
 from tests.tiny.record import record_again
 from tts_core.dia.shapes import is_norm
 from tts_core.errors import CheckpointError, NotFoundError, SpeechError, UsageError
@@ -129,13 +130,8 @@ def test_published_layouts_are_refused(place: Path) -> None:
     one_line(caught.value)
 
 
-def change(name: str, edit: Callable[[dict], object]) -> Callable[[Path], None]:
-    def damage(folder: Path) -> None:
-        config = json.loads((folder / name).read_text())
-        edit(config)
-        (folder / name).write_text(json.dumps(config))
-
-    return damage
+def change(name: str, how: Callable[[dict], object]) -> Callable[[Path], None]:
+    return lambda folder: edit(folder / name, how)
 
 
 def rewrite(name: str, edit: Callable[[dict[str, mx.array]], object]) -> Callable[[Path], None]:

@@ -1,4 +1,4 @@
-"""`mlx-port generate` and `convert` with Dia2, from published files: words with their times in captions."""
+"""`mlx-port generate` with Dia2: words with their times in captions."""
 
 import json
 import re
@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import soundfile
 
-from mlx_port.commands import main as cli
+from tests.contract.speakers import folder as small
 from tests.mlx_port.commands.running import one_line
 from tests.mlx_port.commands.running import run as run_command
-from tests.tiny.dia2 import published_dia2, recording
+from tests.tiny.dia2 import recording
 from tts_core.text.captions import Captions
 
 pytestmark = pytest.mark.rest
@@ -20,14 +20,8 @@ WORDS = [word for word in TEXT.split() if not word.startswith("[")]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A folder converted once by the real command."""
-    published = published_dia2(tmp_path_factory.mktemp("dia2") / "published")
-    where = tmp_path_factory.mktemp("dia2") / "model"
-    assert (
-        cli.run(["convert", "--hf-path", str(published), "--mlx-path", str(where), "--dtype", "float32"]) == 0
-    )
-    return where
+def folder():
+    return small("dia2")
 
 
 def run(capsys, folder, *arguments):

@@ -78,7 +78,6 @@ def test_captions_are_checked_before_weights_are_loaded(pipeline, capsys, code, 
 
 
 def test_pauses_cut_a_text_and_speed_reaches_the_pipeline(pipeline, capsys):
-    refused(capsys, pipeline, 2, "speed: 2.5 is outside [0.5, 2]", "-t", SECRET, "--speed", "2.5")
     text = f"[S1] {SECRET}. [pause:1.5] {SECRET}! <break time='2s'/>"
     code, _, err = run(capsys, "-t", text, "--speed", "0.8")
     assert (code, err) == (
@@ -148,7 +147,7 @@ def test_texts_that_cannot_be_spoken(pipeline, capsys, text, message):
     refused(capsys, pipeline, 2, message, "--text", text)
 
 
-@pytest.mark.parametrize("times", [20, 140, 1500])
+@pytest.mark.parametrize("times", [20, 1500])
 def test_a_long_text_is_announced(pipeline, capsys, times):
     """Texts of any length, without printing their words."""
     text = f"[S1] {SECRET} and more. " * times
@@ -209,17 +208,10 @@ def test_characters_outside_the_alphabet(pipeline, capsys, caplog):
     refused(
         capsys, pipeline, 2, "skip_unknown: as_written reads", "-t", text, "--as-written", "--skip-unknown"
     )
-    assert run(capsys, "--text", text, "--skip-unknown")[0] == 0
+    code, out, _ = run(capsys, "--text", text, "--skip-unknown")
+    assert (code, out.count("read without accents: ö as o, ß as ss")) == (0, 1)
     assert pipeline.texts == [f"[S1] {SECRET}, grosser."]
     assert "left out 東" in caplog.text
-
-
-def test_accents_are_noted_once(pipeline, capsys):
-    assert (
-        run(capsys, "--text", f"[S1] {SECRET}: größer.")[1].count("read without accents: ö as o, ß as ss")
-        == 1
-    )
-    assert pipeline.texts == [f"[S1] {SECRET}, grosser."]
 
 
 def test_a_missing_tag_is_noted_where_there_are_others(pipeline, capsys):
@@ -427,11 +419,15 @@ def test_a_full_disk_at_the_end(pipeline, capsys, tmp_path, monkeypatch):
 
 @pytest.mark.torch
 @pytest.mark.parametrize("backend", ["mlx", "torch"])
-def test_the_embedded_voice_in_another_dtype(pipeline, capsys, backend):
-    for flags, dtype in ((["--dtype", "bfloat16"], "bfloat16"), ([], "float32")):
+def test_dtype_and_backend_reach_the_loader(pipeline, capsys, backend):
+    """`load_pipeline` is replaced; its arguments show what would be loaded."""
+    half = ["--dtype", "bfloat16"]
+    for flags in (half, [], ["--model", converted_voice(), *half]):
         code, _, err = run(capsys, "--text", f"[S1] {SECRET}.", "--backend", backend, *flags)
         assert (code, err) == (0, "")
-        parts = pipeline.loaded[-1][0]
+        parts, found = pipeline.loaded[-1]
+        assert found == backend
+        dtype = "bfloat16" if flags else "float32"
         found = parts.dtype_of("dia") if backend == "mlx" else str(parts.dtype)
         assert found.removeprefix("torch.") == dtype
 
@@ -453,12 +449,3 @@ def test_stages_are_told(pipeline, capsys):
     code, out, _ = run(capsys, "--text", f"[S1] {SECRET}.")
     assert code == 0
     assert "AR 1.25 s, NAR 0.50 s\n" in out
-
-
-def test_dtype_reaches_the_loader(pipeline, capsys, monkeypatch, tmp_path):
-    """`load_pipeline` is replaced; its arguments show what would be loaded."""
-    folder = str(converted_voice())
-    code, _, err = run(capsys, "--text", f"[S1] {SECRET}.", "--model", folder, "--dtype", "bfloat16")
-    assert (code, err) == (0, "")
-    [(parts, backend)] = pipeline.loaded
-    assert (str(parts.folder), parts.dtype, backend) == (folder, "bfloat16", "mlx")

@@ -7,12 +7,10 @@ import numpy as np
 import pytest
 import soundfile
 
-from mlx_port.commands import main as cli
 from tests.mlx_port.commands.fake import FakePipeline, install
 from tests.mlx_port.commands.running import SECRET, refused
 from tests.mlx_port.commands.running import run as run_command
-from tests.tiny.mars5 import reference
-from tests.tiny.published_models import sources
+from tests.tiny.mars5 import converted, reference
 from tts_core.audio.files import read_audio
 from tts_core.mars5.options import Mars5Options
 from tts_core.options import info
@@ -22,12 +20,8 @@ VOICE = ["--ref-audio", "voice.wav"]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A folder converted once by the real command."""
-    where = tmp_path_factory.mktemp("mars5") / "model"
-    given = [flag for path in sources("mars5") for flag in ("--hf-path", str(path))]
-    assert cli.run(["convert", *given, "--mlx-path", str(where), "--dtype", "float32"]) == 0
-    return where
+def folder():
+    return converted()
 
 
 @pytest.fixture

@@ -84,12 +84,6 @@ def test_a_renamed_copy_is_loaded_for_every_library(fresh):
     assert copy.stat().st_mode & 0o7777 == 0o644
 
 
-def test_the_copy_is_written_once(fresh):
-    first = load()
-    fresh.program.unlink()
-    assert load() == first
-
-
 def test_the_number_of_threads_is_the_users(fresh, monkeypatch):
     monkeypatch.setenv(blas.THREADS, "3")
     load()

@@ -103,8 +103,13 @@ class Served:
 
     def figure(self, name: str) -> float:
         """Sum the samples of a metric whose lines begin with `name`."""
-        lines = self.get("/metrics").text.splitlines()
-        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
+        return figure(self.url, name)
+
+
+def figure(url: str, name: str) -> float:
+    """Sum the samples of a metric of the server at `url` whose lines begin with `name`."""
+    lines = httpx.get(f"{url}/metrics", timeout=SOON).text.splitlines()
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
 
 
 @contextmanager

@@ -23,8 +23,7 @@ import soundfile
 from mlx_port.commands.serve import command
 from mlx_port.commands.serve.run import _announce
 from tests.mlx_port.commands.running import one_line, run
-from tests.mlx_port.commands.serve.served import SOON, until
-from tts_core.serving.voices import VoiceStore
+from tests.mlx_port.commands.serve.served import SOON, figure, until
 
 pytestmark = pytest.mark.rest
 
@@ -76,10 +75,9 @@ def test_the_embedded_voice_is_served_and_drained(tmp_path: Path) -> None:
         threads = [threading.Thread(target=ask, args=(place,)) for place in range(3)]
         for thread in threads:
             thread.start()
-        until(lambda: "mlx_port_running 0" not in httpx.get(f"{url}/metrics", timeout=SOON).text)
-        figures = httpx.get(f"{url}/metrics", timeout=SOON).text
-        assert 'mlx_port_arithmetic{arithmetic="float32"} 1.0' in figures
-        assert 'mlx_port_codec_precision{model="embedded",precision="float32"} 1.0' in figures
+        until(lambda: figure(url, "mlx_port_running "))
+        assert figure(url, 'mlx_port_arithmetic{arithmetic="float32"}') == 1
+        assert figure(url, 'mlx_port_codec_precision{model="embedded",precision="float32"}') == 1
         process.send_signal(signal.SIGTERM)
         for thread in threads:
             thread.join()
@@ -88,34 +86,6 @@ def test_the_embedded_voice_is_served_and_drained(tmp_path: Path) -> None:
         assert process.wait(SOON) == 0
         assert "Traceback" not in "".join(log)
         assert "Hello" not in "".join(log), "texts are not logged"
-
-
-def test_a_voice_that_is_uploaded_speaks(tmp_path: Path) -> None:
-    """The embedded voice continues a recording of its own; a voice without a transcript is refused. Both are
-    there after a kill.
-    """
-    with started(tmp_path, "--no-warm-up") as (process, url, _):
-        said = "[S1] Hello there, this is a voice."
-        body = {"input": said, "seed": 1, "response_format": "wav"}
-        sample = httpx.post(f"{url}/v1/audio/speech", json=body, timeout=600).content
-        for name, words in (("own", said), ("dumb", None)):
-            form = {"name": name, "consent": "yes"} | ({} if words is None else {"transcript": words})
-            answer = httpx.post(
-                f"{url}/v1/audio/voices", data=form, files={"audio_sample": sample}, timeout=600
-            )
-            assert answer.status_code == 200
-        speech = {"input": "[S1] Good morning.", "voice": "own", "response_format": "wav", "seed": 2}
-        heard = httpx.post(f"{url}/v1/audio/speech", json=speech, timeout=600)
-        assert heard.status_code == 200
-        plain = httpx.post(f"{url}/v1/audio/speech", json={**speech, "voice": "alloy"}, timeout=600)
-        assert plain.content != heard.content
-        refused = httpx.post(f"{url}/v1/audio/speech", json={**speech, "voice": "dumb"}, timeout=600)
-        assert (refused.status_code, refused.json()["error"]["param"]) == (400, "voice")
-        process.kill()
-        assert process.wait(SOON) == -signal.SIGKILL
-    store = VoiceStore(tmp_path / "voices")
-    assert [(voice.name, voice.transcripts) for voice in store] == [("dumb", (None,)), ("own", (said,))]
-    assert store.prompt("own").one.audio is not None
 
 
 def test_open_starts_the_browser_once_it_is_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,18 +174,13 @@ def test_home_assistant_hears_the_embedded_voice(tmp_path: Path) -> None:
         assert process.wait(SOON) == 0
 
 
-def idle_figure(url: str, name: str) -> float:
-    lines = httpx.get(f"{url}/metrics", timeout=SOON).text.splitlines()
-    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
-
-
 def test_an_idle_model_is_unloaded_and_loaded_again(tmp_path: Path) -> None:
     """As /metrics and /v1/models say; the next request speaks, and then it is unloaded once more."""
     with started(tmp_path, "--no-warm-up", "--idle-unload", "1") as (process, url, log):
         body = {"input": "[S1] Hello there.", "seed": 5, "response_format": "wav"}
         sounds = []
         for _ in range(2):
-            until(lambda: idle_figure(url, "mlx_port_loaded_models") == 0)
+            until(lambda: figure(url, "mlx_port_loaded_models") == 0)
             assert httpx.get(f"{url}/v1/models", timeout=SOON).json()["data"][0]["loaded"] is False
             assert httpx.get(f"{url}/health", timeout=SOON).status_code == 200
             answer = httpx.post(f"{url}/v1/audio/speech", json=body, timeout=600)

@@ -245,12 +245,7 @@ def test_limits_of_length_and_time(tmp_path) -> None:
     with served(tmp_path / "hurried", Talk(gate=threading.Semaphore(0)), settings=hurried) as server:
         response = server.post(input="one")
         assert (response.status_code, error_of(response)["code"]) == (503, "timeout")
-    long = Settings(limits=Limits(text=50, audio_seconds=1.0, body=4000))
-    with served(tmp_path / "long", settings=long) as server:
-        error = error_of(server.post(input="x" * 51))
-        assert error["message"] == "input: 51 characters; at most 50 are taken"
-        assert server.post(input="x" * 5000).status_code == 413
-        assert error_of(server.post(input="one", max_seconds=2))["param"] == "max_seconds"
+    with served(tmp_path / "long", settings=Settings(limits=Limits(audio_seconds=1.0))) as server:
         assert server.post(input="one two three four").status_code == 200
         with pytest.raises(httpx.RemoteProtocolError):
             server.post(input="one two three four five")

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from wyoming.audio import AudioChunk, AudioStart
 from wyoming.client import AsyncTcpClient
 from wyoming.event import Event
+from wyoming.info import Describe, Info
 from wyoming.tts import SynthesizeChunk, SynthesizeStart, SynthesizeStop
 
 from mlx_port.commands.serve.settings import Settings
@@ -43,6 +44,19 @@ def asked(server: Served, talk: Callable[[AsyncTcpClient], Awaitable[Found]]) ->
                 return await talk(client)
 
     return asyncio.run(run())
+
+
+def described(server: Served) -> Info:
+    """What the server says of itself, by the package's types."""
+
+    async def describe(client: AsyncTcpClient) -> Event | None:
+        await client.write_event(Describe().event())
+        return await client.read_event()
+
+    event = asked(server, describe)
+    assert event is not None
+    assert Info.is_type(event.type)
+    return Info.from_event(event)
 
 
 def streamed(place: tuple[str, int], *texts: str) -> bytes:
