@@ -1,4 +1,4 @@
-"""Dia2 behind the server: words with their times as events, and several speeches in one batch."""
+"""Dia2 behind the server: words with their times as events, and pieces that are spoken again."""
 
 from __future__ import annotations
 
@@ -66,26 +66,3 @@ def test_pieces_are_spoken_again_with_a_recording(dia2: Served) -> None:
     assert len(again) == end - start
     fade = round(0.02 * rate)
     np.testing.assert_array_equal(again[fade:], sound[start + fade : end])
-
-
-def test_text_over_a_socket_does_not_wait_for_sentences(dia2: Served) -> None:
-    """Sound comes before any sentence is complete; the speech is that of the whole text."""
-    pytest.importorskip("websockets", reason="websockets is not installed: extra serve")
-    from tests.mlx_port.commands.serve.live.client import client
-
-    pieces = ["[S1] Hello there my fri", "end and so on and on it goes", " with you. [S2] Oh!"]
-    expected = alone("".join(pieces))
-    with client(dia2) as found:
-        found.send("start", seed=5)
-        for piece in pieces[:2]:
-            found.send("text", text=piece)
-        found.listen(2 * 1920)
-        found.send("text", text=pieces[2])
-        found.send("end")
-        found.end()
-    words = [event for event in found.events if event["type"] == "word"]
-    assert [(word["text"], word["start"]) for word in words] == [
-        (one.text, one.start) for one in expected.words
-    ]
-    assert len(found.sound) == 2 * len(expected.audio)
-    assert found.events[-1] == {"type": "done", "finish_reason": "stop"}

@@ -13,14 +13,24 @@ from tts_core.results import join
 
 pytestmark = pytest.mark.rest
 
-TEXT = " ".join(f"[S{1 + n % 2}] This is turn {n}, it has some words. And more." for n in range(3))
+FIRST = "[S1] This is the first turn and on and on it goes"
+TEXT = (
+    FIRST
+    + " with you. "
+    + " ".join(f"[S{2 - n}] This is turn {n}, it has words. And more." for n in range(2))
+)
 
 
 def test_a_text_goes_on_beyond_the_context(tmp_path: Path) -> None:
-    """Its words are timed over all pieces; a limit may be longer than the context."""
+    """Its words are timed over all pieces; a limit may be longer than the context.
+
+    Sound comes before any sentence is complete.
+    """
     with served(tmp_path, {"dia2": source("dia2", "mlx")}) as server, client(server) as found:
         found.send("start", seed=3, max_seconds=600)
         for start in range(0, len(TEXT), 5):
+            if start == len(FIRST) // 5 * 5:
+                found.listen(2 * 1920)
             found.send("text", text=TEXT[start : start + 5])
         found.send("end")
         found.end()
