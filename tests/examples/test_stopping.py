@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import random
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -15,14 +14,14 @@ import torch
 from torch.multiprocessing.spawn import start_processes
 
 from examples.finetune_dia import training
-from examples.train_voice import codec, encoding, language_model, polish, synthesis, text
+from examples.train_voice import codec, encoding, language_model, polish, synthesis
 from examples.train_voice.codebooks import find
-from examples.train_voice.flite import PHONES
 from examples.train_voice.parallel import Processes, save
-from examples.train_voice.parameters import FEATURES, HOP, SPECTRUM
+from examples.train_voice.parameters import HOP
 from examples.train_voice.settings import read_settings
 from examples.train_voice.speech import Shard, read_shard, shard_names, write_shard
 from tests.examples.counted import Counted, Killed, Mortal
+from tests.examples.random_speech import random_features, write_codes
 from tests.examples.ranks import train_as
 from tests.tiny.dia import dac_weights, dia_config, dia_weights, published_dac_config, write_published
 from tts_core.audio.files import write_audio
@@ -55,26 +54,16 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder, rng = tmp_path_factory.mktemp("work"), np.random.default_rng(0)
     for name in ("speech", "codes"):
         (folder / name).mkdir()
-    features = rng.normal(size=(600, FEATURES))
-    features[:, :SPECTRUM] = features[:, :60] @ rng.normal(size=(60, SPECTRUM)) / 10
+    heard = random_features(rng)
     spoken = {
         "samples": rng.integers(-9000, 9000, (600, HOP)).astype(np.int16),
-        "features": features.astype(np.float16),
+        "features": heard.astype(np.float16),
         "places": np.zeros(600, np.float16),
         "phones": np.zeros(600, np.uint8),
     }
     write_shard(folder / "speech", "00000", Shard(["a", "b"], [0, 1], [200, 400], spoken))
-    save(folder / "codebooks.pt", find(torch.from_numpy(features).half(), SETTINGS, 0).state())
-    lengths = [int(n) for n in rng.integers(5, 30, 400)]
-    said = [text.sentence(random.Random(n)) for n in range(400)]
-    count, books = sum(lengths), SETTINGS.codec.n_codebooks
-    where = [np.linspace(0, len(words), length) for words, length in zip(said, lengths, strict=True)]
-    known = {
-        "codes": rng.integers(0, 256, (count, books)).astype(np.uint8),
-        "places": np.concatenate(where).astype(np.float16),
-        "phones": rng.integers(0, len(PHONES), count),
-    }
-    write_shard(folder / "codes", "00000", Shard(said, [n % 3 for n in range(400)], lengths, known))
+    save(folder / "codebooks.pt", find(torch.from_numpy(heard).half(), SETTINGS, 0).state())
+    write_codes(folder / "codes", SETTINGS, rng, longest=30)
     torch.manual_seed(0)
     save(folder / "start.pt", {"dac": codec.Dac(SETTINGS.codec).state_dict()})
     return folder

@@ -1,6 +1,5 @@
 """`mlx-port generate` with MARS5: its flags with a fake pipeline, and the real one from published files."""
 
-import json
 from dataclasses import asdict, fields
 
 import numpy as np
@@ -161,8 +160,4 @@ def test_it_speaks(capsys, folder, voice, backend, words):
     assert lines[0].endswith("cut at the limit, seed 3")
     assert "real time (RTF " in lines[1]
     assert [part.split()[0] for part in lines[2].split(", ")] == ["codec", "AR", "NAR", "vocoder"]
-    code, out, _ = run(capsys, folder, "-t", SECRET, *flags, "-o", "b.wav", "--stream", "--json")
-    assert code == 0
-    facts = json.loads(out)
-    assert list(facts["stage_seconds"]) == ["codec", "AR", "NAR", "vocoder"]
-    assert len(read_audio("b.wav", 24000)) == facts["samples"] > 0
+    assert len(read_audio("a.wav", 24000)) > 0

@@ -53,12 +53,6 @@ def test_both_backends_say_the_same(work, capsys, decoder):
     np.testing.assert_allclose(made[0], made[1], rtol=0, atol=1e-3)
 
 
-def test_a_stream_is_the_same_sound(work, capsys):
-    for flags in (["-o", "whole.wav"], ["--stream", "-o", "parts.wav"]):
-        assert speak(capsys, work, *flags)[0] == 0
-    np.testing.assert_array_equal(soundfile.read("whole.wav")[0], soundfile.read("parts.wav")[0])
-
-
 def test_short_references_are_warned_about_and_shorter_ones_refused(work, capsys, caplog):
     assert speak(capsys, work, voice="short.wav")[0] == 0
     assert "reference: 4.0 s; the voice is closer with 30 s" in caplog.text

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from mlx_port.commands.serve.settings import Limits, Settings
-from tests.mlx_port.commands.serve.served import SOON, Served, Talk, error_of, expected, served, until
+from tests.mlx_port.commands.serve.served import SOON, Served, Talk, error_of, expected, filled, served, until
 
 PATH = "/v1/audio/speech/batch"
 
@@ -95,13 +95,9 @@ def test_a_batch_that_finds_no_room(tmp_path) -> None:
     gate = threading.Semaphore(0)
     source = Talk(gate=gate)
     with served(tmp_path, source, settings=Settings(max_queue=2, places=1)) as server:
-        holder = threading.Thread(target=lambda: server.post(input="holder"))
-        holder.start()
-        until(lambda: "join holder" in source.log)
-        server.service.engine.submit("talk", "waiter")
+        filled(server, source)
         response = server.post(PATH, items=[{"input": "a"}, {"input": "b"}])
         assert (response.status_code, error_of(response)["code"]) == (429, "queue_full")
         assert "retry-after" in response.headers
         gate.release(1000)
-        holder.join()
         until(lambda: server.figure('mlx_port_requests_total{model="talk",outcome="cancelled"}') == 1)

@@ -17,7 +17,7 @@ import pytest
 import soundfile
 
 from mlx_port.commands.serve.settings import Access, Settings
-from tests.mlx_port.commands.serve.served import SOON, Served, Talk, expected, served, until
+from tests.mlx_port.commands.serve.served import SOON, Served, Talk, expected, filled, served, until
 
 if TYPE_CHECKING:
     import openai
@@ -104,8 +104,8 @@ def test_openai_models_and_voices(client: Any, server: Served) -> None:
 def test_every_error_class_of_openai(client: Any, tmp_path: Path) -> None:
     """But those of statuses that the route of speech never answers."""
     gate = threading.Semaphore(0)
-    settings = Settings(max_queue=1, access=Access(api_key="key"))
-    with served(tmp_path, Talk(gate=gate), settings=settings) as server:
+    settings, source = Settings(max_queue=1, places=1, access=Access(api_key="key")), Talk(gate=gate)
+    with served(tmp_path, source, settings=settings) as server:
         right = client(server, "key")
 
         def speak(text: str, by: openai.OpenAI = right, **more: object) -> openai.APIStatusError:
@@ -122,9 +122,7 @@ def test_every_error_class_of_openai(client: Any, tmp_path: Path) -> None:
         page = right.with_options(default_headers={"origin": "https://example.org"})
         assert isinstance(speak("a", page), openai.PermissionDeniedError)
         assert isinstance(speak("a", model="none"), openai.NotFoundError)
-        for _ in range(9):
-            server.service.engine.submit("talk", "eight speak and one waits")
-        until(lambda: server.service.engine.statistics().queued == 1)
+        filled(server, source)
         error = speak("one more")
         assert isinstance(error, openai.RateLimitError)
         assert int(error.response.headers["retry-after"]) >= 1

@@ -130,20 +130,11 @@ def test_the_expected_length_is_in_a_header(embedded: Served) -> None:
     assert 0.5 < float(response.headers["x-expected-seconds"]) < 3
 
 
-GOOD = {"text": "[S1] Hello.", "codes": [[1, 2], [3, 4]]}
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"pieces": True}, "pieces"),
     ({"pieces": "yes", "stream_format": "sse"}, "pieces"),
     ({"prompt": "a"}, "prompt"),
-    ({"prompt": {**GOOD, "path": "/etc"}}, "prompt"),
-    ({"prompt": {**GOOD, "text": " "}}, "prompt"),
-    ({"prompt": {**GOOD, "text": "x" * 5000}}, "prompt"),
-    ({"prompt": {**GOOD, "codes": []}}, "prompt"),
-    ({"prompt": {**GOOD, "codes": [[]]}}, "prompt"),
-    ({"prompt": {**GOOD, "codes": [[1], [2, 3]]}}, "prompt"),
-    ({"prompt": {**GOOD, "codes": [1, 2]}}, "prompt"),
-    ({"prompt": {**GOOD, "codes": [[True]]}}, "prompt"),
-    ({"prompt": GOOD}, "prompt"),  # of another model: too few codebooks
+    ({"prompt": {"text": "[S1] Hello.", "codes": [[1, 2], [3, 4]]}}, "prompt"),  # too few codebooks
 ]
 
 

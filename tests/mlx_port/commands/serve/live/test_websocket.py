@@ -17,7 +17,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from mlx_port.commands.serve.metrics import Metrics
 from mlx_port.commands.serve.settings import Access, Limits, Settings
 from tests.mlx_port.commands.serve.live.client import PATH, Client, client, said
-from tests.mlx_port.commands.serve.served import SOON, Served, Talk, served, until
+from tests.mlx_port.commands.serve.served import SOON, Served, Talk, filled, served, until
 from tests.tts_core.serving import talkers
 from tts_core.audio.formats.names import FORMATS
 from tts_core.audio.formats.writer import StreamEncoder
@@ -286,18 +286,12 @@ def test_limits(tmp_path: Path) -> None:
 
 def test_a_full_queue_and_too_many_connections(tmp_path: Path) -> None:
     gate = threading.Semaphore(0)
-    settings, source = Settings(max_queue=1, places=1, limits=Limits(sockets=3)), Talk(gate=gate)
-    with served(tmp_path, source, settings=settings) as server, client(server) as one:
-        one.send("start")
-        one.send("text", text=f"{FIRST} S")
-        until(lambda: "join one" in source.log)
-        with client(server) as two:
-            two.send("start")
-            two.send("text", text=f"{FIRST} S")
-            until(lambda: server.service.engine.statistics().queued == 1)
-            found = said(server, FIRST)
-            assert (found.events[-1]["error"]["code"], found.code) == ("queue_full", 1013)
-            with client(server), pytest.raises(InvalidStatus) as refused, client(server):
-                pass
-            assert refused.value.response.status_code == 429
-            gate.release(1000)
+    settings, source = Settings(max_queue=1, places=1, limits=Limits(sockets=1)), Talk(gate=gate)
+    with served(tmp_path, source, settings=settings) as server:
+        filled(server, source)
+        found = said(server, FIRST)
+        assert (found.events[-1]["error"]["code"], found.code) == ("queue_full", 1013)
+        until(lambda: server.figure("mlx_port_live_connections") == 0)
+        with client(server), pytest.raises(InvalidStatus) as refused, client(server):
+            pass
+        assert refused.value.response.status_code == 429

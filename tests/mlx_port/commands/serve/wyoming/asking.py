@@ -46,16 +46,20 @@ def asked(server: Served, talk: Callable[[AsyncTcpClient], Awaitable[Found]]) ->
     return asyncio.run(run())
 
 
+def answered(server: Served, *sent: Event, end: str) -> list[Event]:
+    """Send events; take what comes up to one of a type."""
+
+    async def talk(client: AsyncTcpClient) -> list[Event]:
+        for event in sent:
+            await client.write_event(event)
+        return await until_type(client, end)
+
+    return asked(server, talk)
+
+
 def described(server: Served) -> Info:
     """What the server says of itself, by the package's types."""
-
-    async def describe(client: AsyncTcpClient) -> Event | None:
-        await client.write_event(Describe().event())
-        return await client.read_event()
-
-    event = asked(server, describe)
-    assert event is not None
-    assert Info.is_type(event.type)
+    [event] = answered(server, Describe().event(), end="info")
     return Info.from_event(event)
 
 

@@ -22,6 +22,7 @@ from tests.mlx_port.commands.serve.live.test_websocket import expected, heard
 from tests.mlx_port.commands.serve.served import SOON, Served, Talk, recording, until
 from tests.mlx_port.commands.serve.wyoming.asking import (
     address,
+    answered,
     asked,
     described,
     sound,
@@ -66,12 +67,8 @@ def test_describe_is_valid(tmp_path: Path) -> None:
 
 
 def test_synthesize(server: Served) -> None:
-    async def speak(client: AsyncTcpClient) -> list[Event]:
-        voice = SynthesizeVoice(name="nova")
-        await client.write_event(Synthesize(text=f"{FIRST} {SECOND}", voice=voice).event())
-        return await until_type(client, "audio-stop")
-
-    found = asked(server, speak)
+    asking = Synthesize(text=f"{FIRST} {SECOND}", voice=SynthesizeVoice(name="nova"))
+    found = answered(server, asking.event(), end="audio-stop")
     assert [found[0].type, found[1].type, found[-1].type] == ["audio-start", "audio-chunk", "audio-stop"]
     assert len(sound(found)) == 2 * 24 * 250 * 10
     until(lambda: server.figure('mlx_port_live_total{kind="wyoming",outcome="left"}') == 1)
@@ -237,12 +234,7 @@ def test_a_client_that_does_not_read(tmp_path: Path) -> None:
         slow.sendall(b'{"type": "synthesize-stop"}\n')
         until(lambda: server.figure('mlx_port_live_total{kind="wyoming",outcome="stalled"}') == 1)
         until(lambda: server.service.engine.statistics().running == 0)
-        assert len(sound(asked(server, one_word))) == 12000
-
-
-async def one_word(client: AsyncTcpClient) -> list[Event]:
-    await client.write_event(Synthesize(text="one").event())
-    return await until_type(client, "audio-stop")
+        assert len(sound(answered(server, Synthesize(text="one").event(), end="audio-stop"))) == 12000
 
 
 def test_too_many_connections(tmp_path: Path) -> None:

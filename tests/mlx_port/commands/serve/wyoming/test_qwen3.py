@@ -8,15 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from wyoming.client import AsyncTcpClient
-from wyoming.event import Event
 from wyoming.tts import Synthesize, SynthesizeVoice
 
 from mlx_port.commands.serve.service import Service
 from mlx_port.commands.serve.wyoming.info import LANGUAGES, language_of
 from tests.mlx_port.commands.serve.served import Talk, recording
 from tests.mlx_port.commands.serve.test_qwen3 import source_of, spoken
-from tests.mlx_port.commands.serve.wyoming.asking import asked, described, sound, until_type, wyoming_server
+from tests.mlx_port.commands.serve.wyoming.asking import (
+    answered,
+    described,
+    sound,
+    wyoming_server,
+)
 from tts_core import models
 from tts_core.qwen3.config import BASE, CUSTOM_VOICE, VOICE_DESIGN
 
@@ -61,12 +64,9 @@ def test_the_clients_language_is_the_models(
     speaker: str,
     language: str,
 ) -> None:
-    async def speak(client: AsyncTcpClient) -> list[Event]:
-        await client.write_event(Synthesize(text="The inn.", voice=voice).event())
-        return await until_type(client, "audio-stop")
-
     configure(monkeypatch, max_seconds=0.3, seed=5)
-    heard = np.frombuffer(sound(asked(server, speak)), "<i2")
+    found = answered(server, Synthesize(text="The inn.", voice=voice).event(), end="audio-stop")
+    heard = np.frombuffer(sound(found), "<i2")
     np.testing.assert_allclose(heard, spoken(speaker, language=language), rtol=0, atol=1.01)
 
 
