@@ -33,9 +33,7 @@ pytest.importorskip("mlx.core", reason="MLX is not installed")
 
 
 @contextmanager
-def started(
-    folder: Path, *flags: str, stdout: int = subprocess.PIPE
-) -> Iterator[tuple[subprocess.Popen, str, list]]:
+def started(folder: Path, *flags: str) -> Iterator[tuple[subprocess.Popen, str, list]]:
     """Run the command on a free port; give its process, address and log."""
     words = [sys.executable, "-c", RUN, "serve", "--port", "0", "--voices", str(folder / "voices"), *flags]
     with subprocess.Popen(words, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
@@ -88,31 +86,24 @@ def test_the_embedded_voice_is_served_and_drained(tmp_path: Path) -> None:
         assert "Hello" not in "".join(log), "texts are not logged"
 
 
-def test_open_starts_the_browser_once_it_is_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_open_a_port_that_is_taken_and_ctrl_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The browser starts once the server is ready; a second server is refused in a line."""
     visited = tmp_path / "visited"
     browser = tmp_path / "browser"
     browser.write_text(f'#!/bin/sh\nprintf %s "$1" > {visited}.new && mv {visited}.new {visited}\n')
     browser.chmod(0o755)
     monkeypatch.setenv("BROWSER", str(browser))
-    with started(tmp_path, "--no-warm-up", "--open") as (_, url, _):
+    with started(tmp_path, "--no-warm-up", "--open") as (process, url, _):
         until(visited.exists)
         assert visited.read_text() == f"{url}/"
-
-
-def test_ctrl_c_ends_it(tmp_path: Path) -> None:
-    with started(tmp_path, "--no-warm-up") as (process, _, _):
-        process.send_signal(signal.SIGINT)
-        assert process.wait(SOON) == 130
-
-
-def test_a_port_that_is_taken(tmp_path: Path) -> None:
-    with started(tmp_path, "--no-warm-up") as (_, url, _):
         words = [sys.executable, "-c", RUN, "serve", "--quiet", "--port", url.rpartition(":")[2]]
         done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
         assert done.returncode == 2
         *_, last = done.stderr.splitlines()
         assert last.startswith("error: port: 127.0.0.1:")
         assert last.endswith("cannot be opened; another program may use it: give another --port or --host")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(SOON) == 130
 
 
 @pytest.mark.parametrize(

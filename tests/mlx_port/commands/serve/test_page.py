@@ -1,4 +1,4 @@
-"""The page's files as they are served, and `--open`; `test_page_in_browser.py` uses them."""
+"""The page's files as they are served, and `--open`; the tests of `web` use them in a browser."""
 
 from __future__ import annotations
 

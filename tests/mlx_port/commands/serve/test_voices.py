@@ -99,6 +99,7 @@ BAD: list[tuple[dict[str, Any], str | None]] = [
     ({"transcript": "word " * 60}, "audio_sample"),
     ({"ref_text": SAID}, "ref_text"),
     ({"files": []}, None),
+    ({"files": [("transcript", (None, SAID))], "transcript": None}, "audio_sample"),
     ({"files": [("audio_sample", ("a", b""))]}, "audio_sample"),
     ({"files": [("audio_sample", ("a", b"not a sound" * 99))]}, "audio_sample"),
     ({"files": [("audio_sample", ("a", sound(0.5)))]}, "audio_sample"),
