@@ -20,11 +20,19 @@ from tts_core.errors import NotFoundError
 WORDS = ("Good morning.", "The soup is hot.", "Close the door.", "We have bread.", "The train is late.")
 
 
+def write_rows(path: Path, lines: Iterable[dict[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def written(path: Path, texts: Iterable[str]) -> Path:
+    """Write rows of both speakers."""
+    write_rows(path, [{"id": f"r{n}", "text": f"[S{1 + n % 2}] {text}"} for n, text in enumerate(texts)])
+    return path
+
+
 @pytest.fixture
 def rows(tmp_path: Path) -> Path:
-    path = tmp_path / "rows.jsonl"
-    write_rows(path, [{"id": f"r{n}", "text": f"[S{1 + n % 2}] {text}"} for n, text in enumerate(WORDS)])
-    return path
+    return written(tmp_path / "rows.jsonl", WORDS)
 
 
 @pytest.fixture
@@ -53,12 +61,8 @@ def batch(rows: Path, tmp_path: Path, capsys: Any) -> Callable[..., tuple[int, s
 
 
 def manifest(folder: Path) -> list[dict[str, Any]]:
-    """The lines of tmp_path/out."""
+    """The lines of the manifest in folder/out."""
     return [json.loads(line) for line in (folder / "out/manifest.jsonl").read_text().splitlines()]
-
-
-def write_rows(path: Path, lines: Iterable[dict[str, Any]]) -> None:
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 def test_longest_first_and_only_what_is_missing(batch: Any, tmp_path: Path, spoken: list[TextRow]) -> None:
