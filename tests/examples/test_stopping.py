@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import random
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -15,14 +14,14 @@ import torch
 from torch.multiprocessing.spawn import start_processes
 
 from examples.finetune_dia import training
-from examples.train_voice import codec, encoding, language_model, polish, synthesis, text
+from examples.train_voice import codec, encoding, language_model, polish, synthesis
 from examples.train_voice.codebooks import find
-from examples.train_voice.flite import PHONES
 from examples.train_voice.parallel import Processes, save
-from examples.train_voice.parameters import FEATURES, HOP, SPECTRUM
+from examples.train_voice.parameters import HOP
 from examples.train_voice.settings import read_settings
 from examples.train_voice.speech import Shard, read_shard, shard_names, write_shard
 from tests.examples.counted import Counted, Killed, Mortal
+from tests.examples.random_speech import random_features, write_codes
 from tests.examples.ranks import train_as
 from tests.tiny.dia import dac_weights, dia_config, dia_weights, published_dac_config, write_published
 from tts_core.audio.files import write_audio
@@ -51,30 +50,22 @@ Job = Callable[[Processes], None]
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """speech/, codebooks.pt and codes/ of random features and codes, and codec.pt."""
+    """speech/, codebooks.pt and codes/ of random features and codes, and start.pt, a codec to polish."""
     folder, rng = tmp_path_factory.mktemp("work"), np.random.default_rng(0)
     for name in ("speech", "codes"):
         (folder / name).mkdir()
-    features = rng.normal(size=(600, FEATURES))
-    features[:, :SPECTRUM] = features[:, :60] @ rng.normal(size=(60, SPECTRUM)) / 10
+    heard = random_features(rng)
     spoken = {
         "samples": rng.integers(-9000, 9000, (600, HOP)).astype(np.int16),
-        "features": features.astype(np.float16),
+        "features": heard.astype(np.float16),
         "places": np.zeros(600, np.float16),
         "phones": np.zeros(600, np.uint8),
     }
     write_shard(folder / "speech", "00000", Shard(["a", "b"], [0, 1], [200, 400], spoken))
-    save(folder / "codebooks.pt", find(torch.from_numpy(features).half(), SETTINGS, 0).state())
-    lengths = [int(n) for n in rng.integers(5, 30, 400)]
-    said = [text.sentence(random.Random(n)) for n in range(400)]
-    count, books = sum(lengths), SETTINGS.codec.n_codebooks
-    where = [np.linspace(0, len(words), length) for words, length in zip(said, lengths, strict=True)]
-    known = {
-        "codes": rng.integers(0, 256, (count, books)).astype(np.uint8),
-        "places": np.concatenate(where).astype(np.float16),
-        "phones": rng.integers(0, len(PHONES), count),
-    }
-    write_shard(folder / "codes", "00000", Shard(said, [n % 3 for n in range(400)], lengths, known))
+    save(folder / "codebooks.pt", find(torch.from_numpy(heard).half(), SETTINGS, 0).state())
+    write_codes(folder / "codes", SETTINGS, rng, longest=30)
+    torch.manual_seed(0)
+    save(folder / "start.pt", {"dac": codec.Dac(SETTINGS.codec).state_dict()})
     return folder
 
 
@@ -99,14 +90,6 @@ def run(name: str, work: Path, out: Path, steps: int, seed: int = SETTINGS.seed)
     return torch.load(out / f"{name}.pt")
 
 
-@pytest.fixture(scope="module")
-def started(work: Path) -> Path:
-    """`work` with a codec to polish."""
-    torch.manual_seed(0)
-    save(work / "start.pt", {"dac": codec.Dac(SETTINGS.codec).state_dict()})
-    return work
-
-
 def moments(state: dict) -> set[float]:
     """Numbers of steps in the optimizers' states."""
     optimizers = state["steps"].values() if "steps" in state else [state["optimizer"]]
@@ -122,7 +105,7 @@ def same(one: dict, other: dict) -> bool:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_killed_stage_goes_on(
     name: str,
-    started: Path,
+    work: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -130,7 +113,7 @@ def test_a_killed_stage_goes_on(
     module = {"codec": codec, "polish": polish, "language_model": language_model}[name]
     monkeypatch.setattr(module, "Clock", Mortal)
     with pytest.raises(Killed):
-        run(name, started, tmp_path, 5)
+        run(name, work, tmp_path, 5)
     left = torch.load(tmp_path / f"{name}.pt")
     assert left["step"] == Mortal.DEATH
     assert left["spent"] > 0
@@ -142,7 +125,7 @@ def test_a_killed_stage_goes_on(
         return peak
 
     monkeypatch.setattr(module, "learning_rate", rate)
-    state = run(name, started, tmp_path, 5)
+    state = run(name, work, tmp_path, 5)
     assert sorted(set(begun)) == [3, 4], "no step is done again"
     assert state["step"] == 5
     assert moments(state) == {5.0}, "the optimizer goes on too"
@@ -152,11 +135,11 @@ def test_a_killed_stage_goes_on(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_seed_decides(name: str, started: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_seed_decides(name: str, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = {"codec": codec, "polish": polish, "language_model": language_model}[name]
     monkeypatch.setattr(module, "Clock", Counted)
-    one, again = run(name, started, tmp_path / "a", 2), run(name, started, tmp_path / "b", 2)
-    other = run(name, started, tmp_path / "c", 2, seed=8)
+    one, again = run(name, work, tmp_path / "a", 2), run(name, work, tmp_path / "b", 2)
+    other = run(name, work, tmp_path / "c", 2, seed=8)
     assert same(one, again)
     assert not same(one, other)
 
@@ -242,7 +225,7 @@ def tune(folder: Path, processes: Processes) -> None:
     [["language_model", "finetune"], pytest.param(["codec", "polish"], marks=pytest.mark.slow)],
     ids=", ".join,
 )
-def test_several_processes_learn_as_one(names: list[str], started: Path, tmp_path: Path) -> None:
+def test_several_processes_learn_as_one(names: list[str], work: Path, tmp_path: Path) -> None:
     """Each has its own batches; gradients are averaged, and all weights stay equal."""
     weights = dia_weights(dia_config(positions=200)), dac_weights(published_dac_config())
     write_published(tmp_path / "tiny", *weights)
@@ -251,7 +234,7 @@ def test_several_processes_learn_as_one(names: list[str], started: Path, tmp_pat
         noise = np.random.default_rng(n).normal(0, 0.1, 900)
         write_audio(tmp_path / f"data/{n}.wav", noise.astype(np.float32), 1000)
         (tmp_path / f"data/{n}.txt").write_text(f"number {n}")
-    known = stages(started, tmp_path, 3) | {"finetune": partial(tune, tmp_path)}
+    known = stages(work, tmp_path, 3) | {"finetune": partial(tune, tmp_path)}
     jobs = {name: known[name] for name in names}
     multiprocessing.set_forkserver_preload(["tests.examples.ranks"])  # imported once, by the server of forks
     start_processes(train_as, (2, tmp_path, jobs), nprocs=2, start_method="forkserver")

@@ -26,6 +26,7 @@ from examples.train_voice.spectral import MelDistance, mel_filters
 from examples.train_voice.speech import Shard, read_shard, shard_names, write_shard
 from examples.train_voice.spelling import letters_of
 from examples.train_voice.teacher import Teacher, delayed
+from tests.examples.random_speech import random_features, write_codes
 from torch_ref.codecs.dac import Dac
 from torch_ref.dia.dia import Dia
 from torch_ref.dia.pipeline import DiaPipeline
@@ -51,16 +52,8 @@ RECIPE = Recipe(longest=120, swapped=0.5, single=False, max_text_bytes=200)
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     """Four hundred sentences of random codes."""
-    folder, rng = tmp_path_factory.mktemp("codes"), np.random.default_rng(1)
-    lengths = [int(n) for n in rng.integers(5, 40, 400)]
-    codes = rng.integers(0, 256, (sum(lengths), SETTINGS.codec.n_codebooks)).astype(np.uint8)
-    said = [text.sentence(random.Random(n)) for n in range(400)]
-    where = np.concatenate(
-        [np.linspace(0, len(words), length) for words, length in zip(said, lengths, strict=True)]
-    ).astype(np.float16)
-    voices = [n % 3 for n in range(400)]
-    arrays = {"codes": codes, "places": where, "phones": rng.integers(0, len(PHONES), len(codes))}
-    write_shard(folder, "00000", Shard(said, voices, lengths, arrays))
+    folder = tmp_path_factory.mktemp("codes")
+    write_codes(folder, SETTINGS, np.random.default_rng(1), longest=40)
     return Corpus(folder)
 
 
@@ -93,10 +86,6 @@ def test_no_evaluation_text_is_trained_on(tmp_path) -> None:
     assert len(lines) == 3000
     assert not kept_out & {text.fingerprint(line) for line in lines}
     assert max(map(len, lines)) <= text.LONGEST
-
-
-def test_text_is_seeded() -> None:
-    assert text.sentence(random.Random(5)) == text.sentence(random.Random(5))
 
 
 def sha256(lines: list[str]) -> str:
@@ -194,11 +183,8 @@ def test_every_mel_band_hears_something() -> None:
 
 @pytest.fixture(scope="module")
 def books() -> Codebooks:
-    """Of random features, whose spectrum has a few large directions."""
-    rng = np.random.default_rng(0)
-    features = rng.normal(size=(600, FEATURES))
-    features[:, :SPECTRUM] = features[:, :60] @ rng.normal(size=(60, SPECTRUM)) / 10
-    return find(torch.from_numpy(features).half(), SETTINGS, 0)
+    """Of random features."""
+    return find(torch.from_numpy(random_features(np.random.default_rng(0))).half(), SETTINGS, 0)
 
 
 def test_cosine_search_finds_the_nearest_entry(books: Codebooks) -> None:

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,8 @@ from tests.tiny.record import record_again
 from tts_core.errors import ResourceError, UsageError
 from tts_core.voice.embedded import cache_folder, fingerprint
 
+Edit = Callable[[Path], object]
+
 
 def write_copy(folder: Path, text: str) -> None:
     """Write the result of a conversion, with one file only."""
@@ -27,6 +30,13 @@ def write_copy(folder: Path, text: str) -> None:
         json.dumps({"written": {"config.json": {"bytes": 0, "sha256": ""}}})
     )
     record_again(folder)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's folder of caches, which is not there."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "new/cache"))
+    return tmp_path / "new/cache"
 
 
 @pytest.fixture
@@ -43,40 +53,18 @@ def conversions(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     return made
 
 
-def test_first_use_converts_and_the_second_does_not(
-    conversions: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "new" / "cache"))
+def test_first_use_converts_and_the_second_does_not(conversions: list[Path], cache: Path) -> None:
     first = stored_voice.converted_voice()
-    assert first.is_relative_to(tmp_path / "new/cache/mlx-port")
+    assert first.is_relative_to(cache / "mlx-port")
     assert fingerprint() in first.name
     assert conversions == [first]
     assert stored_voice.converted_voice() == first
     assert conversions == [first]
 
 
-def test_a_full_cache_is_passed_over(
-    conversions: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def convert(folder: Path, write: Callable[[Path], None] = stored_voice._convert_voice) -> None:
-        if folder.is_relative_to(tmp_path / "cache"):
-            raise ResourceError("DST: the disk is full")
-        write(folder)
-
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
-    monkeypatch.setattr(stored_voice, "_convert_voice", convert)
-    assert [stored_voice.converted_voice()] == conversions
-    assert not conversions[0].is_relative_to(tmp_path / "cache")
-    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path / "cache"))
-    with pytest.raises(ResourceError, match="no writable folder with room for its converted copy"):
-        stored_voice.converted_voice()
-
-
 def test_another_voice_or_format_is_another_folder(
-    conversions: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    conversions: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     first = stored_voice.converted_voice()
     monkeypatch.setattr(stored_voice, "fingerprint", lambda: "0" * 16)
     second = stored_voice.converted_voice()
@@ -85,37 +73,33 @@ def test_another_voice_or_format_is_another_folder(
     assert len(conversions) == 3
 
 
-def test_without_the_variable_the_home_folder_is_used(
-    conversions: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setattr(Path, "home", lambda: tmp_path)
-    assert stored_voice.converted_voice().is_relative_to(tmp_path / ".cache/mlx-port")
+def full(place: Path, patch: pytest.MonkeyPatch) -> None:
+    """The disk has no room."""
+    write = stored_voice._convert_voice
 
+    def convert(folder: Path) -> None:
+        if folder.is_relative_to(place):
+            raise ResourceError("DST: the disk is full")
+        write(folder)
 
-def a_file(place: Path, _: pytest.MonkeyPatch) -> None:
-    place.write_text("")
+    patch.setattr(stored_voice, "_convert_voice", convert)
 
 
 def no_access(place: Path, patch: pytest.MonkeyPatch) -> None:
-    place.mkdir()  # root may write anywhere, so the check is patched
+    place.mkdir(parents=True)  # root may write anywhere, so the check is patched
     patch.setattr(stored_voice.os, "access", lambda path, mode: not Path(path).is_relative_to(place))
 
 
-@pytest.mark.parametrize("spoil", [a_file, no_access])
-def test_a_cache_that_cannot_be_written(
-    spoil: Callable[[Path, pytest.MonkeyPatch], None],
-    conversions: list[Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("spoil", [full, no_access, lambda place, _: place.parent.write_text("")])
+def test_a_cache_that_cannot_be_written_is_passed_over(
+    spoil: Any, conversions: list[Path], cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spoil(tmp_path / "cache", monkeypatch)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    spoil(cache, monkeypatch)
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
-    assert stored_voice.converted_voice().is_relative_to(tmp_path / "tmp")
-    assert len(conversions) == 1
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "cache"))
+    assert [stored_voice.converted_voice()] == conversions
+    assert conversions[0].is_relative_to(tmp_path / "tmp")
+    monkeypatch.setattr(tempfile, "tempdir", str(cache))
     with pytest.raises(
         ResourceError, match="no writable folder with room for its converted copy; set XDG_CACHE_HOME to one"
     ):
@@ -123,10 +107,10 @@ def test_a_cache_that_cannot_be_written(
 
 
 @pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Path], None]], None]:
+def quick(monkeypatch: pytest.MonkeyPatch) -> Callable[[Edit], None]:
     """Conversions that appear like real ones, with one file only, after the given action."""
 
-    def install(meanwhile: Callable[[Path], None]) -> None:
+    def install(meanwhile: Edit) -> None:
         def convert(published: object, folder: Path, *, dtype: str) -> None:
             check_destination(folder, force=False)
             with appearing(folder) as work:
@@ -138,50 +122,25 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Path], None]],
     return install
 
 
-def nothing(folder: Path) -> None:
-    pass
-
-
 def a_folder(folder: Path) -> None:
     (folder / "codec").mkdir(parents=True)
     (folder / "conversion.json").write_text("{}")
 
 
-def an_empty_folder(folder: Path) -> None:
-    folder.mkdir()
-
-
-def a_file_in_its_place(folder: Path) -> None:
-    folder.write_text("")
-
-
-def a_dead_link(folder: Path) -> None:
-    folder.symlink_to("nowhere")
-
-
-@pytest.mark.parametrize("left", [a_folder, an_empty_folder, a_file_in_its_place, a_dead_link])
-def test_what_is_left_of_a_copy_is_made_again(
-    left: Callable[[Path], None],
-    quick: Callable[[Callable[[Path], None]], None],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    quick(nothing)
+@pytest.mark.parametrize("left", [a_folder, Path.mkdir, Path.touch, lambda place: place.symlink_to("no")])
+def test_what_is_left_of_a_copy_is_made_again(left: Edit, quick: Callable[[Edit], None]) -> None:
+    quick(lambda folder: None)
     folder = stored_voice.voice_folders()[0]
-    folder.parent.mkdir()
+    folder.parent.mkdir(parents=True)
     left(folder)
     assert stored_voice.converted_voice() == folder
     assert sorted(path.name for path in folder.iterdir()) == ["config.json", "conversion.json"]
     assert list(folder.parent.iterdir()) == [folder]
 
 
-def test_a_copy_that_changed_is_made_again(
-    quick: Callable[[Callable[[Path], None]], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_copy_that_changed_is_made_again(quick: Callable[[Edit], None]) -> None:
     """Its hash is compared: the change keeps size and time."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    quick(nothing)
+    quick(lambda folder: None)
     file = stored_voice.converted_voice() / "config.json"
     status = file.stat()
     file.write_text("old")
@@ -191,21 +150,20 @@ def test_a_copy_that_changed_is_made_again(
     assert list(file.parents[1].iterdir()) == [file.parent]
 
 
-@pytest.mark.parametrize("value", ["cache", "./cache", "~/cache", ""])
+@pytest.mark.parametrize("value", ["./cache", "~/cache", "", None])
 def test_a_cache_that_is_not_absolute_is_ignored(
-    conversions: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str
+    conversions: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str | None
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", value)
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    if value is not None:
+        monkeypatch.setenv("XDG_CACHE_HOME", value)
     monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
     assert cache_folder() == tmp_path / "home/.cache/mlx-port"
     assert stored_voice.converted_voice().parent == cache_folder()
 
 
-def test_the_cache_is_for_the_user_only(
-    conversions: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+def test_the_cache_is_for_the_user_only(conversions: list[Path]) -> None:
     before = os.umask(0)
     try:
         folder = stored_voice.converted_voice()
@@ -215,10 +173,9 @@ def test_the_cache_is_for_the_user_only(
 
 
 def test_a_copy_that_another_process_makes_is_taken(
-    quick: Callable[[Callable[[Path], None]], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    quick: Callable[[Edit], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While our copy is written, or while the remains of an older one are removed."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
     def other(folder: Path) -> None:
         folder.mkdir()
@@ -246,7 +203,7 @@ def test_a_copy_that_another_process_makes_is_taken(
         rename(source, target)
 
     monkeypatch.setattr(os, "rename", removed)
-    quick(nothing)
+    quick(lambda folder: None)
     assert stored_voice.converted_voice() == folder
     assert (folder / "config.json").read_text() == "new"
     monkeypatch.setattr(os, "rename", lambda *_: pytest.fail("a complete copy was moved"))
@@ -254,18 +211,14 @@ def test_a_copy_that_another_process_makes_is_taken(
     assert list(folder.parent.iterdir()) == [folder]
 
 
-def test_a_copy_that_cannot_be_made_is_an_error(
-    quick: Callable[[Callable[[Path], None]], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-
+def test_a_copy_that_cannot_be_made_is_an_error(quick: Callable[[Edit], None], cache: Path) -> None:
     def refuse(folder: Path) -> None:
         raise PermissionError(13, "Permission denied")
 
     quick(refuse)
     with pytest.raises(UsageError, match="cannot be written"):
         stored_voice.converted_voice()
-    assert list((tmp_path / "mlx-port").iterdir()) == []
+    assert list((cache / "mlx-port").iterdir()) == []
 
 
 AT_ONCE = """
@@ -297,9 +250,8 @@ def copies(cache: Path) -> list[Path]:
     return [path for path in (cache / "mlx-port").iterdir() if not path.name.startswith("blas-")]
 
 
-def test_two_processes_at_the_same_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_processes_at_the_same_moment(tmp_path: Path, cache: Path) -> None:
     """Both have written everything when the first one moves its copy into place."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     names = ["one", "other"]
     both = [
         subprocess.Popen(
@@ -313,16 +265,15 @@ def test_two_processes_at_the_same_moment(tmp_path: Path, monkeypatch: pytest.Mo
     for process in both:
         assert process.communicate(timeout=600) == ("16000\n", "")
         assert process.returncode == 0
-    [folder] = copies(tmp_path)
+    [folder] = copies(cache)
     assert DiaPipeline.load(folder).config == api.embedded_voice().config
 
 
-def test_the_copy_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_copy_is_complete(cache: Path) -> None:
     """After the real conversion the voice speaks from the copy, and the loaded voice is kept."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     api.embedded_voice.cache_clear()
     result = generate("[S1] Hi.", seed=3, max_frames=6)
-    [folder] = copies(tmp_path)
+    [folder] = copies(cache)
     assert {"README.md", "codec", "config.json", "conversion.json"} <= {
         path.name for path in folder.iterdir()
     }

@@ -49,13 +49,14 @@ from tts_core.qwen3.config import CUSTOM_VOICE, Qwen3StackConfig
 from tts_core.qwen3.layout import build
 from tts_core.qwen3.rows import Qwen3Joining
 from tts_core.qwen3.sampling import Qwen3Sampling
-from tts_core.qwen3.spec import qwen3 as published
+from tts_core.qwen3.spec import qwen3 as published_qwen3
 from tts_core.speed import speed
 
 pytestmark = pytest.mark.rest
 
 Step = Callable[[], tuple[mx.array, ...]]
 LAYER, REST = 22, 40  # most launches of a decoder layer, and of everything else in a step
+QWEN3 = published_qwen3("1b7", CUSTOM_VOICE)
 FRAME_LAYER = 11  # of a layer of Dia2 and Qwen3-TTS, in every dtype
 
 
@@ -173,10 +174,13 @@ MODELS: dict[str, Callable[[int, mx.Dtype], tuple[Any, Step]]] = {
 }
 
 
-def counted(model: str, layers: int, dtype: mx.Dtype) -> Counter[str]:
-    _, step = MODELS[model](layers, dtype)
+def launched(step: Step) -> Counter[str]:
     with as_on_metal(), mock.patch.object(mx, "async_eval"):
         return launches(*step())
+
+
+def counted(model: str, layers: int, dtype: mx.Dtype) -> Counter[str]:
+    return launched(MODELS[model](layers, dtype)[1])
 
 
 @pytest.mark.parametrize("dtype", [mx.float32, mx.bfloat16, mx.float16], ids=str)
@@ -189,26 +193,6 @@ def test_launches_of_a_step(model: str, dtype: mx.Dtype) -> None:
     assert 20 <= rest.total() <= REST, rest
     if dtype == mx.bfloat16 and model != "dia v0.1":
         assert (layer.total(), rest.total()) == speed(model.partition(" ")[0]).launches
-
-
-@pytest.mark.parametrize("dtype", [mx.float32, mx.bfloat16, mx.float16], ids=str)
-def test_launches_of_a_frame(dtype: mx.Dtype) -> None:
-    """Dia2: a layer of the transformer, of the depformer at each stage, and all else, draws included."""
-
-    def counted(layers: int, depth: int) -> Counter[str]:
-        _, step = dia2(layers, dtype, depth=depth)
-        with as_on_metal(), mock.patch.object(mx, "async_eval"):
-            return launches(*step())
-
-    base, stages = counted(2, 1), DIA2_2B.n_streams - 1
-    layer, depth = counted(3, 1) - base, counted(2, 2) - base
-    rest = base - layer - layer - depth
-    assert (layer.total(), depth.total()) == (FRAME_LAYER, FRAME_LAYER * stages), (layer, depth)
-    assert rest.total() <= REST + 19 * stages, rest
-    if dtype == mx.bfloat16:
-        sizes = DIA2_2B.transformer.num_hidden_layers, DIA2_2B.depformer.num_hidden_layers
-        whole = sizes[0] * layer.total() + sizes[1] * depth.total() + rest.total()
-        assert whole == speed("dia2").step_launches({"dia2": DIA2_2B}), (layer, depth, rest)
 
 
 def qwen3(layers: int, dtype: mx.Dtype, *, depth: int = 1) -> tuple[Any, Step]:
@@ -238,24 +222,35 @@ def qwen3(layers: int, dtype: mx.Dtype, *, depth: int = 1) -> tuple[Any, Step]:
     )
 
 
+FRAMES: dict[str, tuple[Callable[..., tuple[Any, Step]], int, dict[str, Any], tuple[Any, Any]]] = {
+    "dia2": (
+        dia2,
+        DIA2_2B.n_streams - 1,
+        {"dia2": DIA2_2B},
+        (DIA2_2B.transformer, DIA2_2B.depformer),
+    ),
+    "qwen3": (qwen3, 16, {"qwen3": QWEN3}, (QWEN3.talker, QWEN3.predictor)),
+}  # model → its step, how often the second stack runs in it, published sizes, their two stacks
+
+
 @pytest.mark.parametrize("dtype", [mx.float32, mx.bfloat16, mx.float16], ids=str)
-def test_launches_of_qwen3s_frame(dtype: mx.Dtype) -> None:
-    """A layer of the talker, of the predictor at each of its positions, and all else, draws included."""
+@pytest.mark.parametrize("model", FRAMES)
+def test_launches_of_a_frame(model: str, dtype: mx.Dtype) -> None:
+    """A layer of the first stack, of the second at each stage of it, and all else, draws included."""
+    make, stages, published, stacks = FRAMES[model]
 
     def counted(layers: int, depth: int) -> Counter[str]:
-        _, step = qwen3(layers, dtype, depth=depth)
-        with as_on_metal(), mock.patch.object(mx, "async_eval"):
-            return launches(*step())
+        return launched(make(layers, dtype, depth=depth)[1])
 
-    base, positions = counted(2, 1), 16
+    base = counted(2, 1)
     layer, depth = counted(3, 1) - base, counted(2, 2) - base
     rest = base - layer - layer - depth
-    assert (layer.total(), depth.total()) == (FRAME_LAYER, FRAME_LAYER * positions), (layer, depth)
+    assert (layer.total(), depth.total()) == (FRAME_LAYER, FRAME_LAYER * stages), (layer, depth)
+    assert rest.total() <= REST + 19 * stages, rest
     if dtype == mx.bfloat16:
-        config = published("1b7", CUSTOM_VOICE)
-        sizes = config.talker.num_hidden_layers, config.predictor.num_hidden_layers
-        whole = sizes[0] * layer.total() + sizes[1] * depth.total() + rest.total()
-        assert whole == speed("qwen3").step_launches({"qwen3": config}), (layer, depth, rest)
+        totals = zip(stacks, (layer, depth), strict=True)
+        whole = sum(stack.num_hidden_layers * one.total() for stack, one in totals) + rest.total()
+        assert whole == speed(model).step_launches(published), (layer, depth, rest)
 
 
 def test_a_step_reads_its_weights_once() -> None:

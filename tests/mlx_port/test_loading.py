@@ -18,6 +18,7 @@ from mlx.utils import tree_flatten
 from mlx_port import DiaPipeline, load, loading
 from mlx_port.dia import pipeline
 from mlx_port.stored_voice import converted_voice
+from tests.tiny.published_models import edit
 from tests.tiny.record import record_again
 from tts_core.dia.shapes import is_norm
 from tts_core.errors import CheckpointError, NotFoundError, SpeechError, UsageError
@@ -129,13 +130,8 @@ def test_published_layouts_are_refused(place: Path) -> None:
     one_line(caught.value)
 
 
-def change(name: str, edit: Callable[[dict], object]) -> Callable[[Path], None]:
-    def damage(folder: Path) -> None:
-        config = json.loads((folder / name).read_text())
-        edit(config)
-        (folder / name).write_text(json.dumps(config))
-
-    return damage
+def change(name: str, how: Callable[[dict], object]) -> Callable[[Path], None]:
+    return lambda folder: edit(folder / name, how)
 
 
 def rewrite(name: str, edit: Callable[[dict[str, mx.array]], object]) -> Callable[[Path], None]:
@@ -150,30 +146,15 @@ def rewrite(name: str, edit: Callable[[dict[str, mx.array]], object]) -> Callabl
     return damage
 
 
-def remove(*names: str) -> Callable[[Path], None]:
+def remove(name: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).unlink()
+
+
+def cut(name: str, stop: int) -> Callable[[Path], None]:
     def damage(folder: Path) -> None:
-        for name in names:
-            (folder / name).unlink()
+        (folder / name).write_bytes((folder / name).read_bytes()[:stop])
 
     return damage
-
-
-def cut(name: str, keep: Callable[[int], int]) -> Callable[[Path], None]:
-    def damage(folder: Path) -> None:
-        data = (folder / name).read_bytes()
-        (folder / name).write_bytes(data[: keep(len(data))])
-
-    return damage
-
-
-def as_written(damage: Callable[[Path], object]) -> Callable[[Path], None]:
-    """Damage that does not change the sizes on record."""
-
-    def damage_all(folder: Path) -> None:
-        damage(folder)
-        record_again(folder)
-
-    return damage_all
 
 
 HEAD, NORM = "logits_dense.weight", "model.decoder.norm.weight"
@@ -182,7 +163,6 @@ DAMAGES = {
         change("config.json", lambda c: c.update(format_version=1)),
         "format 1, not 2; convert",
     ),
-    "no format": (change("config.json", lambda c: c.pop("format_version")), "format None, not 2; convert"),
     "another codec format": (
         change("codec/config.json", lambda c: c.update(format_version=0)),
         "codec has format 0, not 2",
@@ -190,7 +170,6 @@ DAMAGES = {
     "another model": (change("config.json", lambda c: c.update(model_type="parrot")), "not converted ones"),
     "unknown field": (change("config.json", lambda c: c.update(strange=1)), "strange"),
     "missing field": (change("config.json", lambda c: c.pop("delay_pattern")), "delay_pattern"),
-    "unknown codec field": (change("codec/config.json", lambda c: c.update(strange=1)), "strange"),
     "a list for a size": (change("config.json", lambda c: c.update(encoder_config=[])), "encoder_config"),
     "a text for a size": (
         change("codec/config.json", lambda c: c.update(hidden_size="wide")),
@@ -200,24 +179,17 @@ DAMAGES = {
         change("config.json", lambda c: c.update(quantization={"bits": 4})),
         r"config.json: quantization: .*'group_size': None.* is no known mode",
     ),
-    "a list": (lambda folder: (folder / "config.json").write_text("[]"), "config.json: not a JSON object"),
     "no JSON": (lambda folder: (folder / "config.json").write_text("{"), "config.json: not readable as JSON"),
     "no config": (remove("config.json"), "without config.json"),
     "no codec config": (remove("codec/config.json"), "codec: a folder without config.json"),
     "no weights": (remove("model.safetensors"), "model.safetensors: it is missing"),
-    "no codec weights": (remove("codec/model.safetensors"), "codec/model.safetensors: it is missing"),
-    "missing tensor": (rewrite("model.safetensors", lambda w: w.pop(HEAD)), f"{HEAD} missing"),
-    "unknown tensor": (
-        rewrite("model.safetensors", lambda w: w.update(extra=w[NORM])),
-        "extra unknown",
+    "two faults": (
+        rewrite("model.safetensors", lambda w: (w.pop(HEAD), w.update(extra=w[NORM]))),
+        rf"extra unknown; {HEAD} missing",
     ),
     "wrong shape": (
         rewrite("model.safetensors", lambda w: w.update({HEAD: w[HEAD].T})),
         rf"{HEAD} is float \(44, 268\), expected float \(268, 44\)",
-    ),
-    "missing codec tensor": (
-        rewrite("codec/model.safetensors", lambda w: w.pop("decoder.conv2.bias")),
-        "decoder.conv2.bias missing",
     ),
     "PyTorch's axes": (
         rewrite(
@@ -231,19 +203,12 @@ DAMAGES = {
         rf"{HEAD} is mlx.core.int32 \(268, 44\), expected float",
     ),
     "cut in the last tensor": (
-        cut("model.safetensors", lambda size: size - 1),
+        cut("model.safetensors", -1),
         r"model.safetensors: \d+ bytes, on record are \d+",
     ),
-    "cut in the header": (as_written(cut("model.safetensors", lambda _: 100)), "truncated: its header takes"),
-    "cut in the length": (as_written(cut("model.safetensors", lambda _: 5)), "not a safetensors file"),
-    "empty": (as_written(cut("model.safetensors", lambda _: 0)), "not a safetensors file"),
-    "cut codec": (
-        cut("codec/model.safetensors", lambda size: size // 2),
-        "codec/model.safetensors: .* on record",
-    ),
-    "no safetensors": (
-        as_written(lambda folder: (folder / "model.safetensors").write_bytes(b"\xff" * 4096)),
-        "not a safetensors file",
+    "cut in the header": (
+        lambda folder: (cut("model.safetensors", 100)(folder), record_again(folder)),
+        "truncated: its header takes",
     ),
 }
 
@@ -289,12 +254,6 @@ def test_hashes_are_compared_when_asked(name: str, folder: Path) -> None:
     for read in (load, DiaPipeline.load):
         with pytest.raises(CheckpointError, match=f"{name}: changed since the conversion"):
             read(folder, check=True)
-
-
-def test_several_faults_are_told_together(folder: Path) -> None:
-    rewrite("model.safetensors", lambda w: (w.pop(HEAD), w.update(extra=w[NORM])))(folder)
-    with pytest.raises(CheckpointError, match=rf"extra unknown; {HEAD} missing"):
-        load(folder)
 
 
 @pytest.mark.parametrize("place", ["no/such/folder", "~/nowhere", "org/model"])

@@ -1,31 +1,24 @@
 """Folders of MARS5 and MetaVoice: their networks one by one, and one clear error for damaged ones."""
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 import mlx.core as mx
-import numpy as np
 import pytest
 from mlx import nn
 from mlx.utils import tree_flatten
 
 from converters.convert import convert
 from converters.published import Published, open_published
-from converters.rules.dequantize import Quantization
 from mlx_port.loading import open_networks, open_parts
 from mlx_port.pipelines import load
-from tests.converters.folders import write_safetensors
-from tests.tiny import mars5_nar as mars5_nar_tiny
 from tests.tiny.mbd import CONFIG as MBD_CONFIG
 from tests.tiny.mbd import mbd_tensors, published_content
 from tests.tiny.mbd import write_published as write_mbd
 from tests.tiny.published_models import FOLDERS, SOURCES, edit, sources
 from tests.tiny.record import record_again
-from tts_core import models
 from tts_core.errors import CheckpointError, NotFoundError, UsageError
-from tts_core.mars5.config import residual_transformer_parameter_shapes
 
 pytest.importorskip("torch", reason="the published pickles need torch")
 MODELS = list(SOURCES)
@@ -89,51 +82,6 @@ def test_one_network_alone(published, tmp_path, model):
         load(tmp_path / list(SOURCES[model])[1])
 
 
-def test_quantised_networks_of_a_folder_and_plain_ones(published, tmp_path):
-    """Only the layers that quantization takes are quantized, not the other linear layers."""
-    convert(published["metavoice"], tmp_path / "q", quantization=Quantization.of("affine", 32, 4))
-    networks = open_networks(tmp_path / "q")
-    modules = dict(networks["metavoice"].named_modules())
-    quantised = {name for name, module in modules.items() if isinstance(module, nn.QuantizedLinear)}
-    plain = {name for name, module in modules.items() if type(module) is nn.Linear}
-    assert quantised == {
-        name.removesuffix(".weight")
-        for name in published["metavoice"].parts["metavoice"].names()
-        if models.network("metavoice").is_large(name)
-    }
-    assert plain == {"speaker_cond_pos"}
-
-
-def test_quantised_layers_with_offsets(tmp_path):
-    """MARS5's NAR: its linear layers have a bias beside the groups' biases."""
-    sizes = mars5_nar_tiny.config()
-    sizes = replace(sizes, hidden_size=64, intermediate_size=96, n_codebooks=4, speaker_heads=4)
-    rng = np.random.default_rng(0)
-    held = {
-        name: rng.normal(0, 0.1, shape).astype(np.float32)
-        for name, shape in residual_transformer_parameter_shapes(sizes).items()
-    }
-    published_names = {name.replace("in_proj.", "in_proj_"): tensor for name, tensor in held.items()}
-    write_safetensors(tmp_path / "nar.safetensors", published_names, __metadata__={})
-    (tmp_path / "nar.json").write_text('{"n_heads": 4}')
-    published = open_published(tmp_path, parts=["mars5_nar"])
-    assert published.parts["mars5_nar"].config == sizes
-    convert(published, tmp_path / "q", quantization=Quantization.of("affine", 32, 8))
-    [network] = open_networks(tmp_path / "q", kinds=["mars5_nar"]).values()
-    layer = network.tfm.decoder.layers[2]
-    assert type(layer.multihead_attn.out_proj) is type(layer.linear2) is nn.QuantizedLinear
-    assert type(layer.activation.V) is nn.QuantizedLinear
-    assert type(layer.self_attn.in_proj) is type(layer.multihead_attn.in_proj) is nn.QuantizedLinear
-    assert type(network.spk_encoder.layers[0].linear2) is nn.Linear
-    x = rng.normal(0, 1, (3, 96)).astype(np.float32)
-    weight = held["tfm.decoder.layers.2.linear2.weight"]
-    exact = x @ weight.T + held["tfm.decoder.layers.2.linear2.bias"]
-    bound = (
-        np.abs(x).sum(1).max() * np.ptp(weight) / 255
-    )  # every weight differs by a step of the widest group
-    assert np.abs(np.array(layer.linear2(mx.array(x))) - exact).max() < bound
-
-
 DAMAGES = {
     "no text tokenizer": ("mars5", lambda f: (f / "texttok.model").unlink(), "texttok.model: a part of the"),
     "a tokenizer that is no text": (
@@ -171,11 +119,6 @@ DAMAGES = {
         "metavoice",
         lambda f: edit(f / "config.json", lambda c: c.update(speaker_embedding_size=7)),
         "speaker vectors of 7, ",
-    ),
-    "another format": (
-        "metavoice",
-        lambda f: edit(f / "vocoder/config.json", lambda c: c.update(format_version=3)),
-        "vocoder has format 3, not 2",
     ),
 }
 
@@ -219,37 +162,12 @@ def test_published_files_are_refused(model):
             load(source.parent)
 
 
-def test_a_dtype_that_there_is_not(converted):
-    with pytest.raises(UsageError, match="dtype: 'int8' is not one of"):
-        open_networks(converted["metavoice"], dtype="int8")
-
-
-# multi-band diffusion, read band by band
-
-
 @pytest.fixture(scope="module")
 def bands(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("mbd")
     write_mbd(folder / "mbd_comp_8.pt", published_content(MBD_CONFIG, mbd_tensors()))
     convert(open_published(folder, parts=["mbd"]), folder / "made")
     return folder / "made"
-
-
-def test_bands_are_read_one_by_one_in_mlxs_axes(bands):
-    network = open_networks(bands, kinds=["mbd"])["mbd"]
-    assert network.config == MBD_CONFIG
-    for b in range(len(MBD_CONFIG.bands)):
-        held = {
-            name.removeprefix(f"bands.{b}."): tensor
-            for name, tensor in mbd_tensors().items()
-            if name.startswith(f"bands.{b}.")
-        }
-        read = network.band_weights(b)
-        assert read.keys() == held.keys()
-        for name, tensor in held.items():
-            axes = ((1, 2, 0) if ".convtr." in name else (0, 2, 1)) if tensor.ndim == 3 else None
-            expected = tensor.transpose(axes) if axes else tensor
-            np.testing.assert_array_equal(np.array(read[name]), expected, err_msg=name)
 
 
 def test_a_band_that_is_not_whole_is_refused_when_the_network_is_opened(bands, tmp_path):

@@ -41,15 +41,6 @@ def linears(voice: DiaPipeline) -> dict[str, nn.Module]:
     }
 
 
-def test_every_large_linear_layer_is_quantised(plain: DiaPipeline, eight: tuple[DiaPipeline, int]) -> None:
-    layers = linears(eight[0])
-    assert layers.keys() == linears(plain).keys()
-    assert {type(layer) for layer in layers.values()} == {nn.QuantizedLinear}
-    assert any("encoder" in name for name in layers)
-    assert "logits_dense" in layers
-    assert isinstance(eight[0].engine.network.model.decoder.embeddings.embed, nn.Embedding)
-
-
 def test_eight_bits_stay_near(plain: DiaPipeline, eight: tuple[DiaPipeline, int]) -> None:
     """One text of 20 frames: a smoke test of the table in docs/measured/accuracy.md."""
     spoken = plain.generate_codes(TEXTS[:1], seed=[0], max_frames=FRAMES)

@@ -22,14 +22,20 @@ def run(capsys: Any, *arguments: object) -> tuple[int, str, str]:
     return code, out, err
 
 
-def refused(capsys: Any, pipeline: Any, code: int, message: str, *arguments: object) -> None:
-    """Require `generate` to end with this code and one line, without loading weights or leaving files."""
-    before = sorted(path.name for path in Path.cwd().iterdir())
-    found, out, err = run(capsys, "generate", *arguments)
-    assert (found, out) == (code, "")
+def one_line(capsys: Any, code: int, message: str, *arguments: object) -> str:
+    """Require `mlx-port` to end with this code and one line that has the message; return the line."""
+    found, out, err = run(capsys, *arguments)
+    assert (found, out) == (code, ""), err
     assert err.startswith("error: ")
     assert err.count("\n") == 1
     assert message in err
+    return err
+
+
+def refused(capsys: Any, pipeline: Any, code: int, message: str, *arguments: object) -> None:
+    """Require `generate` to end with this code and one line, without loading weights or leaving files."""
+    before = sorted(path.name for path in Path.cwd().iterdir())
+    one_line(capsys, code, message, "generate", *arguments)
     assert pipeline.loaded == []
     assert sorted(path.name for path in Path.cwd().iterdir()) == before
 

@@ -14,6 +14,7 @@ from mlx_port.commands.bench import cases, measure, report
 from mlx_port.commands.bench.cases import choose_subject, plan
 from mlx_port.commands.bench.measure import Stopwatch
 from mlx_port.commands.bench.parts import RandomParts
+from tests.mlx_port.commands.running import one_line
 from tests.mlx_port.commands.running import run as run_command
 from tests.tiny.dia import dac_config, dia_config
 from tests.tiny.dia2 import dia2_config
@@ -31,8 +32,7 @@ FOUR = {"group_size": 64, "bits": 4, "mode": "affine"}
 
 
 def run(capsys, *arguments):
-    code, out, err = run_command(capsys, "bench", *arguments)
-    return code, out, err
+    return run_command(capsys, "bench", *arguments)
 
 
 @pytest.fixture(autouse=True)
@@ -150,11 +150,7 @@ def test_runs_that_do_not_fit_are_reported_and_not_started(capsys, tiny, monkeyp
 )
 def test_mistakes_are_one_line_before_any_work(capsys, monkeypatch, code, message, flags):
     monkeypatch.setattr(measure, "load", lambda *_: pytest.fail("loaded"))
-    found, out, err = run(capsys, *flags)
-    assert (found, out) == (code, "")
-    assert err.startswith("error: ")
-    assert err.count("\n") == 1
-    assert message in err
+    one_line(capsys, code, message, "bench", *flags)
 
 
 def test_a_quantized_folder_keeps_its_bits(capsys, converted, monkeypatch):

@@ -1,4 +1,4 @@
-"""`mlx-port generate` and `convert` with Dia2, from published files: words with their times in captions."""
+"""`mlx-port generate` with Dia2: words with their times in captions."""
 
 import json
 import re
@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import soundfile
 
-from mlx_port.commands import main as cli
+from tests.contract.speakers import folder as small
+from tests.mlx_port.commands.running import one_line
 from tests.mlx_port.commands.running import run as run_command
-from tests.tiny.dia2 import published_dia2, recording
+from tests.tiny.dia2 import recording
 from tts_core.text.captions import Captions
 
 pytestmark = pytest.mark.rest
@@ -19,14 +20,8 @@ WORDS = [word for word in TEXT.split() if not word.startswith("[")]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A folder converted once by the real command."""
-    published = published_dia2(tmp_path_factory.mktemp("dia2") / "published")
-    where = tmp_path_factory.mktemp("dia2") / "model"
-    assert (
-        cli.run(["convert", "--hf-path", str(published), "--mlx-path", str(where), "--dtype", "float32"]) == 0
-    )
-    return where
+def folder():
+    return small("dia2")
 
 
 def run(capsys, folder, *arguments):
@@ -67,30 +62,10 @@ def test_recordings_with_transcripts(folder, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, one in zip("ab", recording().references, strict=True):
         soundfile.write(f"{name}.wav", np.asarray(one.audio), 24000)
-    voices = [
-        "--ref-audio",
-        "a.wav",
-        "--ref-text",
-        "Hello there,",
-        "--ref-audio",
-        "b.wav",
-        "--ref-text",
-        "Oh, hello friend",
-    ]
-    code, out, err = run_command(
-        capsys,
-        "generate",
-        "--model",
-        folder,
-        "-t",
-        "[S1] Yes.",
-        *voices,
-        "--seed",
-        "1",
-        "-o",
-        "c.wav",
-        "--json",
-    )
+    voices = ["--ref-audio", "a.wav", "--ref-text", "Hello there,"]
+    voices += ["--ref-audio", "b.wav", "--ref-text", "Oh, hello friend"]
+    flags = ["-t", "[S1] Yes.", *voices, "--seed", "1", "-o", "c.wav", "--json"]
+    code, out, err = run_command(capsys, "generate", "--model", folder, *flags)
     assert code == 0, err
     assert "spread over the recording by their lengths" in err + out
     assert json.loads(out)["samples"] == len(soundfile.read("c.wav")[0])
@@ -110,10 +85,5 @@ def test_recordings_with_transcripts(folder, tmp_path, capsys, monkeypatch):
 )
 def test_bad_input_is_one_line(folder, tmp_path, capsys, monkeypatch, flags, message):
     monkeypatch.chdir(tmp_path)
-    code, out, err = run(capsys, folder, *flags)
-    assert code != 0
-    assert out == ""
-    assert err.startswith("error: ")
-    assert err.count("\n") == 1
-    assert message in err
+    one_line(capsys, 2, message, "generate", "--model", folder, *flags)
     assert list(tmp_path.iterdir()) == []

@@ -70,10 +70,9 @@ def test_a_line_now_and_then_without_a_terminal(pipeline, capsys, monkeypatch):
     ]
 
 
-@pytest.mark.parametrize("at", ["terminal", "file"])
-def test_the_plan_of_a_long_text(pipeline, capsys, monkeypatch, at):
+def test_the_plan_of_a_long_text(pipeline, capsys, monkeypatch):
     """Pieces and speech at once; the time to compute by a short measurement before the first speech."""
-    made = stderr(monkeypatch, Terminal() if at == "terminal" else io.StringIO())
+    made = stderr(monkeypatch, Terminal())
     assert run(capsys, "-t", LONG)[0] == 0
     shown = made.getvalue()
     seconds = pipeline.asked.seconds

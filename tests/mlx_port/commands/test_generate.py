@@ -19,14 +19,10 @@ from tts_core.audio.files import read_audio
 from tts_core.audio.formats.writer import SoundWriter
 from tts_core.dia.options import DiaOptions
 from tts_core.dia.sampling import DiaSampling
-from tts_core.dia.text import prepare
 from tts_core.errors import GenerationError
 from tts_core.text.captions import Captions, Cue
 from tts_core.text.duration import longest_frames
-from tts_core.text.rules import FILE, read_rules
 from tts_core.voice.embedded import DIA
-
-RULES = read_rules({FILE: (DIA / FILE).read_text("utf-8")})
 
 
 def run(capsys, *arguments):
@@ -70,35 +66,18 @@ def test_captions_are_written_and_reported(pipeline, capsys, tmp_path):
     assert json.loads(run(capsys, "-t", SECRET, "--captions", "a.vtt", "--json")[1])["captions"] == "a.vtt"
 
 
-def test_captions_are_checked_before_weights_are_loaded(pipeline, capsys):
-    refused(
-        capsys,
-        pipeline,
-        2,
-        "captions: a.txt ends in '.txt'; use .srt, .vtt",
-        "-t",
-        "a",
-        "--captions",
-        "a.txt",
-    )
-    refused(capsys, pipeline, 3, "captions: the folder none does not", "-t", "a", "--captions", "none/a.srt")
-
-
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("code", "message", "name"),
     [
-        (f"<speak>{SECRET}</speak>", "text: <speak> is SSML"),
-        (f"{SECRET} <emphasis>{SECRET}</emphasis>", "text: <emphasis> is SSML, from character 12 on"),
-        (f"{SECRET} [pause:{SECRET}]", "text: [pause] at character 12 has no length in seconds"),
-        ("[S1] ... [pause:1]", "text: there are no words in it"),
+        (2, "captions: a.txt ends in '.txt'; use .srt, .vtt", "a.txt"),
+        (3, "captions: the folder none does not", "none/a.srt"),
     ],
 )
-def test_markup_that_is_refused(pipeline, capsys, text, message):
-    refused(capsys, pipeline, 2, message, "-t", text)
+def test_captions_are_checked_before_weights_are_loaded(pipeline, capsys, code, message, name):
+    refused(capsys, pipeline, code, message, "-t", "a", "--captions", name)
 
 
 def test_pauses_cut_a_text_and_speed_reaches_the_pipeline(pipeline, capsys):
-    refused(capsys, pipeline, 2, "speed: 2.5 is outside [0.5, 2]", "-t", SECRET, "--speed", "2.5")
     text = f"[S1] {SECRET}. [pause:1.5] {SECRET}! <break time='2s'/>"
     code, _, err = run(capsys, "-t", text, "--speed", "0.8")
     assert (code, err) == (
@@ -108,6 +87,15 @@ def test_pauses_cut_a_text_and_speed_reaches_the_pipeline(pipeline, capsys):
     assert pipeline.texts == [f"[S1] {SECRET}.", f"[S1] {SECRET}!"]
     assert pipeline.asked.pacing.silences == (None, 1.5, 2.0)
     assert pipeline.asked.pacing.speed == 0.8
+
+
+def test_unset_flags_are_left_to_the_model(pipeline, capsys):
+    assert run(capsys, "-t", SECRET)[0] == 0
+    asked = pipeline.asked
+    assert (pipeline.options, asked.voice) == (DiaOptions(), None)
+    assert asked.sampling == open_embedded()["dia"].sampling
+    seconds = len(f"_ {SECRET}.") / 15  # a tag counts as a character
+    assert asked.limits == (longest_frames(seconds, 16000 / 480),)
 
 
 def test_flags_reach_the_pipeline(pipeline, capsys, reference):
@@ -122,30 +110,9 @@ def test_flags_reach_the_pipeline(pipeline, capsys, reference):
     assert (asked.seeds, asked.limits) == ([11], (34,))  # 33.3 frames per second, rounded up
 
 
-def test_unset_flags_are_left_to_the_model(pipeline, capsys):
-    assert run(capsys, "-t", SECRET)[0] == 0
-    configs = open_embedded()
-    assert pipeline.options == DiaOptions()
-    assert pipeline.asked.voice is None
-    assert pipeline.asked.sampling == configs["dia"].sampling
-    seconds = len(f"_ {SECRET}.") / 15  # a tag counts as a character
-    assert pipeline.asked.limits == (longest_frames(seconds, 16000 / 480),)
-
-
 def test_snake_case_flags_of_other_tools_work(pipeline, capsys, reference):
-    flags = [
-        "--ref_audio",
-        reference,
-        "--ref_text",
-        "Hello.",
-        "--cfg_scale",
-        2,
-        "--top_k",
-        9,
-        "--max_seconds",
-        1,
-    ]
-    assert run(capsys, "--text", SECRET, *flags)[0] == 0
+    flags = ["--ref_text", "Hello.", "--cfg_scale", "2", "--top_k", "9", "--max_seconds", "1"]
+    assert run(capsys, "--text", SECRET, "--ref_audio", reference, *flags)[0] == 0
     assert pipeline.asked.sampling.top_k == 9
 
 
@@ -157,11 +124,6 @@ def test_text_comes_from_stdin(pipeline, capsys, monkeypatch, flags):
     assert pipeline.texts == [f"[S1] {SECRET} for two."]
 
 
-def test_stdin_that_is_no_text(pipeline, capsys, monkeypatch):
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"abc \xff")))
-    refused(capsys, pipeline, 2, "text: byte 5 of stdin is not UTF-8")
-
-
 def test_no_text_on_a_terminal(pipeline, capsys, monkeypatch):
     monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(isatty=lambda: True))
     refused(capsys, pipeline, 2, "text: missing; give --text, or pipe a text to stdin")
@@ -171,10 +133,11 @@ def test_no_text_on_a_terminal(pipeline, capsys, monkeypatch):
     ("text", "message"),
     [
         ("", "there are no words in it"),
-        (" \n", "there are no words in it"),
-        ("[S1] [S2]", "there are no words in it"),
+        ("[S1] ... [pause:1]", "there are no words in it"),
+        (f"{SECRET} <emphasis>{SECRET}</emphasis>", "text: <emphasis> is SSML, from character 12 on"),
+        (f"{SECRET} [pause:{SECRET}]", "text: [pause] at character 12 has no length in seconds"),
+        (f"[S1] [pause:0.5 {SECRET}", "[pause:0.5 at character 6 is not closed; write [pause:0.5]"),
         (f"[S3] {SECRET}", "[S3] is not a speaker"),
-        (f"[S1] [S2] {SECRET}", "turn 1 of 2, [S1], has no words"),
         (f"{SECRET}\0", "is U+0000, a control character"),
         (f"{SECRET} \udcff", "byte 12 is not UTF-8; write the text in UTF-8"),
         (f"[S1] {SECRET} and more. " * 4000 + "[S1] [S2] No.", "turn 4001 of 4002, [S1], has no words"),
@@ -184,7 +147,7 @@ def test_texts_that_cannot_be_spoken(pipeline, capsys, text, message):
     refused(capsys, pipeline, 2, message, "--text", text)
 
 
-@pytest.mark.parametrize("times", [20, 140, 1500])
+@pytest.mark.parametrize("times", [20, 1500])
 def test_a_long_text_is_announced(pipeline, capsys, times):
     """Texts of any length, without printing their words."""
     text = f"[S1] {SECRET} and more. " * times
@@ -223,30 +186,12 @@ def test_a_long_text_may_have_more_seconds_than_the_window(pipeline, capsys):
 
 
 def test_a_text_without_an_end_is_told(pipeline, capsys):
-    pipeline.end = "length"
-    assert run(capsys, "-t", SECRET)[1].startswith("speech.wav: 1.50 s of speech, cut at the limit, seed 7\n")
-
-
-def test_pieces_without_an_end_are_told(pipeline, capsys):
     pipeline.ends = ["stop", "length", "length"]
-    out = run(capsys, "-t", SECRET)[1]
-    assert out.startswith("speech.wav: 1.50 s of speech, 2 of 3 pieces cut at their limits, seed 7\n")
+    told = run(capsys, "-t", SECRET)[1]
+    assert told.startswith("speech.wav: 1.50 s of speech, 2 of 3 pieces cut at their limits, seed 7\n")
     assert "pieces" not in run(capsys, "-t", SECRET, "--max-seconds", 1)[1], "the limit was asked for"
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"[S2] {SECRET}. [S1] Yes.",
-        f"[S1] {SECRET}. [S1]",
-        SECRET,
-        f"Oh [S2] {SECRET}",
-        f"[S1] A. [S2] {SECRET}. [S1] C.",
-    ],
-)
-def test_texts_that_can(pipeline, capsys, text):
-    assert run(capsys, "--text", text)[0] == 0
-    assert pipeline.texts == [prepare(text, None, rules=RULES)]
+    pipeline.ends, pipeline.end = [], "length"
+    assert "speech-3.wav: 1.50 s of speech, cut at the limit, seed 7\n" in run(capsys, "-t", SECRET)[1]
 
 
 def test_a_text_as_it_is_written(pipeline, capsys):
@@ -263,22 +208,10 @@ def test_characters_outside_the_alphabet(pipeline, capsys, caplog):
     refused(
         capsys, pipeline, 2, "skip_unknown: as_written reads", "-t", text, "--as-written", "--skip-unknown"
     )
-    assert run(capsys, "--text", text, "--skip-unknown")[0] == 0
+    code, out, _ = run(capsys, "--text", text, "--skip-unknown")
+    assert (code, out.count("read without accents: ö as o, ß as ss")) == (0, 1)
     assert pipeline.texts == [f"[S1] {SECRET}, grosser."]
     assert "left out 東" in caplog.text
-
-
-def test_accents_are_noted_once(pipeline, capsys):
-    assert (
-        run(capsys, "--text", f"[S1] {SECRET}: größer.")[1].count("read without accents: ö as o, ß as ss")
-        == 1
-    )
-    assert pipeline.texts == [f"[S1] {SECRET}, grosser."]
-
-
-def test_a_mark_that_is_not_closed_is_refused(pipeline, capsys):
-    message = "text: [pause:0.5 at character 6 is not closed; write [pause:0.5]"
-    refused(capsys, pipeline, 2, message, "--text", f"[S1] [pause:0.5 {SECRET}")
 
 
 def test_a_missing_tag_is_noted_where_there_are_others(pipeline, capsys):
@@ -293,17 +226,10 @@ def test_a_missing_tag_is_noted_where_there_are_others(pipeline, capsys):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--temperature", "-5"], "temperature: -5.0 is outside [0, 100]"),
         (["--temperature", "nan"], "temperature: nan"),
         (["--temperature", "warm"], "--temperature: 'warm' cannot be used; give a number"),
-        (["--top-p", "7"], "top_p: 7.0 is outside (0, 1]"),
-        (["--top-p", "0"], "top_p: 0.0 is outside (0, 1]"),
         (["--top-k", "-1"], "top_k: -1 is outside [0, 1000000]"),
-        (["--cfg-scale", "-1"], "cfg_scale: -1.0"),
-        (["--seed", "-1"], "seed: -1 is outside [0, 2**64 - 1]"),
         (["--seed", str(2**64)], f"seed: {2**64} is outside [0, 2**64 - 1]"),
-        (["--max-seconds", "0"], "max_seconds: 0.0 is outside (0, 86400]"),
-        (["--max-seconds", "inf"], "max_seconds: inf"),
         (["--max-seconds", "9999"], "max_seconds: 9999 is more than this model's limit, 30.5"),
         (["--backend", "jax"], "--backend: 'jax' cannot be used; choose from mlx, torch"),
         (["--codec-precision", "tf32"], "codec-precision: MLX has no such switch; omit it, or add --backend"),
@@ -319,7 +245,7 @@ def test_a_missing_tag_is_noted_where_there_are_others(pipeline, capsys):
         (["--format", "mp33", "--output", "-"], "format: 'mp33' is not one of wav, flac, mp3, opus"),
         (["--ref-text", "Hello."], "ref-text: --ref-audio is missing"),
         (["--no-such-flag"], "--no-such-flag: no such flag"),
-        (["more", "words"], "text: 2 words besides --text; put the whole text in quotes"),
+        (["more", SECRET], "text: 2 words besides --text; put the whole text in quotes"),
     ],
 )
 def test_flags_that_cannot_be_used(pipeline, capsys, flags, message):
@@ -336,49 +262,27 @@ def test_one_argument_is_the_text(pipeline, capsys, monkeypatch):
     refused(capsys, FakePipeline(), 2, with_rest, "Hello", SECRET)
 
 
-def test_a_file_is_not_a_model(pipeline, capsys, tmp_path):
-    (tmp_path / "model.safetensors").write_bytes(b"")
-    message = "model: model.safetensors is a file; give the folder that convert-weights wrote"
-    refused(capsys, pipeline, 2, message, "Hi.", "--model", "model.safetensors")
-
-
-def test_a_models_name_is_not_a_folder(pipeline, capsys):
-    message = (
-        "model: mars5 is a model's name; convert its weights: convert-weights CAMB-AI/MARS5-TTS NEW_FOLDER"
-    )
-    refused(capsys, pipeline, 3, message, "Hi.", "--model", "mars5")
-
-
-def test_an_unquoted_text_is_not_printed(pipeline, capsys):
-    refused(capsys, pipeline, 2, "put the whole text in quotes", "--text", "Hello", SECRET)
-
-
-def test_what_is_not_there(pipeline, capsys, tmp_path):
-    (tmp_path / "voices").mkdir()
-    refused(capsys, pipeline, 3, "is not there; did you mean voices?", "-t", SECRET, "--model", "voicse")
-    refused(capsys, pipeline, 3, "neither is the folder no/such", "-t", SECRET, "--model", "./no/such/dir")
-    refused(
-        capsys,
-        pipeline,
-        3,
-        "convert-weights --hf-path nari/Dia --mlx-path",
-        "-t",
-        SECRET,
-        "--model",
-        "nari/Dia",
-    )
-    refused(capsys, pipeline, 3, "a folder without config.json", "-t", SECRET, "--model", "voices")
-    refused(capsys, pipeline, 3, "the folder none does not exist", "-t", SECRET, "-o", "none/a.wav")
-    given = ["--ref-text", "Hello.", "--ref-audio", "nofile.wav"]
-    refused(capsys, pipeline, 3, "audio: nofile.wav is not there", "-t", SECRET, *given)
-
-
-def test_published_weights_are_told_from_converted_ones(pipeline, capsys, tmp_path):
-    from tts_core.voice.embedded import DIA
-
-    refused(capsys, pipeline, 4, "run: convert-weights --hf-path", "-t", SECRET, "--model", DIA)
-    (tmp_path / "config.json").write_text("{")
-    refused(capsys, pipeline, 4, "not readable as JSON", "-t", SECRET, "--model", tmp_path)
+@pytest.mark.parametrize(
+    ("code", "message", "flags"),
+    [
+        (2, "model: file is a file; give the folder that convert-weights wrote", ["--model", "file"]),
+        (3, "convert its weights: convert-weights CAMB-AI/MARS5-TTS NEW_FOLDER", ["--model", "mars5"]),
+        (3, "is not there; did you mean voices?", ["--model", "voicse"]),
+        (3, "neither is the folder no/such", ["--model", "./no/such/dir"]),
+        (3, "convert-weights --hf-path nari/Dia --mlx-path", ["--model", "nari/Dia"]),
+        (3, "a folder without config.json", ["--model", "voices"]),
+        (4, "not readable as JSON", ["--model", "broken"]),
+        (4, "run: convert-weights --hf-path", ["--model", DIA]),
+        (3, "the folder none does not exist", ["-o", "none/a.wav"]),
+        (3, "audio: nofile.wav is not there", ["--ref-text", "Hello.", "--ref-audio", "nofile.wav"]),
+    ],
+)
+def test_what_is_not_there(pipeline, capsys, tmp_path, code, message, flags):
+    for name in ("voices", "broken"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "broken/config.json").write_text("{")
+    (tmp_path / "file").write_bytes(b"")
+    refused(capsys, pipeline, code, message, "-t", SECRET, *flags)
 
 
 @pytest.mark.parametrize("backend", ["mlx", "torch"])
@@ -473,16 +377,15 @@ def test_silence_is_a_failure(pipeline, capsys, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("action", ["error", "ignore"])
 @pytest.mark.parametrize("flags", ["", "-o a.mp3", "--stream", "--play", "--play --stream"])
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_samples_that_are_not_finite(pipeline, capsys, tmp_path, monkeypatch, bad, flags, action):
+def test_samples_that_are_not_finite(pipeline, capsys, tmp_path, monkeypatch, bad, flags):
     """One is an error, and nothing of its piece is written. NumPy's warnings do not occur."""
     speaker = Speaker()
     monkeypatch.setitem(sys.modules, "sounddevice", speaker)
     pipeline.bad = bad
     with warnings.catch_warnings():
-        warnings.simplefilter(action)
+        warnings.simplefilter("error")
         code, out, err = run(capsys, "-t", SECRET, *flags.split())
     kept = "; speech.wav keeps 0.50 s of speech" if flags == "--stream" else ""
     message = "generation: the samples contain NaN or infinity; check the model with: mlx-port verify"
@@ -515,11 +418,15 @@ def test_a_full_disk_at_the_end(pipeline, capsys, tmp_path, monkeypatch):
 
 @pytest.mark.torch
 @pytest.mark.parametrize("backend", ["mlx", "torch"])
-def test_the_embedded_voice_in_another_dtype(pipeline, capsys, backend):
-    for flags, dtype in ((["--dtype", "bfloat16"], "bfloat16"), ([], "float32")):
+def test_dtype_and_backend_reach_the_loader(pipeline, capsys, backend):
+    """`load_pipeline` is replaced; its arguments show what would be loaded."""
+    half = ["--dtype", "bfloat16"]
+    for flags in (half, [], ["--model", converted_voice(), *half]):
         code, _, err = run(capsys, "--text", f"[S1] {SECRET}.", "--backend", backend, *flags)
         assert (code, err) == (0, "")
-        parts = pipeline.loaded[-1][0]
+        parts, found = pipeline.loaded[-1]
+        assert found == backend
+        dtype = "bfloat16" if flags else "float32"
         found = parts.dtype_of("dia") if backend == "mlx" else str(parts.dtype)
         assert found.removeprefix("torch.") == dtype
 
@@ -541,12 +448,3 @@ def test_stages_are_told(pipeline, capsys):
     code, out, _ = run(capsys, "--text", f"[S1] {SECRET}.")
     assert code == 0
     assert "AR 1.25 s, NAR 0.50 s\n" in out
-
-
-def test_dtype_reaches_the_loader(pipeline, capsys, monkeypatch, tmp_path):
-    """`load_pipeline` is replaced; its arguments show what would be loaded."""
-    folder = str(converted_voice())
-    code, _, err = run(capsys, "--text", f"[S1] {SECRET}.", "--model", folder, "--dtype", "bfloat16")
-    assert (code, err) == (0, "")
-    [(parts, backend)] = pipeline.loaded
-    assert (str(parts.folder), parts.dtype, backend) == (folder, "bfloat16", "mlx")

@@ -192,11 +192,3 @@ def test_a_help_that_depends_on_the_model_names_it():
     assert flags["option_cfg_scale"].startswith("dia: Classifier-free guidance; 0 turns it off. dia2: ")
     assert flags["option_decoder"].endswith("(metavoice)")
     assert flags["option_seed"].endswith("random by default.")
-
-
-@pytest.mark.parametrize("arguments", [["speak"], ["--no-such-flag"], []])
-def test_usage_errors_are_one_line(capsys, arguments):
-    assert cli.run(arguments) == 2
-    err = capsys.readouterr().err
-    assert err.startswith("error: ")
-    assert err.count("\n") == 1

@@ -28,17 +28,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_folder(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = [tmp_path / "out.json", tmp_path / "out.html"]
-    flags = [
-        "--measures",
-        "naturalness",
-        "--language",
-        "EN",
-        "--json",
-        str(files[0]),
-        "--html",
-        str(files[1]),
-    ]
-    assert run(["judge", str(folder), *flags]) == 0
+    flags = ["--measures", "naturalness", "--language", "EN"]
+    assert run(["judge", str(folder), *flags, "--json", str(files[0]), "--html", str(files[1])]) == 0
     printed = capsys.readouterr().out
     assert printed.startswith("3 recordings\nmos ")
     assert "c.wav: audio: " in printed

@@ -1,18 +1,15 @@
 """`mlx-port generate` with MARS5: its flags with a fake pipeline, and the real one from published files."""
 
-import json
 from dataclasses import asdict, fields
 
 import numpy as np
 import pytest
 import soundfile
 
-from mlx_port.commands import main as cli
 from tests.mlx_port.commands.fake import FakePipeline, install
-from tests.mlx_port.commands.running import SECRET
+from tests.mlx_port.commands.running import SECRET, refused
 from tests.mlx_port.commands.running import run as run_command
-from tests.tiny.mars5 import reference
-from tests.tiny.published_models import sources
+from tests.tiny.mars5 import converted, reference
 from tts_core.audio.files import read_audio
 from tts_core.mars5.options import Mars5Options
 from tts_core.options import info
@@ -22,12 +19,8 @@ VOICE = ["--ref-audio", "voice.wav"]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A folder converted once by the real command."""
-    where = tmp_path_factory.mktemp("mars5") / "model"
-    given = [flag for path in sources("mars5") for flag in ("--hf-path", str(path))]
-    assert cli.run(["convert", *given, "--mlx-path", str(where), "--dtype", "float32"]) == 0
-    return where
+def folder():
+    return converted()
 
 
 @pytest.fixture
@@ -47,25 +40,6 @@ def pipeline(monkeypatch):
 
 def run(capsys, folder, *arguments):
     return run_command(capsys, "generate", "--model", folder, *arguments)
-
-
-def test_flags_reach_the_pipeline(pipeline, capsys, folder, voice):
-    flags = "--cfg-scale 2.5 --temp 0.6 --top-p 0.9 --top-k 20 --seed 11 --shallow --as-written --quiet"
-    words = ["--ref-audio", voice, "--ref-text", "Hello."]
-    assert run(capsys, folder, "-t", SECRET, *words, *flags.split()) == (0, "", "")
-    asked = pipeline.asked
-    assert asked.voice.samples.shape == (36000,)
-    assert (asked.deep, asked.seed, pipeline.texts) == (False, 11, [SECRET])
-    assert asked.options == Mars5Options(
-        cfg_scale=2.5,
-        temperature=0.6,
-        top_p=0.9,
-        top_k=20,
-        seed=11,
-        deep_clone=False,
-        as_written=True,
-    )
-    assert asked.diffusion.guidance_w == 2.5
 
 
 def test_words_make_a_deep_clone(pipeline, capsys, folder, voice):
@@ -104,8 +78,12 @@ def test_every_option_has_a_flag(pipeline, capsys, folder, voice):
     assert known.keys() == given.keys() | {"as_written", "deep_clone"}
     assert all(value != known[name] for name, value in given.items())
     flags = [word for name, value in given.items() for word in (f"--{name}", value)]
-    words = ["--ref-audio", voice, "--as-written", "--shallow", "--quiet"]
+    words = ["--ref-audio", voice, "--ref-text", "Hello.", "--as-written", "--shallow", "--quiet"]
     assert run(capsys, folder, "-t", SECRET, *words, *flags) == (0, "", "")
+    asked = pipeline.asked
+    assert asked.voice.samples.shape == (36000 + 12000,), "half a second is padded"
+    assert (asked.deep, asked.seed, pipeline.texts) == (False, 11, [SECRET])
+    assert asked.diffusion.guidance_w == 2.5
     found = {name: value for name, value in asdict(pipeline.asked.options).items() if name in known}
     assert found == {**given, "as_written": True, "deep_clone": False}
     assert pipeline.asked.max_frames == 338  # 337.5
@@ -125,17 +103,6 @@ def test_pieces_of_another_length(pipeline, capsys, folder, voice, given, most, 
     assert err.startswith(f"{pieces} pieces") == (pieces > 1)
 
 
-def test_a_long_text_is_announced(pipeline, capsys, folder, voice):
-    text = f"{SECRET} are heard in the morning and in the evening. " * 200
-    code, out, err = run(capsys, folder, "-t", text, "--ref-audio", voice)
-    assert code == 0
-    pieces, seconds = int(err.split()[0]), int(err.split()[3])
-    assert err.startswith(f"{pieces} pieces, about {seconds} s of speech\nabout ")
-    assert 5 * pieces < seconds <= 10 * pieces
-    assert "pieces" not in out
-    assert run(capsys, folder, "-t", text, "--ref-audio", voice, "--quiet") == (0, "", "")
-
-
 @pytest.mark.parametrize(
     ("message", "flags"),
     [
@@ -152,8 +119,6 @@ def test_a_long_text_is_announced(pipeline, capsys, folder, voice):
         ),
         ("ref-audio: the reference is silent", ["--ref-audio", "silent.wav"]),
         ("ref-audio: 2 given, mars5 takes 1", [*VOICE, *VOICE]),
-        ("piece_seconds: 0.5 is outside [1, 86400]", [*VOICE, "--piece-seconds", "0.5"]),
-        ("timesteps: 0 is outside [1, 1000]", [*VOICE, "--timesteps", "0"]),
         ("--frequency-penalty: no such flag", [*VOICE, "--frequency-penalty", "3"]),
         ("--trim-db: its value is missing", [*VOICE, "--trim-db"]),
         (
@@ -161,24 +126,17 @@ def test_a_long_text_is_announced(pipeline, capsys, folder, voice):
             [*VOICE, "--rep-penalty-window", ".5"],
         ),
         ("typical_p: 2.0 is outside (0, 1]", [*VOICE, "--typical-p", "2"]),
-        ("max_seconds: 0.0 is outside (0, 86400]", [*VOICE, "--max-seconds", "0"]),
         (
             "decoder: mars5 takes no --decoder; it takes --seed, --max-seconds, --speed, --cfg-scale, --temp",
             [*VOICE, "--decoder", "mbd"],
         ),
-        ("top_p: 1.5 is outside [0, 1]", [*VOICE, "--top-p", "1.5"]),
         ("text: there are no words", [*VOICE, "--text", "..."]),
     ],
 )
 def test_refused_before_weights_are_read(pipeline, capsys, folder, voice, message, flags):
     for name, seconds, level in (("short", 0.5, 0.1), ("long", 13, 0.1), ("silent", 2, 0)):
         soundfile.write(f"{name}.wav", np.full(int(24000 * seconds), level, np.float32), 24000)
-    code, out, err = run(capsys, folder, "--text", SECRET, *flags)
-    assert (code, out) == (2, "")
-    assert err.startswith("error: ")
-    assert err.count("\n") == 1
-    assert message in err
-    assert pipeline.loaded == []
+    refused(capsys, pipeline, 2, message, "--model", folder, "--text", SECRET, *flags)
 
 
 @pytest.mark.parametrize("seconds", [1, 12])
@@ -193,21 +151,8 @@ def test_references_at_the_bounds(pipeline, capsys, folder, voice, seconds):
 @pytest.mark.parametrize("backend", ["mlx", "torch"])
 def test_it_speaks(capsys, folder, voice, backend, words):
     """The random network never ends by itself, so it gets little room and few steps."""
-
-    room = 200 if words else 40
-    flags = [
-        "--ref-audio",
-        voice,
-        *words,
-        "--backend",
-        backend,
-        "--seed",
-        "3",
-        "--timesteps",
-        "2",
-        "--generate-max-len-override",
-        room,
-    ]
+    few = ["--timesteps", "2", "--generate-max-len-override", 200 if words else 40]
+    flags = ["--ref-audio", voice, *words, "--backend", backend, "--seed", "3", *few]
     code, out, err = run(capsys, folder, "-t", f"{SECRET} at 5.", *flags, "-o", "a.wav")
     assert (code, err) == (0, "")
     lines = out.splitlines()
@@ -215,8 +160,4 @@ def test_it_speaks(capsys, folder, voice, backend, words):
     assert lines[0].endswith("cut at the limit, seed 3")
     assert "real time (RTF " in lines[1]
     assert [part.split()[0] for part in lines[2].split(", ")] == ["codec", "AR", "NAR", "vocoder"]
-    code, out, _ = run(capsys, folder, "-t", SECRET, *flags, "-o", "b.wav", "--stream", "--json")
-    assert code == 0
-    facts = json.loads(out)
-    assert list(facts["stage_seconds"]) == ["codec", "AR", "NAR", "vocoder"]
-    assert len(read_audio("b.wav", 24000)) == facts["samples"] > 0
+    assert len(read_audio("a.wav", 24000)) > 0

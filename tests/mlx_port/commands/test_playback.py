@@ -1,20 +1,16 @@
+"""`mlx-port generate --play`: a loudspeaker that records in the place of sounddevice."""
+
 import sys
 import types
 
 import pytest
 
 from mlx_port.commands import main as cli
-from tests.mlx_port.commands.fake import FakePipeline, Speaker, install
-
-
-@pytest.fixture
-def loaded(monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    return install(monkeypatch, FakePipeline()).loaded
+from tests.mlx_port.commands.fake import Speaker
 
 
 @pytest.mark.parametrize("flags", [[], ["--stream"]])
-def test_play(loaded, monkeypatch, capsys, tmp_path, flags):
+def test_play(pipeline, monkeypatch, capsys, tmp_path, flags):
     speaker = Speaker()
     monkeypatch.setitem(sys.modules, "sounddevice", speaker)
     assert cli.run(["generate", "-t", "Hello.", "--play", *flags]) == 0
@@ -25,7 +21,7 @@ def test_play(loaded, monkeypatch, capsys, tmp_path, flags):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_play_and_write(loaded, monkeypatch, tmp_path):
+def test_play_and_write(pipeline, monkeypatch, tmp_path):
     speaker = Speaker()
     monkeypatch.setitem(sys.modules, "sounddevice", speaker)
     assert cli.run(["generate", "-t", "Hello.", "--play", "-o", "a.wav", "--quiet"]) == 0
@@ -38,7 +34,7 @@ def no_portaudio(name):
 
 
 @pytest.mark.parametrize("state", ["absent", "no PortAudio", "no device"])
-def test_what_is_missing_is_named_before_weights_load(loaded, monkeypatch, capsys, state):
+def test_what_is_missing_is_named_before_weights_load(pipeline, monkeypatch, capsys, state):
     if state == "no PortAudio":
         monkeypatch.setitem(sys.modules, "sounddevice", None)
         finder = types.SimpleNamespace(
@@ -57,10 +53,10 @@ def test_what_is_missing_is_named_before_weights_load(loaded, monkeypatch, capsy
         if state == "no device"
         else "pip install 'mlx-port[play]', and on Linux: apt install libportaudio2"
     ) in err
-    assert loaded == []
+    assert pipeline.loaded == []
 
 
-def test_a_device_that_fails_is_an_error(loaded, monkeypatch, capsys):
+def test_a_device_that_fails_is_an_error(pipeline, monkeypatch, capsys):
     speaker = Speaker()
 
     def fail(**how):

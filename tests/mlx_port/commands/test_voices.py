@@ -8,7 +8,7 @@ import soundfile
 
 from mlx_port.commands import main as cli
 from mlx_port.commands import voices
-from tests.mlx_port.commands.running import SECRET, refused, run
+from tests.mlx_port.commands.running import SECRET, one_line, refused, run
 from tts_core.serving.voices import VoiceStore, voices_folder
 
 NO = ["--consent", "I do not agree"]
@@ -64,9 +64,7 @@ def test_a_voice_is_added_listed_and_removed(capsys):
     ],
 )
 def test_mistakes_with_voices(capsys, code, message, arguments):
-    found, out, err = run(capsys, "voices", *arguments)
-    assert (found, out, err.count("\n")) == (code, "", 1)
-    assert err.startswith(f"error: {message}")
+    one_line(capsys, code, f"error: {message}", "voices", *arguments)
     assert VoiceStore(voices_folder()).names() == []
 
 

@@ -25,29 +25,29 @@ def fresh():
     chosen.cache_clear()
 
 
+ELSEWHERE = (("cuda", 0, NEW, "kernel"), ("cpu", 0, NEW, "mlx"))
+FLOATS = ("float32", "bfloat16", "float16")
+
+
 @pytest.mark.parametrize(
-    ("dtype", "generation", "version", "path"),
+    ("dtype", "backend", "generation", "version", "path"),
     [
-        ("float32", M1, NEW, "kernel"),
-        ("float32", M5, NEW, "kernel"),
-        ("bfloat16", M1, NEW, "kernel"),
-        ("float16", M2, NEW, "kernel"),
-        ("bfloat16", M3, OLD, "kernel"),
-        ("bfloat16", M3, (0, 32, 1), "mlx"),
-        ("float16", M5, NEW, "mlx"),
-        ("bfloat16", M5, (0, 40), "mlx"),
+        ("float32", "metal", M1, NEW, "kernel"),
+        ("float32", "metal", M5, NEW, "kernel"),
+        ("bfloat16", "metal", M1, NEW, "kernel"),
+        ("float16", "metal", M2, NEW, "kernel"),
+        ("bfloat16", "metal", M3, OLD, "kernel"),
+        ("bfloat16", "metal", M3, (0, 32, 1), "mlx"),
+        ("float16", "metal", M5, NEW, "mlx"),
+        ("bfloat16", "metal", M5, (0, 40), "mlx"),
+        (row_paths.QUANTIZED, "metal", M2, NEW, "mlx"),
+        *((dtype, *each) for dtype in (*FLOATS, row_paths.QUANTIZED) for each in ELSEWHERE),
     ],
 )
-def test_the_path_on_a_mac(dtype: str, generation: int, version: tuple[int, ...], path: str) -> None:
-    found = choose(dtype, backend="metal", generation=generation, version=version)
+def test_the_path(dtype: str, backend: str, generation: int, version: tuple[int, ...], path: str) -> None:
+    found = choose(dtype, backend=backend, generation=generation, version=version)
     assert found.path == path
-    assert "mlx#" in found.why
-
-
-@pytest.mark.parametrize(("backend", "path"), [("cuda", "kernel"), ("cpu", "mlx")])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-def test_the_path_elsewhere(backend: str, path: str, dtype: str) -> None:
-    assert choose(dtype, backend=backend, generation=0, version=NEW).path == path
+    assert backend != "metal" or dtype not in FLOATS or "mlx#" in found.why
 
 
 @pytest.mark.parametrize("path", ["mlx", "single"])
@@ -119,12 +119,6 @@ def test_the_kernel_takes_a_few_rows_of_whole_vectors(
         made = launches(rows.product(layer)(x))
     assert made[STAND_IN] == found  # as_on_metal's custom kernel
     assert (made["Matmul"] > 0) == (not found)
-
-
-@pytest.mark.parametrize(("backend", "path"), [("metal", "mlx"), ("cuda", "kernel"), ("cpu", "mlx")])
-def test_the_path_of_quantized_weights(backend: str, path: str) -> None:
-    found = choose(row_paths.QUANTIZED, backend=backend, generation=M2, version=NEW)
-    assert found.path == path
 
 
 @pytest.mark.parametrize(

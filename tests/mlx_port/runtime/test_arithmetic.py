@@ -53,9 +53,6 @@ IN_ORDER = (
         ("import mlx.core as mx; mx.eval(mx.ones((2, 2)) @ mx.ones((2, 2)))", None, "unknown"),
         ("import mlx.core as mx", "0", "float32"),
         ("import mlx.core as mx", "1", "tf32"),
-        ("pass", "1", "tf32"),
-        ("pass", "off", "float32"),
-        ("pass", "", "float32"),
     ],
 )
 def test_the_order_of_imports(before: str, value: str | None, found: str) -> None:
@@ -88,7 +85,7 @@ def test_where_it_matters(
 
 
 @pytest.mark.parametrize(
-    ("value", "on"), [("1", True), ("2", True), (" +3x", True), ("-1", True), ("0", False), ("x", False)]
+    ("value", "on"), [("1", True), (" +3x", True), ("-1", True), ("0", False), ("x", False), ("", False)]
 )
 def test_values_are_read_as_mlx_does(value: str, on: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arithmetic, "matters", lambda: True)

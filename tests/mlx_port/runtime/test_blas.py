@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -85,18 +84,6 @@ def test_a_renamed_copy_is_loaded_for_every_library(fresh):
     assert copy.stat().st_mode & 0o7777 == 0o644
 
 
-def test_the_copy_is_written_once(fresh):
-    first = load()
-    fresh.program.unlink()
-    assert load() == first
-
-
-def test_another_library_gets_another_copy(fresh):
-    first = load()
-    fresh.original.write_bytes(b"update")
-    assert load().library != first.library
-
-
 def test_the_number_of_threads_is_the_users(fresh, monkeypatch):
     monkeypatch.setenv(blas.THREADS, "3")
     load()
@@ -124,7 +111,6 @@ def test_off(fresh, monkeypatch):
 @pytest.mark.parametrize(
     ("value", "messages"),
     [
-        ("bogus", ["MLX_PORT_BLAS: 'bogus' is unknown and has no effect; use off, or leave it out"]),
         ("OFF", ["MLX_PORT_BLAS: 'OFF' is unknown and has no effect; use off, or leave it out"]),
         ("", []),
     ],
@@ -167,39 +153,6 @@ def test_a_folder_that_others_can_change_is_passed_over(fresh):
     assert load().library is not None
 
 
-@pytest.mark.parametrize("above", [0, 1, 2])
-def test_every_folder_up_to_the_home_folder_is_the_users(fresh, monkeypatch, above):
-    """One of another user, also above the cache, is refused; above the home folder nobody looks."""
-    load()
-    taken = (fresh.caches[0], *fresh.caches[0].parents)[above]
-    belongs(monkeypatch, taken)
-    refused = fresh.caches if above == 2 else fresh.caches[:1]
-    found = load()
-    assert (found.library is None) == (above == 2)
-    if found.library is not None:
-        assert not Path(found.library).is_relative_to(refused[0])
-    belongs(monkeypatch, fresh.caches[0].parents[2])
-    assert load().library is not None
-
-
-def belongs(monkeypatch, taken: Path) -> None:
-    """Give a path to another user, whoever runs the test."""
-
-    def status(path: Path) -> Any:
-        kept = os.lstat(path)
-        return SimpleNamespace(st_mode=kept.st_mode, st_uid=os.getuid() + 1) if path == taken else kept
-
-    monkeypatch.setattr(private, "_status", status)
-
-
-def test_outside_the_home_folder_all_parents_count(fresh, monkeypatch):
-    load()
-    monkeypatch.setenv("HOME", str(fresh.caches[0] / "elsewhere"))
-    belongs(monkeypatch, fresh.caches[0].parents[2])
-    found = load()
-    assert (found.library, found.why.count("another user can change it")) == (None, 2)
-
-
 def test_a_linked_cache_is_checked_where_it_is(fresh, tmp_path):
     make_folder(tmp_path / "shared" / "real")
     (tmp_path / "shared").chmod(0o777)
@@ -210,31 +163,13 @@ def test_a_linked_cache_is_checked_where_it_is(fresh, tmp_path):
     assert Path(str(load().library)).parent == tmp_path.resolve() / "shared" / "real"
 
 
-@pytest.mark.parametrize("mode", [0o1666, 0o620, 0o602, 0o1622])
-def test_a_copy_that_others_can_write_is_made_anew(fresh, mode):
+def test_a_copy_that_others_can_write_is_made_anew(fresh):
     copy = Path(str(load().library))
     copy.write_bytes(copy.read_bytes()[::-1])
-    copy.chmod(mode)
+    copy.chmod(0o620)
     assert load().library == str(copy)
     assert copy.read_bytes().startswith(b"library")
     assert copy.stat().st_mode & 0o7777 == 0o644
-
-
-def test_a_copy_of_another_user_is_made_anew(fresh, monkeypatch):
-    copy = Path(str(load().library))
-    copy.write_bytes(copy.read_bytes()[::-1])
-    inode = copy.stat().st_ino
-
-    def status(path: Path) -> Any:
-        kept = os.lstat(path)
-        taken = (path, kept.st_ino) == (copy, inode)
-        return SimpleNamespace(st_mode=kept.st_mode, st_uid=os.getuid() + 1) if taken else kept
-
-    monkeypatch.setattr(private, "_status", status)
-    keep = copy.with_suffix(".kept")
-    os.link(copy, keep)  # so that the new one has another inode
-    assert load().library == str(copy)
-    assert copy.read_bytes().startswith(b"library")
 
 
 def test_a_new_copy_of_another_user_is_not_loaded(fresh, monkeypatch):
@@ -392,8 +327,8 @@ def test_it_is_loaded_once_and_just_before_mlx(tmp_path, imports, printed):
     assert process(BEFORE.format(imports=imports), tmp_path).stdout.splitlines() == printed
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["generate", "--help"], ["--version"]], ids=" ".join)
-def test_help_loads_no_blas_and_not_even_its_module(tmp_path, arguments):
+def test_the_version_loads_no_blas_and_not_even_its_module(tmp_path):
+    """Nor does a help, which imports what tests/mlx_port/commands/test_help.py lists."""
     code = (
         "import sys; from mlx_port.commands.main import run; code = run(sys.argv[1:]); "
         "assert not {'mlx_port.runtime.blas', 'mlx.core'} & set(sys.modules); "
@@ -401,5 +336,5 @@ def test_help_loads_no_blas_and_not_even_its_module(tmp_path, arguments):
         "sys.exit(code)"
     )
     env = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
-    subprocess.run([sys.executable, "-c", code, *arguments], env=env, capture_output=True, check=True)
+    subprocess.run([sys.executable, "-c", code, "--version"], env=env, capture_output=True, check=True)
     assert list(tmp_path.iterdir()) == []

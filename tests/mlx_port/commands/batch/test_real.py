@@ -11,26 +11,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+from tests.mlx_port.commands.batch.test_run import WORDS, write_rows, written
 from tts_core.bulk.rejection import attempt_seed
 
 pytestmark = pytest.mark.rest
 
 BATCH = [sys.executable, "-c", "from mlx_port.commands.main import main; main()", "batch"]
-WORDS = ("Good morning.", "The soup is hot.", "Close the door.", "We have bread.", "The train is late.")
-
-
-def written(path: Path, texts: Sequence[str]) -> Path:
-    """Write rows of both speakers."""
-    rows = [{"id": f"r{number}", "text": f"[S{1 + number % 2}] {text}"} for number, text in enumerate(texts)]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
 
 
 @pytest.fixture
@@ -122,7 +115,7 @@ def test_bad_rows_cost_only_themselves(tmp_path: Path) -> None:
     source = tmp_path / "rows.jsonl"
     lines = [{"id": name, **row} for name, row in (bad | large | good).items()]
     random.Random(1).shuffle(lines)
-    source.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_rows(source, lines)
     batch(source, tmp_path / "out", "--limit", "1")  # the voice is converted
     out = tmp_path / "out2"
     batch(source, out, "--format", "wav", preexec_fn=small_disk)

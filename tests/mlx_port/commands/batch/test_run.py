@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,19 @@ from tts_core.errors import NotFoundError
 WORDS = ("Good morning.", "The soup is hot.", "Close the door.", "We have bread.", "The train is late.")
 
 
+def write_rows(path: Path, lines: Iterable[dict[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def written(path: Path, texts: Iterable[str]) -> Path:
+    """Write rows of both speakers."""
+    write_rows(path, [{"id": f"r{n}", "text": f"[S{1 + n % 2}] {text}"} for n, text in enumerate(texts)])
+    return path
+
+
 @pytest.fixture
 def rows(tmp_path: Path) -> Path:
-    path = tmp_path / "rows.jsonl"
-    lines = [{"id": f"r{number}", "text": f"[S{1 + number % 2}] {text}"} for number, text in enumerate(WORDS)]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return path
+    return written(tmp_path / "rows.jsonl", WORDS)
 
 
 @pytest.fixture
@@ -42,64 +49,50 @@ def spoken(monkeypatch: pytest.MonkeyPatch) -> list[TextRow]:
     return seen
 
 
+@pytest.fixture
+def batch(rows: Path, tmp_path: Path, capsys: Any) -> Callable[..., tuple[int, str, str]]:
+    """Run `mlx-port batch` into tmp_path/out; returns the exit code, stdout and stderr."""
+
+    def start(*flags: object) -> tuple[int, str, str]:
+        code = run(["batch", str(rows), "--out", str(tmp_path / "out"), *map(str, flags)])
+        return code, *capsys.readouterr()
+
+    return start
+
+
 def manifest(folder: Path) -> list[dict[str, Any]]:
-    lines = [json.loads(line) for line in (folder / "manifest.jsonl").read_text().splitlines()]
-    return [{name: value for name, value in line.items() if name != "rtf"} for line in lines]
+    """The lines of the manifest in folder/out."""
+    return [json.loads(line) for line in (folder / "out/manifest.jsonl").read_text().splitlines()]
 
 
-def test_longest_first_and_only_what_is_missing(
-    rows: Path, tmp_path: Path, spoken: list[TextRow], capsys: Any
-) -> None:
-    flags = ["batch", str(rows), "--out", str(tmp_path / "out"), "--quiet"]
-    assert run([*flags, "--limit", "3"]) == 0
+def test_longest_first_and_only_what_is_missing(batch: Any, tmp_path: Path, spoken: list[TextRow]) -> None:
+    code, _, said = batch("--limit", "3")
+    assert (code, "there already" in said, "failed" in said) == (0, False, False)
     assert [row.id for row in spoken] == ["r1", "r2", "r0"]
     assert all(row.seed is not None for row in spoken)
-    assert run(flags) == 0
+    code, out, said = batch()
+    assert (code, "3 of 5 rows there already" in said) == (0, True)
     assert [row.id for row in spoken[3:]] == ["r4", "r3"]
-    assert [line["text"] for line in manifest(tmp_path / "out")] == [
-        f"[S{1 + n % 2}] {t}" for n, t in enumerate(WORDS)
-    ]
-    assert "5 rows in " in capsys.readouterr().out
-    assert run(flags) == 0
-    assert "5 rows in " in (said := capsys.readouterr().out)
-    assert said.endswith("manifest.jsonl; nothing new was spoken\n")
+    texts = [f"[S{1 + n % 2}] {t}" for n, t in enumerate(WORDS)]
+    assert [line["text"] for line in manifest(tmp_path)] == texts
+    assert "5 rows in " in out
+    code, out, _ = batch("--quiet")
+    assert (code, "5 rows in " in out) == (0, True)
+    assert out.endswith("manifest.jsonl; nothing new was spoken\n")
 
 
-def test_the_precision_of_the_codec_is_part_of_a_run(
-    rows: Path, tmp_path: Path, spoken: list[TextRow], monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
-    monkeypatch.setattr("torch_ref.loading.choose_precision", lambda wanted, *_: wanted or "float32")
-    flags = ["batch", str(rows), "--backend", "torch", "--quiet", "--out", str(tmp_path / "out")]
-    assert run(flags) == 0
-    assert run([*flags, "--codec-precision", "float32"]) == 0
-    assert len(spoken) == 5
-    assert run([*flags, "--codec-precision", "tf32"]) == 2
-    assert "codec_precision" in capsys.readouterr().err
-
-
-def test_shards_of_two_machines(rows: Path, tmp_path: Path, spoken: list[TextRow]) -> None:
+def test_shards_of_two_machines(batch: Any, tmp_path: Path, spoken: list[TextRow]) -> None:
     for part in (0, 1):
-        flags = ["--out", str(tmp_path / "out"), "--tar", "2", "--shard", f"{part}/2", "--quiet"]
-        assert run(["batch", str(rows), *flags]) == 0
+        assert batch("--tar", "2", "--shard", f"{part}/2", "--quiet")[0] == 0
     assert sorted(row.id for row in spoken[:3]) == ["r0", "r1", "r4"]
-    assert len(manifest(tmp_path / "out")) == 5
-
-
-def test_rows_that_are_there_are_counted(
-    rows: Path, tmp_path: Path, spoken: list[TextRow], capsys: Any
-) -> None:
-    flags = ["batch", str(rows), "--out", str(tmp_path / "out")]
-    assert run([*flags, "--limit", "3"]) == 0
-    assert "there already" not in capsys.readouterr().err
-    assert run(flags) == 0
-    assert "3 of 5 rows there already" in capsys.readouterr().err
+    assert len(manifest(tmp_path)) == 5
 
 
 @pytest.mark.parametrize(
     ("flags", "cores", "judges"), [([], 8, 2), ([], 6, 1), ([], 1, 1), (["--judges", "3"], 8, 3)]
 )
 def test_judges_of_a_device(
-    flags: list[str], cores: int, judges: int, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    flags: list[str], cores: int, judges: int, batch: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As many as asked for, else half of the cores, shared by the devices."""
     seen: list[int | None] = []
@@ -111,13 +104,14 @@ def test_judges_of_a_device(
     monkeypatch.setattr(work, "engine", engine)
     monkeypatch.setattr(work, "devices", lambda backend: ["one", "other"])
     monkeypatch.setattr(work.os, "cpu_count", lambda: cores)
-    run(["batch", str(rows), "--out", str(tmp_path / "out"), "--quiet", *flags])
+    batch("--quiet", *flags)
     assert seen == [judges]
 
 
-def test_a_plan_writes_nothing(rows: Path, tmp_path: Path, spoken: list[TextRow], capsys: Any) -> None:
-    assert run(["batch", str(rows), "--out", str(tmp_path / "out"), "--dry-run"]) == 0
-    assert capsys.readouterr().out.startswith("5 rows, about ")
+def test_a_plan_writes_nothing(batch: Any, tmp_path: Path, spoken: list[TextRow]) -> None:
+    code, out, _ = batch("--dry-run")
+    assert code == 0
+    assert out.startswith("5 rows, about ")
     assert not (tmp_path / "out").exists()
     assert not spoken
 
@@ -133,73 +127,76 @@ def test_a_plan_writes_nothing(rows: Path, tmp_path: Path, spoken: list[TextRow]
         (["--reject", "wre>0.3"], "--reject: no judge gives the figure 'wre'; did you mean wer?"),
         (["--reject", "wer"], "--reject: 'wer' is no condition"),
         (["--retries", "1"], "--retries: nothing is rejected"),
+        (["--format", "pcm"], "--format"),
+        (["--format", "aac", "--reject", "wer>0.3"], "cannot read aac; use --format wav, flac, mp3 or opus"),
     ],
 )
-def test_bad_flags(
-    rows: Path, tmp_path: Path, spoken: list[TextRow], flags: list[str], reason: str, capsys: Any
-) -> None:
-    assert run(["batch", str(rows), "--out", str(tmp_path / "out"), *flags]) == 2
-    assert reason in capsys.readouterr().err
+def test_bad_flags(batch: Any, tmp_path: Path, flags: list[str], reason: str) -> None:
+    code, _, said = batch(*flags)
+    assert (code, reason in said) == (2, True), said
     assert not (tmp_path / "out").exists()
 
 
 def test_missing_judges_are_said_before_any_work(
-    rows: Path, tmp_path: Path, spoken: list[TextRow], monkeypatch: pytest.MonkeyPatch, capsys: Any
+    batch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def missing(figures: Any) -> None:
         assert set(figures) == {"mos", "likeness"}
         raise NotFoundError("judge: the weights are not installed; run `mlx-port judge --install`")
 
     monkeypatch.setattr(work, "judges_of", missing)
-    flags = ["--reject", "mos<3", "--reject", "likeness<0.6", "--quiet"]
-    assert run(["batch", str(rows), "--out", str(tmp_path / "out"), *flags]) == 3
-    assert "run `mlx-port judge --install`" in capsys.readouterr().err
+    code, _, said = batch("--reject", "mos<3", "--reject", "likeness<0.6", "--quiet")
+    assert (code, "run `mlx-port judge --install`" in said) == (3, True)
     assert not (tmp_path / "out").exists()
 
 
-def test_a_folder_keeps_its_conditions(
-    rows: Path, tmp_path: Path, spoken: list[TextRow], monkeypatch: pytest.MonkeyPatch, capsys: Any
+@pytest.mark.parametrize(
+    ("first", "same", "other", "message"),
+    [
+        (
+            ["--reject", "wer>0.3"],
+            ["--reject", "wer>0.30", "--retries", "2"],
+            ["--reject", "wer>0.2"],
+            "reject ['wer>0.3'], now ['wer>0.2']",
+        ),
+        (["--limit", "1"], [], ["--format", "wav"], "format 'flac', now 'wav'"),
+        (
+            ["--backend", "torch"],
+            ["--backend", "torch", "--codec-precision", "float32"],
+            ["--backend", "torch", "--codec-precision", "tf32"],
+            "codec_precision",
+        ),
+    ],
+    ids=["conditions", "format", "precision of the codec"],
+)
+def test_a_folder_keeps_its(
+    batch: Any, spoken: list[TextRow], monkeypatch: pytest.MonkeyPatch, first, same, other, message
 ) -> None:
     monkeypatch.setattr(work, "judges_of", lambda figures: [])
-    flags = ["batch", str(rows), "--out", str(tmp_path / "out"), "--quiet"]
-    assert run([*flags, "--reject", "wer>0.3"]) == 0
-    assert run([*flags, "--reject", "wer>0.30", "--retries", "2"]) == 0
-    assert run([*flags, "--reject", "wer>0.2"]) == 2
-    assert "reject ['wer>0.3'], now ['wer>0.2']" in capsys.readouterr().err
+    monkeypatch.setattr("torch_ref.loading.choose_precision", lambda wanted, *_: wanted or "float32")
+    assert batch(*first, "--quiet")[0] == 0
+    assert batch(*same, "--quiet")[0] == 0
+    assert len(spoken) == 5, "none is spoken twice"
+    code, _, said = batch(*other, "--quiet")
+    assert (code, message in said) == (2, True), said
+    assert len(spoken) == 5
 
 
-def test_a_folder_keeps_its_format(rows: Path, tmp_path: Path, spoken: list[TextRow], capsys: Any) -> None:
-    flags = ["batch", str(rows), "--out", str(tmp_path / "out"), "--quiet"]
-    assert run([*flags, "--limit", "1"]) == 0
-    assert run([*flags, "--format", "wav"]) == 2
-    assert "format 'flac', now 'wav'" in capsys.readouterr().err
-    assert len(spoken) == 1
+@pytest.mark.parametrize("form", ["wav", "flac", "mp3", "opus", "aac"])
+def test_every_format_with_a_header(batch: Any, tmp_path: Path, spoken: list[TextRow], form: str) -> None:
+    assert batch("--format", form, "--quiet")[0] == 0
+    written = sorted(path.name for path in (tmp_path / "out/audio").iterdir())
+    assert written == [f"r{n}.{form}" for n in range(5)]
 
 
-def test_every_format_with_a_header(rows: Path, tmp_path: Path, spoken: list[TextRow]) -> None:
-    for form in ("wav", "flac", "mp3", "opus", "aac"):
-        out = tmp_path / form
-        assert run(["batch", str(rows), "--out", str(out), "--format", form, "--quiet"]) == 0
-        assert sorted(path.name for path in (out / "audio").iterdir()) == [f"r{n}.{form}" for n in range(5)]
-    assert run(["batch", str(rows), "--out", str(tmp_path / "x"), "--format", "pcm"]) == 2
-
-
-def test_what_judges_cannot_read_is_not_judged(rows: Path, tmp_path: Path, capsys: Any) -> None:
-    flags = ["batch", str(rows), "--out", str(tmp_path / "out"), "--format", "aac", "--reject", "wer>0.3"]
-    assert run(flags) == 2
-    assert "judges cannot read aac; use --format wav, flac, mp3 or opus" in capsys.readouterr().err
-
-
-def test_a_format_without_its_library_is_refused_before_any_work(
-    rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
+def test_a_format_without_its_library_is_refused(batch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(names, "find_spec", lambda name: None)
-    assert run(["batch", str(rows), "--out", str(tmp_path / "out"), "--format", "aac"]) == 3
-    assert "mlx-port[formats]" in capsys.readouterr().err
+    code, _, said = batch("--format", "aac")
+    assert (code, "mlx-port[formats]" in said) == (3, True)
 
 
 def test_a_full_disk_costs_the_row_that_met_it(
-    rows: Path, tmp_path: Path, spoken: list[TextRow], monkeypatch: pytest.MonkeyPatch
+    batch: Any, tmp_path: Path, spoken: list[TextRow], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write = OutputFolder.write
 
@@ -209,7 +206,7 @@ def test_a_full_disk_costs_the_row_that_met_it(
         write(self, outcome)
 
     monkeypatch.setattr(OutputFolder, "write", full_once)
-    assert run(["batch", str(rows), "--out", str(tmp_path / "out"), "--quiet"]) == 0
+    assert batch("--quiet")[0] == 0
     [error] = (tmp_path / "out/errors.jsonl").read_text().splitlines()
     assert json.loads(error) == {
         "id": "r1",
@@ -217,25 +214,25 @@ def test_a_full_disk_costs_the_row_that_met_it(
         "place": "line 2",
         "error": "disk: No space left on device; free some space",
     }
-    assert len(manifest(tmp_path / "out")) == 4
+    assert len(manifest(tmp_path)) == 4
 
 
 def test_a_disk_that_stays_full_ends_the_run(
-    tmp_path: Path, spoken: list[TextRow], monkeypatch: pytest.MonkeyPatch, capsys: Any
+    batch: Any, rows: Path, spoken: list[TextRow], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "rows.txt").write_text("[S1] Hello.\n" * 30)
+    write_rows(rows, [{"text": "[S1] Hello."}] * 30)
     monkeypatch.setattr(
         OutputFolder, "_write_file", lambda self, outcome: (_ for _ in ()).throw(OSError(28, "full"))
     )
-    assert run(["batch", str(tmp_path / "rows.txt"), "--out", str(tmp_path / "out"), "--quiet"]) == 5
-    assert "10 rows could not be written" in capsys.readouterr().err
+    code, _, said = batch("--quiet")
+    assert (code, "10 rows could not be written" in said) == (5, True)
     assert len(spoken) == 10
 
 
 def test_rows_between_those_that_cannot_be_written_are_written(
-    tmp_path: Path, spoken: list[TextRow], monkeypatch: pytest.MonkeyPatch
+    batch: Any, rows: Path, tmp_path: Path, spoken: list[TextRow], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "rows.txt").write_text("[S1] Hello.\n" * 30)
+    write_rows(rows, [{"text": "[S1] Hello."}] * 30)
     write = OutputFolder.write
 
     def every_second(self: OutputFolder, outcome: Outcome) -> None:
@@ -244,40 +241,21 @@ def test_rows_between_those_that_cannot_be_written_are_written(
         write(self, outcome)
 
     monkeypatch.setattr(OutputFolder, "write", every_second)
-    assert run(["batch", str(tmp_path / "rows.txt"), "--out", str(tmp_path / "out"), "--quiet"]) == 0
-    assert len(manifest(tmp_path / "out")) == 15
-
-
-def test_no_row_could_be_spoken(tmp_path: Path, spoken: list[TextRow], capsys: Any) -> None:
-    (tmp_path / "rows.jsonl").write_text('{"text": "x", "ref_audio": "missing.wav"}\n')
-    assert run(["batch", str(tmp_path / "rows.jsonl"), "--out", str(tmp_path / "out"), "--quiet"]) == 6
-    assert "no row could be spoken" in capsys.readouterr().err
-
-
-def test_rows_that_could_not_be_read_are_not_all_rows(
-    tmp_path: Path, spoken: list[TextRow], capsys: Any
-) -> None:
-    lines = [{"id": "a", "text": "[S1] Hello."}]
-    lines += [{"id": name, "text": "x", "ref_audio": "missing.wav"} for name in "bcd"]
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    flags = ["batch", str(tmp_path / "rows.jsonl"), "--out", str(tmp_path / "out"), "--quiet"]
-    assert run(flags) == 0
-    assert "3 rows failed" in capsys.readouterr().err
-    assert len(manifest(tmp_path / "out")) == 1
+    assert batch("--quiet")[0] == 0
+    assert len(manifest(tmp_path)) == 15
 
 
 def test_a_machine_counts_the_broken_rows_of_its_own_part(
-    tmp_path: Path, spoken: list[TextRow], capsys: Any
+    batch: Any, rows: Path, tmp_path: Path, spoken: list[TextRow]
 ) -> None:
-    lines = [{"id": f"r{number}", "text": "[S1] Hello."} for number in range(4)]
-    lines[0]["ref_audio"] = lines[1]["ref_audio"] = "missing.wav"
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    flags = ["batch", str(tmp_path / "rows.jsonl"), "--out", str(tmp_path / "out"), "--tar", "2", "--quiet"]
-    assert run([*flags, "--shard", "1/2"]) == 0
-    assert "failed" not in capsys.readouterr().err
-    assert run([*flags, "--shard", "0/2"]) == 6
-    assert "2 rows failed" in capsys.readouterr().err
-    assert len(manifest(tmp_path / "out")) == 2
+    """Where all are broken, no row could be spoken; otherwise the run has an end."""
+    broken, whole = {"text": "[S1] Hello.", "ref_audio": "missing.wav"}, {"text": "[S1] Hello."}
+    write_rows(rows, [broken, broken, whole, broken, broken, broken])
+    code, _, said = batch("--tar", "2", "--quiet", "--shard", "1/2")
+    assert (code, "1 row failed" in said) == (0, True), said
+    code, _, said = batch("--tar", "2", "--quiet", "--shard", "0/2")
+    assert (code, "4 rows failed" in said, "no row could be spoken" in said) == (6, True, True), said
+    assert len(manifest(tmp_path)) == 1
 
 
 def test_the_speed_of_a_run_cannot_be_misread(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,7 +285,7 @@ def test_a_folder_that_cannot_be_made_and_nothing_made_in_vain(
 
 
 def test_every_row_is_checked_before_the_first_is_spoken(
-    tmp_path: Path, spoken: list[TextRow], monkeypatch: pytest.MonkeyPatch, capsys: Any
+    batch: Any, rows: Path, tmp_path: Path, spoken: list[TextRow], monkeypatch: Any, capsys: Any
 ) -> None:
     """All faults at once, with their rows; the run goes on without them."""
     lines = [
@@ -321,7 +299,7 @@ def test_every_row_is_checked_before_the_first_is_spoken(
         {"id": "types", "text": 5},
         {"id": "path", "text": "[S1] No.", "ref_audio": "\ud800", "ref_text": "Gone."},
     ]
-    (tmp_path / "rows.jsonl").write_text("\n".join([*map(json.dumps, lines), "{", ""]))
+    rows.write_text("\n".join([*map(json.dumps, lines), "{", ""]))
     said_first: list[str] = []
     speak = work.engine
 
@@ -330,7 +308,7 @@ def test_every_row_is_checked_before_the_first_is_spoken(
         return speak(*given)
 
     monkeypatch.setattr(work, "engine", noted)
-    run(["batch", str(tmp_path / "rows.jsonl"), "--out", str(tmp_path / "out"), "--quiet"])
+    batch("--quiet")
     [said] = said_first
     assert said.splitlines()[0].startswith("8 rows cannot be spoken")
     bad = ["tag", "option", "voice", "sound", "letters", "types", "path", "000010"]
@@ -343,17 +321,16 @@ def test_every_row_is_checked_before_the_first_is_spoken(
     assert sorted(row.id for row in spoken) == ["good", "last"]
     errors = [json.loads(line)["id"] for line in (tmp_path / "out/errors.jsonl").read_text().splitlines()]
     assert errors == bad
-    assert len(manifest(tmp_path / "out")) == 2
+    assert len(manifest(tmp_path)) == 2
 
 
-def test_a_plan_lists_the_lines_that_cannot_be_read(rows: Path, tmp_path: Path, capsys: Any) -> None:
+def test_a_plan_lists_the_lines_that_cannot_be_read(batch: Any, rows: Path) -> None:
     rows.write_text("{\n" + rows.read_text())
-    assert run(["batch", str(rows), "--out", str(tmp_path / "out"), "--dry-run"]) == 0
-    said = capsys.readouterr()
-    assert said.err.splitlines()[1].startswith("line 1 (000001): not JSON")
-    assert said.out.startswith("5 rows, ")
-    assert run(["batch", str(rows), "--out", str(tmp_path / "out"), "--dry-run", "--limit", "1"]) == 0
-    assert capsys.readouterr().out.startswith("0 rows, ")
+    code, out, said = batch("--dry-run")
+    assert (code, out.startswith("5 rows, ")) == (0, True)
+    assert said.splitlines()[1].startswith("line 1 (000001): not JSON")
+    code, out, _ = batch("--dry-run", "--limit", "1")
+    assert (code, out.startswith("0 rows, ")) == (0, True)
 
 
 def test_rows_that_cannot_be_spoken_are_said_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,6 +22,19 @@ def one_context() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def embedded(tmp_path_factory):
+    """A server of the embedded voice."""
+    pytest.importorskip("mlx.core", reason="MLX is not installed")
+    from mlx_port.commands.serve.run import sources
+    from mlx_port.commands.serve.settings import Settings
+    from tests.mlx_port.commands.serve.served import served
+
+    source = sources(Settings())["embedded"]
+    with served(tmp_path_factory.mktemp("voices"), {"embedded": source}) as found:
+        yield found
+
+
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory):
     """One server for all tests of a module whose requests leave nothing behind."""

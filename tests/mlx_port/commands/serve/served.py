@@ -31,6 +31,7 @@ from tts_core.options import changed, options_class
 from tts_core.serving.engine import SpeechEngine
 from tts_core.serving.live_session import LiveRequest
 from tts_core.serving.source import ModelSource
+from tts_core.serving.speech import Speech
 from tts_core.serving.voices import VoiceStore
 from tts_core.text.checks import check_words
 
@@ -102,8 +103,13 @@ class Served:
 
     def figure(self, name: str) -> float:
         """Sum the samples of a metric whose lines begin with `name`."""
-        lines = self.get("/metrics").text.splitlines()
-        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
+        return figure(self.url, name)
+
+
+def figure(url: str, name: str) -> float:
+    """Sum the samples of a metric of the server at `url` whose lines begin with `name`."""
+    lines = httpx.get(f"{url}/metrics", timeout=SOON).text.splitlines()
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
 
 
 @contextmanager
@@ -145,6 +151,13 @@ def served(
         server.should_exit = True
         thread.join(SOON)
         assert not thread.is_alive()
+
+
+def filled(server: Served, source: Talk) -> list[Speech]:
+    """Two requests of a server with one place and a gate: one that holds the place, and one that waits."""
+    holder = server.service.engine.submit("talk", "holder")
+    until(lambda: "join holder" in source.log)
+    return [holder, server.service.engine.submit("talk", "waiter")]
 
 
 def until(check: Callable[[], object]) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import base64
 import threading
-from pathlib import Path
 
 import httpx
 import pytest
 
 from mlx_port.commands.serve.settings import Limits, Settings
-from tests.mlx_port.commands.serve.served import SOON, Served, Talk, error_of, expected, served, until
+from tests.mlx_port.commands.serve.served import SOON, Served, Talk, error_of, expected, filled, served, until
 
 PATH = "/v1/audio/speech/batch"
 
@@ -35,29 +34,14 @@ def test_items_keep_their_order_and_have_their_own_errors(server: Served) -> Non
         assert found[place]["error"]["message"] == "talker: choked"
 
 
-def test_a_batch_larger_than_the_queue_is_refused_for_good(tmp_path: Path) -> None:
-    """400 with the limit, not 429: it would not fit later, either."""
-    with served(tmp_path / "voices", settings=Settings(max_queue=2)) as server:
-        response = server.post(PATH, items=[{"input": "one"}] * 3)
-        assert response.status_code == 400
-        assert error_of(response)["message"].startswith("items: give a list of 1 to 2 bodies")
-        assert len(server.post(PATH, items=[{"input": "one"}] * 2).json()["items"]) == 2
-
-
 @pytest.mark.parametrize(
     ("item", "field", "words"),
     [
         ({"input": ""}, "items[1].input", "items[1].input: empty"),
-        ({"input": " "}, "items[1].input", "empty"),
-        ({"input": "..."}, "items[1].input", "no words"),
-        ({"input": "a", "voice": ""}, "items[1].voice", "give a name"),
         ({"input": "a", "voice": "vivian"}, "items[1].voice", "is not there"),
-        ({"input": "a", "max_new_tokens": 0}, "items[1].max_new_tokens", "no such field"),
         ({"input": "a", "temperature": -1}, "items[1].temperature", "is outside [0, 100]"),
-        ({"input": "a", "language": ""}, "items[1].language", "no such field"),
         ({"input": "a", "stream_format": "sse"}, "items[1].stream_format", "a batch is not streamed"),
         ("text", "items[1]", "not a JSON object"),
-        (None, "items[1]", "not a JSON object"),
     ],
 )
 def test_a_bad_item_refuses_the_batch(shared: Served, item, field, words) -> None:
@@ -76,7 +60,6 @@ def test_a_bad_item_refuses_the_batch(shared: Served, item, field, words) -> Non
         ({}, "items"),
         ({"items": []}, "items"),
         ({"items": {}}, "items"),
-        ({"items": "a"}, "items"),
         ({"items": [{"input": "a"}] * 4}, "items"),
         ({"items": [{"input": "a"}], "item": 1}, "item"),
     ],
@@ -84,7 +67,9 @@ def test_a_bad_item_refuses_the_batch(shared: Served, item, field, words) -> Non
 def test_bad_batches(tmp_path, body, field) -> None:
     with served(tmp_path, settings=Settings(limits=Limits(batch=3))) as server:
         response = server.post(PATH, **body)
-        assert (response.status_code, error_of(response)["param"]) == (400, field)
+        error = error_of(response)
+        assert (response.status_code, error["param"]) == (400, field)
+        assert field == "item" or error["message"].startswith("items: give a list of 1 to 3 bodies")
 
 
 def test_an_unknown_model_in_an_item(shared: Served) -> None:
@@ -110,13 +95,9 @@ def test_a_batch_that_finds_no_room(tmp_path) -> None:
     gate = threading.Semaphore(0)
     source = Talk(gate=gate)
     with served(tmp_path, source, settings=Settings(max_queue=2, places=1)) as server:
-        holder = threading.Thread(target=lambda: server.post(input="holder"))
-        holder.start()
-        until(lambda: "join holder" in source.log)
-        server.service.engine.submit("talk", "waiter")
+        filled(server, source)
         response = server.post(PATH, items=[{"input": "a"}, {"input": "b"}])
         assert (response.status_code, error_of(response)["code"]) == (429, "queue_full")
         assert "retry-after" in response.headers
         gate.release(1000)
-        holder.join()
         until(lambda: server.figure('mlx_port_requests_total{model="talk",outcome="cancelled"}') == 1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import socket
 import time
 import urllib.error
 import urllib.request
@@ -15,6 +14,7 @@ import pytest
 
 from mlx_port.commands.serve import rest
 from mlx_port.commands.serve.settings import Access, Limits, Settings
+from tests.mlx_port.commands.serve.live.client import raw
 from tests.mlx_port.commands.serve.served import SOON, Served, error_of, served, until
 
 JSON = {"content-type": "application/json"}
@@ -54,11 +54,6 @@ def test_a_large_body_that_is_refused_unread_gets_its_answer(
         assert sent_whole(server.url + path, b" " * (8 << 20), **headers)[0] == status
 
 
-def connected(server: Served) -> socket.socket:
-    port = int(server.url.rpartition(":")[2])
-    return socket.create_connection(("127.0.0.1", port), timeout=SOON)
-
-
 def head(length: int, *more: str) -> bytes:
     lines = [f"POST {SPEECH} HTTP/1.1", "Host: 127.0.0.1", "Content-Type: application/json", *more]
     return "\r\n".join([*lines, f"Content-Length: {length}", "", ""]).encode()
@@ -66,7 +61,7 @@ def head(length: int, *more: str) -> bytes:
 
 def test_the_answer_comes_before_the_body_has(server: Served) -> None:
     """At once; then bytes are dropped, up to a bound, and the connection is closed."""
-    with connected(server) as client:
+    with raw(server) as client:
         client.sendall(head(50 << 20))
         assert client.recv(1 << 16).startswith(b"HTTP/1.1 413")
 
@@ -78,7 +73,7 @@ def test_not_more_than_a_bound_is_dropped(
     """Of bytes, and of seconds."""
     monkeypatch.setattr(rest, "MOST", most)
     monkeypatch.setattr(rest, "SECONDS", seconds)
-    with connected(server) as client:
+    with raw(server) as client:
         client.sendall(head(1 << 40))
         client.settimeout(SOON)
 
@@ -96,7 +91,7 @@ def test_a_client_that_waits_for_100_is_not_waited_for(
     server: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rest, "SECONDS", SOON)
-    with connected(server) as client:
+    with raw(server) as client:
         client.sendall(head(50 << 20, "Expect: 100-continue"))
         answer = b"".join(iter(lambda: client.recv(1 << 16), b""))
     assert answer.startswith(b"HTTP/1.1 413")
@@ -160,7 +155,7 @@ def test_a_client_that_leaves_in_the_middle_of_its_body(
         "/v1/audio/encode": "audio/pcm;rate=8000;channels=1",
     }
     with caplog.at_level(logging.INFO):
-        with connected(server) as client:
+        with raw(server) as client:
             asked = head(5000).replace(SPEECH.encode(), path.encode(), 1)
             client.sendall(asked.replace(b"application/json", kinds.get(path, "application/json").encode()))
             client.sendall(b'{"input": ')

@@ -45,7 +45,6 @@ def test_times_below_a_hundred_hours(server: Served) -> None:
 
 
 BAD: list[tuple[dict[str, Any], str]] = [
-    ({"cues": [ONE]}, "format"),
     ({"format": "ass", "cues": [ONE]}, "format"),
     ({"format": ["srt"], "cues": [ONE]}, "format"),
     ({"format": "srt"}, "cues"),
@@ -55,13 +54,11 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"format": "srt", "cues": [{**ONE, "style": "x"}]}, "cues[0]"),
     ({"format": "srt", "cues": [{**ONE, "text": 5}]}, "cues[0]"),
     ({"format": "srt", "cues": [{**ONE, "text": "x" * 5000}]}, "cues[0]"),
-    ({"format": "srt", "cues": [{**ONE, "text": "a\ud800"}]}, "cues[0]"),
     ({"format": "vtt", "cues": [{**ONE, "text": "a\x00b"}]}, "cues[0]"),
     ({"format": "vtt", "cues": [{**ONE, "words": [{**ONE, "text": "\udfff"}]}]}, "cues[0].words"),
     ({"format": "srt", "cues": [{**ONE, "start": 2}]}, "cues[0]"),
     ({"format": "srt", "cues": [{**ONE, "start": -1}]}, "cues[0]"),
     ({"format": "srt", "cues": [{**ONE, "end": True}]}, "cues[0]"),
-    ({"format": "srt", "cues": [{**ONE, "end": 1e9}]}, "cues[0]"),
     ({"format": "srt", "cues": [{**ONE, "words": "a"}]}, "cues[0]"),
     ({"format": "srt", "cues": [{**ONE, "words": [{"text": "a"}]}]}, "cues[0].words"),
     ({"format": "srt", "cues": [{**ONE, "start": 0.5}, ONE]}, "cues[1]"),

@@ -22,9 +22,8 @@ import soundfile
 
 from mlx_port.commands.serve import command
 from mlx_port.commands.serve.run import _announce
-from tests.mlx_port.commands.running import run
-from tests.mlx_port.commands.serve.served import SOON, until
-from tts_core.serving.voices import VoiceStore
+from tests.mlx_port.commands.running import one_line, run
+from tests.mlx_port.commands.serve.served import SOON, figure, until
 
 pytestmark = pytest.mark.rest
 
@@ -34,9 +33,7 @@ pytest.importorskip("mlx.core", reason="MLX is not installed")
 
 
 @contextmanager
-def started(
-    folder: Path, *flags: str, stdout: int = subprocess.PIPE
-) -> Iterator[tuple[subprocess.Popen, str, list]]:
+def started(folder: Path, *flags: str) -> Iterator[tuple[subprocess.Popen, str, list]]:
     """Run the command on a free port; give its process, address and log."""
     words = [sys.executable, "-c", RUN, "serve", "--port", "0", "--voices", str(folder / "voices"), *flags]
     with subprocess.Popen(words, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
@@ -76,10 +73,9 @@ def test_the_embedded_voice_is_served_and_drained(tmp_path: Path) -> None:
         threads = [threading.Thread(target=ask, args=(place,)) for place in range(3)]
         for thread in threads:
             thread.start()
-        until(lambda: "mlx_port_running 0" not in httpx.get(f"{url}/metrics", timeout=SOON).text)
-        figures = httpx.get(f"{url}/metrics", timeout=SOON).text
-        assert 'mlx_port_arithmetic{arithmetic="float32"} 1.0' in figures
-        assert 'mlx_port_codec_precision{model="embedded",precision="float32"} 1.0' in figures
+        until(lambda: figure(url, "mlx_port_running "))
+        assert figure(url, 'mlx_port_arithmetic{arithmetic="float32"}') == 1
+        assert figure(url, 'mlx_port_codec_precision{model="embedded",precision="float32"}') == 1
         process.send_signal(signal.SIGTERM)
         for thread in threads:
             thread.join()
@@ -90,59 +86,24 @@ def test_the_embedded_voice_is_served_and_drained(tmp_path: Path) -> None:
         assert "Hello" not in "".join(log), "texts are not logged"
 
 
-def test_a_voice_that_is_uploaded_speaks(tmp_path: Path) -> None:
-    """The embedded voice continues a recording of its own; a voice without a transcript is refused. Both are
-    there after a kill.
-    """
-    with started(tmp_path, "--no-warm-up") as (process, url, _):
-        said = "[S1] Hello there, this is a voice."
-        body = {"input": said, "seed": 1, "response_format": "wav"}
-        sample = httpx.post(f"{url}/v1/audio/speech", json=body, timeout=600).content
-        for name, words in (("own", said), ("dumb", None)):
-            form = {"name": name, "consent": "yes"} | ({} if words is None else {"transcript": words})
-            answer = httpx.post(
-                f"{url}/v1/audio/voices", data=form, files={"audio_sample": sample}, timeout=600
-            )
-            assert answer.status_code == 200
-        speech = {"input": "[S1] Good morning.", "voice": "own", "response_format": "wav", "seed": 2}
-        heard = httpx.post(f"{url}/v1/audio/speech", json=speech, timeout=600)
-        assert heard.status_code == 200
-        plain = httpx.post(f"{url}/v1/audio/speech", json={**speech, "voice": "alloy"}, timeout=600)
-        assert plain.content != heard.content
-        refused = httpx.post(f"{url}/v1/audio/speech", json={**speech, "voice": "dumb"}, timeout=600)
-        assert (refused.status_code, refused.json()["error"]["param"]) == (400, "voice")
-        process.kill()
-        assert process.wait(SOON) == -signal.SIGKILL
-    store = VoiceStore(tmp_path / "voices")
-    assert [(voice.name, voice.transcripts) for voice in store] == [("dumb", (None,)), ("own", (said,))]
-    assert store.prompt("own").one.audio is not None
-
-
-def test_open_starts_the_browser_once_it_is_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_open_a_port_that_is_taken_and_ctrl_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The browser starts once the server is ready; a second server is refused in a line."""
     visited = tmp_path / "visited"
     browser = tmp_path / "browser"
     browser.write_text(f'#!/bin/sh\nprintf %s "$1" > {visited}.new && mv {visited}.new {visited}\n')
     browser.chmod(0o755)
     monkeypatch.setenv("BROWSER", str(browser))
-    with started(tmp_path, "--no-warm-up", "--open") as (_, url, _):
+    with started(tmp_path, "--no-warm-up", "--open") as (process, url, _):
         until(visited.exists)
         assert visited.read_text() == f"{url}/"
-
-
-def test_ctrl_c_ends_it(tmp_path: Path) -> None:
-    with started(tmp_path, "--no-warm-up") as (process, _, _):
-        process.send_signal(signal.SIGINT)
-        assert process.wait(SOON) == 130
-
-
-def test_a_port_that_is_taken(tmp_path: Path) -> None:
-    with started(tmp_path, "--no-warm-up") as (_, url, _):
         words = [sys.executable, "-c", RUN, "serve", "--quiet", "--port", url.rpartition(":")[2]]
         done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
         assert done.returncode == 2
         *_, last = done.stderr.splitlines()
         assert last.startswith("error: port: 127.0.0.1:")
         assert last.endswith("cannot be opened; another program may use it: give another --port or --host")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(SOON) == 130
 
 
 @pytest.mark.parametrize(
@@ -165,28 +126,20 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
     ],
 )
 def test_flags_that_cannot_be_used(capsys, flags, code, message) -> None:
-    found, out, err = run(capsys, "serve", *flags)
-    assert (found, out, err.count("\n")) == (code, "", 1)
-    assert err.startswith("error: ")
-    assert message in err
+    one_line(capsys, code, message, "serve", *flags)
 
 
 def test_without_the_extra(capsys, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "find_spec", lambda name: None)
-    assert run(capsys, "serve")[::2] == (
-        3,
-        "error: serve: starlette is not installed; pip install 'mlx-port[serve]'\n",
-    )
+    one_line(capsys, 3, "serve: starlette is not installed; pip install 'mlx-port[serve]'", "serve")
 
 
 def test_without_the_extra_for_wyoming(capsys, monkeypatch: pytest.MonkeyPatch) -> None:
     """One line, before a model is opened."""
     find = command.find_spec
     monkeypatch.setattr(command, "find_spec", lambda name: None if name == "wyoming" else find(name))
-    assert run(capsys, "serve", "--model", "no/such", "--wyoming", "10200")[::2] == (
-        3,
-        "error: wyoming: it is not installed; pip install 'mlx-port[wyoming]'\n",
-    )
+    words = ["serve", "--model", "no/such", "--wyoming", "10200"]
+    one_line(capsys, 3, "wyoming: it is not installed; pip install 'mlx-port[wyoming]'", *words)
 
 
 def test_home_assistant_hears_the_embedded_voice(tmp_path: Path) -> None:
@@ -212,18 +165,13 @@ def test_home_assistant_hears_the_embedded_voice(tmp_path: Path) -> None:
         assert process.wait(SOON) == 0
 
 
-def idle_figure(url: str, name: str) -> float:
-    lines = httpx.get(f"{url}/metrics", timeout=SOON).text.splitlines()
-    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
-
-
 def test_an_idle_model_is_unloaded_and_loaded_again(tmp_path: Path) -> None:
     """As /metrics and /v1/models say; the next request speaks, and then it is unloaded once more."""
     with started(tmp_path, "--no-warm-up", "--idle-unload", "1") as (process, url, log):
         body = {"input": "[S1] Hello there.", "seed": 5, "response_format": "wav"}
         sounds = []
         for _ in range(2):
-            until(lambda: idle_figure(url, "mlx_port_loaded_models") == 0)
+            until(lambda: figure(url, "mlx_port_loaded_models") == 0)
             assert httpx.get(f"{url}/v1/models", timeout=SOON).json()["data"][0]["loaded"] is False
             assert httpx.get(f"{url}/health", timeout=SOON).status_code == 200
             answer = httpx.post(f"{url}/v1/audio/speech", json=body, timeout=600)

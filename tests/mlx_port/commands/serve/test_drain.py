@@ -14,7 +14,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
-from tests.mlx_port.commands.serve.served import SOON, until
+from tests.mlx_port.commands.serve.served import SOON, figure, until
 
 pytestmark = pytest.mark.rest
 
@@ -99,11 +99,6 @@ def last(talking: ClientConnection) -> str | bytes:
     except ConnectionClosed:
         assert talking.close_code == 1013
         return messages[-1]
-
-
-def figure(url: str, name: str) -> float:
-    lines = httpx.get(f"{url}/metrics", timeout=SOON).text.splitlines()
-    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
 
 
 def test_sigterm_past_the_drain(ended: tuple[list[Any], list[str], int]) -> None:

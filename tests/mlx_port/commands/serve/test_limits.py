@@ -65,6 +65,24 @@ def test_codes_of_a_prompt() -> None:
                 read_prompt({"text": "a", "codes": [[code]]}, 20)
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"path": "/etc"}, "give an object with text and codes"),
+        ({"text": " "}, "its text is not a string of 1 to 20 characters"),
+        ({"text": "x" * 21}, "its text is not a string of 1 to 20 characters"),
+        ({"codes": []}, "not a list of lists"),
+        ({"codes": [1, 2]}, "not a list of lists"),
+        ({"codes": [[]]}, "of unequal lengths, empty"),
+        ({"codes": [[1], [2, 3]]}, "of unequal lengths, empty"),
+        ({"codes": [[True]]}, "whole numbers from 0 to 65535"),
+    ],
+)
+def test_prompts_that_cannot_be_read(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ApiError, match=message):
+        read_prompt({"text": "x" * 20, "codes": [[1]], **change}, 20)
+
+
 def test_names_of_openai_are_spread_over_the_voices() -> None:
     three = ["a", "b", "c"]
     assert [speaker_for(name, three) for name in VOICES[:5]] == ["a", "b", "c", "a", "b"]

@@ -63,9 +63,7 @@ def test_a_voice_is_added_listed_used_and_deleted(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("fields", "kept"),
     [
-        ({"consent": "true"}, "true"),
         ({"consent": " I Agree "}, " I Agree "),
-        ({"consent": "YES"}, "YES"),
         ({"consent": "agreed", "consent_note": "Anna, on 1 May."}, "Anna, on 1 May."),
     ],
 )
@@ -88,28 +86,20 @@ def test_a_voice_of_two_speakers(server: Served) -> None:
 
 BAD: list[tuple[dict[str, Any], str | None]] = [
     ({"consent": None}, "consent"),
-    ({"consent": ""}, "consent"),
     ({"consent": " "}, "consent"),
-    ({"consent": "false"}, "consent"),
-    ({"consent": "x" * 5000}, "consent"),
-    ({"consent": "n"}, "consent"),
     ({"consent": "I do not agree"}, "consent"),
-    ({"consent": "1"}, "consent"),
     ({"consent_note": "x" * 5000}, "consent"),
     ({"consent_note": " "}, "consent"),
     ({"consent": ["true", "true"]}, "consent"),
     ({"name": None}, "name"),
-    ({"name": ""}, "name"),
     ({"name": "../up"}, "name"),
-    ({"name": "a/b"}, "name"),
     ({"name": "x" * 65}, "name"),
-    ({"transcript": ""}, "transcript"),
     ({"transcript": " "}, "transcript"),
     ({"transcript": "word " * 2000}, "transcript"),
     ({"transcript": "word " * 60}, "audio_sample"),
-    ({"speaker_description": "old"}, "speaker_description"),
     ({"ref_text": SAID}, "ref_text"),
     ({"files": []}, None),
+    ({"files": [("transcript", (None, SAID))], "transcript": None}, "audio_sample"),
     ({"files": [("audio_sample", ("a", b""))]}, "audio_sample"),
     ({"files": [("audio_sample", ("a", b"not a sound" * 99))]}, "audio_sample"),
     ({"files": [("audio_sample", ("a", sound(0.5)))]}, "audio_sample"),
@@ -143,31 +133,37 @@ def flac(seconds: float, rate: int) -> bytes:
     return file.getvalue()
 
 
-def noted_samples(monkeypatch) -> list[int]:
-    """The lengths of all blocks that are decoded from now on."""
-    read, lengths = soundfile.SoundFile.read, []
+@pytest.mark.parametrize(
+    ("rate", "seconds", "files", "most", "longest"),
+    [
+        (8000, 1790, 1, 120 * 8000, "the upload is longer than 120 s"),
+        (600_000, 50, 1, 120 * 48_000, "the upload is longer than 9.6 s"),
+        (192_000, 40, 1, 120 * 48_000, "the upload is longer than 30 s"),
+        (8000, 50, 8, 120 * 8000, "the recordings are longer than 120 s together"),
+        (192_000, 20, 2, 120 * 48_000, "the recordings are longer than 30 s together"),
+    ],
+)
+def test_uploads_are_decoded_no_further_than_their_limit(
+    server: Served, monkeypatch, rate: int, seconds: float, files: int, most: int, longest: str
+) -> None:
+    """Neither the time nor the memory of all of a file of few bytes, alone or with others in a form.
+
+    As many samples as 120 s at 48 kHz have: a file of a higher rate may be shorter.
+    """
+    read, decoded = soundfile.SoundFile.read, list[int]()
 
     def noted(sound: soundfile.SoundFile, *given: Any, **named: Any) -> np.ndarray:
         block = read(sound, *given, **named)
-        lengths.append(len(block))
+        decoded.append(len(block))
         return block
 
     monkeypatch.setattr(soundfile.SoundFile, "read", noted)
-    return lengths
-
-
-@pytest.mark.parametrize(("rate", "seconds", "longest"), [(8000, 1790, 120), (600_000, 50, 9.6)])
-def test_an_upload_is_decoded_no_further_than_its_limit(
-    server: Served, monkeypatch, rate: int, seconds: float, longest: float
-) -> None:
-    """1,790 s in a few hundred kilobytes: neither the time nor the memory of all of it."""
-    decoded = noted_samples(monkeypatch)
     data = flac(seconds, rate)
-    response = add(server, files=[("audio_sample", ("a", data))])
+    response = add(server, [("audio_sample", (str(n), data)) for n in range(files)], transcript=None)
     error = error_of(response)
     assert (response.status_code, error["param"]) == (400, "audio_sample")
-    assert error["message"].startswith(f"audio_sample: the upload is longer than {longest:g} s; send a ")
-    assert sum(decoded) == longest * rate + 1
+    assert error["message"].startswith(f"audio_sample: {longest}; ")
+    assert sum(decoded) == most + 1
 
 
 def test_bodies_that_are_no_form(shared: Served) -> None:
@@ -180,13 +176,6 @@ def test_bodies_that_are_no_form(shared: Served) -> None:
         response = httpx.post(path, content=b"--x\r\nnonsense", headers=headers, timeout=SOON)
         assert response.status_code == 400
         error_of(response)
-
-
-def test_an_upload_that_is_too_large(tmp_path) -> None:
-    with served(tmp_path / "voices", settings=Settings(limits=Limits(upload=10_000))) as server:
-        response = add(server)
-        assert (response.status_code, error_of(response)["code"]) == (413, "too_large")
-        assert not (tmp_path / "voices").exists()
 
 
 @pytest.mark.parametrize("model", ["dia", "mars5"])
@@ -239,26 +228,3 @@ def test_one_form_is_decoded_at_a_time(server: Served, monkeypatch) -> None:
         made = [pool.submit(add, server, name=name) for name in ("one", "two")]
     assert [each.result().status_code for each in made] == [200, 200]
     assert not gate.together
-
-
-@pytest.mark.parametrize(
-    ("rate", "seconds", "files", "most", "longest"),
-    [
-        (8000, 50, 8, 120 * 8000, "the recordings are longer than 120 s together"),
-        (192_000, 20, 2, 120 * 48_000, "the recordings are longer than 30 s together"),
-        (192_000, 40, 1, 120 * 48_000, "the upload is longer than 30 s"),
-    ],
-)
-def test_all_recordings_of_a_form_are_bounded_together(
-    server: Served, monkeypatch, rate: int, seconds: float, files: int, most: int, longest: str
-) -> None:
-    """As many samples as 120 s at 48 kHz have: a file of a higher rate may be shorter."""
-    decoded = noted_samples(monkeypatch)
-    data = flac(seconds, rate)
-    response = add(
-        server, files=[("audio_sample", (str(place), data)) for place in range(files)], transcript=None
-    )
-    error = error_of(response)
-    assert (response.status_code, error["param"]) == (400, "audio_sample")
-    assert error["message"].startswith(f"audio_sample: {longest}; ")
-    assert most < sum(decoded) <= most + 1

@@ -17,7 +17,7 @@ from websockets.exceptions import ConnectionClosed
 from mlx_port.commands.serve.live import protocols
 from mlx_port.commands.serve.settings import Limits, Settings
 from tests.mlx_port.commands.serve.live.client import PATH, client, raw, said
-from tests.mlx_port.commands.serve.served import SOON, Talk, served, until
+from tests.mlx_port.commands.serve.served import Talk, served, until
 
 pytestmark = pytest.mark.rest
 
@@ -170,4 +170,3 @@ def test_closing_lets_a_speech_end_and_sends_others_away(tmp_path: Path) -> None
         speaking.send("end")
         speaking.end()
         assert (speaking.events[-1], speaking.code) == ({"type": "done", "finish_reason": "stop"}, 1000)
-        assert SOON

@@ -6,38 +6,35 @@ from pathlib import Path
 
 import pytest
 
-from converters.convert import convert
-from converters.published import open_published
-from mlx_port.loading import assemble, open_parts
+from tests.contract.speakers import source, speaker
 from tests.mlx_port.commands.serve.live.client import client
 from tests.mlx_port.commands.serve.served import served
-from tests.tiny.dia2 import published_dia2
 from tts_core.results import join
-from tts_core.serving.source import ModelSource
 
 pytestmark = pytest.mark.rest
 
-TEXT = " ".join(f"[S{1 + n % 2}] This is turn {n}, it has some words. And more." for n in range(3))
-
-
-def small_dia2(place: Path) -> tuple[Path, ModelSource]:
-    """Convert a small Dia2 into a folder of `place`; returns the folder and its source."""
-    folder = place / "dia2"
-    convert(open_published(published_dia2(place / "published")), folder, dtype="float32")
-    parts = open_parts(folder)
-    return folder, ModelSource("dia2", parts.configs, parts.documents, lambda: assemble(open_parts(folder)))
+FIRST = "[S1] This is the first turn and on and on it goes"
+TEXT = (
+    FIRST
+    + " with you. "
+    + " ".join(f"[S{2 - n}] This is turn {n}, it has words. And more." for n in range(2))
+)
 
 
 def test_a_text_goes_on_beyond_the_context(tmp_path: Path) -> None:
-    """Its words are timed over all pieces; a limit may be longer than the context."""
-    folder, source = small_dia2(tmp_path)
-    with served(tmp_path, {"dia2": source}) as server, client(server) as found:
+    """Its words are timed over all pieces; a limit may be longer than the context.
+
+    Sound comes before any sentence is complete.
+    """
+    with served(tmp_path, {"dia2": source("dia2", "mlx")}) as server, client(server) as found:
         found.send("start", seed=3, max_seconds=600)
         for start in range(0, len(TEXT), 5):
+            if start == len(FIRST) // 5 * 5:
+                found.listen(2 * 1920)
             found.send("text", text=TEXT[start : start + 5])
         found.send("end")
         found.end()
-    expected = join(list(assemble(open_parts(folder)).stream([TEXT], seed=3)))
+    expected = join(list(speaker("dia2", "mlx").stream([TEXT], seed=3)))
     heard = {kind: [one for one in found.events if one["type"] == kind] for kind in ("word", "piece", "done")}
     assert len(heard["piece"]) == len(expected.cues) > 1
     assert [one["text"] for one in heard["word"]] == [word.text for word in expected.words]

@@ -6,7 +6,6 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from mlx_port.commands.serve.metrics import Metrics
 from mlx_port.commands.serve.settings import Access, Limits, Settings
 from tests.mlx_port.commands.serve.live.client import PATH, Client, client, said
-from tests.mlx_port.commands.serve.served import SOON, Served, Talk, served, until
+from tests.mlx_port.commands.serve.served import SOON, Served, Talk, filled, served, until
 from tests.tts_core.serving import talkers
 from tts_core.audio.formats.names import FORMATS
 from tts_core.audio.formats.writer import StreamEncoder
@@ -71,12 +70,6 @@ def test_a_connection_that_ends_before_anybody_knows_how_has_failed() -> None:
     assert 'mlx_port_live_connections{kind="websocket"} 0.0' in text
 
 
-def test_fragments_do_not_matter(server: Served) -> None:
-    whole, letters = said(server, f"{FIRST} {SECOND}", seed=1), said(server, *f"{FIRST} {SECOND}", seed=1)
-    assert whole.sound == letters.sound
-    assert whole.events == letters.events
-
-
 def test_a_model_that_reads_while_it_speaks_does_not_wait_for_sentences(tmp_path: Path) -> None:
     """Whole words are passed on as they come."""
     with served(tmp_path, Fed()) as server, client(server) as found:
@@ -97,46 +90,6 @@ class Fed(Talk):
     live: Any = Talk.request
 
 
-def test_words_are_timed_where_the_model_knows_them(tmp_path: Path) -> None:
-    with served(tmp_path, Timed()) as server:
-        found = said(server, "one two three")
-    words = [event for event in found.events if event["type"] == "word"]
-    assert words == [
-        {"type": "word", "text": word, "start": 0.25 * place}
-        for place, word in enumerate(("one", "two", "three"))
-    ]
-
-
-class Timed(Talk):
-    """A model that times its words."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.load = TimedSingers
-
-
-class TimedSingers(talkers.Singers):
-    def __init__(self) -> None:
-        super().__init__([])
-
-    def session(self, places: int) -> Any:
-        return TimedChorus(places, [])
-
-
-class TimedChorus(talkers.Chorus):
-    def step(self) -> Any:
-        from tts_core.serving.session import Part
-        from tts_core.text.captions import Word
-
-        events = []
-        for event in super().step():
-            assert isinstance(event, Part)
-            place = event.result.segment_idx
-            word = ("one", "two", "three")[place]
-            events.append(replace(event, result=replace(event.result, words=(Word(word, 0.25 * place),))))
-        return events
-
-
 def test_a_seed_is_told_and_used(server: Served) -> None:
     first = said(server, FIRST)
     assert first.events[0]["seed"] == said(server, FIRST).events[0]["seed"], "a voice's name is steady"
@@ -145,7 +98,6 @@ def test_a_seed_is_told_and_used(server: Served) -> None:
 BAD: list[tuple[Any, str | None, int]] = [
     ("{", None, 1008),
     ("[]", None, 1008),
-    ("5", None, 1008),
     ('{"type": "start", "type": "start"}', None, 1008),
     ('{"type": "start", "speed": NaN}', None, 1008),
     ("[" * 5000, None, 1008),
@@ -161,11 +113,8 @@ BAD: list[tuple[Any, str | None, int]] = [
     ({"type": "start", "response_format": "mp3"}, "response_format", 1008),
     ({"type": "start", "stream_format": "sse"}, "stream_format", 1008),
     ({"type": "start", "voice": "nobody"}, "voice", 1008),
-    ({"type": "start", "model": "none"}, "model", 1008),
     ({"type": "start", "sede": 1}, "sede", 1008),
     ({"type": "start", "temperature": -1}, "temperature", 1008),
-    ({"type": "start", "temperature": 2**63}, "temperature", 1008),
-    ({"type": "start", "seed": "x"}, "seed", 1008),
     ({"type": "start", "max_seconds": 10_000}, "max_seconds", 1008),
 ]
 
@@ -290,16 +239,6 @@ def test_a_key_in_the_start_or_in_a_header(locked: Served) -> None:
     assert refused.value.response.status_code == 401
 
 
-def test_keys_are_compared_in_constant_time(locked: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    import hmac
-
-    seen, compare = [], hmac.compare_digest
-    monkeypatch.setattr(hmac, "compare_digest", lambda one, two: seen.append((one, two)) or compare(one, two))
-    said(locked, FIRST, api_key="x")
-    [(one, other)] = seen
-    assert len(one) == len(other) == 32
-
-
 @pytest.mark.parametrize(
     "headers", [{"origin": "https://evil.example"}, {"origin": "null"}, {"host": "evil.example"}], ids=str
 )
@@ -347,18 +286,12 @@ def test_limits(tmp_path: Path) -> None:
 
 def test_a_full_queue_and_too_many_connections(tmp_path: Path) -> None:
     gate = threading.Semaphore(0)
-    settings, source = Settings(max_queue=1, places=1, limits=Limits(sockets=3)), Talk(gate=gate)
-    with served(tmp_path, source, settings=settings) as server, client(server) as one:
-        one.send("start")
-        one.send("text", text=f"{FIRST} S")
-        until(lambda: "join one" in source.log)
-        with client(server) as two:
-            two.send("start")
-            two.send("text", text=f"{FIRST} S")
-            until(lambda: server.service.engine.statistics().queued == 1)
-            found = said(server, FIRST)
-            assert (found.events[-1]["error"]["code"], found.code) == ("queue_full", 1013)
-            with client(server), pytest.raises(InvalidStatus) as refused, client(server):
-                pass
-            assert refused.value.response.status_code == 429
-            gate.release(1000)
+    settings, source = Settings(max_queue=1, places=1, limits=Limits(sockets=1)), Talk(gate=gate)
+    with served(tmp_path, source, settings=settings) as server:
+        filled(server, source)
+        found = said(server, FIRST)
+        assert (found.events[-1]["error"]["code"], found.code) == ("queue_full", 1013)
+        until(lambda: server.figure("mlx_port_live_connections") == 0)
+        with client(server), pytest.raises(InvalidStatus) as refused, client(server):
+            pass
+        assert refused.value.response.status_code == 429

@@ -14,19 +14,6 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server of the embedded voice."""
-    pytest.importorskip("mlx.core", reason="MLX is not installed")
-    from mlx_port.commands.serve.run import sources
-    from mlx_port.commands.serve.settings import Settings
-    from tests.mlx_port.commands.serve.served import served
-
-    source = sources(Settings())["embedded"]
-    with served(tmp_path_factory.mktemp("voices"), {"embedded": source}) as found:
-        yield found
-
-
-@pytest.fixture(scope="session")
 def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     """A tab of the browser."""
     with chromium(tmp_path_factory.mktemp("downloads")) as found:

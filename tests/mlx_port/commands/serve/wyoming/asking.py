@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from wyoming.audio import AudioChunk, AudioStart
 from wyoming.client import AsyncTcpClient
 from wyoming.event import Event
+from wyoming.info import Describe, Info
 from wyoming.tts import SynthesizeChunk, SynthesizeStart, SynthesizeStop
 
 from mlx_port.commands.serve.settings import Settings
@@ -43,6 +44,23 @@ def asked(server: Served, talk: Callable[[AsyncTcpClient], Awaitable[Found]]) ->
                 return await talk(client)
 
     return asyncio.run(run())
+
+
+def answered(server: Served, *sent: Event, end: str) -> list[Event]:
+    """Send events; take what comes up to one of a type."""
+
+    async def talk(client: AsyncTcpClient) -> list[Event]:
+        for event in sent:
+            await client.write_event(event)
+        return await until_type(client, end)
+
+    return asked(server, talk)
+
+
+def described(server: Served) -> Info:
+    """What the server says of itself, by the package's types."""
+    [event] = answered(server, Describe().event(), end="info")
+    return Info.from_event(event)
 
 
 def streamed(place: tuple[str, int], *texts: str) -> bytes:

@@ -14,14 +14,21 @@ import pytest
 from wyoming.client import AsyncTcpClient
 from wyoming.error import Error
 from wyoming.event import Event
-from wyoming.info import Describe, Info
 from wyoming.ping import Ping, Pong
 from wyoming.tts import Synthesize, SynthesizeChunk, SynthesizeStart, SynthesizeStop, SynthesizeVoice
 
 from mlx_port.commands.serve.settings import Limits, Settings
 from tests.mlx_port.commands.serve.live.test_websocket import expected, heard
 from tests.mlx_port.commands.serve.served import SOON, Served, Talk, recording, until
-from tests.mlx_port.commands.serve.wyoming.asking import address, asked, sound, until_type, wyoming_server
+from tests.mlx_port.commands.serve.wyoming.asking import (
+    address,
+    answered,
+    asked,
+    described,
+    sound,
+    until_type,
+    wyoming_server,
+)
 
 FIRST, SECOND = "one two three four five.", "Six seven eight nine ten."
 
@@ -43,15 +50,7 @@ def test_describe_is_valid(tmp_path: Path) -> None:
     sources = {"talk": Talk(), "clone": Talk("mars5")}
     with wyoming_server(tmp_path / "voices", sources) as server:
         server.service.voices.add("anna", [recording()], ["Twenty characters it is."], "yes")
-
-        async def describe(client: AsyncTcpClient) -> Event | None:
-            await client.write_event(Describe().event())
-            return await client.read_event()
-
-        event = asked(server, describe)
-    assert event is not None
-    assert Info.is_type(event.type)
-    info = Info.from_event(event)
+        info = described(server)
     [program] = info.tts
     assert (program.name, program.installed, program.supports_synthesize_streaming) == (
         "mlx-port",
@@ -68,12 +67,8 @@ def test_describe_is_valid(tmp_path: Path) -> None:
 
 
 def test_synthesize(server: Served) -> None:
-    async def speak(client: AsyncTcpClient) -> list[Event]:
-        voice = SynthesizeVoice(name="nova")
-        await client.write_event(Synthesize(text=f"{FIRST} {SECOND}", voice=voice).event())
-        return await until_type(client, "audio-stop")
-
-    found = asked(server, speak)
+    asking = Synthesize(text=f"{FIRST} {SECOND}", voice=SynthesizeVoice(name="nova"))
+    found = answered(server, asking.event(), end="audio-stop")
     assert [found[0].type, found[1].type, found[-1].type] == ["audio-start", "audio-chunk", "audio-stop"]
     assert len(sound(found)) == 2 * 24 * 250 * 10
     until(lambda: server.figure('mlx_port_live_total{kind="wyoming",outcome="left"}') == 1)
@@ -115,25 +110,11 @@ def test_several_speeches_of_one_connection(server: Served) -> None:
     assert asked(server, speak) == [12000 * count for count in (2, 3, 1, 1, 2)]
 
 
-def test_ping_and_unknown_events(server: Served) -> None:
-    async def talk(client: AsyncTcpClient) -> Event | None:
-        await client.write_event(Event("transcribe", {"name": "x"}, b"payload"))
-        await client.write_event(Ping(text="hello").event())
-        return await client.read_event()
-
-    event = asked(server, talk)
-    assert event is not None
-    assert Pong.from_event(event).text == "hello"
-
-
 BAD: list[tuple[list[Event], str]] = [
     ([Synthesize(text="").event()], "input: empty"),
-    ([Synthesize(text="...").event()], "no words"),
     ([Synthesize(text="one", voice=SynthesizeVoice(name="nobody")).event()], "'nobody' is not there"),
     ([Synthesize(text="one", voice=SynthesizeVoice(name="none/alloy")).event()], "'none' is not served"),
-    ([Synthesize(text="x" * 5000).event()], "5000 characters"),
     ([Event("synthesize", {})], "fields that cannot be read"),
-    ([Event("synthesize", {"text": 5})], "input: not a string"),
     ([Event("synthesize", {"text": "a", "voice": 5})], "fields that cannot be read"),
     ([Event("synthesize", {"text": "a", "voice": {"name": 5}})], "not a string"),
     ([SynthesizeChunk(text="one").event()], "before synthesize-start"),
@@ -164,6 +145,11 @@ def raw(server: Served) -> socket.socket:
     return socket.create_connection(address(server), SOON)
 
 
+def everything(one: socket.socket) -> bytes:
+    """What comes until the server closes."""
+    return b"".join(iter(lambda: one.recv(1 << 16), b""))
+
+
 @pytest.mark.parametrize(
     "sent",
     [
@@ -172,7 +158,6 @@ def raw(server: Served) -> socket.socket:
         b'{"type": 5}\n',
         b'{"data": {}}\n',
         b'{"type": "ping", "data": 5}\n',
-        b'{"type": "ping", "data_length": -1}\n',
         b'{"type": "ping", "data_length": "9"}\n',
         b'{"type": "ping", "data_length": 1000000000}\n',
         b'{"type": "ping", "payload_length": 1000000000}\n',
@@ -184,12 +169,11 @@ def raw(server: Served) -> socket.socket:
 )
 def test_what_is_no_event(shared: Served, sent: bytes) -> None:
     """An error, and the end; a web page that posts to the port gets no further."""
-    with raw(shared) as one:
-        found = b""
-        with suppress(ConnectionError):
-            one.sendall(sent)
-            while piece := one.recv(1 << 16):
-                found += piece
+    found = b""
+    with raw(shared) as one, suppress(ConnectionError):
+        one.sendall(sent)
+        while piece := one.recv(1 << 16):
+            found += piece
     assert found.count(b'"type": "error"') <= 1
     assert b"info" not in found
     until(lambda: shared.figure("mlx_port_live_connections") == 0)
@@ -200,9 +184,7 @@ def test_half_of_a_surrogate_pair(shared: Served, kind: str) -> None:
     """JSON may have it; no answer can."""
     with raw(shared) as one:
         one.sendall(b'{"type": "%s", "data": {"text": "a\\ud800"}}\n' % kind.encode())
-        found = b""
-        while piece := one.recv(1 << 16):
-            found += piece
+        found = everything(one)
     assert b"cannot be written as UTF-8" in found
     assert b"invalid_event" in found
 
@@ -213,10 +195,7 @@ def test_a_length_of_none_and_one_below_it(shared: Served) -> None:
             one.sendall(b'{"type": "ping", "%s": 0}\n' % name.encode())
             assert b'"pong"' in one.recv(1 << 16)
             one.sendall(b'{"type": "ping", "%s": -1}\n' % name.encode())
-            found = b""
-            while piece := one.recv(1 << 16):
-                found += piece
-            assert f"{name} is no length".encode() in found
+            assert f"{name} is no length".encode() in everything(one)
 
 
 def test_clients_that_leave_or_stand_still(tmp_path: Path) -> None:
@@ -239,10 +218,7 @@ def test_clients_that_leave_or_stand_still(tmp_path: Path) -> None:
         for half in (*halves, b'{"type": "synthesize-start"}\n'):
             with raw(server) as one:
                 one.sendall(half)
-                found = b""
-                while piece := one.recv(1 << 16):
-                    found += piece
-            assert b"timeout" in found
+                assert b"timeout" in everything(one)
         until(lambda: server.figure("mlx_port_live_connections") == 0)
         until(lambda: psutil.Process().num_fds() <= files)
 
@@ -258,12 +234,7 @@ def test_a_client_that_does_not_read(tmp_path: Path) -> None:
         slow.sendall(b'{"type": "synthesize-stop"}\n')
         until(lambda: server.figure('mlx_port_live_total{kind="wyoming",outcome="stalled"}') == 1)
         until(lambda: server.service.engine.statistics().running == 0)
-        assert len(sound(asked(server, one_word))) == 12000
-
-
-async def one_word(client: AsyncTcpClient) -> list[Event]:
-    await client.write_event(Synthesize(text="one").event())
-    return await until_type(client, "audio-stop")
+        assert len(sound(answered(server, Synthesize(text="one").event(), end="audio-stop"))) == 12000
 
 
 def test_too_many_connections(tmp_path: Path) -> None:
@@ -296,14 +267,17 @@ def test_closing_lets_a_speech_end(tmp_path: Path) -> None:
         assert len(sound(asked(server, speak))) == 12000 * 5
 
 
-def test_a_flood_of_events(server: Served) -> None:
+def test_a_flood_of_pings_after_an_unknown_event(server: Served) -> None:
     async def flood(client: AsyncTcpClient) -> Event | None:
-        for _ in range(500):
-            await client.write_event(Ping(text="x").event())
+        await client.write_event(Event("transcribe", {"name": "x"}, b"payload"))
+        for number in range(500):
+            await client.write_event(Ping(text=str(number)).event())
         events = [await client.read_event() for _ in range(500)]
         return events[-1]
 
-    assert asked(server, flood) is not None
+    last = asked(server, flood)
+    assert last is not None
+    assert Pong.from_event(last).text == "499"
 
 
 def test_a_client_may_listen_longer_than_it_may_be_idle(tmp_path: Path) -> None:

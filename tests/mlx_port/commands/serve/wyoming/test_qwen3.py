@@ -8,16 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from wyoming.client import AsyncTcpClient
-from wyoming.event import Event
-from wyoming.info import Describe, Info
 from wyoming.tts import Synthesize, SynthesizeVoice
 
 from mlx_port.commands.serve.service import Service
 from mlx_port.commands.serve.wyoming.info import LANGUAGES, language_of
 from tests.mlx_port.commands.serve.served import Talk, recording
 from tests.mlx_port.commands.serve.test_qwen3 import source_of, spoken
-from tests.mlx_port.commands.serve.wyoming.asking import asked, sound, until_type, wyoming_server
+from tests.mlx_port.commands.serve.wyoming.asking import (
+    answered,
+    described,
+    sound,
+    wyoming_server,
+)
 from tts_core import models
 from tts_core.qwen3.config import BASE, CUSTOM_VOICE, VOICE_DESIGN
 
@@ -34,14 +36,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def test_voices_that_can_speak_are_described(server: Any) -> None:
     """A designed voice needs an instruction, which the protocol lacks; a recording has to be configured."""
 
-    async def describe(client: AsyncTcpClient) -> Event | None:
-        await client.write_event(Describe().event())
-        return await client.read_event()
-
     def names() -> list[str]:
-        event = asked(server, describe)
-        assert event is not None
-        [program] = Info.from_event(event).tts
+        [program] = described(server).tts
         assert all(voice.languages == list(LANGUAGES) for voice in program.voices)
         return [voice.name for voice in program.voices]
 
@@ -68,12 +64,9 @@ def test_the_clients_language_is_the_models(
     speaker: str,
     language: str,
 ) -> None:
-    async def speak(client: AsyncTcpClient) -> list[Event]:
-        await client.write_event(Synthesize(text="The inn.", voice=voice).event())
-        return await until_type(client, "audio-stop")
-
     configure(monkeypatch, max_seconds=0.3, seed=5)
-    heard = np.frombuffer(sound(asked(server, speak)), "<i2")
+    found = answered(server, Synthesize(text="The inn.", voice=voice).event(), end="audio-stop")
+    heard = np.frombuffer(sound(found), "<i2")
     np.testing.assert_allclose(heard, spoken(speaker, language=language), rtol=0, atol=1.01)
 
 
