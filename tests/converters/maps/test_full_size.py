@@ -70,12 +70,21 @@ LISTS: dict[str, tuple[str, Any, int, int, int]] = {
     "dia2_2b": ("dia2_published", DIA2_2B, 450, 1_919_556_608, 0),
     "mars5_ar": ("mars5_ar", MARS5_AR, 273, 737_788_417 + 3072 * 8196, 0),
     "mars5_nar": ("mars5_nar", MARS5_NAR, 487, 450_232_331 + 1024 * 2051, 0),
-    "metavoice_first_stage": (  # the head is also in the file
-        *("metavoice_first_stage", METAVOICE_FIRST_STAGE, 173, 1_243_191_296 + 2562 * 2048, 0),
+    # the head is also in the file
+    "metavoice_first_stage": (
+        "metavoice_first_stage",
+        METAVOICE_FIRST_STAGE,
+        173,
+        1_243_191_296 + 2562 * 2048,
+        0,
     ),
     "metavoice_second_stage": ("metavoice_second_stage", METAVOICE_SECOND_STAGE, 47, 14_459_136, 0),
     "metavoice_speaker_encoder": (
-        *("metavoice_speaker_encoder", METAVOICE_SPEAKER_ENCODER, 16, 1_423_616 + 2, 2),
+        "metavoice_speaker_encoder",
+        METAVOICE_SPEAKER_ENCODER,
+        16,
+        1_423_616 + 2,
+        2,
     ),
     "multi_band_diffusion": ("mbd", MBD, 642, 1_145_748_888, 2),
     "qwen3_0.6b_custom_voice": ("qwen3_published", qwen3("0b6", "custom_voice"), 402, 905_788_672, 0),
