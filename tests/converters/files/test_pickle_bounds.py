@@ -15,9 +15,11 @@ from tests.converters.files.opcodes import (
     START,
     entries,
     number,
+    short,
     storage,
     tensor,
     text,
+    used_again,
 )
 from tests.tts_core.growth import MOST, growth
 from tts_core.errors import CheckpointError
@@ -73,14 +75,6 @@ def test_tensors_and_settings_are_proved_cheap():
 def test_what_torch_save_does_not_write_is_refused(pickled, said):
     with pytest.raises(CheckpointError, match=f"refused: .*{said}"):
         measure(START + pickled + b".")
-
-
-def used_again(levels: int) -> bytes:
-    """Tuples of twice the tuple before: their hash takes 2 ** levels steps."""
-    made = b"](K\x01K\x02\x86q\x00"
-    for level in range(levels):
-        made += b"h" + bytes([level]) + b"h" + bytes([level]) + b"\x86q" + bytes([level + 1])
-    return made + b"e"
 
 
 @pytest.mark.parametrize(
@@ -178,21 +172,9 @@ def test_no_opcode_reaches_below_the_mark(opcode):
         pickle.loads(above + b".")
 
 
-@pytest.mark.parametrize("protocol", [0, 1, 4, 5])
-def test_other_protocols(protocol):
-    name = str(protocol) if protocol > 1 else "0 or 1"
-    with pytest.raises(CheckpointError, match=f"^refused: pickle protocol {name}; only 2, .* and 3 are read"):
-        measure(pickle.dumps({"a": 1, "b": [2.5]}, protocol))
-
-
 @pytest.mark.parametrize("protocol", [2, 3])
 def test_protocols_2_and_3_are_proved(protocol):
     assert measure(pickle.dumps({"a": 1, "b": [2.5, "text", True, None, 1 << 40]}, protocol)).doubt is None
-
-
-def short(content: bytes) -> bytes:
-    """A text as Python 2 writes it."""
-    return b"U" + bytes([len(content)]) + content
 
 
 def test_texts_of_python_2_are_keys_and_names():

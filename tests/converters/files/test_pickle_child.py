@@ -7,8 +7,8 @@ import pytest
 from converters.files import pickle_child, pickles
 from converters.files.pickle_child import try_in_child
 from converters.files.pickles import TorchCheckpoint
-from tests.converters.files.opcodes import OLD_HEAD, START, entries, tensor, text, write_zip
-from tests.converters.files.test_pickles import save, used_again
+from tests.converters.files.opcodes import OLD_HEAD, START, entries, tensor, text, used_again, write_zip
+from tests.converters.files.test_pickles import save
 from tts_core.errors import CheckpointError, ResourceError
 
 pytestmark = pytest.mark.rest
