@@ -6,11 +6,9 @@ import json
 import random
 from collections.abc import Callable
 from dataclasses import fields
-from functools import cache
 from typing import Any
 
-from tts_core.errors import UsageError
-from tts_core.options import Info, info, options_class, single_values
+from tts_core.options import Info, options_class
 
 EDGES = (0, 1, 2**31 - 1, 2**31, 2**32, 2**53 + 1, 2**63 - 1, 2**63, 2**64 - 1, 2**64, 10**30, 10**400)
 TINY = (5e-324, 1e-320, 1e-300, 1e-46, 1e-45, 1e-40, 1.2e-38, 1e-9, 9.9e-6, 1e-5)
@@ -63,18 +61,3 @@ def numeric_options(model: str) -> dict[str, Any]:
     """Fields of a model's options that take numbers."""
     taken = fields(options_class(model))
     return {field.name: field for field in taken if str(field.type).startswith(("int", "float"))}
-
-
-@cache
-def accepted(model: str, count: int) -> dict[str, list[int | float]]:
-    """Draw `count` numbers for each option; return those that pass its checks."""
-    kind, found = options_class(model), dict[str, list[int | float]]()
-    for name, field in numeric_options(model).items():
-        found[name] = []
-        for number in json_numbers(info(field), count, f"{model} {name}"):
-            try:
-                single_values(kind, {name: number})
-            except UsageError:
-                continue
-            found[name].append(number)
-    return found

@@ -81,6 +81,12 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture
+def both_frameworks() -> None:
+    pytest.importorskip("torch", reason="torch holds a network")
+    pytest.importorskip("mlx.core", reason="MLX holds a network")
+
+
 READ = """
 import json, sys
 import numpy as np
@@ -90,9 +96,8 @@ np.save(sys.argv[2], opened.parts["parrot"].read("beak.weight"))
 configs = {kind: type(part.config).__name__ for kind, part in opened.parts.items()}
 print(json.dumps([opened.model, configs]))
 """
-CONVERT = (
-    "import sys; from mlx_port.commands.main import run; sys.exit(run(['convert', *sys.argv[1:], '--debug']))"
-)
+COMMAND = "import sys; from mlx_port.commands.main import run; sys.exit(run([*sys.argv[1:], '--debug']))"
+MISTAKE = "import sys; from mlx_port.commands.main import run; assert run(sys.argv[1:]) == 2"
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +111,8 @@ def converted(
         if not (folder / name).exists():
             if name == "quantized":
                 pytest.importorskip("mlx.core", reason="MLX quantizes")
-            script(CONVERT, "--hf-path", published, "--mlx-path", folder / name, *CONVERSIONS[name][0])
+            flags = ["--hf-path", published, "--mlx-path", folder / name, *CONVERSIONS[name][0]]
+            script(COMMAND, "convert", *flags)
         return folder / name
 
     return make
@@ -172,10 +178,9 @@ print(json.dumps([name for name in sys.modules if set(name.split(".")) & set(oth
 """
 
 
+@pytest.mark.usefixtures("both_frameworks")
 def test_both_sides_load_it_equal(script, converted):
     """Without loading anything of another model."""
-    pytest.importorskip("torch", reason="torch holds a network")
-    pytest.importorskip("mlx.core", reason="MLX holds a network")
     *loaded, others = map(json.loads, script(LOAD, *map(converted, CONVERSIONS)).splitlines())
     for name, found in zip(CONVERSIONS, loaded, strict=True):
         assert found["words"] == [WORDS, WORDS]
@@ -203,20 +208,16 @@ def test_help_and_doctor_name_it(script):
     assert line.endswith(", Parrot (birds/parrot)")
 
 
-GENERATE = "import sys; from mlx_port.commands.main import run; sys.exit(run([*sys.argv[1:], '--debug']))"
-
-
+@pytest.mark.usefixtures("both_frameworks")
 def test_the_command_speaks_with_both_backends(script, converted, tmp_path):
     """Whole and streamed, with its own flag; the codes and the sound are those of the Python interface."""
-    pytest.importorskip("torch", reason="torch holds a network")
-    pytest.importorskip("mlx.core", reason="MLX holds a network")
     facts = {}
     for backend in ("mlx", "torch"):
         for mode in ([], ["--stream"]):
             out = tmp_path / f"{backend}{len(mode)}.wav"
             flags = ["--model", converted("plain"), "--backend", backend, "--text", "Polly wants", "--json"]
             flags += ["--seed", 3, "--frames-per-word", 7, "--output", out, *mode]
-            facts[backend, bool(mode)] = json.loads(script(GENERATE, "generate", *flags))
+            facts[backend, bool(mode)] = json.loads(script(COMMAND, "generate", *flags))
             assert facts[backend, bool(mode)]["frames"] == 14
     sounds = [
         (tmp_path / f"{backend}{mode}.wav").read_bytes() for backend in ("mlx", "torch") for mode in (0, 1)
@@ -245,10 +246,9 @@ for side in (torch_ref.load(sys.argv[1], device="cpu", dtype="float32"), mlx_por
 """
 
 
+@pytest.mark.usefixtures("both_frameworks")
 def test_both_sides_speak_alike(script, converted):
     """One part per word with progress; it can be cancelled, and wrong options are named."""
-    pytest.importorskip("torch", reason="torch holds a network")
-    pytest.importorskip("mlx.core", reason="MLX holds a network")
     one, other = map(json.loads, script(SPEAK, converted("plain")).splitlines())
     assert one == other
     codes, parts, seconds, faults = one
@@ -271,7 +271,7 @@ def test_it_has_pauses_speed_and_captions(script, converted, tmp_path):
     found = []
     for name, mode in (("whole", []), ("stream", ["--stream"])):
         files = ["--output", tmp_path / f"{name}.wav", "--captions", tmp_path / f"{name}.srt"]
-        found.append(json.loads(script(GENERATE, *flags, "--text", text, *files, *mode)))
+        found.append(json.loads(script(COMMAND, *flags, "--text", text, *files, *mode)))
     hop, rate = 512, 44_100
     word = round(7 * hop / 1.25)
     silences = [round(0.5 * rate), round(0.25 * rate)]
@@ -282,8 +282,7 @@ def test_it_has_pauses_speed_and_captions(script, converted, tmp_path):
     assert re.findall(r"^[A-Za-z]+$", captions, re.MULTILINE) == ["Polly", "wants", "more"]
     ends = [f"0,{1000 * end / rate:03.0f}" for end in (word, word + silences[0], 2 * word + silences[0])]
     assert [time for time in ends if time not in captions] == []
-    refuse = "import sys; from mlx_port.commands.main import run; assert run(sys.argv[1:]) == 2"
-    assert script(refuse, *flags, "--text", "<speak>Polly</speak>") == ""
+    assert script(MISTAKE, *flags, "--text", "<speak>Polly</speak>") == ""
 
 
 SERVE = """
@@ -325,10 +324,9 @@ engine.close()
 """
 
 
+@pytest.mark.usefixtures("both_frameworks")
 def test_it_is_served(script, converted):
     """On both sides in one engine, several at once; text may arrive while it speaks, and words are timed."""
-    pytest.importorskip("torch", reason="torch holds a network")
-    pytest.importorskip("mlx.core", reason="MLX holds a network")
     fault, *found = map(json.loads, script(SERVE, converted("plain")).splitlines())
     assert fault == "sed: the model's generate takes no such argument; did you mean seed?"
     assert found[0] == found[1]
@@ -419,10 +417,9 @@ def test_it_speaks_through_the_server(script, converted):
     assert abs(seconds[0] - seconds[1]) < 0.001
 
 
+@pytest.mark.usefixtures("both_frameworks")
 def test_it_speaks_in_bulk(script, converted, tmp_path):
     """Rows with its options, in worker processes; the codes are those of single runs, on both sides."""
-    pytest.importorskip("torch", reason="torch holds a network")
-    pytest.importorskip("mlx.core", reason="MLX holds a network")
     rows = [
         {"id": f"r{number}", "text": text, "seed": number, "options": {"frames_per_word": 3 + number}}
         for number, text in enumerate(["Polly wants more", "crackers", "and [pause:0.35] nuts", "too"])
@@ -433,7 +430,7 @@ def test_it_speaks_in_bulk(script, converted, tmp_path):
     found = {}
     for backend in ("mlx", "torch"):
         flags = ["--model", converted("plain"), "--backend", backend, "--dtype", "float32", "--places", 2]
-        script(GENERATE, "batch", source, "--out", tmp_path / backend, *flags, "--captions", "srt")
+        script(COMMAND, "batch", source, "--out", tmp_path / backend, *flags, "--captions", "srt")
         lines = (tmp_path / backend / "manifest.jsonl").read_text().splitlines()
         found[backend] = [json.loads(line) for line in lines]
         [error] = (tmp_path / backend / "errors.jsonl").read_text().splitlines()
@@ -459,21 +456,19 @@ print(json.dumps([codes_hash(one.codes) for one in made]))
 
 def test_its_flags_are_its_own(script, converted):
     """Its option is a flag of the command; another model's is refused with its list."""
-    help_text = script(GENERATE, "generate", "--model", converted("plain"), "--help")
+    help_text = script(COMMAND, "generate", "--model", converted("plain"), "--help")
     assert re.search(r"--frames-per-word INTEGER\s+Codec frames for a word\.", help_text)
-    assert "--frames-per-word" not in script(GENERATE, "generate", "--help")
-    code = "import sys; from mlx_port.commands.main import run; assert run(sys.argv[1:]) == 2"
+    assert "--frames-per-word" not in script(COMMAND, "generate", "--help")
     flags = ["--model", converted("plain"), "--text", "Polly", "--temperature", 1]
-    assert script(code, "generate", *flags) == ""
+    assert script(MISTAKE, "generate", *flags) == ""
 
 
+@pytest.mark.usefixtures("both_frameworks")
 def test_estimate_and_verify_know_it(script, published, converted):
-    pytest.importorskip("torch", reason="verify runs both sides")
-    pytest.importorskip("mlx.core", reason="verify runs both sides")
-    found = json.loads(script(GENERATE, "estimate", "--model", converted("plain"), "--json"))
+    found = json.loads(script(COMMAND, "estimate", "--model", converted("plain"), "--json"))
     assert found["backends"]["mlx-cpu"]["terms"]["weights"]["bytes"] == 4 * (96 + 32)
-    assert "the peak of a word of 12 frames" in script(GENERATE, "estimate", "--model", "birds/parrot")
-    report = json.loads(script(GENERATE, "verify", published, converted("plain"), "--json"))
+    assert "the peak of a word of 12 frames" in script(COMMAND, "estimate", "--model", "birds/parrot")
+    report = json.loads(script(COMMAND, "verify", published, converted("plain"), "--json"))
     assert report["passed"] is True
     assert any(row["part"] == "parrot" for row in report["layers"])
 
@@ -482,10 +477,10 @@ def test_bench_times_it(script, converted):
     """Its published size with random weights, and a converted folder."""
     pytest.importorskip("mlx.core", reason="MLX is timed")
     flags = ["--seconds", 0.3, "--runs", 1, "--json"]
-    random = json.loads(script(GENERATE, "bench", "--random", "parrot", *flags))
+    random = json.loads(script(COMMAND, "bench", "--random", "parrot", *flags))
     assert (random["model"]["random_weights_of"], random["model"]["step"]) == ("birds/parrot", "word")
     [case] = random["cases"]
     assert case["step_ms"] > 0
     assert case["step_bytes"] == 2 * 96 + 4 * 32  # bfloat16, the norm float32
-    folder = json.loads(script(GENERATE, "bench", "--model", converted("plain"), *flags))
+    folder = json.loads(script(COMMAND, "bench", "--model", converted("plain"), *flags))
     assert folder["cases"][0]["step_bytes"] == 4 * (96 + 32)

@@ -72,19 +72,13 @@ def device(path: Path) -> str:
         "model.safetensors.index.json",
         "generation_config.json",
         "codec/config.json",
+        "dia.pth",
     ],
 )
 def test_no_file_in_place_of_a_file(folder, capsys, put: Callable[[Path], str], name):
-    (folder / name).unlink(missing_ok=True)
+    (folder / ("model.safetensors" if name == "dia.pth" else name)).unlink(missing_ok=True)
     kind = put(folder / name)
     assert f"{folder / name}: {kind}, not a file" in refusal(capsys, "--hf-path", folder, code=4)
-
-
-@pytest.mark.parametrize("put", [pipe, bound, device])
-def test_no_file_in_place_of_a_pickle(folder, capsys, put: Callable[[Path], str]):
-    (folder / "model.safetensors").unlink()
-    kind = put(folder / "dia.pth")
-    assert f"dia.pth: {kind}, not a file" in refusal(capsys, "--hf-path", folder, code=4)
 
 
 @pytest.mark.parametrize("put", [pipe, bound, device])
@@ -96,23 +90,29 @@ def test_no_file_in_a_flag(folder, capsys, put: Callable[[Path], str], flag):
     assert f"{flag}: odd.pth is neither a file nor a folder" in said
 
 
-def test_a_pipe_as_vocos_s_configuration(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    shutil.copytree(VOCOS, "vocos")
-    Path("vocos/config.yaml").unlink()
-    os.mkfifo("vocos/config.yaml")
-    sources = [flag for path in (AR, NAR, ENCODEC, "vocos") for flag in ("--hf-path", path)]
-    assert "vocos/config.yaml: a named pipe, not a file" in refusal(capsys, *sources, code=4)
+def double(path: Path) -> None:
+    aliases = "".join(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]\n" for i in range(1, 60))
+    path.write_text(f"{path.read_text()}a0: &a0 [x]\n{aliases}")
 
 
-def test_aliases_that_double_in_vocos_s_configuration(tmp_path, monkeypatch, capsys):
+def replace_by_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (replace_by_pipe, "vocos/config.yaml: a named pipe, not a file"),
+        (double, "aliases are not supported"),
+    ],
+)
+def test_vocos_s_configuration(tmp_path, monkeypatch, capsys, damage: Callable[[Path], None], said):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(VOCOS, "vocos")
-    doubling = "a0: &a0 [x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]\n" for i in range(1, 60))
-    with open("vocos/config.yaml", "a") as file:
-        file.write(doubling)
+    damage(Path("vocos/config.yaml"))
     sources = [flag for path in (AR, NAR, ENCODEC, "vocos") for flag in ("--hf-path", path)]
-    assert "aliases are not supported" in refusal(capsys, *sources, code=4)
+    assert said in refusal(capsys, *sources, code=4)
 
 
 def test_a_pipe_as_the_model_card_says_nothing_of_the_licence(folder, capsys):

@@ -18,7 +18,7 @@ from converters.files.pickles import TorchCheckpoint
 from converters.files.readers import SafetensorsCheckpoint
 from converters.published import open_published
 from tests.converters.changed import fails, resave, save, without
-from tests.converters.folders import DAC_HF, V_0626_HF, left_in, write_safetensors
+from tests.converters.folders import DAC_HF, DAC_PTH, V_0626, V_0626_HF, left_in, write_safetensors
 from tests.tiny.mbd import CONFIG as MBD_CONFIG
 from tests.tiny.mbd import mbd_tensors, published_content, write_published
 from tests.tiny.published_models import (
@@ -53,14 +53,11 @@ def test_the_model_is_told_by_its_files_in_any_order(model):
     assert opened.ignored == {}
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_opening_reads_no_tensor(monkeypatch, model):
-    def refuse(*_):
-        raise AssertionError("a tensor was read")
-
+@pytest.mark.parametrize("given", [*map(sources, MODELS), [V_0626_HF, DAC_HF], [V_0626, DAC_PTH]])
+def test_opening_reads_no_tensor(monkeypatch, given):
     for reader in (SafetensorsCheckpoint, TorchCheckpoint):
-        monkeypatch.setattr(reader, "read", refuse)
-    outline(open_published(sources(model)))
+        monkeypatch.setattr(reader, "read", lambda *_: pytest.fail("a tensor was read"))
+    outline(open_published(given))
 
 
 def test_a_folder_of_many_files(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import random
 import sys
+from functools import cache
 from pathlib import Path
 from unicodedata import category
 
@@ -13,15 +14,10 @@ import numpy as np
 import pytest
 import soundfile
 
-from converters.convert import convert
-from converters.published import open_published
 from mlx_port.commands import main as cli
+from tests.contract.speakers import folder
 from tests.fuzz import made
 from tests.mlx_port.commands.fake import FakePipeline, install
-from tests.tiny.dia import dac_weights, dia_config, dia_weights, published_dac_config, write_published
-from tests.tiny.dia2 import published_dia2
-from tests.tiny.published_models import sources
-from tests.tiny.qwen3 import write_published as published_qwen3
 from tts_core.models import NAMES
 
 pytestmark = pytest.mark.rest
@@ -61,22 +57,14 @@ VALUES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A published model, converted ones and a recording."""
-    folder = tmp_path_factory.mktemp("flags")
-    dia, dac = dia_weights(dia_config(), seed=3, eos=1.3), dac_weights(published_dac_config())
-    write_published(folder / "published", dia, dac)
-    convert(open_published(folder / "published", offline=True), folder / "dia", dtype="float32")
-    for model in ("mars5", "metavoice"):
-        convert(open_published(sources(model)), folder / model, dtype="float32")
-    for model, write in (("dia2", published_dia2), ("qwen3", published_qwen3)):
-        convert(open_published(write(folder / f"published-{model}")), folder / model, dtype="float32")
-    soundfile.write(folder / "voice.wav", 0.2 * np.sin(np.arange(8 * 16000) / 20), 16000)
-    return folder
+@cache
+def models() -> list[str]:
+    """Published and converted folders."""
+    published = [folder(name).parent / "published" for name in ("dia", "qwen3")]
+    return [str(place) for place in (*published, *map(folder, NAMES), folder("dia") / "codec")]
 
 
-def arguments(chance: random.Random, models: list[str]) -> list[str]:
+def arguments(chance: random.Random) -> list[str]:
     command = chance.choice(COMMANDS)
     context = click.Context(cli.mlx_port)
     known = cli.mlx_port.get_command(context, command)
@@ -87,24 +75,24 @@ def arguments(chance: random.Random, models: list[str]) -> list[str]:
     if command == "generate" and chance.random() < 0.7:
         made_up += ["--text", chance.choice(["Hello there.", "[S1] Hi."])]
     if chance.random() < 0.6:
-        made_up += ["--hf-path" if command == "convert" else "--model", chance.choice(models)]
+        made_up += ["--hf-path" if command == "convert" else "--model", chance.choice(models())]
     for _ in range(chance.choice([0, 1, 1, 2, 4])):
         made_up.append(chance.choice(flags))
         if chance.random() < 0.75:
-            made_up.append(chance.choice([*VALUES, *models]))
+            made_up.append(chance.choice([*VALUES, *models()]))
     return [*made_up, "--dry-run", "--offline"] if command == "convert" else made_up
 
 
 @made.cases(250, 20_000)
 def test_flags(
-    seeds: range, place: Path, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
+    seeds: range, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     install(monkeypatch, FakePipeline())
-    monkeypatch.chdir(place)
+    monkeypatch.chdir(tmp_path)
+    soundfile.write("voice.wav", 0.2 * np.sin(np.arange(8 * 16000) / 20), 16000)
     codes = set()
-    models = [str(place / name) for name in ("published", "published-qwen3", *NAMES, "dia/codec")]
     for seed in seeds:
-        words = arguments(random.Random(seed), models)
+        words = arguments(random.Random(seed))
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"[S1] Hello.")))
         code = cli.run(words)
         sound, said = capsysbinary.readouterr()

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import random
-import tempfile
 from functools import cache
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from converters.published import open_published
+from tests.contract.speakers import folder
 from tests.fuzz import made
-from tests.tiny.dia2 import published_dia2
-from tests.tiny.published_models import sources
-from tests.tiny.qwen3 import write_published as published_qwen3
 from tts_core.models import NAMES
 from tts_core.options import options_class
 from tts_core.prompt import Prompt
@@ -31,13 +27,7 @@ VOICE = Prompt.of(audio=0.2 * np.sin(np.arange(24000 * 8) / 20).astype(np.float3
 def published(model: str) -> Any:
     if model == "dia":
         return open_published([DIA], codec=CODEC, offline=True)
-    if model == "dia2":
-        with tempfile.TemporaryDirectory() as folder:  # configurations and tokenizer are read at once
-            return open_published(published_dia2(Path(folder) / model))
-    if model == "qwen3":
-        with tempfile.TemporaryDirectory() as folder:
-            return open_published(published_qwen3(Path(folder) / model, "base"), offline=True)
-    return open_published(sources(model))
+    return open_published([folder(model)], offline=True)
 
 
 @made.cases(300, 20_000)

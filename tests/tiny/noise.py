@@ -1,4 +1,4 @@
-"""Sources of noise that record their use."""
+"""Sources of noise: one that records its use, one that only the host draws."""
 
 from __future__ import annotations
 
@@ -17,3 +17,13 @@ class CountingNoise(HostNoise):
     def uniform(self, step: int, shape: tuple[int, ...]) -> np.ndarray:
         self.steps.append(step)
         return super().uniform(step, shape)
+
+
+class GivenNoise:
+    """A source of noise that no device can draw itself."""
+
+    def __init__(self, seed: int):
+        self.source = HostNoise(seed)
+
+    def uniform(self, step: int, shape: tuple[int, ...]) -> np.ndarray:
+        return self.source.uniform(step, shape)

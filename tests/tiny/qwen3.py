@@ -14,7 +14,6 @@ from tests.tiny.weights import Weights
 from tts_core.codecs import qwen3_codec
 from tts_core.codecs.qwen3_codec import Qwen3CodecConfig, Qwen3DecoderConfig
 from tts_core.config import LARGEST
-from tts_core.qwen3 import speaker
 from tts_core.qwen3.config import Qwen3Config, Qwen3StackConfig, Speaker, parameter_shapes
 from tts_core.qwen3.speaker import SpeakerConfig
 
@@ -105,11 +104,6 @@ def qwen3_weights(config: Qwen3Config, seed: int = 0) -> Weights[Qwen3Config]:
     for name, shape in parameter_shapes(config).items():
         tensors[name] = _drawn(random, name, shape) * (2.5 if "head" in name else 1)
     return Weights(config, tensors)
-
-
-def speaker_weights(config: SpeakerConfig, seed: int = 0) -> Weights[SpeakerConfig]:
-    random, shapes = np.random.default_rng(seed), speaker.parameter_shapes(config)
-    return Weights(config, {name: _drawn(random, name, shape) for name, shape in shapes.items()})
 
 
 def codec_weights(config: Qwen3CodecConfig, seed: int = 0) -> Weights[Qwen3CodecConfig]:

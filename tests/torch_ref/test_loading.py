@@ -135,20 +135,6 @@ def test_a_converted_folder_is_the_published_one(published: Path, tmp_path: Path
     assert elsewhere.codec_config == theirs.codec_config
 
 
-@pytest.mark.parametrize("value", ["float8", "int8", "half"])
-def test_unknown_dtype(published: Path, value: str) -> None:
-    with pytest.raises(
-        UsageError, match=rf"^dtype: '{value}' is not one of float32, bfloat16, float16, float64$"
-    ):
-        load(published, dtype=value)
-
-
-@pytest.mark.parametrize("value", ["cuda:99", "tpu", "meta"])
-def test_a_device_that_is_not_there(published: Path, value: str) -> None:
-    with pytest.raises(UsageError, match="device"):
-        load(published, device=value)
-
-
 def test_damage_is_one_clear_error(published: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(published, tmp_path / "cut"))
     weights = folder / "model.safetensors"

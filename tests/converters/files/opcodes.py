@@ -21,6 +21,11 @@ def text(content: str) -> bytes:
     return b"X" + len(octets).to_bytes(4, "little") + octets
 
 
+def short(content: bytes) -> bytes:
+    """A string as Python 2 writes it."""
+    return b"U" + bytes([len(content)]) + content
+
+
 def number(value: int) -> bytes:
     """An int, in the widest form that torch.save writes."""
     octets = value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
@@ -35,6 +40,17 @@ def sizes(values: Sequence[int]) -> bytes:
 def entries(*pairs: bytes) -> bytes:
     """A dict of keys and values in turn."""
     return b"}(" + b"".join(pairs) + b"u"
+
+
+def used_again(levels: int) -> bytes:
+    """A list of tuples, each of twice the tuple before: their hash takes 2 ** levels steps.
+
+    The last one is stored as number `levels`.
+    """
+    made = b"](K\x01K\x02\x86q\x00"
+    for level in range(levels):
+        made += b"h" + bytes([level]) + b"h" + bytes([level]) + b"\x86q" + bytes([level + 1])
+    return made + b"e"
 
 
 def storage(key: str = "0", count: int = 4) -> bytes:

@@ -23,13 +23,13 @@ from tests.tiny.published_models import ENCODEC, FIRST, SOURCES, VOCOS
 from tts_core.command import runner
 from tts_core.errors import NotFoundError
 
-SAFETENSORS, PICKLES = "*.safetensors", "*.pth"
+SAFETENSORS, PICKLES = "*.safetensors", "*.pth *.pt *.bin *.th"
 PICKLED_DIA = [V_V01 / "config.json", V_V01 / "dia-v0_1.pth"]
 OLD, NEW, ABSENT = "0" * 40, "1" * 40, "2" * 40
 
 
 class Asked(NamedTuple):
-    """A call of the download. tensors: the first pattern of weights files."""
+    """A call of the download. tensors: patterns of weights files."""
 
     repository: str
     revision: str | None
@@ -46,7 +46,7 @@ def asked(monkeypatch, tmp_path) -> Callable[..., list[Asked]]:
 
         def snapshot_download(repository, *, revision, allow_patterns, local_files_only):
             tensors = [each for each in allow_patterns if not each.endswith((".json", ".yaml", ".md"))]
-            calls.append(Asked(repository, revision, local_files_only, tensors[0]))
+            calls.append(Asked(repository, revision, local_files_only, " ".join(tensors)))
             folder = tmp_path / repository / "snapshots/c0ffee"
             folder.mkdir(parents=True, exist_ok=True)
             for file in held[repository]:

@@ -21,6 +21,7 @@ from tests.converters.files.opcodes import (
     START,
     entries,
     number,
+    short,
     sizes,
     text,
     write_zip,
@@ -36,12 +37,13 @@ NUMBERS = np.arange(4, dtype="<f4")
 REBUILD_1 = b"ctorch._utils\n_rebuild_tensor\n"
 
 
-def short(content: str) -> bytes:
-    """A text as Python 2 writes it."""
-    return b"U" + bytes([len(content)]) + content.encode()
+def short_text(content: str) -> bytes:
+    return short(content.encode())
 
 
-MACHINE_2 = START + b"}q\x00(" + short("little_endian") + b"\x88" + short("protocol_version") + b"M\xe9\x03u."
+MACHINE_2 = (
+    START + b"}q\x00(" + short(b"little_endian") + b"\x88" + short(b"protocol_version") + b"M\xe9\x03u."
+)
 
 
 def held(written: Callable[[str], bytes] = text, kind: bytes = b"ctorch\nFloatStorage\n") -> bytes:
@@ -65,14 +67,18 @@ def old(path: Path, content: bytes, written: Callable[[str], bytes] = text, mach
 
 
 OLD = {
-    "text of Python 2": (entries(short("a"), tensor(held(short))), short, MACHINE_2),
+    "text of Python 2": (entries(short_text("a"), tensor(held(short_text))), short_text, MACHINE_2),
     "an OrderedDict of Python 2": (
-        ORDERED + b"(](](" + short("a") + tensor(held(short)) + b"eetR",
-        short,
+        ORDERED + b"(](](" + short_text("a") + tensor(held(short_text)) + b"eetR",
+        short_text,
         MACHINE_2,
     ),
     "torch < 0.4": (entries(text("a"), tensor(held(), REBUILD_1)), text, MACHINE),
-    "torch < 0.4 and Python 2": (entries(short("a"), tensor(held(short), REBUILD_1)), short, MACHINE_2),
+    "torch < 0.4 and Python 2": (
+        entries(short_text("a"), tensor(held(short_text), REBUILD_1)),
+        short_text,
+        MACHINE_2,
+    ),
     "a storage of CUDA": (
         entries(text("a"), tensor(held(kind=b"ctorch.cuda\nFloatStorage\n"))),
         text,

@@ -1,72 +1,20 @@
-"""Multi-band diffusion's map: the full-size list, and a tiny published file read to the last number."""
+"""Multi-band diffusion's map: a tiny published file read to the last number; full size: test_full_size.py."""
 
-import json
-import math
-import re
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from converters.maps.layouts import layouts, recognize
 from converters.maps.mbd import rules
 from converters.published import open_published
-from converters.rules.plan import dropped, plan
+from converters.rules.plan import plan
 from tests.tiny.mbd import CONFIG, FIRST, SCHEDULE, mbd_tensors, published_content, write_published
 from tts_core.codecs.mbd import (
-    PUBLISHED_UNET,
     MbdBandConfig,
-    MbdConfig,
-    MbdProcessorConfig,
-    MbdScheduleConfig,
     parameter_shapes,
 )
 from tts_core.errors import CheckpointError
-
-KEYS = Path(__file__).parents[2] / "data/keys/multi_band_diffusion.json"
-FULL_SCHEDULE = MbdScheduleConfig(
-    beta_t0=1e-5, beta_t1=0.029, beta_exp=7.5, num_steps=1000, clip=5.0, noise_scale=1.0
-)
-FULL = MbdConfig(
-    sample_rate=24000,
-    bands=tuple(
-        MbdBandConfig(PUBLISHED_UNET, FULL_SCHEDULE, MbdProcessorConfig(8, (power,) * 8) if power else None)
-        for power in (None, None, 0.4, 0.75)
-    ),
-)
-
-
-def key_list() -> dict[str, tuple[int, ...]]:
-    return {key: tuple(shape) for key, shape in json.loads(KEYS.read_text()).items()}
-
-
-def test_full_size_list_is_recognised_and_planned():
-    shapes = key_list()
-    assert recognize(list(shapes), {}) == "mbd"
-    assert layouts()["mbd"].kind == "mbd"
-    moves = plan(rules(FULL), shapes, parameter_shapes(FULL))
-    left = dropped(rules(FULL), shapes)
-    assert sorted(left) == [f"{b}.processor_state.split_bands.lowpass.filters" for b in (2, 3)]
-    assert all("computed" in why for why in left.values())
-    claimed = [source for move in moves for source in move.sources]
-    assert sorted([*claimed, *left]) == sorted(shapes)
-    counts = [math.prod(move.shape) for move in moves if move.target.startswith("bands.0.")]
-    assert (len(counts), sum(counts)) == (158, 286_435_008)
-
-
-def test_any_tensor_missing_extra_or_of_another_shape_is_named():
-    shapes = key_list()
-    for name in list(shapes)[::130]:
-        if name.endswith("filters"):
-            continue
-        with pytest.raises(CheckpointError, match=re.escape(name)):
-            plan(rules(FULL), {k: v for k, v in shapes.items() if k != name}, parameter_shapes(FULL))
-        with pytest.raises(CheckpointError, match=re.escape(name)):
-            plan(rules(FULL), shapes | {name: (*shapes[name], 1)}, parameter_shapes(FULL))
-    extra = {"1.model_state.bilstm.lstm.weight_ih_l0": (4, 4)}
-    with pytest.raises(CheckpointError, match=r"unexpected: 1\.model_state\.bilstm"):
-        plan(rules(FULL), shapes | extra, parameter_shapes(FULL))
 
 
 def test_one_level_and_no_processor_leave_no_rule_idle():

@@ -1,66 +1,14 @@
-"""The maps of Mimi against the names and shapes of the full-size published checkpoints."""
-
-import json
-import math
-import re
-from pathlib import Path
+"""The maps of Mimi on small published files; at full size: test_full_size.py."""
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from converters.maps.layouts import layouts, recognize
 from converters.published import open_published
-from converters.rules.plan import dropped, plan
 from tests.golden.cases import DEFAULT
-from tts_core.codecs import mimi
-from tts_core.codecs.mimi import MIMI_24KHZ
 from tts_core.errors import CheckpointError, SpeechError
 
-KEYS = Path(__file__).parents[2] / "data/keys"
-# from the tables of the published files: tensors, total of numbers
-SIZES = {"mimi_transformers": (350, 96_151_393), "mimi_kyutai": (318, 96_151_393)}
 TINY = DEFAULT / "dia2" / "mimi"
-
-
-def key_list(name: str) -> dict[str, tuple[int, ...]]:
-    return {key: tuple(shape) for key, shape in json.loads((KEYS / f"{name}.json").read_text()).items()}
-
-
-@pytest.mark.parametrize("name", SIZES)
-def test_full_size_list_is_planned(name):
-    shapes, rules = key_list(name), layouts()[name].rules(MIMI_24KHZ)
-    assert (len(shapes), sum(map(math.prod, shapes.values()))) == SIZES[name]
-    moves = plan(rules, shapes, mimi.parameter_shapes(MIMI_24KHZ))
-    left = dropped(rules, shapes)
-    assert len(left) == MIMI_24KHZ.n_codebooks
-    claimed = {source for move in moves for source in move.sources}
-    assert {*left, *claimed} == {*shapes}
-    assert not claimed & {*left}
-
-
-@pytest.mark.parametrize("name", SIZES)
-def test_names_tell_the_layout(name):
-    for keys in sorted(path.stem for path in KEYS.glob("*.json")):
-        names = key_list(keys)
-        matching = sum(bool(re.match(layouts()[name].names, each)) for each in names)
-        if keys == name:
-            assert matching == len(names), keys
-            assert recognize(list(names), {}) == name
-        else:
-            assert 2 * matching < len(names), keys
-
-
-@pytest.mark.parametrize("name", SIZES)
-def test_any_tensor_missing_or_of_another_shape_is_named(name):
-    shapes, rules = key_list(name), layouts()[name].rules(MIMI_24KHZ)
-    targets = mimi.parameter_shapes(MIMI_24KHZ)
-    needed = sorted(shapes.keys() - dropped(rules, shapes).keys())
-    for key in needed[:: len(needed) // 20]:
-        with pytest.raises(CheckpointError, match=re.escape(key)):
-            plan(rules, {other: shape for other, shape in shapes.items() if other != key}, targets)
-        with pytest.raises(CheckpointError, match=re.escape(key)):
-            plan(rules, shapes | {key: (*shapes[key], 1)}, targets)
 
 
 def test_both_layouts_hold_the_same_numbers(tmp_path):
@@ -80,8 +28,6 @@ def test_both_layouts_hold_the_same_numbers(tmp_path):
 def test_other_sizes_than_the_published_ones_need_a_configuration():
     with pytest.raises(CheckpointError, match=r"linear1\.weight has shape \(34, 20\), which gives"):
         open_published(TINY / "kyutai/tokenizer.safetensors", parts=["mimi"])
-    shapes = key_list("mimi_kyutai")
-    assert len(plan(layouts()["mimi_kyutai"].rules(MIMI_24KHZ), shapes, mimi.parameter_shapes(MIMI_24KHZ)))
 
 
 def test_transformers_layout_needs_its_configuration(tmp_path):

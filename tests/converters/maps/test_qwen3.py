@@ -1,8 +1,6 @@
-"""The maps of Qwen3-TTS and its codec against the names and shapes of the full-size published checkpoints."""
+"""The maps of Qwen3-TTS and its codec on small published folders; at full size: test_full_size.py."""
 
 import json
-import math
-import re
 from pathlib import Path
 from typing import Any
 
@@ -13,92 +11,11 @@ from safetensors.numpy import load_file, save_file
 from converters import part as parts_of_models
 from converters import tensors
 from converters.convert import convert
-from converters.maps.layouts import layouts, recognize
 from converters.published import open_published
 from converters.rules.dequantize import Quantization
-from converters.rules.plan import dropped, plan
 from tests.tiny.qwen3 import codec_config, codec_weights, qwen3_config, qwen3_weights, write_published
-from tts_core import models
-from tts_core.codecs.qwen3_codec import QWEN3_CODEC_12HZ
 from tts_core.errors import CheckpointError, SpeechError
 from tts_core.qwen3.config import MODES
-from tts_core.qwen3.spec import qwen3
-
-KEYS = Path(__file__).parents[2] / "data/keys"
-# layout, configuration, tensors, total of numbers
-LISTS = {
-    "qwen3_0.6b_custom_voice": ("qwen3_published", qwen3("0b6", "custom_voice"), 402, 905_788_672),
-    "qwen3_0.6b_base": ("qwen3_published", qwen3("0b6", "base"), 478, 914_643_008),
-    "qwen3_1.7b_custom_voice": ("qwen3_published", qwen3("1b7", "voice_design"), 404, 1_916_676_352),
-    "qwen3_1.7b_base": ("qwen3_published", qwen3("1b7", "base"), 480, 1_928_677_440),
-    "qwen3_codec": ("qwen3_codec", QWEN3_CODEC_12HZ, 496, 170_557_441),
-}
-LENGTHS = {  # of the published files: bytes of a number, metadata, bytes of the file
-    "qwen3_0.6b_base": ("BF16", False, 1_829_344_272),
-    "qwen3_0.6b_custom_voice": ("BF16", True, 1_811_626_576),
-    "qwen3_1.7b_custom_voice": ("BF16", True, 3_833_402_552),
-    "qwen3_codec": ("F32", False, 682_293_092),
-}
-
-
-def key_list(name: str) -> dict[str, tuple[int, ...]]:
-    return {key: tuple(shape) for key, shape in json.loads((KEYS / f"{name}.json").read_text()).items()}
-
-
-def planned(name: str, shapes: dict[str, tuple[int, ...]]) -> Any:
-    layout, config, *_ = LISTS[name]
-    known = layouts()[layout]
-    return plan(known.rules(config), shapes, models.network(known.kind).parameter_shapes(config))
-
-
-@pytest.mark.parametrize("name", LISTS)
-def test_full_size_list_is_planned(name):
-    layout, config, tensors, numbers = LISTS[name]
-    shapes = key_list(name)
-    assert (len(shapes), sum(map(math.prod, shapes.values()))) == (tensors, numbers)
-    left = dropped(layouts()[layout].rules(config), shapes)
-    claimed = [source for move in planned(name, shapes) for source in move.sources]
-    assert sorted([*left, *claimed]) == sorted(shapes)
-    assert len(left) == (0 if layout == "qwen3_published" else 32 + 2 * 16)  # flags, and 16 unread books
-
-
-@pytest.mark.parametrize("name", LENGTHS)
-def test_the_list_is_as_long_as_the_published_file(name):
-    code, has_metadata, length = LENGTHS[name]
-    header: dict[str, Any] = {"__metadata__": {"format": "pt"}} if has_metadata else {}
-    place = 0
-    for key, shape in sorted(key_list(name).items()):
-        size = {"F32": 4, "BF16": 2}[code] * math.prod(shape)
-        header[key] = {"dtype": code, "shape": list(shape), "data_offsets": [place, place + size]}
-        place += size
-    text = len(json.dumps(header, separators=(",", ":")))
-    assert abs(8 + text + place - length) < 200  # the order of tensors moves digits of offsets
-
-
-@pytest.mark.parametrize("name", LISTS)
-def test_names_tell_the_layout(name):
-    layout, shapes = LISTS[name][0], key_list(name)
-    assert all(re.match(layouts()[layout].names, each) for each in shapes)
-    assert recognize(list(shapes), {}) == layout
-    for keys in sorted(path.stem for path in KEYS.glob("*.json")):
-        names = key_list(keys)
-        matching = sum(bool(re.match(layouts()[layout].names, each)) for each in names)
-        if keys not in LISTS or LISTS[keys][0] != layout:
-            assert 2 * matching < len(names), keys
-
-
-@pytest.mark.parametrize("name", LISTS)
-def test_any_tensor_missing_or_of_another_shape_is_named(name):
-    layout, config, *_ = LISTS[name]
-    shapes = key_list(name)
-    needed = sorted(shapes.keys() - dropped(layouts()[layout].rules(config), shapes).keys())
-    for key in needed[:: len(needed) // 8]:
-        with pytest.raises(CheckpointError, match=re.escape(key)):
-            planned(name, {other: shape for other, shape in shapes.items() if other != key})
-        with pytest.raises(CheckpointError, match=re.escape(key)):
-            planned(name, shapes | {key: (*shapes[key], 1)})
-    with pytest.raises(CheckpointError, match=r"unexpected: talker\.model\.layers\.99"):
-        planned(name, shapes | {"talker.model.layers.99.mlp.up_proj.weight": (1,)})
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -202,25 +119,6 @@ def test_a_missing_file_is_named(tmp_path, file, named):
         open_published(folder, offline=True)
 
 
-@pytest.mark.parametrize(
-    ("name", "change", "named"),
-    [
-        ("speaker_encoder.fc.bias", np.zeros(64), r"unexpected: speaker_encoder\.fc\.bias"),
-        ("talker.codec_head.weight", np.zeros((9, 64)), r"talker\.codec_head\.weight has shape \(9, 64\)"),
-        ("talker.model.norm.weight", None, r"missing: talker\.model\.norm\.weight"),
-    ],
-)
-def test_tensors_that_do_not_fit_are_named(tmp_path, name, change, named):
-    folder = write_published(tmp_path / "qwen3")
-    tensors = load_file(folder / "model.safetensors")
-    tensors.pop(name, None)
-    if change is not None:
-        tensors[name] = change.astype(np.float32)
-    save_file(tensors, folder / "model.safetensors")
-    with pytest.raises(CheckpointError, match=named):
-        open_published(folder, offline=True)
-
-
 def edit(file: Path, change: dict[str, Any], *at: str) -> None:
     content = json.loads(file.read_text())
     inner = content
@@ -230,48 +128,39 @@ def edit(file: Path, change: dict[str, Any], *at: str) -> None:
     file.write_text(json.dumps(content))
 
 
+TALKER, CODES = ("talker_config",), ("talker_config", "code_predictor_config")
+
+
 @pytest.mark.parametrize(
-    ("at", "change", "named"),
+    ("file", "at", "change", "named"),
     [
-        ((), {"tts_model_type": "singer"}, "mode 'singer' is none of base, custom_voice, voice_design"),
-        ((), {"tokenizer_type": "qwen3_tts_tokenizer_25hz"}, "25hz'; this variant is not supported"),
-        ((), {"tts_model_typ": "base"}, "unknown tts_model_typ"),
-        (("talker_config",), {"use_sliding_window": True}, "use_sliding_window True; this variant"),
-        (("talker_config",), {"codec_pad_id": 5000}, "codec id 5000; there are 1064"),
-        (("talker_config",), {"spk_is_dialect": {"eric": "klingon"}}, "the dialect of eric is no language"),
-        (("talker_config", "code_predictor_config"), {"num_code_groups": 4}, "is not the talker's"),
+        ("config", (), {"tts_model_type": "singer"}, "'singer' is none of base, custom_voice, voice_design"),
+        (
+            "config",
+            (),
+            {"tokenizer_type": "qwen3_tts_tokenizer_25hz"},
+            "25hz'; this variant is not supported",
+        ),
+        ("config", (), {"tts_model_typ": "base"}, "unknown tts_model_typ"),
+        ("config", (), {"im_end_token_id": 260}, r"<\|im_end\|> is 258, the model has 260"),
+        ("config", TALKER, {"use_sliding_window": True}, "use_sliding_window True; this variant"),
+        ("config", TALKER, {"codec_pad_id": 5000}, "codec id 5000; there are 1064"),
+        ("config", TALKER, {"spk_is_dialect": {"eric": "klingon"}}, "the dialect of eric is no language"),
+        ("config", TALKER, {"num_code_groups": 4}, "num_code_groups is not the talker's"),
+        ("config", CODES, {"num_code_groups": 4}, "is not the talker's"),
+        ("generation_config", (), {"top_k": "all"}, "top_k 'all' is no int"),
+        ("generation_config", (), {"temperature": 0}, "temperature: 0 is not positive"),
     ],
 )
-def test_an_unusable_configuration_is_named(tmp_path, at, change, named):
+def test_an_unusable_configuration_is_named(tmp_path, file, at, change, named):
     folder = write_published(tmp_path / "qwen3")
-    edit(folder / "config.json", change, *at)
+    edit(folder / f"{file}.json", change, *at)
     with pytest.raises(CheckpointError, match=named):
-        open_published(folder, offline=True)
+        open_published(folder, offline=True).check_fits()
 
 
 def test_fields_of_any_configuration_are_ignored(tmp_path):
     folder = write_published(tmp_path / "qwen3")
-    for at in ((), ("talker_config",), ("talker_config", "code_predictor_config")):
+    for at in ((), TALKER, CODES):
         edit(folder / "config.json", {"id2label": {}, "tie_word_embeddings": False, "num_beams": 1}, *at)
     assert open_published(folder, offline=True).parts["qwen3"].config == qwen3_config()
-
-
-@pytest.mark.parametrize(
-    ("file", "change", "at", "named"),
-    [
-        ("config.json", {"im_end_token_id": 260}, (), r"<\|im_end\|> is 258, the model has 260"),
-        ("generation_config.json", {"top_k": "all"}, (), "top_k 'all' is no int"),
-        ("generation_config.json", {"temperature": 0}, (), "temperature: 0 is not positive"),
-        (
-            "config.json",
-            {"num_code_groups": 4},
-            ("talker_config",),
-            "num_code_groups is not the talker's|5 codebooks of 40 codes, the model has 4",
-        ),
-    ],
-)
-def test_parts_that_do_not_fit_are_named(tmp_path, file, change, at, named):
-    folder = write_published(tmp_path / "qwen3")
-    edit(folder / file, change, *at)
-    with pytest.raises(CheckpointError, match=named):
-        open_published(folder, offline=True).check_fits()

@@ -11,12 +11,10 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from tests.sides import ORACLE, YARDSTICK, Side
-from tests.tiny.codecs import encodec_config, encodec_weights, vocos_config, vocos_weights
-from tests.tiny.dia import dac_config, dac_weights
+from tests.tiny.every_codec import DECODED, ENCODED, ENCODERS, WEIGHTS, codes_for
 from tests.tiny.inputs import normal
 from tests.tiny.mbd import CONFIG, mbd_tensors
-from tests.tiny.mimi import mimi_config, mimi_weights
-from tests.tiny.qwen3 import codec_config, codec_weights, speaker_config
+from tests.tiny.qwen3 import speaker_config
 from torch_ref.codecs.mbd import MultiBandDiffusion
 from torch_ref.cuda.precision import Precision, arithmetic, choose_precision, computing
 from torch_ref.metavoice import speaker_encoder as metavoice
@@ -27,23 +25,9 @@ from tts_core.memory.machine import Machine
 from tts_core.metavoice.config import SpeakerEncoderConfig
 from tts_core.nn.noise import HostNoise
 
-WEIGHTS = {
-    "dac": lambda: dac_weights(dac_config()),
-    "encodec": lambda: encodec_weights(encodec_config()),
-    "mimi": lambda: mimi_weights(mimi_config()),
-    "vocos": lambda: vocos_weights(vocos_config()),
-    "qwen3_codec": lambda: codec_weights(codec_config()),
-}
-ODD = {"vocos": (0,)}  # further arguments of decode
-
 
 def codec(name: str, side: Side) -> Any:
     return side.network(name, WEIGHTS[name]())
-
-
-def codes_for(name: str, made: Any) -> np.ndarray:
-    config, random = made.config, np.random.default_rng(3)
-    return random.integers(0, config.codebook_size, (1, config.n_codebooks, 12)).astype(np.int32)
 
 
 CONVOLUTIONS = ("conv1d", "conv2d", "conv_transpose1d", "lstm")  # cuDNN's on CUDA
@@ -90,11 +74,11 @@ def exact(seen: Flags) -> bool:
 def test_a_precision_is_of_the_decoder_only(name: str, precision: Precision, flags: Flags) -> None:
     made = codec(name, YARDSTICK)
     made.precision = precision
-    made.decode(codes_for(name, made), *ODD.get(name, ()))
+    made.decode(codes_for(made), *DECODED.get(name, ()))
     assert set(flags.cudnn) == {precision == "tf32"}
-    if name != "vocos":
+    if name in ENCODERS:
         flags.cudnn.clear()
-        made.encode(normal(1, 1, 700), *([] if name in ("dac", "qwen3_codec") else [2]))
+        made.encode(normal(1, 1, 700), *ENCODED.get(name, ()))
         assert exact(flags)
 
 
@@ -102,10 +86,10 @@ def test_a_precision_is_of_the_decoder_only(name: str, precision: Precision, fla
 def test_a_decoder_in_bfloat16_gives_float32(name: str) -> None:
     """torch.autocast on a CPU, in place of CUDA's. bfloat16 rounds to 8 bits: noise far below the signal."""
     made = codec(name, YARDSTICK)
-    codes = codes_for(name, made)
-    plain = made.decode(codes, *ODD.get(name, ()))
+    codes = codes_for(made)
+    plain = made.decode(codes, *DECODED.get(name, ()))
     with torch.autocast("cpu", torch.bfloat16):
-        found = made.decode(codes, *ODD.get(name, ()))
+        found = made.decode(codes, *DECODED.get(name, ()))
     assert found.dtype == plain.dtype == torch.float32
     assert 0 < (found - plain).norm() < 0.2 * plain.norm()
 
@@ -191,8 +175,8 @@ def error_of(name: str, run: Callable[[Any], torch.Tensor]) -> tuple[float, floa
 def test_float32_is_exact_on_cuda(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Within sixteen times the CPU's own rounding; TF32 is a thousand times that."""
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
-    codes = codes_for(name, codec(name, YARDSTICK))
-    found, plain = error_of(name, lambda made: made.decode(codes, *ODD.get(name, ())))
+    codes = codes_for(codec(name, YARDSTICK))
+    found, plain = error_of(name, lambda made: made.decode(codes, *DECODED.get(name, ())))
     assert found <= 16 * plain
 
 
@@ -200,7 +184,7 @@ def test_float32_is_exact_on_cuda(name: str, monkeypatch: pytest.MonkeyPatch) ->
 def test_a_precision_changes_what_dac_computes_on_cuda() -> None:
     """So that the test above can fail."""
     made = codec("dac", YARDSTICK).to("cuda")
-    codes = codes_for("dac", made)
+    codes = codes_for(made)
     exact = made.decode(codes)
     made.precision = "tf32"
     assert not torch.equal(made.decode(codes), exact)
@@ -209,15 +193,14 @@ def test_a_precision_changes_what_dac_computes_on_cuda() -> None:
 
 
 @pytest.mark.cuda
-@pytest.mark.parametrize("name", [name for name in WEIGHTS if name != "vocos"])
+@pytest.mark.parametrize("name", ENCODERS)
 def test_codes_are_those_of_every_precision(name: str) -> None:
     """On a GPU, whose decoder rounds in each of them."""
     made, samples = codec(name, YARDSTICK).to("cuda"), normal(2, 1, 4000)
-    rest = () if name in ("dac", "qwen3_codec") else (2,)
     codes, sounds = [], []
     for precision in get_args(Precision):
         made.precision = precision
-        codes.append(made.encode(samples, *rest).cpu().numpy())
+        codes.append(made.encode(samples, *ENCODED.get(name, ())).cpu().numpy())
         sounds.append(made.decode(codes[0]).cpu())
     np.testing.assert_array_equal(codes[1], codes[0])
     np.testing.assert_array_equal(codes[2], codes[0])

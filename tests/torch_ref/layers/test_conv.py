@@ -33,6 +33,17 @@ def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return seen
 
 
+def assert_in_windows(
+    sizes: list[int], name: str, given: list[torch.Tensor], *how: int, atol: float = 1e-12
+) -> None:
+    """Compare a call in windows, none of which exceeds the limit, with the whole."""
+    whole = getattr(F, name)(*given, *how)
+    sizes.clear()
+    pieces = getattr(conv, name)(*given, *how, longest=LONGEST)
+    assert max(sizes) <= LONGEST
+    torch.testing.assert_close(pieces, whole, rtol=0, atol=atol)
+
+
 LENGTHS = [7, 39, 40, 41, 79, 80, 81, 83, 127, 200]
 
 
@@ -53,12 +64,8 @@ LENGTHS = [7, 39, 40, 41, 79, 80, 81, 83, 127, 200]
 def test_conv1d_in_windows_equals_the_whole(length, kernel, stride, padding, dilation, sizes):
     if length + 2 * padding < dilation * (kernel - 1) + 1:
         pytest.skip("shorter than the kernel: no output")
-    x, weight, bias = tensors((2, 4, length), (6, 2, kernel), (6,))
-    whole = F.conv1d(x, weight, bias, stride, padding, dilation, 2)
-    sizes.clear()
-    pieces = conv.conv1d(x, weight, bias, stride, padding, dilation, 2, longest=LONGEST)
-    assert max(sizes) <= LONGEST
-    torch.testing.assert_close(pieces, whole, rtol=0, atol=1e-12)
+    given = tensors((2, 4, length), (6, 2, kernel), (6,))
+    assert_in_windows(sizes, "conv1d", given, stride, padding, dilation, 2)
 
 
 @pytest.mark.parametrize("length", [1, 2, *LENGTHS])
@@ -80,50 +87,25 @@ def test_conv_transpose1d_in_windows_equals_the_whole(
 ):
     if (length - 1) * stride - 2 * padding + dilation * (kernel - 1) + output_padding + 1 <= 0:
         pytest.skip("the padding eats every output")
-    x, weight, bias = tensors((2, 4, length), (4, 3, kernel), (6,))
-    whole = F.conv_transpose1d(x, weight, bias, stride, padding, output_padding, 2, dilation)
-    sizes.clear()
-    pieces = conv.conv_transpose1d(
-        x, weight, bias, stride, padding, output_padding, 2, dilation, longest=LONGEST
-    )
-    assert max(sizes) <= LONGEST
-    torch.testing.assert_close(pieces, whole, rtol=0, atol=1e-12)
+    given = tensors((2, 4, length), (4, 3, kernel), (6,))
+    assert_in_windows(sizes, "conv_transpose1d", given, stride, padding, output_padding, 2, dilation)
 
 
 @pytest.mark.parametrize("groups", [1, 3])
 @pytest.mark.parametrize("out", [39, 42, 123])
 def test_more_output_channels_than_the_limit(groups, out, sizes):
-    x, weight, bias = tensors((2, 6, 50), (out, 6 // groups, 5), (out,))
-    whole = F.conv1d(x, weight, bias, 1, 2, 1, groups)
-    sizes.clear()
-    torch.testing.assert_close(
-        conv.conv1d(x, weight, bias, 1, 2, 1, groups, longest=LONGEST), whole, rtol=0, atol=1e-12
-    )
-    assert max(sizes) <= LONGEST
-    x, weight, bias = tensors((2, 6, 20), (6, out // groups, 5), (out,))
-    whole = F.conv_transpose1d(x, weight, bias, 2, 2, 1, groups)
-    sizes.clear()
-    pieces = conv.conv_transpose1d(x, weight, bias, 2, 2, 1, groups, longest=LONGEST)
-    assert max(sizes) <= LONGEST
-    torch.testing.assert_close(pieces, whole, rtol=0, atol=1e-12)
+    assert_in_windows(sizes, "conv1d", tensors((2, 6, 50), (out, 6 // groups, 5), (out,)), 1, 2, 1, groups)
+    given = tensors((2, 6, 20), (6, out // groups, 5), (out,))
+    assert_in_windows(sizes, "conv_transpose1d", given, 2, 2, 1, groups)
 
 
-def test_more_input_channels_and_more_items_than_the_limit(sizes):
-    x, weight, bias = tensors((90, 100, 9), (100, 2, 4), (2,))
-    whole = F.conv_transpose1d(x, weight, bias, 2, 1)
-    sizes.clear()
-    pieces = conv.conv_transpose1d(x, weight, bias, 2, 1, longest=LONGEST)
-    assert max(sizes) <= LONGEST
-    torch.testing.assert_close(pieces, whole, rtol=0, atol=1e-11)
-
-
-def test_groups_with_more_input_channels_than_outputs(sizes):
-    x, weight, bias = tensors((1, 60, 9), (60, 1, 4), (3,))
-    whole = F.conv_transpose1d(x, weight, bias, 2, 1, 0, 3)
-    sizes.clear()
-    pieces = conv.conv_transpose1d(x, weight, bias, 2, 1, 0, 3, longest=LONGEST)
-    assert max(sizes) <= LONGEST
-    torch.testing.assert_close(pieces, whole, rtol=0, atol=1e-11)
+@pytest.mark.parametrize(
+    ("shapes", "groups"),
+    [(((90, 100, 9), (100, 2, 4), (2,)), 1), (((1, 60, 9), (60, 1, 4), (3,)), 3)],
+    ids=["more items too", "groups with fewer outputs"],
+)
+def test_more_input_channels_than_the_limit(shapes, groups, sizes):
+    assert_in_windows(sizes, "conv_transpose1d", tensors(*shapes), 2, 1, 0, groups, atol=1e-11)
 
 
 def test_gradients_pass_through_the_windows():

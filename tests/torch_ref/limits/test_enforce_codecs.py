@@ -1,97 +1,153 @@
-"""Full-size EnCodec and Vocos under the rules of MPS: our layers break no rule, torch's own layers some."""
+"""Codecs of full size under the rules of MPS: our layers break no rule, torch's own layers those named here.
+
+Of codecs of small size no number changes.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 import torch_ref.layers.lstm
-from benchmarks.limits.workloads import pairs
-from tests.golden.codec_bench import bench_of
-from tests.tiny.codecs import encodec_config, encodec_weights, vocos_config, vocos_weights
+from tests.sides import YARDSTICK
+from tests.tiny.every_codec import DECODED, ENCODED, ENCODERS, WEIGHTS, codes_for
+from tests.tiny.inputs import normal
+from tests.torch_ref.limits.full_size import codec, codes, network, zeros
 from tests.torch_ref.limits.stand_ins import stand_ins
-from torch_ref.codecs.encodec import Encodec
-from torch_ref.codecs.vocos import Vocos
+from torch_ref.codecs.band_split import match_levels, split_bands
+from torch_ref.codecs.mbd import DiffusionUnet
 from torch_ref.layers import conv
 from torch_ref.limits import Backend, enforce, observe
 from torch_ref.limits.backend import parse
-from tts_core.codecs.encodec import ENCODEC_24KHZ
-from tts_core.codecs.vocos import VOCOS_ENCODEC_24KHZ
+from torch_ref.metavoice.speaker_encoder import SpeakerEncoder
+from tts_core.codecs.mbd import PUBLISHED_UNET
+from tts_core.metavoice.config import SpeakerEncoderConfig
 
 pytestmark = pytest.mark.rest
 
-FRAMES = 215  # 2.9 s: 68,800 samples in one window, over 65,536
-HOP = ENCODEC_24KHZ.hop_length
-CODES = torch.zeros(1, 8, FRAMES, dtype=torch.int32, device="meta")
-SAMPLES = torch.zeros(1, FRAMES * HOP, device="meta")
-FEW = 4  # frames in runs with the LSTM, which goes step by step
+EVERY = pytest.mark.parametrize("backend", stand_ins("with LSTM"), ids=str)
+FEW = 4  # frames in runs with an LSTM, which goes step by step
 
 
-@pytest.fixture(scope="module")
-def encodec() -> Encodec:
-    """A network of shapes only: no weight is allocated."""
-    with torch.device("meta"):
-        return Encodec(ENCODEC_24KHZ).eval()
+def dac() -> None:
+    """Five seconds in one run, without the codec's windows: the convolutions stay within the limits."""
+    made, frames = codec("dac"), 431
+    hop = made.config.hop_length
+    assert made.decode_frames(codes(1, 9, frames), 0, frames).shape == (1, frames * hop)
+    assert made.encode(zeros(1, frames * hop)).shape == (1, 9, frames)
 
 
-@pytest.fixture(scope="module")
-def vocos() -> Vocos:
-    with torch.device("meta"):
-        return Vocos(VOCOS_ENCODEC_24KHZ).to("meta").eval()
-
-
-def convolutions(codec: Encodec) -> tuple[torch.Tensor, torch.Tensor]:
-    """Convolutions before the encoder's LSTM and after the decoder's, over all frames at once."""
-    x = SAMPLES[:, None]
-    for layer in codec.encoder.layers[: codec.encoder.middle]:
+def encodec() -> None:
+    """Convolutions before the encoder's LSTM and after the decoder's, over 68,800 samples at once."""
+    made, frames = codec("encodec"), 215
+    hop = made.config.hop_length
+    x = zeros(1, 1, frames * hop)
+    for layer in made.encoder.layers[: made.encoder.middle]:
         x = layer(x)
-    y = x
-    for layer in codec.decoder.layers[codec.decoder.middle + 1 :]:
-        y = layer(y)
-    return x, y
+    assert x.shape == (1, made.config.width, frames)
+    for layer in made.decoder.layers[made.decoder.middle + 1 :]:
+        x = layer(x)
+    assert x.shape == (1, 1, frames * hop)
+    assert made.encode(zeros(1, FEW * hop), 8).shape == (1, 8, FEW)
+    assert made.decode(codes(1, 8, FEW)).shape == (1, FEW * hop)
 
 
-@pytest.mark.parametrize("backend", stand_ins("with LSTM"), ids=str)
-def test_full_size(encodec: Encodec, vocos: Vocos, backend: Backend) -> None:
-    with enforce(backend), torch.inference_mode():
-        heard, spoken = convolutions(encodec)
-        assert heard.shape == (1, ENCODEC_24KHZ.width, FRAMES)
-        assert spoken[:, 0].shape == SAMPLES.shape
-        assert encodec.encode(SAMPLES[:, : FEW * HOP], 8).shape == (1, 8, FEW)
-        assert encodec.decode(CODES[..., :FEW]).shape == (1, FEW * HOP)
-        assert vocos.decode(CODES, 1).shape == SAMPLES.shape
+def streamed(name: str, *batches: int) -> None:
+    """A window and more, 134,400 samples; then the first piece of a stream."""
+    made, frames = codec(name), 70
+    hop, books = made.config.hop_length, made.config.n_codebooks
+    for batch in batches:
+        found = made.encode(zeros(batch, frames * hop - 5), *([books] if name == "mimi" else []))
+        assert found.shape == (batch, books, frames)
+        assert made.decode(found).shape == (batch, frames * hop)
+        assert made.decode_piece(found[..., :1], None)[0].shape == (batch, hop)
 
 
-@pytest.mark.parametrize("backend", pairs(), ids=str)
-def test_without_our_layers_rules_are_broken(encodec: Encodec, backend: Backend, monkeypatch) -> None:
-    """Every pair breaks a rule: convolutions over 65,536 before macOS 15.1, torch's LSTM from macOS 15 on."""
+def vocos() -> None:
+    assert codec("vocos").decode(codes(1, 8, 215), 1).shape == (1, 215 * 320)
+
+
+def mbd() -> None:
+    """Four seconds: one call of the network, then the band split and the matching of its result."""
+    length, made = 96_000, network(DiffusionUnet, PUBLISHED_UNET, 1000)
+    wave = made(zeros(1, 1, length), 999, zeros(1, 128, length // 320))[:, 0]
+    assert split_bands(wave, 8, 24_000).shape == (1, 8, length)
+    assert match_levels(wave[0], wave[0], 24_000).shape == (length,)
+
+
+CONVOLUTION = {"conv-65536"}  # before macOS 15.1
+BOTH_WAYS = CONVOLUTION | {"conv-transpose-65536"}
+# what runs, and the rules that its convolutions break without ours
+RUNS: dict[str, tuple[Callable[[], None], set[str]]] = {
+    "dac": (dac, BOTH_WAYS),
+    "encodec": (encodec, CONVOLUTION),
+    "mimi": (lambda: streamed("mimi", 1), CONVOLUTION),
+    "vocos": (vocos, set()),
+    "qwen3_codec": (lambda: streamed("qwen3_codec", 1, 2), CONVOLUTION),
+    "mbd": (mbd, CONVOLUTION),
+}
+
+
+@EVERY
+@pytest.mark.parametrize("name", RUNS)
+@torch.inference_mode()
+def test_full_size(name: str, backend: Backend) -> None:
+    with enforce(backend) as watch:
+        RUNS[name][0]()
+    assert watch.calls > 0
+
+
+@pytest.mark.parametrize(
+    ("release", "macos"), [("2.11.0", "14.5"), ("2.15.0", "15.0"), ("2.12.1", "15.2"), ("2.15.0", "27.0")]
+)
+@pytest.mark.parametrize("name", RUNS)
+@torch.inference_mode()
+def test_without_our_layers_rules_are_broken(
+    name: str, release: str, macos: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Convolutions over 65,536 before macOS 15.1, torch's LSTM from macOS 15 on."""
     monkeypatch.setattr(conv, "longest_convolution", lambda device: None)
     monkeypatch.setattr(torch_ref.layers.lstm, "lstm_trusted", lambda device, layers: True)
-    with observe(backend) as seen, torch.inference_mode():
-        convolutions(encodec)
-        encodec.encode(SAMPLES[:, : FEW * HOP], 8)
-    macos = parse(backend.macos or "0")
-    expected = {"conv-65536"} if macos < (15, 1) else set()
-    assert set(seen.broken) == expected | ({"lstm-leak"} if macos >= (15, 0) else set())
-    assert seen.broken
+    run, expected = RUNS[name]
+    with observe(Backend("mps", release, macos)) as seen:
+        run()
+    broken = expected if parse(macos) < (15, 1) else set()
+    assert set(seen.broken) == broken | (
+        {"lstm-leak"} if name == "encodec" and parse(macos) >= (15,) else set()
+    )
 
 
 @pytest.mark.parametrize(("release", "macos"), [("2.11.0", "14.5"), ("2.12.1", "15.0"), ("2.15.0", "26.2")])
-def test_the_same_numbers_under_the_rules(release: str, macos: str) -> None:
-    rng = np.random.default_rng(0)
-    encodec = bench_of("torch", "encodec", encodec_weights(encodec_config(), seed=1)).side.codec
-    vocos = bench_of("torch", "vocos", vocos_weights(vocos_config(), seed=1)).side.codec
-    samples = torch.from_numpy(rng.normal(0, 1, (2, 700)).astype(np.float32))
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_the_same_numbers_under_the_rules(name: str, release: str, macos: str) -> None:
+    made: Any = YARDSTICK.network(name, WEIGHTS[name]())
 
     def run() -> list[np.ndarray]:
-        codes = encodec.encode(samples, 4)
-        return [part.numpy() for part in (codes, encodec.decode(codes), vocos.decode(codes, 1))]
+        found = [made.decode(codes_for(made), *DECODED.get(name, ())).numpy()]
+        if name in ENCODERS:
+            found.append(made.encode(normal(1, 2, 700), *ENCODED.get(name, ())).numpy())
+        return found
 
     plain = run()
     with enforce(Backend("mps", release, macos)) as watch:
         limited = run()
     assert watch.calls > 0
-    np.testing.assert_array_equal(limited[0], plain[0])
-    for own, known in zip(limited[1:], plain[1:], strict=True):
-        np.testing.assert_allclose(own, known, rtol=0, atol=2e-5 * np.abs(known).max())
+    np.testing.assert_allclose(limited[0], plain[0], rtol=0, atol=2e-5 * np.abs(plain[0]).max())
+    np.testing.assert_array_equal(limited[1:], plain[1:])
+
+
+@EVERY
+def test_a_speaker_of_metavoice_stays_the_same(backend: Backend) -> None:
+    """Two slices of its LSTM."""
+    torch.manual_seed(0)
+    encoder = SpeakerEncoder(SpeakerEncoderConfig(11, 10, 3, 7))
+    samples = [normal(1, 34_000, scale=0.1)]
+    plain = encoder.embed(samples)
+    with enforce(backend) as watch:
+        found = encoder.embed(samples)
+    assert watch.calls > 0
+    np.testing.assert_allclose(found, plain, rtol=0, atol=1e-5)

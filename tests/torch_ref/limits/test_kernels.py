@@ -12,47 +12,29 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from tests.contract.speakers import TEXTS, every_model, request, speaker, spoken
-from torch_ref.codecs.dac import Dac
-from torch_ref.codecs.encodec import Encodec
-from torch_ref.codecs.mimi import Mimi
-from torch_ref.codecs.qwen3_codec import Qwen3Codec
-from torch_ref.codecs.vocos import Vocos
+from tests.torch_ref.limits.full_size import codec, codes, zeros
 from torch_ref.limits import Backend, enforce
 from torch_ref.limits.convolution import LARGE_KERNEL
-from tts_core.codecs.dac import DAC_44KHZ
-from tts_core.codecs.encodec import ENCODEC_24KHZ
-from tts_core.codecs.mimi import MIMI_24KHZ
-from tts_core.codecs.qwen3_codec import QWEN3_CODEC_12HZ
-from tts_core.codecs.vocos import VOCOS_ENCODEC_24KHZ
 
 pytestmark = pytest.mark.rest
 
 FRAMES = 4
 
 
-def network(kind: Callable[[Any], nn.Module], config: Any) -> Any:
-    """A network of shapes only: no weight is allocated."""
-    with torch.device("meta"):
-        return kind(config).to("meta").eval()
-
-
-def both_ways(codec: Any, hop: int, *codebooks: int) -> None:
-    codec.decode(codec.encode(torch.zeros(2, FRAMES * hop, device="meta"), *codebooks))
-
-
-def vocode(codec: Any) -> None:
-    codec.decode(torch.zeros(2, 8, FRAMES, dtype=torch.int32, device="meta"), 1)
+def both_ways(name: str, *codebooks: int) -> None:
+    made = codec(name)
+    made.decode(made.encode(zeros(2, FRAMES * made.config.hop_length), *codebooks))
 
 
 RUNS: dict[str, Callable[[], None]] = {
-    "dac": lambda: both_ways(network(Dac, DAC_44KHZ), DAC_44KHZ.hop_length),
-    "encodec": lambda: both_ways(network(Encodec, ENCODEC_24KHZ), ENCODEC_24KHZ.hop_length, 8),
-    "mimi": lambda: both_ways(network(Mimi, MIMI_24KHZ), MIMI_24KHZ.hop_length, 8),
-    "vocos": lambda: vocode(network(Vocos, VOCOS_ENCODEC_24KHZ)),
-    "qwen3_codec": lambda: both_ways(network(Qwen3Codec, QWEN3_CODEC_12HZ), QWEN3_CODEC_12HZ.hop_length),
+    "dac": lambda: both_ways("dac"),
+    "encodec": lambda: both_ways("encodec", 8),
+    "mimi": lambda: both_ways("mimi", 8),
+    "vocos": lambda: codec("vocos").decode(codes(2, 8, FRAMES), 1),
+    "qwen3_codec": lambda: both_ways("qwen3_codec"),
 }
 GROUPED = {"vocos": {("plain", 7)}, "qwen3_codec": {("plain", 7)}}
 PLACES = 8  # of a server

@@ -11,6 +11,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+import torch_ref
+from tests.contract.speakers import folder
 from tests.sides import ORACLE
 from tests.tiny.metavoice import (
     Weights,
@@ -18,21 +20,20 @@ from tests.tiny.metavoice import (
     first_stage_weights,
     second_stage_config,
     second_stage_weights,
-    tokenizers,
 )
-from tests.tiny.metavoice_lm import LanguageSide
+from tests.tiny.metavoice_pipeline import reference
 from torch_ref import device as policy
 from torch_ref.device import Precision
-from torch_ref.metavoice.codes import fill_codebooks, predict
+from torch_ref.metavoice.codes import predict
 from torch_ref.metavoice.first_stage import FirstStage
 from torch_ref.metavoice.second_stage import SecondStage
 from torch_ref.metavoice.slots import MetaVoiceSlots
 from tts_core.metavoice.codes import second_stage_rows
+from tts_core.metavoice.decoding import VocosDecoder
 from tts_core.metavoice.rows import MetaVoiceJoining
 from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.nn.noise import HostNoise
 
-TEXTS = ["Hello there.", "a"]
 SPEAKERS = np.random.default_rng(2).normal(0, 1, (2, 10)).astype(np.float32)
 
 
@@ -71,16 +72,10 @@ def networks(precision: Precision) -> tuple[FirstStage, SecondStage]:
     )
 
 
-def speak(first: FirstStage, second: SecondStage, sampling: FirstStageSampling) -> list[np.ndarray]:
-    tables = tokenizers()
-    texts = [
-        MetaVoiceJoining(tables.first_stage.encode(text), vector, sampling, HostNoise(seed))
-        for text, vector, seed in zip(TEXTS, SPEAKERS, (1, 2), strict=True)
-    ]
-    made = LanguageSide("torch").speak(first, texts, [6, 9], end_of_text=tables.first_stage.end_of_text)
-    codes = np.arange(8, dtype=np.int32).reshape(2, 4)
-    text = tables.second_stage.encode(TEXTS[0])
-    return [*made, fill_codebooks(second, text, codes, SPEAKERS[0], HostNoise(3))]
+def speak(pipeline: Any, voice: Any) -> list[np.ndarray]:
+    """By the rules of both inferences and with both decoders."""
+    asked: list[dict[str, Any]] = [{}, {"cfg_scale": (2.0, 1.5), "top_p": 1.0, "decoder": "mbd"}]
+    return [pipeline.generate("So.", prompt=voice, seed=1, max_frames=5, **one).audio for one in asked]
 
 
 @pytest.fixture
@@ -115,27 +110,25 @@ def test_mps_and_cpu() -> None:
 
 
 @pytest.mark.parametrize(
-    "sampling",
-    [FirstStageSampling(), FirstStageSampling(2.0, 1.5, top_p=None, top_k=30, rule="slow")],
-    ids=["fast", "slow"],
+    ("dtype", "other"), [(torch.float16, torch.bfloat16), (torch.bfloat16, torch.float16)], ids=str
 )
-def test_a_t4_never_meets_bfloat16(
-    gpu: Callable[[tuple[int, int]], None], sampling: FirstStageSampling
-) -> None:
-    """Compute capability 7.5: float16 also where the original mixes in bfloat16 and fails."""
-    gpu((7, 5))
-    precision = policy.choose(None, None, "metavoice")
-    first, second = networks(precision)
-    with Refused(torch.bfloat16) as refused:
-        made = speak(first, second, sampling)
-    assert refused.seen[torch.float16] > 100  # the mode watched the network
-    assert [len(ids) > 3 for ids in made[:2]] == [True, True]
-
-
-def test_the_mode_refuses() -> None:
-    first, second = networks(Precision(torch.device("cpu"), torch.bfloat16))
-    with pytest.raises(AssertionError, match=r"with torch\.bfloat16"), Refused(torch.bfloat16):
-        speak(first, second, FirstStageSampling())
+def test_a_gpu_never_meets_the_other_half_precision(dtype: torch.dtype, other: torch.dtype) -> None:
+    """Loading, voice, stages and decoders; also where the original mixes in bfloat16 and fails on a T4."""
+    with Refused(other) as refused:
+        pipeline = torch_ref.MetaVoicePipeline.load(
+            folder("metavoice"), device="cpu", dtype=policy.name_of(dtype)
+        )
+        made = speak(pipeline, reference(2.0))
+    assert refused.seen[dtype] > 100
+    assert refused.seen[torch.float32] > 100
+    assert all(np.isfinite(audio).all() and len(audio) for audio in made)
+    engine, vocos = pipeline.engine, pipeline.engine.decoders["vocos"]
+    assert isinstance(vocos, VocosDecoder)
+    small = [engine.second_stage, engine.speaker_encoder, vocos.vocoder]
+    assert {tensor.dtype for network in small for tensor in network.parameters()} == {torch.float32}
+    assert {tensor.dtype for tensor in engine.network.parameters()} == {dtype}
+    with pytest.raises(AssertionError, match=f"with {dtype}"), Refused(dtype):
+        speak(pipeline, reference(2.0))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

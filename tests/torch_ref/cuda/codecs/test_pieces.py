@@ -10,13 +10,11 @@ import pytest
 import torch
 
 from tests.sides import YARDSTICK
-from tests.tiny.mimi import mimi_config, mimi_weights
-from tests.tiny.qwen3 import codec_config, codec_weights
+from tests.tiny.every_codec import WEIGHTS
 from torch_ref.cuda.beside import Beside
 from torch_ref.cuda.codecs.pieces import ReplayedPieces
 from tts_core.codecs.policy import CAPTURED, CodecPolicy
 
-WEIGHTS = {"mimi": lambda: mimi_weights(mimi_config()), "qwen3_codec": lambda: codec_weights(codec_config())}
 POLICY = CodecPolicy(max_frames=16, first_frames=2)
 FRAMES = 90
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
@@ -36,7 +34,7 @@ def codes_of(codec: Any, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, *sizes).astype(np.int32)
 
 
-@pytest.fixture(params=WEIGHTS)
+@pytest.fixture(params=["mimi", "qwen3_codec"])
 def codec(request: pytest.FixtureRequest) -> Any:
     return YARDSTICK.network(request.param, WEIGHTS[request.param]())
 

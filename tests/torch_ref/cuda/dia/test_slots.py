@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from tests.tiny.dia_draws import draws
+from tests.tiny.noise import GivenNoise
 from tests.torch_ref.cuda.dia.kernel_dia import network
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
 from torch_ref.cuda.dia.fused import FusedDecoder
@@ -28,16 +29,6 @@ pytestmark = kernel_marks()
 long = pytest.mark.skipif(INTERPRETED, reason="takes hours in Triton's interpreter")
 
 SAMPLING = DiaSampling(cfg_scale=3.0, temperature=1.2, top_p=0.9, top_k=20)
-
-
-class Plain:
-    """A source of noise that the device cannot draw itself."""
-
-    def __init__(self, seed: int):
-        self.source = HostNoise(seed)
-
-    def uniform(self, step: int, shape: tuple[int, ...]) -> np.ndarray:
-        return self.source.uniform(step, shape)
 
 
 @dataclass
@@ -129,7 +120,7 @@ def test_short_texts_come_and_go(cross_rope: bool, form: type) -> None:
     texts = [text(seed, sampling=replace(SAMPLING, **each)) for seed, each in enumerate(settings)]
     for one in texts:
         one.frames = 3
-    texts[1].noise = Plain(1)
+    texts[1].noise = GivenNoise(1)
     slots = slots_of(built, 2) if form is DiaGraphSlots else DiaSlots(built, built.encode_nothing(), texts=2)
     assert len(list(arrivals(slots, built, texts, seed=2))) == len(texts)
     for one in texts:
@@ -144,7 +135,7 @@ def test_texts_come_and_go(count: int) -> None:
     built, texts = network(), [text(seed) for seed in range(24)]
     for place in (1, 4, 7):
         texts[place].sampling = DiaSampling(cfg_scale=1.5, temperature=0.7, top_p=1.0, top_k=5)
-        texts[place + 1].noise = Plain(place)
+        texts[place + 1].noise = GivenNoise(place)
     slots = slots_of(built, count)
     graph, finished = slots.graph, list(arrivals(slots, built, texts, seed=count))
     assert slots.graph is graph

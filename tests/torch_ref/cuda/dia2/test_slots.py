@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.tiny.noise import GivenNoise
 from tests.torch_ref.cuda.dia2.kernel_dia2 import network
 from tests.torch_ref.cuda.marks import kernel_marks
 from torch_ref.cuda.dia2.slots import Dia2GraphSlots, make_slots
@@ -32,16 +33,6 @@ SETTINGS = {
     "no guidance": Dia2Sampling(Dia2Choice(1.0, 10, 0.6, 2), Dia2Choice(1.0, 10, 0.8, 0)),
     "few candidates": Dia2Sampling(Dia2Choice(0.3, 1, 0.6, 2), Dia2Choice(0.3, 3, 0.8, 0)),
 }
-
-
-class Given:
-    """A source of noise that the device cannot draw itself."""
-
-    def __init__(self, seed: int):
-        self.source = HostNoise(seed)
-
-    def uniform(self, step: int, shape: tuple[int, ...]) -> np.ndarray:
-        return self.source.uniform(step, shape)
 
 
 @dataclass(eq=False)
@@ -151,7 +142,7 @@ def test_texts_come_wait_and_leave_without_a_new_capture(places: int) -> None:
 
     def talks() -> list[Talk]:
         made = [talk(built.config, seed, SETTINGS[names[seed % 4]]) for seed in range(4 * places)]
-        made[1].noise = Given(7)
+        made[1].noise = GivenNoise(7)
         return made
 
     slots, served = slots_of(built, places), talks()

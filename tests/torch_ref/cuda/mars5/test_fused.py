@@ -9,7 +9,7 @@ import torch
 from tests.tiny.mars5_nar import TEXT, codes
 from tests.tolerance import assert_within
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
-from tests.torch_ref.mars5.test_reverse import cells, tiny
+from tests.torch_ref.cuda.mars5.diffusions import cells, tiny
 from torch_ref.cuda.launch import INTERPRETED
 from torch_ref.cuda.mars5.frames import draw_cells
 from torch_ref.cuda.mars5.fused import FusedTransformer, Reading

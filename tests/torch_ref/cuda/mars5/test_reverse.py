@@ -8,8 +8,8 @@ import pytest
 from tests.tiny.mars5_nar import TEXT, codes
 from tests.torch_ref.cuda.eager import eager
 from tests.torch_ref.cuda.marks import DEVICE
+from tests.torch_ref.cuda.mars5.diffusions import WAYS, cells, run, tiny
 from tests.torch_ref.cuda.mars5.layers import on_layers as on_layers
-from tests.torch_ref.mars5.test_reverse import WAYS, cells, run, tiny
 from torch_ref.cuda.launch import INTERPRETED, triton
 from torch_ref.cuda.mars5 import reverse
 from torch_ref.mars5.reverse import DenoisingStep, ReverseDiffusion

@@ -14,8 +14,8 @@ from tests.tiny.mars5_nar import codes
 from tests.tolerance import assert_within
 from tests.torch_ref.cuda.eager import eager
 from tests.torch_ref.cuda.marks import DEVICE
+from tests.torch_ref.cuda.mars5.diffusions import tiny
 from tests.torch_ref.cuda.mars5.layers import on_layers as on_layers
-from tests.torch_ref.mars5.test_reverse import tiny
 from torch_ref.cuda.capture import uncollected
 from torch_ref.cuda.launch import INTERPRETED, triton
 from torch_ref.cuda.mars5 import reverse

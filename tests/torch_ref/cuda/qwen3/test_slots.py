@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from tests.parity.qwen3.test_slots import SAMPLINGS
+from tests.tiny.noise import GivenNoise
 from tests.torch_ref.cuda.marks import kernel_marks
 from tests.torch_ref.cuda.qwen3.kernel_qwen3 import config, network
 from torch_ref.cuda.qwen3.slots import Qwen3GraphSlots, make_slots
@@ -27,16 +28,6 @@ pytestmark = kernel_marks()
 
 ROOM = 44
 shared = cache(network)
-
-
-class Given:
-    """A source of noise that the device cannot draw itself."""
-
-    def __init__(self, seed: int):
-        self.source = HostNoise(seed)
-
-    def uniform(self, step: int, shape: tuple[int, ...]) -> np.ndarray:
-        return self.source.uniform(step, shape)
 
 
 @dataclass(eq=False)
@@ -66,7 +57,7 @@ def text(whole: Qwen3Config, seed: int) -> Text:
         recording=recording,
         streamed=bool(seed % 2),
     )
-    noise = Given(seed) if seed == 1 else HostNoise(2**64 - 1 - seed)
+    noise = GivenNoise(seed) if seed == 1 else HostNoise(2**64 - 1 - seed)
     return Text(Qwen3Joining(laid, SAMPLINGS[seed % len(SAMPLINGS)], noise, **voice), 1 + seed % 3)
 
 
