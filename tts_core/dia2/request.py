@@ -39,10 +39,10 @@ class Dia2Facts:
     reader: Reader
 
     @classmethod
-    def of(cls, configs: Configs, tokenizer: str) -> Dia2Facts:
-        """Read the facts of a model. configs: of its parts, by kind.  tokenizer: the text of its file."""
+    def of(cls, configs: Configs, documents: Mapping[str, str]) -> Dia2Facts:
+        """Read the facts of a model. configs: of its parts, by kind.  documents: its own, by name."""
         config, codec = config_of(configs, "dia2", Dia2Config), config_of(configs, "mimi", MimiConfig)
-        read = shared_tokenizer(tokenizer, config.text_vocab_size)
+        read = shared_tokenizer(documents[FILE], config.text_vocab_size)
         return cls(config, codec, Reader.of(read, config.text_new_word_id, codec.frame_rate))
 
 
@@ -146,7 +146,7 @@ def ask(
     prompt: PromptLike,
 ) -> Dia2Request:
     """Build a request from the configurations and documents of a model's parts, by kind."""
-    return request(Dia2Facts.of(configs, documents["dia2"][FILE]), text, options, prompt)
+    return request(Dia2Facts.of(configs, documents["dia2"]), text, options, prompt)
 
 
 def ask_live(
@@ -157,7 +157,7 @@ def ask_live(
     prompt: PromptLike,
 ) -> Dia2Request:
     """As `ask`, for a text that goes on."""
-    return live(Dia2Facts.of(configs, documents["dia2"][FILE]), text, options, prompt)
+    return live(Dia2Facts.of(configs, documents["dia2"]), text, options, prompt)
 
 
 def request(facts: Dia2Facts, text: str, options: Dia2Options, prompt: PromptLike) -> Dia2Request:

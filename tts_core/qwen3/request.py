@@ -95,7 +95,8 @@ class Qwen3Request:
     text, options: as they were given.
     pieces: none of a text that goes on.
     max_frames: of all pieces together; None for no such limit.
-    numbers: seeds of the pieces, or the caller's noise.
+    seed: of the first piece; the others' are derived from it.
+    noise: the caller's, for every piece.
     """
 
     facts: Qwen3Facts
@@ -105,7 +106,8 @@ class Qwen3Request:
     voice: Qwen3Voice
     sampling: Qwen3Sampling
     max_frames: int | None
-    numbers: Numbers
+    seed: int
+    noise: Noise | None
     pacing: Pacing
     notes: tuple[str, ...] = ()
 
@@ -120,10 +122,9 @@ class Qwen3Request:
         pacing = Pacing((), (None,), self.options.speed)
         return replace(self, options=options, pieces=(), pacing=pacing)
 
-    @property
-    def seed(self) -> int | None:
-        """The seed of the first piece; the others' are derived from it. None if the caller gave the noise."""
-        return self.numbers.seed if self.numbers.noise is None else None
+    def noise_of(self, place: int) -> Noise:
+        """Return the random numbers of a piece."""
+        return self.noise or HostNoise(piece_seed(self.seed, place))
 
     @property
     def seconds(self) -> float:
@@ -145,7 +146,7 @@ class Qwen3Request:
 
     def piece(self, text: str, place: int, *, more: bool = False) -> Qwen3Piece:
         """Lay out a piece of a text that goes on. more: so does the piece."""
-        noise = self.numbers.of(place)
+        noise = self.noise_of(place)
         return lay_out(self.facts, text, self.options, self.voice, self.max_frames, noise, more=more)
 
     def bounds(self) -> PieceLengths | None:
@@ -159,18 +160,6 @@ class Qwen3Request:
         bounds = self.bounds()
         characters = OPEN_CHARACTERS if bounds is None else bounds.most + MOST
         return self.piece("x" * characters, 0)
-
-
-@dataclass(frozen=True, eq=False)
-class Numbers:
-    """Random numbers of a text. seed: of its first piece.  noise: in place of the seed's; None without."""
-
-    seed: int
-    noise: Noise | None = None
-
-    def of(self, place: int) -> Noise:
-        """Return those of a piece."""
-        return self.noise or HostNoise(piece_seed(self.seed, place))
 
 
 def ask(
@@ -220,9 +209,9 @@ def _request(facts: Qwen3Facts, text: str, options: Qwen3Options, prompt: Prompt
     language_id(config, options.language, None)  # an unknown language, before a recording is read
     voice = read_voice(config, facts.codec, facts.tokenizer, options, prompt)
     seed, most = seed_of(options), frames_of(options, facts.codec.frame_rate)
-    numbers = Numbers(seed, None if options.noise is None else per_text(options.noise, [seed])[0])
+    noise = None if options.noise is None else per_text(options.noise, [seed])[0]
     sampling, pacing = choose_sampling(facts.sampling, options), Pacing((), (None,), options.speed)
-    return Qwen3Request(facts, text, options, (), voice, sampling, most, numbers, pacing)
+    return Qwen3Request(facts, text, options, (), voice, sampling, most, seed, noise, pacing)
 
 
 def lay_out(
