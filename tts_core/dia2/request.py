@@ -50,7 +50,7 @@ class Dia2Facts:
 class Dia2Request:
     """One text as it will be spoken.
 
-    text: as given.
+    text, options: as they were given.
     pieces: none for a text that goes on.
     max_frames: of all pieces together; None for no such limit.
     seed: of the first piece; the others' are derived from it.
@@ -60,24 +60,22 @@ class Dia2Request:
 
     facts: Dia2Facts
     text: str
+    options: Dia2Options
     pieces: tuple[Dia2Piece, ...]
     recordings: tuple[Dia2Recording, ...]
     sampling: Dia2Sampling
-    initial_padding: int
-    include_prefix: bool
     max_frames: int | None
     seed: int
     noise: Noise | None
     pacing: Pacing
     notes: tuple[str, ...]
-    as_written: bool
 
     def opened(self) -> Dia2Request:
         """Return the request of a text that goes on, whose pieces are still to come.
 
         Raises UsageError if it is read as the original does, which needs all of it.
         """
-        if self.as_written:
+        if self.options.as_written:
             raise UsageError(
                 "as_written: text that comes in pieces is read by the house's rules; leave it out"
             )
@@ -187,17 +185,15 @@ def _request(
     return Dia2Request(
         facts,
         text,
+        options,
         tuple(pieces),
         tuple(recordings),
         choose_sampling(options),
-        options.initial_padding,
-        options.include_prefix,
         most_frames(facts, options, several=len(pieces) != 1),
         seed,
         None if options.noise is None else per_text(options.noise, [seed])[0],
         Pacing(tuple(piece.text for piece in pieces), (None,) * (len(pieces) + 1), options.speed),
         tuple(notes),
-        options.as_written,
     )
 
 

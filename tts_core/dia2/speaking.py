@@ -43,7 +43,7 @@ class Dia2Speaking(FedSpeaking):
         facts = request.facts
         self.arriving: ArrivingEntries | None = None
         if request.is_open:
-            self.arriving = ArrivingEntries(facts.reader, room(facts.config, request.initial_padding))
+            self.arriving = ArrivingEntries(facts.reader, room(facts.config, request.options.initial_padding))
         self.prefix = request.prefix(engine.encode)
         self.is_over = False
         self._rows, self._left = 0, request.max_frames
@@ -118,9 +118,9 @@ class Dia2Speaking(FedSpeaking):
             config,
             () if self.request.is_open else self.request.pieces[self.place].entries,
             prefix=self.prefix,
-            initial_padding=self.request.initial_padding,
+            initial_padding=self.request.options.initial_padding,
             max_frames=None if most is None or most >= longest_frames(config) else most,
-            keeps_prefix=self.request.include_prefix and self.place == 0,
+            keeps_prefix=self.request.options.include_prefix and self.place == 0,
             is_open=self.request.is_open,
         )
         self._supply()

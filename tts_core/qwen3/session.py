@@ -6,6 +6,7 @@ device can, windows are decoded beside steps.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -46,23 +47,20 @@ class Qwen3Session(FedSession[Qwen3Speaking]):
         sound: bool = True,
     ):
         self.engine, self.facts = engine, facts
-        host, most = self.engine.host, self.facts.config.max_positions
-        self.machine = host.machine(self.engine.policy)  # as the batch began
+        self.machine = engine.host.machine(engine.policy)  # as the batch began
+        self.room = facts.config.max_positions
         check_places(places)
-        if host.backend in FIXED:
-            self.room = most if job is None else min(most, job.positions + 1)
-            self.room = min(self.room, SERVED) if job is None else self.room
+        if engine.host.backend in FIXED:
+            self.room = min(self.room, SERVED if job is None else job.positions + 1)
             longest = job or Qwen3Job(frames=self.room // 2, prompt=self.room // 2)
-            needed = partial(self._bytes, longest)
+
+            def needed(texts: int) -> int:
+                return estimate(engine.configs, replace(longest, texts=texts), self.machine).running
+
             places = fitting(places, needed, self.machine)
-        else:
-            self.room = most
         self._paused: list[Qwen3Speaking] = []  # between two pieces, or before the first of text that goes on
         self.slots = self.engine.slots(places, self.room)
         super().__init__(engine, self.slots, places, policy=policy, has_sound=sound)
-
-    def _bytes(self, job: Qwen3Job, texts: int) -> int:
-        return estimate(self.engine.configs, Qwen3Job.together([job] * texts), self.machine).running
 
     @property
     def waiting(self) -> bool:
