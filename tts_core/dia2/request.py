@@ -22,6 +22,7 @@ from tts_core.dia2.sampling import Dia2Choice, Dia2Sampling
 from tts_core.dia2.script import Reader
 from tts_core.dia2.tokenizer import FILE, shared_tokenizer
 from tts_core.errors import UsageError
+from tts_core.models import Documents
 from tts_core.nn.noise import HostNoise, Noise, per_text, piece_seed
 from tts_core.pipeline import PromptLike
 from tts_core.speech.asked import frames_of, seed_of
@@ -138,24 +139,19 @@ def longest_voice(config: Dia2Config, frame_rate: float) -> int:
 
 def ask(
     configs: Configs,
-    documents: Mapping[str, Mapping[str, str]],
+    documents: Documents,
     text: str,
     options: Dia2Options,
     prompt: PromptLike,
+    *,
+    more: bool = False,
 ) -> Dia2Request:
-    """Build a request from the configurations and documents of a model's parts, by kind."""
-    return request(Dia2Facts.of(configs, documents["dia2"]), text, options, prompt)
+    """Build a request from the configurations and documents of a model's parts, by kind.
 
-
-def ask_live(
-    configs: Configs,
-    documents: Mapping[str, Mapping[str, str]],
-    text: str,
-    options: Dia2Options,
-    prompt: PromptLike,
-) -> Dia2Request:
-    """As `ask`, for a text that goes on."""
-    return live(Dia2Facts.of(configs, documents["dia2"]), text, options, prompt)
+    more: its text goes on.
+    """
+    read_text = live if more else request
+    return read_text(Dia2Facts.of(configs, documents["dia2"]), text, options, prompt)
 
 
 def request(facts: Dia2Facts, text: str, options: Dia2Options, prompt: PromptLike) -> Dia2Request:
