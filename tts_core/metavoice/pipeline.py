@@ -23,7 +23,6 @@ from tts_core.metavoice.memory import MetaVoiceJob, check_running, fitting_batch
 from tts_core.metavoice.options import MetaVoiceChanges, MetaVoiceOptions
 from tts_core.metavoice.request import (
     STAGES,
-    MetaVoiceFacts,
     MetaVoiceRequest,
     read_voice,
     request,
@@ -35,6 +34,7 @@ from tts_core.options import chosen
 from tts_core.pipeline import Callbacks, Progress, PromptLike
 from tts_core.results import GenerationResult, Meter, join
 from tts_core.serving.session import Session
+from tts_core.speech.report import StageReport
 from tts_core.speech.script import SIDE_BY_SIDE, line
 from tts_core.speech.together import log, streamed, together
 
@@ -46,7 +46,7 @@ class MetaVoicePipeline:
 
     def __init__(self, engine: MetaVoiceEngine):
         self.engine = engine
-        self.facts = MetaVoiceFacts.of(engine.configs, engine.tokenizers)
+        self.facts = engine.facts
         self.sample_rate = self.facts.vocoder.sample_rate
 
     def generate(
@@ -121,7 +121,7 @@ class MetaVoicePipeline:
         streamed: changes nothing; a piece is decoded once all of its codes are known.
         Raises ResourceError for too little memory.
         """
-        return MetaVoiceSession(self.engine, self.facts, places, self.rehearsal)
+        return MetaVoiceSession(self.engine, places, self.rehearsal)
 
     @named
     def generate_batch(
@@ -190,19 +190,11 @@ class MetaVoicePipeline:
     ) -> list[GenerationResult]:
         """Speak requests of one sampling, as many of their pieces at once as the job has."""
         self._check_memory(job)
-        expected = sum(one.seconds for one in asked)
+        report = StageReport(watch, sum(one.seconds for one in asked))
 
         def session(pieces: int) -> MetaVoiceSession:
-            return MetaVoiceSession(
-                self.engine,
-                self.facts,
-                min(pieces, job.batch),
-                self.rehearsal,
-                job=job,
-                watch=watch,
-                expected=expected,
-                sound=sound,
-            )
+            places = min(pieces, job.batch)
+            return MetaVoiceSession(self.engine, places, self.rehearsal, job=job, report=report, sound=sound)
 
         lines = [line(one, Meter(self.sample_rate, STAGES)) for one in asked]
         return together(session, lines, Callbacks(None, watch.cancel), 0.0)
@@ -213,8 +205,6 @@ class MetaVoicePipeline:
     @named_parts
     def _parts(self, request: MetaVoiceRequest, watch: Callbacks) -> Iterator[GenerationResult]:
         """Yield the joined speech of all pieces, one part per piece."""
-        expected = request.seconds
-        session = MetaVoiceSession(
-            self.engine, self.facts, 1, self.rehearsal, job=request.job(), watch=watch, expected=expected
-        )
-        yield from streamed(session, request, Callbacks(None, watch.cancel), expected)
+        report = StageReport(watch, request.seconds)
+        session = MetaVoiceSession(self.engine, 1, self.rehearsal, job=request.job(), report=report)
+        yield from streamed(session, request, Callbacks(None, watch.cancel), request.seconds)
