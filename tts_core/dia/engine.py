@@ -16,7 +16,7 @@ from tts_core.codecs.dac_calls import Passage, launch_passages, most_fed, stream
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.dia.config import DiaConfig
 from tts_core.dia.grid import DelayGrid
-from tts_core.dia.request import DiaRun
+from tts_core.dia.request import DiaRequest
 from tts_core.errors import GenerationError
 from tts_core.nn.beside import Pending
 from tts_core.nn.host import Device
@@ -63,10 +63,12 @@ class DiaEngine:
         nothing = self._nothing if guided else None
         return self._make_slots(self.network, nothing, texts=texts, rows=rows, text_rows=text_rows)
 
-    def fault(self, run: DiaRun, grid: DelayGrid) -> GenerationError:
-        """Build the error for a text's logits that are not all finite. grid: its rows so far."""
-        tokens, rows = self.host.to_device(run.tokens), self.host.to_device(grid.rows[None, : grid.filled])
-        return self._fault(self.network, tokens, rows, guided=run.sampling.cfg_scale != 0, text=1)
+    def fault(self, piece: DiaRequest, grid: DelayGrid) -> GenerationError:
+        """Build the error for logits of a request with one piece that are not all finite. grid: its rows so
+        far.
+        """
+        tokens, rows = self.host.to_device(piece.tokens), self.host.to_device(grid.rows[None, : grid.filled])
+        return self._fault(self.network, tokens, rows, guided=piece.sampling.cfg_scale != 0, text=1)
 
     def encode(self, samples: np.ndarray) -> np.ndarray:
         """Encode samples. (L,) float32 → codes (Q, P) int32."""

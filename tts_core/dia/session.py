@@ -18,7 +18,7 @@ from tts_core.codecs.dac_calls import Passage, split
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.dia.grid import DelayGrid
 from tts_core.dia.memory import DiaJob, grid_rows
-from tts_core.dia.request import DiaRequest, DiaRun
+from tts_core.dia.request import DiaRequest
 from tts_core.dia.room import Room
 from tts_core.dia.speaking import DiaSpeaking, DiaWindow
 from tts_core.nn.beside import Pending
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class _DiaMember(Member):
-    """A request with the run of its piece.
+    """A request with the rows of its piece.
 
     asked, made: frames of the piece whose samples were asked for, and given out.
     is_ended: True once all windows of the piece were asked for.
@@ -42,7 +42,7 @@ class _DiaMember(Member):
 
     job: DiaJob
     speaking: DiaSpeaking
-    run: DiaRun = field(init=False)
+    piece: DiaRequest = field(init=False)
     grid: DelayGrid = field(init=False)
     asked: int = field(init=False)
     made: int = field(init=False)
@@ -129,7 +129,7 @@ class DiaSession(SlotSession[_DiaMember]):
                 if one.grid.done:
                     break
                 if ids.min() < 0:
-                    self._fail(one, self.engine.fault(one.run, one.grid))
+                    self._fail(one, self.engine.fault(one.piece, one.grid))
                     break
                 one.grid.accept(ids)
         self.sounding.add([asked for one in self.members.values() for asked in self._windows(one)])
@@ -146,9 +146,9 @@ class DiaSession(SlotSession[_DiaMember]):
 
     def _say(self, one: _DiaMember) -> None:
         """Let the next piece take a slot."""
-        run = one.run = one.speaking.begin()
-        one.grid, one.asked, one.made, one.is_ended = run.grid(self.config), 0, 0, False
-        self.turns.begin(one, one.grid.joining(run.tokens, run.sampling, run.noise))
+        piece = one.piece = one.speaking.begin()
+        one.grid, one.asked, one.made, one.is_ended = piece.grid(), 0, 0, False
+        self.turns.begin(one, one.grid.joining(piece.tokens, piece.sampling, piece.noise[0]))
 
     def _fail(self, one: _DiaMember, error: Exception) -> None:
         """Let a request fail once the windows before are given out."""
