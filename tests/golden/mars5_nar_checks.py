@@ -141,8 +141,8 @@ def check_math(vectors: Vectors, info: Info, side: str) -> None:
                 table, vectors[f"T{timesteps}.{name}"], err_msg=f"T{timesteps}.{name}"
             )
     for name, given in info["resample_schedules"].items():
-        if given["jump_n_sample"] == 1:  # the only order in which upstream runs
-            assert [*reversed(range(given["T"])), -1] == vectors[name].tolist()
+        straight = vectors[name].tolist() == [*reversed(range(given["T"])), -1]
+        assert straight == (given["jump_n_sample"] == 1), "upstream runs only with 1 sample: straight down"
 
     log_x0, x_t = vectors["log_x0"], vectors["x_t"]
     one_hot = np.where(np.arange(k) == x_t[..., None], 0, math.log(ONE_HOT_FLOOR)).astype(np.float32)

@@ -160,7 +160,7 @@ class MetaVoiceRequest:
         """
         piece, frames = self.pieces[place], self.frames(place, made)
         sequence = sequence[: len(piece.first) + piece.limit(frames)]
-        codes = flattened(sequence)[1][:, :frames]
+        codes = flattened(sequence)[:, :frames]
         ended = int(sequence[-1]) == END_OF_AUDIO
         if not ended and self.max_frames is None:
             _LOG.warning(
