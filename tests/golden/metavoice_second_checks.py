@@ -99,7 +99,7 @@ def check_end_to_end(bench: LanguageBench) -> None:
     limit, end = given["max_new_tokens"], given["end_of_audio_token"]
     own = run_loop(bench, [prompt], embedding, sampling, [limit], end)
     check_prefix("end_to_end.first_stage_tokens", own[0], tokens, margins)
-    codes = flattened(np.array(tokens))
+    _, codes = flattened(np.array(tokens))
     assert codes.tolist() == case["extracted"], "end_to_end.extracted"
     _check_final(bench, case["text"], case["extracted"], embedding[0], case["final_codes"], "end_to_end")
 

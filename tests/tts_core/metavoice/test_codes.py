@@ -21,9 +21,10 @@ TEXT = np.array([2100, 2200, 2561], np.int32)
 
 
 def test_interleaving_is_undone():
-    codes = flattened(np.append(interleave(TEXT, CODES), 2048))
+    text, codes = flattened(np.append(interleave(TEXT, CODES), 2048))
     np.testing.assert_array_equal(codes, CODES)
-    assert codes.dtype == np.int32
+    np.testing.assert_array_equal(text, TEXT[:-1])
+    assert codes.dtype == text.dtype == np.int32
 
 
 @pytest.mark.parametrize("window", [3, 5, 8, 9, 20])
