@@ -71,12 +71,11 @@ class DiaSession(SlotSession[_DiaMember]):
         job: DiaJob | None = None,
         sound: bool = True,
     ):
-        self.engine, self.config, self._rehearsal = engine, engine.config, rehearsal
+        self.engine, self._rehearsal = engine, rehearsal
         self.policy, self._has_sound = policy, sound
         config = engine.config
         longest = job or DiaJob(text_bytes=config.max_text_bytes, frames=config.max_frames)
-        configs = {"dia": config, "dac": engine.codec_config}
-        self.room = Room(configs, policy, engine.host, replace(longest, batch=1))
+        self.room = Room(engine.configs, policy, engine.host, replace(longest, batch=1))
         self._voices = VoiceCache()
         self.lookahead = decode_lookahead(engine.codec_config)
         places, rows = self.room.places(places), 1 + grid_rows(config, longest)

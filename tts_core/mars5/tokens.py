@@ -221,17 +221,24 @@ class CodecVocabulary:
 
         length_factor: expected new ids per character of `text` as given.
         """
-        return self._prompt(text.strip(), text, length_factor)
+        return self.asked(text, None, length_factor=length_factor)
 
-    def transcribed(self, text: str, transcript: str, *, length_factor: float = 1.0) -> CodecPrompt:
-        """Build the text part of a deep clone's prompt. Like upstream, do not strip the transcript."""
-        return self._prompt(f"{transcript} {text.strip()}", text, length_factor)
+    def asked(self, text: str, transcript: str | None, *, length_factor: float) -> CodecPrompt:
+        """Build the text part of a prompt. transcript: of a deep clone; like upstream, it is not stripped."""
+        spoken = text.strip() if transcript is None else f"{transcript} {text.strip()}"
+        ids = self.text.encode(f"{START_OF_TEXT}{spoken}{END_OF_TEXT}")
+        return CodecPrompt(
+            tokens=np.array(ids, dtype=np.int32),
+            text_tokens=len(ids),
+            expected_tokens=round(length_factor * len(text)),
+            first_code=len(ids) + 1,
+        )
 
     def deep(
         self, text: str, transcript: str, codes: np.ndarray, *, length_factor: float = 1.0
     ) -> CodecPrompt:
         """Build the whole prompt of a deep clone. codes: (P,), the reference's first codebook."""
-        prompt = self.transcribed(text, transcript, length_factor=length_factor)
+        prompt = self.asked(text, transcript, length_factor=length_factor)
         return prompt.followed_by(self.speech_ids(codes))
 
     def speech_ids(self, codes: np.ndarray) -> np.ndarray:
@@ -248,12 +255,3 @@ class CodecVocabulary:
         speech = np.maximum(ids[first:] - self.first_speech, 0)
         parts = self.speech.decode(speech.tolist())
         return np.array([part for part in parts if isinstance(part, int)], dtype=np.int32)
-
-    def _prompt(self, spoken: str, text: str, length_factor: float) -> CodecPrompt:
-        ids = self.text.encode(f"{START_OF_TEXT}{spoken}{END_OF_TEXT}")
-        return CodecPrompt(
-            tokens=np.array(ids, dtype=np.int32),
-            text_tokens=len(ids),
-            expected_tokens=round(length_factor * len(text)),
-            first_code=len(ids) + 1,
-        )

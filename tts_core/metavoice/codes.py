@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tts_core.metavoice.config import CODEBOOK_SIZE, FIRST_STAGE_BOOKS
+from tts_core.metavoice.config import CODEBOOK_SIZE, END_OF_AUDIO, FIRST_STAGE_BOOKS
 
 PADDING = CODEBOOK_SIZE  # second stage: id at positions without a code
 
@@ -22,15 +22,16 @@ def interleave(text: np.ndarray, codes: np.ndarray) -> np.ndarray:
     return np.concatenate([text, books.T.ravel()]).astype(np.int32)
 
 
-def flattened(ids: np.ndarray) -> np.ndarray:
-    """Read the codes of a first-stage sequence, with or without its text. (N,) ids → (2, F) int32.
+def flattened(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Split a first-stage sequence into text ids without the last, and codes. (N,) → (S - 1,), (2, F) int32.
 
     Ids are sorted by value, not by position: a missing id shifts the pairing after it. The longer book is
     cut to the shorter one.
     """
     books = [ids[(ids // CODEBOOK_SIZE) == book] - book * CODEBOOK_SIZE for book in range(FIRST_STAGE_BOOKS)]
     frames = min(map(len, books))
-    return np.stack([book[:frames] for book in books]).astype(np.int32)
+    codes = np.stack([book[:frames] for book in books])
+    return ids[ids > END_OF_AUDIO][:-1].astype(np.int32), codes.astype(np.int32)
 
 
 def second_stage_rows(text: np.ndarray, codes: np.ndarray, window: int) -> np.ndarray:

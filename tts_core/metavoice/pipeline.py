@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Unpack
 
 import numpy as np
@@ -18,8 +19,9 @@ import numpy as np
 from tts_core.errors import UsageError
 from tts_core.live.stream import stream
 from tts_core.live.voices import SameVoices
+from tts_core.memory.fits import fitting
 from tts_core.metavoice.engine import MetaVoiceEngine
-from tts_core.metavoice.memory import MetaVoiceJob, check_running, fitting_batch
+from tts_core.metavoice.memory import MetaVoiceJob, check_running, estimate
 from tts_core.metavoice.options import MetaVoiceChanges, MetaVoiceOptions
 from tts_core.metavoice.request import (
     STAGES,
@@ -68,7 +70,8 @@ class MetaVoicePipeline:
             return join(list(self.speak(asked, progress=progress, cancel=cancel)))
         log("metavoice", asked)
         wanted = self._job([asked], SIDE_BY_SIDE)
-        places = fitting_batch(self.engine.configs, wanted, self.engine.host.machine())
+        plan = partial(estimate, self.engine.configs)
+        places = fitting(plan, wanted, self.engine.host.machine())
         [spoken] = self._together([asked], replace(wanted, batch=places), Callbacks(progress, cancel))
         return spoken
 

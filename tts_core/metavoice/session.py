@@ -21,10 +21,10 @@ from tts_core.errors import CancelledError
 from tts_core.metavoice.config import END_OF_AUDIO, FIRST_STAGE_BOOKS
 from tts_core.metavoice.engine import MetaVoiceEngine
 from tts_core.metavoice.memory import MetaVoiceJob, estimate, places_that_fit, positions
+from tts_core.metavoice.options import Decoder
 from tts_core.metavoice.request import (
     FRAME_RATE,
     STAGES,
-    MetaVoicePiece,
     MetaVoiceRequest,
     MetaVoiceVoice,
 )
@@ -53,13 +53,7 @@ class _MetaVoiceMember(Member):
     is_between: bool = False
 
 
-@dataclass(frozen=True, eq=False)
-class _Ended:
-    """A piece whose codes are known. codes: (Q, F)."""
-
-    one: _MetaVoiceMember
-    piece: MetaVoicePiece
-    codes: np.ndarray
+_Ended = tuple[_MetaVoiceMember, np.ndarray]  # a piece whose codes (Q, F) are known
 
 
 class MetaVoiceSession(SlotSession[_MetaVoiceMember]):
@@ -103,8 +97,8 @@ class MetaVoiceSession(SlotSession[_MetaVoiceMember]):
             self._sounds,
             launch=self._launch if sound and host.overlaps else None,
             split=_by_decoder,
-            owner=lambda ended: ended.one,
-            is_wanted=lambda ended: ended.one.key in self.members,
+            owner=lambda ended: ended[0],
+            is_wanted=lambda ended: ended[0].key in self.members,
         )
         super().__init__(self.slots, places, host, sounding)
         host.reset_peak()
@@ -186,22 +180,21 @@ class MetaVoiceSession(SlotSession[_MetaVoiceMember]):
     def _deliver(self) -> list[Event]:
         """Let pieces be decoded, and give out those that are."""
         events: list[Event] = []
-        is_slow = any(each.one.speaking.request.decoder == "mbd" for each in self._waiting)
+        is_slow = any(one.speaking.request.decoder == "mbd" for one, _ in self._waiting)
         if not (self._waits and is_slow and self.turns.running):
             self.sounding.add(self._waiting)
             self._waiting = []
-        for each, wave in self.sounding.ended(wait=not self.turns.running and not self._paused):
-            one, speaking = each.one, each.one.speaking
+        for (one, codes), wave in self.sounding.ended(wait=not self.turns.running and not self._paused):
             if one.key not in self.members:
                 continue
             if isinstance(wave, Exception):
                 events.append(self.fail(one, wave))
                 continue
-            result = speaking.deliver(each.codes, wave, peak_bytes=self.host.peak_bytes())
+            result = one.speaking.deliver(codes, wave, peak_bytes=self.host.peak_bytes())
             if self._has_sound:
                 self.report.add(result, STAGES[-1])
             events.append(Part(one.key, result))
-            if speaking.done:
+            if one.speaking.done:
                 self.leave(one.key)
             else:
                 self._paused.append(one)
@@ -213,18 +206,18 @@ class MetaVoiceSession(SlotSession[_MetaVoiceMember]):
         said = one.speaking.hear(np.concatenate([piece.first, np.array(one.ids, np.int32)]))
         with self._stage("second stage", one.speaking.meter):
             codes = apart(self.host, partial(self.engine.fill, piece, said.codes, one.vector))
-        return _Ended(one, piece, codes)
+        return one, codes
 
     def _launch(self, heard: Sequence[_Ended]) -> Pending[list[np.ndarray]] | None:
-        codes, begun = [each.codes for each in heard], time.perf_counter()
-        launched = self.engine.launch(codes, heard[0].one.speaking.request.decoder)
+        begun = time.perf_counter()
+        launched = self.engine.launch([codes for _, codes in heard], _decoder(heard))
         if launched is None:
             return None
         self.report.tell("decoder")
 
         def timed(waves: list[np.ndarray]) -> list[np.ndarray]:
-            for each in heard:
-                each.one.speaking.meter.stage_seconds["decoder"] += time.perf_counter() - begun
+            for one, _ in heard:
+                one.speaking.meter.stage_seconds["decoder"] += time.perf_counter() - begun
             return waves
 
         return Then(launched, timed)
@@ -236,17 +229,17 @@ class MetaVoiceSession(SlotSession[_MetaVoiceMember]):
 
         def check() -> None:
             self.report.check()
-            if all(each.one.cancel.is_set() for each in heard):
+            if all(one.cancel.is_set() for one, _ in heard):
                 raise CancelledError("generation: cancelled")
 
         self.report.tell("decoder")
         with ExitStack() as stages:
-            for each in heard:
-                stages.enter_context(each.one.speaking.meter.stage("decoder"))
+            for one, _ in heard:
+                stages.enter_context(one.speaking.meter.stage("decoder"))
             return self.engine.decode(
-                [each.codes for each in heard],
-                [each.piece.noise for each in heard],
-                heard[0].one.speaking.request.decoder,
+                [codes for _, codes in heard],
+                [one.speaking.piece.noise for one, _ in heard],
+                _decoder(heard),
                 check=check,
             )
 
@@ -256,9 +249,14 @@ class MetaVoiceSession(SlotSession[_MetaVoiceMember]):
         return meter.stage(name)
 
 
+def _decoder(heard: Sequence[_Ended]) -> Decoder:
+    """The decoder of pieces that share a launch."""
+    return heard[0][0].speaking.request.decoder
+
+
 def _by_decoder(heard: Sequence[_Ended]) -> list[list[int]]:
     """Divide pieces into launches, each of one decoder."""
-    decoders = [each.one.speaking.request.decoder for each in heard]
+    decoders = [_decoder([each]) for each in heard]
     return [[place for place, each in enumerate(decoders) if each == one] for one in dict.fromkeys(decoders)]
 
 
