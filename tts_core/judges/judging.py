@@ -18,11 +18,10 @@ from tts_core.judges import wheels
 from tts_core.judges.distillmos import DistillMos
 from tts_core.judges.dnsmos import DnsMos
 from tts_core.judges.likeness import VoiceEncoder, cosine
-from tts_core.judges.recognizers import recognizer
 from tts_core.judges.rows import RecordingRow
 from tts_core.judges.statistics import ratio_interval
 from tts_core.judges.voicing import VoiceActivity
-from tts_core.judges.words import untagged, word_errors, words_of
+from tts_core.judges.words import recognizer, untagged, word_errors, words_of
 from tts_core.text import breaks
 from tts_core.text.spoken import spoken
 
