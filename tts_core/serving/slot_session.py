@@ -30,7 +30,8 @@ One = TypeVar("One", bound=Member)
 
 
 class SlotSession(Session, Generic[One]):
-    """A session of `places` places over the slots of a network, which it owns. Texts are given whole.
+    """A session of `places` places over the slots of a network, which it owns. Texts are given whole; in
+    FedSession also in pieces.
 
     sounding: decodes what the network's steps complete.
     """
