@@ -35,8 +35,7 @@ class Layerwise:
     def run(self, stage: Stage, states: Sequence[State]) -> list[State]:
         """Run a stage on each state (tts_core.nn.layer_order). Returns float32, or float64 in float64."""
         fill(self.network, stage, self.weights, self.dtype)
-        layer = getattr(self.layers, stage.kind)
-        made = [to_host(layer(from_host(state, self.dtype, self.wide), stage.index)) for state in states]
+        made = [to_host(self.layers.run(stage, from_host(state, self.dtype, self.wide))) for state in states]
         empty(self.network, stage)
         return made
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import fields
-from typing import Any, TypeVar
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict, fields
+from typing import Any, TypeVar, cast
 
 from tts_core.errors import CheckpointError
 from tts_core.printable import named
@@ -48,6 +48,23 @@ def exact_fields(kind: type, given: object, where: str) -> dict[str, Any]:
         faults = [f"unknown {unknown}"] * bool(unknown) + [f"missing {missing}"] * bool(missing)
         raise CheckpointError(f"{where}: {'; '.join(faults)}")
     return {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+
+
+class Schema:
+    """A dataclass whose fields are our own schema, as a converted folder has it."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields, as `reader` reads them."""
+        return asdict(cast(Any, self))
+
+
+def reader(kind: type[Config], where: str) -> Callable[[Mapping[str, Any]], Config]:
+    """Return a function that reads our own schema; its error names every unknown and missing field.
+
+    kind: a dataclass.
+    where: the file, in messages.
+    """
+    return lambda given: kind(**exact_fields(kind, given, where))
 
 
 def section(

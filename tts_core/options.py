@@ -216,29 +216,20 @@ def _converted(one: Field[Any], value: Any) -> Any:
         if "None" not in kind:
             raise UsageError(f"{name}: None is not allowed; omit it for the default")
         return None
-    if isinstance(value, str) and known.choices:
-        if value not in known.choices:
+    number = _number(kind)
+    if known.choices and (number is None or isinstance(value, str)):
+        if not isinstance(value, str) or value not in known.choices:
             raise UsageError(f"{name}: {value!r:.40} is not known; use {' or '.join(known.choices)}")
-        return value
-    if kind.startswith("bool"):
+    elif kind.startswith("bool"):
         if not isinstance(value, bool):
             raise UsageError(f"{name}: {value!r:.40} is neither True nor False")
-        return value
-    if kind.startswith("str"):
-        return _text(name, known, value)
-    number = _number(kind)
-    if number is None:
-        if known.choices:
-            raise UsageError(f"{name}: {value!r:.40} is not known; use {' or '.join(known.choices)}")
-        return value
-    return _in_range(name, number, known, value)
-
-
-def _text(name: str, known: Info, value: Any) -> str:
-    if not isinstance(value, str):
-        raise UsageError(f"{name}: {value!r:.40} is not text")
-    if len(value) > known.high:
-        raise UsageError(f"{name}: {len(value)} characters; give {known.high:.0f} at most")
+    elif kind.startswith("str"):
+        if not isinstance(value, str):
+            raise UsageError(f"{name}: {value!r:.40} is not text")
+        if len(value) > known.high:
+            raise UsageError(f"{name}: {len(value)} characters; give {known.high:.0f} at most")
+    elif number is not None:
+        return _in_range(name, number, known, value)
     return value
 
 
@@ -250,14 +241,7 @@ def _in_range(name: str, number: type[int] | type[float], known: Info, value: An
         raise UsageError(f"{name}: {value!r:.40} is not a {word}{known.note}")
     size = int(value) if isinstance(value, Integral) else float(value)  # 2**64 - 1 is not exact as a float
     if not (known.low <= size <= known.high and size > known.above):
-        raise UsageError(f"{name}: {value!s:.40} is {_expected(known)}{known.note}")
+        opening, least = ("[", known.low) if known.low > known.above else ("(", known.above)
+        most = "2**64 - 1" if known.high == 2**64 - 1 else f"{known.high:.10g}"
+        raise UsageError(f"{name}: {value!s:.40} is outside {opening}{least:g}, {most}]{known.note}")
     return number(0 if abs(size) < known.zero_below else size)
-
-
-def _expected(known: Info) -> str:
-    opening, least = ("[", known.low) if known.low > known.above else ("(", known.above)
-    return f"outside {opening}{least:g}, {_written(known.high)}]"
-
-
-def _written(number: float) -> str:
-    return "2**64 - 1" if number == 2**64 - 1 else f"{number:.10g}"

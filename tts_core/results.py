@@ -146,11 +146,6 @@ class Meter:
             self.first_seconds = self.first_seconds or self.seconds
         self.samples += samples
 
-    @property
-    def seconds_made(self) -> float:
-        """Seconds of speech so far."""
-        return self.samples / self.sample_rate
-
     def result(
         self,
         audio: np.ndarray,

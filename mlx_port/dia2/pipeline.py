@@ -40,7 +40,7 @@ def compose(network: Dia2, codec: Mimi, tokenizer: str) -> Dia2Pipeline:
     """Build the pipeline of loaded networks. tokenizer: the text of its file."""
     join(network)
     host = Host(network.transformer.text_embed.embedding)
-    return Dia2Pipeline(Dia2Engine(network, codec, tokenizer, host, make_slots=_slots, fault=fault))
+    return Dia2Pipeline(Dia2Engine({FILE: tokenizer}, network, codec, host, make_slots=_slots, fault=fault))
 
 
 def _slots(network: Dia2, *, texts: int, rows: int, guided: bool) -> Dia2Slots:

@@ -19,7 +19,6 @@ from mlx_port.mars5.diffusion import (
 from mlx_port.mars5.residual_transformer import Mars5Source, ResidualTransformer
 from tts_core.errors import GenerationError
 from tts_core.mars5.diffusion import Cells, Diffusion, constants, numbers_for
-from tts_core.mars5.schedule import reverse_order
 from tts_core.nn.guard import REMEDY
 from tts_core.nn.noise import Noise
 
@@ -89,7 +88,7 @@ class DiffusionRun:
 
     def __init__(self, step: DenoisingStep, cells: Cells, noise: Noise):
         self.step, self.cells, self.noise = step, cells, noise
-        self.order = reverse_order(step.settings.timesteps)[:-1]
+        self.order = [*reversed(range(step.settings.timesteps))]
         self.times = mx.array(self.order)
         self.place, self.finite = 0, step.finite
         self.codes = mx.array(cells.codes)

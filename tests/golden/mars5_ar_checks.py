@@ -65,7 +65,7 @@ def check_tokens(folder: Path) -> None:
         assert text.encode(case["in"]) == case["ids"], case["in"]
         assert text.decode(case["ids"]) == case["decoded"], case["in"]
     for case in pairs["text_special"]:
-        assert text.encode(case["in"], specials="all") == case["ids"], case["in"]
+        assert text.encode(case["in"]) == case["ids"], case["in"]
         assert text.decode(case["ids"]) == case["decoded"], case["in"]
     for case in pairs["speech"]:
         assert speech.encode(case["codes"]) == case["ids"]

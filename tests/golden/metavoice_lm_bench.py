@@ -12,7 +12,7 @@ from converters.published import open_published
 from tests.golden.bench import Bench
 from tests.golden.cases import Vectors, existing
 from tests.tiny.metavoice_lm import LanguageSide
-from tts_core.metavoice.text import Tokenizers, read_converted
+from tts_core.metavoice.text import Tokenizers, read_tokenizers
 
 SAFE = 1e-3  # README.md beside the vectors: tokens are exact where the stored margin is larger
 
@@ -48,8 +48,7 @@ class Checkpoints:
         self.folder, self.made = folder, made
         self.files = [existing(folder / f"{stage}.pt") for stage in KINDS]
         parts = open_published(self.files, parts=list(KINDS.values())).parts
-        tables = {stage: json.loads(parts[kind].documents["tokenizer.json"]) for stage, kind in KINDS.items()}
-        self.tokenizers = read_converted(tables)
+        self.tokenizers = read_tokenizers({kind: parts[kind].documents for kind in KINDS.values()})
         self._networks: dict[str, Networks] = {}
 
     def networks(self, name: str) -> Networks:

@@ -67,8 +67,7 @@ CALLS: dict[str, dict[str, tuple[Call, ...]]] = {
         "slots.draw": (Call("slots.draw"),),
         "slots.read": (Call("slots.read"), Call("slots.read", fed=True)),
         "encode": (Call("codec.encode"),),
-        "decode": (Call("decode"),),
-        "launch": (Call("launch", again="decode", beside=True), TAKE),
+        "launch": (Call("codec.decode_piece"), Call("launch"), Call("launch", beside=True), TAKE),
     },
     "mars5": {
         **SLOTS,

@@ -313,10 +313,12 @@ def test_sound_that_is_exactly_zero_is_an_error(
 ) -> None:
     """Of the request by itself; what is shared is first computed again for each half."""
     pipeline = speaker(model, side)
-    name = {"dia-torch": "_launch", "dia-mlx": "_decode", "qwen3": "decode_piece"}.get(
-        model if model == "qwen3" else f"{model}-{side}", "decode"
+    owner, name = (
+        pipeline.engine,
+        {"dia-torch": "_launch", "dia-mlx": "_decode"}.get(f"{model}-{side}", "decode"),
     )
-    owner = pipeline.engine.codec if model == "qwen3" else pipeline.engine
+    if model in ("dia2", "qwen3"):
+        owner, name = pipeline.engine.codec, "decode_piece"
     decode, most = getattr(owner, name), 0
 
     def decode_some(ones: Any, *args: Any, **kwargs: Any) -> Any:

@@ -33,9 +33,9 @@ def compose(network: Dia2, codec: Mimi, tokenizer: str) -> Dia2Pipeline:
     host = Host(network.transformer.text_embed.embedding)
     host.codec = codec
     engine = Dia2Engine(
+        {FILE: tokenizer},
         network,
         codec,
-        tokenizer,
         host,
         make_slots=make_slots,
         fault=fault,

@@ -5,18 +5,19 @@ from __future__ import annotations
 import hashlib
 import io
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from tts_core.audio.formats.names import SUFFIXES
 from tts_core.audio.formats.writer import SoundWriter
 from tts_core.bulk.asking import Asking, Work, failed
-from tts_core.bulk.in_order import InOrder
 from tts_core.bulk.outcome import Outcome
 from tts_core.bulk.rows import TextRow
 from tts_core.errors import comes_late, device_error
@@ -25,6 +26,7 @@ from tts_core.serving.session import Failed, Session
 from tts_core.serving.source import ModelSource
 
 _LOG = logging.getLogger("tts_core")
+Made = TypeVar("Made")
 THREADS = 2  # that encode sounds while others are spoken
 
 
@@ -168,6 +170,41 @@ class RowSpeaker:
             "codes_sha256": codes_hash(result.codes),
         }
         return Outcome(row.number, joined.key, row.id, sound, fields, captions)
+
+
+class InOrder(Generic[Made]):
+    """Results in the order in which they were begun: those that are there, and those of calls in threads.
+
+    most: calls under way before `ended` waits.
+    """
+
+    def __init__(self, threads: int, most: int):
+        self._threads, self._most = ThreadPoolExecutor(threads), most
+        self._results: deque[Future[Made]] = deque()
+
+    def __len__(self) -> int:
+        """Count the results that are not given out."""
+        return len(self._results)
+
+    def add(self, made: Made) -> None:
+        """Append a result that is there."""
+        result = Future[Made]()
+        result.set_result(made)
+        self._results.append(result)
+
+    def begin(self, call: Callable[[], Made]) -> None:
+        """Append the result of a call."""
+        self._results.append(self._threads.submit(call))
+
+    def ended(self, *, wait: bool) -> list[Made]:
+        """Give out the first results, up to one that is not there yet. Raises the error of a call.
+
+        wait: for all.
+        """
+        ended: list[Made] = []
+        while self._results and (wait or len(self._results) > self._most or self._results[0].done()):
+            ended.append(self._results.popleft().result())
+        return ended
 
 
 def encoded(result: GenerationResult, suffix: str) -> bytes:

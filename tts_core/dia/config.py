@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, asdict, dataclass, fields, replace
 from typing import Any
 
-from tts_core.config import check_numbers, exact_fields, mapping
+from tts_core.config import Schema, check_numbers, exact_fields, mapping
 from tts_core.dia.sampling import DEFAULTS_0626, DEFAULTS_V01, DiaSampling
 from tts_core.errors import CheckpointError, UsageError
 from tts_core.printable import named
@@ -69,7 +69,7 @@ class DiaDecoderConfig:
 
 
 @dataclass(frozen=True)
-class DiaConfig:
+class DiaConfig(Schema):
     """Shape of a Dia network, its special ids and its default sampling. No dtype or device."""
 
     encoder_config: DiaEncoderConfig
@@ -121,10 +121,6 @@ class DiaConfig:
     def max_frames(self) -> int:
         """Codec frames, prompt included, that fit the decoder's positions."""
         return self.decoder_config.max_position_embeddings - self.longest_delay - 1
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return our own schema, as `read_converted` reads it."""
-        return asdict(self)
 
 
 def read_published(

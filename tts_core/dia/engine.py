@@ -6,7 +6,7 @@ Source: nari-labs/dia model.py@876125e (0626) and @2811af1 (v0.1), Apache-2.0.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,9 +14,10 @@ import numpy as np
 from tts_core.codecs.dac import DacConfig
 from tts_core.codecs.dac_calls import Passage, launch_passages, most_fed, stream_shapes
 from tts_core.codecs.policy import CodecPolicy
+from tts_core.config import Configs
 from tts_core.dia.config import DiaConfig
 from tts_core.dia.grid import DelayGrid
-from tts_core.dia.request import DiaRun
+from tts_core.dia.request import DiaRequest
 from tts_core.errors import GenerationError
 from tts_core.nn.beside import Pending
 from tts_core.nn.host import Device
@@ -47,7 +48,8 @@ class DiaEngine:
         self.network, self.codec, self.host = network, codec, host
         self.config: DiaConfig = network.config
         self.codec_config: DacConfig = codec.config
-        self._encode_nothing, self._make_slots = encode_nothing, make_slots
+        self.configs: Configs = {"dia": self.config, "dac": self.codec_config}
+        self._encode_nothing, self._make_slots = cache(encode_nothing), make_slots
         self._fault, self._decode = fault, decode
 
     @property
@@ -60,13 +62,15 @@ class DiaEngine:
 
         guided: some may be.
         """
-        nothing = self._nothing if guided else None
+        nothing = self._encode_nothing() if guided else None
         return self._make_slots(self.network, nothing, texts=texts, rows=rows, text_rows=text_rows)
 
-    def fault(self, run: DiaRun, grid: DelayGrid) -> GenerationError:
-        """Build the error for a text's logits that are not all finite. grid: its rows so far."""
-        tokens, rows = self.host.to_device(run.tokens), self.host.to_device(grid.rows[None, : grid.filled])
-        return self._fault(self.network, tokens, rows, guided=run.sampling.cfg_scale != 0, text=1)
+    def fault(self, piece: DiaRequest, grid: DelayGrid) -> GenerationError:
+        """Build the error for logits of a request with one piece that are not all finite. grid: its rows so
+        far.
+        """
+        tokens, rows = self.host.to_device(piece.tokens), self.host.to_device(grid.rows[None, : grid.filled])
+        return self._fault(self.network, tokens, rows, guided=piece.sampling.cfg_scale != 0, text=1)
 
     def encode(self, samples: np.ndarray) -> np.ndarray:
         """Encode samples. (L,) float32 → codes (Q, P) int32."""
@@ -100,7 +104,3 @@ class DiaEngine:
     def _launch(self, calls: Sequence[np.ndarray]) -> Pending[list[np.ndarray]]:
         """Begin to decode the codes of every call, (B, Q, F), to samples (B, L)."""
         return self.host.launch(lambda: [self._decode(self.host.to_device(codes)) for codes in calls])
-
-    @cached_property
-    def _nothing(self) -> Any:
-        return self._encode_nothing()

@@ -105,10 +105,8 @@ class DelayGrid:
 
     def codes(self) -> np.ndarray:
         """Return the speech so far, (C, frames) int32, without delay and prompt."""
-        first, frames = 1 + self.prompt_frames, self.frames
-        if frames == 0:
-            return np.zeros((self.channels, 0), np.int32)
-        delayed = self.rows[first : first + frames + self.config.longest_delay]
+        first = 1 + self.prompt_frames
+        delayed = self.rows[first : first + self.frames + self.config.longest_delay]
         return revert_delay(delayed.T, self.config.delay_pattern)
 
     @property
@@ -124,33 +122,18 @@ def apply_delay(codes: np.ndarray, delays: Sequence[int], bos: int, pad: int) ->
     Raises ValueError if len(delays) != Q.
     Source: nari-labs/dia audio.py@876125e.
     """
-    _check_delays(codes, delays)
-    frames = codes.shape[1]
-    rows = np.arange(frames + max(delays))
-    source = rows[None, :] - np.asarray(delays)[:, None]
-    taken = (
-        np.take_along_axis(codes, np.clip(source, 0, max(frames - 1, 0)), axis=1)
-        if frames
-        else np.zeros_like(source)
-    )
-    return np.where(source < 0, bos, np.where(source >= frames, pad, taken)).astype(np.int32)
+    delayed = np.full((len(codes), codes.shape[1] + max(delays)), pad, np.int32)
+    for row, code, delay in zip(delayed, codes, delays, strict=True):
+        row[:delay] = bos
+        row[delay : delay + len(code)] = code
+    return delayed
 
 
 def revert_delay(codes: np.ndarray, delays: Sequence[int]) -> np.ndarray:
     """Undo the per-codebook delay and drop the ragged tail. (Q, T + max(delays)) → (Q, T) int32.
 
-    Raises ValueError if len(delays) != Q or codes are shorter than the longest delay.
+    Raises ValueError if len(delays) != Q.
     Source: nari-labs/dia audio.py@876125e, without its clamp to T-1.
     """
-    _check_delays(codes, delays)
     frames = codes.shape[1] - max(delays)
-    if frames < 0:
-        raise ValueError(f"delay: {codes.shape[1]} rows are fewer than the longest delay {max(delays)}")
     return np.stack([row[d : d + frames] for row, d in zip(codes, delays, strict=True)]).astype(np.int32)
-
-
-def _check_delays(codes: np.ndarray, delays: Sequence[int]) -> None:
-    if codes.ndim != 2 or len(delays) != codes.shape[0]:
-        raise ValueError(
-            f"delay: {len(delays)} delays for codes of shape {codes.shape}; expected (Q, T) with Q delays"
-        )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tts_core.dia.config import DiaConfig
-from tts_core.nn.layer_order import Stage, stage, stages
+from tts_core.nn.layer_order import APPLIED, Stage, stage, stages
 
 
 def dia_stages(config: DiaConfig) -> list[Stage]:
@@ -18,10 +18,10 @@ def dia_stages(config: DiaConfig) -> list[Stage]:
     return [
         stage("text_embedding", "model.encoder.embedding", "text", "nothing"),
         *stages("encoder_layer", "model.encoder.layers", encoder.num_hidden_layers, "text", "nothing"),
-        stage("encoder_norm", "model.encoder.norm", "text", "nothing"),
+        stage(APPLIED, "model.encoder.norm", "text", "nothing"),
         stage("row_embedding", "model.decoder.embeddings", "rows"),
         *map(_with_source, stages("decoder_layer", "model.decoder.layers", decoder.num_hidden_layers)),
-        stage("decoder_norm", "model.decoder.norm", "rows"),
+        stage(APPLIED, "model.decoder.norm", "rows"),
         stage("head", "logits_dense", "logits"),
     ]
 

@@ -22,11 +22,6 @@ class DiaLayers(Layers):
         layer = encoder.layers[index]
         return {name: layer(x[name], encoder.rotary(0, x[name].shape[1])) for name in ("text", "nothing")}
 
-    def encoder_norm(self, x: Arrays, index: int) -> Arrays:
-        """The encoder's last norm."""
-        norm = self.network.model.encoder.norm
-        return {"text": norm(x["text"]), "nothing": norm(x["nothing"])}
-
     def row_embedding(self, x: Arrays, index: int) -> Arrays:
         """The embedding of grid rows."""
         return {"rows": self.network.model.decoder.embeddings(x["tokens"])}
@@ -48,10 +43,6 @@ class DiaLayers(Layers):
             "keys": source.keys[0],
             "values": source.values[0],
         }
-
-    def decoder_norm(self, x: Arrays, index: int) -> Arrays:
-        """The decoder's last norm."""
-        return {"rows": self.network.model.decoder.norm(x["rows"])}
 
     def head(self, x: Arrays, index: int) -> Arrays:
         """The logits."""

@@ -42,7 +42,7 @@ class DiaPipeline:
     def __init__(self, engine: DiaEngine, rules: TextRules = NO_RULES):
         self.rules = rules
         self.engine, self.config, self.codec_config = engine, engine.config, engine.codec_config
-        self.configs = {"dia": self.config, "dac": self.codec_config}
+        self.configs = engine.configs
         decoder = self.config.decoder_config
         check_fits(self.codec_config, decoder.num_channels, self.config.eos_token_id)
         self.sample_rate = self.codec_config.sample_rate

@@ -36,36 +36,6 @@ ROOM = 1.5  # of the longest piece: frames that anchors leave free in the window
 
 
 @dataclass(frozen=True, eq=False)
-class DiaRun:
-    """A text that runs by itself or beside others.
-
-    tokens: (S,) int32, transcript included.
-    voice: with its codes.
-    max_frames: of its speech.
-    seed: None if the caller gave the noise.
-    own_limit: max_frames comes from the text's length.
-    """
-
-    tokens: np.ndarray
-    voice: DiaVoice | None
-    max_frames: int
-    seed: int | None
-    noise: Noise
-    sampling: DiaSampling
-    last_channel_free: bool
-    own_limit: bool
-
-    @property
-    def prompt(self) -> np.ndarray | None:
-        """Codes of the reference, (Q, P) int32."""
-        return None if self.voice is None else self.voice.codes
-
-    def grid(self, config: DiaConfig) -> DelayGrid:
-        """Build its grid of rows, which holds its prompt."""
-        return DelayGrid(config, self.prompt, self.max_frames, last_channel_free=self.last_channel_free)
-
-
-@dataclass(frozen=True, eq=False)
 class DiaRequest:
     """One text as it will be spoken. Lists have one entry per piece.
 
@@ -89,8 +59,8 @@ class DiaRequest:
     last_channel_free: bool
     pacing: Pacing
     own_limits: bool
-    notes: tuple[str, ...]
-    shortest_anchor: int
+    notes: tuple[str, ...] = ()
+    shortest_anchor: int = 0
 
     def encoded(self, encode: Callable[[np.ndarray], np.ndarray]) -> DiaRequest:
         """Return the request with its reference encoded."""
@@ -101,19 +71,16 @@ class DiaRequest:
         """Estimated duration of the sound in seconds, with its pauses."""
         return self.pacing.seconds(sum(piece.seconds for piece in self.pieces))
 
-    def run(self) -> DiaRun:
-        """Build the run of a request with one piece, whose reference is encoded."""
-        [piece], [most], [seed], [noise] = self.pieces, self.limits, self.seeds, self.noise
-        return DiaRun(
-            piece.tokens,
-            self.voice,
-            most,
-            seed,
-            noise,
-            self.sampling,
-            self.last_channel_free,
-            self.own_limits,
-        )
+    @property
+    def tokens(self) -> np.ndarray:
+        """Ids of a request with one piece, (S,) int32, transcript included."""
+        [piece] = self.pieces
+        return piece.tokens
+
+    def grid(self) -> DelayGrid:
+        """Build the rows of a request with one piece, which hold its reference, already encoded."""
+        [most], codes = self.limits, None if self.voice is None else self.voice.codes
+        return DelayGrid(self.config, codes, most, last_channel_free=self.last_channel_free)
 
     def job(self, side_by_side: int = 1) -> DiaJob:
         """Return the memory job of `side_by_side` pieces at their longest."""
@@ -162,42 +129,46 @@ def request(
     accents = accent_notes("text", text, active.knows)
     text = readable("text", text, active, options)
     pieces = _pieces(config, codec, text, options, voice, active)
-    one = len(pieces) == 1
-    seed = seed_of(options)
-    seeds = [piece_seed(seed, place) for place in range(len(pieces))]
-    if one:
+    continues = voice is not None and voice.transcript is not None
+    remarks = notes(text, sum(piece.seconds for piece in pieces), rules, continues=continues)
+    if len(pieces) == 1:
         limits = [check_limit(config, codec, options, voice, pieces[0].seconds, "prompt 1")]
     else:
         limits = choose_limits(config, codec.frame_rate, pieces, voice)
         voice = voice and replace(voice, transcript=bare(str(voice.transcript)))
-    return DiaRequest(
-        config,
-        codec.frame_rate,
-        tuple(pieces),
-        voice,
-        choose_sampling(config, options),
-        tuple(limits),
-        None if one else frames_of(options, codec.frame_rate),
-        [None] * len(seeds) if options.noise is not None else [*seeds],
-        per_text(options.noise, seeds, "piece"),
-        options.last_channel_free,
-        pacing(pieces, options.speed),
-        options.max_seconds is None and options.max_frames is None,
-        accents
-        + notes(
-            text,
-            sum(piece.seconds for piece in pieces),
-            rules,
-            continues=voice is not None and voice.transcript is not None,
-        ),
-        rules.shortest_anchor if any(piece.after for piece in pieces[:-1]) else 0,
-    )
-
-
-def pacing(pieces: Sequence[DiaPiece], speed: float) -> Pacing:
-    """Joins between pieces."""
     silences = (pieces[0].before, *(piece.after for piece in pieces))
-    return Pacing(tuple(piece.spoken for piece in pieces), silences, speed)
+    pacing = Pacing(tuple(piece.spoken for piece in pieces), silences, options.speed)
+    made = _made(config, codec, options, voice, pieces, limits, pacing)
+    shortest = rules.shortest_anchor if any(piece.after for piece in pieces[:-1]) else 0
+    return replace(made, notes=accents + remarks, shortest_anchor=shortest)
+
+
+def _made(
+    config: DiaConfig,
+    codec: DacConfig,
+    options: DiaOptions,
+    voice: DiaVoice | None,
+    pieces: Sequence[DiaPiece],
+    limits: Sequence[int],
+    pacing: Pacing,
+) -> DiaRequest:
+    """Build the request of pieces with their limits in frames."""
+    seed = seed_of(options)
+    seeds = [piece_seed(seed, place) for place in range(len(pieces))]
+    return DiaRequest(
+        config=config,
+        frame_rate=codec.frame_rate,
+        pieces=tuple(pieces),
+        voice=voice,
+        sampling=choose_sampling(config, options),
+        limits=tuple(limits),
+        max_frames=None if len(pieces) == 1 else frames_of(options, codec.frame_rate),
+        seeds=[None] * len(seeds) if options.noise is not None else [*seeds],
+        noise=per_text(options.noise, seeds, "piece"),
+        last_channel_free=options.last_channel_free,
+        pacing=pacing,
+        own_limits=options.max_seconds is None and options.max_frames is None,
+    )
 
 
 def ask(
@@ -263,40 +234,21 @@ def _whole(
     """Check a text that is spoken at once. place: in messages."""
     rules = NO_RULES if exactly else choose_rules(rules, options)
     voice = _heard(read_voice(config, codec, prompt, f"prompt {place}"), rules, options)
-    said, given = None if voice is None else voice.transcript, Paused.whole(text)
+    before, where = None if voice is None else voice.transcript, f"text {place}"
+    given = Paused.whole(text) if exactly else paused(where, readable(where, text, rules, options))
+    said, *more = given.parts
+    if more:
+        raise UsageError(f"{where}: its pauses cut it into {len(given.parts)} pieces; this takes one")
     if exactly:
-        expected = seconds(text)
-        text = text if said is None else f"{said.rstrip()} {text.lstrip()}"
+        expected = seconds(said)
+        whole = said if before is None else f"{before.rstrip()} {said.lstrip()}"
     else:
-        given = read_whole(f"text {place}", readable(f"text {place}", text, rules, options))
-        expected = seconds(rewritten("text", given.parts[0], rules))
-        text = prepare(given.parts[0], config.max_text_bytes, transcript=said, rules=rules)
-    _check_text(config, text, place)
-    seed = seed_of(options)
-    return DiaRequest(
-        config,
-        codec.frame_rate,
-        (DiaPiece(text, said=given.parts[0]),),
-        voice,
-        choose_sampling(config, options),
-        (check_limit(config, codec, options, voice, expected, f"prompt {place}"),),
-        None,
-        [None if options.noise is not None else seed],
-        per_text(options.noise, [seed]),
-        options.last_channel_free,
-        Pacing(given.parts, given.silences, options.speed),
-        options.max_seconds is None and options.max_frames is None,
-        (),
-        0,
-    )
-
-
-def read_whole(where: str, text: str) -> Paused:
-    """A text that is spoken at once, without the pauses at its ends. Raises UsageError for others."""
-    found = paused(where, text)
-    if len(found.parts) > 1:
-        raise UsageError(f"{where}: its pauses cut it into {len(found.parts)} pieces; this takes one")
-    return found
+        expected = seconds(rewritten("text", said, rules))
+        whole = prepare(said, config.max_text_bytes, transcript=before, rules=rules)
+    _check_text(config, whole, place)
+    limit = check_limit(config, codec, options, voice, expected, f"prompt {place}")
+    pacing = Pacing(given.parts, given.silences, options.speed)
+    return _made(config, codec, options, voice, [DiaPiece(whole, said=said)], [limit], pacing)
 
 
 def _heard(voice: DiaVoice | None, rules: TextRules, options: DiaOptions) -> DiaVoice | None:

@@ -18,7 +18,7 @@ from tts_core.codecs.dac_calls import Passage, split
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.dia.grid import DelayGrid
 from tts_core.dia.memory import DiaJob, grid_rows
-from tts_core.dia.request import DiaRequest, DiaRun
+from tts_core.dia.request import DiaRequest
 from tts_core.dia.room import Room
 from tts_core.dia.speaking import DiaSpeaking, DiaWindow
 from tts_core.nn.beside import Pending
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class _DiaMember(Member):
-    """A request with the run of its piece.
+    """A request with the rows of its piece.
 
     asked, made: frames of the piece whose samples were asked for, and given out.
     is_ended: True once all windows of the piece were asked for.
@@ -42,7 +42,7 @@ class _DiaMember(Member):
 
     job: DiaJob
     speaking: DiaSpeaking
-    run: DiaRun = field(init=False)
+    piece: DiaRequest = field(init=False)
     grid: DelayGrid = field(init=False)
     asked: int = field(init=False)
     made: int = field(init=False)
@@ -74,12 +74,11 @@ class DiaSession(SlotSession[_DiaMember]):
         sound: bool = True,
         late: bool = False,
     ):
-        self.engine, self.config, self._rehearsal, self._is_late = engine, engine.config, rehearsal, late
+        self.engine, self._rehearsal, self._is_late = engine, rehearsal, late
         self.policy, self._has_sound = policy, sound
         config = engine.config
         longest = job or DiaJob(text_bytes=config.max_text_bytes, frames=config.max_frames)
-        configs = {"dia": config, "dac": engine.codec_config}
-        self.room = Room(configs, policy, engine.host, replace(longest, batch=1))
+        self.room = Room(engine.configs, policy, engine.host, replace(longest, batch=1))
         self._voices = VoiceCache()
         self.lookahead = decode_lookahead(engine.codec_config)
         places, rows = self.room.places(places), 1 + grid_rows(config, longest)
@@ -132,7 +131,7 @@ class DiaSession(SlotSession[_DiaMember]):
                 if one.grid.done:
                     break
                 if ids.min() < 0:
-                    self._fail(one, self.engine.fault(one.run, one.grid))
+                    self._fail(one, self.engine.fault(one.piece, one.grid))
                     break
                 one.grid.accept(ids)
         self.sounding.add([asked for one in self.members.values() for asked in self._windows(one)])
@@ -151,9 +150,9 @@ class DiaSession(SlotSession[_DiaMember]):
 
     def _say(self, one: _DiaMember) -> None:
         """Let the next piece take a slot."""
-        run = one.run = one.speaking.begin()
-        one.grid, one.asked, one.made, one.is_ended = run.grid(self.config), 0, 0, False
-        self.turns.begin(one, one.grid.joining(run.tokens, run.sampling, run.noise))
+        piece = one.piece = one.speaking.begin()
+        one.grid, one.asked, one.made, one.is_ended = piece.grid(), 0, 0, False
+        self.turns.begin(one, one.grid.joining(piece.tokens, piece.sampling, piece.noise[0]))
 
     def _fail(self, one: _DiaMember, error: Exception) -> None:
         """Let a request fail once the windows before are given out."""

@@ -9,7 +9,7 @@ import numpy as np
 from tts_core.audio.delivery import Delivery
 from tts_core.codecs.dac_calls import Passage
 from tts_core.dia.long_text import DiaScript
-from tts_core.dia.request import DiaRequest, DiaRun
+from tts_core.dia.request import DiaRequest
 from tts_core.dia.text import words_of
 from tts_core.results import FinishReason, GenerationResult, Meter, join
 from tts_core.text.duration import warn_of_cut
@@ -29,7 +29,7 @@ class DiaWindow:
 
 
 class DiaSpeaking:
-    """Speech in progress. `begin` gives the run of each piece, `part` takes its windows in order.
+    """Speech in progress. `begin` gives the request of each piece, `part` takes its windows in order.
 
     request: with its reference encoded.
     """
@@ -42,15 +42,14 @@ class DiaSpeaking:
         self._place, self._segment = 0, 0
         self._heard: list[GenerationResult] = []
 
-    def begin(self) -> DiaRun:
-        """Build the run of the next piece."""
+    def begin(self) -> DiaRequest:
+        """Build the request of the next piece."""
         self._heard = []
-        if self.script is None:
-            self.run = self.request.run()
-        else:
+        self.piece = self.request
+        if self.script is not None:
             self._place, *_ = self.script.ready(())
-            self.run = self.script.request(self._place).run()
-        return self.run
+            self.piece = self.script.request(self._place)
+        return self.piece
 
     def part(self, window: DiaWindow, audio: np.ndarray, *, peak_bytes: int) -> GenerationResult:
         """Build the next part from a window of the piece and its samples (L,)."""
@@ -59,7 +58,7 @@ class DiaSpeaking:
         raw = self.meter.result(
             audio,
             codes[:, start:stop],
-            seed=self.run.seed,
+            seed=self.piece.seeds[0],
             token_count=window.filled,
             peak_bytes=peak_bytes,
             segment_idx=self._segment,
@@ -80,7 +79,7 @@ class DiaSpeaking:
         part = self.meter.result(
             sound,
             raw.codes,
-            seed=self.run.seed,
+            seed=self.piece.seeds[0],
             token_count=window.filled,
             peak_bytes=peak_bytes,
             segment_idx=self._segment,
@@ -94,5 +93,5 @@ class DiaSpeaking:
 
     def _warn(self, window: DiaWindow) -> None:
         """Log a warning if the piece reached the limit of its own length."""
-        if self.run.own_limit and window.finish_reason == "length":
-            warn_of_cut(self.run.max_frames, self.request.frame_rate, words_of(self.run.tokens))
+        if self.piece.own_limits and window.finish_reason == "length":
+            warn_of_cut(self.piece.limits[0], self.request.frame_rate, words_of(self.piece.tokens))

@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 from tts_core.codecs.dac import DacConfig
-from tts_core.config import Configs, config_of
+from tts_core.config import config_of
 from tts_core.dia.config import DiaConfig
 from tts_core.speed import Speed
 
 ONCE = (".cross_attention.k_proj.", ".cross_attention.v_proj.")  # of the text, before the first row
-
-
-def _frame_rate(configs: Configs) -> float:
-    return config_of(configs, "dac", DacConfig).frame_rate
-
-
-def _layers(configs: Configs) -> int:
-    return config_of(configs, "dia", DiaConfig).decoder_config.num_hidden_layers
 
 
 def _reads(name: str) -> bool:
@@ -28,8 +20,8 @@ SPEED = Speed(
     stages=("prompt", "speech"),
     unit="row",
     steps_per_frame=1,
-    frame_rate=_frame_rate,
-    layers=_layers,
+    frame_rate=lambda configs: config_of(configs, "dac", DacConfig).frame_rate,
+    layers=lambda configs: config_of(configs, "dia", DiaConfig).decoder_config.num_hidden_layers,
     launches=(14, 35),
     reads=_reads,
     text="[S1] The quick brown fox jumps over the lazy dog near the river bank.",

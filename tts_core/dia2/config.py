@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
-from tts_core.config import MOST_LAYERS, check_numbers, exact_fields, mapping
+from tts_core.config import MOST_LAYERS, Schema, check_numbers, exact_fields, mapping
 from tts_core.errors import CheckpointError
 
 ACTIVATIONS = {  # as published → ours
@@ -47,7 +47,7 @@ class Dia2StackConfig:
 
 
 @dataclass(frozen=True)
-class Dia2Config:
+class Dia2Config(Schema):
     """Shape of a Dia2. Numbers only: no dtype, device or path.
 
     Q, the number of audio streams, is len(delay_pattern); the depformer has Q - 1 stages.
@@ -123,10 +123,6 @@ class Dia2Config:
     def stage_sets(self) -> tuple[int, ...]:
         """Place of each stage's set of weights."""
         return tuple(self.weight_sets.index(each) for each in self.weights_schedule)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return our own schema, as `read_converted` reads it."""
-        return asdict(self)
 
 
 def _is_id(value: object, size: int) -> bool:

@@ -8,7 +8,7 @@ depformer's logits. R: rows, F: frames, N: codebook size.
 from __future__ import annotations
 
 from tts_core.dia2.config import Dia2Config
-from tts_core.nn.layer_order import Stage, stage, stages
+from tts_core.nn.layer_order import APPLIED, Stage, stage, stages
 
 
 def transformer_stages(config: Dia2Config) -> list[Stage]:
@@ -17,7 +17,7 @@ def transformer_stages(config: Dia2Config) -> list[Stage]:
     return [
         stage("row_embedding", "transformer.text_embed", "rows", beside=tuple(streams)),
         *stages("layer", "transformer.layers", config.transformer.num_hidden_layers, "rows"),
-        stage("norm", "transformer.norm", "rows"),
+        stage(APPLIED, "transformer.norm", "rows"),
         stage("action_head", "transformer.action_head", "actions"),
         stage("code_head", "transformer.cb0_head", "logits"),
     ]
@@ -33,6 +33,6 @@ def depformer_stages(config: Dia2Config) -> list[Stage]:
     return [
         stage("stage_embedding", "depformer.depformer_in.0", "stages", beside=tuple(beside)),
         *stages("stage_layer", "depformer.layers", config.depformer.num_hidden_layers, "stages"),
-        stage("stage_norm", "depformer.norm", "stages"),
+        stage(APPLIED, "depformer.norm", "stages"),
         stage("stage_heads", "depformer.logits.0", "codes", beside=heads),
     ]

@@ -28,10 +28,6 @@ class Dia2Layers(Layers):
             parts.append(transformer.layers[index](x["rows"][:, start:stop], rotation, cache))
         return {"rows": self.ops.concatenate(parts, axis=1)}
 
-    def norm(self, x: Arrays, index: int) -> Arrays:
-        """The transformer's last norm."""
-        return {"rows": self.network.transformer.norm(x["rows"])}
-
     def action_head(self, x: Arrays, index: int) -> Arrays:
         """The action's logits."""
         return {"actions": self.network.transformer.actions(x["rows"])}
@@ -56,10 +52,6 @@ class Dia2Layers(Layers):
             return layer(x["stages"][:, stage : stage + 1], sets[stage], rotation, cache)
 
         return {"stages": self._each(run)}
-
-    def stage_norm(self, x: Arrays, index: int) -> Arrays:
-        """The depformer's last norm."""
-        return {"stages": self.network.depformer.norm(x["stages"])}
 
     def stage_heads(self, x: Arrays, index: int) -> Arrays:
         """The logits of every stage."""

@@ -21,11 +21,6 @@ class Dia2Piece:
     entries: tuple[Entry, ...]
     text: str
 
-    @property
-    def words(self) -> int:
-        """Number of words."""
-        return sum(bool(entry.tokens) for entry in self.entries)
-
 
 def room(config: Dia2Config, initial_padding: int) -> int:
     """Count the steps for entries, so that a run surely speaks the last one to its end."""

@@ -38,7 +38,7 @@ class Dia2Pipeline(FedPipeline[Dia2Request]):
 
     def __init__(self, engine: Dia2Engine):
         self.engine = engine
-        self.facts = Dia2Facts.of(engine.configs, engine.tokenizer)
+        self.facts = Dia2Facts.of(engine.configs, engine.documents)
         self.config: Dia2Config = self.facts.config
         self.codec_config: MimiConfig = self.facts.codec
         self.sample_rate = self.codec_config.sample_rate

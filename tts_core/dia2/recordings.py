@@ -33,11 +33,7 @@ class Dia2Recording:
 
     def encoded(self, encode: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         """Return the codes, (Q, P) int32. encode: samples (L,) → codes."""
-        return (
-            encode(self.samples)
-            if self.codes is None and self.samples is not None
-            else np.asarray(self.codes)
-        )
+        return np.asarray(self.codes) if self.samples is None else encode(self.samples)
 
 
 def longest_prefix(config: Dia2Config) -> int:
@@ -85,13 +81,9 @@ def _recording(
     if samples is None:
         given = np.asarray(reference.codes)
         codes = checked_codes(given, where, books=config.n_streams, size=config.codebook_size)
-    if codes is None:
-        assert samples is not None
-        frames = -(-len(samples) // codec.hop_length)
-        seconds = len(samples) / codec.sample_rate
+        frames, seconds = codes.shape[1], codes.shape[1] / codec.frame_rate
     else:
-        frames = codes.shape[1]
-        seconds = frames / codec.frame_rate
+        frames, seconds = -(-len(samples) // codec.hop_length), len(samples) / codec.sample_rate
     if reference.words:
         return Dia2Recording(frames, _timed(reference.words, seconds, where), samples, codes), False
     if reference.text is None:

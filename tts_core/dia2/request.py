@@ -22,6 +22,7 @@ from tts_core.dia2.sampling import Dia2Choice, Dia2Sampling
 from tts_core.dia2.script import Reader
 from tts_core.dia2.tokenizer import FILE, shared_tokenizer
 from tts_core.errors import UsageError
+from tts_core.models import Documents
 from tts_core.nn.noise import HostNoise, Noise, per_text, piece_seed
 from tts_core.pipeline import PromptLike
 from tts_core.speech.asked import frames_of, seed_of
@@ -39,10 +40,10 @@ class Dia2Facts:
     reader: Reader
 
     @classmethod
-    def of(cls, configs: Configs, tokenizer: str) -> Dia2Facts:
-        """Read the facts of a model. configs: of its parts, by kind.  tokenizer: the text of its file."""
+    def of(cls, configs: Configs, documents: Mapping[str, str]) -> Dia2Facts:
+        """Read the facts of a model. configs: of its parts, by kind.  documents: its own, by name."""
         config, codec = config_of(configs, "dia2", Dia2Config), config_of(configs, "mimi", MimiConfig)
-        read = shared_tokenizer(tokenizer, config.text_vocab_size)
+        read = shared_tokenizer(documents[FILE], config.text_vocab_size)
         return cls(config, codec, Reader.of(read, config.text_new_word_id, codec.frame_rate))
 
 
@@ -50,7 +51,7 @@ class Dia2Facts:
 class Dia2Request:
     """One text as it will be spoken.
 
-    text: as given.
+    text, options: as they were given.
     pieces: none for a text that goes on.
     max_frames: of all pieces together; None for no such limit.
     seed: of the first piece; the others' are derived from it.
@@ -60,24 +61,22 @@ class Dia2Request:
 
     facts: Dia2Facts
     text: str
+    options: Dia2Options
     pieces: tuple[Dia2Piece, ...]
     recordings: tuple[Dia2Recording, ...]
     sampling: Dia2Sampling
-    initial_padding: int
-    include_prefix: bool
     max_frames: int | None
     seed: int
     noise: Noise | None
     pacing: Pacing
     notes: tuple[str, ...]
-    as_written: bool
 
     def opened(self) -> Dia2Request:
         """Return the request of a text that goes on, whose pieces are still to come.
 
         Raises UsageError if it is read as the original does, which needs all of it.
         """
-        if self.as_written:
+        if self.options.as_written:
             raise UsageError(
                 "as_written: text that comes in pieces is read by the house's rules; leave it out"
             )
@@ -140,24 +139,19 @@ def longest_voice(config: Dia2Config, frame_rate: float) -> int:
 
 def ask(
     configs: Configs,
-    documents: Mapping[str, Mapping[str, str]],
+    documents: Documents,
     text: str,
     options: Dia2Options,
     prompt: PromptLike,
+    *,
+    more: bool = False,
 ) -> Dia2Request:
-    """Build a request from the configurations and documents of a model's parts, by kind."""
-    return request(Dia2Facts.of(configs, documents["dia2"][FILE]), text, options, prompt)
+    """Build a request from the configurations and documents of a model's parts, by kind.
 
-
-def ask_live(
-    configs: Configs,
-    documents: Mapping[str, Mapping[str, str]],
-    text: str,
-    options: Dia2Options,
-    prompt: PromptLike,
-) -> Dia2Request:
-    """As `ask`, for a text that goes on."""
-    return live(Dia2Facts.of(configs, documents["dia2"][FILE]), text, options, prompt)
+    more: its text goes on.
+    """
+    read_text = live if more else request
+    return read_text(Dia2Facts.of(configs, documents["dia2"]), text, options, prompt)
 
 
 def request(facts: Dia2Facts, text: str, options: Dia2Options, prompt: PromptLike) -> Dia2Request:
@@ -187,17 +181,15 @@ def _request(
     return Dia2Request(
         facts,
         text,
+        options,
         tuple(pieces),
         tuple(recordings),
         choose_sampling(options),
-        options.initial_padding,
-        options.include_prefix,
         most_frames(facts, options, several=len(pieces) != 1),
         seed,
         None if options.noise is None else per_text(options.noise, [seed])[0],
         Pacing(tuple(piece.text for piece in pieces), (None,) * (len(pieces) + 1), options.speed),
         tuple(notes),
-        options.as_written,
     )
 
 

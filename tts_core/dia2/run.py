@@ -42,19 +42,19 @@ class Dia2Run:
         keeps_prefix: bool = False,
         is_open: bool = False,
     ):
-        self.config, self.prefix, self.is_open = config, prefix, is_open
-        self.entries = [*(prefix.entries if prefix else ()), *entries]  # all, in the order of speech
+        self.config, self.is_open = config, is_open
+        self.prefix = prefix or Prefix(np.zeros((config.n_streams, 0), np.int32), (), frozenset())
+        self.entries = [*self.prefix.entries, *entries]  # all, in the order of speech
         self.machine = StateMachine.of(config, self.entries, initial_padding)
         self.initial_padding, self.keeps_prefix = initial_padding, keeps_prefix
-        self.start = prefix.frames - 1 if prefix else 0  # the prefix's last step is run again, as in upstream
+        self.start = max(0, self.prefix.frames - 1)  # the prefix's last step is run again, as in upstream
         steps = config.max_context_steps
         if max_frames is not None:
             steps = min(steps, max_frames + config.longest_delay - 1)
         self.last = self.start + steps  # the step that is not run any more
-        codes = prefix.codes if prefix else np.zeros((config.n_streams, 0), np.int32)
         self.grid = CodeGrid(
             config.delay_pattern,
-            codes,
+            self.prefix.codes,
             self.last + 1,
             bos=config.audio_bos_id,
             pad=config.audio_pad_id,
@@ -71,8 +71,7 @@ class Dia2Run:
         """Return the inputs of the prefix's steps, whose actions are forced. (P, 2 + Q) int32."""
         config, rows = self.config, []
         self.has_begun = True
-        for step in range(self.prefix.frames if self.prefix else 0):
-            assert self.prefix is not None
+        for step in range(self.prefix.frames):
             rows.append([*self.text, *self.grid.read(step)])
             self.texts.append(self.text)
             forced = config.text_new_word_id if step in self.prefix.steps else config.text_pad_id
@@ -108,7 +107,7 @@ class Dia2Run:
         """Return the inputs of all steps up to the first whose codes have not come, (T, 2 + Q) int32, and the
         ids of both text streams after it.
         """
-        columns = [*range(self.prefix.frames if self.prefix else 0), *range(self.start, self.accepted + 1)]
+        columns = [*range(self.prefix.frames), *range(self.start, self.accepted + 1)]
         texts = [*self.texts, self.text]
         rows = [
             [*text, *self.grid.read(column)]
@@ -125,12 +124,12 @@ class Dia2Run:
     def late_words(self) -> list[str]:
         """List the prefix's words that its steps did not take: they are spoken after it."""
         taken = len(self.machine.taken)
-        return [entry.text for entry in self.entries[taken : len(self.prefix.entries)]] if self.prefix else []
+        return [entry.text for entry in self.entries[taken : len(self.prefix.entries)]]
 
     @property
     def own(self) -> list[Entry]:
         """Its entries without the prefix's."""
-        return self.entries[len(self.prefix.entries) if self.prefix else 0 :]
+        return self.entries[len(self.prefix.entries) :]
 
     @property
     def needs_more(self) -> bool:
@@ -200,7 +199,7 @@ class Dia2Run:
 
         None if not even one word ends there. Only for a run without a prefix.
         """
-        assert self.prefix is None, "the voice is the prefix's own"
+        assert not self.prefix.frames, "the voice is the prefix's own"
         crop = self.crop or 0
         steps = [step - crop for step in self.machine.taken]
         first = next((place for place, step in enumerate(steps) if step >= 0), len(steps))
@@ -213,7 +212,7 @@ class Dia2Run:
     def words(self, frame_rate: float) -> list[Word]:
         """Return the words so far with the time at which each begins, in seconds of the result."""
         given: Sequence[tuple[str, int]] = self.machine.words
-        if not self.keeps_prefix and self.prefix:
+        if not self.keeps_prefix:
             given = given[sum(bool(entry.tokens) for entry in self.prefix.entries) :]
         crop = self.crop or 0
         return [Word(text, (step - crop) / frame_rate) for text, step in given if step >= crop]

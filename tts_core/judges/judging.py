@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import tarfile
+import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -10,17 +13,15 @@ from typing import NamedTuple
 import numpy as np
 
 from tts_core.audio.files import MOST_SECONDS, read_audio
-from tts_core.errors import SpeechError
+from tts_core.errors import SpeechError, UsageError, not_there
 from tts_core.judges import wheels
 from tts_core.judges.distillmos import DistillMos
 from tts_core.judges.dnsmos import DnsMos
 from tts_core.judges.likeness import VoiceEncoder, cosine
-from tts_core.judges.recognizers import recognizer
 from tts_core.judges.rows import RecordingRow
-from tts_core.judges.shards import on_disk
 from tts_core.judges.statistics import ratio_interval
 from tts_core.judges.voicing import VoiceActivity
-from tts_core.judges.words import untagged, word_errors, words_of
+from tts_core.judges.words import recognizer, untagged, word_errors, words_of
 from tts_core.text import breaks
 from tts_core.text.spoken import spoken
 
@@ -148,6 +149,37 @@ def judged(
             yield Judged(row, {}, str(error))
         else:
             yield Judged(row, figures)
+
+
+@contextmanager
+def on_disk(recording: Path) -> Iterator[Path]:
+    """Yield a path of the recording: its own, or that of a temporary copy of the shard's entry.
+
+    Raises NotFoundError for a missing shard, UsageError for a damaged one or a missing entry.
+    """
+    shard = recording.parent
+    if shard.suffix != ".tar" or shard.is_dir():
+        yield recording
+        return
+    if not shard.exists():
+        raise not_there("audio", shard)
+    with tempfile.NamedTemporaryFile(suffix=recording.suffix) as copy:
+        copy.write(_entry(shard, recording.name))
+        copy.flush()
+        yield Path(copy.name)
+
+
+def _entry(shard: Path, name: str) -> bytes:
+    try:
+        with tarfile.open(shard) as archive:
+            file = archive.extractfile(name)
+            if file is not None:
+                return file.read()
+    except (tarfile.TarError, OSError) as error:
+        raise UsageError(f"audio: {shard} cannot be read ({error}); make it again") from error
+    except KeyError:
+        pass
+    raise UsageError(f"audio: {shard} has no entry {name}")
 
 
 def summaries(found: Sequence[Judged], chosen: Sequence[Measure]) -> list[Summary]:

@@ -1,15 +1,16 @@
-"""Speech recognition with pocketsphinx, and word errors."""
+"""Words that a recognizer hears, pocketsphinx or Whisper where its weights are at hand, and their errors."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tts_core.errors import NotFoundError
+from tts_core.errors import NotFoundError, UsageError
 from tts_core.text.accents import without_accents
 
 SAMPLE_RATE = 16_000  # Hz
@@ -65,6 +66,59 @@ def hear(samples: np.ndarray) -> list[HeardWord]:
             )
             heard.append(HeardWord(word, max(0, start), max(0, stop)))
     return heard
+
+
+class Recognizer(NamedTuple):
+    """A recognizer. words: of (L,) float32 samples at 16 kHz."""
+
+    name: str
+    words: Callable[[np.ndarray], list[str]]
+
+
+def recognizer(whisper: Path | None) -> Recognizer:
+    """Choose pocketsphinx, or Whisper from a folder of weights for faster-whisper or mlx-whisper.
+
+    Raises UsageError for a folder with neither's weights, NotFoundError for a missing package.
+    """
+    if whisper is None:
+        return Recognizer(NAME, lambda samples: [one.word for one in hear(samples)])
+    if (whisper / "model.bin").is_file():
+        return Recognizer(f"faster-whisper {whisper.name}", _faster_whisper(whisper))
+    if any((whisper / name).is_file() for name in ("weights.npz", "weights.safetensors")):
+        return Recognizer(f"mlx-whisper {whisper.name}", _mlx_whisper(whisper))
+    raise UsageError(
+        f"--whisper: {whisper} contains neither model.bin (faster-whisper) nor weights.npz or "
+        "weights.safetensors (mlx-whisper)"
+    )
+
+
+def _faster_whisper(folder: Path) -> Callable[[np.ndarray], list[str]]:
+    try:
+        from faster_whisper import WhisperModel  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        raise NotFoundError(f"--whisper: {folder} needs faster-whisper; pip install faster-whisper") from None
+    model: Any = WhisperModel(str(folder), local_files_only=True)
+
+    def words(samples: np.ndarray) -> list[str]:
+        segments, _ = model.transcribe(samples, language="en", condition_on_previous_text=False)
+        return words_of(" ".join(segment.text for segment in segments))
+
+    return words
+
+
+def _mlx_whisper(folder: Path) -> Callable[[np.ndarray], list[str]]:
+    try:
+        import mlx_whisper  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        raise NotFoundError(f"--whisper: {folder} needs mlx-whisper; pip install mlx-whisper") from None
+
+    def words(samples: np.ndarray) -> list[str]:
+        found = mlx_whisper.transcribe(
+            samples, path_or_hf_repo=str(folder), language="en", condition_on_previous_text=False
+        )
+        return words_of(found["text"])
+
+    return words
 
 
 def aligned(wanted: Sequence[str], heard: Sequence[str]) -> list[tuple[int | None, int | None]]:

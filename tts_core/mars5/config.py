@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-from tts_core.config import check_numbers, exact_fields, mapping
+from tts_core.config import Schema, check_numbers, mapping, reader
 from tts_core.errors import CheckpointError
 from tts_core.printable import named
 
@@ -31,7 +31,7 @@ _NORM = re.compile(r"(^|[._])norm\d?\.(weight|bias)$|^residual_decoder\.\d+\.0\.
 
 
 @dataclass(frozen=True)
-class CodecLMConfig:
+class CodecLMConfig(Schema):
     """Shape of the autoregressive network. Numbers only: no dtype, device or path."""
 
     vocab_size: int  # text ids, then speech ids
@@ -63,13 +63,9 @@ class CodecLMConfig:
         """Width of one head."""
         return self.hidden_size // self.num_attention_heads
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return our own schema, as `read_converted_codec_lm` reads it."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
-class ResidualTransformerConfig:
+class ResidualTransformerConfig(Schema):
     """Shape of the diffusion network. Numbers only: no dtype, device or path."""
 
     text_rows: int  # of the text table: text ids and one more
@@ -107,10 +103,6 @@ class ResidualTransformerConfig:
     def head_dim(self) -> int:
         """Width of one head."""
         return self.hidden_size // self.num_attention_heads
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return our own schema, as `read_converted_residual_transformer` reads it."""
-        return asdict(self)
 
 
 def codec_lm_from_shapes(
@@ -235,15 +227,8 @@ def residual_transformer_from_shapes(
     return config
 
 
-def read_converted_codec_lm(config: Mapping[str, Any]) -> CodecLMConfig:
-    """Read our own schema; the error names every unknown and missing field."""
-    return CodecLMConfig(**exact_fields(CodecLMConfig, config, "config.json"))
-
-
-def read_converted_residual_transformer(config: Mapping[str, Any]) -> ResidualTransformerConfig:
-    """Read our own schema; the error names every unknown and missing field."""
-    given = exact_fields(ResidualTransformerConfig, config, "nar/config.json")
-    return ResidualTransformerConfig(**given)
+read_converted_codec_lm = reader(CodecLMConfig, "config.json")
+read_converted_residual_transformer = reader(ResidualTransformerConfig, "nar/config.json")
 
 
 def codec_lm_parameter_shapes(config: CodecLMConfig) -> Shapes:

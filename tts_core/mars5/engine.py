@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tts_core.audio.voice_cache import VoiceCache
-from tts_core.codecs.vocos_calls import decode_pieces, launch_pieces
+from tts_core.codecs.vocos_calls import launch_pieces
 from tts_core.config import Configs
 from tts_core.mars5.diffusion import Cells, Diffusion
 from tts_core.mars5.tokens import CodecVocabulary
@@ -44,7 +44,7 @@ class Mars5Engine:
 
     network: autoregressive.
     diffusion: of the transformer, `mars5/reverse.py`.
-    call: runs the next timestep of several runs, `mars5/together.py`.
+    call: builds a call that runs the next timestep of several runs, `mars5/together.py`.
     make_slots: of the network, `mars5/slots.py`.
     """
 
@@ -70,7 +70,7 @@ class Mars5Engine:
             "encodec": self.codec_config,
             "vocos": self.vocoder_config,
         }
-        self.make_slots, self.call = make_slots, call
+        self.make_slots, self.together = make_slots, call
         self.voices = VoiceCache()
 
     def encode(self, samples: np.ndarray) -> np.ndarray:
@@ -93,14 +93,8 @@ class Mars5Engine:
         """Begin to draw all codebooks of the cells' frames. text: (N,) ids.  reference: (Q, P) codes."""
         return self.diffusion.begin(text, reference, cells, settings, noise=noise)
 
-    def together(self, runs: Sequence[Any]) -> Callable[[], None]:
-        """Build a call that runs the next timestep of each run."""
-        return self.call(runs)
-
-    def decode(self, codes: Sequence[np.ndarray], bandwidth_id: int) -> list[np.ndarray]:
-        """Decode codes. (Q, T) int32 each → samples (L,) float32 each."""
-        return decode_pieces(self.vocoder, self.host, codes, self.vocoder.policy.even_cuts, bandwidth_id)
-
     def launch(self, codes: Sequence[np.ndarray], bandwidth_id: int) -> Pending[list[np.ndarray]]:
-        """Begin the same, where the host `overlaps` beside other work."""
+        """Begin to decode codes, (Q, T) int32 each → samples (L,) float32 each, where the host `overlaps`
+        beside other work.
+        """
         return launch_pieces(self.vocoder, self.host, codes, self.vocoder.policy.even_cuts, bandwidth_id)

@@ -10,18 +10,18 @@ to one vector. AR only: speaker (1, D), rows (1, N + 1, D), logits (1, N + 1, V)
 from __future__ import annotations
 
 from tts_core.mars5.config import CodecLMConfig, ResidualTransformerConfig
-from tts_core.nn.layer_order import Stage, stage, stages
+from tts_core.nn.layer_order import APPLIED, Stage, stage, stages
 
 
 def codec_lm_stages(config: CodecLMConfig) -> list[Stage]:
     """List the layers from a reference and ids to logits."""
     return [
         stage("reference", "ref_chunked_emb", "heard", beside=("spk_identity_emb", "pos_embedding")),
-        *stages("speaker_layer", "spk_encoder.layers", config.speaker_layers, "heard"),
+        *stages(APPLIED, "spk_encoder.layers", config.speaker_layers, "heard"),
         stage("speaker_norm", "spk_encoder.norm", "speaker"),
         stage("embedding", "embed", "rows"),
         *stages("layer", "ar.layers", config.num_hidden_layers, "rows"),
-        stage("norm", "ar.norm", "rows"),
+        stage(APPLIED, "ar.norm", "rows"),
         stage("head", "ar.output", "logits"),
     ]
 
@@ -34,7 +34,7 @@ def residual_transformer_stages(config: ResidualTransformerConfig) -> list[Stage
         stage(
             "reference", "ref_embedder", "heard", "nothing", beside=("spk_identity_emb", "ref_pos_embedding")
         ),
-        *stages("speaker_layer", "spk_encoder.layers", config.speaker_layers, "heard", "nothing"),
+        *stages(APPLIED, "spk_encoder.layers", config.speaker_layers, "heard", "nothing"),
         stage("speaker_norm", "spk_encoder.norm", "speakers"),
         Stage(
             "inputs",
@@ -47,10 +47,10 @@ def residual_transformer_stages(config: ResidualTransformerConfig) -> list[Stage
                 "residual_encoder": ("frames",),
             },
         ),
-        *stages("encoder_layer", "tfm.encoder.layers", config.encoder_layers, "text"),
+        *stages(APPLIED, "tfm.encoder.layers", config.encoder_layers, "text"),
         stage("encoder_norm", "tfm.encoder.norm", "memory"),
         *stages("decoder_layer", "tfm.decoder.layers", config.decoder_layers, "frames"),
-        stage("decoder_norm", "tfm.decoder.norm", "frames"),
+        stage(APPLIED, "tfm.decoder.norm", "frames"),
         Stage(
             "residual_decoder",
             "heads",

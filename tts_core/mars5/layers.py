@@ -21,10 +21,6 @@ class CodecLMLayers(Layers):
         )
         return {"heard": heard}
 
-    def speaker_layer(self, x: Arrays, index: int) -> Arrays:
-        """One layer of the speaker encoder."""
-        return {"heard": self.network.spk_encoder.layers[index](x["heard"])}
-
     def speaker_norm(self, x: Arrays, index: int) -> Arrays:
         """The speaker encoder's last norm, of the identity row."""
         return {"speaker": self.network.spk_encoder.norm(x["heard"])[:, 0]}
@@ -43,10 +39,6 @@ class CodecLMLayers(Layers):
         for start, stop in single_passes(rows.shape[1]):
             pieces.append(layer(rows[:, start:stop], positions(start, stop - start), cache))
         return {"rows": self.ops.concatenate(pieces, axis=1)}
-
-    def norm(self, x: Arrays, index: int) -> Arrays:
-        """The last norm."""
-        return {"rows": self.network.ar.norm(x["rows"])}
 
     def head(self, x: Arrays, index: int) -> Arrays:
         """The logits."""
@@ -69,11 +61,6 @@ class ResidualTransformerLayers(Layers):
             "nothing": speaker_rows(identity, embedded[:, :0], positions[:1]),
         }
 
-    def speaker_layer(self, x: Arrays, index: int) -> Arrays:
-        """One layer of the speaker encoder."""
-        layer = self.network.spk_encoder.layers[index]
-        return {"heard": layer(x["heard"]), "nothing": layer(x["nothing"])}
-
     def speaker_norm(self, x: Arrays, index: int) -> Arrays:
         """The speaker encoder's last norm, of the identity rows."""
         norm = self.network.spk_encoder.norm
@@ -94,10 +81,6 @@ class ResidualTransformerLayers(Layers):
             "frames": network.decoder_input(x["codes"], source, t),
         }
 
-    def encoder_layer(self, x: Arrays, index: int) -> Arrays:
-        """One layer over the text."""
-        return {"text": self.network.tfm.encoder.layers[index](x["text"])}
-
     def encoder_norm(self, x: Arrays, index: int) -> Arrays:
         """The encoder's last norm."""
         return {"memory": self.network.tfm.encoder.norm(x["text"])}
@@ -105,10 +88,6 @@ class ResidualTransformerLayers(Layers):
     def decoder_layer(self, x: Arrays, index: int) -> Arrays:
         """One layer over the frames."""
         return {"frames": self.network.tfm.decoder.layers[index](x["frames"], x["memory"], None, None)}
-
-    def decoder_norm(self, x: Arrays, index: int) -> Arrays:
-        """The decoder's last norm."""
-        return {"frames": self.network.tfm.decoder.norm(x["frames"])}
 
     def heads(self, x: Arrays, index: int) -> Arrays:
         """The logits of each codebook."""

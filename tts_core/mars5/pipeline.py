@@ -21,7 +21,6 @@ from tts_core.mars5.engine import Mars5Engine
 from tts_core.mars5.memory import Mars5Job, check_running
 from tts_core.mars5.options import Mars5Changes, Mars5Options
 from tts_core.mars5.reference import Sizes
-from tts_core.mars5.report import StageReport
 from tts_core.mars5.request import STAGES, Mars5Request, request, requests
 from tts_core.mars5.session import Mars5Session
 from tts_core.nn.calls import named, named_parts
@@ -29,6 +28,7 @@ from tts_core.options import chosen
 from tts_core.pipeline import Callbacks, Progress, PromptLike
 from tts_core.results import GenerationResult, Meter, join
 from tts_core.serving.session import Session
+from tts_core.speech.report import StageReport
 from tts_core.speech.script import SIDE_BY_SIDE, Script
 from tts_core.speech.together import Line, Single, given, log, together
 

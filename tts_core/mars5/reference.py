@@ -79,10 +79,14 @@ def read_voice(prompt: PromptLike, sizes: Sizes, options: Mars5Options) -> Mars5
             "deep_clone: a deep clone needs the words of the reference; give its transcript, or "
             "deep_clone=False (--ref-text, or --shallow)"
         )
-    transcript = _read_aloud(given.text, options) if deep and given.text is not None else None
+    transcript = given.text if deep else None
+    if transcript is not None:
+        check_words("transcript", transcript)
+        transcript = transcript if options.as_written else as_spoken(transcript)
     samples = given.samples(sizes.sample_rate, where)
     if samples is not None:
-        samples = _padded(samples, sizes, options, where)
+        _check_length(len(samples), sizes, options, where)
+        samples = np.pad(samples, (int(options.ref_audio_pad * sizes.sample_rate), 0))
         return Mars5Voice(-(-len(samples) // sizes.hop_length), samples=samples, transcript=transcript)
     codes = checked_codes(np.asarray(given.codes), where, books=sizes.n_codebooks, size=sizes.codebook_size)
     _check_length(codes.shape[1] * sizes.hop_length, sizes, options, where)
@@ -92,16 +96,6 @@ def read_voice(prompt: PromptLike, sizes: Sizes, options: Mars5Options) -> Mars5
 def as_spoken(text: str) -> str:
     """Spell out numbers and abbreviations, and collapse white space to single spaces."""
     return " ".join(spoken(text).split())
-
-
-def _read_aloud(transcript: str, options: Mars5Options) -> str:
-    check_words("transcript", transcript)
-    return transcript if options.as_written else as_spoken(transcript)
-
-
-def _padded(samples: np.ndarray, sizes: Sizes, options: Mars5Options, where: str) -> np.ndarray:
-    _check_length(len(samples), sizes, options, where)
-    return np.pad(samples, (int(options.ref_audio_pad * sizes.sample_rate), 0))
 
 
 def _check_length(samples: int, sizes: Sizes, options: Mars5Options, where: str) -> None:

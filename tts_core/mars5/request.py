@@ -200,8 +200,9 @@ def _request(
             raise UsageError(f"{name}: {found[0]} is a special token of the model; remove it")
     texts, silences = replace(paused, parts=parts).cut(lambda part: cut(part, options.piece_seconds))
     sources = per_text(noise, [piece_seed(seed, place) for place in range(len(texts))], "piece")
+    factor = options.eos_estimated_gen_length_factor
     pieces = [
-        Mars5Piece(piece, _prompt(vocabulary, piece, voice.transcript, options), source)
+        Mars5Piece(piece, vocabulary.asked(piece, voice.transcript, length_factor=factor), source)
         for piece, source in zip(texts, sources, strict=True)
     ]
     diffusion = Diffusion(
@@ -219,15 +220,6 @@ def _request(
         where,
     )
     return _completed(made, vocabulary)
-
-
-def _prompt(
-    vocabulary: CodecVocabulary, text: str, transcript: str | None, options: Mars5Options
-) -> CodecPrompt:
-    factor = options.eos_estimated_gen_length_factor
-    if transcript is None:
-        return vocabulary.shallow(text, length_factor=factor)
-    return vocabulary.transcribed(text, transcript, length_factor=factor)
 
 
 def _completed(request: Mars5Request, vocabulary: CodecVocabulary) -> Mars5Request:

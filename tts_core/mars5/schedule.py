@@ -16,8 +16,6 @@ from pathlib import Path
 
 import numpy as np
 
-from tts_core.errors import UsageError
-
 MOST_TIMESTEPS = 1000
 OFFSET = 0.008  # keeps the noise of the first steps above zero
 SMALLEST_RATIO = 0.001
@@ -36,11 +34,7 @@ class Schedule:
 
 @cache
 def schedule(timesteps: int) -> Schedule:
-    """Compute the tables for T timesteps. Raises UsageError outside 1 .. MOST_TIMESTEPS."""
-    if not 1 <= timesteps <= MOST_TIMESTEPS:
-        raise UsageError(
-            f"timesteps: {timesteps} is outside 1 .. {MOST_TIMESTEPS}; MARS5 was trained with 200"
-        )
+    """Compute the tables for T timesteps, 1 .. MOST_TIMESTEPS."""
     log_alpha = np.log(alphas(timesteps).astype(np.float64))
     log_cumprod = np.cumsum(log_alpha)
     tables = (log_alpha, _log_1_min(log_alpha), log_cumprod, _log_1_min(log_cumprod))
@@ -76,23 +70,3 @@ def _units() -> np.ndarray:
 
 def _log_1_min(log_values: np.ndarray) -> np.ndarray:
     return np.log(np.maximum(1 - np.exp(log_values), 1e-30))
-
-
-def reverse_order(timesteps: int, jump_length: int = 1, jump_samples: int = 1) -> list[int]:
-    """List timesteps in the order in which a run enters them; -1 at the end is the clean state.
-
-    At every multiple of `jump_length`, a run goes back by that many steps, `jump_samples` - 1 times
-    (Lugmayr et al., "RePaint", arXiv:2201.09865). MARS5 uses 1 sample, without jumps: upstream fails
-    otherwise.
-    """
-    left = dict.fromkeys(range(0, timesteps - jump_length, jump_length), jump_samples - 1)
-    t = timesteps - 1
-    order = [t]
-    while t >= 0:
-        if left.get(t, 0) > 0:
-            left[t] -= 1
-            order += range(t + 1, t + jump_length + 1)
-            t += jump_length
-        t -= 1
-        order.append(t)
-    return order

@@ -16,11 +16,10 @@ import numpy as np
 from tts_core.errors import ResourceError, SpeechError, UsageError
 from tts_core.mars5.engine import Mars5Engine
 from tts_core.mars5.memory import Mars5Job, check_running, estimate, places_that_fit
-from tts_core.mars5.report import StageReport
 from tts_core.mars5.request import STAGES, Mars5Request
 from tts_core.mars5.rows import Mars5Joining
 from tts_core.mars5.sequence import CodecSequence
-from tts_core.mars5.speaking import Mars5Speaking, begin_codes, launch_sounds, new_frames, trimmed_sounds
+from tts_core.mars5.speaking import Mars5Speaking, launch_sounds
 from tts_core.mars5.together import Diffusions
 from tts_core.nn.beside import Pending
 from tts_core.nn.guard import NotFiniteError
@@ -28,6 +27,7 @@ from tts_core.results import Meter
 from tts_core.serving.session import Event, Part
 from tts_core.serving.slot_session import Member, SlotSession
 from tts_core.serving.sounding import Sounding
+from tts_core.speech.report import StageReport
 
 
 @dataclass(eq=False)
@@ -106,7 +106,7 @@ class Mars5Session(SlotSession[_Mars5Member]):
         meter = self._meter or Meter(self.engine.vocoder_config.sample_rate, STAGES)
         with meter.stage("codec"):
             request = request.encoded(self.engine.encode, self.engine.vocabulary)
-        speaking = Mars5Speaking(request, meter, self.engine.vocabulary)
+        speaking = Mars5Speaking(request, meter, self.engine)
         one = _Mars5Member(**vars(member), speaking=speaking, sequence=speaking.sequence())
         self._say(one)
         return one
@@ -155,14 +155,13 @@ class Mars5Session(SlotSession[_Mars5Member]):
         one.count("AR")
         speaking.hear(sequence)
         self.report.tell("NAR", speaking.request.diffusion.timesteps)
-        frames = new_frames(speaking.request, sequence)
-        job = speaking.request.job_of(len(speaking.piece.prompt.tokens), frames)
+        prompt_ids = len(speaking.piece.prompt.tokens)
+        job = speaking.request.job_of(prompt_ids, speaking.new_frames(sequence))
         if self.places == 1:
             check_running(self.engine.configs, job, self.host.machine())
         else:
             self.check_memory(self._bytes(job))
-        begin = partial(begin_codes, self.engine, speaking.request, speaking.piece, sequence)
-        self.diffusions.add(one, job, begin)
+        self.diffusions.add(one, job, partial(speaking.begin, sequence))
 
     def _diffuse(self) -> list[Event]:
         """Run a timestep of the diffusions whose turn it is, and deliver the pieces that it ends."""
@@ -174,7 +173,7 @@ class Mars5Session(SlotSession[_Mars5Member]):
             if isinstance(run, ResourceError):
                 events.append(self.fail(one, run))
                 continue
-            frames = new_frames(one.speaking.request, one.sequence)
+            frames = one.speaking.new_frames(one.sequence)
             try:
                 drawn.append((one, run.result()[:, -frames:]))
             except SpeechError as error:
@@ -198,7 +197,7 @@ class Mars5Session(SlotSession[_Mars5Member]):
                 continue
             one.count("vocoder")
             result = one.speaking.deliver(codes, sound, peak_bytes=self.host.peak_bytes())
-            self.report.add(result)
+            self.report.add(result, "speech")
             events.append(Part(one.key, result))
             if one.speaking.done:
                 self.leave(one.key)
@@ -207,17 +206,14 @@ class Mars5Session(SlotSession[_Mars5Member]):
         return events
 
     def _launch(self, drawn: Sequence[tuple[_Mars5Member, np.ndarray]]) -> Pending[list[np.ndarray]]:
-        return launch_sounds(self.engine, [codes for _, codes in drawn], _limits(drawn))
+        limits = [one.speaking.request.options.trim_db for one, _ in drawn]
+        return launch_sounds(self.engine, [codes for _, codes in drawn], limits)
 
     def _sounds(self, drawn: Sequence[tuple[_Mars5Member, np.ndarray]]) -> list[np.ndarray]:
         if not self._has_sound:
             return [np.zeros(0, np.float32) for _ in drawn]
-        return trimmed_sounds(self.engine, [codes for _, codes in drawn], _limits(drawn))
+        return self._launch(drawn).take()
 
     def _bytes(self, job: Mars5Job) -> int:
         planned = estimate(self.engine.configs, job, self.machine)
         return planned.running if self.places == 1 else planned.running_beside("cache")
-
-
-def _limits(drawn: Sequence[tuple[_Mars5Member, np.ndarray]]) -> list[float]:
-    return [one.speaking.request.options.trim_db for one, _ in drawn]

@@ -20,14 +20,6 @@ from tts_core.speed import Speed
 START_OF_SPEECH = "<|startofspeech|>"
 
 
-def _frame_rate(configs: Configs) -> float:
-    return config_of(configs, "encodec", EncodecConfig).frame_rate
-
-
-def _layers(configs: Configs) -> int:
-    return config_of(configs, "mars5", CodecLMConfig).num_hidden_layers
-
-
 def _documents(configs: Configs) -> Documents:
     ids = config_of(configs, "mars5", CodecLMConfig).vocab_size
     text = config_of(configs, "mars5_nar", ResidualTransformerConfig).text_rows - 1
@@ -51,8 +43,8 @@ SPEED = Speed(
     stages=("AR",),
     unit="id",
     steps_per_frame=1,
-    frame_rate=_frame_rate,
-    layers=_layers,
+    frame_rate=lambda configs: config_of(configs, "encodec", EncodecConfig).frame_rate,
+    layers=lambda configs: config_of(configs, "mars5", CodecLMConfig).num_hidden_layers,
     launches=(11, 37),
     reads=lambda name: name.startswith("ar."),
     text="The quick brown fox jumps over the lazy dog near the river bank.",

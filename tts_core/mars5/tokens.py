@@ -8,9 +8,8 @@ split by GPT-4's pattern; the pattern in the file's second line is ignored.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 
@@ -32,8 +31,6 @@ PATTERN = (  # GPT-4's
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*"
     r"|\s*[\r\n]|\s+(?!\S)|\s+"
 )
-
-Specials = Literal["refuse", "all", "none"] | Set[str]
 
 
 @dataclass(frozen=True)
@@ -129,36 +126,27 @@ class TextTokenizer:
             self._bytes[new] = self._bytes[left] + self._bytes[right]
         self._bytes |= {place: token.encode() for token, place in table.specials.items()}
 
-    def encode(self, text: str, *, specials: Specials = "refuse") -> list[int]:
-        """Encode a text as ids. specials: the special tokens that are read as such if they occur in it.
+    def encode(self, text: str) -> list[int]:
+        """Encode a text as ids; special tokens that occur in it are read as such.
 
-        Raises UsageError for a special token in the text if specials is "refuse", and for text that UTF-8
-        cannot encode.
+        Raises UsageError for text that UTF-8 cannot encode.
         """
         try:
             text.encode()
         except UnicodeEncodeError as error:
             raise UsageError(f"text: character {error.start} is half of a surrogate pair") from None
-        known = self.specials
-        if specials == "refuse" and (found := [token for token in known if token in text]):
-            raise UsageError(f"text: {found[0]} is a special token; remove it")
-        if specials in ("refuse", "none"):
-            return self._plain(text)
-        allowed = {token: new for token, new in known.items() if specials == "all" or token in specials}
-        if not allowed:
-            return self._plain(text)
         ids: list[int] = []
-        for piece in re.split(f"({'|'.join(map(re.escape, allowed))})", text):
-            ids += [allowed[piece]] if piece in allowed else self._plain(piece)
+        for part in re.split(f"({'|'.join(map(re.escape, self.specials))})", text):
+            if part in self.specials:
+                ids.append(self.specials[part])
+            else:
+                for word in splitter(PATTERN)(part):
+                    ids += merge(word.encode(), self._pairs)
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
         """Decode ids to text; bytes that are not UTF-8 become U+FFFD."""
         return b"".join(self._bytes[place] for place in ids).decode(errors="replace")
-
-    def _plain(self, text: str) -> list[int]:
-        pieces = splitter(PATTERN)(text)
-        return [new for piece in pieces for new in merge(piece.encode(), self._pairs)]
 
 
 class SpeechTokenizer:
@@ -233,17 +221,24 @@ class CodecVocabulary:
 
         length_factor: expected new ids per character of `text` as given.
         """
-        return self._prompt(text.strip(), text, length_factor)
+        return self.asked(text, None, length_factor=length_factor)
 
-    def transcribed(self, text: str, transcript: str, *, length_factor: float = 1.0) -> CodecPrompt:
-        """Build the text part of a deep clone's prompt. Like upstream, do not strip the transcript."""
-        return self._prompt(f"{transcript} {text.strip()}", text, length_factor)
+    def asked(self, text: str, transcript: str | None, *, length_factor: float) -> CodecPrompt:
+        """Build the text part of a prompt. transcript: of a deep clone; like upstream, it is not stripped."""
+        spoken = text.strip() if transcript is None else f"{transcript} {text.strip()}"
+        ids = self.text.encode(f"{START_OF_TEXT}{spoken}{END_OF_TEXT}")
+        return CodecPrompt(
+            tokens=np.array(ids, dtype=np.int32),
+            text_tokens=len(ids),
+            expected_tokens=round(length_factor * len(text)),
+            first_code=len(ids) + 1,
+        )
 
     def deep(
         self, text: str, transcript: str, codes: np.ndarray, *, length_factor: float = 1.0
     ) -> CodecPrompt:
         """Build the whole prompt of a deep clone. codes: (P,), the reference's first codebook."""
-        prompt = self.transcribed(text, transcript, length_factor=length_factor)
+        prompt = self.asked(text, transcript, length_factor=length_factor)
         return prompt.followed_by(self.speech_ids(codes))
 
     def speech_ids(self, codes: np.ndarray) -> np.ndarray:
@@ -260,12 +255,3 @@ class CodecVocabulary:
         speech = np.maximum(ids[first:] - self.first_speech, 0)
         parts = self.speech.decode(speech.tolist())
         return np.array([part for part in parts if isinstance(part, int)], dtype=np.int32)
-
-    def _prompt(self, spoken: str, text: str, length_factor: float) -> CodecPrompt:
-        ids = self.text.encode(f"{START_OF_TEXT}{spoken}{END_OF_TEXT}", specials="all")
-        return CodecPrompt(
-            tokens=np.array(ids, dtype=np.int32),
-            text_tokens=len(ids),
-            expected_tokens=round(length_factor * len(text)),
-            first_code=len(ids) + 1,
-        )

@@ -6,8 +6,6 @@ Differs from upstream: codebooks of unequal lengths are cut without a warning; `
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from tts_core.metavoice.config import CODEBOOK_SIZE, END_OF_AUDIO, FIRST_STAGE_BOOKS
@@ -30,9 +28,10 @@ def flattened(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     Ids are sorted by value, not by position: a missing id shifts the pairing after it. The longer book is
     cut to the shorter one.
     """
-    ids = np.asarray(ids)
     books = [ids[(ids // CODEBOOK_SIZE) == book] - book * CODEBOOK_SIZE for book in range(FIRST_STAGE_BOOKS)]
-    return _text(ids[ids > END_OF_AUDIO]), _stacked(books)
+    frames = min(map(len, books))
+    codes = np.stack([book[:frames] for book in books])
+    return ids[ids > END_OF_AUDIO][:-1].astype(np.int32), codes.astype(np.int32)
 
 
 def second_stage_rows(text: np.ndarray, codes: np.ndarray, window: int) -> np.ndarray:
@@ -62,12 +61,3 @@ def most_frames(text_tokens: int, first_window: int, second_window: int) -> int:
     The second stage's sequence ends with one position of padding. 0 or less: the text itself does not fit.
     """
     return min((first_window - text_tokens) // FIRST_STAGE_BOOKS, second_window - 1 - text_tokens)
-
-
-def _text(ids: np.ndarray) -> np.ndarray:
-    return ids[:-1].astype(np.int32)
-
-
-def _stacked(books: Sequence[np.ndarray]) -> np.ndarray:
-    frames = min(map(len, books))
-    return np.stack([book[:frames] for book in books]).astype(np.int32)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
-from tts_core.config import check_numbers, exact_fields, mapping
+from tts_core.config import Schema, check_numbers, mapping, reader
 from tts_core.errors import CheckpointError
 from tts_core.printable import named
 
@@ -26,7 +26,7 @@ Shapes = dict[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
-class FirstStageConfig:
+class FirstStageConfig(Schema):
     """Shape of the causal model of text and two codebooks. Numbers only: no dtype, device or path."""
 
     hidden_size: int
@@ -52,13 +52,9 @@ class FirstStageConfig:
         """Width of one attention head."""
         return self.hidden_size // self.num_attention_heads
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return our own schema, as `read_converted_first_stage` reads it."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
-class SecondStageConfig:
+class SecondStageConfig(Schema):
     """Shape of the encoder that adds codebooks 2 and up. Numbers only: no dtype, device or path."""
 
     hidden_size: int
@@ -95,13 +91,9 @@ class SecondStageConfig:
         """Codebooks in the second stage's output: those given to it and those it predicts."""
         return len(self.vocab_sizes) + len(self.target_vocab_sizes)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return our own schema, as `read_converted_second_stage` reads it."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
-class SpeakerEncoderConfig:
+class SpeakerEncoderConfig(Schema):
     """Shape of the LSTM speaker encoder. Numbers only: no dtype, device or path."""
 
     n_mels: int
@@ -111,10 +103,6 @@ class SpeakerEncoderConfig:
 
     def __post_init__(self) -> None:
         check_numbers(self, "speaker encoder config")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return our own schema, as `read_converted_speaker_encoder` reads it."""
-        return asdict(self)
 
 
 def read_first_stage(
@@ -194,19 +182,9 @@ def read_speaker_encoder(shapes: Mapping[str, tuple[int, ...]]) -> SpeakerEncode
     return config
 
 
-def read_converted_first_stage(config: Mapping[str, Any]) -> FirstStageConfig:
-    """Read our own schema; the error names every unknown and missing field."""
-    return FirstStageConfig(**exact_fields(FirstStageConfig, config, "config.json"))
-
-
-def read_converted_second_stage(config: Mapping[str, Any]) -> SecondStageConfig:
-    """Read our own schema; the error names every unknown and missing field."""
-    return SecondStageConfig(**exact_fields(SecondStageConfig, config, "second_stage/config.json"))
-
-
-def read_converted_speaker_encoder(config: Mapping[str, Any]) -> SpeakerEncoderConfig:
-    """Read our own schema; the error names every unknown and missing field."""
-    return SpeakerEncoderConfig(**exact_fields(SpeakerEncoderConfig, config, "speaker_encoder/config.json"))
+read_converted_first_stage = reader(FirstStageConfig, "config.json")
+read_converted_second_stage = reader(SecondStageConfig, "second_stage/config.json")
+read_converted_speaker_encoder = reader(SpeakerEncoderConfig, "speaker_encoder/config.json")
 
 
 def first_stage_parameter_shapes(config: FirstStageConfig) -> Shapes:

@@ -11,16 +11,18 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from tts_core.audio.loudness import normalize_loudness
 from tts_core.audio.voice_cache import VoiceCache
 from tts_core.codecs.vocos_calls import Vocoder
 from tts_core.errors import GenerationError
 from tts_core.metavoice.decoding import DiffusionDecoder, VocosDecoder
 from tts_core.metavoice.options import Decoder
-from tts_core.metavoice.request import MetaVoicePiece
+from tts_core.metavoice.request import MetaVoiceFacts, MetaVoicePiece
 from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.metavoice.text import Tokenizers
-from tts_core.nn.beside import Pending
+from tts_core.nn.beside import Pending, Then
 from tts_core.nn.calls import apart
+from tts_core.nn.guard import check_sound
 from tts_core.nn.host import Device
 from tts_core.nn.noise import NormalNoise
 from tts_core.serving.turns import Slots
@@ -61,6 +63,7 @@ class MetaVoiceEngine:
         fault: Callable[..., GenerationError],
     ):
         self.configs, self.tokenizers, self.host = configs, tokenizers, host
+        self.facts = MetaVoiceFacts.of(configs, tokenizers)
         self.network, self.second_stage, self.speaker_encoder = network, second_stage, speaker_encoder
         self._make_slots, self._fill_codebooks, self._fault = make_slots, fill_codebooks, fault
         self.voices = VoiceCache()
@@ -86,7 +89,9 @@ class MetaVoiceEngine:
         return self._fault(self.network, ids, vector, sampling, self.tokenizers.first_stage.end_of_text)
 
     def fill(self, piece: MetaVoicePiece, codes: np.ndarray, vector: np.ndarray) -> np.ndarray:
-        """Run the second stage. codes: (2, F) int32, F > 0 → all codebooks, (Q, F) int32. vector: (E,)."""
+        """Run the second stage. codes: (2, F) int32 → all codebooks, (Q, F) int32. vector: (E,)."""
+        if not codes.shape[1]:
+            return np.zeros((self.facts.second.n_codebooks, 0), np.int32)
         return self._fill_codebooks(self.second_stage, piece.second, codes, vector, piece.noise)
 
     def decode(
@@ -97,12 +102,36 @@ class MetaVoiceEngine:
         *,
         check: Callable[[], None],
     ) -> list[np.ndarray]:
-        """Decode the codes of each piece. (Q, F) int32, F > 0 → samples (L,) float32 each.
+        """Decode the codes (Q, F) int32 of each piece to samples (L,) float32 at the target loudness.
 
         check: called between windows or timesteps.
+        Raises GenerationError for a piece whose samples are all zero.
         """
-        return self.decoders[decoder].decode(codes, noise, check=check)
+        places, waves = _sounding(codes), []
+        if places:
+            given = [codes[place] for place in places], [noise[place] for place in places]
+            waves = self.decoders[decoder].decode(*given, check=check)
+        return self._normalized(waves, places, len(codes))
 
     def launch(self, codes: Sequence[np.ndarray], decoder: Decoder) -> Pending[list[np.ndarray]] | None:
         """Begin the same, where the host `overlaps` beside other work; None for a decoder that cannot."""
-        return self.decoders[decoder].launch(codes)
+        places = _sounding(codes)
+        launched = self.decoders[decoder].launch([codes[place] for place in places])
+        if launched is None:
+            return None
+        return Then(launched, lambda waves: self._normalized(waves, places, len(codes)))
+
+    def _normalized(
+        self, waves: Sequence[np.ndarray], places: Sequence[int], pieces: int
+    ) -> list[np.ndarray]:
+        """Level the waves of the pieces at `places`; others are empty."""
+        made = [np.zeros(0, np.float32)] * pieces
+        for place, wave in zip(places, waves, strict=True):
+            check_sound(wave)
+            made[place] = normalize_loudness(wave, self.facts.vocoder.sample_rate)
+        return made
+
+
+def _sounding(codes: Sequence[np.ndarray]) -> list[int]:
+    """List the pieces that have frames."""
+    return [place for place, one in enumerate(codes) if one.shape[1]]

@@ -9,7 +9,7 @@ First stage only: tokens (R, T), last (R, T, D), logits (R, T, V). Second stage 
 from __future__ import annotations
 
 from tts_core.metavoice.config import FirstStageConfig, SecondStageConfig, SpeakerEncoderConfig
-from tts_core.nn.layer_order import Stage, stage, stages
+from tts_core.nn.layer_order import APPLIED, Stage, stage, stages
 
 
 def speaker_encoder_stages(config: SpeakerEncoderConfig) -> list[Stage]:
@@ -39,8 +39,8 @@ def second_stage_stages(config: SecondStageConfig) -> list[Stage]:
     return [
         stage("speakers", "speaker_cond_pos", "voice"),
         Stage("transformer.wtes", "embedding", (*tables, "transformer.wpe"), {"transformer.wtes": ("rows",)}),
-        *stages("layer", "transformer.h", config.num_hidden_layers, "rows"),
-        stage("norm", "transformer.ln_f", "rows"),
+        *stages(APPLIED, "transformer.h", config.num_hidden_layers, "rows"),
+        stage(APPLIED, "transformer.ln_f", "rows"),
         Stage(
             "lm_heads",
             "heads",

@@ -72,14 +72,6 @@ class SecondStageLayers(Layers):
         """The sum of rows of ids, positions and voice."""
         return {"rows": self.network.transformer.embed(x["tokens"], x["voice"])}
 
-    def layer(self, x: Arrays, index: int) -> Arrays:
-        """One layer over the whole window."""
-        return {"rows": self.network.transformer.h[index](x["rows"])}
-
-    def norm(self, x: Arrays, index: int) -> Arrays:
-        """The last norm."""
-        return {"rows": self.network.transformer.ln_f(x["rows"])}
-
     def heads(self, x: Arrays, index: int) -> Arrays:
         """The logits of each codebook."""
         return {f"logits{q}": head(x["rows"]) for q, head in enumerate(self.network.lm_heads)}

@@ -190,11 +190,6 @@ def places_that_fit(configs: Configs, places: int, machine: Machine) -> int:
     return fits.places(places, takes, machine)
 
 
-def fitting_batch(configs: Configs, job: MetaVoiceJob, machine: Machine) -> int:
-    """Count the pieces of a job's batch that fit together; at least one."""
-    return fits.fitting(partial(estimate, configs), job, machine)
-
-
 def check_running(configs: Configs, job: MetaVoiceJob, machine: Machine) -> None:
     """Raise ResourceError, naming what would fit, unless `job` on a loaded model fits."""
     plan = partial(estimate, configs)

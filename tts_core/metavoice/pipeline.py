@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Unpack
 
 import numpy as np
@@ -18,12 +19,12 @@ import numpy as np
 from tts_core.errors import UsageError
 from tts_core.live.stream import stream
 from tts_core.live.voices import SameVoices
+from tts_core.memory.fits import fitting
 from tts_core.metavoice.engine import MetaVoiceEngine
-from tts_core.metavoice.memory import MetaVoiceJob, check_running, fitting_batch
+from tts_core.metavoice.memory import MetaVoiceJob, check_running, estimate
 from tts_core.metavoice.options import MetaVoiceChanges, MetaVoiceOptions
 from tts_core.metavoice.request import (
     STAGES,
-    MetaVoiceFacts,
     MetaVoiceRequest,
     read_voice,
     request,
@@ -35,6 +36,7 @@ from tts_core.options import chosen
 from tts_core.pipeline import Callbacks, Progress, PromptLike
 from tts_core.results import GenerationResult, Meter, join
 from tts_core.serving.session import Session
+from tts_core.speech.report import StageReport
 from tts_core.speech.script import SIDE_BY_SIDE, line
 from tts_core.speech.together import log, streamed, together
 
@@ -46,7 +48,7 @@ class MetaVoicePipeline:
 
     def __init__(self, engine: MetaVoiceEngine):
         self.engine = engine
-        self.facts = MetaVoiceFacts.of(engine.configs, engine.tokenizers)
+        self.facts = engine.facts
         self.sample_rate = self.facts.vocoder.sample_rate
 
     def generate(
@@ -68,7 +70,8 @@ class MetaVoicePipeline:
             return join(list(self.speak(asked, progress=progress, cancel=cancel)))
         log("metavoice", asked)
         wanted = self._job([asked], SIDE_BY_SIDE)
-        places = fitting_batch(self.engine.configs, wanted, self.engine.host.machine())
+        plan = partial(estimate, self.engine.configs)
+        places = fitting(plan, wanted, self.engine.host.machine())
         [spoken] = self._together([asked], replace(wanted, batch=places), Callbacks(progress, cancel))
         return spoken
 
@@ -121,7 +124,7 @@ class MetaVoicePipeline:
         streamed: changes nothing; a piece is decoded once all of its codes are known.
         Raises ResourceError for too little memory.
         """
-        return MetaVoiceSession(self.engine, self.facts, places, self.rehearsal)
+        return MetaVoiceSession(self.engine, places, self.rehearsal)
 
     @named
     def generate_batch(
@@ -190,19 +193,11 @@ class MetaVoicePipeline:
     ) -> list[GenerationResult]:
         """Speak requests of one sampling, as many of their pieces at once as the job has."""
         self._check_memory(job)
-        expected = sum(one.seconds for one in asked)
+        report = StageReport(watch, sum(one.seconds for one in asked))
 
         def session(pieces: int) -> MetaVoiceSession:
-            return MetaVoiceSession(
-                self.engine,
-                self.facts,
-                min(pieces, job.batch),
-                self.rehearsal,
-                job=job,
-                watch=watch,
-                expected=expected,
-                sound=sound,
-            )
+            places = min(pieces, job.batch)
+            return MetaVoiceSession(self.engine, places, self.rehearsal, job=job, report=report, sound=sound)
 
         lines = [line(one, Meter(self.sample_rate, STAGES)) for one in asked]
         return together(session, lines, Callbacks(None, watch.cancel), 0.0)
@@ -213,8 +208,6 @@ class MetaVoicePipeline:
     @named_parts
     def _parts(self, request: MetaVoiceRequest, watch: Callbacks) -> Iterator[GenerationResult]:
         """Yield the joined speech of all pieces, one part per piece."""
-        expected = request.seconds
-        session = MetaVoiceSession(
-            self.engine, self.facts, 1, self.rehearsal, job=request.job(), watch=watch, expected=expected
-        )
-        yield from streamed(session, request, Callbacks(None, watch.cancel), expected)
+        report = StageReport(watch, request.seconds)
+        session = MetaVoiceSession(self.engine, 1, self.rehearsal, job=request.job(), report=report)
+        yield from streamed(session, request, Callbacks(None, watch.cancel), request.seconds)

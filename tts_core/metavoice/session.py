@@ -21,23 +21,22 @@ from tts_core.errors import CancelledError
 from tts_core.metavoice.config import END_OF_AUDIO, FIRST_STAGE_BOOKS
 from tts_core.metavoice.engine import MetaVoiceEngine
 from tts_core.metavoice.memory import MetaVoiceJob, estimate, places_that_fit, positions
+from tts_core.metavoice.options import Decoder
 from tts_core.metavoice.request import (
     FRAME_RATE,
     STAGES,
-    MetaVoiceFacts,
-    MetaVoicePiece,
     MetaVoiceRequest,
     MetaVoiceVoice,
 )
 from tts_core.metavoice.rows import MetaVoiceJoining, most_rows
-from tts_core.metavoice.speaking import MetaVoiceSpeaking, all_codes, launch_sounds, sounds
+from tts_core.metavoice.speaking import MetaVoiceSpeaking
 from tts_core.nn.beside import Pending, Then
 from tts_core.nn.calls import apart
-from tts_core.pipeline import Callbacks
 from tts_core.results import Meter
 from tts_core.serving.session import Event, Part
 from tts_core.serving.slot_session import Member, SlotSession
 from tts_core.serving.sounding import Sounding
+from tts_core.speech.report import StageReport
 
 
 @dataclass(eq=False)
@@ -54,13 +53,7 @@ class _MetaVoiceMember(Member):
     is_between: bool = False
 
 
-@dataclass(frozen=True, eq=False)
-class _Ended:
-    """A piece whose codes are known. codes: (Q, F)."""
-
-    one: _MetaVoiceMember
-    piece: MetaVoicePiece
-    codes: np.ndarray
+_Ended = tuple[_MetaVoiceMember, np.ndarray]  # a piece whose codes (Q, F) are known
 
 
 class MetaVoiceSession(SlotSession[_MetaVoiceMember]):
@@ -69,26 +62,22 @@ class MetaVoiceSession(SlotSession[_MetaVoiceMember]):
     rehearsal: builds a short request.
     job: bounds each request of a batch that nobody hears before its end, where it is known that `places` of
     them fit; None for any request, on as many places as fit. Raises ResourceError for too little memory.
-    watch: told each stage, and every step in it.
-    expected: seconds of speech, if known.
+    report: takes the stages and steps of all requests.
     sound: False for codes alone, without samples.
     """
 
     def __init__(
         self,
         engine: MetaVoiceEngine,
-        facts: MetaVoiceFacts,
         places: int,
         rehearsal: Callable[[], MetaVoiceRequest],
         *,
         job: MetaVoiceJob | None = None,
-        watch: Callbacks | None = None,
-        expected: float | None = None,
+        report: StageReport | None = None,
         sound: bool = True,
     ):
-        self.engine, self.facts, self._rehearsal = engine, facts, rehearsal
-        self.watch, self.expected, self._has_sound = watch or Callbacks(None, None), expected, sound
-        self._seconds = 0.0  # of speech so far
+        self.engine, self.facts, self._rehearsal = engine, engine.facts, rehearsal
+        self.report, self._has_sound = report or StageReport(), sound
         self._begins = False  # True before steps that no report precedes
         self._waits = job is not None  # with diffusions
         self._waiting: list[_Ended] = []  # for the first stages of others
@@ -96,7 +85,7 @@ class MetaVoiceSession(SlotSession[_MetaVoiceMember]):
             _MetaVoiceMember
         ] = []  # between two pieces; the next one begins with the next step
         self._vectors = WeakKeyDictionary[MetaVoiceVoice, np.ndarray]()
-        host, first = engine.host, facts.first
+        host, first = engine.host, engine.facts.first
         self.machine = host.machine()  # as the batch began
         if job is None:
             places = places_that_fit(engine.configs, places, self.machine)
@@ -108,8 +97,8 @@ class MetaVoiceSession(SlotSession[_MetaVoiceMember]):
             self._sounds,
             launch=self._launch if sound and host.overlaps else None,
             split=_by_decoder,
-            owner=lambda ended: ended.one,
-            is_wanted=lambda ended: ended.one.key in self.members,
+            owner=lambda ended: ended[0],
+            is_wanted=lambda ended: ended[0].key in self.members,
         )
         super().__init__(self.slots, places, host, sounding)
         host.reset_peak()
@@ -148,10 +137,10 @@ class MetaVoiceSession(SlotSession[_MetaVoiceMember]):
             if one.key in self.members:
                 events += self.attempt(one, partial(self._say, one))
         if self._begins:
-            self._tell("first stage", max(map(_steps, self.members.values()), default=None))
+            self.report.tell("first stage", max(map(_steps, self.members.values()), default=None))
             self._begins = False
         for _ in range(self.slots.steps):
-            self.watch.check()
+            self.report.check()
         for one, drawn in self.turns.draws():
             ids = drawn.tolist()[: one.speaking.limit - len(one.ids)]
             if END_OF_AUDIO in ids:
@@ -191,23 +180,21 @@ class MetaVoiceSession(SlotSession[_MetaVoiceMember]):
     def _deliver(self) -> list[Event]:
         """Let pieces be decoded, and give out those that are."""
         events: list[Event] = []
-        is_slow = any(each.one.speaking.request.decoder == "mbd" for each in self._waiting)
+        is_slow = any(one.speaking.request.decoder == "mbd" for one, _ in self._waiting)
         if not (self._waits and is_slow and self.turns.running):
             self.sounding.add(self._waiting)
             self._waiting = []
-        for each, wave in self.sounding.ended(wait=not self.turns.running and not self._paused):
-            one, speaking = each.one, each.one.speaking
+        for (one, codes), wave in self.sounding.ended(wait=not self.turns.running and not self._paused):
             if one.key not in self.members:
                 continue
             if isinstance(wave, Exception):
                 events.append(self.fail(one, wave))
                 continue
-            result = speaking.deliver(each.codes, wave, peak_bytes=self.host.peak_bytes())
-            self._seconds += result.audio_seconds
+            result = one.speaking.deliver(codes, wave, peak_bytes=self.host.peak_bytes())
             if self._has_sound:
-                self._tell(STAGES[-1])
+                self.report.add(result, STAGES[-1])
             events.append(Part(one.key, result))
-            if speaking.done:
+            if one.speaking.done:
                 self.leave(one.key)
             else:
                 self._paused.append(one)
@@ -218,20 +205,19 @@ class MetaVoiceSession(SlotSession[_MetaVoiceMember]):
         piece = one.speaking.piece
         said = one.speaking.hear(np.concatenate([piece.first, np.array(one.ids, np.int32)]))
         with self._stage("second stage", one.speaking.meter):
-            fill = partial(all_codes, self.engine, self.facts, piece, said, one.vector)
-            codes = apart(self.host, fill)
-        return _Ended(one, piece, codes)
+            codes = apart(self.host, partial(self.engine.fill, piece, said.codes, one.vector))
+        return one, codes
 
     def _launch(self, heard: Sequence[_Ended]) -> Pending[list[np.ndarray]] | None:
-        codes, begun = [each.codes for each in heard], time.perf_counter()
-        launched = launch_sounds(self.engine, self.facts, codes, heard[0].one.speaking.request.decoder)
+        begun = time.perf_counter()
+        launched = self.engine.launch([codes for _, codes in heard], _decoder(heard))
         if launched is None:
             return None
-        self._tell("decoder")
+        self.report.tell("decoder")
 
         def timed(waves: list[np.ndarray]) -> list[np.ndarray]:
-            for each in heard:
-                each.one.speaking.meter.stage_seconds["decoder"] += time.perf_counter() - begun
+            for one, _ in heard:
+                one.speaking.meter.stage_seconds["decoder"] += time.perf_counter() - begun
             return waves
 
         return Then(launched, timed)
@@ -242,36 +228,35 @@ class MetaVoiceSession(SlotSession[_MetaVoiceMember]):
             return [np.zeros(0, np.float32) for _ in heard]
 
         def check() -> None:
-            self.watch.check()
-            if all(each.one.cancel.is_set() for each in heard):
+            self.report.check()
+            if all(one.cancel.is_set() for one, _ in heard):
                 raise CancelledError("generation: cancelled")
 
-        self._tell("decoder")
+        self.report.tell("decoder")
         with ExitStack() as stages:
-            for each in heard:
-                stages.enter_context(each.one.speaking.meter.stage("decoder"))
-            return sounds(
-                self.engine,
-                self.facts,
-                [each.codes for each in heard],
-                [each.piece.noise for each in heard],
-                heard[0].one.speaking.request.decoder,
+            for one, _ in heard:
+                stages.enter_context(one.speaking.meter.stage("decoder"))
+            return self.engine.decode(
+                [codes for _, codes in heard],
+                [one.speaking.piece.noise for one, _ in heard],
+                _decoder(heard),
                 check=check,
             )
 
     def _stage(self, name: str, meter: Meter) -> AbstractContextManager[None]:
         """Report a stage of one request and time it."""
-        self._tell(name)
+        self.report.tell(name)
         return meter.stage(name)
 
-    def _tell(self, name: str, steps: int | None = None) -> None:
-        """Report that a stage begins. steps: about how many it has."""
-        self.watch.tell(name, self._seconds, self.expected, steps)
+
+def _decoder(heard: Sequence[_Ended]) -> Decoder:
+    """The decoder of pieces that share a launch."""
+    return heard[0][0].speaking.request.decoder
 
 
 def _by_decoder(heard: Sequence[_Ended]) -> list[list[int]]:
     """Divide pieces into launches, each of one decoder."""
-    decoders = [each.one.speaking.request.decoder for each in heard]
+    decoders = [_decoder([each]) for each in heard]
     return [[place for place, each in enumerate(decoders) if each == one] for one in dict.fromkeys(decoders)]
 
 

@@ -12,10 +12,6 @@ from tts_core.models import Documents
 from tts_core.speed import Speed
 
 
-def _layers(configs: Configs) -> int:
-    return config_of(configs, "metavoice", FirstStageConfig).num_hidden_layers
-
-
 def _reads(name: str) -> bool:
     """Exclude positions, of which a step reads one, and the projection of the speaker's vector."""
     return name != "transformer.wpe.weight" and not name.startswith("speaker_cond_pos")
@@ -38,7 +34,7 @@ SPEED = Speed(
     unit="id",
     steps_per_frame=FIRST_STAGE_BOOKS,
     frame_rate=lambda configs: FRAME_RATE,
-    layers=_layers,
+    layers=lambda configs: config_of(configs, "metavoice", FirstStageConfig).num_hidden_layers,
     launches=(10, 35),
     reads=_reads,
     text="The quick brown fox jumps over the lazy dog near the river bank.",

@@ -92,19 +92,19 @@ class MetaVoiceTokenizer:
                 f"{MOST_BYTES} are supported"
             )
         ids = [*self.mergeable_ranks.values(), *self.special_tokens.values()]
-        faults = [f"special token {END_OF_TEXT} missing"] * (END_OF_TEXT not in self.special_tokens)
-        faults += ["not every byte has a rank"] * any(
-            bytes([b]) not in self.mergeable_ranks for b in range(256)
-        )
         whole = all(type(each) is int and 0 <= each < 2**30 for each in ids)
-        faults += ["ids are not whole numbers of 30 bits"] * (not whole)
-        faults += ["two entries share an id"] * (whole and len(set(ids)) < len(ids))
-        positive = type(self.offset) is int and 0 <= self.offset < 2**30
-        faults += [f"offset {self.offset!r:.40}"] * (not positive)
         names = [name for name in self.special_tokens if isinstance(name, str) and name]
-        few = len(names) == len(self.special_tokens) <= MOST_SPECIALS
-        faults += [f"special tokens are not 1 to {MOST_SPECIALS} names"] * (not few)
-        if faults:
+        wrong = {
+            f"special token {END_OF_TEXT} missing": END_OF_TEXT not in self.special_tokens,
+            "not every byte has a rank": any(bytes([b]) not in self.mergeable_ranks for b in range(256)),
+            "ids are not whole numbers of 30 bits": not whole,
+            "two entries share an id": whole and len(set(ids)) < len(ids),
+            f"offset {self.offset!r:.40}": type(self.offset) is not int or not 0 <= self.offset < 2**30,
+            f"special tokens are not 1 to {MOST_SPECIALS} names": len(self.special_tokens) > MOST_SPECIALS
+            or len(names) < len(self.special_tokens),
+        }
+        if any(wrong.values()):
+            faults = [fault for fault, is_there in wrong.items() if is_there]
             raise CheckpointError(f"tokenizer: {'; '.join(faults)}")
 
     @property
@@ -204,24 +204,20 @@ def read_published(tokenizer: object) -> MetaVoiceTokenizer:
 
 
 def read_tokenizers(documents: Mapping[str, Mapping[str, str]]) -> Tokenizers:
-    """Read both stages' tables. documents: kind → name → text. Raises CheckpointError as `read_converted`."""
-    kinds = {"first_stage": "metavoice", "second_stage": "metavoice_second_stage"}
-    texts = {stage: documents[kind][TOKENIZER] for stage, kind in kinds.items()}
-    return read_converted({stage: parse_json(text, f"{TOKENIZER}: {stage}") for stage, text in texts.items()})
-
-
-def read_converted(tokenizers: object) -> Tokenizers:
-    """Read a dict of stage → content of its tokenizer.json (`MetaVoiceTokenizer.to_dict`).
+    """Read both stages' tables. documents: kind → name → text.
 
     Raises CheckpointError naming unknown, missing and malformed entries.
     """
-    given = exact_fields(Tokenizers, tokenizers, "tokenizer.json")
-    return Tokenizers(**{stage: _read_table(table, stage) for stage, table in given.items()})
+    return Tokenizers(
+        first_stage=_read_table(documents["metavoice"][TOKENIZER], "first_stage"),
+        second_stage=_read_table(documents["metavoice_second_stage"][TOKENIZER], "second_stage"),
+    )
 
 
-def _read_table(table: object, stage: str) -> MetaVoiceTokenizer:
-    where = f"tokenizer.json: {stage}"
-    given = exact_fields(MetaVoiceTokenizer, table, where)
+def _read_table(text: str, stage: str) -> MetaVoiceTokenizer:
+    """Read the content of a tokenizer.json, as `MetaVoiceTokenizer.to_dict` returns it."""
+    where = f"{TOKENIZER}: {stage}"
+    given = exact_fields(MetaVoiceTokenizer, parse_json(text, where), where)
     try:
         table = mapping(given["mergeable_ranks"], where)
         ranks: dict[bytes, Any] = {b64decode(piece, validate=True): rank for piece, rank in table.items()}

@@ -13,13 +13,14 @@ from typing import Literal
 import numpy as np
 
 State = dict[str, np.ndarray]
+APPLIED = "applied"  # kind of a stage that applies its only module to each of its arrays
 
 
 @dataclass(frozen=True)
 class Stage:
     """One layer of a network.
 
-    kind: the method that runs it.
+    kind: the method that runs it, or APPLIED.
     modules: canonical names of its parts.
     compared: report row → arrays that count as this row.
     codebook: if the stage chooses codes, the tensor with the codebook's entries, and the distance that

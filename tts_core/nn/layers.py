@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tts_core import models
+from tts_core.nn.layer_order import APPLIED, Stage
 
 Arrays = Mapping[str, Any]  # of the framework, by name
 
@@ -34,8 +35,8 @@ class Framework:
 
 
 class Layers:
-    """The layers of one network. Subclasses have a method for every kind of stage, with the layer's inputs
-    and its index.
+    """The layers of one network. Subclasses have a method for every kind of stage but APPLIED, with the
+    layer's inputs and its index.
     """
 
     KIND: str  # kind of network, as in tts_core.models
@@ -58,6 +59,15 @@ class Layers:
     def wide_in(cls, dtype: str) -> Sequence[str]:
         """Return the arrays that are float32 between layers in this dtype."""
         return cls.wide
+
+    def run(self, stage: Stage, x: Arrays) -> Arrays:
+        """Run a stage on its inputs."""
+        if stage.kind != APPLIED:
+            return getattr(self, stage.kind)(x, stage.index)
+        [path], layer = stage.modules, self.network
+        for name in path.split("."):
+            layer = layer[int(name)] if name.isdigit() else getattr(layer, name)
+        return {name: layer(x[name]) for name in stage.arrays}
 
     def module(self, name: str) -> ModuleType:
         """Import a module of the side, such as "layers.cache"."""

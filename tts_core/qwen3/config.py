@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from tts_core.config import check_numbers, exact_fields, mapping, section
+from tts_core.config import Schema, check_numbers, exact_fields, mapping, section
 from tts_core.errors import CheckpointError
 from tts_core.printable import named
 from tts_core.qwen3 import speaker
@@ -52,7 +52,7 @@ class Speaker:
 
 
 @dataclass(frozen=True)
-class Qwen3Config:
+class Qwen3Config(Schema):
     """Shape, ids and mode of a checkpoint. Numbers only: no dtype, device or path."""
 
     talker: Qwen3StackConfig
@@ -122,10 +122,6 @@ class Qwen3Config:
         """True if an instruction changes the voice."""
         small = self.model_size in "0b6"  # a part of it, as in the original: also an empty size
         return self.mode == VOICE_DESIGN or (self.mode == CUSTOM_VOICE and not small)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return our own schema, as `read_converted` reads it."""
-        return asdict(self)
 
 
 _WHERE = "Qwen3-TTS config.json"

@@ -8,7 +8,7 @@ moments (B, 6 C) and vector (B, D). R: rows, F: frames.
 
 from __future__ import annotations
 
-from tts_core.nn.layer_order import Stage, stage, stages
+from tts_core.nn.layer_order import APPLIED, Stage, stage, stages
 from tts_core.qwen3.config import Qwen3Config
 
 
@@ -19,7 +19,7 @@ def talker_stages(config: Qwen3Config) -> list[Stage]:
         stage("text_embedding", "talker.model.text_embedding", "texts", beside=("talker.text_projection",)),
         stage("frame_embedding", "talker.model.codec_embedding", "rows", beside=tuple(others)),
         *stages("layer", "talker.model.layers", config.talker.num_hidden_layers, "rows"),
-        stage("norm", "talker.model.norm", "rows"),
+        stage(APPLIED, "talker.model.norm", "rows"),
         stage("code_head", "talker.codec_head", "logits"),
     ]
 
@@ -28,11 +28,11 @@ def predictor_stages(config: Qwen3Config) -> list[Stage]:
     """List the layers from a frame's hidden state and its codes' embeddings to the logits of other codes."""
     at, count = "talker.code_predictor", config.n_codebooks - 1
     heads = tuple(f"{at}.lm_head.{q}" for q in range(1, count))
-    projection = stage("stage_projection", f"{at}.small_to_mtp_projection", "stages")
+    projection = stage(APPLIED, f"{at}.small_to_mtp_projection", "stages")
     return [
         *([projection] if config.is_projected else []),
         *stages("stage_layer", f"{at}.model.layers", config.predictor.num_hidden_layers, "stages"),
-        stage("stage_norm", f"{at}.model.norm", "stages"),
+        stage(APPLIED, f"{at}.model.norm", "stages"),
         stage("stage_heads", f"{at}.lm_head.0", "codes", beside=heads),
     ]
 

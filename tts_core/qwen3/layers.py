@@ -33,17 +33,9 @@ class Qwen3Layers(Layers):
             parts.append(talker.model.layers[index](x["rows"][:, start:stop], rotation, cache))
         return {"rows": self.ops.concatenate(parts, axis=1)}
 
-    def norm(self, x: Arrays, index: int) -> Arrays:
-        """The talker's last norm."""
-        return {"rows": self.network.talker.model.norm(x["rows"])}
-
     def code_head(self, x: Arrays, index: int) -> Arrays:
         """The logits of first codes."""
         return {"logits": self.network.talker.logits(x["rows"])}
-
-    def stage_projection(self, x: Arrays, index: int) -> Arrays:
-        """What the predictor reads, in its own width."""
-        return {"stages": self.network.talker.code_predictor.small_to_mtp_projection(x["stages"])}
 
     def stage_layer(self, x: Arrays, index: int) -> Arrays:
         """One layer of the predictor: two positions, then one after the other."""
@@ -53,10 +45,6 @@ class Qwen3Layers(Layers):
             rotation = predictor.rotary(start, stop - start)
             parts.append(predictor.model.layers[index](x["stages"][:, start:stop], rotation, cache))
         return {"stages": self.ops.concatenate(parts, axis=1)}
-
-    def stage_norm(self, x: Arrays, index: int) -> Arrays:
-        """The predictor's last norm."""
-        return {"stages": self.network.talker.code_predictor.model.norm(x["stages"])}
 
     def stage_heads(self, x: Arrays, index: int) -> Arrays:
         """The logits of every other code."""

@@ -95,7 +95,8 @@ class Qwen3Request:
     text, options: as they were given.
     pieces: none of a text that goes on.
     max_frames: of all pieces together; None for no such limit.
-    numbers: seeds of the pieces, or the caller's noise.
+    seed: of the first piece; the others' are derived from it.
+    noise: the caller's, for every piece.
     """
 
     facts: Qwen3Facts
@@ -105,7 +106,8 @@ class Qwen3Request:
     voice: Qwen3Voice
     sampling: Qwen3Sampling
     max_frames: int | None
-    numbers: Numbers
+    seed: int
+    noise: Noise | None
     pacing: Pacing
     notes: tuple[str, ...] = ()
 
@@ -120,10 +122,9 @@ class Qwen3Request:
         pacing = Pacing((), (None,), self.options.speed)
         return replace(self, options=options, pieces=(), pacing=pacing)
 
-    @property
-    def seed(self) -> int | None:
-        """The seed of the first piece; the others' are derived from it. None if the caller gave the noise."""
-        return self.numbers.seed if self.numbers.noise is None else None
+    def noise_of(self, place: int) -> Noise:
+        """Return the random numbers of a piece."""
+        return self.noise or HostNoise(piece_seed(self.seed, place))
 
     @property
     def seconds(self) -> float:
@@ -144,9 +145,33 @@ class Qwen3Request:
         )
 
     def piece(self, text: str, place: int, *, more: bool = False) -> Qwen3Piece:
-        """Lay out a piece of a text that goes on. more: so does the piece."""
-        noise = self.numbers.of(place)
-        return lay_out(self.facts, text, self.options, self.voice, self.max_frames, noise, more=more)
+        """Lay out a piece. more: its text goes on."""
+        facts, options, voice = self.facts, self.options, self.voice
+        config, encode = facts.config, facts.tokenizer.encode
+        if voice.speaker is not None:
+            voice_id = voice.speaker.id
+        else:
+            voice_id = SPEAKER if config.mode == BASE else NOTHING
+        layout = build(
+            config,
+            encode(script(text, more=more)),
+            language=language_id(config, options.language, voice.speaker),
+            voice=voice_id,
+            instruction=encode(instruction(options.instruct)) if options.instruct else (),
+            recording=Qwen3Recording(voice.transcript, voice.frames) if voice.transcript else None,
+            streamed=is_streamed(config, options),
+            more=more,
+        )
+        language, room = spoken_language(options), config.max_positions - len(layout.text)
+        if room < 1:
+            raise UsageError(
+                f"text: {len(layout.text)} positions leave no room for speech; give a shorter text"
+            )
+        asked = room if self.max_frames is None and more else self.max_frames
+        if asked is None:
+            asked = math.ceil(longest_seconds(text, language) * facts.codec.frame_rate)
+        seconds = usual_seconds(text, language)
+        return Qwen3Piece(layout, min(room, asked), seconds, self.noise_of(place), more)
 
     def bounds(self) -> PieceLengths | None:
         """Bound the pieces of a text that goes on. A recording that speech continues takes a sentence."""
@@ -161,30 +186,21 @@ class Qwen3Request:
         return self.piece("x" * characters, 0)
 
 
-@dataclass(frozen=True, eq=False)
-class Numbers:
-    """Random numbers of a text. seed: of its first piece.  noise: in place of the seed's; None without."""
-
-    seed: int
-    noise: Noise | None = None
-
-    def of(self, place: int) -> Noise:
-        """Return those of a piece."""
-        return self.noise or HostNoise(piece_seed(self.seed, place))
-
-
 def ask(
-    configs: Configs, documents: Documents, text: str, options: Qwen3Options, prompt: PromptLike
+    configs: Configs,
+    documents: Documents,
+    text: str,
+    options: Qwen3Options,
+    prompt: PromptLike,
+    *,
+    more: bool = False,
 ) -> Qwen3Request:
-    """Build a request from the configurations and documents of a model's parts, by kind."""
-    return request(Qwen3Facts.of(configs, documents["qwen3"]), text, options, prompt)
+    """Build a request from the configurations and documents of a model's parts, by kind.
 
-
-def ask_live(
-    configs: Configs, documents: Documents, text: str, options: Qwen3Options, prompt: PromptLike
-) -> Qwen3Request:
-    """As `ask`, for a text that goes on."""
-    return live(Qwen3Facts.of(configs, documents["qwen3"]), text, options, prompt)
+    more: its text goes on.
+    """
+    read_text = live if more else request
+    return read_text(Qwen3Facts.of(configs, documents["qwen3"]), text, options, prompt)
 
 
 def request(facts: Qwen3Facts, text: str, options: Qwen3Options, prompt: PromptLike) -> Qwen3Request:
@@ -220,46 +236,9 @@ def _request(facts: Qwen3Facts, text: str, options: Qwen3Options, prompt: Prompt
     language_id(config, options.language, None)  # an unknown language, before a recording is read
     voice = read_voice(config, facts.codec, facts.tokenizer, options, prompt)
     seed, most = seed_of(options), frames_of(options, facts.codec.frame_rate)
-    numbers = Numbers(seed, None if options.noise is None else per_text(options.noise, [seed])[0])
+    noise = None if options.noise is None else per_text(options.noise, [seed])[0]
     sampling, pacing = choose_sampling(facts.sampling, options), Pacing((), (None,), options.speed)
-    return Qwen3Request(facts, text, options, (), voice, sampling, most, numbers, pacing)
-
-
-def lay_out(
-    facts: Qwen3Facts,
-    text: str,
-    options: Qwen3Options,
-    voice: Qwen3Voice,
-    most: int | None,
-    noise: Noise,
-    *,
-    more: bool,
-) -> Qwen3Piece:
-    """Lay out a piece. most: frames that the caller allows.  more: its text goes on."""
-    config, encode = facts.config, facts.tokenizer.encode
-    layout = build(
-        config,
-        encode(script(text, more=more)),
-        language=language_id(config, options.language, voice.speaker),
-        voice=_voice_id(config, voice),
-        instruction=encode(instruction(options.instruct)) if options.instruct else (),
-        recording=Qwen3Recording(voice.transcript, voice.frames) if voice.transcript else None,
-        streamed=is_streamed(config, options),
-        more=more,
-    )
-    language, room = spoken_language(options), config.max_positions - len(layout.text)
-    if room < 1:
-        raise UsageError(f"text: {len(layout.text)} positions leave no room for speech; give a shorter text")
-    asked = room if most is None and more else most
-    if asked is None:
-        asked = math.ceil(longest_seconds(text, language) * facts.codec.frame_rate)
-    return Qwen3Piece(layout, min(room, asked), usual_seconds(text, language), noise, more)
-
-
-def _voice_id(config: Qwen3Config, voice: Qwen3Voice) -> int:
-    if voice.speaker is not None:
-        return voice.speaker.id
-    return SPEAKER if config.mode == BASE else NOTHING
+    return Qwen3Request(facts, text, options, (), voice, sampling, most, seed, noise, pacing)
 
 
 def is_streamed(config: Qwen3Config, options: Qwen3Options) -> bool:

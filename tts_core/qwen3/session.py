@@ -6,8 +6,7 @@ device can, windows are decoded beside steps.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -16,24 +15,19 @@ from tts_core.codecs.policy import CodecPolicy
 from tts_core.errors import UsageError
 from tts_core.memory.fits import check_places
 from tts_core.memory.fits import places as fitting
-from tts_core.nn.beside import Pending, Then
-from tts_core.nn.guard import checked
 from tts_core.qwen3.engine import Qwen3Engine
 from tts_core.qwen3.memory import FIXED, Qwen3Job, estimate
 from tts_core.qwen3.request import Qwen3Facts, Qwen3Request, rehearsal
 from tts_core.qwen3.rows import WAITED
-from tts_core.qwen3.speaking import Qwen3Speaking, Qwen3Window
-from tts_core.serving.session import Event, Part
-from tts_core.serving.slot_session import Member, SlotSession
-from tts_core.serving.sounding import MemberWindow, Sounding
+from tts_core.qwen3.speaking import Qwen3Speaking
+from tts_core.serving.session import Event
+from tts_core.serving.slot_session import Member
+from tts_core.speech.fed_session import FedSession
 
 SERVED = 8192  # positions of a request of unknown length, where memory is taken at once
 
 
-_Window = MemberWindow[Qwen3Speaking, Qwen3Window]
-
-
-class Qwen3Session(SlotSession[Qwen3Speaking]):
+class Qwen3Session(FedSession[Qwen3Speaking]):
     """A running batch of at most `places` requests.
 
     policy: the codec's windows; None decodes each piece as a whole, as the original does.
@@ -53,61 +47,33 @@ class Qwen3Session(SlotSession[Qwen3Speaking]):
         sound: bool = True,
     ):
         self.engine, self.facts = engine, facts
-        self.policy, self._has_sound = policy, sound
-        host, most = self.engine.host, self.facts.config.max_positions
-        self.machine = host.machine(self.engine.policy)  # as the batch began
+        self.machine = engine.host.machine(engine.policy)  # as the batch began
+        self.room = facts.config.max_positions
         check_places(places)
-        if host.backend in FIXED:
-            self.room = most if job is None else min(most, job.positions + 1)
-            self.room = min(self.room, SERVED) if job is None else self.room
+        if engine.host.backend in FIXED:
+            self.room = min(self.room, SERVED if job is None else job.positions + 1)
             longest = job or Qwen3Job(frames=self.room // 2, prompt=self.room // 2)
-            needed = partial(self._bytes, longest)
-            places = fitting(places, needed, self.machine)
-        else:
-            self.room = most
-        self._paused: list[Qwen3Speaking] = []  # between two pieces, or before the first of text that goes on
-        sounding = Sounding(
-            host,
-            self._decode,
-            launch=self._launch if sound and host.overlaps else None,
-            split=lambda asked: [[place] for place in range(len(asked))],  # each changes its codec's memory
-            owner=lambda asked: asked.one,
-            is_wanted=lambda asked: asked.one.key in self.members,
-            most=places if policy is not None and policy.is_heard else None,
-        )
-        self.slots = self.engine.slots(places, self.room)
-        super().__init__(self.slots, places, host, sounding)
-        host.reset_peak()
 
-    def _bytes(self, job: Qwen3Job, texts: int) -> int:
-        return estimate(self.engine.configs, Qwen3Job.together([job] * texts), self.machine).running
+            def needed(texts: int) -> int:
+                return estimate(engine.configs, replace(longest, texts=texts), self.machine).running
+
+            places = fitting(places, needed, self.machine)
+        self._paused: list[Qwen3Speaking] = []  # between two pieces, or before the first of text that goes on
+        self.slots = self.engine.slots(places, self.room)
+        super().__init__(engine, self.slots, places, policy=policy, has_sound=sound)
 
     @property
     def waiting(self) -> bool:
         """True if all text that has come is spoken."""
-        begins = any(one.can_begin for one in self._paused)
-        return not (self._draws() or begins or self.turns.has_launched or self.sounding.is_busy)
+        return self.is_idle and not (self.turns.has_launched or self.sounding.is_busy)
+
+    @property
+    def is_idle(self) -> bool:
+        return not (self._draws() or any(one.can_begin for one in self._paused))
 
     def _draws(self) -> bool:
         """Return True if a text in a slot does not wait for more of it."""
         return len(self.slots.plan.waiting) < len(self.slots.plan.texts)
-
-    def join(
-        self, request: Qwen3Request, *, more: bool = False, cancel: threading.Event | None = None
-    ) -> int:
-        if not (more or request.is_open):
-            return super().join(request, cancel=cancel)
-        key = super().join(request.opened(), cancel=cancel)
-        if not more:
-            self.end(key)
-        return key
-
-    def feed(self, key: int, text: str) -> None:
-        self._hear(self.members[key], text)
-
-    def end(self, key: int) -> None:
-        if key in self.members:
-            self._hear(self.members[key], None)
 
     def rehearsal(self) -> Qwen3Request:
         return rehearsal(self.facts)
@@ -129,18 +95,7 @@ class Qwen3Session(SlotSession[Qwen3Speaking]):
 
     def begin(self, request: Qwen3Request, member: Member) -> Qwen3Speaking:
         """Encode a request's recording, and let it take a slot."""
-        voice, engine = request.voice, self.engine
-        before = engine.encode(voice.samples) if voice.transcript and voice.samples is not None else None
-        vector = voice.vector_of(engine.vector)
-        one = Qwen3Speaking(
-            **vars(member),
-            request=request,
-            engine=engine,
-            policy=self.policy,
-            sound=self._has_sound,
-            vector=vector,
-            before=before,
-        )
+        one = Qwen3Speaking(member, request, self.engine, policy=self.policy, has_sound=self.has_sound)
         if request.is_open:
             one.hear(request.text)
         self._say(one)
@@ -156,7 +111,7 @@ class Qwen3Session(SlotSession[Qwen3Speaking]):
         for one, drawn in self.turns.draws(can_launch=self._draws):
             if one.key in self.members:
                 self._accept(one, drawn)
-        return [*events, *self._heard(self.sounding.ended(wait=self._is_due))]
+        return [*events, *self.heard()]
 
     def close(self) -> None:
         super().close()
@@ -174,8 +129,7 @@ class Qwen3Session(SlotSession[Qwen3Speaking]):
         else:
             self.turns.begin(one, joining)
 
-    def _hear(self, one: Qwen3Speaking, text: str | None) -> None:
-        """Take further text, or its end. Raises UsageError."""
+    def hear(self, one: Qwen3Speaking, text: str | None) -> None:
         one.hear(text)
         slot = self.turns.slot(one)
         news = None if slot is None or one.live is None else one.live.news()
@@ -190,12 +144,10 @@ class Qwen3Session(SlotSession[Qwen3Speaking]):
             if codes[0] == WAITED:
                 continue
             if codes[0] < 0:
-                self.turns.end(one)
                 known = np.array(one.drawn, np.int32).reshape(-1, drawn.shape[1]).T
                 joining = one.joining()
                 assert joining is not None, "its piece has begun"
-                error = self.engine.fault(joining, known)
-                self.sounding.fail(_Window(one, one.nothing()), error)
+                self.fail_after(one, self.engine.fault(joining, known))
                 return
             one.take(codes)
             if one.is_over:
@@ -205,40 +157,7 @@ class Qwen3Session(SlotSession[Qwen3Speaking]):
 
     def _go_on(self, one: Qwen3Speaking) -> None:
         """Ask for the windows that are known; after the last one of a piece the next piece begins."""
-        self.sounding.add([_Window(one, window) for window in one.windows()])
+        self.ask(one)
         if one.is_done:
             one.next()
             self._paused.append(one)
-
-    @property
-    def _is_due(self) -> bool:
-        """True if nothing else runs, or the only listener waits for the first sound."""
-        [*members] = self.members.values()
-        waits = self.policy is not None and self.policy.is_heard
-        alone = len(members) == 1 and waits and not members[0].meter.samples
-        return alone or not (self._draws() or any(one.can_begin for one in self._paused))
-
-    def _heard(self, ended: Sequence[tuple[_Window, np.ndarray | Exception]]) -> list[Event]:
-        """Give out windows that are decoded."""
-        events: list[Event] = []
-        for asked, sound in ended:
-            one, window = asked.one, asked.window
-            if one.key not in self.members:
-                continue  # an earlier window of it failed
-            if isinstance(sound, Exception):
-                events.append(self.fail(one, sound))
-                continue
-            events.append(Part(one.key, one.part(window, sound)))
-            if window.finish_reason is not None:
-                self.leave(one.key)
-        return events
-
-    def _launch(self, asked: Sequence[_Window]) -> Pending[list[np.ndarray | Exception]] | None:
-        [each] = asked
-        if not each.window.codes.shape[1]:
-            return None
-        return Then(each.one.launch(each.window), lambda sound: [checked(sound)])
-
-    def _decode(self, asked: Sequence[_Window]) -> list[np.ndarray]:
-        [each] = asked
-        return [each.one.decode(each.window)]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tts_core.audio.mel import mel_filters, periodic_hann
-from tts_core.config import check_numbers, exact_fields, mapping
+from tts_core.config import Schema, check_numbers, mapping, reader
 from tts_core.errors import CheckpointError, UsageError
 from tts_core.printable import named
 
@@ -22,7 +22,7 @@ PADDING = (N_FFT - HOP) // 2  # reflected at both ends
 
 
 @dataclass(frozen=True)
-class SpeakerConfig:
+class SpeakerConfig(Schema):
     """Shape of the speaker encoder. Numbers only: no dtype, device or path."""
 
     sample_rate: int  # Hz
@@ -66,10 +66,6 @@ class SpeakerConfig:
         """Fewest samples of a recording: those of the mel frames, and one more than is repeated at an end."""
         return max(self.least_frames * HOP, PADDING + 1)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return our own schema, as `read_converted` reads it."""
-        return asdict(self)
-
 
 # The original's defaults; a published config.json has enc_dim and sample_rate
 DEFAULT = SpeakerConfig(
@@ -83,6 +79,7 @@ DEFAULT = SpeakerConfig(
     enc_res2net_scale=8,
     enc_se_channels=128,
 )
+read_converted = reader(SpeakerConfig, "Qwen3-TTS speaker config.json")
 _HARMLESS = ("model_type", "dtype", "torch_dtype", "transformers_version")
 
 
@@ -94,11 +91,6 @@ def read_published(config: Mapping[str, Any]) -> SpeakerConfig:
     if unknown:
         raise CheckpointError(f"{where}: unknown {named(unknown)}")
     return read_converted(asdict(DEFAULT) | given)
-
-
-def read_converted(config: Mapping[str, Any]) -> SpeakerConfig:
-    """Read our own schema; the error names every unknown and missing field."""
-    return SpeakerConfig(**exact_fields(SpeakerConfig, config, "Qwen3-TTS speaker config.json"))
 
 
 def parameter_shapes(config: SpeakerConfig) -> dict[str, tuple[int, ...]]:

@@ -4,73 +4,51 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
-from tts_core.audio.delivery import Delivery, Pacing
+from tts_core.audio.delivery import Delivery
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.nn.beside import Pending, Then
-from tts_core.nn.guard import check_sound
 from tts_core.qwen3.engine import Qwen3Engine
 from tts_core.qwen3.layout import cut_of_recording
 from tts_core.qwen3.live import Live
 from tts_core.qwen3.request import Qwen3Piece, Qwen3Request
 from tts_core.qwen3.rows import Qwen3Joining
-from tts_core.results import FinishReason, GenerationResult, Meter
+from tts_core.results import FinishReason
 from tts_core.serving.slot_session import Member
 from tts_core.serving.sounding import CodecMemory
+from tts_core.speech.fed_session import FedSpeaking, PieceWindow
 
 _LOG = logging.getLogger("tts_core")
 
 
-@dataclass(frozen=True, eq=False)
-class Qwen3Window:
-    """Frames of a piece that are known, (Q, F).
-
-    memory: of its piece.
-    is_last: it ends its piece.
-    finish_reason: of the speech, with its last window.
-    token_count: rows of the talker that were read.
-    pacing: of the piece that it ends, where the text goes on.
-    """
-
-    codes: np.ndarray
-    memory: CodecMemory
-    is_last: bool
-    finish_reason: FinishReason | None
-    token_count: int
-    pacing: Pacing | None = None
-
-
-@dataclass(eq=False)
-class Qwen3Speaking(Member):
+class Qwen3Speaking(FedSpeaking):
     """A request that has joined.
 
     policy: the codec's windows; None decodes pieces as a whole.
-    sound: False for codes alone.
     vector: (D,) of its recording.
     before: the codes of a recording that speech continues, (Q, F).
+    drawn: frames of the piece under way, (Q,) each.
+    is_over: the piece's speech has ended.
     """
 
-    request: Qwen3Request
-    engine: Qwen3Engine
-    policy: CodecPolicy | None
-    sound: bool
-    vector: np.ndarray | None
-    before: np.ndarray | None
-    drawn: list[np.ndarray] = field(default_factory=list)  # (Q,) each, of the piece under way
-    place: int = 0  # of that piece
-    is_over: bool = field(init=False)  # the piece's speech has ended
-    _is_asked: bool = field(init=False)  # and all of it is in windows
-    _asked: int = field(init=False)  # its frames that are
-    _memory: CodecMemory = field(init=False)  # of its windows
-
-    def __post_init__(self) -> None:
-        rate = self.request.facts.codec.sample_rate
-        self.live = Live(self.request) if self.request.is_open else None
-        self.meter, self._delivery = Meter(rate), Delivery(self.request.pacing, rate)
-        self._spoken = self._rows = self._segment = 0  # frames of the pieces before, rows read, parts so far
+    def __init__(
+        self,
+        member: Member,
+        request: Qwen3Request,
+        engine: Qwen3Engine,
+        *,
+        policy: CodecPolicy | None,
+        has_sound: bool,
+    ):
+        voice = request.voice
+        self.before = engine.encode(voice.samples) if voice.transcript and voice.samples is not None else None
+        self.vector = voice.vector_of(engine.vector)
+        super().__init__(member, request, engine, policy=policy, has_sound=has_sound)
+        self.live = Live(request) if request.is_open else None
+        self._spoken = self._rows = 0  # frames of the pieces before; rows read
         self._has_ended = True  # False once a piece was cut off
         self._begin()
 
@@ -108,7 +86,7 @@ class Qwen3Speaking(Member):
             self.live.begin()
             if not self.place:
                 pacing = replace(self.request.pacing, silences=(self.live.arriving.lead,))
-                self._delivery = Delivery(pacing, self._delivery.sample_rate, more=True)
+                self.delivery = Delivery(pacing, self.delivery.sample_rate, more=True)
         piece = self.piece
         return Qwen3Joining(
             piece.layout, self.request.sampling, piece.noise, self.vector, self.before, more=piece.more
@@ -143,7 +121,7 @@ class Qwen3Speaking(Member):
         followed = self.place + 1 < len(self.pieces) if self.live is None else self.live.is_followed
         return None if followed is None else not followed
 
-    def windows(self) -> Iterator[Qwen3Window]:
+    def windows(self) -> Iterator[PieceWindow]:
         """Yield the windows that are complete and not yielded yet.
 
         The last one of a piece ends it; where only further text says whether another one follows, that is a
@@ -169,67 +147,37 @@ class Qwen3Speaking(Member):
         """True once the windows of the piece under way are all yielded, and another piece follows."""
         return self._is_asked and not self.is_last
 
-    def nothing(self) -> Qwen3Window:
-        """Build a window without frames."""
-        return self._window([])
-
     def next(self) -> None:
         """Begin the next piece, after the last part of the one before."""
         self._spoken += len(self.drawn)
         self.place += 1
-        self.drawn = []
         self._begin()
 
-    def decode(self, window: Qwen3Window) -> np.ndarray:
-        """Decode a window to samples (L,). Raises GenerationError for NaN or infinity."""
-        if not self.sound or not window.codes.shape[1]:
-            return np.zeros(0, np.float32)
-        samples = self.launch(window).take()
-        check_sound(samples)
-        return samples
-
-    def launch(self, window: Qwen3Window) -> Pending[np.ndarray]:
-        """Begin to decode a window of at least one frame, beside the steps where the host `overlaps`."""
+    def launch(self, window: PieceWindow) -> Pending[np.ndarray]:
         codes, memory = window.codes, window.memory
         if self.policy is None:
             return self._launch_whole(codes)
-        pieces = [codes]
-        if self.before is not None and memory.kept is None:
-            cuts = self.policy.even_cuts(self.before.shape[1])
-            pieces = [*(self.before[:, start:stop] for start, stop in cuts), codes]
-        samples, memory.kept = self.engine.launch(pieces, memory.kept)
+        if self.before is None or memory.kept is not None:
+            return super().launch(window)
+        cuts = self.policy.even_cuts(self.before.shape[1])
+        pieces = [*(self.before[:, start:stop] for start, stop in cuts), codes]
+        samples, memory.kept = self.engine.launch(pieces, None)
         return samples
 
-    def part(self, window: Qwen3Window, sound: np.ndarray) -> GenerationResult:
-        """Build the next part from a window and its samples (L,)."""
-        if window.pacing is not None:
-            self._delivery.extend(window.pacing)
-        audio, reason = self._delivery.add(np.clip(sound, -1, 1)), window.finish_reason
-        if reason is not None:
-            audio = np.concatenate([audio, self._delivery.finish()])
-        elif window.is_last:
-            audio = np.concatenate([audio, self._delivery.add(np.zeros(0, np.float32), last_of_piece=True)])
-        self.meter.add(len(audio))
-        self._segment += 1
-        return self.meter.result(
-            audio,
-            window.codes,
-            seed=self.request.seed,
-            token_count=window.token_count,
-            peak_bytes=self.engine.host.peak_bytes(),
-            segment_idx=self._segment - 1,
-            finish_reason=reason,
-            cues=self._delivery.cues(),
-        )
-
     def _begin(self) -> None:
-        self.is_over = self._is_asked = False
-        self._asked, self._memory = 0, CodecMemory()
+        self.drawn: list[np.ndarray] = []
+        self.is_over = self._is_asked = False  # all of the piece is in windows
+        self._asked, self._memory = 0, CodecMemory()  # its frames that are in windows, and those' memory
 
-    def _window(self, drawn: list[np.ndarray]) -> Qwen3Window:
-        codes = np.array(drawn, np.int32).reshape(-1, self.request.facts.config.n_codebooks).T
-        pacing = self.live.pacing() if self.live is not None and self._is_asked else None
-        return Qwen3Window(codes, self._memory, self._is_asked, self._reason(), self._rows, pacing)
+    def _window(self, drawn: list[np.ndarray]) -> PieceWindow:
+        return PieceWindow(
+            np.array(drawn, np.int32).reshape(-1, self.request.facts.config.n_codebooks).T,
+            self._memory,
+            self._rows,
+            is_last=self._is_asked,
+            finish_reason=self._reason(),
+            pacing=self.live.pacing() if self.live is not None and self._is_asked else None,
+        )
 
     def _launch_whole(self, codes: np.ndarray) -> Pending[np.ndarray]:
         if self.before is None:

@@ -8,6 +8,7 @@ arrived, and lets requests join, in the order of the queue and as far as places 
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections import Counter, deque
@@ -35,11 +36,13 @@ from tts_core.serving.shelf import LoadedModel, Shelf
 from tts_core.serving.source import ModelSource
 from tts_core.serving.speech import Speech
 from tts_core.serving.statistics import Ended, Statistics
-from tts_core.serving.threads import wait_for_system
 
 _LOG = logging.getLogger("tts_core")
 GUESS = 5.0  # seconds that a request takes, before any was measured
 RECENT = 0.1  # weight of a request in the mean of those seconds
+_TASKS = "/proc/self/task"  # the system's threads by their numbers, on Linux
+_LONGEST = 5.0  # seconds that a thread may take to leave the process
+_UNLISTED = 0.2  # seconds to wait where the system does not list its threads
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -375,6 +378,20 @@ class SpeechEngine:
                 audio_seconds=self._audio_seconds,
                 outcomes=dict(self._outcomes),
             )
+
+
+def wait_for_system(thread: threading.Thread) -> None:
+    """Wait until a joined thread has left the process.
+
+    Before Python 3.13 `join` returns earlier. At the very end of a thread MLX frees what it compiled there,
+    with Python's lock, and a program that exits meanwhile is aborted.
+    """
+    if not os.path.isdir(_TASKS):
+        time.sleep(_UNLISTED)
+        return
+    end = time.perf_counter() + _LONGEST
+    while os.path.exists(f"{_TASKS}/{thread.native_id}") and time.perf_counter() < end:
+        time.sleep(0.001)
 
 
 def _expected(error: Exception) -> Exception:

@@ -59,8 +59,7 @@ class LiveSession(Session):
 
     def __init__(self, session: Session):
         self.session = session
-        self._joined = 0  # requests so far
-        self._keys: dict[int, int] = {}  # of the inner session → ours
+        self._firsts: dict[int, int] = {}  # key of a later piece in the inner session → that of its first one
         self._lives: dict[int, _Live] = {}
 
     @property
@@ -89,12 +88,10 @@ class LiveSession(Session):
     def join(self, request: Any, *, more: bool = False, cancel: threading.Event | None = None) -> int:
         """Let a request join; `more` with a LiveRequest only."""
         asked = request.first if isinstance(request, LiveRequest) else request
-        inner = self.session.join(asked, cancel=cancel)
-        self._joined += 1
-        self._keys[inner] = self._joined
+        key = self.session.join(asked, cancel=cancel)
         if isinstance(request, LiveRequest):
-            self._lives[self._joined] = _Live(request.chain, cancel, more)
-        return self._joined
+            self._lives[key] = _Live(request.chain, cancel, more)
+        return key
 
     def wants(self, key: int) -> bool:
         """Return True once a request has spoken all of its text."""
@@ -123,9 +120,9 @@ class LiveSession(Session):
 
     def leave(self, key: int) -> None:
         self._lives.pop(key, None)
-        for inner, ours in [*self._keys.items()]:
-            if ours == key:
-                del self._keys[inner]
+        for inner, first in [(key, key), *self._firsts.items()]:
+            if first == key:
+                self._firsts.pop(inner, None)
                 self.session.leave(inner)
 
     def prepare(self) -> None:
@@ -135,7 +132,7 @@ class LiveSession(Session):
         return self.session.rehearsal()
 
     def close(self) -> None:
-        self._keys.clear()
+        self._firsts.clear()
         self._lives.clear()
         self.session.close()
 
@@ -148,7 +145,7 @@ class LiveSession(Session):
             while live.next is None and live.texts:
                 live.next = live.chain.next(live.texts.popleft())
             if live.next is not None and self.session.fits(live.next):
-                self._keys[self.session.join(live.next, cancel=live.cancel)] = key
+                self._firsts[self.session.join(live.next, cancel=live.cancel)] = key
                 live.next, live.is_speaking = None, True
         except Exception as error:
             found = error if isinstance(error, SpeechError) else shortage(error)
@@ -160,15 +157,15 @@ class LiveSession(Session):
 
     def _ours(self, event: Event) -> list[Event]:
         """Turn an event of the inner session into ours."""
-        key = self._keys[event.key]
+        key = self._firsts.get(event.key, event.key)
         live = self._lives.get(key)
         if isinstance(event, Failed):
             self.leave(key)
             return [Failed(key, event.error)]
-        if event.result.is_final_chunk:
-            del self._keys[event.key]
         if live is None:
-            return [Part(key, event.result)]
+            return [event]
+        if event.result.is_final_chunk:
+            self._firsts.pop(event.key, None)
         live.is_speaking = not event.result.is_final_chunk
         part = Part(key, live.chain.part(event.result))
         return [part, self._finish(key, live)] if live.chain.is_full or live.is_done else [part]

@@ -12,7 +12,7 @@ from tts_core.errors import SpeechError, UsageError, comes_late, shortage
 from tts_core.memory.fits import check
 from tts_core.nn.calls import drop_errors
 from tts_core.nn.host import Host
-from tts_core.serving.session import Event, Failed, Session
+from tts_core.serving.session import Failed, Session
 from tts_core.serving.sounding import Sounding
 from tts_core.serving.turns import Slots, Turns
 
@@ -30,7 +30,8 @@ One = TypeVar("One", bound=Member)
 
 
 class SlotSession(Session, Generic[One]):
-    """A session of `places` places over the slots of a network, which it owns. Texts are given whole.
+    """A session of `places` places over the slots of a network, which it owns. Texts are given whole; in
+    FedSession also in pieces.
 
     sounding: decodes what the network's steps complete.
     """
@@ -48,12 +49,6 @@ class SlotSession(Session, Generic[One]):
     @abstractmethod
     def begin(self, request: Any, member: Member) -> One:
         """Let a request take a slot. Raises SpeechError, and takes none, if it cannot begin."""
-
-    @abstractmethod
-    def step(self) -> list[Event]: ...
-
-    @abstractmethod
-    def rehearsal(self) -> Any: ...
 
     @property
     def places(self) -> int:

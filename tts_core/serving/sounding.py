@@ -12,7 +12,6 @@ from tts_core.errors import GenerationError, SpeechError, shortage
 from tts_core.nn.beside import Done, Pending
 from tts_core.nn.calls import drop_errors
 from tts_core.nn.host import Host
-from tts_core.serving.shared import shared
 
 _LOG = logging.getLogger("tts_core")
 AT_ONCE = 3  # launches under way: a device has work until the next step, and its queue of kernels has room
@@ -179,3 +178,37 @@ class Sounding(Generic[One, Made]):
             return shared(self.host, self._decode, ones)
         except SpeechError as error:
             return [error] * len(ones)
+
+
+def shared(
+    host: Host, call: Callable[[Sequence[One]], Sequence[Made]], ones: Sequence[One]
+) -> list[Made | SpeechError]:
+    """Make a call for several. If it lacks memory or time for all, or gives no sound, make it for each half,
+    down to one by one.
+
+    Returns the result of each, or the error of one that cannot be done by itself. Raises any other error, and
+    that of an earlier call.
+    call: changes nothing if it raises; GenerationError is for sound that is wrong.
+    """
+    host.settle()
+    return _halved(host, call, ones)
+
+
+def _halved(
+    host: Host, call: Callable[[Sequence[One]], Sequence[Made]], ones: Sequence[One]
+) -> list[Made | SpeechError]:
+    try:
+        made = [*call(ones)]
+        host.settle()
+        return [*made]
+    except Exception as error:
+        fault = GenerationError(str(error)) if isinstance(error, GenerationError) else shortage(error)
+        if fault is None:
+            raise
+    # Here the error is gone, and with it what its frames kept in memory.
+    drop_errors(host)
+    if len(ones) == 1:
+        return [fault]
+    _LOG.warning("a call of %d requests failed (%s); trying again with half of them", len(ones), fault)
+    half = len(ones) // 2
+    return [*_halved(host, call, ones[:half]), *_halved(host, call, ones[half:])]

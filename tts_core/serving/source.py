@@ -50,7 +50,7 @@ class ModelSource:
         chosen = changed(options_class(self.model)(), options)
         module = import_module(f"tts_core.{self.model}.request")
         if self.fed:
-            return module.ask_live(self.configs, self.documents, text, chosen, prompt)
+            return module.ask(self.configs, self.documents, text, chosen, prompt, more=True)
         ask = partial(module.ask, self.configs, self.documents)
         chain = Chain(ask, chosen, module.voices(self.documents, prompt))
         return LiveRequest(chain, chain.next(text))

@@ -5,33 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from tts_core.audio.delivery import Delivery, Pacing
-from tts_core.results import FinishReason, GenerationResult, Meter
+from tts_core.results import FinishReason, GenerationResult, Meter, SpokenPiece
 from tts_core.speech.together import Line, Single
 
 SIDE_BY_SIDE = 8  # pieces of a text at once, at most
 
 
-class EndedPiece(Protocol):
-    """A piece that ended."""
-
-    @property
-    def codes(self) -> np.ndarray:
-        """Its codes, (Q, F) int32."""
-        ...
-
-    @property
-    def finish_reason(self) -> FinishReason | None:
-        """Why it ended."""
-        ...
-
-
 Request = TypeVar("Request", bound=Any)
-One = TypeVar("One", bound=EndedPiece)
+One = TypeVar("One", SpokenPiece, GenerationResult)
 
 
 class Pieces(Line, Generic[Request, One]):

@@ -130,7 +130,8 @@ def together(
                     watch.check()
                     for part in opened.step():
                         if isinstance(part, Failed):
-                            raise _of_text(part.error, running[part.key][0] + 1)
+                            error, (line, _) = part.error, running[part.key]
+                            raise error.of(line + 1) if isinstance(error, NotFiniteError) else error
                         made += part.result.audio_seconds
                         watch.tell("speech", made, expected)
                         parts[part.key].append(part.result)
@@ -152,11 +153,6 @@ def _ready(lines: Sequence[Line], running: Collection[tuple[int, int]]) -> list[
         if not line.done
         for place in line.ready(under_way.get(number, ()))
     ]
-
-
-def _of_text(error: Exception, text: int) -> Exception:
-    """Let an error name its text of several, from 1."""
-    return error.of(text) if isinstance(error, NotFiniteError) else error
 
 
 def given(events: Sequence[Event]) -> Iterator[Part]:

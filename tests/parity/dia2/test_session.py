@@ -10,6 +10,7 @@ import pytest
 
 from tests.contract.arrivals import serve
 from tests.tiny.dia2 import recording
+from tts_core.audio.voice_cache import VoiceCache
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.dia2.options import Dia2Options
 from tts_core.errors import ResourceError, UsageError
@@ -126,8 +127,9 @@ def test_text_that_cannot_be_fed_is_refused(pipeline):
 def test_a_voice_is_encoded_once(pipeline, asked, monkeypatch):
     """Two recordings of a configured voice, of two requests."""
     engine, encoded = pipeline("mlx").engine, []
-    encode = engine.encode
-    monkeypatch.setattr(engine, "encode", lambda samples: encoded.append(1) or encode(samples))
+    encode = engine._codes_of
+    monkeypatch.setattr(engine, "_codes_of", lambda samples: encoded.append(1) or encode(samples))
+    monkeypatch.setattr(engine, "_codes", VoiceCache())
     session = pipeline("mlx").session(2)
     for _ in range(2):
         session.join(asked("mlx")[4])
@@ -156,14 +158,13 @@ def test_only_one_whose_window_lacks_memory_fails(pipeline, asked, alone, side):
     """Each window is decoded for one request; it cannot be tried again, for the codec's state has changed."""
     session = pipeline(side).session(2)
     lost, kept = (session.join(asked(side)[place]) for place in (0, 1))
-    speaking = session.members[lost].speaking
-    speaking.parts = lambda: (_ for _ in ()).throw(MemoryError)
-    parts = []
+    session.members[lost].decode = lambda window: (_ for _ in ()).throw(MemoryError)
+    parts, failed = [], []
     while session.running:
         for event in session.step():
             if isinstance(event, Failed):
-                assert event.key == lost
-                assert isinstance(event.error, ResourceError)
+                failed.append((event.key, type(event.error)))
             elif event.key == kept:
                 parts.append(event.result)
+    assert failed == [(lost, ResourceError)]
     same(join(parts), alone(side)[1])

@@ -104,7 +104,7 @@ def test_with_no_memory_left_no_network_runs(
     side: str, said: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine, calls = pipeline(side).engine, list[str]()
-    for name in ("encode", "slots", "begin", "decode"):
+    for name in ("encode", "slots", "begin", "launch"):
         monkeypatch.setattr(engine, name, lambda *_, name=name: calls.append(name))
     monkeypatch.setattr(type(engine.host), "free_bytes", lambda _: 0)
     speak, prompt = pipeline(side), voice(said=said)

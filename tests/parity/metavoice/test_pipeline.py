@@ -29,6 +29,7 @@ from tts_core.nn.noise import HostNoise, piece_seed
 from tts_core.pipeline import Callbacks
 from tts_core.prompt import Prompt
 from tts_core.results import join
+from tts_core.speech.report import StageReport
 from tts_core.text.pace import CHARACTERS_PER_SECOND
 
 pytestmark = pytest.mark.rest
@@ -370,7 +371,7 @@ def test_loops_look_whether_they_are_cancelled(
     watch = Callbacks(None, None)
     monkeypatch.setattr(watch, "check", how["check"])
     session = MetaVoiceSession(
-        side.engine, side.facts, 1, side.rehearsal, job=asked.job(), watch=watch, sound=False
+        side.engine, 1, side.rehearsal, job=asked.job(), report=StageReport(watch), sound=False
     )
     [part] = [event.result for event in run(session, asked)]
     assert len(looks) == part.token_count

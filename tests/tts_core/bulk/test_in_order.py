@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from tts_core.bulk.in_order import InOrder
+from tts_core.bulk.speaking import InOrder
 
 
 def test_results_keep_their_order() -> None:

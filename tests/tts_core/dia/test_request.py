@@ -178,12 +178,12 @@ def test_prompts() -> None:
     )
     assert heard == []
     assert [one.job().prompt_frames for one in asked] == [2, 5, 0, 0]
-    runs = [one.encoded(encode).run() for one in asked]
-    shapes = [None if run.prompt is None else run.prompt.shape for run in runs]
-    assert shapes == [(4, 2), (4, 5), None, (4, 0)]
-    assert {run.prompt.dtype for run in runs if run.prompt is not None} == {np.dtype(np.int32)}
+    voices = [one.encoded(encode).voice for one in asked]
+    codes = [None if voice is None else voice.codes for voice in voices]
+    assert [None if each is None else each.shape for each in codes] == [(4, 2), (4, 5), None, (4, 0)]
+    assert {each.dtype for each in codes if each is not None} == {np.dtype(np.int32)}
     assert [samples.dtype for samples in heard] == [np.dtype(np.float32)]
-    assert [run.max_frames for run in runs] == [24, 21, 26, 26]
+    assert [one.limits for one in asked] == [(24,), (21,), (26,), (26,)]
 
 
 def test_transcripts_go_in_front() -> None:
@@ -205,6 +205,7 @@ def test_a_text_is_prepared_and_tokenized_once(calls: Calls) -> None:
     calls.watch(module, "tokenize", "prepare", "read_voice")
     asked = module.request(dia_config(), dac_config(), "[S1] Hello there.", DiaOptions(seed=1), None)
     asked.job()
-    asked.run()
+    assert asked.grid().max_frames == asked.limits[0]
+    assert asked.tokens is asked.pieces[0].tokens
     assert len(asked.pieces) == 1
     assert calls == {"rewritten": 1, "tokenize": 2, "read_voice": 1}

@@ -11,12 +11,14 @@ from tts_core.dia2.options import Dia2Options
 from tts_core.dia2.outlook import headline, plan
 from tts_core.dia2.request import Dia2Facts, request
 from tts_core.dia2.spec import DIA2_2B
+from tts_core.dia2.tokenizer import FILE
 from tts_core.errors import UsageError
 from tts_core.memory.machine import Machine
 from tts_core.nn.noise import HostNoise
 
 FACTS = Dia2Facts.of(
-    {"dia2": dia2_config(), "mimi": MIMI_24KHZ}, (GOLDEN / "tokenizer/tokenizer.json").read_text("utf-8")
+    {"dia2": dia2_config(), "mimi": MIMI_24KHZ},
+    {FILE: (GOLDEN / "tokenizer" / FILE).read_text("utf-8")},
 )
 
 
@@ -77,7 +79,9 @@ def test_memory_falls_with_what_is_left_out():
 def test_requests_of_a_checkpoint_share_its_tokenizer() -> None:
     content = (GOLDEN / "tokenizer/tokenizer.json").read_text("utf-8")
     again, other = ("".join(list(content)), content + " ")
-    one, two, three = (Dia2Facts.of(CONFIGS, text).reader.tokenizer for text in (content, again, other))
+    one, two, three = (
+        Dia2Facts.of(CONFIGS, {FILE: text}).reader.tokenizer for text in (content, again, other)
+    )
     assert two is one
     assert three is not one
 
@@ -86,7 +90,7 @@ def test_requests_of_a_checkpoint_share_its_tokenizer() -> None:
 def test_the_estimate_of_a_long_text_is_the_plan_of_its_request(words: int, voice: int):
     """Later pieces read 15 seconds of the first one's voice."""
     text = "[S1] " + "one " * words
-    facts = Dia2Facts.of(CONFIGS, (GOLDEN / "tokenizer/tokenizer.json").read_text("utf-8"))
+    facts = Dia2Facts.of(CONFIGS, {FILE: (GOLDEN / "tokenizer" / FILE).read_text("utf-8")})
     job, planned = request(facts, text, Dia2Options(), None).job(), plan(CONFIGS, text, None, 1)
     assert planned.prefix_frames == job.prefix_frames == voice
     assert planned.frames <= job.frames

@@ -10,9 +10,9 @@ from tts_core.errors import UsageError
 from tts_core.judges import judging
 from tts_core.judges.dnsmos import Scores
 from tts_core.judges.judging import Judged, Measure, judged, measures, summaries
-from tts_core.judges.recognizers import Recognizer, recognizer
 from tts_core.judges.rows import RecordingRow
 from tts_core.judges.statistics import paired_interval, ratio_interval
+from tts_core.judges.words import Recognizer, recognizer
 
 
 def test_words_are_compared_as_they_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

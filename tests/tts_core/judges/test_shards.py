@@ -8,7 +8,7 @@ import pytest
 from tts_core.audio.files import read_audio, write_audio
 from tts_core.bulk.tar import TarShard
 from tts_core.errors import SpeechError
-from tts_core.judges.shards import on_disk
+from tts_core.judges.judging import on_disk
 
 
 def test_an_entry_is_read_as_the_file_was(tmp_path: Path) -> None:

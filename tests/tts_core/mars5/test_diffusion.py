@@ -17,6 +17,7 @@ from tts_core.mars5.diffusion import (
     make_cells,
     numbers_for,
 )
+from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.schedule import schedule
 from tts_core.nn.noise import HostNoise
 
@@ -29,8 +30,8 @@ FIRST, PROMPT = np.array([4, 0, 9, 2]), np.arange(6).reshape(3, 2)
         ("timesteps", 0),
         ("timesteps", 1001),
         ("timesteps", 2.5),
-        ("guidance_w", -0.1),
-        ("guidance_w", math.nan),
+        ("cfg_scale", -0.1),
+        ("cfg_scale", math.nan),
         ("x_0_temp", 0.0),
         ("x_0_temp", math.inf),
         ("q0_override_steps", -1),
@@ -40,7 +41,7 @@ FIRST, PROMPT = np.array([4, 0, 9, 2]), np.arange(6).reshape(3, 2)
 )
 def test_settings_refused(name: str, value: Any) -> None:
     with pytest.raises(UsageError, match=f"^{name}: "):
-        Diffusion(**{name: value})
+        Mars5Options(**{name: value})
 
 
 def test_guidance_of_one_is_none() -> None:

@@ -1,10 +1,9 @@
-"""The schedule's tables: PyTorch's numbers without PyTorch, and the order of timesteps."""
+"""The schedule's tables: PyTorch's numbers without PyTorch."""
 
 import numpy as np
 import pytest
 
-from tts_core.errors import UsageError
-from tts_core.mars5.schedule import MOST_TIMESTEPS, alphas, reverse_order, rounded_alphas, schedule
+from tts_core.mars5.schedule import MOST_TIMESTEPS, alphas, rounded_alphas, schedule
 
 EVERY = range(1, MOST_TIMESTEPS + 1)
 
@@ -28,14 +27,3 @@ def test_corrections_are_roundings() -> None:
 def test_tables_cannot_be_changed_for_others() -> None:
     with pytest.raises(ValueError, match="read-only"):
         schedule(6).log_alpha[0] = 0
-
-
-@pytest.mark.parametrize("timesteps", [0, -1, MOST_TIMESTEPS + 1])
-def test_refused(timesteps: int) -> None:
-    with pytest.raises(UsageError, match=r"^timesteps: .* is outside 1 \.\. 1000"):
-        schedule(timesteps)
-
-
-def test_straight_down() -> None:
-    assert reverse_order(5) == [4, 3, 2, 1, 0, -1]
-    assert reverse_order(1) == [0, -1]

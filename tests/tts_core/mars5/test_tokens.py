@@ -41,7 +41,7 @@ START, END = 263, 264
 @example("  two  spaces\r\n\r\n and\tmore ")
 @example("日本語 naïve 🙂 ́")
 def test_text_survives(text):
-    ids = VOCABULARY.text.encode(text, specials="none")
+    ids = VOCABULARY.text.encode(text)
     assert VOCABULARY.text.decode(ids) == text
     assert max(ids, default=0) < START
 
@@ -64,15 +64,9 @@ def test_sizes():
 def test_special_tokens_in_text():
     text = TextTokenizer(TEXT)
     marked = "<|startoftext|>in<|endoftext|>"
-    assert text.encode(marked, specials="all") == [START, 258, END]
-    assert text.encode(marked, specials={"<|endoftext|>"})[-2:] == [258, END]
-    assert len(text.encode(marked, specials={"<|endoftext|>"})) == 2 + len("<|startoftext|>")
-    assert text.decode(text.encode(marked, specials="none")) == marked
+    assert text.encode(marked) == [START, 258, END]
     assert text.decode([START, 258, END]) == marked
-    assert START not in text.encode(marked, specials="none")
-    assert text.encode("in", specials=set()) == text.encode("in") == [258]
-    with pytest.raises(UsageError, match=r"<\|startoftext\|> is a special token"):
-        text.encode(marked)
+    assert text.encode("in") == [258]
 
 
 def test_what_is_no_text_or_code():
@@ -183,7 +177,7 @@ def test_deep_prompt():
     codes = np.array([0, 1, 2, 3, 4, 5, 6, 7] * 4)
     prompt = VOCABULARY.deep("in ", " er ", codes)
     assert prompt.tokens[: prompt.text_tokens].tolist() == VOCABULARY.text.encode(
-        "<|startoftext|> er  in<|endoftext|>", specials="all"
+        "<|startoftext|> er  in<|endoftext|>"
     )
     speech = (prompt.tokens[prompt.text_tokens :] - VOCABULARY.first_speech).tolist()
     assert speech == VOCABULARY.speech.encode(codes.tolist())

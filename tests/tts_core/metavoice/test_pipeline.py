@@ -16,7 +16,7 @@ from tts_core.errors import CancelledError, UsageError
 from tts_core.metavoice.config import END_OF_AUDIO
 from tts_core.metavoice.options import Decoder
 from tts_core.metavoice.pipeline import MetaVoicePipeline
-from tts_core.metavoice.request import STAGES, MetaVoicePiece
+from tts_core.metavoice.request import STAGES, MetaVoiceFacts, MetaVoicePiece
 from tts_core.metavoice.rows import MetaVoiceJoining
 from tts_core.metavoice.sampling import FirstStageSampling, SpeechNoise
 from tts_core.metavoice.spec import (
@@ -77,6 +77,7 @@ class Engine:
             "vocos": VOCOS_ENCODEC_24KHZ,
         }
         self.tokenizers: Tokenizers = tokenizers()
+        self.facts = MetaVoiceFacts.of(self.configs, self.tokenizers)
         self.host, self.calls = LateHost("torch-cpu", free=10**12), list[str]()
         self.between: Callable[[str], None] = lambda stage: None
 

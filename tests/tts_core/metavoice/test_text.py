@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from dataclasses import replace
 from typing import Any
@@ -11,7 +12,15 @@ import pytest
 
 from tests.tiny.metavoice import first_stage_config, second_stage_config, tokenizers
 from tts_core.errors import CheckpointError, UsageError
-from tts_core.metavoice.text import PATTERN, MetaVoiceTokenizer, normalise, read_converted, read_published
+from tts_core.metavoice.text import (
+    PATTERN,
+    TOKENIZER,
+    MetaVoiceTokenizer,
+    Tokenizers,
+    normalise,
+    read_published,
+    read_tokenizers,
+)
 from tts_core.text.bpe import pairs_of_ranks
 
 TABLE = tokenizers().first_stage
@@ -84,18 +93,20 @@ def test_special_tokens_and_strange_ids_are_refused():
 
 
 def test_the_files_round_trip():
-    written = {name: getattr(tokenizers(), name).to_dict() for name in ("first_stage", "second_stage")}
-    assert read_converted(json.loads(json.dumps(written))) == tokenizers()
-    with pytest.raises(CheckpointError, match=r"tokenizer.json: missing second_stage"):
-        read_converted({"first_stage": written["first_stage"]})
-    broken = json.loads(json.dumps(written))
-    broken["first_stage"]["mergeable_ranks"]["é"] = 700
+    stages = {"metavoice": "first_stage", "metavoice_second_stage": "second_stage"}
+    written = {kind: getattr(tokenizers(), stage).to_dict() for kind, stage in stages.items()}
+
+    def read(changes: dict[str, int]) -> Tokenizers:
+        first = copy.deepcopy(written["metavoice"])
+        first["mergeable_ranks"] |= changes
+        tables = written | {"metavoice": first}
+        return read_tokenizers({kind: {TOKENIZER: json.dumps(table)} for kind, table in tables.items()})
+
+    assert read({}) == tokenizers()
     with pytest.raises(CheckpointError, match="not every key is base64"):
-        read_converted(broken)
-    twice = json.loads(json.dumps(written))
-    twice["first_stage"]["mergeable_ranks"]["YR=="] = 700  # "a" again, its unused bits set
+        read({"é": 700})
     with pytest.raises(CheckpointError, match="two keys are the same bytes"):
-        read_converted(twice)
+        read({"YR==": 700})  # "a" again, its unused bits set
 
 
 def prefixes(count: int) -> dict[bytes, int]:

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from tts_core.serving.threads import wait_for_system
+from tts_core.serving.engine import wait_for_system
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="no /proc")

@@ -126,7 +126,7 @@ class ParrotPipeline:
             if last:
                 audio = np.concatenate([audio, delivery.finish()])
             meter.add(len(audio))
-            watch.tell("speech", meter.seconds_made, request.seconds)
+            watch.tell("speech", meter.samples / self.sample_rate, request.seconds)
             yield meter.result(
                 audio,
                 codes,

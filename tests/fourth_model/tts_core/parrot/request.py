@@ -62,11 +62,14 @@ def request(
 
 
 def ask(
-    configs: Configs, documents: object, text: str, options: ParrotOptions, prompt: PromptLike
+    configs: Configs,
+    documents: object,
+    text: str,
+    options: ParrotOptions,
+    prompt: PromptLike,
+    *,
+    more: bool = False,
 ) -> ParrotRequest:
-    """A request, from the configurations of a model's parts by kind."""
+    """A request, from the configurations of a model's parts by kind. more: its text goes on."""
     config, codec = config_of(configs, "parrot", ParrotConfig), config_of(configs, "dac", DacConfig)
     return request(config, codec, text, options, prompt)
-
-
-ask_live = ask  # its batch takes text while it speaks

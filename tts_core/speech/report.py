@@ -1,4 +1,4 @@
-"""What a caller learns of a session's progress."""
+"""What a caller learns of the progress of a session with stages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class StageReport:
         """Count a step. Raises CancelledError."""
         self.watch.check()
 
-    def add(self, part: GenerationResult) -> None:
-        """Report speech."""
+    def add(self, part: GenerationResult, stage: str) -> None:
+        """Report speech, under the name of a stage."""
         self.made += part.audio_seconds
-        self.tell("speech")
+        self.tell(stage)
