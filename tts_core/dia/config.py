@@ -107,6 +107,12 @@ class DiaConfig(Schema):
         """The release whose rules apply: "v0.1" or "0626"."""
         return "v0.1" if self.cross_rope else "0626"
 
+    def with_cross_rope(self, cross_rope: bool) -> DiaConfig:
+        """Apply --cross-rope; a change also selects the default sampling of the other generation."""
+        if self.cross_rope == cross_rope:
+            return self
+        return replace(self, cross_rope=cross_rope, sampling=DEFAULTS_V01 if cross_rope else DEFAULTS_0626)
+
     @property
     def longest_delay(self) -> int:
         """Rows between a frame's first and last code."""
@@ -143,8 +149,8 @@ def read_published(
         raise CheckpointError(
             "config.json: not a Dia configuration: neither data + model nor encoder_config + decoder_config"
         )
-    if cross_rope is not None and cross_rope != read.cross_rope:
-        read = replace(read, cross_rope=cross_rope, sampling=DEFAULTS_V01 if cross_rope else DEFAULTS_0626)
+    if cross_rope is not None:
+        read = read.with_cross_rope(cross_rope)
     return replace(read, sampling=_published_sampling(read.sampling, generation_config or {}))
 
 

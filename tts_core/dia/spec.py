@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tts_core.codecs import dac
 from tts_core.codecs.dac import DAC_44KHZ, DacConfig
 from tts_core.config import config_of
@@ -70,13 +68,6 @@ def check(configs: Configs, documents: Documents) -> None:
     )
 
 
-def with_cross_rope(config: DiaConfig, cross_rope: bool) -> DiaConfig:
-    """Apply --cross-rope; a change also selects the default sampling of the other generation."""
-    if config.cross_rope == cross_rope:
-        return config
-    return replace(config, cross_rope=cross_rope, sampling=DEFAULTS_V01 if cross_rope else DEFAULTS_0626)
-
-
 MODEL = Model(
     name="dia",
     title="Dia",
@@ -104,5 +95,5 @@ MODEL = Model(
     transcript="needed",
     example='--text "[S1] Hello there. [S2] Hi!"',
     speakers=2,
-    hints={"cross_rope": with_cross_rope},
+    hints={"cross_rope": DiaConfig.with_cross_rope},
 )

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
 from typing import Unpack
 
 import numpy as np
@@ -30,7 +29,7 @@ from tts_core.results import GenerationResult, Meter, join
 from tts_core.serving.session import Session
 from tts_core.speech.report import StageReport
 from tts_core.speech.script import SIDE_BY_SIDE, Script
-from tts_core.speech.together import Line, Single, given, log, together
+from tts_core.speech.together import Line, Single, log, streamed, together
 
 Tell = Callable[[Progress], None]
 
@@ -63,12 +62,7 @@ class Mars5Pipeline:
         if len(asked.pieces) == 1 or asked.max_frames is not None:
             return join(list(self.speak(asked, progress=progress, cancel=cancel)))
         log("mars5", asked)
-        report, meter = (
-            StageReport(Callbacks(progress, cancel), asked.seconds),
-            Meter(self.sample_rate, STAGES),
-        )
-        with meter.stage("codec"):
-            [encoded] = self._encoded([asked], report)
+        encoded, report, meter = self._heard(asked, Callbacks(progress, cancel))
         [spoken] = self._together([encoded], [Script(encoded, meter)], report)
         return spoken
 
@@ -115,13 +109,7 @@ class Mars5Pipeline:
         Raises ResourceError, before that, for too little memory.
         """
         log("mars5", request)
-        report, meter = (
-            StageReport(Callbacks(progress, cancel), request.seconds),
-            Meter(self.sample_rate, STAGES),
-        )
-        with meter.stage("codec"):
-            [encoded] = self._encoded([request], report)
-        return self._parts(encoded, report, meter)
+        return self._parts(*self._heard(request, Callbacks(progress, cancel)))
 
     def session(
         self, places: int, *, streamed: bool = True, job: Mars5Job | None = None, sound: bool = True
@@ -190,12 +178,15 @@ class Mars5Pipeline:
     @named_parts
     def _parts(self, request: Mars5Request, report: StageReport, meter: Meter) -> Iterator[GenerationResult]:
         """Yield the speech of a request piece by piece, in a session of its own."""
-        opened = Mars5Session(self.engine, 1, self.rehearsal, job=request.job(), report=report, meter=meter)
-        with closing(opened) as session:
-            session.join(request)
-            while session.running:
-                for part in given(session.step()):
-                    yield part.result
+        session = Mars5Session(self.engine, 1, self.rehearsal, job=request.job(), report=report, meter=meter)
+        yield from streamed(session, request, Callbacks(None, report.watch.cancel), request.seconds)
+
+    def _heard(self, request: Mars5Request, watch: Callbacks) -> tuple[Mars5Request, StageReport, Meter]:
+        """Encode the voice of one request, as its first stage."""
+        report, meter = StageReport(watch, request.seconds), Meter(self.sample_rate, STAGES)
+        with meter.stage("codec"):
+            [encoded] = self._encoded([request], report)
+        return encoded, report, meter
 
     def _encoded(self, asked: Sequence[Mars5Request], report: StageReport) -> list[Mars5Request]:
         """Encode the voices of requests. Raises ResourceError, before that, for too little memory."""
