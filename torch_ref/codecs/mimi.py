@@ -22,13 +22,13 @@ from torch_ref.layers.conv import Conv1d
 from tts_core.codecs.mimi import (
     POLICY,
     STEPS,
-    Books,
     MimiConfig,
     check_codebooks,
     decode_tail,
     encode_windows,
 )
 from tts_core.codecs.policy import CodecPolicy
+from tts_core.codecs.qwen3_codec import BookSizes
 
 
 class CausalConv1d(nn.Module):
@@ -163,7 +163,7 @@ class Upsampling(nn.Module):
 class ResidualVectorQuantizer(nn.Module):
     """Residual quantization between two projections: each codebook encodes what those before it leave."""
 
-    def __init__(self, config: Books, n_codebooks: int):
+    def __init__(self, config: MimiConfig | BookSizes, n_codebooks: int):
         super().__init__()
         width, inner = config.hidden_size, config.codebook_dim
         projected = config.is_projected
@@ -191,7 +191,7 @@ class ResidualVectorQuantizer(nn.Module):
 class SplitResidualVectorQuantizer(nn.Module):
     """Two quantizers of the same latents, whose results are added: semantic and acoustic."""
 
-    def __init__(self, config: Books):
+    def __init__(self, config: MimiConfig | BookSizes):
         super().__init__()
         self.n_semantic = config.n_semantic
         acoustic = config.n_codebooks - config.n_semantic
