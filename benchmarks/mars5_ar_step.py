@@ -119,12 +119,12 @@ def run(form: Any, network: Any, job: Job) -> Generate:
 def torch_rows(job: Job, dtype: str) -> Rows:
     import torch
 
-    from torch_ref.cuda.mars5 import many_rows, slots
+    from torch_ref.cuda.mars5 import rows, slots
     from torch_ref.mars5.slots import Mars5Slots
 
     torch.backends.cuda.matmul.allow_tf32 = False
     built = network("torch", "mars5", job.config, dtype, device=gpu(), law=law, edit=silent_end)
-    if many_rows.runs(built):
+    if rows.runs(built):
         yield "torch_ref, captured (default)", run(slots.KernelSlot, built, job), False
         yield "torch_ref, captured network", run(slots.Mars5GraphSlots, built, job), False
     yield "torch_ref, launched from Python", run(Mars5Slots, built, job), True

@@ -167,7 +167,7 @@ class Codebook(nn.Module):
 
 
 class VectorQuantizer(nn.Module):
-    """One codebook, searched by distance in the latents' own width."""
+    """One codebook, searched by distance."""
 
     def __init__(self, codebook_size: int, width: int):
         super().__init__()

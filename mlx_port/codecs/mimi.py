@@ -14,18 +14,19 @@ import mlx.core as mx
 import numpy as np
 from mlx import nn
 
+from mlx_port.codecs.encodec import CausalConvTranspose1d, VectorQuantizer
 from mlx_port.codecs.mimi_transformer import Transformer, TransformerMemory
-from mlx_port.layers.conv import Conv1d, ConvTranspose1d
+from mlx_port.layers.conv import Conv1d
 from tts_core.codecs.mimi import (
     POLICY,
     STEPS,
-    Books,
     MimiConfig,
     check_codebooks,
     decode_tail,
     encode_windows,
 )
 from tts_core.codecs.policy import CodecPolicy
+from tts_core.codecs.qwen3_codec import BookSizes
 
 
 class CausalConv1d(nn.Module):
@@ -48,18 +49,6 @@ class CausalConv1d(nn.Module):
 
     def __call__(self, x: mx.array) -> mx.array:
         return self.conv(mx.pad(x, [(0, 0), (self.padding, -x.shape[1] % self.stride), (0, 0)]))
-
-
-class CausalConvTranspose1d(nn.Module):
-    """A transposed convolution without its last, incomplete samples. (B, T, C) → (B, s·T, C')."""
-
-    def __init__(self, in_channels: int, out_channels: int, kernel_size: int, stride: int):
-        super().__init__()
-        self.stride = stride
-        self.conv = ConvTranspose1d(in_channels, out_channels, kernel_size, stride=stride)
-
-    def __call__(self, x: mx.array) -> mx.array:
-        return self.conv(x)[:, : x.shape[1] * self.stride]
 
 
 class ResidualBlock(nn.Module):
@@ -167,38 +156,10 @@ class Upsampling(nn.Module):
         return self.conv(x, before), x[:, -1:]
 
 
-class Codebook(nn.Module):
-    """Codebook entries, to which latents are compared."""
-
-    def __init__(self, codebook_size: int, width: int):
-        super().__init__()
-        self.embed = mx.zeros((codebook_size, width))
-
-
-class VectorQuantizer(nn.Module):
-    """One codebook, searched by distance."""
-
-    def __init__(self, codebook_size: int, width: int):
-        super().__init__()
-        self.codebook = Codebook(codebook_size, width)
-
-    def encode(self, latents: mx.array) -> mx.array:
-        """Find the nearest entries, the first of equal ones. (B, T, E) → (B, T) int32."""
-        entries = self.codebook.embed
-        distance = (
-            latents.square().sum(-1, keepdims=True) - 2 * latents @ entries.T + entries.square().sum(-1)
-        )
-        return distance.argmin(-1).astype(mx.int32)
-
-    def decode(self, codes: mx.array) -> mx.array:
-        """Look up entries. (B, T) → (B, T, E)."""
-        return self.codebook.embed[codes]
-
-
 class ResidualVectorQuantizer(nn.Module):
     """Residual quantization between two projections: each codebook encodes what those before it leave."""
 
-    def __init__(self, config: Books, n_codebooks: int):
+    def __init__(self, config: MimiConfig | BookSizes, n_codebooks: int):
         super().__init__()
         width, inner = config.hidden_size, config.codebook_dim
         projected = config.is_projected
@@ -223,7 +184,7 @@ class ResidualVectorQuantizer(nn.Module):
 class SplitResidualVectorQuantizer(nn.Module):
     """Two quantizers of the same latents, whose results are added: semantic and acoustic."""
 
-    def __init__(self, config: Books):
+    def __init__(self, config: MimiConfig | BookSizes):
         super().__init__()
         self.n_semantic = config.n_semantic
         acoustic = config.n_codebooks - config.n_semantic
@@ -247,6 +208,31 @@ class SplitResidualVectorQuantizer(nn.Module):
         return latents
 
 
+class MimiEncoder(nn.Module):
+    """Samples to codes: the half that Qwen3-TTS's codec shares."""
+
+    def __init__(self, config: MimiConfig):
+        super().__init__()
+        self.config, self.hop_length = config, config.hop_length
+        self.encoder = Encoder(config)
+        self.encoder_transformer = Transformer(config)
+        self.downsample = Downsampling(config.hidden_size)
+        self.quantizer = SplitResidualVectorQuantizer(config)
+
+    def encode_in_windows(self, samples: mx.array, n_codebooks: int, max_frames: int) -> mx.array:
+        """Encode a waveform in windows of frames. (B, L) → (B, n_codebooks, ceil(L / hop)) int32."""
+        hop, memory, before = self.hop_length, None, None
+        pieces = [mx.zeros((samples.shape[0], n_codebooks, 0), mx.int32)]
+        for window in encode_windows(self.config, -(-samples.shape[1] // hop), max_frames):
+            heard = samples[:, window.first * hop : window.stop * hop, None]
+            steps = self.encoder(heard)[:, STEPS * (window.start - window.first) :]
+            steps, memory = self.encoder_transformer(steps, memory)
+            latents, before = self.downsample(steps, before)
+            pieces.append(self.quantizer.encode(latents, n_codebooks))
+            mx.eval(pieces[-1], memory, before)  # else all windows are in one graph
+        return mx.concatenate(pieces, axis=2)
+
+
 class MimiMemory(NamedTuple):
     """State passed from one decoded piece to the next."""
 
@@ -255,21 +241,16 @@ class MimiMemory(NamedTuple):
     steps: mx.array  # the last outputs of the transformer, (B, T, C)
 
 
-class Mimi(nn.Module):
+class Mimi(MimiEncoder):
     """The whole codec. Public methods take and return samples (B, L) and codes (B, Q, T).
 
     policy: window sizes; it may be replaced at any time.
     """
 
     def __init__(self, config: MimiConfig, policy: CodecPolicy = POLICY):
-        super().__init__()
-        self.config, self.policy = config, policy
-        self.sample_rate, self.hop_length = config.sample_rate, config.hop_length
+        super().__init__(config)
+        self.policy, self.sample_rate = policy, config.sample_rate
         self.n_codebooks, self.tail = config.n_codebooks, decode_tail(config)
-        self.encoder = Encoder(config)
-        self.encoder_transformer = Transformer(config)
-        self.downsample = Downsampling(config.hidden_size)
-        self.quantizer = SplitResidualVectorQuantizer(config)
         self.upsample = Upsampling(config.hidden_size)
         self.decoder_transformer = Transformer(config)
         self.decoder = Decoder(config)
@@ -282,16 +263,7 @@ class Mimi(nn.Module):
         """
         check_codebooks(self.config, n_codebooks)
         samples = mx.array(samples).astype(self.downsample.conv.weight.dtype)
-        hop, memory, before = self.hop_length, None, None
-        pieces = [mx.zeros((samples.shape[0], n_codebooks, 0), mx.int32)]
-        for window in encode_windows(self.config, -(-samples.shape[1] // hop), self.policy.max_frames):
-            heard = samples[:, window.first * hop : window.stop * hop, None]
-            steps = self.encoder(heard)[:, STEPS * (window.start - window.first) :]
-            steps, memory = self.encoder_transformer(steps, memory)
-            latents, before = self.downsample(steps, before)
-            pieces.append(self.quantizer.encode(latents, n_codebooks))
-            mx.eval(pieces[-1], memory, before)  # else all windows are in one graph
-        return mx.concatenate(pieces, axis=2)
+        return self.encode_in_windows(samples, n_codebooks, self.policy.max_frames)
 
     def decode(self, codes: mx.array | np.ndarray) -> mx.array:
         """Decode codes to a waveform, window by window.

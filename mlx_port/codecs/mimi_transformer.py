@@ -15,7 +15,8 @@ from mlx import nn
 from mlx_port.layers.attention import scaled_dot_product_attention
 from mlx_port.layers.norm import LayerNorm
 from mlx_port.layers.rope import Rotation, rotate
-from tts_core.codecs.mimi import Heads, MimiConfig
+from tts_core.codecs.mimi import MimiConfig
+from tts_core.codecs.qwen3_codec import Qwen3DecoderConfig
 from tts_core.nn.positions import rope_table
 
 Kept = tuple[mx.array, mx.array]  # a layer's last keys and values, (B, K, S, E) each
@@ -42,7 +43,7 @@ class LayerScale(nn.Module):
 class Attention(nn.Module):
     """Self-attention of grouped heads with rotary positions. (B, T, D) → same."""
 
-    def __init__(self, config: Heads):
+    def __init__(self, config: MimiConfig | Qwen3DecoderConfig):
         super().__init__()
         self.head_dim, self.window = config.head_dim, config.sliding_window
         rows, key_rows = (

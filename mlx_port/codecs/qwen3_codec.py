@@ -13,38 +13,11 @@ import mlx.core as mx
 import numpy as np
 from mlx import nn
 
-from mlx_port.codecs import mimi
-from mlx_port.codecs.mimi_transformer import Transformer
+from mlx_port.codecs.mimi import MimiEncoder
 from mlx_port.codecs.qwen3_decoder import Decoder, Qwen3DecoderMemory
-from tts_core.codecs.mimi import STEPS, MimiConfig, encode_windows
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.codecs.qwen3_codec import POLICY, Qwen3CodecConfig, original_pieces
 from tts_core.nn.windows import Window
-
-
-class Encoder(nn.Module):
-    """Samples to codes: the first half of Mimi."""
-
-    def __init__(self, config: MimiConfig):
-        super().__init__()
-        self.config, self.hop_length = config, config.hop_length
-        self.encoder = mimi.Encoder(config)
-        self.encoder_transformer = Transformer(config)
-        self.downsample = mimi.Downsampling(config.hidden_size)
-        self.quantizer = mimi.SplitResidualVectorQuantizer(config)
-
-    def __call__(self, samples: mx.array, max_frames: int) -> mx.array:
-        """Encode a waveform in windows of frames. (B, L) → (B, Q, ceil(L / hop)) int32."""
-        hop, count, memory, before = self.hop_length, self.config.n_codebooks, None, None
-        pieces = [mx.zeros((samples.shape[0], count, 0), mx.int32)]
-        for window in encode_windows(self.config, -(-samples.shape[1] // hop), max_frames):
-            heard = samples[:, window.first * hop : window.stop * hop, None]
-            steps = self.encoder(heard)[:, STEPS * (window.start - window.first) :]
-            steps, memory = self.encoder_transformer(steps, memory)
-            latents, before = self.downsample(steps, before)
-            pieces.append(self.quantizer.encode(latents, count))
-            mx.eval(pieces[-1], memory, before)  # else all windows are in one graph
-        return mx.concatenate(pieces, axis=2)
 
 
 class Qwen3Codec(nn.Module):
@@ -58,13 +31,13 @@ class Qwen3Codec(nn.Module):
         self.config, self.policy = config, policy
         self.sample_rate, self.hop_length = config.sample_rate, config.hop_length
         self.n_codebooks = config.n_codebooks
-        self.encoder = Encoder(config.encoder)
+        self.encoder = MimiEncoder(config.encoder)
         self.decoder = Decoder(config.decoder)
 
     def encode(self, samples: mx.array | np.ndarray) -> mx.array:
         """Encode a waveform, window by window. (B, L) → (B, Q, ceil(L / hop)) int32."""
-        dtype = self.encoder.downsample.conv.weight.dtype
-        return self.encoder(mx.array(samples).astype(dtype), self.policy.max_frames)
+        samples = mx.array(samples).astype(self.encoder.downsample.conv.weight.dtype)
+        return self.encoder.encode_in_windows(samples, self.n_codebooks, self.policy.max_frames)
 
     def decode(self, codes: mx.array | np.ndarray) -> mx.array:
         """Decode codes to a waveform in the original's pieces. (B, Q, T) → (B, hop T)."""

@@ -12,7 +12,8 @@ from typing import NamedTuple
 import mlx.core as mx
 from mlx import nn
 
-from mlx_port.codecs.mimi import CausalConv1d, CausalConvTranspose1d, SplitResidualVectorQuantizer
+from mlx_port.codecs.encodec import CausalConvTranspose1d
+from mlx_port.codecs.mimi import CausalConv1d, SplitResidualVectorQuantizer
 from mlx_port.codecs.mimi_transformer import Attention, Kept, LayerScale, TransformerMemory
 from mlx_port.layers.feed_forward import FeedForward
 from mlx_port.layers.norm import LayerNorm, RMSNorm

@@ -8,7 +8,6 @@ has work while the host moves the state machines on; codes stay on the device fo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import mlx.core as mx
 import numpy as np
@@ -20,29 +19,11 @@ from mlx_port.layers.cache import CHUNK
 from mlx_port.steps.dia2.drawing import Dia2Drawing
 from mlx_port.steps.dia2.fused import fused
 from tts_core.dia2.sampling import Dia2Sampling
-from tts_core.dia2.slots import Dia2Joining, noise_shape
+from tts_core.dia2.slots import Dia2Joining, Dia2Text, noise_shape
 from tts_core.nn.noise import HostNoise
 
 STEPS_KEPT = 256  # between two times that MLX's unused memory is freed
 FORMS_KEPT = 16  # compiled draws, one for each mixture of settings
-
-
-@dataclass(eq=False)
-class Dia2Text:
-    """A text in progress. steps: that it has run."""
-
-    joining: Dia2Joining
-    steps: int = 0
-
-    @property
-    def rows(self) -> int:
-        """Rows of the batch: the conditional one and, with guidance, the unconditional one after it."""
-        return 1 + self.joining.sampling.is_guided
-
-    @property
-    def length(self) -> int:
-        """Keys that it has."""
-        return len(self.joining.before) + self.steps
 
 
 class Dia2Slots:

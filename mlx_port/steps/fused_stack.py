@@ -10,11 +10,14 @@ from functools import partial
 
 import mlx.core as mx
 
+from mlx_port.layers.row_cache import RowCache, RowPositions
 from mlx_port.steps.add_norm import Norm, add_norm
 from mlx_port.steps.chain import chain
-from mlx_port.steps.splitting import Splitting
+from mlx_port.steps.row_keys import attend_cached
+from mlx_port.steps.splitting import Heads
 
 Product = Callable[[mx.array], mx.array]
+Split = Callable[[mx.array, mx.array | None], Heads]  # of a joined product's rows, with the spin
 Attend = Callable[[int, mx.array, mx.array, mx.array], mx.array]  # layer, queries, keys, values → as queries
 
 
@@ -23,10 +26,37 @@ class StackLayer:
     """A layer: its products and feed-forward, and the norms before attention and feed-forward."""
 
     qkv: Product
-    split: Splitting
+    split: Split
     out: Product
     norms: tuple[Norm, Norm]
     feed: Product
+
+
+def gated(gate_up: Product, down: Product) -> Product:
+    """Build a feed-forward: down of silu(gate) · up, whose products are joined."""
+
+    def feed(x: mx.array) -> mx.array:
+        gate, up = mx.split(gate_up(x), 2, axis=-1)
+        return down(gate * mx.sigmoid(gate) * up)
+
+    return feed
+
+
+def attending(cache: Sequence[RowCache], scale: float) -> Attend:
+    """Build attention to the caches of the layers, which are at the rows' positions."""
+
+    def attend(layer: int, queries: mx.array, keys: mx.array, values: mx.array) -> mx.array:
+        held = cache[layer]
+        return attend_cached(queries, *held.extend(keys, values), held.at, scale)
+
+    return attend
+
+
+def trial_cache(layers: int, heads: int, width: int, kind: mx.Dtype) -> list[RowCache]:
+    """Build caches of one row at its first position, for the trials of kernels."""
+    at, shape = RowPositions(1), (1, heads, 1, width)
+    at.level(0)
+    return [RowCache(mx.zeros(shape, kind), mx.zeros(shape, kind), at) for _ in range(layers)]
 
 
 class FusedStack:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 import mlx.core as mx
@@ -13,6 +12,7 @@ from mlx_port.kernels.attention import has_kernel
 from mlx_port.kernels.source import on_gpu
 from mlx_port.layers.attention import scaled_dot_product_attention
 from mlx_port.layers.row_cache import RowPositions
+from tts_core.nn.row_calls import Runs, alike
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,22 +21,17 @@ class Seen:
 
     most: of any row.
     mask: (R, 1, 1, most), True at keys to see; None if all are.
-    runs: texts with equal counts, the first, the one after the last, and their count; the rows after those of
-    the texts are in the same order.
+    runs: of the texts; the rows after those of the texts are in the same order.
     """
 
     most: int
     mask: mx.array | None
-    runs: list[tuple[int, int, int]]
+    runs: Runs
 
 
 def seen_keys(counts: np.ndarray, *, texts: int | None = None) -> Seen:
     """Let each row see its first `counts` keys, (R,), which repeat after the first `texts` rows."""
-    most, first, runs = int(counts.max()), 0, list[tuple[int, int, int]]()
-    for count, run in groupby(counts[:texts].tolist()):
-        last = first + len(list(run))
-        runs.append((first, last, count))
-        first = last
+    most, runs = int(counts.max()), alike(counts[:texts].tolist())
     if len(runs) == 1:
         return Seen(most, None, runs)
     seen: Any = np.arange(most) < counts[:, None]

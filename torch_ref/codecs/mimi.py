@@ -15,20 +15,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from torch_ref.codecs.encodec import CausalConvTranspose1d, VectorQuantizer
 from torch_ref.codecs.mimi_transformer import Transformer, TransformerMemory
 from torch_ref.cuda.precision import Rounded, exactly, rounded
-from torch_ref.layers.conv import Conv1d, ConvTranspose1d
-from torch_ref.limits.remedies import first_largest
+from torch_ref.layers.conv import Conv1d
 from tts_core.codecs.mimi import (
     POLICY,
     STEPS,
-    Books,
     MimiConfig,
     check_codebooks,
     decode_tail,
     encode_windows,
 )
 from tts_core.codecs.policy import CodecPolicy
+from tts_core.codecs.qwen3_codec import BookSizes
 
 
 class CausalConv1d(nn.Module):
@@ -51,18 +51,6 @@ class CausalConv1d(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.conv(F.pad(x, (self.padding, -x.shape[2] % self.stride)))
-
-
-class CausalConvTranspose1d(nn.Module):
-    """A transposed convolution without its last, incomplete samples. (B, C, T) → (B, C', s·T)."""
-
-    def __init__(self, in_channels: int, out_channels: int, kernel_size: int, stride: int):
-        super().__init__()
-        self.stride = stride
-        self.conv = ConvTranspose1d(in_channels, out_channels, kernel_size, stride=stride)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.conv(x)[:, :, : x.shape[2] * self.stride]
 
 
 class ResidualBlock(nn.Module):
@@ -172,36 +160,10 @@ class Upsampling(nn.Module):
         return self.conv(x, before), x[:, :, -1:]
 
 
-class Codebook(nn.Module):
-    """Codebook entries, to which latents are compared."""
-
-    def __init__(self, codebook_size: int, width: int):
-        super().__init__()
-        self.embed = nn.Parameter(torch.zeros(codebook_size, width))
-
-
-class VectorQuantizer(nn.Module):
-    """One codebook, searched by distance."""
-
-    def __init__(self, codebook_size: int, width: int):
-        super().__init__()
-        self.codebook = Codebook(codebook_size, width)
-
-    def encode(self, latents: Tensor) -> Tensor:
-        """Find the nearest entries, the first of equal ones. (B, T, E) → (B, T) int32."""
-        entries = self.codebook.embed
-        distance = latents.square().sum(-1, keepdim=True) - 2 * latents @ entries.T + entries.square().sum(-1)
-        return first_largest(-distance).int()
-
-    def decode(self, codes: Tensor) -> Tensor:
-        """Look up entries. (B, T) → (B, T, E)."""
-        return F.embedding(codes, self.codebook.embed)
-
-
 class ResidualVectorQuantizer(nn.Module):
     """Residual quantization between two projections: each codebook encodes what those before it leave."""
 
-    def __init__(self, config: Books, n_codebooks: int):
+    def __init__(self, config: MimiConfig | BookSizes, n_codebooks: int):
         super().__init__()
         width, inner = config.hidden_size, config.codebook_dim
         projected = config.is_projected
@@ -229,7 +191,7 @@ class ResidualVectorQuantizer(nn.Module):
 class SplitResidualVectorQuantizer(nn.Module):
     """Two quantizers of the same latents, whose results are added: semantic and acoustic."""
 
-    def __init__(self, config: Books):
+    def __init__(self, config: MimiConfig | BookSizes):
         super().__init__()
         self.n_semantic = config.n_semantic
         acoustic = config.n_codebooks - config.n_semantic
@@ -253,6 +215,30 @@ class SplitResidualVectorQuantizer(nn.Module):
         return latents
 
 
+class MimiEncoder(nn.Module):
+    """Samples to codes: the half that Qwen3-TTS's codec shares."""
+
+    def __init__(self, config: MimiConfig):
+        super().__init__()
+        self.config, self.hop_length = config, config.hop_length
+        self.encoder = Encoder(config)
+        self.encoder_transformer = Transformer(config)
+        self.downsample = Downsampling(config.hidden_size)
+        self.quantizer = SplitResidualVectorQuantizer(config)
+
+    def encode_in_windows(self, samples: Tensor, n_codebooks: int, max_frames: int) -> Tensor:
+        """Encode a waveform in windows of frames. (B, L) → (B, n_codebooks, ceil(L / hop)) int32."""
+        hop, memory, before = self.hop_length, None, None
+        pieces = [torch.zeros(samples.shape[0], n_codebooks, 0, dtype=torch.int32, device=samples.device)]
+        for window in encode_windows(self.config, -(-samples.shape[1] // hop), max_frames):
+            heard = samples[:, None, window.first * hop : window.stop * hop]
+            steps = self.encoder(heard)[:, :, STEPS * (window.start - window.first) :]
+            steps, memory = self.encoder_transformer(steps, memory)
+            latents, before = self.downsample(steps, before)
+            pieces.append(self.quantizer.encode(latents, n_codebooks))
+        return torch.cat(pieces, dim=2)
+
+
 class MimiMemory(NamedTuple):
     """State passed from one decoded piece to the next."""
 
@@ -261,21 +247,16 @@ class MimiMemory(NamedTuple):
     steps: Tensor  # the last outputs of the transformer, (B, C, T)
 
 
-class Mimi(Rounded):
+class Mimi(Rounded, MimiEncoder):
     """The whole codec. Public methods take and return samples (B, L) and codes (B, Q, T).
 
     policy: window sizes; it may be replaced at any time.
     """
 
     def __init__(self, config: MimiConfig, policy: CodecPolicy = POLICY):
-        super().__init__()
-        self.config, self.policy = config, policy
-        self.sample_rate, self.hop_length = config.sample_rate, config.hop_length
+        super().__init__(config)
+        self.policy, self.sample_rate = policy, config.sample_rate
         self.n_codebooks, self.tail = config.n_codebooks, decode_tail(config)
-        self.encoder = Encoder(config)
-        self.encoder_transformer = Transformer(config)
-        self.downsample = Downsampling(config.hidden_size)
-        self.quantizer = SplitResidualVectorQuantizer(config)
         self.upsample = Upsampling(config.hidden_size)
         self.decoder_transformer = Transformer(config)
         self.decoder = Decoder(config)
@@ -291,15 +272,7 @@ class Mimi(Rounded):
         check_codebooks(self.config, n_codebooks)
         weight = self.downsample.conv.weight
         samples = torch.as_tensor(samples).to(weight.device, weight.dtype)
-        hop, memory, before = self.hop_length, None, None
-        pieces = [torch.zeros(samples.shape[0], n_codebooks, 0, dtype=torch.int32, device=weight.device)]
-        for window in encode_windows(self.config, -(-samples.shape[1] // hop), self.policy.max_frames):
-            heard = samples[:, None, window.first * hop : window.stop * hop]
-            steps = self.encoder(heard)[:, :, STEPS * (window.start - window.first) :]
-            steps, memory = self.encoder_transformer(steps, memory)
-            latents, before = self.downsample(steps, before)
-            pieces.append(self.quantizer.encode(latents, n_codebooks))
-        return torch.cat(pieces, dim=2)
+        return self.encode_in_windows(samples, n_codebooks, self.policy.max_frames)
 
     @rounded
     @torch.inference_mode()

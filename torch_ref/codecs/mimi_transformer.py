@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from torch_ref.layers.attention import scaled_dot_product_attention
 from torch_ref.layers.norm import LayerNorm
 from torch_ref.layers.rope import Rotation, rotate
-from tts_core.codecs.mimi import Heads, MimiConfig
+from tts_core.codecs.mimi import MimiConfig
+from tts_core.codecs.qwen3_codec import Qwen3DecoderConfig
 from tts_core.nn.positions import rope_table
 
 Kept = tuple[Tensor, Tensor]  # a layer's last keys and values, (B, K, S, E) each
@@ -43,7 +44,7 @@ class LayerScale(nn.Module):
 class Attention(nn.Module):
     """Self-attention of grouped heads with rotary positions. (B, T, D) → same."""
 
-    def __init__(self, config: Heads):
+    def __init__(self, config: MimiConfig | Qwen3DecoderConfig):
         super().__init__()
         self.head_dim, self.window = config.head_dim, config.sliding_window
         rows, key_rows = (

@@ -11,40 +11,14 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from torch_ref.codecs import mimi
-from torch_ref.codecs.mimi_transformer import Transformer
+from torch_ref.codecs.mimi import MimiEncoder
 from torch_ref.codecs.qwen3_decoder import Decoder, Qwen3DecoderMemory
 from torch_ref.cuda.precision import Rounded, exactly, rounded
-from tts_core.codecs.mimi import STEPS, MimiConfig, encode_windows
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.codecs.qwen3_codec import POLICY, Qwen3CodecConfig, original_pieces
 from tts_core.nn.windows import Window
-
-
-class Encoder(nn.Module):
-    """Samples to codes: the first half of Mimi."""
-
-    def __init__(self, config: MimiConfig):
-        super().__init__()
-        self.config, self.hop_length = config, config.hop_length
-        self.encoder = mimi.Encoder(config)
-        self.encoder_transformer = Transformer(config)
-        self.downsample = mimi.Downsampling(config.hidden_size)
-        self.quantizer = mimi.SplitResidualVectorQuantizer(config)
-
-    def forward(self, samples: Tensor, max_frames: int) -> Tensor:
-        """Encode a waveform in windows of frames. (B, L) → (B, Q, ceil(L / hop)) int32."""
-        hop, count, memory, before = self.hop_length, self.config.n_codebooks, None, None
-        pieces = [torch.zeros(samples.shape[0], count, 0, dtype=torch.int32, device=samples.device)]
-        for window in encode_windows(self.config, -(-samples.shape[1] // hop), max_frames):
-            heard = samples[:, None, window.first * hop : window.stop * hop]
-            steps = self.encoder(heard)[:, :, STEPS * (window.start - window.first) :]
-            steps, memory = self.encoder_transformer(steps, memory)
-            latents, before = self.downsample(steps, before)
-            pieces.append(self.quantizer.encode(latents, count))
-        return torch.cat(pieces, dim=2)
 
 
 class Qwen3Codec(Rounded):
@@ -58,7 +32,7 @@ class Qwen3Codec(Rounded):
         self.config, self.policy = config, policy
         self.sample_rate, self.hop_length = config.sample_rate, config.hop_length
         self.n_codebooks = config.n_codebooks
-        self.encoder = Encoder(config.encoder)
+        self.encoder = MimiEncoder(config.encoder)
         self.decoder = Decoder(config.decoder)
 
     @exactly
@@ -66,7 +40,8 @@ class Qwen3Codec(Rounded):
     def encode(self, samples: Tensor | np.ndarray) -> Tensor:
         """Encode a waveform, window by window. (B, L) → (B, Q, ceil(L / hop)) int32."""
         weight = self.encoder.downsample.conv.weight
-        return self.encoder(torch.as_tensor(samples).to(weight.device, weight.dtype), self.policy.max_frames)
+        samples = torch.as_tensor(samples).to(weight.device, weight.dtype)
+        return self.encoder.encode_in_windows(samples, self.n_codebooks, self.policy.max_frames)
 
     def decode(self, codes: Tensor | np.ndarray) -> Tensor:
         """Decode codes to a waveform in the original's pieces. (B, Q, T) → (B, hop T)."""

@@ -13,7 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from torch_ref.codecs.mimi import CausalConv1d, CausalConvTranspose1d, SplitResidualVectorQuantizer
+from torch_ref.codecs.encodec import CausalConvTranspose1d
+from torch_ref.codecs.mimi import CausalConv1d, SplitResidualVectorQuantizer
 from torch_ref.codecs.mimi_transformer import Attention, Kept, LayerScale, TransformerMemory
 from torch_ref.layers.feed_forward import FeedForward
 from torch_ref.layers.norm import LayerNorm, RMSNorm

@@ -1,5 +1,5 @@
-"""A transformer's layers on kernels and joined weights, with normalized queries and keys: one row of every
-text in, the same row after all layers out.
+"""The layers of a transformer on kernels and joined weights: one row of every text in, the same row after all
+layers out.
 
 Rounded where the layers round; sums in another order. Up to three rows take five launches a layer, each bound
 by the weights' bytes; more rows take matrix products with the work between them fused.
@@ -14,21 +14,21 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torch_ref.cuda import pointwise
-from torch_ref.cuda.attention import Workspace, attend
+from torch_ref.cuda.attention import Pairing, Workspace, attend
 from torch_ref.cuda.rows import MOST_ROWS, add_linear, gated_linear, normed_linear
 from torch_ref.layers.rope import Rotation
 
 
 @dataclass(frozen=True, eq=False)
 class StackLayer:
-    """One layer's weights, those of parallel products joined; norms in float32, rounded as the layer does.
+    """One layer's weights, those of parallel products joined; norms rounded as the layer does.
 
-    heads: (2, E), the norms of queries and keys.
+    heads: (2, E) float32, the norms of queries and keys; None without them.
     """
 
     before: Tensor
     after: Tensor
-    heads: Tensor
+    heads: Tensor | None
     qkv: Tensor
     out: Tensor
     gate_up: Tensor
@@ -49,10 +49,22 @@ class FusedStack:
 
     scale: of attention's scores.
     rotation: tables of all positions; None without rotary positions.
+    most_few: rows that take the kernels of few rows.
     """
 
-    def __init__(self, layers: Sequence[StackLayer], eps: float, scale: float, rotation: Rotation | None):
+    def __init__(
+        self,
+        layers: Sequence[StackLayer],
+        eps: float,
+        scale: float,
+        rotation: Rotation | None,
+        *,
+        pairing: Pairing = "halves",
+        most_few: int = MOST_ROWS,
+    ):
         self.layers, self.eps, self.scale, self.rotation = layers, eps, scale, rotation
+        self.pairing: Pairing = pairing
+        self.most_few = most_few
 
     def run(
         self, x: Tensor, places: Tensor, positions: Tensor, memory: StackMemory
@@ -62,13 +74,13 @@ class FusedStack:
         places, positions: (R,) or (1,) int64, of the row in the cache and of its angles.
         Returns x, and what is still to be added to it or None.
         """
-        return (self._few if len(x) <= MOST_ROWS else self._many)(x, places, positions, memory)
+        return (self._few if len(x) <= self.most_few else self._many)(x, places, positions, memory)
 
     def norm_linear(self, x: Tensor, added: Tensor | None, gain: Tensor, weight: Tensor) -> Tensor:
         """Apply a linear map to the normed result of `run`. → (R, N)."""
-        if len(x) <= MOST_ROWS:
+        if len(x) <= self.most_few:
             return normed_linear(x, gain, self.eps, weight)
-        return F.linear(pointwise.add_norm(x, added, gain, self.eps), weight)
+        return self._norm_linear(x, added, gain, weight)
 
     def compiling(self, x: Tensor, places: Tensor, memory: StackMemory) -> list[Callable[[], object]]:
         """List calls that launch each kernel of a layer once, on arbitrary rows. x: (R, D)."""
@@ -76,7 +88,7 @@ class FusedStack:
         projected = x.new_zeros(rows, len(layer.qkv))
         attended, inner = x.new_zeros(rows, layer.out.shape[1]), x.new_zeros(rows, layer.down.shape[1])
         both: list[Callable[[], object]] = [lambda: self._attend(projected, places, places, memory, 0)]
-        if rows > MOST_ROWS:
+        if rows > self.most_few:
             return [
                 *both,
                 lambda: pointwise.add_norm(x, None, layer.before, eps),
@@ -105,16 +117,20 @@ class FusedStack:
     ) -> tuple[Tensor, Tensor | None]:
         added: Tensor | None = None
         for index, layer in enumerate(self.layers):
-            projected = F.linear(pointwise.add_norm(x, added, layer.before, self.eps), layer.qkv)
+            projected = self._norm_linear(x, added, layer.before, layer.qkv)
             added = F.linear(self._attend(projected, places, positions, memory, index), layer.out)
-            y = pointwise.add_norm(x, added, layer.after, self.eps)
-            added = F.linear(pointwise.gated(F.linear(y, layer.gate_up)), layer.down)
+            gate_up = self._norm_linear(x, added, layer.after, layer.gate_up)
+            added = F.linear(pointwise.gated(gate_up), layer.down)
         return x, added
+
+    def _norm_linear(self, x: Tensor, added: Tensor | None, gain: Tensor, weight: Tensor) -> Tensor:
+        return F.linear(pointwise.add_norm(x, added, gain, self.eps).to(weight.dtype), weight)
 
     def _attend(
         self, projected: Tensor, places: Tensor, positions: Tensor, memory: StackMemory, index: int
     ) -> Tensor:
         return attend(
             projected, places, memory.keys[index], memory.values[index], memory.work, scale=self.scale,
-            rotation=self.rotation, angles=positions, gains=self.layers[index].heads, eps=self.eps,
+            rotation=self.rotation, pairing=self.pairing, angles=positions,
+            gains=self.layers[index].heads, eps=self.eps,
         )  # fmt: skip

@@ -6,7 +6,6 @@ Rows of the batch are those of the texts in progress; their memory is copied whe
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -21,25 +20,7 @@ from torch_ref.layers.cache import CHUNK
 from torch_ref.layers.row_cache import RowCache, RowPositions
 from torch_ref.limits.independent import independent_rows
 from tts_core.dia2.sampling import Dia2Choice, Dia2Sampling
-from tts_core.dia2.slots import Dia2Joining
-
-
-@dataclass(eq=False)
-class Dia2Text:
-    """A text in progress. steps: that it has run."""
-
-    joining: Dia2Joining
-    steps: int = 0
-
-    @property
-    def rows(self) -> int:
-        """Rows of the batch: the conditional one and, with guidance, the unconditional one after it."""
-        return 1 + self.joining.sampling.is_guided
-
-    @property
-    def length(self) -> int:
-        """Keys that it has."""
-        return len(self.joining.before) + self.steps
+from tts_core.dia2.slots import Dia2Joining, Dia2Text
 
 
 class Dia2Slots:

@@ -12,7 +12,7 @@ import math
 import torch
 from torch import Tensor
 
-from torch_ref.limits.rule import EVERYWHERE, Call, Rule, Where, torch_range
+from torch_ref.limits.rule import Call, Rule, Where, torch_range
 
 SDPA = ("scaled_dot_product_attention",)
 HALF = (torch.float16, torch.bfloat16)
@@ -125,7 +125,6 @@ RULES = (
         ops=SDPA,
         condition="a mask of another dtype than at the first call with the same key of the graph cache",
         breaks=_mask_dtype,
-        where=EVERYWHERE,
         effect="abort",
         message="mask dtype differs from the cached graph's placeholder",
         remedy="give masks in the query's dtype",
@@ -185,7 +184,6 @@ RULES = (
         ops=SDPA,
         condition="batch or head dimensions that differ between query, key and value (grouped heads aside)",
         breaks=_leading_differ,
-        where=EVERYWHERE,
         effect="error",
         message="shape '[1, 1, 64]' is invalid for input of size 128",
         remedy="expand them first",
@@ -197,7 +195,6 @@ RULES = (
         ops=SDPA,
         condition="is_causal in float16 or bfloat16, more than 8 rows, no prefill kernel (2.13) for the call",
         breaks=_half_causal,
-        where=EVERYWHERE,
         effect="silent",
         message="the causal mask is applied once per four rows: rows see up to three later keys",
         remedy="give a triangular mask instead of is_causal, or attend in float32",
@@ -209,7 +206,6 @@ RULES = (
         ops=SDPA,
         condition="attn_mask and is_causal together",
         breaks=lambda call: call["attn_mask"] is not None and bool(call["is_causal"]),
-        where=EVERYWHERE,
         effect="error",
         message="_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True",
         remedy="put causality into the mask",
@@ -221,7 +217,6 @@ RULES = (
         ops=SDPA,
         condition="B H L S itemsize over 2^32 bytes where the whole score matrix is built",
         breaks=_score_bytes,
-        where=EVERYWHERE,
         effect="abort",
         message="MPSNDArray.mm:850: failed assertion: Error: total bytes of NDArray > 2**32",
         remedy="attend in blocks of fewer bytes",
@@ -233,7 +228,6 @@ RULES = (
         ops=SDPA,
         condition="B H L S of 2^31 elements or more where the whole score matrix is built",
         breaks=lambda call: _general(call) and math.prod(score_shape(call)) >= 2**31,
-        where=EVERYWHERE,
         effect="silent",
         message="matmul and softmax corrupt 2^31 elements or more",
         remedy="attend in blocks of fewer elements",
@@ -257,7 +251,6 @@ RULES = (
         ops=SDPA,
         condition="integer query, key or value",
         breaks=_integer,
-        where=EVERYWHERE,
         effect="error",
         message="scaled_dot_product_attention for MPS does not support dtype",
         remedy="cast to a floating dtype",
@@ -282,7 +275,6 @@ RULES = (
         ops=SDPA,
         condition="a mask that is broadcast over the keys, or whose keys are not contiguous",
         breaks=lambda call: not last_contiguous(call["attn_mask"], call["key"].shape[-2]),
-        where=EVERYWHERE,
         effect="error",
         message="(*bias): last dimension must be contiguous",
         remedy="attend in blocks, or copy the mask",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ref.limits.rule import EVERYWHERE, Call, Rule, Where, torch_range
+from torch_ref.limits.rule import Call, Rule, Where, torch_range
 
 LONGEST = 65536  # 1 << 16, compared with every size, not only the channels
 GEOMETRY = ("stride", "padding", "dilation", "output_padding")
@@ -111,7 +111,6 @@ RULES = (
         ops=("convolution",),
         condition="one or two dimensions in float32, a batch over 1, a kernel of 256 or more along an axis",
         breaks=_large_kernel,
-        where=EVERYWHERE,
         effect="silent",
         message="a kernel of 256 or more overruns the threadgroup's memory: wrong from batch 2 on",
         remedy="sum over pieces of the kernel, or go item by item",
@@ -150,7 +149,6 @@ RULES = (
         ops=("convolution",),
         condition="a weight that is not contiguous",
         breaks=lambda call: not call["weight"].is_contiguous(),
-        where=EVERYWHERE,
         effect="silent",
         message="convolution reads a strided weight as if it were packed",
         remedy="call .contiguous() on the weight",
@@ -184,7 +182,6 @@ RULES = (
                 for o, s, d in zip(call["output_padding"], call["stride"], call["dilation"], strict=False)
             )
         ),
-        where=EVERYWHERE,
         effect="silent",
         message="output padding must be smaller than either stride or dilation, and MPS does not check it",
         remedy="check it before the call",
@@ -196,7 +193,6 @@ RULES = (
         ops=("convolution",),
         condition="transposed, three dimensions, float16 or bfloat16",
         breaks=_transposed_3d,
-        where=EVERYWHERE,
         effect="error",
         message="ConvTranspose 3D is not supported on MPS",
         remedy="use float32",

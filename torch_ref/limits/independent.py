@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from itertools import groupby
 from threading import local
 from weakref import WeakSet
 
@@ -18,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tts_core.nn.row_calls import FIXED, FOR_BATCHES, Calls, first_independent
+from tts_core.nn.row_calls import FIXED, FOR_BATCHES, Calls, alike, first_independent
 
 _HERE = local()  # of this thread. is_on; keys: of each row
 _READY: WeakSet[nn.Module] = WeakSet()
@@ -118,15 +117,13 @@ def attend(
     query = query.reshape(rows, shared, -1, width) * (width**-0.5 if scale is None else scale)
     counts = [min(count, most) for count in _keys()] if masked else [most] * rows
     assert len(counts) == rows, f"{len(counts)} numbers of keys for {rows} rows"
-    parts, first = list[Tensor](), 0
-    for count, run in groupby(counts):
-        last = first + len(list(run))
+    parts = list[Tensor]()
+    for first, last, count in alike(counts):
         near, heard = (held[first:last, :, :count].flatten(0, 1) for held in (key, value))
         scores = torch.bmm(query[first:last].flatten(0, 1), near.transpose(1, 2))
         if is_causal and length > 1:
             hidden = torch.ones(length, count, dtype=torch.bool).triu(1)
             scores = scores.masked_fill(hidden.repeat(heads // shared, 1), -torch.inf)
         parts.append(torch.bmm(scores.softmax(dim=-1), heard))
-        first = last
     attended = parts[0] if len(parts) == 1 else torch.cat(parts)
     return attended.view(rows, heads, length, -1)

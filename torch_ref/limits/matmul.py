@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ref.limits.rule import EVERYWHERE, Call, Rule, Where
+from torch_ref.limits.rule import Call, Rule, Where
 
 FLAT = ("mm", "addmm")
 BATCHED = ("bmm", "baddbmm")
@@ -58,7 +58,6 @@ RULES = (
         ops=FLAT + BATCHED,
         condition="a product with one matrix of more than 2^32 elements",
         breaks=_large_matrix,
-        where=EVERYWHERE,
         effect="error",
         message="Output dim sizes larger than 2**32 elements for matmul not supported on MPS device.",
         remedy="compute it in pieces",
@@ -70,7 +69,6 @@ RULES = (
         ops=BATCHED,
         condition="a batched product of more than 2^32 elements with an operand that is not contiguous",
         breaks=lambda call: _result(call) > 2**32 and not all(x.is_contiguous() for x in _operands(call)),
-        where=EVERYWHERE,
         effect="silent",
         message="the tiled product reads strided operands as if they were packed: every value is wrong",
         remedy="call .contiguous() on both, or compute it in pieces",
@@ -132,7 +130,6 @@ RULES = (
         breaks=lambda call: any(
             not x.dtype.is_floating_point and not x.dtype.is_complex for x in call.tensors()
         ),
-        where=EVERYWHERE,
         effect="error",
         message="MPS device does not support linear for non-float inputs",
         remedy="cast to a floating dtype",

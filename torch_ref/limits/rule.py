@@ -105,6 +105,11 @@ class Call:
                 yield from (item for item in value if isinstance(item, Tensor))
 
 
+def always(call: Call) -> bool:
+    """Match every call, for an operator that always fails."""
+    return True
+
+
 @dataclass(frozen=True)
 class Rule:
     """One limit. `breaks` returns True if a call meets the condition, or a string, the message for that call.
@@ -112,18 +117,19 @@ class Rule:
     ops: names of aten operators, of functions that torch composes ("linear", "lstm", "imag", "weight_norm",
     "scaled_dot_product_attention"), or "tensor" for a limit on every tensor, passed as "x". Such a limit may
     depend only on dtype and shape: each pair is checked once.
+    condition, breaks, where: by default every call, in every version.
     """
 
     id: str
     ops: tuple[str, ...]
-    condition: str
-    breaks: Callable[[Call], bool | str]
-    where: tuple[Where, ...]
     effect: Effect
     message: str
     remedy: str
     source: str
     evidence: Evidence
+    condition: str = "every call"
+    breaks: Callable[[Call], bool | str] = always
+    where: tuple[Where, ...] = (Where(),)  # every version
     device: Literal["mps", "cuda"] = "mps"
 
     def active(self, backend: Backend) -> bool:
@@ -136,7 +142,6 @@ class Rule:
         return found if isinstance(found, str) else self.message if found else None
 
 
-EVERYWHERE = (Where(),)
 MISSING = "The operator 'aten::{}' is not currently implemented for the MPS device."
 NO_DTYPE = "Trying to convert {} to the MPS backend but it does not have support for that dtype."
 
@@ -144,11 +149,6 @@ NO_DTYPE = "Trying to convert {} to the MPS backend but it does not have support
 def torch_range(first: str | None, before: str | None = None) -> tuple[Where, ...]:
     """Select releases [first, before) on every macOS."""
     return (Where((first, before)),)
-
-
-def always(call: Call) -> bool:
-    """Match every call, for an operator that always fails."""
-    return True
 
 
 class LimitError(RuntimeError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from torch_ref.limits.rule import EVERYWHERE, MISSING, Call, Rule, Where, always, torch_range
+from torch_ref.limits.rule import MISSING, Call, Rule, Where, torch_range
 
 KERNELS = (  # operator, first release with a kernel, remedy; from native_functions.yaml of the wheels
     ("kthvalue", "2.12", "topk"),
@@ -38,9 +38,6 @@ RULES = (
     Rule(
         id="multinomial-domain",
         ops=("multinomial",),
-        condition="every call",
-        breaks=always,
-        where=EVERYWHERE,
         effect="silent",
         message="multinomial may return an index outside its domain",
         remedy="draw on the host: argmax of log p plus Gumbel noise (torch_ref.dia.sampling)",
@@ -50,8 +47,6 @@ RULES = (
     Rule(
         id="argmax-macos-27",
         ops=("argmax", "argmin"),
-        condition="every call",
-        breaks=always,
         where=(Where((None, "2.13"), ("27", None)),),
         effect="silent",
         message="argmax is wrong",
@@ -99,8 +94,6 @@ RULES = (
         Rule(
             id=f"missing-{name}",
             ops=(name,),
-            condition="every call",
-            breaks=always,
             where=torch_range(None, first),
             effect="error",
             message=MISSING.format(name),
@@ -127,7 +120,6 @@ RULES = (
         ops=("scatter_reduce",),
         condition='reduce="mean"',
         breaks=lambda call: call["reduce"] == "mean",
-        where=EVERYWHERE,
         effect="error",
         message="scatter_reduce with mean is not supported on MPS",
         remedy="sum and count",
@@ -139,7 +131,6 @@ RULES = (
         ops=("_unique2", "unique_dim"),
         condition="int64 values over 2^24 with return_inverse",
         breaks=_wide_unique,
-        where=EVERYWHERE,
         effect="silent",
         message="the inverse indices of int64 values over 2^24 are wrong",
         remedy="compute it on the host",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from torch_ref.limits.rule import EVERYWHERE, MISSING, NO_DTYPE, Call, Rule, Where, always, torch_range
+from torch_ref.limits.rule import MISSING, NO_DTYPE, Call, Rule, Where, torch_range
 
 FLOAT8 = tuple(
     getattr(torch, name)
@@ -28,7 +28,6 @@ RULES = (
         ops=("tensor",),
         condition="a float64 tensor",
         breaks=lambda call: call["x"].dtype == torch.float64,
-        where=EVERYWHERE,
         effect="error",
         message=(
             "Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64. "
@@ -55,7 +54,6 @@ RULES = (
         ops=("tensor",),
         condition="a dimension over 2^31 - 1",
         breaks=lambda call: _largest(call) > 2**31 - 1,
-        where=EVERYWHERE,
         effect="error",
         message="MPSGraph does not support tensor dims larger than INT_MAX",
         remedy="split the tensor",
@@ -79,7 +77,6 @@ RULES = (
         ops=("tensor",),
         condition="more than 16 dimensions",
         breaks=lambda call: call["x"].dim() > 16,
-        where=EVERYWHERE,
         effect="error",
         message="MPS supports tensors with dimensions <= 16, but got",
         remedy="flatten dimensions",
@@ -91,7 +88,6 @@ RULES = (
         ops=("sum",),
         condition="a uint8 sum into uint8",
         breaks=lambda call: call["self"].dtype == torch.uint8 and call.values.get("dtype") == torch.uint8,
-        where=EVERYWHERE,
         effect="silent",
         message="the sum stops at 255 instead of wrapping",
         remedy="sum in int32",
@@ -101,8 +97,6 @@ RULES = (
     Rule(
         id="lstm-leak",
         ops=("lstm",),
-        condition="every call",
-        breaks=always,
         where=(Where(macos=("15.0", None)),),
         effect="leak",
         message="each call of the LSTM leaks memory",
@@ -115,7 +109,6 @@ RULES = (
         ops=("lstm",),
         condition="an LSTM with projections (proj_size)",
         breaks=lambda call: bool(call["projections"]),
-        where=EVERYWHERE,
         effect="error",
         message="LSTM with projections is not currently supported with MPS.",
         remedy="unroll its cells",
@@ -127,7 +120,6 @@ RULES = (
         ops=("native_layer_norm_backward",),
         condition="gradients of weight or bias without that of the input",
         breaks=lambda call: not call["output_mask"][0] and any(call["output_mask"]),
-        where=EVERYWHERE,
         effect="silent",
         message="the gradients of weight and bias are wrong",
         remedy="let the input require a gradient",
@@ -138,8 +130,6 @@ RULES = (
         Rule(
             id=f"missing-{name}",
             ops=ops,
-            condition="every call",
-            breaks=always,
             where=torch_range(None, first),
             effect="error",
             message=MISSING.format(ops[0]),
@@ -158,7 +148,6 @@ RULES = (
             and call.backend.chip is not None
             and tuple(map(int, call.backend.chip.split("."))) < (8, 0)
         ),
-        where=EVERYWHERE,
         effect="slow",
         message="bfloat16 is emulated, though torch.cuda.is_bf16_supported() is True",
         remedy="use float16; ask is_bf16_supported(including_emulation=False)",

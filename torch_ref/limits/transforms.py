@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from torch_ref.limits.rule import EVERYWHERE, NO_DTYPE, Call, Rule
+from torch_ref.limits.rule import NO_DTYPE, Call, Rule
 
 FFT = ("_fft_r2c", "_fft_c2r", "_fft_c2c")
 
@@ -20,7 +20,6 @@ RULES = (
         ops=("_fft_c2r",),
         condition="an odd output length",
         breaks=lambda call: call["last_dim_size"] % 2 == 1,
-        where=EVERYWHERE,
         effect="silent",
         message="irfft of an odd length is reversed",
         remedy="multiply by the transform's matrix: torch_ref.layers.istft",
@@ -32,7 +31,6 @@ RULES = (
         ops=FFT,
         condition="a transform over more than four axes",
         breaks=lambda call: len(call["dim"]) > 4,
-        where=EVERYWHERE,
         effect="error",
         message="MPS FFT only supports transforming up to 4 dimensions",
         remedy="transform axis by axis",
@@ -44,7 +42,6 @@ RULES = (
         ops=("tensor",),
         condition="a complex128 tensor",
         breaks=lambda call: call["x"].dtype == torch.complex128,
-        where=EVERYWHERE,
         effect="error",
         message=NO_DTYPE.format("ComplexDouble"),
         remedy="use complex64, or real and imaginary parts",
@@ -56,7 +53,6 @@ RULES = (
         ops=("mul",),
         condition="a real times a complex tensor",
         breaks=_real_times_complex,
-        where=EVERYWHERE,
         effect="error",
         message="INTERNAL ASSERT FAILED in BinaryKernel.mm",
         remedy="torch.complex(magnitude * cos, magnitude * sin), or no complex numbers",
@@ -68,7 +64,6 @@ RULES = (
         ops=("imag",),
         condition="the imaginary part of a lazily conjugated tensor",
         breaks=lambda call: call["self"].is_conj(),
-        where=EVERYWHERE,
         effect="silent",
         message="the conjugate bit is ignored: the sign is wrong",
         remedy="call .resolve_conj() first",

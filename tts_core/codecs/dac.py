@@ -11,12 +11,12 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any
 
+from tts_core.codecs.published import published_fields
 from tts_core.config import MOST_LAYERS, check_numbers, exact_fields, mapping
 from tts_core.errors import CheckpointError
 from tts_core.models import Network
 from tts_core.nn.layer_order import Stage, stage, stages
 from tts_core.nn.windows import Conv, ConvTranspose, Layer, Window, input_span, output_length
-from tts_core.printable import named
 
 DILATIONS = (1, 3, 9)  # of a block's three residual units
 
@@ -109,15 +109,8 @@ _DESCRIPT = [
 
 def read_transformers(config: Mapping[str, Any]) -> DacConfig:
     """Read the configuration from the config.json of a transformers DacModel."""
-    config = mapping(config, "DAC config.json")
-    missing = [name for name in _TRANSFORMERS if name not in config]
-    if missing:
-        raise CheckpointError(f"DAC config.json: {', '.join(missing)} missing")
-    unknown = sorted(set(config) - set(_TRANSFORMERS) - set(_TRANSFORMERS_HARMLESS))
-    if unknown:
-        raise CheckpointError(
-            f"DAC config.json: unknown fields {named(unknown)}; this DAC variant is not supported"
-        )
+    support = "this DAC variant is not supported"
+    config = published_fields(config, "DAC config.json", _TRANSFORMERS, {}, _UNUSED, support=support)
     strides = config["downsampling_ratios"]
     return _from_strides(
         strides,
@@ -141,23 +134,13 @@ _TRANSFORMERS = [
     "codebook_size",
     "codebook_dim",
 ]
-_TRANSFORMERS_HARMLESS = [
+_UNUSED = [
     "hidden_size",
     "upsampling_ratios",
     "hop_length",
-    "architectures",
-    "model_type",
-    "dtype",
-    "torch_dtype",
-    "transformers_version",
     "quantizer_dropout",
     "commitment_loss_weight",
     "codebook_loss_weight",
-    "_name_or_path",
-    "initializer_range",
-    "return_dict",
-    "output_hidden_states",
-    "output_attentions",
 ]
 
 

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tts_core.config import MOST_LAYERS, check_numbers, exact_fields, mapping
+from tts_core.codecs.published import published_fields
+from tts_core.config import MOST_LAYERS, check_numbers, exact_fields
 from tts_core.errors import CheckpointError, UsageError
 from tts_core.models import Network
 from tts_core.nn.layer_order import Stage, stage
 from tts_core.nn.windows import Conv, ConvTranspose, Layer, Window, input_span
-from tts_core.printable import named
 
 SAMPLE_RATE = 24000  # Hz; the model's files do not state it
 
@@ -134,17 +134,8 @@ def _compress(widths: list[tuple[int, int]]) -> int:
 
 def read_transformers(config: Mapping[str, Any]) -> EncodecConfig:
     """Read the configuration from the config.json of a transformers EncodecModel."""
-    config = mapping(config, "EnCodec config.json")
-    missing = [name for name in (*_TRANSFORMERS, *_FIXED) if name not in config]
-    if missing:
-        raise CheckpointError(f"EnCodec config.json: {', '.join(missing)} missing")
-    unknown = sorted(set(config) - set(_TRANSFORMERS) - set(_FIXED) - set(_HARMLESS))
-    other = [f"{name} {config[name]!r:.40}" for name, value in _FIXED.items() if config[name] != value]
-    if unknown or other:
-        faults = [f"unknown fields {named(unknown)}"] * bool(unknown)
-        raise CheckpointError(
-            f"EnCodec config.json: {'; '.join([*faults, *other])}; only the causal mono EnCodec is supported"
-        )
+    support = "only the causal mono EnCodec is supported"
+    config = published_fields(config, "EnCodec config.json", _TRANSFORMERS, _FIXED, _UNUSED, support=support)
     if config.get("codebook_dim") not in (None, config["hidden_size"]):
         raise CheckpointError(
             f"EnCodec config.json: codebook_dim {config['codebook_dim']!r:.40} is not hidden_size"
@@ -191,20 +182,10 @@ _FIXED = {  # the only supported values
     "pad_mode": "reflect",
     "trim_right_ratio": 1.0,
 }
-_HARMLESS = (
+_UNUSED = (
     "codebook_dim",
     "dilation_growth_rate",  # of residual layers after the first
     "overlap",  # of chunks
-    "architectures",
-    "model_type",
-    "dtype",
-    "torch_dtype",
-    "transformers_version",
-    "_name_or_path",
-    "initializer_range",
-    "return_dict",
-    "output_hidden_states",
-    "output_attentions",
 )
 
 

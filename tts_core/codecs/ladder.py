@@ -29,7 +29,7 @@ def dac_rungs(given: InputSources) -> list[Rung]:
     """List the runs of DAC: encoder and decoder with all codebooks."""
     codec = config_of(given.configs, "dac", DacConfig)
     return [
-        Rung("codec", DacLayers, dac.encode_stages(codec), _samples, keeps=("codes",)),
+        Rung("codec", DacLayers, dac.encode_stages(codec), partial(_sound, codec=codec), keeps=("codes",)),
         Rung("codec", DacLayers, dac.decode_stages(codec), _codes),
     ]
 
@@ -37,8 +37,9 @@ def dac_rungs(given: InputSources) -> list[Rung]:
 def encodec_rungs(given: InputSources) -> list[Rung]:
     """List the runs of EnCodec: encoder and decoder with all codebooks."""
     codec = config_of(given.configs, "encodec", EncodecConfig)
+    heard = partial(_channel, codec=codec)
     return [
-        Rung("codec", EncodecLayers, encodec.encode_stages(codec), _channel, keeps=("codes",)),
+        Rung("codec", EncodecLayers, encodec.encode_stages(codec), heard, keeps=("codes",)),
         Rung("codec", EncodecLayers, encodec.decode_stages(codec), _codes, keeps=("latents", "audio")),
     ]
 
@@ -47,16 +48,19 @@ def mimi_rungs(given: InputSources) -> list[Rung]:
     """List the runs of Mimi: encoder and decoder with all codebooks."""
     codec = config_of(given.configs, "mimi", MimiConfig)
     return [
-        Rung("codec", MimiLayers, mimi.encode_stages(codec), _mimi_channel, keeps=("codes",)),
+        Rung(
+            "codec", MimiLayers, mimi.encode_stages(codec), partial(_channel, codec=codec), keeps=("codes",)
+        ),
         Rung("codec", MimiLayers, mimi.decode_stages(codec), _codes),
     ]
 
 
 def qwen3_codec_rungs(given: InputSources) -> list[Rung]:
     """List the runs of Qwen3-TTS's codec: encoder and decoder with all codebooks."""
-    codec = _qwen3_codec(given)
+    codec = config_of(given.configs, "qwen3_codec", Qwen3CodecConfig)
+    heard = partial(_channel, codec=codec)
     return [
-        Rung("codec", Qwen3CodecLayers, qwen3_codec.encode_stages(codec), _qwen3_channel, keeps=("codes",)),
+        Rung("codec", Qwen3CodecLayers, qwen3_codec.encode_stages(codec), heard, keeps=("codes",)),
         Rung("codec", Qwen3CodecLayers, qwen3_codec.decode_stages(codec), _codes),
     ]
 
@@ -82,27 +86,8 @@ def mbd_rungs(given: InputSources) -> list[Rung]:
     ]
 
 
-def _samples(given: InputSources) -> State:
-    return _sound(given, config_of(given.configs, "dac", DacConfig))
-
-
-def _channel(given: InputSources) -> State:
-    return _as_channel(_sound(given, config_of(given.configs, "encodec", EncodecConfig)))
-
-
-def _mimi_channel(given: InputSources) -> State:
-    return _as_channel(_sound(given, config_of(given.configs, "mimi", MimiConfig)))
-
-
-def _qwen3_codec(given: InputSources) -> Qwen3CodecConfig:
-    return config_of(given.configs, "qwen3_codec", Qwen3CodecConfig)
-
-
-def _qwen3_channel(given: InputSources) -> State:
-    return _as_channel(_sound(given, _qwen3_codec(given)))
-
-
-def _as_channel(made: State) -> State:
+def _channel(given: InputSources, codec: FrameSizes) -> State:
+    made = _sound(given, codec)
     return {"hidden": made["samples"][:, None], "codes": made["codes"]}
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.config import MOST_LAYERS, check_numbers, exact_fields
@@ -21,69 +21,6 @@ from tts_core.nn.windows import Conv, ConvTranspose, Layer, Window, input_span
 STEPS = 2  # of the transformers in a frame
 # Frames have 1920 samples: 64 of them are as long as 240 of DAC's, and two are the first 0.16 s of a stream
 POLICY = CodecPolicy(max_frames=64, first_frames=2)
-
-
-class Books(Protocol):
-    """Sizes of a split residual quantizer."""
-
-    @property
-    def hidden_size(self) -> int:
-        """Width of what is quantized, or attended."""
-        ...
-
-    @property
-    def codebook_size(self) -> int:
-        """Entries of a codebook."""
-        ...
-
-    @property
-    def codebook_dim(self) -> int:
-        """Width of an entry."""
-        ...
-
-    @property
-    def n_codebooks(self) -> int:
-        """Codebooks of both quantizers."""
-        ...
-
-    @property
-    def n_semantic(self) -> int:
-        """Codebooks of the first one."""
-        ...
-
-    @property
-    def is_projected(self) -> bool:
-        """True if entries are narrower, or wider, than what is quantized."""
-        ...
-
-
-class Heads(Protocol):
-    """Sizes of an attention over a window."""
-
-    @property
-    def hidden_size(self) -> int:
-        """Width of what is quantized, or attended."""
-        ...
-
-    @property
-    def num_attention_heads(self) -> int:
-        """Heads of queries."""
-        ...
-
-    @property
-    def num_key_value_heads(self) -> int:
-        """Heads of keys and values."""
-        ...
-
-    @property
-    def head_dim(self) -> int:
-        """Width of a head."""
-        ...
-
-    @property
-    def sliding_window(self) -> int:
-        """Steps that a step attends to, itself included."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from tts_core.codecs.mimi import STEPS, MimiConfig
+from tts_core.codecs.published import published_fields
 from tts_core.config import mapping
 from tts_core.errors import CheckpointError
-from tts_core.printable import named
 
 _RATIOS = "upsampling_ratios"
 _TRANSFORMERS = (
@@ -54,23 +54,13 @@ _DERIVED = (
     "upsample_groups",
     "normalize",
 )
-_HARMLESS = (
+_UNUSED = (
     "layer_scale_initial_scale",  # of training
     "attention_dropout",
     "max_position_embeddings",  # not a limit: positions are relative
     "use_cache",
     "use_streaming",
-    "architectures",
-    "model_type",
-    "dtype",
-    "torch_dtype",
-    "transformers_version",
     "tie_word_embeddings",  # nothing to tie
-    "_name_or_path",
-    "initializer_range",
-    "return_dict",
-    "output_hidden_states",
-    "output_attentions",
     "chunk_size_feed_forward",
     "id2label",
     "label2id",
@@ -81,18 +71,9 @@ _HARMLESS = (
 
 def read_transformers(config: Mapping[str, Any]) -> MimiConfig:
     """Read the configuration from the config.json of a transformers MimiModel, before or since version 5."""
-    config = mapping(config, "Mimi config.json")
-    missing = [name for name in (*_TRANSFORMERS, *_RENAMED, *_FIXED, _RATIOS) if name not in config]
-    if missing:
-        raise CheckpointError(f"Mimi config.json: {', '.join(missing)} missing")
-    known = {*_TRANSFORMERS, *_RENAMED, *_FIXED, _RATIOS, *_DERIVED, *_HARMLESS}
-    unknown = sorted(name for name in config if name not in known)
-    other = [f"{name} {config[name]!r:.40}" for name, value in _FIXED.items() if config[name] != value]
-    if unknown or other:
-        faults = [f"unknown fields {named(unknown)}"] if unknown else []
-        raise CheckpointError(
-            f"Mimi config.json: {'; '.join([*faults, *other])}; only the causal mono Mimi is supported"
-        )
+    needed, unused = (*_TRANSFORMERS, *_RENAMED, _RATIOS), (*_DERIVED, *_UNUSED)
+    support = "only the causal mono Mimi is supported"
+    config = published_fields(config, "Mimi config.json", needed, _FIXED, unused, support=support)
     ratios = config[_RATIOS]
     if not isinstance(ratios, list | tuple):
         raise CheckpointError(f"Mimi config.json: {_RATIOS} {ratios!r:.40} is not a list")

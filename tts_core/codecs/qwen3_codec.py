@@ -33,9 +33,9 @@ PIECE, CONTEXT = 300, 25
 
 @dataclass(frozen=True)
 class BookSizes:
-    """Shape of the decoder's quantizer."""
+    """Shape of the decoder's quantizer, by the names of MimiConfig."""
 
-    hidden_size: int
+    hidden_size: int  # width of what is quantized
     codebook_dim: int
     codebook_size: int
     n_codebooks: int

@@ -34,6 +34,24 @@ class Dia2Joining:
         return np.full(shape, 0.5, np.float32) if self.sampling.is_greedy else self.noise.uniform(step, shape)
 
 
+@dataclass(eq=False)
+class Dia2Text:
+    """A text in progress. steps: that it has run."""
+
+    joining: Dia2Joining
+    steps: int = 0
+
+    @property
+    def rows(self) -> int:
+        """Rows of the batch: the conditional one and, with guidance, the unconditional one after it."""
+        return 1 + self.joining.sampling.is_guided
+
+    @property
+    def length(self) -> int:
+        """Keys that it has, and the row that its next step writes."""
+        return len(self.joining.before) + self.steps
+
+
 def noise_shape(config: Dia2Config) -> tuple[int, int]:
     """Shape of a step's numbers: for the action, then for each stream, of which the first ids' are used."""
     return 1 + config.n_streams, max(config.audio_vocab_size, config.action_vocab_size)

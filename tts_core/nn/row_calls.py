@@ -7,12 +7,14 @@ through the same kernel; which blocks those are depends on the library and the C
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 
 Product = Callable[[np.ndarray], np.ndarray]  # (R, D) float32 → (R, N)
+Runs = list[tuple[int, int, int]]  # of texts with as many keys: the first, the one after the last, the keys
 
 
 @dataclass(frozen=True)
@@ -64,3 +66,13 @@ def first_independent(products: Sequence[tuple[Product, int]], choices: Sequence
         if all(independent(product, width, calls) for product, width in products):
             return calls
     return None
+
+
+def alike(counts: Iterable[int]) -> Runs:
+    """Find the runs of texts with equal counts of keys."""
+    runs, first = Runs(), 0
+    for count, run in groupby(counts):
+        last = first + len(list(run))
+        runs.append((first, last, count))
+        first = last
+    return runs

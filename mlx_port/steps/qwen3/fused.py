@@ -11,15 +11,15 @@ from mlx import nn
 
 from mlx_port.kernels.attention import try_long
 from mlx_port.kernels.source import on_gpu
-from mlx_port.layers.row_cache import RowCache, RowPositions
+from mlx_port.layers.row_cache import RowCache
 from mlx_port.qwen3.blocks import TransformerLayer
 from mlx_port.qwen3.qwen3 import Qwen3
 from mlx_port.qwen3.sampling import candidates, draw
 from mlx_port.steps.chain import chain
-from mlx_port.steps.fused_stack import FusedStack, StackLayer
+from mlx_port.steps.fused_stack import FusedStack, StackLayer, attending, trial_cache
 from mlx_port.steps.joined import joined
 from mlx_port.steps.kept import kept
-from mlx_port.steps.row_keys import attend_cached, attend_row
+from mlx_port.steps.row_keys import attend_row
 from mlx_port.steps.rows import independent
 from mlx_port.steps.spin import Spins
 from mlx_port.steps.splitting import Splitting
@@ -63,13 +63,8 @@ class FusedQwen3:
 
     def hidden(self, x: mx.array, places: np.ndarray, cache: Sequence[RowCache]) -> mx.array:
         """Run the talker. x: (R, D).  places: (R,), positions; the caches are at these. → (R, D), normed."""
-
-        def attend(layer: int, queries: mx.array, keys: mx.array, values: mx.array) -> mx.array:
-            held = cache[layer]
-            return attend_cached(queries, *held.extend(keys, values), held.at, self.scales[0])
-
         spin = self.spins(places)
-        return self.talker.run(self.start(x, spin), spin, attend)
+        return self.talker.run(self.start(x, spin), spin, attending(cache, self.scales[0]))
 
     def logits(self, hidden: mx.array) -> mx.array:
         """Compute the logits of first codes. (R, D) → (R, V) float32."""
@@ -100,12 +95,8 @@ class FusedQwen3:
 
     def try_kernels(self) -> None:
         """Run the trials of all kernels that texts use: build a frame's graph, but do not run it."""
-        at, stack = RowPositions(1), self.network.config.talker
-        at.level(0)
-        shape = 1, stack.num_key_value_heads, 1, stack.head_dim
-        cache = [
-            RowCache(mx.zeros(shape, self.kind), mx.zeros(shape, self.kind), at) for _ in self.talker.layers
-        ]
+        stack = self.network.config.talker
+        cache = trial_cache(len(self.talker.layers), stack.num_key_value_heads, stack.head_dim, self.kind)
         hidden = self.hidden(mx.zeros((1, stack.hidden_size), self.kind), np.zeros(1, np.int32), cache)
         self.read(hidden, 0, self.new_frame(1))
         try_long(stack.num_attention_heads, stack.num_key_value_heads, stack.head_dim, self.kind)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import groupby
 from typing import NamedTuple, cast
 from weakref import WeakKeyDictionary
 
@@ -24,10 +23,10 @@ from torch_ref.cpu.half_weights import Product
 from torch_ref.cpu.row_products import RowProducts
 from torch_ref.dia.dia import DecoderLayer, Dia
 from torch_ref.layers.rope import Rotation
+from tts_core.nn.row_calls import Runs, alike
 
 SMALL = 64 * 2**20  # bytes of weights that one core reads as fast as two
 Pair = tuple[Tensor, Tensor]  # keys and values
-Runs = list[tuple[int, int, int]]  # of texts with as many keys: the first, the one after the last, the keys
 
 
 class SourceRuns(NamedTuple):
@@ -214,16 +213,6 @@ def _write(held: Tensor, new: Tensor, places: Sequence[int], at: Tensor) -> None
         held.narrow(2, places[0], 1).copy_(new)
     else:
         held[torch.arange(len(held)), :, at.repeat(len(held) // len(at))] = new[:, :, 0]
-
-
-def alike(counts: Sequence[int]) -> Runs:
-    """Find the runs of texts with equal counts of keys."""
-    runs, first = Runs(), 0
-    for count, run in groupby(counts):
-        last = first + len(list(run))
-        runs.append((first, last, count))
-        first = last
-    return runs
 
 
 def near(keys: Tensor, values: Tensor, runs: Runs) -> list[Pair]:

@@ -8,10 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torch_ref.cpu.dia.few_rows import SourceRuns, alike, few_rows, near, one_thread
+from torch_ref.cpu.dia.few_rows import SourceRuns, few_rows, near, one_thread
 from torch_ref.dia.dia import Dia
 from torch_ref.dia.slots import DiaSlots
 from tts_core.dia.joining import DiaJoining
+from tts_core.nn.row_calls import alike
 
 
 class FewSlots(DiaSlots):

@@ -23,6 +23,7 @@ from torch_ref.cuda.noise import fill_uniform
 from torch_ref.dia.dia import Dia, DiaSource
 from torch_ref.dia.slots import DiaSlots
 from torch_ref.host import Host
+from torch_ref.reading import Reading, begin_read, finish_read
 from tts_core.dia.joining import DiaJoining
 from tts_core.dia.sampling import DiaSampling
 from tts_core.nn.noise import HostNoise, Noise
@@ -30,24 +31,6 @@ from tts_core.nn.noise import HostNoise, Noise
 NOISE_STEPS = 16  # steps whose noise is drawn at once
 STEPS = 2  # with 4 the first sound came 3 ms later, and 64 streams were no faster
 DRAWN_STEPS = 64  # draws that are kept
-
-
-class Drawn:
-    """Draws being copied to the host."""
-
-    def __init__(self, rows: Tensor):
-        """rows: (steps, B, C) int32; -1 where a text's logits were not all finite."""
-        self._rows = torch.empty(rows.shape, dtype=rows.dtype, pin_memory=rows.is_cuda)
-        self._rows.copy_(rows, non_blocking=True)
-        self._arrived = torch.cuda.Event() if rows.is_cuda else None
-        if self._arrived is not None:
-            self._arrived.record()
-
-    def read(self) -> np.ndarray:
-        """Wait for them. → (steps, B, C) int32."""
-        if self._arrived is not None:
-            self._arrived.synchronize()
-        return self._rows.numpy()
 
 
 class DiaGraphSlots:
@@ -112,8 +95,11 @@ class DiaGraphSlots:
         self.sources[slot] = None
 
     @torch.inference_mode()
-    def launch(self, steps: int) -> Drawn:
-        """Run some steps; waits for nothing."""
+    def launch(self, steps: int) -> Reading:
+        """Run some steps; waits for nothing.
+
+        Returns a read of (steps, B, C) drawn ids: -1 where a text's logits were not all finite.
+        """
         first = self.ticks
         for _ in range(steps):
             if self.ticks == self.noised:
@@ -122,11 +108,11 @@ class DiaGraphSlots:
             self.ticks += 1
         start, end = first % DRAWN_STEPS, (self.ticks - 1) % DRAWN_STEPS + 1
         ring = self.rows.drawn
-        return Drawn(ring[start:end] if start < end else torch.cat((ring[start:], ring[:end])))
+        return begin_read(ring[start:end] if start < end else torch.cat((ring[start:], ring[:end])))
 
-    def read(self, launched: Drawn) -> np.ndarray:
+    def read(self, launched: Reading) -> np.ndarray:
         """Wait for a launch. → (steps, B, C) int32."""
-        return launched.read()
+        return finish_read(launched)
 
     def _step(self) -> Tensor:
         logits = self.decoder.logits(self.rows, self.memory)

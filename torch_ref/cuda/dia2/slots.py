@@ -8,7 +8,6 @@ and leave without a new capture.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -25,21 +24,8 @@ from torch_ref.dia2.dia2 import Dia2
 from torch_ref.dia2.slots import Dia2Slots
 from torch_ref.host import Host
 from torch_ref.reading import Reading, begin_read, finish_read
-from tts_core.dia2.slots import Dia2Joining
+from tts_core.dia2.slots import Dia2Joining, Dia2Text
 from tts_core.nn.noise import HostNoise
-
-
-@dataclass(eq=False)
-class Dia2GraphText:
-    """A text in progress. steps: that it has run."""
-
-    joining: Dia2Joining
-    steps: int = 0
-
-    @property
-    def row(self) -> int:
-        """The row of the cache that its next step writes."""
-        return len(self.joining.before) + self.steps
 
 
 class Dia2GraphSlots:
@@ -55,7 +41,7 @@ class Dia2GraphSlots:
         self.state = Dia2State.empty(self.network, texts, rows, guided=guided)
         device = step.heads.device
         self.seeds = torch.zeros(texts, dtype=torch.int64, device=device)
-        self.running: dict[int, Dia2GraphText] = {}  # by slot
+        self.running: dict[int, Dia2Text] = {}  # by slot
         self.drawn: Reading | None = None
         compile_together([*step.compiling(self.state), self._fill])
         self.acted = EarlyRead(self.state.rows.actions)
@@ -68,7 +54,7 @@ class Dia2GraphSlots:
         self.state.rows.settings[slot] = self.host.to_device(numbers)
         if isinstance(text.noise, HostNoise):
             self.seeds[slot] = int(np.uint64(text.noise.seed).astype(np.int64))
-        self.running[slot] = Dia2GraphText(text)
+        self.running[slot] = Dia2Text(text)
         if len(text.before):
             self._read_prefix(slot, text.before)
 
@@ -81,7 +67,7 @@ class Dia2GraphSlots:
         """Run a step; wait for the actions, but not for the codes."""
         given = np.zeros((INPUTS + self.network.config.n_streams, self.texts), np.int64)
         for slot, text in self.running.items():  # one that waits writes only what its next step writes anew
-            given[2:5, slot] = text.row, text.joining.start + text.steps, text.steps
+            given[2:5, slot] = text.length, text.joining.start + text.steps, text.steps
         for slot, tokens in inputs.items():
             given[:2, slot], given[5, slot], given[INPUTS:, slot] = tokens[:2], 1, tokens[2:]
         self.state.rows.inputs.copy_(self.host.to_device(given))

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from torch_ref.cuda.capture import capture
 from torch_ref.cuda.mars5.draws import EMPTY, Mars5Draws, draw_id
-from torch_ref.cuda.mars5.many_rows import Mars5ManyRows, runs
-from torch_ref.cuda.mars5.row import FusedRow
+from torch_ref.cuda.mars5.rows import Mars5Rows, runs
+from torch_ref.limits.remedies import at_least_float32
 from torch_ref.mars5.codec_lm import CodecLM
 from torch_ref.mars5.slots import Mars5Slots
 from torch_ref.reading import Reading, begin_read
@@ -30,7 +30,7 @@ class Mars5GraphSlots(Mars5Slots):
         self._reserve(room)
         device = self.tokens.device
         self.positions = torch.zeros(texts, dtype=torch.int64, device=device)
-        self.layers = Mars5ManyRows(network, self.cache, self.rotary, self.positions)
+        self.layers = Mars5Rows(network, self.cache, self.rotary, self.positions, most_few=0)
         with torch.inference_mode():
             # what the warm-up writes, at position 0, each text that joins writes anew
             self.graph, self.computed = capture(self._compute, device, again=lambda: None)
@@ -47,7 +47,7 @@ class Mars5GraphSlots(Mars5Slots):
         return self.computed
 
     def _compute(self) -> Tensor:
-        return self.layers(self.network.embed(self.tokens)[:, 0].contiguous())
+        return at_least_float32(self.layers(self.network.embed(self.tokens)[:, 0].contiguous()))
 
 
 class KernelSlot(Mars5Slots):
@@ -112,7 +112,7 @@ class KernelSlot(Mars5Slots):
         self.state.recent[:1] = known
         self.state.drawn[:1] = ids
         self.state.penalties[: len(penalties)] = self.host.to_device(penalties)
-        self.row = FusedRow(self.network, self.cache, self.rotary, self.state.position)
+        self.row = Mars5Rows(self.network, self.cache, self.rotary, self.state.position, most_few=1)
 
     def _captured(self, options: Mars5Options) -> torch.cuda.CUDAGraph:
         """Capture a step."""
@@ -123,7 +123,7 @@ class KernelSlot(Mars5Slots):
                 tensor.copy_(kept)
 
         def advance() -> Tensor:
-            logits, table = self.row.logits(self.state.row), self.network.embed.weight
+            logits, table = self.row(self.state.row), self.network.embed.weight
             draw_id(logits, table, self.state, options, lowest=self.lowest, end=self.end)
             return self.state.drawn
 

@@ -10,9 +10,8 @@ from torch import Tensor, nn
 
 from torch_ref.cuda.capture import capture
 from torch_ref.cuda.metavoice.draws import SETTINGS, MetaVoiceDraws, draw_rows, embed_rows, settings
-from torch_ref.cuda.metavoice.few_rows import MetaVoiceFewRows
-from torch_ref.cuda.metavoice.many_rows import MetaVoiceManyRows
-from torch_ref.cuda.rows import MOST_ROWS, usable
+from torch_ref.cuda.metavoice.rows import MetaVoiceRows
+from torch_ref.cuda.rows import usable
 from torch_ref.metavoice.first_stage import FirstStage
 from torch_ref.metavoice.slots import MetaVoiceSlots
 from tts_core.metavoice.rows import MetaVoiceJoining
@@ -38,8 +37,7 @@ class MetaVoiceGraphSlots(MetaVoiceSlots):
             torch.zeros(texts, SETTINGS, device=device),
         )
         self.times = torch.ones(texts, network.config.vocab_size, device=device)
-        form = MetaVoiceFewRows if rows <= MOST_ROWS else MetaVoiceManyRows
-        self.layers = form(network, self.cache, self.rows.positions)
+        self.layers = MetaVoiceRows(network, self.cache, self.rows.positions)
         with torch.inference_mode():
             # what the warm-up writes, at position 0, each text that joins writes anew
             self.graph, self.ids = capture(self._compute, device, again=lambda: None)

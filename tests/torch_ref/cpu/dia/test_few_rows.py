@@ -16,12 +16,13 @@ from tests.tolerance import assert_within
 from torch_ref import DiaPipeline
 from torch_ref.cpu import half_weights
 from torch_ref.cpu.dia import few_rows
-from torch_ref.cpu.dia.few_rows import DiaFewRows, Pair, SourceRuns, alike, near
+from torch_ref.cpu.dia.few_rows import DiaFewRows, Pair, SourceRuns, near
 from torch_ref.cpu.dia.slots import FewSlots
 from torch_ref.dia import slots as plain_slots
 from torch_ref.dia.dia import Dia
 from tts_core.dia.config import DiaConfig
 from tts_core.dia.joining import DiaJoining
+from tts_core.nn.row_calls import alike
 from tts_core.prompt import Prompt
 
 pytestmark = pytest.mark.rest

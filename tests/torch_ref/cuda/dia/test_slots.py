@@ -82,7 +82,7 @@ def test_draws_are_the_plain_ones(count: int, settings: dict, cross_rope: bool) 
     slots = slots_of(built, count, guided=sampling.cfg_scale != 0)
     for slot, one in enumerate(texts):
         slots.join(slot, one.joining(one.grid(built)))
-    drawn = np.concatenate([slots.launch(7).read() for _ in range(10)])
+    drawn = np.concatenate([slots.read(slots.launch(7)) for _ in range(10)])
     for slot, one in enumerate(texts):
         expected = plainly(built, one)
         np.testing.assert_array_equal(drawn[: len(expected), slot], expected)
@@ -161,7 +161,7 @@ def test_a_row_does_not_depend_on_the_batch() -> None:
         for slot, one in enumerate(members):
             slots.join(slot, DiaJoining(tokens[one], forced[one], 1, 0, rows, SAMPLING, HostNoise(one)))
         for _ in range(rows // 40):
-            found.append(slots.launch(40).read().copy())
+            found.append(slots.read(slots.launch(40)).copy())
         return np.concatenate(found)
 
     together = drawn(list(range(texts)))
@@ -191,9 +191,9 @@ def test_a_free_slot_stays_where_it_is() -> None:
     """Longer than the grid has rows: nothing is written out of bounds, and a text may join afterwards."""
     built, one = network(), text(2)
     slots = slots_of(built, 2, rows=60)
-    slots.launch(64).read()
+    slots.read(slots.launch(64))
     assert slots.rows.filled.tolist() == [1, 1]
     slots.join(1, one.joining(one.grid(built)))
     expected = plainly(built, one)
-    np.testing.assert_array_equal(slots.launch(60).read()[: len(expected), 1], expected)
+    np.testing.assert_array_equal(slots.read(slots.launch(60))[: len(expected), 1], expected)
     assert slots.rows.filled.tolist() == [1, 59] or len(expected) < 60

@@ -18,7 +18,7 @@ from tests.torch_ref.cuda.eager import eager
 from torch_ref.cuda.launch import INTERPRETED, triton
 from torch_ref.cuda.mars5 import slots
 from torch_ref.cuda.mars5.draws import EMPTY, Mars5Draws
-from torch_ref.cuda.mars5.many_rows import runs
+from torch_ref.cuda.mars5.rows import runs
 from torch_ref.layers.rope import RotaryPositions
 from torch_ref.layers.row_cache import RowCache
 from torch_ref.mars5.codec_lm import CodecLM
@@ -54,9 +54,17 @@ def captured(network: CodecLM, texts: int) -> slots.Mars5GraphSlots:
 
 
 class PlainRows:
-    """In place of Mars5ManyRows and FusedRow."""
+    """In place of Mars5Rows."""
 
-    def __init__(self, network: CodecLM, caches: list[RowCache], rotary: RotaryPositions, positions: Tensor):
+    def __init__(
+        self,
+        network: CodecLM,
+        caches: list[RowCache],
+        rotary: RotaryPositions,
+        positions: Tensor,
+        *,
+        most_few: int,
+    ):
         self.network, self.caches, self.rotary, self.positions = network, caches, rotary, positions
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -66,8 +74,6 @@ class PlainRows:
         made = self.network.next_logits(x[:, None], rotation, self.caches)
         x.fill_(torch.nan)  # it overwrites the rows
         return made
-
-    logits = __call__
 
 
 def draw_id(
@@ -98,8 +104,7 @@ def single(network: CodecLM) -> slots.KernelSlot:
 
 @pytest.fixture
 def plain_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("Mars5ManyRows", "FusedRow"):
-        monkeypatch.setattr(slots, name, PlainRows)
+    monkeypatch.setattr(slots, "Mars5Rows", PlainRows)
     monkeypatch.setattr(slots, "capture", eager)
     monkeypatch.setattr(slots, "draw_id", draw_id)
 

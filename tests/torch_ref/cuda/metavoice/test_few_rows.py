@@ -14,7 +14,7 @@ from tests.tiny.metavoice import Weights, first_stage_config, first_stage_weight
 from tests.tolerance import assert_within
 from torch_ref.cuda import attention
 from torch_ref.cuda import rows as row_kernels
-from torch_ref.cuda.metavoice.few_rows import MetaVoiceFewRows
+from torch_ref.cuda.metavoice.rows import MetaVoiceRows
 from torch_ref.layers.row_cache import RowCache, RowPositions
 from torch_ref.metavoice.first_stage import FirstStage
 
@@ -61,9 +61,7 @@ def test_few_rows(dtype: torch.dtype, rows: int, monkeypatch: pytest.MonkeyPatch
         network(tokens[:, :34], heard, caches)
     positions = torch.full((rows,), 34, device=DEVICE)
     at = RowPositions(40)
-    layers = MetaVoiceFewRows(
-        network, [RowCache(*held.buffers, at) for held in own if held.buffers], positions
-    )
+    layers = MetaVoiceRows(network, [RowCache(*held.buffers, at) for held in own if held.buffers], positions)
     got, known = [], []
     for column in range(34, 37):
         new = tokens[:, column : column + 1]

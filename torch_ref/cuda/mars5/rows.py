@@ -1,0 +1,72 @@
+"""The blocks of CodecLM on kernels, for one row of each text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import cast
+
+from torch import Tensor
+
+from torch_ref.cuda.attention import workspace
+from torch_ref.cuda.fused_stack import FusedStack, StackLayer, StackMemory
+from torch_ref.cuda.joined import joined
+from torch_ref.cuda.rows import usable
+from torch_ref.layers.rope import RotaryPositions
+from torch_ref.layers.row_cache import RowCache
+from torch_ref.mars5.codec_lm import Block, CodecLM
+
+MOST_POSITIONS = 2**31  # more than any table has
+
+
+class Mars5Rows:
+    """From rows to logits, rounded as in the layers.
+
+    positions: (R,) int64, read at a call; owned by the caller.
+    most_few: as in FusedStack.
+    """
+
+    def __init__(
+        self,
+        network: CodecLM,
+        caches: Sequence[RowCache],
+        rotary: RotaryPositions,
+        positions: Tensor,
+        *,
+        most_few: int,
+    ):
+        self.network, self.positions = network, positions
+        rows, heads, _, width = caches[0].keys.shape
+        work = workspace(rows, heads, heads, width, positions.device)
+        self.memory = StackMemory([one.keys for one in caches], [one.values for one in caches], work)
+        self.stack = FusedStack(
+            [_layer(block) for block in cast(list[Block], list(network.ar.layers))],
+            network.config.norm_eps,
+            1 / math.sqrt(width),
+            rotary(0, MOST_POSITIONS),
+            pairing="neighbors",
+            most_few=most_few,
+        )
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Compute logits; overwrites x. (R, D) → (R, V), in the network's dtype."""
+        x, added = self.stack.run(x, self.positions, self.positions, self.memory)
+        return self.stack.norm_linear(x, added, self.network.ar.norm.weight, self.network.ar.output.weight)
+
+
+def runs(network: CodecLM) -> bool:
+    """Return whether the kernels support this network."""
+    return usable(network.embed.weight, network.config.head_dim)
+
+
+def _layer(block: Block) -> StackLayer:
+    attention, feed = block.attention, block.feed_forward
+    return StackLayer(
+        before=block.attention_norm.weight,
+        after=block.ffn_norm.weight,
+        heads=None,
+        qkv=joined((attention.wq, attention.wk, attention.wv)),
+        out=attention.wo.weight,
+        gate_up=joined((feed.w1, feed.w3)),
+        down=feed.w2.weight,
+    )
