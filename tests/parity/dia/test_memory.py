@@ -13,7 +13,7 @@ import mlx_port.runtime.memory
 import torch_ref
 import torch_ref.cuda.dia.slots
 import torch_ref.layers.cache
-from tests.sides import PORT, SIDES, YARDSTICK, Side
+from tests.sides import PORT, YARDSTICK, Side
 from tests.tiny.dia import compose, dac_config, dac_weights, dia_config, dia_weights
 from tts_core.codecs.dac_memory import codec_policy, decoder_widths
 from tts_core.dia import memory as estimate
@@ -29,11 +29,6 @@ pytestmark = pytest.mark.rest
 
 TEXT = "[S1] One, two."
 CODES = np.zeros((4, 5), np.int32)
-
-
-@pytest.fixture(params=list(SIDES.values()), ids=list(SIDES))
-def side(request: pytest.FixtureRequest) -> Side:
-    return request.param
 
 
 def tiny(side: Side) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -11,15 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-import mlx_port.loading
-import torch_ref.loading
 from tests.tiny.dia2 import recording
 from tts_core.audio.joining import PAUSE
 from tts_core.dia2.options import Dia2Options
 from tts_core.errors import CancelledError
 from tts_core.results import GenerationResult, join
-from tts_core.serving.engine import SpeechEngine
-from tts_core.serving.source import ModelSource
 
 pytestmark = pytest.mark.rest
 
@@ -178,33 +174,3 @@ def test_the_memory_of_a_voice_is_counted_from_the_start(pipeline: Any) -> None:
     assert whole.job().prefix_frames == 0
     assert whole.opened().job() == side.request(TEXT, options).job()
     assert whole.opened().job().prefix_frames == whole.voice_frames > 0
-
-
-@pytest.fixture(scope="module")
-def engine(published: Any, converted: Any) -> Iterator[SpeechEngine]:
-    def source(package: Any, *given: Any, **options: Any) -> ModelSource:
-        parts = package.open_parts(*given, **options)
-        return ModelSource(
-            "dia2",
-            parts.configs,
-            parts.documents,
-            lambda: package.assemble(package.open_parts(*given, **options)),
-        )
-
-    made = SpeechEngine(
-        {
-            "torch": source(torch_ref.loading, published("v_main"), dtype="float32", device="cpu"),
-            "mlx": source(mlx_port.loading, converted("v_main")),
-        },
-        places=2,
-    )
-    made.start()
-    assert made.wait_ready(120)
-    yield made
-    made.close()
-
-
-def feed(speech: Any, pieces: Iterable[str]) -> None:
-    for piece in pieces:
-        speech.feed(piece)
-    speech.end()

@@ -109,13 +109,6 @@ def test_words_are_in_captions_and_follow_the_speed(pipeline, usual):
     assert "<00:00:00.160>[S1] Hello <00:00:00.640>there" in usual.captions().vtt()
 
 
-@pytest.mark.parametrize("cut", [1, 7, 1000])
-def test_text_that_comes_in_pieces_is_the_same_speech(pipeline, usual, cut):
-    """Cut anywhere, also inside words and tags; steps are withheld until their words are there."""
-    pieces = [TEXT[start : start + cut] for start in range(0, len(TEXT), cut)]
-    same(usual, join(list(pipeline.stream(iter(pieces), seed=5))))
-
-
 @pytest.mark.parametrize("cut", [1, 10])
 def test_breaks_in_text_that_comes_in_pieces(pipeline, cut):
     """They are no words: the second stream looks ahead past them."""

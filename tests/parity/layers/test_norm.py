@@ -49,12 +49,13 @@ def test_layer_norm_of_half_precision_is_rounded_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("channels", "groups", "steps"), [(4, 4, 9), (12, 3, 128), (6, 1, 257), (8, 2, 40_000)]
+    ("channels", "groups", "steps", "scale"),
+    [(4, 4, 9, 1), (4, 4, 9, 1e-3), (12, 3, 128, 1), (6, 1, 257, 1), (8, 2, 40_000, 1)],
 )
-def test_group_norm(channels: int, groups: int, steps: int) -> None:
+def test_group_norm(channels: int, groups: int, steps: int, scale: float) -> None:
     """Input with a mean far from zero, as after a bias, and three seconds long; the formula in float64."""
     random = np.random.default_rng(steps)
-    x = random.normal(5, 2, (2, channels, steps)).astype(np.float32)
+    x = (random.normal(5, 2, (2, channels, steps)) * scale).astype(np.float32)
     weight, bias = random.normal(1, 0.3, (2, channels)).astype(np.float32)
     wide = x.astype(np.float64).reshape(2, groups, -1)
     centred = (wide - wide.mean(-1, keepdims=True)) / np.sqrt(wide.var(-1, keepdims=True) + 1e-5)
