@@ -273,11 +273,7 @@ def test_temperature_zero_and_other_values_reach_every_piece(side: Side) -> None
     ("given", "message"),
     [
         ({"noise": [HostNoise(1)] * 3}, "noise: 3 sources for 4 pieces"),
-        ({"seed": -1}, "seed: -1 is outside"),
         ({"seed": 1.5}, "seed: 1.5 is not a whole number"),
-        ({"max_frames": 0}, "max_frames: 0 is outside"),
-        ({"max_frames": 2.5}, "max_frames: 2.5 is not a whole number"),
-        ({"temperature": -1.0}, "temperature: -1.0 is outside"),
         ({"piece_seconds": 0.2}, "piece_seconds: 0.2 is outside"),
         ({"piece_seconds": None, "text": TEXT[:-4] * 3}, "the model takes 300; split it after"),
         ({"prompt": Prompt.of(codes=CODES)}, "its transcript is missing"),
