@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.contract.speakers import assert_same
 from tests.tiny.dia2 import recording
 from tts_core.audio.joining import PAUSE
 from tts_core.dia2.options import Dia2Options
@@ -40,10 +41,7 @@ def spoken(pipeline: Any) -> Any:
     return cache(lambda side: join(list(pipeline(side).stream(iter(WORDS), seed=3))))
 
 
-def same(one: GenerationResult, other: GenerationResult) -> None:
-    np.testing.assert_array_equal(one.codes, other.codes)
-    assert (one.words, one.cues, one.finish_reason) == (other.words, other.cues, other.finish_reason)
-    np.testing.assert_allclose(one.audio, other.audio, rtol=0, atol=2e-5)
+same = partial(assert_same, rounding=2e-5)
 
 
 def said(text: str) -> list[str]:
