@@ -24,8 +24,6 @@ WHOLE = (
 )
 # of these nothing runs: rules about the sources, and files whose shortest test takes as long as many others
 NONE = (
-    "tests/golden/test_dia2.py",
-    "tests/golden/test_mars5_e2e.py",
     "tests/mlx_port/commands/batch/test_real.py",
     "tests/mlx_port/commands/serve/live/test_dia2.py",
     "tests/mlx_port/commands/serve/test_soak.py",

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from safetensors import safe_open
 
 DEFAULT = Path(__file__).parents[1] / "data" / "golden"
@@ -91,6 +92,12 @@ def existing(path: Path) -> Path:
     """Return the path; fail with its name if nothing is there."""
     assert path.exists(), f"{path}: listed, but missing"
     return path
+
+
+def need(side: str) -> None:
+    """Skip a test where a framework that it needs is not installed."""
+    pytest.importorskip("torch", reason="torch is not installed: it is the oracle of both sides")
+    pytest.importorskip("mlx.core" if side == "mlx" else "torch", reason=f"{side} is not installed")
 
 
 def golden_root() -> Path:

@@ -80,7 +80,7 @@ def _published(kind: str, model: str, file: Path, config: Path | None) -> CodecS
 def _mimi(kind: str, file: Path, config: Path, layout: str) -> CodecSide:
     sizes = mimi_published.read_transformers(read_json(config))
     rules, shapes = layouts()[layout].rules(sizes), mimi.parameter_shapes(sizes)
-    return _codec_side(kind, "mimi", _planned(_open(file), rules, sizes, shapes))
+    return _codec_side(kind, "mimi", planned(_open(file), rules, sizes, shapes))
 
 
 def _codec_side(kind: str, model: str, weights: Weights) -> CodecSide:
@@ -97,15 +97,13 @@ def _encodec(file: Path, config: Path | None) -> Weights:
     sizes = encodec.from_shapes(checkpoint.shapes, sample_rate=rate)
     assert stated in (None, sizes), f"{config}: not of {file}"
     layout = layouts()["encodec_transformers" if config else "encodec_facebook"]
-    return _planned(checkpoint, layout.rules(sizes), sizes, encodec.parameter_shapes(sizes))
+    return planned(checkpoint, layout.rules(sizes), sizes, encodec.parameter_shapes(sizes))
 
 
 def _vocos(file: Path, config: Path) -> Weights:
     checkpoint = _open(file)
     sizes = vocos.read_published(vocos.read_yaml(config.read_text()), checkpoint.shapes)
-    return _planned(
-        checkpoint, layouts()["vocos_charactr"].rules(sizes), sizes, vocos.parameter_shapes(sizes)
-    )
+    return planned(checkpoint, layouts()["vocos_charactr"].rules(sizes), sizes, vocos.parameter_shapes(sizes))
 
 
 def _open(file: Path) -> Any:
@@ -113,7 +111,7 @@ def _open(file: Path) -> Any:
     return TorchCheckpoint(file) if pickled else SafetensorsCheckpoint([file])
 
 
-def _planned(checkpoint: Any, rules: Sequence[Rule | Drop], config: Any, shapes: dict[str, Any]) -> Weights:
+def planned(checkpoint: Any, rules: Sequence[Rule | Drop], config: Any, shapes: dict[str, Any]) -> Weights:
     """Claim every tensor of the file and fill every tensor of the network."""
     moves = plan(rules, checkpoint.shapes, shapes)
     made = {move.target: move.how.apply(*map(checkpoint.read, move.sources)) for move in moves}

@@ -12,20 +12,8 @@ from tests.golden.codec_bench import CodecSide
 from tests.golden.dia_bench import Loader
 from tts_core.codecs.dac import decoded_length
 
-NAMES = [
-    "enc.audio",
-    "enc.padded_len",
-    "enc.encoder_out",
-    "enc.codes",
-    "enc.margin",
-    "enc.latents",
-    "enc.z",
-    "dec.codes",
-    "dec.z",
-    "dec.wav",
-    "dec3.wav",
-    "rt.wav",
-]
+ENCODED = ("audio", "padded_len", "encoder_out", "codes", "margin", "latents", "z")
+NAMES = [*(f"enc.{name}" for name in ENCODED), "dec.codes", "dec.z", "dec.wav", "dec3.wav", "rt.wav"]
 SMALL_MARGIN = 1e-4  # below it rounding may pick the other entry, and the frame's later codebooks follow
 
 

@@ -13,10 +13,9 @@ import numpy as np
 
 from converters.files.readers import SafetensorsCheckpoint
 from converters.maps.dia2 import rules
-from converters.rules.plan import plan
 from tests.golden.bench import Bench
 from tests.golden.cases import Case
-from tests.golden.codec_bench import CodecSide, mimi_bench
+from tests.golden.codec_bench import CodecSide, mimi_bench, planned
 from tests.golden.exact import exact_rotary
 from tests.sides import Side, Stored
 from tests.tiny.weights import Weights
@@ -151,16 +150,8 @@ drawn: list[np.ndarray] = []  # candidates of the last replayed run, (V,) each
 
 def build(kind: str, weights: Stored) -> Dia2Side:
     """A side with a network of these weights."""
-    side = Side(kind)
     with exact_rotary(kind):
-        network = side.module("dia2.dia2").Dia2(weights.config)
-    tensors = {name: side.array(weights.read(name)) for name in weights.names()}
-    if kind == "mlx":
-        network.load_weights(list(tensors.items()), strict=True)
-    else:
-        network.load_state_dict(tensors, strict=True, assign=True)
-    network.eval()
-    return Dia2Side(kind, network)
+        return Dia2Side(kind, Side(kind).network("dia2", weights))
 
 
 def dia2_bench(side: str, case: Case) -> Bench[Dia2Side]:
@@ -191,7 +182,4 @@ def _side(kind: str, config: Path, weights: Path, tokenizer: Path) -> Dia2Side:
 def _weights(config: Path, weights: Path, tokenizer: Path) -> Weights[Dia2Config]:
     first = bos_id(Dia2Tokenizer((tokenizer / FILE).read_text("utf-8")), read_json(tokenizer / CONFIG_FILE))
     sizes = read_published(read_json(config), text_bos_id=first)
-    checkpoint = SafetensorsCheckpoint([weights])
-    moves = plan(rules(sizes), checkpoint.shapes, parameter_shapes(sizes))
-    made = {move.target: move.how.apply(*map(checkpoint.read, move.sources)) for move in moves}
-    return Weights(sizes, made)
+    return planned(SafetensorsCheckpoint([weights]), rules(sizes), sizes, parameter_shapes(sizes))

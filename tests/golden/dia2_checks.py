@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -275,7 +275,3 @@ def _check_draws(at: str, own: np.ndarray, golden: Mapping[str, np.ndarray], *, 
         np.testing.assert_allclose(known, expected, rtol=1e-4, atol=allowed, err_msg=at)
         if not has_ties:
             assert set(order.tolist()) == set(golden["ids"][row, :count].tolist()), f"{at}, row {row}"
-
-
-Check = Callable[[Case, str], None]
-CHECKS: dict[str, Check] = {"dia2": check_dia2, "dia2_prefix": check_prefix}

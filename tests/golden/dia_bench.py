@@ -125,17 +125,9 @@ class Loader:
 
     def _write_dia(self, books: int, size: int) -> Path:
         shared = {
-            "hidden_size": 4,
-            "intermediate_size": 4,
-            "num_hidden_layers": 1,
-            "head_dim": 2,
-            "norm_eps": 1e-5,
-        }
-        shared |= {
-            "num_attention_heads": 2,
-            "num_key_value_heads": 1,
-            "max_position_embeddings": 64,
-            "rope_theta": 1e4,
+            **dict.fromkeys(("hidden_size", "intermediate_size"), 4),
+            **{"num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 2},
+            **{"norm_eps": 1e-5, "max_position_embeddings": 64, "rope_theta": 1e4},
         }
         cross = {"hidden_size": 4, "num_attention_heads": 1, "num_key_value_heads": 1, "head_dim": 2}
         decoder = shared | {f"cross_{name}": value for name, value in cross.items()}

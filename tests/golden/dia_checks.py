@@ -58,17 +58,11 @@ def _check_nari(
     required = ["text_tokens", "cross_mask", "encoder_out", "delayed_prefill", "prefill_steps"]
     required += [f"greedy.{name}" for name in ("generated_tokens", "delayed_slice", "lengths")]
     required += [f"greedy.codes.{item}" for item in range(len(ids))]
-    if any(
-        name.startswith(("tf.", "cross_k.", "cross_v.")) for name in vectors.names
-    ):  # all of a set, or none
+    # all of a set, or none
+    if any(name.startswith(("tf.", "cross_k.", "cross_v.")) for name in vectors.names):
+        required += ["cross_k.0", "cross_v.0"]
         required += [
-            "tf.tokens",
-            "tf.prefill_logits",
-            "tf.step_logits",
-            "tf.self_k.0",
-            "tf.self_v.0",
-            "cross_k.0",
-            "cross_v.0",
+            f"tf.{name}" for name in ("tokens", "prefill_logits", "step_logits", "self_k.0", "self_v.0")
         ]
     vectors.require(required)
 
@@ -212,18 +206,9 @@ def _check_transformers(
 ) -> None:
     info, config = case.info, bench.side.config
     ids = [tokenize(text) for text in info["texts"]]
-    required = [
-        "input_ids",
-        "attention_mask",
-        "decoder_input_ids",
-        "decoder_attention_mask",
-        "generate.sequences",
-    ]
-    required += [
-        "encoder_out_cond",
-        "encoder_out_uncond",
-        *(f"generate.codes.{item}" for item in range(len(ids))),
-    ]
+    required = ["input_ids", "attention_mask", "decoder_input_ids", "decoder_attention_mask"]
+    required += ["generate.sequences", "encoder_out_cond", "encoder_out_uncond"]
+    required += [f"generate.codes.{item}" for item in range(len(ids))]
     vectors.require(required)
     for file in case.folder.glob("config*.json"):  # the same network as older and newer files describe it
         assert read_published(json.loads(file.read_text())) == config, f"{file} reads differently"

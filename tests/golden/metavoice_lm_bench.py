@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +46,8 @@ class Checkpoints:
     Torch reads them directly, MLX the folder that the converter writes from them.
     """
 
-    def __init__(self, folder: Path, made: Path):
-        self.folder, self.made = folder, made
+    def __init__(self, folder: Path):
+        self.folder = folder
         self.files = [existing(folder / f"{stage}.pt") for stage in KINDS]
         parts = open_published(self.files, parts=list(KINDS.values())).parts
         self.tokenizers = read_tokenizers({kind: parts[kind].documents for kind in KINDS.values()})
@@ -74,10 +76,15 @@ class Checkpoints:
         from mlx_port.loading import open_networks
 
         found = {}
-        for file, kind in zip(self.files, KINDS.values(), strict=True):
-            convert(open_published([file], parts=[kind]), self.made / kind, dtype="float32")
-            found |= open_networks(self.made / kind, kinds=[kind])
+        with tempfile.TemporaryDirectory() as folder:
+            for file, kind in zip(self.files, KINDS.values(), strict=True):
+                made = Path(folder) / kind
+                convert(open_published([file], parts=[kind]), made, dtype="float32")
+                found |= open_networks(made, kinds=[kind])
         return found
+
+
+checkpoints = cache(Checkpoints)
 
 
 def folders(root: Path) -> list[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from math import prod
 from typing import Any
 
@@ -43,6 +44,17 @@ FAST = {  # first stage: upstream's second layout, which only renames
     r"transformer\.wpe\.": "pos_embeddings.",
     r"lm_heads\.0\.": "output.",
 }
+
+
+def fast_sampling(given: Mapping[str, Any]) -> FirstStageSampling:
+    names = {"cfg_scale": "guidance"} | {name: name for name in ("temperature", "top_p", "top_k")}
+    return FirstStageSampling(**{ours: given[theirs] for ours, theirs in names.items()})
+
+
+def slow_sampling(given: Mapping[str, Any]) -> FirstStageSampling:
+    """guidance: of the speaker, and of the text."""
+    filters = (given[name] for name in ("temperature", "top_p", "top_k"))
+    return FirstStageSampling(*given["guidance"], *filters, rule="slow")
 
 
 def check_names(bench: LanguageBench) -> None:
@@ -128,12 +140,7 @@ def check_greedy(bench: LanguageBench) -> None:
         made = len(case["tokens"]) - len(bench.info["prompt"])
         room = bench.side.first.config.max_position_embeddings - len(bench.info["prompt"])
         limit = given["max_new_tokens"] or room
-        sampling = FirstStageSampling(
-            cfg_scale=given["guidance"],
-            temperature=given["temperature"],
-            top_p=given["top_p"],
-            top_k=given["top_k"],
-        )
+        sampling = fast_sampling(given)
         assert len(case["margins"]) == made, what
         assert min(case["margins"]) == case["min_margin"], what
         check_forced(bench, what, case["tokens"], case["margins"], embedding, sampling)
@@ -149,12 +156,7 @@ def check_sampled(bench: LanguageBench) -> None:
     for name, case in bench.info["sampled"].items():
         given, what = bench.settings["sampled"][name], f"sampled.{name}"
         noise = bench.vectors[f"{what}.noise"]
-        sampling = FirstStageSampling(
-            cfg_scale=case["guidance"],
-            temperature=case["temperature"],
-            top_p=case["top_p"],
-            top_k=case["top_k"],
-        )
+        sampling = fast_sampling(case)
         made = len(case["tokens"]) - len(prompt)
         assert made == given["max_new_tokens"] == len(noise), what
         safe = check_forced(bench, what, case["tokens"], None, embedding, sampling, noise)
@@ -251,9 +253,7 @@ def check_sampler(bench: LanguageBench) -> None:
     given = bench.settings["sampler.cfg"]
     rows = list(vectors["sampler.cfg_logits"][:, -1])
     for scale in given["guidance"]:
-        sampling = FirstStageSampling(
-            cfg_scale=scale, temperature=given["temperature"], top_p=given["top_p"], top_k=given["top_k"]
-        )
+        sampling = fast_sampling({**given, "guidance": scale})
         golden = vectors[f"sampler.cfg_{scale}"]
         own = rules.probabilities_fast(
             rules.guide(rows, scale), sampling.temperature, sampling.top_p, sampling.top_k
@@ -290,10 +290,7 @@ def check_slow(bench: LanguageBench) -> None:
     shortest = min(map(len, prompts))
     total = shortest + meta["max_new_tokens"]
     for kind, guidance in given["guidance"].items():
-        speaker, text = guidance or (1.0, 1.0)
-        sampling = FirstStageSampling(
-            speaker, text, given["temperature"], given["top_p"], given["top_k"], rule="slow"
-        )
+        sampling = slow_sampling({**given, "guidance": guidance or (1.0, 1.0)})
         golden = bench.info["slow"][f"{kind}_kv0"]
         assert golden == bench.info["slow"][f"{kind}_kv1"], f"slow.{kind}: upstream's cache changed tokens"
         margins = bench.info["slow_margins"][kind]
@@ -310,10 +307,7 @@ def check_slow(bench: LanguageBench) -> None:
                 assert filled.tolist() == golden[item], f"slow.{kind}, row {item}"
 
     given = bench.settings["slow.step_probs"]
-    speaker, text = given["guidance"]
-    sampling = FirstStageSampling(
-        speaker, text, given["temperature"], given["top_p"], given["top_k"], rule="slow"
-    )
+    sampling = slow_sampling(given)
     prompt = np.array([bench.info["prompt"]], np.int32)
 
     def step_probs(networks: Networks) -> np.ndarray:

@@ -12,36 +12,31 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from tests.golden.cases import DEFAULT, Case, discover
-from tests.golden.test_dia import check
+from tests.golden.test_folders import check
 
 pytestmark = pytest.mark.rest
 
 pytest.importorskip("torch", reason="torch is not installed: it is the oracle of both sides")
 
 FULL, PROMPT, HF, V01, CODEC = ["v_0626", "v_0626_prompt", "v_0626_prompt_hf", "v_v01", "v_dac"]
-ALTERED = [  # (case, file, tensor); together they have every name that a golden file can have
-    *(
-        (case, "golden.safetensors", name)
-        for case in (FULL, V01)
-        for name in Case(DEFAULT / "dia" / case).vectors().names
-    ),
-    *(
-        (PROMPT, "golden.safetensors", name)
-        for name in ("prompt_codes.0", "delayed_prefill", "prefill_steps")
-    ),
-    *((HF, "golden.safetensors", name) for name in Case(DEFAULT / "dia" / HF).vectors().names),
-    *(
-        (CODEC, "golden.safetensors", name)
-        for name in Case(DEFAULT / "dia" / CODEC).vectors().names
-        if "nopad" not in name
-    ),
-    ("e2e", "golden.safetensors", "v_0626_prompt.wav"),
-    *(
-        ("sampler", "head.safetensors", name)
-        for name in ("cond", "uncond", "0.prob", "1.token", "2.count", "4.argmax")
-    ),
-    *(("sampler", "v1.safetensors", name) for name in ("0.prob", "1.token", "2.count", "4.argmax")),
-    *(("sampler", "hf.safetensors", name) for name in ("0.prob", "1.token", "2.count")),
+
+
+def of(case: str, *names: str) -> list[tuple[str, str]]:
+    return [(case, name) for name in names]
+
+
+def every(case: str) -> list[tuple[str, str]]:
+    return of(case, *(name for name in Case(DEFAULT / "dia" / case).vectors().names if "nopad" not in name))
+
+
+# (case, tensor); together they have every name that a golden file can have
+ALTERED = [
+    *(*every(FULL), *every(V01), *every(HF), *every(CODEC)),
+    *of(PROMPT, "prompt_codes.0", "delayed_prefill", "prefill_steps"),
+    *of("e2e", "v_0626_prompt.wav"),
+    *of("sampler/head", "cond", "uncond", "0.prob", "1.token", "2.count", "4.argmax"),
+    *of("sampler/v1", "0.prob", "1.token", "2.count", "4.argmax"),
+    *of("sampler/hf", "0.prob", "1.token", "2.count"),
 ]
 
 
@@ -71,14 +66,15 @@ def edit(file: Path, change) -> None:
     save_file(tensors, file, metadata)
 
 
-@pytest.mark.parametrize(("case", "file", "name"), ALTERED)
-def test_every_tensor_is_compared(case, file, name, dia, loader):
+@pytest.mark.parametrize(("where", "name"), ALTERED)
+def test_every_tensor_is_compared(where, name, dia, loader):
     def alter(tensors: dict[str, np.ndarray]) -> None:
         tensor = tensors[name]
         step = 1 if tensor.dtype.kind in "iu" else 10 * np.abs(tensor).max()
         tensor.flat[0] += -step if name == "uncond" else step
 
-    edit(dia / case / file, alter)
+    case, _, file = where.partition("/")
+    edit(dia / case / f"{file or 'golden'}.safetensors", alter)
     with pytest.raises(AssertionError):
         check(Case(dia / case), "torch", loader)
 
@@ -93,29 +89,11 @@ def test_an_unknown_tensor_is_never_passed_over(case, dia, loader):
 @pytest.mark.parametrize(
     ("case", "name"),
     [
-        *(
-            (FULL, name)
-            for name in (
-                "text_tokens",
-                "encoder_out",
-                "cross_v.0",
-                "tf.tokens",
-                "tf.self_k.0",
-                "greedy.codes.0",
-            )
-        ),
-        (PROMPT, "prompt_codes.0"),
-        *(
-            (HF, name)
-            for name in (
-                "encoder_out_uncond",
-                "generate.sequences",
-                "decoder_attention_mask",
-                "generate.codes.0",
-            )
-        ),
-        *((CODEC, name) for name in ("enc.margin", "dec3.wav", "rt.wav")),
-        ("e2e", "v_v01.wav"),
+        *of(FULL, "text_tokens", "encoder_out", "cross_v.0", "tf.tokens", "tf.self_k.0", "greedy.codes.0"),
+        *of(PROMPT, "prompt_codes.0"),
+        *of(HF, "encoder_out_uncond", "generate.sequences", "decoder_attention_mask", "generate.codes.0"),
+        *of(CODEC, "enc.margin", "dec3.wav", "rt.wav"),
+        *of("e2e", "v_v01.wav"),
     ],
 )
 def test_a_missing_tensor_is_named(case, name, dia, loader):
@@ -134,18 +112,12 @@ def test_a_missing_sampler_tensor_is_named(name, dia, loader):
 @pytest.mark.parametrize(
     ("case", "file"),
     [
-        (FULL, "../v_0626_hf/model.safetensors"),
-        (V01, "dia-v0_1.pth"),
-        (FULL, "config.json"),
-        (FULL, "golden.safetensors"),
-        (FULL, "info.json"),
-        (HF, "../v_0626_hf/model.safetensors"),
-        (HF, "../v_0626_prompt/golden.safetensors"),
-        (CODEC, "weights_dac.pth"),
-        ("e2e", "../v_v01/golden.safetensors"),
-        ("e2e", "../v_dac/weights_dac.pth"),
-        ("sampler", "v1.safetensors"),
-        ("sampler", "head.safetensors"),
+        *of(FULL, "../v_0626_hf/model.safetensors", "config.json", "golden.safetensors", "info.json"),
+        *of(V01, "dia-v0_1.pth"),
+        *of(HF, "../v_0626_hf/model.safetensors", "../v_0626_prompt/golden.safetensors"),
+        *of(CODEC, "weights_dac.pth"),
+        *of("e2e", "../v_v01/golden.safetensors", "../v_dac/weights_dac.pth"),
+        *of("sampler", "v1.safetensors", "head.safetensors"),
     ],
 )
 def test_a_missing_file_is_named(case, file, dia, loader):
@@ -164,12 +136,9 @@ def test_half_of_the_transformers_copy_of_a_codec_is_an_error(dia, loader):
 @pytest.mark.parametrize(
     ("case", "key"),
     [
-        *(
-            (FULL, key)
-            for key in ("kind", "layout", "generation", "weights", "config", "texts", "prompts", "generate")
-        ),
-        (HF, "frames"),
-        *(("e2e", key) for key in ("dac", "waves", "codes_key")),
+        *of(FULL, "kind", "layout", "generation", "weights", "config", "texts", "prompts", "generate"),
+        *of(HF, "frames"),
+        *of("e2e", "dac", "waves", "codes_key"),
     ],
 )
 def test_a_missing_key_is_named(case, key, dia, loader):

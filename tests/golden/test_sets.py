@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tests.golden.cases import DEFAULT, Vectors
-from tests.golden.metavoice_lm_bench import Checkpoints, LanguageBench
+from tests.golden.metavoice_lm_bench import LanguageBench, checkpoints
 from tests.golden.metavoice_lm_checks import check_slow
 
 TESTS = Path(__file__).parents[1]
@@ -55,16 +55,14 @@ def test_a_set_of_one_model(model: str, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def unequal(tmp_path_factory: pytest.TempPathFactory) -> LanguageBench:
+def unequal() -> LanguageBench:
     """The committed batch, with some ids that the second row generated moved into its prompt.
 
     Its other ids do not change; it has one margin less for each moved id.
     """
     pytest.importorskip("torch", reason="torch is not installed")
     folder = DEFAULT / "metavoice"
-    bench = Checkpoints(folder, tmp_path_factory.mktemp("metavoice")).bench(
-        "torch", Vectors(folder / "lm.safetensors")
-    )
+    bench = checkpoints(folder).bench("torch", Vectors(folder / "lm.safetensors"))
     info: dict[str, Any] = deepcopy(dict(bench.info))
     kind = "spk3"  # all its margins are safe
     rows = info["slow"][f"{kind}_kv0"]

@@ -80,6 +80,12 @@ DIALOGUE = (
 HEARD = snippet(speech(0.4, 16_000), SAID)
 READ = Prompt.of(codes=codes(8, 256, 6), text="[S2] So")
 
+
+def fox(seed: int, changes: str, **options: Any) -> Run:
+    """A short run of which one option matters."""
+    return Run(FOX, {"seed": seed, "max_frames": 10, **options}, changes=changes)
+
+
 DIA = {
     "plain": Run(HELLO, {"seed": 0, "max_frames": 40}),
     "to the end": Run("[S1] Yes!", {"seed": 1, "max_frames": 40}),
@@ -89,16 +95,12 @@ DIA = {
     ),
     "prompt of samples": Run("and goodbye.", {"seed": 4, "max_frames": 12, "prompt": HEARD}),
     "prompt of codes": Run("[S1] Good.", {"seed": 5, "max_frames": 12, "prompt": READ}),
-    "guidance off": Run(
-        FOX, {"seed": 6, "max_frames": 10, "cfg_scale": 0.0, "top_k": 8}, changes="cfg_scale"
-    ),
-    "more guidance": Run(
-        FOX, {"seed": 7, "max_frames": 10, "cfg_scale": 5.0, "top_k": 8}, changes="cfg_scale"
-    ),
-    "greedy": Run(FOX, {"seed": 8, "max_frames": 10, "temperature": 0.0}, changes="temperature"),
-    "temperature": Run(FOX, {"seed": 9, "max_frames": 10, "temperature": 1.1}, changes="temperature"),
-    "top_p": Run(FOX, {"seed": 10, "max_frames": 10, "top_p": 0.4}, changes="top_p"),
-    "top_k": Run(FOX, {"seed": 11, "max_frames": 10, "top_k": 4}, changes="top_k"),
+    "guidance off": fox(6, "cfg_scale", cfg_scale=0.0, top_k=8),
+    "more guidance": fox(7, "cfg_scale", cfg_scale=5.0, top_k=8),
+    "greedy": fox(8, "temperature", temperature=0.0),
+    "temperature": fox(9, "temperature", temperature=1.1),
+    "top_p": fox(10, "top_p", top_p=0.4),
+    "top_k": fox(11, "top_k", top_k=4),
     "pieces": Run(
         "[S1] Yes! [S2] No, not now. [S1] Good night.",
         {"seed": 12, "max_frames": 32, "piece_seconds": 1.0, "as_written": True},
@@ -107,7 +109,7 @@ DIA = {
     "batch": Run(
         [HELLO, TWO, FOX, "goodbye.", "[S1] No.", "[S2] Hello."],
         {
-            "seed": [13, 14, 15, 16, 17, 18],
+            "seed": [*range(13, 19)],
             "max_frames": [6, 10, 3, 8, 10, 10],
             "prompts": [None, None, None, HEARD, READ, None],
         },
@@ -129,59 +131,38 @@ FAST = {"timesteps": 3, "generate_max_len_override": 30}
 VOICE = Prompt.of(codes=codes(8, 1024, 9, seed=1))
 DEEP = Prompt.of(codes=codes(8, 1024, 9, seed=2), text="Then the rain came in.")
 RECORDING = speech(0.2, 24_000)
+SPOKE = snippet(RECORDING, "Then it thins.")
+
+
+def mars5(seed: int, changes: str | None = None, *, text: str = KETTLE, **options: Any) -> Run:
+    """A fast run, in VOICE unless a prompt is given."""
+    return Run(text, {**FAST, "seed": seed, "prompt": VOICE, **options}, changes=changes)
+
 
 MARS5 = {
-    "shallow": Run(KETTLE, {**FAST, "seed": 0, "prompt": VOICE}),
-    "deep": Run(KETTLE, {**FAST, "seed": 1, "prompt": DEEP, "generate_max_len_override": 52}),
-    "shallow of samples": Run(KETTLE, {**FAST, "seed": 2, "prompt": snippet(RECORDING)}),
-    "deep of samples": Run(
-        KETTLE,
-        {
-            **FAST,
-            "seed": 3,
-            "prompt": snippet(RECORDING, "Then it thins."),
-            "generate_max_len_override": 50,
-        },
-    ),
-    "shallow in spite of a transcript": Run(
-        KETTLE, {**FAST, "seed": 4, "prompt": DEEP, "deep_clone": False}, changes="deep_clone"
-    ),
-    "guidance off": Run(KETTLE, {**FAST, "seed": 5, "prompt": VOICE, "cfg_scale": 1.0}, changes="cfg_scale"),
-    "greedy": Run(KETTLE, {**FAST, "seed": 6, "prompt": VOICE, "temperature": 0.0}, changes="temperature"),
-    "temperature": Run(
-        KETTLE, {**FAST, "seed": 7, "prompt": VOICE, "temperature": 1.4}, changes="temperature"
-    ),
-    "top_p": Run(KETTLE, {**FAST, "seed": 8, "prompt": VOICE, "top_p": 0.9}, changes="top_p"),
-    "top_k": Run(KETTLE, {**FAST, "seed": 9, "prompt": VOICE, "top_k": 2}, changes="top_k"),
-    "typical_p": Run(
-        KETTLE, {**FAST, "seed": 10, "prompt": VOICE, "typical_p": 0.3, "top_p": 1.0}, changes="typical_p"
-    ),
-    "penalties": Run(
-        KETTLE,
-        {**FAST, "seed": 11, "prompt": VOICE, "freq_penalty": -6.0, "presence_penalty": -4.0, "top_p": 0.9},
-        changes="freq_penalty",
-    ),
-    "temperature of the diffusion": Run(
-        KETTLE, {**FAST, "seed": 12, "prompt": VOICE, "x_0_temp": 1.3}, changes="x_0_temp"
-    ),
-    "more steps": Run(KETTLE, {**FAST, "seed": 13, "prompt": VOICE, "timesteps": 12}),
-    "one number a class": Run(
-        KETTLE, {**FAST, "seed": 14, "prompt": VOICE, "draws": "per class"}, changes="draws"
-    ),
-    "pieces": Run(
-        INN,
-        {**FAST, "seed": 15, "prompt": VOICE, "piece_seconds": 1.4, "generate_max_len_override": 32},
-        changes="piece_seconds",
-    ),
-    "numbers in words": Run("12 inns.", {**FAST, "seed": 16, "prompt": VOICE}),
-    "numbers as written": Run(
-        "12 inns.", {**FAST, "seed": 17, "prompt": VOICE, "as_written": True}, changes="as_written"
-    ),
+    "shallow": mars5(0),
+    "deep": mars5(1, prompt=DEEP, generate_max_len_override=52),
+    "shallow of samples": mars5(2, prompt=snippet(RECORDING)),
+    "deep of samples": mars5(3, prompt=SPOKE, generate_max_len_override=50),
+    "shallow in spite of a transcript": mars5(4, "deep_clone", prompt=DEEP, deep_clone=False),
+    "guidance off": mars5(5, "cfg_scale", cfg_scale=1.0),
+    "greedy": mars5(6, "temperature", temperature=0.0),
+    "temperature": mars5(7, "temperature", temperature=1.4),
+    "top_p": mars5(8, "top_p", top_p=0.9),
+    "top_k": mars5(9, "top_k", top_k=2),
+    "typical_p": mars5(10, "typical_p", typical_p=0.3, top_p=1.0),
+    "penalties": mars5(11, "freq_penalty", freq_penalty=-6.0, presence_penalty=-4.0, top_p=0.9),
+    "temperature of the diffusion": mars5(12, "x_0_temp", x_0_temp=1.3),
+    "more steps": mars5(13, timesteps=12),
+    "one number a class": mars5(14, "draws", draws="per class"),
+    "pieces": mars5(15, "piece_seconds", text=INN, piece_seconds=1.4, generate_max_len_override=32),
+    "numbers in words": mars5(16, text="12 inns."),
+    "numbers as written": mars5(17, "as_written", text="12 inns.", as_written=True),
     "batch": Run(
         [KETTLE, "The inn.", INN],
         {**FAST, "seed": [18, 19, 20], "prompts": [VOICE, DEEP, VOICE], "generate_max_len_override": 42},
     ),
-    "trimmed": Run(KETTLE, {**FAST, "seed": 24, "prompt": VOICE, "trim_db": 0.5}),
+    "trimmed": mars5(24, trim_db=0.5),
     "all steps": Run(KETTLE, {"seed": 21, "prompt": VOICE, "generate_max_len_override": 40}, slow=True),
     "all steps, deep": Run(KETTLE, {"seed": 22, "prompt": DEEP, "generate_max_len_override": 90}, slow=True),
     "long": Run(
@@ -202,55 +183,35 @@ def vector(seed: int) -> np.ndarray:
 
 
 FIRST, SECOND = vector(1), vector(2)
+CUT_BATCH = {"prompts": [FIRST, SECOND, FIRST], "piece_seconds": CUT}
+
+
+def metavoice(seed: int, changes: str | None = None, *, text: str = SPOKEN, **options: Any) -> Run:
+    """A run of at most 14 frames in the first voice, unless options say otherwise."""
+    return Run(text, {"seed": seed, "max_frames": 14, "prompt": FIRST, **options}, changes=changes)
+
+
 METAVOICE = {
-    "plain": Run(SPOKEN, {"seed": 0, "max_frames": 52, "prompt": FIRST}),  # long enough for a loudness
-    "other voice": Run(SPOKEN, {"seed": 1, "max_frames": 14, "prompt": SECOND}),
-    "voice of samples": Run(
-        SPOKEN, {"seed": 2, "max_frames": 8, "prompt": Prompt.of(audio=speech(31.0, 24_000))}
+    "plain": metavoice(0, max_frames=52),  # long enough for a loudness
+    "other voice": metavoice(1, prompt=SECOND),
+    "voice of samples": metavoice(2, max_frames=8, prompt=Prompt.of(audio=speech(31.0, 24_000))),
+    "guidance off": metavoice(3, "cfg_scale", cfg_scale=1.0),
+    "less guidance": metavoice(4, "cfg_scale", cfg_scale=1.5),
+    "guidance on speaker and text": metavoice(5, "cfg_scale", cfg_scale=(2.0, 1.5)),
+    "guidance on the text alone": metavoice(6, "cfg_scale", cfg_scale=(1.0, 2.0)),
+    "greedy": metavoice(7, "temperature", temperature=0.0),
+    "temperature": metavoice(8, "temperature", temperature=0.7),
+    "top_p": metavoice(9, "top_p", top_p=0.5),
+    "top_k": metavoice(110, "top_k", top_k=5),
+    "multi-band diffusion": metavoice(11, max_frames=52, decoder="mbd"),
+    "pieces": metavoice(12, text=THREE, max_frames=24, piece_seconds=CUT),
+    "pieces by multi-band diffusion": metavoice(
+        13, text=THREE, max_frames=20, prompt=SECOND, piece_seconds=CUT, decoder="mbd"
     ),
-    "guidance off": Run(
-        SPOKEN, {"seed": 3, "max_frames": 14, "prompt": FIRST, "cfg_scale": 1.0}, changes="cfg_scale"
-    ),
-    "less guidance": Run(
-        SPOKEN, {"seed": 4, "max_frames": 14, "prompt": FIRST, "cfg_scale": 1.5}, changes="cfg_scale"
-    ),
-    "guidance on speaker and text": Run(
-        SPOKEN, {"seed": 5, "max_frames": 14, "prompt": FIRST, "cfg_scale": (2.0, 1.5)}, changes="cfg_scale"
-    ),
-    "guidance on the text alone": Run(
-        SPOKEN, {"seed": 6, "max_frames": 14, "prompt": FIRST, "cfg_scale": (1.0, 2.0)}, changes="cfg_scale"
-    ),
-    "greedy": Run(
-        SPOKEN, {"seed": 7, "max_frames": 14, "prompt": FIRST, "temperature": 0.0}, changes="temperature"
-    ),
-    "temperature": Run(
-        SPOKEN, {"seed": 8, "max_frames": 14, "prompt": FIRST, "temperature": 0.7}, changes="temperature"
-    ),
-    "top_p": Run(SPOKEN, {"seed": 9, "max_frames": 14, "prompt": FIRST, "top_p": 0.5}, changes="top_p"),
-    "top_k": Run(SPOKEN, {"seed": 110, "max_frames": 14, "prompt": FIRST, "top_k": 5}, changes="top_k"),
-    "multi-band diffusion": Run(SPOKEN, {"seed": 11, "max_frames": 52, "prompt": FIRST, "decoder": "mbd"}),
-    "pieces": Run(
-        THREE,
-        {"seed": 12, "max_frames": 24, "prompt": FIRST, "piece_seconds": CUT},
-    ),
-    "pieces by multi-band diffusion": Run(
-        THREE,
-        {"seed": 13, "max_frames": 20, "prompt": SECOND, "piece_seconds": CUT, "decoder": "mbd"},
-    ),
-    "numbers in words": Run("12 of them", {"seed": 14, "max_frames": 10, "prompt": FIRST}),
-    "numbers as written": Run(
-        "12 of them",
-        {"seed": 15, "max_frames": 10, "prompt": FIRST, "as_written": True},
-        changes="as_written",
-    ),
+    "numbers in words": metavoice(14, text="12 of them", max_frames=10),
+    "numbers as written": metavoice(15, "as_written", text="12 of them", max_frames=10, as_written=True),
     "batch": Run(
-        [SPOKEN, THREE, "Who are you?"],
-        {
-            "seed": [16, 17, 18],
-            "max_frames": [12, 20, 6],
-            "prompts": [FIRST, SECOND, FIRST],
-            "piece_seconds": CUT,
-        },
+        [SPOKEN, THREE, "Who are you?"], {"seed": [16, 17, 18], "max_frames": [12, 20, 6], **CUT_BATCH}
     ),
     "greedy batch by multi-band diffusion": Run(
         [SPOKEN, "It is late."],
@@ -330,9 +291,8 @@ def record(model: str, *, slow: bool) -> None:
             assert truth.codes.size, f"{model}, {at}: no frame"
             oracle = truth.audio.astype(np.float64)
             print(f"{model}, {at}: {truth.codes.shape[1]} frames, {truth.samples} samples")
-            tensors[f"{at}/codes"] = truth.codes.astype(
-                np.int16, order="C"
-            )  # safetensors writes memory without regard to strides
+            # safetensors writes memory without regard to strides
+            tensors[f"{at}/codes"] = truth.codes.astype(np.int16, order="C")
             tensors[f"{at}/samples"] = truth.audio[::STRIDE].astype(np.float32)
             tensors[f"{at}/length"] = np.array(truth.samples, np.int32)
             tensors[f"{at}/bound"] = np.array(bound(known.audio, oracle), np.float64)

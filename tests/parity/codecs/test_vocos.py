@@ -1,47 +1,27 @@
-"""Vocos layer by layer, MLX against PyTorch, in the derived bound; windows against the whole run."""
+"""Vocos layer by layer, MLX against PyTorch, in the derived bound; windows against the whole run.
 
-from collections.abc import Callable
+Whole decodes and their windows: test_codecs.py.
+"""
+
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.golden.bench import Bench
 from tests.golden.codec_bench import CodecSide, bench_of
+from tests.parity.codecs.kinds import VOCOS, bench, configs, parity, random_codes
 from tests.sides import BOTH, Side
-from tests.tiny.codecs import vocos_config, vocos_weights
+from tests.tiny.codecs import vocos_weights
 from tests.tiny.inputs import normal
-from tests.tolerance import assert_within
 from tts_core.codecs import vocos_calls
 from tts_core.codecs.policy import CodecPolicy
-from tts_core.codecs.vocos import LARGEST_MAGNITUDE, VocosConfig, decode_lookahead
+from tts_core.codecs.vocos import LARGEST_MAGNITUDE, VocosConfig
 from tts_core.errors import UsageError
 
-TINY = vocos_config()
-REAL = replace(TINY, n_fft=32, hop_length=8, num_layers=1)  # four hops a frame, as published
-BARE = replace(TINY, n_fft=10, hop_length=6, num_layers=1)  # frames with little overlap
-CONFIGS = pytest.mark.parametrize("config", [TINY, REAL, BARE], ids=["42/12", "32/8", "10/6"])
-
-
-@cache
-def bench(config: VocosConfig = TINY) -> Bench[CodecSide]:
-    return bench_of("mlx", "vocos", vocos_weights(config, seed=1))
-
-
-def parity(what: str, run: Callable[[CodecSide], np.ndarray], config: VocosConfig = TINY) -> None:
-    bench(config).parity(what, run)
-
-
-def random_codes(config: VocosConfig, batch: int, frames: int, books: int | None = None) -> np.ndarray:
-    shape = (batch, books or config.n_codebooks, frames)
-    return np.random.default_rng(frames).integers(0, config.codebook_size, shape).astype(np.int32)
-
-
-def decode(side: CodecSide, codes: np.ndarray, bandwidth: int = 1) -> np.ndarray:
-    return side.numpy(side.codec.decode(codes, bandwidth))
+TINY = VOCOS["vocos 42/12"]
 
 
 @pytest.mark.parametrize("bandwidth", [0, 1, 2])
@@ -57,18 +37,18 @@ def test_norm(bandwidth: int) -> None:
             norm = found if part == "norm" else found[1].norm
             return side.numpy(norm(side.array(x), bandwidth))
 
-        parity(part, run)
-    parity("final norm", lambda side: side.numpy(side.codec.backbone.final_layer_norm(side.array(x))))
+        parity(part, run, TINY)
+    parity("final norm", lambda side: side.numpy(side.codec.backbone.final_layer_norm(side.array(x))), TINY)
 
 
 @pytest.mark.parametrize("length", [1, 3, 4, 20])
 def test_block_and_backbone(length: int) -> None:
     x, features = normal(2, 2, length, TINY.dim), normal(3, 2, length, TINY.input_channels)
-    parity("block", lambda side: side.numpy(side.codec.backbone.convnext[0](side.array(x), 2)))
-    parity("backbone", lambda side: side.numpy(side.codec.backbone(side.array(features), 2)))
+    parity("block", lambda side: side.numpy(side.codec.backbone.convnext[0](side.array(x), 2)), TINY)
+    parity("backbone", lambda side: side.numpy(side.codec.backbone(side.array(features), 2)), TINY)
 
 
-@CONFIGS
+@configs(VOCOS)
 @pytest.mark.parametrize("length", [1, 2, 17])
 def test_head(config: VocosConfig, length: int) -> None:
     """Some magnitudes are cut at the limit."""
@@ -81,7 +61,7 @@ def test_head(config: VocosConfig, length: int) -> None:
 @pytest.mark.parametrize("books", [1, 3, 4])
 def test_features(books: int) -> None:
     """The sum of one row per codebook; a code past its book reads the next one's first row, as upstream."""
-    codes, trio = random_codes(TINY, 2, 9, books), bench()
+    codes, trio = random_codes(TINY, 2, 9, books), bench(TINY)
     if books < TINY.n_codebooks:
         codes[0, books - 1, 4] = TINY.codebook_size
     table = trio.torch64.codec.feature_extractor.codebook_weights.detach().numpy()
@@ -91,59 +71,12 @@ def test_features(books: int) -> None:
         np.testing.assert_allclose(own, rows, rtol=0, atol=4e-7)
 
 
-@CONFIGS
-@pytest.mark.parametrize("frames", [1, 2, 26])
-def test_decode(config: VocosConfig, frames: int) -> None:
-    codes = random_codes(config, 2, frames)
-    for bandwidth in range(config.num_bandwidths):
-        assert decode(bench(config).side, codes, bandwidth).shape == (2, frames * config.hop_length)
-        parity(f"decode at {bandwidth}", lambda side, at=bandwidth: decode(side, codes, at), config)
-
-
-def test_nothing_gives_nothing() -> None:
-    for side in (bench().side, bench().torch32):
-        assert decode(side, np.zeros((2, 4, 0), np.int32)).shape == (2, 0)
-
-
 def test_what_the_model_does_not_have_is_refused() -> None:
-    for side in (bench().side, bench().torch32):
+    for side in (bench(TINY).side, bench(TINY).torch32):
         with pytest.raises(UsageError, match="give 0 to 2"):
-            decode(side, random_codes(TINY, 1, 3), 3)
+            side.codec.decode(random_codes(TINY, 1, 3), 3)
         with pytest.raises(UsageError, match="give 1 to 4"):
-            decode(side, np.zeros((1, 5, 3), np.int32))
-
-
-@CONFIGS
-@pytest.mark.parametrize("size", [1, 11])
-def test_windows_equal_the_whole_decode(config: VocosConfig, size: int, monkeypatch) -> None:
-    """`decode`, and any cut of `decode_frames`."""
-    trio, frames = bench(config), 40
-    codes = random_codes(config, 2, frames)
-    whole = {name: decode(side, codes) for name, side in vars(trio).items()}
-    for name, side in vars(trio).items():
-        monkeypatch.setattr(side.codec, "policy", CodecPolicy(size))
-        cuts = [(at, min(at + size, frames)) for at in range(0, frames, size)]
-        pieces = [side.numpy(side.codec.decode_frames(side.array(codes), *cut, 1)) for cut in cuts]
-        for what, samples in (("decode", decode(side, codes)), ("pieces", np.concatenate(pieces, axis=1))):
-            if name == "torch64":
-                np.testing.assert_allclose(samples, whole[name], rtol=0, atol=1e-11, err_msg=what)
-            else:
-                assert_within(samples, whole["torch32"], whole["torch64"], f"{name}: {what}")
-
-
-@CONFIGS
-def test_a_prefix_decodes_as_in_the_whole(config: VocosConfig) -> None:
-    """Frames whose lookahead is known are final, to the bit: a stream's samples equal those of `decode`."""
-    codes, lookahead = random_codes(config, 1, 60), decode_lookahead(config)
-    for side in (bench(config).side, bench(config).torch32):
-        for start, stop in ((0, 8), (8, 24), (24, 36)):
-            known = codes[:, :, : stop + lookahead]
-            early, late, short = (
-                side.numpy(side.codec.decode_frames(side.array(part), start, stop, 0))
-                for part in (known, codes, known[:, :, :-1])
-            )
-            np.testing.assert_array_equal(early, late)
-            assert (short != late).any()  # one frame less is too few
+            side.codec.decode(np.zeros((1, 5, 3), np.int32), 1)
 
 
 @settings(max_examples=20)
@@ -163,7 +96,7 @@ def test_windows_of_any_shape_are_exact(
     codes, start = random_codes(config, 1, frames), cut[0] % frames
     stop = min(start + cut[1], frames)
     piece = side.numpy(side.codec.decode_frames(side.array(codes), start, stop, 1))
-    whole = decode(side, codes)
+    whole = side.numpy(side.codec.decode(codes, 1))
     np.testing.assert_allclose(
         piece, whole[:, start * hop : stop * hop], rtol=0, atol=1e-12 * np.abs(whole).max()
     )

@@ -57,38 +57,29 @@ def test_self_attention_of_text(length: int) -> None:
     assert_parity(f"encoder self-attention over {length}", run)
 
 
+def attend(side: Side, x: np.ndarray, steps: Sequence[int]) -> np.ndarray:
+    """Rows that come in steps through the first layer's self-attention."""
+    decoder, rows = network(side).model.decoder, network(side).new_cache()[0]
+    outs, start = [], 0
+    for step in steps:
+        part, rotation = side.array(x[:, start : start + step]), decoder.rotary(start, step)
+        outs.append(side.numpy(decoder.layers[0].self_attention(part, rotation, rows)))
+        start += step
+    return np.concatenate(outs, axis=1)
+
+
 @pytest.mark.parametrize("steps", [(1, 1, 1), (5, 1, 3, 1), (255, 2, 1, 4), (300, 1)], ids=str)
 def test_causal_self_attention(steps: Sequence[int]) -> None:
     x = normal(3, 2, sum(steps), 44)
-
-    def run(side: Side) -> np.ndarray:
-        decoder, rows = network(side).model.decoder, network(side).new_cache()[0]
-        outs, start = [], 0
-        for step in steps:
-            part = side.array(x[:, start : start + step])
-            out = decoder.layers[0].self_attention(part, decoder.rotary(start, step), rows)
-            outs.append(side.numpy(out))
-            start += step
-        return np.concatenate(outs, axis=1)
-
-    assert_parity(f"decoder self-attention in steps of {steps}", run)
+    assert_parity(f"decoder self-attention in steps of {steps}", lambda side: attend(side, x, steps))
 
 
 def test_steps_equal_one_pass() -> None:
     """Causality and the cache: rows one by one equal those of one pass, in float64."""
-    x, decoder = normal(4, 2, 12, 44), network(ORACLE).model.decoder
-
-    def attend(steps: Sequence[int]) -> np.ndarray:
-        rows, start, outs = network(ORACLE).new_cache()[0], 0, []
-        for step in steps:
-            part, rotation = ORACLE.array(x[:, start : start + step]), decoder.rotary(start, step)
-            outs.append(ORACLE.numpy(decoder.layers[0].self_attention(part, rotation, rows)))
-            start += step
-        return np.concatenate(outs, axis=1)
-
-    whole = attend([12])
+    x = normal(4, 2, 12, 44)
+    whole = attend(ORACLE, x, [12])
     for steps in ([1] * 12, [3, 4, 5], [11, 1]):
-        np.testing.assert_allclose(attend(steps), whole, rtol=0, atol=1e-13)
+        np.testing.assert_allclose(attend(ORACLE, x, steps), whole, rtol=0, atol=1e-13)
 
 
 @pytest.mark.parametrize("masked", [False, True], ids=["equal lengths", "unequal lengths"])

@@ -13,7 +13,7 @@ import mlx_port.runtime.memory
 import torch_ref
 import torch_ref.cuda.dia.slots
 import torch_ref.layers.cache
-from tests.sides import PORT, SIDES, YARDSTICK, Side
+from tests.sides import PORT, YARDSTICK, Side
 from tests.tiny.dia import compose, dac_config, dac_weights, dia_config, dia_weights
 from tts_core.codecs.dac_memory import codec_policy, decoder_widths
 from tts_core.dia import memory as estimate
@@ -29,11 +29,6 @@ pytestmark = pytest.mark.rest
 
 TEXT = "[S1] One, two."
 CODES = np.zeros((4, 5), np.int32)
-
-
-@pytest.fixture(params=list(SIDES.values()), ids=list(SIDES))
-def side(request: pytest.FixtureRequest) -> Side:
-    return request.param
 
 
 def tiny(side: Side) -> Any:
@@ -181,25 +176,6 @@ def test_bad_input_is_refused_before_anything_is_allocated(
     with pytest.raises(kind, match=message) as caught:
         ask(voice)
     assert "\n" not in str(caught.value)
-
-
-def test_loading_refuses_what_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    import torch_ref.loading
-    from mlx_port import loading
-    from mlx_port.stored_voice import converted_voice
-    from tts_core.voice.embedded import CODEC, DIA
-
-    folder = converted_voice()
-    for side in (torch_ref.loading, loading):
-        monkeypatch.setattr(side, "free_bytes", lambda *device: 10**7)
-    monkeypatch.setattr(torch_ref.loading, "_fill", lambda *_: pytest.fail("weights were read"))
-    monkeypatch.setattr(loading, "_fill", lambda *_: pytest.fail("weights were read"))
-    for load in (
-        lambda: torch_ref.load(DIA, codec=CODEC, device="cpu"),
-        lambda: mlx_port.load(folder),
-    ):
-        with pytest.raises(ResourceError, match=r"^memory: the model's weights in float32 take .* 0\.01 GB"):
-            load()
 
 
 def test_a_loaded_codec_works_in_windows_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:

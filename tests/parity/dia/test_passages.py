@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.sides import ORACLE, SIDES, YARDSTICK, Side
+from tests.sides import ORACLE, YARDSTICK, Side
 from tests.tiny.dia import compose, dac_config, dac_weights, dia_config, dia_weights
 from tests.tolerance import assert_within
 from tts_core.codecs import dac_calls
@@ -18,11 +18,6 @@ from tts_core.codecs.policy import CodecPolicy
 from tts_core.results import GenerationResult
 
 POLICY = CodecPolicy(64, 4)
-
-
-@pytest.fixture(params=list(SIDES.values()), ids=list(SIDES))
-def side(request: pytest.FixtureRequest) -> Side:
-    return request.param
 
 
 @pytest.fixture

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from mlx_port.api import embedded_voice as mlx_voice
-from tests.sides import ORACLE, PORT, SIDES, YARDSTICK, Side
+from tests.sides import ORACLE, PORT, YARDSTICK, Side
 from tests.tiny.dia import compose, dac_config, dac_weights, dia_config, dia_weights
 from tests.tiny.noise import CountingNoise
 from tests.tiny.recordings import snippet
 from tests.tolerance import assert_within
 from torch_ref.api import embedded_voice as torch_voice
-from tts_core.audio.joining import FADE, PAUSE
+from tts_core.audio.joining import PAUSE
 from tts_core.audio.joining import join as join_waves
 from tts_core.dia import pipeline as dia_pipeline
 from tts_core.dia.session import DiaSession
@@ -40,11 +40,6 @@ SHORT = "[S1] Lorem ipsum dolor. [S2] Sit amet! [S1] Consectetur."
 LATE = "[S1] " + "Lorem ipsum dolor sit amet elit. " * 3 + "[S2] Consectetur? [S1] Adipiscing elit, sed do."
 DIALOGUES = Path(__file__).parents[3] / "examples/train_voice/evaluation/dialogues.txt"
 RATE = 1000  # samples a second
-
-
-@pytest.fixture(params=list(SIDES.values()), ids=list(SIDES))
-def side(request: pytest.FixtureRequest) -> Side:
-    return request.param
 
 
 @cache
@@ -100,6 +95,7 @@ def test_both_sides_say_the_same(text: str, prompt: Prompt | None) -> None:
 def test_pieces_and_their_voices(side: Side) -> None:
     result = spoken(side)
     assert [piece.text for piece in result.pieces] == PIECES
+    np.testing.assert_array_equal(result.audio, join_waves([piece.audio for piece in result.pieces], RATE))
     first, *rest = result.pieces
     assert first.prompt is None
     assert first.codes.shape[1] > 0
@@ -167,22 +163,6 @@ def test_a_stream_joins_to_the_whole(side: Side) -> None:
     counts = [part.token_count for part in parts]
     assert counts == sorted(counts)
     assert joined.seed == SEED
-
-
-def test_joins_do_not_click(side: Side) -> None:
-    result = spoken(side)
-    waves = [piece.audio for piece in result.pieces]
-    np.testing.assert_array_equal(result.audio, join_waves(waves, RATE))
-    pause, fade = round(PAUSE * RATE), round(FADE * RATE)
-    inside = np.concatenate([np.abs(np.diff(wave)) for wave in waves])
-    steps, end = np.abs(np.diff(result.audio)), 0
-    for place, wave in enumerate(waves[:-1]):
-        start, end = end, end + len(wave)
-        kept = slice(fade if place else 0, len(wave) - fade)
-        np.testing.assert_array_equal(result.audio[start:end][kept], wave[kept])
-        assert not result.audio[end : end + pause].any()
-        assert steps[end - 1 : end + pause].max() <= np.quantile(inside, 0.999)
-        end += pause
 
 
 def test_sound_before_the_second_piece_is_begun(side: Side) -> None:
@@ -293,11 +273,7 @@ def test_temperature_zero_and_other_values_reach_every_piece(side: Side) -> None
     ("given", "message"),
     [
         ({"noise": [HostNoise(1)] * 3}, "noise: 3 sources for 4 pieces"),
-        ({"seed": -1}, "seed: -1 is outside"),
         ({"seed": 1.5}, "seed: 1.5 is not a whole number"),
-        ({"max_frames": 0}, "max_frames: 0 is outside"),
-        ({"max_frames": 2.5}, "max_frames: 2.5 is not a whole number"),
-        ({"temperature": -1.0}, "temperature: -1.0 is outside"),
         ({"piece_seconds": 0.2}, "piece_seconds: 0.2 is outside"),
         ({"piece_seconds": None, "text": TEXT[:-4] * 3}, "the model takes 300; split it after"),
         ({"prompt": Prompt.of(codes=CODES)}, "its transcript is missing"),

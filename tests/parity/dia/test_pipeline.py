@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.parity.device_reads import Forbidden, Watched
-from tests.sides import ORACLE, PORT, SIDES, Side
+from tests.sides import ORACLE, PORT, Side
 from tests.tiny.dia import EOS, compose, dac_config, dac_weights, dia_config, dia_weights
 from tests.tiny.noise import CountingNoise
 from tests.tolerance import assert_within
@@ -29,11 +29,6 @@ TEXTS = [
     "[S1] Two words",
     "[S1] The fifth one. [S2]",
 ]
-
-
-@pytest.fixture(params=list(SIDES.values()), ids=list(SIDES))
-def side(request: pytest.FixtureRequest) -> Side:
-    return request.param
 
 
 @cache
@@ -185,13 +180,6 @@ def test_the_advice_after_a_cut_follows_the_end_of_each_text(side: Side, caplog:
     for text in texts:
         voice.generate(text, seed=1)
     assert [message.split("; ")[1] for message in caplog.messages] == advice
-
-
-def test_a_text_may_end_by_itself(side: Side) -> None:
-    result = pipeline(side, eos=3.0).generate(TEXTS[0], seed=1, max_frames=200)
-    assert result.finish_reason == "stop"
-    assert 0 < result.codes.shape[1] < 200
-    assert result.samples > 0
 
 
 def test_a_text_may_end_at_once(side: Side) -> None:

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
-from functools import cache
+from collections.abc import Iterator
+from functools import cache, partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 
-import mlx_port.loading
-import torch_ref.loading
+from tests.contract.speakers import assert_same
 from tests.tiny.dia2 import recording
 from tts_core.audio.joining import PAUSE
 from tts_core.dia2.options import Dia2Options
 from tts_core.errors import CancelledError
 from tts_core.results import GenerationResult, join
-from tts_core.serving.engine import SpeechEngine
-from tts_core.serving.source import ModelSource
 
 pytestmark = pytest.mark.rest
 
@@ -44,10 +41,7 @@ def spoken(pipeline: Any) -> Any:
     return cache(lambda side: join(list(pipeline(side).stream(iter(WORDS), seed=3))))
 
 
-def same(one: GenerationResult, other: GenerationResult) -> None:
-    np.testing.assert_array_equal(one.codes, other.codes)
-    assert (one.words, one.cues, one.finish_reason) == (other.words, other.cues, other.finish_reason)
-    np.testing.assert_allclose(one.audio, other.audio, rtol=0, atol=2e-5)
+same = partial(assert_same, rounding=2e-5)
 
 
 def said(text: str) -> list[str]:
@@ -178,33 +172,3 @@ def test_the_memory_of_a_voice_is_counted_from_the_start(pipeline: Any) -> None:
     assert whole.job().prefix_frames == 0
     assert whole.opened().job() == side.request(TEXT, options).job()
     assert whole.opened().job().prefix_frames == whole.voice_frames > 0
-
-
-@pytest.fixture(scope="module")
-def engine(published: Any, converted: Any) -> Iterator[SpeechEngine]:
-    def source(package: Any, *given: Any, **options: Any) -> ModelSource:
-        parts = package.open_parts(*given, **options)
-        return ModelSource(
-            "dia2",
-            parts.configs,
-            parts.documents,
-            lambda: package.assemble(package.open_parts(*given, **options)),
-        )
-
-    made = SpeechEngine(
-        {
-            "torch": source(torch_ref.loading, published("v_main"), dtype="float32", device="cpu"),
-            "mlx": source(mlx_port.loading, converted("v_main")),
-        },
-        places=2,
-    )
-    made.start()
-    assert made.wait_ready(120)
-    yield made
-    made.close()
-
-
-def feed(speech: Any, pieces: Iterable[str]) -> None:
-    for piece in pieces:
-        speech.feed(piece)
-    speech.end()

@@ -4,6 +4,7 @@ Everything but the networks is one pipeline for both sides: what does not concer
 """
 
 import logging
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -17,6 +18,7 @@ import torch_ref
 from converters.convert import Quantization, convert
 from converters.published import open_published
 from mlx_port.dia2.pipeline import Dia2Pipeline as MlxPipeline
+from tests.contract.speakers import assert_same
 from tests.tiny.dia2 import dia2_weights, recording, wide_config, write_published
 from torch_ref.dia2.depformer import DepformerLayer
 from torch_ref.dia2.pipeline import Dia2Pipeline as TorchPipeline
@@ -50,11 +52,7 @@ def long(both) -> tuple[GenerationResult, GenerationResult]:
     return first, second
 
 
-def same(one: GenerationResult, other: GenerationResult) -> None:
-    np.testing.assert_array_equal(one.codes, other.codes)
-    assert one.words == other.words
-    assert one.finish_reason == other.finish_reason
-    np.testing.assert_allclose(one.audio, other.audio, rtol=0, atol=2e-5)
+same = partial(assert_same, rounding=2e-5)
 
 
 @pytest.mark.parametrize(
@@ -107,13 +105,6 @@ def test_words_are_in_captions_and_follow_the_speed(pipeline, usual):
     cues = usual.captions()
     assert tuple(word for cue in cues for word in cue.words) == usual.words
     assert "<00:00:00.160>[S1] Hello <00:00:00.640>there" in usual.captions().vtt()
-
-
-@pytest.mark.parametrize("cut", [1, 7, 1000])
-def test_text_that_comes_in_pieces_is_the_same_speech(pipeline, usual, cut):
-    """Cut anywhere, also inside words and tags; steps are withheld until their words are there."""
-    pieces = [TEXT[start : start + cut] for start in range(0, len(TEXT), cut)]
-    same(usual, join(list(pipeline.stream(iter(pieces), seed=5))))
 
 
 @pytest.mark.parametrize("cut", [1, 10])

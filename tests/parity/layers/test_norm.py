@@ -1,59 +1,71 @@
-"""Group norms and convolutions without a bias, both sides against torch in float64."""
+"""Norms: MLX against PyTorch in the derived bound, at scales around each epsilon."""
+
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 
-import mlx_port.layers.conv as mlx_conv
-import mlx_port.layers.norm as mlx_norm
-import torch_ref.layers.norm as torch_norm
-from tests.tolerance import assert_within
+import mlx_port.layers.norm
+import torch_ref.layers.norm
+from tests.sides import PORT, Side, assert_parity
+
+
+def normed(side: Side, name: str, sizes: tuple[Any, ...], x: np.ndarray, **weights: np.ndarray) -> Any:
+    """(..., C) → same, by a layer with these weights."""
+    norm = getattr(side.module("layers.norm"), name)(*sizes)
+    if side is not PORT:
+        norm.to(side.dtype)
+    for key, value in weights.items():
+        if side is PORT:
+            setattr(norm, key, side.array(value))
+        else:
+            getattr(norm, key).data = side.array(value)
+    return norm(side.channels(x) if name == "GroupNorm" else side.array(x))
+
+
+@pytest.mark.parametrize(("name", "eps"), [("RMSNorm", 1e-5), ("LayerNorm", 4e-5)])
+@pytest.mark.parametrize(
+    "scale", [0.0, 1e-20, 1e-4, 3e-3, 6e-3, 1.0, 1e4], ids=str
+)  # the roots of the epsilons
+def test_norm(name: str, eps: float, scale: float) -> None:
+    random = np.random.default_rng(1)
+    x = ((random.normal(0, 1, (2, 5, 37)) + 3 * (name == "LayerNorm")) * scale).astype(np.float32)
+    keys = ("weight", "bias") if name == "LayerNorm" else ("weight",)
+    weights = {key: random.uniform(0.5, 1.5, 37).astype(np.float32) for key in keys}
+    assert_parity(f"{name} at {scale}", lambda side: side.numpy(normed(side, name, (37, eps), x, **weights)))
+
+
+def test_layer_norm_of_half_precision_is_rounded_once() -> None:
+    """It computes in float32: the result is the rounded float32 norm of the same numbers."""
+    x = (np.random.default_rng(2).normal(0, 1, (3, 37)) + 50).astype(np.float32)
+    halves, ports = torch.from_numpy(x).bfloat16(), mx.array(x).astype(mx.bfloat16)
+    norm, port = torch_ref.layers.norm.LayerNorm(37, 4e-5), mlx_port.layers.norm.LayerNorm(37, 4e-5)
+    assert torch.equal(norm(halves), norm(halves.float()).bfloat16())
+    assert norm(halves).dtype == torch.bfloat16
+    assert mx.array_equal(port(ports), port(ports.astype(mx.float32)).astype(mx.bfloat16))
+    assert port(ports).dtype == mx.bfloat16
 
 
 @pytest.mark.parametrize(
-    ("channels", "groups", "steps"), [(4, 4, 9), (12, 3, 128), (6, 1, 257), (8, 2, 40_000)]
+    ("channels", "groups", "steps", "scale"),
+    [(4, 4, 9, 1), (4, 4, 9, 1e-3), (12, 3, 128, 1), (6, 1, 257, 1), (8, 2, 40_000, 1)],
 )
-def test_group_norm(channels, groups, steps):
-    """Input with a mean far from zero, as after a bias, and three seconds long."""
-    rng = np.random.default_rng(steps)
-    x = rng.normal(5, 2, (2, channels, steps)).astype(np.float32)
-    weight, bias = rng.normal(1, 0.3, (2, channels)).astype(np.float32)
+def test_group_norm(channels: int, groups: int, steps: int, scale: float) -> None:
+    """Input with a mean far from zero, as after a bias, and three seconds long; the formula in float64."""
+    random = np.random.default_rng(steps)
+    x = (random.normal(5, 2, (2, channels, steps)) * scale).astype(np.float32)
+    weight, bias = random.normal(1, 0.3, (2, channels)).astype(np.float32)
+    wide = x.astype(np.float64).reshape(2, groups, -1)
+    centred = (wide - wide.mean(-1, keepdims=True)) / np.sqrt(wide.var(-1, keepdims=True) + 1e-5)
+    truth = centred.reshape(x.shape) * weight[:, None] + bias[:, None]
 
-    def ours(dtype):
-        norm = torch_norm.GroupNorm(groups, channels, 1e-5).to(dtype)
-        norm.weight.data, norm.bias.data = (torch.from_numpy(each).to(dtype) for each in (weight, bias))
-        return norm(torch.from_numpy(x).to(dtype)).detach().numpy()
+    def run(side: Side) -> np.ndarray:
+        sizes = (groups, channels, 1e-5)
+        made = side.from_channels(normed(side, "GroupNorm", sizes, x, weight=weight, bias=bias))
+        if side.kind == "float64":
+            np.testing.assert_allclose(made, truth, rtol=0, atol=1e-12)
+        return made
 
-    wide = torch.from_numpy(x).double().reshape(2, groups, -1)
-    centred = (wide - wide.mean(-1, keepdim=True)) / (wide.var(-1, correction=0, keepdim=True) + 1e-5).sqrt()
-    truth = (
-        centred.reshape(x.shape) * torch.from_numpy(weight)[:, None] + torch.from_numpy(bias)[:, None]
-    ).numpy()
-    np.testing.assert_allclose(ours(torch.float64), truth, rtol=0, atol=1e-12)
-    norm = mlx_norm.GroupNorm(groups, channels, 1e-5)
-    norm.weight, norm.bias = mx.array(weight), mx.array(bias)
-    port = np.array(norm(mx.array(x.transpose(0, 2, 1)))).transpose(0, 2, 1)
-    assert_within(port, ours(torch.float32), truth, f"group norm of {steps} steps")
-
-
-@pytest.mark.parametrize("stride", [1, 3, 4])
-def test_convolutions_without_a_bias(stride):
-    rng = np.random.default_rng(0)
-    x = rng.standard_normal((2, 6, 31)).astype(np.float32)
-    down, up = (rng.standard_normal(shape).astype(np.float32) for shape in ((8, 6, 7), (6, 8, 7)))
-    lower = mlx_conv.Conv1d(6, 8, 7, stride, 2, bias=False)
-    higher = mlx_conv.ConvTranspose1d(6, 8, 7, stride, 2, bias=False)
-    assert list(lower.parameters()) == list(higher.parameters()) == ["weight"]
-    lower.weight, higher.weight = mx.array(down.transpose(0, 2, 1)), mx.array(up.transpose(1, 2, 0))
-
-    def run(dtype):
-        made = [torch.from_numpy(each).to(dtype) for each in (x, down, up)]
-        return F.conv1d(made[0], made[1], None, stride, 2).numpy(), F.conv_transpose1d(
-            made[0], made[2], None, stride, 2
-        ).numpy()
-
-    for layer, truth, known in zip((lower, higher), run(torch.float64), run(torch.float32), strict=True):
-        own = np.array(layer(mx.array(x.transpose(0, 2, 1)))).transpose(0, 2, 1)
-        assert_within(own, known, truth, f"{layer}, stride {stride}")
+    assert_parity(f"group norm of {steps} steps", run)

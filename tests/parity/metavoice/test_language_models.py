@@ -222,13 +222,9 @@ def generate(
     sampling: FirstStageSampling,
     *,
     limits: list[int] | None = None,
-    seeds: list[int] | None = None,
     end: int = END_OF_AUDIO,
 ) -> list[np.ndarray]:
-    texts = [
-        MetaVoiceJoining(PROMPTS[item], SPEAKERS[item], sampling, HostNoise(seed))
-        for item, seed in zip(items, seeds or items, strict=True)
-    ]
+    texts = [MetaVoiceJoining(PROMPTS[item], SPEAKERS[item], sampling, HostNoise(item)) for item in items]
     limits = limits or [LIMITS[item] for item in items]
     return side.speak(first(side), texts, limits, end_of_text=END_OF_TEXT, end=end)
 
@@ -275,17 +271,6 @@ def test_one_id_and_the_last_position(side: LanguageSide) -> None:
     room = 60 - len(PROMPTS[1])
     [made] = generate(side, [1], SETTINGS["greedy"], limits=[room])
     assert len(made) == 60
-
-
-@EVERY_SIDE
-def test_seeds_work_for_each_text(side: LanguageSide) -> None:
-    def run(*seeds: int) -> list[list[int]]:
-        made = generate(side, [0, 1], SETTINGS["every id"], seeds=[*seeds])
-        return [ids.tolist() for ids in made]
-
-    assert run(5, 6) == run(5, 6)
-    assert run(5, 6)[0] != run(7, 6)[0]
-    assert run(5, 6)[1] == run(7, 6)[1]
 
 
 @pytest.mark.parametrize("name", ["defaults", "greedy", "slow"])

@@ -25,7 +25,7 @@ from tts_core.metavoice.request import STAGES, MetaVoiceFacts, MetaVoiceRequest,
 from tts_core.metavoice.rows import MetaVoiceJoining
 from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.metavoice.session import MetaVoiceSession
-from tts_core.nn.noise import HostNoise, piece_seed
+from tts_core.nn.noise import HostNoise
 from tts_core.pipeline import Callbacks
 from tts_core.prompt import Prompt
 from tts_core.results import join
@@ -114,14 +114,6 @@ def test_both_sides_say_the_same(sides: dict[str, Any], voice: np.ndarray, given
     assert oracle.codes.shape[0] == 8
     assert 0 < oracle.codes.shape[1] <= asked["max_frames"]
     assert_within(mlx.audio, torch.audio, oracle.audio.astype(np.float64), "audio")
-
-
-def test_injected_numbers_are_those_of_the_seed(side: Any, voice: np.ndarray) -> None:
-    from_seed = side.generate(LONG, prompt=voice, piece_seconds=MOST, seed=8, max_frames=FRAMES)
-    sources = [HostNoise(piece_seed(8, place)) for place in range(3)]
-    injected = side.generate(LONG, prompt=voice, piece_seconds=MOST, noise=sources, max_frames=FRAMES)
-    np.testing.assert_array_equal(injected.audio, from_seed.audio)
-    assert (injected.seed, from_seed.seed) == (None, 8)
 
 
 def endings(*at: int) -> list[HostNoise]:

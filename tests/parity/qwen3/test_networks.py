@@ -1,19 +1,16 @@
-"""Qwen3-TTS's networks, MLX against PyTorch: every layer, single steps with caches, and quantized copies."""
+"""Qwen3-TTS's networks, MLX against PyTorch: every layer, and single steps with caches."""
 
 from functools import cache
 
 import numpy as np
 import pytest
 
-from converters.convert import convert
-from converters.published import open_published
-from converters.rules.dequantize import Quantization
 from tests.golden.bench import Bench
 from tests.golden.qwen3_bench import ModelSide
 from tests.golden.qwen3_checks import Row, prompt_of, read_row, spoken
 from tests.sides import Side
 from tests.tiny.inputs import normal
-from tests.tiny.qwen3 import qwen3_config, qwen3_weights, speaker_config, write_published
+from tests.tiny.qwen3 import qwen3_config, qwen3_weights, speaker_config
 from tests.tolerance import assert_within
 from tts_core.qwen3 import layout as layouts
 from tts_core.qwen3.config import MODES
@@ -117,21 +114,6 @@ def test_both_sides_draw_the_same_codes(mode: str) -> None:
         made = [spoken(side, [given], sampling, 8)[0] for side in (trio.side, trio.torch32)]
         np.testing.assert_array_equal(made[0], made[1])
         assert len(np.unique(made[0])) > 5
-
-
-@pytest.mark.parametrize(("mode", "bits"), [("base", 8), ("custom_voice", 4)])
-def test_quantized_layers_compute_what_they_store(tmp_path, mode: str, bits: int) -> None:
-    """MLX's quantized network against PyTorch with the dequantized numbers."""
-    from mlx_port.loading import open_networks
-
-    published = open_published(write_published(tmp_path / "qwen3", mode), offline=True)
-    convert(published, tmp_path / "made", quantization=Quantization("affine", 32, bits))
-    stored = open_published(tmp_path / "made", offline=True).parts["qwen3"]
-    own = ModelSide("mlx", open_networks(tmp_path / "made", kinds=["qwen3"])["qwen3"])
-    sides = [own, *(ModelSide(kind, Side(kind).network("qwen3", stored)) for kind in ("torch", "float64"))]
-    made = [read_row(side, row(mode, streamed=False), codes(mode, 4)) for side in sides]
-    for name in made[2]:
-        assert_within(made[0][name], made[1][name], made[2][name], name)
 
 
 @pytest.mark.parametrize("frames", [7, 8, 31])

@@ -3,97 +3,28 @@
 import json
 import re
 import shutil
-from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
-from types import SimpleNamespace
 from typing import cast
 
 import huggingface_hub
 import mlx.core as mx
 import numpy as np
 import pytest
-from safetensors.numpy import load_file, save_file
 
-from converters.convert import convert
-from converters.published import open_published
 from converters.rules.dequantize import Quantization
 from mlx_port.commands import main as cli
 from mlx_port.commands.verify import run as verifying
-from tests.converters.folders import DAC, DAC_HF, DAC_PTH, V_0626, V_0626_HF, V_V01
-from tests.tiny.record import record_again
+from tests.converters.folders import DAC_HF, V_0626_HF
+from tests.parity.verify.origins import DIA, edit_tensor, failed, perturb, poison, swap_rows
 
 pytestmark = [pytest.mark.rest, pytest.mark.usefixtures("verify_here")]
 
-SOURCES = {"v_0626": (V_0626, DAC_PTH), "v_v01": (V_V01, DAC), "v_0626_hf": (V_0626_HF, DAC_HF)}
-QUICK = ("--rows", "20", "--seconds", "0.1")
-
 MEASURED = "Measured by mlx-port verify"
+FOUR_BITS = Quantization.of("affine", 32, 4)
 
 
-@pytest.fixture(scope="module")
-def converted(tmp_path_factory) -> Callable[..., Path]:
-    """Folders by source, dtype and quantization, each converted once."""
-    made: dict[tuple, Path] = {}
-
-    def get(name: str, dtype: str = "float32", quantization: Quantization | None = None) -> Path:
-        key = (name, dtype, quantization)
-        if key not in made:
-            made[key] = tmp_path_factory.mktemp("converted") / "model"
-            dia, codec = SOURCES[name]
-            convert(open_published(dia, codec=codec), made[key], dtype=dtype, quantization=quantization)
-        return made[key]
-
-    return get
-
-
-@pytest.fixture
-def damaged(converted, tmp_path) -> Callable[..., Path]:
-    def get(name: str, damage: Callable[[Path], None], *form) -> Path:
-        shutil.copytree(converted(name, *form), tmp_path / "model")
-        damage(tmp_path / "model")
-        record_again(tmp_path / "model")
-        return tmp_path / "model"
-
-    return get
-
-
-@pytest.fixture
-def verify(capsys) -> Callable[..., SimpleNamespace]:
-    """Run the command in this process; return its exit code and output."""
-
-    def run(name: str, destination: Path, *flags: str) -> SimpleNamespace:
-        dia, codec = SOURCES[name]
-        code = cli.run(
-            ["verify", str(dia), str(destination), "--codec", str(codec), *QUICK, "--verbose", *flags]
-        )
-        out, err = capsys.readouterr()
-        return SimpleNamespace(code=code, out=out, err=err)
-
-    return run
-
-
-def edit_tensor(part: str, name: str, change: Callable[[np.ndarray], None]) -> Callable[[Path], None]:
-    def damage(folder: Path) -> None:
-        file = folder / part / "model.safetensors"
-        tensors = {key: value.copy() for key, value in load_file(file).items()}
-        change(tensors[name])
-        save_file(tensors, file, {"format": "mlx"})
-
-    return damage
-
-
-def swap_rows(tensor: np.ndarray) -> None:
-    tensor[[3, 5]] = tensor[[5, 3]]
-
-
-def failed_layers(out: str) -> list[str]:
-    report = json.loads(out)
-    assert not report["passed"]
-    return [f"{row['part']} {row['layer']}" for row in report["layers"] if not row["passed"]]
-
-
-@pytest.mark.parametrize("name", SOURCES)
+@pytest.mark.parametrize("name", [f"dia, {form}" for form in DIA])
 def test_a_faithful_conversion_passes(name, converted, verify):
     done = verify(name, converted(name))
     assert (done.code, done.err) == (0, "")
@@ -109,12 +40,12 @@ def test_a_faithful_conversion_passes(name, converted, verify):
 
 
 def test_a_bit_that_rounding_would_explain_is_found_by_its_hash(converted, tmp_path, verify):
-    folder = Path(shutil.copytree(converted("v_0626_hf"), tmp_path / "model"))
+    folder = Path(shutil.copytree(converted("dia, v_0626_hf"), tmp_path / "model"))
     file = folder / "codec/model.safetensors"
     content = bytearray(file.read_bytes())
     content[-4] ^= 1
     file.write_bytes(content)
-    done = verify("v_0626_hf", folder)
+    done = verify("dia, v_0626_hf", folder)
     assert done.code == 1
     assert ": FAIL: 1 check failed\n" in (folder / "README.md").read_text()
     changed = "FAIL codec/model.safetensors: changed since the conversion, by its sha256"
@@ -123,7 +54,7 @@ def test_a_bit_that_rounding_would_explain_is_found_by_its_hash(converted, tmp_p
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_a_narrower_conversion_passes_and_its_loss_is_told(dtype, converted, verify):
-    done = verify("v_0626_hf", converted("v_0626_hf", dtype), "--json")
+    done = verify("dia, v_0626_hf", converted("dia, v_0626_hf", dtype), "--json")
     report = json.loads(done.out)
     assert done.code == 0
     assert report["oracle"] == "torch float64 on the converted model's numbers"
@@ -133,7 +64,7 @@ def test_a_narrower_conversion_passes_and_its_loss_is_told(dtype, converted, ver
         ("dia", dtype),
     }
     assert all(row["judged"] for row in report["layers"])
-    card = (converted("v_0626_hf", dtype) / "README.md").read_text()
+    card = (converted("dia, v_0626_hf", dtype) / "README.md").read_text()
     assert re.search(
         rf"## {MEASURED}\n\n- \d+ layers of MLX .*: all within the bound\n- dia, conversion: ", card
     )
@@ -151,7 +82,7 @@ def test_a_narrower_conversion_passes_and_its_loss_is_told(dtype, converted, ver
 
 def test_a_quantised_conversion_is_judged_in_float32(converted, verify):
     how = Quantization.of("affine", 32, 8)
-    done = verify("v_0626", converted("v_0626", "bfloat16", how), "--json")
+    done = verify("dia, v_0626", converted("dia, v_0626", "bfloat16", how), "--json")
     report = json.loads(done.out)
     assert done.code == 0
     assert report["quantization"]["bits"] == 8
@@ -161,13 +92,10 @@ def test_a_quantised_conversion_is_judged_in_float32(converted, verify):
 
 
 def test_a_perturbed_layer_is_named(damaged, verify):
-    def perturb(tensor: np.ndarray) -> None:
-        tensor *= 1 + 1e-3 * np.random.default_rng(1).standard_normal(tensor.shape).astype(np.float32)
-
-    folder = damaged("v_0626", edit_tensor("", "model.decoder.layers.1.mlp.down_proj.weight", perturb))
-    done = verify("v_0626", folder, "--json")
+    folder = damaged("dia, v_0626", edit_tensor("", "model.decoder.layers.1.mlp.down_proj.weight", perturb))
+    done = verify("dia, v_0626", folder, "--json")
     assert done.code == 1
-    assert failed_layers(done.out) == ["dia decoder.layers.1", "dia whole network"]
+    assert failed(done.out)[0] == ["dia decoder.layers.1", "dia whole network"]
     assert "model.decoder.layers.1.mlp.down_proj.weight: " in "\n".join(json.loads(done.out)["failures"])
 
 
@@ -184,7 +112,7 @@ def test_swapped_rows_are_named(damaged, verify):
         for part, tensor, _ in swapped:
             edit_tensor(part, tensor, swap_rows)(folder)
 
-    done = verify("v_v01", damaged("v_v01", damage))
+    done = verify("dia, v_v01", damaged("dia, v_v01", damage))
     assert done.code == 1
     named = set(re.findall(r"^FAIL (.*) \(float32\): error ", done.out, re.MULTILINE))
     assert {layer for _, _, layer in swapped} <= named
@@ -194,12 +122,12 @@ def test_swapped_rows_are_named(damaged, verify):
         assert f"FAIL {part or 'dia'} {tensor}: " in done.out
 
 
-@pytest.mark.parametrize("form", [(), ("bfloat16",), ("float32", Quantization.of("affine", 32, 4))])
+@pytest.mark.parametrize("form", [(), ("bfloat16",), ("float32", FOUR_BITS)])
 def test_rows_that_no_input_reaches_are_compared_too(form, damaged, verify):
-    folder = damaged("v_0626", edit_embedding, *form)
-    done = verify("v_0626", folder, "--json")
+    folder = damaged("dia, v_0626", edit_embedding, form=form)
+    done = verify("dia, v_0626", folder, "--json")
     assert done.code == 1
-    assert failed_layers(done.out) == []
+    assert failed(done.out)[0] == []
     assert [fault["tensor"] for fault in json.loads(done.out)["tensor_faults"]] == [
         "model.encoder.embedding.weight"
     ]
@@ -217,7 +145,7 @@ def edit_embedding(folder: Path) -> None:
 def test_swapped_rows_of_a_quantised_layer_are_named(damaged, verify):
     tensor = "model.decoder.layers.1.mlp.gate_up_proj"
     damage = edit_tensor("", f"{tensor}.weight", swap_rows)
-    done = verify("v_0626", damaged("v_0626", damage, "float32", Quantization.of("affine", 32, 4)))
+    done = verify("dia, v_0626", damaged("dia, v_0626", damage, form=("float32", FOUR_BITS)))
     assert done.code == 1
     assert f"FAIL dia {tensor}.weight: " in done.out
 
@@ -233,7 +161,7 @@ def test_a_code_that_is_three_steps_off_is_named(bits, damaged, verify, monkeypa
         words[7, 3] = int(words[7, 3]) + (3 if lowest + 3 < 2**bits else -3)
 
     form = ("float32", Quantization.of("affine", 32, bits))
-    done = verify("v_0626", damaged("v_0626", edit_tensor("", tensor, damage), *form), "--json")
+    done = verify("dia, v_0626", damaged("dia, v_0626", edit_tensor("", tensor, damage), form=form), "--json")
     assert done.code == 1
     (fault,) = json.loads(done.out)["tensor_faults"]
     assert fault["tensor"] == tensor
@@ -245,20 +173,17 @@ def test_a_wrong_configuration_is_named(damaged, verify):
         config = json.loads((folder / "config.json").read_text())
         (folder / "config.json").write_text(json.dumps(config | {"cross_rope": True}))
 
-    done = verify("v_0626", damaged("v_0626", damage))
+    done = verify("dia, v_0626", damaged("dia, v_0626", damage))
     assert done.code == 1
     assert "FAIL configuration: cross_rope: False in the source, True in the converted model" in done.out
     assert "FAIL dia decoder.layers.0.cross_attention (float32): error " in done.out
 
 
 def test_numbers_that_are_not_finite_fail(damaged, verify):
-    def poison(tensor: np.ndarray) -> None:
-        tensor[0, 0] = np.nan
-
-    folder = damaged("v_0626", edit_tensor("", "logits_dense.weight", poison))
-    done = verify("v_0626", folder, "--json")
+    folder = damaged("dia, v_0626", edit_tensor("", "logits_dense.weight", poison))
+    done = verify("dia, v_0626", folder, "--json")
     assert done.code == 1
-    assert "dia logits_dense" in failed_layers(done.out)
+    assert "dia logits_dense" in failed(done.out)[0]
     assert "logits_dense.weight" in [fault["tensor"] for fault in json.loads(done.out)["tensor_faults"]]
 
 
@@ -288,7 +213,7 @@ class Page(HTMLParser):
 
 
 def test_the_page_is_whole_and_fetches_nothing(converted, verify, tmp_path):
-    done = verify("v_0626", converted("v_0626"), "--html", str(tmp_path / "report.html"))
+    done = verify("dia, v_0626", converted("dia, v_0626"), "--html", str(tmp_path / "report.html"))
     text = (tmp_path / "report.html").read_text("utf-8")
     page = Page(text)
     assert done.code == 0
@@ -316,7 +241,7 @@ def test_the_page_is_whole_and_fetches_nothing(converted, verify, tmp_path):
     ],
 )
 def test_flags_are_checked(flags, code, words, converted, verify):
-    done = verify("v_0626", converted("v_0626"), *flags)
+    done = verify("dia, v_0626", converted("dia, v_0626"), *flags)
     assert (done.code, done.out) == (code, "")
     assert words in done.err
     assert done.err.count("\n") == 1
@@ -326,7 +251,8 @@ def test_the_seed_is_that_of_the_inputs(converted, verify, monkeypatch):
     given = []
     monkeypatch.setattr(verifying, "ladder", lambda model, inputs: given.append(inputs) or [])
     seeds = [
-        json.loads(verify("v_0626", converted("v_0626"), "--json", *flags).out)["seed"] for flags in SEEDS
+        json.loads(verify("dia, v_0626", converted("dia, v_0626"), "--json", *flags).out)["seed"]
+        for flags in SEEDS
     ]
     assert seeds == [inputs.seed for inputs in given] == [0, 7]
     assert (given[1].rows, given[1].seconds) == (20, 0.1)
@@ -346,17 +272,17 @@ def test_revision_and_offline_reach_the_download(flags, converted, monkeypatch):
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
     monkeypatch.setattr(verifying, "ladder", lambda *_: [])
-    destination = str(converted("v_0626_hf"))
+    destination = str(converted("dia, v_0626_hf"))
     assert cli.run(["verify", "our/dia", destination, "--codec", "our/dac", "--revision", "v9", *flags]) == 0
     assert calls == [("our/dia", "v9", bool(flags)), ("our/dac", None, bool(flags))]
 
 
 def test_folders_that_do_not_belong_together(converted, verify, tmp_path):
-    done = verify("v_v01", converted("v_0626"))
+    done = verify("dia, v_v01", converted("dia, v_0626"))
     assert done.code == 4
     assert "not converted from" in done.err
     assert "give the checkpoint that it was converted from" in done.err
-    assert verify("v_0626", tmp_path / "nothing").code == 3
+    assert verify("dia, v_0626", tmp_path / "nothing").code == 3
 
 
 def test_an_unconverted_destination_is_refused(capsys, tmp_path):

@@ -1,33 +1,32 @@
-"""The layers that verify runs one by one give, in sequence, the networks."""
+"""The layers that verify runs one by one give, in sequence, the networks; each tensor is in one of them."""
 
+from collections import Counter
 from collections.abc import Callable
-from functools import cache
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from converters.published import open_published
 from mlx_port.commands.verify.run import trace
 from tests.golden.dia2_bench import Dia2Side
-from tests.tiny.dia2 import published_dia2
-from tests.tiny.mbd import mbd_tensors, published_content, write_published
-from tests.tiny.metavoice_pipeline import bands_for
-from tests.tiny.published_models import AR, FIRST, sources
-from tests.tiny.qwen3 import write_published as write_qwen3
+from tests.parity.verify.origins import inputs
+from tests.tiny.published_models import AR, FIRST
 from torch_ref.layerwise import Layerwise
 from torch_ref.loading import open_parts
-from tts_core import models
-from tts_core.nn.ladder import InputSources, ladder
-from tts_core.nn.layer_order import State, single_passes
+from tts_core.nn.ladder import ladder
+from tts_core.nn.layer_order import State, passes, single_passes
 from tts_core.qwen3.config import MODES
 
 pytestmark = [
     pytest.mark.skipif(not (AR.is_file() and FIRST.is_file()), reason=f"{AR} or {FIRST} is missing"),
     pytest.mark.rest,
 ]
+
+
+def dia(network: Any, x: dict[str, torch.Tensor]) -> State:
+    read = network.read([x["ids"][0]], network.encode_nothing())
+    return {"logits": network(x["tokens"], network.new_cache(), read)}
 
 
 def mars5(network: Any, x: dict[str, torch.Tensor]) -> State:
@@ -102,7 +101,15 @@ def codec(network: Any, x: dict[str, torch.Tensor], *books: int) -> State:
     return {"codes": made}
 
 
+def dac(network: Any, x: dict[str, torch.Tensor]) -> State:
+    if "samples" not in x:
+        return {"audio": network.decode(x["codes"].numpy())}
+    return {"codes": network.encode(x["samples"].numpy())}
+
+
 WHOLE: dict[str, Callable[..., State]] = {
+    "dia": dia,
+    "dac": dac,
     "dia2": dia2,
     "mimi": lambda network, x: codec(network, x, network.config.n_codebooks),
     "qwen3": qwen3,
@@ -117,37 +124,13 @@ WHOLE: dict[str, Callable[..., State]] = {
     "mbd": mbd,
 }
 
-
-BOUNDS = {"dia2": 1e-11, "mimi": 1e-12, "qwen3": 1e-11, "qwen3_codec": 1e-12}
-
-
-@pytest.fixture(scope="module")
-def opened(tmp_path_factory) -> Callable[[str], SimpleNamespace]:
-    bands = bands_for(open_published(sources("metavoice")).parts["encodec"].config.hidden_size)
-    file = tmp_path_factory.mktemp("mbd") / "mbd_comp_8.pt"
-    write_published(file, published_content(bands, mbd_tensors(bands)))
-
-    @cache
-    def get(name: str) -> SimpleNamespace:
-        model, _, form = name.partition(", ")
-        extras, place = models.model(model).extras, tmp_path_factory.mktemp(model)
-        if model == "dia2":
-            files = [published_dia2(place / form, form)]
-        elif model == "qwen3":
-            files = [write_qwen3(place / form, form)]
-        else:
-            files = [*sources(model), *([file] if extras else [])]
-        published = open_published(files, include=extras)
-        configs = {kind: part.config for kind, part in published.parts.items()}
-        documents = {kind: part.documents for kind, part in published.parts.items()}
-        given = InputSources(configs, documents, *((9, 0.8) if form else (11, 0.05)), 0)
-        networks = open_parts(files, include=extras, dtype="float64", device="cpu")
-        return SimpleNamespace(published=published, given=given, networks=networks)
-
-    return get
-
+BOUNDS = {"dia": 1e-11, "dia2": 1e-11, "mimi": 1e-12, "qwen3": 1e-11, "qwen3_codec": 1e-12}
+# kinds whose tensors have one stage each
+ONCE = ("dia", "dac", "dia2", "qwen3", "qwen3_codec")
 
 LAST = {
+    "dia, v_0626_hf": ["codec", "codec", "dia"],
+    "dia, v_v01": ["codec", "codec", "dia"],
     "mars5": ["vocoder", "mars5", "nar"],
     "metavoice": ["metavoice", "second_stage", "mbd, band 0", "mbd, band 1"],
     "dia2, v_main": ["codec", "codec", "dia2", "dia2"],
@@ -158,27 +141,34 @@ LAST = {
 
 
 @pytest.mark.parametrize("case", LAST)
-def test_the_layers_in_a_row_are_the_networks(case, opened):
-    it, seen = opened(case), []
-    for rung in ladder(case.partition(",")[0], it.given):
-        state = rung.state(it.given)
-        part = it.published.parts[rung.kind]
-        layers = Layerwise(rung.layers, part.config, part, "float64")
-        whole = trace(rung.stages, layers.run, state).whole
-        it.given.made.update({name: whole[name] for name in rung.keeps})
+def test_the_layers_in_a_row_are_the_networks(case, origin):
+    files, seen, claimed = origin(case), [], Counter[tuple[str, str]]()
+    published = files.open()
+    given = inputs(published, 11, files.seconds, 0)
+    networks = open_parts(files.files, codec=files.codec, include=files.extras, dtype="float64", device="cpu")
+    for rung in ladder(files.model, given):
+        state, part = rung.state(given), published.parts[rung.kind]
+        whole = trace(rung.stages, Layerwise(rung.layers, part.config, part, "float64").run, state).whole
+        given.made.update({name: whole[name] for name in rung.keeps})
         with torch.inference_mode():
             read = {name: torch.from_numpy(np.array(array)) for name, array in state.items()}
-            expected = WHOLE[rung.kind](it.networks.network(rung.kind, object), read)
+            expected = WHOLE[rung.kind](networks.network(rung.kind, object), read)
         for name, array in expected.items():
             bound = BOUNDS.get(rung.kind, 1e-10)
             np.testing.assert_allclose(whole[name], array, rtol=0, atol=bound, err_msg=f"{rung.part} {name}")
         seen.append(rung)
-    assert {rung.kind for rung in seen} == it.published.parts.keys()
+        tensors = [name for stage in rung.stages for name in stage.tensors(part.names())]
+        claimed.update((rung.kind, name) for name in tensors)
+        assert rung.groups is None or all(map(rung.groups, tensors))
     assert [rung.part for rung in seen[-len(LAST[case]) :]] == LAST[case]
+    assert claimed.keys() == {(kind, name) for kind, part in published.parts.items() for name in part.names()}
+    twice = {name for (kind, name), times in claimed.items() if times > 1 and kind in ONCE}
+    assert all(name.startswith("quantizer.quantizers.") for name in twice)  # DAC's: chosen, and read
 
 
-@pytest.mark.parametrize("rows", [1, 2, 3, 11])
-def test_a_ring_reads_every_row_once(rows):
-    spans = single_passes(rows)
-    assert [row for start, stop in spans for row in range(start, stop)] == list(range(rows))
-    assert all(stop - start == 1 for start, stop in spans[1:])
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 11, 24])
+def test_the_passes_read_every_row_once(rows):
+    """Those of a cache, and of a ring, which takes single rows after the first."""
+    for spans in (passes(rows), single_passes(rows)):
+        assert [row for start, stop in spans for row in range(start, stop)] == list(range(rows))
+    assert all(stop - start == 1 for start, stop in single_passes(rows)[1:])

@@ -1,4 +1,4 @@
-"""A network run layer by layer: equal to the whole network, with one layer at a time in memory."""
+"""A network run layer by layer: equal to the whole network in MLX, with one layer at a time in memory."""
 
 import gc
 import weakref
@@ -6,27 +6,22 @@ import weakref
 import mlx.core as mx
 import numpy as np
 import pytest
-import torch
 
 import mlx_port
-import torch_ref
 from converters.convert import convert
 from converters.published import ModelPart, open_published
 from mlx_port.commands.verify.run import trace
 from mlx_port.layerwise import Layerwise
 from mlx_port.stored import Stored
 from tests.converters.folders import DAC, V_V01
-from tests.tiny.dia import dac_config, dia_config
 from torch_ref.layerwise import Layerwise as TorchLayerwise
 from tts_core.codecs import dac
 from tts_core.codecs.dac_layers import DacLayers
-from tts_core.dia import shapes as dia_shapes
 from tts_core.dia.config import DiaConfig
 from tts_core.dia.ladder import dia_state
 from tts_core.dia.layer_order import dia_stages
 from tts_core.dia.layers import DiaLayers
 from tts_core.nn.ladder import InputSources, no_codes, signal
-from tts_core.nn.layer_order import passes
 from tts_core.voice.embedded import CODEC, DIA
 
 
@@ -57,40 +52,10 @@ def rows_of(config: DiaConfig, rows: int, *, seed: int = 0) -> InputSources:
     return given
 
 
-def test_every_tensor_of_dia_belongs_to_one_stage():
-    names = list(dia_shapes.parameter_shapes(dia_config()))
-    claimed = [name for stage in dia_stages(dia_config()) for name in stage.tensors(names)]
-    assert claimed == names
-
-
-def test_every_tensor_of_the_codec_belongs_to_a_stage():
-    config = dac_config()
-    names = list(dac.parameter_shapes(config))
-    stages = dac.encode_stages(config) + dac.decode_stages(config)
-    claimed = [name for stage in stages for name in stage.tensors(names)]
-    assert set(claimed) == set(names)
-    twice = {name for name in names if claimed.count(name) > 1}
-    assert all(name.startswith("quantizer.quantizers.") for name in twice)  # choosing codes, and reading them
-
-
-@pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 24])
-def test_the_passes_read_every_row_once(rows):
-    assert [row for start, stop in passes(rows) for row in range(start, stop)] == list(range(rows))
-
-
-def test_the_layers_in_a_row_are_the_network(source, folder):
-    """Whole runs of torch in float64 and of MLX against their own networks, with another cut of the rows."""
+def test_mlx_layers_in_a_row_are_the_network(source, folder):
+    """Whole runs of MLX against its own networks, with another cut of the rows; torch: test_ladders.py."""
     config = source.parts["dia"].config
     state = dia_state(rows_of(config, 20, seed=3))
-    layers = TorchLayerwise(DiaLayers, config, source.parts["dia"], "float64")
-    network = torch_ref.DiaPipeline.load(V_V01, codec=DAC, dtype="float64", device="cpu").engine.network
-    ids, tokens = torch.from_numpy(state["ids"]), torch.from_numpy(state["tokens"])
-    with torch.inference_mode():
-        read = network.read([ids[0]], network.encode_nothing())
-        expected = network(tokens, network.new_cache(), read).numpy()
-    whole = trace(dia_stages(config), layers.run, state).whole["logits"]
-    np.testing.assert_allclose(whole, expected, rtol=0, atol=1e-11)
-
     ours = mlx_port.DiaPipeline.load(folder).engine.network
     read = ours.read([mx.array(state["ids"][0])], ours.encode_nothing())
     logits = ours(mx.array(state["tokens"]), ours.new_cache(), read)
@@ -100,7 +65,7 @@ def test_the_layers_in_a_row_are_the_network(source, folder):
     np.testing.assert_allclose(whole, np.array(logits), rtol=0, atol=2e-4)  # 32 scale eps would be 6e-5
 
 
-def test_the_codecs_layers_in_a_row_are_the_codec(source, folder):
+def test_mlx_layers_in_a_row_are_the_codec(source, folder):
     config = source.parts["dac"].config
     samples = signal(config, 0.1, 4)
     converted = open_published(folder, offline=True).parts["dac"]

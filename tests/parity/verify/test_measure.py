@@ -66,22 +66,16 @@ def test_a_choice_within_rounding_is_a_near_tie_and_told():
     assert (found.near_ties, found.wrong, found.passed) == ((), (2.0,), False)
 
 
-def test_distances_choose_the_nearest_direction():
+def test_distances_choose_the_nearest_direction_or_point():
     rng = np.random.default_rng(1)
     encodings, codebook = rng.standard_normal((2, 3, 5)), rng.standard_normal((7, 3))
     vectors = encodings.swapaxes(1, 2)
-    vectors = vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
-    entries = codebook / np.linalg.norm(codebook, axis=-1, keepdims=True)
-    expected = ((vectors[:, :, None] - entries) ** 2).sum(-1)
-    np.testing.assert_allclose(distances(encodings, codebook, "directions"), expected, atol=1e-14)
+    units, entries = (each / np.linalg.norm(each, axis=-1, keepdims=True) for each in (vectors, codebook))
+    directions = ((units[:, :, None] - entries) ** 2).sum(-1)
+    points = ((vectors[:, :, None] - codebook) ** 2).sum(-1)
+    np.testing.assert_allclose(distances(encodings, codebook, "directions"), directions, atol=1e-14)
+    np.testing.assert_allclose(distances(encodings, codebook, "points"), points, atol=1e-13)
     assert distances(encodings.astype(np.float32), codebook, "directions").dtype == np.float32
-
-
-def test_distances_choose_the_nearest_point():
-    rng = np.random.default_rng(1)
-    encodings, codebook = rng.standard_normal((2, 3, 5)), rng.standard_normal((7, 3))
-    expected = ((encodings.swapaxes(1, 2)[:, :, None] - codebook) ** 2).sum(-1)
-    np.testing.assert_allclose(distances(encodings, codebook, "points"), expected, atol=1e-13)
 
 
 def weights(kind: str) -> np.ndarray:

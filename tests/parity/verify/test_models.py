@@ -1,105 +1,26 @@
-"""`mlx-port verify` with MARS5 and MetaVoice: good conversions pass, damage of each kind is named."""
+"""`mlx-port verify` with other models than Dia: good conversions pass, damage of each kind is named."""
 
 import json
 import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file, save_file
 
-from converters.convert import convert
-from converters.published import open_published
 from converters.rules.dequantize import Quantization
 from mlx_port.commands import main as cli
-from tests.tiny.mbd import mbd_tensors, published_content, write_published
-from tests.tiny.metavoice_pipeline import bands_for
+from tests.parity.verify.origins import edit_tensor, failed, perturb, poison, swap_rows
 from tests.tiny.published_models import AR, FIRST, edit, sources
-from tests.tiny.record import record_again
-from tts_core.nn.ladder import InputSources, ladder
 
 pytestmark = [
     pytest.mark.skipif(not (AR.is_file() and FIRST.is_file()), reason=f"{AR} or {FIRST} is missing"),
     pytest.mark.rest,
     pytest.mark.usefixtures("verify_here"),
 ]
-QUICK = ("--rows", "12", "--seconds", "0.06")
 EIGHT_BITS = Quantization.of("affine", 32, 8)
-Make = Callable[..., Path]
-
-
-@pytest.fixture(scope="module")
-def origin(tmp_path_factory) -> Callable[[str], list[Path]]:
-    """A model's published files; MetaVoice's with two bands of diffusion."""
-    bands = bands_for(open_published(sources("metavoice")).parts["encodec"].config.hidden_size)
-    file = tmp_path_factory.mktemp("mbd") / "mbd_comp_8.pt"
-    write_published(file, published_content(bands, mbd_tensors(bands)))
-    return lambda model: [*sources(model), *([file] if model == "metavoice" else [])]
-
-
-@pytest.fixture(scope="module")
-def converted(origin, tmp_path_factory) -> Make:
-    """Folders by model, dtype and quantization, each converted once."""
-
-    @cache
-    def make(model: str, dtype: str = "float32", quantization: Quantization | None = None) -> Path:
-        folder = tmp_path_factory.mktemp("converted") / model
-        published = open_published(origin(model), include=["mbd"] * (model == "metavoice"))
-        convert(published, folder, dtype=dtype, quantization=quantization)
-        return folder
-
-    return make
-
-
-@pytest.fixture
-def damaged(converted, tmp_path) -> Make:
-    def make(model: str, *damages: Damage) -> Path:
-        folder = tmp_path / "model"
-        shutil.copytree(converted(model), folder)
-        for damage in damages:
-            file = folder / damage.part / "model.safetensors"
-            tensors = {key: value.copy() for key, value in load_file(file).items()}
-            damage.change(tensors[damage.tensor])
-            save_file(tensors, file, {"format": "mlx"})
-        record_again(folder)
-        return folder
-
-    return make
-
-
-@pytest.fixture
-def verify(origin, capsys) -> Callable[..., SimpleNamespace]:
-    """Run the command in this process; return its exit code, and its report or output."""
-
-    def run(model: str, destination: Path, *flags: str) -> SimpleNamespace:
-        code = cli.run(["verify", *map(str, origin(model)), str(destination), *QUICK, "--verbose", *flags])
-        out, err = capsys.readouterr()
-        return SimpleNamespace(code=code, out=out, err=err)
-
-    return run
-
-
-def failed(out: str) -> tuple[list[str], list[str], list[str]]:
-    """Rows, tensors and parts that failed."""
-    report = json.loads(out)
-    assert not report["passed"]
-    rows = [f"{row['part']} {row['layer']}" for row in report["layers"] if not row["passed"]]
-    tensors = [f"{fault['part']} {fault['tensor']}" for fault in report["tensor_faults"]]
-    return rows, tensors, [part["part"] for part in report["parts"] if not part["passed"]]
-
-
-def given_by(model: str, folders: Path) -> InputSources:
-    published = open_published(folders, offline=True)
-    configs = {kind: part.config for kind, part in published.parts.items()}
-    return InputSources(
-        configs, {kind: part.documents for kind, part in published.parts.items()}, 12, 0.06, 0
-    )
-
 
 LAST = {
     "mars5": ["codec decoder.layers.15", "vocoder head.out", "mars5 ar.output", "nar residual_decoder.7"],
@@ -142,33 +63,11 @@ PARTS = {
 }
 
 
-@pytest.mark.parametrize("model", PARTS)
-def test_every_tensor_belongs_to_a_layer_that_is_run(model, converted):
-    published = open_published(converted(model), offline=True)
-    rungs = ladder(model, given_by(model, converted(model)))
-    for kind, part in published.parts.items():
-        stages = [stage for rung in rungs if rung.kind == kind for stage in rung.stages]
-        claimed = {name for stage in stages for name in stage.tensors(part.names())}
-        assert claimed == set(part.names()), kind
-
-
-def perturb(tensor: np.ndarray) -> None:
-    tensor *= 1 + 1e-3 * np.random.default_rng(1).standard_normal(tensor.shape).astype(np.float32)
-
-
-def swap_rows(tensor: np.ndarray) -> None:
-    tensor[[1, 2]] = tensor[[2, 1]]
-
-
 def double_row(row: int) -> Callable[[np.ndarray], None]:
     def change(tensor: np.ndarray) -> None:
         tensor[row] *= 2
 
     return change
-
-
-def poison(tensor: np.ndarray) -> None:
-    tensor.flat[0] = np.nan
 
 
 @dataclass(frozen=True)
@@ -180,6 +79,9 @@ class Damage:
     change: Callable[[np.ndarray], object]
     row: str
     run: str = ""
+
+    def __call__(self, folder: Path) -> None:
+        edit_tensor(self.part, self.tensor, self.change)(folder)
 
 
 DAMAGES = {
@@ -321,6 +223,24 @@ def test_folders_that_do_not_belong_together(converted, capsys):
     assert "weights of MetaVoice (first stage)" in capsys.readouterr().err
     assert cli.run(["verify", *map(str, sources("mars5")), str(AR.parent)]) == 2
     assert "is not a converted model" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "bits"),
+    [
+        ("dia2, v_main", "float32", None),
+        ("dia2, v_text", "float32", None),
+        ("qwen3, base", "float32", None),
+        ("qwen3, base", "float16", 8),
+        ("qwen3, custom_voice", "bfloat16", None),
+        ("qwen3, voice_design", "bfloat16", 4),
+    ],
+)
+def test_conversions_of_models_that_are_fed_pass(name, dtype, bits, converted, verify):
+    how = None if bits is None else Quantization.of("affine", 32, bits)
+    done = verify(name, converted(name, dtype, how))
+    assert done.code == 0, done.out + done.err
+    assert "PASS" in done.out
 
 
 def test_more_rows_than_the_model_holds(converted, verify):
