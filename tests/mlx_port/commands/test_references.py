@@ -26,7 +26,7 @@ def test_the_longest_reference_leaves_a_frame(pipeline, capsys, reference):
     said = "Hello, everybody. " * 6
     flags = ["--ref-audio", reference, "--ref-text", said, "--piece-seconds", 0, "--quiet"]
     soundfile.write(reference, np.zeros(longest + 1, np.float32) + 0.1, 16000)
-    message = f"ref-audio: {longest / 16000:.1f} s leave no room for speech"
+    message = f"ref-audio: {(longest + 1) / 16000:.1f} s leave no room for speech"
     refused(capsys, pipeline, 2, message, "-t", SECRET, *flags)
     soundfile.write(reference, np.zeros(longest, np.float32) + 0.1, 16000)
     assert run(capsys, "-t", SECRET, *flags) == (0, "", "")
