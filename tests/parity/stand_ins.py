@@ -74,8 +74,7 @@ CALLS: dict[str, dict[str, tuple[Call, ...]]] = {
         "encode": (Call("codec.encode"),),
         "begin": (Call("begin"),),
         "together": (Call("together"), Call("timestep")),
-        "decode": (Call("decode"),),
-        "launch": (Call("launch", again="decode", beside=True), TAKE),
+        "launch": (Call("launch"), Call("launch", beside=True), TAKE),
     },
     "metavoice": {
         **SLOTS,

@@ -313,11 +313,12 @@ def test_sound_that_is_exactly_zero_is_an_error(
 ) -> None:
     """Of the request by itself; what is shared is first computed again for each half."""
     pipeline = speaker(model, side)
-    owner, name = (
-        pipeline.engine,
-        {"dia-torch": "_launch", "dia-mlx": "_decode"}.get(f"{model}-{side}", "decode"),
-    )
-    if model in ("dia2", "qwen3"):
+    owner, name = pipeline.engine, {"torch": "_launch", "mlx": "_decode"}[side]  # of Dia
+    if model == "mars5":
+        name = "launch"
+    elif model == "metavoice":
+        owner, name = pipeline.engine.decoders["vocos"], "decode"
+    elif model in ("dia2", "qwen3"):
         owner, name = pipeline.engine.codec, "decode_piece"
     decode, most = getattr(owner, name), 0
 
@@ -328,7 +329,7 @@ def test_sound_that_is_exactly_zero_is_an_error(
             return made if most else (0 * made[0], made[1])
         if len(ones) <= most:
             return made
-        return Then(made, silence) if name == "_launch" else silence(made)
+        return Then(made, silence) if name in ("launch", "_launch") else silence(made)
 
     def silence(sounds: Any) -> list[Any]:
         return [0 * one for one in sounds]

@@ -70,7 +70,7 @@ class Mars5Engine:
             "encodec": self.codec_config,
             "vocos": self.vocoder_config,
         }
-        self.make_slots, self.together = make_slots, call
+        self.make_slots, self._call = make_slots, call
         self.voices = VoiceCache()
 
     def encode(self, samples: np.ndarray) -> np.ndarray:
@@ -92,6 +92,10 @@ class Mars5Engine:
     ) -> DiffusionRun:
         """Begin to draw all codebooks of the cells' frames. text: (N,) ids.  reference: (Q, P) codes."""
         return self.diffusion.begin(text, reference, cells, settings, noise=noise)
+
+    def together(self, runs: Sequence[Any]) -> Callable[[], None]:
+        """Build a call that runs the next timestep of several runs."""
+        return self._call(runs)
 
     def launch(self, codes: Sequence[np.ndarray], bandwidth_id: int) -> Pending[list[np.ndarray]]:
         """Begin to decode codes, (Q, T) int32 each → samples (L,) float32 each, where the host `overlaps`
