@@ -9,6 +9,7 @@ import pytest
 from converters import cli
 from converters.card import MEASURED, add_measurements
 from tests.converters.folders import DAC_HF, V_0626_HF, left_in
+from tts_core import models
 from tts_core.command import runner
 from tts_core.files.record import Record
 
@@ -100,6 +101,7 @@ def test_the_card_of_the_embedded_voice_has_its_license(tmp_path, monkeypatch):
     assert run("embedded", "voice") == 0
     card = (tmp_path / "voice/README.md").read_text()
     assert "\nlicense: apache-2.0\n" in card
+    assert f"\n{models.network('dia').title}, {models.network('dac').title}: converted by mlx-port " in card
     assert "mit" not in card.split("Licenses")[1].split("```")[0]
     assert 'model = mlx_port.load("path/of/this/folder")' in card
 

@@ -454,13 +454,10 @@ def test_json_without_a_file_is_printed(capsys, monkeypatch):
     ("answered", "code", "message"),
     [
         (head(401), 2, "server: it answers 401; give its key with --api-key"),
+        (head(400), 2, "server: it answers 400; check the address"),
         (head(404) + b'{"error": {"message": "no such model"}}', 2, "answers 404 (no such model); check the"),
         (head(500) + b"Internal\nError", 6, "answers 500 (Internal\\nError); its own log"),
-        (
-            head(content_type="text/html") + b"<p>",
-            6,
-            "cannot be read as pcm over HTTP: content type text/html",
-        ),
+        (head(content_type="text/html") + b"<p>", 6, "read as pcm over HTTP: content type text/html"),
         (head(content_type="audio/pcm"), 6, "server: the answer has no sound"),
         (head(content_length="9"), 6, "server: the connection ended before the speech did"),
     ],

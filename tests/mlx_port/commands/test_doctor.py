@@ -205,7 +205,7 @@ def test_the_rules_of_a_mac_are_told(monkeypatch, version, macos):
     monkeypatch.setattr(torch_doctor.Backend, "here", classmethod(lambda cls, device: backend))
     monkeypatch.setattr(torch_doctor, "free_bytes", lambda device: 1)
     found = torch_doctor._describe(torch.device("mps"))
-    assert found["name"] == f"Apple M2, macOS {macos}"
+    assert (found["name"], found["dtype"]) == (f"Apple M2, macOS {macos}", "float32")
     assert [rule["id"] for rule in found["rules"]] == [rule.id for rule in active(backend)]
     assert all(rule["remedy"] for rule in found["rules"])
     ids = {rule["id"] for rule in found["rules"]}
