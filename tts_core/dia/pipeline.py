@@ -108,15 +108,23 @@ class DiaPipeline:
         return self._parts(request, Callbacks(progress, cancel))
 
     def session(
-        self, places: int, *, streamed: bool = True, job: DiaJob | None = None, sound: bool = True
+        self,
+        places: int,
+        *,
+        streamed: bool = True,
+        job: DiaJob | None = None,
+        sound: bool = True,
+        late: bool = False,
     ) -> DiaSession:
         """Open a running batch; other arguments as in Pipeline.
 
-        job: bounds each request that will join; None for any.  sound: False for codes alone.
+        job, sound, late: as in DiaSession.
         Raises ResourceError, before it is allocated, for too little memory.
         """
         policy = self.engine.policy if streamed else self.engine.policy.unheard()
-        return DiaSession(self.engine, places, self._rehearsal, policy=policy, job=job, sound=sound)
+        return DiaSession(
+            self.engine, places, self._rehearsal, policy=policy, job=job, sound=sound, late=late
+        )
 
     @named
     def generate_batch(
@@ -183,14 +191,11 @@ class DiaPipeline:
         places = fitting_batch(self.configs, wanted, machine)
         job = replace(wanted, batch=max(places, least))
         self._check_memory(job)
-        policy, overlaps = self.engine.policy.unheard(), self.engine.host.overlaps
+        overlaps = self.engine.host.overlaps
         late = not overlaps and all(len(one.pieces) == 1 for one in asked) and len(asked) <= places
 
         def session(pieces: int) -> DiaSession:
-            fewer = min(pieces, job.batch)
-            return DiaSession(
-                self.engine, fewer, self._rehearsal, policy=policy, job=job, sound=sound, late=late
-            )
+            return self.session(min(pieces, job.batch), streamed=False, job=job, sound=sound, late=late)
 
         lines = [self._line(one) for one in asked]
         return together(session, lines, watch, sum(one.seconds for one in asked))

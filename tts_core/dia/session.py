@@ -170,13 +170,7 @@ class DiaSession(SlotSession[_DiaMember]):
         """Give out windows that are decoded, and begin the piece that follows a request's last one."""
         events: list[Event] = []
         peak = self.host.peak_bytes() if ended else 0  # once for all: CUDA's allocator collects every figure
-        for asked, sound in ended:
-            one, window = asked.one, asked.window
-            if one.key not in self.members:
-                continue  # an earlier window of it failed
-            if isinstance(sound, Exception):
-                events.append(self.fail(one, sound))
-                continue
+        for one, window, sound in self.sounds(ended, events):
             one.made = window.passage.stop
             events.append(Part(one.key, one.speaking.part(window, sound, peak_bytes=peak)))
             if one.speaking.done:

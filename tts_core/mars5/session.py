@@ -189,12 +189,7 @@ class Mars5Session(SlotSession[_Mars5Member]):
         """Give out the pieces whose codes are decoded, and begin each request's next one."""
         events: list[Event] = []
         is_idle = not self.turns.running and not self.diffusions.queue
-        for (one, codes), sound in self.sounding.ended(wait=is_idle):
-            if one.key not in self.members:
-                continue
-            if isinstance(sound, Exception):
-                events.append(self.fail(one, sound))
-                continue
+        for one, codes, sound in self.sounds(self.sounding.ended(wait=is_idle), events):
             one.count("vocoder")
             result = one.speaking.deliver(codes, sound, peak_bytes=self.host.peak_bytes())
             self.report.add(result, "speech")

@@ -184,12 +184,8 @@ class MetaVoiceSession(SlotSession[_MetaVoiceMember]):
         if not (self._waits and is_slow and self.turns.running):
             self.sounding.add(self._waiting)
             self._waiting = []
-        for (one, codes), wave in self.sounding.ended(wait=not self.turns.running and not self._paused):
-            if one.key not in self.members:
-                continue
-            if isinstance(wave, Exception):
-                events.append(self.fail(one, wave))
-                continue
+        is_idle = not self.turns.running and not self._paused
+        for one, codes, wave in self.sounds(self.sounding.ended(wait=is_idle), events):
             result = one.speaking.deliver(codes, wave, peak_bytes=self.host.peak_bytes())
             if self._has_sound:
                 self.report.add(result, STAGES[-1])

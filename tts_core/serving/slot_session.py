@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -12,7 +12,7 @@ from tts_core.errors import SpeechError, UsageError, comes_late, shortage
 from tts_core.memory.fits import check
 from tts_core.nn.calls import drop_errors
 from tts_core.nn.host import Host
-from tts_core.serving.session import Failed, Session
+from tts_core.serving.session import Event, Failed, Session
 from tts_core.serving.sounding import Sounding
 from tts_core.serving.turns import Slots, Turns
 
@@ -98,6 +98,22 @@ class SlotSession(Session, Generic[One]):
         """Drop a request that cannot be finished."""
         self.leave(one.key)
         return Failed(one.key, error)
+
+    def sounds(
+        self, ended: Iterable[tuple[tuple[One, Any], Any]], events: list[Event]
+    ) -> Iterator[tuple[One, Any, Any]]:
+        """Yield what is decoded: request, window and sound.
+
+        ended: of `Sounding.ended`, windows of requests with their sounds or errors.
+        events: to which requests that fail are added; later windows of theirs are left out.
+        """
+        for (one, window), sound in ended:
+            if one.key not in self.members:
+                continue
+            if isinstance(sound, Exception):
+                events.append(self.fail(one, sound))
+            else:
+                yield one, window, sound
 
     def attempt(self, one: One, work: Callable[[], None]) -> list[Failed]:
         """Do work of one request only. If it cannot be done, or lacks memory, the request fails.

@@ -6,7 +6,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from tts_core.errors import GenerationError, SpeechError, shortage
 from tts_core.nn.beside import Done, Pending
@@ -21,8 +21,7 @@ Frames = TypeVar("Frames")
 Made = TypeVar("Made")
 
 
-@dataclass(frozen=True, eq=False)
-class MemberWindow(Generic[One, Frames]):
+class MemberWindow(NamedTuple, Generic[One, Frames]):
     """A window of a request that is decoded."""
 
     one: One

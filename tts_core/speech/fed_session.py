@@ -242,13 +242,7 @@ class FedSession(SlotSession[One]):
         [*members] = self.members.values()
         alone = len(members) == 1 and self._has_listeners and not members[0].meter.samples
         events: list[Event] = []
-        for asked, sound in self.sounding.ended(wait=alone or self.is_idle):
-            one, window = asked.one, asked.window
-            if one.key not in self.members:
-                continue  # an earlier window of it failed
-            if isinstance(sound, Exception):
-                events.append(self.fail(one, sound))
-                continue
+        for one, window, sound in self.sounds(self.sounding.ended(wait=alone or self.is_idle), events):
             events.append(Part(one.key, one.part(window, sound)))
             if window.finish_reason is not None:
                 self.leave(one.key)
