@@ -15,6 +15,7 @@ import huggingface_hub.errors
 import pytest
 
 from converters import cli
+from converters.files import hub
 from converters.published import open_published
 from tests.converters.folders import DAC_HF, V_V01
 from tests.tiny.mbd import mbd_tensors, published_content, write_published
@@ -45,7 +46,8 @@ def asked(monkeypatch, tmp_path) -> Callable[..., list[Asked]]:
         calls: list[Asked] = []
 
         def snapshot_download(repository, *, revision, allow_patterns, local_files_only):
-            tensors = [each for each in allow_patterns if not each.endswith((".json", ".yaml", ".md"))]
+            beside = {*hub.patterns(()), *(f"{each}.index.json" for each in allow_patterns)}
+            tensors = [each for each in allow_patterns if each not in beside]
             calls.append(Asked(repository, revision, local_files_only, " ".join(tensors)))
             folder = tmp_path / repository / "snapshots/c0ffee"
             folder.mkdir(parents=True, exist_ok=True)
