@@ -62,7 +62,8 @@ def check_assets(found: Found) -> None:
             faults.append(f"{name} is {listed[name]!r:.60}, read is {read}")
     if faults:
         raise CheckpointError(
-            f"{ASSETS_FILE}: {'; '.join(faults)}; put the files in place (the codec with --codec) and remove it"
+            f"{ASSETS_FILE}: {'; '.join(faults)}; put the files in place (the codec with --codec) "
+            "and remove it"
         )
 
 

@@ -50,7 +50,8 @@ PUBLISHED = {
     **{f"Qwen/Qwen3-TTS-12Hz-{size}-Base": QWEN3 for size in ("0.6B", "1.7B")},
     **{f"Qwen/Qwen3-TTS-12Hz-{size}-CustomVoice": QWEN3 for size in ("0.6B", "1.7B")},
     "Qwen/Qwen3-TTS-12Hz-1.7B-VoiceDesign": QWEN3,
-    "Qwen/Qwen3-TTS-Tokenizer-12Hz": "config.json configuration.json model.safetensors preprocessor_config.json",
+    "Qwen/Qwen3-TTS-Tokenizer-12Hz": """config.json configuration.json model.safetensors
+        preprocessor_config.json""",
     "nari-labs/Dia-1.6B": "README.md config.json dia-v0_1.pth model.safetensors",
     "nari-labs/Dia-1.6B-0626": f"""README.md audio_tokenizer_config.json config.json dia-v1.pth
         generation_config.json {SHARDS} preprocessor_config.json tokenizer_config.json""",
@@ -61,7 +62,8 @@ PUBLISHED = {
     "CAMB-AI/MARS5-TTS": "README.md mars5_ar.safetensors mars5_nar.safetensors",
     "charactr/vocos-encodec-24khz": "README.md config.yaml pytorch_model.bin",
     "facebook/encodec_24khz": "README.md config.json model.safetensors preprocessor_config.json",
-    "metavoiceio/metavoice-1B-v0.1": "README.md config.json first_stage.pt second_stage.pt speaker_encoder.pt",
+    "metavoiceio/metavoice-1B-v0.1": """README.md config.json first_stage.pt second_stage.pt
+        speaker_encoder.pt""",
     "facebook/multiband-diffusion": "README.md mbd_comp_8.pt mbd_musicgen_32khz.th",
 }
 MODES = {"Base": "base", "CustomVoice": "custom_voice", "VoiceDesign": "voice_design"}
