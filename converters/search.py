@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from tts_core import models
 from tts_core.errors import CheckpointError, NotFoundError, SpeechError, UsageError
 from tts_core.files.record import RECORD
 
+_ADAPTER = re.compile(r"\.lora_[AB]\.")  # in the names of peft's tensors
 MOST_BESIDE = 100  # folders beside a source that are searched
 
 
@@ -177,6 +179,11 @@ class Search:
 
     def _see(self, files: list[Path], place: Located) -> None:
         checkpoint = folders.open_checkpoint(files)
+        if any(_ADAPTER.search(name) for name in checkpoint.shapes):
+            self.ignored[_label(files[0], place)] = (
+                "a LoRA adapter; merge it into its model (peft: merge_and_unload), and save that"
+            )
+            return
         found = Found(checkpoint, self.hints)
         config = found.json("config.json")
         try:
