@@ -246,6 +246,9 @@ class Search:
                 self.found[kind] = open_part(kind, candidate.layout, candidate.found, candidate.place)
 
     def _error(self, given: Sequence[str | Path]) -> SpeechError:
+        broken = [fault for fault in self._faults if isinstance(fault, CheckpointError)]
+        if broken and not self.wanted:  # nothing that could be read is of a model
+            return CheckpointError("; ".join(map(str, broken)))
         lacking = [self._missing()] if self.wanted else self._lacking()
         missing = ", or ".join(map(self._describe_all, lacking))
         if any(_is_codec(kind) for kinds in lacking for kind in kinds):
@@ -253,7 +256,6 @@ class Search:
         where = ", ".join(str(source) for source in given)
         seen = [f"{name}: {why}" for name, why in self.ignored.items()]
         message = "; ".join([f"{where}: missing: {missing}", *map(self._reason, self._faults), *seen])
-        broken = any(isinstance(fault, CheckpointError) for fault in self._faults)
         return CheckpointError(message) if broken else NotFoundError(message)
 
     def _reason(self, fault: SpeechError) -> str:

@@ -15,7 +15,7 @@ from tts_core.files.record import CARD, RECORD
 
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _FILE = re.compile(r"\.(safetensors|pth|pt|bin|th|json|yaml)$")
-SAFETENSORS = ("*.safetensors",)
+SAFETENSORS = ("*.safetensors", "*.safetensors.index.json")
 PICKLES = ("*.pth", "*.pt", "*.bin", "*.th")
 # repositories with gigabytes of unneeded pickles → the needed ones
 WANTED = {"facebook/multiband-diffusion": ("mbd_comp_8.pt",)}
@@ -64,9 +64,8 @@ def descriptions() -> tuple[str, ...]:
 
 
 def patterns(weights: Sequence[str]) -> list[str]:
-    """List the files to ask a repository for: some weights with their indexes, and `descriptions`."""
-    indexes = [f"{each}.index.json" for each in weights]
-    return [*weights, *indexes, *(f"{at}{name}" for name in descriptions() for at in ("", "*/"))]
+    """List the files to ask a repository for: some weights, and `descriptions` in any folder."""
+    return [*weights, *(f"{at}{name}" for name in descriptions() for at in ("", "*/"))]
 
 
 def fetch(repository: str, *, flag: str, revision: str | None = None, offline: bool = False) -> Located:

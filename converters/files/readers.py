@@ -127,7 +127,10 @@ def _some(names: Sequence[str]) -> str:
 
 
 def read_index(path: Path) -> list[Path]:
-    """Read the shards of a *.safetensors.index.json; each must exist and contain the listed tensors."""
+    """Read the shards of a *.safetensors.index.json; each must exist and contain the listed tensors.
+
+    A whole file of the index's name rules over it, as in transformers: it was saved later, and alone.
+    """
     index = read_json(path)
     places = index.get("weight_map")
     if (
@@ -140,6 +143,9 @@ def read_index(path: Path) -> list[Path]:
     strange = [name for name in names if not _names_weights(name)]
     if strange:
         raise CheckpointError(f"{path}: {_some(strange)} is not the name of a safetensors file beside it")
+    whole = path.with_name(path.name.removesuffix(".index.json"))
+    if names == [whole.name] or (whole.name not in names and whole.is_file()):
+        return [whole]
     absent = [name for name in names if not (path.parent / name).exists()]
     if absent:
         raise CheckpointError(f"{path}: {_some(absent)} is not there, of {len(names)} shards; fetch it")
