@@ -21,6 +21,7 @@ from tests.converters.files.opcodes import (
 from tests.tts_core.growth import MOST, growth
 from tts_core.errors import CheckpointError
 from tts_core.files import unpickle as module
+from tts_core.files.bounded import BoundedReader
 from tts_core.files.unpickle import Opaque, Storage, Tensor, unpickle
 
 CONFIG_CLASS = b"comegaconf.dictconfig\nDictConfig\n"
@@ -376,7 +377,7 @@ def test_types_of_numbers_that_are_not_read_are_named(kind):
 
 
 def test_a_file_is_left_after_the_pickle():
-    stream = io.BytesIO(START + b"N." + b"the rest")
+    stream = BoundedReader(io.BytesIO(START + b"N." + b"the rest"))  # pyright: ignore[reportArgumentType]
     unpickle(stream)
     assert stream.read() == b"the rest"
 
