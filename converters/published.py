@@ -63,8 +63,9 @@ def open_published(
     revision: of hub ids among the sources.
     parts: requested kinds; None takes those of the model that the sources contain.
     flag: the caller's name for the sources, for messages.
-    If a folder contains a model twice, safetensors are preferred to pickles, shards of an index to other
-    files, then the folder to its subfolders; further copies are refused. No tensor is read.
+    If a folder contains a model twice, safetensors are preferred to pickles, a whole file to the shards of
+    its name, shards of an index to other files, then the folder to its subfolders; further copies are
+    refused. No tensor is read.
     Raises NotFoundError listing every missing part; CheckpointError for files that are corrupt, unsafe or do
     not fit their configuration; UsageError for competing sources and for options that the model lacks.
     """

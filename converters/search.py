@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from tts_core import models
 from tts_core.errors import CheckpointError, NotFoundError, SpeechError, UsageError
 from tts_core.files.record import RECORD
 
+_ADAPTER = re.compile(r"\.lora_[AB]\.")  # in the names of peft's tensors
 MOST_BESIDE = 100  # folders beside a source that are searched
 
 
@@ -177,6 +179,11 @@ class Search:
 
     def _see(self, files: list[Path], place: Located) -> None:
         checkpoint = folders.open_checkpoint(files)
+        if any(_ADAPTER.search(name) for name in checkpoint.shapes):
+            self.ignored[_label(files[0], place)] = (
+                "a LoRA adapter; merge it into its model (peft: merge_and_unload), and save that"
+            )
+            return
         found = Found(checkpoint, self.hints)
         config = found.json("config.json")
         try:
@@ -239,6 +246,9 @@ class Search:
                 self.found[kind] = open_part(kind, candidate.layout, candidate.found, candidate.place)
 
     def _error(self, given: Sequence[str | Path]) -> SpeechError:
+        broken = [fault for fault in self._faults if isinstance(fault, CheckpointError)]
+        if broken and not self.wanted:  # nothing that could be read is of a model
+            return CheckpointError("; ".join(map(str, broken)))
         lacking = [self._missing()] if self.wanted else self._lacking()
         missing = ", or ".join(map(self._describe_all, lacking))
         if any(_is_codec(kind) for kinds in lacking for kind in kinds):
@@ -246,7 +256,6 @@ class Search:
         where = ", ".join(str(source) for source in given)
         seen = [f"{name}: {why}" for name, why in self.ignored.items()]
         message = "; ".join([f"{where}: missing: {missing}", *map(self._reason, self._faults), *seen])
-        broken = any(isinstance(fault, CheckpointError) for fault in self._faults)
         return CheckpointError(message) if broken else NotFoundError(message)
 
     def _reason(self, fault: SpeechError) -> str:

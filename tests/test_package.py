@@ -84,7 +84,19 @@ def test_locks_hold_every_dependency_in_the_tested_version(name, extras):
     assert {name: version for name, version in locked.items() if tested.get(name, version) != version} == {}
 
 
-@pytest.mark.parametrize("name", LOCKS)
+def test_the_workflow_builds_the_wheel_with_locked_tools():
+    """uv, and the build backend with all that it needs, by hash."""
+    steps = [step.get("run", "") for step in yaml.safe_load(WORKFLOW)["jobs"]["wheel"]["steps"]]
+    assert "python -m pip install --require-hashes --requirement locks/build.txt" in steps
+    [built] = [step for step in steps if "uv build" in step]
+    assert built.startswith("uv build --build-constraint locks/build.txt --require-hashes ")
+    assert {"uv"} | named(PROJECT["build-system"]["requires"]) <= versions(lock("build")).keys()
+    tested = versions((ROOT / "constraints.txt").read_text())
+    assert versions(lock("build"))["uv"] == tested["uv"]
+    assert "pip install uv" not in WORKFLOW
+
+
+@pytest.mark.parametrize("name", [*LOCKS, "build"])
 def test_every_locked_package_has_hashes(name):
     for package in re.split(r"^(?=[A-Za-z])", lock(name), flags=re.MULTILINE)[1:]:
         first, *rest = package.rstrip().split("\n")

@@ -68,6 +68,7 @@ class Network:
     mlx_axes: Callable[[Any, str, int], Axes | None] = _no_axes  # configuration, name, rank → order or None
     documents: tuple[str, ...] = ()  # texts next to config.json: tokenizers
     optional_documents: tuple[str, ...] = ()  # texts that may be there, too: text rules
+    descriptions: tuple[str, ...] = ("config.json",)  # beside the published weights, besides `documents`
     pieces: str | None = None  # name prefix of piece {}, for a network loaded piece by piece
     repository: str | None = None  # that publishes the weights
     license: str | None = None  # of the published weights, in the hub's form; None: see their own card
@@ -146,6 +147,11 @@ def owner(kind: str) -> str | None:
 def is_kind(name: object) -> bool:
     """Return True if any model or codec has such networks."""
     return isinstance(name, str) and (name in CODECS or owner(name) is not None)
+
+
+def kinds() -> tuple[str, ...]:
+    """List the kinds of networks of all models and codecs. Imports every spec."""
+    return (*(kind for name in NAMES for kind in model(name).networks), *CODECS)
 
 
 def network(kind: str) -> Network:

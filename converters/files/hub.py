@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import errno
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
+from tts_core import models
 from tts_core.errors import NotFoundError, ResourceError, UsageError, not_there
+from tts_core.files.record import CARD, RECORD
 
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _FILE = re.compile(r"\.(safetensors|pth|pt|bin|th|json|yaml)$")
-_DESCRIPTIONS = ["*.json", "*.yaml", "README.md"]
-_PICKLES = ["*.pth", "*.pt", "*.bin", "*.th"]
+SAFETENSORS = ("*.safetensors", "*.safetensors.index.json")
+PICKLES = ("*.pth", "*.pt", "*.bin", "*.th")
 # repositories with gigabytes of unneeded pickles → the needed ones
-_WANTED = {"facebook/multiband-diffusion": ["mbd_comp_8.pt"]}
+WANTED = {"facebook/multiband-diffusion": ("mbd_comp_8.pt",)}
 
 
 @dataclass(frozen=True)
@@ -50,23 +54,37 @@ def locate(source: str | Path, *, flag: str, revision: str | None = None, offlin
     return fetch(name, flag=flag, revision=revision, offline=offline)
 
 
+@cache
+def descriptions() -> tuple[str, ...]:
+    """List the names of all files that parts are read from beside their weights, published or converted."""
+    names = dict.fromkeys((CARD, RECORD))
+    for network in map(models.network, models.kinds()):
+        names |= dict.fromkeys((*network.descriptions, *network.documents, *network.optional_documents))
+    return tuple(names)
+
+
+def patterns(weights: Sequence[str]) -> list[str]:
+    """List the files to ask a repository for: some weights, and `descriptions` in any folder."""
+    return [*weights, *(f"{at}{name}" for name in descriptions() for at in ("", "*/"))]
+
+
 def fetch(repository: str, *, flag: str, revision: str | None = None, offline: bool = False) -> Located:
     """Fetch a repository's safetensors, or its pickles if it has none, into the hub's own cache."""
-    folder = _snapshot(repository, ["*.safetensors"], flag=flag, revision=revision, offline=offline)
+    folder = _snapshot(repository, SAFETENSORS, flag=flag, revision=revision, offline=offline)
     if not any(folder.rglob("*.safetensors")):
-        pickles = _WANTED.get(repository, _PICKLES)
+        pickles = WANTED.get(repository, PICKLES)
         folder = _snapshot(repository, pickles, flag=flag, revision=revision, offline=offline)
     commit = folder.name if folder.parent.name == "snapshots" else None
     return Located(folder, repository, commit)
 
 
 def _snapshot(
-    repository: str, patterns: list[str], *, flag: str, revision: str | None, offline: bool
+    repository: str, weights: Sequence[str], *, flag: str, revision: str | None, offline: bool
 ) -> Path:
     from huggingface_hub import errors, snapshot_download
 
     at = f"{flag}: {repository}" + (f" at {revision}" if revision else "")
-    wanted = [*_DESCRIPTIONS, *patterns]
+    wanted = patterns(weights)
     try:
         try:
             found = snapshot_download(

@@ -5,7 +5,6 @@ No framework is needed, and nothing of a file is run: tts_core/files/unpickle.py
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 from converters.files.plain import Plain
 from converters.files.readers import Checkpoint
 from tts_core.errors import CheckpointError
+from tts_core.files.bounded import BoundedReader
 from tts_core.files.header import ITEM_SIZES, TensorRange
 from tts_core.files.regular import identity, opened
 from tts_core.files.torch_file import read_torch_file
@@ -36,7 +36,7 @@ class TorchCheckpoint(Checkpoint):
     def __init__(self, file: Path):
         super().__init__({file: identity(file)})
         try:
-            with opened(file) as raw, io.BufferedReader(raw) as buffered:
+            with opened(file) as raw, BoundedReader(raw) as buffered:
                 found = read_torch_file(buffered)
             take_apart = _tree if found.has_nodes else _flat
             tensors, self.metadata, self.entries = take_apart(found.content)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,11 +23,16 @@ from tts_core.files.json_object import read_json
 from tts_core.files.regular import Identity, check_unchanged, identity, opened, read_into
 from tts_core.printable import counted
 
+# what torch.compile, DataParallel and peft put before the names of a model's tensors
+_WRAPPERS = re.compile(r"(?:_orig_mod\.|module\.|base_model\.model\.)+")
 LONGEST_NAME = 255  # bytes of a file's name, on all file systems in use
 
 
 class Checkpoint:
-    """Tensors in files by name, and the data stored beside them; `place` adds a tensor."""
+    """Tensors in files by name, and the data stored beside them; `place` adds a tensor.
+
+    Names are without the prefixes of a wrapped model: torch.compile's, DataParallel's and peft's.
+    """
 
     def __init__(self, identities: Mapping[Path, Identity]):
         self.files = tuple(identities)
@@ -39,7 +45,16 @@ class Checkpoint:
         self._strides: dict[str, tuple[int, ...]] = {}  # of tensors whose numbers are not in their order
 
     def place(self, name: str, stored: TensorRange, strides: tuple[int, ...] | None = None) -> None:
-        """Add a tensor. strides: of its axes, in numbers; None if they follow each other in C order."""
+        """Add a tensor. strides: of its axes, in numbers; None if they follow each other in C order.
+
+        Raises CheckpointError for two tensors of a name.
+        """
+        wrapped = _WRAPPERS.match(name)
+        name = name[wrapped.end() :] if wrapped else name
+        if name in self._stored:
+            first = self._stored[name].file
+            where = "in it with another prefix" if first == stored.file else f"in {first.name}"
+            raise CheckpointError(f"{stored.file}: {name:.160} is also {where}")
         self._stored[name], self.shapes[name], self.dtypes[name] = stored, stored.shape, stored.dtype
         if strides is not None and not _is_in_order(stored.shape, strides):
             self._strides[name] = strides
@@ -84,10 +99,6 @@ class SafetensorsCheckpoint(Checkpoint):
         super().__init__({file: identity(file) for file in files})
         for file in self.files:
             stored, metadata = read_header(file)
-            twice = sorted(stored.keys() & self._stored.keys())
-            if twice:
-                first = self._stored[twice[0]].file.name
-                raise CheckpointError(f"{file}: {_some(twice)} is also in {first}")
             for name, tensor in stored.items():
                 self.place(name, tensor)
             self.metadata |= metadata
@@ -116,7 +127,10 @@ def _some(names: Sequence[str]) -> str:
 
 
 def read_index(path: Path) -> list[Path]:
-    """Read the shards of a *.safetensors.index.json; each must exist and contain the listed tensors."""
+    """Read the shards of a *.safetensors.index.json; each must exist and contain the listed tensors.
+
+    A whole file of the index's name rules over it, as in transformers: it was saved later, and alone.
+    """
     index = read_json(path)
     places = index.get("weight_map")
     if (
@@ -129,6 +143,9 @@ def read_index(path: Path) -> list[Path]:
     strange = [name for name in names if not _names_weights(name)]
     if strange:
         raise CheckpointError(f"{path}: {_some(strange)} is not the name of a safetensors file beside it")
+    whole = path.with_name(path.name.removesuffix(".index.json"))
+    if names == [whole.name] or (whole.name not in names and whole.is_file()):
+        return [whole]
     absent = [name for name in names if not (path.parent / name).exists()]
     if absent:
         raise CheckpointError(f"{path}: {_some(absent)} is not there, of {len(names)} shards; fetch it")

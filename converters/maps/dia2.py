@@ -6,7 +6,7 @@ from converters.maps.layouts import Found, Layout, config_where
 from converters.rules.plan import Drop, Rule
 from tts_core.codecs.mimi import NETWORK
 from tts_core.dia2.config import Dia2Config, read_published
-from tts_core.dia2.tokenizer import CONFIG_FILE, FILE, Dia2Tokenizer, bos_id
+from tts_core.dia2.tokenizer import ASSETS_FILE, CONFIG_FILE, FILE, Dia2Tokenizer, bos_id
 from tts_core.errors import CheckpointError
 
 NAMES = (
@@ -14,7 +14,6 @@ NAMES = (
     r"|transformer\.cb0_head\.|depformer\.(audio_embeds|text_embed|depformer_in|layers|norm|logits)\."
 )
 
-ASSETS = "dia2_assets.json"
 READ = {
     "config": "config.json",
     "weights": "model.safetensors",
@@ -56,14 +55,15 @@ def check_assets(found: Found) -> None:
     """Check the list of the release's files, where there is one. Raises CheckpointError if it names others
     than those that are read.
     """
-    listed = found.json(ASSETS)
+    listed = found.json(ASSETS_FILE)
     faults = [f"{name!r:.40} is unknown" for name in listed if name not in READ]
     for name, read in READ.items():
         if read is not None and listed.get(name, read) != read:
             faults.append(f"{name} is {listed[name]!r:.60}, read is {read}")
     if faults:
         raise CheckpointError(
-            f"{ASSETS}: {'; '.join(faults)}; put the files in place (the codec with --codec) and remove it"
+            f"{ASSETS_FILE}: {'; '.join(faults)}; put the files in place (the codec with --codec) "
+            "and remove it"
         )
 
 

@@ -1,15 +1,14 @@
-"""Maps of MetaVoice's networks: the published names are canonical; torch.compile's prefix is optional."""
+"""Maps of MetaVoice's networks: the published names are canonical."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from converters.maps.layouts import Found, Layout
 from converters.rules.plan import Drop, Rule, kept
-from converters.rules.transforms import SAME, TIED, Transform
+from converters.rules.transforms import TIED
 from tts_core.metavoice.config import (
-    COMPILED_PREFIX,
     FirstStageConfig,
     SecondStageConfig,
     SpeakerEncoderConfig,
@@ -23,10 +22,9 @@ from tts_core.metavoice.config import (
 from tts_core.metavoice.spec import TOKENIZER
 from tts_core.metavoice.text import read_published
 
-_MARK = rf"({COMPILED_PREFIX.replace('.', '[.]')})?"
 _SHARED = r"transformer\.(wpe|ln_f|h\.\d+\.(ln_[12]|attn|mlp\.c_proj))\.|speaker_cond_pos\.|lm_heads\."
-FIRST_STAGE_NAMES = rf"{_MARK}({_SHARED}|transformer\.wtes\.0\.|transformer\.h\.\d+\.mlp\.swiglu\.)"
-SECOND_STAGE_NAMES = rf"{_MARK}({_SHARED}|transformer\.wtes\.\d+\.|transformer\.h\.\d+\.mlp\.c_fc\.)"
+FIRST_STAGE_NAMES = rf"{_SHARED}|transformer\.wtes\.0\.|transformer\.h\.\d+\.mlp\.swiglu\."
+SECOND_STAGE_NAMES = rf"{_SHARED}|transformer\.wtes\.\d+\.|transformer\.h\.\d+\.mlp\.c_fc\."
 
 _TRAINING = "of its training"
 _UNREAD = {
@@ -40,22 +38,12 @@ _EMBEDDING, _HEAD = "transformer.wtes.0.weight", "lm_heads.0.weight"
 def first_stage_rules(config: FirstStageConfig) -> list[Rule | Drop]:
     """Keep every name; the head is the token embedding and is stored once."""
     names = [name for name in first_stage_parameter_shapes(config) if name != _EMBEDDING]
-    return [*_both((_EMBEDDING, _HEAD), _EMBEDDING, TIED), *_kept(names)]
+    return [Rule((_EMBEDDING, _HEAD), _EMBEDDING, TIED), *kept(names)]
 
 
 def second_stage_rules(config: SecondStageConfig) -> list[Rule | Drop]:
     """Keep every name."""
-    return _kept(second_stage_parameter_shapes(config))
-
-
-def _kept(names: Iterable[str]) -> list[Rule | Drop]:
-    return [rule for name in names for rule in _both((name,), name, SAME)]
-
-
-def _both(sources: tuple[str, ...], target: str, how: Transform) -> list[Rule | Drop]:
-    """Build the rules with and without torch.compile's prefix."""
-    marked = tuple(COMPILED_PREFIX + name for name in sources)
-    return [Rule(each, target, how, optional=True) for each in (sources, marked)]
+    return kept(second_stage_parameter_shapes(config))
 
 
 SPEAKER_ENCODER_NAMES = r"lstm\.(weight|bias)_(ih|hh)_l\d+$|linear\.(weight|bias)$|similarity_(weight|bias)$"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 from converters.maps.layouts import Layout, config_where
 from converters.rules.plan import Drop, Rule, kept
+from tts_core.qwen3 import speaker
 from tts_core.qwen3.config import Qwen3Config, parameter_shapes, read_published
 from tts_core.qwen3.sampling import GENERATION
 from tts_core.qwen3.tokenizer import FILES
@@ -15,8 +18,17 @@ NAMES = (
 
 
 def rules(config: Qwen3Config) -> list[Rule | Drop]:
-    """Map every name to itself; there are no others."""
-    return kept(parameter_shapes(config))
+    """Map every name to itself. Tensors of a Base's speaker encoder have no use elsewhere."""
+    if config.speaker_encoder is not None:
+        return kept(parameter_shapes(config))
+    names = dict.fromkeys(
+        re.sub(r"\b\d+\b", "{}", name) for name in speaker.parameter_shapes(speaker.DEFAULT)
+    )
+    why = f"left from the Base that it was made of; a model of the mode {config.mode} takes no recording"
+    return [
+        *kept(parameter_shapes(config)),
+        *(Drop(f"speaker_encoder.{name}", why, optional=True) for name in names),
+    ]
 
 
 LAYOUTS = {

@@ -3,7 +3,9 @@
 MLX's Linux wheel contains a reference BLAS. libmlx calls three functions by their plain names, and a library
 of the process's global scope has precedence if it is loaded first. The OpenBLAS of PyPI's scipy-openblas32
 exports them with a prefix; patchelf writes a copy with plain names into the cache folder, once. Its name has
-the original's hash and its own size; it is loaded only if no other user can change it.
+the original's hash and its own size, its time of change is computed from that hash, and any write sets
+another: damage shows without reading 25 MB at every start. It is loaded only if no other user can change it;
+one who is this user may replace this package as well.
 """
 
 from __future__ import annotations
@@ -132,8 +134,9 @@ def content_hash(library: Path) -> str:
 def renamed_copy(original: Path, folder: Path) -> Path:
     """Return a copy of a library whose three functions have their plain names: blas-HASH-SIZE.so.
 
-    It is written if there is none in the folder, and anew if it is not of its size, or if another user can
-    change it.  Raises OSError if it cannot be written, or if another user can replace it.
+    It is written if there is none in the folder, and anew if it is not of its size, if something wrote to it
+    since, or if another user can change it.  Raises OSError if it cannot be written, or if another user can
+    replace it.
     """
     from tts_core.files.private import check_file, check_folder, make_folder
 
@@ -152,20 +155,28 @@ def renamed_copy(original: Path, folder: Path) -> Path:
         _rename(original, written)
         written.chmod(0o644)
         copy = folder / f"{name}-{written.stat().st_size}.so"
+        os.utime(written, (_marked_time(copy), _marked_time(copy)))
         os.replace(written, copy)
     check_file(copy)
     return copy
 
 
 def _is_whole(copy: Path) -> bool:
-    """Decide whether a copy is of the size in its name, and safe to load."""
+    """Decide whether a copy is of the size in its name, unchanged since it was written, and safe to load."""
     from tts_core.files.private import check_file
 
     try:
         check_file(copy)
     except PermissionError:
         return False
-    return copy.stem.rpartition("-")[2] == str(copy.stat().st_size)
+    status = copy.stat()
+    named = copy.stem.count("-") == 2 and copy.stem.rpartition("-")[2] == str(status.st_size)
+    return named and status.st_mtime == _marked_time(copy)
+
+
+def _marked_time(copy: Path) -> int:
+    """Compute a copy's time of change from the hash in its name, in even seconds that no clock shows now."""
+    return 2 * int(copy.stem.split("-")[1][:7], 16)
 
 
 def _rename(original: Path, target: Path) -> None:

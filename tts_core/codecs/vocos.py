@@ -255,6 +255,7 @@ NETWORK = Network(
     parameter_shapes=parameter_shapes,
     read_converted=read_converted,
     mlx_axes=lambda config, name, rank: mlx_axes(name, rank),
+    descriptions=("config.yaml",),
     repository="charactr/vocos-encodec-24khz",
     license="mit",
 )

@@ -81,6 +81,7 @@ MODEL = Model(
             stays_float32=is_norm,
             is_large=is_large,
             optional_documents=(RULES_FILE,),
+            descriptions=("config.json", "generation_config.json"),
             repository=REPOSITORY,
         )
     },

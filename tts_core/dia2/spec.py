@@ -6,7 +6,7 @@ from tts_core.codecs.mimi import MIMI_24KHZ, MimiConfig
 from tts_core.config import config_of
 from tts_core.dia2.config import GATED, Dia2Config, Dia2StackConfig, read_converted
 from tts_core.dia2.shapes import is_large, is_norm, parameter_shapes
-from tts_core.dia2.tokenizer import FILE, shared_tokenizer
+from tts_core.dia2.tokenizer import ASSETS_FILE, CONFIG_FILE, FILE, shared_tokenizer
 from tts_core.errors import CheckpointError
 from tts_core.models import Configs, Documents, Model, Network
 
@@ -68,6 +68,7 @@ MODEL = Model(
             stays_float32=is_norm,
             is_large=is_large,
             documents=(FILE,),
+            descriptions=("config.json", CONFIG_FILE, ASSETS_FILE),
             repository=REPOSITORY,
         )
     },

@@ -15,7 +15,7 @@ from tts_core.files.json_object import parse_json
 from tts_core.text.bpe import splitter
 from tts_core.text.byte_bpe import MOST_IDS, ByteBpe, added_token, check_ids
 
-FILE, CONFIG_FILE = "tokenizer.json", "tokenizer_config.json"
+FILE, CONFIG_FILE, ASSETS_FILE = "tokenizer.json", "tokenizer_config.json", "dia2_assets.json"
 PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 DIGITS = r"\p{N}|[^\p{N}]+"
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 import io
 import struct
 import zipfile
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 from tts_core.errors import CheckpointError
+from tts_core.files.bounded import BoundedReader
 from tts_core.files.unpickle import (
     LARGEST_PICKLE,
     PROTOCOLS,
@@ -41,7 +42,7 @@ class TorchFile(NamedTuple):
     has_nodes: bool
 
 
-def read_torch_file(file: BinaryIO) -> TorchFile:
+def read_torch_file(file: BoundedReader) -> TorchFile:
     """Read what torch.save wrote, but for the numbers of its storages, which are all in the file.
 
     Raises CheckpointError for any other file, with what it is.
@@ -72,7 +73,7 @@ class _Archive(NamedTuple):
     sizes: dict[str, int]
 
 
-def _read_archive(file: BinaryIO) -> _Archive:
+def _read_archive(file: BoundedReader) -> _Archive:
     """Open a zip as torch.save writes it: every member once, uncompressed, in one folder, inside the file."""
     try:
         with zipfile.ZipFile(file) as archive:
@@ -146,7 +147,7 @@ def _check_storages(storages: dict[str, Storage], sizes: dict[str, int]) -> None
             raise CheckpointError(f"corrupt: storage {key} {found}; fetch it again")
 
 
-def _read_old(file: BinaryIO) -> tuple[Unpickled, dict[str, int]]:
+def _read_old(file: BoundedReader) -> tuple[Unpickled, dict[str, int]]:
     """Read a file of torch < 1.6: pickles of the machine, of the tensors and of the storages' order."""
     _read_head(file)
     start = file.tell()
@@ -170,7 +171,7 @@ def _read_old(file: BinaryIO) -> tuple[Unpickled, dict[str, int]]:
     return pickled, begins
 
 
-def _read_head(file: BinaryIO) -> None:
+def _read_head(file: BoundedReader) -> None:
     """Read the beginning of a file of torch < 1.6; the rest of its pickles follow."""
     head = file.read(_HEAD_LENGTH)
     if head in _HEADS:

@@ -7,16 +7,18 @@ container, and takes time and memory in proportion to the pickle.
 
 from __future__ import annotations
 
+import io
 import pickletools
 from collections.abc import Iterable
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 from tts_core.errors import CheckpointError
+from tts_core.files.bounded import BoundedReader
 from tts_core.files.header import ITEM_SIZES, MOST_AXES
 
 LARGEST_PICKLE = 16 << 20  # bytes without the tensors; published files have at most 1.2 million
-MOST_OPCODES = 2_000_000
-MOST_COPIES = 2_000_000  # entries of containers that calls copy, together
+MOST_STEPS = 4_000_000  # opcodes, and values that they take from the stack or copy, together
+MOST_ARGUMENTS = 16  # of a call; torch.save writes at most 8
 MOST_BYTES = 16 << 20  # of byte strings, together
 PROTOCOLS = (2, 3)  # that are read
 SAVE_AGAIN = "where you trust it, load it with weights_only=False and save its tensors again"
@@ -112,20 +114,20 @@ class Unpickled(NamedTuple):
     has_nodes: bool
 
 
-def unpickle(data: bytes | BinaryIO) -> Unpickled:
+def unpickle(data: bytes | BoundedReader) -> Unpickled:
     """Read a pickle that torch.save wrote; a file is left after the pickle's end.
 
     Raises CheckpointError for opcodes and names that torch.save does not write for weights, for tensors of
     more than MOST_AXES axes, and beyond the limits above; ValueError for a damaged pickle.
     """
     reader = _Reader()
-    for count, (opcode, argument, place) in enumerate(pickletools.genops(data), 1):
-        if count == 1 and opcode.name != "PROTO":
+    source = BoundedReader(io.BytesIO(data)) if isinstance(data, bytes) else data  # pyright: ignore[reportArgumentType]
+    for opcode, argument, place in pickletools.genops(source):
+        if not reader.steps and opcode.name != "PROTO":
             raise other_protocol("0 or 1")
-        if count > MOST_OPCODES or (place or 0) > LARGEST_PICKLE:
-            raise CheckpointError(
-                f"refused: more than {MOST_OPCODES} opcodes, or {LARGEST_PICKLE} bytes of them"
-            )
+        if (place or 0) > LARGEST_PICKLE:
+            raise CheckpointError(f"refused: more than {LARGEST_PICKLE} bytes of opcodes")
+        reader.count(1)
         reader.step(opcode.name, argument)
     return Unpickled(reader.end(), reader.storages, reader.has_nodes)
 
@@ -136,10 +138,16 @@ class _Reader:
     def __init__(self) -> None:
         self.storages: dict[str, Storage] = {}
         self.has_nodes = False
-        self._octets = self._copies = 0
+        self.steps = self._octets = 0
         self._stack: list[Any] = []
         self._marks: list[int] = []
         self._memo: dict[int, Any] = {}
+
+    def count(self, steps: int) -> None:
+        """Add to the steps. Raises CheckpointError beyond MOST_STEPS: before that many values are touched."""
+        self.steps += steps
+        if self.steps > MOST_STEPS:
+            raise CheckpointError(f"refused: more than {MOST_STEPS} opcodes and values that they move")
 
     def step(self, opcode: str, argument: Any) -> None:
         """Follow one opcode."""
@@ -220,6 +228,7 @@ class _Reader:
 
     def _take(self, count: int) -> list[Any]:
         """Remove the topmost items above the last mark."""
+        self.count(count)
         start = len(self._stack) - count
         if start < (self._marks[-1] if self._marks else 0):
             raise ValueError("the stack is empty")
@@ -244,6 +253,7 @@ class _Reader:
         name = function.name if isinstance(function, Name) else None
         if not isinstance(given, tuple):
             raise ValueError("a call without arguments")
+        _check_arguments(given)
         if name in _TENSORS:
             return _tensor(given)
         if name == _BYTES:
@@ -273,16 +283,18 @@ class _Reader:
                 pairs = []
             case (dict(other),):
                 pairs = other.items()
-            case (list(pairs),) if all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in pairs):
+            case (list(pairs),):
                 pass
             case _:
                 raise ValueError("a dict of something else than pairs")
-        self._copies += len(pairs)
-        if self._copies > MOST_COPIES:
-            raise CheckpointError(f"refused: calls that copy more than {MOST_COPIES} entries")
+        self.count(len(pairs))
+        if not all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in pairs):
+            raise ValueError("a dict of something else than pairs")
         return _put({}, pairs)
 
     def _storage(self, identity: Any) -> Storage:
+        if isinstance(identity, tuple):
+            _check_arguments(identity)
         match identity:
             case ("storage", Name(kind), str(key), _, int(count), *view):
                 code = STORAGES.get(kind)
@@ -291,6 +303,10 @@ class _Reader:
                         f"refused: the pickle refers to {_label(identity[1])}, no storage of numbers"
                     )
                 storage = self.storages.setdefault(key, Storage(key, code, count))
+                if storage.code != code:  # PyTorch keeps the first, and reads other numbers than are meant
+                    raise CheckpointError(
+                        f"refused: storage {key} is of two types, {storage.code} and {code}"
+                    )
                 if storage.nbytes != count * ITEM_SIZES[code]:
                     raise ValueError(f"storage {key} has two sizes")
                 return storage._replace(code=code, count=count, first=_first(view, count))
@@ -318,6 +334,14 @@ def _known(name: str) -> Name:
             f"refused: a whole module, with its code ({asked:.160}); save its state_dict instead"
         )
     raise CheckpointError(f"refused: the pickle asks for {asked:.160}, which is code and not weights")
+
+
+def _check_arguments(given: tuple[Any, ...]) -> None:
+    """Raise CheckpointError for a long tuple: a pickle can store it once and pass it to every call."""
+    if len(given) > MOST_ARGUMENTS:
+        raise CheckpointError(
+            f"refused: a call with {len(given)} arguments; at most {MOST_ARGUMENTS} are read"
+        )
 
 
 def _put(target: dict[Any, Any], pairs: Iterable[Any]) -> dict[Any, Any]:

@@ -20,7 +20,6 @@ CODEBOOK_SIZE = 1024  # codes of every codebook; in the second stage the next id
 FIRST_STAGE_BOOKS = 2  # codebooks that the first stage predicts in turn
 END_OF_AUDIO = FIRST_STAGE_BOOKS * CODEBOOK_SIZE  # first stage
 LAYER_NORM_EPS = 1e-5  # of the second stage, always this value in upstream
-COMPILED_PREFIX = "_orig_mod."
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -249,11 +248,6 @@ def is_quantisable(name: str) -> bool:
     return re.fullmatch(r"transformer\.h\.\d+\.(attn|mlp)\..+\.weight", name) is not None
 
 
-def without_prefix(name: str) -> str:
-    """Remove torch.compile's prefix from a published name."""
-    return name.removeprefix(COMPILED_PREFIX)
-
-
 _DEFAULTS: dict[str, Any] = {  # of upstream's GPTConfig
     "block_size": 1024,
     "n_layer": 12,
@@ -324,7 +318,7 @@ def _check_shapes(
     optional: tuple[str, ...] = (),
 ) -> None:
     """Raise CheckpointError that lists differing names and shapes."""
-    have = {without_prefix(name): tuple(shape) for name, shape in found.items()}
+    have = {name: tuple(shape) for name, shape in found.items()}
     faults = [
         f"{name}: {wanted.get(name, 'nothing')} by the configuration, {have.get(name, 'nothing')} in the file"
         for name in [*wanted, *(name for name in have if name not in wanted)]

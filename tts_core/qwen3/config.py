@@ -200,6 +200,9 @@ def read_published(config: Mapping[str, Any]) -> Qwen3Config:
     languages = mapping(talker["codec_language_id"], f"{_WHERE}: codec_language_id")
     speakers = mapping(talker["spk_id"], f"{_WHERE}: spk_id")
     dialects = mapping(talker["spk_is_dialect"], f"{_WHERE}: spk_is_dialect")
+    mode = top["tts_model_type"]
+    # a fine-tuned folder keeps the section of the Base that it began as
+    encoder = top.get(_ENCODER) if mode == BASE else None
     return Qwen3Config(
         talker=Qwen3StackConfig(**{name: talker[name] for name in _STACK}),
         predictor=Qwen3StackConfig(**{name: predictor[name] for name in _STACK}),
@@ -209,11 +212,11 @@ def read_published(config: Mapping[str, Any]) -> Qwen3Config:
         text_vocab_size=talker["text_vocab_size"],
         text_hidden_size=talker["text_hidden_size"],
         max_positions=talker["max_position_embeddings"],
-        mode=top["tts_model_type"],
+        mode=mode,
         model_size=str(top["tts_model_size"]),
         languages=tuple((str(name), id) for name, id in languages.items()),
         speakers=tuple(Speaker(str(name), id, dialects.get(name) or None) for name, id in speakers.items()),
-        speaker_encoder=speaker.read_published(top[_ENCODER]) if _ENCODER in top else None,
+        speaker_encoder=None if encoder is None else speaker.read_published(encoder),
         **{ours: top[theirs] for theirs, ours in _TEXT_IDS.items()},
         **{ours: talker[theirs] for theirs, ours in _CODEC_IDS.items()},
     )

@@ -58,7 +58,8 @@ def instruction(text: str) -> str:
 def named_speaker(config: Qwen3Config, name: str) -> Speaker:
     """Find a built-in voice, in any case of letters. Raises UsageError for an unknown name."""
     names = [speaker.name for speaker in config.speakers]
-    found = next((speaker for speaker in config.speakers if speaker.name == name.lower()), None)
+    alike = [speaker for speaker in config.speakers if speaker.name.lower() == name.lower()]
+    found = next((speaker for speaker in alike if speaker.name == name), alike[0] if alike else None)
     if found is None:
         hint = did_you_mean(name, names)
         listed = ", ".join(names) or "none in this model"

@@ -133,7 +133,7 @@ def varies(config: Qwen3Config) -> dict[str, Any]:
         "needs_instruction": config.mode == VOICE_DESIGN,
         "references": 1 if is_base else 0,
         "transcript": "optional" if is_base else "unused",
-        "voices": tuple(speaker.name for speaker in config.speakers),
+        "voices": tuple(dict.fromkeys(speaker.name.lower() for speaker in config.speakers)),
     }
 
 

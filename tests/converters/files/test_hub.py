@@ -15,6 +15,7 @@ import huggingface_hub.errors
 import pytest
 
 from converters import cli
+from converters.files import hub
 from converters.published import open_published
 from tests.converters.folders import DAC_HF, V_V01
 from tests.tiny.mbd import mbd_tensors, published_content, write_published
@@ -23,7 +24,7 @@ from tests.tiny.published_models import ENCODEC, FIRST, SOURCES, VOCOS
 from tts_core.command import runner
 from tts_core.errors import NotFoundError
 
-SAFETENSORS, PICKLES = "*.safetensors", "*.pth *.pt *.bin *.th"
+SAFETENSORS, PICKLES = "*.safetensors *.safetensors.index.json", "*.pth *.pt *.bin *.th"
 PICKLED_DIA = [V_V01 / "config.json", V_V01 / "dia-v0_1.pth"]
 OLD, NEW, ABSENT = "0" * 40, "1" * 40, "2" * 40
 
@@ -45,7 +46,7 @@ def asked(monkeypatch, tmp_path) -> Callable[..., list[Asked]]:
         calls: list[Asked] = []
 
         def snapshot_download(repository, *, revision, allow_patterns, local_files_only):
-            tensors = [each for each in allow_patterns if not each.endswith((".json", ".yaml", ".md"))]
+            tensors = [each for each in allow_patterns if each not in hub.patterns(())]
             calls.append(Asked(repository, revision, local_files_only, " ".join(tensors)))
             folder = tmp_path / repository / "snapshots/c0ffee"
             folder.mkdir(parents=True, exist_ok=True)

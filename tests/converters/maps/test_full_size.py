@@ -231,18 +231,6 @@ def test_fused_qkv_takes_the_place_of_three_kernels() -> None:
         planned("dia_nari", shapes)
 
 
-@pytest.mark.parametrize("name", ["metavoice_first_stage", "metavoice_second_stage"])
-def test_names_of_a_compiled_model(name: str) -> None:
-    shapes = {f"_orig_mod.{key}": shape for key, shape in key_list(name).items()}
-    assert recognize(list(shapes), {}) == name
-    plain = {move.target: move for move in planned(name, key_list(name))}
-    for move in planned(name, shapes):
-        assert tuple(f"_orig_mod.{key}" for key in plain[move.target].sources) == move.sources
-    both = shapes | {"transformer.wpe.weight": shapes["_orig_mod.transformer.wpe.weight"]}
-    with pytest.raises(CheckpointError, match="filled twice"):
-        planned(name, both)
-
-
 def test_the_tied_head_is_made_of_both_of_its_tensors() -> None:
     name = "metavoice_first_stage"
     moves = {move.target: move for move in planned(name, key_list(name))}

@@ -194,6 +194,28 @@ def test_a_copy_that_is_cut_short_is_made_anew(fresh, change):
     assert copy.read_bytes() == whole
 
 
+@pytest.mark.parametrize("place", [0, 3, -1])
+def test_a_copy_that_is_damaged_at_equal_size_is_made_anew(fresh, place):
+    """It is not read for that: a write changes its date."""
+    copy = Path(str(load().library))
+    whole = copy.read_bytes()
+    with copy.open("r+b") as file:
+        file.seek(place, os.SEEK_SET if place >= 0 else os.SEEK_END)
+        file.write(b"\0")
+    assert (copy.stat().st_size, copy.read_bytes() == whole) == (len(whole), False)
+    assert load().library == str(copy)
+    assert copy.read_bytes() == whole
+
+
+def test_a_whole_copy_is_neither_read_nor_written_again(fresh, monkeypatch):
+    copy = Path(str(load().library))
+    before = copy.stat()
+    monkeypatch.setattr(blas, "_rename", None)
+    assert load().library == str(copy)
+    after = copy.stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
 def test_a_link_and_an_earlier_copy_without_a_size_are_replaced(fresh):
     copy = Path(str(load().library))
     whole = copy.read_bytes()

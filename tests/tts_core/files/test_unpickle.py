@@ -21,6 +21,7 @@ from tests.converters.files.opcodes import (
 from tests.tts_core.growth import MOST, growth
 from tts_core.errors import CheckpointError
 from tts_core.files import unpickle as module
+from tts_core.files.bounded import BoundedReader
 from tts_core.files.unpickle import Opaque, Storage, Tensor, unpickle
 
 CONFIG_CLASS = b"comegaconf.dictconfig\nDictConfig\n"
@@ -181,9 +182,54 @@ def test_copies_of_containers_are_counted(monkeypatch):
     pickled = START + pairs + (ORDERED + b"h\x00\x85R") * 5 + b"t."
     pickled = pickled.replace(pairs, b"(" + pairs)
     assert unpickle(pickled).content[1:] == ({"a": None},) * 5
-    monkeypatch.setattr(module, "MOST_COPIES", 49)
-    with pytest.raises(CheckpointError, match="refused: calls that copy more than 49 entries"):
+    taken = module._Reader.count  # of 50 values that are copied
+    steps = 0
+
+    def count(reader: module._Reader, number: int) -> None:
+        nonlocal steps
+        steps += number
+        taken(reader, number)
+
+    monkeypatch.setattr(module._Reader, "count", count)
+    unpickle(pickled)
+    plain = pickled.replace(ORDERED + b"h\x00\x85R", b"N")
+    with_copies, steps = steps, 0
+    unpickle(plain)
+    assert with_copies >= steps + 50
+    monkeypatch.setattr(module, "MOST_STEPS", with_copies - 1)
+    with pytest.raises(CheckpointError, match=f"refused: more than {with_copies - 1} opcodes and values"):
         unpickle(pickled)
+
+
+@pytest.mark.parametrize("given", ["call", "storage"])
+def test_argument_tuples_are_bounded(given):
+    """One stored tuple of N arguments, passed to N calls, would take N * N steps."""
+    more = b"N" * (17 - 6 if given == "call" else 17 - 5)
+    start = tensor()[:-2] if given == "call" else storage()[:-2]
+    long = START + start + more + (b"tR." if given == "call" else b"tQ.")
+    with pytest.raises(CheckpointError, match=r"^refused: a call with 17 arguments; at most 16 are read$"):
+        unpickle(long)
+
+
+def test_values_that_are_taken_are_counted(monkeypatch):
+    """A tuple of N values costs N steps wherever it is built, so that no few opcodes move many."""
+    monkeypatch.setattr(module, "MOST_STEPS", 40)
+    assert unpickle(START + b"(" + b"N" * 15 + b"t.").content == (None,) * 15
+    with pytest.raises(CheckpointError, match="more than 40 opcodes and values"):
+        unpickle(START + b"(" + b"N" * 19 + b"t.")
+
+
+def test_a_storage_of_two_types_is_refused():
+    """PyTorch reads both as the first one."""
+    ints = storage().replace(b"FloatStorage", b"IntStorage")
+    with pytest.raises(CheckpointError, match=r"^refused: storage 0 is of two types, F32 and I32$"):
+        unpickle(START + entries(text("a"), tensor(), text("b"), tensor(held=ints)) + b".")
+
+
+@pytest.mark.parametrize("length", [2**31 - 1, 2**40, 2**62, 2**63, 2**64 - 1])
+def test_a_length_that_no_memory_holds_is_refused(length):
+    with pytest.raises((CheckpointError, ValueError), match=r"."):
+        unpickle(START + b"\x8d" + length.to_bytes(8, "little") + b"abc.")
 
 
 def test_sizes(monkeypatch):
@@ -191,11 +237,11 @@ def test_sizes(monkeypatch):
     unpickle(pickled)
     with monkeypatch.context() as patch:
         patch.setattr(module, "LARGEST_PICKLE", 50)
-        with pytest.raises(CheckpointError, match="more than 2000000 opcodes, or 50 bytes"):
+        with pytest.raises(CheckpointError, match="more than 50 bytes of opcodes"):
             unpickle(pickled)
     with monkeypatch.context() as patch:
-        patch.setattr(module, "MOST_OPCODES", 5)
-        with pytest.raises(CheckpointError, match="more than 5 opcodes"):
+        patch.setattr(module, "MOST_STEPS", 5)
+        with pytest.raises(CheckpointError, match="more than 5 opcodes and values"):
             unpickle(pickled)
     octets = START + ENCODE + b"q\x00" + text("x" * 60) + b"q\x01" + text("latin1") + b"q\x02\x86R"
     twice = b"h\x00h\x01h\x02\x86R\x86."
@@ -331,7 +377,7 @@ def test_types_of_numbers_that_are_not_read_are_named(kind):
 
 
 def test_a_file_is_left_after_the_pickle():
-    stream = io.BytesIO(START + b"N." + b"the rest")
+    stream = BoundedReader(io.BytesIO(START + b"N." + b"the rest"))  # pyright: ignore[reportArgumentType]
     unpickle(stream)
     assert stream.read() == b"the rest"
 
