@@ -1,7 +1,8 @@
 """Sessions of `make anywhere`: the sample of the tests (tests/sample.py) in other surroundings, in turn.
 
-Each session has one line of result at the end; its output is in build/anywhere/SESSION.log. `whole-no-blas`
-and `whole-lowest` run all tests of `make test` and `make test-rest` and take long, so they run by name only.
+Each session has one line of result at the end; its output is in build/anywhere/SESSION.log. `haswell` and
+`aten-avx2` also run the whole of tests/contract. `whole-no-blas` and `whole-lowest` run all tests of
+`make test` and `make test-rest` and take long, so they run by name only.
 """
 
 import os
@@ -41,6 +42,7 @@ PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 ALL = ("-m", "not slow")
 SAMPLE = (*ALL, "--sample", "-n", "2", "--dist", "worksteal")
 WHOLE = (*ALL, "-n", "auto", "--maxprocesses", "4", "--dist", "worksteal")
+CONTRACT = (*WHOLE, "tests/contract")
 NOBODY = 65534
 # tests of the repository, not of the packages: its documents, benchmarks, tools, and copies of its sources
 OF_THE_REPOSITORY = (
@@ -58,6 +60,17 @@ BLAS = (
 def elsewhere(start: Callable[[nox.Session], Start]) -> Callable[[nox.Session], str]:
     """Run the sample in the environment of `make test`, started in another way."""
     return lambda session: run_tests(session, locked(session), start(session), *SAMPLE)
+
+
+def with_contract(start: Callable[[nox.Session], Start]) -> Callable[[nox.Session], str]:
+    """Run the sample and all of tests/contract, whose bounds are for sums that are associated otherwise."""
+
+    def run(session: nox.Session) -> str:
+        python, begun = locked(session), start(session)
+        sample = run_tests(session, python, begun, *SAMPLE)
+        return f"{sample}; tests/contract: {run_tests(session, python, begun, *CONTRACT)}"
+
+    return run
 
 
 def x86(**env: str) -> Callable[[nox.Session], Start]:
@@ -191,9 +204,9 @@ def wheel(session: nox.Session) -> str:
 
 
 register("no-blas", elsewhere(lambda _: Start()))
-register("haswell", elsewhere(haswell))
+register("haswell", with_contract(haswell))
 register("aten-default", elsewhere(lambda _: Start({"ATEN_CPU_CAPABILITY": "default"})))
-register("aten-avx2", elsewhere(x86(ATEN_CPU_CAPABILITY="avx2")))
+register("aten-avx2", with_contract(x86(ATEN_CPU_CAPABILITY="avx2", ONEDNN_MAX_CPU_ISA="AVX2")))
 register("one-core", elsewhere(one_core))
 register("four-threads", elsewhere(lambda _: Start({"OMP_NUM_THREADS": "4"})))
 register("other-user", other_user)

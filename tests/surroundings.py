@@ -71,11 +71,11 @@ def closing_line(name: str) -> str:
 
 
 def run_tests(session: nox.Session, python: Path, start: Start, *words: str) -> str:
-    """Run pytest in the current folder. Returns its last line."""
+    """Run pytest in the current folder, and append to the session's log. Returns pytest's last line."""
     env = {"MLX_ENABLE_TF32": "0", "OMP_NUM_THREADS": "1", "LD_PRELOAD": None} | dict(start.env)
     command = [*start.before, str(python), "-m", "pytest", "-q", "-rfEs", "-p", "no:cacheprovider", *words]
     BUILT.mkdir(parents=True, exist_ok=True)
-    with log_of(session.name).open("w") as log:
+    with log_of(session.name).open("a") as log:
         session.run(*command, env=env, external=True, stdout=log, stderr=subprocess.STDOUT)
     return closing_line(session.name)
 

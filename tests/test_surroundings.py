@@ -1,13 +1,16 @@
 """The sample of the tests, and the sessions of `make anywhere`."""
 
 import os
+import platform
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests import surroundings
 from tests.sample import NONE, WHOLE, sample
 
 ROOT = Path(__file__).parent.parent
@@ -80,6 +83,28 @@ def nox(*words: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
 def test_the_sessions_of_make_anywhere():
     listed = re.findall(r"^([*-]) (\S+)", nox("--list").stdout, re.MULTILINE)
     assert listed == [*(("*", name) for name in SESSIONS), *(("-", name) for name in BY_NAME)]
+
+
+def test_sessions_of_other_instruction_sets_run_the_contract_too(monkeypatch):
+    pytest.importorskip("nox", reason="nox, of the dev extra, is not installed")
+    runs, ran = {}, []
+    monkeypatch.setattr(surroundings, "register", lambda name, run, **_: runs.setdefault(name, run))
+    monkeypatch.setattr(surroundings, "locked", lambda session: Path("python"))
+    monkeypatch.setattr(
+        surroundings, "run_tests", lambda _, python, start, *words: ran.append((start.env, words)) or "passed"
+    )
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    file = runpy.run_path(str(ROOT / "noxfile.py"))
+    file["haswell"].__globals__["BLAS"] = (__file__,)
+    for name in ("haswell", "aten-avx2"):
+        ran.clear()
+        assert runs[name](None) == "passed; tests/contract: passed"
+        [(env, sample), (same, contract)] = ran
+        assert env == same
+        assert "--sample" in sample
+        assert contract[:2] == ("-m", "not slow")
+        assert contract[-1] == "tests/contract"
+    assert env == {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"}
 
 
 @pytest.mark.skipif(not os.access(ROOT, os.W_OK), reason="logs of sessions are in the repository")

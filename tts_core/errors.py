@@ -181,6 +181,16 @@ def shortage(error: BaseException | None) -> ResourceError | None:
     return None
 
 
+def own_error(error: Exception) -> Exception:
+    """Return the error of one request's own work: itself, or that of a device.
+
+    Raises it if it may belong to the batch's steps.
+    """
+    if comes_late(error):
+        raise error
+    return error if isinstance(error, SpeechError) else shortage(error) or error
+
+
 def comes_late(error: BaseException | None) -> bool:
     """Return True for an error of Metal's commands, which may belong to an earlier call: what was computed
     since then may be wrong.

@@ -22,6 +22,7 @@ from tests.tiny.dia2 import published_dia2
 from tests.tiny.dia2 import recording as dia2_recording
 from tests.tiny.qwen3 import write_published as published_qwen3
 from tests.tiny.recordings import snippet
+from tests.windows import Windows
 from tts_core import models
 from tts_core.options import options_class
 from tts_core.prompt import Prompt
@@ -39,7 +40,7 @@ class Small:
 
     folder: writes the model as convert-weights does. options: of every request. voices: prompts, the first of
     which is used where one is enough. cut: further options that divide SENTENCES into pieces. settings:
-    options that requests of a running batch differ in. rounding: of samples, decoded in other windows.
+    options that requests of a running batch differ in.
     """
 
     folder: Callable[[], Path]
@@ -47,7 +48,6 @@ class Small:
     voices: tuple[Any, ...] = (None,)
     cut: Mapping[str, Any] = field(default_factory=dict)
     settings: tuple[Mapping[str, Any], ...] = ({},)
-    rounding: float = 1e-5
 
 
 def converted(write: Callable[[Path], Path]) -> Path:
@@ -75,7 +75,6 @@ SMALL: Mapping[str, Small] = {
         (None, snippet(speech(0.05, 44_100), "[S1] An inn.")),
         {"max_frames": 200, "piece_seconds": 2.0},
         ({"temperature": 0.7, "cfg_scale": 1.5, "top_k": 9, "top_p": 1.0}, {"temperature": 0.0}),
-        rounding=1e-4,
     ),
     "dia2": Small(
         lambda: converted(published_dia2),
@@ -183,15 +182,28 @@ def spoken(session: Session, *asked: Any) -> list[GenerationResult]:
     return [join(parts[key]) for key in keys]
 
 
-def assert_same_speech(one: GenerationResult, other: GenerationResult, *, rounding: float = 1e-5) -> None:
-    """Require equal codes and ends; samples may differ by the rounding of other windows."""
+@cache
+def windows(model: str) -> Windows:
+    """The bound of samples that were decoded in other windows."""
+    return Windows(
+        model, lambda dtype: import_module("torch_ref").load(folder(model), dtype=dtype, device="cpu")
+    )
+
+
+def assert_same_speech(
+    one: GenerationResult, other: GenerationResult, *, windows: Windows | None = None
+) -> None:
+    """Require equal codes, ends and samples. windows: if they may differ, those of the model."""
     np.testing.assert_array_equal(one.codes, other.codes)
     assert (one.seed, one.finish_reason) == (other.seed, other.finish_reason)
     assert (len(one.audio), one.sample_rate) == (len(other.audio), other.sample_rate)
-    np.testing.assert_allclose(one.audio, other.audio, rtol=0, atol=rounding)
+    if windows is None:
+        np.testing.assert_array_equal(one.audio, other.audio)
+    else:
+        windows.assert_same(one, other)
 
 
-def assert_same(one: GenerationResult, other: GenerationResult, *, rounding: float = 1e-5) -> None:
+def assert_same(one: GenerationResult, other: GenerationResult, *, windows: Windows | None = None) -> None:
     """Require the same speech, captions, times of words and number of tokens."""
-    assert_same_speech(one, other, rounding=rounding)
+    assert_same_speech(one, other, windows=windows)
     assert (one.cues, one.words, one.token_count) == (other.cues, other.words, other.token_count)

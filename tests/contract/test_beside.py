@@ -12,7 +12,6 @@ import torch
 from tests.contract.arrivals import serve
 from tests.contract.speakers import (
     SENTENCES,
-    SMALL,
     TEXTS,
     alone,
     assert_same,
@@ -21,6 +20,7 @@ from tests.contract.speakers import (
     request,
     speaker,
     unlimited,
+    windows,
 )
 from tests.contract.speakers import given as arguments
 from tests.hosts import Late, LateStream
@@ -76,7 +76,7 @@ def test_requests_come_and_go(
     found = serve(session, asked(model), seed=places, leaving=leaving)
     assert len(found) == len(asked(model)) if not leaving else found
     for place, result in found.items():
-        assert_same(result, compared[place], rounding=SMALL[model].rounding)
+        assert_same(result, compared[place], windows=windows(model))
     session.close()
     assert 0 < stream.most <= AT_ONCE
     assert stream.under_way == 0
@@ -109,7 +109,7 @@ def test_a_batch_is_the_same(model: str, monkeypatch: pytest.MonkeyPatch) -> Non
     for one, other in zip(
         speaker(model, SIDE).generate_batch(texts, prompts=[prompt] * 3, **how), plain, strict=True
     ):
-        assert_same(one, other, rounding=0)
+        assert_same(one, other)
     assert stream.begun > 0 or model == "metavoice"  # which decodes all pieces together, at the end
     assert stream.under_way == 0
 
@@ -121,7 +121,7 @@ def test_short_memory(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = alone(model, SIDE, one)
     stream = late(model, monkeypatch)
     stream.errors = [torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")]
-    assert_same(alone(model, SIDE, one), plain, rounding=0)
+    assert_same(alone(model, SIDE, one), plain)
     assert not stream.errors
 
 

@@ -23,6 +23,7 @@ from tests.contract.speakers import (
     request,
     speaker,
     spoken,
+    windows,
 )
 from tts_core.errors import ResourceError, UsageError
 from tts_core.nn.guard import NotFiniteError
@@ -52,7 +53,7 @@ def test_requests_come_and_go(model: str, side: str, places: int, leaving: float
     found = serve(session, asked(model, side), seed=places, leaving=leaving)
     assert len(found) == len(asked(model, side)) if not leaving else found
     for place, result in found.items():
-        assert_same(result, expected(model, side)[place], rounding=SMALL[model].rounding)
+        assert_same(result, expected(model, side)[place], windows=windows(model))
     session.close()
 
 
@@ -63,7 +64,7 @@ def test_without_listeners_a_session_speaks_as_generate(model: str, side: str) -
     session, texts = speaker(model, side).session(2, streamed=False), (TEXTS[0], TEXTS[1])
     found = spoken(session, *(request(model, side, text, seed=3) for text in texts))
     for text, result in zip(texts, found, strict=True):
-        assert_same(result, speaker(model, side).generate(text, seed=3, **given(model)), rounding=0)
+        assert_same(result, speaker(model, side).generate(text, seed=3, **given(model)))
 
 
 @every_model
@@ -92,7 +93,7 @@ def test_one_who_leaves_frees_its_place_before_the_next_step(model: str, side: s
     assert (session.running, session.promised) == (0, 0)
     assert session.fits(one)
     [result] = spoken(session, one)
-    assert_same(result, alone(model, side, one), rounding=SMALL[model].rounding)
+    assert_same(result, alone(model, side, one), windows=windows(model))
 
 
 @every_model
@@ -160,7 +161,9 @@ def test_a_fault_ends_its_own_request_only(model: str, side: str, monkeypatch: p
     assert isinstance(failed.error, NotFiniteError)
     assert failed.error.row == ROWS[model]
     assert all(isinstance(event, Part) for event in found[bad][:-1])
-    assert_same(join([event.result for event in found[good]]), expected(model, side)[1])
+    assert_same(
+        join([event.result for event in found[good]]), expected(model, side)[1], windows=windows(model)
+    )
 
 
 @every_model
@@ -197,8 +200,12 @@ def test_text_that_is_fed_is_the_same_speech(model: str, side: str, cut: int) ->
             else:
                 session.end(key)
     assert waited
-    assert_same(join(parts[key]), alone(model, side, request(model, side, SENTENCES, seed=3, **whole)))
-    assert_same(join(parts[other]), expected(model, side)[0])
+    assert_same(
+        join(parts[key]),
+        alone(model, side, request(model, side, SENTENCES, seed=3, **whole)),
+        windows=windows(model),
+    )
+    assert_same(join(parts[other]), expected(model, side)[0], windows=windows(model))
 
 
 @every_model

@@ -7,12 +7,11 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, TypeVar
 
-import numpy as np
 import pytest
 
-from tests.contract.speakers import every_model, every_side, folder, given
+from tests.contract.speakers import assert_same_speech, every_model, every_side, folder, given, windows
 from tests.parity.recorded_runs import SIDES
-from tts_core.results import join
+from tts_core.results import GenerationResult, join
 
 pytestmark = pytest.mark.rest
 
@@ -51,17 +50,16 @@ def test_a_model_speaks_in_any_thread(model: str, side: str) -> None:
 
     [pipeline] = in_threads(load)
 
-    def whole() -> np.ndarray:
-        return pipeline.generate(TEXT, seed=3, **given(model)).audio
+    def whole() -> GenerationResult:
+        return pipeline.generate(TEXT, seed=3, **given(model))
 
-    def streamed() -> np.ndarray:
-        return join(list(pipeline.stream(TEXT, seed=3, **given(model)))).audio
+    def streamed() -> GenerationResult:
+        return join(list(pipeline.stream(TEXT, seed=3, **given(model))))
 
     [first] = in_threads(whole)
     [second] = in_threads(streamed)
     for one in (second, *in_threads(whole, streamed)):
-        assert len(one) == len(first)
-        np.testing.assert_allclose(one, first, atol=1e-5)
+        assert_same_speech(one, first, windows=windows(model))
 
 
 @every_side

@@ -127,6 +127,7 @@ def test_both_sides_networks_hold_every_number(converted, model):
         for name, tensor in expected.items():
             assert state[name].dtype == torch.float32
             value = state[name].numpy()
+            # a unit in the last place, as above
             np.testing.assert_allclose(value, tensor.astype(np.float32), rtol=2.0**-23, atol=0, err_msg=name)
             np.testing.assert_array_equal(np.array(held[name]), as_stored(kind, name, value), err_msg=name)
 

@@ -126,21 +126,17 @@ class DiaSession(SlotSession[_DiaMember]):
 
     def step(self) -> list[Event]:
         """Run some rows of the decoder, then the codec windows that they complete."""
+        events: list[Event] = []
         for one, drawn in self.turns.draws():
-            for ids in drawn:
-                if one.grid.done:
-                    break
-                if ids.min() < 0:
-                    self._fail(one, self.engine.fault(one.piece, one.grid))
-                    break
-                one.grid.accept(ids)
-        self.sounding.add([asked for one in self.members.values() for asked in self._windows(one)])
+            events += self.attempt(one, partial(self._accept, one, drawn))
+        for one in [*self.members.values()]:
+            events += self.attempt(one, partial(self._ask, one))
         for one in self.members.values():
             if one.is_ended:
                 self.turns.end(one)  # before the codec runs: its memory is free
         if self._is_late and self.turns.running:
-            return []
-        return self._heard(self.sounding.ended(wait=self._is_due))
+            return events
+        return [*events, *self._heard(self.sounding.ended(wait=self._is_due))]
 
     def _encode(self, samples: np.ndarray) -> np.ndarray:
         """Encode a reference, (L,) → (Q, P); a configured voice comes with many requests."""
@@ -153,6 +149,16 @@ class DiaSession(SlotSession[_DiaMember]):
         piece = one.piece = one.speaking.begin()
         one.grid, one.asked, one.made, one.is_ended = piece.grid(), 0, 0, False
         self.turns.begin(one, one.grid.joining(piece.tokens, piece.sampling, piece.noise[0]))
+
+    def _accept(self, one: _DiaMember, drawn: np.ndarray) -> None:
+        """Take the rows of a request's steps, (steps, Q), up to the end of its piece."""
+        for ids in drawn:
+            if one.grid.done:
+                break
+            if ids.min() < 0:
+                self._fail(one, self.engine.fault(one.piece, one.grid))
+                break
+            one.grid.accept(ids)
 
     def _fail(self, one: _DiaMember, error: Exception) -> None:
         """Let a request fail once the windows before are given out."""
@@ -168,16 +174,18 @@ class DiaSession(SlotSession[_DiaMember]):
 
     def _heard(self, ended: Sequence[tuple[_Window, np.ndarray | Exception]]) -> list[Event]:
         """Give out windows that are decoded, and begin the piece that follows a request's last one."""
-        events: list[Event] = []
         peak = self.host.peak_bytes() if ended else 0  # once for all: CUDA's allocator collects every figure
-        for one, window, sound in self.sounds(ended, events):
+
+        def give(one: _DiaMember, window: DiaWindow, sound: np.ndarray) -> list[Event]:
             one.made = window.passage.stop
-            events.append(Part(one.key, one.speaking.part(window, sound, peak_bytes=peak)))
+            part = Part(one.key, one.speaking.part(window, sound, peak_bytes=peak))
             if one.speaking.done:
                 self.leave(one.key)
             elif window.finish_reason is not None:
-                events += self.attempt(one, partial(self._say, one))
-        return events
+                return [part, *self.attempt(one, partial(self._say, one))]
+            return [part]
+
+        return self.give_out(ended, give)
 
     def _split(self, asked: Sequence[_Window]) -> list[Sequence[int]]:
         return split(self.engine.codec_config, _passages(asked), most=self.engine.most_fed)
@@ -190,16 +198,14 @@ class DiaSession(SlotSession[_DiaMember]):
             return [np.zeros(0, np.float32) for _ in asked]
         return self.engine.decode_windows(_passages(asked))
 
-    def _windows(self, one: _DiaMember) -> list[_Window]:
-        """List the windows of a piece whose samples are final; once it is done, all that are left.
+    def _ask(self, one: _DiaMember) -> None:
+        """Let the windows of a piece be decoded whose samples are final; once it is done, all that are left.
 
         An empty one ends a piece whose frames were all asked for before it was known to be done.
         """
-        if one.is_ended:
-            return []
         grid, asked, known = one.grid, [], one.grid.frames
-        if not self._has_sound and not grid.done:
-            return []
+        if one.is_ended or not (self._has_sound or grid.done):
+            return
         ready = known if grid.done else known - self.lookahead
         while one.asked < ready:
             stop = self.policy.served_stop(one.asked) if self._has_sound else known
@@ -213,7 +219,7 @@ class DiaSession(SlotSession[_DiaMember]):
             one.is_ended = True
             if not asked:
                 asked = [self._window(one, known, known)]
-        return [_Window(one, window) for window in asked]
+        self.sounding.add([_Window(one, window) for window in asked])
 
     def _window(self, one: _DiaMember, start: int, stop: int) -> DiaWindow:
         grid = one.grid

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tts_core.codecs.policy import CodecPolicy
@@ -18,12 +19,13 @@ from tts_core.dia2.memory import FIXED, Dia2Job, cached_rows, check_running, est
 from tts_core.dia2.recordings import longest_prefix
 from tts_core.dia2.request import Dia2Request, longest_frames
 from tts_core.dia2.speaking import Dia2Speaking
-from tts_core.errors import SpeechError, comes_late, shortage
+from tts_core.errors import own_error
 from tts_core.memory.fits import check_places, largest
 from tts_core.memory.terms import Estimate
 from tts_core.serving.session import Event
 from tts_core.serving.slot_session import Member
-from tts_core.speech.fed_session import FedSession
+from tts_core.serving.sounding import MemberWindow
+from tts_core.speech.fed_session import NOTHING, FedSession
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +118,7 @@ class Dia2Session(FedSession[Dia2Speaking]):
             codes = self.slots.read(before.codes)
             for slot, one in before.acted.items():
                 if one.key in self.members and not one.is_over:
-                    self._attempt(one, codes[slot], before.actions[slot])
+                    self._attempt(one, partial(self._accept, one, codes[slot], before.actions[slot]))
         return self.heard()
 
     def close(self) -> None:
@@ -130,7 +132,7 @@ class Dia2Session(FedSession[Dia2Speaking]):
         return {
             slot: one
             for slot, one in slots.items()
-            if slot is not None and one.run.has_step and not one.run.waits
+            if slot is not None and not one.is_over and one.run.has_step and not one.run.waits
         }
 
     def _act(self) -> _Drawn | None:
@@ -138,20 +140,34 @@ class Dia2Session(FedSession[Dia2Speaking]):
         acting = self._acting()
         if not acting:
             return None
-        actions = self.slots.act({slot: one.run.tokens() for slot, one in acting.items()})
-        texts = {slot: one.act(max(actions[slot], 0)) for slot, one in acting.items()}
-        return _Drawn(self.slots.draw(texts), acting, actions)
+        actions = self.slots.act(self._each(acting, lambda slot, one: one.run.tokens()))
+        texts = self._each(acting, lambda slot, one: one.act(max(actions[slot], 0)))
+        return _Drawn(self.slots.draw(texts), {slot: acting[slot] for slot in texts}, actions)
 
-    def _attempt(self, one: Dia2Speaking, codes: Any, action: int) -> None:
-        """Take the codes of a request's step; if it cannot go on, let it fail after what was spoken."""
+    def _each(
+        self, acting: dict[int, Dia2Speaking], work: Callable[[int, Dia2Speaking], Any]
+    ) -> dict[int, Any]:
+        """Do work of each request, by slot; one that cannot go on is left out."""
+        found: dict[int, Any] = {}
+
+        def keep(slot: int, one: Dia2Speaking) -> None:
+            found[slot] = work(slot, one)
+
+        for slot, one in acting.items():
+            if not one.is_over:
+                self._attempt(one, partial(keep, slot, one))
+        return found
+
+    def _attempt(self, one: Dia2Speaking, work: Callable[[], None]) -> None:
+        """Do work of one request only; if it cannot go on, let it fail after what was spoken.
+
+        It keeps its slot until then, for a step may be under way.
+        """
         try:
-            self._accept(one, codes, action)
+            work()
         except Exception as error:
-            found = error if isinstance(error, SpeechError) else shortage(error)
-            if found is None or comes_late(error):
-                raise
             one.is_over = True
-            self.fail_after(one, found)
+            self.sounding.fail(MemberWindow(one, NOTHING), own_error(error))
 
     def _accept(self, one: Dia2Speaking, codes: Any, action: int) -> None:
         """Take the codes of a request's step. Raises GenerationError if they come from NaN or infinity."""

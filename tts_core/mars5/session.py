@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from tts_core.errors import ResourceError, SpeechError, UsageError
+from tts_core.errors import ResourceError, UsageError
 from tts_core.mars5.engine import Mars5Engine
 from tts_core.mars5.memory import Mars5Job, check_running, estimate, places_that_fit
 from tts_core.mars5.request import STAGES, Mars5Request
@@ -174,10 +174,9 @@ class Mars5Session(SlotSession[_Mars5Member]):
                 events.append(self.fail(one, run))
                 continue
             frames = one.speaking.new_frames(one.sequence)
-            try:
-                drawn.append((one, run.result()[:, -frames:]))
-            except SpeechError as error:
-                events.append(self.fail(one, error))
+            events += self.attempt(
+                one, lambda one=one, run=run, frames=frames: drawn.append((one, run.result()[:, -frames:]))
+            )
         for one, _ in drawn:
             one.count("NAR")
         if drawn:
@@ -187,18 +186,17 @@ class Mars5Session(SlotSession[_Mars5Member]):
 
     def _deliver(self) -> list[Event]:
         """Give out the pieces whose codes are decoded, and begin each request's next one."""
-        events: list[Event] = []
         is_idle = not self.turns.running and not self.diffusions.queue
-        for one, codes, sound in self.sounds(self.sounding.ended(wait=is_idle), events):
-            one.count("vocoder")
-            result = one.speaking.deliver(codes, sound, peak_bytes=self.host.peak_bytes())
-            self.report.add(result, "speech")
-            events.append(Part(one.key, result))
-            if one.speaking.done:
-                self.leave(one.key)
-            else:
-                events += self.attempt(one, partial(self._say, one))
-        return events
+        return self.give_out(self.sounding.ended(wait=is_idle), self._give)
+
+    def _give(self, one: _Mars5Member, codes: np.ndarray, sound: np.ndarray) -> list[Event]:
+        one.count("vocoder")
+        result = one.speaking.deliver(codes, sound, peak_bytes=self.host.peak_bytes())
+        self.report.add(result, "speech")
+        if not one.speaking.done:
+            return [Part(one.key, result), *self.attempt(one, partial(self._say, one))]
+        self.leave(one.key)
+        return [Part(one.key, result)]
 
     def _launch(self, drawn: Sequence[tuple[_Mars5Member, np.ndarray]]) -> Pending[list[np.ndarray]]:
         limits = [one.speaking.request.options.trim_db for one, _ in drawn]

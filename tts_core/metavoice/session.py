@@ -142,20 +142,7 @@ class MetaVoiceSession(SlotSession[_MetaVoiceMember]):
         for _ in range(self.slots.steps):
             self.report.check()
         for one, drawn in self.turns.draws():
-            ids = drawn.tolist()[: one.speaking.limit - len(one.ids)]
-            if END_OF_AUDIO in ids:
-                ids = ids[: ids.index(END_OF_AUDIO) + 1]
-            if min(ids) < 0:
-                known = np.array(one.ids + ids[: ids.index(-1)], np.int32)
-                sequence = np.concatenate([one.speaking.piece.first, known])
-                sampling = one.speaking.request.sampling
-                events.append(self.fail(one, self.engine.fault(sequence, one.vector, sampling)))
-                continue
-            one.ids += ids
-            if ids[-1] == END_OF_AUDIO or len(one.ids) == one.speaking.limit:
-                self.turns.end(one)
-                one.is_between = len(one.speaking.request.pieces) > 1
-                ended.append(one)
+            events += self.attempt(one, partial(self._accept, one, drawn, ended))
         if ended:
             events += self._hear(ended)
             self._begins = True  # others go on
@@ -169,6 +156,21 @@ class MetaVoiceSession(SlotSession[_MetaVoiceMember]):
             one, MetaVoiceJoining(piece.first, one.vector, one.speaking.request.sampling, piece.noise)
         )
 
+    def _accept(self, one: _MetaVoiceMember, drawn: np.ndarray, ended: list[_MetaVoiceMember]) -> None:
+        """Take the ids of a request's steps, (steps,). A piece that ends with them is added to `ended`."""
+        ids = drawn.tolist()[: one.speaking.limit - len(one.ids)]
+        if END_OF_AUDIO in ids:
+            ids = ids[: ids.index(END_OF_AUDIO) + 1]
+        if min(ids) < 0:
+            known = np.array(one.ids + ids[: ids.index(-1)], np.int32)
+            sequence = np.concatenate([one.speaking.piece.first, known])
+            raise self.engine.fault(sequence, one.vector, one.speaking.request.sampling)
+        one.ids += ids
+        if ids[-1] == END_OF_AUDIO or len(one.ids) == one.speaking.limit:
+            self.turns.end(one)
+            one.is_between = len(one.speaking.request.pieces) > 1
+            ended.append(one)
+
     def _hear(self, speaking: Sequence[_MetaVoiceMember]) -> list[Event]:
         """Take pieces that ended through the second stage to the decoder."""
         events: list[Event] = []
@@ -179,22 +181,22 @@ class MetaVoiceSession(SlotSession[_MetaVoiceMember]):
 
     def _deliver(self) -> list[Event]:
         """Let pieces be decoded, and give out those that are."""
-        events: list[Event] = []
         is_slow = any(one.speaking.request.decoder == "mbd" for one, _ in self._waiting)
         if not (self._waits and is_slow and self.turns.running):
             self.sounding.add(self._waiting)
             self._waiting = []
         is_idle = not self.turns.running and not self._paused
-        for one, codes, wave in self.sounds(self.sounding.ended(wait=is_idle), events):
-            result = one.speaking.deliver(codes, wave, peak_bytes=self.host.peak_bytes())
-            if self._has_sound:
-                self.report.add(result, STAGES[-1])
-            events.append(Part(one.key, result))
-            if one.speaking.done:
-                self.leave(one.key)
-            else:
-                self._paused.append(one)
-        return events
+        return self.give_out(self.sounding.ended(wait=is_idle), self._give)
+
+    def _give(self, one: _MetaVoiceMember, codes: np.ndarray, wave: np.ndarray) -> list[Event]:
+        result = one.speaking.deliver(codes, wave, peak_bytes=self.host.peak_bytes())
+        if self._has_sound:
+            self.report.add(result, STAGES[-1])
+        if one.speaking.done:
+            self.leave(one.key)
+        else:
+            self._paused.append(one)
+        return [Part(one.key, result)]
 
     def _heard(self, one: _MetaVoiceMember) -> _Ended:
         """Take a piece that ended through the second stage."""

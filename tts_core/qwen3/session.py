@@ -110,7 +110,7 @@ class Qwen3Session(FedSession[Qwen3Speaking]):
                 events += self.attempt(one, partial(self._say, one))
         for one, drawn in self.turns.draws(can_launch=self._draws):
             if one.key in self.members:
-                self._accept(one, drawn)
+                events += self.attempt(one, partial(self._accept, one, drawn))
         return [*events, *self.heard()]
 
     def close(self) -> None:

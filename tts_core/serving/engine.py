@@ -28,10 +28,11 @@ from tts_core.errors import (
     comes_late,
     did_you_mean,
     explain,
+    shortage,
 )
 from tts_core.pipeline import PromptLike
 from tts_core.printable import counted
-from tts_core.serving.session import Failed
+from tts_core.serving.session import Event, Failed
 from tts_core.serving.shelf import LoadedModel, Shelf
 from tts_core.serving.source import ModelSource
 from tts_core.serving.speech import Speech
@@ -241,26 +242,25 @@ class SpeechEngine:
             if key not in one.speeches:
                 continue  # its batch failed when another was fed
             if speech.cancelled.is_set():
-                one.session.leave(key)
-                self._end(one, key, CancelledError("generation: cancelled"))
+                self._drop(one, key, CancelledError("generation: cancelled"))
             elif speech.more:
                 self._feed(one, key, speech)
 
     def _feed(self, one: LoadedModel, key: int, speech: Speech) -> None:
-        if not one.wants_text(key):
-            return
         try:
+            if not one.wants_text(key):
+                return
             for text in speech.take_texts():
                 if text is None:
                     one.session.end(key)
                 else:
                     one.session.feed(key, text)
             self._news |= speech.has_texts
-        except SpeechError as error:
-            one.session.leave(key)
-            self._end(one, key, error)
         except Exception as error:
-            self._break(one, error)
+            if isinstance(error, SpeechError) or not (comes_late(error) or shortage(error)):
+                self._drop(one, key, error)
+            else:
+                self._break(one, error)
 
     def _admit(self) -> None:
         """Let queued requests join. None overtakes another of its model, or one whose model must be loaded:
@@ -287,7 +287,7 @@ class SpeechEngine:
                     continue
                 key = self._join(one, speech)
             except Exception as error:
-                self._dequeue(speech, _expected(error))
+                self._dequeue(speech, error)
                 continue
             self._dequeue(speech)
             speech.begin()
@@ -312,7 +312,7 @@ class SpeechEngine:
         """End all requests of a batch with an error, and open the next batch."""
         _LOG.error("serving: a batch of %s failed", one.name, exc_info=error)
         for key in [*one.speeches]:
-            self._end(one, key, _expected(error))
+            self._end(one, key, error)
         self._shelf.reopen(one)
 
     def _step(self, one: LoadedModel) -> None:
@@ -325,11 +325,21 @@ class SpeechEngine:
         self._steps += 1
         one.used = time.perf_counter()
         for event in events:
-            if isinstance(event, Failed):
-                self._end(one, event.key, _expected(event.error))
-                continue
-            speech = one.speeches[event.key]
-            speech.give(event.result)
+            self._hand_out(one, event)
+
+    def _hand_out(self, one: LoadedModel, event: Event) -> None:
+        """Give an event to its request. One that cannot take it fails, and no other."""
+        speech = one.speeches.get(event.key)
+        if speech is None:
+            _LOG.error("serving: %s has an event of request %d, which has left", one.name, event.key)
+        elif isinstance(event, Failed):
+            self._end(one, event.key, event.error)
+        else:
+            try:
+                speech.give(event.result)
+            except Exception as error:
+                self._drop(one, event.key, error)
+                return
             self._news |= speech.has_texts
             if event.result.finish_reason is not None:
                 del one.speeches[event.key]
@@ -339,12 +349,20 @@ class SpeechEngine:
         with self._changed:
             self._queue.remove(speech)
         if error is not None:
-            speech.fail(error)
+            speech.fail(_expected(error))
             self._record(speech)
+
+    def _drop(self, one: LoadedModel, key: int, error: Exception) -> None:
+        """Let a request fail and leave its batch. An error of its leaving is the batch's."""
+        self._end(one, key, error)
+        try:
+            one.session.leave(key)
+        except Exception as late:
+            self._break(one, late)
 
     def _end(self, one: LoadedModel, key: int, error: Exception) -> None:
         speech = one.speeches.pop(key)
-        speech.fail(error)
+        speech.fail(_expected(error))
         self._record(speech)
 
     def _end_all(self, error: Exception) -> None:
@@ -352,7 +370,6 @@ class SpeechEngine:
             self._dequeue(speech, error)
         for one in self._shelf:
             for key in [*one.speeches]:
-                one.session.leave(key)
                 self._end(one, key, error)
         self._count()
 
@@ -364,7 +381,10 @@ class SpeechEngine:
         if speech.finish_reason is not None and ended.started is not None:
             self._seconds += RECENT * (ended.seconds - ended.started - self._seconds)
         if self.on_end is not None:
-            self.on_end(ended)
+            try:
+                self.on_end(ended)
+            except Exception:
+                _LOG.exception("serving: on_end raised")
 
     def _count(self) -> None:
         loaded = [*self._shelf]

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from tts_core.errors import SpeechError, comes_late, shortage
+from tts_core.errors import own_error
 from tts_core.live.chain import Chain
 from tts_core.serving.session import Event, Failed, Part, Session
 
@@ -59,7 +61,7 @@ class LiveSession(Session):
 
     def __init__(self, session: Session):
         self.session = session
-        self._firsts: dict[int, int] = {}  # key of a later piece in the inner session → that of its first one
+        self._keys: dict[int, int] = {}  # key of a piece in the inner session → that of its first one
         self._lives: dict[int, _Live] = {}
 
     @property
@@ -89,6 +91,7 @@ class LiveSession(Session):
         """Let a request join; `more` with a LiveRequest only."""
         asked = request.first if isinstance(request, LiveRequest) else request
         key = self.session.join(asked, cancel=cancel)
+        self._keys[key] = key
         if isinstance(request, LiveRequest):
             self._lives[key] = _Live(request.chain, cancel, more)
         return key
@@ -109,21 +112,19 @@ class LiveSession(Session):
     def step(self) -> list[Event]:
         events: list[Event] = []
         for key, live in [*self._lives.items()]:
-            if live.is_due:
-                events += self._go_on(key, live)
-            if live.is_done:
-                events.append(self._finish(key, live))
+            events += self._attempt(key, partial(self._go_on, key, live))
         if not self.session.waiting:
             for event in self.session.step():
-                events += self._ours(event)
+                key = self._keys.get(event.key)
+                if key is not None:  # it may have left with a part before, of the same step
+                    events += self._attempt(key, partial(self._ours, key, event))
         return events
 
     def leave(self, key: int) -> None:
         self._lives.pop(key, None)
-        for inner, first in [(key, key), *self._firsts.items()]:
-            if first == key:
-                self._firsts.pop(inner, None)
-                self.session.leave(inner)
+        for inner in [inner for inner, first in self._keys.items() if first == key]:
+            del self._keys[inner]
+            self.session.leave(inner)
 
     def prepare(self) -> None:
         self.session.prepare()
@@ -132,41 +133,41 @@ class LiveSession(Session):
         return self.session.rehearsal()
 
     def close(self) -> None:
-        self._firsts.clear()
+        self._keys.clear()
         self._lives.clear()
         self.session.close()
 
-    def _go_on(self, key: int, live: _Live) -> list[Event]:
-        """Let the next piece of a live request join, if there is a place.
-
-        An error that may belong to the batch's steps is raised; any other ends this request only.
-        """
+    def _attempt(self, key: int, work: Callable[[], list[Event]]) -> list[Event]:
+        """Do work of one request only, as SlotSession.attempt."""
         try:
+            return work()
+        except Exception as error:
+            found = own_error(error)
+            self.leave(key)
+            return [Failed(key, found)]
+
+    def _go_on(self, key: int, live: _Live) -> list[Event]:
+        """Let the next piece of a live request join, if there is one and a place for it."""
+        if not live.is_speaking:
             while live.next is None and live.texts:
                 live.next = live.chain.next(live.texts.popleft())
             if live.next is not None and self.session.fits(live.next):
-                self._firsts[self.session.join(live.next, cancel=live.cancel)] = key
+                self._keys[self.session.join(live.next, cancel=live.cancel)] = key
                 live.next, live.is_speaking = None, True
-        except Exception as error:
-            found = error if isinstance(error, SpeechError) else shortage(error)
-            if found is None or comes_late(error):
-                raise
-            self.leave(key)
-            return [Failed(key, found)]
-        return []
+        return [self._finish(key, live)] if live.is_done else []
 
-    def _ours(self, event: Event) -> list[Event]:
+    def _ours(self, key: int, event: Event) -> list[Event]:
         """Turn an event of the inner session into ours."""
-        key = self._firsts.get(event.key, event.key)
         live = self._lives.get(key)
         if isinstance(event, Failed):
             self.leave(key)
             return [Failed(key, event.error)]
+        is_last = event.result.finish_reason is not None
+        if is_last:
+            del self._keys[event.key]
         if live is None:
             return [event]
-        if event.result.is_final_chunk:
-            self._firsts.pop(event.key, None)
-        live.is_speaking = not event.result.is_final_chunk
+        live.is_speaking = not is_last
         part = Part(key, live.chain.part(event.result))
         return [part, self._finish(key, live)] if live.chain.is_full or live.is_done else [part]
 

@@ -32,7 +32,7 @@ class Part:
 class Failed:
     """A request that could not be finished, and has left. Its neighbors go on.
 
-    error: a SpeechError; CancelledError if its own `cancel` was set during a step.
+    error: a SpeechError, or that of a bug; CancelledError if its own `cancel` was set during a step.
     """
 
     key: int

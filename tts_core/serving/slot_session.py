@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
-from tts_core.errors import SpeechError, UsageError, comes_late, shortage
+from tts_core.errors import UsageError, own_error
 from tts_core.memory.fits import check
 from tts_core.nn.calls import drop_errors
 from tts_core.nn.host import Host
@@ -99,35 +100,36 @@ class SlotSession(Session, Generic[One]):
         self.leave(one.key)
         return Failed(one.key, error)
 
-    def sounds(
-        self, ended: Iterable[tuple[tuple[One, Any], Any]], events: list[Event]
-    ) -> Iterator[tuple[One, Any, Any]]:
-        """Yield what is decoded: request, window and sound.
+    def give_out(
+        self,
+        ended: Iterable[tuple[tuple[One, Any], Any]],
+        give: Callable[[One, Any, Any], Sequence[Event]],
+    ) -> list[Event]:
+        """Turn what is decoded into events; later windows of a request that has left are dropped.
 
         ended: of `Sounding.ended`, windows of requests with their sounds or errors.
-        events: to which requests that fail are added; later windows of theirs are left out.
+        give: turns a request, its window and its sound into events.
         """
+        events: list[Event] = []
         for (one, window), sound in ended:
             if one.key not in self.members:
                 continue
             if isinstance(sound, Exception):
                 events.append(self.fail(one, sound))
             else:
-                yield one, window, sound
+                events += self.attempt(one, partial(give, one, window, sound))
+        return events
 
-    def attempt(self, one: One, work: Callable[[], None]) -> list[Failed]:
-        """Do work of one request only. If it cannot be done, or lacks memory, the request fails.
+    def attempt(self, one: One, work: Callable[[], Sequence[Event] | None]) -> Sequence[Event]:
+        """Do work of one request only, and return its events. An error of it ends that request.
 
         An error that may belong to the batch's steps is raised.
         """
         try:
-            work()
+            return work() or ()
         except Exception as error:
-            found = error if isinstance(error, SpeechError) else shortage(error)
-            if found is None or comes_late(error):
-                raise
+            found = own_error(error)
             return [self.fail(one, found)]
-        return []
 
     def close(self) -> None:
         for key in [*self.members]:

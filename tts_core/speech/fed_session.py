@@ -215,7 +215,11 @@ class FedSession(SlotSession[One]):
             return super().join(request, cancel=cancel)
         key = super().join(request.opened(), cancel=cancel)
         if not more:
-            self.end(key)
+            try:
+                self.end(key)
+            except Exception:
+                self.leave(key)
+                raise
         return key
 
     def feed(self, key: int, text: str) -> None:
@@ -241,12 +245,13 @@ class FedSession(SlotSession[One]):
         """
         [*members] = self.members.values()
         alone = len(members) == 1 and self._has_listeners and not members[0].meter.samples
-        events: list[Event] = []
-        for one, window, sound in self.sounds(self.sounding.ended(wait=alone or self.is_idle), events):
-            events.append(Part(one.key, one.part(window, sound)))
-            if window.finish_reason is not None:
-                self.leave(one.key)
-        return events
+        return self.give_out(self.sounding.ended(wait=alone or self.is_idle), self._give)
+
+    def _give(self, one: One, window: PieceWindow, sound: np.ndarray) -> list[Event]:
+        part = Part(one.key, one.part(window, sound))
+        if window.finish_reason is not None:
+            self.leave(one.key)
+        return [part]
 
     def _launch(
         self, asked: Sequence[MemberWindow[One, PieceWindow]]

@@ -6,6 +6,7 @@ import pytest
 import mlx_port.dia.sampling
 import torch_ref.dia.sampling
 from tests.sides import PORT, YARDSTICK
+from tests.tolerance import assert_within
 from tests.tts_core.dia import sampling_rules as rules
 from tts_core.dia.sampling import DiaSampling
 
@@ -49,7 +50,7 @@ def test_candidates(name: str, rule: str, kind: str, setting: DiaSampling) -> No
     assert clear.mean() > 0.97
     np.testing.assert_array_equal((got > -np.inf)[clear], (exact > -np.inf)[clear])
     kept = clear[..., None] & (exact > -np.inf)
-    np.testing.assert_allclose(got[kept], exact[kept], rtol=1e-6, atol=1e-5)
+    assert_within(got[kept], expected[kept], exact[kept], rule)
 
 
 @pytest.mark.parametrize("name", SIDES)

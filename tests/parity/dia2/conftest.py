@@ -1,7 +1,7 @@
 """Golden checkpoints of Dia2 on both sides."""
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
@@ -9,8 +9,11 @@ import pytest
 from converters.convert import Quantization, convert
 from converters.published import open_published
 from mlx_port.dia2.pipeline import Dia2Pipeline as MlxPipeline
+from tests.contract.speakers import assert_same
 from tests.tiny.dia2 import published_dia2
+from tests.windows import Windows
 from torch_ref.dia2.pipeline import Dia2Pipeline as TorchPipeline
+from tts_core.results import GenerationResult
 
 
 @pytest.fixture(scope="package")
@@ -27,6 +30,21 @@ def converted(published, tmp_path_factory) -> Callable[..., Path]:
         return folder
 
     return make
+
+
+@pytest.fixture(scope="package")
+def windows(published) -> Callable[[str], Windows]:
+    return cache(
+        lambda name: Windows(
+            "dia2", lambda dtype: TorchPipeline.load(published(name), device="cpu", dtype=dtype)
+        )
+    )
+
+
+@pytest.fixture(scope="package")
+def same(windows) -> Callable[[GenerationResult, GenerationResult], None]:
+    """Require the same speech of "v_main"."""
+    return partial(assert_same, windows=windows("v_main"))
 
 
 @pytest.fixture(scope="package")

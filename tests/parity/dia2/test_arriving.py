@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from functools import cache, partial
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.contract.speakers import assert_same
 from tests.tiny.dia2 import recording
 from tts_core.audio.joining import PAUSE
 from tts_core.dia2.options import Dia2Options
@@ -41,19 +40,18 @@ def spoken(pipeline: Any) -> Any:
     return cache(lambda side: join(list(pipeline(side).stream(iter(WORDS), seed=3))))
 
 
-same = partial(assert_same, rounding=2e-5)
-
-
 def said(text: str) -> list[str]:
     return [word for word in text.split() if not word.startswith("[")]
 
 
-def test_both_sides_say_the_same(spoken: Any) -> None:
+def test_both_sides_say_the_same(spoken: Any, same: Any) -> None:
     same(spoken("torch"), spoken("mlx"))
 
 
 @pytest.mark.parametrize(("side", "pieces"), [("torch", [TEXT]), ("mlx", TEXT)], ids=["whole", "letters"])
-def test_the_way_a_text_comes_does_not_matter(pipeline: Any, spoken: Any, side: str, pieces: Any) -> None:
+def test_the_way_a_text_comes_does_not_matter(
+    pipeline: Any, spoken: Any, same: Any, side: str, pieces: Any
+) -> None:
     same(join(list(pipeline(side).stream(iter(pieces), seed=3))), spoken(side))
 
 
@@ -79,7 +77,7 @@ def test_the_whole_text_is_spoken_once(spoken: Any, pipeline: Any) -> None:
     assert result.finish_reason == "stop"
 
 
-def test_recordings_are_the_voice_of_every_piece(pipeline: Any) -> None:
+def test_recordings_are_the_voice_of_every_piece(pipeline: Any, same: Any) -> None:
     """The prefix of each piece is read when the words that it looks ahead to have come."""
     one, other = (
         join(list(pipeline(side).stream(pieces, prompt=recording(), seed=4)))

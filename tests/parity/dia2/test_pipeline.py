@@ -4,7 +4,6 @@ Everything but the networks is one pipeline for both sides: what does not concer
 """
 
 import logging
-from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -52,9 +51,6 @@ def long(both) -> tuple[GenerationResult, GenerationResult]:
     return first, second
 
 
-same = partial(assert_same, rounding=2e-5)
-
-
 @pytest.mark.parametrize(
     ("name", "changes"),
     [
@@ -66,16 +62,16 @@ same = partial(assert_same, rounding=2e-5)
     ],
     ids=str,
 )
-def test_a_seed_gives_the_same_speech_on_both_sides(both, name, changes):
+def test_a_seed_gives_the_same_speech_on_both_sides(both, windows, name, changes):
     results = [each.generate(TEXT, seed=5, **changes) for each in both(name)]
-    same(*results)
+    assert_same(*results, windows=windows(name))
     assert results[0].finish_reason == "stop"
     assert [word.text for word in results[0].words][:3] == ["Hello", "there", "friend."]
     assert results[0].codes.max() < both(name)[0].config.codebook_size
 
 
 @pytest.mark.parametrize("include", [False, True])
-def test_recordings_are_continued_alike(both, include):
+def test_recordings_are_continued_alike(both, same, include):
     """The words of the recordings are in the result only if the recordings are."""
     results = [
         each.generate(TEXT, prompt=recording(), seed=2, include_prefix=include) for each in both("v_main")
@@ -85,7 +81,7 @@ def test_recordings_are_continued_alike(both, include):
     assert first == (["Hello", "there,"] if include else ["Hello", "there"])
 
 
-def test_a_stream_adds_up_to_the_whole(pipeline, usual):
+def test_a_stream_adds_up_to_the_whole(pipeline, same, usual):
     whole, parts = usual, list(pipeline.stream(TEXT, seed=5))
     same(whole, join(parts))
     assert len(parts) > 3
@@ -108,7 +104,7 @@ def test_words_are_in_captions_and_follow_the_speed(pipeline, usual):
 
 
 @pytest.mark.parametrize("cut", [1, 10])
-def test_breaks_in_text_that_comes_in_pieces(pipeline, cut):
+def test_breaks_in_text_that_comes_in_pieces(pipeline, same, cut):
     """They are no words: the second stream looks ahead past them."""
     text = f"[S1] One {'[pause:0.2] ' * 3}two {'[pause:0.2] ' * 2}three four."
     pieces = [text[start : start + cut] for start in range(0, len(text), cut)]
@@ -165,7 +161,7 @@ def test_a_limit_cuts_the_speech(pipeline, usual, frames):
     np.testing.assert_array_equal(result.codes, usual.codes[:, :frames])
 
 
-def test_breaks_are_the_models_own(pipeline):
+def test_breaks_are_the_models_own(pipeline, same):
     """[pause:2] and <break> are steps of the state machine: no silence is inserted."""
     one, two = (
         pipeline.generate(f"[S1] Hello there {mark} friend.", seed=5)

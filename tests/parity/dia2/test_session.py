@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from tests.contract.arrivals import serve
-from tests.contract.speakers import assert_same
 from tests.tiny.dia2 import recording
 from tts_core.audio.voice_cache import VoiceCache
 from tts_core.codecs.policy import CodecPolicy
@@ -71,7 +70,7 @@ def test_the_first_part_is_small_and_early(pipeline, side):
 
 
 @every_side
-def test_without_listeners_windows_are_those_of_the_codec(pipeline, asked, alone, side, monkeypatch):
+def test_without_listeners_windows_are_those_of_the_codec(pipeline, asked, alone, same, side, monkeypatch):
     """Of 5 frames: a text of one piece, without pauses, has the samples of the codec's own decode."""
     codec, expected = pipeline(side).engine.codec, alone(side)  # by the usual policy
     monkeypatch.setattr(codec, "policy", CodecPolicy(max_frames=5, first_frames=2))
@@ -79,7 +78,7 @@ def test_without_listeners_windows_are_those_of_the_codec(pipeline, asked, alone
     session = pipeline(side).session(3, streamed=False)
     found = serve(session, [asked(side)[place] for place in places], seed=3)
     for at, place in enumerate(places):
-        assert_same(found[at], expected[place])
+        same(found[at], expected[place])
         whole = np.asarray(codec.decode(found[at].codes[None])[0])
         np.testing.assert_array_equal(found[at].audio, np.clip(whole, -1, 1))
         assert found[at].codes.shape[1] > 5
@@ -130,7 +129,7 @@ def test_requests_wait_for_memory(pipeline, asked, monkeypatch):
 
 
 @every_side
-def test_only_one_whose_window_lacks_memory_fails(pipeline, asked, alone, side):
+def test_only_one_whose_window_lacks_memory_fails(pipeline, asked, alone, same, side):
     """Each window is decoded for one request; it cannot be tried again, for the codec's state has changed."""
     session = pipeline(side).session(2)
     lost, kept = (session.join(asked(side)[place]) for place in (0, 1))
@@ -143,4 +142,4 @@ def test_only_one_whose_window_lacks_memory_fails(pipeline, asked, alone, side):
             elif event.key == kept:
                 parts.append(event.result)
     assert failed == [(lost, ResourceError)]
-    assert_same(join(parts), alone(side)[1], rounding=1e-6)
+    same(join(parts), alone(side)[1])

@@ -76,7 +76,8 @@ def test_one_row_of_queries_for_all_sources(monkeypatch: pytest.MonkeyPatch) -> 
     )
     both = attention(x, source)
     single = mx.concatenate([attention(x, source[row : row + 1]) for row in range(2)])
-    np.testing.assert_allclose(np.array(both), np.array(single), rtol=0, atol=1e-6)
+    rounding = 2 * FACTOR * EPS * np.abs(np.array(single)).max()  # of two float32 runs of sums of 64
+    np.testing.assert_allclose(np.array(both), np.array(single), rtol=0, atol=rounding)
     strides = memoryview(given[0]).strides
     assert strides is not None
     assert min(strides) == strides[3] == 4

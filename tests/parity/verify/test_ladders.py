@@ -124,6 +124,7 @@ WHOLE: dict[str, Callable[..., State]] = {
     "mbd": mbd,
 }
 
+# of float64, see tests/tolerance.py; 1e-10 where values are largest
 BOUNDS = {"dia": 1e-11, "dia2": 1e-11, "mimi": 1e-12, "qwen3": 1e-11, "qwen3_codec": 1e-12}
 # kinds whose tensors have one stage each
 ONCE = ("dia", "dac", "dia2", "qwen3", "qwen3_codec")

@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from tests.tts_core.serving.talkers import RATE, SAMPLES, Said, Singers, sound
+from tests.tts_core.serving.talkers import RATE, SAMPLES, Chorus, Said, Singers, sound
 from tts_core.errors import (
     CancelledError,
     GenerationError,
@@ -20,6 +20,7 @@ from tts_core.errors import (
     UsageError,
 )
 from tts_core.serving.engine import SpeechEngine
+from tts_core.serving.session import Event, Failed, Part
 from tts_core.serving.source import ModelSource
 from tts_core.serving.speech import Speech
 from tts_core.serving.statistics import Ended
@@ -162,6 +163,35 @@ def test_a_fault_ends_its_own_request_only() -> None:
         assert speeches[0].get() is not None
         with pytest.raises(GenerationError, match="choked"):
             speeches[0].get()
+
+
+class Confused(Chorus):
+    """A session with events of nobody, and with one of the word "odd" that is no speech."""
+
+    def step(self) -> list[Event]:
+        events = super().step()
+        odd = {key for key, (said, _, _) in self.said.items() if "odd" in said.words}
+        given = [Part(one.key, cast(Any, None)) if one.key in odd else one for one in events]
+        return [Failed(999, GenerationError("of nobody")), *given, Part(998, cast(Any, None))]
+
+
+def test_an_event_of_nobody_or_one_that_cannot_be_taken_ends_no_other(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nor does a listener of the ends of requests."""
+
+    def heard(ended: Ended) -> None:
+        raise OSError("no room in the log")
+
+    monkeypatch.setattr(Singers, "session", lambda self, places: Confused(places, self.log))
+    with engine(Singing(), places=2, on_end=heard) as speaking:
+        bad, good = (speaking.submit("song", text) for text in ("an odd one", "b c d"))
+        assert len(list(good)) == 3
+        with pytest.raises(GenerationError, match="internal: AttributeError"):
+            list(bad)
+        assert len(list(speaking.submit("song", "e f"))) == 2
+        assert speaking.ready
+    assert "song has an event of request 999, which has left" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from tests.tts_core.serving.test_engine import Singing, engine
 from tts_core.bulk.asking import Work
 from tts_core.bulk.rows import TextRow
 from tts_core.bulk.speaking import RowSpeaker
-from tts_core.errors import ResourceError
+from tts_core.errors import GenerationError, ResourceError
 from tts_core.serving.engine import SpeechEngine
 from tts_core.serving.session import Event, Part
 
@@ -140,6 +140,21 @@ def test_an_error_while_text_is_fed_ends_the_batch(words: str) -> None:
                 list(each)
         assert len(list(speaking.submit("song", "g h"))) == 2
         assert speaking.ready
+
+
+def test_a_bug_while_text_is_fed_ends_its_request_only() -> None:
+    source = Source()
+    source.steps.release(99)
+    with engine(source, places=2) as speaking:
+        live, neighbor = speaking.submit("song", "a b", more=True), speaking.submit("song", "c d", more=True)
+        assert live.get(60) is not None
+        source.errors.append(KeyError("a bug"))
+        live.feed("f")
+        with pytest.raises(GenerationError, match="internal: KeyError"):
+            list(live)
+        neighbor.feed("e")
+        neighbor.end()
+        assert len(list(neighbor)) == 3
 
 
 class Texts:

@@ -217,6 +217,29 @@ def test_a_bad_text_ends_its_own_request() -> None:
             speaking.submit("song", "...", more=True)
 
 
+def test_a_bad_text_at_the_very_end_is_the_last_that_is_heard_of_its_request() -> None:
+    held, _, key = waiting()
+    held.feed(key, 'A <prosody rate="1">text</prosody> of SSML.')
+    held.end(key)
+    [failed] = held.step()
+    assert isinstance(failed, Failed)
+    assert (failed.key, held.running, held.step()) == (key, 0, [])
+
+
+def test_a_bug_in_the_books_of_a_piece_ends_its_request_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    held, _, key = waiting()
+
+    def broken(*_: Any) -> Any:
+        raise KeyError("a bug")
+
+    monkeypatch.setattr(Chain, "next", broken)
+    held.feed(key, SECOND)
+    [failed] = held.step()
+    assert isinstance(failed, Failed)
+    assert isinstance(failed.error, KeyError)
+    assert (failed.key, held.running, held.waiting) == (key, 0, True)
+
+
 def test_the_length_limit_ends_it_while_text_comes() -> None:
     with engine(Spoken()) as speaking:
         speech = speaking.submit("song", FIRST, options={"max_seconds": 0.3}, more=True)
