@@ -14,6 +14,7 @@ from tts_core.bulk.outcome import Outcome
 from tts_core.errors import UsageError, did_you_mean, not_there
 from tts_core.files.regular import opened
 from tts_core.text.checks import check_characters
+from tts_core.text.markdown import plain
 
 FIELDS = ("id", "text", "voice", "ref_audio", "ref_text", "seed", "options")
 CHAPTERS = (".txt", ".md")
@@ -138,7 +139,8 @@ def _row(number: int, given: Mapping[str, Any], folder: Path) -> TextRow:
 
 
 def _parsed_chapter(place: str, text: str) -> dict[str, Any]:
-    return {"id": Path(place).stem, "text": text}
+    path = Path(place)
+    return {"id": path.stem, "text": plain(text) if path.suffix.lower() == ".md" else text}
 
 
 def _parsed_line(place: str, text: str) -> dict[str, Any]:
