@@ -69,7 +69,7 @@ def read_rows(source: Path) -> Input:
 
     A .jsonl file has an object a line with `text` and any of FIELDS; meta.lst has
     "id|reference's text|reference|text"; another file has a text a line; a folder has a chapter a file
-    (.txt, .md), in the order of the names.
+    (.txt; .md, without the marks of Markdown), in the order of the names.
     Raises NotFoundError for a missing source, UsageError for one without any row.
     """
     if not source.exists():

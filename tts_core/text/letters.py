@@ -33,14 +33,6 @@ _LETTER = re.compile(rf"{_EDGE}[B-HJ-Zb-hj-z](?![\w'’])")
 _CONSONANTS = re.compile(rf"{_EDGE}[b-df-hj-np-tv-xz]{{2,4}}(?![\w'’])")
 
 
-def _ends_sentence(match: re.Match[str]) -> bool:
-    """Decide whether dotted letters end a sentence: not before a name, as in "U.S. Army"."""
-    name = NEXT_NAME.match(match.string, match.end())
-    return ends_sentence(match.string, match.end()) and (
-        name is None or re.split("['’]", name[1])[0] in NO_NAMES
-    )
-
-
 def spelled(text: str, names: Mapping[str, str]) -> str:
     """Spell acronyms and single letters; put other words in capitals into small letters.
 
@@ -53,8 +45,10 @@ def spelled(text: str, names: Mapping[str, str]) -> str:
         return " ".join(names[letter] for letter in letters.lower())
 
     def dotted(match: re.Match[str]) -> str:
-        stop = "." if match[0][-1] == "." and _ends_sentence(match) else ""
-        return spell(match[0].replace(".", "")) + stop
+        words, name = spell(match[0].replace(".", "")), NEXT_NAME.match(match.string, match.end())
+        if match[0][-1] != "." or (name is not None and re.split("['’]", name[1])[0] not in NO_NAMES):
+            return words  # as in "U.S. Army"
+        return words + ("." if ends_sentence(match.string, match.end()) else "")
 
     def capitals(match: re.Match[str]) -> str:
         word, end = match["word"], match["several"] or ""

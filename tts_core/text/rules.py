@@ -17,8 +17,8 @@ from tts_core.files.json_object import parse_json
 from tts_core.text.alphabet import is_invisible
 from tts_core.text.letters import spelled
 from tts_core.text.markdown import plain
-from tts_core.text.rewriting import without
-from tts_core.text.spoken import FRACTIONS, SIGNS, spoken, with_read_marks
+from tts_core.text.rewriting import rewritten, without
+from tts_core.text.spoken import FRACTIONS, MARKS, SIGNS, spoken
 
 FILE = "text.json"
 LANGUAGES = ("en",)
@@ -95,7 +95,7 @@ class TextRules:
         if self.ends:
             text = self._paragraphs(plain(text))
         if self.spoken:
-            text = with_read_marks(text)
+            text = rewritten(text, MARKS)
         text = without(text, [char for char, read in self.replacements.items() if not read])
         if self.spoken:
             text = spoken(text)

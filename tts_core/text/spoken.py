@@ -36,11 +36,11 @@ CURRENCIES = {
     "¥": ("yen", "yen", "sen", "sen"),
 }
 CODES = {"USD": "$", "EUR": "€", "GBP": "£", "AUD": "AU$", "CAD": "CA$", "JPY": "¥"}
-SIZES = {
-    **{"k": "thousand", "m": "million", "mn": "million"},
-    **{"b": "billion", "bn": "billion", "t": "trillion", "tn": "trillion"},
-}
 # fmt: off
+SIZES = {
+    "k": "thousand", "m": "million", "mn": "million", "b": "billion", "bn": "billion", "t": "trillion",
+    "tn": "trillion",
+}
 UNITS = {
     "km/h": "kilometer per hour", "kph": "kilometer per hour", "mph": "mile per hour",
     "m/s": "meter per second", "km": "kilometer", "cm": "centimeter", "mm": "millimeter", "mi": "mile",
@@ -49,17 +49,15 @@ UNITS = {
     "gal": "gallon", "tsp": "teaspoon", "tbsp": "tablespoon", "hrs": "hour", "hr": "hour", "mins": "minute",
     "min": "minute", "sec": "second", "ms": "millisecond", "TB": "terabyte", "GB": "gigabyte",
     "MB": "megabyte", "KB": "kilobyte", "GHz": "gigahertz", "MHz": "megahertz", "kHz": "kilohertz",
-    "Hz": "hertz", "kW": "kilowatt", "kWh": "kilowatt-hour", "pts": "point", "pt": "point", "¢": "cent",
-    "°C": "degree Celsius", "°F": "degree Fahrenheit", "°": "degree",
+    "Hz": "hertz", "kW": "kilowatt", "kWh": "kilowatt-hour", "pts": "point", "pt": "point", "%": "percent",
+    "¢": "cent", "°C": "degree Celsius", "°F": "degree Fahrenheit", "°": "degree",
 }
 WORDS = {"in": "inch", "m": "meter", "s": "second"}  # that are also words or letters
-PER = {"hr": "hour", "min": "minute", "mo": "month", "yr": "year", "lb": "pound", "kg": "kilogram"}
-PER |= {word: word for word in (
-    "second", "minute", "hour", "day", "night", "week", "month", "year", "person", "head", "pound", "mile",
-    "gallon", "share", "user",
-)}
 # fmt: on
-SEVERAL = {"foot": "feet", "inch": "inches"}  # units of another plural than with s; hertz has none
+SEVERAL = {
+    "foot": "feet",
+    "inch": "inches",
+}  # units of another plural than with s; hertz and percent have none
 FRACTIONS = {sign: unicodedata.normalize("NFKC", sign).replace("⁄", "/") for sign in "½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞"}
 # bottoms of fractions beyond tenths; 9/11 and 24/7 are none
 BOTTOMS = (*range(2, 11), 12, 16, 20, 24, 32, 48, 64, 100, 1000)
@@ -80,10 +78,11 @@ _LENGTH = (
     r"below|apart|of|by|from|in|mark|sprint|dash|race|hurdles|relay|run|final)\b))"
 )
 _UNIT = (
-    rf"(?P<join>[\s-]?)(?:(?P<unit>{_UNITS})|(?P<word>(?:in|m){_LENGTH}|(?<=\.\d)s|(?<=\.\d\d)s|(?<=\s)s))"
-    r"(?![\w/'’])(?P<stop>\.(?![\w.]))?"
+    rf"(?P<join>[\s-]?)(?:(?P<unit>[%°¢](?![CF])|(?:{_UNITS})(?![\w/'’]))"
+    rf"|(?P<word>(?:in|m){_LENGTH}|(?<=\.\d)s|(?<=\.\d\d)s|(?<=\s)s)(?![\w/'’]))"
+    r"(?P<stop>\.(?![\w.]))?"
 )
-_RACE = re.compile(r"\s(?:mark|sprint|dash|race|hurdles|relay|run|final)\b")
+_PER = "second|minute|hour|day|night|week|month|year|person|head|pound|mile|gallon|share|user"
 _LOCAL = r"[2-9]\d\d-(?:0\d{3}|\d{3}[1-9])"  # a telephone number; a range ends in a round number
 _HALF = r"(?P<half>[AaPp](?:\.\s?[Mm]\.|[Mm]\b))"
 _DASH = r"(?:[-‐‑‒–—]|--)"
@@ -97,22 +96,14 @@ def spoken(text: str) -> str:
     return rewritten(text, RULES)
 
 
-def with_read_marks(text: str) -> str:
-    """Put marks between numbers, such as those of "10^3" and "1~2", into what the other rules read."""
-    return rewritten(text, MARKS)
-
-
 def _signed(match: re.Match[str], words: str) -> str:
     return f"minus {words}" if match["sign"] else words
 
 
 def _is_one(match: re.Match[str]) -> bool:
     """Decide whether a unit is singular: also as in "a $5 bill"."""
-    if match["number"] == "1":
-        return True
-    return (
-        re.search(r"(?<!\w)[Aa]n?\s\Z", match.string[max(0, match.start() - 4) : match.start()]) is not None
-    )
+    before = match.string[max(0, match.start() - 4) : match.start()]
+    return match["number"] == "1" or re.search(r"(?<!\w)[Aa]n?\s\Z", before) is not None
 
 
 def _money(match: re.Match[str]) -> str:
@@ -149,12 +140,6 @@ def _time(match: re.Match[str]) -> str:
         part = f" point {digits(match['part'][1:])}" if match["part"] else ""
         words += f" and {cardinal(second)}{part} second{'' if second == 1 and not part else 's'}"
     return words + _half(match)
-
-
-def _ratio(match: re.Match[str]) -> str:
-    """Read "2:1" as a ratio, unless a name precedes it, as of a verse."""
-    name = re.search(r"[A-Z][a-z]+\s\Z", match.string[max(0, match.start() - 12) : match.start()])
-    return match[0] if name else f"{match['one']} to "
 
 
 def _hour(match: re.Match[str]) -> str:
@@ -194,27 +179,32 @@ def _range(match: re.Match[str]) -> str:
     """Put "to" between two quantities, and the first one's currency before the second: "$5-10"."""
     symbol, low, tail, high = (match[name] or "" for name in ("symbol", "low", "tail", "high"))
     if low == match["number"] and not (symbol or tail or high):
-        return f"{written_number(low)}-"
+        return match[0]
     if symbol and not tail and not high:
         return f"{low} to {symbol}"
     return f"{symbol}{low}{tail} to {high or symbol}"
 
 
 def _unit(match: re.Match[str]) -> str:
-    race = _RACE.match(match.string, match.end())
-    unit = _named_unit(match, is_one=match["join"] == "-" or race is not None or _is_one(match))
+    unit = _named_unit(match, is_one=match["join"] == "-" or _is_one(match))
     return _signed(match, f"{written_number(match['number'])} {unit}{_stop(match)}")
 
 
 def _named_unit(match: re.Match[str], *, is_one: bool) -> str:
     name, *more = (UNITS[match["unit"]] if match["unit"] else WORDS[match["word"]]).split()
-    if not is_one and not name.endswith("hertz"):
-        name = SEVERAL.get(name, f"{name}s")
+    if not is_one and not name.endswith(("hertz", "percent")):
+        name = {"foot": "feet", "inch": "inches"}.get(name, f"{name}s")
     return " ".join((name, *more))
 
 
 def _stop(match: re.Match[str]) -> str:
     return "." if match["stop"] and ends_sentence(match.string, match.end()) else ""
+
+
+def _feet(match: re.Match[str]) -> str:
+    feet, inches = match["feet"], match["inches"]
+    words = f"{feet} {'foot' if feet == '1' else 'feet'}"
+    return f"{words} {inches} {'inch' if inches == '1' else 'inches'}" if inches else words
 
 
 def _vulgar(match: re.Match[str]) -> str:
@@ -235,13 +225,9 @@ def _fraction(match: re.Match[str]) -> str:
     return f"{words} {_named_unit(match, is_one=not match['whole'])}{_stop(match)}"
 
 
-def _percent(match: re.Match[str]) -> str:
-    return _signed(match, f"{written_number(match['number'])} percent")
-
-
 def _versions(match: re.Match[str]) -> str:
     parts = match[0].split(".")
-    if len(parts) == 4 and all(int(part) < 256 for part in parts):
+    if len(parts) == 4 and all(len(part) < 4 and int(part) < 256 for part in parts):
         return " dot ".join(map(digits, parts))
     return " point ".join(map(written_number, parts))
 
@@ -262,15 +248,11 @@ MARKS: list[Rule] = [
     ),
     (re.compile(r"(?<=[^\W\d_])[‘´`′‛＇ʼ](?=[^\W\d_])"), lambda match: "'"),
     (
-        re.compile(r"""(?<![\w.,'’′])(?P<feet>\d{1,2})['’′]\s?(?P<inches>1[01]|\d)(?!\d)(?:["”″]|''|’’)?"""),
-        lambda match: (
-            f"{match['feet']} {'foot' if match['feet'] == '1' else 'feet'} {match['inches']} "
-            f"inch{'' if match['inches'] == '1' else 'es'}"
+        re.compile(
+            r"""(?<![\w.,'’′])(?P<feet>\d{1,2})['’′](?:\s?(?P<inches>1[01]|\d)(?!\d)(?:["”″]|''|’’)?"""
+            r"|(?=\s(?:tall|high|wide|long|deep)\b))"
         ),
-    ),
-    (
-        re.compile(r"""(?<=\d)(?:['’′]|["”″])(?=\s(?:tall|high|wide|long|deep)\b)"""),
-        lambda match: " feet" if match[0] in "'’′" else " inches",
+        _feet,
     ),
     (re.compile(r"(?<=\d)['’‘´`′‛＇ʼ]++(?=\d)"), lambda match: " "),
     (
@@ -307,10 +289,6 @@ NUMBERS: list[Rule] = [
     (re.compile(r"(?<![\w.,:-])\d+(?:[-‐‑–]\d+){2,}(?![-.,:]?\d)"), _chain),
     (re.compile(r"(?<=\d)\s?[-–−]\s?(?=\d{1,15}\s?=)|(?<=\d)−(?=\d)"), lambda match: " minus "),
     (
-        re.compile(rf"(?P<sum>(?:[=+]|times)\s?{_NUMBER})\s[-–−]\s(?=\d)"),
-        lambda match: f"{match['sum']} minus ",
-    ),
-    (
         re.compile(
             rf"(?<![\w.,:])(?<!\w[-–])(?P<symbol>{_SYMBOL}|\b(?:{_CODE})\s)?(?P<low>\d{{1,2}}:\d\d|{_NUMBER})"
             rf"(?P<tail>{_TAIL})?\s?{_DASH}\s?(?P<high>{_SYMBOL})?(?=(?P<number>{_NUMBER}))"
@@ -318,8 +296,8 @@ NUMBERS: list[Rule] = [
         _range,
     ),
     (
-        re.compile(rf"(?<=\d)(?P<unit>\s?(?:{_UNITS}))?/(?P<per>{'|'.join(PER)})\b"),
-        lambda match: f"{match['unit'] or ''} per {PER[match['per']]}",
+        re.compile(rf"(?<=\d)(?P<unit>\s?(?:{_UNITS}))?/(?P<per>{_UNITS}|{_PER})\b"),
+        lambda match: f"{match['unit'] or ''} per {UNITS.get(match['per'], match['per'])}",
     ),
     (re.compile(rf"{_SIGN}(?P<symbol>{_SYMBOL})\s?(?P<number>{_NUMBER}){_MANY}(?!s\b)"), _money),
     (re.compile(rf"{_SIGN}\b(?P<code>{_CODE})\s?(?P<number>{_NUMBER}){_MANY}"), _money),
@@ -332,9 +310,7 @@ NUMBERS: list[Rule] = [
         ),
         _time,
     ),
-    (re.compile(rf"{_FREE}\b(?P<one>\d{{1,3}}):(?=\d(?!\d|[:.]\d))"), _ratio),
     (re.compile(rf"{_FREE}\b(?P<hour>1[0-2]|0?[1-9])\s?{_HALF}"), _hour),
-    (re.compile(rf"{_SIGN}{_FREE}(?P<number>{_NUMBER})\s?%"), _percent),
     (re.compile(rf"{_SIGN}{_FREE}(?P<number>{_NUMBER}){_UNIT}"), _unit),
     (
         re.compile(rf"{_FREE}\b(?P<number>\d{{1,3}}(?:,\d{{3}})+|\d+)(?:st|nd|rd|th)\b", re.IGNORECASE),
@@ -346,10 +322,6 @@ NUMBERS: list[Rule] = [
     (
         re.compile(rf"{_FREE}(?P<number>{_NUMBER})(?P<size>M|bn|mn|\s?m(?=\s(?:people|users)\b))(?!\w)"),
         lambda match: f"{written_number(match['number'])} {SIZES[match['size'].strip().lower()]}",
-    ),
-    (
-        re.compile(rf"{_FREE}(?P<number>\d+)ers\b"),
-        lambda match: f"{written_number(match['number']).rstrip('e')}ers",
     ),
     (re.compile(rf"{_SIGN}(?P<number>{_NUMBER})"), _plain),
     (re.compile(r"\s&\s"), lambda match: match[0].replace("&", "and")),

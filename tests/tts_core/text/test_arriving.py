@@ -15,6 +15,11 @@ STORY = (
     "Brown, who was late, came.\n\nshe saw No. 2... Then <break time='0.5 s'/> nothing — really nothing; it "
     "was over! [pause:1.5] The end of it, [laughs. loudly] and no more。次の文です。“これも” A last one"
 )
+SHORT_FORMS = (
+    "We will all meet there on Feb. 5 with Sgt. Pepper, Lt. Smith, Col. Brown and Gen. Lee at Apt. 5, est. "
+    "1999, ext. 12 on Mon. 6 May, Ph.D. in hand. The U.S. Army of J.R.R. Tolkien has some lists, too.\n1. "
+    "Eggs come first of all.\n2. Ham is the next one."
+)
 ANY = st.text(
     st.sampled_from("abcdXYZ .!?…。，,\n\"'”“()[]<>12S") | st.characters(codec="utf-8"), max_size=400
 )
@@ -33,6 +38,7 @@ def joined(text: str) -> str:
 @example(text=STORY, cuts=list(range(400)))
 @example(text=STORY * 3, cuts=[5, 90])
 @example(text="Hello there, everybody.\n\n world", cuts=[23, 24, 25])
+@example(text=SHORT_FORMS, cuts=list(range(400)))
 @example(text="a" * 500, cuts=list(range(0, 400, 7)))
 @example(text="[" * 300 + "a. B", cuts=[100])
 def test_fragments_do_not_matter(cutter: type[Cutter], text: str, cuts: list[int]) -> None:
@@ -59,6 +65,12 @@ def test_sentences_are_known_with_the_next_letter() -> None:
     ]
     assert known[0][1].endswith("dollars. [S")
     assert cutter.end()[-1].endswith("It's said that")
+
+
+def test_dates_ranks_and_numbers_of_lists_are_whole() -> None:
+    pieces = run(Sentences(), list(SHORT_FORMS))
+    assert not [piece for piece in pieces if re.search(r"\b(?:[A-Z][a-z]{2}|Lt|est|ext|\d|[A-Z])\.$", piece)]
+    assert pieces[-1].endswith("2. Ham is the next one.")
 
 
 def test_short_sentences_wait_for_company() -> None:
