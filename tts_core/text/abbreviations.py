@@ -67,8 +67,7 @@ def ends_sentence(text: str, place: int) -> bool:
 def is_short(word: str, following: str) -> bool:
     """Decide whether a full stop after a word belongs to it, rather than to its sentence.
 
-    word: with the full stops inside it.  following: the next character; names of months, and words such as
-    "No.", are short before a digit only.
+    word: with the full stops inside it.  following: the next character; some are short before a digit only.
     """
     if word.lower() in _SHORT or word in SHORT_DAYS or _INITIALS.fullmatch(word):
         return True

@@ -10,7 +10,6 @@ MARKS = {
     **{".": "dot", "/": "slash", "@": "at", "_": "underscore", "-": "dash", ":": "colon", "=": "equals"},
     **{"?": "question mark", "&": "and", "#": "hash", "%": "percent", "+": "plus", "~": "tilde"},
 }
-SPELLED = ("ai", "eu", "io", "uk", "us")  # ends of addresses that are no words
 
 
 def _address(match: re.Match[str]) -> str:
@@ -46,5 +45,5 @@ DOTS: list[Rule] = [
         _dot,
     ),
     (re.compile(r"(?<![\w.])\.(?=[A-Z]{2}|[a-z])"), lambda match: "dot "),
-    (re.compile(rf"(?<=\sdot\s)(?:{'|'.join(SPELLED)})\b"), lambda match: match[0].upper()),
+    (re.compile(r"(?<=\sdot\s)(?:ai|eu|io|uk|us)\b"), lambda match: match[0].upper()),
 ]

@@ -13,6 +13,7 @@ from tts_core.text.rewriting import Rule
 
 _SHORT = "|".join(sorted(SHORT_MONTHS, reverse=True))
 _MONTH = "|".join(MONTHS)
+_IN_FULL = SHORT_MONTHS | SHORT_DAYS
 _ANY_MONTH = rf"(?:{_MONTH}|{_SHORT})\b"
 _WEEKDAY = "|".join(sorted(SHORT_DAYS, reverse=True))
 _DAY = r"(?:0?[1-9]|[12]\d|3[01])"
@@ -21,7 +22,7 @@ _NO_MORE = r"(?!\d|[.,:/]\d|\s?%)"  # the digits of the day end here
 
 def _short(match: re.Match[str]) -> str:
     stop = match[0].endswith(".") and ends_sentence(match.string, match.end())
-    return SHORT_MONTHS[match["month"]] + ("." if stop else "")
+    return _IN_FULL[match["short"]] + ("." if stop else "")
 
 
 def _month_first(match: re.Match[str]) -> str:
@@ -36,11 +37,6 @@ def _day_first(match: re.Match[str]) -> str:
 
 def _in_full(month: int, day: int, of: int) -> str:
     return f"{MONTHS[month - 1]} {ordinal(day)}, {year(of)}"
-
-
-def _day(match: re.Match[str]) -> str:
-    stop = match[0].endswith(".") and ends_sentence(match.string, match.end())
-    return SHORT_DAYS[match["day"]] + ("." if stop else "")
 
 
 def _iso(match: re.Match[str]) -> str:
@@ -69,14 +65,14 @@ RULES: list[Rule] = [
     # "Sat" and "Sun" are words, too
     (
         re.compile(
-            rf"\b(?P<day>{_WEEKDAY})(?:\.(?=,?\s(?:\d|{_ANY_MONTH}))|(?=,\s(?:\d|{_ANY_MONTH}))"
+            rf"\b(?P<short>{_WEEKDAY})(?:\.(?=,?\s(?:\d|{_ANY_MONTH}))|(?=,\s(?:\d|{_ANY_MONTH}))"
             rf"|(?=\s(?:{_ANY_MONTH}|\d{{1,2}}(?::|\s?[ap]\.?m))))"
         ),
-        _day,
+        _short,
     ),
-    (re.compile(rf"(?<=\b[Oo]n\s)(?P<day>{_WEEKDAY})\b\.?"), _day),
-    (re.compile(rf"\b(?P<month>{_SHORT})\b\.?(?=,?\s\d)"), _short),
-    (re.compile(rf"(?<=\d\s)(?P<month>{_SHORT})\b\.?"), _short),
+    (re.compile(rf"(?<=\b[Oo]n\s)(?P<short>{_WEEKDAY})\b\.?"), _short),
+    (re.compile(rf"\b(?P<short>{_SHORT})\b\.?(?=,?\s\d)"), _short),
+    (re.compile(rf"(?<=\d\s)(?P<short>{_SHORT})\b\.?"), _short),
     (
         re.compile(
             rf"(?<![\d.,:-])(?P<year>1[1-9]\d\d|20\d\d)-(?P<month>0[1-9]|1[0-2])-(?P<day>{_DAY})"

@@ -23,7 +23,6 @@ _RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]
         re.compile(r"!?\[(?P<words>[^\[\]\n]++)\]\((?=[^()\s]*[./#])[^()\s]++(?:\s\"[^\"\n]*+\")?\)"),
         r"\g<words>",
     ),
-    (re.compile(r"<(?=https?://)([^<>\s]++)>"), r"\1"),
     (re.compile(r"(?<![\w*])(\*{1,3})(?=[^\s*])([^*\n]*+)(?<=\S)\1(?![\w*])"), r"\2"),
     (re.compile(r"(?<![\w_])(_{1,3})(?=[^\s_])([^_\n]*+)(?<=\S)\1(?![\w_])"), r"\2"),
     (re.compile(r"(?<!`)`([^`\n]++)`(?!`)"), r"\1"),

@@ -9,7 +9,6 @@ from tts_core.errors import UsageError
 from tts_core.text.abbreviations import LONGEST, is_short
 
 LOOK_BEHIND = 40  # characters after a place that decide its rank
-INDENT = 9  # spaces before the number of an item of a list
 
 SENTENCE, CLAUSE, WORD = range(3)  # ranks of places, the best first
 
@@ -92,9 +91,7 @@ def _in_space(match: re.Match[str]) -> list[tuple[int, int]]:
 
 
 def _ends(text: str, match: re.Match[str]) -> bool:
-    """Decide whether marks end a sentence: not before a small letter; full stops not after a short form, or
-    after the number of an item of a list.
-    """
+    """Decide whether marks end a sentence: not before a small letter, after a short form or a list's number."""
     following = next_word(text, match.end())
     if text[following : following + 1].islower():
         return False
@@ -103,7 +100,7 @@ def _ends(text: str, match: re.Match[str]) -> bool:
     word = _word_before(text, match.start())
     if word.isdecimal() and len(word) <= 3:
         start = match.start() - len(word)
-        return text[max(0, start - INDENT) : start].rpartition("\n")[2].strip() != ""
+        return text[max(0, start - 9) : start].rpartition("\n")[2].strip() != ""
     return not is_short(word, text[following : following + 1])
 
 

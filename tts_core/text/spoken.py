@@ -23,10 +23,8 @@ from tts_core.text.numerals import (
 )
 from tts_core.text.rewriting import Rule, rewritten
 
-_DOLLARS = {
-    **{"US": "US", "AU": "Australian", "A": "Australian", "CA": "Canadian", "C": "Canadian"},
-    **{"NZ": "New Zealand", "HK": "Hong Kong", "S": "Singapore"},
-}
+_DOLLARS = {"US": "US", "AU": "Australian", "A": "Australian", "CA": "Canadian", "C": "Canadian"}
+_DOLLARS |= {"NZ": "New Zealand", "HK": "Hong Kong", "S": "Singapore"}
 CURRENCIES = {
     **{f"{land}$": (f"{of} dollar", f"{of} dollars", "cent", "cents") for land, of in _DOLLARS.items()},
     "R$": ("real", "reais", "centavo", "centavos"),
@@ -36,6 +34,7 @@ CURRENCIES = {
     "¥": ("yen", "yen", "sen", "sen"),
 }
 CODES = {"USD": "$", "EUR": "€", "GBP": "£", "AUD": "AU$", "CAD": "CA$", "JPY": "¥"}
+CURRENCIES |= {code: CURRENCIES[symbol] for code, symbol in CODES.items()}
 # fmt: off
 SIZES = {
     "k": "thousand", "m": "million", "mn": "million", "b": "billion", "bn": "billion", "t": "trillion",
@@ -70,7 +69,7 @@ _SIGN = r"(?P<sign>(?<![\w.,])[-−–])?"
 _SIZE = "|".join(sorted(SIZES, key=len, reverse=True))
 _MANY = rf"(?:[\s-](?P<many>thousand|million|billion|trillion)\b|\s?(?P<size>(?i:{_SIZE}))(?!\w))?"
 _CODE = "|".join(CODES)
-_SYMBOL = rf"(?:(?<![A-Za-z])(?:{'|'.join(_DOLLARS)}|R)\$|[$€£¥])"
+_SYMBOL = rf"(?:(?<![A-Za-z])(?:{'|'.join(_DOLLARS)}|R)\$|[$€£¥]|\b(?:{_CODE}))\s?"
 _UNITS = "|".join(map(re.escape, sorted(UNITS, key=len, reverse=True)))
 # "in" and "m" are units before an end, a mark, or a word that goes with lengths: not "5 in a row"
 _LENGTH = (
@@ -107,9 +106,7 @@ def _is_one(match: re.Match[str]) -> bool:
 
 
 def _money(match: re.Match[str]) -> str:
-    groups = match.groupdict()
-    code = groups.get("symbol") or CODES[groups["code"]]
-    one, several, cent, cents = CURRENCIES[code]
+    one, several, cent, cents = CURRENCIES[match["symbol"].strip()]
     unit = one if _is_one(match) else several
     whole, _, fraction = match["number"].replace(",", "").partition(".")
     if many := match["many"] or SIZES.get((match["size"] or "").lower()):
@@ -161,18 +158,12 @@ def _plural(match: re.Match[str]) -> str:
     return plural(year(int(written)) if is_year else written_number(written))
 
 
-def _telephone(match: re.Match[str]) -> str:
-    """Digit by digit, a pause between groups."""
-    plus = "plus " if match[0][0] == "+" else ""
-    return plus + ", ".join(digits(group) for group in re.findall(r"\d+", match[0]))
-
-
 def _chain(match: re.Match[str]) -> str:
-    """Read "4-4-2" as its numbers, and one with longer groups, such as an ISBN, digit by digit."""
+    """Read "4-4-2" as its numbers, a telephone number or an ISBN digit by digit, a pause between groups."""
     groups = re.findall(r"\d+", match[0])
     if all(len(group) < 3 and (group == "0" or group[0] != "0") for group in groups):
         return " ".join(map(written_number, groups))
-    return _telephone(match)
+    return ("plus " if match[0][0] == "+" else "") + ", ".join(map(digits, groups))
 
 
 def _range(match: re.Match[str]) -> str:
@@ -205,10 +196,6 @@ def _feet(match: re.Match[str]) -> str:
     feet, inches = match["feet"], match["inches"]
     words = f"{feet} {'foot' if feet == '1' else 'feet'}"
     return f"{words} {inches} {'inch' if inches == '1' else 'inches'}" if inches else words
-
-
-def _vulgar(match: re.Match[str]) -> str:
-    return ("" if match["whole"] is None else " ") + FRACTIONS[match["sign"]]
 
 
 def _fraction(match: re.Match[str]) -> str:
@@ -265,7 +252,7 @@ MARKS: list[Rule] = [
     (re.compile(r"(?<![\w~])~(?=[$€£]?\d)"), lambda match: "about "),
 ]
 NUMBERS: list[Rule] = [
-    (re.compile(rf"(?P<whole>(?<=\d))?(?P<sign>[{''.join(FRACTIONS)}])"), _vulgar),
+    (re.compile(f"[{''.join(FRACTIONS)}]"), lambda match: FRACTIONS[match[0]]),
     (re.compile(r"(?<=/\d)\s?[-–]\s?(?=\d)|(?<=/\d\d)\s?[-–]\s?(?=\d)"), lambda match: " to "),
     (
         re.compile(
@@ -275,7 +262,7 @@ NUMBERS: list[Rule] = [
         _fraction,
     ),
     (re.compile(r"(?<!\w)(?P<key>[CF])#(?!\w)"), lambda match: f"{match['key']} sharp"),
-    (re.compile(r"(?<![\w&])#\d{3,}(?:-\d+)+"), lambda match: f"number {_telephone(match)}"),
+    (re.compile(r"(?<![\w&])#\d{3,}(?:-\d+)+"), lambda match: f"number {_chain(match)}"),
     (re.compile(r"(?<![\w&])#(?=\d)"), lambda match: "number "),
     (re.compile(r"(?<![\w&#])#(?=[^\W\d_])"), lambda match: "hashtag "),
     (
@@ -283,14 +270,14 @@ NUMBERS: list[Rule] = [
             rf"(?:\+?\b\d{{1,3}}[-. ])?(?:\(\d{{3}}\)\s?|\b\d{{3}}[-. ])\d{{3}}[-. ]\d{{4}}\b"
             rf"|(?<!\w)\+\d{{1,3}}(?:[-. ]\d{{2,4}}){{2,4}}\b"
             rf"|{_FREE}\b{_LOCAL}\b(?!-)|\b1-8\d\d(?=-[A-Z])"
+            r"|(?<![\w.,:-])\d+(?:[-‐‑–]\d+){2,}(?![-.,:]?\d)"
         ),
-        _telephone,
+        _chain,
     ),
-    (re.compile(r"(?<![\w.,:-])\d+(?:[-‐‑–]\d+){2,}(?![-.,:]?\d)"), _chain),
     (re.compile(r"(?<=\d)\s?[-–−]\s?(?=\d{1,15}\s?=)|(?<=\d)−(?=\d)"), lambda match: " minus "),
     (
         re.compile(
-            rf"(?<![\w.,:])(?<!\w[-–])(?P<symbol>{_SYMBOL}|\b(?:{_CODE})\s)?(?P<low>\d{{1,2}}:\d\d|{_NUMBER})"
+            rf"(?<![\w.,:])(?<!\w[-–])(?P<symbol>{_SYMBOL})?(?P<low>\d{{1,2}}:\d\d|{_NUMBER})"
             rf"(?P<tail>{_TAIL})?\s?{_DASH}\s?(?P<high>{_SYMBOL})?(?=(?P<number>{_NUMBER}))"
         ),
         _range,
@@ -299,10 +286,11 @@ NUMBERS: list[Rule] = [
         re.compile(rf"(?<=\d)(?P<unit>\s?(?:{_UNITS}))?/(?P<per>{_UNITS}|{_PER})\b"),
         lambda match: f"{match['unit'] or ''} per {UNITS.get(match['per'], match['per'])}",
     ),
-    (re.compile(rf"{_SIGN}(?P<symbol>{_SYMBOL})\s?(?P<number>{_NUMBER}){_MANY}(?!s\b)"), _money),
-    (re.compile(rf"{_SIGN}\b(?P<code>{_CODE})\s?(?P<number>{_NUMBER}){_MANY}"), _money),
-    (re.compile(rf"{_SIGN}{_FREE}(?P<number>{_NUMBER}){_MANY}\s?(?P<symbol>[$€£])"), _money),
-    (re.compile(rf"{_SIGN}{_FREE}(?P<number>{_NUMBER}){_MANY}\s?\b(?P<code>{_CODE})\b"), _money),
+    (re.compile(rf"{_SIGN}(?P<symbol>{_SYMBOL})(?P<number>{_NUMBER}){_MANY}(?!s\b)"), _money),
+    (
+        re.compile(rf"{_SIGN}{_FREE}(?P<number>{_NUMBER}){_MANY}\s?(?P<symbol>[$€£]|\b(?:{_CODE})\b)"),
+        _money,
+    ),
     (
         re.compile(
             rf"{_FREE}\b(?P<hour>[01]?\d|2[0-3]):(?P<minute>[0-5]\d)"

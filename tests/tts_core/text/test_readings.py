@@ -46,7 +46,7 @@ VOCABULARY = {
         "of the number sharp hashtag dot power per foot feet inch inches minutes meters seconds p m a o",
         *(name for names in CURRENCIES.values() for name in names), *SIZES.values(),
         *UNITS.values(), *WORDS.values(), *(f"{name.split()[0]}s" for name in UNITS.values()),
-        *addresses.MARKS.values(), *addresses.SPELLED, *dates.MONTHS, *abbreviations.DAYS,
+        *addresses.MARKS.values(), "ai eu io uk us", *dates.MONTHS, *abbreviations.DAYS,
         *abbreviations.TITLES.values(), *abbreviations.AFTER_NAMES.values(), *abbreviations.ANYWHERE.values(),
         *abbreviations.BEFORE_NUMBERS.values(), *map(" ".join, abbreviations.EITHER.values()),
         *VOICE.letters.values(), *VOICE.replacements.values(),
