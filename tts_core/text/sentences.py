@@ -91,7 +91,7 @@ def _in_space(match: re.Match[str]) -> list[tuple[int, int]]:
 
 
 def _ends(text: str, match: re.Match[str]) -> bool:
-    """Decide whether marks end a sentence: not before a small letter, after a short form or a list's number."""
+    """Decide whether marks end a sentence: not before a small letter or after a short form or list number."""
     following = next_word(text, match.end())
     if text[following : following + 1].islower():
         return False

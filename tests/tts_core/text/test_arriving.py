@@ -8,6 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.tts_core.text.growth import LINEAR, LONG, growth
+from tests.tts_core.text.test_readings import READINGS
 from tts_core.text.arriving import LEAST, MOST, Cutter, Sentences, Words
 
 STORY = (
@@ -65,6 +66,12 @@ def test_sentences_are_known_with_the_next_letter() -> None:
     ]
     assert known[0][1].endswith("dollars. [S")
     assert cutter.end()[-1].endswith("It's said that")
+
+
+@given(st.lists(st.sampled_from(sorted(READINGS)), max_size=8), st.sampled_from([" ", "\n", "\n\n"]))
+def test_letters_one_by_one_do_not_matter(texts: list[str], between: str) -> None:
+    text = between.join(texts)
+    assert run(Sentences(), list(text)) == run(Sentences(), [text])
 
 
 def test_dates_ranks_and_numbers_of_lists_are_whole() -> None:
