@@ -14,6 +14,7 @@ from tts_core.bulk.outcome import Outcome
 from tts_core.errors import UsageError, did_you_mean, not_there
 from tts_core.files.regular import opened
 from tts_core.text.checks import check_characters
+from tts_core.text.markdown import plain
 
 FIELDS = ("id", "text", "voice", "ref_audio", "ref_text", "seed", "options")
 CHAPTERS = (".txt", ".md")
@@ -68,7 +69,7 @@ def read_rows(source: Path) -> Input:
 
     A .jsonl file has an object a line with `text` and any of FIELDS; meta.lst has
     "id|reference's text|reference|text"; another file has a text a line; a folder has a chapter a file
-    (.txt, .md), in the order of the names.
+    (.txt; .md, without the marks of Markdown), in the order of the names.
     Raises NotFoundError for a missing source, UsageError for one without any row.
     """
     if not source.exists():
@@ -138,7 +139,8 @@ def _row(number: int, given: Mapping[str, Any], folder: Path) -> TextRow:
 
 
 def _parsed_chapter(place: str, text: str) -> dict[str, Any]:
-    return {"id": Path(place).stem, "text": text}
+    path = Path(place)
+    return {"id": path.stem, "text": plain(text) if path.suffix.lower() == ".md" else text}
 
 
 def _parsed_line(place: str, text: str) -> dict[str, Any]:

@@ -29,7 +29,7 @@ import numpy as np
 from tts_core.errors import UsageError
 from tts_core.text import breaks
 from tts_core.text.breaks import Paused
-from tts_core.text.checks import check_characters
+from tts_core.text.checks import PAGE_MARKS, check_characters
 from tts_core.text.rules import NO_RULES, TextRules
 
 SPEAKER_TAGS = {b"[S1]": b"\x01", b"[S2]": b"\x02"}  # Dia reads UTF-8 bytes; a tag is one byte
@@ -153,7 +153,7 @@ def clean(what: str, text: str) -> str:
 
 
 def _plain_lines(text: str) -> str:
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+    return text.replace("\r\n", "\n").replace("\r", "\n").translate(PAGE_MARKS)
 
 
 def has_words(text: str) -> bool:

@@ -6,53 +6,46 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
+from tts_core.text.rewriting import Rule
+
+# fmt: off
 TITLES = {
-    "Mr": "Mister",
-    "Mrs": "Missus",
-    "Ms": "Miss",
-    "Prof": "Professor",
-    "Rev": "Reverend",
-    "Capt": "Captain",
-    "Gov": "Governor",
-    "Sen": "Senator",
-    "Mt": "Mount",
+    "Mr": "Mister", "Mrs": "Missus", "Ms": "Miss", "Messrs": "Messieurs", "Prof": "Professor",
+    "Rev": "Reverend", "Hon": "Honorable", "Gov": "Governor", "Sen": "Senator", "Rep": "Representative",
+    "Pres": "President", "Gen": "General", "Col": "Colonel", "Maj": "Major", "Capt": "Captain",
+    "Lt": "Lieutenant", "Sgt": "Sergeant", "Cpl": "Corporal", "Adm": "Admiral", "Mt": "Mount", "Ft": "Fort",
 }
 AFTER_NAMES = {
-    "Jr": "Junior",
-    "Sr": "Senior",
-    "Ave": "Avenue",
-    "Blvd": "Boulevard",
-    "Rd": "Road",
-    "Inc": "Incorporated",
-    "Corp": "Corporation",
-    "Co": "Company",
-    "Ltd": "Limited",
+    "Jr": "Junior", "Sr": "Senior", "Ave": "Avenue", "Blvd": "Boulevard", "Rd": "Road", "Ln": "Lane",
+    "Hwy": "Highway", "Inc": "Incorporated", "Corp": "Corporation", "Co": "Company", "Ltd": "Limited",
 }
 EITHER = {"Dr": ("Doctor", "Drive"), "St": ("Saint", "Street")}  # before a name, after one
 ANYWHERE = {
-    "e.g": "for example",
-    "i.e": "that is",
-    "vs": "versus",
-    "approx": "approximately",
-    "etc": "et cetera",
+    "e.g": "for example", "i.e": "that is", "vs": "versus", "approx": "approximately", "etc": "et cetera",
+    "dept": "department", "govt": "government", "ph.d": "PHD", "phd": "PHD",
 }
 BEFORE_NUMBERS = {
-    "No": "number",
-    "Nos": "numbers",
-    "Vol": "volume",
-    "Ch": "chapter",
-    "Fig": "figure",
-    "p": "page",
-    "pp": "pages",
+    "No": "number", "Nos": "numbers", "Vol": "volume", "vol": "volume", "Ch": "chapter", "ch": "chapter",
+    "Sec": "section", "Fig": "figure", "fig": "figure", "Eq": "equation", "p": "page", "pp": "pages",
+    "Apt": "apartment", "apt": "apartment", "Ste": "suite", "Rm": "room", "Bldg": "building", "Rt": "route",
+    "Est": "established", "est": "established", "Ext": "extension", "ext": "extension",
 }
-# a full stop after these does not end a sentence
-SHORT = frozenset(
-    word.lower() for word in (*TITLES, *EITHER, *BEFORE_NUMBERS, *(set(ANYWHERE) - {"etc"}), "cf", "al")
+MONTHS = (
+    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
+    "November", "December",
 )
-# words that begin a sentence with a capital and are not names
+DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+# fmt: on
+SHORT_MONTHS = {month[:3]: month for month in MONTHS if len(month) > 3} | {"Sept": "September"}
+SHORT_DAYS = {day[:3]: day for day in DAYS} | {"Tues": "Tuesday", "Thur": "Thursday", "Thurs": "Thursday"}
+MAY_END = ("etc.", "dept.", "govt.", "ph.d.")  # of ANYWHERE, with the full stop of a sentence
+# words after which a full stop does not end a sentence: always, and before a digit
+_SHORT = frozenset(map(str.lower, (*TITLES, *EITHER, *(set(ANYWHERE) - {"etc"}), "cf", "al")))
+_SHORT_BEFORE_NUMBERS = frozenset((*BEFORE_NUMBERS, *map(str.lower, BEFORE_NUMBERS), *SHORT_MONTHS))
+LONGEST = max(map(len, (*_SHORT, *_SHORT_BEFORE_NUMBERS)))
 # fmt: off
+# words that begin a sentence with a capital and are not names
 NO_NAMES = frozenset((
     "A", "An", "And", "As", "At", "But", "By", "For", "From", "He", "Her", "His", "I", "If", "In", "It",
     "Its", "My", "Near", "No", "Not", "Of", "Off", "On", "Or", "Our", "Over", "Past", "She", "So", "That",
@@ -62,12 +55,23 @@ NO_NAMES = frozenset((
 # fmt: on
 
 _NEXT_SENTENCE = re.compile(r"[\"'”’)]*\s++[\"'“‘(]?[A-Z]|\s*+\Z")
-_NEXT_NAME = re.compile(r"\s++([A-Z][\w'’]*)")
+_INITIALS = re.compile(r"(?!(?:[Ii]|[AaPp]\.[Mm])\Z)[^\W\d_](?:\.[^\W\d_])*+")
+NEXT_NAME = re.compile(r"\s++([A-Z][\w'’]*)")
 
 
 def ends_sentence(text: str, place: int) -> bool:
     """Decide whether a full stop right before `place` also ends its sentence."""
     return _NEXT_SENTENCE.match(text, place) is not None
+
+
+def is_short(word: str, following: str) -> bool:
+    """Decide whether a full stop after a word belongs to it, rather than to its sentence.
+
+    word: with the full stops inside it.  following: the next character; some are short before a digit only.
+    """
+    if word.lower() in _SHORT or word in SHORT_DAYS or _INITIALS.fullmatch(word):
+        return True
+    return word in _SHORT_BEFORE_NUMBERS and following.isdecimal()
 
 
 def _stop(match: re.Match[str]) -> str:
@@ -94,7 +98,7 @@ def _either(match: re.Match[str]) -> str:
     before, after = EITHER[match["word"]]
     previous, following = (
         _name_before(match.string, match.start()),
-        _NEXT_NAME.match(match.string, match.end()),
+        NEXT_NAME.match(match.string, match.end()),
     )
     follows_name = previous is not None and previous not in NO_NAMES
     precedes_name = following is not None and following[1] not in NO_NAMES
@@ -107,10 +111,10 @@ def _either(match: re.Match[str]) -> str:
 
 def _anywhere(match: re.Match[str]) -> str:
     word = match["word"].lower()
-    return ANYWHERE[word] + (_stop(match) if match[0].lower() == "etc." else "")
+    return ANYWHERE[word] + (_stop(match) if match[0].lower() in MAY_END else "")
 
 
-RULES: list[tuple[re.Pattern[str], Callable[[re.Match[str]], str]]] = [
+RULES: list[Rule] = [
     (
         re.compile(rf"\b(?P<title>{'|'.join(TITLES)})\.(?=\s)"),
         lambda match: TITLES[match["title"]],
@@ -124,8 +128,7 @@ RULES: list[tuple[re.Pattern[str], Callable[[re.Match[str]], str]]] = [
     # without full stops, as the British write them
     (re.compile(r"\b(?P<title>Mr|Mrs|Ms)(?=\s[A-Z])"), lambda match: TITLES[match["title"]]),
     (re.compile(r"\b(?P<word>Dr|St)(?=\s[A-Z][a-z])"), _either),
-    (re.compile(r"\b(?P<word>vs|etc)\b"), _anywhere),
-    (re.compile(r"(?<=\w)\.(?=(?:com|edu|gov|net|org)\b)"), lambda match: " dot "),
+    (re.compile(r"\b(?P<word>vs|etc|PhD)\b"), _anywhere),
     (
         re.compile(rf"\b(?P<word>{'|'.join(BEFORE_NUMBERS)})\.(?=\s?\d)"),
         lambda match: BEFORE_NUMBERS[match["word"]],

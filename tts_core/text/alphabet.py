@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from tts_core.errors import FieldError
 from tts_core.text.accents import without_accents
 from tts_core.text.checks import check_text
+from tts_core.text.rewriting import without
 
 NAMED = 8  # characters that a message names
 NOT_LEARNED = "the model has not learned"
@@ -18,7 +19,7 @@ _LOG = logging.getLogger("tts_core")
 def known_text(
     where: str, text: str, known: Callable[[str], bool], *, skip: bool, why: str = NOT_LEARNED
 ) -> str:
-    """Return the text without unknown characters: accented Latin letters as plain ones.
+    """Return the text without unknown characters: accented Latin letters as plain ones, no invisible marks.
 
     where: name of the text in messages.
     skip: leave other characters out and log a warning that names them; otherwise they are an error.
@@ -26,6 +27,7 @@ def known_text(
     Raises FieldError with the characters.
     """
     check_text(where, text)
+    text = "".join(char for char in text if known(char) or not is_invisible(char))
     text, _ = without_accents(text, known)
     found = unknown_characters(text, known)
     if not found:
@@ -37,7 +39,12 @@ def known_text(
             "skip_unknown",
         )
     _LOG.warning("%s: left out %s: %s them", where, listed(found), why)
-    return "".join(char for char in text if char not in found)
+    return without(text, found)
+
+
+def is_invisible(char: str) -> bool:
+    """Decide whether a character only directs how others are shown: a format character or a variation."""
+    return unicodedata.category(char) == "Cf" or "\ufe00" <= char <= "\ufe0f"
 
 
 def accent_notes(where: str, text: str, known: Callable[[str], bool]) -> tuple[str, ...]:

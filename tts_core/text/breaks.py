@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tts_core.errors import UsageError
-from tts_core.text.checks import check_text
+from tts_core.text.checks import PAGE_MARKS, check_text
 from tts_core.text.marks import check_marks
 
 LONGEST = 600.0  # seconds of one pause
@@ -92,11 +92,13 @@ def read(where: str, text: str, *, spoken: Callable[[str], bool] = has_words) ->
 
     where: its name in messages.  spoken: whether a model says anything of a part. Of parts that it does not,
     marks go to the part before them, as the full stop of "Hello[pause:1].", anything else, as a speaker's
-    tag, to the next. Pauses with nothing spoken between them are added; a pause of 0 s is only a space.
+    tag, to the next. Pauses with nothing spoken between them are added; a pause of 0 s is only a space. Form
+    feeds and vertical tabs are spaces.
     Raises UsageError for other SSML, naming it, for a pause that cannot be read or is above LONGEST, and for
     a mark that is not closed or misspelt (tts_core.text.marks).
     """
     check_text(where, text)
+    text = text.translate(PAGE_MARKS)
     marks = [*_marks(where, text)]
     if not marks:
         return Paused.whole(text)

@@ -7,6 +7,7 @@ import unicodedata
 
 from tts_core.errors import UsageError
 
+PAGE_MARKS = {ord(mark): " " for mark in "\v\f"}  # vertical tab and form feed, read as spaces
 _SPEAKER = re.compile(r"\[\s*[Ss]\s*\d+\s*\]")
 
 
@@ -27,10 +28,10 @@ def check_text(where: str, text: object) -> None:
 
 
 def check_characters(where: str, text: str) -> None:
-    """Raise UsageError for a control character, other than tab and line ends, or half of a surrogate pair."""
+    """Raise UsageError for a control character, other than white space, or half of a surrogate pair."""
     check_text(where, text)
     for place, char in enumerate(text, start=1):
-        if unicodedata.category(char) in ("Cc", "Cs") and char not in "\t\n\r":
+        if unicodedata.category(char) in ("Cc", "Cs") and char not in "\t\n\r\v\f":
             raise UsageError(
                 f"{where}: character {place} is U+{ord(char):04X}, a control character; remove it"
             )

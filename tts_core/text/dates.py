@@ -6,27 +6,23 @@ Of a date in slashes the first number is the month, unless only the second can b
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
-from tts_core.text.abbreviations import ends_sentence
+from tts_core.text.abbreviations import MONTHS, SHORT_DAYS, SHORT_MONTHS, ends_sentence
 from tts_core.text.numerals import ordinal, year
+from tts_core.text.rewriting import Rule
 
-# fmt: off
-MONTHS = (
-    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
-    "November", "December",
-)
-# fmt: on
-SHORT_MONTHS = {month[:3]: month for month in MONTHS if len(month) > 3} | {"Sept": "September"}
 _SHORT = "|".join(sorted(SHORT_MONTHS, reverse=True))
 _MONTH = "|".join(MONTHS)
+_IN_FULL = SHORT_MONTHS | SHORT_DAYS
+_ANY_MONTH = rf"(?:{_MONTH}|{_SHORT})\b"
+_WEEKDAY = "|".join(sorted(SHORT_DAYS, reverse=True))
 _DAY = r"(?:0?[1-9]|[12]\d|3[01])"
 _NO_MORE = r"(?!\d|[.,:/]\d|\s?%)"  # the digits of the day end here
 
 
 def _short(match: re.Match[str]) -> str:
     stop = match[0].endswith(".") and ends_sentence(match.string, match.end())
-    return SHORT_MONTHS[match["month"]] + ("." if stop else "")
+    return _IN_FULL[match["short"]] + ("." if stop else "")
 
 
 def _month_first(match: re.Match[str]) -> str:
@@ -49,9 +45,10 @@ def _iso(match: re.Match[str]) -> str:
 
 def _slashes(match: re.Match[str]) -> str:
     month, day = int(match["first"]), int(match["second"])
+    mark = match.string[match.start("year") - 1]
     if month > 12:
         month, day = day, month
-    if not (1 <= month <= 12 and 1 <= day <= 31):
+    if mark != match["mark"] or not (1 <= month <= 12 and 1 <= day <= 31):
         return match[0]
     short = len(match["year"]) == 2
     of = int(match["year"])
@@ -60,18 +57,33 @@ def _slashes(match: re.Match[str]) -> str:
     return _in_full(month, day, of)
 
 
-RULES: list[tuple[re.Pattern[str], Callable[[re.Match[str]], str]]] = [
-    (re.compile(rf"\b(?P<month>{_SHORT})\b\.?(?=,?\s\d)"), _short),
-    (re.compile(rf"(?<=\d\s)(?P<month>{_SHORT})\b\.?"), _short),
+RULES: list[Rule] = [
+    (
+        re.compile(rf"\b(?P<low>{_WEEKDAY})\b\.?\s?[-–]\s?(?P<high>{_WEEKDAY})\b(?:\.(?=,?\s[a-z\d]))?"),
+        lambda match: f"{SHORT_DAYS[match['low']]} to {SHORT_DAYS[match['high']]}",
+    ),
+    # "Sat" and "Sun" are words, too
     (
         re.compile(
-            rf"(?<![\d.,:-])(?P<year>1[1-9]\d\d|20\d\d)-(?P<month>0[1-9]|1[0-2])-(?P<day>{_DAY})(?![-\w])"
+            rf"\b(?P<short>{_WEEKDAY})(?:\.(?=,?\s(?:\d|{_ANY_MONTH}))|(?=,\s(?:\d|{_ANY_MONTH}))"
+            rf"|(?=\s(?:{_ANY_MONTH}|\d{{1,2}}(?::|\s?[ap]\.?m))))"
+        ),
+        _short,
+    ),
+    (re.compile(rf"(?<=\b[Oo]n\s)(?P<short>{_WEEKDAY})\b\.?"), _short),
+    (re.compile(rf"\b(?P<short>{_SHORT})\b\.?(?=,?\s\d)"), _short),
+    (re.compile(rf"(?<=\d\s)(?P<short>{_SHORT})\b\.?"), _short),
+    (
+        re.compile(
+            rf"(?<![\d.,:-])(?P<year>1[1-9]\d\d|20\d\d)-(?P<month>0[1-9]|1[0-2])-(?P<day>{_DAY})"
+            r"(?:T(?=\d\d:)|(?![-\w]))"
         ),
         _iso,
     ),
     (
         re.compile(
-            r"(?<![\w/.,:-])(?P<first>\d{1,2})/(?P<second>\d{1,2})/(?P<year>1[1-9]\d\d|20\d\d|\d\d)(?![\w/])"
+            r"(?<![\w/.,:-])(?P<first>\d{1,2})(?P<mark>[/.-])(?P<second>\d{1,2})[/.-]"
+            r"(?P<year>1[1-9]\d\d|20\d\d|(?<=/)\d\d)(?![\w/]|[.-]\d)"
         ),
         _slashes,
     ),

@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from tts_core.text.abbreviations import ends_sentence
+from tts_core.text.abbreviations import NEXT_NAME, NO_NAMES, ends_sentence
+from tts_core.text.rewriting import Rule, rewritten
 
 # acronyms with a vowel; those without one are always spelled
 # fmt: off
 ACRONYMS = frozenset((
-    "AI", "AKA", "API", "ATM", "CEO", "CFO", "CIA", "CIO", "CTO", "DIY", "DNA", "EPA", "ESPN", "EU", "FAQ",
-    "FBI", "FYI", "GPA", "IBM", "ID", "IOU", "IP", "IQ", "IRS", "MIT", "MRI", "NBA", "NYC", "NYU", "OK",
-    "RNA", "UCLA", "UFO", "UI", "UK", "UN", "UPS", "URL", "US", "USA", "USB", "VIP", "YMCA",
+    "AI", "AKA", "API", "ATM", "CEO", "CFO", "CIA", "CIO", "CLI", "CO", "CPU", "CTO", "DIY", "DNA", "EPA",
+    "ESPN", "ETA", "EU", "EV", "FAQ", "FBI", "FYI", "GPA", "GPU", "IBM", "ICU", "ID", "IDE", "IO", "IOU",
+    "IP", "IPO", "IQ", "IRS", "ISBN", "MIT", "MRI", "NBA", "NYC", "NYU", "OK", "OS", "OT", "RNA", "UAE",
+    "UCLA", "UFO", "UI", "UK", "UN", "UPS", "URL", "US", "USA", "USB", "VIP", "YMCA",
 ))
 # words without a vowel that are sounds
 SOUNDS = frozenset((
@@ -21,7 +23,7 @@ SOUNDS = frozenset((
 # fmt: on
 
 _EDGE = r"(?<![\w'’])"
-_DOTTED = re.compile(rf"{_EDGE}(?<!\.)(?:[A-Za-z]\.){{2,}}")
+_DOTTED = re.compile(rf"{_EDGE}(?<!\.)[A-Za-z](?:\.[A-Za-z])++(?!\w)\.?")
 _HALF_OF_DAY = re.compile(r"\b([ap]) m\b")
 _CAPITALS = re.compile(
     rf"{_EDGE}(?P<word>[A-Z]{{2,}}+)(?:(?P<several>s)|['’](?P<short>[A-Za-z]+))?(?![\w'’])"
@@ -43,8 +45,10 @@ def spelled(text: str, names: Mapping[str, str]) -> str:
         return " ".join(names[letter] for letter in letters.lower())
 
     def dotted(match: re.Match[str]) -> str:
-        stop = "." if ends_sentence(match.string, match.end()) else ""
-        return spell(match[0].replace(".", "")) + stop
+        words, name = spell(match[0].replace(".", "")), NEXT_NAME.match(match.string, match.end())
+        if match[0][-1] != "." or (name is not None and re.split("['’]", name[1])[0] not in NO_NAMES):
+            return words  # as in "U.S. Army"
+        return words + ("." if ends_sentence(match.string, match.end()) else "")
 
     def capitals(match: re.Match[str]) -> str:
         word, end = match["word"], match["several"] or ""
@@ -53,9 +57,12 @@ def spelled(text: str, names: Mapping[str, str]) -> str:
         is_spelled = (word in ACRONYMS and not shouted) or not re.search("[AEIOUY]", word)
         return (spell(word) if is_spelled else word.lower()) + end
 
-    text = _DOTTED.sub(dotted, text)
-    text = _HALF_OF_DAY.sub(lambda match: spell(f"{match[1]}m"), text)
-    text = _CAPITALS.sub(capitals, text)
-    text = _INITIAL.sub(lambda match: spell(match[1]), text)
-    text = _LETTER.sub(lambda match: spell(match[0]), text)
-    return _CONSONANTS.sub(lambda match: match[0] if match[0] in SOUNDS else spell(match[0]), text)
+    rules: list[Rule] = [
+        (_DOTTED, dotted),
+        (_HALF_OF_DAY, lambda match: spell(f"{match[1]}m")),
+        (_CAPITALS, capitals),
+        (_INITIAL, lambda match: spell(match[1])),
+        (_LETTER, lambda match: spell(match[0])),
+        (_CONSONANTS, lambda match: match[0] if match[0] in SOUNDS else spell(match[0])),
+    ]
+    return rewritten(text, rules)

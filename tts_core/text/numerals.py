@@ -65,7 +65,8 @@ def year(number: int) -> str:
 
 
 def plural(words: str) -> str:
-    """Name several: "nineteen nineties" from "nineteen ninety"."""
+    """Name several: "nineteen nineties" from "nineteen ninety", "hundreds" from "one hundred"."""
+    words = words.removeprefix("one ")
     return words[:-1] + "ies" if words.endswith("y") else words + ("es" if words.endswith("x") else "s")
 
 

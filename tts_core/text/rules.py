@@ -14,8 +14,11 @@ from typing import Any
 from tts_core.config import exact_fields, mapping
 from tts_core.errors import CheckpointError
 from tts_core.files.json_object import parse_json
+from tts_core.text.alphabet import is_invisible
 from tts_core.text.letters import spelled
-from tts_core.text.spoken import SIGNS, spoken
+from tts_core.text.markdown import plain
+from tts_core.text.rewriting import rewritten, without
+from tts_core.text.spoken import FRACTIONS, MARKS, SIGNS, spoken
 
 FILE = "text.json"
 LANGUAGES = ("en",)
@@ -23,7 +26,8 @@ LONGEST = 64  # characters that are written in place of one
 LATER = {"shortest_anchor": 0}  # fields that older files lack
 MOST_CHARACTERS = 1 << 16  # of an alphabet
 
-_ITEM = re.compile(r"(?:(?P<bullet>[-*•–—])|\d{1,3}[.)])\s++")  # opens an item of a list
+_ITEM = re.compile(r"(?:(?P<bullet>[-*•–—])|(?P<number>\d{1,3})[.)])\s++")  # opens an item of a list
+_SPACED_HYPHEN = re.compile(r"(?<=[^\W\d_]\s)-(?=\s[^\W\d_])")
 _QUOTE = re.compile(r"(?<![^\W\d_])'|'(?![^\W\d_])")  # an apostrophe is between letters
 _CLOSERS = "\"'”’»)]"
 _PAUSES = ",;:-–— "
@@ -78,7 +82,7 @@ class TextRules:
         """Decide whether a character can be read: as it is, as white space, replaced, or in a number."""
         if self.alphabet is None or char in self.alphabet or char in self.replacements or char.isspace():
             return True
-        return self.spoken is not None and char.isdecimal()
+        return self.spoken is not None and (char.isdecimal() or char in FRACTIONS)
 
     def words(self, text: str) -> str:
         """Rewrite the words of one speaker, without an end mark; unknown characters are left out.
@@ -86,12 +90,17 @@ class TextRules:
         Applied again it changes nothing.
         """
         if self.alphabet is not None:
-            text = "".join(char for char in text if self.knows(char))
+            text = "".join(char for char in text if not is_invisible(char))
+            text = without(text, {char for char in text if not self.knows(char)})
         if self.ends:
-            text = self._paragraphs(text)
-        text = text.translate(self._left_out)
+            text = self._paragraphs(plain(text))
+        if self.spoken:
+            text = rewritten(text, MARKS)
+        text = without(text, [char for char, read in self.replacements.items() if not read])
         if self.spoken:
             text = spoken(text)
+        if self.pauses:
+            text = _SPACED_HYPHEN.sub(self.pauses[0], text)
         if self.letters:
             text = spelled(text, self.letters)
         text = text.translate(self._replaced)
@@ -123,15 +132,12 @@ class TextRules:
                 lines[-1] = self.ended(lines[-1])
                 in_item = False
             in_item = in_item or item is not None
-            if item and item["bullet"]:
-                line = line[item.end() :]
+            if item:
+                number = "" if item["bullet"] else f"{item['number']}, "
+                line = f"{number}{line[item.end() :]}"
             if line:
                 lines.append(line)
         return " ".join(line for line in lines if line)
-
-    @cached_property
-    def _left_out(self) -> dict[int, str]:
-        return {ord(char): "" for char, text in self.replacements.items() if not text}
 
     @cached_property
     def _replaced(self) -> dict[int, str]:

@@ -6,7 +6,7 @@ import re
 import unicodedata
 
 from tts_core.errors import UsageError
-from tts_core.text.abbreviations import SHORT
+from tts_core.text.abbreviations import LONGEST, is_short
 
 LOOK_BEHIND = 40  # characters after a place that decide its rank
 
@@ -14,7 +14,6 @@ SENTENCE, CLAUSE, WORD = range(3)  # ranks of places, the best first
 
 _CLOSERS = r"[\"'”’»)\]」』）】》〉］〕｝〗〙〛｣]*+"
 _OPENERS = re.compile(r"[\"'“‘«(\[「『（【《〈［〔｛〖〘〚｢ \t\n\u3000]*+")
-_LONGEST = max(map(len, SHORT))
 _PLACES = re.compile(
     rf"(?P<end>(?<![.!?…])[.!?…]++{_CLOSERS}(?=\s)|[。！？]++{_CLOSERS}\s*+)"
     rf"|(?P<clause>[,;:]{_CLOSERS}(?=\s)|\s[-–—](?=\s)|—|[，；：、]{_CLOSERS})"
@@ -92,23 +91,25 @@ def _in_space(match: re.Match[str]) -> list[tuple[int, int]]:
 
 
 def _ends(text: str, match: re.Match[str]) -> bool:
-    """Decide whether marks end a sentence: not before a small letter; full stops not after a short form."""
+    """Decide whether marks end a sentence: not before a small letter or after a short form or list number."""
     following = next_word(text, match.end())
     if text[following : following + 1].islower():
         return False
     if match["end"][0] != ".":
         return True
     word = _word_before(text, match.start())
-    initial = len(word) == 1 and word.isalpha() and word != "i"
-    return not (word in SHORT or initial)
+    if word.isdecimal() and len(word) <= 3:
+        start = match.start() - len(word)
+        return text[max(0, start - 9) : start].rpartition("\n")[2].strip() != ""
+    return not is_short(word, text[following : following + 1])
 
 
 def _word_before(text: str, place: int) -> str:
-    """The word that ends at `place`, full stops included, in small letters; its end if it is long."""
+    """The word that ends at `place`, full stops included; its end if it is long."""
     start = place
-    while start and place - start <= _LONGEST and (text[start - 1].isalnum() or text[start - 1] in "_."):
+    while start and place - start <= LONGEST and (text[start - 1].isalnum() or text[start - 1] in "_."):
         start -= 1
-    return text[start:place].lower()
+    return text[start:place]
 
 
 def _first_word(text: str) -> int | None:

@@ -42,6 +42,38 @@ def test_chapters_in_the_order_of_their_names(tmp_path: Path) -> None:
     ]
 
 
+MARKDOWN = """# The *Title* #
+
+It began [here](https://example.com/a), ![a cat](cat.png).
+
+Part two
+--------
+
+1. **Eggs**
+2. `Ham`
+
+> #1 is a_b_c, 2 * 3 * 4 [S1](aside).
+
+```
+code
+```
+***
+"""
+
+
+def test_marks_of_markdown_are_not_spoken(tmp_path: Path) -> None:
+    """In chapters of that name only."""
+    for name in ("a.md", "b.txt"):
+        (tmp_path / name).write_text(MARKDOWN)
+    chapter, text = read_rows(tmp_path).rows
+    assert " ".join(chapter.text.split()) == (
+        "The Title It began here, a cat. Part two 1. Eggs 2. Ham #1 is a_b_c, 2 * 3 * 4 [S1](aside). code"
+    )
+    assert "The Title\n\n" in chapter.text
+    assert "Part two\n\n" in chapter.text
+    assert text.text == MARKDOWN.strip()
+
+
 def test_seed_tts_eval(tmp_path: Path) -> None:
     path = written(tmp_path / "meta.lst", "a-1|What I said.|wavs/a.wav|What to say.", "b|x|y.wav|z|truth.wav")
     assert read_rows(path).rows == [

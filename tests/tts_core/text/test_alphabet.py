@@ -75,5 +75,12 @@ def test_long_lists_are_cut():
 
 def test_skipped_with_a_warning(caplog):
     with caplog.at_level(logging.WARNING, "tts_core"):
-        assert known_text("text", "a東bé", known, skip=True) == "abe"
+        assert known_text("text", "a東bé", known, skip=True) == "a be"
     assert caplog.messages == ["text: left out 東: the model has not learned them"]
+    assert known_text("text", "a東b東 東c", known, skip=True) == "a b c"
+
+
+def test_invisible_marks_are_dropped(caplog):
+    with caplog.at_level(logging.WARNING, "tts_core"):
+        assert known_text("text", "a\u200eb \u2068c\u2069d\ufe0f 1\u200b2", known, skip=False) == "ab cd 12"
+    assert not caplog.messages

@@ -8,12 +8,18 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.tts_core.text.growth import LINEAR, LONG, growth
+from tests.tts_core.text.test_readings import READINGS
 from tts_core.text.arriving import LEAST, MOST, Cutter, Sentences, Words
 
 STORY = (
     "[S1] Dr. Smith paid 3.5 dollars to J. R. R. Tolkien. “What?” he said. [s2] She left at 5 p.m. and Mr. "
     "Brown, who was late, came.\n\nshe saw No. 2... Then <break time='0.5 s'/> nothing — really nothing; it "
     "was over! [pause:1.5] The end of it, [laughs. loudly] and no more。次の文です。“これも” A last one"
+)
+SHORT_FORMS = (
+    "We will all meet there on Feb. 5 with Sgt. Pepper, Lt. Smith, Col. Brown and Gen. Lee at Apt. 5, est. "
+    "1999, ext. 12 on Mon. 6 May, Ph.D. in hand. The U.S. Army of J.R.R. Tolkien has some lists, too.\n1. "
+    "Eggs come first of all.\n2. Ham is the next one."
 )
 ANY = st.text(
     st.sampled_from("abcdXYZ .!?…。，,\n\"'”“()[]<>12S") | st.characters(codec="utf-8"), max_size=400
@@ -33,6 +39,7 @@ def joined(text: str) -> str:
 @example(text=STORY, cuts=list(range(400)))
 @example(text=STORY * 3, cuts=[5, 90])
 @example(text="Hello there, everybody.\n\n world", cuts=[23, 24, 25])
+@example(text=SHORT_FORMS, cuts=list(range(400)))
 @example(text="a" * 500, cuts=list(range(0, 400, 7)))
 @example(text="[" * 300 + "a. B", cuts=[100])
 def test_fragments_do_not_matter(cutter: type[Cutter], text: str, cuts: list[int]) -> None:
@@ -59,6 +66,18 @@ def test_sentences_are_known_with_the_next_letter() -> None:
     ]
     assert known[0][1].endswith("dollars. [S")
     assert cutter.end()[-1].endswith("It's said that")
+
+
+@given(st.lists(st.sampled_from(sorted(READINGS)), max_size=8), st.sampled_from([" ", "\n", "\n\n"]))
+def test_letters_one_by_one_do_not_matter(texts: list[str], between: str) -> None:
+    text = between.join(texts)
+    assert run(Sentences(), list(text)) == run(Sentences(), [text])
+
+
+def test_dates_ranks_and_numbers_of_lists_are_whole() -> None:
+    pieces = run(Sentences(), list(SHORT_FORMS))
+    assert not [piece for piece in pieces if re.search(r"\b(?:[A-Z][a-z]{2}|Lt|est|ext|\d|[A-Z])\.$", piece)]
+    assert pieces[-1].endswith("2. Ham is the next one.")
 
 
 def test_short_sentences_wait_for_company() -> None:

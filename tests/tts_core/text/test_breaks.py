@@ -131,3 +131,8 @@ def test_work_is_linear(part: str, lead: str) -> None:
 def read_or_refuse(text: str) -> None:
     with suppress(UsageError):
         read("text", text)
+
+
+def test_form_feeds_and_vertical_tabs_are_spaces() -> None:
+    assert read("text", "a\fb\vc").parts == ("a b c",)
+    assert read("text", "a\fb [pause:1] c\vd").parts == ("a b", "c d")

@@ -5,7 +5,7 @@ from tts_core.nn.noise import check_seed
 from tts_core.text.checks import check_one_speaker, check_words
 
 
-@pytest.mark.parametrize("text", ["Hi.", "7", "\tnaïve\r\nwords\n", "你好", "a" * 5000])
+@pytest.mark.parametrize("text", ["Hi.", "7", "\tnaïve\r\nwords\n", "a\fb\vc", "你好", "a" * 5000])
 def test_words(text: str) -> None:
     check_words("text", text)
 

@@ -34,7 +34,7 @@ SAID = {
     "the FBI at 5 p.m. Then": "the eff bee eye at five pee em. Then.",
     "Wait...what?! Really": "Wait. What! Really.",
     "Shopping list:\n- eggs\n- milk\n\nThe end": "Shopping list. Eggs. Milk. The end.",
-    "1. Eggs\n2) Milk": "one. Eggs. Two, Milk.",
+    "1. Eggs\n2) Milk": "one, Eggs. Two, Milk.",
     "- eggs\nand ham\nGo": "eggs and ham. Go.",
     "A line\nthat goes on,\r\nand on": "A line that goes on, and on.",
     "Hi :)": "Hi.",
