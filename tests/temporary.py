@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 COMPILED = "mlx"  # MLX keeps here what it compiles for a CPU, for the next process, too
+TORCHS = "torchinductor_"  # beginning of the name of a cache, which PyTorch makes
 LEFT = pytest.StashKey[list[str]]()
 _FOLDERS = ExitStack()
 atexit.register(_FOLDERS.close)  # of the commands of tests, which run without pytest
@@ -47,7 +48,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     _FOLDERS.close()
     if hasattr(session.config, "workerinput"):
         return
-    left = sorted(path.name for path in Path(tempfile.gettempdir()).iterdir() if path.name != COMPILED)
+    names = sorted(path.name for path in Path(tempfile.gettempdir()).iterdir())
+    left = [name for name in names if name != COMPILED and not name.startswith(TORCHS)]
     session.config.stash[LEFT] = left
     if left:
         session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
