@@ -56,7 +56,7 @@ def stepped(session: Session, keys: list[int]) -> dict[int, list[GenerationResul
 @every_side
 def test_open_text_that_joins_whole_is_ended(model: str, side: str) -> None:
     """It is spoken as the same text in pieces."""
-    how = given(model, max_frames=20, seed=3)
+    how = given(model, max_frames=90, seed=3)
     prompt = how.pop("prompt")
     one, session = source(model, side).live(TEXTS[0], how, prompt), speaker(model, side).session(1)
     key = session.join(one, more=True)
