@@ -1,4 +1,4 @@
-"""What happens to one request of a session: text, errors and blank transcripts, of every model."""
+"""One request beside others: text that goes on, errors, and blank transcripts, of every model."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ from tests.contract.speakers import (
     source,
     speaker,
 )
-from tests.contract.test_beside import SIDE, late
-from tests.contract.test_pieces import TWO, arguments, speaking
+from tests.contract.test_pieces import PROMPT_ROWS, TWO, arguments, speaking
 from tests.hosts import Late
 from tests.metal_errors import LARGER, LATE
 from tests.parity.recorded_runs import SIDES
@@ -37,13 +36,14 @@ from tts_core.prompt import Prompt
 from tts_core.results import GenerationResult, join
 from tts_core.serving.session import Part, Session
 
+ROLE_LETTERS = len("istant\n")  # that the small tokenizer leaves for the frames, of the role "assistant"
 STEPS = 2000  # far more than any request here takes
 LAST_HEADS = {"dia2": "depformer.logits.3.weight", "qwen3": "talker.code_predictor.lm_head.3.weight"}
 
 
-def stepped(session: Session, keys: list[int]) -> dict[int, list[GenerationResult | Exception]]:
+def stepped(session: Session, keys: list[int]) -> dict[int, list[Any]]:
     """Run a session until nothing runs, or all wait for text. Returns the parts and errors of each key."""
-    found: dict[int, list[GenerationResult | Exception]] = {key: [] for key in keys}
+    found: dict[int, list[Any]] = {key: [] for key in keys}
     for _ in range(STEPS):
         if session.waiting:
             return found
@@ -73,6 +73,7 @@ def test_a_session_waits_for_text_only_without_sound_under_way(
     model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All that can be drawn is heard before more text comes, however late its sound is there."""
+    from tests.contract.test_beside import SIDE, late  # needs PyTorch
 
     def heard() -> int:
         session = speaker(model, SIDE).session(2)
@@ -80,7 +81,7 @@ def test_a_session_waits_for_text_only_without_sound_under_way(
         parts = stepped(session, [key])[key]
         assert session.running == 1
         session.close()
-        return sum(one.codes.shape[1] for one in parts if isinstance(one, GenerationResult))
+        return sum(one.codes.shape[1] for one in parts)
 
     expected = heard()
     late(model, monkeypatch)
@@ -109,24 +110,39 @@ def test_no_speech_continues_a_blank_transcript(model: str, blank: str) -> None:
             pipeline.generate(TEXTS[0], **given(model, prompt=said))
 
 
-def damaged(model: str, target: Path) -> Path:
-    """A folder whose last codebook's logits are NaN, and no others."""
+def damaged(model: str, side: str, target: Path, tensor: str, row: int | None = None) -> Any:
+    """Load a model whose tensor is NaN; with `row` only this row of it."""
     shutil.copytree(folder(model), target)
     content = bytearray((target / "model.safetensors").read_bytes())  # of the size that is on record
     start = 8 + int.from_bytes(content[:8], "little")
-    first, end = json.loads(content[8:start])[LAST_HEADS[model]]["data_offsets"]
-    content[start + first : start + end] = np.full((end - first) // 4, np.nan, np.float32).tobytes()
+    entry = json.loads(content[8:start])[tensor]
+    first, end = (start + offset for offset in entry["data_offsets"])
+    if row is not None:
+        width = (end - first) // entry["shape"][0]
+        first, end = first + row * width, first + (row + 1) * width
+    content[first:end] = np.full((end - first) // 4, np.nan, np.float32).tobytes()
     (target / "model.safetensors").write_bytes(content)
-    return target
+    device = {"device": "cpu"} if side == "torch" else {}
+    return import_module(SIDES[side]).load(target, dtype="float32", **device)
 
 
 @pytest.mark.parametrize("model", LAST_HEADS)
 @every_side
 def test_nan_of_the_last_codebook_only_is_noticed(model: str, side: str, tmp_path: Path) -> None:
-    device = {"device": "cpu"} if side == "torch" else {}
-    pipeline = import_module(SIDES[side]).load(damaged(model, tmp_path / "model"), dtype="float32", **device)
+    pipeline = damaged(model, side, tmp_path / "model", LAST_HEADS[model])
     with pytest.raises(NotFiniteError):
         pipeline.generate(TEXTS[0], **given(model, seed=5))
+
+
+@every_side
+def test_the_row_of_nan_counts_the_frames_before(side: str, tmp_path: Path) -> None:
+    """Qwen3-TTS reads a letter of its text with each frame: here the last one is NaN."""
+    weights, letter = "talker.model.text_embedding.weight", ord("?")  # an id of the small tokenizer is a byte
+    pipeline = damaged("qwen3", side, tmp_path / "model", weights, letter)
+    for text in ("In?", "Inn it?"):
+        with pytest.raises(NotFiniteError) as caught:
+            pipeline.generate(text, **given("qwen3", seed=3, max_frames=60))
+        assert caught.value.row == PROMPT_ROWS + ROLE_LETTERS + len(text)
 
 
 class Breaking:
