@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 COMPILED = "mlx"  # MLX keeps here what it compiles for a CPU, for the next process, too
-TORCHS = "torchinductor_"  # beginning of the name of a cache, which PyTorch makes
+OTHERS = ("torchinductor_", "org.chromium.", ".org.chromium.")  # by PyTorch and Chromium
 LEFT = pytest.StashKey[list[str]]()
 _FOLDERS = ExitStack()
 atexit.register(_FOLDERS.close)  # of the commands of tests, which run without pytest
@@ -49,7 +49,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if hasattr(session.config, "workerinput"):
         return
     names = sorted(path.name for path in Path(tempfile.gettempdir()).iterdir())
-    left = [name for name in names if name != COMPILED and not name.startswith(TORCHS)]
+    left = [name for name in names if name != COMPILED and not name.startswith(OTHERS)]
     session.config.stash[LEFT] = left
     if left:
         session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
