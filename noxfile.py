@@ -7,6 +7,7 @@ Each session has one line of result at the end; its output is in build/anywhere/
 
 import os
 import platform
+import random
 import re
 import shutil
 import subprocess
@@ -140,6 +141,13 @@ def other_locale(_: nox.Session) -> Start:
     return Start({"LC_ALL": "C", "TZ": "Asia/Kolkata"}, ("sh", "-c", 'umask 077; exec "$@"', "sh"))
 
 
+def random_order(session: nox.Session) -> str:
+    """The tests of `make test` in a random order, which its seed repeats."""
+    seed = random.randrange(1_000_000)
+    words = ("--random-order", str(seed), "-n", "2", "--dist", "worksteal")
+    return f"{run_tests(session, locked(session), Start(), *words)}, seed {seed}"
+
+
 def newest(session: nox.Session) -> str:
     """What somebody gets who installs today."""
     python = environment(session, "newest", torch(), ("--upgrade", "--editable", f".[{INSTALLED}]"))
@@ -211,6 +219,7 @@ register("one-core", elsewhere(one_core))
 register("four-threads", elsewhere(lambda _: Start({"OMP_NUM_THREADS": "4"})))
 register("other-user", other_user)
 register("other-locale", elsewhere(other_locale))
+register("random-order", random_order)
 register("newest", newest)
 register("lowest", lowest)
 for each in PYTHONS:

@@ -3,7 +3,6 @@
 import gc
 import importlib.util
 import os
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache, wraps
@@ -16,7 +15,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 import pytest
 from hypothesis import settings
 
-from tests import absent
+from tests import absent, order, temporary
 from tests.sample import sample
 
 settings.register_profile("untimed", deadline=None)  # a busy machine is no failure
@@ -30,13 +29,14 @@ if importlib.util.find_spec("torch") is not None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--sample", action="store_true", help="run the sample of `make anywhere`")
+    parser.addoption(order.OPTION, type=int, metavar="SEED", help="run the tests in a random order")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    folder = tempfile.TemporaryDirectory(prefix="mlx-port-cache-")
-    os.environ["XDG_CACHE_HOME"] = folder.name  # every run converts the embedded voice again
-    config.add_cleanup(folder.cleanup)
-    config.pluginmanager.register(absent)
+    for plugin in (absent, order, temporary):
+        config.pluginmanager.register(plugin)
+    if importlib.util.find_spec("mlx") is not None:
+        import mlx_port  # noqa: F401  # chooses the BLAS before any test imports MLX
 
 
 @pytest.hookimpl(wrapper=True)
@@ -73,6 +73,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for mark, missing in MISSING.items():
             if item.get_closest_marker(mark) and (reason := missing()):
                 item.add_marker(pytest.mark.skip(reason=reason))
+    if (seed := config.getoption(order.OPTION)) is not None:
+        items[:] = order.shuffled(items, seed)
     if config.getoption("--sample"):
         chosen = sample(items)
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in chosen])

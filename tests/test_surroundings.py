@@ -16,7 +16,7 @@ from tests.sample import NONE, WHOLE, sample
 ROOT = Path(__file__).parent.parent
 SESSIONS = [
     *("no-blas", "haswell", "aten-default", "aten-avx2", "one-core", "four-threads"),
-    *("other-user", "other-locale", "newest", "lowest"),
+    *("other-user", "other-locale", "random-order", "newest", "lowest"),
     *("python-3.11", "python-3.12", "python-3.13", "python-3.14"),
     *("without-cpu", "without-torch", "without-formats", "without-serve", "without-wyoming", "wheel"),
 ]

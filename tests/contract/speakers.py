@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
-import shutil
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -17,6 +14,7 @@ import pytest
 
 from tests.parity.recorded_runs import FIRST, SECOND, SIDES, VOICE, codes, speech
 from tests.parity.recorded_runs import folder as recorded_folder
+from tests.temporary import run_folder
 from tests.tiny.dia import dac_weights, dia_config, dia_weights, published_dac_config, write_published
 from tests.tiny.dia2 import published_dia2
 from tests.tiny.dia2 import recording as dia2_recording
@@ -55,8 +53,7 @@ def converted(write: Callable[[Path], Path]) -> Path:
     from converters.convert import convert
     from converters.published import open_published
 
-    made = Path(tempfile.mkdtemp(prefix="mlx-port-contract-"))
-    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    made = run_folder("contract")
     convert(open_published(write(made / "published")), made / "model", dtype="float32")
     return made / "model"
 

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import atexit
 import json
 import shutil
-import tempfile
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
+from tests.temporary import run_folder
 from tts_core.codecs import dac
 
 
 @cache
 def _folder() -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="mlx-port-twins-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
+    return run_folder("twins")
 
 
 def nari_twin(golden: Path, transformers: Path) -> Path:

@@ -13,9 +13,7 @@ samples, and the bound on their error that tests.tolerance derives from the floa
 
 from __future__ import annotations
 
-import atexit
 import os
-import shutil
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -28,6 +26,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
+from tests.temporary import run_folder
 from tests.tiny import mars5 as mars5_pipelines
 from tests.tiny import metavoice_pipeline
 from tests.tiny.recordings import snippet
@@ -228,9 +227,7 @@ def folder(model: str) -> Path:
     """Folder of a small model, as convert-weights writes it."""
     if model == "mars5":
         return mars5_pipelines.converted()
-    made = Path(tempfile.mkdtemp(prefix="mlx-port-recorded-"))
-    atexit.register(shutil.rmtree, made, ignore_errors=True)
-    return metavoice_pipeline.write_model(made)
+    return metavoice_pipeline.write_model(run_folder("recorded"))
 
 
 @cache

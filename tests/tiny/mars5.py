@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load_file
 
+from tests.temporary import run_folder
 from tests.tiny.published_models import MARS5, sources
 from tests.tiny.recordings import snippet
 from tts_core.prompt import Prompt
@@ -27,7 +27,7 @@ def converted() -> Path:
     from converters.convert import convert
     from converters.published import open_published
 
-    folder = Path(tempfile.mkdtemp(prefix="mlx-port-mars5-")) / "mars5"
+    folder = run_folder("mars5") / "mars5"
     convert(open_published(sources("mars5")), folder, dtype="float32")
     return folder
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple
@@ -44,7 +46,9 @@ class JudgeProcesses:
 
     def __init__(self, build: Callable[[], Sequence[Judge]], count: int):
         self._waiting: deque[Recording] = deque()
-        self._processes = Processes(build, _work, [{}] * count, ending=ENDING, daemon=True)
+        self._folder = tempfile.TemporaryDirectory(prefix="judge-")  # of all, for a process may be ended
+        work = partial(_work, Path(self._folder.name))
+        self._processes = Processes(build, work, [{}] * count, ending=ENDING, daemon=True)
 
     @property
     def pending(self) -> int:
@@ -73,6 +77,7 @@ class JudgeProcesses:
     def close(self) -> None:
         """End the processes."""
         self._processes.stop()
+        self._folder.cleanup()
 
     def _busy(self) -> list[Hand]:
         return [hand for hand in self._processes.hands if hand.held]
@@ -84,14 +89,13 @@ class JudgeProcesses:
                 hand.give(recording.key, recording)
 
 
-def _work(judges: Sequence[Judge], pipe: Connection) -> None:
-    """Run in the process: judge what comes."""
-    with tempfile.TemporaryDirectory(prefix="judge-") as folder:
-        while True:
-            recording: Recording = pipe.recv()
-            path = Path(folder) / f"sound{recording.suffix}"
-            path.write_bytes(recording.sound)
-            row = RecordingRow(recording.key, path, recording.text, recording.reference)
-            [found] = judged([row], judges)
-            figures = {name: float(value) for name, value in found.figures.items()}
-            pipe.send(Verdict(recording.key, None if found.error else figures, found.error))
+def _work(folder: Path, judges: Sequence[Judge], pipe: Connection) -> None:
+    """Run in the process: judge what comes. folder: of the recordings of all processes."""
+    while True:
+        recording: Recording = pipe.recv()
+        path = folder / f"sound{os.getpid()}{recording.suffix}"
+        path.write_bytes(recording.sound)
+        row = RecordingRow(recording.key, path, recording.text, recording.reference)
+        [found] = judged([row], judges)
+        figures = {name: float(value) for name, value in found.figures.items()}
+        pipe.send(Verdict(recording.key, None if found.error else figures, found.error))

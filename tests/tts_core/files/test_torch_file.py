@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.converters.files.opcodes import START, entries, tensor, text, write_zip
+from tests.converters.files.opcodes import START, entries, storage, tensor, text, write_zip
 from tests.converters.folders import DAC_PTH
 from tts_core.errors import CheckpointError
 from tts_core.files.torch_file import TorchFile, read_torch_file
@@ -81,3 +81,11 @@ def test_a_member_without_its_head(tmp_path):
     data[data.index(b"x/data/0") - 30] ^= 1
     path.write_bytes(data)
     assert "no head of x/data/0" in refusal(path)
+
+
+@pytest.mark.parametrize("kinds", [("Float", "Double"), ("Float", "Half")])
+def test_a_storage_has_one_size_in_bytes(tmp_path, kinds):
+    """As many numbers of another type are another size."""
+    views = [tensor(held=storage().replace(b"FloatStorage", f"{kind}Storage".encode())) for kind in kinds]
+    write_zip(tmp_path / "x.pth", START + entries(text("a"), views[0], text("b"), views[1]) + b".")
+    assert "storage" in refusal(tmp_path / "x.pth")

@@ -3,8 +3,10 @@
 import io
 import os
 import signal
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -90,3 +92,14 @@ def test_a_judge_that_is_not_installed_is_said() -> None:
         judges.begin(recording("k", 0.5))
         with pytest.raises(NotFoundError, match="ears are not installed"):
             list(every(judges))
+
+
+def test_nothing_of_the_recordings_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a judge that was ended, nor of one that died."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    with closing(JudgeProcesses(loudness, 2)) as judges:
+        judges.begin(recording("dead", 0.5, "die"))
+        judges.begin(recording("fine", 0.5))
+        assert len([*every(judges)]) == 2
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("judge-")] == []

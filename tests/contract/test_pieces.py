@@ -1,0 +1,84 @@
+"""Speech of several pieces: its limit, its rows, and why it ended, of every model on both sides."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from tests.contract.speakers import SMALL, converted, every_model, every_side, speaker, unlimited
+from tests.parity.recorded_runs import SIDES
+from tests.tiny.qwen3 import write_published
+from tts_core.results import GenerationResult
+
+TWO = "The inn is near. [pause:0.1] Then it thins out."
+FIRST, SECOND = "The inn is near.", "Then it thins out."
+PROMPT_ROWS = 9  # of Qwen3-TTS before a piece's first frame: role 3, language 4, speaker 1, start 1
+
+
+@cache
+def speaking(model: str, side: str) -> Any:
+    """A loaded pipeline whose pieces end by themselves if the model's do."""
+    if model != "qwen3":
+        return speaker(model, side)
+    device = {"device": "cpu"} if side == "torch" else {}
+    return import_module(SIDES[side]).load(brief(), dtype="float32", **device)
+
+
+@cache
+def brief() -> Any:
+    """A folder of Qwen3-TTS that ends its pieces after some frames."""
+    return converted(lambda folder: write_published(folder, "base", eos=1.5))
+
+
+def arguments(model: str, **changes: Any) -> dict[str, Any]:
+    """Without a limit."""
+    return unlimited(model, seed=3, **({"piece_seconds": 20.0} if model == "qwen3" else {}), **changes)
+
+
+@cache
+def spoken(model: str, side: str) -> GenerationResult:
+    return speaking(model, side).generate(TWO, **arguments(model))
+
+
+@every_model
+@every_side
+@pytest.mark.parametrize("left", [1, 5])
+def test_a_limit_is_of_all_pieces_together(model: str, side: str, left: int) -> None:
+    """It cuts the last piece, which counts the frames of those before."""
+    limit = spoken(model, side).codes.shape[1] - left
+    found = speaking(model, side).generate(TWO, **arguments(model, max_frames=limit))
+    assert 0 < found.codes.shape[1] <= limit
+    assert found.finish_reason == "length"
+    assert len(found.cues) == len(spoken(model, side).cues)
+
+
+@every_side
+def test_rows_of_qwen3_are_its_prompts_and_frames(side: str) -> None:
+    """Of each piece; a transcript adds rows."""
+    one, both = speaking("qwen3", side).generate(FIRST, **arguments("qwen3")), spoken("qwen3", side)
+    assert one.token_count == PROMPT_ROWS + one.codes.shape[1]
+    assert both.token_count == 2 * PROMPT_ROWS + both.codes.shape[1]
+    said = arguments("qwen3", prompt=SMALL["qwen3"].voices[1])
+    continued = speaking("qwen3", side).generate(FIRST, **said)
+    assert continued.token_count > one.token_count + continued.codes.shape[1]
+
+
+@pytest.mark.parametrize("model", ["mars5", "metavoice"])  # their random networks never end a piece
+@every_side
+def test_a_speech_with_cut_pieces_ends_by_its_length(model: str, side: str) -> None:
+    """All of its text is spoken, without the caller's limit."""
+    found = spoken(model, side)
+    assert " ".join(cue.text for cue in found.cues) == f"{FIRST} {SECOND}"
+    assert found.finish_reason == "length"
+
+
+@every_side
+def test_a_cut_piece_of_qwen3_is_remembered(side: str) -> None:
+    """The network that hardly ends a piece; the one that ends its pieces stops."""
+    assert spoken("qwen3", side).finish_reason == "stop"
+    cut = speaker("qwen3", side).generate("In. [pause:0.1] It.", **arguments("qwen3"))
+    assert [cue.text for cue in cut.cues] == ["In.", "It."]
+    assert cut.finish_reason == "length"
