@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import click
@@ -60,6 +59,8 @@ def model_name(given: str) -> str:
 
     Raises NotFoundError and CheckpointError as `mlx-port estimate`.
     """
+    from pathlib import Path
+
     from tts_core.files.json_object import read_json
 
     folder = Path(given).expanduser()
