@@ -158,6 +158,9 @@ def assemble(parts: Parts) -> Pipeline:
     bound_cache()
     pipeline = importlib.import_module(f"mlx_port.{parts.model}.pipeline").assemble(parts)
     wire()
+    own = parts.dtype_of(str(parts.model))
+    if parts.dtype is None and own != "float32" and backend_name() == "mlx-cpu":
+        _LOG.warning("mlx: %s, as this folder is stored, is slow on a CPU; dtype float32 is faster", own)
     if arithmetic() != "float32":
         _LOG.warning("mlx: arithmetic of float32 products: %s", described())
     return pipeline

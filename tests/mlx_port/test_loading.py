@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import mlx.core as mx
 import numpy as np
@@ -15,10 +15,13 @@ import pytest
 from mlx import nn
 from mlx.utils import tree_flatten
 
+from converters.convert import convert
+from converters.published import open_published
+from converters.rules.dequantize import Quantization
 from mlx_port import DiaPipeline, load, loading
 from mlx_port.dia import pipeline
 from mlx_port.stored_voice import converted_voice
-from tests.tiny.published_models import edit
+from tests.tiny.published_models import edit, sources
 from tests.tiny.record import record_again
 from tts_core.dia.shapes import is_norm
 from tts_core.errors import CheckpointError, NotFoundError, SpeechError, UsageError
@@ -40,6 +43,26 @@ def test_a_converted_folder_speaks(converted: Path) -> None:
     assert result.codes.shape == (4, 5)
     assert voice.sample_rate == voice.codec_config.sample_rate == 1000
     assert str(DiaPipeline.load(str(converted)).config) == str(voice.config)
+
+
+@pytest.mark.parametrize("quantized", [False, True])
+@pytest.mark.parametrize("stored", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("backend", ["mlx-cpu", "mlx-metal"])
+def test_half_precision_that_nobody_chose_is_named_on_a_cpu(
+    tmp_path: Path, monkeypatch: Any, caplog: Any, backend: str, stored: str, quantized: bool
+) -> None:
+    """A GPU is fast in it; the folder runs as it is stored, and in float32 if asked."""
+    how = Quantization.of("affine", 32, 4) if quantized else None
+    folder = tmp_path / "half"
+    convert(open_published(sources("mars5"), offline=True), folder, dtype=stored, quantization=how)
+    monkeypatch.setattr(loading, "backend_name", lambda: backend)
+    wanted = [f"mlx: {stored}, as this folder is stored, is slow on a CPU; dtype float32 is faster"]
+    slow = stored != "float32" and backend == "mlx-cpu"
+    for chosen in (None, "float32", "bfloat16"):
+        caplog.clear()
+        loaded: Any = load(folder, dtype=chosen)
+        assert loaded.engine.host.dtype == (chosen or stored)
+        assert caplog.messages == (wanted if slow and chosen is None else [])
 
 
 @pytest.mark.parametrize("read", [load, DiaPipeline.load], ids=["load", "typed"])
@@ -273,6 +296,9 @@ def test_generates_without_torch(converted: Path) -> None:
 import sys
 sys.modules["torch"] = None
 import mlx_port
+from converters.convert import convert
+from converters.published import open_published
+from converters.rules.dequantize import Quantization
 from mlx_port import DiaPipeline, load, loading
 from mlx_port.stored_voice import converted_voice
 from tests.tiny.record import record_again
