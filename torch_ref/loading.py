@@ -142,7 +142,13 @@ def open_parts(
     if not isinstance(path, str | Path | Sequence):
         raise UsageError(f"model: {path!r} is not a path; give a folder, a file or a hub id")
     published = open_published(
-        path, codec=codec, cross_rope=cross_rope, config=config, include=include, parts=kinds
+        path,
+        codec=codec,
+        cross_rope=cross_rope,
+        config=config,
+        include=include,
+        parts=kinds,
+        flag="model",
     )
     chosen = choose(device, dtype, published.model)
     return Parts(published, chosen, choose_precision(codec_precision, *chosen))

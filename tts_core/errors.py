@@ -224,20 +224,22 @@ def check_names(given: Iterable[str], known: Iterable[str]) -> None:
         raise UsageError(f"{strange}: the model's generate takes no such argument; {hint}")
 
 
-def not_there(what: str, path: str | os.PathLike[str]) -> NotFoundError:
+def not_there(what: str, path: str | os.PathLike[str], instead: str = "") -> NotFoundError:
     """Build the error for a missing `path`, with the nearest name beside it, or its missing folder.
 
     what: the file or flag, as the message should call it.
+    instead: what to do if no name is near; by default, to correct the path.
     """
     from pathlib import Path  # rarely needed, and a part of the time of --help
 
     path = Path(path)
     folder = path.parent
     if not folder.is_dir():
-        return NotFoundError(f"{what}: {path} is not there; neither is the folder {folder}")
+        return NotFoundError(f"{what}: {path} is not there; neither is the folder {folder}; correct the path")
     try:
         names = os.listdir(folder)
     except OSError:
         names = []
-    hint = did_you_mean(path.name, names, folder)
-    return NotFoundError(f"{what}: {path} is not there" + (f"; {hint}" if hint else ""))
+    begin = "" if path.is_absolute() else f", which begins at {Path.cwd()}"
+    hint = did_you_mean(path.name, names, folder) or instead or f"correct the path{begin}"
+    return NotFoundError(f"{what}: {path} is not there; {hint}")

@@ -103,9 +103,9 @@ def judge(
     lacking = [f"{name} cannot be measured: {NEEDS[name][1]}" for name in without]
     if len(without) == len(asked):
         raise UsageError(f"--measures: {'; '.join(lacking)}")
+    judges = [measure.build() for measure in chosen]
     for line in lacking:
         click.echo(one_line(line), err=True)
-    judges = [measure.build() for measure in chosen]
     found = list(judged(rows, judges, most_seconds=most_seconds))
     sums = summaries(found, chosen)
     click.echo(lines(table(found, sums)))

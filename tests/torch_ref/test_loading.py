@@ -48,6 +48,18 @@ def test_the_codec_from_elsewhere(published: Path, tmp_path: Path) -> None:
         load(bare)
 
 
+@pytest.mark.parametrize("name", ["nosuch", "nobody/nothing"])
+def test_what_is_not_there_is_named_as_an_argument(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python has no flags."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(NotFoundError, match=f"^model: {name} is not") as caught:
+        load(name)
+    assert "--" not in str(caught.value)
+
+
 @pytest.mark.parametrize("place", ["", "codec"])
 def test_a_stray_file_in_a_converted_folder_is_refused(place: str, published: Path, tmp_path: Path) -> None:
     """Without the check it would replace the converted weights, since it is first in the alphabet."""

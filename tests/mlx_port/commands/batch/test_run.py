@@ -336,6 +336,18 @@ def test_a_plan_lists_the_lines_that_cannot_be_read(batch: Any, rows: Path) -> N
     assert (code, out.startswith("0 rows, ")) == (0, True)
 
 
+@pytest.mark.parametrize("name", ["sound.wav", "rows.jsonl", "utf16.txt"])
+def test_what_is_no_text_is_refused_as_a_whole(
+    batch: Any, tmp_path: Path, spoken: list[TextRow], capsys: Any, name: str
+) -> None:
+    """Not spoken where some of its bytes happen to be letters."""
+    (tmp_path / name).write_bytes("Hi.\nThere.\n".encode("utf-16"))
+    code = run(["batch", str(tmp_path / name), "--out", str(tmp_path / "out")])
+    said = capsys.readouterr().err
+    assert (code, said.count("\n"), f"{name} is not a text file" in said) == (2, 1, True)
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_plan_checks_texts_and_references(batch: Any, rows: Path, spoken: list[TextRow]) -> None:
     write_rows(rows, [{"text": "[S1] Hello."}, {"text": " "}, {"text": "[S1] No.", "ref_audio": "gone.wav"}])
     code, out, said = batch("--dry-run")
