@@ -6,7 +6,7 @@ import importlib
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, TypedDict, TypeVar, Unpack, cast
+from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, cast
 
 import mlx.core as mx
 from mlx import nn
@@ -146,7 +146,7 @@ class Parts:
 class How(TypedDict, total=False):
     """The arguments of `load` beside the path and the model."""
 
-    dtype: str | None
+    dtype: Literal["float32", "bfloat16", "float16"] | None
     check: bool
 
 

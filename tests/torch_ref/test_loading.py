@@ -4,6 +4,7 @@ import inspect
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -101,7 +102,7 @@ def test_a_copy_beside_shards_is_not_read(published: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float64"])
-def test_dtype(published: Path, dtype: str) -> None:
+def test_dtype(published: Path, dtype: Any) -> None:
     """Dtype of the network; norms and the codec stay float32, except that float64 applies to everything."""
     voice = DiaPipeline.load(published, dtype=dtype)
     network, wide = voice.engine.network, torch.float64 if dtype == "float64" else torch.float32

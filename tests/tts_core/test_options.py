@@ -201,6 +201,9 @@ APP = {  # whole lines of an app, SIDE for the package's name → rule, None whe
     'SIDE.generate("x", SIDE.load("folder", model="dia2"), sed=1)': "reportCallIssue",
     'SIDE.generate("x", SIDE.load("folder", model="dia"), deep_clone=True)': "reportCallIssue",
     'SIDE.stream("x", temprature=0.5)': "reportCallIssue",
+    'SIDE.load("folder", dtype="bfloat16")': None,
+    'SIDE.load("folder", dtype="bfloat61")': "reportArgumentType",
+    'SIDE.DiaPipeline.load("folder", dtype="bfloat61")': "reportArgumentType",
     'SIDE.stream("x", SIDE.load("folder", model="mars5"), seed="one")': "reportArgumentType",
 }
 SIDES = ("mlx_port", "torch_ref")
