@@ -64,7 +64,7 @@ def silent_end(name: str, value: Any) -> None:
         value[FULL.eos_token_id] = 0
 
 
-def torch_side(size: str, dtype: str) -> tuple[Generate, str]:
+def torch_side(size: str, dtype: Any) -> tuple[Generate, str]:
     import torch
 
     from torch_ref.codecs.dac import Dac
@@ -80,7 +80,7 @@ def torch_side(size: str, dtype: str) -> tuple[Generate, str]:
     return from_pipeline(pipeline), f"torch_ref {torch.__version__} {where}"
 
 
-def mlx_side(size: str, dtype: str) -> tuple[Generate, str]:
+def mlx_side(size: str, dtype: Any) -> tuple[Generate, str]:
     import mlx.core as mx
 
     from mlx_port.codecs.dac import Dac

@@ -35,7 +35,7 @@ REFERENCE, FRAMES, T = 75, 40, 120  # MARS5: frames of the reference, new frames
 Array = Callable[[np.ndarray], Any]
 
 
-def opened(side: str, kind: str, folder: str, dtype: str) -> Any:
+def opened(side: str, kind: str, folder: str, dtype: Any) -> Any:
     """Open the network to run. kind: of the part."""
     if side == "torch":
         from torch_ref import DiaPipeline, loading

@@ -251,7 +251,7 @@ class Search:
             return CheckpointError("; ".join(map(str, broken)))
         lacking = [self._missing()] if self.wanted else self._lacking()
         missing = ", or ".join(map(self._describe_all, lacking))
-        if any(_is_codec(kind) for kinds in lacking for kind in kinds):
+        if any(kinds and all(map(_is_codec, kinds)) for kinds in lacking):
             missing += "; give the codec's folder, file or hub id with --codec"
         where = ", ".join(str(source) for source in given)
         seen = [f"{name}: {why}" for name, why in self.ignored.items()]

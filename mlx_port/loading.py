@@ -6,7 +6,7 @@ import importlib
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, TypedDict, TypeVar, Unpack, cast
+from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, cast
 
 import mlx.core as mx
 from mlx import nn
@@ -146,7 +146,7 @@ class Parts:
 class How(TypedDict, total=False):
     """The arguments of `load` beside the path and the model."""
 
-    dtype: str | None
+    dtype: Literal["float32", "bfloat16", "float16"] | None
     check: bool
 
 
@@ -158,6 +158,9 @@ def assemble(parts: Parts) -> Pipeline:
     bound_cache()
     pipeline = importlib.import_module(f"mlx_port.{parts.model}.pipeline").assemble(parts)
     wire()
+    own = parts.dtype_of(str(parts.model))
+    if parts.dtype is None and own != "float32" and backend_name() == "mlx-cpu":
+        _LOG.warning("mlx: %s, as this folder is stored, is slow on a CPU; dtype float32 is faster", own)
     if arithmetic() != "float32":
         _LOG.warning("mlx: arithmetic of float32 products: %s", described())
     return pipeline

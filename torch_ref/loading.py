@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Self, TypedDict, TypeVar, Unpack, cast
+from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, cast
 
 import numpy as np
 import torch
@@ -91,7 +91,7 @@ class Parts:
 class How(TypedDict, total=False):
     """The arguments of `load` beside the path and the model."""
 
-    dtype: str | None
+    dtype: Literal["float32", "bfloat16", "float16", "float64"] | None
     device: str | None
     codec: str | Path | None
     codec_precision: str | None
@@ -142,7 +142,13 @@ def open_parts(
     if not isinstance(path, str | Path | Sequence):
         raise UsageError(f"model: {path!r} is not a path; give a folder, a file or a hub id")
     published = open_published(
-        path, codec=codec, cross_rope=cross_rope, config=config, include=include, parts=kinds
+        path,
+        codec=codec,
+        cross_rope=cross_rope,
+        config=config,
+        include=include,
+        parts=kinds,
+        flag="model",
     )
     chosen = choose(device, dtype, published.model)
     return Parts(published, chosen, choose_precision(codec_precision, *chosen))

@@ -5,9 +5,12 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tts_core.printable import one_line
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class SpeechError(Exception):
@@ -211,7 +214,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def did_you_mean(name: str, known: Iterable[str], folder: Path = Path()) -> str | None:
+def did_you_mean(name: str, known: Iterable[str], folder: Path | None = None) -> str | None:
     """Write the hint for a mistyped name, with the nearest known name; None if no name is near.
 
     folder: of the names, if they are files.
@@ -219,7 +222,7 @@ def did_you_mean(name: str, known: Iterable[str], folder: Path = Path()) -> str 
     import difflib
 
     close = difflib.get_close_matches(name, list(known), n=1)
-    return f"did you mean {folder / close[0]}?" if close else None
+    return f"did you mean {folder / close[0] if folder else close[0]}?" if close else None
 
 
 def check_names(given: Iterable[str], known: Iterable[str]) -> None:
@@ -231,18 +234,22 @@ def check_names(given: Iterable[str], known: Iterable[str]) -> None:
         raise UsageError(f"{strange}: the model's generate takes no such argument; {hint}")
 
 
-def not_there(what: str, path: str | os.PathLike[str]) -> NotFoundError:
+def not_there(what: str, path: str | os.PathLike[str], instead: str = "") -> NotFoundError:
     """Build the error for a missing `path`, with the nearest name beside it, or its missing folder.
 
     what: the file or flag, as the message should call it.
+    instead: what to do if no name is near; by default, to correct the path.
     """
+    from pathlib import Path  # rarely needed, and a part of the time of --help
+
     path = Path(path)
     folder = path.parent
     if not folder.is_dir():
-        return NotFoundError(f"{what}: {path} is not there; neither is the folder {folder}")
+        return NotFoundError(f"{what}: {path} is not there; neither is the folder {folder}; correct the path")
     try:
         names = os.listdir(folder)
     except OSError:
         names = []
-    hint = did_you_mean(path.name, names, folder)
-    return NotFoundError(f"{what}: {path} is not there" + (f"; {hint}" if hint else ""))
+    begin = "" if path.is_absolute() else f", which begins at {Path.cwd()}"
+    hint = did_you_mean(path.name, names, folder) or instead or f"correct the path{begin}"
+    return NotFoundError(f"{what}: {path} is not there; {hint}")

@@ -12,11 +12,13 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from tts_core.config import Configs as Configs
 from tts_core.errors import UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 NAMES = (
     "dia",

@@ -142,8 +142,11 @@ class SharedChanges(TypedDict, total=False):
     """The fields of SharedOptions as keyword arguments."""
 
     seed: int | Sequence[int] | None
+    """The same seed gives the same speech; random by default."""
     max_seconds: float | None
+    """Stop after this many seconds of speech."""
     speed: float
+    """Speed of the speech, its pitch unchanged; pauses given in seconds keep their length."""
 
 
 def changed(options: Options, changes: Mapping[str, Any]) -> Options:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterable
 from unicodedata import category
@@ -51,6 +50,8 @@ def counted(number: int, noun: str) -> str:
 
 def json_text(value: object, *, indent: int | None = 2, sort_keys: bool = False) -> str:
     """Format a value as JSON in printable ASCII. Raises ValueError for NaN and infinity."""
+    import json  # rarely needed, and a part of the time of --help
+
     return json.dumps(value, indent=indent, sort_keys=sort_keys, allow_nan=False)
 
 

@@ -110,7 +110,7 @@ class Lines(_Shown):
         if time_now - self.printed < LINE_SECONDS:
             return
         self.printed = time_now
-        self.say(f"{duration(time_now - self.started)}: {stage(now)}, {speech(now)}")
+        self.say(f"{elapsed(time_now - self.started)}: {stage(now)}, {speech(now)}")
 
 
 class Bar(_Shown):
@@ -177,6 +177,12 @@ def speech(now: Progress) -> str:
     """Tell how much of the speech there is."""
     of = "" if now.expected is None else f" of about {now.expected:.0f}"
     return f"{now.seconds:.1f}{of} s of speech"
+
+
+def elapsed(seconds: float) -> str:
+    """Write the time since a start, to the second, so that no two lines have the same."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes > 1 else f"{seconds:.0f} s"
 
 
 def duration(seconds: float) -> str:

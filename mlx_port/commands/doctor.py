@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import sys
 from importlib import import_module
@@ -105,6 +104,7 @@ def probe(modules: dict[str, str]) -> dict[str, dict[str, Any]]:
 
 
 def _answer(name: str, process: Any) -> dict[str, Any]:
+    import json
     import subprocess
 
     try:

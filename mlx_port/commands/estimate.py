@@ -97,9 +97,12 @@ def estimate(
     if place is not None and model is not None:
         raise UsageError("SRC: given twice; leave SRC or --model out")
     model = place if model is None else model
+    how_many = {"--q-bits": q_bits, "--q-group-size": q_group_size, "--q-mode": q_mode}
+    if not quantize and (given := [flag for flag, value in how_many.items() if value]):
+        raise UsageError(f"{', '.join(given)}: only with -q")
     found = read_model(model, codec)
     quantization = found.quantization
-    if quantize or q_bits or q_group_size or q_mode:
+    if quantize:
         from converters.rules.original_quant import quantization_of
 
         if quantization is not None:
@@ -146,7 +149,7 @@ def read_model(model: str | None, codec: str | None) -> StoredModel:
         if size in sizes and not here:
             return StoredModel(name, sizes[size], models.model(name).published_dtype, None)
     try:
-        found = open_published([model], codec=codec, offline=True)
+        found = open_published([model], codec=codec, offline=True, flag="--model")
         return _of_parts(str(found.model), found.parts)
     except NotFoundError:
         without = read_without_codecs(model, codec)

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from tts_core.judges.judging import Judged, Summary
 
 MEASURES = ("words", "naturalness", "quality", "likeness", "silence")
+NEEDS = {  # what a measure compares a recording with: the row's field, and what to give
+    "words": ("text", "no recording has a text; give --text, NAME.txt beside each, or a manifest"),
+    "likeness": ("reference", "no recording has a reference; give --ref-audio, or a manifest"),
+}
 ENGLISH = ("words", "naturalness", "quality")  # whose judges learned from English, or hear it only
 
 
@@ -78,11 +82,12 @@ def judge(
         raise UsageError("SOURCE is missing; give a manifest, a folder or a sound file, or --install")
     every = measures(whisper)
     chosen = []
-    for name in dict.fromkeys(names.split(",")):
+    asked = list(dict.fromkeys(names.split(",")))
+    for name in asked:
         if name not in every:
             raise UsageError(f"--measures: {name!r} is none of {', '.join(every)}")
         chosen.append(every[name])
-    unheard = [name for name in dict.fromkeys(names.split(",")) if name in ENGLISH]
+    unheard = [name for name in asked if name in ENGLISH]
     if unheard and language.lower() not in ("english", "en"):
         raise UsageError(
             f"--language {language}: {', '.join(unheard)} cannot be measured, the judges hear English only; "
@@ -92,7 +97,15 @@ def judge(
         if path is not None:
             check_place(flag, path, [suffix])
     rows = read_rows(source, text, ref_audio)
+    without = [
+        name for name in asked if name in NEEDS and not any(getattr(row, NEEDS[name][0]) for row in rows)
+    ]
+    lacking = [f"{name} cannot be measured: {NEEDS[name][1]}" for name in without]
+    if len(without) == len(asked):
+        raise UsageError(f"--measures: {'; '.join(lacking)}")
     judges = [measure.build() for measure in chosen]
+    for line in lacking:
+        click.echo(one_line(line), err=True)
     found = list(judged(rows, judges, most_seconds=most_seconds))
     sums = summaries(found, chosen)
     click.echo(lines(table(found, sums)))
@@ -100,7 +113,7 @@ def judge(
         json_file.write_text(json_text(facts(found, sums)) + "\n", "utf-8")
     if html_file is not None:
         html_file.write_text(page(str(source), found, sums), "utf-8")
-    if all(one.error for one in found):
+    if not sums:
         raise GenerationError("judge: no recording could be judged")
 
 

@@ -53,8 +53,10 @@ class LazyGroup(click.Group):
     """A group that imports a command when it is needed."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Refuse a call without a command in one line; click would print the whole help."""
-        if not args:
+        """Refuse a call without a command in one line, and read `help NAME` as `NAME --help`."""
+        if args[:1] == ["help"]:
+            args = [*args[1:], "--help"]
+        if not args and not ctx.resilient_parsing:  # completion parses what is there so far
             ctx.fail(f"command missing; choose one of {', '.join(COMMANDS)}; see mlx-port --help")
         return super().parse_args(ctx, args)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
-from tts_core.errors import SpeechError
+from tts_core.errors import FieldError, SpeechError, flag_of
 from tts_core.models import NAMES
 from tts_core.options import Info, info, options_class
 
@@ -26,6 +26,19 @@ class ModelCommand(click.Command):
         if {*ctx.help_option_names} & {*args}:
             ctx.meta[_MODEL] = self.make_parser(ctx).parse_args(list(args))[0].get("model")
         return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; an error that begins with the name of a given flag names the flag."""
+        try:
+            return super().invoke(ctx)
+        except SpeechError as error:
+            source = ctx.get_parameter_source
+            given = [param for param in self.params if source(str(param.name)) is ParameterSource.COMMANDLINE]
+            name, _, rest = str(error).partition(": ")
+            flag = flag_of(name)
+            if any(flag in param.opts for param in given) and not isinstance(error, FieldError):
+                error.args = (f"{flag}: {rest}",)
+            raise
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the command's own flags, then the model's options."""
@@ -60,6 +73,8 @@ def model_name(given: str) -> str:
 
     Raises NotFoundError and CheckpointError as `mlx-port estimate`.
     """
+    from pathlib import Path
+
     from tts_core.files.json_object import read_json
 
     folder = Path(given).expanduser()

@@ -32,7 +32,7 @@ def choose_options(model: str, given: Mapping[str, Any]) -> Any:
         if name not in known:
             own = ", ".join(each.flags[0] for each in known.values() if each.flags)
             flag = _flag(name)
-            raise UsageError(f"{flag.removeprefix('--')}: {model} takes no {flag}; it takes {own}")
+            raise UsageError(f"{flag}: {model} takes no {flag}; it takes {own}")
     return kind(**{name: None if value == known[name].unset else value for name, value in given.items()})
 
 
@@ -85,7 +85,7 @@ def open_model(model: str | None, loading: Loading) -> Opened:
             f"model: {model} is a model's name; convert its weights: convert-weights {example} NEW_FOLDER"
         )
     if not folder.exists() and not on_hub:
-        raise not_there("model", folder)
+        raise not_there("model", folder, "give a folder that convert-weights wrote, or leave --model out")
     if backend == "torch":
         return open_parts(model, dtype=dtype)
     if on_hub:

@@ -27,6 +27,8 @@ from tts_core.serving.voices import VoiceStore, built_in, fitted, voices_folder
 from tts_core.text.captions import check_captions
 from tts_core.text.checks import check_words
 
+LONGEST_NAME = 1000  # characters of a text that may be the name of a file
+
 
 def speak(flags: GenerateFlags) -> None:
     """Run one call of the command. Every flag is checked before weights are loaded."""
@@ -119,6 +121,8 @@ def read_prompt(flags: GenerateFlags, model: Model) -> Prompt | None:
 def read_text(given: str | None) -> str:
     """Return the text of the flag, or read stdin."""
     if given is not None and given != "-":
+        if len(given) < LONGEST_NAME and " " not in given and "." in given and os.path.isfile(given):
+            raise UsageError(f"text: {given} is a file; speak its text: mlx-port generate - < {given}")
         return as_utf8("text", given)
     if sys.stdin is None or (given is None and sys.stdin.isatty()):
         raise UsageError("text: missing; give --text, or pipe a text to stdin")

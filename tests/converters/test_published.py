@@ -195,7 +195,7 @@ def fails(kind, *parts, **options) -> str:
 def test_all_missing_parts_stand_in_one_message(tmp_path):
     said = fails(NotFoundError, tmp_path)
     assert "weights of Dia and weights of DAC (the codec)" in said
-    assert "--codec" in said
+    assert "--codec" not in said, "the model's own weights are missing, too"
     assert "missing: weights of Dia" in fails(NotFoundError, DAC_HF)
 
 
@@ -235,6 +235,7 @@ def test_a_codec_beside_the_model_is_found(tmp_path):
 
 def test_messages_of_missing_parts_do_not_nest(tmp_path):
     said = fails(NotFoundError, alone(tmp_path), offline=True)
+    assert "give the codec's folder, file or hub id with --codec" in said
     assert "(--" not in said
     assert said.count("--codec") == 1
     assert "; descript/dac_44khz is not in the hub's cache" in said

@@ -55,6 +55,12 @@ def test_a_message_of_our_own_is_kept():
         (["verify"], "SRC...: missing; see mlx-port verify --help"),
         (["verify", "a"], "SRC...: missing; see mlx-port verify --help"),
         (["convert", "--dtype"], "--dtype: its value is missing"),
+        (["batch"], "SOURCE: missing; see mlx-port batch --help"),
+        (["judge", "--whisper", "none"], "--whisper: none is not there; give another folder"),
+        (
+            ["judge", "--whisper", "pyproject.toml"],
+            "--whisper: pyproject.toml is a file; give another folder",
+        ),
         (["genrate"], "genrate: no such command; did you mean generate?"),
         (["estimate", "dia", "--model", "dia"], "SRC: given twice; leave SRC or --model out"),
         (["speak"], "speak: no such command; choose one of " + ", ".join(cli.COMMANDS)),

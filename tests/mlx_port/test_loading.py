@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import mlx.core as mx
 import numpy as np
@@ -15,10 +15,13 @@ import pytest
 from mlx import nn
 from mlx.utils import tree_flatten
 
+from converters.convert import convert
+from converters.published import open_published
+from converters.rules.dequantize import Quantization
 from mlx_port import DiaPipeline, load, loading
 from mlx_port.dia import pipeline
 from mlx_port.stored_voice import converted_voice
-from tests.tiny.published_models import edit
+from tests.tiny.published_models import edit, sources
 from tests.tiny.record import record_again
 from tts_core.dia.shapes import is_norm
 from tts_core.errors import CheckpointError, NotFoundError, SpeechError, UsageError
@@ -40,6 +43,26 @@ def test_a_converted_folder_speaks(converted: Path) -> None:
     assert result.codes.shape == (4, 5)
     assert voice.sample_rate == voice.codec_config.sample_rate == 1000
     assert str(DiaPipeline.load(str(converted)).config) == str(voice.config)
+
+
+@pytest.mark.parametrize("quantized", [False, True])
+@pytest.mark.parametrize("stored", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("backend", ["mlx-cpu", "mlx-metal"])
+def test_half_precision_that_nobody_chose_is_named_on_a_cpu(
+    tmp_path: Path, monkeypatch: Any, caplog: Any, backend: str, stored: str, quantized: bool
+) -> None:
+    """A GPU is fast in it; the folder runs as it is stored, and in float32 if asked."""
+    how = Quantization.of("affine", 32, 4) if quantized else None
+    folder = tmp_path / "half"
+    convert(open_published(sources("mars5"), offline=True), folder, dtype=stored, quantization=how)
+    monkeypatch.setattr(loading, "backend_name", lambda: backend)
+    wanted = [f"mlx: {stored}, as this folder is stored, is slow on a CPU; dtype float32 is faster"]
+    slow = stored != "float32" and backend == "mlx-cpu"
+    for chosen in (None, "float32", "bfloat16"):
+        caplog.clear()
+        loaded: Any = load(folder, dtype=chosen)
+        assert loaded.engine.host.dtype == (chosen or stored)
+        assert caplog.messages == (wanted if slow and chosen is None else [])
 
 
 @pytest.mark.parametrize("read", [load, DiaPipeline.load], ids=["load", "typed"])
@@ -73,7 +96,7 @@ def test_text_rules_are_the_folders_own(converted: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_dtype(converted: Path, dtype: str) -> None:
+def test_dtype(converted: Path, dtype: Any) -> None:
     """The network takes the dtype, norms and codec stay float32; it still speaks."""
     voice = DiaPipeline.load(converted, dtype=dtype)
     for name, value in tensors(voice.engine.network):
@@ -88,7 +111,7 @@ def test_dtype(converted: Path, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [None, "bfloat16"])
-def test_loading_takes_one_tensor_more_than_what_stays(dtype: str | None) -> None:
+def test_loading_takes_one_tensor_more_than_what_stays(dtype: Any) -> None:
     """With the embedded voice, stored in float32. MLX frees an array shortly after its last use."""
     folder = converted_voice()
     largest = max(value.nbytes for _, value in tensors(DiaPipeline.load(folder).engine.network))
@@ -120,7 +143,7 @@ def test_dtype_is_the_folders_own(published: Path, tmp_path: Path) -> None:
 
 def test_unknown_dtype(converted: Path) -> None:
     with pytest.raises(UsageError, match=r"^dtype: 'float64' is not one of float32, bfloat16, float16$"):
-        load(converted, dtype="float64")
+        load(converted, dtype="float64")  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize("place", [DIA, CODEC], ids=["dia", "codec"])
@@ -273,6 +296,9 @@ def test_generates_without_torch(converted: Path) -> None:
 import sys
 sys.modules["torch"] = None
 import mlx_port
+from converters.convert import convert
+from converters.published import open_published
+from converters.rules.dequantize import Quantization
 from mlx_port import DiaPipeline, load, loading
 from mlx_port.stored_voice import converted_voice
 from tests.tiny.record import record_again

@@ -33,7 +33,7 @@ def converted() -> Path:
 
 
 @cache
-def pipeline(side: str, dtype: str = "float32") -> Any:
+def pipeline(side: str, dtype: Any = "float32") -> Any:
     """side: "torch" or "mlx"."""
     if side == "mlx":
         import mlx_port

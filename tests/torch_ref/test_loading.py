@@ -4,6 +4,7 @@ import inspect
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -48,6 +49,18 @@ def test_the_codec_from_elsewhere(published: Path, tmp_path: Path) -> None:
         load(bare)
 
 
+@pytest.mark.parametrize("name", ["nosuch", "nobody/nothing"])
+def test_what_is_not_there_is_named_as_an_argument(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python has no flags."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(NotFoundError, match=f"^model: {name} is not") as caught:
+        load(name)
+    assert "--" not in str(caught.value)
+
+
 @pytest.mark.parametrize("place", ["", "codec"])
 def test_a_stray_file_in_a_converted_folder_is_refused(place: str, published: Path, tmp_path: Path) -> None:
     """Without the check it would replace the converted weights, since it is first in the alphabet."""
@@ -89,7 +102,7 @@ def test_a_copy_beside_shards_is_not_read(published: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float64"])
-def test_dtype(published: Path, dtype: str) -> None:
+def test_dtype(published: Path, dtype: Any) -> None:
     """Dtype of the network; norms and the codec stay float32, except that float64 applies to everything."""
     voice = DiaPipeline.load(published, dtype=dtype)
     network, wide = voice.engine.network, torch.float64 if dtype == "float64" else torch.float32

@@ -16,6 +16,7 @@ from tts_core.errors import (
     device_error,
     did_you_mean,
     explain,
+    not_there,
     shortage,
 )
 
@@ -40,6 +41,19 @@ def test_one_hint_for_a_mistyped_name() -> None:
         did_you_mean("voicse", ["voices", "models"], Path("some")) == f"did you mean {Path('some/voices')}?"
     )
     assert did_you_mean("xyz", ["top_k", "seed"]) is None
+
+
+def test_a_missing_path_has_a_next_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("voice.wav").touch()
+    for path, instead, step in (
+        ("nosuch", "", f"nosuch is not there; correct the path, which begins at {tmp_path}"),
+        (tmp_path / "nosuch", "", "nosuch is not there; correct the path"),
+        ("nosuch", "convert it", "nosuch is not there; convert it"),
+        ("voise.wav", "convert it", "voise.wav is not there; did you mean voice.wav?"),
+        ("no/such", "", "no/such is not there; neither is the folder no; correct the path"),
+    ):
+        assert str(not_there("model", path, instead)).endswith(step)
 
 
 class OutOfMemoryError(RuntimeError):

@@ -1,5 +1,6 @@
 """Options of every model: their keyword arguments, their ranges, their flags."""
 
+import ast
 import importlib.util
 import json
 import os
@@ -9,6 +10,7 @@ import sys
 from collections import Counter
 from dataclasses import MISSING, Field, fields
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,20 @@ def test_keyword_arguments_are_the_fields(model: str) -> None:
     assert not changes.__required_keys__
     written = {name: value.__forward_arg__ for name, value in changes.__annotations__.items()}
     assert [*written.items()] == [(field.name, field.type) for field in in_order(kind)]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_editors_show_the_help_of_keyword_arguments(model: str) -> None:
+    """A docstring below each field of the TypedDict, equal to the option's help."""
+    kind, shown = options_class(model), {}
+    for options in kind.__mro__[:-1]:
+        changes = options.__name__.replace("Options", "Changes")
+        tree = ast.parse(Path(str(sys.modules[options.__module__].__file__)).read_text("utf-8"))
+        [body] = [node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == changes]
+        for field, said in pairwise(body):
+            if isinstance(field, ast.AnnAssign) and isinstance(said, ast.Expr):
+                shown[ast.unparse(field.target)] = " ".join(ast.literal_eval(said.value).split())
+    assert shown == {field.name: info(field).help for field in fields(kind)}
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -201,6 +217,9 @@ APP = {  # whole lines of an app, SIDE for the package's name → rule, None whe
     'SIDE.generate("x", SIDE.load("folder", model="dia2"), sed=1)': "reportCallIssue",
     'SIDE.generate("x", SIDE.load("folder", model="dia"), deep_clone=True)': "reportCallIssue",
     'SIDE.stream("x", temprature=0.5)': "reportCallIssue",
+    'SIDE.load("folder", dtype="bfloat16")': None,
+    'SIDE.load("folder", dtype="bfloat61")': "reportArgumentType",
+    'SIDE.DiaPipeline.load("folder", dtype="bfloat61")': "reportArgumentType",
     'SIDE.stream("x", SIDE.load("folder", model="mars5"), seed="one")': "reportArgumentType",
 }
 SIDES = ("mlx_port", "torch_ref")

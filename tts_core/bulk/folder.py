@@ -39,6 +39,7 @@ class OutputFolder:
     suffix: of sounds, with its dot.
     per_shard: rows a tar shard; None writes single files.
     captions: "srt", "vtt" or None.
+    After `finish`, `rejected` has the manifest's lines of rows that are not accepted.
     Raises UsageError if another run has the folder, if it has other settings, if it cannot be made, or if
     something that is written in it is a symbolic link. The folder itself may be one.
     """
@@ -71,6 +72,7 @@ class OutputFolder:
         self._manifest = self.work / self._name
         self._manifest.touch()
         self._end = self._manifest.stat().st_size
+        self.rejected: list[dict[str, Any]] = []
         self._errors: list[Outcome] = []
         self._shards: dict[int, TarShard] = {}
 
@@ -113,6 +115,7 @@ class OutputFolder:
         ordered = sorted(lines.values(), key=lambda line: keys[line["key"]])
         for line in ordered:
             del line["number"]
+        self.rejected = [line for line in ordered if line.get("accepted") is False]
         _replace(self.folder / MANIFEST, b"".join(map(_encoded, ordered)))
         failed = [
             {"id": one.id, "number": one.number, "place": places.get(one.number), "error": one.error}

@@ -19,6 +19,9 @@ from tts_core.text.markdown import plain
 FIELDS = ("id", "text", "voice", "ref_audio", "ref_text", "seed", "options")
 CHAPTERS = (".txt", ".md")
 LONGEST_ID = 100
+STRAY = (
+    8  # zero bytes at the beginning of a file, each the fault of its line; more are a file of another kind
+)
 LONGEST_TEXT = 1_000_000  # characters
 _PIECE = 1 << 16  # bytes of a longer line that are skipped at a time
 LONGEST_LINE = 16 << 20  # bytes; a character may be six in JSON
@@ -177,6 +180,10 @@ def _chapters(folder: Path) -> Iterator[tuple[str, str | UsageError]]:
 def _lines(path: Path) -> Iterator[tuple[str, str | UsageError]]:
     """Yield where each line is, and its text or what is wrong with it; empty lines are left out."""
     with opened(path) as file, BufferedReader(file) as lines:
+        if lines.peek(_PIECE).count(b"\0") > STRAY:
+            raise UsageError(
+                f"batch: {path} is not a text file; give .jsonl, a text file or a folder of chapters"
+            )
         for number, line in enumerate(iter(lambda: lines.readline(LONGEST_LINE + 1), b""), start=1):
             text = _decoded(line)
             if text:

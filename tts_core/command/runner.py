@@ -28,8 +28,8 @@ def run(command: click.Command, arguments: Sequence[str], *, debug: bool, name: 
     """Run a click command and return its exit code; every error is one line on stderr.
 
     0 success, 1 a check failed (verify, doctor), 2 usage, 3 not found or not downloaded, 4 bad or unsafe
-    checkpoint, 5 not enough memory or disk, 6 generation failed, 130 interrupted, 141 closed output pipe,
-    143 SIGTERM.  debug: print a traceback above the line.
+    checkpoint, 5 not enough memory or disk, 6 generation failed, 7 some rows of a batch failed,
+    130 interrupted, 141 closed output pipe, 143 SIGTERM.  debug: print a traceback above the line.
     """
     try:
         result = command.main(list(arguments), prog_name=name or command.name, standalone_mode=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from difflib import SequenceMatcher
 
@@ -11,6 +12,9 @@ from click.types import FloatParamType, IntParamType
 from tts_core.errors import did_you_mean
 
 QUOTES = "'\""
+_PATH = re.compile(
+    r"(?:File|Directory|Path) (.+) (does not exist|is a file|is a directory|is not \w+)\.", re.DOTALL
+)
 
 
 def usage_line(fault: click.ClickException) -> str:
@@ -74,6 +78,11 @@ def _help_of(context: click.Context) -> str:
 
 def _wrong_value(message: str, param: click.Parameter) -> str:
     """Word the error for a value that a flag's type refuses. message: click's."""
+    wrong = _PATH.fullmatch(message)
+    if wrong is not None and isinstance(param.type, click.Path):
+        fault = "is not there" if wrong[2] == "does not exist" else wrong[2]
+        instead = "folder" if not param.type.file_okay else "file" if not param.type.dir_okay else "path"
+        return f"{_label(param)}: {wrong[1].strip(QUOTES)} {fault}; give another {instead}"
     value, found, _ = message.partition(" is not ")  # as click's own types word it
     expected = _expected(param.type)
     if not found or expected is None:
@@ -97,4 +106,8 @@ def _expected(kind: click.ParamType) -> str | None:
 
 def _label(param: click.Parameter) -> str:
     """Name a flag by its longest spelling, an argument by its name in the usage line."""
-    return max(param.opts, key=len) if isinstance(param, click.Option) else str(param.metavar or param.name)
+    return (
+        max(param.opts, key=len)
+        if isinstance(param, click.Option)
+        else str(param.metavar or param.name).upper()
+    )

@@ -47,8 +47,14 @@ class DiaChanges(SamplingChanges, total=False):
     """The fields of DiaOptions as keyword arguments."""
 
     max_frames: int | Sequence[int] | None
+    """Stop after this many codec frames of all pieces together."""
     piece_seconds: float | Literal["auto"] | None
+    """Longest piece of a long text in seconds; 0 does not cut."""
     as_written: bool
+    """Read the text without the text rules of the model's folder."""
     skip_unknown: bool
+    """Leave characters out that the model has not learned, with a warning."""
     noise: Noise | Sequence[Noise] | None
+    """Random numbers instead of the seed's."""
     last_channel_free: bool
+    """Do not force the last channel's row before speech."""

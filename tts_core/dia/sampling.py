@@ -82,6 +82,10 @@ class SamplingChanges(SharedChanges, total=False):
     """The fields of SamplingOptions as keyword arguments."""
 
     cfg_scale: float | None
+    """Classifier-free guidance; 0 turns it off."""
     temperature: float | None
+    """Sampling temperature; 0 always takes the likeliest code."""
     top_p: float | None
+    """Keep the likeliest codes up to this total probability."""
     top_k: int | None
+    """Keep this many of the likeliest codes; 0 keeps all."""

@@ -69,13 +69,24 @@ class Dia2Changes(SharedChanges, total=False):
     """The fields of Dia2Options as keyword arguments."""
 
     cfg_scale: float
+    """Classifier-free guidance; 1 turns it off."""
     cfg_filter_k: int
+    """Candidates that guidance picks; 0 turns it off."""
     temperature: float
+    """Sampling temperature of the sound; 0 always takes the likeliest code."""
     top_k: int
+    """Keep this many of the likeliest codes; 0 keeps all."""
     action_temperature: float
+    """Sampling temperature of the moments at which words begin; 0 always takes the likelier action."""
     action_top_k: int
+    """Keep this many of the likeliest actions; 0 keeps both."""
     initial_padding: int
+    """Steps of 80 ms before the first word."""
     include_prefix: bool
+    """Begin the sound with the reference recordings, as far as they are kept."""
     max_frames: int | Sequence[int] | None
+    """Stop after this many codec frames of all pieces together."""
     as_written: bool
+    """Read tags, breaks and characters exactly as the original does."""
     noise: Noise | Sequence[Noise] | None
+    """Random numbers instead of the seed's."""

@@ -170,26 +170,50 @@ class Mars5Changes(SharedChanges, total=False):
     """The fields of Mars5Options as keyword arguments."""
 
     cfg_scale: float
+    """Classifier-free guidance of the diffusion; 1 turns it off."""
     temperature: float
+    """Sampling temperature; 0 always takes the likeliest id."""
     top_p: float
+    """Keep the likeliest ids up to this total probability; 1 keeps all."""
     top_k: int
+    """Keep this many of the likeliest ids, and ties with the last; 0 keeps all."""
     max_frames: int | Sequence[int] | None
+    """Stop after this many codec frames of all pieces together."""
     piece_seconds: float | None
+    """Longest piece of a long text in seconds; 0 does not cut."""
     as_written: bool
+    """Do not spell out numbers and abbreviations, and keep white space."""
     deep_clone: bool | None
+    """Use the reference's words too, or only its voice; deep by default if they are given."""
     typical_p: float
+    """Keep the ids of the most typical surprise up to this total probability; above 0.999 keeps all."""
     freq_penalty: float
+    """Subtracted from an id's logit for each occurrence among the last ids; 0 turns it off."""
     presence_penalty: float
+    """Subtracted from an id's logit if it occurs among the last ids; 0 turns it off."""
     rep_penalty_window: int
+    """Number of last ids that both penalties count."""
     eos_penalty_factor: float
+    """Factor of the penalty for ending before the expected length; 0 turns it off."""
     eos_penalty_decay: float
+    """Exponent of the number of missing ids in that penalty."""
     eos_estimated_gen_length_factor: float
+    """Expected length in ids per character of text."""
     generate_max_len_override: int
+    """Most ids of a piece, the prompt's included; 1 and below mean 2000."""
     timesteps: int
+    """Steps of the diffusion; upstream always uses 200."""
     x_0_temp: float
+    """Temperature of the diffusion's guided logits."""
     q0_override_steps: int
+    """Keep noise off the first codebook at timesteps above this."""
     trim_db: float
+    """Trim both ends where they are this many dB below the loudest part."""
     ref_audio_pad: float
+    """Seconds of silence added before the reference."""
     max_prompt_dur: float
+    """Longest reference in seconds; the networks expect at most 12."""
     noise: Noise | Sequence[Noise | Sequence[Noise]] | None
+    """Random numbers instead of the seed's."""
     draws: Draws
+    """Random numbers of the diffusion: two per cell, or the original's one per class of every cell."""

@@ -83,12 +83,23 @@ class MetaVoiceChanges(SharedChanges, total=False):
     """The fields of MetaVoiceOptions as keyword arguments."""
 
     cfg_scale: float | tuple[float, float] | None
+    """Guidance on the speaker, 3 by default; 1 turns it off. In Python also a pair, for speaker and text,
+    by the rule of upstream's slow inference."""
     temperature: float | None
+    """Sampling temperature, 1 by default; 0 always takes the likeliest id."""
     top_p: float | None
+    """Keep the likeliest ids up to this total probability; 0.95 by default."""
     top_k: int | None
+    """Keep this many of the likeliest ids; 0, the default, keeps all."""
     max_frames: int | Sequence[int | None] | None
+    """Stop after this many codec frames of all pieces together."""
     piece_seconds: float | None
+    """Longest piece of a long text in seconds; 0 does not cut."""
     decoder: Literal["vocos", "mbd"]
+    """Decoder of the waveform: vocos, or mbd, multi-band diffusion, whose weights are CC-BY-NC 4.0."""
     as_written: bool
+    """Do not spell out numbers and abbreviations."""
     skip_unknown: bool
+    """Leave characters out that the model has not learned, with a warning."""
     noise: SpeechNoise | Sequence[SpeechNoise] | None
+    """Random numbers instead of the seed's: one source, or one per piece; in a batch one per text."""

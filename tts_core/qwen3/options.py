@@ -108,18 +108,36 @@ class Qwen3Changes(SharedChanges, total=False):
     """The fields of Qwen3Options as keyword arguments."""
 
     voice: str | None
+    """Name of a built-in voice, of a model that has some."""
     language: str
+    """Language of the text, such as english; auto leaves it to the model."""
     instruct: str | None
+    """How to speak, in words, such as: an old sailor, slow and warm."""
     temperature: float | None
+    """Sampling temperature of a frame's first code; 0 always takes the likeliest."""
     top_k: int | None
+    """Keep this many of the likeliest first codes; 0 keeps all."""
     top_p: float | None
+    """Keep the likeliest first codes up to this total probability."""
     repetition_penalty: float | None
+    """Divide the logits of first codes that were drawn before; 1 turns it off."""
     subtalker_temperature: float | None
+    """Sampling temperature of a frame's other codes; 0 always takes the likeliest."""
     subtalker_top_k: int | None
+    """Keep this many of the likeliest other codes; 0 keeps all."""
     subtalker_top_p: float | None
+    """Keep the likeliest other codes up to this total probability."""
     layout: Layouts
+    """Read the text whole before speech, or streamed with its frames; auto is the original's choice for
+    the kind of voice."""
     max_frames: int | Sequence[int] | None
+    """Stop after this many codec frames of all pieces together."""
     piece_seconds: float | None
+    """Longest piece of a long text in seconds; 0 does not cut. A designed voice differs from piece to
+    piece, so its text is never cut."""
     trust_transcript: bool
+    """Do not compare the transcript with the recording's length."""
     as_written: bool
+    """Read marks of pauses as text, as the original does."""
     noise: Noise | Sequence[Noise] | None
+    """Random numbers instead of the seed's."""

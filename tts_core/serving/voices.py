@@ -194,7 +194,7 @@ class VoiceStore:
     def _unknown(self, name: str) -> NotFoundError:
         names = self.names()
         known = did_you_mean(name, names) or (
-            f"there is {', '.join(names)}" if names else "there is none yet"
+            f"there is {', '.join(names)}" if names else "there is none yet; add one first"
         )
         return NotFoundError(f"voice: {name} is not there; {known}")
 

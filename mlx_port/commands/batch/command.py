@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from mlx_port.commands.loading_flags import Loading, loading, loading_flags
 from mlx_port.commands.model_flags import ModelCommand, chosen_options, option_flags
 from tts_core.audio.formats.names import CORPUS
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -41,11 +43,11 @@ class BatchFlags:
 
 
 @click.command(cls=ModelCommand)
-@click.argument("source", type=click.Path(path_type=Path))
+@click.argument("source", type=click.Path())
 @click.option("--out", required=True, metavar="PATH", help="Folder for sounds and manifest.")
 @click.option("--model", metavar="PATH", help="As of generate.  [default: the embedded voice]")
 @loading_flags("the folder's; with --backend torch by device")
-@click.option("--voices", type=click.Path(path_type=Path), help="Folder of stored voices.")
+@click.option("--voices", type=click.Path(), help="Folder of stored voices.")
 @click.option("--format", "form", type=click.Choice(CORPUS), default="flac", help="Of the sounds.")
 @click.option("--captions", type=click.Choice(["srt", "vtt"]), help="Write captions beside each sound.")
 @click.option(
@@ -65,11 +67,11 @@ class BatchFlags:
 )
 @click.option("--retries", type=click.IntRange(0, 20), help="Attempts after the first.  [default: 2]")
 @click.option("--judges", type=click.IntRange(1), help="Judging processes a device.  [default: by its cores]")
-@click.option("--dry-run", is_flag=True, help="Print rows, hours and disk, and speak nothing.")
+@click.option("--dry-run", is_flag=True, help="Check the rows, print hours and disk, and speak nothing.")
 @option_flags
 @click.option("--quiet", is_flag=True, help="Print no progress.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
-def batch(**given: Any) -> None:
+def batch(**given: Any) -> int:
     """Speak all rows of SOURCE into a folder, with a manifest; a stopped run is resumed by the same command.
 
     SOURCE is a .jsonl file (id, text, voice or ref_audio and ref_text, seed, options), a text file with a row
@@ -77,7 +79,10 @@ def batch(**given: Any) -> None:
     """
     if not given["out"]:
         raise click.UsageError("--out: empty; give a folder")
-    options, rest = chosen_options(given | {"out": Path(given["out"])})
-    import_module("mlx_port.commands.batch.run").run(
+    from pathlib import Path
+
+    places = {name: given[name] and Path(given[name]) for name in ("source", "out", "voices")}
+    options, rest = chosen_options(given | places)
+    return import_module("mlx_port.commands.batch.run").run(
         BatchFlags(loading=loading(rest), options=options, **rest)
     )

@@ -37,14 +37,18 @@ from tts_core.serving.voices import voices_folder
 from tts_core.text.duration import expected_seconds
 from tts_core.voice.embedded import fingerprint
 
-FAULTS = 20  # rows that cannot be spoken, printed one by one
+FAULTS = 20  # rows that cannot be spoken, and rejected ones, printed one by one
+SOME_FAILED = 7  # exit code of a run in which some rows failed
 LINE_SECONDS = 10.0  # between two lines of progress
 RETRIES = 2  # of rejected rows, by default
 MOST_REFUSED = 10  # rows in a row that could not be written, after which the run ends
 
 
-def run(flags: BatchFlags) -> None:
-    """Run one call of the command. Every flag is checked before weights are loaded."""
+def run(flags: BatchFlags) -> int:
+    """Run one call of the command and return its exit code: 0, or SOME_FAILED.
+
+    Every flag is checked before weights are loaded.
+    """
     backend = flags.loading.backend
     check_backend(backend)
     FORMATS[flags.form].check()
@@ -63,10 +67,6 @@ def run(flags: BatchFlags) -> None:
         field.name: getattr(options, field.name) for field in fields(options) if field.name in flags.options
     }
     rejection = read_rejection(flags)
-    if flags.dry_run:
-        report_faults(read.faults, read.places)
-        click.echo(one_line(plan(rows, flags)))
-        return
     precision = parts.codec_precision
     settings = {
         "model": fingerprint() if flags.model is None else model_hash(Path(flags.model).expanduser()),
@@ -86,9 +86,16 @@ def run(flags: BatchFlags) -> None:
     source = ModelSource(
         str(parts.model), parts.configs, parts.documents, partial(load_pipeline, parts, backend)
     )
+    asking = Asking(source, work)
+    named = {name: settings[name] for name in ("model", "backend", "dtype", "codec_precision", "options")}
+    if flags.dry_run:
+        keyed, unreadable = with_keys(rows, named)
+        keyed, unable = asking.check(keyed)
+        report_faults(by_number([*read.faults, *unreadable, *unable]), read.places, rest="")
+        click.echo(one_line(plan([row for row, _ in keyed], flags)))
+        return 0
     judges = flags.judges or max(1, (os.cpu_count() or 1) // (2 * len(devices(backend))))
     setting = Setting(flags.model, flags.loading, flags.places, work, rejection, judges)
-    named = {name: settings[name] for name in ("model", "backend", "dtype", "codec_precision", "options")}
     with OutputFolder(
         flags.out,
         settings,
@@ -109,8 +116,8 @@ def run(flags: BatchFlags) -> None:
             (pair for pair in own if pair[1] not in output.done), key=lambda pair: -len(pair[0].text)
         )
         done = len(own) - len(todo)
-        todo, unable = Asking(source, work).check(todo)
-        unable = sorted([*broken, *unable], key=lambda one: one.number)
+        todo, unable = asking.check(todo)
+        unable = by_number([*broken, *unable])
         progress = BatchProgress(len(own), done, quiet=flags.quiet)
         report_faults(unable, read.places)
         for failed in unable:
@@ -121,10 +128,13 @@ def run(flags: BatchFlags) -> None:
                 failures += write_all(outcomes, output, progress)
         whole = output.finish({key: row.number for row, key in keyed}, read.places)
     click.echo(one_line(f"{counted(whole, 'row')} in {flags.out / 'manifest.jsonl'}; {progress.summary()}"))
+    report_rejected(output.rejected)
     if failures:
         click.echo(one_line(f"{counted(failures, 'row')} failed; see {flags.out / 'errors.jsonl'}"), err=True)
         if failures == len(own) + len(broken):
             raise GenerationError("batch: no row could be spoken")
+    # mlx.launch stops the other processes when one ends with another code than 0
+    return SOME_FAILED if failures and "MLX_RANK" not in os.environ else 0
 
 
 class Division(NamedTuple):
@@ -155,18 +165,39 @@ def division(shard: str | None) -> Division:
     return Division(0, 1)
 
 
-def report_faults(faults: Sequence[Outcome], places: Mapping[int, str]) -> None:
+def by_number(outcomes: Iterable[Outcome]) -> list[Outcome]:
+    """Sort outcomes in the order of the input."""
+    return sorted(outcomes, key=lambda one: one.number)
+
+
+def report_faults(
+    faults: Sequence[Outcome], places: Mapping[int, str], *, rest: str = "; all are in errors.jsonl"
+) -> None:
     """Print the rows that cannot be spoken, FAULTS at most, before the first of the others is.
 
-    places: of the rows, by their numbers.
+    places: of the rows, by their numbers.  rest: where those that are not printed are listed.
     """
-    if not faults:
-        return
-    click.echo(one_line(f"{counted(len(faults), 'row')} cannot be spoken; the others are:"), err=True)
-    for fault in faults[:FAULTS]:
-        click.echo(one_line(f"{places[fault.number]} ({fault.id}): {fault.error}"), err=True)
-    if len(faults) > FAULTS:
-        click.echo(one_line(f"and {len(faults) - FAULTS} more; all are in errors.jsonl"), err=True)
+    lines = [f"{places[fault.number]} ({fault.id}): {fault.error}" for fault in faults]
+    _list(f"{counted(len(faults), 'row')} cannot be spoken; the others are:", lines, rest)
+
+
+def report_rejected(rejected: Sequence[Mapping[str, Any]]) -> None:
+    """Print the rows that stay rejected, with their figures. rejected: lines of the manifest."""
+    lines = []
+    for line in rejected:
+        figures = ", ".join(f"{name} {value:.3g}" for name, value in line["judged"].items())
+        found = figures or line.get("judge_error", "not judged")
+        lines.append(f"{line['id']}: {found} after {counted(line['attempts'], 'attempt')}")
+    head = f"{counted(len(rejected), 'row')} rejected; the best attempt of each is kept:"
+    _list(head, lines, "; accepted is false in manifest.jsonl")
+
+
+def _list(head: str, lines: Sequence[str], rest: str) -> None:
+    """Print lines below a head on stderr, FAULTS at most; nothing if there are none."""
+    for line in [head, *lines[:FAULTS]] if lines else ():
+        click.echo(one_line(line), err=True)
+    if len(lines) > FAULTS:
+        click.echo(one_line(f"and {len(lines) - FAULTS} more{rest}"), err=True)
 
 
 def read_rejection(flags: BatchFlags) -> Rejection | None:

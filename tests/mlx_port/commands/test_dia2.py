@@ -76,8 +76,8 @@ def test_recordings_with_transcripts(folder, tmp_path, capsys, monkeypatch):
     [
         (["-t", "[S3] Who?"], "[S3] is not a speaker"),
         (["-t", "..."], "there are no words"),
-        (["-t", "Yes.", "--initial-padding", "251"], "initial_padding"),
-        (["-t", "Yes.", "--include-prefix"], "include_prefix: there are no recordings"),
+        (["-t", "Yes.", "--initial-padding", "251"], "--initial-padding: 251"),
+        (["-t", "Yes.", "--include-prefix"], "--include-prefix: there are no recordings"),
         (["-t", "Yes.", "--max-seconds", "200"], "more than this model's limit"),
         (["-t", "Yes.", "--captions", "x.txt"], "captions"),
     ],

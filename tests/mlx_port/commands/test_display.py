@@ -2,11 +2,12 @@
 
 import io
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from mlx_port.commands import display
-from mlx_port.commands.display import duration, speech, stage
+from mlx_port.commands.display import duration, elapsed, speech, stage
 from tests.mlx_port.commands.running import SECRET
 from tests.mlx_port.commands.running import run as run_command
 from tts_core.pipeline import Progress
@@ -119,3 +120,21 @@ def test_words_of_the_display():
     assert stage(Progress("AR", 0, None, 9, 8)) == "coarse sound 8 of 8", "the number is an estimate"
     assert speech(Progress("AR", 1.25, None)) == "1.2 s of speech"
     assert speech(Progress("AR", 1.25, 20)) == "1.2 of about 20 s of speech"
+
+
+def test_no_two_lines_have_the_same_time():
+    assert [elapsed(seconds) for seconds in (0, 119.4, 120, 130.2, 3725)] == [
+        "0 s", "119 s", "2 min 0 s", "2 min 10 s", "62 min 5 s",
+    ]  # fmt: skip
+    assert len({elapsed(10 * count) for count in range(800)}) == 800
+
+
+def test_a_long_run_says_its_time_to_the_second(capsys, monkeypatch):
+    ticks = iter(range(0, 1000, 10))
+    monkeypatch.setattr(display.time, "perf_counter", lambda: next(ticks) + 120.0)
+    made = display.Lines(SimpleNamespace(pieces=["x"], seconds=8.0), lists=False)
+    made.started = 0.0
+    for _ in range(3):
+        made.tell(Progress("speech", 1.0, 8.0))
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["2 min 10 s", "2 min 20 s", "2 min 30 s"]

@@ -213,7 +213,8 @@ def test_a_converted_and_quantised_folder_is_read(capsys, tmp_path):
         (2, "there are no words", ["--text", " "]),
         (2, "--batch", ["--batch", 0]),
         (2, "--dtype", ["--dtype", "int8"]),
-        (2, "affine takes", ["--q-group-size", 7]),
+        (2, "affine takes", ["-q", "--q-group-size", 7]),
+        (2, "--q-bits, --q-mode: only with -q", ["--q-bits", "8", "--q-mode", "mxfp8"]),
     ],
 )
 def test_what_cannot_be_estimated(capsys, code, message, arguments):

@@ -175,7 +175,7 @@ def test_piece_seconds(pipeline, capsys):
     pipeline.loaded.clear()
     message = "bytes, the model takes 512; split it after character"
     refused(capsys, pipeline, 2, message, "-t", text * 2, "--piece-seconds", 0)
-    message = "piece_seconds: 0.5 is outside [1, 86400]"
+    message = "--piece-seconds: 0.5 is outside [1, 86400]"
     refused(capsys, pipeline, 2, message, "-t", text, "--piece-seconds", 0.5)
 
 
@@ -206,7 +206,7 @@ def test_characters_outside_the_alphabet(pipeline, capsys, caplog):
     message += "--skip-unknown"
     refused(capsys, pipeline, 2, message, "--text", text)
     refused(
-        capsys, pipeline, 2, "skip_unknown: as_written reads", "-t", text, "--as-written", "--skip-unknown"
+        capsys, pipeline, 2, "--skip-unknown: as_written reads", "-t", text, "--as-written", "--skip-unknown"
     )
     code, out, _ = run(capsys, "--text", text, "--skip-unknown")
     assert (code, out.count("read without accents: ö as o, ß as ss")) == (0, 1)
@@ -228,12 +228,12 @@ def test_a_missing_tag_is_noted_where_there_are_others(pipeline, capsys):
     [
         (["--temperature", "nan"], "temperature: nan"),
         (["--temperature", "warm"], "--temperature: 'warm' cannot be used; give a number"),
-        (["--top-k", "-1"], "top_k: -1 is outside [0, 1000000]"),
-        (["--seed", str(2**64)], f"seed: {2**64} is outside [0, 2**64 - 1]"),
-        (["--max-seconds", "9999"], "max_seconds: 9999 is more than this model's limit, 30.5"),
+        (["--top-k", "-1"], "--top-k: -1 is outside [0, 1000000]"),
+        (["--seed", str(2**64)], f"--seed: {2**64} is outside [0, 2**64 - 1]"),
+        (["--max-seconds", "9999"], "--max-seconds: 9999 is more than this model's limit, 30.5"),
         (["--backend", "jax"], "--backend: 'jax' cannot be used; choose from mlx, torch"),
         (["--codec-precision", "tf32"], "codec-precision: MLX has no such switch; omit it, or add --backend"),
-        (["--backend", "torch", "--codec-precision", "tf32"], "codec_precision: tf32 is for CUDA; cpu"),
+        (["--backend", "torch", "--codec-precision", "tf32"], "--codec-precision: tf32 is for CUDA; cpu"),
         (["--output", "a.xyz"], "output: a.xyz ends in '.xyz'; use .wav, .flac, .mp3, .opus, .aac, .pcm"),
         (["--output", "a"], "output: a has no suffix; use .wav, .flac"),
         (["--output", "."], "output: .: a folder; give the name of a file"),
@@ -252,6 +252,28 @@ def test_flags_that_cannot_be_used(pipeline, capsys, flags, message):
     refused(capsys, pipeline, 2, message, "--text", SECRET, *flags)
 
 
+def test_a_file_in_place_of_a_text(pipeline, capsys, tmp_path):
+    """Its name is not spoken; a word that happens to be a file's name is, and so is a sentence."""
+    for name in ("scene.txt", "Hello"):
+        (tmp_path / name).write_text(SECRET)
+    message = "text: scene.txt is a file; speak its text: mlx-port generate - < scene.txt"
+    refused(capsys, pipeline, 2, message, "scene.txt")
+    for text in ("Hello", "Read scene.txt now.", "other.txt"):
+        assert run(capsys, text)[0] == 0
+
+
+def test_a_given_flag_is_named_as_a_flag(pipeline, capsys):
+    """A text without a flag is not."""
+    for name, flags in (
+        ("--text", ["-t", "[S3] x."]),
+        ("text", ["[S3] x."]),
+        ("--voice", ["--voice", "no", "x"]),
+    ):
+        code, _, err = run(capsys, *flags)
+        assert code in (2, 3)
+        assert err.startswith(f"error: {name}: ")
+
+
 def test_one_argument_is_the_text(pipeline, capsys, monkeypatch):
     assert run(capsys, "Hi.")[0] == 0
     assert pipeline.texts == ["[S1] Hi."]
@@ -268,7 +290,8 @@ def test_one_argument_is_the_text(pipeline, capsys, monkeypatch):
         (2, "model: file is a file; give the folder that convert-weights wrote", ["--model", "file"]),
         (3, "convert its weights: convert-weights CAMB-AI/MARS5-TTS NEW_FOLDER", ["--model", "mars5"]),
         (3, "is not there; did you mean voices?", ["--model", "voicse"]),
-        (3, "neither is the folder no/such", ["--model", "./no/such/dir"]),
+        (3, "neither is the folder no/such; correct the path", ["--model", "./no/such/dir"]),
+        (3, "--model: nosuch is not there; give a folder that convert-weights wrote", ["--model", "nosuch"]),
         (3, "convert-weights --hf-path nari/Dia --mlx-path", ["--model", "nari/Dia"]),
         (3, "a folder without config.json", ["--model", "voices"]),
         (4, "not readable as JSON", ["--model", "broken"]),
@@ -439,7 +462,7 @@ def test_flags_of_other_models(pipeline, capsys, flags):
     name = "deep" if flags == ["--shallow"] else flags[0].removeprefix("--")
     own = "--seed, --max-seconds, --speed, --cfg-scale, --temperature, --top-p, --top-k, --piece-seconds, "
     own += "--as-written, --skip-unknown\n"
-    message = f"error: {name}: dia takes no --{name}; it takes {own}"
+    message = f"error: --{name}: dia takes no --{name}; it takes {own}"
     refused(capsys, pipeline, 2, message, "--text", f"[S1] {SECRET}.", *flags)
 
 

@@ -76,9 +76,20 @@ CONVERTER = {
     "tts_core.printable",
 }
 # of Python's own library: a start with any of these takes noticeably longer
-SLOW = {"asyncio", "email", "http", "multiprocessing", "socket", "ssl", "subprocess", "unittest", "xml"}
+SLOW = {
+    "asyncio",
+    "email",
+    "http",
+    "json",
+    "multiprocessing",
+    "socket",
+    "ssl",
+    "subprocess",
+    "unittest",
+    "xml",
+}
 CODE = """
-import json, sys
+import sys
 before = {*sys.modules}
 code = 0
 try:
@@ -86,7 +97,9 @@ try:
     main()
 except SystemExit as end:
     code = end.code or 0
-print(json.dumps([code, sorted({*sys.modules} - before)]), file=sys.stderr)
+names = sorted({*sys.modules} - before)
+import json
+print(json.dumps([code, names]), file=sys.stderr)
 """
 
 
@@ -116,7 +129,10 @@ def test_help_imports_no_command(words):
 @pytest.mark.parametrize("name", cli.COMMANDS)
 def test_the_help_of_a_command_imports_its_flags_only(name):
     """No framework, no NumPy, no other command."""
-    assert ours(imported("mlx_port.commands.main", name, "--help")) == COMMON | OWN[name]
+    names = imported("mlx_port.commands.main", name, "--help")
+    assert ours(names) == COMMON | OWN[name]
+    if LOADING in OWN[name] and OWN[name] >= FORMATS:  # the longest helps have no time left for paths
+        assert "pathlib" not in names
 
 
 def test_the_help_of_the_converter_imports_no_model():
@@ -192,3 +208,37 @@ def test_a_help_that_depends_on_the_model_names_it():
     assert flags["option_cfg_scale"].startswith("dia: Classifier-free guidance; 0 turns it off. dia2: ")
     assert flags["option_decoder"].endswith("(metavoice)")
     assert flags["option_seed"].endswith("random by default.")
+
+
+@pytest.mark.parametrize("words", [["generate"], ["voices", "add"], []], ids=" ".join)
+def test_help_is_a_command_too(capsys, words):
+    assert cli.run([*words, "--help"]) == 0
+    expected = capsys.readouterr().out
+    assert cli.run(["help", *words]) == 0
+    assert capsys.readouterr().out == expected
+
+
+def test_help_of_an_unknown_command(capsys):
+    assert cli.run(["help", "generat"]) == 2
+    assert capsys.readouterr().err == "error: generat: no such command; did you mean generate?\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["gen"], ["generate"]),
+        (["b"], ["bench", "batch"]),
+        (["voices", "a"], ["add"]),
+        (["generate", "--dty"], ["--dtype"]),
+        (["generate", "--dtype", "b"], ["bfloat16"]),
+    ],
+    ids=" ".join,
+)
+def test_completion(monkeypatch, capsys, words, found):
+    """As bash asks for it: the words so far, and the place of the one that is completed."""
+    monkeypatch.setenv("_MLX_PORT_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", " ".join(["mlx-port", *words]))
+    monkeypatch.setenv("COMP_CWORD", str(len(words)))
+    assert cli.run([]) == 0
+    out, err = capsys.readouterr()
+    assert ([line.partition(",")[2] for line in out.splitlines()], err) == (found, "")

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -82,11 +83,60 @@ def test_no_recording_could_be_judged(folder: Path, capsys: pytest.CaptureFixtur
     assert "no recording could be judged" in capsys.readouterr().err
 
 
+@pytest.fixture
+def ears(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Judges that give a figure where there is something to compare with; the path of one recording."""
+
+    def ear(figure: str, needed: str) -> Measure:
+        return Measure(
+            "ear", (figure,), lambda: lambda row, samples: {figure: 1.0} if getattr(row, needed) else {}
+        )
+
+    every = {
+        "words": ear("mos", "text"),
+        "likeness": ear("likeness", "reference"),
+        "silence": ear("speech", "name"),
+    }
+    monkeypatch.setattr(judging, "measures", lambda whisper: every)
+    return folder / "a.wav"
+
+
+@pytest.mark.parametrize(
+    ("names", "reasons"),
+    [
+        ("words", ["words cannot be measured: no recording has a text; give --text"]),
+        ("likeness", ["likeness cannot be measured: no recording has a reference; give --ref-audio"]),
+        ("words,likeness", ["words cannot", "likeness cannot"]),
+    ],
+)
+def test_nothing_to_compare_with(ears: Path, names: str, reasons: list[str], capsys: Any) -> None:
+    for source in (ears, ears.parent):
+        assert run(["judge", str(source), "--measures", names]) == 2
+        out, err = capsys.readouterr()
+        assert (out, err.count("\n")) == ("", 1)
+        assert all(reason in err for reason in reasons)
+    given = ["--text", "Hi."] if names == "words" else ["--ref-audio", str(ears)]
+    assert run(["judge", str(ears), "--measures", names, *given]) == 0
+
+
+def test_a_measure_that_has_nothing_to_compare_with_is_named(ears: Path, capsys: Any) -> None:
+    assert run(["judge", str(ears), "--measures", "words,silence"]) == 0
+    out, err = capsys.readouterr()
+    assert "speech" in out
+    assert err.startswith("words cannot be measured: no recording has a text")
+
+
+def test_rows_with_a_text_that_cannot_be_read_leave_nothing_measured(ears: Path, capsys: Any) -> None:
+    (ears.parent / "c.txt").write_text("Words of the broken one.")
+    assert run(["judge", str(ears.parent), "--measures", "words"]) == 6
+    assert "no recording could be judged" in capsys.readouterr().err
+
+
 def test_missing_weights_name_the_flag(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(judging, "measures", measures)
-    assert run(["judge", str(folder), "--measures", "likeness"]) == 3
+    assert run(["judge", str(folder), "--measures", "likeness", "--ref-audio", "a.wav"]) == 3
     assert "judge --install" in capsys.readouterr().err
 
 

@@ -125,7 +125,7 @@ def test_pieces_of_another_length(pipeline, capsys, folder, voice, given, most, 
             "--rep-penalty-window: '.5' cannot be used; give a whole number",
             [*VOICE, "--rep-penalty-window", ".5"],
         ),
-        ("typical_p: 2.0 is outside (0, 1]", [*VOICE, "--typical-p", "2"]),
+        ("--typical-p: 2.0 is outside (0, 1]", [*VOICE, "--typical-p", "2"]),
         (
             "decoder: mars5 takes no --decoder; it takes --seed, --max-seconds, --speed, --cfg-scale, --temp",
             [*VOICE, "--decoder", "mbd"],

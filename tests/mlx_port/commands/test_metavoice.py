@@ -57,7 +57,7 @@ def test_short_references_are_warned_about_and_shorter_ones_refused(work, capsys
     assert speak(capsys, work, voice="short.wav")[0] == 0
     assert "reference: 4.0 s; the voice is closer with 30 s" in caplog.text
     model = ["--model", work / "model", "--text", SECRET, "--ref-audio", work / "shorter.wav"]
-    one_line(capsys, 2, "error: ref-audio: 1.5 s are too short for a voice", "generate", *model)
+    one_line(capsys, 2, "error: --ref-audio: 1.5 s are too short for a voice", "generate", *model)
 
 
 def test_several_recordings_are_one_voice(work, capsys, caplog, monkeypatch):
@@ -84,7 +84,7 @@ def test_the_licence_of_the_diffusion_is_told(work, capsys, caplog):
         ),
         ("Latin-1", ["--text", "漢"]),
         ("no words", ["--text", "..."]),
-        ("max_seconds: -1.0", ["--max-seconds", -1]),
+        ("--max-seconds: -1.0", ["--max-seconds", -1]),
         ("--decoder", ["--decoder", "wave"]),
     ],
 )

@@ -136,7 +136,7 @@ def test_captions_that_cannot_be_written_leave_nothing_and_name_the_speech(
 
     monkeypatch.setattr(os, "replace", full)
     code, _, err = run(capsys, "-o", "a.wav", "--captions", "a.srt")
-    said = "captions: a.srt could not be written (No space left on device); the speech is in a.wav"
+    said = "--captions: a.srt could not be written (No space left on device); the speech is in a.wav"
     assert (code, err) == (5, f"error: {said}\n")
     assert [path.name for path in tmp_path.iterdir()] == ["a.wav"]
 

@@ -206,7 +206,7 @@ def test_a_full_disk_costs_the_row_that_met_it(
         write(self, outcome)
 
     monkeypatch.setattr(OutputFolder, "write", full_once)
-    assert batch("--quiet")[0] == 0
+    assert batch("--quiet")[0] == 7
     [error] = (tmp_path / "out/errors.jsonl").read_text().splitlines()
     assert json.loads(error) == {
         "id": "r1",
@@ -241,7 +241,7 @@ def test_rows_between_those_that_cannot_be_written_are_written(
         write(self, outcome)
 
     monkeypatch.setattr(OutputFolder, "write", every_second)
-    assert batch("--quiet")[0] == 0
+    assert batch("--quiet")[0] == 7
     assert len(manifest(tmp_path)) == 15
 
 
@@ -252,7 +252,7 @@ def test_a_machine_counts_the_broken_rows_of_its_own_part(
     broken, whole = {"text": "[S1] Hello.", "ref_audio": "missing.wav"}, {"text": "[S1] Hello."}
     write_rows(rows, [broken, broken, whole, broken, broken, broken])
     code, _, said = batch("--tar", "2", "--quiet", "--shard", "1/2")
-    assert (code, "1 row failed" in said) == (0, True), said
+    assert (code, "1 row failed" in said) == (7, True), said
     code, _, said = batch("--tar", "2", "--quiet", "--shard", "0/2")
     assert (code, "4 rows failed" in said, "no row could be spoken" in said) == (6, True, True), said
     assert len(manifest(tmp_path)) == 1
@@ -308,8 +308,11 @@ def test_every_row_is_checked_before_the_first_is_spoken(
         return speak(*given)
 
     monkeypatch.setattr(work, "engine", noted)
-    batch("--quiet")
+    code, _, planned = batch("--dry-run")
+    assert (code, said_first) == (0, [])
+    assert batch("--quiet")[0] == 7
     [said] = said_first
+    assert planned == said, "a plan lists the rows that a run refuses"
     assert said.splitlines()[0].startswith("8 rows cannot be spoken")
     bad = ["tag", "option", "voice", "sound", "letters", "types", "path", "000010"]
     assert [line.partition(":")[0] for line in said.splitlines()[1:]] == [
@@ -331,6 +334,58 @@ def test_a_plan_lists_the_lines_that_cannot_be_read(batch: Any, rows: Path) -> N
     assert said.splitlines()[1].startswith("line 1 (000001): not JSON")
     code, out, _ = batch("--dry-run", "--limit", "1")
     assert (code, out.startswith("0 rows, ")) == (0, True)
+
+
+@pytest.mark.parametrize("name", ["sound.wav", "rows.jsonl", "utf16.txt"])
+def test_what_is_no_text_is_refused_as_a_whole(
+    batch: Any, tmp_path: Path, spoken: list[TextRow], capsys: Any, name: str
+) -> None:
+    """Not spoken where some of its bytes happen to be letters."""
+    (tmp_path / name).write_bytes("Hi.\nThere.\n".encode("utf-16"))
+    code = run(["batch", str(tmp_path / name), "--out", str(tmp_path / "out")])
+    said = capsys.readouterr().err
+    assert (code, said.count("\n"), f"{name} is not a text file" in said) == (2, 1, True)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_plan_checks_texts_and_references(batch: Any, rows: Path, spoken: list[TextRow]) -> None:
+    write_rows(rows, [{"text": "[S1] Hello."}, {"text": " "}, {"text": "[S1] No.", "ref_audio": "gone.wav"}])
+    code, out, said = batch("--dry-run")
+    assert (code, out.startswith("1 row, ")) == (0, True)
+    assert [line.partition(" (")[0] for line in said.splitlines()[1:]] == ["line 2", "line 3"]
+
+
+def test_a_process_of_mlx_launch_ends_with_0(
+    batch: Any, rows: Path, spoken: list[TextRow], monkeypatch: Any
+) -> None:
+    """Any other code would stop the other processes."""
+    write_rows(rows, [{"text": "[S1] Hello."}, {"text": ""}])
+    assert batch("--quiet")[0] == 7
+    monkeypatch.setenv("MLX_RANK", "0")
+    assert batch("--quiet")[0] == 0
+
+
+def test_rows_that_stay_rejected_are_listed(batch: Any, monkeypatch: Any) -> None:
+    """Those of the whole folder, also by a run that speaks nothing."""
+
+    def speak(build: Any, keyed: Any, places: Any) -> Iterator[Outcome]:
+        for row, key in keyed:
+            accepted = row.id not in ("r1", "r3")
+            judged = {} if row.id == "r3" else {"wer": 0.0 if accepted else 0.4}
+            why = {"judge_error": "no sound"} if row.id == "r3" else {}
+            chosen = {"id": row.id, "attempts": 3, "accepted": accepted, "judged": judged, **why}
+            yield Outcome(row.number, key, row.id, b"sound", chosen)
+
+    monkeypatch.setattr(work, "judges_of", lambda figures: [])
+    monkeypatch.setattr(work, "speak_locally", speak)
+    for _ in range(2):
+        code, _, said = batch("--reject", "wer>0.3", "--quiet")
+        assert code == 0
+        assert said.splitlines() == [
+            "2 rows rejected; the best attempt of each is kept:",
+            "r1: wer 0.4 after 3 attempts",
+            "r3: no sound after 3 attempts",
+        ]
 
 
 def test_rows_that_cannot_be_spoken_are_said_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
