@@ -62,7 +62,7 @@ class Network:
     folder: str  # inside a converted folder; "" is the root
     network: str  # module and class, the same on both sides
     parameter_shapes: Callable[[Any], Shapes]  # from its configuration
-    read_converted: Callable[[Mapping[str, Any]], Any]  # its configuration, from our own schema
+    read_converted: Callable[[Mapping[str, Any]], Any]  # its configuration, from a converted folder's
     stays_float32: Callable[[str], bool] = always  # for any requested dtype
     is_large: Callable[[str], bool] = never  # the linear layers that are quantized
     mlx_axes: Callable[[Any, str, int], Axes | None] = _no_axes  # configuration, name, rank → order or None
@@ -72,6 +72,20 @@ class Network:
     repository: str | None = None  # that publishes the weights
     license: str | None = None  # of the published weights, in the hub's form; None: see their own card
     original_modes: tuple[str, ...] = ()  # values of --q-mode for upstream's own quantization
+    # a converted folder keeps the published config.json, with this `model_type`; None: it has our schema
+    published_type: str | None = None
+    is_copied: bool = False  # a converted folder keeps the published tensors, too
+    older_folder: str | None = None  # of a part in our schema that older versions wrote, if another
+
+    @property
+    def is_codec(self) -> bool:
+        """True for kinds that --codec names; vocoders and other decoders have other folders."""
+        return "codec" in (self.folder, self.older_folder)
+
+    def folder_in(self, model: Path) -> str:
+        """Name of its folder inside a converted one."""
+        older = self.older_folder
+        return older if older and (model / older).is_dir() else self.folder
 
     def optional_in(self, folder: Path) -> tuple[str, ...]:
         """Names of the optional texts that a folder has."""
@@ -146,6 +160,17 @@ def owner(kind: str) -> str | None:
 def is_kind(name: object) -> bool:
     """Return True if any model or codec has such networks."""
     return isinstance(name, str) and (name in CODECS or owner(name) is not None)
+
+
+def kind_of(config: Mapping[str, Any]) -> str | None:
+    """Return the kind of network that a converted folder's config.json is of; None for an unknown one."""
+    given = config.get("model_type")
+    if is_kind(given):
+        return given
+    family = str(given).partition("_")[0]  # no other is imported
+    kinds = [kind for kind in CODECS if kind.partition("_")[0] == family]
+    kinds += model(family).networks if family in NAMES else ()
+    return next((kind for kind in kinds if network(kind).published_type == given), None)
 
 
 def network(kind: str) -> Network:

@@ -162,6 +162,8 @@ MODEL = Model(
             is_large=is_large,
             mlx_axes=mlx_axes,
             documents=(*FILES, GENERATION),
+            optional_documents=("preprocessor_config.json",),
+            published_type="qwen3_tts",
             repository=REPOSITORY,
             license="apache-2.0",
         )
