@@ -62,6 +62,7 @@ class Search:
         self._kept: list[str] = []  # parts of a converted folder, extras included
         self._without_config: dict[str, _Candidate] = {}
         self._faults: list[SpeechError] = []
+        self._foreign: list[str] = []  # conversions of other models, by other programs
         self.model = None if parts is None else _rooted(parts)
 
     @property
@@ -186,8 +187,11 @@ class Search:
             raise CheckpointError(f"{found.folder}: {fault}") from None
         kind = models.kind_of(config) if layout == "mlx" else layouts()[layout].kind if layout else None
         if layout is None or kind is None:
-            what = f"{described(found)}, which is" if is_conversion(found) else "its tensors are"
-            self.ignored[_label(files[0], place)] = f"{what} of no known model"
+            what = "its tensors are of no known model"
+            if is_conversion(found):
+                what = f"{described(found)}, which is not supported"
+                self._foreign.append(f"{found.folder}: {what}")
+            self.ignored[_label(files[0], place)] = what
             return
         missing = None if layout == "mlx" else layouts()[layout].missing(found)
         if missing and config and is_conversion(found):
@@ -249,6 +253,9 @@ class Search:
                 self.found[kind] = open_part(kind, candidate.layout, candidate.found, candidate.place)
 
     def _error(self, given: Sequence[str | Path]) -> SpeechError:
+        if self._foreign and not self.wanted and not self._seen:
+            titles = ", ".join(models.model(name).title for name in models.NAMES)
+            return CheckpointError(f"{'; '.join(self._foreign)}; give one of {titles}")
         lacking = [self._missing()] if self.wanted else self._lacking()
         missing = ", or ".join(map(self._describe_all, lacking))
         if any(_is_codec(kind) for kinds in lacking for kind in kinds):

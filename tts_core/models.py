@@ -13,7 +13,7 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from tts_core.config import Configs as Configs
 from tts_core.errors import UsageError, did_you_mean
@@ -54,6 +54,17 @@ def _of_sampling(config: Any, documents: Mapping[str, str]) -> object:
     return getattr(config, "sampling", None)
 
 
+class Wide(NamedTuple):
+    """Matrices that quantization leaves as they are. names: pattern found in their names."""
+
+    what: str
+    names: str
+    why: str
+
+
+ROWS_ONLY = "a step reads single rows of them"
+
+
 @dataclass(frozen=True)
 class Network:
     """Facts about one kind of network. Names are canonical; shapes are in PyTorch's axis order."""
@@ -65,6 +76,7 @@ class Network:
     read_converted: Callable[[Mapping[str, Any]], Any]  # its configuration, from a converted folder's
     stays_float32: Callable[[str], bool] = always  # for any requested dtype
     is_large: Callable[[str], bool] = never  # the linear layers that are quantized
+    wide: tuple[Wide, ...] = ()  # all other matrices; a codec has none, its errors are heard directly
     mlx_axes: Callable[[Any, str, int], Axes | None] = _no_axes  # configuration, name, rank → order or None
     documents: tuple[str, ...] = ()  # texts next to config.json: tokenizers
     optional_documents: tuple[str, ...] = ()  # texts that may be there, too: text rules
