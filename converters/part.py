@@ -134,7 +134,8 @@ def open_part(kind: str, layout: str, found: Found, place: Located) -> ModelPart
             read = models.network(kind).read_converted(without_envelope(config))
             read = mlx.with_hints(kind, read, found.hints)
             targets = targets_of(read)
-            quantization = config.get("quantization") or config.get("quantization_config")
+            stated = config.get("quantization") or config.get("quantization_config")
+            quantization = {"mode": "affine", **stated} if stated else None
             axes = partial(models.network(kind).mlx_axes, read)
             rules = mlx.rules(targets, checkpoint.shapes.keys(), quantization, axes)
             is_ours = "weights_layout" in config

@@ -13,6 +13,7 @@ from tests.golden.bench import Bench
 from tests.golden.cases import Case, Vectors
 from tests.golden.codec_bench import CodecSide
 from tests.golden.qwen3_bench import ModelSide, codec_bench, model_bench
+from tests.sides import Side
 from tts_core.qwen3 import speaker
 
 MEL = 5e-2  # its own spectrogram differs by about 2e-2; the numbers that its network read are in.mel
@@ -44,6 +45,16 @@ def check_folder(case: Case, side: str) -> None:
         _check_speaker(str(case), vectors, model)
     _check_codec(str(case), vectors, codec)
     _check_weights(case, vectors, model.side)
+    vectors.assert_all_read()
+
+
+def check_dac(case: Case, side: str) -> None:
+    """Check a DAC in mlx-audio's names and axes on one side, by its sound."""
+    vectors, file = case.vectors(), case.folder / "model.safetensors"
+    part = open_published(file, parts=["dac"], offline=True).parts["dac"]
+    bench = Bench.load(side, lambda kind: CodecSide(kind, Side(kind).network("dac", part)))
+    codes = vectors["in.codes"]
+    bench.compare(f"{case}: wav", vectors["out.wav"][..., 0], lambda each: each.decode(codes))
     vectors.assert_all_read()
 
 

@@ -15,6 +15,7 @@ from tests.golden.dia2_text_checks import check_align, check_machine, check_scri
 from tests.golden.dia_bench import Loader
 from tests.golden.dia_checks import check_dia
 from tests.golden.mimi_checks import check_mimi
+from tests.golden.mlx_community_checks import check_dac as check_mlx_dac
 from tests.golden.mlx_community_checks import check_folder
 from tests.golden.qwen3_checks import check_model
 from tests.golden.qwen3_codec_checks import check_codec
@@ -40,6 +41,7 @@ SIDED: dict[str, Callable[[Case, str], None]] = {
     **{f"qwen3_{mode}": check_model for mode in MODES},
     "qwen3_codec": check_codec,
     **{f"mlx_audio_qwen3_{mode}": check_folder for mode in MODES},
+    "mlx_audio_dac": check_mlx_dac,
     "qwen3_sampler": check_qwen3_sampler,
 }
 SHARED: dict[str, Callable[[Case], None]] = {  # what both sides share
