@@ -21,6 +21,9 @@ NON_COMMERCIAL = "cc-by-nc-4.0"
 
 
 MEASURED = "## Measured by mlx-port verify"
+NOTHING = (
+    "Nothing was measured for this checkpoint; `mlx-port verify SRC FOLDER` measures it and writes it here."
+)
 
 
 def card_of(
@@ -48,9 +51,10 @@ def card_of(
         "---",
         "library_name: mlx",
         "pipeline_tag: text-to-speech",
-        "language: en",
+        "language:",
+        *[f"- {language}" for language in _languages(published.model)],
         "tags:",
-        *["- mlx", "- text-to-speech", f"- {root.kind}"],
+        *[f"- {tag}" for tag in _tags(root)],
         *[f"license: {front}"] * bool(front),
         *[f"base_model: {root.origin.repository}"] * bool(root.origin.repository),
         *["base_model_relation: quantized"] * bool(root.origin.repository and how),
@@ -68,9 +72,30 @@ def card_of(
         if NON_COMMERCIAL in licenses.values():
             lines += ["", "CC-BY-NC 4.0 forbids commercial use. It applies to the folder mbd/ only."]
         lines += [""]
+    if how is not None:
+        lines += ["Not quantized:", "", *_wide(parts), ""]
     if published.model is not None:
         lines += _commands(models.model(published.model).example, repository)
-    return "\n".join(lines)
+    return "\n".join([*lines, MEASURED, "", NOTHING, ""])
+
+
+def _languages(model: str | None) -> Sequence[str]:
+    return ("en",) if model is None else models.model(model).languages
+
+
+def _tags(root: ModelPart) -> list[str]:
+    """List the hub's tags; mlx-audio loads folders that keep the published config.json."""
+    own = (
+        [models.network(root.kind).published_type, "mlx-audio"] if root.published is not None else [root.kind]
+    )
+    return ["mlx", "text-to-speech", "tts", *map(str, own)]
+
+
+def _wide(parts: Sequence[ModelPart]) -> list[str]:
+    """List what is not quantized in the parts that are, with the reasons."""
+    networks = [models.network(part.kind) for part in parts]
+    listed = [f"- {each.title}: {wide.what}: {wide.why}" for each in networks for wide in each.wide]
+    return [*listed, "- norms, codecs and vocoders: few numbers, whose errors are heard directly"]
 
 
 def _commands(example: str, repository: str | None) -> list[str]:

@@ -21,7 +21,7 @@ from converters.published import ModelPart, Published, open_published
 from converters.rules.dequantize import Quantization
 from converters.tensors import TensorOutput, import_mlx, output_of, write_tensors
 from tts_core import models
-from tts_core.config import FORMAT_VERSION
+from tts_core.config import FORMAT_VERSION, without_envelope
 from tts_core.errors import UsageError
 from tts_core.files.record import CARD, RECORD
 from tts_core.files.regular import opened
@@ -65,8 +65,12 @@ class ConversionPlan:
 
     def config(self) -> dict[str, Any]:
         """Build the contents of config.json."""
-        config = self.part.config.to_dict() | {
-            "model_type": self.part.kind,
+        own, kind = self.part.published, self.part.kind
+        if own is not None and self.kind.is_copied:
+            return dict(own)
+        config = self.part.config.to_dict() if own is None else without_envelope(own)
+        config |= {
+            "model_type": kind if own is None else self.kind.published_type,
             "weights_layout": "mlx",
             "format_version": FORMAT_VERSION,
             "dtype": self.dtype,
@@ -120,7 +124,7 @@ class Outline:
         for plan in self.plans:
             names = shard_names(len(shards([output.entries for output in plan.outputs])))
             names += ["config.json", "model.safetensors.index.json", *plan.part.documents]
-            found += [f"{plan.kind.folder}/{name}".lstrip("/") for name in names]
+            found += [f"{plan.part.folder}/{name}".lstrip("/") for name in names]
         return sorted(found)
 
     def report(self) -> dict[str, Any]:
@@ -187,7 +191,7 @@ def _title(part: ModelPart) -> str:
 
 
 def _plan(part: ModelPart, dtype: str | None, quantization: Quantization | None) -> ConversionPlan:
-    kind = models.network(part.kind)
+    kind, part = models.network(part.kind), part.as_published()
     chosen = (dtype or part.dtype) if kind.takes_dtype else "float32"
     outputs = [output_of(part, name, FLOATS[chosen], quantization) for name in part.names()]
     has_layers = any(kind.is_large(name) for name in part.names())
@@ -236,7 +240,7 @@ def write(
     check_space(destination.absolute().parent, whole.nbytes)
     with _Hashes(files) as hashes, appearing(destination, replace=force) as folder:
         for plan in whole.plans:
-            hashes.known |= _write_part(plan, folder / plan.kind.folder, progress or (lambda _: None))
+            hashes.known |= _write_part(plan, folder / plan.part.folder, progress or (lambda _: None))
         report = whole.report() | {
             "tool": "mlx-port",
             "version": version(),
@@ -267,7 +271,7 @@ def _write_part(plan: ConversionPlan, folder: Path, progress: Callable[[int], ob
     """Write a part's files. Return the sha256 of those with weights."""
     part, outputs = plan.part, plan.outputs
     folder.mkdir(exist_ok=True)
-    write_json(folder / "config.json", plan.config())
+    write_json(folder / "config.json", plan.config(), sort=part.published is None)
     for name, text in part.documents.items():
         (folder / name).write_text(text, "utf-8", newline="")
     files = shards([output.entries for output in outputs])

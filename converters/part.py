@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -18,6 +18,7 @@ from converters.files.pieces import PIECE, ScratchMemory
 from converters.files.readers import Checkpoint
 from converters.maps import mlx
 from converters.maps.layouts import Found, layouts
+from converters.maps.origin import described, is_conversion
 from converters.rules.plan import Move, dropped, plan
 from converters.rules.transforms import SAME
 from tts_core import models
@@ -41,6 +42,33 @@ class ModelPart:
     quantization: Mapping[str, Any] | None = None  # as config.json has it
     documents: Mapping[str, str] = field(default_factory=dict, repr=False)  # name → text
     beside: Mapping[Path, Identity] = field(default_factory=dict, repr=False)  # other files that were read
+    # config.json as published, of kinds whose converted folders keep it; None in folders of older versions
+    published: Mapping[str, Any] | None = field(default=None, repr=False)
+
+    @property
+    def folder(self) -> str:
+        """Folder of the part inside a converted model's."""
+        known = models.network(self.kind)
+        return known.folder if self.published is not None else known.older_folder or known.folder
+
+    def as_published(self) -> ModelPart:
+        """Return the part with all tensors of its files as they are, if a converted folder keeps them."""
+        if not models.network(self.kind).is_copied or self.published is None:
+            return self
+        shapes = self.checkpoint.shapes
+        moves = {name: Move((name,), name, SAME, shape) for name, shape in shapes.items()}
+        return replace(self, moves=moves, dropped={})
+
+    def mlx_axes(self, name: str) -> tuple[int, ...] | None:
+        """Return the order of a canonical tensor's axes in a converted folder; None if it is the same."""
+        known = models.network(self.kind)
+        if known.is_copied and self.published is not None:
+            return None
+        return known.mlx_axes(self.config, name, len(self.shape(name)))
+
+    def stored_dtype(self, name: str) -> str:
+        """Return the dtype of a canonical tensor's numbers in the files; of scales if it is quantized."""
+        return FLOAT_NAMES.get(self.checkpoint.dtypes[self.moves[name].sources[-1]], "float32")
 
     @property
     def files(self) -> list[Path]:
@@ -105,10 +133,13 @@ def open_part(kind: str, layout: str, found: Found, place: Located) -> ModelPart
             config = found.json("config.json")
             read = models.network(kind).read_converted(without_envelope(config))
             read = mlx.with_hints(kind, read, found.hints)
-            targets, quantization = targets_of(read), config.get("quantization")
+            targets = targets_of(read)
+            stated = config.get("quantization") or config.get("quantization_config")
+            quantization = {"mode": "affine", **stated} if stated else None
             axes = partial(models.network(kind).mlx_axes, read)
             rules = mlx.rules(targets, checkpoint.shapes.keys(), quantization, axes)
-            dtype = FLOAT_NAMES[FLOATS[config["dtype"]]]
+            is_ours = "weights_layout" in config
+            dtype = FLOAT_NAMES[FLOATS[config["dtype"]]] if is_ours else _main_dtype(checkpoint)
             documents = {name: found.text(name) for name in models.network(kind).documents}
         else:
             read = layouts()[layout].read(found)
@@ -120,12 +151,17 @@ def open_part(kind: str, layout: str, found: Found, place: Located) -> ModelPart
         moves = plan(rules, checkpoint.shapes, targets, what=str(file))
     except CheckpointError as fault:
         message = str(fault)
+        if is_conversion(found):
+            what = described(found, models.network(kind).title)
+            message = f"{folder}: {what}: {message.removeprefix(f'{file}: ')}"
         raise MisfitError(message if str(folder) in message else f"{folder}: {message}") from None
     except (TypeError, KeyError, AttributeError, ValueError, ArithmeticError) as fault:
         raise MisfitError(
             f"{folder}: {models.network(kind).title}'s configuration is not understood: {fault!r}"
         ) from fault
     _check_types(checkpoint, moves, quantized=quantization is not None)
+    own = found.json("config.json")
+    keeps = models.network(kind).published_type is not None and own.get("model_type") != kind
     return ModelPart(
         kind,
         layout,
@@ -138,6 +174,7 @@ def open_part(kind: str, layout: str, found: Found, place: Located) -> ModelPart
         quantization,
         documents,
         found.beside,
+        own if keeps else None,
     )
 
 
@@ -154,7 +191,8 @@ def _main_dtype(checkpoint: Checkpoint) -> str:
     """Find the dtype of most numbers; float32 for wider types and integers."""
     sizes = Counter[str]()
     for name, shape in checkpoint.shapes.items():
-        sizes[checkpoint.dtypes[name]] += prod(shape)
+        if checkpoint.dtypes[name] != "U32":  # words of a quantized layer
+            sizes[checkpoint.dtypes[name]] += prod(shape)
     dtype = FLOAT_NAMES.get(max(sizes, key=sizes.__getitem__))
     return dtype if dtype in ("bfloat16", "float16") else "float32"
 

@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from converters.files import folders
 from converters.files.hub import locate
-from converters.maps.layouts import Hints
+from converters.maps import origin
+from converters.maps.layouts import Found, Hints, layouts, recognize
 from converters.part import ModelPart as ModelPart
 from converters.search import Search
 from tts_core import models
@@ -38,6 +40,16 @@ class Published:
             models.check_fits(self.model, configs, documents)
         except CheckpointError as fault:
             raise CheckpointError(f"{self.parts[self.model].files[0].parent}: {fault}") from None
+
+
+def is_conversion(folder: Path) -> bool:
+    """Return True for a folder whose weights another program wrote with MLX, by the first ones in it."""
+    for files in folders.safetensors(folder):
+        found = Found(folders.open_checkpoint(files))
+        layout = recognize(list(found.checkpoint.shapes), found.json("config.json"))
+        known = layouts().get(layout or "")
+        return origin.is_conversion(found) or (known is not None and known.is_converted(found.checkpoint))
+    return False
 
 
 def open_published(

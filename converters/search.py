@@ -12,6 +12,7 @@ from converters.files import folders
 from converters.files.hub import Located, fetch
 from converters.files.pickles import PICKLES
 from converters.maps.layouts import Found, Hints, layouts, recognize
+from converters.maps.origin import described, is_conversion
 from converters.part import MisfitError, ModelPart, open_part
 from tts_core import models
 from tts_core.errors import CheckpointError, NotFoundError, SpeechError, UsageError
@@ -63,6 +64,7 @@ class Search:
         self._kept: list[str] = []  # parts of a converted folder, extras included
         self._without_config: dict[str, _Candidate] = {}
         self._faults: list[SpeechError] = []
+        self._foreign: list[str] = []  # conversions of other models, by other programs
         self.model = None if parts is None else _rooted(parts)
 
     @property
@@ -77,7 +79,7 @@ class Search:
     def look(self, places: Sequence[Located], *, without_codec: bool) -> None:
         """Search the sources. without_codec: the codec is given separately."""
         self._scan(places, without_codec=without_codec)
-        self._kept = [candidate.kind for candidate in self._seen if candidate.layout == "mlx"]
+        self._kept = [each.kind for each in self._seen if folders.is_converted(each.found.folder)]
         self._take(self._open_kinds(without_codec))
 
     def look_for_codec(self, place: Located) -> None:
@@ -190,11 +192,23 @@ class Search:
             layout = recognize(list(checkpoint.shapes), config)
         except CheckpointError as fault:
             raise CheckpointError(f"{found.folder}: {fault}") from None
-        kind = config.get("model_type") if layout == "mlx" else layouts()[layout].kind if layout else None
-        if layout is None or not isinstance(kind, str) or not models.is_kind(kind):
-            self.ignored[_label(files[0], place)] = "its tensors are of no known model"
+        kind = models.kind_of(config) if layout == "mlx" else layouts()[layout].kind if layout else None
+        if layout is None or kind is None:
+            what = "its tensors are of no known model"
+            if is_conversion(found):
+                what = f"{described(found)}, which is not supported"
+                self._foreign.append(f"{found.folder}: {what}")
+            self.ignored[_label(files[0], place)] = what
             return
         missing = None if layout == "mlx" else layouts()[layout].missing(found)
+        if missing and config and is_conversion(found):
+            about = models.network(kind)
+            raise CheckpointError(
+                f"{found.folder}: {described(found, about.title)}: its {missing} is not the published one; "
+                f"give a conversion that keeps it, or {about.repository}"
+            )
+        if layout != "mlx" and layouts()[layout].is_converted(checkpoint):
+            layout = "mlx"
         if not config and checkpoint.metadata.get("format") == "mlx":  # a converted file: not to be guessed
             missing = "config.json"
         self._seen.append(_Candidate(kind, layout, found, place, missing))
@@ -249,6 +263,9 @@ class Search:
         broken = [fault for fault in self._faults if isinstance(fault, CheckpointError)]
         if broken and not self.wanted:  # nothing that could be read is of a model
             return CheckpointError("; ".join(map(str, broken)))
+        if self._foreign and not self.wanted and not self._seen:
+            titles = ", ".join(models.model(name).title for name in models.NAMES)
+            return CheckpointError(f"{'; '.join(self._foreign)}; give one of {titles}")
         lacking = [self._missing()] if self.wanted else self._lacking()
         missing = ", or ".join(map(self._describe_all, lacking))
         if any(kinds and all(map(_is_codec, kinds)) for kinds in lacking):
@@ -302,7 +319,7 @@ def _beside(places: Sequence[Located]) -> list[Path]:
 
 def _is_codec(kind: str) -> bool:
     """Return True for kinds that --codec names; vocoders and other decoders have other folders."""
-    return models.network(kind).folder == "codec"
+    return models.network(kind).is_codec
 
 
 def _label(file: Path, place: Located) -> str:

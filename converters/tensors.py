@@ -39,7 +39,7 @@ class TensorOutput:
 def output_of(part: ModelPart, name: str, code: str, quantization: Quantization | None) -> TensorOutput:
     """Plan the entries of one canonical tensor. code: safetensors name of its dtype."""
     kind, shape = models.network(part.kind), part.shape(name)
-    axes = kind.mlx_axes(part.config, name, len(shape))
+    axes = part.mlx_axes(name)
     stored = tuple(shape[axis] for axis in axes) if axes else shape
     if kind.stays_float32(name):
         return TensorOutput(name, [TensorEntry(name, "F32", stored)])
@@ -109,10 +109,11 @@ def write_tensors(
 
 def _is_too_large(part: ModelPart, output: TensorOutput) -> bool:
     """Return True for a copied tensor that is too large to be whole in memory."""
-    shape = part.shape(output.name)
-    is_turned = models.network(part.kind).mlx_axes(part.config, output.name, len(shape)) is not None
+    is_turned = part.mlx_axes(output.name) is not None
     return (
-        math.prod(shape) > LARGEST and part.is_copied(output.name) and not (is_turned or output.quantization)
+        math.prod(part.shape(output.name)) > LARGEST
+        and part.is_copied(output.name)
+        and not (is_turned or output.quantization)
     )
 
 
@@ -133,8 +134,7 @@ def _made(part: ModelPart, output: TensorOutput, memory: ScratchMemory) -> list[
         _check_finite(part, output.name, values)
         make = stored_original if output.quantization.original else _quantized
         return list(make(values, code, output.quantization))
-    axes = models.network(part.kind).mlx_axes(part.config, output.name, values.ndim)
-    return [np.ascontiguousarray(_checked(part, output.name, values, code, axes))]
+    return [np.ascontiguousarray(_checked(part, output.name, values, code, part.mlx_axes(output.name)))]
 
 
 def _checked(

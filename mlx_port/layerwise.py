@@ -11,7 +11,8 @@ from mlx import nn
 from mlx.utils import tree_map
 
 from mlx_port.loading import DTYPES
-from mlx_port.stored import Stored, cast_floats, quantize_linears
+from mlx_port.stored import Stored, cast_floats, dequantize_others, quantize_linears
+from mlx_port.stored_published import Mapped
 from tts_core.nn.layer_order import Stage, State
 from tts_core.nn.layers import Arrays, Framework, Layers
 
@@ -27,11 +28,11 @@ class Layerwise:
     folder, and the arrays that `layers` keeps wide, are float32; codes of quantized weights are unchanged.
     """
 
-    def __init__(self, layers: type[Layers], config: object, weights: Stored, dtype: str):
+    def __init__(self, layers: type[Layers], config: object, weights: Stored | Mapped, dtype: str):
         self.network = layers.network_class("mlx_port")(config)  # lazy: unfilled parts are never evaluated
         self.network.eval()
         if weights.quantization:
-            quantize_linears(self.network, dict(weights.quantization), layers.KIND)
+            quantize_linears(self.network, weights.quantization, set(weights.names()))
         self.layers = layers(self.network, MLX)
         self.weights, self.dtype, self.wide = weights, DTYPES[dtype], layers.wide_in(dtype)
 
@@ -43,9 +44,11 @@ class Layerwise:
         return made
 
 
-def fill(network: nn.Module, stage: Stage, weights: Stored, dtype: mx.Dtype) -> None:
+def fill(network: nn.Module, stage: Stage, weights: Stored | Mapped, dtype: mx.Dtype) -> None:
     """Give the stage's modules, and no others, their tensors; names and shapes must fit exactly."""
     stored = weights.read(stage.tensors(weights.names()))
+    if weights.quantization:
+        stored = dequantize_others(network, stored, weights.quantization)
     for module in stage.modules:
         state = [
             (name.removeprefix(f"{module}."), cast_floats(name, value, dtype, weights.kind))

@@ -6,7 +6,7 @@ import importlib
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar, Unpack, cast
 
 import mlx.core as mx
 from mlx import nn
@@ -15,13 +15,24 @@ from mlx.utils import tree_flatten
 from mlx_port.kernels.row_paths import forced
 from mlx_port.runtime.arithmetic import arithmetic, described
 from mlx_port.runtime.memory import backend_name, bound_cache, free_bytes, wants_wired, wire
-from mlx_port.stored import cast_floats, quantize_linears, read_config, read_tensors, understood
+from mlx_port.stored import (
+    cast_floats,
+    dequantize_others,
+    quantize_linears,
+    read_config,
+    read_tensors,
+    understood,
+)
+from mlx_port.stored_published import Mapped, open_conversion, open_copied, read_whole, stored_in
 from tts_core import models
 from tts_core.errors import CheckpointError, NotFoundError, UsageError
-from tts_core.files.record import Record
+from tts_core.files.record import RECORD, Record
 from tts_core.files.regular import read_text
 from tts_core.memory.machine import Machine
 from tts_core.pipeline import Pipeline, check_model
+
+if TYPE_CHECKING:
+    from converters.published import Published
 
 _LOG = logging.getLogger("mlx_port")
 DTYPES = {"float32": mx.float32, "bfloat16": mx.bfloat16, "float16": mx.float16}
@@ -56,7 +67,7 @@ class Parts:
             for kind, raw in self._raw.items()
         }
         self.record = Record.read(folder)
-        self._files = {kind: self.record.weights(models.network(kind).folder) for kind in kinds}
+        self._files = {kind: self.record.weights(self._folder(kind)) for kind in kinds}
         self.documents = {
             kind: {name: _document(self.place(kind) / name) for name in self._names(kind)} for kind in kinds
         }
@@ -65,7 +76,10 @@ class Parts:
 
     def place(self, kind: str) -> Path:
         """Return the folder of a part."""
-        return self.folder / models.network(kind).folder
+        return self.folder / self._folder(kind)
+
+    def _folder(self, kind: str) -> str:
+        return models.network(kind).folder_in(self.folder)
 
     def _names(self, kind: str) -> tuple[str, ...]:
         known = models.network(kind)
@@ -101,10 +115,11 @@ class Parts:
             self._check_tensors(kind)
             return made(self.configs[kind], lambda piece: self.tensors(kind, pieces.format(piece)))
         network = made(self.configs[kind])
-        how = self.quantization_of(kind)
+        weights, how = self._read(kind), self.quantization_of(kind)
         if how:
-            understood(lambda _: quantize_linears(network, how, kind), {}, self.place(kind))
-        _fill(network, self._read(kind), self.place(kind), kind, self._dtype())
+            understood(lambda _: quantize_linears(network, how, weights), {}, self.place(kind))
+            weights = dequantize_others(network, weights, how)
+        _fill(network, weights, self.place(kind), kind, self._dtype())
         return network
 
     def tensors(self, kind: str, prefix: str) -> dict[str, mx.array]:
@@ -117,7 +132,7 @@ class Parts:
 
     def check(self) -> None:
         """Raise CheckpointError if a file of the parts changed since the conversion, by its sha256."""
-        self.record.check([models.network(kind).folder for kind in self.configs])
+        self.record.check([self._folder(kind) for kind in self.configs])
 
     def _check_tensors(self, kind: str) -> None:
         """Check names and shapes of a part that is never loaded as a whole network."""
@@ -130,6 +145,8 @@ class Parts:
 
     def _read(self, kind: str) -> dict[str, mx.array]:
         """Open all tensors of a part; MLX reads their data on first use."""
+        if models.network(kind).is_copied and "weights_layout" not in self._raw[kind]:
+            return read_whole(Mapped(open_copied(self.place(kind), kind)))
         weights: dict[str, mx.array] = {}
         for file in self._files[kind]:
             held = read_tensors(file)
@@ -141,6 +158,27 @@ class Parts:
 
     def _dtype(self) -> mx.Dtype | None:
         return None if self.dtype is None else DTYPES[self.dtype]
+
+
+class _ConversionParts(Parts):
+    """The parts of an MLX conversion that another program wrote."""
+
+    def __init__(self, found: Published, folder: Path, dtype: str | None):
+        self.model, self.folder, self.dtype = found.model, folder, dtype
+        self._parts = found.parts
+        self._raw = {
+            kind: {"dtype": part.dtype, "quantization": part.quantization}
+            for kind, part in found.parts.items()
+        }
+        self.configs = {kind: part.config for kind, part in found.parts.items()}
+        self.documents = {kind: part.documents for kind, part in found.parts.items()}
+
+    def check(self) -> None:
+        """Raise UsageError: it has no record of its files."""
+        raise UsageError(f"check: {self.folder} was not written by convert-weights and has no {RECORD}")
+
+    def _read(self, kind: str) -> dict[str, mx.array]:
+        return read_whole(stored_in(self._parts[kind]))
 
 
 class How(TypedDict, total=False):
@@ -197,14 +235,17 @@ def open_parts(
     if not isinstance(path, str | Path):
         raise UsageError(f"model: {path!r} is not a path; give a folder that convert-weights wrote")
     folder = Path(path)
-    if kinds is not None:
-        name, root = next((kind for kind in kinds if kind in models.NAMES), None), None
+    if (found := open_conversion(folder, kinds)) is not None:
+        parts = _ConversionParts(found, folder, dtype)
+    elif kinds is not None:
+        name = next((kind for kind in kinds if kind in models.NAMES), None)
+        parts = Parts(name, folder, kinds, dtype)
     else:
         root = read_config(folder, *models.NAMES)
         name = root["model_type"]
         spec = models.model(name)
         kinds = spec.wanted([kind for kind in spec.extras if (folder / models.network(kind).folder).is_dir()])
-    parts = Parts(name, folder, kinds, dtype, root)
+        parts = Parts(name, folder, kinds, dtype, root)
     if check:
         parts.check()
     return parts

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import mlx.core as mx
 from mlx import nn
+from mlx.utils import tree_flatten
 
 from tts_core import models
 from tts_core.config import FORMAT_VERSION, check_quantization, without_envelope
@@ -66,8 +67,10 @@ def read_config(folder: Path, *model_types: str) -> dict[str, Any]:
     if not os.path.lexists(file):
         raise _no_config(folder, model_types)
     config = read_json(file)
-    kind = str(config.get("model_type"))
+    kind = str(models.kind_of(config))
     converted = config.get("weights_layout") == "mlx"
+    if kind in model_types and models.network(kind).is_copied and not converted:
+        return config | {"model_type": kind, "dtype": "float32"}
     is_part = converted and kind not in models.NAMES and models.is_kind(kind)
     if is_part and {*model_types} <= {*models.NAMES}:  # a whole model is expected
         title = models.network(kind).title
@@ -87,7 +90,7 @@ def read_config(folder: Path, *model_types: str) -> dict[str, Any]:
         raise CheckpointError(
             f"model: {folder} has format {config.get('format_version')}, not {FORMAT_VERSION}; convert again"
         )
-    return config
+    return config | {"model_type": kind}
 
 
 def _no_config(folder: Path, kinds: Sequence[str]) -> SpeechError:
@@ -115,22 +118,46 @@ def understood(read: Callable[[dict[str, Any]], Read], config: dict[str, Any], f
         raise CheckpointError(f"model: {folder}: {fault}; convert again") from None
 
 
-def quantize_linears(network: nn.Module, quantization: dict[str, Any], kind: str) -> None:
-    """Replace the linear layers that are quantized by their quantized form; an entry under a layer's path
+def quantize_linears(network: nn.Module, quantization: Mapping[str, Any], names: Collection[str]) -> None:
+    """Replace the linear layers that have scales by their quantized form; an entry under a layer's path
     overrides the folder's default.
+
+    names: of the stored tensors.
     """
-    default = {name: quantization[name] for name in ("group_size", "bits", "mode")}
 
     def choose(path: str, module: nn.Module) -> bool | dict[str, Any]:
         override = quantization.get(path, True)
-        return isinstance(module, nn.Linear) and models.network(kind).is_large(f"{path}.weight") and override
+        return isinstance(module, nn.Linear) and f"{path}.scales" in names and override
 
-    nn.quantize(network, **default, class_predicate=choose)
+    nn.quantize(network, **_how(quantization), class_predicate=choose)
+
+
+def dequantize_others(
+    network: nn.Module, stored: dict[str, mx.array], quantization: Mapping[str, Any]
+) -> dict[str, mx.array]:
+    """Dequantize what has scales and is no linear layer: embeddings, in some folders of others.
+
+    network: after `quantize_linears`.  stored: names → tensors; those of other layers stay as they are.
+    """
+    made, known = dict(stored), {name for name, _ in cast(list[Any], tree_flatten(network.parameters()))}
+    for name in stored:
+        layer = name.removesuffix(".scales")
+        if layer != name and name not in known and f"{layer}.weight" in known:
+            weight, scales = (made.pop(f"{layer}.{each}") for each in ("weight", "scales"))
+            how = _how(quantization) | (quantization.get(layer) or {})
+            made[f"{layer}.weight"] = mx.dequantize(weight, scales, made.pop(f"{layer}.biases", None), **how)
+    return made
+
+
+def _how(quantization: Mapping[str, Any]) -> dict[str, Any]:
+    named = {name: quantization[name] for name in ("group_size", "bits")}
+    return named | {"mode": quantization.get("mode", "affine")}
 
 
 def cast_floats(name: str, value: mx.array, dtype: mx.Dtype | None, kind: str) -> mx.array:
-    """Cast a stored tensor to `dtype`; integers and tensors that stay float32 are unchanged, for None all."""
-    floating = mx.issubdtype(value.dtype, mx.floating)
-    if dtype is None or not floating or models.network(kind).stays_float32(name):
+    """Cast a stored float to `dtype` (None: its own), or to float32 where it stays so; integers stay."""
+    if not mx.issubdtype(value.dtype, mx.floating):
         return value
-    return value.astype(dtype)
+    if models.network(kind).stays_float32(name):
+        return value.astype(mx.float32)
+    return value if dtype is None else value.astype(dtype)

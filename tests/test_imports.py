@@ -30,6 +30,7 @@ ARROWS = {
 LATE = {
     "converters": {"mlx"},  # quantizes
     "mlx_port.stored_voice": {"converters"},  # converts the embedded voice on first use
+    "mlx_port.stored_published": {"converters"},  # reads published parts through their maps
     "mlx_port.commands": {"torch_ref", "converters"},  # --backend torch, convert, verify runs both sides
 }
 # modules and folders of a package from the lowest floor to the highest: imports go down, or stay on a floor
@@ -72,7 +73,7 @@ FLOORS: dict[str, list[Iterable[str]]] = {
         ("kernels",),
         ("layers",),
         ("steps",),
-        ("guard", "host", "reading", "stored", "stored_voice"),
+        ("guard", "host", "reading", "stored", "stored_published", "stored_voice"),
         ("layerwise", "loading"),
         ("codecs",),
         MODELS,

@@ -12,7 +12,8 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from tts_core.config import Configs as Configs
 from tts_core.errors import UsageError, did_you_mean
@@ -56,6 +57,17 @@ def _of_sampling(config: Any, documents: Mapping[str, str]) -> object:
     return getattr(config, "sampling", None)
 
 
+class Wide(NamedTuple):
+    """Matrices that quantization leaves as they are. names: pattern found in their names."""
+
+    what: str
+    names: str
+    why: str
+
+
+ROWS_ONLY = "a step reads single rows of them"
+
+
 @dataclass(frozen=True)
 class Network:
     """Facts about one kind of network. Names are canonical; shapes are in PyTorch's axis order."""
@@ -64,9 +76,10 @@ class Network:
     folder: str  # inside a converted folder; "" is the root
     network: str  # module and class, the same on both sides
     parameter_shapes: Callable[[Any], Shapes]  # from its configuration
-    read_converted: Callable[[Mapping[str, Any]], Any]  # its configuration, from our own schema
+    read_converted: Callable[[Mapping[str, Any]], Any]  # its configuration, from a converted folder's
     stays_float32: Callable[[str], bool] = always  # for any requested dtype
     is_large: Callable[[str], bool] = never  # the linear layers that are quantized
+    wide: tuple[Wide, ...] = ()  # all other matrices; a codec has none, its errors are heard directly
     mlx_axes: Callable[[Any, str, int], Axes | None] = _no_axes  # configuration, name, rank → order or None
     documents: tuple[str, ...] = ()  # texts next to config.json: tokenizers
     optional_documents: tuple[str, ...] = ()  # texts that may be there, too: text rules
@@ -75,6 +88,20 @@ class Network:
     repository: str | None = None  # that publishes the weights
     license: str | None = None  # of the published weights, in the hub's form; None: see their own card
     original_modes: tuple[str, ...] = ()  # values of --q-mode for upstream's own quantization
+    # a converted folder keeps the published config.json, with this `model_type`; None: it has our schema
+    published_type: str | None = None
+    is_copied: bool = False  # a converted folder keeps the published tensors, too
+    older_folder: str | None = None  # of a part in our schema that older versions wrote, if another
+
+    @property
+    def is_codec(self) -> bool:
+        """True for kinds that --codec names; vocoders and other decoders have other folders."""
+        return "codec" in (self.folder, self.older_folder)
+
+    def folder_in(self, model: Path) -> str:
+        """Name of its folder inside a converted one."""
+        older = self.older_folder
+        return older if older and (model / older).is_dir() else self.folder
 
     def optional_in(self, folder: Path) -> tuple[str, ...]:
         """Names of the optional texts that a folder has."""
@@ -154,6 +181,17 @@ def is_kind(name: object) -> bool:
 def kinds() -> tuple[str, ...]:
     """List the kinds of networks of all models and codecs. Imports every spec."""
     return (*(kind for name in NAMES for kind in model(name).networks), *CODECS)
+
+
+def kind_of(config: Mapping[str, Any]) -> str | None:
+    """Return the kind of network that a converted folder's config.json is of; None for an unknown one."""
+    given = config.get("model_type")
+    if is_kind(given):
+        return given
+    family = str(given).partition("_")[0]  # no other is imported
+    kinds = [kind for kind in CODECS if kind.partition("_")[0] == family]
+    kinds += model(family).networks if family in NAMES else ()
+    return next((kind for kind in kinds if network(kind).published_type == given), None)
 
 
 def network(kind: str) -> Network:

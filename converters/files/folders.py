@@ -77,7 +77,15 @@ def _whole_of(file: Path, shard: re.Match[str]) -> Path:
 
 
 def is_converted(folder: Path) -> bool:
-    """Return True if convert-weights wrote a folder in this format, by its config.json."""
+    """Return True if convert-weights wrote a folder in this format, by its config.json or its model's."""
+    return _says_converted(folder) or (
+        (folder.parent / RECORD).exists()
+        and _says_converted(folder.parent)
+        and folder.name in Record.read(folder.parent).parts()
+    )
+
+
+def _says_converted(folder: Path) -> bool:
     config = read_json(folder / "config.json") if (folder / "config.json").exists() else {}
     return config.get("weights_layout") == "mlx" and config.get("format_version") == FORMAT_VERSION
 

@@ -121,6 +121,6 @@ def shard_names(count: int) -> list[str]:
     return [f"model-{i + 1:05d}-of-{count:05d}.safetensors" for i in range(count)]
 
 
-def write_json(path: Path, content: object) -> None:
-    """Write JSON as mlx-lm does: sorted keys, indent 4."""
-    path.write_text(json.dumps(content, indent=4, sort_keys=True) + "\n", "utf-8")
+def write_json(path: Path, content: object, *, sort: bool = True) -> None:
+    """Write JSON as mlx-lm does: indent 4, sorted keys unless their order says something."""
+    path.write_text(json.dumps(content, indent=4, sort_keys=sort) + "\n", "utf-8")

@@ -1,12 +1,16 @@
-"""Maps of DAC: descript's layout, with or without weight norm, and transformers' layout."""
+"""Maps of DAC: descript's layout, with or without weight norm, mlx-audio's, and transformers'."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 from converters.maps.layouts import Found, Layout
 from converters.rules.plan import Drop, Rule, convolution, kept
+from converters.rules.transforms import FOLD_WEIGHT_NORM, SAME, Transform, permute
 from tts_core.codecs.dac import DILATIONS, DacConfig, parameter_shapes, read_descript, read_transformers
+from tts_core.config import without_envelope
 
 DESCRIPT_NAMES = (
     r"encoder\.block\.\d+\.(block|weight|bias|alpha|param)|decoder\.model\.|quantizer\.quantizers\."
@@ -42,6 +46,39 @@ def descript_rules(config: DacConfig) -> list[Rule | Drop]:
     return [*found, *convolution(f"decoder.model.{ups + 2}", "decoder.conv2")]
 
 
+MLX_NAMES = r"encoder\.block\.layers\.|decoder\.model\.layers\.|quantizer\.quantizers\."
+
+
+def mlx_rules(config: DacConfig) -> list[Rule | Drop]:
+    """Map mlx-audio's names, descript's with `layers` in each Sequential; channels are last."""
+    found = list[Rule | Drop]()
+    for rule in descript_rules(config):
+        assert isinstance(rule, Rule)
+        if rule.src == rule.dst and "codebook" in rule.src:
+            found.append(rule)
+        elif not isinstance(rule.src, tuple):
+            is_alpha, is_bias = rule.src.endswith(".alpha"), rule.src.endswith(".bias")
+            how = permute((0, 2, 1)) if is_alpha else SAME
+            found += [replace(rule, src=_in_layers(rule.src), how=how)] if is_alpha or is_bias else []
+        elif rule.src[0].endswith(".weight_g"):
+            turn = permute((2, 0, 1) if ".conv_t1." in str(rule.dst) else (0, 2, 1))
+            found.append(Rule(tuple(map(_in_layers, rule.src)), rule.dst, _folded(turn)))
+    return found
+
+
+def _in_layers(name: str) -> str:
+    return re.sub(r"\.(block|model)\.(?=\d)", r".\1.layers.", name)
+
+
+def _folded(turn: Transform) -> Transform:
+    """Fold weight norm of a gain and a direction, each of them turned first."""
+    return Transform(
+        f"{turn.name}, {FOLD_WEIGHT_NORM.name}",
+        lambda *pair: FOLD_WEIGHT_NORM.apply(*map(turn.apply, pair)),
+        lambda *pair: FOLD_WEIGHT_NORM.shape(*map(turn.shape, pair)),
+    )
+
+
 def _residual_unit(theirs: str, ours: str) -> list[Rule | Drop]:
     return [
         _snake(f"{theirs}.0", f"{ours}.snake1"),
@@ -75,7 +112,7 @@ def read(found: Found) -> DacConfig:
     """Read the checkpoint's own metadata, or config.json."""
     if isinstance(found.checkpoint.metadata.get("kwargs"), Mapping):
         return read_descript(found.checkpoint.metadata["kwargs"])
-    config = found.json("config.json")
+    config = without_envelope(found.json("config.json"))
     return read_descript(config) if "encoder_rates" in config else read_transformers(config)
 
 
@@ -83,5 +120,6 @@ LAYOUTS = {
     "dac_descript": Layout(
         "dac", DESCRIPT_NAMES, descript_rules, read, config_missing, entries=("metadata",)
     ),
+    "dac_mlx": Layout("dac", MLX_NAMES, mlx_rules, read, config_missing),
     "dac_transformers": Layout("dac", TRANSFORMERS_NAMES, transformers_rules, read, config_missing),
 }

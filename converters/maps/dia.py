@@ -5,6 +5,7 @@ from __future__ import annotations
 from converters.maps.layouts import Found, Layout, config_where
 from converters.rules.plan import Drop, Rule, kept
 from converters.rules.transforms import CONCAT_ROWS, dense, split_rows
+from tts_core.config import without_envelope
 from tts_core.dia.config import DiaConfig, read_published
 from tts_core.dia.shapes import parameter_shapes
 
@@ -102,7 +103,8 @@ def transformers_rules(config: DiaConfig) -> list[Rule | Drop]:
 def read(found: Found) -> DiaConfig:
     """Read config.json and generation_config.json."""
     generation = found.json("generation_config.json")
-    return read_published(found.json("config.json"), generation, cross_rope=found.hints.cross_rope)
+    config = without_envelope(found.json("config.json"))  # an MLX conversion has some of its fields
+    return read_published(config, generation, cross_rope=found.hints.cross_rope)
 
 
 LAYOUTS = {

@@ -83,6 +83,8 @@ class Layout:
     documents: Callable[[Found], dict[str, str]] = lambda _: {}  # name → text
     entries: tuple[str, ...] = ()  # entries of a pickle that `read` and `documents` use
     unread: Mapping[str, str] = field(default_factory=dict)  # other entries → why they are not used
+    # True for an MLX conversion that differs from a converted folder only in what is beside the tensors
+    is_converted: Callable[[Checkpoint], bool] = lambda _: False
 
 
 def config_where(fits: Callable[[Mapping[str, Any]], object]) -> Callable[[Found], str | None]:

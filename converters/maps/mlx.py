@@ -10,6 +10,7 @@ from converters.rules.dequantize import Quantization, dequantized
 from converters.rules.plan import Rule
 from converters.rules.transforms import SAME, Shape, permute
 from tts_core import models
+from tts_core.errors import CheckpointError
 
 
 def rules(
@@ -25,6 +26,8 @@ def rules(
     """
     if quantization:
         Quantization.read(quantization, "all layers")
+    elif scales := [name for name in stored if name.endswith(".scales")]:
+        raise CheckpointError(f"config.json: no quantization, but {scales[0]} is there; fetch it again")
     found = []
     for name, shape in targets.items():
         layer = name.removesuffix(".weight")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from converters.files.readers import Checkpoint
 from converters.maps.layouts import Layout, config_where
 from converters.rules.plan import Drop, Rule, kept
 from tts_core.qwen3 import speaker
@@ -31,6 +32,13 @@ def rules(config: Qwen3Config) -> list[Rule | Drop]:
     ]
 
 
+def is_converted(checkpoint: Checkpoint) -> bool:
+    """Return True for MLX's form: by its metadata, by scales, or by a convolution with channels last."""
+    shape = checkpoint.shapes.get("speaker_encoder.fc.weight", ())  # its kernel is 1 wide
+    scales = any(name.endswith(".scales") for name in checkpoint.shapes)
+    return scales or checkpoint.metadata.get("format") == "mlx" or (shape[1:2] == (1,) != shape[2:])
+
+
 LAYOUTS = {
     "qwen3_published": Layout(
         "qwen3",
@@ -39,5 +47,6 @@ LAYOUTS = {
         lambda found: read_published(found.json("config.json")),
         config_where(lambda config: "talker_config" in config),
         documents=lambda found: {name: found.text(name) for name in (*FILES, GENERATION)},
+        is_converted=is_converted,
     )
 }

@@ -22,7 +22,7 @@ GROUP_SIZES = {
     "mxfp8": (32,),
     "nvfp4": (16,),
 }  # default first
-BITS = {"affine": (4, 2, 3, 5, 6, 8), "mxfp4": (4,), "mxfp8": (8,), "nvfp4": (4,)}
+BITS = {"affine": (8, 2, 3, 4, 5, 6), "mxfp4": (4,), "mxfp8": (8,), "nvfp4": (4,)}
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,9 @@ class Quantization:
         try:
             return cls.of(entry.get("mode", "affine"), entry["group_size"], entry["bits"])
         except (AttributeError, KeyError, UsageError) as fault:
+            reason = str(fault).partition(": ")[2] or fault  # without the flag's name
             raise CheckpointError(
-                f"config.json: quantization of {layer} is not understood: {fault}"
+                f"config.json: quantization of {layer} is not understood: {reason}"
             ) from None
 
     @property

@@ -55,7 +55,7 @@ MOST_SECONDS = 1_000_000  # eleven days of speech
 @click.option(
     "--q-bits",
     type=click.Choice(["2", "3", "4", "5", "6", "8"]),
-    help="Bits per weight.  [default: 4; mxfp8: 8]",
+    help="Bits per weight.  [default: 8; mxfp4, nvfp4, int4: 4]",
 )
 @click.option(
     "--q-group-size",

@@ -79,7 +79,11 @@ def test_weights_are_what_convert_writes(name: str, dtype: str, bits: int | None
     model, how = name.partition(",")[0], Quantization.of("affine", 32, bits) if bits else None
     for plan in outline(open_published([made(name)], offline=True), dtype=dtype, quantization=how).plans:
         kind, config, entry = plan.part.kind, plan.part.config, plan.quantization_entry()
-        assert weights.weight_bytes(kind, config, dtype, entry) == plan.nbytes, kind
+        own = weights.weight_bytes(kind, config, dtype, entry)
+        if plan.kind.is_copied:  # as published: with sums of entries, and codebooks that nothing reads
+            assert own < plan.nbytes
+        else:
+            assert own == plan.nbytes, kind
         if kind == model and model in TABLES:
             whole = memory(model).weight_bytes(config, dtype, entry)
             assert whole == plan.nbytes + 4 * TABLES[model](config)
@@ -128,14 +132,14 @@ def test_more_takes_more_and_terms_say_why(model: str, backend: str) -> None:
     [
         ("mars5", "torch-cpu", "float32", None, 3.0, "dtype bfloat16 (2.6", NOTHING),
         ("mars5", "torch-mps", "float32", None, 3.0, "dtype float16 (2.5", NOTHING),
-        ("mars5", "mlx-metal", "bfloat16", None, 2.0, "convert-weights -q --q-bits 8 (1.", NOTHING),
+        ("mars5", "mlx-metal", "bfloat16", None, 2.0, "convert-weights -q (1.", NOTHING),
         ("mars5", "mlx-metal", "bfloat16", EIGHT, 1.0, NOTHING, "convert"),
         ("metavoice", "torch-cpu", "float32", None, 3.0, "dtype bfloat16 (2.71 GB)", "dtype float16"),
         ("metavoice", "torch-mps", "float32", None, 3.0, "dtype float16 (2.59 GB)", "dtype bfloat16"),
         ("metavoice", "torch-cuda", "float32", None, 3.0, "bfloat16 (2.69 GB) or dtype float16", NOTHING),
-        ("metavoice", "torch-cuda", "float16", None, 1.6, "convert-weights -q --q-bits 8 (1.4", "dtype"),
-        ("metavoice", "mlx-metal", "bfloat16", None, 1.6, "-q --q-bits 8 (1.4", "dtype float"),
-        ("metavoice", "mlx-metal", "bfloat16", None, 1.0, "convert-weights -q (0.8", "--q-bits 8"),
+        ("metavoice", "torch-cuda", "float16", None, 1.6, "convert-weights -q (1.4", "dtype"),
+        ("metavoice", "mlx-metal", "bfloat16", None, 1.6, "convert-weights -q (1.4", "dtype float"),
+        ("metavoice", "mlx-metal", "bfloat16", None, 1.0, "-q --q-bits 4 (0.8", "convert-weights -q ("),
         ("metavoice", "mlx-metal", "bfloat16", EIGHT, 1.0, NOTHING, "convert"),
         ("metavoice", "torch-cuda", "bfloat16", None, 0.1, NOTHING, "dtype float16"),
         ("qwen3", "mlx-metal", "float32", None, 3.0, "bfloat16", NOTHING),

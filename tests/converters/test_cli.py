@@ -63,7 +63,7 @@ def test_dry_run_prints_the_plan_and_writes_nothing(tmp_path, capsys, monkeypatc
     arguments = ("--hf-path", V_0626_HF, "--codec", DAC_HF, "-q", "--q-group-size", "32", "--dry-run")
     assert run(*arguments) == 0
     said = capsys.readouterr().out
-    assert "quantized: 17 layers, affine, 4 bits, groups of 32\n" in said
+    assert "quantized: 17 layers, affine, 8 bits, groups of 32\n" in said
     assert "16 layers whose width is not a multiple of the group stay float32" in said
     assert "would write" in said
     assert run(*arguments, "--json") == 0
@@ -113,7 +113,7 @@ def test_the_embedded_voice_by_its_name(tmp_path, monkeypatch, capsys):
     pytest.importorskip("mlx.core", reason="MLX quantises")
     monkeypatch.chdir(tmp_path)
     assert run("embedded", "small", "-q", "--dtype", "bfloat16") == 0
-    assert "quantized: 85 layers, affine, 4 bits" in capsys.readouterr().out
+    assert "quantized: 85 layers, affine, 8 bits" in capsys.readouterr().out
     (tmp_path / "embedded").mkdir()
     assert run("embedded", "other") == 3  # a folder of that name is meant
     assert "missing: weights of Dia" in error(capsys)

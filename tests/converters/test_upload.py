@@ -113,6 +113,8 @@ def test_measurements_are_added_once_and_leave_the_model_as_it_was(tmp_path):
     before = card.read_text()
     add_measurements(tmp_path / "out", ["first"])
     add_measurements(tmp_path / "out", ["second", "third"])
+    before, nothing = before.split(f"{MEASURED}\n")
+    assert "Nothing was measured for this checkpoint" in nothing
     assert card.read_text() == f"{before.rstrip()}\n\n{MEASURED}\n\n- second\n- third\n"
     assert card.stat().st_mode & 0o777 == mode
     assert sorted(os.listdir(tmp_path / "out"))[0] == "README.md", "no part is left"

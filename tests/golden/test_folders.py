@@ -15,6 +15,8 @@ from tests.golden.dia2_text_checks import check_align, check_machine, check_scri
 from tests.golden.dia_bench import Loader
 from tests.golden.dia_checks import check_dia
 from tests.golden.mimi_checks import check_mimi
+from tests.golden.mlx_community_checks import check_dac as check_mlx_dac
+from tests.golden.mlx_community_checks import check_folder
 from tests.golden.qwen3_checks import check_model
 from tests.golden.qwen3_codec_checks import check_codec
 from tests.golden.qwen3_text_checks import check_sampler as check_qwen3_sampler
@@ -38,6 +40,8 @@ SIDED: dict[str, Callable[[Case, str], None]] = {
     "mimi": check_mimi,
     **{f"qwen3_{mode}": check_model for mode in MODES},
     "qwen3_codec": check_codec,
+    **{f"mlx_audio_qwen3_{mode}": check_folder for mode in MODES},
+    "mlx_audio_dac": check_mlx_dac,
     "qwen3_sampler": check_qwen3_sampler,
 }
 SHARED: dict[str, Callable[[Case], None]] = {  # what both sides share
@@ -46,7 +50,7 @@ SHARED: dict[str, Callable[[Case], None]] = {  # what both sides share
     "dia2_align": check_align,
     "qwen3_tokenizer": check_tokenizer,
 }
-MODELS = ("dia", "dia2", "qwen3")
+MODELS = ("dia", "dia2", "qwen3", "mlx_community")
 CASES = [case for model in MODELS for case in discover(model)]
 
 
@@ -78,7 +82,7 @@ if CASES:
         check(case, side, loader)
 
     def test_every_golden_file_belongs_to_a_case() -> None:
-        """dia, dia2, qwen3: every file of vectors belongs to a test."""
+        """dia, dia2, qwen3, mlx_community: every file of vectors belongs to a test."""
         known = [case.folder for case in CASES]
         for model in MODELS:
             files = (golden_root() / model).rglob("golden.safetensors")

@@ -207,7 +207,9 @@ def _numbers(given: object, name: str) -> tuple[Any, ...]:
 
 
 def read_converted(config: Mapping[str, Any]) -> Qwen3CodecConfig:
-    """Read our own schema; the error names every unknown and missing field."""
+    """Read the published config.json, or our own schema, which older versions wrote."""
+    if "decoder_config" in config:
+        return read_published(config)
     given = exact_fields(Qwen3CodecConfig, config, "Qwen3 codec config.json")
     decoder = exact_fields(Qwen3DecoderConfig, given["decoder"], "Qwen3 codec config.json: decoder")
     encoder = mimi.read_converted(given["encoder"])
@@ -413,11 +415,15 @@ QWEN3_CODEC_12HZ = Qwen3CodecConfig(
 
 NETWORK = Network(
     title="Qwen3-TTS's codec",
-    folder="codec",
+    folder="speech_tokenizer",
     network="codecs.qwen3_codec:Qwen3Codec",
     parameter_shapes=parameter_shapes,
     read_converted=read_converted,
     mlx_axes=mlx_axes,
     repository="Qwen/Qwen3-TTS-Tokenizer-12Hz",
     license="apache-2.0",
+    optional_documents=("configuration.json", "preprocessor_config.json"),
+    published_type="qwen3_tts_tokenizer_12hz",
+    is_copied=True,
+    older_folder="codec",
 )

@@ -8,7 +8,7 @@ from tts_core.config import config_of
 from tts_core.dia.config import DiaConfig, DiaDecoderConfig, DiaEncoderConfig, read_converted
 from tts_core.dia.sampling import DEFAULTS_0626, DEFAULTS_V01
 from tts_core.dia.shapes import is_large, is_norm, parameter_shapes
-from tts_core.models import Configs, Documents, Model, Network
+from tts_core.models import ROWS_ONLY, Configs, Documents, Model, Network, Wide
 from tts_core.text.rules import FILE as RULES_FILE
 from tts_core.text.rules import read_rules
 
@@ -80,6 +80,7 @@ MODEL = Model(
             read_converted=read_converted,
             stays_float32=is_norm,
             is_large=is_large,
+            wide=(Wide("embeddings", r"\.embed", ROWS_ONLY),),
             optional_documents=(RULES_FILE,),
             descriptions=("config.json", "generation_config.json"),
             repository=REPOSITORY,

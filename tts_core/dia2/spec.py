@@ -8,7 +8,7 @@ from tts_core.dia2.config import GATED, Dia2Config, Dia2StackConfig, read_conver
 from tts_core.dia2.shapes import is_large, is_norm, parameter_shapes
 from tts_core.dia2.tokenizer import ASSETS_FILE, CONFIG_FILE, FILE, shared_tokenizer
 from tts_core.errors import CheckpointError
-from tts_core.models import Configs, Documents, Model, Network
+from tts_core.models import ROWS_ONLY, Configs, Documents, Model, Network, Wide
 
 REPOSITORY, REPOSITORY_1B = "nari-labs/Dia2-2B", "nari-labs/Dia2-1B"
 
@@ -67,6 +67,11 @@ MODEL = Model(
             read_converted=read_converted,
             stays_float32=is_norm,
             is_large=is_large,
+            wide=(
+                Wide("embeddings", r"_embeds\.|\.embedding\.", ROWS_ONLY),
+                Wide("text projections", r"_embed\.\w+_proj\.", "they follow the embedding of one word"),
+                Wide("action head", r"\.action_head\.", "a few rows, which decide when words are said"),
+            ),
             documents=(FILE,),
             descriptions=("config.json", CONFIG_FILE, ASSETS_FILE),
             repository=REPOSITORY,

@@ -19,12 +19,12 @@ from tts_core.mars5.config import (
     residual_transformer_parameter_shapes,
 )
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecVocabulary
-from tts_core.models import Configs, Documents, Model, Network
+from tts_core.models import ROWS_ONLY, Configs, Documents, Model, Network, Wide
 
 REPOSITORY, LICENSE = "CAMB-AI/MARS5-TTS", "agpl-3.0"
 TOKENIZERS = (TEXT_FILE, SPEECH_FILE)
 _AR_LAYERS = re.compile(r"ar\.layers\.\d+\.(attention|feed_forward)\.w\w\.weight")
-# the speaker encoder runs once per reference
+_SPEAKER = Wide("speaker encoder", r"^spk_encoder\.", "it reads a recording once")
 _NAR_LAYERS = re.compile(
     r"tfm\.(encoder|decoder)\.layers\.\d+\.(\w+\.(in|out)_proj|linear2|activation\.[VW])\.weight"
 )
@@ -102,6 +102,11 @@ MODEL = Model(
             read_converted=read_converted_codec_lm,
             stays_float32=is_norm,
             is_large=lambda name: _AR_LAYERS.fullmatch(name) is not None,
+            wide=(
+                Wide("embeddings", r"(^|\.)emb(ed|s)\.|_emb\.", ROWS_ONLY),
+                Wide("head", r"^ar\.output\.", "its logits choose each code"),
+                _SPEAKER,
+            ),
             documents=TOKENIZERS,
             descriptions=("config.json", "mars5_ar.json"),
             repository=REPOSITORY,
@@ -115,6 +120,11 @@ MODEL = Model(
             read_converted=read_converted_residual_transformer,
             stays_float32=is_norm,
             is_large=lambda name: _NAR_LAYERS.fullmatch(name) is not None,
+            wide=(
+                Wide("embeddings", r"\.embs\.|_(emb|embed)\.", "they are read once a timestep"),
+                Wide("heads", r"^residual_decoder\.", "their logits choose each code"),
+                _SPEAKER,
+            ),
             descriptions=("config.json", "mars5_nar.json"),
             repository=REPOSITORY,
             license=LICENSE,

@@ -11,8 +11,8 @@ from tts_core.memory.machine import Machine
 from tts_core.memory.terms import BYTES, Estimate
 
 QUANTIZATIONS = {  # flags of convert-weights → entry in config.json
-    "-q --q-bits 8": {"group_size": 64, "bits": 8, "mode": "affine"},
-    "-q": {"group_size": 64, "bits": 4, "mode": "affine"},
+    "-q": {"group_size": 64, "bits": 8, "mode": "affine"},
+    "-q --q-bits 4": {"group_size": 64, "bits": 4, "mode": "affine"},
 }
 HALVES = {"torch-cpu": ("bfloat16",), "torch-mps": ("float16",)}  # fast 16-bit types; others have both
 

@@ -25,7 +25,7 @@ from tts_core.metavoice.config import (
 )
 from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.metavoice.text import TOKENIZER, read_tokenizers
-from tts_core.models import Configs, Documents, Model, Network, never
+from tts_core.models import ROWS_ONLY, Configs, Documents, Model, Network, Wide, never
 
 REPOSITORY, LICENSE = "metavoiceio/metavoice-1B-v0.1", "apache-2.0"
 
@@ -94,6 +94,10 @@ MODEL = Model(
             read_converted=read_converted_first_stage,
             stays_float32=never,
             is_large=is_quantisable,
+            wide=(
+                Wide("embeddings", r"\.w(te|tes|pe)\.", f"{ROWS_ONLY}; the head has the same numbers"),
+                Wide("speaker projection", r"^speaker_cond_pos\.", "it reads the voice once"),
+            ),
             documents=(TOKENIZER,),
             repository=REPOSITORY,
             license=LICENSE,
@@ -105,6 +109,7 @@ MODEL = Model(
             network="metavoice.second_stage:SecondStage",
             parameter_shapes=second_stage_parameter_shapes,
             read_converted=read_converted_second_stage,
+            wide=(Wide("all of it", "", "it reads a text's frames once, not each frame"),),
             documents=(TOKENIZER,),
             repository=REPOSITORY,
             license=LICENSE,
@@ -115,6 +120,7 @@ MODEL = Model(
             network="metavoice.speaker_encoder:SpeakerEncoder",
             parameter_shapes=speaker_encoder_parameter_shapes,
             read_converted=read_converted_speaker_encoder,
+            wide=(Wide("all of it", "", "it reads a recording once"),),
             repository=REPOSITORY,
             license=LICENSE,
         ),

@@ -227,7 +227,9 @@ TOKENIZER = "qwen3_tts_tokenizer_12hz"
 
 
 def read_converted(config: Mapping[str, Any]) -> Qwen3Config:
-    """Read our own schema; the error names every unknown and missing field."""
+    """Read the published config.json, or our own schema, which older versions wrote."""
+    if "talker_config" in config:
+        return read_published(config)
     given = exact_fields(Qwen3Config, config, _WHERE)
     for name in ("talker", "predictor"):
         given[name] = Qwen3StackConfig(**exact_fields(Qwen3StackConfig, given[name], f"{_WHERE}: {name}"))

@@ -16,7 +16,7 @@ import mlx.core as mx
 
 from mlx_port.commands.bench.cases import Case, Subject
 from mlx_port.commands.bench.parts import QuantizedParts, RandomParts
-from mlx_port.loading import assemble
+from mlx_port.loading import assemble, open_parts
 from tts_core import models
 from tts_core.errors import GenerationError
 from tts_core.pipeline import Pipeline, Progress
@@ -110,9 +110,10 @@ def load(subject: Subject, case: Case) -> Pipeline:
         parts.quantization = case.quantization
         return assemble(parts)
     spec = models.model(subject.name)
+    if subject.quantization == case.quantization:
+        return assemble(open_parts(subject.folder, kinds=spec.parts, dtype=case.dtype))
     parts = QuantizedParts(subject.name, Path(subject.folder), spec.parts, case.dtype)
-    if subject.quantization is None:
-        parts.quantization = case.quantization
+    parts.quantization = case.quantization
     return assemble(parts)
 
 

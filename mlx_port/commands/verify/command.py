@@ -118,24 +118,28 @@ def _run(
 
 
 def _note_in_card(report: Report, destination: str) -> None:
-    """Add the summary to the model card of DST; a folder that cannot be written is left as it is."""
+    """Add the summary to the model card of DST; another program's, or one that cannot be written, stays."""
     from converters.card import add_measurements
+    from tts_core.files.record import RECORD
 
+    folder = Path(destination).expanduser()
+    if not (folder / RECORD).exists():
+        return
     try:
-        add_measurements(Path(destination).expanduser(), report.summary())
+        add_measurements(folder, report.summary())
     except (OSError, SpeechError) as error:
         click.echo(one_line(f"{destination}: its model card was not changed ({error})"), err=True)
 
 
 def _converted(destination: str) -> Published:
-    """Open DST. Raises UsageError for a folder that convert-weights did not write."""
-    from converters.published import open_published
+    """Open DST. Raises UsageError unless convert-weights, or another program with MLX, wrote it."""
+    from converters.published import is_conversion, open_published
     from mlx_port.loading import open_parts
     from tts_core.files.json_object import read_json
 
     folder = Path(destination).expanduser()
     config = read_json(folder / "config.json") if os.path.lexists(folder / "config.json") else {}
-    if folder.is_dir() and config.get("weights_layout") != "mlx":
+    if folder.is_dir() and config.get("weights_layout") != "mlx" and not is_conversion(folder):
         raise UsageError(
             f"DST: {destination} is not a converted model; give the folder that convert-weights wrote"
         )
@@ -145,14 +149,16 @@ def _converted(destination: str) -> Published:
 
 
 def _changed(destination: str, kinds: Sequence[str]) -> list[str]:
-    """Files that are not as the conversion wrote them, by their hashes.
+    """Files that are not as the conversion wrote them, by their hashes; none in a folder without a record.
 
     Not config.json: its entries are compared with the source's; the default sampling may be the user's own.
     """
-    from tts_core.files.record import Record
+    from tts_core.files.record import RECORD, Record
 
-    record = Record.read(Path(destination).expanduser())
-    changed = record.changed([models.network(kind).folder for kind in kinds])
+    folder = Path(destination).expanduser()
+    if not (folder / RECORD).exists():
+        return []
+    changed = Record.read(folder).changed([models.network(kind).folder_in(folder) for kind in kinds])
     return [name for name in changed if not name.endswith("config.json")]
 
 
@@ -212,15 +218,14 @@ def _frameworks() -> dict[str, str]:
 def _sides() -> tuple[Side, Side]:
     """Layers of PyTorch, read through the maps, and of MLX, read from the stored files."""
     from mlx_port.layerwise import Layerwise
-    from mlx_port.stored import Stored
+    from mlx_port.stored_published import stored_in
     from torch_ref.layerwise import Layerwise as TorchLayerwise
 
     def reference(weights: ModelPart, layers: type[Layers], config: object, dtype: str) -> Runner:
         return TorchLayerwise(layers, config, weights, dtype).run
 
     def port(weights: ModelPart, layers: type[Layers], config: object, dtype: str) -> Runner:
-        stored = Stored(weights.kind, weights.files, weights.quantization)
-        return Layerwise(layers, config, stored, dtype).run
+        return Layerwise(layers, config, stored_in(weights), dtype).run
 
     return reference, port
 

@@ -131,7 +131,7 @@ def _pieces(
     width = before.shape[-1]
     before, after = before.reshape(-1, width), after.reshape(-1, width)
     how = _quantization(destination, name)
-    dtype = "float32" if destination.stays_float32(name) else destination.dtype
+    dtype = destination.stored_dtype(name)
     step = max(1, CHUNK // width)
     for start in range(0, len(before), step):
         piece = before[start : start + step]

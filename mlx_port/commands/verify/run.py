@@ -241,7 +241,7 @@ def _differences(before: ModelPart, after: ModelPart) -> list[str]:
     """List changed texts and entries of the configuration, except the default sampling and the text rules,
     which users edit.
     """
-    at = f"{models.network(before.kind).folder}/" if models.network(before.kind).folder else ""
+    at = f"{after.folder}/" if after.folder else ""
     old, new = _flat(asdict(before.config)), _flat(asdict(after.config))
     found = [
         f"{at}{name}: {old.get(name)!r} in the source, {new.get(name)!r} in the converted model"

@@ -50,9 +50,9 @@ def test_tables_follow_the_standard():
     assert np.isnan(E4M3[[0x7F, 0xFF]]).all()
 
 
-def test_defaults_are_mlx_lms():
+def test_affine_means_8_bits_other_modes_have_their_own():
     found = {mode: (how.group_size, how.bits) for mode in BITS for how in [Quantization.of(mode)]}
-    assert found == {"affine": (64, 4), "mxfp4": (32, 4), "mxfp8": (32, 8), "nvfp4": (16, 4)}
+    assert found == {"affine": (64, 8), "mxfp4": (32, 4), "mxfp8": (32, 8), "nvfp4": (16, 4)}
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_a_models_name_is_that_of_its_first_published_size(capsys, model):
     assert facts(capsys, model) == facts(capsys, "--model", model) == facts(capsys, "--model", size)
 
 
-Q8, Q4 = ("-q", "--q-bits", "8"), ("-q",)
+Q8, Q4 = ("-q",), ("-q", "--q-bits", "4")
 
 
 def gigabytes(size: int) -> str:
@@ -200,7 +200,7 @@ def test_a_converted_and_quantised_folder_is_read(capsys, tmp_path):
     assert run_converter(convert_weights, list(map(str, flags)), debug=False) == 0
     capsys.readouterr()
     found = facts(capsys, "--model", tmp_path / "voice")
-    assert (found["dtype"], found["quantization"]["bits"]) == ("bfloat16", 4)
+    assert (found["dtype"], found["quantization"]["bits"]) == ("bfloat16", 8)
     one_line(capsys, 2, "is already quantized", "estimate", "--model", tmp_path / "voice", "-q")
 
 

@@ -40,7 +40,9 @@ def test_a_converted_folder(capsys):
     assert (found["dtype"], found["quantization"]) == ("float32", None)
     assert found["job"]["frames"] == 60
     assert set(found["backends"]) == set(BACKENDS)
-    four = json.loads(run(capsys, "--model", converted(), "-q", "--q-group-size", 32, "--json")[1])
+    four = json.loads(
+        run(capsys, "--model", converted(), "-q", "--q-bits", 4, "--q-group-size", 32, "--json")[1]
+    )
     small, large = (one["backends"]["mlx-metal"]["terms"]["AR"]["bytes"] for one in (four, found))
     assert small < large
 

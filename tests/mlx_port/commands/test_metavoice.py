@@ -120,7 +120,7 @@ def estimated(capsys, *arguments):
 
 def test_estimates_of_the_published_model_need_no_files(capsys):
     model = ["--model", "metavoiceio/metavoice-1B-v0.1", "--dtype", "bfloat16"]
-    whole, four = estimated(capsys, *model), estimated(capsys, *model, "-q", "--seconds", 3)
+    whole, four = estimated(capsys, *model), estimated(capsys, *model, "-q", "--q-bits", 4, "--seconds", 3)
     assert whole["job"]["frames"] == 852
     assert 3.2e9 < whole["backends"]["mlx-metal"]["total"] < 3.6e9
     assert four["backends"]["mlx-metal"]["total"] < 1.2e9 < 2.8e9 < four["backends"]["torch-cuda"]["total"]

@@ -223,12 +223,12 @@ def refusal(check, *arguments) -> str:
             6.5,
             [
                 "dtype bfloat16 (3.",
-                "-q --q-bits 8 (2.",
-                "made with convert-weights -q (1.",
+                "made with convert-weights -q (2.",
+                "-q --q-bits 4 (1.",
             ],
         ),
-        (2.5, ["-q --q-bits 8 (2.", "made with convert-weights -q (1."]),
-        (2.0, ["made with convert-weights -q (1."]),
+        (2.5, ["made with convert-weights -q (2.", "-q --q-bits 4 (1."]),
+        (2.0, ["-q --q-bits 4 (1."]),
         (0.5, []),
     ],
 )

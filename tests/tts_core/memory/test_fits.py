@@ -42,8 +42,10 @@ def test_narrower_types_are_advised_where_they_make_the_weights_smaller() -> Non
 
 
 def test_a_quantized_copy_is_advised_by_its_own_size() -> None:
-    assert advice("torch-cpu", 100) == ("a copy for MLX made with convert-weights -q (0.00 GB) would fit")
-    assert "--q-bits 8" in advice("torch-cpu", 130)
+    assert advice("torch-cpu", 100) == (
+        "a copy for MLX made with convert-weights -q --q-bits 4 (0.00 GB) would fit"
+    )
+    assert "convert-weights -q (" in advice("torch-cpu", 130)
 
 
 def test_the_largest_number_that_fits() -> None:
