@@ -56,6 +56,9 @@ def install(flags: tuple[str, ...], dry_run: bool) -> None:
     read_settings({name: value for name, value in given.items() if name != "quiet"})  # refuses as serve does
     command = [*program(), "serve", *absolute(flags)]
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+    for word in (*command, *kept.values()):
+        if not word.isprintable():
+            raise UsageError(f"service: {word!r} contains a control character; leave it out")
     written = plist(command, kept) if is_mac() else unit(command, kept)
     if dry_run:
         click.echo(lines(written.rstrip("\n")))
@@ -146,7 +149,7 @@ def plist(command: list[str], environment: dict[str, str]) -> str:
         "ExitTimeOut": DRAIN,
         "StandardErrorPath": str(Path.home() / "Library/Logs/mlx-port.log"),
     }
-    return plistlib.dumps(agent, sort_keys=False).decode()
+    return plistlib.dumps(agent, sort_keys=False).decode().replace("\t", "  ")
 
 
 def unit(command: list[str], environment: dict[str, str]) -> str:
@@ -158,11 +161,6 @@ def unit(command: list[str], environment: dict[str, str]) -> str:
 
 
 def quoted(text: str, dollar: str = "$$") -> str:
-    """Quote a word for systemd, which replaces %, and $ in commands only.
-
-    Raises UsageError for characters that no line of a unit can have.
-    """
-    if not text.isprintable():
-        raise UsageError(f"service: {text!r} contains a control character; leave it out")
+    """Quote a word for systemd, which replaces %, and $ in commands only."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", dollar)
     return f'"{escaped}"'

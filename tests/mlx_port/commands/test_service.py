@@ -119,9 +119,10 @@ def test_another_system_is_refused(monkeypatch, capsys):
     assert (code, err[:43]) == (2, "error: service: win32 has neither launchd n")
 
 
-def test_control_characters_are_refused():
-    with pytest.raises(service.UsageError, match="control character"):
-        service.quoted("a\nExecStart=/bin/evil")
+def test_control_characters_are_refused(capsys):
+    code, _, err = run(capsys, "service", "install", "--model", "a\nExecStart=/bin/evil")
+    assert (code, err[:30]) == (2, "error: service: 'a\\nExecStart=")
+    assert not service.service_file().exists()
 
 
 def test_without_the_script_python_starts_it(monkeypatch, tmp_path):
