@@ -15,7 +15,8 @@ from tts_core.models import NAMES
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-WORKFLOW = (ROOT / ".github/workflows/ci.yml").read_text()
+WORKFLOWS = ROOT / ".github/workflows"
+WORKFLOW = (WORKFLOWS / "ci.yml").read_text()
 HASH = re.compile(r" +--hash=sha256:[0-9a-f]{64}")
 MAKE = (
     "uv pip compile pyproject.toml {} --no-annotate --no-header --generate-hashes --universal"
@@ -137,7 +138,8 @@ def test_make_anywhere_runs_the_versions_of_the_workflow():
 
 
 def test_actions_are_pinned_by_commit():
-    used = re.findall(r"uses: (\S+)( # v[\d.]+)?$", WORKFLOW, re.MULTILINE)
+    written = "\n".join(each.read_text() for each in WORKFLOWS.iterdir())
+    used = re.findall(r"uses: (\S+)( # v[\d.]+)?$", written, re.MULTILINE)
     assert used
     assert [name for name, version in used if not re.search(r"@[0-9a-f]{40}$", name) or not version] == []
 
@@ -174,3 +176,32 @@ def test_urls_come_from_the_repository_that_builds(monkeypatch):
         metadata: dict = {}
         module.RepositoryUrls(str(ROOT), {}).update(metadata)
         assert list(metadata["urls"]) == urls
+
+
+def test_the_release_workflow_runs_the_tests_and_publishes_without_a_password():
+    """Its actions are pinned by test_actions_are_pinned_by_commit."""
+    jobs = yaml.safe_load((WORKFLOWS / "release.yml").read_text())["jobs"]
+    assert ".ci/run" in [step.get("run") for step in jobs["test"]["steps"]]
+    assert jobs["publish"]["needs"] == "test"
+    assert jobs["publish"]["permissions"] == {"contents": "write", "id-token": "write"}
+    steps = "\n".join(step.get("run", "") for step in jobs["publish"]["steps"])
+    assert "uv publish --trusted-publishing always" in steps
+    assert "secrets." not in (WORKFLOWS / "release.yml").read_text()
+
+
+def test_the_formula_is_filled_in_whole():
+    """Every word between @ signs is replaced by the release workflow."""
+    formula = (ROOT / "packaging/homebrew/mlx-port.rb.in").read_text()
+    replaced = re.findall(r"s\|(@[A-Z0-9]+@)\|", (WORKFLOWS / "release.yml").read_text())
+    assert set(re.findall(r"@[A-Z0-9]+@", formula)) == set(replaced)
+
+
+def test_the_container_copies_what_the_package_is_built_from():
+    written = (ROOT / "packaging/Containerfile").read_text()
+    copied = set(re.findall(r"^COPY (.*) /source", written, re.MULTILINE)[0].split())
+    copied |= set(re.findall(r"^COPY (\w+) /source/\1$", written, re.MULTILINE))
+    build = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    assert {*build, "pyproject.toml", "hatch_build.py", "README.md", "LICENSE", "NOTICE"} <= copied
+    assert all((ROOT / name).exists() for name in copied)
+    [extras] = re.findall(r"'/source\[(.*)\]'", written)
+    assert set(extras.split(",")) <= PROJECT["project"]["optional-dependencies"].keys()

@@ -18,6 +18,7 @@ COMMANDS = {
         "Convert published weights to MLX (also: convert-weights).",
     ),
     "serve": ("mlx_port.commands.serve.command:serve", "Serve speech over HTTP with OpenAI's API."),
+    "service": ("mlx_port.commands.service:service", "Run the server at login, by launchd or systemd."),
     "verify": (
         "mlx_port.commands.verify.command:verify",
         "Compare a published checkpoint with its converted copy, layer by layer.",

@@ -89,21 +89,27 @@ def serve(**given: Any) -> int:
 
     Ends at SIGTERM or Ctrl-C, once the requests under way are finished.
     """
-    host, wyoming, quiet = given.pop("host"), given.pop("wyoming"), given.pop("quiet")
+    quiet = given.pop("quiet")
+    settings = read_settings(given)
+    check_installed()
+    if settings.wyoming is not None and find_spec("wyoming") is None:
+        raise NotFoundError("wyoming: it is not installed; pip install 'mlx-port[wyoming]'")
+    return import_module("mlx_port.commands.serve.run").run(settings, quiet=quiet)
+
+
+def read_settings(given: dict[str, Any]) -> Settings:
+    """Turn the values of flags, without --quiet and --debug, into settings. Raises UsageError."""
+    host, wyoming = given.pop("host"), given.pop("wyoming")
     key, origins, hosts = _key(given.pop("api_key")), _origins(given.pop("cors")), given.pop("allow_host")
     limits = Limits(**{field: given.pop(flag) for flag, field in LIMITS.items()})
     how = loading(given)
-    settings = Settings(
+    return Settings(
         loading=how,
         access=Access(host, key, origins, hosts),
         limits=limits,
         wyoming=None if wyoming is None else _address(wyoming, host),
         **given,
     )
-    check_installed()
-    if settings.wyoming is not None and find_spec("wyoming") is None:
-        raise NotFoundError("wyoming: it is not installed; pip install 'mlx-port[wyoming]'")
-    return import_module("mlx_port.commands.serve.run").run(settings, quiet=quiet)
 
 
 def check_installed() -> None:

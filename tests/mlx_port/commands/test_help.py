@@ -65,6 +65,7 @@ OWN: dict[str, set[str]] = {
     },
     "judge": {"mlx_port.commands.judge"},
     "voices": {"mlx_port.commands.voices"},
+    "service": {"mlx_port.commands.service"},
 }
 CONVERTER = {
     "converters",
