@@ -24,6 +24,7 @@ from tests.contract.speakers import (
     request,
     source,
     speaker,
+    windows,
 )
 from tests.contract.test_pieces import PROMPT_ROWS, TWO, arguments, speaking
 from tests.hosts import Late
@@ -65,7 +66,7 @@ def test_open_text_that_joins_whole_is_ended(model: str, side: str) -> None:
     key = session.join(one)
     found = stepped(session, [key])[key]
     assert session.running == 0
-    assert_same(join(found), join(fragments), rounding=0)
+    assert_same(join(found), join(fragments))
 
 
 @pytest.mark.parametrize("model", fed)
@@ -104,7 +105,7 @@ def test_no_speech_continues_a_blank_transcript(model: str, blank: str) -> None:
         expected, found = (
             pipeline.generate(TEXTS[0], **given(model, prompt=prompt, seed=5)) for prompt in (none, said)
         )
-        assert_same(found, expected, rounding=0)
+        assert_same(found, expected)
     else:
         with pytest.raises(UsageError, match="transcript: there are no words in it"):
             pipeline.generate(TEXTS[0], **given(model, prompt=said))
@@ -194,6 +195,4 @@ def test_an_error_at_once_is_of_its_request_only(model: str, side: str) -> None:
     found = stepped(session, [one, other])
     assert isinstance(found[one][-1], ResourceError)
     assert all(isinstance(part, GenerationResult) for part in found[one][:-1])
-    assert_same(
-        join(found[other]), join(list(speaking(model, side).speak(neighbor))), rounding=SMALL[model].rounding
-    )
+    assert_same(join(found[other]), join(list(speaking(model, side).speak(neighbor))), windows=windows(model))

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -36,7 +37,7 @@ def converted(published, tmp_path_factory) -> Callable[..., Path]:
 def windows(published) -> Callable[[str], Windows]:
     return cache(
         lambda name: Windows(
-            "dia2", lambda dtype: TorchPipeline.load(published(name), device="cpu", dtype=dtype)
+            "dia2", lambda dtype: TorchPipeline.load(published(name), device="cpu", dtype=cast(Any, dtype))
         )
     )
 

@@ -9,14 +9,15 @@ import pytest
 from tests.converters.files.opcodes import START, entries, storage, tensor, text, write_zip
 from tests.converters.folders import DAC_PTH
 from tts_core.errors import CheckpointError
+from tts_core.files.bounded import BoundedReader
 from tts_core.files.torch_file import TorchFile, read_torch_file
 
 torch = pytest.importorskip("torch", reason="torch reads pickles")
 
 
 def read(path: Path) -> TorchFile:
-    with open(path, "rb") as file:
-        return read_torch_file(file)
+    with open(path, "rb", buffering=0) as file:
+        return read_torch_file(BoundedReader(file))
 
 
 def refusal(path: Path) -> str:
