@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,12 +12,14 @@ from mlx_port.commands.serve.errors import invalid
 from mlx_port.commands.serve.metrics import Metrics
 from mlx_port.commands.serve.names import check_voice, choose_model, recording_for, seed_of, speaker_for
 from mlx_port.commands.serve.settings import Settings
-from tts_core.errors import UsageError
+from tts_core.errors import CheckpointError, UsageError
 from tts_core.models import Model
 from tts_core.prompt import Prompt
 from tts_core.serving.engine import SpeechEngine
 from tts_core.serving.speech import Speech
 from tts_core.serving.voices import VoiceStore, built_in, fitted
+
+_LOG = logging.getLogger("mlx_port.serve")
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,9 +101,14 @@ class Service:
 
 
 def fitting(store: VoiceStore, name: str, spec: Model) -> Prompt:
-    """Read a configured voice for a model. Raises ApiError 400 for one that the model cannot use."""
-    prompt = store.prompt(name)
+    """Read a configured voice for a model. Raises ApiError 400 for one that is damaged, or that the model
+    cannot use.
+    """
     try:
-        return fitted(prompt, name, spec)
+        return fitted(store.prompt(name), name, spec)
+    except CheckpointError as error:  # its message has a path
+        _LOG.warning("%s", error)
+        message = f"voice: {name} is damaged; remove it and add it again"
+        raise invalid("voice", message, "voice_damaged") from None
     except UsageError as error:
         raise invalid("voice", str(error)) from None
