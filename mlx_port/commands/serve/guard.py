@@ -66,6 +66,7 @@ class Guard:
             await send(message)
 
         try:
+            _check_framing(headers, scope)
             origin = _one(headers, "origin")
             self._check_origin(_one(headers, "host"), origin)
             if origin is not None and not is_socket and scope["method"] == "OPTIONS":
@@ -164,6 +165,13 @@ def _one(headers: Headers, name: str) -> str | None:
     if len(values) > 1:
         raise ApiError(400, f"{name}: the header is given {len(values)} times", code="invalid_header")
     return values[0] if values else None
+
+
+def _check_framing(headers: Headers, scope: Scope) -> None:
+    """Raise ApiError 400 for two ends of a body, of which a proxy may take the other one."""
+    if "transfer-encoding" in headers and ("content-length" in headers or scope["http_version"] == "1.0"):
+        message = "transfer-encoding: with content-length, or of HTTP/1.0; send one of both"
+        raise ApiError(400, message, code="invalid_header")
 
 
 def _name(host: str) -> str:
