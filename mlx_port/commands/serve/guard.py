@@ -86,13 +86,16 @@ class Guard:
             self._note(scope, number, status, time.perf_counter() - started)
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer 503 where the server ends before the answer has begun; later, the connection is cut."""
-        has_begun = False
+        """Answer 503 where the server ends before the answer has begun. Cut the connection of an answer that
+        was given up: uvicorn would log it as a fault of the server.
+        """
+        has_begun = is_over = False
 
         async def answer(message: Message) -> None:
-            nonlocal has_begun
+            nonlocal has_begun, is_over
             has_begun = True
             await send(message)
+            is_over = message["type"] == "http.response.body" and not message.get("more_body")
 
         try:
             await self.app(scope, receive, answer)
@@ -101,6 +104,10 @@ class Guard:
                 error = api_error(CancelledError())
                 self.metrics.errors.labels(error.code).inc()
                 await error.response()(scope, receive, send)
+        if scope["type"] == "http" and has_begun and not is_over:
+            scope["state"]["cut"]()
+            while (await receive())["type"] != "http.disconnect":
+                pass
 
     def _check_origin(self, host: str | None, origin: str | None) -> None:
         """Raise ApiError 403 for the page of another site, and for a name that may be any site's."""

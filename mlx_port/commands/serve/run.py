@@ -45,17 +45,28 @@ _LOGS = ("mlx_port.serve", "tts_core", "uvicorn.error")
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server. beside: the Wyoming port, if any, which starts and drains with it."""
+    """uvicorn's server.
 
-    def __init__(self, config: uvicorn.Config, beside: WyomingPort | None = None):
+    beside: the Wyoming port, if any, which starts and drains with it.
+    on_listening: called once the ports are open.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        beside: WyomingPort | None = None,
+        on_listening: Callable[[], None] | None = None,
+    ):
         super().__init__(config)
-        self.beside = beside
+        self.beside, self.on_listening = beside, on_listening
 
     async def startup(self, sockets: list[Any] | None = None) -> None:
         """Start to listen. Raises as WyomingPort.start."""
         if self.beside is not None:
             await self.beside.start()
         await super().startup(sockets)
+        if self.on_listening is not None:
+            self.on_listening()
 
     async def shutdown(self, sockets: list[Any] | None = None) -> None:
         ending = [super().shutdown(sockets)]
@@ -97,7 +108,6 @@ def _run(settings: Settings) -> int:
     )
     service = Service(engine, VoiceStore(settings.voices or voices_folder()), settings, metrics)
     _announce(service)
-    engine.start()
     try:
         code = _serve(service)
     finally:
@@ -146,7 +156,7 @@ def _serve(service: Service) -> int:
         if engine.error is not None:
             server.should_exit = True
 
-    server = Server(http(service, look), wyoming(service))
+    server = Server(http(service, look), wyoming(service), engine.start)  # a port that is taken loads nothing
     received: list[int] = []
 
     def note(number: int, frame: FrameType | None) -> None:

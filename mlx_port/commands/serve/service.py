@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -83,7 +84,11 @@ class Service:
         more: bool = False,
         ahead: float | None = None,
     ) -> Speech:
-        """Queue a speech. more, ahead: as in SpeechEngine.submit. Raises ApiError, and as it does."""
+        """Queue a speech. more, ahead: as in SpeechEngine.submit. Raises ApiError, and as it does.
+
+        A text is refused if its speech is expected to be too long and it does not say where to end.
+        """
+        ends = {"max_seconds", "max_frames"} & order.options.keys()
         try:
             return self.engine.submit(
                 order.model,
@@ -92,6 +97,7 @@ class Service:
                 prompt=order.prompt,
                 more=more,
                 ahead=ahead,
+                longest=math.inf if ends else self.settings.limits.audio_seconds,
                 on_part=on_part,
             )
         except UsageError as error:

@@ -53,6 +53,7 @@ class HttpConnection(H11Protocol):
     def __init__(self, *arguments: Any, read_seconds: float, on_stall: Callable[[], None], **named: Any):
         super().__init__(*arguments, **named)
         self.conn._receive_buffer = Lines()
+        self.app_state = {**self.app_state, "cut": lambda: self.transport.close()}
         self._read_seconds, self._on_stall = read_seconds, on_stall
         self._patience: asyncio.TimerHandle | None = None
         self._watch: asyncio.TimerHandle | None = None
