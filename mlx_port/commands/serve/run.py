@@ -183,7 +183,8 @@ def wyoming(service: Service) -> WyomingPort | None:
         return None
     from mlx_port.commands.serve.wyoming.port import WyomingPort
 
-    return WyomingPort(service, service.settings.wyoming)
+    settings = replace(service.settings, skip_unknown=True)  # no field of the protocol can ask for it
+    return WyomingPort(replace(service, settings=settings), service.settings.wyoming)
 
 
 def http(service: Service, look: Callable[[], Awaitable[None]]) -> uvicorn.Config:

@@ -6,6 +6,7 @@ import logging
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from mlx_port.commands.serve.body import SpeechBody, has_seed, model_options
@@ -19,19 +20,26 @@ from tts_core.prompt import Prompt
 from tts_core.serving.engine import SpeechEngine
 from tts_core.serving.speech import Speech
 from tts_core.serving.voices import VoiceStore, built_in, fitted
+from tts_core.text.alphabet import known_text
 
 _LOG = logging.getLogger("mlx_port.serve")
 
 
 @dataclass(frozen=True, eq=False)
 class Order:
-    """A speech as the engine takes it. model: its name there.  is_own: the prompt came with the request."""
+    """A speech as the engine takes it.
+
+    model: its name there.
+    is_own: the prompt came with the request.
+    reads: returns a text, or a fragment of one, without what the server leaves out.
+    """
 
     model: str
     text: str
     options: Mapping[str, Any]
     prompt: Prompt | None
     is_own: bool
+    reads: Callable[[str], str] = str
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +82,16 @@ class Service:
             prompt = None if recording is None else fitting(self.voices, recording, spec)
         if prompt is None and not own and has_seed(spec.name):
             options.setdefault("seed", seed_of(asked.voice))
-        return Order(name, asked.text, options, prompt, is_own=asked.prompt is not None)
+        reads = self._reads(name, options)
+        return Order(name, reads(asked.text), options, prompt, is_own=asked.prompt is not None, reads=reads)
+
+    def _reads(self, name: str, options: Mapping[str, Any]) -> Callable[[str], str]:
+        """Choose whether letters that a model has not learned are left out: if the client does not say."""
+        source = self.engine.models[name]
+        knows = source.spec.learned(source.documents)
+        if knows is None or not self.settings.skip_unknown or {"skip_unknown", "as_written"} & options.keys():
+            return str
+        return partial(known_text, "text", known=knows, skip=True)
 
     def queue(
         self,

@@ -132,10 +132,10 @@ def test_recordings_that_are_lost_or_damaged(store: VoiceStore) -> None:
     store.add("anna", [recording()], [None], "yes")
     path = store.recording("anna")
     path.write_bytes(b"RIFF")
-    with pytest.raises(CheckpointError, match="voice: anna is damaged, add it again: audio: .* decoded"):
+    with pytest.raises(CheckpointError, match=r"voice: anna is damaged, add it again: audio: .* decoded"):
         store.prompt("anna")
     path.unlink()
-    with pytest.raises(CheckpointError, match="voice: anna is damaged, add it again: audio: .* not there"):
+    with pytest.raises(CheckpointError, match=r"voice: anna is damaged, add it again: audio: .* not there"):
         store.prompt("anna")
 
 

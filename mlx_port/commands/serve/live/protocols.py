@@ -94,7 +94,7 @@ class HttpConnection(H11Protocol):
         super().handle_websocket_upgrade(event)
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse a request and close, without a word once its answer has begun. Its route sees a disconnect."""
+        """Refuse a request and close; say nothing once its answer has begun. Its route sees a disconnect."""
         if self.cycle is not None:
             self.cycle.disconnected = True
             self.cycle.message_event.set()

@@ -83,7 +83,7 @@ def test_plain_requests_follow_one_another(shared: Served) -> None:
 def test_a_body_that_breaks_after_its_answer_has_begun(
     shared: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The rest of a body that nobody needs is still read; bytes that are no chunk close without a traceback."""
+    """The rest of a body that nobody needs is still read; what is no chunk closes without a traceback."""
     head = b"POST /nope HTTP/1.1\r\n" + HOST + CHUNKED + b"\r\n5\r\n{"
     with caplog.at_level(logging.INFO):
         assert answer(shared, head, b"abcdefgh").count(b"HTTP/1.1") == 1
