@@ -28,7 +28,7 @@ from tts_core.errors import CancelledError
 from tts_core.printable import one_line
 
 _LOG = logging.getLogger("mlx_port.serve")
-OPEN = ("/health",)  # no key is asked, nor for the page's own files
+OPEN = ("/health", "/docs")  # no key is asked, nor for the page's own files
 EXPOSED = "x-request-id, x-seed, x-sample-rate, x-expected-seconds, retry-after"
 SENT = "authorization, content-type"
 METHODS = "GET, POST, DELETE"
