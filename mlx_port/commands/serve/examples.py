@@ -8,28 +8,20 @@ from urllib.parse import quote
 
 JSON = "-H 'content-type: application/json' -d "
 TEXT = "Hello there, my friend."
-CALLS = {  # method and path → flags of curl
-    ("post", "/v1/audio/speech"): f"{JSON}'{json.dumps({'input': TEXT})}' --output hello.mp3",
-    ("post", "/v1/audio/speech/batch"): f"{JSON}'{json.dumps({'items': [{'input': TEXT}]})}'",
-    ("post", "/v1/audio/encode"): (
+FLAGS = {  # of curl, by path, besides those that have none
+    "/v1/audio/speech": f"{JSON}'{json.dumps({'input': TEXT})}' --output hello.mp3",
+    "/v1/audio/speech/batch": f"{JSON}'{json.dumps({'items': [{'input': TEXT}]})}'",
+    "/v1/audio/encode": (
         "-H 'content-type: audio/pcm;rate=24000;channels=1' --data-binary @hello.pcm --output hello.mp3"
     ),
-    ("post", "/v1/audio/captions"): (
+    "/v1/audio/captions": (
         f"{JSON}'{json.dumps({'format': 'srt', 'cues': [{'text': TEXT, 'start': 0, 'end': 1.5}]})}'"
     ),
-    ("get", "/v1/audio/voices"): "",
-    ("post", "/v1/audio/voices"): (
+    "/v1/audio/voices": (
         "-F name=anna -F consent=yes -F audio_sample=@anna.wav -F transcript='The words of the recording.'"
     ),
-    ("delete", "/v1/audio/voices/{id}"): "-X DELETE",
-    ("get", "/v1/audio/models"): "",
-    ("get", "/v1/models"): "",
-    ("get", "/v1/models/{id}"): "",
-    ("get", "/health"): "",
-    ("get", "/metrics"): "",
-    ("get", "/openapi.json"): "",
-    ("get", "/docs"): "",
 }
+OPEN = ("/health", "/docs")  # without a key
 STREAM = "/v1/audio/speech/stream"
 SOCKET = """import json
 import os
@@ -45,19 +37,18 @@ with connect({address}, max_size=None) as live, open("hello.pcm", "wb") as file:
             file.write(part)"""
 
 
-def examples(base: str, model: str, *, has_key: bool) -> dict[tuple[str, str], str]:
-    """Write an example for each method and path. base: address of the server.  model: name of one."""
+def example(base: str, model: str, method: str, path: str, *, has_key: bool) -> str:
+    """Write a call of a route. base: address of the server.  model: a name.  method: in small letters."""
     base = base.rstrip("/")
-    socket = SOCKET.format(
-        address=json.dumps(base.replace("http", "ws", 1) + STREAM),
-        key=', "api_key": os.environ["MLX_PORT_API_KEY"]' if has_key else "",
-        text=TEXT,
-    )
-    found = {("get", STREAM): socket if has_key else socket.replace("import os\n", "")}
-    for (method, path), flags in CALLS.items():
-        name = "anna" if "voices" in path else quote(model, safe="")
-        words = ["curl " + shlex.quote(base + path.replace("{id}", name)), flags]
-        if has_key and path not in ("/health", "/docs"):
-            words.append('-H "authorization: Bearer $MLX_PORT_API_KEY"')
-        found[method, path] = " \\\n    ".join(filter(None, words))
-    return found
+    if path == STREAM:
+        address, key = json.dumps(base.replace("http", "ws", 1) + STREAM), ""
+        if has_key:
+            key = ', "api_key": os.environ["MLX_PORT_API_KEY"]'
+        socket = SOCKET.format(address=address, key=key, text=TEXT)
+        return socket if has_key else socket.replace("import os\n", "")
+    name = "anna" if "voices" in path else quote(model, safe="")
+    words = ["curl " + shlex.quote(base + path.replace("{id}", name))]
+    words += [FLAGS[path]] if method == "post" else ["-X DELETE"] if method == "delete" else []
+    if has_key and path not in OPEN:
+        words.append('-H "authorization: Bearer $MLX_PORT_API_KEY"')
+    return " \\\n    ".join(words)

@@ -20,6 +20,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mlx_port.commands.serve.errors import ApiError, api_error
+from mlx_port.commands.serve.examples import OPEN
 from mlx_port.commands.serve.metrics import Metrics
 from mlx_port.commands.serve.page import contents
 from mlx_port.commands.serve.rest import Rest
@@ -28,7 +29,6 @@ from tts_core.errors import CancelledError
 from tts_core.printable import one_line
 
 _LOG = logging.getLogger("mlx_port.serve")
-OPEN = ("/health", "/docs")  # no key is asked, nor for the page's own files
 EXPOSED = "x-request-id, x-seed, x-sample-rate, x-expected-seconds, retry-after"
 SENT = "authorization, content-type"
 METHODS = "GET, POST, DELETE"

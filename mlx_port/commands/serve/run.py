@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -106,7 +107,7 @@ def _run(settings: Settings) -> int:
         partial(arithmetic, backend),
         lambda: {name: codec_precision(backend, one.codec_precision) for name, one in models.items()},
     )
-    service = Service(engine, VoiceStore(settings.voices or voices_folder()), settings, metrics)
+    service = Service(engine, _store(settings), settings, metrics)
     _announce(service)
     try:
         code = _serve(service)
@@ -218,6 +219,18 @@ def _told(speech: Ended) -> str:
     first = "no sound" if speech.first_audio is None else f"first audio after {speech.first_audio:.2f} s"
     factor = "" if speech.real_time_factor is None else f", RTF {speech.real_time_factor:.2f}"
     return f"{speech.model}: {speech.outcome}, {speech.audio_seconds:.1f} s of speech, {first}{factor}"
+
+
+def _store(settings: Settings) -> VoiceStore:
+    """Open the folder of voices. Raises UsageError for what is no folder; one may be missing."""
+    store = VoiceStore(settings.voices or voices_folder())
+    if not store.folder.is_dir():
+        if os.path.lexists(store.folder):
+            raise UsageError(f"voices: {store.folder} is no folder; give one, also one that is not there yet")
+        if settings.voices is not None:
+            words = "voices: %s is not there; the first voice that is added creates it"
+            _LOG.warning(words, one_line(str(store.folder)))
+    return store
 
 
 def _announce(service: Service) -> None:

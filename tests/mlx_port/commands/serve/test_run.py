@@ -54,3 +54,16 @@ def test_a_port_that_is_taken_is_told_before_a_model_loads(
         with pytest.raises(UsageError, match=rf"^{name}: 127\.0\.0\.1:{port} cannot be opened"):
             run.run(Settings(voices=tmp_path, **ports), quiet=True)  # pyright: ignore[reportArgumentType]
     assert loads == []
+
+
+def test_a_folder_of_voices_that_is_not_there_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is no folder is refused."""
+    assert run._store(Settings(voices=tmp_path)).folder == tmp_path
+    assert caplog.text == ""
+    assert run._store(Settings(voices=tmp_path / "no")).folder == tmp_path / "no"
+    assert f"voices: {tmp_path}/no is not there; the first voice that is added creates it" in caplog.text
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match=r"^voices: .*/file is no folder; give one"):
+        run._store(Settings(voices=tmp_path / "file"))
