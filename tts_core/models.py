@@ -68,6 +68,10 @@ class Wide(NamedTuple):
 ROWS_ONLY = "a step reads single rows of them"
 
 
+def _any(documents: Documents) -> None:
+    return None
+
+
 @dataclass(frozen=True)
 class Network:
     """Facts about one kind of network. Names are canonical; shapes are in PyTorch's axis order."""
@@ -141,6 +145,8 @@ class Model:
     # fact to the configuration of a folder converted without it; None: no function
     hints: Mapping[str, Callable[[Any, Any], Any] | None] = field(default_factory=dict)
 
+    # documents → True for a character that it has learned; None in place of it: any
+    learned: Callable[[Documents], Callable[[str], bool] | None] = _any
     varies: Callable[[Any], Mapping[str, Any]] = _as_stated  # its configuration → facts that depend on it
     # configuration, documents → an object that has, by the names of options, the values that stand for None
     defaults: Callable[[Any, Mapping[str, str]], object] = _of_sampling

@@ -20,7 +20,7 @@ from tts_core.dia.options import DiaOptions
 from tts_core.dia.pieces import DiaPiece, bare, read, seconds
 from tts_core.dia.reading import choose_rules, notes, readable
 from tts_core.dia.sampling import DiaSampling
-from tts_core.dia.text import paused, prepare, rewritten, rewritten_transcript, tokenize
+from tts_core.dia.text import TAGS, paused, prepare, rewritten, rewritten_transcript, tokenize, turns
 from tts_core.dia.voice import DiaVoice, read_voice
 from tts_core.errors import UsageError
 from tts_core.nn.noise import Noise, per_text, piece_seed
@@ -137,7 +137,10 @@ def request(
         limits = choose_limits(config, codec.frame_rate, pieces, voice)
         voice = voice and replace(voice, transcript=bare(str(voice.transcript)))
     silences = (pieces[0].before, *(piece.after for piece in pieces))
-    pacing = Pacing(tuple(piece.spoken for piece in pieces), silences, options.speed)
+    said = [piece.spoken for piece in pieces]
+    if all(turn.speaker is None for turn in turns(text)):  # the tags are ours
+        said = [one[len(TAGS[0]) :].lstrip() if one.startswith(TAGS) else one for one in said]
+    pacing = Pacing(tuple(said), silences, options.speed)
     made = _made(config, codec, options, voice, pieces, limits, pacing)
     shortest = rules.shortest_anchor if any(piece.after for piece in pieces[:-1]) else 0
     return replace(made, notes=accents + remarks, shortest_anchor=shortest)

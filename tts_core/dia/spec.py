@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tts_core.codecs import dac
 from tts_core.codecs.dac import DAC_44KHZ, DacConfig
 from tts_core.config import config_of
@@ -68,6 +70,12 @@ def check(configs: Configs, documents: Documents) -> None:
     )
 
 
+def learned(documents: Documents) -> Callable[[str], bool] | None:
+    """Decide by the folder's text rules; without an alphabet it reads any character."""
+    rules = read_rules(documents.get("dia", {}))
+    return None if rules.alphabet is None else rules.knows
+
+
 MODEL = Model(
     name="dia",
     title="Dia",
@@ -88,6 +96,7 @@ MODEL = Model(
     },
     parts=("dia", "dac"),
     check=check,
+    learned=learned,
     sizes={
         REPOSITORY: {"dia": DIA_0626, "dac": DAC_44KHZ},
         REPOSITORY_V01: {"dia": DIA_V01, "dac": DAC_44KHZ},

@@ -24,8 +24,9 @@ from tts_core.metavoice.config import (
     speaker_encoder_parameter_shapes,
 )
 from tts_core.metavoice.sampling import FirstStageSampling
-from tts_core.metavoice.text import TOKENIZER, read_tokenizers
+from tts_core.metavoice.text import TOKENIZER, is_readable, read_tokenizers
 from tts_core.models import ROWS_ONLY, Configs, Documents, Model, Network, Wide, never
+from tts_core.text.spoken import SIGNS
 
 REPOSITORY, LICENSE = "metavoiceio/metavoice-1B-v0.1", "apache-2.0"
 
@@ -82,6 +83,10 @@ def defaults(config: object, documents: Mapping[str, str]) -> object:
     return FirstStageSampling
 
 
+def _knows(char: str) -> bool:
+    return is_readable(char) or char.isdecimal() or char in SIGNS
+
+
 MODEL = Model(
     name="metavoice",
     title="MetaVoice",
@@ -126,6 +131,7 @@ MODEL = Model(
         ),
     },
     parts=("metavoice", "metavoice_second_stage", "metavoice_speaker_encoder", "encodec", "vocos"),
+    learned=lambda documents: _knows,
     extras=("mbd",),
     check=check,
     sizes={

@@ -8,6 +8,7 @@ arrived, and lets requests join, in the order of the queue and as far as places 
 from __future__ import annotations
 
 import logging
+import math
 import os
 import threading
 import time
@@ -20,6 +21,7 @@ from typing import Any
 from tts_core.errors import (
     BusyError,
     CancelledError,
+    FieldError,
     GenerationError,
     NotFoundError,
     ResourceError,
@@ -114,6 +116,7 @@ class SpeechEngine:
         prompt: PromptLike = None,
         more: bool = False,
         ahead: float | None = None,
+        longest: float = math.inf,
         on_part: Callable[[Speech], None] | None = None,
     ) -> Speech:
         """Queue a text; its speech begins as soon as a place is free.
@@ -124,6 +127,7 @@ class SpeechEngine:
         more: the text goes on, with `Speech.feed`. A source that is not `fed` speaks each text as a piece of
         its own, so give whole sentences.
         ahead, on_part: see Speech.
+        longest: expected seconds of a complete text; one of more is refused.
         Raises, before anything is queued: NotFoundError for an unknown model, UsageError for a text, option
         or prompt that cannot be used, BusyError for a full queue, ResourceError while closing.
         """
@@ -134,6 +138,9 @@ class SpeechEngine:
         self._check_room()
         ask = source.live if more else source.request
         request = ask(text, options, prompt)
+        if longest < math.inf and not more and request.seconds > longest:
+            reason = f"about {request.seconds:.1f} s of speech, and at most {longest:g} s are spoken"
+            raise FieldError("text", f"{reason}; send less text")
         speech = Speech(model, request, more=more, on_part=on_part, wake=self._wake, ahead=ahead)
         with self._changed:
             self._check_room()

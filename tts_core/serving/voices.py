@@ -35,6 +35,7 @@ RECORD = "voice.json"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 AGREED = ("true", "yes", "agreed", "i agree")  # consent, in any case
 LONGEST_TEXT = 4096  # characters of a transcript or of a consent
+LONGEST = 1 << 53  # seconds of a record: whole numbers that every reader of JSON keeps
 _HIDDEN = re.compile(r"\.(?:new|old)-[a-z0-9_]{8}")  # as tempfile.mkdtemp completes it
 _ABANDONED = 3600  # seconds after which a hidden folder is a killed process's
 
@@ -72,7 +73,7 @@ class VoiceStore:
             entries = sorted(os.listdir(self.folder))
         except (FileNotFoundError, NotADirectoryError):
             return []
-        return [name for name in entries if NAME.fullmatch(name) and (self.folder / name / RECORD).exists()]
+        return [name for name in entries if self._is_known(name)]
 
     def __iter__(self) -> Iterator[Voice]:
         """Yield the voices in the order of their names; one that is removed meanwhile is left out."""
@@ -83,22 +84,27 @@ class VoiceStore:
     def voice(self, name: str) -> Voice:
         """Read a voice's record. Raises NotFoundError with the nearest name, CheckpointError if it is bad."""
         self._check_known(name)
+        path = self.folder / name / RECORD
         try:
-            record = read_json(self.folder / name / RECORD, 1 << 20)
+            return _parsed(name, read_json(path, 1 << 20))
         except FileNotFoundError:
             raise self._unknown(name) from None
-        try:
-            return _parsed(name, record)
-        except (KeyError, TypeError, ValueError):
-            raise CheckpointError(
-                f"{self.folder / name / RECORD}: not a voice's record; add it again"
-            ) from None
+        except PermissionError as error:
+            raise CheckpointError(f"{path}: cannot be read ({error.strerror}); add it again") from None
+        except CheckpointError:
+            raise
+        except (KeyError, TypeError, ValueError, OverflowError):
+            raise CheckpointError(f"{path}: not a voice's record; add it again") from None
 
     def prompt(self, name: str) -> Prompt:
-        """Read a voice as reference speech, a reference a speaker. Raises as `voice` and `read_audio`."""
+        """Read a voice as reference speech, a reference a speaker. Raises as `voice`."""
         references = []
         for number, transcript in enumerate(self.voice(name).transcripts, start=1):
-            samples, rate = read_audio_at_its_rate(self.folder / name / f"{number}.wav")
+            try:
+                samples, rate = read_audio_at_its_rate(self.folder / name / f"{number}.wav")
+            except (UsageError, NotFoundError, PermissionError) as error:
+                self._check_known(name)  # it may be removed meanwhile
+                raise CheckpointError(f"voice: {name} is damaged, add it again: {error}") from error
             references.append(Reference(samples, transcript, sample_rate=rate, name=f"voice {name}"))
         return Prompt(tuple(references))
 
@@ -188,8 +194,11 @@ class VoiceStore:
                     shutil.rmtree(entry.path)
 
     def _check_known(self, name: str) -> None:
-        if not NAME.fullmatch(name) or not (self.folder / name / RECORD).exists():
+        if not self._is_known(name):
             raise self._unknown(name)
+
+    def _is_known(self, name: str) -> bool:
+        return NAME.fullmatch(name) is not None and os.path.exists(self.folder / name / RECORD)
 
     def _unknown(self, name: str) -> NotFoundError:
         names = self.names()
@@ -265,5 +274,8 @@ def _parsed(name: str, record: dict[str, Any]) -> Voice:
     transcripts = tuple(each["transcript"] for each in recordings)
     if not all(said is None or isinstance(said, str) for said in transcripts):
         raise TypeError
+    created = record["created"]
     seconds = tuple(float(each["seconds"]) for each in recordings)
-    return Voice(name, str(record["consent"]), int(record["created"]), seconds, transcripts)
+    if not (isinstance(created, int) and all(0 < one <= LONGEST for one in (created, *seconds))):
+        raise ValueError
+    return Voice(name, str(record["consent"]), created, seconds, transcripts)

@@ -72,7 +72,7 @@ class BatchResponse:
     """The answer of a batch, sent item by item."""
 
     def __init__(self, flows: Sequence[Flow]):
-        self.flows = flows
+        self.flows, self._has_begun = flows, False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the items (ASGI)."""
@@ -83,7 +83,11 @@ class BatchResponse:
         except GoneError:
             pass
         except TimeoutError:
-            self.flows[0].service.metrics.errors.labels(self.flows[0].late().code).inc()
+            late = self.flows[0].late()
+            self.flows[0].service.metrics.errors.labels(late.code).inc()
+            log_cause("a batch broke off", late)
+            if not self._has_begun:
+                await late.response()(scope, receive, send)
         finally:
             close(self.flows)
             for task in tasks:
@@ -95,6 +99,7 @@ class BatchResponse:
         for place, task in enumerate(tasks):
             item = await task
             if place == 0:
+                self._has_begun = True
                 headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
                 await send({"type": "http.response.start", "status": 200, "headers": headers})
             content = before + item
@@ -116,7 +121,8 @@ async def _spoken(place: int, flow: Flow) -> dict[str, Any]:
     except Exception as error:
         found = api_error(error)
         flow.service.metrics.errors.labels(found.code).inc()
-        log_cause("a speech of a batch broke off", error)
+        if found.code != "timeout":  # that of the batch is over, too
+            log_cause("a speech of a batch broke off", error)
         flow.close()
         return {"index": place, **found.body()}
     assert flow.encoder is not None

@@ -63,6 +63,11 @@ LIMITS = {"max_text": "text", "max_audio": "audio_seconds", "timeout": "request_
 )
 @click.option("--warm-up/--no-warm-up", default=True, help="Speak once, unheard, at the start.")
 @click.option(
+    "--skip-unknown",
+    is_flag=True,
+    help="Leave letters out that a model has not learned, for clients that cannot ask for it.",
+)
+@click.option(
     "--max-text", type=click.IntRange(1, 1_000_000), default=Limits.text, help="Characters of a text."
 )
 @click.option("--max-audio", type=Seconds(DAY), default=Limits.audio_seconds, help="Seconds of one speech.")

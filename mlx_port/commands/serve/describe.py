@@ -15,10 +15,22 @@ from tts_core.text.rules import TextRules, read_rules
 
 # Unicode's blocks with Latin letters, signs and punctuation, besides a model's own characters
 ASKED = (range(0x21, 0x300), range(0x1E00, 0x1F00), range(0x2000, 0x2300), range(0xFB00, 0xFB07))
+SEED = (
+    "The same seed gives the same speech. By default a name without a recording always has the same one, "
+    "and a recording or a built-in voice a random one."
+)
 
 
-def describe(name: str, configs: Configs | None = None, documents: Documents | None = None) -> dict[str, Any]:
+def describe(
+    name: str,
+    configs: Configs | None = None,
+    documents: Documents | None = None,
+    *,
+    longest: float = math.inf,
+) -> dict[str, Any]:
     """Describe a model. name: of its spec.  configs, documents: of its parts, for values that its files set.
+
+    longest: seconds of a speech that the server gives.
 
     letters: characters that it reads as they are, as plain letters or as words, None for any.
     speakers: that a text may tag, as [S1].
@@ -41,7 +53,9 @@ def describe(name: str, configs: Configs | None = None, documents: Documents | N
         "voices": list(spec.voices),
         "languages": list(spec.languages),
         "options": [
-            _option(field, _own(field, own)) for field in fields(options_class(name)) if info(field).flags
+            _served(_option(field, _own(field, own)), longest)
+            for field in fields(options_class(name))
+            if info(field).flags
         ],
     }
 
@@ -71,6 +85,15 @@ def _own(field: Field[Any], own: object) -> Any:
         return None
     value = getattr(own, field.name, None)
     return value if isinstance(value, int | float) else 0 if field.name == "top_k" else None
+
+
+def _served(option: dict[str, Any], longest: float) -> dict[str, Any]:
+    """Put what the server does without a value in place of what the model does."""
+    if option["name"] == "seed":
+        return {**option, "help": SEED}
+    if option["name"] == "max_seconds" and longest < option["max"]:
+        return {**option, "max": longest, "own": longest}
+    return option
 
 
 def _option(field: Field[Any], own: Any) -> dict[str, Any]:

@@ -74,7 +74,7 @@ def check_fields(given: Iterable[str], known: Sequence[str]) -> None:
 def unknown_field(name: str, known: Sequence[str]) -> ApiError:
     """Build a 400 for a field that does not exist, with the nearest one. known: those that do."""
     shown = name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}..."
-    hint = did_you_mean(shown, known) or f"there is {', '.join(known)}"
+    hint = did_you_mean(shown, known) or f"there is {', '.join(dict.fromkeys(known))}"
     return invalid(name, f"{shown}: no such field; {hint}", "unknown_field")
 
 
@@ -110,8 +110,13 @@ def log_cause(what: str, error: Exception) -> None:
 
     what: the beginning of the line. The end of a server is no fault.
     """
-    found = api_error(error)
-    if found.status >= 500 and not isinstance(error, CancelledError):
-        cause = found.message if isinstance(error, ApiError) else explain(error)[1]
-        is_bug = found.code == "internal" and not isinstance(error, SpeechError)
+    if api_error(error).status >= 500:
+        log_break(what, error)
+
+
+def log_break(what: str, error: Exception) -> None:
+    """Log any error of a speech whose client can no longer be told; otherwise as `log_cause`."""
+    if not isinstance(error, CancelledError):
+        cause = error.message if isinstance(error, ApiError) else explain(error)[1]
+        is_bug = not isinstance(error, ApiError | SpeechError)
         _LOG.error("%s: %s", what, cause, exc_info=error if is_bug else None)

@@ -20,6 +20,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mlx_port.commands.serve.errors import ApiError, api_error
+from mlx_port.commands.serve.examples import OPEN
 from mlx_port.commands.serve.metrics import Metrics
 from mlx_port.commands.serve.page import contents
 from mlx_port.commands.serve.rest import Rest
@@ -28,7 +29,6 @@ from tts_core.errors import CancelledError
 from tts_core.printable import one_line
 
 _LOG = logging.getLogger("mlx_port.serve")
-OPEN = ("/health",)  # no key is asked, nor for the page's own files
 EXPOSED = "x-request-id, x-seed, x-sample-rate, x-expected-seconds, retry-after"
 SENT = "authorization, content-type"
 METHODS = "GET, POST, DELETE"
@@ -66,6 +66,7 @@ class Guard:
             await send(message)
 
         try:
+            _check_framing(headers, scope)
             origin = _one(headers, "origin")
             self._check_origin(_one(headers, "host"), origin)
             if origin is not None and not is_socket and scope["method"] == "OPTIONS":
@@ -85,13 +86,16 @@ class Guard:
             self._note(scope, number, status, time.perf_counter() - started)
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer 503 where the server ends before the answer has begun; later, the connection is cut."""
-        has_begun = False
+        """Answer 503 where the server ends before the answer has begun. Cut the connection of an answer that
+        was given up: uvicorn would log it as a fault of the server.
+        """
+        has_begun = is_over = False
 
         async def answer(message: Message) -> None:
-            nonlocal has_begun
+            nonlocal has_begun, is_over
             has_begun = True
             await send(message)
+            is_over = message["type"] == "http.response.body" and not message.get("more_body")
 
         try:
             await self.app(scope, receive, answer)
@@ -100,6 +104,10 @@ class Guard:
                 error = api_error(CancelledError())
                 self.metrics.errors.labels(error.code).inc()
                 await error.response()(scope, receive, send)
+        if scope["type"] == "http" and has_begun and not is_over:
+            scope["state"]["cut"]()
+            while (await receive())["type"] != "http.disconnect":
+                pass
 
     def _check_origin(self, host: str | None, origin: str | None) -> None:
         """Raise ApiError 403 for the page of another site, and for a name that may be any site's."""
@@ -164,6 +172,13 @@ def _one(headers: Headers, name: str) -> str | None:
     if len(values) > 1:
         raise ApiError(400, f"{name}: the header is given {len(values)} times", code="invalid_header")
     return values[0] if values else None
+
+
+def _check_framing(headers: Headers, scope: Scope) -> None:
+    """Raise ApiError 400 for two ends of a body, of which a proxy may take the other one."""
+    if "transfer-encoding" in headers and ("content-length" in headers or scope["http_version"] == "1.0"):
+        message = "transfer-encoding: with content-length, or of HTTP/1.0; send one of both"
+        raise ApiError(400, message, code="invalid_header")
 
 
 def _name(host: str) -> str:

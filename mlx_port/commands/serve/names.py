@@ -45,7 +45,7 @@ def check_voice(name: str, stored: Collection[str], own: Collection[str]) -> Non
     Case counts, but in the names of the model's own voices.
     """
     if name not in stored and name.lower() not in own and name not in VOICES:
-        known = [*stored, *own, *VOICES]
+        known = list(dict.fromkeys([*stored, *own, *VOICES]))
         hint = did_you_mean(name, known) or f"there is {', '.join(known)}"
         raise invalid("voice", f"voice: {name!r} is not there; {hint}", "voice_not_found")
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from html import escape
 from typing import Any
 
@@ -15,6 +16,7 @@ from mlx_port.commands.serve.captions import KINDS as CAPTIONS
 from mlx_port.commands.serve.captions import MOST as MOST_CUES
 from mlx_port.commands.serve.captions import MOST_TIME
 from mlx_port.commands.serve.describe import describe
+from mlx_port.commands.serve.examples import example
 from mlx_port.commands.serve.page import HEADERS
 from mlx_port.commands.serve.routes import service_of
 from mlx_port.commands.serve.service import Service
@@ -53,8 +55,11 @@ async def openapi(request: Request) -> Response:
 
 
 async def docs(request: Request) -> Response:
-    """GET /docs: the same as a page without scripts."""
-    page = _page(description(service_of(request)))
+    """GET /docs: the same as a page without scripts, which needs no key."""
+    service = service_of(request)
+    has_key = service.settings.access.api_key is not None
+    called = partial(example, str(request.base_url), service.names[0], has_key=has_key)
+    page = _page(description(service), called)
     return Response(page, headers={"content-type": "text/html; charset=utf-8", **HEADERS})
 
 
@@ -120,7 +125,8 @@ def _options(service: Service) -> list[Schema]:
     found = []
     for name in service.names:
         source = service.engine.models[name]
-        options = describe(source.model, source.configs, source.documents)["options"]
+        longest = service.settings.limits.audio_seconds
+        options = describe(source.model, source.configs, source.documents, longest=longest)["options"]
         properties = {one["name"]: _option(one) for one in options}
         found.append({"title": f"Options of {name}", "type": "object", "properties": properties})
     return found
@@ -231,14 +237,14 @@ def _call(
     return {"summary": summary, **taken, "responses": {"200": good, "default": bad}}
 
 
-def _page(found: Schema) -> str:
-    """Write a description as HTML."""
+def _page(found: Schema, called: Callable[[str, str], str]) -> str:
+    """Write a description as HTML. called: writes an example of a method and path."""
     parts = ["<h1>mlx-port</h1>", "<p>The same for programs: <a href='/openapi.json'>/openapi.json</a></p>"]
     for path, calls in found["paths"].items():
         for method, call in calls.items():
             parts.append(
                 f"<h2><code>{method.upper()} {escape(path)}</code></h2><p>{escape(call['summary'])}"
-                f"{_taken(call)}</p>"
+                f"{_taken(call)}</p><pre>{escape(called(method, path))}</pre>"
             )
     for name, schema in found["components"]["schemas"].items():
         rows = "".join(

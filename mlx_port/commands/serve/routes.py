@@ -46,11 +46,11 @@ async def list_models(request: Request) -> Response:
 async def describe_models(request: Request) -> Response:
     """GET /v1/audio/models, which Open WebUI asks: the models with their options, formats, limits."""
     service = service_of(request)
-    models = []
+    models, limits = [], service.settings.limits
     for name in service.names:
         source = service.engine.models[name]
-        models.append({**_model(request, name), **describe(source.model, source.configs, source.documents)})
-    limits = service.settings.limits
+        facts = describe(source.model, source.configs, source.documents, longest=limits.audio_seconds)
+        models.append({**_model(request, name), **facts})
     return JSONResponse(
         {
             "object": "list",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -45,17 +46,28 @@ _LOGS = ("mlx_port.serve", "tts_core", "uvicorn.error")
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server. beside: the Wyoming port, if any, which starts and drains with it."""
+    """uvicorn's server.
 
-    def __init__(self, config: uvicorn.Config, beside: WyomingPort | None = None):
+    beside: the Wyoming port, if any, which starts and drains with it.
+    on_listening: called once the ports are open.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        beside: WyomingPort | None = None,
+        on_listening: Callable[[], None] | None = None,
+    ):
         super().__init__(config)
-        self.beside = beside
+        self.beside, self.on_listening = beside, on_listening
 
     async def startup(self, sockets: list[Any] | None = None) -> None:
         """Start to listen. Raises as WyomingPort.start."""
         if self.beside is not None:
             await self.beside.start()
         await super().startup(sockets)
+        if self.on_listening is not None:
+            self.on_listening()
 
     async def shutdown(self, sockets: list[Any] | None = None) -> None:
         ending = [super().shutdown(sockets)]
@@ -95,9 +107,8 @@ def _run(settings: Settings) -> int:
         partial(arithmetic, backend),
         lambda: {name: codec_precision(backend, one.codec_precision) for name, one in models.items()},
     )
-    service = Service(engine, VoiceStore(settings.voices or voices_folder()), settings, metrics)
+    service = Service(engine, _store(settings), settings, metrics)
     _announce(service)
-    engine.start()
     try:
         code = _serve(service)
     finally:
@@ -146,7 +157,7 @@ def _serve(service: Service) -> int:
         if engine.error is not None:
             server.should_exit = True
 
-    server = Server(http(service, look), wyoming(service))
+    server = Server(http(service, look), wyoming(service), engine.start)  # a port that is taken loads nothing
     received: list[int] = []
 
     def note(number: int, frame: FrameType | None) -> None:
@@ -173,7 +184,8 @@ def wyoming(service: Service) -> WyomingPort | None:
         return None
     from mlx_port.commands.serve.wyoming.port import WyomingPort
 
-    return WyomingPort(service, service.settings.wyoming)
+    settings = replace(service.settings, skip_unknown=True)  # no field of the protocol can ask for it
+    return WyomingPort(replace(service, settings=settings), service.settings.wyoming)
 
 
 def http(service: Service, look: Callable[[], Awaitable[None]]) -> uvicorn.Config:
@@ -207,6 +219,18 @@ def _told(speech: Ended) -> str:
     first = "no sound" if speech.first_audio is None else f"first audio after {speech.first_audio:.2f} s"
     factor = "" if speech.real_time_factor is None else f", RTF {speech.real_time_factor:.2f}"
     return f"{speech.model}: {speech.outcome}, {speech.audio_seconds:.1f} s of speech, {first}{factor}"
+
+
+def _store(settings: Settings) -> VoiceStore:
+    """Open the folder of voices. Raises UsageError for what is no folder; one may be missing."""
+    store = VoiceStore(settings.voices or voices_folder())
+    if not store.folder.is_dir():
+        if os.path.lexists(store.folder):
+            raise UsageError(f"voices: {store.folder} is no folder; give one, also one that is not there yet")
+        if settings.voices is not None:
+            words = "voices: %s is not there; the first voice that is added creates it"
+            _LOG.warning(words, one_line(str(store.folder)))
+    return store
 
 
 def _announce(service: Service) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from mlx_port.commands.serve.body import SpeechBody, has_seed, model_options
@@ -11,23 +14,32 @@ from mlx_port.commands.serve.errors import invalid
 from mlx_port.commands.serve.metrics import Metrics
 from mlx_port.commands.serve.names import check_voice, choose_model, recording_for, seed_of, speaker_for
 from mlx_port.commands.serve.settings import Settings
-from tts_core.errors import UsageError
+from tts_core.errors import CheckpointError, UsageError
 from tts_core.models import Model
 from tts_core.prompt import Prompt
 from tts_core.serving.engine import SpeechEngine
 from tts_core.serving.speech import Speech
 from tts_core.serving.voices import VoiceStore, built_in, fitted
+from tts_core.text.alphabet import known_text
+
+_LOG = logging.getLogger("mlx_port.serve")
 
 
 @dataclass(frozen=True, eq=False)
 class Order:
-    """A speech as the engine takes it. model: its name there.  is_own: the prompt came with the request."""
+    """A speech as the engine takes it.
+
+    model: its name there.
+    is_own: the prompt came with the request.
+    reads: returns a text, or a fragment of one, without what the server leaves out.
+    """
 
     model: str
     text: str
     options: Mapping[str, Any]
     prompt: Prompt | None
     is_own: bool
+    reads: Callable[[str], str] = str
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +82,16 @@ class Service:
             prompt = None if recording is None else fitting(self.voices, recording, spec)
         if prompt is None and not own and has_seed(spec.name):
             options.setdefault("seed", seed_of(asked.voice))
-        return Order(name, asked.text, options, prompt, is_own=asked.prompt is not None)
+        reads = self._reads(name, options)
+        return Order(name, reads(asked.text), options, prompt, is_own=asked.prompt is not None, reads=reads)
+
+    def _reads(self, name: str, options: Mapping[str, Any]) -> Callable[[str], str]:
+        """Choose whether letters that a model has not learned are left out: if the client does not say."""
+        source = self.engine.models[name]
+        knows = source.spec.learned(source.documents)
+        if knows is None or not self.settings.skip_unknown or {"skip_unknown", "as_written"} & options.keys():
+            return str
+        return partial(known_text, "text", known=knows, skip=True)
 
     def queue(
         self,
@@ -80,7 +101,11 @@ class Service:
         more: bool = False,
         ahead: float | None = None,
     ) -> Speech:
-        """Queue a speech. more, ahead: as in SpeechEngine.submit. Raises ApiError, and as it does."""
+        """Queue a speech. more, ahead: as in SpeechEngine.submit. Raises ApiError, and as it does.
+
+        A text is refused if its speech is expected to be too long and it does not say where to end.
+        """
+        ends = {"max_seconds", "max_frames"} & order.options.keys()
         try:
             return self.engine.submit(
                 order.model,
@@ -89,6 +114,7 @@ class Service:
                 prompt=order.prompt,
                 more=more,
                 ahead=ahead,
+                longest=math.inf if ends else self.settings.limits.audio_seconds,
                 on_part=on_part,
             )
         except UsageError as error:
@@ -98,9 +124,14 @@ class Service:
 
 
 def fitting(store: VoiceStore, name: str, spec: Model) -> Prompt:
-    """Read a configured voice for a model. Raises ApiError 400 for one that the model cannot use."""
-    prompt = store.prompt(name)
+    """Read a configured voice for a model. Raises ApiError 400 for one that is damaged, or that the model
+    cannot use.
+    """
     try:
-        return fitted(prompt, name, spec)
+        return fitted(store.prompt(name), name, spec)
+    except CheckpointError as error:  # its message has a path
+        _LOG.warning("%s", error)
+        message = f"voice: {name} is damaged; remove it and add it again"
+        raise invalid("voice", message, "voice_damaged") from None
     except UsageError as error:
         raise invalid("voice", str(error)) from None

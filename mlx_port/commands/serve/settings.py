@@ -70,6 +70,7 @@ class Settings:
     """Settings of one server; flags of `mlx-port serve`. models: folders; none is the embedded voice.
 
     wyoming: host and port to listen on for Home Assistant, if any.
+    skip_unknown: leave letters out that a model has not learned, where a request does not say.
     """
 
     models: tuple[str, ...] = ()
@@ -82,6 +83,7 @@ class Settings:
     warm_up: bool = True
     drain_seconds: float = 30.0
     wyoming: tuple[str, int] | None = None
+    skip_unknown: bool = False
     open_page: bool = False
     access: Access = field(default_factory=Access)
     limits: Limits = field(default_factory=Limits)

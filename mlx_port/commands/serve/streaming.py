@@ -13,10 +13,9 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mlx_port.commands.serve.backlog import Backlog
-from mlx_port.commands.serve.errors import api_error
+from mlx_port.commands.serve.errors import api_error, log_break
 from mlx_port.commands.serve.flow import FRAME, Flow
 from mlx_port.commands.serve.pieces import SpeechPieces, timed
-from tts_core.errors import CancelledError, explain
 from tts_core.printable import json_text
 
 _LOG = logging.getLogger("mlx_port.serve")
@@ -87,8 +86,7 @@ class SpeechResponse:
             _LOG.info("the client has left; its speech is dropped")
         except Exception as error:
             self.flow.service.metrics.errors.labels(api_error(error).code).inc()
-            if not isinstance(error, CancelledError):
-                _LOG.error("a speech broke off: %s", explain(error)[1])
+            log_break("a speech broke off", error)
         finally:
             self.flow.close()
 

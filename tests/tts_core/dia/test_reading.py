@@ -82,6 +82,24 @@ def test_unknown_characters() -> None:
         asked("[S1] 東京 [S2] Yes.", skip_unknown=True)
 
 
+@pytest.mark.parametrize(
+    ("text", "captions"),
+    [
+        ("Hello there.", ["Hello there."]),
+        ("Hello. [pause:1] So.", ["Hello.", "So."]),
+        ("[S1] Hello. [pause:1] So.", ["[S1] Hello.", "[S1] So."]),
+        ("[s2] Hello.", ["[S2] Hello."]),
+        ("Hello. [S2] Hi.", ["[S1] Hello. [S2] Hi."]),
+    ],
+)
+def test_captions_have_a_tag_only_where_the_text_has_one(text: str, captions: list[str]) -> None:
+    made = asked(text)
+    assert [*made.pacing.texts] == captions
+    assert all(one.startswith("[S") for one in texts(made))
+    if "[" not in text.replace("[pause", ""):
+        assert [*asked(text, Prompt.of(codes=CODES, text="[S2] So, two of")).pacing.texts] == captions
+
+
 def test_accented_letters_are_read_without_accents_and_noted_once() -> None:
     made = asked("[S1] Café naïve. [S2] Straße, café.", Prompt.of(codes=CODES, text="[S1] Déjà vu."))
     assert texts(made) == texts(

@@ -22,6 +22,7 @@ from tts_core.serving.voices import AGREED, RECORD, VoiceStore, built_in, check_
 
 ROOT, RATE = Path(__file__).parents[3], 16000
 SAID = "The words of the recording."
+DAMAGED = (10**400, -1, 0, "nan", "inf", None, [])  # seconds of a recording
 
 
 def recording(seconds: float = 2.0, seed: int = 0) -> tuple[np.ndarray, int]:
@@ -113,7 +114,9 @@ def test_voices_that_cannot_be_used(store: VoiceStore, sound, said, consent, mes
 def test_records_that_somebody_else_wrote(store: VoiceStore) -> None:
     store.add("anna", [recording()], [None], "yes")
     good = json.loads((store.folder / "anna" / RECORD).read_text())
-    for change in ({"version": 2}, {"recordings": []}, {"recordings": [{"seconds": 1}]}, {"created": "x"}):
+    changes = [{"version": 2}, {"recordings": []}, {"recordings": [{"seconds": 1}]}, {"created": "x"}]
+    changes += [{"recordings": [{"seconds": one, "transcript": None}]} for one in DAMAGED]
+    for change in (*changes, {"created": 10**400}, {"recordings": 5}, {"recordings": {"seconds": 1}}):
         (store.folder / "anna" / RECORD).write_text(json.dumps(good | change))
         with pytest.raises(CheckpointError, match=r"voice\.json: not a voice's record; add it again"):
             store.voice("anna")
@@ -123,6 +126,17 @@ def test_records_that_somebody_else_wrote(store: VoiceStore) -> None:
     (store.folder / "notes").mkdir()
     (store.folder / ".new-abcdefgh").mkdir()
     assert store.names() == ["anna"]
+
+
+def test_recordings_that_are_lost_or_damaged(store: VoiceStore) -> None:
+    store.add("anna", [recording()], [None], "yes")
+    path = store.recording("anna")
+    path.write_bytes(b"RIFF")
+    with pytest.raises(CheckpointError, match=r"voice: anna is damaged, add it again: audio: .* decoded"):
+        store.prompt("anna")
+    path.unlink()
+    with pytest.raises(CheckpointError, match=r"voice: anna is damaged, add it again: audio: .* not there"):
+        store.prompt("anna")
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from tts_core.serving.speech import Speech
 from tts_core.text.arriving import Sentences, Words
 
 PROBE = "Yes."  # every model speaks it: voice and options are checked with it, before any text has come
+UTF_16 = ("utf-16", "surrogatepass")  # joins halves of surrogate pairs, and keeps single ones
 
 
 class LiveFlow(Flow):
@@ -25,6 +26,7 @@ class LiveFlow(Flow):
         super().__init__(service, asked)
         self._texts: deque[str] = deque()  # before the speech is queued
         self._length = 0  # characters so far
+        self._half = ""  # first half of a surrogate pair, at the end of a fragment
         self.is_complete = False
 
     async def prepare(self) -> None:
@@ -41,18 +43,21 @@ class LiveFlow(Flow):
         """Take a fragment of text. Raises ApiError 400 for too much, or after the end."""
         if self.is_complete:
             raise invalid("input", "text: it has ended; open another connection for another text")
+        text = self._half + text
+        self._half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
+        text = text[: len(text) - len(self._half)].encode(*UTF_16).decode(*UTF_16)
         self._length += len(text)
         most = self.service.settings.limits.text
         if self._length > most:
             raise invalid("input", f"text: more than {most} characters")
-        self._texts += self._cutter.add(text)
+        self._texts += self._cutter.add(self._order.reads(text))
         self._pour()
 
     def end(self) -> None:
         """Take the end of the text; a second time does nothing."""
         if not self.is_complete:
             self.is_complete = True
-            self._texts += self._cutter.end()
+            self._texts += [*self._cutter.add(self._half), *self._cutter.end()]
             self._pour()
 
     async def submit(self) -> None:

@@ -9,24 +9,42 @@ from collections.abc import Callable
 from typing import Any
 
 import h11
+from h11._receivebuffer import ReceiveBuffer
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from mlx_port.commands.serve.live.messages import CLOSING
 
 _LOG = logging.getLogger("mlx_port.serve")
-HEAD_SECONDS = 15.0  # for the head of a request to arrive
+HEAD_SECONDS = 15.0  # for the head of a request to arrive, and for more of its body
 LINGER_SECONDS = 10.0  # for a client to read some of the last bytes of a WebSocket, and to close it
-
+BODY = (b"content-length", b"transfer-encoding")  # headers of a request with one
 
 # Bytes that the system keeps of an answer, which Linux doubles. By itself Linux lets it grow to megabytes and
 # takes no more before a third is read: for minutes a slow reader would look like one that does not read.
 SEND_BUFFER = 1 << 16
 
 
+class Lines(ReceiveBuffer):
+    """h11's buffer, but lines of a head or a trailer end with CRLF, and none goes on in the next.
+
+    h11 also takes a bare LF and folded lines, which a proxy may read as another request.
+    """
+
+    def maybe_extract_lines(self) -> list[bytearray] | None:
+        before, lines = len(self), super().maybe_extract_lines()
+        if lines is None:
+            return None
+        if before - len(self) != sum(len(line) + 2 for line in lines) + 2:
+            raise h11.LocalProtocolError("a line ends without CR")
+        if any(line[:1] in (b" ", b"\t") for line in lines):
+            raise h11.LocalProtocolError("a folded line")
+        return lines
+
+
 class HttpConnection(H11Protocol):
-    """A connection that is closed if the head of its next request does not arrive in time, or if its client
-    takes nothing of an answer.
+    """A connection that is closed if the head of its next request does not arrive in time, if nothing more of
+    a body does, or if its client takes nothing of an answer.
 
     read_seconds: within which a client must take some of what is written.  on_stall: called for one that
     does not.
@@ -34,6 +52,8 @@ class HttpConnection(H11Protocol):
 
     def __init__(self, *arguments: Any, read_seconds: float, on_stall: Callable[[], None], **named: Any):
         super().__init__(*arguments, **named)
+        self.conn._receive_buffer = Lines()
+        self.app_state = {**self.app_state, "cut": lambda: self.transport.close()}
         self._read_seconds, self._on_stall = read_seconds, on_stall
         self._patience: asyncio.TimerHandle | None = None
         self._watch: asyncio.TimerHandle | None = None
@@ -49,6 +69,11 @@ class HttpConnection(H11Protocol):
         self._trust()
         super().connection_lost(exc)
 
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.conn.their_state is h11.SEND_BODY:
+            self._wait()
+
     def pause_writing(self) -> None:
         super().pause_writing()
         self._look()
@@ -62,8 +87,21 @@ class HttpConnection(H11Protocol):
         self._wait()
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        if any(name in BODY and value.strip(b"0") for name, value in self.headers):
+            self.send_400_response("A WebSocket begins without a body.")
+            return
         self._stop()
         super().handle_websocket_upgrade(event)
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse a request and close; say nothing once its answer has begun. Its route sees a disconnect."""
+        if self.cycle is not None:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
 
     def _wait(self) -> None:
         self._stop()
@@ -77,7 +115,7 @@ class HttpConnection(H11Protocol):
     def _give_up(self) -> None:
         if self.flow.write_paused:
             self._wait()  # the last answer is still being read
-        elif self.conn.their_state is h11.IDLE:
+        elif self.conn.their_state in (h11.IDLE, h11.SEND_BODY):
             self.transport.abort()
 
     def _look(self, before: int | None = None) -> None:
@@ -104,6 +142,17 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
             self.queue.put_nowait({"type": CLOSING})  # type: ignore[typeddict-item]
         else:
             super().shutdown()
+
+    def send_receive_event_to_app(self) -> None:
+        """Pass a message on; close for a text that is not UTF-8, of which uvicorn logs a traceback."""
+        if self.curr_msg_data_type == "text" and not self.close_sent:
+            try:
+                b"".join(self.frames).decode()
+            except UnicodeDecodeError:
+                self.conn.fail(1007, "not UTF-8")
+                self.handle_parser_exception()
+                return
+        super().send_receive_event_to_app()
 
     async def run_asgi(self) -> None:
         """Run the application. A client that reads nothing more is cut off after a while."""

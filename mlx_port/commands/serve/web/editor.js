@@ -2,10 +2,9 @@
 // height, and both scroll together.
 
 import { byId, element, show } from "./dom.js";
+import { wrongMarks } from "./marks.js";
 
 const TAG = /(\[S[12]\])/i;
-const WRONG_TAG = /\[\s*S\s*\d+\s*\]/gi;
-const OPEN_MARK = /\[\s*(?:pause(?=[\s:=\d])[^\[\]\s]*(?![^\[\]\n]*\])|s\s*[1-9](?=[\s\[)}>]|$)(?!\s*\]))|(?<![\w[({<])s[1-9]\]/gi;
 const DRAFT = "mlx-port script";
 const FIRST = {
   1: "Good morning. This is a voice from your own machine.",
@@ -24,18 +23,13 @@ export function colored(text) {
   });
 }
 
-/** Find what a model cannot speak: tags of speakers that it lacks, marks that are not closed, and characters that
- * it does not read. */
+/** Find what a model cannot speak: tags of speakers that it lacks, marks that are not closed or misspelt, and
+ * characters that it does not read. */
 export function unspoken(text, { speakers, letters }) {
   const known = (letter) =>
     letters === null || letters.includes(letter) || letters.includes(plain(letter)) ||
     (letters.includes("0") && /^\p{Nd}$/u.test(letter));
-  const found = [...text.matchAll(WRONG_TAG)]
-    .filter(([tag]) => speakers === 1 || !/^\[S[12]\]$/i.test(tag))
-    .map((match) => ({ start: match.index, stop: match.index + match[0].length }));
-  for (const match of text.matchAll(OPEN_MARK)) {
-    found.push({ start: match.index, stop: match.index + match[0].length });
-  }
+  const found = wrongMarks(text, speakers).map((match) => ({ start: match.index, stop: match.index + match[0].length }));
   for (const match of text.matchAll(/[^\s\p{M}]\p{M}*/gu)) {
     if (!known(match[0])) found.push({ start: match.index, stop: match.index + match[0].length });
   }
@@ -99,7 +93,7 @@ export class Editor {
     const space = !before || /\s$/.test(before) ? "" : mark.startsWith("[S") ? "\n" : " ";
     field.setRangeText(`${space}${mark} `, field.selectionStart, field.selectionEnd, "end");
     field.focus();
-    this.refresh();
+    field.dispatchEvent(new Event("input", { bubbles: true }));
   }
 
   refresh() {

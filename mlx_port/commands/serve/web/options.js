@@ -2,7 +2,7 @@
 
 import { byId, element } from "./dom.js";
 
-const NONE = { seed: "automatic", max_seconds: "no limit" }; // where a model has no value of its own
+const NONE = { seed: "automatic" }; // where a model has no value of its own
 
 export class Options {
   constructor() {

@@ -270,6 +270,9 @@ newVoice.addEventListener("added", async ({ detail: { name, form } }) => {
   code.show(() => ofVoice(form));
 });
 byId("model").addEventListener("change", fitModel);
+for (const name of ["script", "options", "voice", "model"]) {
+  for (const kind of ["input", "change"]) byId(name).addEventListener(kind, () => show(byId("error"), ""));
+}
 byId("speak").addEventListener("click", speakScript);
 byId("stop").addEventListener("click", () => stopping?.abort());
 play.addEventListener("click", toggle);

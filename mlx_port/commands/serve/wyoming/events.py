@@ -6,6 +6,7 @@ import json
 from asyncio import IncompleteReadError, StreamReader
 
 from wyoming.event import Event
+from wyoming.tts import SynthesizeChunk
 
 from mlx_port.commands.serve.body import parse
 from mlx_port.commands.serve.errors import ApiError, invalid
@@ -30,7 +31,8 @@ async def read_event(reader: StreamReader, most: int) -> Event | None:
     try:
         data |= parse(await _part(reader, head, "data_length", most) or b"{}", "event")
         await _part(reader, head, "payload_length", most)
-        json.dumps(data, ensure_ascii=False).encode()
+        if not SynthesizeChunk.is_type(kind):  # a text may be cut there
+            json.dumps(data, ensure_ascii=False).encode()
     except IncompleteReadError:
         return None
     except (UnicodeEncodeError, RecursionError):  # half of a surrogate pair cannot be sent back

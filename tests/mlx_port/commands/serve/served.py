@@ -34,6 +34,8 @@ from tts_core.serving.source import ModelSource
 from tts_core.serving.speech import Speech
 from tts_core.serving.voices import VoiceStore
 from tts_core.text.checks import check_words
+from tts_core.text.rules import FILE as RULES
+from tts_core.text.rules import TextRules
 
 SOON = 600.0  # seconds; only a test that hangs waits so long
 
@@ -75,6 +77,14 @@ class Talk:
         check_words("text", text)
         self.asked.append((text, chosen, prompt))
         return Said(tuple(text.split()), chosen.seed or 0)
+
+
+def of_letters(letters: str, **more: Any) -> Talk:
+    """A talk that has learned only some letters."""
+    talk = Talk(**more)
+    rules = json.dumps(TextRules(alphabet=f"{letters}.").to_dict())
+    talk.documents = {"dia": {RULES: rules}}
+    return talk
 
 
 def expected(text: str, name: str = "mp3") -> bytes:

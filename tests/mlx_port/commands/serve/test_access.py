@@ -51,11 +51,11 @@ def test_a_wrong_key(locked: Served, sent) -> None:
     assert locked.get("/health").status_code == 200
 
 
-OPEN = {"/health", "/"}  # and the page's files
+OPEN = {"/health", "/", "/docs"}  # and the page's files
 
 
 def test_every_route_asks_for_the_key_and_the_origin(locked: Served) -> None:
-    """But /health and the page, which ask for the origin, too."""
+    """But /health and the pages, which ask for the origin, too."""
     app: Any = locked.server.config.app
     routes = [route for route in app.app.routes if isinstance(route, Route)]
     assert len(routes) > 12

@@ -45,7 +45,6 @@ metrics = Metrics()
 with run._logging(20):
     engine = SpeechEngine({"talk": talk}, places=3, warm_up=False, on_end=metrics.ended)
     metrics.watch(engine.statistics)
-    engine.start()
     code = run._serve(Service(engine, VoiceStore(Path(sys.argv[1])), settings, metrics))
     engine.close()
 sys.exit(code)

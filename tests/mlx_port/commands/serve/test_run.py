@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+import socket
 from pathlib import Path
 
 import pytest
 
 from mlx_port.commands.serve import run
-from tests.mlx_port.commands.serve.served import served
+from mlx_port.commands.serve.settings import Settings
+from tests.mlx_port.commands.serve.served import Talk, served
+from tts_core.errors import UsageError
 
 
 def test_answers_do_not_name_the_server_and_messages_have_a_bound_above_their_limit(tmp_path: Path) -> None:
@@ -33,3 +36,34 @@ def test_a_line_is_logged_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert heard == []
     said = capsys.readouterr().err
     assert [said.count(f"of {name}\n") for name in run._LOGS] == [1] * len(run._LOGS)
+
+
+@pytest.mark.parametrize("name", ["port", "wyoming"])
+def test_a_port_that_is_taken_is_told_before_a_model_loads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    if name == "wyoming":
+        pytest.importorskip("wyoming", reason="wyoming is not installed: extra wyoming")
+    talk, loads = Talk(), list[str]()
+    load, talk.load = talk.load, lambda: loads.append("load") or load()
+    monkeypatch.setattr(run, "check_backend", lambda backend: None)
+    monkeypatch.setattr(run, "sources", lambda settings: {"talk": talk})
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ports = {"port": port} if name == "port" else {"port": 0, "wyoming": ("127.0.0.1", port)}
+        with pytest.raises(UsageError, match=rf"^{name}: 127\.0\.0\.1:{port} cannot be opened"):
+            run.run(Settings(voices=tmp_path, **ports), quiet=True)  # pyright: ignore[reportArgumentType]
+    assert loads == []
+
+
+def test_a_folder_of_voices_that_is_not_there_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is no folder is refused."""
+    assert run._store(Settings(voices=tmp_path)).folder == tmp_path
+    assert caplog.text == ""
+    assert run._store(Settings(voices=tmp_path / "no")).folder == tmp_path / "no"
+    assert f"voices: {tmp_path}/no is not there; the first voice that is added creates it" in caplog.text
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match=r"^voices: .*/file is no folder; give one"):
+        run._store(Settings(voices=tmp_path / "file"))

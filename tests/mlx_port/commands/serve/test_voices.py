@@ -18,6 +18,7 @@ from mlx_port.commands.serve.errors import ApiError
 from mlx_port.commands.serve.names import check_voice
 from mlx_port.commands.serve.settings import Limits, Settings
 from tests.mlx_port.commands.serve.served import SOON, Served, Talk, error_of, recording, served
+from tts_core.serving.voices import RECORD
 
 SAID = "Twenty characters it is."
 
@@ -228,3 +229,21 @@ def test_one_form_is_decoded_at_a_time(server: Served, monkeypatch) -> None:
         made = [pool.submit(add, server, name=name) for name in ("one", "two")]
     assert [each.result().status_code for each in made] == [200, 200]
     assert not gate.together
+
+
+@pytest.mark.parametrize("damage", ["1" + "0" * 400, '"nan"', "-1", "{}"])
+def test_a_damaged_voice_is_not_listed_and_refused_by_name(server: Served, damage: str) -> None:
+    """Whatever its record or its recording is, nobody else's request fails."""
+    assert add(server).status_code == 200
+    assert add(server, name="bob").status_code == 200
+    folder = server.service.voices.folder
+    record = folder / "anna" / RECORD
+    record.write_text(record.read_text().replace("2.0", damage))
+    (folder / "bob" / "1.wav").write_bytes(b"RIFF")
+    listed = server.get("/v1/audio/voices")
+    assert listed.status_code == 200
+    assert [each["id"] for each in listed.json()["data"]][:2] == ["bob", "alloy"]
+    for name in ("anna", "bob"):
+        error = error_of(server.post(input="one", voice=name))
+        assert (error["param"], error["code"]) == ("voice", "voice_damaged")
+        assert error["message"] == f"voice: {name} is damaged; remove it and add it again"

@@ -17,7 +17,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from mlx_port.commands.serve.metrics import Metrics
 from mlx_port.commands.serve.settings import Access, Limits, Settings
 from tests.mlx_port.commands.serve.live.client import PATH, Client, client, said
-from tests.mlx_port.commands.serve.served import SOON, Served, Talk, filled, served, until
+from tests.mlx_port.commands.serve.served import SOON, Served, Talk, filled, of_letters, served, until
 from tests.tts_core.serving import talkers
 from tts_core.audio.formats.names import FORMATS
 from tts_core.audio.formats.writer import StreamEncoder
@@ -295,3 +295,36 @@ def test_a_full_queue_and_too_many_connections(tmp_path: Path) -> None:
         with client(server), pytest.raises(InvalidStatus) as refused, client(server):
             pass
         assert refused.value.response.status_code == 429
+
+
+def test_a_text_is_cut_anywhere_also_inside_a_letter(tmp_path: Path) -> None:
+    """Of an emoji JSON has two halves; one without the other is refused."""
+    source = Talk()
+    with served(tmp_path, source, settings=Settings(limits=Limits(text=9))) as server:
+        whole = said(server, "one \N{PARTY POPPER} two", seed=1)
+        cut = said(server, "one \ud83c", "\udf89 two", seed=1)
+        assert whole.sound == cut.sound != b""
+        assert cut.events == whole.events
+        assert said(server, "\ud83c", "", "\udf89 a", seed=1).events[-1]["type"] == "done"
+        for texts in (
+            ("one \ud83c",),
+            ("one \ud83c", "two"),
+            ("one \udf89",),
+            ("one \ud83c", "\ud83c\udf89"),
+        ):
+            assert "control character" in said(server, *texts).events[-1]["error"]["message"]
+        assert (
+            said(server, "one \ud83c", "\udf89 three").events[-1]["error"]["message"].startswith("text: more")
+        )
+
+
+@pytest.mark.parametrize("start", [{}, {"skip_unknown": False}])
+def test_a_server_that_leaves_out_unknown_letters(tmp_path: Path, start: dict[str, bool]) -> None:
+    """At every door, unless the client says what it wants."""
+    source, given = of_letters("abcdefghijklmnopqrstuvwxyz"), "one \u6771 \N{PARTY POPPER} two."
+    with served(tmp_path, source, settings=Settings(skip_unknown=True)) as server:
+        assert server.post(input=given, **start).status_code == 200
+        assert said(server, given, **start).events[-1]["type"] == "done"
+        assert server.post("/v1/audio/speech/batch", items=[{"input": given, **start}]).status_code == 200
+    texts = [" ".join(text.split()) for text, *_ in source.asked if text != "Yes."]
+    assert texts == [given if start else "one two."] * 3

@@ -51,7 +51,7 @@ def test_errors_of_the_server_are_shown(page: Page) -> None:
     page.fill("option-max_seconds", "5000")
     page.click("speak")
     page.finish()
-    assert page.text("error") == "Max seconds: 5000 is more than 900"
+    assert page.text("error").startswith("Max seconds: ")
     assert page.the("option-max_seconds").get_attribute("aria-invalid") == "true"
     page.fill("option-max_seconds", "")
     page.fill("script", "[S1] 東京.")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.mlx_port.commands.serve.web.chromium import SCRIPT, Page
+from tts_core.errors import UsageError
+from tts_core.text import breaks
 
 pytestmark = [pytest.mark.browser, pytest.mark.rest]
 
@@ -18,7 +20,10 @@ def test_options_are_folded_and_show_values(page: Page) -> None:
     page.run("document.getElementById('options-card').open = true")
     assert page.attribute("option-temperature", "placeholder") == "0.8"
     assert page.attribute("option-seed", "placeholder") == "automatic"
-    assert page.attribute("option-max_seconds", "placeholder") == "no limit"
+    assert page.attribute("option-max_seconds", "placeholder") == "900"
+    assert page.attribute("option-max_seconds", "max") == "900"
+    assert "random by default" not in page.text("options")
+    assert "a name without a recording always has the same one" in page.text("option-seed-help")
     assert "model's own" not in page.text("options-card")
 
 
@@ -36,6 +41,71 @@ def test_what_cannot_be_spoken_is_marked_while_typing(page: Page) -> None:
     page.fill("script", "[S1] Hello. [S2] Café 5, (yes)! Straße, Łódź, Ærø. [pause:0.5] [pause/play]")
     assert page.run("return document.querySelector('#shown mark')") is None
     assert page.run("return document.getElementById('unspoken').hidden")
+
+
+def test_every_mark_that_the_server_refuses_is_marked(page: Page) -> None:
+    """And none that it takes."""
+    texts = (
+        "[pasue:1]",
+        "[pause 1]",
+        "[pause=1]",
+        "[pause:x]",
+        "[pause]",
+        "[pause:700]",
+        "[break:1]",
+        "[paus:2]",
+    )
+    texts += (
+        "[PUASE : 0.5 s]",
+        "[rest:1]",
+        "(pause:1)",
+        "pause:1]",
+        "<brake time='1s'/>",
+        "<pause time='1s'/>",
+    )
+    texts += (
+        "[pause:0.5]",
+        "[ Pause: .5 ]",
+        "[pause/play]",
+        "[stop:1]",
+        "[page:1]",
+        "[laughs]",
+        "<break time='1s'/>",
+    )
+    found = page.run(
+        "const {wrongMarks} = await import('./page/marks.js');"
+        "const found = (text) => wrongMarks(`Well, ${text} yes.`, 2).map(([mark]) => mark.trim());"
+        "return arguments[0].map(found);",
+        texts,
+    )
+    for text, marks in zip(texts, found, strict=True):
+        try:
+            breaks.read("text", f"Well, {text} yes.")
+        except UsageError:
+            assert marks, text
+            assert all(mark in text for mark in marks), (text, marks)
+        else:
+            assert marks == [], text
+    page.fill("script", "[S1] Well, [pasue:1] yes.")
+    assert page.text("unspoken") == "Cannot be spoken: [pasue:1]"
+
+
+def test_an_old_error_goes_when_something_changes(page: Page) -> None:
+    def fail() -> None:
+        page.fill("script", " ")
+        page.click("speak")
+        page.finish()
+        page.wait("!document.getElementById('error').hidden")
+
+    fail()
+    page.the("script").send_keys("a")
+    assert page.run("return document.getElementById('error').hidden")
+    fail()
+    page.run("document.querySelector('#insert button').click()")
+    assert page.run("return document.getElementById('error').hidden")
+    fail()
+    page.fill("option-seed", "5")
+    assert page.run("return document.getElementById('error').hidden")
 
 
 def test_a_piece_that_waits_is_told_so(page: Page) -> None:

@@ -19,7 +19,7 @@ from wyoming.tts import Synthesize, SynthesizeChunk, SynthesizeStart, Synthesize
 
 from mlx_port.commands.serve.settings import Limits, Settings
 from tests.mlx_port.commands.serve.live.test_websocket import expected, heard
-from tests.mlx_port.commands.serve.served import SOON, Served, Talk, recording, until
+from tests.mlx_port.commands.serve.served import SOON, Served, Talk, of_letters, recording, until
 from tests.mlx_port.commands.serve.wyoming.asking import (
     address,
     answered,
@@ -293,3 +293,49 @@ def test_a_client_may_listen_longer_than_it_may_be_idle(tmp_path: Path) -> None:
             return await until_type(client, "audio-stop")
 
         assert asked(server, listen)[-1].type == "audio-stop"
+
+
+LETTERS = "abcdefghijklmnopqrstuvwxyzS"
+
+
+def test_letters_that_a_model_has_not_learned_are_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And logged: no field of the protocol could ask for it. Whole sentences of them, too."""
+    source = of_letters(LETTERS)
+    with wyoming_server(tmp_path / "voices", source) as server:
+        whole = Synthesize(text="\N{PARTY POPPER} one \u6771 two.").event()
+        assert answered(server, whole, end="audio-stop")[-1].type == "audio-stop"
+        assert source.asked[-1][0].split() == ["one", "two."]
+        texts = [
+            "\u6771" * 30 + ". ",
+            "one two three four five. ",
+            "\u6771" * 30 + ". ",
+            "Six seven eight nine ten.",
+        ]
+        chunks = [SynthesizeChunk(text=text).event() for text in (*texts, "\u6771. \N{PARTY POPPER}")]
+        found = answered(
+            server, SynthesizeStart().event(), *chunks, SynthesizeStop().event(), end="synthesize-stopped"
+        )
+        assert found[-1].type == "synthesize-stopped", found[-1]
+        said = " ".join(text for text, *_ in source.asked[1:] if text != "Yes.")
+        assert "".join(char for char in said if char.isalpha()) == "onetwothreefourfiveSixseveneightnineten"
+        assert server.post(input="one \u6771").status_code == 200, (
+            "HTTP has a field for it, the talk any letter"
+        )
+    assert "left out \N{PARTY POPPER} \u6771: the model has not learned them" in caplog.text
+    assert source.asked[-1][0] == "one \u6771"
+
+
+def test_a_surrogate_pair_that_is_cut(shared: Served) -> None:
+    """JSON may have a half in each of two chunks."""
+    talk = shared.service.engine.models["talk"]
+    with raw(shared) as one:
+        one.sendall(b'{"type": "synthesize-start"}\n')
+        one.sendall(b'{"type": "synthesize-chunk", "data": {"text": "one \\ud83c"}}\n')
+        one.sendall(
+            b'{"type": "synthesize-chunk", "data": {"text": "\\udf89"}}\n{"type": "synthesize-stop"}\n'
+        )
+        until(lambda: any(text == "one \N{PARTY POPPER}" for text, *_ in talk.asked))  # pyright: ignore
+        one.shutdown(socket.SHUT_WR)
+        everything(one)
