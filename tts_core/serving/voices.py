@@ -159,7 +159,8 @@ class VoiceStore:
         new = Path(tempfile.mkdtemp(prefix=".new-", dir=self.folder))
         try:
             for number, (samples, rate) in enumerate(recordings, start=1):
-                write_audio(new / f"{number}.wav", samples, rate)
+                loud = max(1.0, float(np.abs(samples).max()))  # scaled rather than clipped
+                write_audio(new / f"{number}.wav", samples / loud, rate)
             (new / RECORD).write_text(json_text(_record(voice)) + "\n", "utf-8")
             for path in (*new.iterdir(), new):
                 sync(path)

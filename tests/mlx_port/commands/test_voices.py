@@ -48,6 +48,27 @@ def test_a_voice_is_added_listed_and_removed(capsys):
     assert VoiceStore(voices_folder()).names() == ["duo", "word"]
 
 
+def test_a_joined_recording_is_kept_whole(capsys, folder):
+    """Ogg and FLAC stopped at the end of the first sound."""
+    sound = soundfile.read("a.wav")[0]
+    for form in ("ogg", "flac"):
+        soundfile.write(f"one.{form}", sound, 16000)
+        (folder / f"two.{form}").write_bytes((folder / f"one.{form}").read_bytes() * 2)
+        assert run(capsys, "voices", "add", form, f"two.{form}")[1] == f"{form}: added, 6.0 s\n"
+        assert len(VoiceStore(voices_folder()).prompt(form).one.audio) == 96000
+
+
+def test_a_loud_recording_is_scaled_and_integers_are_refused(capsys):
+    """Both were clipped without a word."""
+    sound = soundfile.read("a.wav")[0]
+    soundfile.write("loud.wav", sound * 10, 16000, subtype="FLOAT")
+    assert run(capsys, "voices", "add", "loud", "loud.wav")[0] == 0
+    kept = VoiceStore(voices_folder()).prompt("loud").one.audio
+    np.testing.assert_allclose(kept, sound / abs(sound).max(), atol=1.5 / 32768 + 1e-6)
+    soundfile.write("loud.wav", sound * 32768, 16000, subtype="FLOAT")
+    one_line(capsys, 2, "audio: loud.wav: its peak is 98", "voices", "add", "x", "loud.wav")
+
+
 @pytest.mark.parametrize(
     ("code", "message", "arguments"),
     [
