@@ -58,8 +58,7 @@ class Reference:
         where: its name in messages.
         shortest: seconds.
         quality: of resampling.
-        Raises UsageError unless it is one channel of finite floating-point samples, and for a recording that
-        is silent, too short, or does not fit its transcript.
+        Raises UsageError unless it is one channel of finite floating-point samples, and as `check_recording`.
         """
         if self.audio is None:
             return None
@@ -68,19 +67,13 @@ class Reference:
             raise UsageError(f"{where}: audio must be floating-point samples in [-1, 1]")
         if samples.ndim != 1 or len(samples) == 0 or not np.isfinite(samples).all():
             raise UsageError(f"{where}: audio must be a non-empty 1-D array of finite samples")
-        samples = samples.astype(np.float32)
         check_recording(samples, self.sample_rate or sample_rate, self.text, where, shortest=shortest)
+        samples = samples.astype(np.float32)
         if self.sample_rate is None or self.sample_rate == sample_rate:
             return samples
         from tts_core.audio.files import resample
 
-        resampled = resample(samples, self.sample_rate, sample_rate, quality=quality)
-        if not len(resampled):
-            raise UsageError(
-                f"{where}: only {counted(len(samples), 'sample')} long at {self.sample_rate} Hz; "
-                "give at least a second"
-            )
-        return resampled
+        return resample(samples, self.sample_rate, sample_rate, quality=quality)
 
     def __repr__(self) -> str:
         what = (

@@ -121,8 +121,7 @@ def table(found: Sequence[Judged], sums: Sequence[Summary]) -> str:
     """Format the sums, and the reasons of rows without figures."""
     head = "1 recording" if len(found) == 1 else f"{len(found)} recordings"
     body = [
-        f"{one.figure:18} {one.value:8.3f}  ({one.low:.3f} to {one.high:.3f})  {one.rows:5d}  {one.judge}"
-        for one in sums
+        f"{one.figure:18} {one.value:8.3f}  {one.interval:18}  {one.rows:5d}  {one.judge}" for one in sums
     ]
     return "\n".join([head, *body, *(f"{one.row.name}: {one.error}" for one in found if one.error)])
 

@@ -34,7 +34,7 @@ def _sums(lines: Sequence[Summary]) -> str:
             escape(line.judge),
             str(line.rows),
             f"{line.value:.3f}",
-            f"{line.low:.3f} to {line.high:.3f}",
+            line.interval,
         )
         for line in lines
     ]

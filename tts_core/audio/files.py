@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from tts_core.audio.formats.names import SUFFIXES
 from tts_core.audio.formats.writer import SoundWriter
+from tts_core.audio.recordings import check_scale
+from tts_core.audio.streams import MixedError, streams
 from tts_core.errors import CheckpointError, NotFoundError, ResourceError, UsageError, not_there
 from tts_core.files.regular import irregular, opened
 from tts_core.files.whole import whole_file
@@ -50,13 +53,12 @@ def read_audio(
     if not RATES[0] <= sample_rate <= RATES[1]:
         raise UsageError(f"sample_rate: {sample_rate!r:.40} is not a rate of {RATES[0]} to {RATES[1]} Hz")
     samples, rate = read_audio_at_its_rate(path, most_seconds=most_seconds)
-    mono = resample(samples, rate, sample_rate, quality=quality)
-    if not len(mono):
+    if len(samples) * sample_rate < rate:
         raise UsageError(
             f"audio: {path} is only {counted(len(samples), 'sample')} long at {rate} Hz; "
             "give at least a second"
         )
-    return mono
+    return resample(samples, rate, sample_rate, quality=quality)
 
 
 def read_audio_at_its_rate(
@@ -64,9 +66,11 @@ def read_audio_at_its_rate(
 ) -> tuple[np.ndarray, int]:
     """Read a sound file as (L,) float32 samples, its channels averaged, and its sample rate in Hz.
 
+    Of channels in opposite phase the loudest counts. A joined file is read whole.
     most_seconds, most_samples: of a file; a longer one is decoded no further, and refused.
-    Raises NotFoundError for a missing file; UsageError for one that cannot be decoded, is empty, or contains
-    NaN or infinite samples, TooLongError for one that is too long; ResourceError for a failing disk.
+    Raises NotFoundError for a missing file; UsageError for one that cannot be decoded, is empty, contains NaN
+    or infinite samples, or has a peak above recordings.LOUDEST, TooLongError for one that is too long;
+    ResourceError for a failing disk.
     """
     import soundfile
 
@@ -78,49 +82,79 @@ def read_audio_at_its_rate(
         raise not_there("audio", path) from None
     except CheckpointError as error:
         raise UsageError(f"audio: {error}; give a sound file") from None
+    blocks, length, rate = list[np.ndarray](), 0, 0
     try:
-        # bytes: a name need not be UTF-8
-        with soundfile.SoundFile(os.fsencode(path)) as sound:  # pyright: ignore[reportArgumentType]
-            most = min(most_samples, most_seconds * min(sound.samplerate, FASTEST))
-            samples, rate = _decoded(sound, path, int(most)), sound.samplerate
+        with opened(path) as file:
+            for source in streams(file):
+                # bytes: a name need not be UTF-8
+                where: Any = source or os.fsencode(path)
+                with soundfile.SoundFile(where) as sound:
+                    rate = rate or sound.samplerate
+                    if sound.samplerate != rate:
+                        raise MixedError("its parts differ in rate")
+                    most = int(min(most_samples, most_seconds * min(rate, FASTEST)))
+                    blocks.append(_decoded(sound, path, most, length))
+                    length += len(blocks[-1])
     except (soundfile.SoundFileError, RuntimeError, OSError) as error:
-        new = f"{path.stem}{'_new' * (path.suffix.lower() == '.wav')}.wav"
+        new = f"{path.stem}{'_new' if path.suffix.lower() == '.wav' else ''}.wav"
+        why = f": {error}" if isinstance(error, MixedError) else ""
         raise UsageError(
-            f"audio: {path} cannot be decoded; convert it to WAV: ffmpeg -i {path.name} {new}"
+            f"audio: {path} cannot be decoded{why}; convert it to WAV: ffmpeg -i {path.name} {new}"
         ) from error
+    samples = np.concatenate(blocks)
     if not len(samples):
         raise UsageError(f"audio: {path} is empty; give a file with sound")
     if not np.isfinite(samples).all():
         raise UsageError(f"audio: {path} contains NaN or infinite samples; export it again")
+    check_scale(samples, f"audio: {path}")
     return samples, int(rate)
 
 
-def _decoded(sound: soundfile.SoundFile, path: Path, most: int) -> np.ndarray:
-    """Decode block by block, and no further than is allowed: a header may lie, and silence packs well."""
+def _decoded(sound: soundfile.SoundFile, path: Path, most: int, before: int) -> np.ndarray:
+    """Decode block by block, and no further than is allowed: a header may lie, and silence packs well.
+
+    most: samples, with the `before` of earlier sounds in the file.
+    """
     low, high = RATES
     if not low <= sound.samplerate <= high:
         raise UsageError(
             f"audio: {path} has {sound.samplerate} samples a second; give one of {low} to {high}"
         )
-    blocks, length = [np.zeros(0, np.float32)], 0
+    blocks, of_sum, of_each = [np.zeros(0, np.float32)], 0.0, np.zeros(sound.channels)
+    for block in _blocks(sound, path, most, before):
+        blocks.append(block.mean(axis=1))
+        of_sum += np.square(sound.channels * blocks[-1], dtype=np.float64).sum()
+        of_each += np.square(block, dtype=np.float64).sum(axis=0)
+    if of_sum < of_each.max() / 2:  # of channels that are not in opposite phase it is no less than of one
+        sound.seek(0)
+        loudest = int(of_each.argmax())
+        blocks = [block[:, loudest].copy() for block in _blocks(sound, path, most, before)]
+    return np.concatenate(blocks)
+
+
+def _blocks(sound: soundfile.SoundFile, path: Path, most: int, length: int) -> Iterator[np.ndarray]:
     size = max(1, _BLOCK // sound.channels)
     while len(block := sound.read(min(size, most + 1 - length), dtype="float32", always_2d=True)):
-        blocks.append(block.mean(axis=1))
         length += len(block)
+        yield block
         if length > most:
             raise TooLongError(path, most / sound.samplerate)
-    return np.concatenate(blocks)
 
 
 def resample(
     samples: np.ndarray, rate: int, new_rate: int, *, quality: Literal["HQ", "VHQ"] = "VHQ"
 ) -> np.ndarray:
-    """Resample (L,) float32 samples at `rate` Hz to (L * new_rate / rate,) ± 1 samples at `new_rate` Hz."""
+    """Resample (L,) float32 samples at `rate` Hz to (ceil(L * new_rate / rate),) samples at `new_rate` Hz.
+
+    Source: librosa.resample, zeros at the end included.
+    """
     if rate == new_rate:
         return samples
     import soxr
 
-    return soxr.resample(samples, rate, new_rate, quality=quality)
+    resampled = soxr.resample(samples, rate, new_rate, quality=quality)
+    length = math.ceil(len(samples) * (new_rate / rate))
+    return np.pad(resampled, (0, max(0, length - len(resampled))))[:length]
 
 
 def check_output(path: str | os.PathLike[str]) -> None:

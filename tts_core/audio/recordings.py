@@ -7,10 +7,12 @@ import re
 import numpy as np
 
 from tts_core.errors import UsageError
+from tts_core.printable import counted
 from tts_core.text.pace import read_seconds
 
 SHORTEST = 1.0  # seconds
 SILENT_DB = -60.0  # level of the loudest part, relative to a full-scale square wave; -90 is 16-bit dither
+LOUDEST = 8.0  # peak; a few times full scale is a loud mix, the values of integers are 128 and more
 PART = 0.1  # seconds of the part
 SLOWEST, FASTEST = 3.0, 30.0  # characters of transcript per second of speech; English read aloud has about 15
 
@@ -20,18 +22,18 @@ _TAG = re.compile(r"\[\s*[Ss]\d+\s*\]")
 def check_recording(
     samples: np.ndarray, sample_rate: int, transcript: str | None, where: str, *, shortest: float = SHORTEST
 ) -> None:
-    """Raise UsageError for a recording that is silent, too short, or does not fit its transcript.
+    """Raise UsageError for a recording out of scale, silent, too short, or unfit for its transcript.
 
     samples: (L,) finite.
     transcript: None is not checked; speaker tags do not count.
     where: its name in messages.
     shortest: seconds.
     """
+    check_scale(samples, where)
     seconds, level = len(samples) / sample_rate, loudest_db(samples, sample_rate)
     if level < SILENT_DB:
-        raise UsageError(
-            f"{where}: the reference is silent, at most {level:.0f} dB; give 5 to 10 s of speech"
-        )
+        how = f"at most {level:.0f} dB" if samples.any() else "all zeros"
+        raise UsageError(f"{where}: the reference is silent, {how}; give 5 to 10 s of speech")
     if seconds < shortest:
         raise UsageError(
             f"{where}: {seconds:.1f} s are too short for a voice; give 5 to 10 s of speech, "
@@ -42,8 +44,18 @@ def check_recording(
     count = len(_said(transcript))
     if not SLOWEST * seconds <= count <= FASTEST * seconds:
         raise UsageError(
-            f"{where}: {seconds:.1f} s do not fit a transcript of {count} characters, {count / seconds:.1f} "
-            f"per second; speech has {SLOWEST:g} to {FASTEST:g}; give exactly the words of the recording"
+            f"{where}: {seconds:.1f} s do not fit a transcript of {counted(count, 'character')}, "
+            f"{count / seconds:.1f} per second; speech has {SLOWEST:g} to {FASTEST:g}; give "
+            "exactly the words of the recording"
+        )
+
+
+def check_scale(samples: np.ndarray, where: str) -> None:
+    """Raise UsageError for samples of the scale of integers."""
+    peak = float(np.abs(samples).max(initial=0))
+    if peak > LOUDEST:
+        raise UsageError(
+            f"{where}: its peak is {peak:.6g} at a full scale of 1; divide by 32768 what was 16-bit integers"
         )
 
 
@@ -57,9 +69,10 @@ def check_stored(samples: np.ndarray, sample_rate: int, transcript: str | None, 
     said, seconds = _said(transcript), len(samples) / sample_rate
     least, most = read_seconds(said)
     least, most = min(least, len(said) / FASTEST), max(most, len(said) / SLOWEST)
+    characters = counted(len(said), "character")
     if not least <= seconds <= most:
         raise UsageError(
-            f"{where}: {seconds:.1f} s do not fit a transcript of {len(said)} characters in any language; "
+            f"{where}: {seconds:.1f} s do not fit a transcript of {characters} in any language; "
             f"read aloud it takes {least:.1f} to {most:.1f} s; give exactly the words of the recording"
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from tts_core.codecs import dac
 from tts_core.codecs.dac import DAC_44KHZ, DacConfig
@@ -76,6 +77,12 @@ def learned(documents: Documents) -> Callable[[str], bool] | None:
     return None if rules.alphabet is None else rules.knows
 
 
+def varies(config: DiaConfig) -> dict[str, Any]:
+    """Return the facts that depend on the checkpoint: whether it speaks in voices of recordings."""
+    own = config.own_speakers
+    return {"own_speakers": own, "references": 0, "transcript": "unused"} if own else {}
+
+
 MODEL = Model(
     name="dia",
     title="Dia",
@@ -106,5 +113,6 @@ MODEL = Model(
     transcript="needed",
     example='--text "[S1] Hello there. [S2] Hi!"',
     speakers=2,
+    varies=varies,
     hints={"cross_rope": DiaConfig.with_cross_rope},
 )

@@ -39,14 +39,22 @@ class Judged(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """A figure over all rows that have it, with its 95 % interval. wer: over all words, else a mean."""
+    """A figure over all rows that have it, with its 95 % interval; one row has none.
+
+    value: of wer over all words, else a mean.
+    """
 
     figure: str
     judge: str
     rows: int
     value: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
+
+    @property
+    def interval(self) -> str:
+        """Format the interval; empty if there is none."""
+        return "" if self.low is None else f"{self.low:.3f} to {self.high:.3f}"
 
 
 class Measure(NamedTuple):
@@ -194,5 +202,6 @@ def summaries(found: Sequence[Judged], chosen: Sequence[Measure]) -> list[Summar
             if figure == "wer":
                 parts, wholes = [one["word_errors"] for one in having], [one["words"] for one in having]
             value = float(sum(parts) / max(sum(wholes), 1e-12))
-            lines.append(Summary(figure, measure.judge, len(having), value, *ratio_interval(parts, wholes)))
+            interval = ratio_interval(parts, wholes) if len(having) > 1 else (None, None)
+            lines.append(Summary(figure, measure.judge, len(having), value, *interval))
     return lines

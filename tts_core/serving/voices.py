@@ -165,7 +165,8 @@ class VoiceStore:
         new = Path(tempfile.mkdtemp(prefix=".new-", dir=self.folder))
         try:
             for number, (samples, rate) in enumerate(recordings, start=1):
-                write_audio(new / f"{number}.wav", samples, rate)
+                loud = max(1.0, float(np.abs(samples).max()))  # scaled rather than clipped
+                write_audio(new / f"{number}.wav", samples / loud, rate)
             (new / RECORD).write_text(json_text(_record(voice)) + "\n", "utf-8")
             for path in (*new.iterdir(), new):
                 sync(path)
@@ -243,9 +244,10 @@ def built_in(name: str, spec: Model, stored: Collection[str]) -> str | None:
 def fitted(prompt: Prompt, name: str, spec: Model) -> Prompt:
     """Fit a voice to a model. Raises UsageError for one that the model cannot use."""
     count = len(prompt.references)
+    spec.check_takes_recording(f"voice: {name} is a recording")
     if spec.references is not None and count > spec.references:
-        takes = f"takes {spec.references}" if spec.references else "has its own voice only"
-        raise UsageError(f"voice: {name} has {counted(count, 'recording')}, {spec.title} {takes}")
+        recordings = counted(count, "recording")
+        raise UsageError(f"voice: {name} has {recordings}, {spec.title} takes {spec.references}")
     if spec.transcript == "unused":
         return Prompt(tuple(replace(one, text=None) for one in prompt.references))
     if spec.transcript == "needed" and any(one.text is None for one in prompt.references):

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from tts_core.errors import FieldError
+from tts_core.printable import counted
 
 CHARACTERS_PER_SECOND = 15  # of English, roughly
 _MEANS = {  # characters a minute
@@ -76,7 +77,7 @@ def check_transcript(text: str, seconds: float, language: str | None, where: str
     if not least <= seconds <= most:
         raise FieldError(
             where,
-            f"{seconds:.1f} s do not fit a transcript of {len(text)} characters, "
+            f"{seconds:.1f} s do not fit a transcript of {counted(len(text), 'character')}, "
             f"{len(text) / seconds:.1f} per second; read aloud it takes {least:.1f} to {most:.1f} s; give "
             "exactly the words of the recording, or {option}",
             "trust_transcript",

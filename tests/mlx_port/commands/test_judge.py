@@ -45,6 +45,26 @@ def test_a_folder(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "http://" not in page.replace("http://www.w3.org/2000/svg", "")
 
 
+def test_one_recording_has_no_interval(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [tmp_path / "out.json", tmp_path / "out.html"]
+    flags = ["--measures", "naturalness", "--json", str(files[0]), "--html", str(files[1])]
+    assert run(["judge", str(folder / "a.wav"), *flags]) == 0
+    assert capsys.readouterr().out.split() == ["1", "recording", "mos", "0.250", "1", "ear", "<1>"]
+    [line] = json.loads(files[0].read_text())["sum"]
+    assert (line["rows"], line["low"], line["high"]) == (1, None, None)
+    assert "0.250 to 0.250" not in files[1].read_text()
+
+
+def test_a_joined_recording_is_judged_whole(folder: Path, tmp_path: Path) -> None:
+    (folder / "a.wav").write_bytes((folder / "a.wav").read_bytes() * 3)
+    flags = ["--measures", "naturalness", "--json", str(tmp_path / "out.json")]
+    assert run(["judge", str(folder / "a.wav"), *flags]) == 0
+    [row] = json.loads((tmp_path / "out.json").read_text())["rows"]
+    assert row["seconds"] == pytest.approx(0.3)
+
+
 def test_a_long_recording_is_not_judged(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It is decoded no further than the limit."""
     write_audio(folder / "long.wav", np.full(16000 * 300 + 1, 0.5, np.float32), 16000)

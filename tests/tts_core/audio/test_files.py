@@ -63,6 +63,42 @@ def test_channels_are_averaged(tmp_path):
     np.testing.assert_allclose(audio.read_audio(tmp_path / "a.wav", 16000), expected, atol=1e-7)
 
 
+def test_channels_in_opposite_phase(tmp_path):
+    """Their mean is silent, or nearly; the louder one counts, in all blocks."""
+    left, right = tone(16000, 16000), tone(16000, 16000, 333.0)
+    for other in (-left, -left * 0.9 + 1e-4 * right):
+        soundfile.write(tmp_path / "a.wav", np.stack([left, other], axis=1), 16000, subtype="FLOAT")
+        np.testing.assert_array_equal(audio.read_audio(tmp_path / "a.wav", 16000), left)
+    for other in (0 * left, left, right, -0.2 * left):
+        both = np.stack([left, other], axis=1)
+        soundfile.write(tmp_path / "a.wav", both, 16000, subtype="FLOAT")
+        np.testing.assert_array_equal(audio.read_audio(tmp_path / "a.wav", 16000), both.mean(axis=1))
+
+
+def test_samples_of_the_scale_of_integers(tmp_path):
+    soundfile.write(tmp_path / "a.wav", np.array([0, 13760, -5.0]), 8000, subtype="FLOAT")
+    with pytest.raises(UsageError, match=r"a\.wav: its peak is 13760 at a full scale of 1; divide by 32768"):
+        audio.read_audio(tmp_path / "a.wav", 8000)
+    soundfile.write(tmp_path / "a.wav", np.array([0, 8, -8.0]), 8000, subtype="FLOAT")
+    assert abs(audio.read_audio(tmp_path / "a.wav", 8000)).max() == 8
+
+
+@pytest.mark.parametrize(
+    ("length", "rate", "new_rate", "resampled"),
+    [
+        (12839, 44100, 24000, 6988),
+        (44100, 44100, 24000, 24001),
+        (1, 44100, 48000, 2),
+        (9999, 8000, 16000, 19998),
+    ],
+)
+def test_resampled_lengths_are_librosas(length, rate, new_rate, resampled):
+    """librosa 0.11: int(np.ceil(length * (new_rate / rate))), which rounds 24000.000000000004 up."""
+    found = audio.resample(tone(length, rate), rate, new_rate, quality="HQ")
+    assert found.shape == (resampled,)
+    assert found.dtype == np.float32
+
+
 @pytest.mark.parametrize(
     ("rate", "new_rate"), [(44100, 16000), (11111, 16000), (8000, 44100), (48000, 44100)]
 )

@@ -25,7 +25,7 @@ def refusal(samples: np.ndarray, said: str | None = None) -> str:
 def test_silence() -> None:
     """Zeros, dither, and sound below -60 dB everywhere; a short loud part is enough."""
     assert refusal(np.zeros(4 * RATE, np.float32)) == (
-        "prompt 2: the reference is silent, at most -inf dB; give 5 to 10 s of speech"
+        "prompt 2: the reference is silent, all zeros; give 5 to 10 s of speech"
     )
     dither = np.random.default_rng(0).uniform(-1, 1, 4 * RATE).astype(np.float32) / 2**15
     assert "the reference is silent, at most -95 dB" in refusal(dither)
@@ -33,6 +33,27 @@ def test_silence() -> None:
     assert "at most -61 dB" in refusal(quiet)
     check_recording(quiet * np.float32(1.2), RATE, None, "prompt")
     check_recording(np.concatenate([dither, tone(0.3), dither]), RATE, None, "prompt")
+
+
+def test_scale() -> None:
+    """Integers' values as floating point are no recording, of any type."""
+    for kind in (np.float32, np.float64):
+        loud = (tone(4) * 20000).astype(kind)
+        with pytest.raises(
+            UsageError, match=r"^voice: its peak is 10000 at a full scale of 1; divide by 32768"
+        ):
+            Prompt.of(audio=loud, sample_rate=RATE).one.samples(RATE, "voice")
+        with pytest.raises(UsageError, match=r"^sample: its peak is 10000"):
+            check_stored(loud, RATE, None, "sample")
+    with pytest.raises(UsageError, match=r"^prompt: its peak is 1e\+300"):
+        Prompt.of(audio=tone(4).astype(np.float64) / 0.5 * 1e300).one.samples(RATE)
+    assert Prompt.of(audio=tone(4) * 10).one.samples(RATE) is not None
+
+
+def test_one_character() -> None:
+    assert "transcript of 1 character, " in refusal(tone(4), "a")
+    with pytest.raises(UsageError, match="transcript of 1 character in any language"):
+        check_stored(tone(20), RATE, "a", "sample")
 
 
 def test_length() -> None:

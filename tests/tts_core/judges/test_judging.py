@@ -31,7 +31,7 @@ def test_words_are_compared_as_they_are_read(tmp_path: Path, monkeypatch: pytest
     assert "b.wav" in str(missing.error)
     assert silent.figures == {"seconds": 1.0}
     [line] = summaries([first, missing, silent], [words])
-    assert line == ("wer", "ears", 1, 0.25, 0.25, 0.25)
+    assert line == ("wer", "ears", 1, 0.25, None, None)  # one recording has no interval
 
 
 def test_more_errors_than_words_are_a_rate_above_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,6 +79,16 @@ def test_formats_of_uploads(server: Served, form: str) -> None:
     assert add(server, [("audio_sample", ("a", sound(form=form)))]).status_code == 200
 
 
+def test_uploads_are_kept_whole_or_refused(server: Served) -> None:
+    """A joined file stopped at the end of its first sound; integers' values were clipped."""
+    voice = add(server, [("audio_sample", ("a", sound(form="OGG") * 2))], transcript=SAID * 2).json()
+    assert voice["recordings"] == [{"seconds": 4.0, "has_transcript": True}]
+    file = io.BytesIO()
+    soundfile.write(file, np.array([0, 13760.0] * 9999), 16000, format="WAV", subtype="FLOAT")
+    error = error_of(add(server, [("audio_sample", ("a", file.getvalue()))], name="loud"))
+    assert error["message"].startswith("audio_sample: the upload: its peak is 13760 at a full scale of 1; ")
+
+
 def test_a_voice_of_two_speakers(server: Served) -> None:
     files = [("audio_sample", ("a", sound())), ("audio_sample", ("b", sound(3)))]
     assert error_of(add(server, files))["param"] == "transcript"
