@@ -28,9 +28,12 @@ def describe(
     *,
     longest: float = math.inf,
 ) -> dict[str, Any]:
-    """Describe a model. name: of its spec.  configs, documents: of its parts, for values that its files set.
+    """Describe a model.
 
+    name: of its spec.
+    configs, documents: of its parts, for values that its files set.
     longest: seconds of a speech that the server gives.
+    Its keys:
 
     letters: characters that it reads as they are, as plain letters or as words, None for any.
     speakers: that a text may tag, as [S1].

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
-from urllib.parse import quote
+
+from mlx_port.commands.serve.names import MODELS
 
 JSON = "-H 'content-type: application/json' -d "
 TEXT = "Hello there, my friend."
@@ -37,8 +38,13 @@ with connect({address}, max_size=None) as live, open("hello.pcm", "wb") as file:
             file.write(part)"""
 
 
-def example(base: str, model: str, method: str, path: str, *, has_key: bool) -> str:
-    """Write a call of a route. base: address of the server.  model: a name.  method: in small letters."""
+def example(base: str, method: str, path: str, *, has_key: bool) -> str:
+    """Write a call of a route.
+
+    base: address of the server.
+    method, path: of the route, as in OpenAPI.
+    has_key: the server asks for a key.
+    """
     base = base.rstrip("/")
     if path == STREAM:
         address, key = json.dumps(base.replace("http", "ws", 1) + STREAM), ""
@@ -46,7 +52,7 @@ def example(base: str, model: str, method: str, path: str, *, has_key: bool) -> 
             key = ', "api_key": os.environ["MLX_PORT_API_KEY"]'
         socket = SOCKET.format(address=address, key=key, text=TEXT)
         return socket if has_key else socket.replace("import os\n", "")
-    name = "anna" if "voices" in path else quote(model, safe="")
+    name = "anna" if "voices" in path else MODELS[0]
     words = ["curl " + shlex.quote(base + path.replace("{id}", name))]
     words += [FLAGS[path]] if method == "post" else ["-X DELETE"] if method == "delete" else []
     if has_key and path not in OPEN:

@@ -58,7 +58,7 @@ async def docs(request: Request) -> Response:
     """GET /docs: the same as a page without scripts, which needs no key."""
     service = service_of(request)
     has_key = service.settings.access.api_key is not None
-    called = partial(example, str(request.base_url), service.names[0], has_key=has_key)
+    called = partial(example, str(request.base_url), has_key=has_key)
     page = _page(description(service), called)
     return Response(page, headers={"content-type": "text/html; charset=utf-8", **HEADERS})
 

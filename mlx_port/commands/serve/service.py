@@ -105,7 +105,6 @@ class Service:
 
         A text is refused if its speech is expected to be too long and it does not say where to end.
         """
-        ends = {"max_seconds", "max_frames"} & order.options.keys()
         try:
             return self.engine.submit(
                 order.model,
@@ -114,7 +113,7 @@ class Service:
                 prompt=order.prompt,
                 more=more,
                 ahead=ahead,
-                longest=math.inf if ends else self.settings.limits.audio_seconds,
+                longest=math.inf if "max_seconds" in order.options else self.settings.limits.audio_seconds,
                 on_part=on_part,
             )
         except UsageError as error:

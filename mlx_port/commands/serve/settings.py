@@ -67,8 +67,9 @@ class Access:
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of one server; flags of `mlx-port serve`. models: folders; none is the embedded voice.
+    """Settings of one server; flags of `mlx-port serve`.
 
+    models: folders; none is the embedded voice.
     wyoming: host and port to listen on for Home Assistant, if any.
     skip_unknown: leave letters out that a model has not learned, where a request does not say.
     """

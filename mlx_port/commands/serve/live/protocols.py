@@ -25,7 +25,7 @@ BODY = (b"content-length", b"transfer-encoding")  # headers of a request with on
 SEND_BUFFER = 1 << 16
 
 
-class Lines(ReceiveBuffer):
+class WholeLines(ReceiveBuffer):
     """h11's buffer, but lines of a head or a trailer end with CRLF, and none goes on in the next.
 
     h11 also takes a bare LF and folded lines, which a proxy may read as another request.
@@ -52,7 +52,7 @@ class HttpConnection(H11Protocol):
 
     def __init__(self, *arguments: Any, read_seconds: float, on_stall: Callable[[], None], **named: Any):
         super().__init__(*arguments, **named)
-        self.conn._receive_buffer = Lines()
+        self.conn._receive_buffer = WholeLines()
         self.app_state = {**self.app_state, "cut": lambda: self.transport.close()}
         self._read_seconds, self._on_stall = read_seconds, on_stall
         self._patience: asyncio.TimerHandle | None = None

@@ -319,7 +319,7 @@ def test_a_text_is_cut_anywhere_also_inside_a_letter(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("start", [{}, {"skip_unknown": False}])
-def test_a_server_that_leaves_out_unknown_letters(tmp_path: Path, start: dict[str, bool]) -> None:
+def test_a_server_that_leaves_out_unknown_letters(tmp_path: Path, start: dict[str, Any]) -> None:
     """At every door, unless the client says what it wants."""
     source, given = of_letters("abcdefghijklmnopqrstuvwxyz"), "one \u6771 \N{PARTY POPPER} two."
     with served(tmp_path, source, settings=Settings(skip_unknown=True)) as server:
