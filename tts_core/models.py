@@ -157,12 +157,12 @@ class Model:
         config = configs.get(self.name)
         return self if config is None else replace(self, **self.varies(config))
 
-    def check_takes_recording(self, where: str) -> None:
-        """Raise UsageError for a model that takes none, with the voices that it has. where: in messages."""
+    def check_takes_recording(self, given: str) -> None:
+        """Raise UsageError for a model that takes none. given: opens the message."""
         if self.references == 0:
             instead = f"give --voice, one of {', '.join(self.voices)}" if self.voices else "leave it out"
             why = only(self.own_speakers) if self.own_speakers else f"{self.title} takes no recording"
-            raise UsageError(f"{where}: {why}; {instead}")
+            raise UsageError(f"{given}{why}; {instead}")
 
     def wanted(self, extras: Sequence[str]) -> tuple[str, ...]:
         """Return its parts and the requested extras."""

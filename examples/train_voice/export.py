@@ -70,7 +70,7 @@ def dia_config(config: DiaConfig) -> dict[str, Any]:
             **ids,
         },
         **ids,
-        "own_speakers": ["slt", "rms"],  # of [S1] and [S2], whatever a recording has
+        **({"own_speakers": list(config.own_speakers)} if config.own_speakers else {}),
         "dtype": "float16",
     }
 

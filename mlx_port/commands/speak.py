@@ -95,7 +95,7 @@ def read_prompt(flags: GenerateFlags, model: Model) -> Prompt | None:
         if not os.path.lexists(sound):
             raise not_there("ref-audio", sound)
     if sounds:
-        model.check_takes_recording("ref-audio")
+        model.check_takes_recording("ref-audio: ")
     if model.transcript == "unused" and texts:
         raise UsageError(f"ref-text: {model.name} takes no --ref-text; leave it out")
     for said in texts:

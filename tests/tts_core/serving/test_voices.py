@@ -258,7 +258,7 @@ def test_a_model_takes_as_many_recordings_as_it_says(count: int, is_taken: bool)
 def test_a_model_with_its_own_speakers_takes_no_recording() -> None:
     prompt = Prompt((Reference(np.ones(8000, np.float32), "words", sample_rate=8000),))
     spec = model("dia").of({"dia": replace(DIA_0626, own_speakers=("slt", "rms"))})
-    with pytest.raises(UsageError, match=r"^voice: anna is a recording: .* as \[S1\] slt and \[S2\] rms"):
+    with pytest.raises(UsageError, match=r"^voice: anna has 1 recording, .* as \[S1\] slt and \[S2\] rms"):
         fitted(prompt, "anna", spec)
 
 
