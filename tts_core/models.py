@@ -103,6 +103,7 @@ class Model:
     extras: tuple[str, ...] = ()  # optional parts, left out by default
     speakers: int = 1  # that a text may tag, as [S1]
     voices: tuple[str, ...] = ()  # built in, by name, in small letters
+    own_speakers: tuple[str, ...] = ()  # of its tags in order, if it speaks in no other voice
     languages: tuple[str, ...] = ("en",)  # that it speaks, by ISO 639-1
     fed: bool = False  # takes text while it speaks
     needs_voice: bool = False  # speaks only with a recording
@@ -120,9 +121,22 @@ class Model:
         config = configs.get(self.name)
         return self if config is None else replace(self, **self.varies(config))
 
+    def check_takes_recording(self, given: str) -> None:
+        """Raise UsageError for a model that takes none. given: opens the message."""
+        if self.references == 0:
+            instead = f"give --voice, one of {', '.join(self.voices)}" if self.voices else "leave it out"
+            why = only(self.own_speakers) if self.own_speakers else f"{self.title} takes no recording"
+            raise UsageError(f"{given}{why}; {instead}")
+
     def wanted(self, extras: Sequence[str]) -> tuple[str, ...]:
         """Return its parts and the requested extras."""
         return (*self.parts, *(kind for kind in self.extras if kind in extras))
+
+
+def only(speakers: Sequence[str]) -> str:
+    """Say that a model has the voices of these speakers only, in the order of their tags."""
+    tagged = " and ".join(f"[S{place}] {name}" for place, name in enumerate(speakers, start=1))
+    return f"this model speaks only as {tagged}, whatever the recording"
 
 
 def check_name(name: str | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +86,8 @@ def finetune(model: str | Path, codec: str | Path | None, data: Path, out: Path,
     if processes.first:
         if settings.lora:
             merge(network)
+        if config.own_speakers:  # other ones now
+            config = replace(config, own_speakers=("a fine-tuned voice",) * 2)
         configs = {"config.json": dia_config(config), "generation_config.json": generation_config(config)}
         if pipeline.rules != NO_RULES:
             configs[RULES] = pipeline.rules.to_dict()

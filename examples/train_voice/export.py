@@ -70,6 +70,7 @@ def dia_config(config: DiaConfig) -> dict[str, Any]:
             **ids,
         },
         **ids,
+        **({"own_speakers": list(config.own_speakers)} if config.own_speakers else {}),
         "dtype": "float16",
     }
 

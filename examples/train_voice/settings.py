@@ -128,6 +128,7 @@ def _dia(
         pad_token_id=special + 1,
         bos_token_id=special + 2,
         cross_rope=False,
+        own_speakers=("slt", "rms"),
         sampling=DiaSampling(
             cfg_scale=sampling["guidance_scale"],
             temperature=sampling["temperature"],

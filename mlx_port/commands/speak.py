@@ -92,6 +92,8 @@ def read_prompt(flags: GenerateFlags, model: Model) -> Prompt | None:
     for sound in sounds:
         if not os.path.lexists(sound):
             raise not_there("ref-audio", sound)
+    if sounds:
+        model.check_takes_recording("ref-audio: ")
     if model.transcript == "unused" and texts:
         raise UsageError(f"ref-text: {model.name} takes no --ref-text; leave it out")
     for said in texts:
@@ -104,9 +106,6 @@ def read_prompt(flags: GenerateFlags, model: Model) -> Prompt | None:
         )
     if texts and len(texts) != len(sounds):
         raise UsageError(f"ref-text: {len(texts)} given for {len(sounds)} --ref-audio; give one for each")
-    if sounds and model.references == 0:
-        instead = f"give --voice, one of {', '.join(model.voices)}" if model.voices else "leave it out"
-        raise UsageError(f"ref-audio: {model.title} takes no recording; {instead}")
     if model.references is not None and len(sounds) > model.references:
         raise UsageError(f"ref-audio: {len(sounds)} given, {model.name} takes {model.references}")
     references = []

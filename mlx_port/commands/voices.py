@@ -62,6 +62,12 @@ def add(
     recordings = [read_audio_at_its_rate(sample) for sample in samples]
     voice = _store().add(name, recordings, texts or [None] * len(samples), consent_note or consent or CONSENT)
     click.echo(one_line(f"{voice.name}: added, {sum(voice.seconds):.1f} s"))
+    if not texts:
+        from tts_core.models import NAMES, model
+
+        needing = [each.title for each in map(model, NAMES) if each.transcript == "needed"]
+        click.echo(one_line(f"no transcript, which {' and '.join(needing)} need: give --text"), err=True)
+    _remark()
 
 
 @voices.command("list")
@@ -76,7 +82,9 @@ def list_voices(as_json: bool = False) -> None:
     for voice in found:
         for seconds, transcript in zip(voice.seconds, voice.transcripts, strict=True):
             click.echo(one_line(f"{voice.name}: {seconds:.1f} s, {transcript or 'no transcript'}"))
-    if not found:
+    if found:
+        _remark()
+    else:
         click.echo("none; add one: mlx-port voices add NAME sample.wav --text ...", err=True)
 
 
@@ -87,6 +95,16 @@ def remove(name: str) -> None:
     """Remove a voice and its recordings."""
     _store().remove(name)
     click.echo(one_line(f"{name}: removed"))
+
+
+def _remark() -> None:
+    """Say that the model of commands without --model takes none of them."""
+    from tts_core.files.json_object import read_json
+    from tts_core.models import only
+    from tts_core.voice.embedded import DIA
+
+    why = only(read_json(DIA / "config.json", 1 << 20)["own_speakers"])
+    click.echo(one_line(f"the embedded voice takes no recording, give --model: {why}"), err=True)
 
 
 def _store() -> VoiceStore:

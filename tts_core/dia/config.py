@@ -80,9 +80,12 @@ class DiaConfig(Schema):
     pad_token_id: int
     cross_rope: bool  # v0.1: rotary positions in cross-attention, and its sampling rule
     sampling: DiaSampling
+    own_speakers: tuple[str, ...] = ()  # of [S1], [S2]: all that it was trained on, whatever it continues
 
     def __post_init__(self) -> None:
-        decoder = self.decoder_config
+        decoder, own = self.decoder_config, self.own_speakers
+        if not (isinstance(own, tuple) and len(own) in (0, 2) and all(isinstance(name, str) for name in own)):
+            raise CheckpointError(f"config.json: own_speakers {own!r:.40} are not two names, or none")
         if len(self.delay_pattern) != decoder.num_channels:
             raise CheckpointError(
                 f"config.json: {len(self.delay_pattern)} delays for {decoder.num_channels} channels"
@@ -156,7 +159,7 @@ def read_published(
 
 def read_converted(config: Mapping[str, Any]) -> DiaConfig:
     """Read the configuration from our own schema; the error names every unknown and missing field."""
-    own = exact_fields(DiaConfig, config, "config.json")
+    own = exact_fields(DiaConfig, {"own_speakers": (), **mapping(config, "config.json")}, "config.json")
     encoder = exact_fields(DiaEncoderConfig, own["encoder_config"], "encoder_config")
     decoder = exact_fields(DiaDecoderConfig, own["decoder_config"], "decoder_config")
     own["encoder_config"], own["decoder_config"] = DiaEncoderConfig(**encoder), DiaDecoderConfig(**decoder)
@@ -204,9 +207,10 @@ def _read_flat(config: Mapping[str, Any]) -> DiaConfig:
     """Read the 0626 file, or one that transformers 5 saved: ids may be at the top or in decoder_config."""
     _reject_unknown(
         config,
-        [*_HARMLESS_TOP, "encoder_config", "decoder_config", "delay_pattern", *_ID_FIELDS],
+        [*_HARMLESS_TOP, "encoder_config", "decoder_config", "delay_pattern", "own_speakers", *_ID_FIELDS],
         "config.json",
     )
+    own = config.get("own_speakers", ())
     encoder = _sub_config(DiaEncoderConfig, config, "encoder_config")
     decoder = _sub_config(DiaDecoderConfig, config, "decoder_config")
     ids = {name: _first_set(name, config, config["decoder_config"]) for name in _ID_FIELDS}
@@ -220,6 +224,7 @@ def _read_flat(config: Mapping[str, Any]) -> DiaConfig:
         delay_pattern=_integers(config["delay_pattern"], "delay_pattern"),
         cross_rope=False,
         sampling=DEFAULTS_0626,
+        own_speakers=tuple(own) if isinstance(own, list) else own,
         **ids,
     )
 

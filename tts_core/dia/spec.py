@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tts_core.codecs import dac
 from tts_core.codecs.dac import DAC_44KHZ, DacConfig
 from tts_core.config import config_of
@@ -68,6 +70,12 @@ def check(configs: Configs, documents: Documents) -> None:
     )
 
 
+def varies(config: DiaConfig) -> dict[str, Any]:
+    """Return the facts that depend on the checkpoint: whether it speaks in voices of recordings."""
+    own = config.own_speakers
+    return {"own_speakers": own, "references": 0, "transcript": "unused"} if own else {}
+
+
 MODEL = Model(
     name="dia",
     title="Dia",
@@ -95,5 +103,6 @@ MODEL = Model(
     transcript="needed",
     example='--text "[S1] Hello there. [S2] Hi!"',
     speakers=2,
+    varies=varies,
     hints={"cross_rope": DiaConfig.with_cross_rope},
 )

@@ -10,6 +10,7 @@ import numpy as np
 from tts_core.codecs.dac import DacConfig
 from tts_core.dia.config import DiaConfig
 from tts_core.errors import UsageError
+from tts_core.models import only
 from tts_core.pipeline import PromptLike
 from tts_core.prompt import Prompt, checked_codes
 
@@ -66,6 +67,8 @@ def read_voice(
         raise UsageError(f"{where or 'prompt'}: {prompt!r:.60} is text; give Prompt.from_file(path, text)")
     given = prompt.one if isinstance(prompt, Prompt) else None
     where = where or ("prompt" if given is None else given.name)
+    if given is not None and given.audio is not None and config.own_speakers:
+        raise UsageError(f"{where}: {only(config.own_speakers)}; leave it out")
     if given is not None and given.text is None:
         raise UsageError(f"{where}: its transcript is missing; Dia needs the words of the reference")
     samples = None if given is None else given.samples(codec.sample_rate, where)

@@ -235,9 +235,10 @@ def built_in(name: str, spec: Model, stored: Collection[str]) -> str | None:
 def fitted(prompt: Prompt, name: str, spec: Model) -> Prompt:
     """Fit a voice to a model. Raises UsageError for one that the model cannot use."""
     count = len(prompt.references)
+    given = f"voice: {name} has {counted(count, 'recording')}, "
+    spec.check_takes_recording(given)
     if spec.references is not None and count > spec.references:
-        takes = f"takes {spec.references}" if spec.references else "has its own voice only"
-        raise UsageError(f"voice: {name} has {counted(count, 'recording')}, {spec.title} {takes}")
+        raise UsageError(f"{given}{spec.title} takes {spec.references}")
     if spec.transcript == "unused":
         return Prompt(tuple(replace(one, text=None) for one in prompt.references))
     if spec.transcript == "needed" and any(one.text is None for one in prompt.references):

@@ -26,6 +26,7 @@ def describe(name: str, configs: Configs | None = None, documents: Documents | N
     recordings: of a voice at most, None for any number.
     transcript: of a recording, "needed", "optional" or "unused".
     voices: built in.
+    own_speakers: of [S1], [S2], if it speaks in no other voice.
     languages: that it speaks, by ISO 639-1.
     """
     spec = models.model(name).of(configs or {})
@@ -39,6 +40,7 @@ def describe(name: str, configs: Configs | None = None, documents: Documents | N
         "recordings": spec.references,
         "transcript": spec.transcript,
         "voices": list(spec.voices),
+        "own_speakers": list(spec.own_speakers),
         "languages": list(spec.languages),
         "options": [
             _option(field, _own(field, own)) for field in fields(options_class(name)) if info(field).flags

@@ -243,7 +243,7 @@ def test_a_missing_tag_is_noted_where_there_are_others(pipeline, capsys):
         (["--format", "mp3", "--output", "a.mp3"], "format: a file has the format of its suffix; leave"),
         (["--format", "mp3"], "format: a file has the format of its suffix; leave --format out"),
         (["--format", "mp33", "--output", "-"], "format: 'mp33' is not one of wav, flac, mp3, opus"),
-        (["--ref-text", "Hello."], "ref-text: --ref-audio is missing"),
+        (["--ref-text", "Hello."], "ref-text: dia takes no --ref-text; leave it out"),
         (["--no-such-flag"], "--no-such-flag: no such flag"),
         (["more", SECRET], "text: 2 words besides --text; put the whole text in quotes"),
     ],

@@ -33,6 +33,16 @@ def test_the_longest_reference_leaves_a_frame(pipeline, capsys, reference):
     assert len(pipeline.asked.voice.samples) == longest
 
 
+def test_a_joined_reference_is_read_whole(pipeline, capsys, reference):
+    """In WAV it could not be decoded, in other formats it ended with its first sound."""
+    reference.write_bytes(reference.read_bytes() * 3)
+    assert (
+        run(capsys, "-t", SECRET, "--ref-audio", reference, "--ref-text", "Hello, everybody.", "--quiet")[0]
+        == 0
+    )
+    assert len(pipeline.asked.voice.samples) == 48000
+
+
 def test_a_reference_text_counts_for_the_limit(pipeline, capsys, reference):
     soundfile.write(reference, np.zeros(16000 * 20, np.float32) + 0.1, 16000)
     flags = ["--ref-audio", reference, "--ref-text", "Hello. " * 72]

@@ -12,6 +12,10 @@ from tests.mlx_port.commands.running import SECRET, one_line, refused, run
 from tts_core.serving.voices import VoiceStore, voices_folder
 
 NO = ["--consent", "I do not agree"]
+OWN = (
+    "the embedded voice takes no recording, give --model: this model speaks only as [S1] slt and [S2] rms, "
+    "whatever the recording\n"
+)
 SAID = "[S1] These are the words of the recording."
 
 
@@ -29,14 +33,14 @@ def test_a_voice_is_added_listed_and_removed(capsys):
         "",
         "none; add one: mlx-port voices add NAME sample.wav --text ...\n",
     )
-    assert run(capsys, "voices", "add", "anna", "a.wav", "--text", SAID) == (0, "anna: added, 3.0 s\n", "")
+    assert run(capsys, "voices", "add", "anna", "a.wav", "--text", SAID) == (0, "anna: added, 3.0 s\n", OWN)
     agreed = ["--consent", "I agree", "--consent-note", "Both agreed."]
     assert run(capsys, "voices", "add", "duo", "a.wav", "b.wav", *agreed)[0] == 0
     assert run(capsys, "voices", "add", "word", "a.wav", "--consent", "Yes")[0] == 0
     listed = "anna: 3.0 s, [S1] These are the words of the recording.\n" + 2 * "duo: 3.0 s, no transcript\n"
     listed += "word: 3.0 s, no transcript\n"
-    assert run(capsys, "voices", "list") == (0, listed, "")
-    assert run(capsys, "voices") == (0, listed, "")
+    assert run(capsys, "voices", "list") == (0, listed, OWN)
+    assert run(capsys, "voices") == (0, listed, OWN)
     found = json.loads(run(capsys, "voices", "list", "--json")[1])
     assert [(one["name"], one["consent"]) for one in found] == [
         ("anna", voices.CONSENT),
@@ -55,7 +59,9 @@ def test_a_joined_recording_is_kept_whole(capsys, folder):
         soundfile.write(f"one.{form}", sound, 16000)
         (folder / f"two.{form}").write_bytes((folder / f"one.{form}").read_bytes() * 2)
         assert run(capsys, "voices", "add", form, f"two.{form}")[1] == f"{form}: added, 6.0 s\n"
-        assert len(VoiceStore(voices_folder()).prompt(form).one.audio) == 96000
+        kept = VoiceStore(voices_folder()).prompt(form).one.audio
+        assert kept is not None
+        assert kept.shape == (96000,)
 
 
 def test_a_loud_recording_is_scaled_and_integers_are_refused(capsys):
@@ -64,6 +70,7 @@ def test_a_loud_recording_is_scaled_and_integers_are_refused(capsys):
     soundfile.write("loud.wav", sound * 10, 16000, subtype="FLOAT")
     assert run(capsys, "voices", "add", "loud", "loud.wav")[0] == 0
     kept = VoiceStore(voices_folder()).prompt("loud").one.audio
+    assert kept is not None
     np.testing.assert_allclose(kept, sound / abs(sound).max(), atol=1.5 / 32768 + 1e-6)
     soundfile.write("loud.wav", sound * 32768, 16000, subtype="FLOAT")
     one_line(capsys, 2, "audio: loud.wav: its peak is 98", "voices", "add", "x", "loud.wav")
@@ -89,7 +96,7 @@ def test_mistakes_with_voices(capsys, code, message, arguments):
     assert VoiceStore(voices_folder()).names() == []
 
 
-def test_generate_speaks_with_a_voice(pipeline, capsys, folder):
+def test_generate_speaks_with_a_voice(pipeline, takes_recordings, capsys, folder):
     # the fixture of the pipeline has its own working folder
     assert run(capsys, "voices", "add", "anna", folder / "a.wav", "--text", SAID)[0] == 0
     assert run(capsys, "generate", "--text", SECRET, "--voice", "anna", "--quiet") == (0, "", "")
@@ -97,7 +104,22 @@ def test_generate_speaks_with_a_voice(pipeline, capsys, folder):
     assert pipeline.asked.voice.samples.shape == (48000,)
 
 
-def test_voices_that_generate_cannot_use(pipeline, capsys, folder):
+def test_a_voice_without_a_transcript_says_which_models_need_one(capsys):
+    needed = "no transcript, which Dia and Dia2 need: give --text\n"
+    assert run(capsys, "voices", "add", "mute", "a.wav") == (0, "mute: added, 3.0 s\n", needed + OWN)
+
+
+def test_the_embedded_voice_takes_no_recording(pipeline, capsys, folder):
+    """It spoke as somebody else: likeness 0.4 to 0.7 to the recording, 0.8 or more to one of its own."""
+    assert run(capsys, "voices", "add", "anna", folder / "a.wav", "--text", SAID)[0] == 0
+    why = "this model speaks only as [S1] slt and [S2] rms, whatever the recording; leave it out"
+    refused(capsys, pipeline, 2, f"voice: anna has 1 recording, {why}", "-t", SECRET, "--voice", "anna")
+    flags = ["--ref-audio", folder / "a.wav", "--ref-text", SAID]
+    refused(capsys, pipeline, 2, f"ref-audio: {why}", "-t", SECRET, *flags)
+    refused(capsys, pipeline, 2, f"ref-audio: {why}", "-t", SECRET, *flags[:2])
+
+
+def test_voices_that_generate_cannot_use(pipeline, takes_recordings, capsys, folder):
     assert run(capsys, "voices", "add", "mute", folder / "a.wav")[0] == 0
     speak = ["--text", SECRET, "--voice"]
     refused(capsys, pipeline, 3, "voice: mut is not there; did you mean mute?", *speak, "mut")

@@ -7,11 +7,11 @@ import pytest
 
 from mlx_port.api import embedded_voice as mlx_voice
 from tests.parity.dia import plain
-from tests.tiny.recordings import snippet
 from tests.tolerance import assert_within
 from torch_ref import DiaPipeline
 from torch_ref.api import embedded_voice as torch_voice
 from tts_core.nn.noise import HostNoise
+from tts_core.prompt import Prompt
 from tts_core.results import GenerationResult, join
 from tts_core.voice.embedded import CODEC, DIA
 
@@ -117,12 +117,12 @@ def test_waveform() -> None:
 
 
 def test_continuing_a_voice() -> None:
-    """The voice's own speech as an audio prompt: encoded, read and continued equally."""
+    """The voice's own speech: encoded, read and continued equally. It takes no recording, but codes."""
     said = join(streamed("torch_ref")).audio[:4001]
     codes = {name: np.asarray(voice().engine.codec.encode(said[None])) for name, voice in VOICES.items()}
     assert codes["mlx_port"].shape == (1, 8, 9)  # frames of 480 samples
     np.testing.assert_array_equal(codes["mlx_port"], codes["torch_ref"])
-    prompt = snippet(said, "[S1] Hello,")
+    prompt = Prompt.of(codes=codes["mlx_port"][0], text="[S1] Hello,")
     results = [
         voice().generate("and goodbye.", prompt=prompt, seed=7, max_frames=12) for voice in VOICES.values()
     ]

@@ -1,10 +1,11 @@
 """The three published schemas with the values of the published files (specs of Dia, section 1)."""
 
 import copy
+import json
 
 import pytest
 
-from tts_core.dia.config import DiaDecoderConfig, DiaEncoderConfig, read_published
+from tts_core.dia.config import DiaDecoderConfig, DiaEncoderConfig, read_converted, read_published
 from tts_core.dia.sampling import DEFAULTS_0626, DEFAULTS_V01, DiaSampling
 from tts_core.dia.shapes import is_norm, parameter_shapes
 from tts_core.dia.spec import DIA_0626, DIA_V01
@@ -310,11 +311,22 @@ def test_not_a_dia_configuration(config):
         ("flat", "bos_token_id", "x", "whole number"),
         ("flat", "delay_pattern", 3, "delay_pattern"),
         ("flat", "delay_pattern", [0, 1.5], "delay_pattern"),
+        ("flat", "own_speakers", ["slt"], r"own_speakers \('slt',\) are not two names"),
+        ("flat", "own_speakers", "slt", "own_speakers 'slt' are not"),
+        ("flat", "own_speakers", [1, 2], "own_speakers"),
     ],
 )
 def test_nonsense_is_refused(schema, path, value, message):
     with pytest.raises(CheckpointError, match=message):
         read_published(edited(schema, path, value))
+
+
+def test_own_speakers_are_kept_and_unknown_to_older_folders():
+    config = read_published({**SCHEMAS["flat"], "own_speakers": ["slt", "rms"]})
+    assert config.own_speakers == ("slt", "rms")
+    assert read_converted(json.loads(json.dumps(config.to_dict()))) == config
+    older = {name: value for name, value in DIA_0626.to_dict().items() if name != "own_speakers"}
+    assert read_converted(older) == DIA_0626
 
 
 def test_norms_are_the_vectors_of_the_published_network():

@@ -1,5 +1,6 @@
 """Dia's requests: errors in one line that names the argument, and default values."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,16 @@ def request(
 ) -> list[DiaRequest]:
     texts = ["[S1] a", "b"] if texts is None else texts
     return requests(config, dac_config(), texts, DiaOptions(**given), prompts, exactly=exactly)
+
+
+def test_a_model_with_its_own_speakers_takes_no_recording_but_continues_codes() -> None:
+    """Codes are of its own speech: pieces of a long text continue each other."""
+    config = replace(CONFIG, own_speakers=("slt", "rms"))
+    heard = snippet(np.full(31, 0.5), "[S1] a")
+    with pytest.raises(UsageError, match=r"^prompt 1: this model speaks only as \[S1\] slt and \[S2\] rms"):
+        request(["[S1] b"], [heard], config=config)
+    request(["[S1] b"], [Prompt.of(codes=CODES, text="[S1] a")], config=config)
+    request(["[S1] b"], [CODES], config=config)
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {

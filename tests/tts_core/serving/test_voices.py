@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from tts_core.audio.recordings import SHORTEST
+from tts_core.dia.spec import DIA_0626
 from tts_core.errors import CheckpointError, NotFoundError, ResourceError, UsageError
 from tts_core.models import model
 from tts_core.prompt import Prompt, Reference
@@ -238,6 +239,13 @@ def test_a_model_takes_as_many_recordings_as_it_says(count: int, is_taken: bool)
     else:
         with pytest.raises(UsageError, match="voice: anna has 3 recordings, Dia takes 2"):
             fitted(prompt, "anna", spec)
+
+
+def test_a_model_with_its_own_speakers_takes_no_recording() -> None:
+    prompt = Prompt((Reference(np.ones(8000, np.float32), "words", sample_rate=8000),))
+    spec = model("dia").of({"dia": replace(DIA_0626, own_speakers=("slt", "rms"))})
+    with pytest.raises(UsageError, match=r"^voice: anna has 1 recording, .* as \[S1\] slt and \[S2\] rms"):
+        fitted(prompt, "anna", spec)
 
 
 def test_words_of_consent() -> None:

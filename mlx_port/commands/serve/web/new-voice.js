@@ -36,7 +36,9 @@ export class NewVoice extends EventTarget {
     show(this.error, "");
     byId("new-help").textContent =
       `One to ${this.limits.upload_seconds} seconds of clear speech, without music. ` +
-      NEEDS[this.model.transcript];
+      (this.model.recordings === 0
+        ? `${this.model.title}, which is chosen, takes no recording; the voice is for other models.`
+        : NEEDS[this.model.transcript]);
     this.recordings = [];
     this.list.replaceChildren();
     this.append();

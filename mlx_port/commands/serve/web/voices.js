@@ -40,13 +40,19 @@ export class Voices extends EventTarget {
     if (!this.model) return;
     const voice = this.recorded.find((each) => each.id === this.chosen);
     this.removal.disabled = !voice;
-    if (voice) {
+    const own = this.model.own_speakers.map((name, place) => `[S${place + 1}] ${name}`);
+    if (voice && this.model.recordings === 0) {
+      const why = own.length ? `speaks only as ${own.join(" and ")}` : "takes no recording";
+      this.help.textContent = `This model ${why}; choose a name without a recording.`;
+    } else if (voice) {
       const all = voice.recordings.map(({ seconds }) => `${seconds.toFixed(1)} s`);
       this.help.textContent = `Speaks like a recording of ${all.join(" and ")}.`;
     } else if (this.model.voices.length) {
       this.help.textContent = this.model.voices.includes(this.chosen)
         ? "One of the model’s own voices."
         : "This name stands for one of the model’s own voices.";
+    } else if (own.length) {
+      this.help.textContent = `The model’s own speakers, ${own.join(" and ")}; each name has its own seed.`;
     } else if (!this.model.needs_voice) {
       this.help.textContent = "The model’s own voice; each name has its own seed, so it is steady.";
     } else if (this.recorded.length) {

@@ -29,8 +29,8 @@ OURS = Attribution(name="mlx-port", url="https://pypi.org/project/mlx-port")
 
 
 def describe(service: Service) -> Info:
-    """Describe the voices: those built in; else the configured ones, and OpenAI's names where no recording is
-    needed. A model that needs an instruction has none, as no client can give one.
+    """Describe the voices: those built in; else the configured ones where recordings are taken, and OpenAI's
+    names where none is needed. A model that needs an instruction has none, as no client can give one.
     """
     program = TtsProgram(
         name="mlx-port",
@@ -72,7 +72,8 @@ def _names(service: Service, model: str) -> list[str]:
     if spec.needs_instruction:
         return []
     own = spec.voices or (() if spec.needs_voice else VOICES)
-    return [*([] if spec.voices else known), *(name for name in own if spec.voices or name not in known)]
+    stored = [] if spec.voices or spec.references == 0 else known
+    return [*stored, *(name for name in own if spec.voices or name not in known)]
 
 
 def _voice(model: str, name: str, languages: Sequence[str], *, is_first: bool) -> TtsVoice:

@@ -14,6 +14,7 @@ from mlx_port.commands.serve.describe import ASKED, describe
 from tests.mlx_port.commands.serve.served import Served
 from tts_core import models
 from tts_core.audio.formats import names
+from tts_core.dia.config import read_published
 from tts_core.errors import FieldError
 from tts_core.options import info, options_class
 from tts_core.text.alphabet import known_text
@@ -55,6 +56,13 @@ def test_facts_of_models() -> None:
     assert (options["piece_seconds"]["choices"], options["piece_seconds"]["unset"]) == (["auto"], 0)
     assert options["top_p"]["above"] == 0
     assert "min" not in options["top_p"]
+
+
+def test_own_speakers() -> None:
+    """Of the embedded voice; the published models speak like recordings, as far as their files say."""
+    found = describe("dia", {"dia": read_published(json.loads((VOICE / "config.json").read_text()))})
+    assert (found["own_speakers"], found["recordings"], found["transcript"]) == (["slt", "rms"], 0, "unused")
+    assert not any(describe(name)["own_speakers"] for name in models.NAMES)
 
 
 def test_the_route(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:

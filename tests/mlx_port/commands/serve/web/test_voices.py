@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 import soundfile
 
@@ -15,9 +14,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.rest]
 SAID = "[S1] Hello there, this is a voice."
 
 
-def test_a_voice_is_uploaded_used_and_removed(page: Page, embedded: Served, tmp_path: Path) -> None:
-    file = tmp_path / "own.wav"
-    file.write_bytes(embedded.post(input=SAID, seed=1, response_format="wav").content)
+def upload(page: Page, file: Path) -> None:
     page.click("add-voice")
     page.fill("voice-name", "own")
     page.the("recording-1").send_keys(str(file))
@@ -27,19 +24,43 @@ def test_a_voice_is_uploaded_used_and_removed(page: Page, embedded: Served, tmp_
     page.wait("document.querySelector('#recordings audio').readyState > 0")
     page.click("voice-save")
     page.wait("document.getElementById('voice').value === 'own'")
-    assert embedded.service.voices.voice("own").transcripts == (SAID,)
-    assert "-F 'name=own'" in page.text("code")
-    page.fill("option-seed", "2")
-    page.speak("[S1] Good morning.")
-    assert '"voice": "own"' in page.text("code")
-    body = {"input": "[S1] Good morning.", "seed": 2, "response_format": "wav"}
-    own = embedded.post(**body, voice="own").content
-    np.testing.assert_array_equal(page.sound(), np.frombuffer(own[44:], "<i2"))
-    assert own != embedded.post(**body).content
-    page.click("remove-voice")
-    page.driver.switch_to.alert.accept()
-    page.wait("document.getElementById('voice').value !== 'own'")
-    assert embedded.service.voices.names() == []
+
+
+def test_a_voice_is_uploaded_used_and_removed(tab: Page, tmp_path: Path) -> None:
+    file = tmp_path / "own.wav"
+    soundfile.write(file, *recording(2.0))
+    source = Talk()
+    with served(tmp_path / "voices", source) as server:
+        tab.open(server.url)
+        upload(tab, file)
+        assert server.service.voices.voice("own").transcripts == (SAID,)
+        assert "-F 'name=own'" in tab.text("code")
+        assert tab.text("voice-help") == "Speaks like a recording of 2.0 s."
+        tab.speak("[S1] Good morning.")
+        assert '"voice": "own"' in tab.text("code")
+        assert source.asked[-1][2].one.text == SAID
+        tab.click("remove-voice")
+        tab.driver.switch_to.alert.accept()
+        tab.wait("document.getElementById('voice').value !== 'own'")
+        assert server.service.voices.names() == []
+        assert tab.errors() == []
+
+
+def test_a_model_with_its_own_speakers_says_so(page: Page, embedded: Served, tmp_path: Path) -> None:
+    file = tmp_path / "own.wav"
+    soundfile.write(file, *recording(2.0))
+    assert (
+        page.text("voice-help")
+        == "The model’s own speakers, [S1] slt and [S2] rms; each name has its own seed."
+    )
+    page.click("add-voice")
+    assert "takes no recording; the voice is for other models." in page.text("new-help")
+    page.click("voice-cancel")
+    upload(page, file)
+    assert page.text("voice-help") == (
+        "This model speaks only as [S1] slt and [S2] rms; choose a name without a recording."
+    )
+    embedded.service.voices.remove("own")
 
 
 def test_a_voice_is_recorded(page: Page, embedded: Served) -> None:
