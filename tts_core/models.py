@@ -154,6 +154,13 @@ def kinds() -> tuple[str, ...]:
     return (*(kind for name in NAMES for kind in model(name).networks), *CODECS)
 
 
+def published() -> dict[str, tuple[str, Configs]]:
+    """List the published models by repository: name, and configurations of the parts. Imports every spec."""
+    return {
+        repository: (name, configs) for name in NAMES for repository, configs in model(name).sizes.items()
+    }
+
+
 def network(kind: str) -> Network:
     """Return the facts about a kind of network. Raises KeyError for an unknown one."""
     if kind in CODECS:

@@ -266,10 +266,11 @@ def test_one_argument_is_the_text(pipeline, capsys, monkeypatch):
     ("code", "message", "flags"),
     [
         (2, "model: file is a file; give the folder that convert-weights wrote", ["--model", "file"]),
-        (3, "convert its weights: convert-weights CAMB-AI/MARS5-TTS NEW_FOLDER", ["--model", "mars5"]),
+        (3, "mars5 is a model's name; give a folder, or a hub id: CAMB-AI/MARS5-TTS", ["--model", "mars5"]),
         (3, "is not there; did you mean voices?", ["--model", "voicse"]),
         (3, "neither is the folder no/such", ["--model", "./no/such/dir"]),
-        (3, "convert-weights --hf-path nari/Dia --mlx-path", ["--model", "nari/Dia"]),
+        (3, "model: nari/Dia is not in the hub's cache", ["--model", "nari/Dia"]),
+        (3, "did you mean nari-labs/Dia-1.6B", ["--model", "nari-lab/Dia-1.6B"]),
         (3, "a folder without config.json", ["--model", "voices"]),
         (4, "not readable as JSON", ["--model", "broken"]),
         (4, "run: convert-weights --hf-path", ["--model", DIA]),
