@@ -175,7 +175,6 @@ def test_two_processes_at_once_make_one_folder(tmp_path):
     shutil.rmtree(tmp_path / "voice")
     places = {"HF_HOME": str(tmp_path / "home"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     settings = {name: text for name, text in os.environ.items() if name not in ("HF_HUB_CACHE", "HF_HOME")}
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     root = Path(__file__).parents[2]
     both = [
         subprocess.Popen(
@@ -183,11 +182,14 @@ def test_two_processes_at_once_make_one_folder(tmp_path):
             env=settings | places | {"HF_HUB_OFFLINE": "1"},
             cwd=root,
             text=True,
-            **pipes,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
         for _ in range(2)
     ]
     for child in both:
+        assert child.stdin is not None
         child.stdin.write("go\n")
         child.stdin.flush()
     ends = [child.communicate(timeout=300) for child in both]
