@@ -12,6 +12,7 @@ import mlx.core as mx
 from mlx import nn
 from mlx.utils import tree_flatten
 
+from mlx_port.from_hub import local_folder
 from mlx_port.kernels.row_paths import forced
 from mlx_port.runtime.arithmetic import arithmetic, described
 from mlx_port.runtime.memory import backend_name, bound_cache, free_bytes, wants_wired, wire
@@ -186,6 +187,9 @@ class How(TypedDict, total=False):
 
     dtype: Literal["float32", "bfloat16", "float16"] | None
     check: bool
+    bits: int | None
+    revision: str | None
+    offline: bool
 
 
 def assemble(parts: Parts) -> Pipeline:
@@ -226,6 +230,9 @@ def open_parts(
     dtype: str | None = None,
     kinds: Sequence[str] | None = None,
     check: bool = False,
+    bits: int | None = None,
+    revision: str | None = None,
+    offline: bool = False,
 ) -> Parts:
     """Open the parts that `load` assembles, without reading tensors. kinds: parts to open; None for all."""
     if dtype is not None and dtype not in DTYPES:
@@ -233,8 +240,10 @@ def open_parts(
     forced()  # refuses a bad choice before anything is read
     wants_wired()
     if not isinstance(path, str | Path):
-        raise UsageError(f"model: {path!r} is not a path; give a folder that convert-weights wrote")
-    folder = Path(path)
+        raise UsageError(
+            f"model: {path!r} is not a path; give a folder that convert-weights wrote, or a hub id"
+        )
+    folder = local_folder(path, dtype=dtype, bits=bits, revision=revision, offline=offline)
     if (found := open_conversion(folder, kinds)) is not None:
         parts = _ConversionParts(found, folder, dtype)
     elif kinds is not None:

@@ -1,4 +1,4 @@
-"""Load the pipeline of the model in a folder that convert-weights wrote."""
+"""Load the pipeline of the model in a folder that convert-weights wrote, or of a hub id."""
 
 from __future__ import annotations
 
@@ -30,20 +30,31 @@ def load(path: str | Path, *, model: Literal["qwen3"], **how: Unpack[How]) -> Qw
 @overload
 def load(path: str | Path, *, model: None = None, **how: Unpack[How]) -> Pipeline: ...
 def load(
-    path: str | Path, *, model: str | None = None, dtype: str | None = None, check: bool = False
+    path: str | Path,
+    *,
+    model: str | None = None,
+    dtype: str | None = None,
+    check: bool = False,
+    bits: int | None = None,
+    revision: str | None = None,
+    offline: bool = False,
 ) -> Pipeline:
-    """Load the pipeline of the model in a folder that convert-weights wrote.
+    """Load the pipeline of the model in a folder that convert-weights wrote, or of a hub id, as
+    "nari-labs/Dia-1.6B-0626": its files are fetched and converted on first use, into the user's cache.
 
     model: its name ("dia", "dia2", "mars5", "metavoice", "qwen3"), which types its options; None is whatever
     is there.
     dtype: float32, bfloat16 or float16 for the networks; None is each one's own. Norms and networks that
     always run in float32 (codecs, vocoders) stay float32.
     check: first compare the sha256 of every file with conversion.json; sizes are always compared.
+    bits: per weight, 8 or 4, of a hub id's converted copy; None does not quantize.
+    revision: branch, tag or commit of a hub id.
+    offline: use only what is on this machine, as HF_HUB_OFFLINE=1 does.
     Raises NotFoundError, CheckpointError (for published files, with the command that converts them),
-    UsageError (also for another model than `model`), and ResourceError for too little memory.
+    UsageError (also for another model than `model`), and ResourceError for too little memory or disk.
     """
     models.check_name(model)
-    parts = open_parts(path, dtype=dtype, check=check)
+    parts = open_parts(path, dtype=dtype, check=check, bits=bits, revision=revision, offline=offline)
     if model is not None:
         check_model(parts.model, model)
     return assemble(parts)

@@ -31,6 +31,7 @@ LATE = {
     "converters": {"mlx"},  # quantizes
     "mlx_port.stored_voice": {"converters"},  # converts the embedded voice on first use
     "mlx_port.stored_published": {"converters"},  # reads published parts through their maps
+    "mlx_port.from_hub": {"converters"},  # converts a hub id on first use
     "mlx_port.commands": {"torch_ref", "converters"},  # --backend torch, convert, verify runs both sides
 }
 # modules and folders of a package from the lowest floor to the highest: imports go down, or stay on a floor
@@ -57,12 +58,14 @@ FLOORS: dict[str, list[Iterable[str]]] = {
         ("published",),
         ("card", "summary", "tensors"),
         ("convert",),
+        ("cache",),
         ("cli",),
     ],
     "torch_ref": [
         ("layers", "limits"),  # layers ask the rules; some of the rules' own tools run layers
         ("cpu", "cuda"),
         ("device", "guard", "host", "reading"),
+        ("from_hub",),
         ("layerwise", "loading"),
         ("codecs",),
         MODELS,
@@ -73,7 +76,7 @@ FLOORS: dict[str, list[Iterable[str]]] = {
         ("kernels",),
         ("layers",),
         ("steps",),
-        ("guard", "host", "reading", "stored", "stored_published", "stored_voice"),
+        ("from_hub", "guard", "host", "reading", "stored", "stored_published", "stored_voice"),
         ("layerwise", "loading"),
         ("codecs",),
         MODELS,

@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from converters.cache import Form, fetch_fitting
+from converters.files.hub import is_hub_id
 from converters.published import ModelPart, Published, open_published
 from torch_ref.cuda.precision import Precision as CodecPrecision
 from torch_ref.cuda.precision import Rounded, choose_precision
@@ -98,6 +100,8 @@ class How(TypedDict, total=False):
     cross_rope: bool | None
     config: str | Path | None
     include: Sequence[str]
+    revision: str | None
+    offline: bool
 
 
 def assemble(parts: Parts) -> Pipeline:
@@ -135,12 +139,18 @@ def open_parts(
     config: str | Path | None = None,
     include: Sequence[str] = (),
     kinds: Sequence[str] | None = None,
+    revision: str | None = None,
+    offline: bool = False,
 ) -> Parts:
     """Open the parts that `load` assembles, without reading tensors. kinds: parts to open; None for all."""
     choose_dtype(dtype, choose_device(device))  # before opening any file
     choose_precision(codec_precision, choose_device(device))
     if not isinstance(path, str | Path | Sequence):
         raise UsageError(f"model: {path!r} is not a path; give a folder, a file or a hub id")
+    if isinstance(path, str | Path) and is_hub_id(path):
+        there = choose(device, dtype, models.published().get(str(path), (None,))[0])
+        form, memory = Form(name_of(there.dtype)), free_bytes(there.device)
+        fetch_fitting(str(path), form, revision=revision, offline=offline, memory=memory)
     published = open_published(
         path,
         codec=codec,
@@ -149,6 +159,8 @@ def open_parts(
         include=include,
         parts=kinds,
         flag="model",
+        revision=revision,
+        offline=offline,
     )
     chosen = choose(device, dtype, published.model)
     return Parts(published, chosen, choose_precision(codec_precision, *chosen))

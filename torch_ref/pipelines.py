@@ -51,6 +51,8 @@ def load(
     cross_rope: bool | None = None,
     config: str | Path | None = None,
     include: Sequence[str] = (),
+    revision: str | None = None,
+    offline: bool = False,
 ) -> Pipeline:
     """Load the pipeline of the model in the files.
 
@@ -67,6 +69,8 @@ def load(
     cross_rope: overrides the files' setting of rotary cross-attention.
     config: a JSON file with sizes that no tensor shows.
     include: optional parts to load: "mbd".
+    revision: branch, tag or commit of hub ids.
+    offline: use only what is on this machine, as HF_HUB_OFFLINE=1 does.
     Raises NotFoundError, CheckpointError, UsageError (also for another model than `model`), and ResourceError
     for too little memory.
     """
@@ -80,6 +84,8 @@ def load(
         cross_rope=cross_rope,
         config=config,
         include=include,
+        revision=revision,
+        offline=offline,
     )
     if model is not None:
         check_model(parts.model, model)

@@ -214,6 +214,13 @@ def kind_of(config: Mapping[str, Any]) -> str | None:
     return next((kind for kind in kinds if network(kind).published_type == given), None)
 
 
+def published() -> dict[str, tuple[str, Configs]]:
+    """List the published models by repository: name, and configurations of the parts. Imports every spec."""
+    return {
+        repository: (name, configs) for name in NAMES for repository, configs in model(name).sizes.items()
+    }
+
+
 def network(kind: str) -> Network:
     """Return the facts about a kind of network. Raises KeyError for an unknown one."""
     if kind in CODECS:

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import difflib
 import errno
+import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from tts_core import models
 from tts_core.errors import NotFoundError, ResourceError, UsageError, not_there
 from tts_core.files.record import CARD, RECORD
+from tts_core.memory.computer import free_disk_bytes
+from tts_core.memory.fits import gigabytes
+from tts_core.printable import either
+
+_LOG = logging.getLogger("converters")
 
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _FILE = re.compile(r"\.(safetensors|pth|pt|bin|th|json|yaml)$")
 SAFETENSORS = ("*.safetensors", "*.safetensors.index.json")
 PICKLES = ("*.pth", "*.pt", "*.bin", "*.th")
+_WEIGHTS = {Path(pattern).suffix for pattern in (*SAFETENSORS[:1], *PICKLES)}
 # repositories with gigabytes of unneeded pickles → the needed ones
 WANTED = {"facebook/multiband-diffusion": ("mbd_comp_8.pt",)}
 
@@ -28,6 +37,29 @@ class Located:
     path: Path
     repository: str | None = None
     commit: str | None = None
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Files of a repository that are read, in bytes. missing: those that are not in the hub's cache."""
+
+    repository: str
+    commit: str
+    weights: int
+    missing: int
+
+
+def is_hub_id(source: str | Path) -> bool:
+    """Return True for a string of the form owner/name, if no local path has that name or owner.
+
+    Strings that look like files are paths.
+    """
+    name, path = str(source), Path(source).expanduser()
+    return (
+        not isinstance(source, Path)
+        and REPOSITORY.fullmatch(name) is not None
+        and not (_FILE.search(name) or path.exists() or path.parent.exists())
+    )
 
 
 def locate(source: str | Path, *, flag: str, revision: str | None = None, offline: bool = False) -> Located:
@@ -43,15 +75,9 @@ def locate(source: str | Path, *, flag: str, revision: str | None = None, offlin
         return Located(path)
     if path.exists():
         raise UsageError(f"{flag}: {path} is neither a file nor a folder; give one of them")
-    name = str(source)
-    if (
-        isinstance(source, Path)
-        or not REPOSITORY.fullmatch(name)
-        or _FILE.search(name)
-        or path.parent.exists()
-    ):
+    if not is_hub_id(source):
         raise not_there(flag, path)
-    return fetch(name, flag=flag, revision=revision, offline=offline)
+    return fetch(str(source), flag=flag, revision=revision, offline=offline)
 
 
 @cache
@@ -68,38 +94,97 @@ def patterns(weights: Sequence[str]) -> list[str]:
     return [*weights, *(f"{at}{name}" for name in descriptions() for at in ("", "*/"))]
 
 
-def fetch(repository: str, *, flag: str, revision: str | None = None, offline: bool = False) -> Located:
-    """Fetch a repository's safetensors, or its pickles if it has none, into the hub's own cache."""
-    folder = _snapshot(repository, SAFETENSORS, flag=flag, revision=revision, offline=offline)
+def fetch(
+    repository: str,
+    *,
+    flag: str,
+    revision: str | None = None,
+    offline: bool = False,
+    check: Callable[[Listing], None] | None = None,
+) -> Located:
+    """Fetch a repository's safetensors, or its pickles if it has none, into the hub's own cache.
+
+    check: called before a download. A line about it is logged. Raises ResourceError for a full disk.
+    """
+    listed = None if offline else _listing(repository, flag=flag, revision=revision)
+    if listed is not None and listed.missing:
+        _check_download(listed, flag)
+        if check is not None:
+            check(listed)
+        _LOG.warning(
+            "%s: commit %s, %s to download, %s free in %s",
+            *(repository, listed.commit, gigabytes(listed.missing)),
+            *(gigabytes(free_disk_bytes(hub_cache())), hub_cache()),
+        )
+    folder: Path = _ask(repository, SAFETENSORS, flag=flag, revision=revision, offline=offline)
     if not any(folder.rglob("*.safetensors")):
         pickles = WANTED.get(repository, PICKLES)
-        folder = _snapshot(repository, pickles, flag=flag, revision=revision, offline=offline)
+        folder = _ask(repository, pickles, flag=flag, revision=revision, offline=offline)
     commit = folder.name if folder.parent.name == "snapshots" else None
     return Located(folder, repository, commit)
 
 
-def _snapshot(
-    repository: str, weights: Sequence[str], *, flag: str, revision: str | None, offline: bool
-) -> Path:
+def hub_cache() -> Path:
+    """Return the folder of the hub's own cache, by HF_HUB_CACHE or HF_HOME."""
+    from huggingface_hub import constants
+
+    return Path(constants.HF_HUB_CACHE)
+
+
+def _check_download(listed: Listing, flag: str) -> None:
+    free = free_disk_bytes(hub_cache())
+    if free < listed.missing:
+        raise ResourceError(
+            f"{flag}: {listed.repository} takes {gigabytes(listed.missing)} to download, {hub_cache()} has "
+            f"{gigabytes(free)} free; free some space, or set HF_HOME to a larger disk"
+        )
+
+
+def _listing(repository: str, *, flag: str, revision: str | None) -> Listing | None:
+    """List what `fetch` reads; None if the hub cannot be asked."""
+    for endings in (SAFETENSORS, WANTED.get(repository, PICKLES)):
+        files = _ask(repository, endings, flag=flag, revision=revision, dry_run=True)
+        if files is None:
+            return None
+        sizes = {file.filename: int(file.file_size or 0) for file in files}
+        weights = [size for name, size in sizes.items() if Path(name).suffix in _WEIGHTS]
+        if weights:
+            missing = sum(sizes[file.filename] for file in files if file.will_download)
+            return Listing(repository, files[0].commit_hash, sum(weights), missing)
+    return None
+
+
+def _ask(
+    repository: str,
+    weights: Sequence[str],
+    *,
+    flag: str,
+    revision: str | None,
+    offline: bool = False,
+    dry_run: bool = False,
+) -> Any:
+    """Ask the hub's client for some weights, and `descriptions`. Return their folder.
+
+    dry_run: return the list of files instead; None if the hub cannot be asked.
+    """
     from huggingface_hub import errors, snapshot_download
 
     at = f"{flag}: {repository}" + (f" at {revision}" if revision else "")
-    wanted = patterns(weights)
+    given: dict[str, Any] = {"revision": revision, "allow_patterns": patterns(weights)}
     try:
+        if dry_run:
+            return snapshot_download(repository, dry_run=True, **given)
         try:
-            found = snapshot_download(
-                repository, revision=revision, allow_patterns=wanted, local_files_only=offline
-            )
+            return Path(snapshot_download(repository, local_files_only=offline, **given))
         except errors.OfflineModeIsEnabled:  # huggingface_hub 1.31 raises it though the cache has the commit
-            found = snapshot_download(
-                repository, revision=revision, allow_patterns=wanted, local_files_only=True
-            )
-        return Path(found)
+            return Path(snapshot_download(repository, local_files_only=True, **given))
+    except errors.DryRunError:
+        return None
     except errors.GatedRepoError:
         raise NotFoundError(f"{at} is gated; accept its terms on the hub, then set HF_TOKEN") from None
     except errors.RepositoryNotFoundError:
         raise NotFoundError(
-            f"{at} is not on the hub, or is private; check the name, or set HF_TOKEN"
+            f"{at} is not on the hub, or is private; {_nearest(repository)}or set HF_TOKEN"
         ) from None
     except errors.RevisionNotFoundError:
         raise NotFoundError(f"{at} has no such revision; check --revision") from None
@@ -108,12 +193,21 @@ def _snapshot(
     except errors.LocalEntryNotFoundError:
         raise NotFoundError(
             f"{at} is not in the hub's cache on this machine, and the hub is out of reach or switched off; "
-            "go online, or give a local folder"
+            f"{_nearest(repository)}go online, or give a local folder"
         ) from None
     except Exception as fault:  # the transport raises many kinds
         if isinstance(fault, OSError) and fault.errno in (errno.ENOSPC, errno.EDQUOT):
             raise ResourceError(f"{at}: the disk is full; free some space in the hub's cache") from fault
         raise NotFoundError(f"{at} could not be fetched ({reason(fault)}); try again later") from fault
+
+
+def _nearest(repository: str) -> str:
+    """Write the nearest known repositories for a mistyped one; nothing for a known one."""
+    known = [*models.published(), *(str(models.network(kind).repository) for kind in models.CODECS)]
+    if repository in known:
+        return ""
+    near = difflib.get_close_matches(repository, known, n=3)
+    return f"did you mean {either(near)}? Check the name, " if near else "check the name, "
 
 
 def reason(fault: Exception) -> str:

@@ -44,8 +44,9 @@ class GenerateFlags:
 @click.option("-t", "--text", help="TEXT by a flag.  [default: stdin, as '-']")
 @click.option(
     "--model",
-    metavar="PATH",
-    help="Converted folder; with --backend torch also published files.  [default: the embedded voice]",
+    metavar="MODEL",
+    help="Hub id, as nari-labs/Dia-1.6B-0626, fetched and converted on first use, or converted folder; "
+    "with --backend torch also published files.  [default: the embedded voice]",
 )
 @loading_flags("the folder's; with --backend torch by device; embedded voice: float32")
 @click.option(

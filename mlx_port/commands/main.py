@@ -27,6 +27,10 @@ COMMANDS = {
         "mlx_port.commands.voices:voices",
         "Keep voices by name, for generate and serve.",
     ),
+    "cache": (
+        "mlx_port.commands.cache:cache",
+        "List and remove models that were converted by their hub ids.",
+    ),
     "estimate": (
         "mlx_port.commands.estimate:estimate",
         "Estimate the peak memory of a model on each backend.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -12,10 +12,11 @@ from typing import Any, Literal, Protocol
 from mlx_port.commands.loading_flags import Loading
 from tts_core.config import Configs
 from tts_core.errors import NotFoundError, UsageError, not_there
-from tts_core.models import NAMES
+from tts_core.models import NAMES, published
 from tts_core.models import model as model_of
 from tts_core.options import info, options_class
 from tts_core.pipeline import Pipeline
+from tts_core.printable import either
 from tts_core.voice.embedded import CODEC, DIA
 
 INSTALL = {
@@ -34,6 +35,12 @@ def choose_options(model: str, given: Mapping[str, Any]) -> Any:
             flag = _flag(name)
             raise UsageError(f"{flag}: {model} takes no {flag}; it takes {own}")
     return kind(**{name: None if value == known[name].unset else value for name, value in given.items()})
+
+
+def check_options(model: str | None, given: Mapping[str, Any]) -> None:
+    """Check the options of a published model by its hub id, before its files are fetched."""
+    if given and model is not None and not Path(model).expanduser().exists() and model in published():
+        choose_options(published()[model][0], given)
 
 
 def _flag(name: str) -> str:
@@ -63,43 +70,54 @@ class Opened(Protocol):
         ...
 
 
+def on_this_machine(model: str | None, loading: Loading) -> tuple[str | None, Loading]:
+    """Return the path of a model, and how it is loaded from there; a hub id is fetched on first use.
+
+    The path for MLX is that of the converted folder. model: None is the embedded voice, and stays None.
+    Raises UsageError and NotFoundError, and what fetching and converting raise.
+    """
+    if model is None:
+        for name in ("bits", "revision"):
+            if getattr(loading, name) is not None:
+                raise UsageError(f"{name}: the embedded voice has none; give a hub id with --model")
+        return None, loading
+    folder = Path(model).expanduser()
+    if not folder.exists():
+        from converters.files.hub import is_hub_id
+
+        if model in NAMES:
+            ids = either(model_of(model).sizes)
+            raise NotFoundError(f"model: {model} is a model's name; give a folder, or a hub id: {ids}")
+        if not is_hub_id(model):
+            raise not_there(
+                "model", folder, "give a folder that convert-weights wrote, a hub id, or leave --model out"
+            )
+    place = _side(loading.backend, "from_hub").local_folder(
+        folder if folder.exists() else model,
+        dtype=loading.dtype,
+        bits=loading.bits,
+        revision=loading.revision,
+        offline=loading.offline,
+    )
+    return str(place), replace(loading, bits=None, revision=None)
+
+
 def open_model(model: str | None, loading: Loading) -> Opened:
     """Open the parts of the model on its backend's side, for the request and then for loading.
 
-    Weights are not read. model: None opens the embedded voice.
+    model: a path; None opens the embedded voice. Weights are not read.
     """
     backend, dtype = loading.backend, loading.dtype
     open_parts = _side(backend).open_parts
     if backend == "torch":
-        open_parts = partial(open_parts, codec_precision=loading.codec_precision)
+        open_parts = partial(open_parts, codec_precision=loading.codec_precision, offline=loading.offline)
     if model is None and backend == "torch":
         return open_parts(DIA, codec=CODEC, dtype=dtype or "float32")
     if model is None:
         from mlx_port.stored_voice import converted_voice
 
         return open_parts(converted_voice(), dtype=dtype)
-    folder, on_hub = Path(model).expanduser(), _looks_like_a_repository(model)
-    if model in NAMES and not folder.exists():
-        example = next(iter(model_of(model).sizes))
-        raise NotFoundError(
-            f"model: {model} is a model's name; convert its weights: convert-weights {example} NEW_FOLDER"
-        )
-    if not folder.exists() and not on_hub:
-        raise not_there("model", folder, "give a folder that convert-weights wrote, or leave --model out")
-    if backend == "torch":
-        return open_parts(model, dtype=dtype)
-    if on_hub:
-        raise NotFoundError(
-            f"model: no folder {model}; if it is a hub repository, convert it first: "
-            f"convert-weights --hf-path {model} --mlx-path NEW_FOLDER"
-        )
-    return open_parts(folder, dtype=dtype)
-
-
-def _looks_like_a_repository(model: str) -> bool:
-    """Check for the form owner/name of a hub id whose owner is no local folder."""
-    owner, _, name = model.partition("/")
-    return bool(name) and "/" not in name and owner not in ("", ".", "..", "~") and not Path(owner).exists()
+    return open_parts(Path(model), dtype=dtype)
 
 
 def load_pipeline(parts: Opened, backend: Literal["mlx", "torch"]) -> Pipeline:
@@ -107,5 +125,5 @@ def load_pipeline(parts: Opened, backend: Literal["mlx", "torch"]) -> Pipeline:
     return _side(backend).assemble(parts)
 
 
-def _side(backend: Literal["mlx", "torch"]) -> Any:
-    return import_module("mlx_port.loading" if backend == "mlx" else "torch_ref.loading")
+def _side(backend: Literal["mlx", "torch"], module: str = "loading") -> Any:
+    return import_module(f"{'mlx_port' if backend == 'mlx' else 'torch_ref'}.{module}")

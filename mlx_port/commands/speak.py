@@ -12,7 +12,14 @@ from pathlib import Path
 from mlx_port.commands.collect import Collected, as_it_comes, collect
 from mlx_port.commands.display import open_display
 from mlx_port.commands.generate import GenerateFlags
-from mlx_port.commands.opening import check_backend, choose_options, load_pipeline, open_model
+from mlx_port.commands.opening import (
+    check_backend,
+    check_options,
+    choose_options,
+    load_pipeline,
+    on_this_machine,
+    open_model,
+)
 from mlx_port.commands.output import choose_output
 from mlx_port.commands.pace import seconds_to_compute
 from mlx_port.commands.report import report
@@ -38,11 +45,13 @@ def speak(flags: GenerateFlags) -> None:
         from mlx_port.commands.playback import check_playback
 
         check_playback()
-    if flags.check:
-        check_hashes(flags.model)
     check_backend(flags.loading.backend)
     text = read_text(flags.text)
-    parts = open_model(flags.model, flags.loading)
+    check_options(flags.model, flags.options)
+    place, loading = on_this_machine(flags.model, flags.loading)
+    if flags.check:
+        check_hashes(place)
+    parts = open_model(place, loading)
     name = str(parts.model)
     model, options = model_of(name).of(parts.configs), choose_options(name, flags.options)
     if own := choose_voice(flags, model):

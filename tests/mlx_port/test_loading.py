@@ -279,10 +279,15 @@ def test_hashes_are_compared_when_asked(name: str, folder: Path) -> None:
             read(folder, check=True)
 
 
-@pytest.mark.parametrize("place", ["no/such/folder", "~/nowhere", "org/model"])
+@pytest.mark.parametrize("place", ["no/such/folder", "~/nowhere", "org/model.pt"])
 def test_no_such_folder(place: str) -> None:
     with pytest.raises(NotFoundError, match="no such folder; give a folder that convert-weights wrote"):
         load(place)
+
+
+def test_no_such_hub_id() -> None:
+    with pytest.raises(NotFoundError, match="model: org/model is not in the hub's cache on this machine"):
+        load("org/model")
 
 
 def one_line(error: SpeechError) -> None:

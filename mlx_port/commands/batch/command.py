@@ -45,7 +45,7 @@ class BatchFlags:
 @click.command(cls=ModelCommand)
 @click.argument("source", type=click.Path())
 @click.option("--out", required=True, metavar="PATH", help="Folder for sounds and manifest.")
-@click.option("--model", metavar="PATH", help="As of generate.  [default: the embedded voice]")
+@click.option("--model", metavar="MODEL", help="As of generate.  [default: the embedded voice]")
 @loading_flags("the folder's; with --backend torch by device")
 @click.option("--voices", type=click.Path(), help="Folder of stored voices.")
 @click.option("--format", "form", type=click.Choice(CORPUS), default="flac", help="Of the sounds.")

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +19,14 @@ from mlx_port.commands.batch.command import BatchFlags
 from mlx_port.commands.batch.local import devices, speak_locally
 from mlx_port.commands.batch.worker import Setting, build_speaker
 from mlx_port.commands.display import duration
-from mlx_port.commands.opening import check_backend, choose_options, load_pipeline, open_model
+from mlx_port.commands.opening import (
+    check_backend,
+    check_options,
+    choose_options,
+    load_pipeline,
+    on_this_machine,
+    open_model,
+)
 from mlx_port.commands.pace import speed
 from tts_core.audio.formats.names import CORPUS, FORMATS
 from tts_core.bulk.asking import Asking, Work
@@ -59,9 +66,11 @@ def run(flags: BatchFlags) -> int:
     part = division(flags.shard)
     read = read_rows(flags.source).first(flags.limit)
     rows = read.rows
-    parts = open_model(flags.model, flags.loading)
     if "seed" in flags.options:
         raise UsageError("--seed: every row has its own; give it in the row, or none")
+    check_options(flags.model, flags.options)
+    place, loading = on_this_machine(flags.model, flags.loading)
+    parts = open_model(place, loading)
     options = choose_options(str(parts.model), flags.options)
     given = {
         field.name: getattr(options, field.name) for field in fields(options) if field.name in flags.options
@@ -69,8 +78,9 @@ def run(flags: BatchFlags) -> int:
     rejection = read_rejection(flags)
     precision = parts.codec_precision
     settings = {
-        "model": fingerprint() if flags.model is None else model_hash(Path(flags.model).expanduser()),
-        **asdict(flags.loading),
+        "model": fingerprint() if place is None else model_hash(Path(place)),
+        "backend": backend,
+        "dtype": loading.dtype,
         "codec_precision": precision,
         "options": given,
         "format": flags.form,
@@ -95,7 +105,7 @@ def run(flags: BatchFlags) -> int:
         click.echo(one_line(plan([row for row, _ in keyed], flags)))
         return 0
     judges = flags.judges or max(1, (os.cpu_count() or 1) // (2 * len(devices(backend))))
-    setting = Setting(flags.model, flags.loading, flags.places, work, rejection, judges)
+    setting = Setting(place, loading, flags.places, work, rejection, judges)
     with OutputFolder(
         flags.out,
         settings,

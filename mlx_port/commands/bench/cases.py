@@ -6,8 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
+from mlx_port.commands.loading_flags import Loading
+from mlx_port.commands.opening import on_this_machine
 from mlx_port.loading import open_parts
 from mlx_port.runtime.memory import backend_name, free_bytes
 from tts_core import models
@@ -63,7 +66,9 @@ class Case:
         return 32 if self.dtype == "float32" else 16
 
 
-def choose_subject(model: str | None, random: str | None) -> Subject:
+def choose_subject(
+    model: str | None, random: str | None, *, revision: str | None = None, offline: bool = False
+) -> Subject:
     """Open the model that the flags name, without its weights; None for both is the embedded voice."""
     if random is not None:
         return _published(random)
@@ -71,7 +76,10 @@ def choose_subject(model: str | None, random: str | None) -> Subject:
         from mlx_port.stored_voice import converted_voice
 
         model = str(converted_voice())
-    parts = open_parts(model)
+    else:
+        place, _ = on_this_machine(model, Loading(revision=revision, offline=offline))
+        model = str(place)
+    parts = open_parts(Path(model))
     name = str(parts.model)
     return Subject(name, parts.configs, parts.dtype_of(name), parts.quantization_of(name), folder=model)
 

@@ -9,6 +9,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from mlx_port.commands.loading_flags import hub_flags
 from tts_core.command.seconds import Seconds
 from tts_core.errors import UsageError
 from tts_core.printable import json_text, lines
@@ -17,7 +18,7 @@ DTYPES = ("float32", "bfloat16", "float16")
 BITS = ("2", "3", "4", "5", "6", "8")
 MOST_SECONDS = 60
 MOST_TEXTS = 64
-HERE = ("random", "batch", "dtypes", "bits", "runs")  # without --server
+HERE = ("random", "batch", "dtypes", "bits", "runs", "revision", "offline")  # without --server
 THERE = ("rates", "seed", "voice", "form", "sample_rate", "body", "timeout", "api_key", "plot_file")
 
 
@@ -40,8 +41,9 @@ class Several(click.ParamType):
 @click.command()
 @click.option(
     "--model",
-    metavar="PATH",
-    help="Converted folder; with --server the model's name there.  [default: the embedded voice; tts-1]",
+    metavar="MODEL",
+    help="Hub id or converted folder; with --server the model's name there.  "
+    "[default: the embedded voice; tts-1]",
 )
 @click.option(
     "--random",
@@ -61,13 +63,14 @@ class Several(click.ParamType):
     "--dtype",
     "dtypes",
     type=Several(click.Choice(DTYPES)),
-    help="Type of weights and activations.  [default: as in PATH; with --random bfloat16]",
+    help="Type of weights and activations.  [default: as in MODEL; with --random bfloat16]",
 )
 @click.option(
     "--bits",
     type=Several(click.Choice(["16", "32", *BITS])),
-    help="Bits per weight: 8 and 4 quantize, 16 and 32 do not.  [default: as in PATH]",
+    help="Bits per weight: 8 and 4 quantize, 16 and 32 do not.  [default: as in MODEL]",
 )
+@hub_flags
 @click.option("--runs", type=click.IntRange(1, 100), default=3, help="Timed runs.")
 @click.option(
     "--server",
@@ -164,6 +167,8 @@ def _time_model(
     dtypes: Sequence[str] | None,
     bits: Sequence[str] | None,
     runs: int,
+    revision: str | None,
+    offline: bool,
 ) -> tuple[dict[str, Any], str]:
     """Time a model; return the report as JSON values and as a table."""
     from mlx_port.commands.bench.cases import choose_subject, plan
@@ -173,7 +178,7 @@ def _time_model(
         raise UsageError("random: --model is given, too; choose one of them")
     if seconds > MOST_SECONDS:
         raise UsageError(f"seconds: {seconds:g} cannot be used; give a number > 0 and <= {MOST_SECONDS}")
-    subject = choose_subject(model, random)
+    subject = choose_subject(model, random, revision=revision, offline=offline)
     cases = plan(subject, text, seconds, batch=batch, dtypes=dtypes, bits=bits)
 
     from mlx_port.commands.bench.measure import measure

@@ -29,9 +29,10 @@ LIMITS = {"max_text": "text", "max_audio": "audio_seconds", "timeout": "request_
 @click.option(
     "--model",
     "models",
-    metavar="PATH",
+    metavar="MODEL",
     multiple=True,
-    help="Converted folder, served under its name; repeat for several.  [default: the embedded voice]",
+    help="Hub id or converted folder, served under its name; repeat for several.  "
+    "[default: the embedded voice]",
 )
 @loading_flags("each folder's; with --backend torch by device")
 @click.option("--host", default="127.0.0.1", help="Address to listen on.")

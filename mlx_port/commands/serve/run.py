@@ -19,7 +19,7 @@ import uvicorn
 
 from mlx_port.commands.arithmetic import arithmetic, codec_precision
 from mlx_port.commands.loading_flags import Loading
-from mlx_port.commands.opening import check_backend, load_pipeline, open_model
+from mlx_port.commands.opening import check_backend, load_pipeline, on_this_machine, open_model
 from mlx_port.commands.serve.app import build
 from mlx_port.commands.serve.live.protocols import HttpConnection, WebSocketConnection
 from mlx_port.commands.serve.metrics import Metrics
@@ -122,10 +122,11 @@ def sources(settings: Settings) -> Mapping[str, ModelSource]:
     """Open the models, by the names of their folders. No weights are read."""
     found: dict[str, ModelSource] = {}
     for path in settings.models or (None,):
-        name = EMBEDDED if path is None else Path(path).expanduser().resolve().name
+        name = EMBEDDED if path is None else _name(path)
         if name in found:
             raise UsageError(f"model: two folders are called {name}; rename one")
         how = settings.loading if path is not None else replace(settings.loading, dtype=None)
+        path, how = on_this_machine(path, how)
         parts = open_model(path, how)
 
         def load(path: str | None = path, how: Loading = how) -> Pipeline:
@@ -135,6 +136,12 @@ def sources(settings: Settings) -> Mapping[str, ModelSource]:
             str(parts.model), parts.configs, parts.documents, load, codec_precision=parts.codec_precision
         )
     return found
+
+
+def _name(path: str) -> str:
+    """Name a model as clients ask for it: a folder by its own name, a hub id by itself."""
+    folder = Path(path).expanduser()
+    return folder.resolve().name if folder.exists() else path
 
 
 def _serve(service: Service) -> int:

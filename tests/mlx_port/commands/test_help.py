@@ -48,7 +48,7 @@ OWN: dict[str, set[str]] = {
     "verify": {"mlx_port.commands.verify", "mlx_port.commands.verify.command", *SECONDS},
     "estimate": {"mlx_port.commands.estimate", *SECONDS},
     "doctor": {"mlx_port.commands.doctor"},
-    "bench": {"mlx_port.commands.bench", "mlx_port.commands.bench.command", *SECONDS},
+    "bench": {"mlx_port.commands.bench", "mlx_port.commands.bench.command", LOADING, *SECONDS},
     "serve": {
         "mlx_port.commands.serve",
         "mlx_port.commands.serve.command",
@@ -66,6 +66,7 @@ OWN: dict[str, set[str]] = {
     "judge": {"mlx_port.commands.judge"},
     "voices": {"mlx_port.commands.voices"},
     "service": {"mlx_port.commands.service"},
+    "cache": {"mlx_port.commands.cache"},
 }
 CONVERTER = {
     "converters",

@@ -110,7 +110,7 @@ def test_open_a_port_that_is_taken_and_ctrl_c(tmp_path: Path, monkeypatch: pytes
     ("flags", "code", "message"),
     [
         (["--model", "no/such"], 3, "model: "),
-        (["--model", "a/b"], 3, "model: no folder a/b; if it is a hub repository, convert it first"),
+        (["--model", "a/b"], 3, "model: a/b is not in the hub's cache on this machine"),
         (["--cors", "*"], 2, "cors: '*' is no origin; give it as https://example.org"),
         (["--cors", "https://a.example/path"], 2, "is no origin"),
         (["--api-key", " "], 2, "api-key: empty, or with characters"),
