@@ -173,7 +173,7 @@ def _ask(
     given: dict[str, Any] = {"revision": revision, "allow_patterns": patterns(weights)}
     try:
         if dry_run:
-            return snapshot_download(repository, dry_run=True, **given)
+            return snapshot_download(repository, dry_run=True, tqdm_class=_silent(), **given)
         try:
             return Path(snapshot_download(repository, local_files_only=offline, **given))
         except errors.OfflineModeIsEnabled:  # huggingface_hub 1.31 raises it though the cache has the commit
@@ -199,6 +199,18 @@ def _ask(
         if isinstance(fault, OSError) and fault.errno in (errno.ENOSPC, errno.EDQUOT):
             raise ResourceError(f"{at}: the disk is full; free some space in the hub's cache") from fault
         raise NotFoundError(f"{at} could not be fetched ({reason(fault)}); try again later") from fault
+
+
+@cache
+def _silent() -> type[Any]:
+    """Build a progress bar that shows nothing: a list is no download."""
+    from tqdm.asyncio import tqdm_asyncio
+
+    class Silent(tqdm_asyncio):
+        def __init__(self, *given: Any, **how: Any):
+            super().__init__(*given, **how | {"disable": True})
+
+    return Silent
 
 
 def _nearest(repository: str) -> str:

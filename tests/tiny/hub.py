@@ -55,7 +55,7 @@ class OnlineHub:
     downloads: list[str] = field(default_factory=list)
 
     def snapshot_download(
-        self, repository, *, revision=None, allow_patterns, local_files_only=False, dry_run=False
+        self, repository, *, revision=None, allow_patterns, local_files_only=False, dry_run=False, **_
     ):
         """Do as huggingface_hub's function."""
         if local_files_only:

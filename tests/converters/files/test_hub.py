@@ -45,7 +45,9 @@ def asked(monkeypatch, tmp_path) -> Callable[..., list[Asked]]:
     def publish(held: dict[str, list[Path]]) -> list[Asked]:
         calls: list[Asked] = []
 
-        def snapshot_download(repository, *, revision, allow_patterns, local_files_only=False, dry_run=False):
+        def snapshot_download(
+            repository, *, revision, allow_patterns, local_files_only=False, dry_run=False, **_
+        ):
             if dry_run:
                 raise huggingface_hub.errors.DryRunError("the hub is out of reach")
             tensors = [each for each in allow_patterns if each not in hub.patterns(())]

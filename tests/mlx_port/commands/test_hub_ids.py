@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -152,5 +153,6 @@ def test_every_model_loads_by_its_main_id_with_parts_of_others(hub, monkeypatch,
     parts = open_parts(repository, offline=True)
     spec = models.model(models.published()[repository][0])
     assert (parts.model, set(parts.configs)) == (spec.name, set(spec.parts))
-    assert spec.name == type(mlx_port.load(repository, offline=True)).MODEL
+    pipeline: Any = mlx_port.load(repository, offline=True)
+    assert spec.name == pipeline.MODEL
     assert parts.folder.is_relative_to(tmp_path / "cache")

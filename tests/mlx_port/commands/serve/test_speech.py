@@ -288,6 +288,13 @@ def test_health_and_models(tmp_path) -> None:
         assert error_of(missing)["message"] == "model: 'othr' is not served here; did you mean other?"
 
 
+def test_a_model_is_served_by_its_hub_id(tmp_path) -> None:
+    with served(tmp_path, {"our/voice": Talk()}) as server:
+        assert server.get("/v1/models/our/voice").json()["id"] == "our/voice"
+        assert server.get("/v1/models/our/voicex").status_code == 404
+        assert server.post(model="our/voice", input="one two").status_code == 200
+
+
 def test_metrics(server: Served) -> None:
     server.post(input="one two")
     server.post(input="")
