@@ -65,6 +65,7 @@ OWN: dict[str, set[str]] = {
     },
     "judge": {"mlx_port.commands.judge"},
     "voices": {"mlx_port.commands.voices"},
+    "mcp": {"mlx_port.commands.mcp"},
 }
 CONVERTER = {
     "converters",
