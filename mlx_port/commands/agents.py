@@ -6,7 +6,7 @@ import asyncio
 import io
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -16,14 +16,6 @@ from mlx_port.commands.output import choose_output
 from tts_core.errors import GenerationError, SpeechError
 from tts_core.models import model as model_of
 from tts_core.serving.voices import VoiceStore, built_in, fitted, voices_folder
-
-
-class Speaker(Protocol):
-    """Source of speech. `speak` returns (L,) float32 samples and their rate in Hz."""
-
-    def speak(self, text: str, voice: str | None, options: dict[str, Any]) -> tuple[np.ndarray, int]: ...
-
-    def voices(self) -> list[str]: ...
 
 
 class Local:
@@ -36,6 +28,7 @@ class Local:
         self._pipeline: Any = None
 
     def speak(self, text: str, voice: str | None, options: dict[str, Any]) -> tuple[np.ndarray, int]:
+        """Speak a text: (L,) float32 samples and their rate in Hz. Raises SpeechError."""
         store, prompt = VoiceStore(voices_folder()), None
         if voice is not None:
             if own := built_in(voice, self._spec, store.names()):
@@ -48,6 +41,7 @@ class Local:
         return spoken.audio, spoken.sample_rate
 
     def voices(self) -> list[str]:
+        """List stored voices, then those of the model."""
         return [*VoiceStore(voices_folder()).names(), *self._spec.voices]
 
 
@@ -59,6 +53,7 @@ class Remote:
         self._headers = {} if key is None else {"Authorization": f"Bearer {key}"}
 
     def speak(self, text: str, voice: str | None, options: dict[str, Any]) -> tuple[np.ndarray, int]:
+        """Speak a text as Local does; the voice is alloy by default. Raises GenerationError."""
         import soundfile
 
         body = {"model": "tts-1", "input": text, "voice": voice or "alloy", "response_format": "wav"}
@@ -67,6 +62,7 @@ class Remote:
         return samples, rate
 
     def voices(self) -> list[str]:
+        """List the server's voices."""
         import json
 
         return [each["id"] for each in json.loads(self._ask("GET", "voices"))["data"]]
@@ -95,7 +91,7 @@ def run(model: str | None, url: str | None, key: str | None) -> None:
     from mcp.server.mcpserver import MCPServer  # pyright: ignore[reportMissingImports]
     from mcp.server.mcpserver.exceptions import ToolError  # pyright: ignore[reportMissingImports]
 
-    speaker: Speaker = Local(model) if url is None else Remote(url, key)
+    speaker: Local | Remote = Local(model) if url is None else Remote(url, key)
     server = MCPServer("mlx-port", log_level="WARNING")
     worker = ThreadPoolExecutor(1)  # MLX's arrays stay on the thread that made them
 
@@ -130,7 +126,12 @@ def run(model: str | None, url: str | None, key: str | None) -> None:
 
 
 def _spoken(
-    speaker: Speaker, text: str, voice: str | None, output: str | None, play: bool, options: dict[str, Any]
+    speaker: Local | Remote,
+    text: str,
+    voice: str | None,
+    output: str | None,
+    play: bool,
+    options: dict[str, Any],
 ) -> dict[str, Any]:
     """Speak, write and play. The place is checked before; stdout is the protocol's, so '-' is refused."""
     if output == "-":
