@@ -111,6 +111,8 @@ OPTIONAL = {
     "prometheus_client",
     "h11",
     "wyoming",
+    "mcp",
+    "httpx2",
 }  # of extras, or the user's own
 
 NETWORK = {
@@ -121,6 +123,7 @@ NETWORK = {
     "ftplib",
     "requests",
     "httpx",
+    "httpx2",
     "aiohttp",
     "posthog",
     "sentry_sdk",
@@ -315,13 +318,15 @@ def test_only_commands_import_commands():
 
 def test_the_hub_is_all_of_the_network_and_nothing_runs_a_shell():
     """No telemetry and no URLs fetched: only the hub's client uses the network, in two modules, and the
-    server sets the buffers of connections that it is given. `bench --server` connects to what its flag names.
+    server sets the buffers of connections that it is given. `bench --server` and `mcp --url` connect to what
+    their flags name.
     """
     found = [each for package in OURS for each in imports(package)]
     network = {(each.module, each.target) for each in found if each.target.partition(".")[0] in NETWORK}
     assert network == {
         ("mlx_port.commands.serve.live.protocols", "socket"),
         ("mlx_port.commands.bench.load.post", "urllib.parse"),
+        ("mlx_port.commands.agents", "httpx2"),
     }
     connecting = {
         module

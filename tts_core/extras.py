@@ -32,6 +32,7 @@ EXTRAS = {
         "the server", ("starlette", "uvicorn", "prometheus-client", "python-multipart", "websockets")
     ),
     "wyoming": Extra("Home Assistant", ("wyoming",)),
+    "mcp": Extra("agents", ("mcp", "httpx2")),
 }
 
 

@@ -47,6 +47,7 @@ COMMANDS = {
         "mlx_port.commands.judge:judge",
         "Judge recordings: word errors, naturalness, likeness, silence.",
     ),
+    "mcp": ("mlx_port.commands.mcp:mcp", "Let agents speak, in the Model Context Protocol."),
     "doctor": (
         "mlx_port.commands.doctor:doctor",
         "Report this machine, its limits and whether it can speak.",

@@ -67,6 +67,7 @@ OWN: dict[str, set[str]] = {
     "voices": {"mlx_port.commands.voices"},
     "service": {"mlx_port.commands.service"},
     "cache": {"mlx_port.commands.cache"},
+    "mcp": {"mlx_port.commands.mcp"},
 }
 CONVERTER = {
     "converters",
