@@ -33,8 +33,6 @@ class Speed:
     reads: the tensors of the model's first network that every step reads, by name.
     options: of the model, that its text needs.
     documents: texts that fit a model of random weights, kind → name → text.
-    launches: of a step of one text in bfloat16 on a Mac, a layer's and those of the rest, as
-    tests/mlx_port/test_launches.py counts them; None if it does not.
     """
 
     stages: tuple[str, ...]
@@ -45,15 +43,7 @@ class Speed:
     reads: Callable[[str], bool]
     text: str
     documents: Callable[[Configs], Documents]
-    launches: tuple[int, int] | None = None
     options: Callable[[Configs], Mapping[str, Any]] = _none
-
-    def step_launches(self, configs: Configs) -> int | None:
-        """Count the launches of a whole step; None if nobody has counted a layer's."""
-        if self.launches is None:
-            return None
-        layer, rest = self.launches
-        return layer * self.layers(configs) + rest
 
     def real_time(self, configs: Configs) -> float:
         """Milliseconds that a step may take to keep up with the speech."""

@@ -1,7 +1,6 @@
 """Facts about models' steps: bytes, real time, and stand-ins for files."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -26,12 +25,6 @@ def test_bytes_and_real_time_of_a_step_are_those_of_the_published_sizes(name, bi
     assert read / 1e9 == pytest.approx(billions, rel=0.005)
     assert step_bytes(name, configs(name), "float32") == pytest.approx(2 * read, rel=0.001)
     assert speed(name).real_time(configs(name)) == pytest.approx(real_time, rel=0.005)
-
-
-def test_launches_grow_with_the_layers():
-    known = replace(speed("dia"), launches=(10, 7))
-    assert known.step_launches(configs("dia")) == 18 * 10 + 7
-    assert replace(known, launches=None).step_launches(configs("dia")) is None
 
 
 def test_quantized_layers_are_counted_with_their_scales():

@@ -22,7 +22,6 @@ SPEED = Speed(
     steps_per_frame=1,
     frame_rate=lambda configs: config_of(configs, "dac", DacConfig).frame_rate,
     layers=lambda configs: config_of(configs, "dia", DiaConfig).decoder_config.num_hidden_layers,
-    launches=(14, 35),
     reads=_reads,
     text="[S1] The quick brown fox jumps over the lazy dog near the river bank.",
     documents=lambda configs: {"dia": {}, "dac": {}},

@@ -49,5 +49,4 @@ SPEED = Speed(
     reads=_reads,
     text="[S1] The quick brown fox jumps over the lazy dog near the river bank.",
     documents=_documents,
-    launches=(11, 598),
 )

@@ -45,7 +45,6 @@ SPEED = Speed(
     steps_per_frame=1,
     frame_rate=lambda configs: config_of(configs, "encodec", EncodecConfig).frame_rate,
     layers=lambda configs: config_of(configs, "mars5", CodecLMConfig).num_hidden_layers,
-    launches=(11, 37),
     reads=lambda name: name.startswith("ar."),
     text="The quick brown fox jumps over the lazy dog near the river bank.",
     documents=_documents,

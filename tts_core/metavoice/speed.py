@@ -35,7 +35,6 @@ SPEED = Speed(
     steps_per_frame=FIRST_STAGE_BOOKS,
     frame_rate=lambda configs: FRAME_RATE,
     layers=lambda configs: config_of(configs, "metavoice", FirstStageConfig).num_hidden_layers,
-    launches=(10, 35),
     reads=_reads,
     text="The quick brown fox jumps over the lazy dog near the river bank.",
     documents=_documents,

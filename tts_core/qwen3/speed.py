@@ -55,6 +55,5 @@ SPEED = Speed(
     reads=_reads,
     text="The quick brown fox jumps over the lazy dog near the river bank.",
     documents=_documents,
-    launches=(11, 205),
     options=_options,
 )

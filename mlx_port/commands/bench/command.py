@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 from mlx_port.commands.loading_flags import hub_flags
+from tts_core import models
 from tts_core.command.seconds import Seconds
-from tts_core.errors import UsageError
+from tts_core.errors import GenerationError, ResourceError, SpeechError, UsageError
 from tts_core.printable import json_text, lines
+
+if TYPE_CHECKING:
+    from mlx_port.commands.bench.cases import Subject
 
 DTYPES = ("float32", "bfloat16", "float16")
 BITS = ("2", "3", "4", "5", "6", "8")
 MOST_SECONDS = 60
 MOST_TEXTS = 64
-HERE = ("random", "batch", "dtypes", "bits", "runs", "revision", "offline")  # without --server
+REPORTED = ("16", "8", "4")  # bits of --report
+HERE = ("random", "batch", "dtypes", "bits", "runs", "rows", "revision", "offline")  # without --server
 THERE = ("rates", "seed", "voice", "form", "sample_rate", "body", "timeout", "api_key", "plot_file")
 
 
@@ -72,6 +77,13 @@ class Several(click.ParamType):
 )
 @hub_flags
 @click.option("--runs", type=click.IntRange(1, 100), default=3, help="Timed runs.")
+@click.option(
+    "--report",
+    "rows",
+    is_flag=True,
+    help="Print rows of Markdown to send: every model with random weights at 16, 8 and 4 bits, or the one "
+    "that --model or --random names; what does not fit in memory is skipped.",
+)
 @click.option(
     "--server",
     metavar="URL",
@@ -167,25 +179,51 @@ def _time_model(
     dtypes: Sequence[str] | None,
     bits: Sequence[str] | None,
     runs: int,
+    rows: bool,
     revision: str | None,
     offline: bool,
-) -> tuple[dict[str, Any], str]:
-    """Time a model; return the report as JSON values and as a table."""
+) -> tuple[Any, str]:
+    """Time a model; return the report as JSON values and as a table.
+
+    rows: instead return a list of reports and rows of Markdown, of all models if none is named.
+    """
     from mlx_port.commands.bench.cases import choose_subject, plan
-    from mlx_port.commands.bench.report import report, table
+    from mlx_port.commands.bench.report import markdown, report, table
 
     if model is not None and random is not None:
         raise UsageError("random: --model is given, too; choose one of them")
     if seconds > MOST_SECONDS:
         raise UsageError(f"seconds: {seconds:g} cannot be used; give a number > 0 and <= {MOST_SECONDS}")
-    subject = choose_subject(model, random, revision=revision, offline=offline)
-    cases = plan(subject, text, seconds, batch=batch, dtypes=dtypes, bits=bits)
+    several = rows and model is None and random is None
+    names = models.NAMES if several else [random]
+    subjects = [choose_subject(model, name, revision=revision, offline=offline) for name in names]
+    planned, reports, failed = [], [], []
 
+    def skip(subject: Subject, error: SpeechError) -> None:
+        failed.append(error)
+        if several:
+            _tell(f"{subject.published}: skipped: {error}")
+
+    for subject in subjects:
+        own = rows and bits is None and subject.quantization is None
+        forms = REPORTED if own else bits
+        try:
+            cases = plan(subject, text, seconds, batch=batch, dtypes=dtypes, bits=forms)
+            planned.append((subject, cases))
+        except ResourceError as error:
+            skip(subject, error)
     from mlx_port.commands.bench.measure import measure
 
-    measured = measure(subject, cases, runs=runs, tell=_tell)
-    found = report(subject, cases, measured, runs)
-    return found, table(found)
+    for subject, cases in planned:
+        if several:
+            _tell(f"{subject.published}:")
+        try:
+            reports.append(report(subject, cases, measure(subject, cases, runs=runs, tell=_tell), runs))
+        except GenerationError as error:
+            skip(subject, error)
+    if not reports:
+        raise failed[-1]
+    return (reports, markdown(reports)) if rows else (reports[0], table(reports[0]))
 
 
 def _tell(line: str) -> None:

@@ -1,4 +1,4 @@
-"""The result of `mlx-port bench` as JSON values and as a table."""
+"""The result of `mlx-port bench` as JSON values, as a table, and as rows of Markdown."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 
 from mlx_port.commands.bench.cases import Case, Subject
 from mlx_port.commands.bench.measure import Measured, read_rate
-from mlx_port.commands.bench.paper import chip_of, predicted_ms
 from mlx_port.commands.doctor import size, version
 from mlx_port.doctor import facts
 from tts_core.memory import computer
@@ -18,6 +17,17 @@ from tts_core.speed import step_bytes
 
 FORMAT = 1  # of the JSON
 PACKAGES = ("mlx-port", "mlx", "numpy")
+COLUMNS = (
+    "chip, memory, system",
+    "versions",
+    "model",
+    "weights",
+    "texts",
+    "ms a frame (real time)",
+    "first audio, s",
+    "RTF",
+    "peak, GB",
+)
 
 
 def report(
@@ -44,20 +54,16 @@ def report(
             "random_weights_of": subject.published,
             "folder": subject.folder and "converted",  # no path of the user's
             "step": subject.speed.unit,
+            "steps_per_frame": subject.speed.steps_per_frame,
             "real_time_ms": subject.speed.real_time(subject.configs),
         },
         "runs_per_case": runs,
-        "cases": [
-            _case(subject, case, one, rate, mlx["device"]) for case, one in zip(cases, measured, strict=True)
-        ],
+        "cases": [_case(subject, case, one, rate) for case, one in zip(cases, measured, strict=True)],
     }
 
 
-def _case(
-    subject: Subject, case: Case, measured: Measured | None, rate: float, device: str
-) -> dict[str, Any]:
+def _case(subject: Subject, case: Case, measured: Measured | None, rate: float) -> dict[str, Any]:
     read = step_bytes(subject.name, subject.configs, case.dtype, case.quantization)
-    chip, count = chip_of(device), subject.speed.step_launches(subject.configs)
     known: dict[str, Any] = {
         "dtype": case.dtype,
         "bits": case.bits,
@@ -65,7 +71,6 @@ def _case(
         "batch": case.batch,
         "estimated_memory": case.estimated,
         "step_bytes": read,
-        "predicted_step_ms": None if chip is None or count is None else predicted_ms(read, count, chip),
         "refused": case.refused,
     }
     if measured is None:
@@ -98,10 +103,37 @@ def table(found: dict[str, Any]) -> str:
             f"{case['real_time_factor']:>8.2f}{case['first_audio_seconds']:>11.2f} s"
             f"{case['peak_memory'] / 1e9:>7.2f} GB"
         )
-        if case["predicted_step_ms"] is not None and case["batch"] == 1:
-            lines.append(f"{'':<9}predicted for this chip, not measured: {case['predicted_step_ms']:.1f} ms")
     lines += [
         "",
         "of memory: bytes of weights that a step reads, divided by its time and the read rate above",
     ]
     return "\n".join(map(one_line, lines))
+
+
+def markdown(reports: Sequence[dict[str, Any]]) -> str:
+    """Format reports as a Markdown table, a row for each case that ran."""
+    made = [COLUMNS, ["---"] * len(COLUMNS), *(row for found in reports for row in _rows(found))]
+    return "\n".join(
+        "| " + " | ".join(one_line(cell).replace("|", "/") for cell in row) + " |" for row in made
+    )
+
+
+def _rows(found: dict[str, Any]) -> list[list[str]]:
+    here, model, steps = found["machine"], found["model"], found["model"]["steps_per_frame"]
+    versions = ", ".join(f"{name} {found['versions'][name]}" for name in ("mlx-port", "mlx"))
+    published = model["random_weights_of"]
+    return [
+        [
+            f"{here['device']}, {size(here['memory_total'])}, {here['system']}",
+            versions,
+            f"{model['name']}, a converted folder" if published is None else f"{published}, random weights",
+            f"{case['bits']} bits, {case['dtype']}",
+            str(case["batch"]),
+            f"{case['step_ms'] * steps:.1f} ({model['real_time_ms'] * steps:.1f})",
+            f"{case['first_audio_seconds']:.2f}",
+            f"{case['real_time_factor']:.2f}",
+            f"{case['peak_memory'] / 1e9:.2f}",
+        ]
+        for case in found["cases"]
+        if case["refused"] is None
+    ]

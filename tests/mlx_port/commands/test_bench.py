@@ -3,12 +3,14 @@
 import json
 import sys
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import mlx.core as mx
 import numpy as np
 import pytest
 
+from benchmarks import macs
 from converters.published import open_published
 from mlx_port.commands.bench import cases, measure, report
 from mlx_port.commands.bench.cases import choose_subject, plan
@@ -234,13 +236,41 @@ def test_the_first_run_is_not_counted_and_memory_is_freed_between_forms(tiny, mo
     assert events == [9.0, 1.0, 2.0, 3.0, "cleared"] * 2
 
 
-def test_a_known_chip_gets_a_prediction(tiny, monkeypatch):
-    """Named as one, beside the measured time."""
-    facts = {"device": "Apple M1 Pro", "backend": "metal", "arithmetic": "float32", "blas": {"why": "none"}}
-    monkeypatch.setattr(report, "facts", lambda: facts)
-    subject = choose_subject(None, "dia")
-    planned = plan(subject, None, 0.2, batch=[1], dtypes=["float32"], bits=None)
+def test_a_report_has_rows_of_every_model_and_makes_the_page(capsys, tiny, monkeypatch, tmp_path):
+    """A model that does not fit is skipped; the others' figures are kept. The file is a row's source."""
     one = measure.Measured(2.0, (1.9, 2.1), 40, 0.5, 0.1, 0.2, 10**9)
-    found = report.report(subject, planned, [one], 3)
-    assert found["cases"][0]["predicted_step_ms"] > 0
-    assert "predicted for this chip, not measured" in report.table(found)
+    monkeypatch.setattr(measure, "measure", lambda subject, cases, **_: [one for _ in cases])
+    real = cases.plan
+
+    def plan(subject, *given, **flags):
+        if subject.name == "dia":
+            raise ResourceError("memory: too small")
+        return real(subject, *given, **flags)
+
+    monkeypatch.setattr(cases, "plan", plan)
+    file = tmp_path / "mac.json"
+    code, out, err = run(capsys, "--report", "--seconds", 0.2, "--json", file)
+    assert code == 0, err
+    assert "tiny/dia: skipped: memory: too small" in err
+    assert [found["model"]["name"] for found in json.loads(file.read_text())] == [*models.NAMES[1:]]
+    head, _, *rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in out.splitlines()]
+    assert head == [*report.COLUMNS]
+    forms = [row[2:4] for row in rows]
+    assert forms == [
+        [f"tiny/{name}, random weights", f"{bits} bits, bfloat16"]
+        for name in models.NAMES[1:]
+        for bits in (16, 8, 4)
+    ]
+    metavoice = next(row for row in rows if "metavoice" in row[2])  # two ids a frame
+    assert metavoice[5].startswith("4.0 (")
+    assert metavoice[6:] == ["0.10", "0.50", "1.00"]
+    assert macs.page(tmp_path).endswith(out)
+
+    monkeypatch.setattr(cases, "plan", lambda *_, **__: pytest.fail("planned"))
+    assert run(capsys, "--report", "--server", "http://127.0.0.1:1")[0] == 2
+
+
+def test_the_page_of_macs_is_current():
+    page = (Path(macs.__file__).parents[1] / "docs/measured/macs.md").read_text("utf-8")
+    assert page == macs.page()
+    assert (macs.NONE in page) != any(macs.SENT.glob("*.json"))
