@@ -58,8 +58,8 @@ def test_a_message_of_our_own_is_kept():
         (["batch"], "SOURCE: missing; see mlx-port batch --help"),
         (["judge", "--whisper", "none"], "--whisper: none is not there; give another folder"),
         (
-            ["judge", "--whisper", "pyproject.toml"],
-            "--whisper: pyproject.toml is a file; give another folder",
+            ["judge", "--whisper", __file__],
+            f"--whisper: {__file__} is a file; give another folder",
         ),
         (["genrate"], "genrate: no such command; did you mean generate?"),
         (["estimate", "dia", "--model", "dia"], "SRC: given twice; leave SRC or --model out"),
