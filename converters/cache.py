@@ -19,7 +19,7 @@ from pathlib import Path
 from converters.convert import outline, write
 from converters.files.folders import is_converted
 from converters.files.hub import Listing, Located, fetch, hub_cache
-from converters.published import open_published
+from converters.published import is_conversion, open_published
 from converters.rules.dequantize import Quantization
 from tts_core import models
 from tts_core.config import FORMAT_VERSION
@@ -84,7 +84,8 @@ def converted_folder(
 ) -> Path:
     """Return the folder that a hub id is loaded from; the first call fetches and converts it.
 
-    A repository in our own converted form is loaded from the hub's cache, unless `form` asks for bits.
+    A repository in our own converted form, or in another program's MLX form, is loaded from the hub's cache,
+    unless `form` asks for bits.
     memory: free bytes, checked before a download; None if unknown.
     Raises NotFoundError for a repository that cannot be fetched; ResourceError for too little disk or memory.
     """
@@ -96,7 +97,7 @@ def converted_folder(
         if "/" not in commit and _is_complete(folder):
             return folder
     found = fetch_fitting(repository, form, revision=revision, offline=offline, memory=memory, converts=True)
-    if form.bits is None and is_converted(found.path):
+    if form.bits is None and (is_converted(found.path) or is_conversion(found.path)):
         return found.path
     folder = place / _name(str(found.commit), form)
     with _locked(place):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import mlx_port
 from converters import cache
 from converters.cache import Form, converted_folder, entries, remove
 from converters.convert import convert
@@ -22,6 +23,7 @@ from tts_core.errors import NotFoundError, ResourceError, UsageError
 from tts_core.files.record import RECORD, Record
 
 __all__ = ["online"]
+MLX_COMMUNITY = Path(__file__).parents[1] / "data/golden/mlx_community"
 DIA, TINY = "nari-labs/Dia-1.6B-0626", Form()
 
 
@@ -118,6 +120,18 @@ def test_a_converted_repository_is_loaded_from_the_hubs_cache(online, tmp_path):
     assert entries() == []
     Record.read(folder).check_sizes()
     assert converted_folder("our/own", Form(None, 8)).is_relative_to(cache.folders())
+
+
+@pytest.mark.parametrize("name", ["base_bf16", "custom_8bit"])
+def test_an_mlx_conversion_of_others_is_loaded_from_the_hubs_cache(online, tmp_path, name):
+    """Nothing is converted, and all that loading needs is fetched."""
+    remote = tmp_path / "remote/other"
+    shutil.copytree(MLX_COMMUNITY / name, remote, ignore=shutil.ignore_patterns("golden*"))
+    online.remote["mlx-community/qwen3"] = remote
+    folder = converted_folder("mlx-community/qwen3", Form(None, None))
+    assert folder.is_relative_to(online.cache)
+    assert entries() == []
+    assert type(mlx_port.load(folder)).__name__ == "Qwen3Pipeline"
 
 
 def test_quantized_weights_are_not_quantized_again(online, tmp_path):

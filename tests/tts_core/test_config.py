@@ -43,7 +43,8 @@ def test_our_own_schema_comes_back_and_is_strict(kind: str) -> None:
         whole = dict(place)
         for name in whole:
             place["more"] = place.pop(name)
-            with pytest.raises(CheckpointError, match=f"unknown more; missing {name}"):
+            missing = "" if name == "own_speakers" else f"; missing {name}"  # folders of before lack that one
+            with pytest.raises(CheckpointError, match=f"unknown more{missing}$"):
                 read(written)
             place.clear()
             place.update(whole)

@@ -11,6 +11,7 @@ from tts_core import models
 from tts_core.models import Configs, Documents
 from tts_core.options import info, options_class
 from tts_core.text.accents import plain
+from tts_core.text.alphabet import is_invisible
 from tts_core.text.rules import TextRules, read_rules
 
 # Unicode's blocks with Latin letters, signs and punctuation, besides a model's own characters
@@ -75,7 +76,7 @@ def _letters(documents: Mapping[str, str]) -> str | None:
 
 
 def _is_read(char: str, rules: TextRules) -> bool:
-    if rules.knows(char):
+    if rules.knows(char) or is_invisible(char):
         return True
     letters = plain(char)
     return letters is not None and all(map(rules.knows, letters))

@@ -16,8 +16,8 @@ torch = pytest.importorskip("torch", reason="torch reads pickles")
 
 
 def read(path: Path) -> TorchFile:
-    with open(path, "rb", buffering=0) as file:
-        return read_torch_file(BoundedReader(file))
+    with open(path, "rb", buffering=0) as raw, BoundedReader(raw) as file:
+        return read_torch_file(file)
 
 
 def refusal(path: Path) -> str:

@@ -1,9 +1,8 @@
-"""The examples for systemd and launchd in docs/use/service.md, read as their service managers read them."""
+"""The example of a system service in docs/use/service.md, read as systemd reads it."""
 
 from __future__ import annotations
 
 import configparser
-import plistlib
 import re
 import shlex
 from collections.abc import Sequence
@@ -36,9 +35,3 @@ def test_systemd() -> None:
     check(shlex.split(service["ExecStart"]), float(service["TimeoutStopSec"]))
     assert service["ProtectSystem"] == "strict"
     assert service["PrivateTmp"] == "true", "uploads and slow readers need a temporary folder"
-
-
-def test_launchd() -> None:
-    found = plistlib.loads(example("xml").encode())
-    check(found["ProgramArguments"], found["ExitTimeOut"])
-    assert found["KeepAlive"] == {"SuccessfulExit": False}
