@@ -21,10 +21,7 @@ def shuffled(items: list[pytest.Item], seed: int) -> list[pytest.Item]:
     return [item for file in order for item in file]
 
 
-def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
-) -> None:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
     """State how to repeat the order of a run that failed."""
-    seed = config.getoption(OPTION)
-    if seed is not None and exitstatus:
+    if exitstatus and (seed := terminalreporter.config.getoption(OPTION)) is not None:
         terminalreporter.write_line(f"the order of this run: {OPTION} {seed}")

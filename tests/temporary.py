@@ -5,14 +5,16 @@ from __future__ import annotations
 import atexit
 import importlib.util
 import os
+import shutil
 import tempfile
 from contextlib import ExitStack
+from multiprocessing.util import Finalize
 from pathlib import Path
 
 import pytest
 
 COMPILED = "mlx"  # MLX keeps here what it compiles for a CPU, for the next process, too
-OTHERS = ("torchinductor_", "org.chromium.", ".org.chromium.")  # by PyTorch and Chromium
+OTHERS = ("torchinductor_", "org.chromium.", ".org.chromium.", "pymp-")  # PyTorch's, Chromium's, Python's
 LEFT = pytest.StashKey[list[str]]()
 _FOLDERS = ExitStack()
 atexit.register(_FOLDERS.close)  # of the commands of tests, which run without pytest
@@ -26,19 +28,20 @@ def run_folder(name: str) -> Path:
 def pytest_configure(config: pytest.Config) -> None:
     """Give the run its folder, which workers of xdist share, and each process a cache of its own."""
     if not hasattr(config, "workerinput"):
-        usual, own = tempfile.gettempdir(), tempfile.TemporaryDirectory(prefix="mlx-port-tests-")
-        config.add_cleanup(own.cleanup)
+        usual, own = tempfile.gettempdir(), tempfile.mkdtemp(prefix="mlx-port-tests-")
+        # after multiprocessing, which removes its folder with priority -100
+        Finalize(None, shutil.rmtree, (own,), {"ignore_errors": True}, exitpriority=-200)
         if importlib.util.find_spec("mlx") is not None:
             compiled = Path(usual, COMPILED)
             compiled.mkdir(exist_ok=True)
             if os.access(compiled, os.W_OK | os.X_OK):  # else it is another user's
-                Path(own.name, COMPILED).symlink_to(compiled)
+                Path(own, COMPILED).symlink_to(compiled)
         patch = pytest.MonkeyPatch()
         config.add_cleanup(patch.undo)
-        if "PYTEST_DEBUG_TEMPROOT" not in os.environ:
-            patch.setenv("PYTEST_DEBUG_TEMPROOT", usual)  # tmp_path of the last runs stays
-        patch.setenv("TMPDIR", own.name)
-        patch.setattr(tempfile, "tempdir", own.name)
+        variable = "PYTEST_DEBUG_TEMPROOT"  # of tmp_path, which stays after the last runs
+        patch.setenv(variable, os.environ.get(variable, usual))
+        patch.setenv("TMPDIR", own)
+        patch.setattr(tempfile, "tempdir", own)
     os.environ["XDG_CACHE_HOME"] = str(run_folder("cache"))  # every run converts the embedded voice again
 
 
@@ -50,8 +53,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         return
     names = sorted(path.name for path in Path(tempfile.gettempdir()).iterdir())
     left = [name for name in names if name != COMPILED and not name.startswith(OTHERS)]
-    session.config.stash[LEFT] = left
     if left:
+        session.config.stash[LEFT] = left
         session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
 
 

@@ -24,17 +24,16 @@ from tests.contract.speakers import (
     request,
     source,
     speaker,
-    windows,
 )
 from tests.contract.test_pieces import PROMPT_ROWS, TWO, arguments, speaking
 from tests.hosts import Late
-from tests.metal_errors import LARGER, LATE
+from tests.metal_errors import LATE
 from tests.parity.recorded_runs import SIDES
-from tts_core.errors import ResourceError, UsageError
+from tts_core.errors import UsageError
 from tts_core.nn.guard import NotFiniteError
 from tts_core.options import options_class
 from tts_core.prompt import Prompt
-from tts_core.results import GenerationResult, join
+from tts_core.results import join
 from tts_core.serving.session import Part, Session
 
 ROLE_LETTERS = len("istant\n")  # that the small tokenizer leaves for the frames, of the role "assistant"
@@ -162,37 +161,17 @@ class Breaking:
         self.slots.join(slot, text)
 
 
-def broken(model: str, side: str, words: str) -> tuple[Session, list[int], Any]:
-    """A session of a speech of two pieces and a neighbor, which has all of its text in one piece."""
-    pipeline, options = speaking(model, side), arguments(model)
-    prompt = options.pop("prompt")
-
-    def asked(text: str) -> Any:
-        return pipeline.request(text, options_class(model)(**options), prompt)
-
-    session, neighbor = pipeline.session(2), asked(TEXTS[0])
-    session.turns.slots = Breaking(session.turns.slots, RuntimeError(words))
-    return session, [session.join(asked(TWO)), session.join(neighbor)], neighbor
-
-
-in_pieces = pytest.mark.parametrize("model", [name for name in SMALL if name != "dia2"])
-
-
-@in_pieces
+@pytest.mark.parametrize("model", [name for name in SMALL if name != "dia2"])  # which reads all at once
 @every_side
 def test_a_late_error_is_of_the_batch_not_of_the_request_that_finds_it(model: str, side: str) -> None:
     """Metal's errors belong to calls before: nothing that is spoken since can be trusted."""
-    session, keys, _ = broken(model, side, LATE[0])
+    pipeline, options = speaking(model, side), arguments(model)
+    prompt, session = options.pop("prompt"), pipeline.session(2)
+    session.turns.slots = Breaking(session.turns.slots, RuntimeError(LATE[0]))
+    keys = [
+        session.join(pipeline.request(text, options_class(model)(**options), prompt))
+        for text in (TWO, TEXTS[0])
+    ]
     with pytest.raises(RuntimeError, match="Insufficient Memory"):
         stepped(session, keys)
     session.close()
-
-
-@in_pieces
-@every_side
-def test_an_error_at_once_is_of_its_request_only(model: str, side: str) -> None:
-    session, (one, other), neighbor = broken(model, side, LARGER)
-    found = stepped(session, [one, other])
-    assert isinstance(found[one][-1], ResourceError)
-    assert all(isinstance(part, GenerationResult) for part in found[one][:-1])
-    assert_same(join(found[other]), join(list(speaking(model, side).speak(neighbor))), windows=windows(model))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -14,16 +13,11 @@ from tests.temporary import run_folder
 from tts_core.codecs import dac
 
 
-@cache
-def _folder() -> Path:
-    return run_folder("twins")
-
-
 def nari_twin(golden: Path, transformers: Path) -> Path:
     """Write a folder of that name with config.json and dia-v1.pth: transformers' weights in nari's form."""
     import torch
 
-    made = _folder() / golden.name
+    made = run_folder("twins") / golden.name
     made.mkdir()
     shutil.copy(golden / "config.json", made)
     config = json.loads((golden / "config.json").read_text())
@@ -90,7 +84,7 @@ def transformers_twin(golden: Path) -> Path:
                 tensors[f"{target}.weight"] = direction / length * state[name].numpy()
             elif kind != "weight_v":
                 tensors[f"{target}.{kind}"] = state[name].numpy()
-    made = _folder() / "hf"
+    made = run_folder("twins") / "hf"
     made.mkdir()
     (made / "config.json").write_text(json.dumps(config))
     save_file(tensors, made / "model.safetensors", {"format": "pt"})

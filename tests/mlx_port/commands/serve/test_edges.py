@@ -27,12 +27,6 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield found
 
 
-def in_pieces(body: bytes) -> Iterator[bytes]:
-    """Sent without a length."""
-    yield body[:20]
-    yield body[20:]
-
-
 @pytest.mark.parametrize("has_length", [True, False])
 @pytest.mark.parametrize(("over", "status"), [(0, 200), (1, 413)])
 def test_a_body_of_exactly_the_limit_is_taken(
@@ -40,7 +34,10 @@ def test_a_body_of_exactly_the_limit_is_taken(
 ) -> None:
     bare = json.dumps({"input": "one two", "response_format": "pcm"}).encode()
     body = bare + b" " * (MOST + over - len(bare))
-    content, headers = body if has_length else in_pieces(body), {"content-type": "application/json"}
+    content, headers = (
+        body if has_length else iter([body[:20], body[20:]]),
+        {"content-type": "application/json"},
+    )
     response = httpx.post(small.url + PATH, content=content, headers=headers, timeout=SOON)
     assert response.status_code == status
     if over:
