@@ -185,7 +185,11 @@ def test_codec_and_vocoder_are_fetched_where_nothing_else_is_missing(
     monkeypatch.setattr(search, "_beside", lambda places: [])  # tests keep all parts side by side
     asked = []
 
-    def snapshot_download(wanted: str, *, allow_patterns: list[str], **_: Any) -> str:
+    def snapshot_download(
+        wanted: str, *, allow_patterns: list[str], dry_run: bool = False, **_: Any
+    ) -> str | list[Any]:
+        if dry_run:
+            return []
         asked.append(wanted)
         folder = tmp_path / "snapshots/abc"
         folder.mkdir(parents=True, exist_ok=True)

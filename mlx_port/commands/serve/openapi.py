@@ -212,12 +212,6 @@ def _paths(service: Service) -> Schema:
         "/v1/audio/models": {"get": _call("List the models with their options, formats and limits.")},
         "/v1/models": {"get": _call("List the models.")},
         "/v1/models/{id}": {"get": {**_call("Describe a model."), "parameters": [NAMED]}},
-        "/v1/models/{owner}/{id}": {
-            "get": {
-                **_call("Describe a model that is served by its hub id."),
-                "parameters": [{**NAMED, "name": "owner"}, NAMED],
-            }
-        },
         "/health": {"get": _call("200 once the models are ready.")},
         "/metrics": {"get": _call("Figures for Prometheus.")},
         "/openapi.json": {"get": _call("This description.")},

@@ -68,8 +68,8 @@ async def describe_models(request: Request) -> Response:
 
 
 async def one_model(request: Request) -> Response:
-    """GET /v1/models/{id}; a hub id has an owner, too."""
-    return JSONResponse(_model(request, "/".join(request.path_params.values())))
+    """GET /v1/models/{id}, which may be a hub id."""
+    return JSONResponse(_model(request, request.path_params["id"]))
 
 
 def _model(request: Request, name: str) -> dict[str, Any]:
