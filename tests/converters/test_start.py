@@ -75,7 +75,7 @@ def test_closed_streams_get_nothing_and_spoil_nothing(closed: tuple[int, ...], t
 def test_speech_to_a_closed_stdout_is_refused() -> None:
     done = program(SPEAK, "generate", "--text", "Hello there.", "--output", "-", closed=(1,))
     assert done.returncode == 2
-    assert done.stderr == "error: output: stdout is closed; pipe the sound on, or give the name of a file\n"
+    assert done.stderr == "error: --output: stdout is closed; pipe the sound on, or give the name of a file\n"
 
 
 @pytest.mark.parametrize("name", ["TMPDIR", "TEMPDIR"])

@@ -142,7 +142,7 @@ def test_runs_that_do_not_fit_are_reported_and_not_started(capsys, tiny, monkeyp
     [
         (3, "random: dai is not a published model; did you mean dia?", ["--random", "dai"]),
         (2, "random: --model is given, too", ["--random", "dia", "--model", "x"]),
-        (3, "model: x: no such folder", ["--model", "x"]),
+        (3, "model: x is not there; give a folder", ["--model", "x"]),
         (2, "bits: none of --dtype float32 has 16 bits", ["--bits", "16", "--dtype", "float32"]),
         (2, "'7' is not one of '16'", ["--bits", "4,7"]),
         (2, "0 is not in the range", ["--batch", "1,0"]),
