@@ -14,6 +14,7 @@ import mlx_port
 from mlx_port.layerwise import Layerwise
 from mlx_port.loading import open_parts
 from mlx_port.stored import Stored, read_config
+from mlx_port.stored_published import open_copied, stored_in
 from tests.golden import kit
 from tts_core import models
 from tts_core.files.record import Record
@@ -74,8 +75,11 @@ def port(place: Path, kind: str, part: str, model: str):
     parts = open_parts(place)
     given = InputSources(parts.configs, parts.documents, kit.ROWS, kit.SECONDS, kit.SEED)
     rung = next(one for one in ladder(model, given) if (one.kind, one.part) == (kind, part))
-    assert read_config(where, kind)["model_type"] == kind
-    stored = Stored(kind, Record.read(place).weights(models.network(kind).folder))
+    assert models.kind_of(read_config(where, kind)) == kind
+    if models.network(kind).is_copied:
+        stored = stored_in(open_copied(place, kind))
+    else:
+        stored = Stored(kind, Record.read(place).weights(models.network(kind).folder))
     return Layerwise(rung.layers, parts.configs[kind], stored, "float32").run
 
 

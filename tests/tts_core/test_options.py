@@ -226,8 +226,13 @@ SIDES = ("mlx_port", "torch_ref")
 
 
 def readme_example() -> str:
-    """The first example in Python."""
-    return (ROOT / "README.md").read_text("utf-8").partition("```python\n")[2].partition("```")[0]
+    """The example of the package in Python."""
+    return (
+        (ROOT / "README.md")
+        .read_text("utf-8")
+        .partition("from Python:\n\n```python\n")[2]
+        .partition("```")[0]
+    )
 
 
 @pytest.mark.rest

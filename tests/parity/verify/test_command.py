@@ -266,7 +266,9 @@ def test_revision_and_offline_reach_the_download(flags, converted, monkeypatch):
     """For the source and its codec; the revision is that of the source."""
     calls = []
 
-    def snapshot_download(repository, *, revision, local_files_only, **_):
+    def snapshot_download(repository, *, revision, local_files_only=False, dry_run=False, **_):
+        if dry_run:
+            return []
         calls.append((repository, revision, local_files_only))
         return str({"our/dia": V_0626_HF, "our/dac": DAC_HF}[repository])
 
