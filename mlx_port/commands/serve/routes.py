@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -69,6 +70,8 @@ async def describe_models(request: Request) -> Response:
 
 async def one_model(request: Request) -> Response:
     """GET /v1/models/{id}, which may be a hub id."""
+    if not request.path_params["id"]:
+        raise HTTPException(404)  # {id:path} matches an empty id
     return JSONResponse(_model(request, request.path_params["id"]))
 
 
