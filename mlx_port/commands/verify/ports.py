@@ -1,0 +1,212 @@
+"""Comparison of another program's port with the original, on a published checkpoint that both can load.
+
+A port is described by an adapter, one Python file a model, of which this module reads (`Port`):
+
+    distribution  the program's package; the report names its version
+    load          loads the port's model from a folder; its arrays must be float32
+    names         by run: our module → the port's, {} being an index; a function of the indexes if it changes
+    turned        names, as on our side, whose outputs are (B, T, C) in the port and (B, C, T) in torch_ref
+    calls         by run: runs the port on the run's inputs; returns its results by name
+
+Runs, their inputs and the names of their results are in tts_core/<model>/probes.py; a run without a call is
+not compared. `examples/ports/mlx_audio` has two adapters.
+
+Each run is made twice. First every named module hands on torch's float64 output instead of its own, so that
+an error shows only where it arises, in the module or in what lies between it and those before; then as it
+is, for the row 'whole network'. The bound is that of measure.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import mlx.core as mx
+import numpy as np
+
+from mlx_port.commands.verify.measure import FACTOR, FLOOR, LayerRow, measure
+from mlx_port.commands.verify.watch import Outputs, watched
+from tts_core.errors import NotFoundError, UsageError
+from tts_core.nn.layers import Framework
+from tts_core.nn.probe import Probe
+from tts_core.printable import counted
+
+FOLDER = Path(__file__).parents[3] / "examples/ports"
+END = "whole network"
+Name = str | Callable[..., str | None]  # None: no module of the port stands for this one
+Results = Mapping[str, Any]
+
+
+class Port(Protocol):
+    """Adapter of a port; attributes as in the module's docstring."""
+
+    distribution: str
+    names: Mapping[str, Mapping[str, Name]]
+    turned: Collection[str]
+    calls: Mapping[str, Callable[[Any, Mapping[str, Any]], Results]]
+
+    def load(self, folder: Path, codec: Path | None) -> Any:
+        """Load the model. codec: folder of the codec, if it was given."""
+        ...
+
+
+@dataclass
+class PortReport:
+    """Result of comparing a port. rows: by run in `part`."""
+
+    folder: str
+    port: str  # with its version
+    environment: Mapping[str, str]
+    rows: list[LayerRow] = field(default_factory=list)
+
+    @property
+    def passed(self) -> bool:
+        """True if no row is beyond its bound."""
+        return all(row.passed for row in self.rows)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Convert to JSON-serializable values; values that are not finite become null."""
+        rows = [asdict(row) | {"passed": row.passed} for row in self.rows]
+        finite = [{k: None if v in (np.inf, -np.inf) else v for k, v in row.items()} for row in rows]
+        return asdict(self) | {"passed": self.passed, "rows": finite}
+
+    def lines(self, *, verbose: bool) -> Iterator[str]:
+        """Format as Markdown: a table of the rows beyond the bound, or of all, then a line for each run."""
+        yield f"{self.folder}: {self.port} compared with torch_ref in float64"
+        yield ", ".join(f"{name} {value}" for name, value in self.environment.items())
+        yield f"Bound: err(port) <= {FACTOR} err(torch float32) + {FLOOR} eps scale."
+        shown = [row for row in self.rows if verbose or not row.passed]
+        if shown:
+            yield from ("", "| run | layer | error | bound | scale | |", "|---|---|--:|--:|--:|---|")
+        for row in shown:
+            verdict = "ok" if row.passed else "differs"
+            numbers = f"{row.error:.2e} | {row.bound:.2e} | {row.scale:.2e}"
+            yield f"| {row.part} | {row.layer} | {numbers} | {verdict} |"
+        yield ""
+        for part in dict.fromkeys(row.part for row in self.rows):
+            rows = [row for row in self.rows if row.part == part]
+            beyond = sum(not row.passed for row in rows)
+            yield f"{part}: {counted(len(rows), 'layer')}, {beyond or 'none'} beyond the bound"
+        yield "PASS" if self.passed else "FAIL"
+
+
+def open_port(given: str, model: str) -> Port:
+    """Import an adapter. given: a file, or the name of a folder in examples/ports with a file for each model.
+
+    Raises NotFoundError for an unknown one, UsageError for one that lacks an attribute.
+    """
+    file = Path(given).expanduser()
+    if file.suffix != ".py":
+        file = FOLDER / given.replace("-", "_") / f"{model}.py"
+    if not file.is_file():
+        known = sorted(f"{one.parent.name}, {one.stem}" for one in FOLDER.glob("*/*.py"))
+        raise NotFoundError(
+            f"--with: {given}: no adapter for {model}; give the path of its file, or one of the "
+            f"repository's examples/ports ({'; '.join(known) or 'not installed here'})"
+        )
+    spec = spec_from_file_location(f"port_{file.stem}", file)
+    assert spec is not None and spec.loader is not None
+    adapter = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(adapter)
+    except ModuleNotFoundError as error:
+        raise NotFoundError(f"--with: {given}: {error.name} is not installed") from None
+    missing = [
+        name for name in ("distribution", "load", "names", "turned", "calls") if not hasattr(adapter, name)
+    ]
+    if missing:
+        raise UsageError(f"--with: {file}: {', '.join(missing)} missing; see mlx_port/commands/verify/ports.py")
+    return cast(Port, adapter)
+
+
+def named_version(port: Port) -> str:
+    """Return the port's package and its version, if it is an installed one."""
+    try:
+        return f"{port.distribution} {version(port.distribution)}"
+    except PackageNotFoundError:
+        return port.distribution
+
+
+def compare(
+    probe: Probe, port: Port, model: Any, oracle: Any, yardstick: Any, framework: Framework
+) -> list[LayerRow]:
+    """Compare a port's run.
+
+    model: what the adapter loaded.  oracle, yardstick: our network in float64 and float32, of `framework`.
+    """
+    call = port.calls[probe.name]
+    names = list(_pairs(port.names.get(probe.name, {}), oracle))
+    turned = [ours for pattern, ours, _ in names if pattern in port.turned]
+
+    def ours(network: Any, truth: Mapping[str, list[np.ndarray]]) -> tuple[Outputs, Results]:
+        heard = Outputs(framework.array, truth)
+        with watched({name: _module(network, name) for _, name, _ in names}, heard):
+            return heard, probe.run(network, framework)
+
+    true, results = ours(oracle, {})
+    unused = {pattern for pattern, _, _ in names} - {p for p, name, _ in names if name in true.by_module}
+    unused |= port.names.get(probe.name, {}).keys() - {pattern for pattern, _, _ in names}
+    if unused:
+        raise UsageError(f"--with: names: {probe.name}: no module of ours runs as {', '.join(sorted(unused))}")
+    yard, yard_results = ours(yardstick, true.by_module)
+    theirs = Outputs(mx.array, true.by_module, turned)
+    with watched({name: _module(model, path) for _, name, path in names}, theirs):
+        port_results = call(model, probe.inputs)
+    rows = [
+        _row(probe.name, name, values, yard.by_module[name], theirs.by_module.get(name, []))
+        for name, values in true.by_module.items()
+    ]
+    ends = [_arrays(each) for each in (results, yard_results, port_results)]
+    rows += [_row(probe.name, name, *(end.get(name, []) for end in ends)) for name in results]
+    if names:
+        plain = (_arrays(probe.run(yardstick, framework)), _arrays(call(model, probe.inputs)))
+        rows.append(_row(probe.name, END, *(sum(end.values(), []) for end in (ends[0], *plain))))
+    return rows
+
+
+def _row(
+    part: str, layer: str, truth: list[np.ndarray], torch: list[np.ndarray], port: list[np.ndarray]
+) -> LayerRow:
+    """Measure a row; arrays of other shapes, or another number of calls, are an infinite error."""
+    shapes = [[one.shape for one in side] for side in (port, truth)]
+    if shapes[0] == shapes[1]:
+        return measure(part, layer, "float32", truth, torch, port, True)
+    theirs, ours = (" ".join(str(list(shape)) for shape in dict.fromkeys(side)) or "none" for side in shapes)
+    if theirs == ours:
+        theirs, ours = f"{len(shapes[0])} calls", f"{len(shapes[1])}"
+    scale = max((float(np.abs(one).max(initial=0)) for one in truth), default=0.0)
+    return LayerRow(part, f"{layer}: {theirs} instead of {ours}", "float32", np.inf, 0.0, scale, 0.0, -np.inf)
+
+
+def _arrays(results: Results) -> dict[str, list[np.ndarray]]:
+    return {
+        name: [np.array(one) for one in (made if isinstance(made, list | tuple) else [made])]
+        for name, made in results.items()
+    }
+
+
+def _pairs(names: Mapping[str, Name], network: Any) -> Iterator[tuple[str, str, str]]:
+    """Yield pattern, our module and the port's."""
+    modules: Sequence[str] = [name for name, _ in network.named_modules()]
+    for pattern, theirs in names.items():
+        form = re.compile(re.escape(pattern).replace(r"\{\}", r"(\d+)"))
+        for found in filter(None, map(form.fullmatch, modules)):
+            indexes = [int(one) for one in found.groups()]
+            path = theirs.format(*indexes) if isinstance(theirs, str) else theirs(*indexes)
+            if path is not None:
+                yield pattern, found.string, path
+
+
+def _module(network: Any, path: str) -> Any:
+    """Find a module. Raises UsageError where there is none."""
+    for name in path.split("."):
+        try:
+            network = network[int(name)] if name.isdigit() else getattr(network, name)
+        except (AttributeError, IndexError, KeyError, TypeError):
+            raise UsageError(f"--with: names: {path}: the port has no such module") from None
+    return network
