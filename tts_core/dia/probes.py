@@ -14,7 +14,7 @@ from tts_core.dia.config import DiaConfig
 from tts_core.dia.grid import apply_delay
 from tts_core.dia.text import tokenize
 from tts_core.nn.ladder import InputSources, signal
-from tts_core.nn.layer_order import passes
+from tts_core.nn.layer_order import single_passes
 from tts_core.nn.layers import Framework
 from tts_core.nn.probe import Probe
 
@@ -57,8 +57,8 @@ def _dia(config: DiaConfig, rows: int, rng: np.random.Generator) -> Probe:
     def run(network: Any, framework: Framework) -> Mapping[str, Any]:
         nothing = network.encode_nothing()
         source, cache = network.read([framework.array(ids)], nothing), network.new_cache()
-        pieces = [framework.array(tokens[:, start:stop]) for start, stop in passes(rows)]
+        pieces = [framework.array(tokens[:, start:stop]) for start, stop in single_passes(rows)]
         return {"logits": [network(piece, cache, source) for piece in pieces]}
 
-    given = {"text": TEXT, "ids": ids, "tokens": tokens, "passes": passes(rows)}
+    given = {"text": TEXT, "ids": ids, "tokens": tokens, "passes": single_passes(rows)}
     return Probe("dia", "dia", given, run)

@@ -101,19 +101,21 @@ def _encoder(sources: InputSources, codec: Qwen3CodecConfig) -> Probe:
     samples = signal(codec, sources.seconds, sources.seed)
 
     def run(network: Any, framework: Framework) -> Mapping[str, Any]:
-        return {"codes": network.encode(samples)}
+        encoder, frames = network.encoder, samples.shape[1] // codec.hop_length
+        heard = _like(framework, samples, encoder.downsample.conv.weight)
+        return {"codes": encoder.encode_in_windows(heard, codec.n_codebooks, frames)}
 
     return Probe("codec encoder", "qwen3_codec", {"samples": samples}, run)
 
 
 def _decoder(sources: InputSources, codec: Qwen3CodecConfig, rng: np.random.Generator) -> Probe:
-    """Frames beyond the decoder's window; the last two begin with code 0, which is a sound as any."""
-    frames = max(sources.rows, codec.decoder.sliding_window + BEYOND)
+    """Frames beyond the decoder's window; the last two begin with code 0, a sound as any other."""
+    frames = codec.decoder.sliding_window + BEYOND
     codes = rng.integers(1, codec.decoder.codebook_size, (1, codec.n_codebooks, frames), dtype=np.int32)
     codes[:, 0, -2:] = 0
 
     def run(network: Any, framework: Framework) -> Mapping[str, Any]:
-        samples = network.decode(codes)
+        samples, _ = network.decode_piece(codes, None)
         return {"samples": samples, "samples after the port's trim": samples}
 
     return Probe("codec decoder", "qwen3_codec", {"codes": codes}, run)

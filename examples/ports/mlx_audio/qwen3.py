@@ -82,6 +82,13 @@ def predictor(model, given):
     return {"logits": logits}
 
 
+def encode(model, given):
+    """It returns 16 codebooks for every configuration; those published read 16."""
+    network = model.speech_tokenizer
+    codes = network.encode(mx.array(given["samples"])[:, None])
+    return {"codes": codes[:, : network.encoder_valid_num_quantizers]}
+
+
 def decode(model, given):
     """Samples, and those that `generate` keeps of them."""
     [samples], [length] = model.speech_tokenizer.decode(mx.array(given["codes"]).swapaxes(1, 2))
@@ -93,8 +100,6 @@ calls = {
     "talker": talker,
     "predictor": predictor,
     "speaker": lambda model, given: {"vector": model.speaker_encoder(mx.array(given["mel"]))},
-    "codec encoder": lambda model, given: {
-        "codes": model.speech_tokenizer.encode(mx.array(given["samples"])[:, None])
-    },
+    "codec encoder": encode,
     "codec decoder": decode,
 }

@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("sources", metavar="SRC...", nargs=-1, required=True)
+@click.argument("sources", metavar="SRC...", nargs=-1)
 @click.argument("destination", metavar="DST")
 @click.option(
     "--codec", metavar="SRC", help="Codec that DST was converted with.  [default: in SRC, or from the hub]"
@@ -43,6 +44,12 @@ if TYPE_CHECKING:
 @click.option("--config", metavar="FILE", help="As given to convert-weights.")
 @click.option("--revision", metavar="REV", help="Branch, tag or commit of hub ids in SRC.")
 @click.option("--offline", is_flag=True, help="Use the hub's cache only; download nothing.")
+@click.option(
+    "--with",
+    "port",
+    metavar="PORT",
+    help="Compare this program's port instead, on one published folder that both can load. See docs/use.",
+)
 @click.option("--verbose", is_flag=True, help="Print a line for each layer.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.option("--html", "page", metavar="FILE", help="Also write an HTML page with plots.")
@@ -55,7 +62,11 @@ def verify(context: click.Context, **flags: Any) -> None:
     Each layer of DST runs in MLX and in PyTorch, in float64 and float32, one layer at a time.
     Exits with 1 if an error exceeds what rounding explains, or a tensor differs from that of SRC. The model
     card of DST gets the summary.
+
+    verify --with mlx-audio FOLDER compares another program with the original, on the checkpoint in FOLDER.
     """
+    if flags["port"] is None and not flags["sources"]:
+        raise click.MissingParameter(ctx=context, param=context.command.params[0])
     if not (_run(**flags) if _exact() else _in_child(flags)):
         context.exit(1)
 
@@ -71,10 +82,16 @@ def _run(
     config: str | None,
     revision: str | None,
     offline: bool,
+    port: str | None,
     verbose: bool,
     as_json: bool,
     page: str | None,
 ) -> bool:
+    if port is not None:
+        if sources or page or config:
+            raise UsageError("--with: takes one FOLDER, and neither SRC, --config nor --html; omit them")
+        how = {"codec": codec, "cross_rope": cross_rope, "revision": revision, "offline": offline}
+        return _run_port(port, destination, how, rows, seconds, seed, verbose, as_json)
     started = time.perf_counter()
     if page is not None:
         _check_page(page)
@@ -100,11 +117,11 @@ def _run(
     report = Report(
         ", ".join(sources), destination, root.dtype, root.quantization, rows, seconds, seed, environment
     )
-    reference, port = _sides()
+    reference, ours = _sides()
     try:
         _show("hashes")
         report.changed += _changed(destination, parts)
-        run.verify(published, converted, reference, port, report, progress=_show)
+        run.verify(published, converted, reference, ours, report, progress=_show)
     finally:
         _show("")
     report.seconds_taken = time.perf_counter() - started
@@ -114,6 +131,41 @@ def _run(
     if page is not None:
         Path(page).write_text(html.page(report), "utf-8")
     _note_in_card(report, destination)
+    return report.passed
+
+
+def _run_port(
+    port: str,
+    folder: str,
+    how: dict[str, Any],
+    rows: int,
+    seconds: float,
+    seed: int,
+    verbose: bool,
+    as_json: bool,
+) -> bool:
+    """Compare another program's port; how: arguments of torch_ref's loading."""
+    environment = {"TF32": "off"} | _frameworks()
+
+    from mlx_port.commands.verify import ports
+    from torch_ref.layerwise import TORCH
+    from torch_ref.loading import open_parts
+    from tts_core.nn.ladder import InputSources
+    from tts_core.nn.probe import probes
+
+    parts = [open_parts(folder, dtype=dtype, device="cpu", **how) for dtype in ("float64", "float32")]
+    adapter = ports.open_port(port, str(parts[0].model))
+    given = InputSources(parts[0].configs, parts[0].documents, rows, seconds, seed)
+    listed = [probe for probe in probes(str(parts[0].model), given) if probe.name in adapter.calls]
+    codec = None if how["codec"] is None else Path(how["codec"]).expanduser()
+    report = ports.PortReport(folder, ports.named_version(adapter), environment)
+    with redirect_stdout(sys.stderr):  # what the port prints is no part of the report
+        model = adapter.load(Path(folder).expanduser(), codec)
+        for kind in dict.fromkeys(probe.kind for probe in listed):
+            sides = [each.network(kind, TORCH.nn.Module).requires_grad_(False) for each in parts]
+            for probe in (one for one in listed if one.kind == kind):
+                report.rows += ports.compare(probe, adapter, model, *sides, TORCH)
+    click.echo(json_text(report.to_dict()) if as_json else lines("\n".join(report.lines(verbose=verbose))))
     return report.passed
 
 

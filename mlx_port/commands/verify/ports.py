@@ -13,7 +13,7 @@ not compared. `examples/ports/mlx_audio` has two adapters.
 
 Each run is made twice. First every named module hands on torch's float64 output instead of its own, so that
 an error shows only where it arises, in the module or in what lies between it and those before; then as it
-is, for the row 'whole network'. The bound is that of measure.py.
+is, for the rows 'whole network'. The bound is that of measure.py.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ from tts_core.nn.probe import Probe
 from tts_core.printable import counted
 
 FOLDER = Path(__file__).parents[3] / "examples/ports"
-END = "whole network"
 Name = str | Callable[..., str | None]  # None: no module of the port stands for this one
 Results = Mapping[str, Any]
 
@@ -161,11 +160,12 @@ def compare(
         _row(probe.name, name, values, yard.by_module[name], theirs.by_module.get(name, []))
         for name, values in true.by_module.items()
     ]
-    ends = [_arrays(each) for each in (results, yard_results, port_results)]
-    rows += [_row(probe.name, name, *(end.get(name, []) for end in ends)) for name in results]
-    if names:
-        plain = (_arrays(probe.run(yardstick, framework)), _arrays(call(model, probe.inputs)))
-        rows.append(_row(probe.name, END, *(sum(end.values(), []) for end in (ends[0], *plain))))
+    sides = [_arrays(each) for each in (results, yard_results, port_results)]
+    whole = [sides[0], _arrays(probe.run(yardstick, framework)), _arrays(call(model, probe.inputs))]
+    for title, ends in (("{}", sides), ("whole network, {}", whole)):
+        rows += [
+            _row(probe.name, title.format(name), *(end.get(name, []) for end in ends)) for name in results
+        ]
     return rows
 
 
