@@ -2,7 +2,8 @@
 
 Each session has one line of result at the end; its output is in build/anywhere/SESSION.log. `haswell` and
 `aten-avx2` also run the whole of tests/contract. `whole-no-blas` and `whole-lowest` run all tests of
-`make test` and `make test-rest` and take long, so they run by name only.
+`make test` and `make test-rest` and take long, and `mlx-audio` installs another program: these run by name
+only.
 """
 
 import os
@@ -211,6 +212,15 @@ def wheel(session: nox.Session) -> str:
         return run_tests(session, python, Start(), *SAMPLE, *left_out)
 
 
+def mlx_audio(session: nox.Session) -> str:
+    """mlx-audio beside ours: our folders in it, and its ports by their adapters."""
+    theirs = ("--prerelease", "if-necessary", "mlx-audio==0.6.2")
+    python = environment(session, "mlx-audio", *LOCKED, torch(), theirs)
+    return run_tests(
+        session, python, Start(), "tests/mlx_port/test_mlx_audio.py", "tests/examples/test_ports.py"
+    )
+
+
 register("no-blas", elsewhere(lambda _: Start()))
 register("haswell", with_contract(haswell))
 register("aten-default", elsewhere(lambda _: Start({"ATEN_CPU_CAPABILITY": "default"})))
@@ -229,3 +239,4 @@ for each in ("cpu", "torch", "formats", "serve", "wyoming"):
 register("wheel", wheel)
 register("whole-no-blas", lambda session: run_tests(session, locked(session), Start(), *WHOLE), default=False)
 register("whole-lowest", lambda session: lowest(session, *WHOLE), default=False)
+register("mlx-audio", mlx_audio, default=False)

@@ -20,7 +20,7 @@ SESSIONS = [
     *("python-3.11", "python-3.12", "python-3.13", "python-3.14"),
     *("without-cpu", "without-torch", "without-formats", "without-serve", "without-wyoming", "wheel"),
 ]
-BY_NAME = ["whole-no-blas", "whole-lowest"]
+BY_NAME = ["whole-no-blas", "whole-lowest", "mlx-audio"]
 THREE = """
 import sys
 from tests.surroundings import NotRun, register, run_tests, Start

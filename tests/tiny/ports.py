@@ -29,7 +29,9 @@ def mlx_dia(folder: Path) -> tuple[Path, Path]:
     source = DEFAULT / "dia/v_v01"
     shutil.copy(source / "config.json", dia / "config.json")
     tensors = torch.load(source / "dia-v0_1.pth", weights_only=True)
-    save_file({name: np.ascontiguousarray(value) for name, value in tensors.items()}, dia / "model.safetensors")
+    save_file(
+        {name: np.ascontiguousarray(value) for name, value in tensors.items()}, dia / "model.safetensors"
+    )
     descript = torch.load(DEFAULT / "dia/v_dac/weights_dac.pth", weights_only=True)
     (dac / "config.json").write_text(json.dumps(descript["metadata"]["kwargs"]))
     turned = {}

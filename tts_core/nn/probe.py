@@ -8,8 +8,10 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
+from tts_core.errors import UsageError
 from tts_core.nn.ladder import InputSources
 from tts_core.nn.layers import Framework
 
@@ -31,4 +33,6 @@ class Probe:
 
 def probes(model: str, sources: InputSources) -> list[Probe]:
     """List the runs of a model, in order. Raises UsageError for a model without any."""
+    if find_spec(f"tts_core.{model}.probes") is None:
+        raise UsageError(f"--with: {model} has no runs for ports; it needs tts_core/{model}/probes.py")
     return importlib.import_module(f"tts_core.{model}.probes").probes(sources)

@@ -123,4 +123,4 @@ def _decoder(sources: InputSources, codec: Qwen3CodecConfig, rng: np.random.Gene
 
 def _like(framework: Framework, values: np.ndarray, other: Any) -> Any:
     """Make an array with the type of another."""
-    return framework.array(values.astype(np.array(other[:1]).dtype))
+    return framework.array(values.astype(np.asarray(other[:1]).dtype))

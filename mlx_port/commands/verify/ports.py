@@ -90,7 +90,7 @@ class PortReport:
         for part in dict.fromkeys(row.part for row in self.rows):
             rows = [row for row in self.rows if row.part == part]
             beyond = sum(not row.passed for row in rows)
-            yield f"{part}: {counted(len(rows), 'layer')}, {beyond or 'none'} beyond the bound"
+            yield f"{part}: {counted(len(rows), 'row')}, {beyond or 'none'} beyond the bound"
         yield "PASS" if self.passed else "FAIL"
 
 
@@ -119,7 +119,9 @@ def open_port(given: str, model: str) -> Port:
         name for name in ("distribution", "load", "names", "turned", "calls") if not hasattr(adapter, name)
     ]
     if missing:
-        raise UsageError(f"--with: {file}: {', '.join(missing)} missing; see mlx_port/commands/verify/ports.py")
+        raise UsageError(
+            f"--with: {file}: {', '.join(missing)} missing; see mlx_port/commands/verify/ports.py"
+        )
     return cast(Port, adapter)
 
 
@@ -151,7 +153,9 @@ def compare(
     unused = {pattern for pattern, _, _ in names} - {p for p, name, _ in names if name in true.by_module}
     unused |= port.names.get(probe.name, {}).keys() - {pattern for pattern, _, _ in names}
     if unused:
-        raise UsageError(f"--with: names: {probe.name}: no module of ours runs as {', '.join(sorted(unused))}")
+        raise UsageError(
+            f"--with: names: {probe.name}: no module of ours runs as {', '.join(sorted(unused))}"
+        )
     yard, yard_results = ours(yardstick, true.by_module)
     theirs = Outputs(mx.array, true.by_module, turned)
     with watched({name: _module(model, path) for _, name, path in names}, theirs):
@@ -185,7 +189,7 @@ def _row(
 
 def _arrays(results: Results) -> dict[str, list[np.ndarray]]:
     return {
-        name: [np.array(one) for one in (made if isinstance(made, list | tuple) else [made])]
+        name: [np.asarray(one) for one in (made if isinstance(made, list | tuple) else [made])]
         for name, made in results.items()
     }
 

@@ -42,7 +42,7 @@ class Outputs:
     def __call__(self, name: str, output: Any) -> Any:
         """Keep an output; of several, the first. Returns what the network goes on with."""
         several = isinstance(output, tuple | list)
-        own = self._turned(name, np.array(output[0] if several else output))
+        own = self._turned(name, np.asarray(output[0] if several else output).copy())
         kept = self.by_module.setdefault(name, [])
         kept.append(own)
         true = self.truth.get(name, [])[len(kept) - 1 : len(kept)]
