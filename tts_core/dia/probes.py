@@ -23,10 +23,8 @@ TEXT = "[S1] The quick brown fox jumps. [S2] Does it? (laughs)"
 
 def probes(sources: InputSources) -> list[Probe]:
     """List the runs: Dia, Dia with the text as the port prepares it, and both directions of the codec."""
-    config, codec = (
-        config_of(sources.configs, "dia", DiaConfig),
-        config_of(sources.configs, "dac", DacConfig),
-    )
+    config = config_of(sources.configs, "dia", DiaConfig)
+    codec = config_of(sources.configs, "dac", DacConfig)
     rng = np.random.default_rng(sources.seed)
     dia = _dia(config, sources.rows, rng)
     samples = signal(codec, sources.seconds, sources.seed)

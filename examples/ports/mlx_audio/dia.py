@@ -1,9 +1,12 @@
 """mlx-audio's Dia, for `mlx-port verify --with mlx-audio FOLDER --codec DAC`.
 
-FOLDER: nari-labs' v0.1 as mlx-community publishes it. DAC: mlx-community's descript-audio-codec-44khz; without
-it, mlx-audio gets that from the hub.
+FOLDER: nari-labs' v0.1 as mlx-community publishes it.
+DAC: mlx-community's descript-audio-codec-44khz; without it, mlx-audio gets that from the hub.
 """
 
+# pyright: reportMissingImports=false
+
+from typing import Any
 from unittest.mock import patch
 
 import mlx.core as mx
@@ -33,7 +36,7 @@ def load(folder, codec):
     fetch = dac.fetch_from_hub if codec is None else lambda _: codec
     with patch.object(dac, "fetch_from_hub", fetch):
         model = Model(config)
-    weights = mx.load(str(folder / "model.safetensors"))
+    weights: Any = mx.load(str(folder / "model.safetensors"))
     model.load_weights([(name, value.astype(mx.float32)) for name, value in weights.items()])
     model.eval()
     return model

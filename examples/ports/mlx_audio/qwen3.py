@@ -1,5 +1,7 @@
 """mlx-audio's Qwen3-TTS, for `mlx-port verify --with mlx-audio FOLDER`."""
 
+# pyright: reportMissingImports=false
+
 from unittest.mock import patch
 
 import mlx.core as mx

@@ -162,9 +162,9 @@ def _run_port(
     with redirect_stdout(sys.stderr):  # what the port prints is no part of the report
         model = adapter.load(Path(folder).expanduser(), codec)
         for kind in dict.fromkeys(probe.kind for probe in listed):
-            sides = [each.network(kind, TORCH.nn.Module).requires_grad_(False) for each in parts]
+            oracle, yardstick = (each.network(kind, TORCH.nn.Module).requires_grad_(False) for each in parts)
             for probe in (one for one in listed if one.kind == kind):
-                report.rows += ports.compare(probe, adapter, model, *sides, TORCH)
+                report.rows += ports.compare(probe, adapter, model, oracle, yardstick, TORCH)
     click.echo(json_text(report.to_dict()) if as_json else lines("\n".join(report.lines(verbose=verbose))))
     return report.passed
 

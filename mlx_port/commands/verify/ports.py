@@ -109,7 +109,8 @@ def open_port(given: str, model: str) -> Port:
             f"repository's examples/ports ({'; '.join(known) or 'not installed here'})"
         )
     spec = spec_from_file_location(f"port_{file.stem}", file)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     adapter = module_from_spec(spec)
     try:
         spec.loader.exec_module(adapter)

@@ -1,4 +1,4 @@
-"""Outputs of a network's modules while it runs, in any framework whose modules are objects that are called."""
+"""Outputs of a network's modules while it runs, in any framework whose modules are called objects."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import numpy as np
 @contextmanager
 def watched(modules: Mapping[str, Any], heard: Callable[[str, Any], Any]) -> Iterator[None]:
     """Pass the output of each module's calls to `heard`, whose result replaces it."""
-    classes = {name: type(module) for name, module in modules.items()}
+    plain = [(module, type(module)) for module in modules.values()]
     try:
         for name, module in modules.items():
             object.__setattr__(module, "__class__", _watched(type(module), name, heard))
         yield
     finally:
-        for name, module in reversed(modules.items()):
-            object.__setattr__(module, "__class__", classes[name])
+        for module, own in plain:
+            object.__setattr__(module, "__class__", own)
 
 
 class Outputs:

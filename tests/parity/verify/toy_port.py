@@ -2,7 +2,7 @@
 
 import mlx.core as mx
 
-import mlx_port
+from mlx_port.qwen3.pipeline import Qwen3Pipeline
 
 distribution = "toy-port"
 LAYERS = ("pre_transformer.layers.{}", "pre_transformer.layers.{}.self_attn", "pre_transformer.layers.{}.mlp")
@@ -16,7 +16,7 @@ turned += [f"decoder.{m}" for m in CONVOLUTIONS]
 
 
 def load(folder, codec):
-    return mlx_port.load(folder, dtype="float32").engine
+    return Qwen3Pipeline.load(folder, dtype="float32").engine
 
 
 def decode(model, given):
