@@ -25,6 +25,7 @@ def probes(sources: InputSources) -> list[Probe]:
     """List the runs: Dia, Dia with the text as the port prepares it, and both directions of the codec."""
     config = config_of(sources.configs, "dia", DiaConfig)
     codec = config_of(sources.configs, "dac", DacConfig)
+    sources.check_rows(config.decoder_config.max_position_embeddings)
     rng = np.random.default_rng(sources.seed)
     dia = _dia(config, sources.rows, rng)
     samples = signal(codec, sources.seconds, sources.seed)

@@ -25,6 +25,7 @@ def probes(sources: InputSources) -> list[Probe]:
     """List the runs: talker, predictor, speaker encoder if any, and both directions of the codec."""
     config = config_of(sources.configs, "qwen3", Qwen3Config)
     codec = config_of(sources.configs, "qwen3_codec", Qwen3CodecConfig)
+    sources.check_rows(config.max_positions)
     rng = np.random.default_rng(sources.seed)
     codes = rng.integers(0, config.codebook_size, (1, config.n_codebooks, sources.rows), dtype=np.int32)
     found = [_talker(sources, config, codes), _predictor(config, codes[0].T, rng)]
@@ -48,6 +49,7 @@ def _talker(sources: InputSources, config: Qwen3Config, codes: np.ndarray) -> Pr
         instruction=tokenizer.encode(instruction(style)) if style else (),
         streamed=False,
     )
+    sources.check_rows(config.max_positions - len(layout.text))
 
     def run(network: Any, framework: Framework) -> Mapping[str, Any]:
         talker, cache = network.talker, network.talker.new_cache()

@@ -15,7 +15,7 @@ import click
 
 from tts_core import models
 from tts_core.command.seconds import Seconds
-from tts_core.errors import NotFoundError, SpeechError, UsageError
+from tts_core.errors import CheckpointError, NotFoundError, SpeechError, UsageError
 from tts_core.printable import json_text, lines, one_line
 
 if TYPE_CHECKING:
@@ -145,6 +145,8 @@ def _run_port(
     as_json: bool,
 ) -> bool:
     """Compare another program's port; how: arguments of torch_ref's loading."""
+    if not Path(folder).expanduser().is_dir():
+        raise NotFoundError(f"FOLDER: {folder} is not a folder here; fetch the checkpoint first")
     environment = {"TF32": "off"} | _frameworks()
 
     from mlx_port.commands.verify import ports
@@ -160,7 +162,13 @@ def _run_port(
     codec = None if how["codec"] is None else Path(how["codec"]).expanduser()
     report = ports.PortReport(folder, ports.named_version(adapter), environment)
     with redirect_stdout(sys.stderr):  # what the port prints is no part of the report
-        model = adapter.load(Path(folder).expanduser(), codec)
+        try:
+            model = adapter.load(Path(folder).expanduser(), codec)
+        except Exception as error:
+            raise CheckpointError(
+                f"--with: the port cannot load {folder}: {type(error).__name__}: {error}; "
+                "give a checkpoint in a layout that it reads"
+            ) from error
         for kind in dict.fromkeys(probe.kind for probe in listed):
             oracle, yardstick = (each.network(kind, TORCH.nn.Module).requires_grad_(False) for each in parts)
             for probe in (one for one in listed if one.kind == kind):

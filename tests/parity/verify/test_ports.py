@@ -20,6 +20,7 @@ from tts_core.errors import UsageError
 from tts_core.nn.probe import Probe
 
 TOY = Path(__file__).with_name("toy_port.py")
+CODES = {"no_such_package is not installed": 3, "the port cannot load": 4}
 LOADED = "\n_load = load\ndef load(folder, codec):\n    model = _load(folder, codec)\n"
 
 
@@ -134,7 +135,7 @@ def test_what_a_port_prints_is_no_part_of_the_report(verify_with):
 )
 def test_a_faulty_adapter_gets_one_line(verify_with, change, said):
     done = verify_with(change)
-    assert (done.code, done.out, done.err.count("\n")) == (2 if "installed" not in said else 3, "", 1)
+    assert (done.code, done.out, done.err.count("\n")) == (CODES.get(said, 2), "", 1)
     assert said in done.err
 
 
@@ -143,6 +144,8 @@ def test_a_faulty_adapter_gets_one_line(verify_with, change, said):
     [
         (["--with", "mlx-audio", "A", "B"], "--with: takes one FOLDER"),
         (["--with", "nobody", "{folder}"], "nobody: no adapter for qwen3; give the path of its file"),
+        (["--with", str(TOY), "{folder}", "--rows", "65000"], "--rows: 65000 is outside 2 .."),
+        (["--with", "mlx-audio", "some/id"], "FOLDER: some/id is not a folder here"),
         (["B"], "SRC...: missing; see mlx-port verify --help"),
     ],
 )
