@@ -22,7 +22,8 @@ from typing import Any, get_args
 import numpy as np
 from timing import arguments
 
-SENTENCES = Path(__file__).parents[1] / "examples/train_voice/evaluation/sentences.txt"
+from tts_core.judges.sentences import sentences
+
 FIGURES = ("wer", "mos", "dnsmos_overall")
 YARDSTICK = "float32"
 BATCH = 50  # texts at a time
@@ -30,7 +31,7 @@ BATCH = 50  # texts at a time
 
 def texts(few: int | None) -> list[str]:
     """List the sentences, in both voices."""
-    words = SENTENCES.read_text("utf-8").splitlines()[:few]
+    words = sentences()[:few]
     return [f"[S{tag}] {sentence}" for tag in (1, 2) for sentence in words]
 
 

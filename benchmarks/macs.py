@@ -32,9 +32,11 @@ Not measured by this project, and other programs than this one:
 
 | model | ms a frame (real time) | chip | source |
 |---|---|---|---|
-| Qwen3-TTS 0.6B | 52 to 57 (80) | M3 Max | mlx-audio |
-| Qwen3-TTS 0.6B | 52 to 58 (80) | M2 Max | a port in Swift (MLX) |
+| Qwen3-TTS 0.6B | 52 to 57 (80) | M3 Max | mlx-audio; the page that states it was not found again |
+| Qwen3-TTS 0.6B, 8 and 4 bits | 52 to 58 (80) | M2 Max, 64 GB | [speech-swift][swift] |
 | Dia | no figure in MLX on any chip was found | | |
+
+[swift]: https://github.com/soniqo/speech-swift/blob/main/docs/benchmarks/tts-roundtrip.md
 
 ## Reports
 """

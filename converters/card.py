@@ -121,6 +121,13 @@ def add_measurements(folder: Path, lines: Sequence[str]) -> None:
         file.write("\n".join([text, "", MEASURED, "", *[f"- {line}" for line in lines], ""]).encode())
 
 
+def measurements(folder: Path) -> list[str]:
+    """Read the lines that `add_measurements` wrote; empty if nothing was measured. Raises SpeechError."""
+    card = folder / CARD
+    found = read_text(card).partition(f"{MEASURED}\n")[2].splitlines() if card.is_file() else []
+    return [line.removeprefix("- ") for line in found if line.startswith("- ")]
+
+
 def license_of(part: ModelPart) -> str | None:
     """Find the license of a part's weights; if several are published, in the source's model card."""
     if part.files[0].is_relative_to(embedded.FOLDER):

@@ -22,7 +22,7 @@ from examples.train_voice.listening import TurnScore, interval, score, word_erro
 from examples.train_voice.parameters import framed
 from examples.train_voice.similarity import Voiceprint, median_pitch, similarities, voiceprint
 from examples.train_voice.synthesis import reseed
-from examples.train_voice.text import EVALUATION
+from tts_core.judges.sentences import sentences as read_sentences
 from tts_core.voice.embedded import CODEC
 
 
@@ -59,7 +59,7 @@ def main() -> None:
     given = parser.parse_args()
     import torch_ref
 
-    sentences = (EVALUATION / "sentences.txt").read_text().splitlines()[: given.count]
+    sentences = read_sentences()[: given.count]
     sources = {voice: read_aloud(voice, sentences) for voice in (given.voice, *given.others)}
     pipeline = torch_ref.DiaPipeline.load(given.dia, codec=given.codec, dtype="float32")
     hop = pipeline.codec_config.hop_length

@@ -28,6 +28,7 @@ from examples.train_voice.parameters import framed
 from examples.train_voice.settings import DEFAULT, Synthesis, read_settings
 from examples.train_voice.synthesis import reseed
 from examples.train_voice.text import EVALUATION
+from tts_core.judges.sentences import sentences as read_sentences
 
 BATCH = 70  # texts generated at once
 PATIENCE = 3.0  # times the source's length: a text is cut off
@@ -50,7 +51,7 @@ class Item:
 
 def items(voices: Sequence[str], few: int | None) -> list[Item]:
     """Read all evaluation texts, or the first `few` of each kind."""
-    sentences = (EVALUATION / "sentences.txt").read_text().splitlines()[:few]
+    sentences = read_sentences()[:few]
     dialogues = (EVALUATION / "dialogues.txt").read_text().splitlines()[:few]
     single = [
         Item(name, f"[S{tag}] {words}") for tag, name in enumerate(voices, start=1) for words in sentences

@@ -20,7 +20,7 @@ from examples.train_voice.evaluation import PATIENCE, Item, source
 from examples.train_voice.listening import score, word_error_rate
 from examples.train_voice.settings import DEFAULT, Synthesis, read_settings
 from examples.train_voice.similarity import median_pitch, similarities, voiceprint
-from examples.train_voice.text import EVALUATION
+from tts_core.judges.sentences import sentences as read_sentences
 from tts_core.prompt import Prompt
 from tts_core.voice.embedded import CODEC, DIA
 
@@ -54,7 +54,7 @@ class Row(NamedTuple):
 
 def pairs(voice: int, synthesis: Synthesis, count: int) -> list[tuple[str, np.ndarray, str]]:
     """Choose prompts from the evaluation's sentences: (transcript, samples, text to continue with)."""
-    sentences = (EVALUATION / "sentences.txt").read_text().splitlines()
+    sentences = read_sentences()
     found = []
     for words, after in zip(sentences, [*sentences[1:], sentences[0]], strict=True):
         samples = source(Item("", f"[S{voice + 1}] {words}"), synthesis)

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from tts_core.config import Configs
     from tts_core.memory.terms import Estimate
 
+NOTHING = (
+    "Nothing was measured for this checkpoint at these bits; `mlx-port verify` compares its layers, "
+    "`mlx-port judge --bits` its words."
+)
 MOST_SECONDS = 1_000_000  # eleven days of speech
 
 
@@ -117,11 +121,22 @@ def estimate(
         for backend in BACKENDS
     ]
     guesses = [outlook.estimate(found.configs, job, machine) for machine in machines]
+    measured = [] if quantize else _measured(model)
     if as_json:
-        click.echo(json_text({"job": asdict(job), **how, "backends": facts(guesses)}))
+        known = {"job": asdict(job), **how, "measured": measured, "backends": facts(guesses)}
+        click.echo(json_text(known))
     else:
         above, below = outlook.headline(job, found.configs)
-        click.echo(lines(table(guesses, above, below, computer.free_bytes())))
+        shown = table(guesses, above, below, computer.free_bytes())
+        of_it = [f"Measured by mlx-port verify: {one_line(line)}" for line in measured] or [NOTHING]
+        click.echo(lines("\n".join([shown, "", *of_it])))
+
+
+def _measured(model: str | None) -> list[str]:
+    """What `verify` noted in the card of a converted folder, at the bits that it has."""
+    from converters.card import measurements
+
+    return [] if model is None else measurements(Path(model).expanduser())
 
 
 class StoredModel(NamedTuple):

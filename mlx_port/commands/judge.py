@@ -31,6 +31,13 @@ ENGLISH = ("words", "naturalness", "quality")  # whose judges learned from Engli
     help="Recording of the wanted voice, for rows without their own.",
 )
 @click.option(
+    "--bits",
+    metavar="LIST",
+    help="Instead of SOURCE: speak the same 100 sentences at each number of bits, as 16,8,4, and count wrong "
+    "words. --ref-audio and --text are the voice, if the model needs one.",
+)
+@click.option("--model", metavar="MODEL", help="With --bits: folder or hub id.  [default: embedded voice]")
+@click.option(
     "--measures", "names", default=",".join(MEASURES), metavar="LIST", help="Measures, with commas."
 )
 @click.option(
@@ -58,6 +65,8 @@ def judge(
     source: Path | None,
     text: str | None,
     ref_audio: Path | None,
+    bits: str | None,
+    model: str | None,
     names: str,
     language: str,
     whisper: Path | None,
@@ -76,8 +85,21 @@ def judge(
 
     if fetch:
         install(lambda line: click.echo(one_line(line)))
-        if source is None:
+        if source is None and bits is None:
             return
+    if model is not None and bits is None:
+        raise UsageError("--model: only with --bits, as --bits 16,8,4")
+    if bits is not None:
+        if source is not None or html_file is not None:
+            raise UsageError("--bits: speaks its own sentences; leave SOURCE and --html out")
+        if json_file is not None:
+            check_place("--json", json_file, [".json"])
+        from mlx_port.commands.judge_bits import judge_bits
+
+        rates = judge_bits(model, bits.split(","), measures(whisper)["words"], ref_audio, text)
+        if json_file is not None:
+            json_file.write_text(json_text(rates) + "\n", "utf-8")
+        return
     if source is None:
         raise UsageError("SOURCE is missing; give a manifest, a folder or a sound file, or --install")
     every = measures(whisper)

@@ -31,6 +31,7 @@ from torch_ref.codecs.dac import Dac
 from torch_ref.dia.dia import Dia
 from torch_ref.dia.pipeline import DiaPipeline
 from tts_core.dia.grid import apply_delay
+from tts_core.judges.sentences import sentences as read_sentences
 
 pytestmark = pytest.mark.rest
 
@@ -113,7 +114,7 @@ def test_sentences_are_those_of_the_published_voice() -> None:
 
 
 def test_evaluation_texts_are_what_the_issue_asks() -> None:
-    sentences = (text.EVALUATION / "sentences.txt").read_text().splitlines()
+    sentences = read_sentences()
     dialogues = (text.EVALUATION / "dialogues.txt").read_text().splitlines()
     assert len(sentences) == 100
     assert all(4 <= len(line.split()) <= 14 for line in sentences)

@@ -77,6 +77,6 @@ def is_norm(name: str) -> bool:
 
 
 def is_large(name: str) -> bool:
-    """Return True for the linear layers that are quantized: both transformers', and the heads of codes."""
-    parts = (".attn.", ".self_attention.", ".mlp.", ".depformer_in.", ".cb0_head.", ".logits.")
-    return any(part in name for part in parts) and not is_norm(name)
+    """Return True for the linear layers that are quantized: the transformer's, and its head of codes."""
+    parts = ("transformer.layers.", "transformer.cb0_head.")
+    return name.startswith(parts) and not is_norm(name)

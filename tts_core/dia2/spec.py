@@ -8,7 +8,7 @@ from tts_core.dia2.config import GATED, Dia2Config, Dia2StackConfig, read_conver
 from tts_core.dia2.shapes import is_large, is_norm, parameter_shapes
 from tts_core.dia2.tokenizer import ASSETS_FILE, CONFIG_FILE, FILE, shared_tokenizer
 from tts_core.errors import CheckpointError
-from tts_core.models import ROWS_ONLY, Configs, Documents, Model, Network, Wide
+from tts_core.models import DEPTH, ROWS_ONLY, Configs, Documents, Model, Network, Wide
 
 REPOSITORY, REPOSITORY_1B = "nari-labs/Dia2-2B", "nari-labs/Dia2-1B"
 
@@ -70,6 +70,7 @@ MODEL = Model(
             wide=(
                 Wide("embeddings", r"_embeds\.|\.embedding\.", ROWS_ONLY),
                 Wide("text projections", r"_embed\.\w+_proj\.", "they follow the embedding of one word"),
+                Wide("depformer", r"^depformer\.(depformer_in|layers|logits)\.", DEPTH),
                 Wide("action head", r"\.action_head\.", "a few rows, which decide when words are said"),
             ),
             documents=(FILE,),

@@ -300,12 +300,9 @@ def mlx_axes(config: Qwen3Config, name: str, rank: int) -> tuple[int, ...] | Non
     return (0, 2, 1) if rank == 3 else None
 
 
-_LARGE = re.compile(
-    r"\.layers\.\d+\.(self_attn|mlp)\.\w+_proj\.weight$"
-    r"|\.codec_head\.weight$|\.lm_head\.\d+\.weight$|\.small_to_mtp_projection\.weight$"
-)
+_LARGE = re.compile(r"^talker\.(model\.layers\.\d+\.(self_attn|mlp)\.\w+_proj|codec_head)\.weight$")
 
 
 def is_large(name: str) -> bool:
-    """Match the linears that are quantized: the layers', the heads, and the predictor's projection."""
+    """Match the linears that are quantized: the talker's layers and head."""
     return _LARGE.search(name) is not None

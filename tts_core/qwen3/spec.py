@@ -11,7 +11,7 @@ from tts_core.codecs.qwen3_codec import QWEN3_CODEC_12HZ, Qwen3CodecConfig
 from tts_core.config import config_of
 from tts_core.errors import CheckpointError
 from tts_core.files.json_object import parse_json
-from tts_core.models import ROWS_ONLY, Configs, Documents, Model, Network, Wide
+from tts_core.models import DEPTH, ROWS_ONLY, Configs, Documents, Model, Network, Wide
 from tts_core.qwen3.config import (
     BASE,
     CUSTOM_VOICE,
@@ -162,6 +162,7 @@ MODEL = Model(
             is_large=is_large,
             wide=(
                 Wide("embeddings", r"_embedding\.", ROWS_ONLY),
+                Wide("code predictor", r"\.code_predictor\.(?!model\.codec_embedding)", DEPTH),
                 Wide("text projection", r"\.text_projection\.", "it reads the text once, not each frame"),
                 Wide("speaker encoder", r"^speaker_encoder\.", "it reads a recording once, in float32"),
             ),

@@ -204,6 +204,25 @@ def test_a_converted_and_quantised_folder_is_read(capsys, tmp_path):
     one_line(capsys, 2, "is already quantized", "estimate", "--model", tmp_path / "voice", "-q")
 
 
+def test_the_estimate_says_what_was_measured_or_that_nothing_was(capsys, tmp_path):
+    from converters.card import add_measurements
+    from converters.convert import convert
+    from converters.published import open_published
+    from tts_core.voice.embedded import CODEC, DIA
+
+    assert "Nothing was measured" in run(capsys)[1]
+    folder = tmp_path / "voice"
+    convert(open_published([DIA], codec=CODEC, offline=True), folder)
+    assert facts(capsys, "--model", folder)["measured"] == []
+    assert "Nothing was measured" in run(capsys, "--model", folder)[1]
+    add_measurements(folder, ["9 layers compared", "mlx 1"])
+    assert facts(capsys, "--model", folder)["measured"] == ["9 layers compared", "mlx 1"]
+    shown = run(capsys, "--model", folder)[1]
+    assert "Measured by mlx-port verify: 9 layers compared\n" in shown
+    assert "Nothing was measured" not in shown
+    assert "Nothing was measured" in run(capsys, "--model", folder, "-q")[1]
+
+
 @pytest.mark.parametrize(
     ("code", "message", "arguments"),
     [

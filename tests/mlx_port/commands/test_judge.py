@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mlx_port.commands import judge_bits
 from mlx_port.commands.judge import MEASURES
 from mlx_port.commands.main import run
 from tts_core.audio.files import write_audio
 from tts_core.judges import judging, wheels
 from tts_core.judges.judging import Measure, measures
+from tts_core.judges.sentences import sentences
 
 
 @pytest.fixture
@@ -167,3 +169,47 @@ def test_install(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
 
 def test_names_in_the_help_are_all() -> None:
     assert tuple(measures()) == MEASURES
+
+
+def test_the_same_sentences_at_each_number_of_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    heard: list[tuple[str | None, bytes]] = []
+
+    def listen(row: Any, samples: np.ndarray) -> dict[str, float]:
+        heard.append((row.text, samples.tobytes()))
+        return {"words": 4, "word_errors": len(heard) > 2, "wer": 0}
+
+    ear = Measure("ear", ("wer",), lambda: listen)
+    monkeypatch.setattr(judging, "measures", lambda whisper: {"words": ear})
+    said = ["A dog.", "A cat sat."]
+    monkeypatch.setattr(judge_bits, "sentences", lambda: said)
+    assert run(["judge", "--bits", "32,4", "--json", str(tmp_path / "found.json")]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert printed == [
+        "32 bits, float32: 0.0% wrong words (0.0% to 0.0%), 2 sentences, ear",
+        "4 bits, float32: 25.0% wrong words (25.0% to 25.0%), 2 sentences, ear",
+    ]
+    assert [text for text, _ in heard] == said * 2
+    assert len({sound for _, sound in heard}) == 4  # quantized weights are other weights
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert [(one["bits"], one["value"], one["rows"]) for one in found] == [(32, 0, 2), (4, 0.25, 2)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--model", "x"], "--model: only with --bits"),
+        (["--bits", "8", "sounds"], "leave SOURCE"),
+        (["--bits", "7"], "'7' is none of 32, 16"),
+    ],
+)
+def test_flags_that_do_not_go_with_bits(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["judge", *arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_hundred_sentences() -> None:
+    assert len(set(sentences())) == 100

@@ -26,6 +26,7 @@ from tests.tts_core.dia import sampling_rules as rules
 from tts_core.dia.grid import apply_delay
 from tts_core.dia.sampling import DiaSampling
 from tts_core.dia.text import tokenize
+from tts_core.judges.sentences import sentences as read_sentences
 from tts_core.nn.noise import HostNoise
 from tts_core.voice.embedded import FOLDER
 
@@ -38,7 +39,7 @@ FRAMES = 300
 
 def texts() -> list[str]:
     """Twenty sentences in each voice and ten dialogues."""
-    sentences = (EVALUATION / "sentences.txt").read_text().splitlines()
+    sentences = read_sentences()
     dialogues = (EVALUATION / "dialogues.txt").read_text().splitlines()
     single = [f"[S{1 + (place >= 20)}] {words}" for place, words in enumerate(sentences[:40])]
     return [*single, *dialogues[:10]]
