@@ -65,7 +65,7 @@ class Wide(NamedTuple):
 
 
 ROWS_ONLY = "a step reads single rows of them"
-# as makers of quantized depth decoders did who measured; not measured with this project's folders
+# a reason, no measurement; published MLX folders of Qwen3-TTS quantize its predictor, and load as stored
 DEPTH = "it draws the other codes of a frame one after the other, and each error reaches the next code"
 
 
