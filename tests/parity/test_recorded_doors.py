@@ -1,0 +1,45 @@
+"""What every model says through its public doors, on both sides (tests/parity/recorded_doors.py)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.parity.recorded_doors import SCENES, STRIDE, Door, Heard, recorded
+from tests.parity.recorded_runs import SIDES
+
+SOON = ("session", "idle", "stream", "not a number", "memory")  # in the default run; the rest is `rest`
+CASES = [
+    pytest.param(
+        side, model, name, marks=[] if name in SOON else [pytest.mark.rest], id=f"{model}-{name}-{side}"
+    )
+    for model, scenes in SCENES.items()
+    for name in scenes
+    for side in SIDES
+]
+
+
+def assert_heard(model: str, name: str, side: str, heard: dict[str, Heard]) -> None:
+    """Require codes, ends, parts, captions and errors exactly, and samples within the recorded bound."""
+    facts, tensors = recorded(model)
+    known = facts[name]["heard"]
+    assert heard.keys() == known.keys()
+    for who, one in heard.items():
+        expected: dict[str, Any] = dict(known[who])
+        if isinstance(expected["error"], dict):  # with the remedies of a side
+            expected["error"] = expected["error"][side]
+        assert one.facts() == expected, who
+        if not one.parts:
+            continue
+        at = f"{name}/{who}"
+        np.testing.assert_array_equal(one.codes, tensors[f"{at}/codes"], err_msg=who)
+        error = np.abs(one.audio[::STRIDE].astype(np.float64) - tensors[f"{at}/samples"])
+        assert error.max(initial=0.0) <= tensors[f"{at}/bound"], f"{who}: sample {STRIDE * error.argmax()}"
+
+
+@pytest.mark.parametrize(("side", "model", "name"), CASES)
+def test_a_door_gives_what_is_recorded(side: str, model: str, name: str) -> None:
+    seed = recorded(model)[0][name]["seed"]
+    assert_heard(model, name, side, SCENES[model][name](Door(model, side), seed))
