@@ -7,7 +7,7 @@ a function of a `Door` and a seed; it does what a caller may do and returns, by 
 depends on the number of steps that a session takes, nor on the order in which neighbors give their parts.
 
 A scene is recorded with the first seed with which MLX and PyTorch, in float32 and in float64, agree on codes,
-ends, parts, captions and errors. Samples are those of the float64 run, every STRIDE-th, beside the bound that
+ends, parts, captions and errors. Samples are some of the float64 run's, beside the bound that
 tests.tolerance derives from the float32 run. Numbers of bytes in errors are masked.
 """
 
@@ -51,7 +51,8 @@ from tts_core.serving.shelf import Shelf
 from tts_core.serving.source import ModelSource
 
 DOORS = DATA / "doors"
-STRIDE = 13  # divides no hop length
+STRIDES = {"dia": 13, "qwen3": 13}  # divide no hop length; those of the others, with more samples a frame:
+STRIDE = 53
 SEEDS = 20  # that recording tries
 BYTES = re.compile(r"\d[\d.]* ?[kMG]i?B")
 PAUSED = "The inn is near. [pause:0.1] Then it thins out."
@@ -178,12 +179,12 @@ def loaded(door: Door) -> Any:
     return door.package.load(door.folder, **door.arguments)
 
 
-# a row of a table that a code drawn late, or a part of the text, reads: its numbers are NaN
+# a row of a table that a code drawn late reads: its numbers are NaN
 POISON: Mapping[str, tuple[str, int]] = {
     "dia": ("model.decoder.embeddings.embed.weight", 9),
     "dia2": ("transformer.audio_embeds.0.weight", 9),
     "mars5": ("embed.weight", 918),
-    "metavoice": ("transformer.wtes.0.weight", 9),
+    "metavoice": ("transformer.wpe.weight", 28),  # a position that the longer texts reach
     "qwen3": ("talker.model.codec_embedding.weight", 9),
 }
 
@@ -579,12 +580,17 @@ def record(model: str, names: Sequence[str] = ()) -> None:
                 at = f"{name}/{who}"
                 oracle = truth.audio.astype(np.float64)
                 tensors[f"{at}/codes"] = truth.codes.astype(np.int16, order="C")
-                tensors[f"{at}/samples"] = truth.audio[::STRIDE].astype(np.float32)
+                tensors[f"{at}/samples"] = truth.audio[:: stride(model)].astype(np.float32)
                 tensors[f"{at}/bound"] = np.array(bound(said["torch"][who].audio, oracle), np.float64)
         print(f"{model}, {name}: seed {seed}, {len(said['float64'])} heard", flush=True)
     DOORS.mkdir(exist_ok=True)
     (DOORS / f"{model}.json").write_text(json.dumps(facts, indent=None, sort_keys=True) + "\n")
     save_file(tensors, DOORS / f"{model}.safetensors")
+
+
+def stride(model: str) -> int:
+    """Distance of the samples that are recorded."""
+    return STRIDES.get(model, STRIDE)
 
 
 @cache

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.parity.recorded_doors import SCENES, STRIDE, Door, Heard, recorded
+from tests.parity.recorded_doors import SCENES, Door, Heard, recorded, stride
 from tests.parity.recorded_runs import SIDES
 
 SOON = ("session", "idle", "stream", "not a number", "memory")  # in the default run; the rest is `rest`
@@ -35,8 +35,9 @@ def assert_heard(model: str, name: str, side: str, heard: dict[str, Heard]) -> N
             continue
         at = f"{name}/{who}"
         np.testing.assert_array_equal(one.codes, tensors[f"{at}/codes"], err_msg=who)
-        error = np.abs(one.audio[::STRIDE].astype(np.float64) - tensors[f"{at}/samples"])
-        assert error.max(initial=0.0) <= tensors[f"{at}/bound"], f"{who}: sample {STRIDE * error.argmax()}"
+        step = stride(model)
+        error = np.abs(one.audio[::step].astype(np.float64) - tensors[f"{at}/samples"])
+        assert error.max(initial=0.0) <= tensors[f"{at}/bound"], f"{who}: sample {step * error.argmax()}"
 
 
 @pytest.mark.parametrize(("side", "model", "name"), CASES)
