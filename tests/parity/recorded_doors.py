@@ -584,7 +584,8 @@ def record(model: str, names: Sequence[str] = ()) -> None:
                 tensors[f"{at}/bound"] = np.array(bound(said["torch"][who].audio, oracle), np.float64)
         print(f"{model}, {name}: seed {seed}, {len(said['float64'])} heard", flush=True)
     DOORS.mkdir(exist_ok=True)
-    (DOORS / f"{model}.json").write_text(json.dumps(facts, indent=None, sort_keys=True) + "\n")
+    lines = [f"{json.dumps(name)}: {json.dumps(facts[name], sort_keys=True)}" for name in sorted(facts)]
+    (DOORS / f"{model}.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
     save_file(tensors, DOORS / f"{model}.safetensors")
 
 
