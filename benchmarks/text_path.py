@@ -5,9 +5,9 @@
 A function counts once, at its first call, if an argument other than self has the text or what was made of it:
 a string with a word of the text, an object or collection with one, or what a counted function returned. What
 comes out of a network does not count: neither the sound and its results, nor functions of layers, codecs and
-kernels. Methods that reach the text through self receive it only with --through-self. The path is those that hand it on to
-another one, without the functions of tts_core/text, which read and write strings. A return is a step of the
-path to a file that it was in before, and left. --list prints the path: file, line and name.
+kernels. Methods that reach the text through self receive it only with --through-self. The path is those that
+hand it on to another one, without the functions of tts_core/text, which read and write strings. A return is a
+step of the path to a file that it was in before, and left. --list prints the path: file, line and name.
 
 Python's profiler sees calls of Python only, so what a function of C made of the text counts once a counted
 function returns it. The models are those of tests/contract.

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.parity.recorded_doors import SCENES, Door, Heard, recorded, stride
+from tests.parity.doors import Door, Heard
+from tests.parity.recorded_doors import recorded, stride
 from tests.parity.recorded_runs import SIDES
+from tests.parity.scenes import SCENES
 
 REST = ("generate", "settings", "codes", "live", "sixteen", "bands")  # the others are in the default run
 CASES = [
@@ -44,3 +46,14 @@ def assert_heard(model: str, name: str, side: str, heard: dict[str, Heard]) -> N
 def test_a_door_gives_what_is_recorded(side: str, model: str, name: str) -> None:
     seed = recorded(model)[0][name]["seed"]
     assert_heard(model, name, side, SCENES[model][name](Door(model, side), seed))
+
+
+@pytest.mark.parametrize("model", SCENES)
+def test_every_scene_is_recorded(model: str) -> None:
+    """And no other. Ends of both kinds, and errors, are among what was heard."""
+    facts, tensors = recorded(model)
+    assert facts.keys() == SCENES[model].keys()
+    heard = {f"{name}/{who}": one for name, scene in facts.items() for who, one in scene["heard"].items()}
+    assert {at.rpartition("/")[0] for at in tensors} == {at for at, one in heard.items() if "parts" in one}
+    assert {one.get("end") for one in heard.values()} >= {"length", None}
+    assert any(one["error"] for one in heard.values())
