@@ -36,22 +36,22 @@ def model_options(
     refuses them.
     Raises ApiError 400 naming the field, also for a value that cannot be used.
     """
-    kind, left = options_class(model), list[ApiError]()
+    kind, left, others = options_class(model), list[ApiError](), asked.model_extra or {}
     taken = {one.name: info(one) for one in fields(kind) if info(one).flags}
     given = dict[str, Any]()
     for name, value in asked.rest.items():
         own = OPTIONS.get(name, name)
-        if name not in asked.others and (value == "" or name in OF_SOUND):
+        if name not in others and (value == "" or name in OF_SOUND):
             continue
         if own == "language" and own in taken:
             short = re.split("[-_]", str(value).lower())[0]
             given[own] = LANGUAGES.get(short, value)
         elif own in taken or (own == "max_frames" and name != own):
             given[own] = value
-        elif name not in asked.others:
+        elif name not in others:
             left.append(invalid(name, f"{name}: {model} takes none; leave it out", "unknown_field"))
         else:
-            left.append(unknown_field(name, [*SpeechBody.names(), *taken]))
+            left.append(unknown_field(name, [*SpeechBody.model_fields, *taken]))
     speed, advice = taken["speed"], "give {}" if ignored is None else USED
     nearest = min(max(asked.speed, speed.low), speed.high)
     if nearest != asked.speed:
