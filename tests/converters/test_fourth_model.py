@@ -389,7 +389,7 @@ def ask():
         os.kill(os.getpid(), signal.SIGTERM)
 
 threading.Thread(target=ask).start()
-assert run(["serve", "--model", sys.argv[1], "--port", str(port), "--quiet"]) == 0
+assert run(["serve", "--model", sys.argv[1], "--port", str(port), "--quiet", "--strict"]) == 0
 """
 
 

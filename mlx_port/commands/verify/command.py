@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("sources", metavar="SRC...", nargs=-1)
-@click.argument("destination", metavar="DST")
+@click.argument("destination", metavar="DST", required=False)
 @click.option(
     "--codec", metavar="SRC", help="Codec that DST was converted with.  [default: in SRC, or from the hub]"
 )
@@ -65,7 +65,7 @@ def verify(context: click.Context, **flags: Any) -> None:
 
     verify --with mlx-audio FOLDER compares another program with the original, on the checkpoint in FOLDER.
     """
-    if flags["port"] is None and not flags["sources"]:
+    if not flags["destination"] or (flags["port"] is None and not flags["sources"]):
         raise click.MissingParameter(ctx=context, param=context.command.params[0])
     if not (_run(**flags) if _exact() else _in_child(flags)):
         context.exit(1)
