@@ -59,7 +59,8 @@ def bench(target: str, model: str = CUSTOM, **more: Any) -> Row:
         model,
         {"model": model, **body, **form, **more},
         "audio/wav" if target == "M*" else PCM,
-        {"language": "english", "voice": "vivian"},
+        {"language": "English", "voice": "vivian"},
+        ("non_streaming_mode",),
     )
 
 
@@ -118,13 +119,14 @@ ROWS = (
         CUSTOM,
         {"model": CUSTOM, "voice": "vivian", "language": "English", "response_format": "wav"},
         "audio/wav",
-        {"language": "english", "voice": "vivian"},
+        {"language": "English", "voice": "vivian"},
     ),
     Row(
         "vLLM-Omni",
         DESIGN,
         {"model": DESIGN, "task_type": "VoiceDesign", "instructions": "A warm voice.", "language": "Auto"},
-        options={"instruct": "A warm voice.", "language": "auto"},
+        options={"instruct": "A warm voice.", "language": "Auto"},
+        ignored=("task_type",),
     ),
     Row(
         "vLLM-Omni",
@@ -142,7 +144,7 @@ ROWS = (
         },
         PCM,
         {"max_frames": 2048},
-        ("initial_codec_chunk_frames", "x_vector_only_mode"),
+        ("task_type", "initial_codec_chunk_frames", "x_vector_only_mode"),
     ),
     Row(
         "vLLM-Omni",
