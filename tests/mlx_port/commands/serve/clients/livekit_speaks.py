@@ -5,7 +5,7 @@ samples.
 import asyncio
 import sys
 
-from livekit.plugins.openai import TTS
+from livekit.plugins.openai import TTS  # pyright: ignore[reportMissingImports]
 
 
 async def main(url: str, text: str, model: str, voice: str, form: str, instructions: str) -> None:

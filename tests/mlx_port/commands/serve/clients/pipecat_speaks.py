@@ -5,10 +5,10 @@
 import asyncio
 import sys
 
-from pipecat.frames.frames import ErrorFrame, TTSAudioRawFrame, TTSSpeakFrame
-from pipecat.pipeline.worker import PipelineParams
-from pipecat.services.openai.tts import OpenAITTSService
-from pipecat.tests.utils import run_test
+from pipecat.frames.frames import ErrorFrame, TTSAudioRawFrame, TTSSpeakFrame  # pyright: ignore[reportMissingImports]
+from pipecat.pipeline.worker import PipelineParams  # pyright: ignore[reportMissingImports]
+from pipecat.services.openai.tts import OpenAITTSService  # pyright: ignore[reportMissingImports]
+from pipecat.tests.utils import run_test  # pyright: ignore[reportMissingImports]
 
 
 async def main(url: str, text: str, model: str, voice: str, form: str, instructions: str) -> None:
