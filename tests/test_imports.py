@@ -106,6 +106,8 @@ OPTIONAL = {
     "mlx_whisper",
     "ray",
     "starlette",
+    "pydantic",
+    "pydantic_core",
     "anyio",
     "uvicorn",
     "prometheus_client",

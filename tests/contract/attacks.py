@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from mlx_port.commands.serve.body import model_options, parse, read_speech
+from mlx_port.commands.serve.body import parse, read_speech
+from mlx_port.commands.serve.choose import model_options
 from mlx_port.commands.serve.errors import ApiError
 from mlx_port.commands.serve.settings import Limits
 from tests.contract.speakers import SMALL, TEXTS

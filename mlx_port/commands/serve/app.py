@@ -41,6 +41,7 @@ _ROUTES = [
     Route("/openapi.json", openapi, methods=["GET"]),
     Route("/docs", docs, methods=["GET"]),
     Route("/health", routes.health, methods=["GET"]),
+    Route("/ready", routes.health, methods=["GET"]),
     Route("/metrics", routes.metrics, methods=["GET"]),
 ]
 

@@ -15,8 +15,10 @@ from anyio import to_thread
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from mlx_port.commands.serve.body import SpeechBody, read_json, read_speech
-from mlx_port.commands.serve.errors import ApiError, api_error, check_fields, invalid, log_cause
+from mlx_port.commands.serve.body import read, read_json
+from mlx_port.commands.serve.choose import warnings
+from mlx_port.commands.serve.errors import ApiError, api_error, invalid, log_cause
+from mlx_port.commands.serve.fields import SpeechBody
 from mlx_port.commands.serve.flow import FRAME, Flow
 from mlx_port.commands.serve.routes import service_of
 from mlx_port.commands.serve.service import Service
@@ -34,24 +36,15 @@ async def batch(request: Request) -> Any:
 
 def read_items(body: dict[str, Any], service: Service) -> list[SpeechBody]:
     """Check {"items": [bodies of speeches]}. Raises ApiError 400 naming the item and the field."""
-    check_fields(body, ["items"])
-    items, most = body.get("items"), min(service.settings.limits.batch, service.engine.max_queue)
-    if not isinstance(items, list) or not 1 <= len(items) <= most:
-        raise invalid("items", f"items: give a list of 1 to {most} bodies of /v1/audio/speech")
-    return [_read_item(place, item, service) for place, item in enumerate(items)]
-
-
-def _read_item(place: int, item: Any, service: Service) -> SpeechBody:
-    if not isinstance(item, dict):
-        raise invalid(f"items[{place}]", f"items[{place}]: not a JSON object")
-    try:
-        asked = read_speech(item, service.settings.limits)
-        if asked.sse:
-            raise invalid("stream_format", "stream_format: a batch is not streamed; leave it out")
-        service.check(asked)
-    except ApiError as error:
-        raise _in_item(place, error) from None
-    return asked
+    items = read(service.bodies.batch, body).items
+    for place, asked in enumerate(items):
+        try:
+            if asked.sse:
+                raise invalid("stream_format", "stream_format: a batch is not streamed; leave it out")
+            service.check(asked)
+        except ApiError as error:
+            raise _in_item(place, error) from None
+    return items
 
 
 def _in_item(place: int, error: ApiError) -> ApiError:
@@ -101,6 +94,9 @@ class BatchResponse:
             if place == 0:
                 self._has_begun = True
                 headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
+                headers += warnings(
+                    [f"items[{at}].{one}" for at, flow in enumerate(self.flows) for one in flow.warnings]
+                )
                 await send({"type": "http.response.start", "status": 200, "headers": headers})
             content = before + item
             for begin in range(0, len(content), FRAME):

@@ -1,51 +1,41 @@
-"""Bodies of requests: bounded JSON, and the fields of a speech, each checked before anything is queued."""
+"""Bodies of requests: bounded JSON, read as one of the types of `fields` before anything is queued."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from itertools import chain
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
-import numpy as np
+from pydantic import ValidationError
 from starlette.requests import Request
 
-from mlx_port.commands.serve.errors import LONGEST_NAME, ApiError, api_error, invalid, unknown_field
-from mlx_port.commands.serve.names import DEFAULT_VOICE
+from mlx_port.commands.serve.errors import ApiError, invalid, unknown_field
+from mlx_port.commands.serve.fields import UNKNOWN, Body, SpeechBody, bodies
 from mlx_port.commands.serve.settings import Limits
-from tts_core.audio.formats.names import FORMATS, Format
-from tts_core.errors import NotFoundError, UsageError
-from tts_core.options import info, options_class, single_values
-from tts_core.prompt import Prompt
+from tts_core.errors import UsageError
+from tts_core.text.checks import check_characters
 
-STANDARD = ("input", "model", "voice", "response_format", "speed", "instructions", "stream_format")
-OURS = ("pieces", "prompt")  # of every model, besides the standard
-OF_MODELS = ("speed", "instructions")  # standard fields that a model may have as options
-STREAMS = ("audio", "sse")
 MOST_FIELDS = 64  # of a JSON object
-MOST_CODES = 1 << 18  # of a prompt; far more than any model's window
-
-
-@dataclass(frozen=True)
-class SpeechBody:
-    """A speech that is asked for, its fields of the right types. options: of the model, by name.
-
-    voice: its name.
-    model: as sent; None if it was not.
-    pieces: an event for each piece of the text.
-    prompt: speech to continue, in place of the voice's recording.
-    """
-
-    text: str
-    model: str | None
-    voice: str
-    form: Format
-    sse: bool
-    rest: Mapping[str, Any]
-    pieces: bool = False
-    prompt: Prompt | None = None
+Read = TypeVar("Read", bound=Body)
+_WORDS = {  # of pydantic's errors
+    "missing": "missing",
+    "string_type": "not a string",
+    "string_too_long": "{length} characters; at most {max_length} are taken",
+    "string_too_short": "empty",
+    "bool_type": "{found} is neither true nor false",
+    "int_type": "{found} is not a whole number",
+    "float_type": "{found} is not a number",
+    "list_type": "not a list",
+    "model_type": "not a JSON object",
+    "model_attributes_type": "not a JSON object",
+    "too_long": "a list of more than {max_length}; send fewer",
+    "too_short": "an empty list",
+    "literal_error": "{found} is not one of {names}",
+    "greater_than_equal": "{found} is below {ge:g}",
+    "less_than_equal": "{found} is above {le:g}",
+    "less_than": "{found} is not below {lt:g}",
+}
 
 
 async def read_json(request: Request, limits: Limits) -> dict[str, Any]:
@@ -89,154 +79,59 @@ async def read_bytes(request: Request, most: int, seconds: float) -> bytes:
     raise ApiError(413, f"body: more than {most} bytes", code="too_large")
 
 
+def read(kind: type[Read], body: Any) -> Read:
+    """Read a body as one of the types. Raises ApiError 400 that names the first field at fault."""
+    try:
+        return kind.model_validate(body)
+    except ValidationError as error:
+        raise _refused(error) from None
+
+
 def read_speech(body: Mapping[str, Any], limits: Limits) -> SpeechBody:
-    """Check the types and bounds of the fields that every model has. Raises ApiError 400 naming the field."""
-    given = {name: value for name, value in body.items() if value is not None}
-    text = _string(given, "input", None, limits.text)
-    if not text.strip():
-        raise invalid("input", "input: empty; give the text to speak")
-    return _fields(given, text, limits)
+    """Read the fields that every model has. Raises ApiError 400 naming the field."""
+    return read(bodies(limits, limits.batch).speech, body)
 
 
 def read_live(body: Mapping[str, Any], limits: Limits) -> SpeechBody:
-    """Check the fields of a speech whose text follows; its sound is pcm. Raises ApiError 400 naming one."""
+    """Read the fields of a speech whose text follows; its sound is pcm. Raises ApiError 400 naming one."""
     given = {name: value for name, value in body.items() if value is not None}
     if "input" in given:
         raise invalid("input", "input: send the text in messages of type text")
     for name in ("stream_format", "pieces"):
         if name in given:
             raise invalid(name, f"{name}: not for a speech over a WebSocket; leave it out")
-    return _fields(
-        {**given, "response_format": _choice(given, "response_format", ("pcm",), "pcm")}, "", limits
-    )
+    if given.get("response_format", "pcm") != "pcm":
+        raise invalid("response_format", f"response_format: {given['response_format']!r:.40} is not pcm")
+    asked = read_speech({**given, "input": "...", "response_format": "pcm"}, limits)
+    return asked.model_copy(update={"input": ""})
 
 
-def _fields(given: Mapping[str, Any], text: str, limits: Limits) -> SpeechBody:
-    if len(_string(given, "instructions", "", limits.text)) and not given["instructions"].strip():
-        raise invalid("instructions", "instructions: blank; leave it out")
-    model = _string(given, "model", "", 200) or None
-    if "model" in given and model is None:
-        raise invalid("model", "model: empty; give a name of GET /v1/models")
-    sse = _choice(given, "stream_format", STREAMS, "audio") == "sse"
-    pieces = given.get("pieces", False)
-    if not isinstance(pieces, bool) or (pieces and not sse):
-        raise invalid("pieces", "pieces: give true or false; they are events, so send stream_format sse, too")
-    return SpeechBody(
-        text=text,
-        model=model,
-        voice=_voice(given.get("voice", DEFAULT_VOICE)),
-        form=read_format(given),
-        sse=sse,
-        rest={
-            name: value
-            for name, value in given.items()
-            if name in OF_MODELS or name not in (*STANDARD, *OURS)
-        },
-        pieces=pieces,
-        prompt=read_prompt(given["prompt"], limits.text) if "prompt" in given else None,
-    )
-
-
-def read_format(given: Mapping[str, Any]) -> Format:
-    """Read the format of an answer. Raises ApiError 400 for one that is unknown, or not installed."""
-    name = _choice(given, "response_format", tuple(FORMATS), "mp3")
-    try:
-        FORMATS[name].check()
-    except NotFoundError as fault:
-        raise invalid("response_format", f"response_format: {fault}") from None
-    return FORMATS[name]
-
-
-def model_options(asked: SpeechBody, model: str, limits: Limits) -> dict[str, Any]:
-    """Choose the options of a model from the fields of a request, each converted to its type.
-
-    model: the name of its spec. Raises ApiError 400 for a field that neither the API nor the model has, with
-    the nearest one, for a standard field that the model cannot honor, and for a value that cannot be used.
-    """
-    kind = options_class(model)
-    known, given = [field.name for field in fields(kind) if info(field).flags], {}
-    for name, value in asked.rest.items():
-        if name in known:
-            given[name] = value
-        elif name == "instructions" and "instruct" in known:
-            given["instruct"] = value
-        elif not (name == "speed" and _is_one(value)):
-            if name in STANDARD:
-                raise invalid(name, f"{name}: {model} takes none; leave it out", "unknown_field")
-            raise unknown_field(name, [*STANDARD, *OURS, *known])
-    try:
-        options = single_values(kind, given)
-    except UsageError as error:
-        raise api_error(error) from None
-    longest = options.get("max_seconds")
-    if longest is not None and longest > limits.audio_seconds:
-        raise invalid("max_seconds", f"max_seconds: {longest:g} is more than {limits.audio_seconds:g}")
-    return options
-
-
-def read_prompt(value: Any, most_text: int) -> Prompt:
-    """Read a prompt of one reference: {"text": its words, "codes": [[a codebook's codes], ...]}.
-
-    most_text: characters of its text.
-
-    The model checks the shape and range of the codes. Raises ApiError 400.
-    """
-    if not isinstance(value, dict) or value.keys() != {"text", "codes"}:
-        raise invalid("prompt", "prompt: give an object with text and codes, as an event of a piece has it")
-    text, rows = value["text"], value["codes"]
-    if not isinstance(text, str) or not text.strip() or len(text) > most_text:
-        raise invalid("prompt", f"prompt: its text is not a string of 1 to {most_text} characters")
-    if not isinstance(rows, list) or not rows or not all(isinstance(row, list) for row in rows):
-        raise invalid("prompt", "prompt: its codes are not a list of lists")
-    if len({len(row) for row in rows}) > 1 or not rows[0] or len(rows) * len(rows[0]) > MOST_CODES:
-        raise invalid("prompt", "prompt: its codes are of unequal lengths, empty, or too many")
-    if not all(type(code) is int and 0 <= code < 1 << 16 for code in chain.from_iterable(rows)):
-        raise invalid("prompt", "prompt: its codes are not whole numbers from 0 to 65535")
-    return Prompt.of(codes=np.array(rows, np.int32), text=text)
-
-
-def prompt_json(codes: np.ndarray, text: str) -> dict[str, Any]:
-    """Write a prompt as `read_prompt` reads it. codes: (Q, T) int32."""
-    return {"text": text, "codes": codes.tolist()}
-
-
-def has_seed(model: str) -> bool:
-    """Return True if a model has a seed to set. model: the name of its spec."""
-    return any(field.name == "seed" for field in fields(options_class(model)))
-
-
-def _is_one(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value == 1
-
-
-def _string(given: Mapping[str, Any], name: str, default: str | None, most: int) -> str:
-    value = given.get(name, default)
-    if value is None:
-        raise invalid(name, f"{name}: missing", "missing_field")
-    if not isinstance(value, str):
-        raise invalid(name, f"{name}: not a string")
-    if len(value) > most:
-        raise invalid(name, f"{name}: {len(value)} characters; at most {most} are taken")
-    return value
-
-
-def _choice(given: Mapping[str, Any], name: str, choices: tuple[str, ...], default: str) -> str:
-    value = given.get(name, default)
-    if not isinstance(value, str) or value not in choices:
-        shown = f"{value!r:.40}"
-        raise invalid(name, f"{name}: {shown} is not one of {', '.join(choices)}")
-    return value
-
-
-def _voice(value: Any) -> str:
-    """Read a voice, a name or {"id": name}."""
-    if isinstance(value, dict):
-        if set(value) != {"id"}:
-            raise invalid("voice", 'voice: an object has one field, "id"')
-        value = value["id"]
-    if not isinstance(value, str) or not value.strip() or len(value) > LONGEST_NAME:
-        raise invalid("voice", 'voice: give a name of GET /v1/audio/voices, or {"id": name}')
-    return value
+def _refused(error: ValidationError) -> ApiError:
+    """Put the first fault of a body into words."""
+    fault = error.errors(include_url=False)[0]
+    place, context, found = fault["loc"], fault.get("ctx", {}), fault["input"]
+    name = "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in place).lstrip(".")
+    if fault["type"] == UNKNOWN:
+        before = f"{name}." if name else ""
+        strange, *known = (f"{before}{one}" for one in context["names"])
+        return unknown_field(strange, known)
+    cause = context.get("error")
+    if fault["type"] == "string_unicode":
+        try:
+            check_characters(name, found)
+        except UsageError as refused:
+            return invalid(name, str(refused))
+    if isinstance(cause, UsageError):
+        words = str(cause).partition(": ")[2]
+    elif cause is not None:
+        words = str(cause)
+    else:
+        names = str(context.get("expected", "")).replace("'", "").replace(" or ", ", ")
+        known = _WORDS.get(fault["type"], "{found}: " + fault["msg"][:1].lower() + fault["msg"][1:])
+        length = len(found) if isinstance(found, str) else 0
+        words = known.format(**{**context, "found": f"{found!r:.40}", "names": names, "length": length})
+    code = "missing_field" if fault["type"] == "missing" else "invalid_value"
+    return invalid(name or None, f"{name}: {words}" if name else f"body: {words}", code)
 
 
 def _refuse(constant: str) -> NoReturn:

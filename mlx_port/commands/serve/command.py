@@ -15,12 +15,15 @@ from tts_core.command.seconds import Seconds
 from tts_core.errors import NotFoundError, UsageError
 
 LIBRARIES = {
+    "pydantic": "pydantic",
     "starlette": "starlette",
     "uvicorn": "uvicorn",
     "prometheus_client": "prometheus-client",
     "python_multipart": "python-multipart",
     "websockets": "websockets",
 }
+# of the origins of web pages, and of programs that show some
+SCHEMES = ("http", "https", "app", "tauri", "capacitor", "chrome-extension")
 DAY = 86400.0
 LIMITS = {"max_text": "text", "max_audio": "audio_seconds", "timeout": "request_seconds"}  # flag → field
 
@@ -63,6 +66,11 @@ LIMITS = {"max_text": "text", "max_audio": "audio_seconds", "timeout": "request_
     help="Further name of this machine, as in a container; repeat.",
 )
 @click.option("--warm-up/--no-warm-up", default=True, help="Speak once, unheard, at the start.")
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Refuse fields that are otherwise ignored with a warning: unknown, or of no use to the model.",
+)
 @click.option(
     "--skip-unknown",
     is_flag=True,
@@ -143,6 +151,6 @@ def _address(given: str, host: str) -> tuple[str, int]:
 def _origins(given: tuple[str, ...]) -> tuple[str, ...]:
     for origin in given:
         scheme, mark, host = origin.partition("://")
-        if scheme not in ("http", "https") or not mark or not host or "/" in host or "*" in host:
+        if scheme not in SCHEMES or not mark or not host or "/" in host or "*" in host:
             raise UsageError(f"cors: {origin!r} is no origin; give it as https://example.org, without a path")
     return given

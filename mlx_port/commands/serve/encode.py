@@ -10,11 +10,12 @@ from anyio import to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mlx_port.commands.serve.body import read_bytes, read_format
-from mlx_port.commands.serve.errors import check_fields, invalid
+from mlx_port.commands.serve.body import read, read_bytes
+from mlx_port.commands.serve.errors import invalid
+from mlx_port.commands.serve.fields import EncodeQuery
 from mlx_port.commands.serve.flow import PCM_RATE
 from mlx_port.commands.serve.routes import service_of
-from tts_core.audio.formats.names import Format
+from tts_core.audio.formats.names import FORMATS, Format
 from tts_core.audio.formats.writer import SoundWriter
 
 RATES = (1000, 48000)  # Hz
@@ -24,8 +25,7 @@ _PCM = re.compile(r"audio/pcm; ?rate=(\d{1,6}); ?channels=1")
 async def encode(request: Request) -> Response:
     """Encode a body of 16-bit little-endian samples, audio/pcm;rate=RATE;channels=1, as a complete file."""
     limits = service_of(request).settings.limits
-    check_fields(request.query_params, ["response_format"])
-    form = read_format(dict(request.query_params))
+    form = FORMATS[read(EncodeQuery, dict(request.query_params)).response_format]
     declared = _PCM.fullmatch(request.headers.get("content-type", ""))
     rate = int(declared[1]) if declared else 0
     if not RATES[0] <= rate <= RATES[1]:

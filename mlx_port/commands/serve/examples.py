@@ -22,7 +22,8 @@ FLAGS = {  # of curl, by path, besides those that have none
         "-F name=anna -F consent=yes -F audio_sample=@anna.wav -F transcript='The words of the recording.'"
     ),
 }
-OPEN = ("/health", "/docs")  # without a key
+HEALTH = ("/health", "/ready")  # also for HTTP/1.0 without a host
+OPEN = (*HEALTH, "/docs")  # without a key
 STREAM = "/v1/audio/speech/stream"
 SOCKET = """import json
 import os

@@ -10,8 +10,8 @@ from contextlib import suppress
 from anyio import to_thread
 
 from mlx_port.commands.output import check_numbers
-from mlx_port.commands.serve.body import SpeechBody
 from mlx_port.commands.serve.errors import ApiError
+from mlx_port.commands.serve.fields import SpeechBody
 from mlx_port.commands.serve.service import Service
 from tts_core.audio.formats.writer import StreamEncoder
 from tts_core.results import GenerationResult
@@ -33,6 +33,7 @@ class Flow:
         self._notice = _setter(asyncio.get_running_loop(), self._news)
         self._closed, self._seconds = False, 0.0
         self._first: GenerationResult | None = None
+        self.warnings: tuple[str, ...] = ()  # of fields that are ignored; known after `submit`
 
     async def submit(self) -> None:
         """Queue the speech. Raises as Service.submit."""
@@ -47,8 +48,14 @@ class Flow:
                 raise ApiError(500, f"generation: the model ended before any sound{seed}", code="no_sound")
             if part.samples:
                 self._first = part
-        rate = PCM_RATE if self.asked.form.name == "pcm" else None
-        self.encoder = StreamEncoder(self.asked.form, self._first.sample_rate, rate=rate)
+        self.encoder = StreamEncoder(
+            self.asked.form, self._first.sample_rate, rate=self.rate, whole=not self.asked.stream
+        )
+
+    @property
+    def rate(self) -> int | None:
+        """Rate of the sound that is asked for, Hz; None for the model's."""
+        return self.asked.sample_rate or (PCM_RATE if self.asked.form.name == "pcm" else None)
 
     @property
     def seed(self) -> int | None:
@@ -110,7 +117,9 @@ class Flow:
             self.speech.cancel()
 
     def _queued(self) -> Speech:
-        return self.service.queue(self.service.order(self.asked), self._notice)
+        order = self.service.order(self.asked)
+        self.warnings = order.warnings
+        return self.service.queue(order, self._notice)
 
     async def _next(self) -> GenerationResult | None:
         """Return the next part; None after the last."""

@@ -20,7 +20,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mlx_port.commands.serve.errors import ApiError, api_error
-from mlx_port.commands.serve.examples import OPEN
+from mlx_port.commands.serve.examples import HEALTH, OPEN
 from mlx_port.commands.serve.metrics import Metrics
 from mlx_port.commands.serve.page import contents
 from mlx_port.commands.serve.rest import Rest
@@ -29,9 +29,10 @@ from tts_core.errors import CancelledError
 from tts_core.printable import one_line
 
 _LOG = logging.getLogger("mlx_port.serve")
-EXPOSED = "x-request-id, x-seed, x-sample-rate, x-expected-seconds, retry-after"
-SENT = "authorization, content-type"
+EXPOSED = "x-request-id, x-seed, x-sample-rate, x-expected-seconds, retry-after, warning"
+SENT = "authorization, content-type"  # headers, unless a page asks for others
 METHODS = "GET, POST, DELETE"
+ASKED = "access-control-request-headers"
 ANSWERS = ("http.response.start", "websocket.http.response.start", "websocket.accept")
 
 
@@ -68,9 +69,11 @@ class Guard:
         try:
             _check_framing(headers, scope)
             origin = _one(headers, "origin")
-            self._check_origin(_one(headers, "host"), origin)
+            host = _one(headers, "host")
+            if host is not None or origin is not None or scope["path"] not in HEALTH:
+                self._check_origin(host, origin)
             if origin is not None and not is_socket and scope["method"] == "OPTIONS":
-                await self._preflight(scope, receive, answer)
+                await self._preflight(_one(headers, ASKED))(scope, receive, answer)
                 return
             if scope["path"] not in OPEN and scope["path"] not in contents():
                 authorization = _one(headers, "authorization")
@@ -142,13 +145,14 @@ class Guard:
             message = "api key: missing or wrong; send it as Authorization: Bearer KEY"
             raise ApiError(401, message, code="invalid_api_key", headers=challenge)
 
-    async def _preflight(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def _preflight(self, asked: str | None) -> Response:
+        """Answer an allowed page that asks first. asked: the headers that it wants to send; it may."""
         headers = {
             "access-control-allow-methods": METHODS,
-            "access-control-allow-headers": SENT,
+            "access-control-allow-headers": asked or SENT,
             "access-control-max-age": "600",
         }
-        await Response(status_code=204, headers=headers)(scope, receive, send)
+        return Response(status_code=204, headers=headers)
 
     def _added(self, number: str, origin: str | None) -> list[tuple[bytes, bytes]]:
         added = [(b"x-request-id", number.encode()), (b"x-content-type-options", b"nosniff")]

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Collection, Sequence
 
 from mlx_port.commands.serve.errors import ApiError, invalid
 from tts_core.errors import did_you_mean
 
 MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")  # of OpenAI: the first model served
+_OPENAI = re.compile(
+    r"(tts-\d+(-hd)?|gpt-[a-z0-9.-]+-tts)(-\d{4}(-\d\d-\d\d)?)?"
+)  # and dated, and later ones
 VOICES = (
     "alloy",
     "ash",
@@ -24,13 +28,25 @@ VOICES = (
     "marin",
     "cedar",
 )
+LANGUAGES = {  # ISO 639-1 → as models with the option `language` name it
+    "zh": "chinese",
+    "en": "english",
+    "ja": "japanese",
+    "ko": "korean",
+    "de": "german",
+    "fr": "french",
+    "ru": "russian",
+    "pt": "portuguese",
+    "es": "spanish",
+    "it": "italian",
+}
 DEFAULT_VOICE = VOICES[0]
 ADD_A_VOICE = "add one with POST /v1/audio/voices or: mlx-port voices add NAME FILE"
 
 
 def choose_model(name: str | None, served: Sequence[str]) -> str:
     """Return the served model of a name; None is the first. Raises ApiError 404 with the nearest name."""
-    if name is None or (name in MODELS and name not in served):
+    if name is None or (name not in served and _OPENAI.fullmatch(name)):
         return served[0]
     if name not in served:
         hint = did_you_mean(name[:100], [*served, *MODELS]) or f"there is {', '.join(served)}"

@@ -1,4 +1,4 @@
-"""GET /openapi.json and /docs: the API described from the same data as the checks."""
+"""GET /openapi.json and /docs: the API described from the types that check it."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from functools import partial
 from html import escape
 from typing import Any
 
+from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from mlx_port.commands.serve import voices
-from mlx_port.commands.serve.body import MOST_FIELDS, STREAMS
-from mlx_port.commands.serve.captions import KINDS as CAPTIONS
-from mlx_port.commands.serve.captions import MOST as MOST_CUES
-from mlx_port.commands.serve.captions import MOST_TIME
+from mlx_port.commands.serve.body import MOST_FIELDS
 from mlx_port.commands.serve.describe import describe
 from mlx_port.commands.serve.examples import example
+from mlx_port.commands.serve.fields import SpeechBody
 from mlx_port.commands.serve.page import HEADERS
 from mlx_port.commands.serve.routes import service_of
 from mlx_port.commands.serve.service import Service
@@ -46,6 +45,8 @@ STREAM = (
     "WebSocket: text in while sound goes out. Messages: Stream-start, Stream-text as often as you like, then "
     "Stream-end, or Stream-cancel."
 )
+REF = "#/components/schemas/{model}"
+OF_ANSWERS = ("stream_format", "stream", "pieces")  # fields that a WebSocket has not
 NAMED = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}
 
 
@@ -65,7 +66,7 @@ async def docs(request: Request) -> Response:
 
 def description(service: Service) -> Schema:
     """Describe a service: paths, fields, and the options of its models with their ranges."""
-    schemas: dict[str, Schema] = {"Error": ERROR, "Speech": speech(service), **_bodies(service)}
+    schemas: dict[str, Schema] = {"Error": ERROR, **_bodies(service)}
     schemas |= {f"Options-{place}": one for place, one in enumerate(_options(service))}
     found: Schema = {
         "openapi": "3.1.0",
@@ -79,45 +80,45 @@ def description(service: Service) -> Schema:
     return found
 
 
-def speech(service: Service) -> Schema:
-    """Describe the body of a speech: the fields of every model, and the options of any that is served."""
-    most = service.settings.limits.text
-    text: Schema = {"type": "string", "maxLength": most}
-    prompt: Schema = {
-        "type": "object",
-        "required": ["text", "codes"],
-        "additionalProperties": False,
-        "properties": {
-            "text": text,
-            "codes": {"type": "array", "items": {"type": "array", "items": {"type": "integer"}}},
-        },
-    }
-    voice = {"type": "object", "required": ["id"], "properties": {"id": {"type": "string"}}}
-    fields: dict[str, Schema] = {
-        "input": {**text, "minLength": 1, "description": "The text to speak."},
-        "model": {"type": "string", "description": f"One of {', '.join(service.names)}."},
-        "voice": {"anyOf": [{"type": "string"}, voice], "description": "A name of /v1/audio/voices."},
-        "response_format": {"type": "string", "enum": [*FORMATS], "default": "mp3"},
-        "stream_format": {"type": "string", "enum": [*STREAMS], "default": "audio"},
-        "instructions": text,
-        "speed": {"type": "number"},
-        "pieces": {"type": "boolean", "description": "With sse: an event for each piece of the text."},
-        "prompt": {**prompt, "description": "Speech to continue."},
-    }
+def _bodies(service: Service) -> dict[str, Schema]:
+    """Describe the bodies by their types, a speech's with the options of any model that is served, and the
+    messages of a WebSocket.
+    """
+    kinds: list[Any] = [(kind, "validation") for kind in service.bodies]
+    _, found = models_json_schema(kinds, ref_template=REF, schema_generator=_Generator)
+    schemas: dict[str, Schema] = found["$defs"]
+    schemas["Speech"] |= {"maxProperties": MOST_FIELDS, "additionalProperties": not service.settings.strict}
+    fields: dict[str, Schema] = schemas["Speech"]["properties"]
     for options in _options(service):
         for name, option in options["properties"].items():
-            fields[name] = (
-                option
-                if fields.get(name, option) in (option, {"type": "number"})
-                else {"anyOf": [*fields[name].get("anyOf", [fields[name]]), option]}
-            )
+            if name not in SpeechBody.names() and fields.setdefault(name, option) != option:
+                fields[name] = {"anyOf": [*fields[name].get("anyOf", [fields[name]]), option]}
+    start = {name: one for name, one in fields.items() if name not in ("input", *OF_ANSWERS)}
+    start |= {"response_format": {"type": "string", "enum": ["pcm"]}, "api_key": {"type": "string"}}
+    form: dict[str, Schema] = {name: {"type": "string"} for name in voices.FIELDS}
+    form["audio_sample"] = {"type": "array", "items": {"type": "string", "format": "binary"}}
+    form["transcript"] = {"type": "array", "items": {"type": "string"}}
+    form["consent"]["description"] = f"One of {', '.join(AGREED)}."
+    text = {"text": {"type": "string", "maxLength": service.settings.limits.message}}
     return {
-        "type": "object",
-        "required": ["input"],
-        "maxProperties": MOST_FIELDS,
-        "additionalProperties": False,
-        "properties": fields,
+        **schemas,
+        "Voice": {"type": "object", "required": ["name", "audio_sample", "consent"], "properties": form},
+        "Stream-start": {**_message("start", start), "required": ["type"]},
+        "Stream-text": _message("text", text),
+        "Stream-end": _message("end", {}),
+        "Stream-cancel": _message("cancel", {}),
     }
+
+
+class _Generator(GenerateJsonSchema):
+    """Leaves out titles that repeat a name, and defaults that are no value."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+    def default_schema(self, schema: Any) -> Schema:
+        found = super().default_schema(schema)
+        return {name: one for name, one in found.items() if name != "default" or one is not None}
 
 
 def _options(service: Service) -> list[Schema]:
@@ -148,37 +149,6 @@ def _option(one: Mapping[str, Any]) -> Schema:
         also.append({"const": one["unset"]})
     found: Schema = {"anyOf": [plain, *also], "description": one["help"]}
     return found if one["default"] is None else {**found, "default": one["default"]}
-
-
-def _bodies(service: Service) -> dict[str, Schema]:
-    """Describe the bodies besides a speech's, and the messages of a WebSocket."""
-    limits, most = service.settings.limits, min(service.settings.limits.batch, service.engine.max_queue)
-    text: Schema = {"type": "string", "maxLength": limits.text}
-    seconds: Schema = {"type": "number", "minimum": 0, "exclusiveMaximum": MOST_TIME}
-    word = _object(text=text, start=seconds, end=seconds)
-    words = {"type": "array", "maxItems": MOST_CUES, "items": word}
-    cue = {**word, "properties": {**word["properties"], "words": words}}
-    live = speech(service)["properties"]
-    left_out = ("input", "stream_format", "pieces")
-    start = {name: field for name, field in live.items() if name not in left_out}
-    start |= {"response_format": {"type": "string", "enum": ["pcm"]}, "api_key": {"type": "string"}}
-    form: dict[str, Schema] = {name: {"type": "string"} for name in voices.FIELDS}
-    form["audio_sample"] = {"type": "array", "items": {"type": "string", "format": "binary"}}
-    form["transcript"] = {"type": "array", "items": {"type": "string"}}
-    form["consent"]["description"] = f"One of {', '.join(AGREED)}."
-    return {
-        "Batch": _object(items={"type": "array", "minItems": 1, "maxItems": most, "items": _ref("Speech")}),
-        "Captions": _object(
-            format={"type": "string", "enum": [*CAPTIONS]},
-            cues={"type": "array", "minItems": 1, "maxItems": MOST_CUES, "items": _ref("Cue")},
-        ),
-        "Cue": cue,
-        "Voice": {"type": "object", "required": ["name", "audio_sample", "consent"], "properties": form},
-        "Stream-start": {**_message("start", start), "required": ["type"]},
-        "Stream-text": _message("text", {"text": {"type": "string", "maxLength": limits.message}}),
-        "Stream-end": _message("end", {}),
-        "Stream-cancel": _message("cancel", {}),
-    }
 
 
 def _message(kind: str, fields: Schema) -> Schema:
@@ -213,6 +183,7 @@ def _paths(service: Service) -> Schema:
         "/v1/models": {"get": _call("List the models.")},
         "/v1/models/{id}": {"get": {**_call("Describe a model."), "parameters": [NAMED]}},
         "/health": {"get": _call("200 once the models are ready.")},
+        "/ready": {"get": _call("The same as /health.")},
         "/metrics": {"get": _call("Figures for Prometheus.")},
         "/openapi.json": {"get": _call("This description.")},
         "/docs": {"get": _call("This description as a page.")},
@@ -220,7 +191,7 @@ def _paths(service: Service) -> Schema:
 
 
 def _ref(name: str) -> Schema:
-    return {"$ref": f"#/components/schemas/{name}"}
+    return {"$ref": REF.format(model=name)}
 
 
 def _object(**fields: Schema) -> Schema:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from mlx_port.commands.serve.body import SpeechBody, has_seed, prompt_json
+from mlx_port.commands.serve.choose import has_seed
+from mlx_port.commands.serve.fields import SpeechBody, prompt_json
 from mlx_port.commands.serve.names import choose_model
 from mlx_port.commands.serve.service import Service
 from tts_core import models
@@ -26,13 +27,10 @@ class SpeechPieces:
         self.asked = asked
         name = choose_model(asked.model, service.names)
         self.spec = models.model(service.engine.models[name].model)
-        self._has_voice = asked.prompt is not None or asked.voice in service.voices.names()
+        self._has_voice = bool(asked.prompt or asked.ref_audio) or asked.voice in service.voices.names()
         self._request = {"model": name, "voice": asked.voice, **asked.rest}
         if asked.prompt is not None:
-            reference = asked.prompt.one
-            assert reference.codes is not None
-            assert reference.text is not None
-            self._request["prompt"] = prompt_json(reference.codes, reference.text)
+            self._request["prompt"] = asked.prompt.model_dump()
         self._codes: list[np.ndarray] = []  # of a text that is one piece
         self._first = self._count = 0  # of the pieces that end next, of the events
 
@@ -50,6 +48,8 @@ class SpeechPieces:
             piece = part.pieces[own[0].piece - first] if part.pieces else None
             for cue in own:
                 again = self._whole(part) if is_whole else self._again(own, cue, piece, part)
+                if again is not None and "prompt" in again:  # it stands in place of the recording
+                    again = {name: again[name] for name in again if name not in ("ref_audio", "ref_text")}
                 words = {"words": [timed(word) for word in cue.timed()]} if cue.words else {}
                 times = {"start": cue.start, "end": cue.end}
                 yield {"index": self._count, "text": cue.text, **times, **words, "again": again}

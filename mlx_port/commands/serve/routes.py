@@ -30,12 +30,8 @@ async def speech(request: Request) -> Any:
     service = service_of(request)
     limits = service.settings.limits
     flow = Flow(service, read_speech(await read_json(request, limits), limits))
-    return await answered(request, _begin(flow), [flow], SpeechResponse(flow))
-
-
-async def _begin(flow: Flow) -> None:
-    await flow.submit()
-    await flow.start()
+    answer = SpeechResponse(flow)
+    return await answered(request, answer.begin(), [flow], answer)
 
 
 async def list_models(request: Request) -> Response:
@@ -89,7 +85,7 @@ def _model(request: Request, name: str) -> dict[str, Any]:
 
 
 async def health(request: Request) -> Response:
-    """GET /health: 200 once the models are loaded and warm, 503 before that and while closing."""
+    """GET /health and /ready: 200 once the models are loaded and warm, 503 before that and while closing."""
     engine = service_of(request).engine
     if engine.ready:
         return JSONResponse({"status": "ok", "models": service_of(request).names})

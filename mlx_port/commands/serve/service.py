@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from mlx_port.commands.serve.body import SpeechBody, has_seed, model_options
-from mlx_port.commands.serve.errors import invalid
+from mlx_port.commands.serve.choose import has_seed, model_options, reference, warning
+from mlx_port.commands.serve.errors import ApiError, invalid
+from mlx_port.commands.serve.fields import Bodies, SpeechBody, bodies
 from mlx_port.commands.serve.metrics import Metrics
 from mlx_port.commands.serve.names import check_voice, choose_model, recording_for, seed_of, speaker_for
 from mlx_port.commands.serve.settings import Settings
@@ -32,6 +33,7 @@ class Order:
     model: its name there.
     is_own: the prompt came with the request.
     reads: returns a text, or a fragment of one, without what the server leaves out.
+    warnings: of fields that are ignored.
     """
 
     model: str
@@ -40,6 +42,7 @@ class Order:
     prompt: Prompt | None
     is_own: bool
     reads: Callable[[str], str] = str
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,11 +59,21 @@ class Service:
         """Names of the served models; the first is the default."""
         return list(self.engine.models)
 
+    @property
+    def bodies(self) -> Bodies:
+        """Types of the bodies, with the limits of this server."""
+        limits = self.settings.limits
+        return bodies(limits, min(limits.batch, self.engine.max_queue))
+
     def check(self, asked: SpeechBody) -> None:
         """Check all that is known without reading the voice. Raises ApiError naming the field."""
         name = choose_model(asked.model, self.names)
         check_voice(asked.voice, self.voices.names(), self.engine.models[name].spec.voices)
-        model_options(asked, self.engine.models[name].model, self.settings.limits)
+        model_options(asked, self.engine.models[name].model, self.settings.limits, self._ignored())
+
+    def _ignored(self) -> list[ApiError] | None:
+        """A place for fields that are ignored; None where they are refused."""
+        return None if self.settings.strict else []
 
     def order(self, asked: SpeechBody) -> Order:
         """Choose model, voice and options of a speech. Raises ApiError naming the field.
@@ -72,8 +85,9 @@ class Service:
         spec = self.engine.models[name].spec
         known = self.voices.names()
         check_voice(asked.voice, known, spec.voices)
-        options = model_options(asked, spec.name, self.settings.limits)
-        prompt = asked.prompt
+        ignored, limits = self._ignored(), self.settings.limits
+        options = model_options(asked, spec.name, limits, ignored)
+        prompt = reference(asked, spec, limits, ignored)
         own = built_in(speaker_for(asked.voice, spec.voices), spec, known) if prompt is None else None
         if own:
             options["voice"] = own
@@ -83,7 +97,11 @@ class Service:
         if prompt is None and not own and has_seed(spec.name):
             options.setdefault("seed", seed_of(asked.voice))
         reads = self._reads(name, options)
-        return Order(name, reads(asked.text), options, prompt, is_own=asked.prompt is not None, reads=reads)
+        warnings = tuple(map(warning, ignored or ()))
+        for line in warnings:
+            _LOG.warning("a field is ignored: %s", line)
+        is_own = asked.prompt is not None
+        return Order(name, reads(asked.text), options, prompt, is_own=is_own, reads=reads, warnings=warnings)
 
     def _reads(self, name: str, options: Mapping[str, Any]) -> Callable[[str], str]:
         """Choose whether letters that a model has not learned are left out: if the client does not say."""

@@ -71,6 +71,7 @@ class Settings:
 
     models: folders; none is the embedded voice.
     wyoming: host and port to listen on for Home Assistant, if any.
+    strict: refuse fields that are otherwise ignored with a warning.
     skip_unknown: leave letters out that a model has not learned, where a request does not say.
     """
 
@@ -84,6 +85,7 @@ class Settings:
     warm_up: bool = True
     drain_seconds: float = 30.0
     wyoming: tuple[str, int] | None = None
+    strict: bool = False
     skip_unknown: bool = False
     open_page: bool = False
     access: Access = field(default_factory=Access)

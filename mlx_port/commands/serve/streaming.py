@@ -13,6 +13,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mlx_port.commands.serve.backlog import Backlog
+from mlx_port.commands.serve.choose import warnings
 from mlx_port.commands.serve.errors import api_error, log_break
 from mlx_port.commands.serve.flow import FRAME, Flow
 from mlx_port.commands.serve.pieces import SpeechPieces, timed
@@ -72,11 +73,22 @@ class SpeechResponse:
 
     An error from here on cuts the connection: no client takes half a speech for a whole one. A client may
     read more slowly than the speech is made, until the request's time is over; one that reads nothing is cut
-    off by its connection.
+    off by its connection. With `stream` false it is complete before it begins: any error is an answer.
     """
 
     def __init__(self, flow: Flow):
-        self.flow = flow
+        self.flow, self._whole = flow, b""
+
+    async def begin(self) -> None:
+        """Queue the speech; wait for its first sound, or for all of it. Raises the errors of the speech."""
+        await self.flow.submit()
+        await self.flow.start()
+        if not self._streams:
+            self._whole = b"".join([data async for data, _ in self.flow.encoded()])
+
+    @property
+    def _streams(self) -> bool:
+        return self.flow.asked.stream or self.flow.asked.sse
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the speech (ASGI)."""
@@ -99,6 +111,9 @@ class SpeechResponse:
 
     async def _send(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self._headers()})
+        if not self._streams:
+            await send(body_message(self._whole, more=False))
+            return
         with Backlog() as backlog:
             pieces = self._events() if self.flow.asked.sse else self._bytes()
             filling = asyncio.ensure_future(backlog.fill(pieces))
@@ -119,7 +134,10 @@ class SpeechResponse:
         if self.flow.seed is not None:
             named["x-seed"] = str(self.flow.seed)
         named["x-expected-seconds"] = f"{self.flow.expected_seconds:.1f}"
-        return [(name.encode(), value.encode()) for name, value in named.items()]
+        if not self._streams:
+            named["content-length"] = str(len(self._whole))
+        said = [(name.encode(), value.encode()) for name, value in named.items()]
+        return said + warnings(self.flow.warnings)
 
     async def _bytes(self) -> AsyncIterator[bytes]:
         async for data, _ in self.flow.encoded():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from importlib import import_module
 from io import BytesIO
@@ -93,12 +94,13 @@ class StreamEncoder:
     """Turns samples into the bytes of one stream. Arguments as in SoundWriter.
 
     A format that is held back comes with the last bytes, its header complete, or from `held_seconds` on as a
-    stream whose header has no length.
+    stream whose header has no length. whole: any format is held back to the end.
     """
 
-    def __init__(self, form: Format, sample_rate: int, *, rate: int | None = None):
-        self._held = BytesIO() if form.held_seconds else None
-        self._left = round(form.held_seconds * sample_rate)  # samples until it is a stream
+    def __init__(self, form: Format, sample_rate: int, *, rate: int | None = None, whole: bool = False):
+        held = math.inf if whole else form.held_seconds
+        self._held = BytesIO() if held else None
+        self._left = held * sample_rate  # samples until it is a stream
         self._ready = _Ready()
         output = self._ready if self._held is None else self._held
         self._writer = SoundWriter(output, form, sample_rate, rate=rate, seekable=self._held is not None)

@@ -8,8 +8,9 @@ from dataclasses import replace
 
 from anyio import to_thread
 
-from mlx_port.commands.serve.body import SpeechBody, has_seed
+from mlx_port.commands.serve.choose import has_seed
 from mlx_port.commands.serve.errors import invalid
+from mlx_port.commands.serve.fields import SpeechBody
 from mlx_port.commands.serve.flow import Flow
 from mlx_port.commands.serve.service import Order, Service
 from tts_core.serving.speech import Speech
@@ -73,6 +74,7 @@ class LiveFlow(Flow):
 
     def _checked(self) -> Order:
         order = self.service.order(self.asked)
+        self.warnings = order.warnings
         source = self.service.engine.models[order.model]
         if has_seed(source.model) and order.options.get("seed") is None:
             order = replace(order, options={**order.options, "seed": secrets.randbits(32)})

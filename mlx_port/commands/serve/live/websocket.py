@@ -14,7 +14,6 @@ from starlette.types import Receive, Scope, Send
 
 from mlx_port.commands.serve.body import read_live
 from mlx_port.commands.serve.errors import ApiError, api_error, invalid, log_cause
-from mlx_port.commands.serve.flow import PCM_RATE
 from mlx_port.commands.serve.guard import is_key
 from mlx_port.commands.serve.live.flow import LiveFlow
 from mlx_port.commands.serve.live.messages import CLOSING, LeftError, Messages, check_fields, text_of
@@ -76,7 +75,10 @@ class _Connection:
         start.pop("type")
         self.flow = LiveFlow(self.service, read_live(start, self.limits))
         await self.flow.prepare()
-        await self._send({"type": "started", "sample_rate": PCM_RATE, "seed": self.flow.seed})
+        ignored = {"warnings": self.flow.warnings} if self.flow.warnings else {}
+        await self._send(
+            {"type": "started", "sample_rate": self.flow.rate, "seed": self.flow.seed, **ignored}
+        )
         tasks = [
             asyncio.ensure_future(self._speak(self.flow)),
             asyncio.ensure_future(self._listen(self.flow)),

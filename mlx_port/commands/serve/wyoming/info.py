@@ -9,22 +9,10 @@ from importlib.metadata import version
 
 from wyoming.info import Attribution, Info, TtsProgram, TtsVoice
 
-from mlx_port.commands.serve.names import VOICES
+from mlx_port.commands.serve.names import LANGUAGES, VOICES
 from mlx_port.commands.serve.service import Service
 from tts_core.options import options_class
 
-LANGUAGES = {  # ISO 639-1 → as models with the option `language` name it
-    "zh": "chinese",
-    "en": "english",
-    "ja": "japanese",
-    "ko": "korean",
-    "de": "german",
-    "fr": "french",
-    "ru": "russian",
-    "pt": "portuguese",
-    "es": "spanish",
-    "it": "italian",
-}
 OURS = Attribution(name="mlx-port", url="https://pypi.org/project/mlx-port")
 
 

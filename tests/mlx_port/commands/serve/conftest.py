@@ -44,6 +44,16 @@ def shared(tmp_path_factory):
         yield found
 
 
+@pytest.fixture(scope="module")
+def strict(tmp_path_factory):
+    """The same, of a server that ignores nothing."""
+    from mlx_port.commands.serve.settings import Settings
+    from tests.mlx_port.commands.serve.served import served
+
+    with served(tmp_path_factory.mktemp("strict") / "voices", settings=Settings(strict=True)) as found:
+        yield found
+
+
 @pytest.fixture
 def server(tmp_path):
     from tests.mlx_port.commands.serve.served import served

@@ -51,7 +51,7 @@ def test_a_wrong_key(locked: Served, sent) -> None:
     assert locked.get("/health").status_code == 200
 
 
-OPEN = {"/health", "/", "/docs"}  # and the page's files
+OPEN = {"/health", "/ready", "/", "/docs"}  # and the page's files
 
 
 def test_every_route_asks_for_the_key_and_the_origin(locked: Served) -> None:

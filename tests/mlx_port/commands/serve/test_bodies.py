@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import time
 import urllib.error
 import urllib.request
@@ -106,9 +107,9 @@ def test_a_connection_goes_on_after_a_refusal_of_a_whole_body(server: Served) ->
 
 
 @pytest.mark.parametrize("path", [SPEECH, SPEECH + "/batch", "/v1/audio/captions"])
-def test_a_lone_surrogate_in_a_fields_name(server: Served, path: str) -> None:
+def test_a_lone_surrogate_in_a_fields_name(strict: Served, path: str) -> None:
     answer = httpx.post(
-        server.url + path, content=b'{"\\ud800x": 1, "input": "a"}', headers=JSON, timeout=SOON
+        strict.url + path, content=b'{"\\ud800x": 1, "input": "a"}', headers=JSON, timeout=SOON
     )
     error = error_of(answer)
     assert (answer.status_code, error["code"]) == (400, "unknown_field")
@@ -117,9 +118,9 @@ def test_a_lone_surrogate_in_a_fields_name(server: Served, path: str) -> None:
 
 @pytest.mark.parametrize("path", [SPEECH, SPEECH + "/batch", "/v1/audio/captions"])
 @pytest.mark.parametrize("letter", ["x", "\u200b"])
-def test_a_long_name_is_cut(shared: Served, path: str, letter: str) -> None:
+def test_a_long_name_is_cut(strict: Served, path: str, letter: str) -> None:
     content = json.dumps({letter * (300_000): 1, "input": "a"}).encode()
-    answer = httpx.post(shared.url + path, content=content, headers=JSON, timeout=SOON)
+    answer = httpx.post(strict.url + path, content=content, headers=JSON, timeout=SOON)
     error = error_of(answer)
     assert answer.status_code == 400
     assert len(answer.content) < 3000
@@ -139,10 +140,23 @@ def test_too_many_fields(shared: Served, count: int) -> None:
             assert len(answer.content) < 500
 
 
-def test_64_fields_are_looked_at(shared: Served) -> None:
+def test_64_fields_are_looked_at(strict: Served) -> None:
     fields = {f"f{number}": 1 for number in range(63)}
-    answer = httpx.post(shared.url + SPEECH, json={"input": "a", **fields}, timeout=SOON)
+    answer = httpx.post(strict.url + SPEECH, json={"input": "a", **fields}, timeout=SOON)
     assert error_of(answer)["message"].startswith("f0: no such field; there is input, model")
+
+
+def test_warnings_are_few_and_short(shared: Served) -> None:
+    """Whatever the fields' names are: a header is ASCII, in quotes."""
+    fields = {**{f"f{number}": 1 for number in range(60)}, "\u200b": 1, 'a"b\\c\r\nd': 1, "x" * 300_000: 1}
+    named = dict(reversed(fields.items()))
+    answer = httpx.post(shared.url + SPEECH, json={"input": "a", **named}, timeout=SOON)
+    warnings = answer.headers.get_list("warning")
+    assert (answer.status_code, len(warnings)) == (200, 9)
+    assert all(re.fullmatch(r'299 mlx-port "([\x20-\x7e]*)"', one) and len(one) < 200 for one in warnings)
+    assert warnings[1].startswith(r'299 mlx-port "a\"b\\c')
+    assert warnings[3] == '299 mlx-port "f59: no such field; ignored"'
+    assert warnings[8] == '299 mlx-port "55 more fields are ignored"'
 
 
 @pytest.mark.parametrize("path", [SPEECH, "/v1/audio/voices", "/v1/audio/encode"])

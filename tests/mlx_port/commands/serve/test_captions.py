@@ -41,7 +41,10 @@ def test_times_below_a_hundred_hours(server: Served) -> None:
             {"start": 360_000} if field == "start" else {}
         )
         response = server.post(PATH, format="srt", cues=[late])
-        assert (response.status_code, error_of(response)["param"]) == (400, "cues[0]")
+        assert (response.status_code, error_of(response)["param"]) == (
+            400,
+            f"cues[0].{field}",
+        )
 
 
 BAD: list[tuple[dict[str, Any], str]] = [
@@ -50,18 +53,18 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"format": "srt"}, "cues"),
     ({"format": "srt", "cues": []}, "cues"),
     ({"format": "srt", "cues": [1]}, "cues[0]"),
-    ({"format": "srt", "cues": [{"text": "a", "start": 0}]}, "cues[0]"),
-    ({"format": "srt", "cues": [{**ONE, "style": "x"}]}, "cues[0]"),
-    ({"format": "srt", "cues": [{**ONE, "text": 5}]}, "cues[0]"),
-    ({"format": "srt", "cues": [{**ONE, "text": "x" * 5000}]}, "cues[0]"),
-    ({"format": "vtt", "cues": [{**ONE, "text": "a\x00b"}]}, "cues[0]"),
-    ({"format": "vtt", "cues": [{**ONE, "words": [{**ONE, "text": "\udfff"}]}]}, "cues[0].words"),
+    ({"format": "srt", "cues": [{"text": "a", "start": 0}]}, "cues[0].end"),
+    ({"format": "srt", "cues": [{**ONE, "style": "x"}]}, "cues[0].style"),
+    ({"format": "srt", "cues": [{**ONE, "text": 5}]}, "cues[0].text"),
+    ({"format": "srt", "cues": [{**ONE, "text": "x" * 5000}]}, "cues[0].text"),
+    ({"format": "vtt", "cues": [{**ONE, "text": "a\x00b"}]}, "cues[0].text"),
+    ({"format": "vtt", "cues": [{**ONE, "words": [{**ONE, "text": "\udfff"}]}]}, "cues[0].words[0].text"),
     ({"format": "srt", "cues": [{**ONE, "start": 2}]}, "cues[0]"),
-    ({"format": "srt", "cues": [{**ONE, "start": -1}]}, "cues[0]"),
-    ({"format": "srt", "cues": [{**ONE, "end": True}]}, "cues[0]"),
-    ({"format": "srt", "cues": [{**ONE, "words": "a"}]}, "cues[0]"),
-    ({"format": "srt", "cues": [{**ONE, "words": [{"text": "a"}]}]}, "cues[0].words"),
-    ({"format": "srt", "cues": [{**ONE, "start": 0.5}, ONE]}, "cues[1]"),
+    ({"format": "srt", "cues": [{**ONE, "start": -1}]}, "cues[0].start"),
+    ({"format": "srt", "cues": [{**ONE, "end": True}]}, "cues[0].end"),
+    ({"format": "srt", "cues": [{**ONE, "words": "a"}]}, "cues[0].words"),
+    ({"format": "srt", "cues": [{**ONE, "words": [{"text": "a"}]}]}, "cues[0].words[0].start"),
+    ({"format": "srt", "cues": [{**ONE, "start": 0.5}, ONE]}, "cues"),
     ({"format": "srt", "cues": [ONE], "cue": 1}, "cue"),
 ]
 

@@ -131,7 +131,7 @@ def test_flags_that_cannot_be_used(capsys, flags, code, message) -> None:
 
 def test_without_the_extra(capsys, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "find_spec", lambda name: None)
-    one_line(capsys, 3, "serve: starlette is not installed; pip install 'mlx-port[serve]'", "serve")
+    one_line(capsys, 3, "serve: pydantic is not installed; pip install 'mlx-port[serve]'", "serve")
 
 
 def test_without_the_extra_for_wyoming(capsys, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -160,8 +160,8 @@ def test_a_text_of_more_sound_than_the_limit_is_refused_at_once(tmp_path: Path) 
     assert len(source.asked) > 2
 
 
-def test_fields_and_voices_are_listed_once(shared: Served) -> None:
-    message = error_of(shared.post(input="one", qqqqqq=1))["message"]
+def test_fields_and_voices_are_listed_once(strict: Served) -> None:
+    message = error_of(strict.post(input="one", qqqqqq=1))["message"]
     listed = message.partition("there is ")[2].split(", ")
     assert "speed" in listed
     assert len(listed) == len(set(listed))

@@ -5,6 +5,7 @@ BAD has cases of vllm-omni#3649, which collects what a speech server let through
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import httpx
@@ -32,27 +33,53 @@ BAD: list[tuple[dict[str, Any], str | None, str]] = [
     ({"response_format": "mpeg"}, "response_format", "not one of wav, flac, mp3, opus, aac, pcm"),
     ({"response_format": ["mp3"]}, "response_format", "not one of"),
     ({"stream_format": "events"}, "stream_format", "not one of audio, sse"),
-    ({"stream": True}, "stream", "did you mean stream_format?"),
     ({"instructions": 123}, "instructions", "not a string"),
-    ({"instructions": "Whisper."}, "instructions", "dia takes none; leave it out"),
     ({"speed": "fast"}, "speed", "is not a number"),
-    ({"speed": 4}, "speed", "outside [0.5, 2]"),
-    ({"speed": [1]}, "speed", "give a single value"),
-    ({"SPEED": 1}, "SPEED", "no such field"),
+    ({"speed": [1]}, "speed", "[1] is not a number"),
+    ({"speed": 4.1}, "speed", "4.1 is above 4"),
+    ({"speed": 0.2}, "speed", "0.2 is below 0.25"),
+    ({"temperature": [1]}, "temperature", "give a single value"),
+    ({"stream": "yes"}, "stream", "'yes' is neither true nor false"),
+    ({"language": 5}, "language", "not a string"),
+    ({"sample_rate": 7999}, "sample_rate", "7999 is below 8000"),
+    ({"sample_rate": 24000.5}, "sample_rate", "24000.5 is not a whole number"),
+    ({"ref_text": ["a"]}, "ref_text", "not a string"),
     ({"seed": -1}, "seed", "outside [0, 2**64 - 1]"),
     ({"seed": 1.5}, "seed", "is not a whole number"),
     ({"temperature": -1}, "temperature", "is outside [0, 100]"),
     ({"top_p": 7}, "top_p", "outside (0, 1]"),
-    ({"temprature": 1}, "temprature", "did you mean temperature?"),
-    ({"max_new_tokens": 0}, "max_new_tokens", "no such field"),
+    ({"max_new_tokens": 0}, "max_new_tokens", "0 is below 1"),
     ({"max_seconds": 1e4}, "max_seconds", "10000 is more than 900"),
     ({"max_seconds": 1e9}, "max_seconds", "is outside (0, 86400]"),
     ({"temperature": 2**63}, "temperature", "9223372036854775808 is outside [0, 100]"),
     ({"cfg_scale": 10**400}, "cfg_scale", "is outside [0, 100]"),
-    ({"ref_audio": "file:///etc/passwd"}, "ref_audio", "no such field"),
-    ({"language": ""}, "language", "no such field"),
+    (
+        {"ref_audio": "file:///etc/passwd"},
+        "ref_audio",
+        "the server fetches no file: address; send the file",
+    ),
+    ({"ref_audio": "https://example.org/a.wav"}, "ref_audio", "the server fetches no https: address"),
+    ({"ref_audio": "/etc/passwd"}, "ref_audio", "not base64, and the server opens no path"),
+    ({"ref_audio": "voices/anna.wav"}, "ref_audio", "not base64, and the server opens no path"),
+    ({"ref_audio": "data:audio/wav,abc"}, "ref_audio", "not a data: URL in base64"),
+    ({"ref_audio": ""}, "ref_audio", "empty"),
+]
+
+
+UNUSABLE: list[tuple[dict[str, Any], str, str]] = [  # ignored, or refused by a server that is strict
+    ({"instructions": "Whisper."}, "instructions", "dia takes none; leave it out"),
+    ({"SPEED": 1}, "SPEED", "no such field"),
+    ({"temprature": 1}, "temprature", "did you mean temperature?"),
     ({"last_channel_free": True}, "last_channel_free", "no such field"),
     ({"": 1}, "", "no such field"),
+    ({"speed": 4}, "speed", "outside [0.5, 2]"),
+    ({"language": "de"}, "language", "dia takes none; leave it out"),
+    ({"lang_code": "de"}, "lang_code", "dia takes none; leave it out"),
+    ({"task_type": "CustomVoice"}, "task_type", "dia takes none"),
+    ({"non_streaming_mode": True}, "non_streaming_mode", "dia takes none"),
+    ({"ref_text": "Hello."}, "ref_text", "there is no ref_audio"),
+    ({"sample_rate": 23_000, "response_format": "mp3"}, "sample_rate", "23000 is none of mp3's; 24000 is"),
+    ({"stream": False, "stream_format": "sse"}, "stream", "stream_format sse streams"),
 ]
 
 
@@ -64,6 +91,31 @@ def test_a_bad_field_is_named(shared: Served, change, field, words) -> None:
     assert (error["param"], error["type"]) == (field, "invalid_request_error")
     assert words in error["message"]
     assert shared.service.engine.statistics().steps == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "words"), UNUSABLE, ids=[str(change)[:40] for change, _, _ in UNUSABLE]
+)
+def test_a_strict_server_refuses_what_is_of_no_use(strict: Served, change, field, words) -> None:
+    response = strict.post(**{"input": "one two"} | change)
+    error = error_of(response)
+    assert (response.status_code, error["param"]) == (400, field)
+    assert words in error["message"]
+    assert strict.service.engine.statistics().steps == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "words"), UNUSABLE, ids=[str(change)[:40] for change, _, _ in UNUSABLE]
+)
+def test_any_other_says_that_it_is_ignored(
+    server: Served, caplog: pytest.LogCaptureFixture, change, field, words
+) -> None:
+    response = server.post(**{"input": "one two"} | change)
+    assert response.status_code == 200
+    [warning] = response.headers.get_list("warning")
+    assert re.fullmatch(rf'299 mlx-port "{field}: .*{re.escape(words.partition("; leave")[0])}.*"', warning)
+    [line] = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert line == f"a field is ignored: {warning[14:-1]}"
 
 
 @pytest.mark.parametrize(

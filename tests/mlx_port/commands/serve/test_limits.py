@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 
-from mlx_port.commands.serve.body import MOST_CODES, model_options, read_prompt, read_speech
+from mlx_port.commands.serve.body import read_speech
+from mlx_port.commands.serve.choose import model_options
 from mlx_port.commands.serve.errors import ApiError
+from mlx_port.commands.serve.fields import MOST_CODES, read_prompt
 from mlx_port.commands.serve.live.messages import Messages
 from mlx_port.commands.serve.names import VOICES, recording_for, speaker_for
 from mlx_port.commands.serve.rest import Rest
 from mlx_port.commands.serve.settings import Limits
+from tts_core.prompt import Prompt
 
 LIMITS = Limits(text=20, audio_seconds=5, message=64)
 
@@ -50,37 +54,44 @@ def test_characters_of_a_message() -> None:
         asyncio.run(read(65))
 
 
+def prompt(**given: Any) -> Prompt:
+    """Read a prompt of a body."""
+    found = read_speech({"input": "a", "prompt": given}, LIMITS).prompt
+    assert found is not None
+    return read_prompt(found)
+
+
 def test_codes_of_a_prompt() -> None:
     most = [[1] * (MOST_CODES // 2)] * 2
-    codes = read_prompt({"text": "a", "codes": most}, 20).one.codes
+    codes = prompt(text="a", codes=most).one.codes
     assert codes is not None
     assert np.shape(codes) == (2, MOST_CODES // 2)
-    with pytest.raises(ApiError, match="too many"):
-        read_prompt({"text": "a", "codes": [[1] * (MOST_CODES + 1)]}, 20)
+    with pytest.raises(ApiError, match="too long"):
+        prompt(text="a", codes=[[1] * (MOST_CODES + 1)])
     for code, is_taken in ((65535, True), (65536, False), (0, True), (-1, False)):
         if is_taken:
-            assert read_prompt({"text": "a", "codes": [[code]]}, 20)
+            assert prompt(text="a", codes=[[code]])
         else:
-            with pytest.raises(ApiError, match="whole numbers from 0 to 65535"):
-                read_prompt({"text": "a", "codes": [[code]]}, 20)
+            with pytest.raises(ApiError, match=r"^prompt\.codes\[0\]\[0\]: (65536 is not|-1 is) below"):
+                prompt(text="a", codes=[[code]])
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"path": "/etc"}, "give an object with text and codes"),
-        ({"text": " "}, "its text is not a string of 1 to 20 characters"),
-        ({"text": "x" * 21}, "its text is not a string of 1 to 20 characters"),
-        ({"codes": []}, "not a list of lists"),
-        ({"codes": [1, 2]}, "not a list of lists"),
-        ({"codes": [[]]}, "of unequal lengths, empty"),
-        ({"codes": [[1], [2, 3]]}, "of unequal lengths, empty"),
-        ({"codes": [[True]]}, "whole numbers from 0 to 65535"),
+        ({"path": "/etc"}, "prompt.path: no such field; did you mean prompt.text?"),
+        ({"text": " "}, "prompt.text: blank"),
+        ({"text": "x" * 21}, "prompt.text: 21 characters; at most 20 are taken"),
+        ({"codes": []}, "prompt.codes: an empty list"),
+        ({"codes": [1, 2]}, "prompt.codes[0]: not a list"),
+        ({"codes": [[]]}, "prompt.codes[0]: an empty list"),
+        ({"codes": [[1], [2, 3]]}, "of unequal lengths"),
+        ({"codes": [[True]]}, "prompt.codes[0][0]: True is not a whole number"),
     ],
 )
 def test_prompts_that_cannot_be_read(change: dict[str, Any], message: str) -> None:
-    with pytest.raises(ApiError, match=message):
-        read_prompt({"text": "x" * 20, "codes": [[1]], **change}, 20)
+    with pytest.raises(ApiError, match=re.escape(message)):
+        prompt(**{"text": "x" * 20, "codes": [[1]], **change})
 
 
 def test_names_of_openai_are_spread_over_the_voices() -> None:

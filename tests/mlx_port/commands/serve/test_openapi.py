@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from mlx_port.commands.serve import app, voices
-from mlx_port.commands.serve.body import OURS, STANDARD, model_options, read_speech
+from mlx_port.commands.serve.body import read_speech
+from mlx_port.commands.serve.choose import model_options
 from mlx_port.commands.serve.errors import ApiError, api_error
+from mlx_port.commands.serve.fields import SpeechBody
 from mlx_port.commands.serve.live.messages import TYPES
 from mlx_port.commands.serve.settings import Limits, Settings
 from tests.mlx_port.commands.serve.served import Served, Talk, served
@@ -58,7 +60,7 @@ def test_fields_are_those_that_are_taken(everything: Served) -> None:
         for one in options_class(name).__dataclass_fields__.values()
         if info(one).flags
     }
-    assert set(found["components"]["schemas"]["Speech"]["properties"]) == {*STANDARD, *OURS} | own
+    assert set(found["components"]["schemas"]["Speech"]["properties"]) == {*SpeechBody.names()} | own
     assert tuple(found["components"]["schemas"]["Voice"]["properties"]) == voices.FIELDS
 
 
@@ -191,7 +193,8 @@ def test_errors_and_cues_are_described_as_they_are(everything: Served) -> None:
     assert set(schemas["Error"]["properties"]["error"]["properties"]) == set(error)
     cue = {"text": "a", "start": 0, "end": 1, "words": [{"text": "a", "start": 0, "end": 1}]}
     assert set(schemas["Cue"]["properties"]) == set(cue)
-    assert set(schemas["Cue"]["properties"]["words"]["items"]["properties"]) == {"text", "start", "end"}
+    assert schemas["Cue"]["properties"]["words"]["items"] == {"$ref": "#/components/schemas/Word"}
+    assert set(schemas["Word"]["properties"]) == {"text", "start", "end"}
     body = {"format": "srt", "cues": [cue]}
     assert set(schemas["Captions"]["properties"]) == set(body)
     assert everything.post("/v1/audio/captions", **body).status_code == 200

@@ -115,7 +115,7 @@ def bad(body: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     pcm = {"content-type": "audio/pcm;rate=24000;channels=1"}
     form, files = {"name": "anna", "consent": "true"}, {"audio_sample": ("a.wav", b"RIFF no sound")}
     return [
-        ("speech", {"json": body | {"sped": 1}}),
+        ("speech", {"json": body | {"speed": 5}}),
         ("speech", {"json": body | {"input": " "}}),
         ("speech/batch", {"json": {"items": [body, body | {"voice": "x"}]}}),
         ("captions", {"json": {"format": "srt", "cues": [{"text": "a", "start": 0, "end": -1}]}}),

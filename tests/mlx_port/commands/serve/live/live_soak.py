@@ -20,7 +20,7 @@ WEIGHTS = (50, 20, 8, 8, 4, 5, 5)
 BAD: list[dict[str, Any]] = [
     {"kind": "text", "text": "early"},
     {"kind": "start", "voice": "nobody"},
-    {"kind": "start", "sped": 1},
+    {"kind": "start", "speed": 5},
     {"kind": "strat"},
 ]
 

@@ -1,0 +1,131 @@
+"""From the fields of a speech to the options of a model; what is of no use is ignored or refused."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from mlx_port.commands.serve.errors import ApiError, api_error, invalid, unknown_field
+from mlx_port.commands.serve.fields import SpeechBody, read_prompt, recording_bytes
+from mlx_port.commands.serve.names import LANGUAGES
+from mlx_port.commands.serve.settings import Limits
+from tts_core.audio.files import read_audio_at_its_rate
+from tts_core.errors import UsageError
+from tts_core.models import Model
+from tts_core.options import info, options_class, single_values
+from tts_core.prompt import Prompt, Reference
+from tts_core.serving.voices import fitted
+
+OPTIONS = {"instructions": "instruct", "lang_code": "language", "max_new_tokens": "max_frames"}
+OF_SOUND = ("ref_audio", "ref_text", "sample_rate")  # fields that are no option
+MOST_WARNINGS = 8  # headers of an answer
+
+
+def model_options(
+    asked: SpeechBody, model: str, limits: Limits, ignored: list[ApiError] | None = None
+) -> dict[str, Any]:
+    """Choose the options of a model from the fields of a request, each converted to its type.
+
+    model: the name of its spec.
+    ignored: collects the fields that neither the API nor the model has, or that the model cannot honor; None
+    refuses them.
+    Raises ApiError 400 naming the field, also for a value that cannot be used.
+    """
+    kind, left = options_class(model), list[ApiError]()
+    taken = {one.name: info(one) for one in fields(kind) if info(one).flags}
+    given = dict[str, Any]()
+    for name, value in asked.rest.items():
+        own = OPTIONS.get(name, name)
+        if name not in asked.others and (value == "" or name in OF_SOUND):
+            continue
+        if own == "language" and own in taken:
+            short = re.split("[-_]", str(value).lower())[0]
+            given[own] = LANGUAGES.get(short, value)
+        elif own in taken or (own == "max_frames" and name != own):
+            given[own] = value
+        elif name not in asked.others:
+            left.append(invalid(name, f"{name}: {model} takes none; leave it out", "unknown_field"))
+        else:
+            left.append(unknown_field(name, [*SpeechBody.names(), *taken]))
+    speed, form = taken["speed"], asked.form
+    nearest = min(max(asked.speed, speed.low), speed.high)
+    if nearest != asked.speed:
+        given["speed"] = nearest
+        left.append(invalid("speed", f"speed: {asked.speed:g} is outside [{speed.low:g}, {speed.high:g}]"))
+    if asked.sample_rate is not None and form.rate(asked.sample_rate) != asked.sample_rate:
+        rate = form.rate(asked.sample_rate)
+        left.append(
+            invalid("sample_rate", f"sample_rate: {asked.sample_rate} is none of {form.name}'s; {rate} is")
+        )
+    if asked.stream is False and asked.sse:
+        left.append(invalid("stream", "stream: stream_format sse streams; leave it out"))
+    if asked.ref_text is not None and asked.ref_audio is None:
+        left.append(invalid("ref_text", "ref_text: there is no ref_audio; leave it out"))
+    ignore(left, ignored)
+    try:
+        options = single_values(kind, given)
+    except UsageError as error:
+        raise api_error(error) from None
+    longest = options.get("max_seconds")
+    if longest is not None and longest > limits.audio_seconds:
+        raise invalid("max_seconds", f"max_seconds: {longest:g} is more than {limits.audio_seconds:g}")
+    return options
+
+
+def ignore(left: Sequence[ApiError], ignored: list[ApiError] | None) -> None:
+    """Collect what is ignored. Raises the first of it where nothing may be."""
+    if ignored is None and left:
+        raise left[0]
+    if ignored is not None:
+        ignored += left
+
+
+def reference(
+    asked: SpeechBody, spec: Model, limits: Limits, ignored: list[ApiError] | None
+) -> Prompt | None:
+    """Read the prompt of a request, or its recording if the model takes one. Raises ApiError 400."""
+    if asked.prompt is not None:
+        return read_prompt(asked.prompt)
+    if asked.ref_audio is None:
+        return None
+    if spec.references == 0:
+        ignore([invalid("ref_audio", f"ref_audio: {spec.title} takes no recording; leave it out")], ignored)
+        return None
+    text = (asked.ref_text or "").strip() or None
+    if text is None and spec.transcript == "needed":
+        raise invalid(
+            "ref_text", f"ref_text: missing; {spec.title} needs the words of ref_audio", "missing_field"
+        )
+    with tempfile.TemporaryDirectory(prefix="mlx-port-") as folder:
+        path = Path(folder) / "recording"
+        path.write_bytes(recording_bytes(asked.ref_audio))
+        try:
+            samples, rate = read_audio_at_its_rate(path, most_seconds=limits.upload_seconds)
+        except UsageError as error:
+            words = str(error).removeprefix("audio: ").replace(str(path), "it").partition("; ")[0]
+            raise invalid("ref_audio", f"ref_audio: {words}; send a WAV, FLAC, MP3 or Ogg file") from None
+    return fitted(Prompt((Reference(samples, text, None, rate, name="ref_audio"),)), "ref_audio", spec)
+
+
+def warning(error: ApiError) -> str:
+    """Say what is ignored, in a line that a header can carry."""
+    what = error.message.partition("; there is ")[0].removesuffix("; leave it out")
+    return f"{what}; ignored".encode("ascii", "backslashreplace").decode()
+
+
+def warnings(said: Sequence[str]) -> list[tuple[bytes, bytes]]:
+    """The headers that warn of what was ignored; a number stands for those that are too many."""
+    lines = [*said[:MOST_WARNINGS]]
+    if len(said) > len(lines):
+        lines.append(f"{len(said) - len(lines)} more fields are ignored")
+    quoted = (line.replace("\\", "\\\\").replace('"', '\\"') for line in lines)
+    return [(b"warning", f'299 mlx-port "{line}"'.encode()) for line in quoted]
+
+
+def has_seed(model: str) -> bool:
+    """Return True if a model has a seed to set. model: the name of its spec."""
+    return any(field.name == "seed" for field in fields(options_class(model)))

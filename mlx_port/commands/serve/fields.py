@@ -1,0 +1,324 @@
+"""Types of the bodies: the type, bounds and words of each field, for its check and for the description."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from itertools import pairwise
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    FailFast,
+    Field,
+    WithJsonSchema,
+    create_model,
+    field_validator,
+    model_validator,
+)
+from pydantic.json_schema import SkipJsonSchema
+from pydantic_core import PydanticCustomError, core_schema
+
+from mlx_port.commands.serve.errors import LONGEST_NAME
+from mlx_port.commands.serve.names import DEFAULT_VOICE
+from mlx_port.commands.serve.settings import Limits
+from tts_core.audio.formats.names import FORMATS, Format
+from tts_core.errors import NotFoundError
+from tts_core.options import MOST_FRAMES
+from tts_core.prompt import Prompt
+from tts_core.text.checks import check_characters
+
+MOST_CODES = 1 << 18  # of a prompt; far more than any model's window
+MOST_CUES = 10_000
+MOST_TIME = 360_000  # seconds: two digits of hours
+RATES = (8000, 48_000)  # Hz, of sound that is asked for
+CAPTIONS = {"srt": "application/x-subrip", "vtt": "text/vtt"}
+UNKNOWN = "unknown_field"  # an error of our own
+STREAMS = ("audio", "sse")
+ONCE = ("input", "model", "voice", "response_format", "stream_format", "stream", "pieces", "prompt", "others")
+
+
+class OneOf:
+    """Marks a field that takes one of some names."""
+
+    def __init__(self, names: Sequence[str] | Mapping[str, Any]):
+        self.names = list(names)
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+        """The schema for pydantic."""
+        return core_schema.literal_schema(self.names)
+
+
+class Body(BaseModel):
+    """A JSON object; null is no value."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        frozen=True, strict=True, extra="forbid", protected_namespaces=()
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _given(cls, body: Any) -> Any:
+        if not isinstance(body, dict):
+            return body
+        for name in body:
+            if name not in cls.model_fields:
+                raise PydanticCustomError(UNKNOWN, "no such field", {"names": [name, *cls.model_fields]})
+        return {name: value for name, value in body.items() if value is not None}
+
+
+class PromptBody(Body):
+    """Speech to continue: its words, and [[a codebook's codes], ...]."""
+
+    text: str
+    codes: Annotated[
+        list[Annotated[list[Annotated[int, Field(ge=0, lt=1 << 16)]], Field(min_length=1), FailFast()]],
+        Field(min_length=1),
+        FailFast(),
+    ]
+
+    @field_validator("text")
+    @classmethod
+    def _words(cls, text: str) -> str:
+        if not text.strip():
+            raise ValueError("blank; give the words of the codes")
+        return text
+
+    @field_validator("codes")
+    @classmethod
+    def _square(cls, codes: list[list[int]]) -> list[list[int]]:
+        if len({len(row) for row in codes}) > 1 or len(codes) * len(codes[0]) > MOST_CODES:
+            raise ValueError("its lists are of unequal lengths, or too long")
+        return codes
+
+
+def read_prompt(body: PromptBody) -> Prompt:
+    """The prompt of a body. The model checks the shape and range of its codes."""
+    return Prompt.of(codes=np.array(body.codes, np.int32), text=body.text)
+
+
+def prompt_json(codes: np.ndarray, text: str) -> dict[str, Any]:
+    """Write a prompt as a body has it. codes: (Q, T) int32."""
+    return {"text": text, "codes": codes.tolist()}
+
+
+def _voice(value: Any) -> str:
+    """Read a voice, a name or {"id": name}."""
+    if isinstance(value, dict):
+        if set(value) != {"id"}:
+            raise ValueError('an object has one field, "id"')
+        value = value["id"]
+    if not isinstance(value, str) or not value.strip() or len(value) > LONGEST_NAME:
+        raise ValueError('give a name of GET /v1/audio/voices, or {"id": name}')
+    return value
+
+
+def _recording(value: str) -> str:
+    """Check that a recording is a data: URL or base64."""
+    recording_bytes(value)
+    return value
+
+
+def recording_bytes(value: str) -> bytes:
+    """Decode a recording. Raises ValueError for what is no base64, an address or a path among it."""
+    scheme = re.match(r"([a-z][a-z0-9+.-]*):", value, re.IGNORECASE)
+    if scheme and scheme[1].lower() != "data":
+        raise ValueError(f"the server fetches no {scheme[1][:20]}: address; send the file as base64")
+    head, comma, data = value.partition(",") if scheme else ("", ",", value)
+    if not comma or (scheme and not head.lower().endswith(";base64")):
+        raise ValueError("not a data: URL in base64; write data:audio/wav;base64,...")
+    try:
+        found = base64.b64decode("".join(data.split()), validate=True)
+    except (binascii.Error, ValueError):
+        raise ValueError("not base64, and the server opens no path; send the file as base64") from None
+    if not found:
+        raise ValueError("empty; send a sound file as base64")
+    return found
+
+
+VOICE = {"anyOf": [{"type": "string"}, {"type": "object", "properties": {"id": {"type": "string"}}}]}
+Ignored = Annotated[Any, Field(description="Ignored, with a warning.")]
+
+
+class SpeechBody(Body):
+    """A speech that is asked for. A field of no model, or of the model's own, is one of `others`."""
+
+    input: str = Field(description="The text to speak.")
+    model: str | None = Field(
+        None, min_length=1, max_length=200, description="A name of /v1/models; one of OpenAI's is the first."
+    )
+    voice: Annotated[str, BeforeValidator(_voice), WithJsonSchema(VOICE)] = Field(
+        DEFAULT_VOICE, description="A name of /v1/audio/voices."
+    )
+    response_format: Annotated[str, OneOf(FORMATS)] = "mp3"
+    speed: float = Field(
+        1.0, ge=0.25, le=4, description="Of the speech; beyond 0.5 to 2 that bound, with a warning."
+    )
+    instructions: str = Field("", description="Words on how to speak, for a model that reads such.")
+    stream_format: Annotated[str, OneOf(STREAMS)] = "audio"
+    stream: bool = Field(True, description="False: the answer is sent when it is complete.")
+    pieces: bool = Field(False, description="With sse: an event for each piece of the text.")
+    prompt: PromptBody | None = Field(None, description="Speech to continue.")
+    ref_audio: Annotated[str, AfterValidator(_recording)] | None = Field(
+        None, description="A recording of the voice: a sound file as a data: URL or base64."
+    )
+    ref_text: str | None = Field(None, description="The words of the recording.")
+    language: str | None = Field(None, max_length=40, description="Name or ISO code, as english or en.")
+    lang_code: str | None = Field(None, max_length=40, description="The same as language.")
+    max_new_tokens: int | None = Field(None, ge=1, le=MOST_FRAMES, description="Most frames of the speech.")
+    sample_rate: int | None = Field(None, ge=RATES[0], le=RATES[1], description="Of the sound, in Hz.")
+    task_type: Ignored = None
+    non_streaming_mode: Ignored = None
+    others: SkipJsonSchema[dict[Any, Any]] = Field({})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _others(cls, body: Any) -> Any:
+        if not isinstance(body, dict):
+            return body
+        known = cls.names()
+        return {name: value for name, value in body.items() if name in known} | {
+            "others": {name: value for name, value in body.items() if name not in known and value is not None}
+        }
+
+    @field_validator("instructions", "language", "lang_code", "ref_text", mode="after")
+    @classmethod
+    def _nothing(cls, text: str) -> str:
+        return "" if text is not None and not text.strip() else text
+
+    @field_validator("input")
+    @classmethod
+    def _text(cls, text: str) -> str:
+        if not text.strip():
+            raise ValueError("empty; give the text to speak")
+        return text
+
+    @field_validator("response_format")
+    @classmethod
+    def _installed(cls, name: str) -> str:
+        try:
+            FORMATS[name].check()
+        except NotFoundError as fault:
+            raise ValueError(str(fault)) from None
+        return name
+
+    @field_validator("pieces")
+    @classmethod
+    def _events(cls, pieces: bool, found: Any) -> bool:
+        if pieces and found.data.get("stream_format") != "sse":
+            raise ValueError("they are events, so send stream_format sse, too")
+        return pieces
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """Names of the fields, in order."""
+        return [name for name in cls.model_fields if name != "others"]
+
+    @property
+    def text(self) -> str:
+        """The input."""
+        return self.input
+
+    @property
+    def form(self) -> Format:
+        """Format of the sound."""
+        return FORMATS[self.response_format]
+
+    @property
+    def sse(self) -> bool:
+        """True for events."""
+        return self.stream_format == "sse"
+
+    @property
+    def rest(self) -> dict[str, Any]:
+        """Fields for the model, by name: those that were given."""
+        named = {name: getattr(self, name) for name in type(self).model_fields if name not in ONCE}
+        return {name: value for name, value in named.items() if name in self.model_fields_set} | self.others
+
+
+class WordBody(Body):
+    """A word and its times, in seconds."""
+
+    text: str
+    start: float = Field(ge=0, lt=MOST_TIME)
+    end: float = Field(ge=0, lt=MOST_TIME)
+
+    @field_validator("text")
+    @classmethod
+    def _characters(cls, text: str) -> str:
+        check_characters("text", text)
+        return text
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.end < self.start:
+            raise ValueError("ends before it begins")
+        return self
+
+
+class CueBody(WordBody):
+    """A cue and its times, with those of its words."""
+
+    words: Annotated[list[WordBody], FailFast()] = Field([], max_length=MOST_CUES)
+
+
+class CaptionsBody(Body):
+    """Cues to write in a format, in the order of their times."""
+
+    format: Annotated[str, OneOf(CAPTIONS)]
+    cues: Annotated[list[CueBody], FailFast()] = Field(min_length=1, max_length=MOST_CUES)
+
+    @field_validator("cues")
+    @classmethod
+    def _in_order(cls, cues: list[CueBody]) -> list[CueBody]:
+        for place, (one, after) in enumerate(pairwise(cues), start=1):
+            if after.start < one.start:
+                raise ValueError(f"cue {place} begins before the one before it")
+        return cues
+
+
+class BatchBody(Body):
+    """Several speeches."""
+
+    items: list[SpeechBody] = Field(min_length=1)
+
+
+class EncodeQuery(Body):
+    """The query of an encoding."""
+
+    response_format: Annotated[str, OneOf(FORMATS)] = "mp3"
+    _installed = field_validator("response_format")(SpeechBody._installed.__func__)
+
+
+class Bodies(NamedTuple):
+    """The types of a server, whose limits they have."""
+
+    speech: type[SpeechBody]
+    batch: type[BatchBody]
+    captions: type[CaptionsBody]
+
+
+@cache
+def bodies(limits: Limits, batch: int) -> Bodies:
+    """Give the types the limits of a server. batch: most items of one."""
+    text: Any = Annotated[str, Field(max_length=limits.text)]
+
+    def limited(name: str, base: type[Body], **types: Any) -> Any:
+        """The type with other types of some fields."""
+        changed: Any = {field: (kind, base.model_fields[field]) for field, kind in types.items()}
+        return create_model(name, __base__=base, **changed)
+
+    prompt = limited("Prompt", PromptBody, text=text)
+    speech = limited("Speech", SpeechBody, input=text, instructions=text, prompt=prompt | None)
+    cue = limited("Cue", CueBody, text=text, words=list[limited("Word", WordBody, text=text)])
+    items = Annotated[list[speech], Field(max_length=batch), FailFast()]
+    return Bodies(
+        speech, limited("Batch", BatchBody, items=items), limited("Captions", CaptionsBody, cues=list[cue])
+    )
