@@ -28,7 +28,8 @@ EXTRAS = {
     "ray": Extra("batch on clusters", ("ray",)),
     "judge": Extra("judge", ("pocketsphinx", "onnxruntime")),
     "serve": Extra(
-        "the server", ("starlette", "uvicorn", "prometheus-client", "python-multipart", "websockets")
+        "the server",
+        ("starlette", "uvicorn", "prometheus-client", "python-multipart", "websockets", "pydantic"),
     ),
     "wyoming": Extra("Home Assistant", ("wyoming",)),
     "mcp": Extra("agents", ("mcp", "httpx2")),
