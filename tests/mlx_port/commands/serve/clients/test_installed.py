@@ -8,7 +8,7 @@ import json
 import shutil
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -129,16 +129,8 @@ def test_a_page_that_is_not_allowed(browser: Page, allowed: tuple[str, Served]) 
     assert server.service.engine.statistics().steps == before
 
 
-Say = Callable[..., bytes]
-
-
-@pytest.fixture(params=["livekit", "pipecat"])
-def plugin(request: pytest.FixtureRequest) -> str:
-    """Name of a plugin's script."""
-    return request.param
-
-
 @needs_plugins
+@pytest.mark.parametrize("plugin", ["livekit", "pipecat"])
 @pytest.mark.parametrize("instructions", ["", "Cheerfully."])
 def test_a_plugin_speaks(shared: Served, plugin: str, instructions: str) -> None:
     """LiveKit pads the last frame."""
