@@ -22,6 +22,7 @@ from tts_core.serving.voices import fitted
 
 OPTIONS = {"instructions": "instruct", "lang_code": "language", "max_new_tokens": "max_frames"}
 OF_SOUND = ("ref_audio", "ref_text", "sample_rate")  # fields that are no option
+USED = "{} is used"
 MOST_WARNINGS = 8  # headers of an answer
 
 
@@ -35,35 +36,35 @@ def model_options(
     refuses them.
     Raises ApiError 400 naming the field, also for a value that cannot be used.
     """
-    kind, left = options_class(model), list[ApiError]()
+    kind, left, others = options_class(model), list[ApiError](), asked.model_extra or {}
     taken = {one.name: info(one) for one in fields(kind) if info(one).flags}
     given = dict[str, Any]()
     for name, value in asked.rest.items():
         own = OPTIONS.get(name, name)
-        if name not in asked.others and (value == "" or name in OF_SOUND):
+        if name not in others and (value == "" or name in OF_SOUND):
             continue
         if own == "language" and own in taken:
             short = re.split("[-_]", str(value).lower())[0]
             given[own] = LANGUAGES.get(short, value)
         elif own in taken or (own == "max_frames" and name != own):
             given[own] = value
-        elif name not in asked.others:
+        elif name not in others:
             left.append(invalid(name, f"{name}: {model} takes none; leave it out", "unknown_field"))
         else:
-            left.append(unknown_field(name, [*SpeechBody.names(), *taken]))
-    speed, form = taken["speed"], asked.form
+            left.append(unknown_field(name, [*SpeechBody.model_fields, *taken]))
+    speed, advice = taken["speed"], "give {}" if ignored is None else USED
     nearest = min(max(asked.speed, speed.low), speed.high)
     if nearest != asked.speed:
         given["speed"] = nearest
-        left.append(invalid("speed", f"speed: {asked.speed:g} is outside [{speed.low:g}, {speed.high:g}]"))
-    if asked.sample_rate is not None and form.rate(asked.sample_rate) != asked.sample_rate:
-        rate = form.rate(asked.sample_rate)
-        left.append(
-            invalid("sample_rate", f"sample_rate: {asked.sample_rate} is none of {form.name}'s; {rate} is")
-        )
+        outside = f"speed: {asked.speed:g} is outside [{speed.low:g}, {speed.high:g}]"
+        left.append(invalid("speed", f"{outside}; {advice.format(f'{nearest:g}')}"))
+    rate = asked.sample_rate and asked.form.rate(asked.sample_rate)
+    if rate != asked.sample_rate:
+        none = f"sample_rate: {asked.sample_rate} is none of {asked.form.name}'s"
+        left.append(invalid("sample_rate", f"{none}; {advice.format(rate)}"))
     if asked.stream is False and asked.sse:
         left.append(invalid("stream", "stream: stream_format sse streams; leave it out"))
-    if asked.ref_text is not None and asked.ref_audio is None:
+    if asked.ref_text and asked.ref_audio is None:
         left.append(invalid("ref_text", "ref_text: there is no ref_audio; leave it out"))
     ignore(left, ignored)
     try:
@@ -114,7 +115,8 @@ def reference(
 def warning(error: ApiError) -> str:
     """Say what is ignored, in a line that a header can carry."""
     what = error.message.partition("; there is ")[0].removesuffix("; leave it out")
-    return f"{what}; ignored".encode("ascii", "backslashreplace").decode()
+    line = what if what.endswith(USED.format("")) else f"{what}; ignored"
+    return line.encode("ascii", "backslashreplace").decode()
 
 
 def warnings(said: Sequence[str]) -> list[tuple[bytes, bytes]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable
 from functools import cache
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
@@ -18,12 +18,12 @@ from pydantic import (
     ConfigDict,
     FailFast,
     Field,
+    GetPydanticSchema,
     WithJsonSchema,
     create_model,
     field_validator,
     model_validator,
 )
-from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError, core_schema
 
 from mlx_port.commands.serve.errors import LONGEST_NAME
@@ -32,6 +32,7 @@ from mlx_port.commands.serve.settings import Limits
 from tts_core.audio.formats.names import FORMATS, Format
 from tts_core.errors import NotFoundError
 from tts_core.options import MOST_FRAMES
+from tts_core.printable import one_line
 from tts_core.prompt import Prompt
 from tts_core.text.checks import check_characters
 
@@ -42,18 +43,28 @@ RATES = (8000, 48_000)  # Hz, of sound that is asked for
 CAPTIONS = {"srt": "application/x-subrip", "vtt": "text/vtt"}
 UNKNOWN = "unknown_field"  # an error of our own
 STREAMS = ("audio", "sse")
-ONCE = ("input", "model", "voice", "response_format", "stream_format", "stream", "pieces", "prompt", "others")
+ONCE = ("input", "model", "voice", "response_format", "stream_format", "stream", "pieces", "prompt")
 
 
-class OneOf:
-    """Marks a field that takes one of some names."""
+def one_of(names: Iterable[str]) -> GetPydanticSchema:
+    """Mark a field that takes one of some names."""
+    return GetPydanticSchema(lambda *_: core_schema.literal_schema([*names]))
 
-    def __init__(self, names: Sequence[str] | Mapping[str, Any]):
-        self.names = list(names)
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
-        """The schema for pydantic."""
-        return core_schema.literal_schema(self.names)
+def filled(text: str) -> str:
+    """Refuse a text without words."""
+    if not text.strip():
+        raise ValueError("empty; give the words to speak, or those of the codes")
+    return text
+
+
+def installed(name: str) -> str:
+    """Refuse a format whose library is missing."""
+    try:
+        FORMATS[name].check()
+    except NotFoundError as fault:
+        raise ValueError(str(fault)) from None
+    return name
 
 
 class Body(BaseModel):
@@ -69,9 +80,9 @@ class Body(BaseModel):
         if not isinstance(body, dict):
             return body
         for name in body:
-            if name not in cls.model_fields:
+            if name not in cls.model_fields and cls.model_config.get("extra") == "forbid":
                 raise PydanticCustomError(UNKNOWN, "no such field", {"names": [name, *cls.model_fields]})
-        return {name: value for name, value in body.items() if value is not None}
+        return {one_line(name): value for name, value in body.items() if value is not None}
 
 
 class PromptBody(Body):
@@ -83,13 +94,6 @@ class PromptBody(Body):
         Field(min_length=1),
         FailFast(),
     ]
-
-    @field_validator("text")
-    @classmethod
-    def _words(cls, text: str) -> str:
-        if not text.strip():
-            raise ValueError("blank; give the words of the codes")
-        return text
 
     @field_validator("codes")
     @classmethod
@@ -120,12 +124,6 @@ def _voice(value: Any) -> str:
     return value
 
 
-def _recording(value: str) -> str:
-    """Check that a recording is a data: URL or base64."""
-    recording_bytes(value)
-    return value
-
-
 def recording_bytes(value: str) -> bytes:
     """Decode a recording. Raises ValueError for what is no base64, an address or a path among it."""
     scheme = re.match(r"([a-z][a-z0-9+.-]*):", value, re.IGNORECASE)
@@ -148,7 +146,9 @@ Ignored = Annotated[Any, Field(description="Ignored, with a warning.")]
 
 
 class SpeechBody(Body):
-    """A speech that is asked for. A field of no model, or of the model's own, is one of `others`."""
+    """A speech that is asked for. Those of a model, and of none, are its `model_extra`."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
 
     input: str = Field(description="The text to speak.")
     model: str | None = Field(
@@ -157,16 +157,16 @@ class SpeechBody(Body):
     voice: Annotated[str, BeforeValidator(_voice), WithJsonSchema(VOICE)] = Field(
         DEFAULT_VOICE, description="A name of /v1/audio/voices."
     )
-    response_format: Annotated[str, OneOf(FORMATS)] = "mp3"
+    response_format: Annotated[str, one_of(FORMATS), AfterValidator(installed)] = "mp3"
     speed: float = Field(
         1.0, ge=0.25, le=4, description="Of the speech; beyond 0.5 to 2 that bound, with a warning."
     )
     instructions: str = Field("", description="Words on how to speak, for a model that reads such.")
-    stream_format: Annotated[str, OneOf(STREAMS)] = "audio"
+    stream_format: Annotated[str, one_of(STREAMS)] = "audio"
     stream: bool = Field(True, description="False: the answer is sent when it is complete.")
     pieces: bool = Field(False, description="With sse: an event for each piece of the text.")
     prompt: PromptBody | None = Field(None, description="Speech to continue.")
-    ref_audio: Annotated[str, AfterValidator(_recording)] | None = Field(
+    ref_audio: Annotated[str, AfterValidator(lambda value: recording_bytes(value) and value)] | None = Field(
         None, description="A recording of the voice: a sound file as a data: URL or base64."
     )
     ref_text: str | None = Field(None, description="The words of the recording.")
@@ -176,38 +176,11 @@ class SpeechBody(Body):
     sample_rate: int | None = Field(None, ge=RATES[0], le=RATES[1], description="Of the sound, in Hz.")
     task_type: Ignored = None
     non_streaming_mode: Ignored = None
-    others: SkipJsonSchema[dict[Any, Any]] = Field({})
-
-    @model_validator(mode="before")
-    @classmethod
-    def _others(cls, body: Any) -> Any:
-        if not isinstance(body, dict):
-            return body
-        known = cls.names()
-        return {name: value for name, value in body.items() if name in known} | {
-            "others": {name: value for name, value in body.items() if name not in known and value is not None}
-        }
 
     @field_validator("instructions", "language", "lang_code", "ref_text", mode="after")
     @classmethod
     def _nothing(cls, text: str) -> str:
         return "" if text is not None and not text.strip() else text
-
-    @field_validator("input")
-    @classmethod
-    def _text(cls, text: str) -> str:
-        if not text.strip():
-            raise ValueError("empty; give the text to speak")
-        return text
-
-    @field_validator("response_format")
-    @classmethod
-    def _installed(cls, name: str) -> str:
-        try:
-            FORMATS[name].check()
-        except NotFoundError as fault:
-            raise ValueError(str(fault)) from None
-        return name
 
     @field_validator("pieces")
     @classmethod
@@ -215,16 +188,6 @@ class SpeechBody(Body):
         if pieces and found.data.get("stream_format") != "sse":
             raise ValueError("they are events, so send stream_format sse, too")
         return pieces
-
-    @classmethod
-    def names(cls) -> list[str]:
-        """Names of the fields, in order."""
-        return [name for name in cls.model_fields if name != "others"]
-
-    @property
-    def text(self) -> str:
-        """The input."""
-        return self.input
 
     @property
     def form(self) -> Format:
@@ -239,8 +202,7 @@ class SpeechBody(Body):
     @property
     def rest(self) -> dict[str, Any]:
         """Fields for the model, by name: those that were given."""
-        named = {name: getattr(self, name) for name in type(self).model_fields if name not in ONCE}
-        return {name: value for name, value in named.items() if name in self.model_fields_set} | self.others
+        return {name: value for name, value in self if name in self.model_fields_set and name not in ONCE}
 
 
 class WordBody(Body):
@@ -272,7 +234,7 @@ class CueBody(WordBody):
 class CaptionsBody(Body):
     """Cues to write in a format, in the order of their times."""
 
-    format: Annotated[str, OneOf(CAPTIONS)]
+    format: Annotated[str, one_of(CAPTIONS)]
     cues: Annotated[list[CueBody], FailFast()] = Field(min_length=1, max_length=MOST_CUES)
 
     @field_validator("cues")
@@ -293,8 +255,7 @@ class BatchBody(Body):
 class EncodeQuery(Body):
     """The query of an encoding."""
 
-    response_format: Annotated[str, OneOf(FORMATS)] = "mp3"
-    _installed = field_validator("response_format")(SpeechBody._installed.__func__)
+    response_format: Annotated[str, one_of(FORMATS), AfterValidator(installed)] = "mp3"
 
 
 class Bodies(NamedTuple):
@@ -310,13 +271,15 @@ def bodies(limits: Limits, batch: int) -> Bodies:
     """Give the types the limits of a server. batch: most items of one."""
     text: Any = Annotated[str, Field(max_length=limits.text)]
 
+    words: Any = Annotated[text, AfterValidator(filled)]
+
     def limited(name: str, base: type[Body], **types: Any) -> Any:
         """The type with other types of some fields."""
         changed: Any = {field: (kind, base.model_fields[field]) for field, kind in types.items()}
         return create_model(name, __base__=base, **changed)
 
-    prompt = limited("Prompt", PromptBody, text=text)
-    speech = limited("Speech", SpeechBody, input=text, instructions=text, prompt=prompt | None)
+    prompt = limited("Prompt", PromptBody, text=words)
+    speech = limited("Speech", SpeechBody, input=words, instructions=text, prompt=prompt | None)
     cue = limited("Cue", CueBody, text=text, words=list[limited("Word", WordBody, text=text)])
     items = Annotated[list[speech], Field(max_length=batch), FailFast()]
     return Bodies(

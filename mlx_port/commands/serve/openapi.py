@@ -91,7 +91,7 @@ def _bodies(service: Service) -> dict[str, Schema]:
     fields: dict[str, Schema] = schemas["Speech"]["properties"]
     for options in _options(service):
         for name, option in options["properties"].items():
-            if name not in SpeechBody.names() and fields.setdefault(name, option) != option:
+            if name not in SpeechBody.model_fields and fields.setdefault(name, option) != option:
                 fields[name] = {"anyOf": [*fields[name].get("anyOf", [fields[name]]), option]}
     start = {name: one for name, one in fields.items() if name not in ("input", *OF_ANSWERS)}
     start |= {"response_format": {"type": "string", "enum": ["pcm"]}, "api_key": {"type": "string"}}
@@ -135,16 +135,15 @@ def _options(service: Service) -> list[Schema]:
 
 def _option(one: Mapping[str, Any]) -> Schema:
     """Translate an option of `describe`. A model's own value is null."""
-    bounds = {"min": "minimum", "max": "maximum", "above": "exclusiveMinimum"}
-    plain: Schema = {"type": TYPES[one["type"]]}
-    plain |= {word: one[name] for name, word in bounds.items() if name in one}
-    if one["type"] == "str" and "max" in one:
-        plain = {"type": "string", "maxLength": one["max"]}
-    if "choices" in one and one["type"] == "str":
-        plain["enum"] = one["choices"]
+    kind, choices = TYPES[one["type"]], {"type": "string", "enum": one.get("choices")}
+    most = "maxLength" if kind == "string" else "maximum"
+    bounds = {"min": "minimum", "max": most, "above": "exclusiveMinimum"}
+    plain: Schema = {"type": kind, **{word: one[name] for name, word in bounds.items() if name in one}}
+    if "choices" in one and kind == "string":
+        plain = choices
     also: list[Schema] = [{"type": "null"}]
-    if "choices" in one and one["type"] != "str":
-        also.append({"type": "string", "enum": one["choices"]})
+    if "choices" in one and kind != "string":
+        also.append(choices)
     if "unset" in one:
         also.append({"const": one["unset"]})
     found: Schema = {"anyOf": [plain, *also], "description": one["help"]}

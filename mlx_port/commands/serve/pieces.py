@@ -58,7 +58,7 @@ class SpeechPieces:
     def _whole(self, part: GenerationResult) -> dict[str, Any]:
         """The request of a text that is one piece of one turn."""
         seed = {"seed": part.seed} if has_seed(self.spec.name) else {}
-        return {**self._request, "input": self.asked.text, **seed}
+        return {**self._request, "input": self.asked.input, **seed}
 
     def _again(
         self, turns: Sequence[Cue], cue: Cue, piece: SpokenPiece | None, part: GenerationResult

@@ -101,7 +101,7 @@ class Service:
         for line in warnings:
             _LOG.warning("a field is ignored: %s", line)
         is_own = asked.prompt is not None
-        return Order(name, reads(asked.text), options, prompt, is_own=is_own, reads=reads, warnings=warnings)
+        return Order(name, reads(asked.input), options, prompt, is_own=is_own, reads=reads, warnings=warnings)
 
     def _reads(self, name: str, options: Mapping[str, Any]) -> Callable[[str], str]:
         """Choose whether letters that a model has not learned are left out: if the client does not say."""

@@ -162,7 +162,7 @@ class SpeechResponse:
 def usage(flow: Flow) -> dict[str, int]:
     """Count bytes of text and decoder rows, in OpenAI's words."""
     assert flow.speech is not None
-    given, made = len(flow.asked.text.encode()), flow.speech.token_count
+    given, made = len(flow.asked.input.encode()), flow.speech.token_count
     return {"input_tokens": given, "output_tokens": made, "total_tokens": given + made}
 
 

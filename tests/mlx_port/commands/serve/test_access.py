@@ -10,9 +10,11 @@ import httpx
 import pytest
 from starlette.routing import Route
 
+from mlx_port.commands.serve.command import _origins
 from mlx_port.commands.serve.settings import Access, Limits, Settings
-from tests.mlx_port.commands.serve.live.client import said
+from tests.mlx_port.commands.serve.live.client import raw, said
 from tests.mlx_port.commands.serve.served import SOON, Served, error_of, served
+from tts_core.errors import UsageError
 
 KEY = "a long random word"
 PAGE = "https://example.org"
@@ -116,6 +118,99 @@ def test_a_page_that_is_allowed(locked: Served) -> None:
         assert "x-seed" in response.headers["access-control-expose-headers"]
         assert response.headers["vary"] == "Origin"
     assert post(locked, origin=PAGE).status_code == 401
+
+
+OPENAI = (  # of OpenAI's JavaScript client
+    "authorization,content-type,x-stainless-arch,x-stainless-lang,x-stainless-os,x-stainless-package-version,"
+    "x-stainless-retry-count,x-stainless-runtime,x-stainless-runtime-version,x-stainless-timeout"
+)
+
+
+def preflight(server: Served, origin: str) -> httpx.Response:
+    names = {
+        "origin": origin,
+        "access-control-request-method": "POST",
+        "access-control-request-headers": OPENAI,
+    }
+    return httpx.options(server.url + "/v1/audio/speech", headers=names, timeout=SOON)
+
+
+def test_a_page_that_is_allowed_may_send_the_headers_that_it_asks_for(locked: Served) -> None:
+    """No other page may."""
+    answer = preflight(locked, PAGE)
+    assert (answer.status_code, answer.headers["access-control-allow-headers"]) == (204, OPENAI)
+    assert answer.headers["access-control-allow-origin"] == PAGE
+    refused = preflight(locked, "https://evil.example")
+    assert refused.status_code == 403
+    assert not [name for name in refused.headers if name.startswith("access-control")]
+    assert "warning" in post(locked, origin=PAGE).headers["access-control-expose-headers"]
+
+
+PROGRAMS = (
+    "app://obsidian.md",
+    "app://.",
+    "tauri://localhost",
+    "capacitor://localhost",
+    "chrome-extension://abc",
+)
+
+
+@pytest.mark.parametrize("origin", PROGRAMS)
+def test_programs_that_are_allowed(tmp_path: Any, shared: Served, origin: str) -> None:
+    """By their origins, which are refused otherwise."""
+    [found] = _origins((origin,))
+    with served(tmp_path, settings=Settings(access=Access(origins=(found,)))) as server:
+        assert preflight(server, origin).headers["access-control-allow-origin"] == origin
+        assert post(server, origin=origin).headers["access-control-allow-origin"] == origin
+        assert post(server, origin=f"{origin}x").status_code == 403
+    assert post(shared, origin=origin).status_code == 403
+
+
+@pytest.mark.parametrize(
+    "origin",
+    ["file://", "null", "app://", "app:obsidian", "data://x", "tauri://a/b", "javascript://a", "app://*"],
+)
+def test_what_is_no_origin(origin: str) -> None:
+    with pytest.raises(UsageError, match="cors: "):
+        _origins((origin,))
+
+
+@pytest.mark.parametrize("path", ["/health", "/ready"])
+@pytest.mark.parametrize(
+    ("version", "headers", "status"),
+    [
+        ("1.0", b"", 200),
+        ("1.1", b"Host: localhost\r\nConnection: close\r\n", 200),
+        ("1.0", b"Host: evil.example\r\n", 403),
+        ("1.0", b"Origin: https://evil.example\r\n", 400),
+        ("1.1", b"", 400),
+    ],
+)
+def test_probes_of_health(shared: Served, path: str, version: str, headers: bytes, status: int) -> None:
+    """Those of load balancers speak HTTP/1.0 and know no host."""
+    assert answered(shared, path, version, headers).startswith(f"HTTP/1.1 {status} ")
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/metrics", "/", "/docs", "/healthy"])
+def test_other_routes_need_a_host(shared: Served, path: str) -> None:
+    assert answered(shared, path, "1.0", b"").startswith("HTTP/1.1 400 ")
+
+
+def answered(server: Served, path: str, version: str, headers: bytes) -> str:
+    """Send a request as it is."""
+    with raw(server) as client:
+        client.sendall(f"GET {path} HTTP/{version}\r\n".encode() + headers + b"\r\n")
+        client.settimeout(SOON)
+        return b"".join(iter(lambda: client.recv(1 << 16), b"")).decode()
+
+
+def test_ready_is_health(tmp_path: Any) -> None:
+    with served(tmp_path, wait=False) as server:
+        assert {server.get(path).status_code for path in ("/health", "/ready")} == {503}
+        server.service.engine.start()
+        assert server.service.engine.wait_ready(SOON)
+        assert server.get("/ready").json() == server.get("/health").json()
+        assert server.get("/ready").status_code == 200
 
 
 @pytest.mark.parametrize(

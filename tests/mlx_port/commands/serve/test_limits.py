@@ -80,7 +80,7 @@ def test_codes_of_a_prompt() -> None:
     ("change", "message"),
     [
         ({"path": "/etc"}, "prompt.path: no such field; did you mean prompt.text?"),
-        ({"text": " "}, "prompt.text: blank"),
+        ({"text": " "}, "prompt.text: empty"),
         ({"text": "x" * 21}, "prompt.text: 21 characters; at most 20 are taken"),
         ({"codes": []}, "prompt.codes: an empty list"),
         ({"codes": [1, 2]}, "prompt.codes[0]: not a list"),

@@ -60,7 +60,7 @@ def test_fields_are_those_that_are_taken(everything: Served) -> None:
         for one in options_class(name).__dataclass_fields__.values()
         if info(one).flags
     }
-    assert set(found["components"]["schemas"]["Speech"]["properties"]) == {*SpeechBody.names()} | own
+    assert set(found["components"]["schemas"]["Speech"]["properties"]) == {*SpeechBody.model_fields} | own
     assert tuple(found["components"]["schemas"]["Voice"]["properties"]) == voices.FIELDS
 
 
