@@ -90,5 +90,5 @@ ROWS = (
     bench("pcm"),  # of VoxServe and Nari (HTTP)
     bench("pcm", stream_format="audio"),  # of vLLM-Omni
     bench("pcm", temperature=0.2),  # of SGLang-Omni, with a --request-param
-    bench("wav"),  # of M*
+    bench("wav", sample_rate=24000),  # of M*, with a --request-param
 )
