@@ -18,6 +18,7 @@ from tests.contract.speakers import SMALL, TEXTS
 from tests.json_numbers import json_literals, numeric_options
 from tests.parity.recorded_runs import DEEP, FIRST, VOICE, speech
 from tests.tiny.recordings import snippet
+from tts_core import models
 from tts_core.bulk.rows import read_rows
 from tts_core.errors import ResourceError, SpeechError, UsageError
 from tts_core.options import info, options_class, single_values
@@ -68,7 +69,7 @@ def taken_by_server(model: str, name: str, literal: str) -> Any:
     """The option's value from a body of `/v1/audio/speech`, or the ApiError that refuses it."""
     body = f'{{"input": "The inn is near.", "{name}": {literal}}}'.encode()
     try:
-        return model_options(read_speech(parse(body, "body"), LIMITS), model, LIMITS)[name]
+        return model_options(read_speech(parse(body, "body"), LIMITS), models.model(model), LIMITS)[name]
     except ApiError as error:
         return error
 

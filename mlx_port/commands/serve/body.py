@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from starlette.requests import Request
 
 from mlx_port.commands.serve.errors import ApiError, invalid, unknown_field
-from mlx_port.commands.serve.fields import UNKNOWN, Body, SpeechBody, bodies
+from mlx_port.commands.serve.fields import OF_ANSWERS, UNKNOWN, Body, SpeechBody, bodies
 from mlx_port.commands.serve.settings import Limits
 from tts_core.errors import UsageError
 from tts_core.text.checks import check_characters
@@ -30,7 +30,7 @@ _WORDS = {  # of pydantic's errors
     "model_type": "not a JSON object",
     "model_attributes_type": "not a JSON object",
     "too_long": "a list of more than {max_length}; send fewer",
-    "too_short": "an empty list",
+    "too_short": "an empty list; give one at least",
     "literal_error": "{found} is not one of {names}",
     "greater_than_equal": "{found} is below {ge:g}",
     "less_than_equal": "{found} is above {le:g}",
@@ -97,7 +97,7 @@ def read_live(body: Mapping[str, Any], limits: Limits) -> SpeechBody:
     given = {name: value for name, value in body.items() if value is not None}
     if "input" in given:
         raise invalid("input", "input: send the text in messages of type text")
-    for name in ("stream_format", "pieces"):
+    for name in OF_ANSWERS:
         if name in given:
             raise invalid(name, f"{name}: not for a speech over a WebSocket; leave it out")
     if given.get("response_format", "pcm") != "pcm":

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Sequence
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 from mlx_port.commands.serve.errors import ApiError, api_error, invalid, unknown_field
 from mlx_port.commands.serve.fields import SpeechBody, read_prompt, recording_bytes
 from mlx_port.commands.serve.names import LANGUAGES
+from mlx_port.commands.serve.recordings import decoded
 from mlx_port.commands.serve.settings import Limits
-from tts_core.audio.files import read_audio_at_its_rate
 from tts_core.errors import UsageError
 from tts_core.models import Model
 from tts_core.options import info, options_class, single_values
@@ -22,23 +20,22 @@ from tts_core.serving.voices import fitted
 
 OPTIONS = {"instructions": "instruct", "lang_code": "language", "max_new_tokens": "max_frames"}
 OF_SOUND = ("ref_audio", "ref_text", "sample_rate")  # fields that are no option
-USED = "{} is used"
+NEAREST = " is the nearest"
 MOST_WARNINGS = 8  # headers of an answer
 
 
 def model_options(
-    asked: SpeechBody, model: str, limits: Limits, ignored: list[ApiError] | None = None
+    asked: SpeechBody, spec: Model, limits: Limits, ignored: list[ApiError] | None = None
 ) -> dict[str, Any]:
     """Choose the options of a model from the fields of a request, each converted to its type.
 
-    model: the name of its spec.
     ignored: collects the fields that neither the API nor the model has, or that the model cannot honor; None
     refuses them.
     Raises ApiError 400 naming the field, also for a value that cannot be used.
     """
-    kind, left, others = options_class(model), list[ApiError](), asked.model_extra or {}
+    kind, others = options_class(spec.name), asked.model_extra or {}
     taken = {one.name: info(one) for one in fields(kind) if info(one).flags}
-    given = dict[str, Any]()
+    given, left = dict[str, Any](), [] if ignored is None else ignored
     for name, value in asked.rest.items():
         own = OPTIONS.get(name, name)
         if name not in others and (value == "" or name in OF_SOUND):
@@ -49,24 +46,29 @@ def model_options(
         elif own in taken or (own == "max_frames" and name != own):
             given[own] = value
         elif name not in others:
-            left.append(invalid(name, f"{name}: {model} takes none; leave it out", "unknown_field"))
+            left.append(invalid(name, f"{name}: {spec.name} takes none; leave it out", "unknown_field"))
         else:
             left.append(unknown_field(name, [*SpeechBody.model_fields, *taken]))
-    speed, advice = taken["speed"], "give {}" if ignored is None else USED
+    speed, rate = taken["speed"], asked.sample_rate and asked.form.rate(asked.sample_rate)
     nearest = min(max(asked.speed, speed.low), speed.high)
     if nearest != asked.speed:
         given["speed"] = nearest
         outside = f"speed: {asked.speed:g} is outside [{speed.low:g}, {speed.high:g}]"
-        left.append(invalid("speed", f"{outside}; {advice.format(f'{nearest:g}')}"))
-    rate = asked.sample_rate and asked.form.rate(asked.sample_rate)
+        left.append(invalid("speed", f"{outside}; {nearest:g}{NEAREST}"))
     if rate != asked.sample_rate:
         none = f"sample_rate: {asked.sample_rate} is none of {asked.form.name}'s"
-        left.append(invalid("sample_rate", f"{none}; {advice.format(rate)}"))
+        left.append(invalid("sample_rate", f"{none}; {rate}{NEAREST}"))
     if asked.stream is False and asked.sse:
         left.append(invalid("stream", "stream: stream_format sse streams; leave it out"))
     if asked.ref_text and asked.ref_audio is None:
         left.append(invalid("ref_text", "ref_text: there is no ref_audio; leave it out"))
-    ignore(left, ignored)
+    if asked.ref_audio and spec.references == 0:
+        left.append(invalid("ref_audio", f"ref_audio: {spec.title} takes no recording; leave it out"))
+    elif asked.ref_audio and not asked.ref_text and spec.transcript == "needed":
+        message = f"ref_text: missing; {spec.title} needs the words of ref_audio"
+        raise invalid("ref_text", message, "missing_field")
+    if ignored is None and left:
+        raise left[0]
     try:
         options = single_values(kind, given)
     except UsageError as error:
@@ -77,46 +79,22 @@ def model_options(
     return options
 
 
-def ignore(left: Sequence[ApiError], ignored: list[ApiError] | None) -> None:
-    """Collect what is ignored. Raises the first of it where nothing may be."""
-    if ignored is None and left:
-        raise left[0]
-    if ignored is not None:
-        ignored += left
-
-
-def reference(
-    asked: SpeechBody, spec: Model, limits: Limits, ignored: list[ApiError] | None
-) -> Prompt | None:
+def reference(asked: SpeechBody, spec: Model, limits: Limits) -> Prompt | None:
     """Read the prompt of a request, or its recording if the model takes one. Raises ApiError 400."""
     if asked.prompt is not None:
         return read_prompt(asked.prompt)
-    if asked.ref_audio is None:
+    if asked.ref_audio is None or spec.references == 0:
         return None
-    if spec.references == 0:
-        ignore([invalid("ref_audio", f"ref_audio: {spec.title} takes no recording; leave it out")], ignored)
-        return None
-    text = (asked.ref_text or "").strip() or None
-    if text is None and spec.transcript == "needed":
-        raise invalid(
-            "ref_text", f"ref_text: missing; {spec.title} needs the words of ref_audio", "missing_field"
-        )
-    with tempfile.TemporaryDirectory(prefix="mlx-port-") as folder:
-        path = Path(folder) / "recording"
-        path.write_bytes(recording_bytes(asked.ref_audio))
-        try:
-            samples, rate = read_audio_at_its_rate(path, most_seconds=limits.upload_seconds)
-        except UsageError as error:
-            words = str(error).removeprefix("audio: ").replace(str(path), "it").partition("; ")[0]
-            raise invalid("ref_audio", f"ref_audio: {words}; send a WAV, FLAC, MP3 or Ogg file") from None
-    return fitted(Prompt((Reference(samples, text, None, rate, name="ref_audio"),)), "ref_audio", spec)
+    samples, rate = decoded("ref_audio", recording_bytes(asked.ref_audio), limits.upload_seconds)
+    one = Reference(samples, asked.ref_text or None, None, rate, name="ref_audio")
+    return fitted(Prompt((one,)), "ref_audio", spec)
 
 
 def warning(error: ApiError) -> str:
     """Say what is ignored, in a line that a header can carry."""
     what = error.message.partition("; there is ")[0].removesuffix("; leave it out")
-    line = what if what.endswith(USED.format("")) else f"{what}; ignored"
-    return line.encode("ascii", "backslashreplace").decode()
+    what += "" if what.endswith(NEAREST) else "; ignored"
+    return what.encode("ascii", "backslashreplace").decode()
 
 
 def warnings(said: Sequence[str]) -> list[tuple[bytes, bytes]]:

@@ -42,8 +42,8 @@ MOST_TIME = 360_000  # seconds: two digits of hours
 RATES = (8000, 48_000)  # Hz, of sound that is asked for
 CAPTIONS = {"srt": "application/x-subrip", "vtt": "text/vtt"}
 UNKNOWN = "unknown_field"  # an error of our own
-STREAMS = ("audio", "sse")
-ONCE = ("input", "model", "voice", "response_format", "stream_format", "stream", "pieces", "prompt")
+OF_ANSWERS = ("stream_format", "stream", "pieces")  # fields that a WebSocket has not
+ONCE = ("input", "model", "voice", "response_format", "prompt", *OF_ANSWERS)
 
 
 def one_of(names: Iterable[str]) -> GetPydanticSchema:
@@ -162,7 +162,7 @@ class SpeechBody(Body):
         1.0, ge=0.25, le=4, description="Of the speech; beyond 0.5 to 2 that bound, with a warning."
     )
     instructions: str = Field("", description="Words on how to speak, for a model that reads such.")
-    stream_format: Annotated[str, one_of(STREAMS)] = "audio"
+    stream_format: Annotated[str, one_of(("audio", "sse"))] = "audio"
     stream: bool = Field(True, description="False: the answer is sent when it is complete.")
     pieces: bool = Field(False, description="With sse: an event for each piece of the text.")
     prompt: PromptBody | None = Field(None, description="Speech to continue.")
@@ -198,6 +198,11 @@ class SpeechBody(Body):
     def sse(self) -> bool:
         """True for events."""
         return self.stream_format == "sse"
+
+    @property
+    def whole(self) -> bool:
+        """True for an answer that is sent when it is complete."""
+        return not (self.stream or self.sse)
 
     @property
     def rest(self) -> dict[str, Any]:
@@ -270,7 +275,6 @@ class Bodies(NamedTuple):
 def bodies(limits: Limits, batch: int) -> Bodies:
     """Give the types the limits of a server. batch: most items of one."""
     text: Any = Annotated[str, Field(max_length=limits.text)]
-
     words: Any = Annotated[text, AfterValidator(filled)]
 
     def limited(name: str, base: type[Body], **types: Any) -> Any:

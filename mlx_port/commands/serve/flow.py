@@ -49,7 +49,7 @@ class Flow:
             if part.samples:
                 self._first = part
         self.encoder = StreamEncoder(
-            self.asked.form, self._first.sample_rate, rate=self.rate, whole=not self.asked.stream
+            self.asked.form, self._first.sample_rate, rate=self.rate, whole=self.asked.whole
         )
 
     @property

@@ -32,7 +32,6 @@ _LOG = logging.getLogger("mlx_port.serve")
 EXPOSED = "x-request-id, x-seed, x-sample-rate, x-expected-seconds, retry-after, warning"
 SENT = "authorization, content-type"  # headers, unless a page asks for others
 METHODS = "GET, POST, DELETE"
-ASKED = "access-control-request-headers"
 ANSWERS = ("http.response.start", "websocket.http.response.start", "websocket.accept")
 
 
@@ -73,7 +72,7 @@ class Guard:
             if host is not None or origin is not None or scope["path"] not in HEALTH:
                 self._check_origin(host, origin)
             if origin is not None and not is_socket and scope["method"] == "OPTIONS":
-                await self._preflight(_one(headers, ASKED))(scope, receive, answer)
+                await self._preflight(_one(headers, "access-control-request-headers"))(scope, receive, answer)
                 return
             if scope["path"] not in OPEN and scope["path"] not in contents():
                 authorization = _one(headers, "authorization")

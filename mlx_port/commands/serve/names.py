@@ -10,9 +10,7 @@ from mlx_port.commands.serve.errors import ApiError, invalid
 from tts_core.errors import did_you_mean
 
 MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")  # of OpenAI: the first model served
-_OPENAI = re.compile(
-    r"(tts-\d+(-hd)?|gpt-[a-z0-9.-]+-tts)(-\d{4}(-\d\d-\d\d)?)?"
-)  # and dated, and later ones
+_OPENAI = re.compile(r"(tts-\d+(-hd)?|gpt-[\w.-]+-tts)(-\d{4}(-\d\d-\d\d)?)?")  # also dated, or later
 VOICES = (
     "alloy",
     "ash",

@@ -15,7 +15,7 @@ from mlx_port.commands.serve import voices
 from mlx_port.commands.serve.body import MOST_FIELDS
 from mlx_port.commands.serve.describe import describe
 from mlx_port.commands.serve.examples import example
-from mlx_port.commands.serve.fields import SpeechBody
+from mlx_port.commands.serve.fields import OF_ANSWERS, SpeechBody
 from mlx_port.commands.serve.page import HEADERS
 from mlx_port.commands.serve.routes import service_of
 from mlx_port.commands.serve.service import Service
@@ -46,7 +46,6 @@ STREAM = (
     "Stream-end, or Stream-cancel."
 )
 REF = "#/components/schemas/{model}"
-OF_ANSWERS = ("stream_format", "stream", "pieces")  # fields that a WebSocket has not
 NAMED = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}
 
 

@@ -65,15 +65,15 @@ class Service:
         limits = self.settings.limits
         return bodies(limits, min(limits.batch, self.engine.max_queue))
 
+    @property
+    def _ignored(self) -> list[ApiError] | None:
+        return None if self.settings.strict else []
+
     def check(self, asked: SpeechBody) -> None:
         """Check all that is known without reading the voice. Raises ApiError naming the field."""
         name = choose_model(asked.model, self.names)
         check_voice(asked.voice, self.voices.names(), self.engine.models[name].spec.voices)
-        model_options(asked, self.engine.models[name].model, self.settings.limits, self._ignored())
-
-    def _ignored(self) -> list[ApiError] | None:
-        """A place for fields that are ignored; None where they are refused."""
-        return None if self.settings.strict else []
+        model_options(asked, self.engine.models[name].spec, self.settings.limits, self._ignored)
 
     def order(self, asked: SpeechBody) -> Order:
         """Choose model, voice and options of a speech. Raises ApiError naming the field.
@@ -85,9 +85,9 @@ class Service:
         spec = self.engine.models[name].spec
         known = self.voices.names()
         check_voice(asked.voice, known, spec.voices)
-        ignored, limits = self._ignored(), self.settings.limits
-        options = model_options(asked, spec.name, limits, ignored)
-        prompt = reference(asked, spec, limits, ignored)
+        ignored, limits = self._ignored, self.settings.limits
+        options = model_options(asked, spec, limits, ignored)
+        prompt = reference(asked, spec, limits)
         own = built_in(speaker_for(asked.voice, spec.voices), spec, known) if prompt is None else None
         if own:
             options["voice"] = own

@@ -83,12 +83,8 @@ class SpeechResponse:
         """Queue the speech; wait for its first sound, or for all of it. Raises the errors of the speech."""
         await self.flow.submit()
         await self.flow.start()
-        if not self._streams:
+        if self.flow.asked.whole:
             self._whole = b"".join([data async for data, _ in self.flow.encoded()])
-
-    @property
-    def _streams(self) -> bool:
-        return self.flow.asked.stream or self.flow.asked.sse
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the speech (ASGI)."""
@@ -111,7 +107,7 @@ class SpeechResponse:
 
     async def _send(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self._headers()})
-        if not self._streams:
+        if self.flow.asked.whole:
             await send(body_message(self._whole, more=False))
             return
         with Backlog() as backlog:
@@ -134,7 +130,7 @@ class SpeechResponse:
         if self.flow.seed is not None:
             named["x-seed"] = str(self.flow.seed)
         named["x-expected-seconds"] = f"{self.flow.expected_seconds:.1f}"
-        if not self._streams:
+        if self.flow.asked.whole:
             named["content-length"] = str(len(self._whole))
         said = [(name.encode(), value.encode()) for name, value in named.items()]
         return said + warnings(self.flow.warnings)

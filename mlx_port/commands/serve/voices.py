@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,16 +17,15 @@ from starlette.responses import JSONResponse, Response
 from mlx_port.commands.serve.body import read_bytes
 from mlx_port.commands.serve.errors import ApiError, check_fields, invalid
 from mlx_port.commands.serve.names import VOICES
+from mlx_port.commands.serve.recordings import decoded
 from mlx_port.commands.serve.routes import service_of
 from mlx_port.commands.serve.settings import Limits
-from tts_core.audio.files import TooLongError, read_audio_at_its_rate
-from tts_core.errors import CheckpointError, NotFoundError, UsageError
+from tts_core.errors import CheckpointError, NotFoundError
 from tts_core.printable import counted
 from tts_core.serving.voices import TakenError, Voice, VoiceStore, check_consent
 
 FIELDS = ("name", "audio_sample", "transcript", "consent", "consent_note")
 _PIECE = 1 << 16  # bytes that are parsed at a time
-FINEST = 48_000  # Hz: recordings of a higher rate may be shorter, for memory's sake
 
 
 async def list_voices(request: Request) -> Response:
@@ -140,29 +137,10 @@ def _text(form: FormData, name: str) -> str:
 
 
 def _decoded(files: Sequence[UploadFile], limits: Limits) -> list[tuple[np.ndarray, int]]:
-    """Decode uploads, whose own names are not used. Raises ApiError 400 for no sound, or too much.
-
-    All of them together have as many samples as their longest length has at FINEST Hz.
-    """
+    """Decode uploads, whose own names are not used. Raises ApiError 400 for no sound, or too much."""
     recordings: list[tuple[np.ndarray, int]] = []
-    with tempfile.TemporaryDirectory(prefix="mlx-port-") as folder:
-        for number, file in enumerate(files):
-            path = Path(folder) / str(number)
-            path.write_bytes(file.file.read())
-            before = sum(len(samples) / rate for samples, rate in recordings)
-            most_samples = limits.upload_seconds * FINEST - sum(len(samples) for samples, _ in recordings)
-            try:
-                recordings.append(
-                    read_audio_at_its_rate(
-                        path, most_seconds=limits.upload_seconds - before, most_samples=most_samples
-                    )
-                )
-            except UsageError as error:
-                detail = (
-                    str(error).removeprefix("audio: ").replace(str(path), "the upload").partition("; ")[0]
-                )
-                if isinstance(error, TooLongError) and number:
-                    detail = f"the recordings are longer than {before + error.seconds:.6g} s together"
-                message = f"audio_sample: {detail}; send a WAV, FLAC, MP3 or Ogg file with speech"
-                raise invalid("audio_sample", message) from None
+    for file in files:
+        before = sum(len(samples) / rate for samples, rate in recordings)
+        count = sum(len(samples) for samples, _ in recordings)
+        recordings.append(decoded("audio_sample", file.file.read(), limits.upload_seconds, before, count))
     return recordings

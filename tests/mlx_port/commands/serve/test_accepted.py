@@ -26,7 +26,7 @@ TEXT = "one two three"
 
 def options(model: str, **body: Any) -> dict[str, Any]:
     """The options of a model that a body chooses, nothing ignored."""
-    return model_options(read_speech({"input": "a", **body}, Limits()), model, Limits())
+    return model_options(read_speech({"input": "a", **body}, Limits()), models.model(model), Limits())
 
 
 @pytest.mark.parametrize("form", ["wav", "mp3", "flac", "pcm"])
@@ -51,6 +51,16 @@ def test_stream_false_is_one_file_with_its_length(shared: Served, form: str) -> 
             assert sound.samplerate == int(answer.headers["x-sample-rate"])
             if form in ("wav", "flac"):
                 assert len(sound) == sum(len(talkers.sound(word)) for word in TEXT.split())
+
+
+def test_events_are_streamed_in_any_case(shared: Served) -> None:
+    body = {"input": TEXT, "stream_format": "sse", "response_format": "wav", "seed": 3}
+    answers = [shared.post(**body, stream=stream) for stream in (True, False)]
+    assert answers[0].content == answers[1].content
+    assert [answer.headers.get("warning") for answer in answers] == [
+        None,
+        '299 mlx-port "stream: stream_format sse streams; ignored"',
+    ]
 
 
 def test_an_error_of_a_complete_answer_is_an_answer(tmp_path: Path) -> None:
@@ -104,7 +114,7 @@ def test_speed_beyond_what_the_model_has_is_its_bound(tmp_path: Path) -> None:
             assert warning == (
                 None
                 if given == used
-                else f'299 mlx-port "speed: {given} is outside [0.5, 2]; {used} is used"'
+                else f'299 mlx-port "speed: {given} is outside [0.5, 2]; {used} is the nearest"'
             )
 
 
@@ -192,9 +202,9 @@ def test_a_recording_in_the_request_is_the_voice(tmp_path: Path, before: str) ->
         (
             {"ref_audio": base64.b64encode(b"no sound").decode()},
             "ref_audio",
-            "it cannot be decoded; send a WAV",
+            "the upload cannot be decoded; send a WAV",
         ),
-        ({"ref_audio": sound_file(121)}, "ref_audio", "it is longer than 120 s; send a WAV"),
+        ({"ref_audio": sound_file(121)}, "ref_audio", "the upload is longer than 120 s; send a WAV"),
     ],
 )
 def test_a_recording_that_cannot_be_used(

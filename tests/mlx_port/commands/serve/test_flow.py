@@ -30,7 +30,7 @@ def received(*parts: Any, limit: float = 900.0) -> list[tuple[int, Any]]:
         speech = SimpleNamespace(get=lambda timeout: next(left, None), seed=3, cancel=lambda: None)
         service: Any = SimpleNamespace(settings=SimpleNamespace(limits=Limits(audio_seconds=limit)))
         service.order, service.queue = lambda asked: asked, lambda order, notice: speech
-        asked: Any = SimpleNamespace(form=FORMATS["pcm"], sample_rate=None, stream=True, warnings=())
+        asked: Any = SimpleNamespace(form=FORMATS["pcm"], sample_rate=None, whole=False, warnings=())
         return [(len(data), one) async for data, one in Flow(service, asked).frames()]
 
     return asyncio.run(run())

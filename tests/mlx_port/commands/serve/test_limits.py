@@ -18,6 +18,7 @@ from mlx_port.commands.serve.live.messages import Messages
 from mlx_port.commands.serve.names import VOICES, recording_for, speaker_for
 from mlx_port.commands.serve.rest import Rest
 from mlx_port.commands.serve.settings import Limits
+from tts_core import models
 from tts_core.prompt import Prompt
 
 LIMITS = Limits(text=20, audio_seconds=5, message=64)
@@ -33,9 +34,9 @@ def test_characters_of_a_text_and_of_instructions() -> None:
 def test_seconds_of_a_speech() -> None:
     for seconds in (5, 5.0):
         asked = read_speech({"input": "a", "max_seconds": seconds}, LIMITS)
-        assert model_options(asked, "dia", LIMITS)["max_seconds"] == 5
+        assert model_options(asked, models.model("dia"), LIMITS)["max_seconds"] == 5
     with pytest.raises(ApiError, match=r"max_seconds: 5\.001 is more than 5"):
-        model_options(read_speech({"input": "a", "max_seconds": 5.001}, LIMITS), "dia", LIMITS)
+        model_options(read_speech({"input": "a", "max_seconds": 5.001}, LIMITS), models.model("dia"), LIMITS)
 
 
 def test_characters_of_a_message() -> None:

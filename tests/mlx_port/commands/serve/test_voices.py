@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from mlx_port.commands.serve import voices
+from mlx_port.commands.serve import recordings
 from mlx_port.commands.serve.errors import ApiError
 from mlx_port.commands.serve.names import check_voice
 from mlx_port.commands.serve.settings import Limits, Settings
@@ -234,7 +234,7 @@ class Gate:
 
 def test_one_form_is_decoded_at_a_time(server: Served, monkeypatch) -> None:
     gate = Gate()
-    monkeypatch.setattr(voices, "read_audio_at_its_rate", gate)
+    monkeypatch.setattr(recordings, "read_audio_at_its_rate", gate)
     with ThreadPoolExecutor(2) as pool:
         made = [pool.submit(add, server, name=name) for name in ("one", "two")]
     assert [each.result().status_code for each in made] == [200, 200]

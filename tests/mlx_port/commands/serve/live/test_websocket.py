@@ -112,6 +112,7 @@ BAD: list[tuple[Any, str | None, int]] = [
     ({"type": "start", "input": "text"}, "input", 1008),
     ({"type": "start", "response_format": "mp3"}, "response_format", 1008),
     ({"type": "start", "stream_format": "sse"}, "stream_format", 1008),
+    ({"type": "start", "stream": False}, "stream", 1008),
     ({"type": "start", "voice": "nobody"}, "voice", 1008),
     ({"type": "start", "temperature": -1}, "temperature", 1008),
     ({"type": "start", "max_seconds": 10_000}, "max_seconds", 1008),
