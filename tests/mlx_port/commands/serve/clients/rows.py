@@ -78,6 +78,7 @@ ROWS = (
     Row("OpenAI, any", DIA, _dated, options={"speed": 2.0}, ignored=("instructions", "speed")),
     Row("OpenAI, any", CUSTOM, _opus, "audio/ogg", _calm, ("speed",)),
     Row("Open WebUI", DIA, {"model": "tts-1", "voice": "alloy"}),
+    Row("SillyTavern", DIA, {"model": "tts-1", "voice": "nova", "response_format": "mp3", "speed": 1}),
     Row("mlx-audio", CUSTOM, _audio, "audio/wav", _read, ("streaming_interval", "max_tokens")),
     Row("mlx-audio", BASE, {"response_format": "mp3", **CLONED}),
     Row("mlx-audio", DIA, {"lang_code": "en", "stream": False}, ignored=("lang_code",)),
