@@ -54,7 +54,7 @@ def one_of(names: Iterable[str]) -> GetPydanticSchema:
 def filled(text: str) -> str:
     """Refuse a text without words."""
     if not text.strip():
-        raise ValueError("empty; give the words to speak, or those of the codes")
+        raise ValueError("empty; give the text to speak")
     return text
 
 
