@@ -56,6 +56,7 @@ OWN: dict[str, set[str]] = {
         LOADING,
         "mlx_port.commands.serve.settings",
         *SECONDS,
+        *EXTRAS,
     },
     "batch": {
         "mlx_port.commands.batch",
