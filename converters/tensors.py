@@ -22,6 +22,7 @@ from converters.rules.dequantize import Quantization
 from converters.rules.original_quant import stored as stored_original
 from tts_core import models
 from tts_core.errors import CheckpointError, NotFoundError
+from tts_core.extras import install
 
 LARGEST = 2**26  # numbers of a tensor that is made as a whole
 MAKERS = 2  # threads, each with memory for one tensor; one takes longer than writing and hashing
@@ -163,7 +164,7 @@ def import_mlx() -> Any:
     try:
         import mlx.core as mx
     except ImportError:
-        raise NotFoundError("-q: quantization needs MLX; on Linux: pip install 'mlx-port[cpu]'") from None
+        raise NotFoundError(f"-q: quantization needs MLX; on Linux: {install('cpu')}") from None
     return mx
 
 

@@ -37,7 +37,7 @@ LATE = {
 # modules and folders of a package from the lowest floor to the highest: imports go down, or stay on a floor
 FLOORS: dict[str, list[Iterable[str]]] = {
     "tts_core": [
-        ("printable",),
+        ("extras", "printable"),
         ("errors",),
         ("command", "files"),
         ("config", "models", "options"),

@@ -19,6 +19,7 @@ SESSIONS = [
     *("other-user", "other-locale", "random-order", "newest", "lowest"),
     *("python-3.11", "python-3.12", "python-3.13", "python-3.14"),
     *("without-cpu", "without-torch", "without-formats", "without-serve", "without-wyoming", "wheel"),
+    *("clients", "extras"),
 ]
 BY_NAME = ["whole-no-blas", "whole-lowest", "mlx-audio"]
 THREE = """

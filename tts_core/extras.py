@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import metadata
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,8 @@ EXTRAS = {
     "ray": Extra("batch on clusters", ("ray",)),
     "judge": Extra("judge", ("pocketsphinx", "onnxruntime")),
     "serve": Extra(
-        "the server", ("starlette", "uvicorn", "prometheus-client", "python-multipart", "websockets")
+        "the server",
+        ("starlette", "uvicorn", "prometheus-client", "python-multipart", "websockets", "pydantic"),
     ),
     "wyoming": Extra("Home Assistant", ("wyoming",)),
     "mcp": Extra("agents", ("mcp", "httpx2")),
@@ -37,11 +37,14 @@ EXTRAS = {
 
 
 def install(*names: str) -> str:
-    """Write the command that installs some extras."""
-    return f"pip install 'mlx-port[{','.join(names)}]'"
+    """Write the commands that install some extras: of a release, and in a clone."""
+    extras = ",".join(names)
+    return f"pip install 'mlx-port[{extras}]', or in a clone: pip install '.[{extras}]'"
 
 
 def _is_installed(name: str) -> bool:
+    from importlib import metadata  # 45 ms, which messages do not need
+
     try:
         metadata.version(name)
     except metadata.PackageNotFoundError:

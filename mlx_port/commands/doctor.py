@@ -10,13 +10,14 @@ from typing import Any
 import click
 
 from tts_core import models
+from tts_core.extras import EXTRAS, install
 from tts_core.printable import json_text, lines, one_line
 
 PACKAGES = ("mlx-port", "numpy", "huggingface_hub", "soundfile", "soxr", "sounddevice")
 SIDES = {"mlx": "mlx_port.doctor", "torch": "torch_ref.doctor"}
 INSTALL = {
-    "mlx": "pip install 'mlx-port[cpu]' on Linux (or [cuda12], [cuda13]); on a Mac it comes with mlx-port",
-    "torch": "pip install 'mlx-port[torch]'",
+    "mlx": f"on Linux {install('cpu')} (also cuda12, cuda13); on a Mac it comes with mlx-port",
+    "torch": install("torch"),
 }
 BACKENDS = ("cpu", "cuda12", "cuda13")  # extras for MLX
 SECONDS = 120  # limit for a framework to start
@@ -40,7 +41,6 @@ def doctor(context: click.Context, verbose: bool, as_json: bool) -> None:
 
 def examine() -> dict[str, Any]:
     """Collect all facts of the report as JSON-serializable values; sizes in bytes."""
-    from tts_core import extras
     from tts_core.memory import computer
     from tts_core.voice.embedded import cache_folder
 
@@ -64,8 +64,8 @@ def examine() -> dict[str, Any]:
             "voice": sides["mlx"].get("voice"),
         },
         "extras": {
-            name: {"purpose": extra.purpose, "installed": extra.installed, "install": extras.install(name)}
-            for name, extra in extras.EXTRAS.items()
+            name: {"purpose": extra.purpose, "installed": extra.installed, "install": install(name)}
+            for name, extra in EXTRAS.items()
         },
         **sides,
     }

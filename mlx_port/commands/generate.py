@@ -74,7 +74,7 @@ class GenerateFlags:
 )
 @click.option("--format", "form", metavar="NAME", help="Format of '--output -'.  [default: wav]")
 @click.option("--captions", metavar="FILE", help="SRT or VTT with the text of each piece and its times.")
-@click.option("--play", is_flag=True, help="Play the speech; needs mlx-port[play].")
+@click.option("--play", is_flag=True, help="Play the speech; needs the extra play.")
 @click.option("--stream", is_flag=True, help="Write and play pieces as they are generated.")
 @click.option("--show-pieces", is_flag=True, help="List the pieces of a long text, with their lengths.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 import click
 
 from tts_core.errors import NotFoundError, UsageError
+from tts_core.extras import install
 
 
 @click.command()
@@ -22,5 +23,5 @@ def mcp(model: str | None, url: str | None, api_key: str | None) -> None:
     if url is not None and not url.startswith(("http://", "https://")):
         raise UsageError("url: give the server's address as http://HOST:PORT")
     if find_spec("mcp") is None:
-        raise NotFoundError("mcp: it is not installed; pip install 'mlx-port[mcp]'")
+        raise NotFoundError(f"mcp: it is not installed; {install('mcp')}")
     import_module("mlx_port.commands.agents").run(model, url, api_key)

@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 from mlx_port.commands.loading_flags import Loading
 from tts_core.config import Configs
 from tts_core.errors import NotFoundError, UsageError, not_there
+from tts_core.extras import install
 from tts_core.models import NAMES, published
 from tts_core.models import model as model_of
 from tts_core.options import info, options_class
@@ -20,8 +21,8 @@ from tts_core.printable import either
 from tts_core.voice.embedded import CODEC, DIA
 
 INSTALL = {
-    "mlx": "MLX is not installed; pip install 'mlx-port[cpu]' on Linux (or [cuda12], [cuda13])",
-    "torch": "PyTorch is not installed; pip install 'mlx-port[torch]'",
+    "mlx": f"MLX is not installed; on Linux {install('cpu')} (also cuda12, cuda13)",
+    "torch": f"PyTorch is not installed; {install('torch')}",
 }
 
 

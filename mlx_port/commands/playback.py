@@ -9,8 +9,9 @@ from types import TracebackType
 import numpy as np
 
 from tts_core.errors import GenerationError, NotFoundError, UsageError
+from tts_core.extras import install
 
-INSTALL = "pip install 'mlx-port[play]', and on Linux: apt install libportaudio2"
+INSTALL = f"{install('play')}; on Linux also: apt install libportaudio2"
 
 
 def check_playback() -> None:

@@ -73,7 +73,9 @@ def _load() -> Blas:
     if choice:
         _LOG.warning("%s: %r is unknown and has no effect; use off, or leave it out", VARIABLE, choice[:40])
     if (original := packaged_library()) is None:
-        return Blas(None, f"{OWN}: scipy-openblas32 is not installed; pip install 'mlx-port[cpu]'")
+        from tts_core.extras import install
+
+        return Blas(None, f"{OWN}: scipy-openblas32 is not installed; {install('cpu')}")
     if "mlx.core" in sys.modules:
         _LOG.warning("MLX uses its own slow BLAS: import mlx_port before mlx.core to use OpenBLAS")
         return Blas(None, f"{OWN}: mlx.core was imported before mlx_port")

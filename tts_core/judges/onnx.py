@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tts_core.errors import NotFoundError
+from tts_core.extras import install
 
 
 def session(content: bytes) -> Any:
@@ -12,7 +13,7 @@ def session(content: bytes) -> Any:
     try:
         import onnxruntime  # pyright: ignore[reportMissingImports]
     except ImportError:
-        raise NotFoundError("judge: onnxruntime is not installed; pip install 'mlx-port[judge]'") from None
+        raise NotFoundError(f"judge: onnxruntime is not installed; {install('judge')}") from None
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3  # errors only

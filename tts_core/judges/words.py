@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tts_core.errors import NotFoundError, UsageError
+from tts_core.extras import install
 from tts_core.text.accents import without_accents
 
 SAMPLE_RATE = 16_000  # Hz
@@ -41,7 +42,7 @@ def _decoder() -> Any:
     try:
         from pocketsphinx import Decoder  # pyright: ignore[reportMissingImports]
     except ImportError:
-        raise NotFoundError("judge: pocketsphinx is not installed; pip install 'mlx-port[judge]'") from None
+        raise NotFoundError(f"judge: pocketsphinx is not installed; {install('judge')}") from None
     return Decoder(samprate=SAMPLE_RATE, loglevel="FATAL")
 
 

@@ -17,6 +17,7 @@ from mlx_port.commands.batch.worker import Setting, build_speaker
 from tts_core.bulk.outcome import Outcome
 from tts_core.bulk.rows import TextRow
 from tts_core.errors import NotFoundError
+from tts_core.extras import install
 
 BATCHES = 4  # batches of places that a worker takes at once: the last rows of one leave places empty
 
@@ -42,7 +43,7 @@ def check_ray() -> None:
     try:
         import ray.data  # pyright: ignore[reportMissingImports]  # noqa: F401
     except ImportError:
-        raise NotFoundError("--engine: Ray is not installed; pip install 'mlx-port[ray]'") from None
+        raise NotFoundError(f"--engine: Ray is not installed; {install('ray')}") from None
 
 
 def speak_on_ray(

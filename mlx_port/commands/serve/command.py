@@ -13,6 +13,7 @@ from mlx_port.commands.loading_flags import loading, loading_flags
 from mlx_port.commands.serve.settings import Access, Limits, Settings
 from tts_core.command.seconds import Seconds
 from tts_core.errors import NotFoundError, UsageError
+from tts_core.extras import install
 
 LIBRARIES = {
     "pydantic": "pydantic",
@@ -107,7 +108,7 @@ def serve(**given: Any) -> int:
     settings = read_settings(given)
     check_installed()
     if settings.wyoming is not None and find_spec("wyoming") is None:
-        raise NotFoundError("wyoming: it is not installed; pip install 'mlx-port[wyoming]'")
+        raise NotFoundError(f"wyoming: it is not installed; {install('wyoming')}")
     return import_module("mlx_port.commands.serve.run").run(settings, quiet=quiet)
 
 
@@ -130,7 +131,7 @@ def check_installed() -> None:
     """Raise NotFoundError that names the extra for the first missing library."""
     for module, name in LIBRARIES.items():
         if find_spec(module) is None:
-            raise NotFoundError(f"serve: {name} is not installed; pip install 'mlx-port[serve]'")
+            raise NotFoundError(f"serve: {name} is not installed; {install('serve')}")
 
 
 def _key(given: str | None) -> str | None:

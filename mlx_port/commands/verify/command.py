@@ -16,6 +16,7 @@ import click
 from tts_core import models
 from tts_core.command.seconds import Seconds
 from tts_core.errors import CheckpointError, NotFoundError, SpeechError, UsageError
+from tts_core.extras import install
 from tts_core.printable import json_text, lines, one_line
 
 if TYPE_CHECKING:
@@ -264,13 +265,11 @@ def _frameworks() -> dict[str, str]:
     try:
         import mlx.core as mx
     except ImportError:
-        raise NotFoundError(
-            "verify: MLX is not installed; pip install 'mlx-port[cpu]', or cuda12, cuda13"
-        ) from None
+        raise NotFoundError(f"verify: MLX is not installed; {install('cpu')} (also cuda12, cuda13)") from None
     from importlib.metadata import version
 
     if find_spec("torch") is None:
-        raise NotFoundError("verify: PyTorch is not installed; pip install 'mlx-port[torch]'")
+        raise NotFoundError(f"verify: PyTorch is not installed; {install('torch')}")
     device = mx.default_device().type.name
     return {"mlx": f"{version('mlx')} ({device})", "torch": f"{version('torch')} (cpu)"}
 

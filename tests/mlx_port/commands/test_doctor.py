@@ -12,6 +12,7 @@ from mlx_port.commands.estimate import read_model
 from tests.mlx_port.commands.running import run as run_command
 from torch_ref import doctor as torch_doctor
 from torch_ref.limits import Backend, active
+from tts_core import extras
 from tts_core.dia.config import DiaConfig
 from tts_core.dia.memory import DiaJob, estimate
 from tts_core.extras import EXTRAS, Extra
@@ -94,7 +95,7 @@ def test_extras_that_lack(capsys, monkeypatch):
     out = run(capsys)[1]
     assert "extras      formats installed\n" in out
     for name in EXTRAS.keys() - {"formats"}:
-        assert f"            {name}, for {EXTRAS[name].purpose}: pip install 'mlx-port[{name}]'\n" in out
+        assert f"            {name}, for {EXTRAS[name].purpose}: {extras.install(name)}\n" in out
     found = json.loads(run(capsys, "--json")[1])["extras"]
     assert [name for name, extra in found.items() if extra["installed"]] == ["formats"]
 

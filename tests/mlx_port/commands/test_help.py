@@ -41,13 +41,14 @@ FLAGS_OF_OPTIONS = {
     "tts_core.dia.sampling",
 }
 SECONDS = {"tts_core.command.seconds"}
-FORMATS = {"tts_core.audio", "tts_core.audio.formats", "tts_core.audio.formats.names"}
+EXTRAS = {"tts_core.extras"}
+FORMATS = {"tts_core.audio", "tts_core.audio.formats", "tts_core.audio.formats.names", *EXTRAS}
 OWN: dict[str, set[str]] = {
     "generate": {"mlx_port.commands.generate", LOADING, *FLAGS_OF_OPTIONS, *FORMATS},
     "convert": {"converters", "converters.cli"},
-    "verify": {"mlx_port.commands.verify", "mlx_port.commands.verify.command", *SECONDS},
+    "verify": {"mlx_port.commands.verify", "mlx_port.commands.verify.command", *SECONDS, *EXTRAS},
     "estimate": {"mlx_port.commands.estimate", *SECONDS},
-    "doctor": {"mlx_port.commands.doctor"},
+    "doctor": {"mlx_port.commands.doctor", *EXTRAS},
     "bench": {"mlx_port.commands.bench", "mlx_port.commands.bench.command", LOADING, *SECONDS},
     "serve": {
         "mlx_port.commands.serve",
@@ -55,6 +56,7 @@ OWN: dict[str, set[str]] = {
         LOADING,
         "mlx_port.commands.serve.settings",
         *SECONDS,
+        *EXTRAS,
     },
     "batch": {
         "mlx_port.commands.batch",
@@ -67,7 +69,7 @@ OWN: dict[str, set[str]] = {
     "voices": {"mlx_port.commands.voices"},
     "service": {"mlx_port.commands.service"},
     "cache": {"mlx_port.commands.cache"},
-    "mcp": {"mlx_port.commands.mcp"},
+    "mcp": {"mlx_port.commands.mcp", *EXTRAS},
 }
 CONVERTER = {
     "converters",

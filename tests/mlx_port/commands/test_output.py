@@ -20,6 +20,7 @@ from tests.mlx_port.commands.running import refused
 from tests.mlx_port.commands.running import run as run_command
 from tts_core.audio.files import read_audio
 from tts_core.audio.formats import names
+from tts_core.extras import install
 
 ROOT = Path(__file__).parents[3]
 
@@ -161,7 +162,7 @@ def test_pcm_has_no_header(pipeline, capsys):
 
 def test_aac_needs_an_extra(pipeline, capsys, monkeypatch):
     monkeypatch.setattr(names, "find_spec", lambda name: None)
-    message = "aac: PyAV is not installed; pip install 'mlx-port[formats]'"
+    message = f"aac: PyAV is not installed; {install('formats')}"
     refused(capsys, pipeline, 3, message, "-t", "Hum.", "-o", "a.aac")
     refused(capsys, pipeline, 3, message, "-t", "Hum.", "-o", "-", "--format", "aac")
 

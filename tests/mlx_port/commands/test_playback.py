@@ -7,6 +7,7 @@ import pytest
 
 from mlx_port.commands import main as cli
 from tests.mlx_port.commands.fake import Speaker
+from tts_core.extras import install
 
 
 @pytest.mark.parametrize("flags", [[], ["--stream"]])
@@ -49,9 +50,7 @@ def test_what_is_missing_is_named_before_weights_load(pipeline, monkeypatch, cap
     err = capsys.readouterr().err
     assert err.count("\n") == 1
     assert (
-        "--output"
-        if state == "no device"
-        else "pip install 'mlx-port[play]', and on Linux: apt install libportaudio2"
+        "--output" if state == "no device" else f"{install('play')}; on Linux also: apt install libportaudio2"
     ) in err
     assert pipeline.loaded == []
 

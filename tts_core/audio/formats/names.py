@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 
 from tts_core.errors import NotFoundError
+from tts_core.extras import install
 
-INSTALL = "PyAV is not installed; pip install 'mlx-port[formats]'"
 MPEG_RATES = (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000)
 
 
@@ -47,7 +47,7 @@ class Format:
     def check(self) -> None:
         """Raise NotFoundError, naming the extra, if the format's library is not installed."""
         if not self.is_installed:
-            raise NotFoundError(f"{self.name}: {INSTALL}")
+            raise NotFoundError(f"{self.name}: PyAV is not installed; {install('formats')}")
 
     def rate(self, sample_rate: int) -> int:
         """The supported rate to resample to: the next one up, else the highest."""

@@ -28,6 +28,7 @@ from tests.tts_core.serving import talkers
 from tts_core.audio.formats import names
 from tts_core.audio.formats.names import FORMATS
 from tts_core.audio.formats.writer import StreamEncoder
+from tts_core.extras import install
 
 TYPES = {
     "mp3": "audio/mpeg",
@@ -60,7 +61,7 @@ def test_mp3_is_the_default_and_wants_no_ffmpeg(server: Served, monkeypatch: pyt
     monkeypatch.setattr(names, "find_spec", lambda name: None)
     assert server.post(input="one two").content == expected("one two", "mp3")
     error = error_of(server.post(input="one two", response_format="aac"))
-    assert error["message"] == "response_format: aac: PyAV is not installed; pip install 'mlx-port[formats]'"
+    assert error["message"] == f"response_format: aac: PyAV is not installed; {install('formats')}"
     assert error["param"] == "response_format"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import io
+import re
 import threading
 import wave
 from dataclasses import replace
@@ -16,6 +17,7 @@ from tts_core.audio.formats import names
 from tts_core.audio.formats.names import FORMATS, SUFFIXES, Format
 from tts_core.audio.formats.writer import SoundWriter, StreamEncoder
 from tts_core.errors import NotFoundError
+from tts_core.extras import install
 
 RATES = [16000, 24000, 44100]  # of the models
 # samples that a decoder gives before the sound: LAME's 1105, and the empty frame that would hold the length
@@ -145,7 +147,7 @@ def without_pyav(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_aac_needs_an_extra(without_pyav: None) -> None:
     with pytest.raises(
-        NotFoundError, match=r"^aac: PyAV is not installed; pip install 'mlx-port\[formats\]'$"
+        NotFoundError, match=rf"^aac: PyAV is not installed; {re.escape(install('formats'))}$"
     ):
         FORMATS["aac"].check()
     with pytest.raises(NotFoundError, match="aac: PyAV"):
