@@ -26,7 +26,7 @@ from tests.contract.speakers import given as arguments
 from tests.hosts import Late, LateStream
 from tts_core.results import GenerationResult
 from tts_core.serving.session import Failed
-from tts_core.serving.sounding import AT_ONCE, Sounding
+from tts_core.speaking.windows import AT_ONCE, Sounding
 
 SIDE = "torch"
 

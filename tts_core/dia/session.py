@@ -26,7 +26,7 @@ from tts_core.nn.calls import apart
 from tts_core.results import Meter
 from tts_core.serving.session import Event, Part
 from tts_core.serving.slot_session import Member, SlotSession
-from tts_core.serving.sounding import MemberWindow, Sounding
+from tts_core.speaking.windows import MemberWindow, Sounding
 
 if TYPE_CHECKING:
     from tts_core.dia.engine import DiaEngine

@@ -24,7 +24,7 @@ from tts_core.memory.fits import check_places, largest
 from tts_core.memory.terms import Estimate
 from tts_core.serving.session import Event
 from tts_core.serving.slot_session import Member
-from tts_core.serving.sounding import MemberWindow
+from tts_core.speaking.windows import MemberWindow
 from tts_core.speech.fed_session import NOTHING, FedSession
 
 

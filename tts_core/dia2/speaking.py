@@ -18,7 +18,7 @@ from tts_core.dia2.slots import Dia2Joining
 from tts_core.printable import counted
 from tts_core.results import FinishReason
 from tts_core.serving.slot_session import Member
-from tts_core.serving.sounding import CodecMemory
+from tts_core.speaking.speech import CodecMemory
 from tts_core.speech.fed_session import FedSpeaking, PieceWindow
 
 _LOG = logging.getLogger("tts_core")

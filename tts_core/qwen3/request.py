@@ -132,6 +132,10 @@ class Qwen3Request:
         most = math.inf if self.max_frames is None else self.max_frames / self.facts.codec.frame_rate
         return self.pacing.seconds(min(sum(piece.seconds for piece in self.pieces), most))
 
+    def limit(self, piece: Qwen3Piece, spoken: int) -> int:
+        """Most frames of a piece, after those of the pieces before."""
+        return piece.frames if self.max_frames is None else min(piece.frames, self.max_frames - spoken)
+
     def job(self) -> Qwen3Job:
         """Return the memory job of the longest piece; of a text that goes on, that of any piece."""
         recording, most = 0, self.max_frames or math.inf

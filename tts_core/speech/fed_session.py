@@ -23,7 +23,8 @@ from tts_core.nn.host import Device
 from tts_core.results import FinishReason, GenerationResult, Meter
 from tts_core.serving.session import Event, Part
 from tts_core.serving.slot_session import Member, SlotSession
-from tts_core.serving.sounding import CodecMemory, MemberWindow, Sounding
+from tts_core.speaking.speech import CodecMemory
+from tts_core.speaking.windows import MemberWindow, Sounding
 from tts_core.text.captions import Word
 
 

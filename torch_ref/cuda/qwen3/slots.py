@@ -50,6 +50,11 @@ class Qwen3GraphSlots:
             for rows, part in self.parts.items()
         }
 
+    @property
+    def can_step(self) -> bool:
+        """True if a text takes part in the next step."""
+        return self.plan.can_step
+
     @torch.inference_mode()
     def join(self, slot: int, text: Qwen3Joining) -> None:
         """Read what comes before a text's speech but its last row; the next step reads that and draws. Its

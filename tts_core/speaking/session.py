@@ -1,0 +1,290 @@
+"""Run speeches that share a running batch: it gives each what it needs next, and gives out their parts."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tts_core.codecs.policy import CodecPolicy
+from tts_core.errors import own_error
+from tts_core.nn.beside import Pending, Then
+from tts_core.nn.calls import drop_errors
+from tts_core.nn.guard import check_sound, checked
+from tts_core.results import FinishReason
+from tts_core.serving.session import Event, Failed, Part, Session
+from tts_core.speaking.admission import Admission
+from tts_core.speaking.delivery import Delivered
+from tts_core.speaking.net import Net
+from tts_core.speaking.running import Running, RunningBatch
+from tts_core.speaking.speech import (
+    Append,
+    CodecMemory,
+    Encode,
+    Free,
+    Ids,
+    MoreText,
+    Slot,
+    Sound,
+    Speech,
+)
+from tts_core.speaking.windows import Sounding
+
+EMPTY = np.zeros(0, np.float32)
+NOTHING = Sound(np.zeros((0, 0), np.int32), CodecMemory(), 0)
+
+
+@dataclass(eq=False)
+class _Member:
+    """A request that has joined.
+
+    waits: what its speech waits for.
+    texts: that came and were not read; None is the end.
+    held: its last sound, which ends the speech if nothing follows.
+    """
+
+    key: int
+    request: Any
+    speech: Speech
+    parts: Delivered
+    texts: deque[str | None] = field(default_factory=deque)
+    waits: Ids | MoreText | None = None
+    held: Sound | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class _Window:
+    """A sound in the queue. reason: of the end of the speech, with its last one."""
+
+    member: _Member
+    sound: Sound
+    reason: FinishReason | None = None
+
+
+class SpeechSession(Session):
+    """A running batch of speeches, which it owns.
+
+    speak: the model's speech, for a request, its networks and windows.
+    policy: the codec's windows; None decodes each piece as a whole.
+    has_sound: False for codes alone, without samples.
+    """
+
+    def __init__(
+        self,
+        net: Net,
+        speak: Callable[[Any, Any, CodecPolicy | None], Speech],
+        batch: RunningBatch,
+        admission: Admission,
+        rehearsal: Callable[[], Any],
+        *,
+        policy: CodecPolicy | None,
+        has_sound: bool = True,
+    ):
+        self.net, self.admission, self.policy, self.has_sound = net, admission, policy, has_sound
+        self._speak, self._rehearsal = speak, rehearsal
+        self._has_listeners = policy is not None and policy.is_heard
+        self.slots = Running(batch, admission.places)
+        self.members: dict[int, _Member] = {}
+        self._joined = 0  # requests so far
+        self._wanted: list[Slot] = []  # that join before the next step
+        self._windows = Sounding[_Window, np.ndarray](
+            net.host,
+            self._decode,
+            launch=self._launch if has_sound and net.host.overlaps else None,
+            split=lambda windows: [[place] for place in range(len(windows))],  # each changes a memory
+            owner=lambda window: window.member,
+            is_wanted=lambda window: window.member.key in self.members,
+            most=admission.places if self._has_listeners else None,
+        )
+        net.host.reset_peak()
+
+    @property
+    def places(self) -> int:
+        return self.admission.places
+
+    @property
+    def running(self) -> int:
+        return len(self.members)
+
+    @property
+    def waiting(self) -> bool:
+        return self._is_idle and not (self.slots.has_launched or self._windows.is_busy)
+
+    @property
+    def _is_idle(self) -> bool:
+        """True if no step has something to do."""
+        return not (self._wanted or self.slots.can_step)
+
+    @property
+    def promised(self) -> int:
+        return self.admission.promised([one.request for one in self.members.values()])
+
+    def fits(self, request: Any, *, promised: int = 0) -> bool:
+        return self.admission.fits(request, [one.request for one in self.members.values()], promised)
+
+    def rehearsal(self) -> Any:
+        return self._rehearsal()
+
+    def join(self, request: Any, *, more: bool = False, cancel: threading.Event | None = None) -> int:
+        texts = deque[str | None]()
+        if more or request.is_open:
+            request = request.opened()
+            texts += [request.text] if more else [request.text, None]
+        speech = self._speak(request, self.net, self.policy)
+        one = _Member(self._joined + 1, request, speech, Delivered(request, self.net.sample_rate), texts)
+        self.members[one.key] = one
+        try:
+            self._advance(one, None)
+            for slot in [*self._wanted]:
+                self._begin(slot)
+        except Exception:
+            self.leave(one.key)
+            raise
+        self._joined = one.key
+        return one.key
+
+    def feed(self, key: int, text: str) -> None:
+        self._hear(self.members[key], text)
+
+    def end(self, key: int) -> None:
+        if key in self.members:
+            self._hear(self.members[key], None)
+
+    def leave(self, key: int) -> None:
+        one = self.members.pop(key, None)
+        if one is not None:
+            self._retire(one)
+
+    def step(self) -> list[Event]:
+        """Let slots join, run a step, and decode the windows that it completes."""
+        for slot in [*self._wanted]:
+            self._attempt(slot.owner, partial(self._begin, slot))
+        for slot, ids in self.slots.turn():
+            if slot.index is not None:
+                self._attempt(slot.owner, partial(self._advance, slot.owner, ids))
+        return self._heard()
+
+    def close(self) -> None:
+        for key in [*self.members]:
+            self.leave(key)
+        self._windows.close()
+        del self.slots
+        drop_errors(self.net.host)
+
+    def _hear(self, one: _Member, text: str | None) -> None:
+        """Let a speech read text that has come. Raises UsageError for text that cannot be read."""
+        one.texts.append(text)
+        match one.waits:
+            case MoreText():
+                self._advance(one, one.texts.popleft())
+            case Ids(or_text=True):
+                self._advance(one, None)
+
+    def _begin(self, slot: Slot) -> None:
+        """Let a slot's text join the running batch."""
+        self._wanted.remove(slot)
+        self.slots.join(slot)
+
+    def _advance(self, one: _Member, given: Any) -> None:
+        """Give a speech what it waited for, and whatever else it needs that takes no step."""
+        one.waits = None
+        while one.waits is None:
+            try:
+                need = one.speech.send(given)
+            except StopIteration as end:
+                self._pass_on(one, end.value)
+                return
+            self._pass_on(one)
+            given = None
+            match need:
+                case Encode():
+                    given = need.call()
+                case Ids():
+                    if need.slot.owner is None:
+                        need.slot.owner = one
+                        self._wanted.append(need.slot)
+                    if not (need.or_text and one.texts):
+                        one.waits = need
+                case Append():
+                    if need.slot in self._wanted:
+                        self._begin(need.slot)
+                    self.slots.feed(need.slot, need.ids, more=need.more)
+                case Free():
+                    self.slots.leave(need.slot)
+                case Sound():
+                    one.held = need
+                case MoreText():
+                    if one.texts:
+                        given = one.texts.popleft()
+                    else:
+                        one.waits = need
+
+    def _attempt(self, one: _Member, work: Callable[[], None]) -> None:
+        """Do work of one request only. If it cannot go on, it fails after what was spoken.
+
+        An error that may belong to the batch's steps is raised.
+        """
+        try:
+            work()
+        except Exception as error:
+            found = own_error(error)
+            self._pass_on(one)
+            self._retire(one)
+            self._windows.fail(_Window(one, NOTHING), found)
+
+    def _retire(self, one: _Member) -> None:
+        """End a speech; its sound may still come."""
+        one.speech.close()
+        one.waits = None
+        self._wanted = [slot for slot in self._wanted if slot.owner is not one]
+        self.slots.drop(one)
+
+    def _pass_on(self, one: _Member, reason: FinishReason | None = None) -> None:
+        """Let a speech's last sound be decoded. reason: of the end of the speech, if it is that."""
+        if one.held is not None:
+            self._windows.add([_Window(one, one.held, reason)])
+            one.held = None
+
+    def _heard(self) -> list[Event]:
+        """Give out windows that are decoded.
+
+        It waits for one if nothing else runs, or if the only listener waits for the first sound.
+        """
+        [*members] = self.members.values()
+        alone = len(members) == 1 and self._has_listeners and not members[0].parts.meter.samples
+        ended = self._windows.ended(wait=alone or self._is_idle)
+        return [self._event(*each) for each in ended if each[0].member.key in self.members]
+
+    def _event(self, window: _Window, made: np.ndarray | Exception) -> Event:
+        key = window.member.key
+        try:
+            if isinstance(made, Exception):
+                raise made
+            peak = self.net.host.peak_bytes()
+            part = window.member.parts.part(window.sound, made, window.reason, peak_bytes=peak)
+        except Exception as error:
+            found = own_error(error)
+            self.leave(key)
+            return Failed(key, found)
+        if window.reason is not None:
+            self.leave(key)
+        return Part(key, part)
+
+    def _launch(self, windows: Sequence[_Window]) -> Pending[list[np.ndarray | Exception]] | None:
+        [window] = windows
+        if not window.sound.codes.shape[1]:
+            return None
+        return Then(self.net.launch(window.sound, self.policy), lambda samples: [checked(samples)])
+
+    def _decode(self, windows: Sequence[_Window]) -> list[np.ndarray]:
+        [window] = windows
+        if not (self.has_sound and window.sound.codes.shape[1]):
+            return [EMPTY]
+        samples = self.net.launch(window.sound, self.policy).take()
+        check_sound(samples)
+        return [samples]
