@@ -21,6 +21,7 @@ from tests.contract.speakers import (
     given,
     mixed,
     request,
+    running_batch,
     speaker,
     spoken,
     windows,
@@ -138,7 +139,7 @@ def test_a_fault_ends_its_own_request_only(model: str, side: str, monkeypatch: p
     """The first slot's logits are not finite in the fifth read."""
     session, reads = speaker(model, side).session(2), []
     bad, good = (session.join(asked(model, side)[place]) for place in (0, 1))
-    slots = session.slots if model == "dia2" else session.turns.slots
+    slots = running_batch(session)
     read = slots.read
 
     def broken(launched: Any) -> Any:
