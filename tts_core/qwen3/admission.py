@@ -11,12 +11,12 @@ from tts_core.memory.fits import places as fitting
 from tts_core.qwen3.memory import FIXED, Qwen3Job, estimate
 from tts_core.qwen3.net import Qwen3Net
 from tts_core.qwen3.request import Qwen3Request
-from tts_core.speaking.admission import Admission
+from tts_core.speaking.admission import PeakAdmission
 
 SERVED = 8192  # positions of a request of unknown length, where memory is taken at once
 
 
-class Qwen3Admission(Admission):
+class Qwen3Admission(PeakAdmission):
     """The places of a running batch, of texts of at most `room` positions; requests between two pieces keep
     theirs.
 

@@ -29,13 +29,13 @@ from tts_core.qwen3.request import Qwen3Facts, Qwen3Request, live, rehearsal, re
 from tts_core.qwen3.speech import speak
 from tts_core.qwen3.voice import read_voice
 from tts_core.results import GenerationResult, join
+from tts_core.speaking.pipeline import SpeechPipeline
 from tts_core.speaking.session import SpeechSession
-from tts_core.speech.fed import FedPipeline
 
 Tell = Callable[[Progress], None]
 
 
-class Qwen3Pipeline(FedPipeline[Qwen3Request]):
+class Qwen3Pipeline(SpeechPipeline[Qwen3Request]):
     """A Qwen3-TTS of either side with its codec. Build it with `load`."""
 
     name = "qwen3"

@@ -14,7 +14,6 @@ from tts_core.errors import GenerationError
 from tts_core.nn.beside import Pending, Then
 from tts_core.nn.calls import apart
 from tts_core.nn.host import Device
-from tts_core.speaking.running import RunningBatch
 from tts_core.speaking.speech import Sound
 
 
@@ -37,7 +36,7 @@ class Net:
         codec: Any,
         host: Device,
         *,
-        make_slots: Callable[..., RunningBatch],
+        make_slots: Callable[..., Any],
         fault: Callable[..., GenerationError],
         decode_piece: Callable[[Any, Any], tuple[Any, Any]] | None = None,
     ):

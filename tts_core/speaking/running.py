@@ -30,8 +30,8 @@ class RunningBatch(Protocol):
         ...
 
     def feed(self, slot: int, ids: Sequence[int], *, more: bool) -> None:
-        """Append to a text that goes on. more: it still does."""
-        ...
+        """Append to a text that goes on, where its inputs do not hold it. more: it still does."""
+        raise AssertionError("its texts come with their inputs")
 
     def leave(self, slot: int) -> None:
         """Free a slot before the next launch."""

@@ -21,7 +21,7 @@ from tts_core.text.captions import Word
 class Encode:
     """Run a network on a recording, apart from the steps of others. Gives what `call` returns."""
 
-    call: Callable[[], np.ndarray]
+    call: Callable[[], Any]
 
 
 @dataclass(eq=False)

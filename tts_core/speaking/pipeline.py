@@ -1,4 +1,4 @@
-"""The pipeline of models that take text while they speak, but for their typed methods."""
+"""The pipeline of models whose speech is a generator, but for their typed methods."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tts_core.speech.together import Single, log, streamed, together
 Request = TypeVar("Request", bound=Any)  # a model's, with pieces, seconds, is_open and job
 
 
-class FedPipeline(ABC, Generic[Request]):
+class SpeechPipeline(ABC, Generic[Request]):
     """A model over its sessions. name: of the model, for logs."""
 
     name: str
