@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from tts_core.errors import GenerationError
-from tts_core.speaking.net import Net
+from tts_core.speaking.net import StreamNet
 
 
-class Dia2Net(Net):
+class Dia2Net(StreamNet):
     """Dia2's networks and their codec. fault: `dia2/guard.py`."""
 
     kinds = "dia2", "mimi"

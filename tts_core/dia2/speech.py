@@ -18,7 +18,17 @@ from tts_core.dia2.request import Dia2Request, longest_frames
 from tts_core.dia2.run import Dia2Run
 from tts_core.dia2.slots import WAITED, Dia2Inputs, Dia2Joining
 from tts_core.printable import counted
-from tts_core.speaking.speech import CodecMemory, Encode, Free, Ids, MoreText, Slot, Sound, Speech
+from tts_core.speaking.speech import (
+    CodecMemory,
+    Encode,
+    Free,
+    Ids,
+    MoreText,
+    Slot,
+    Sound,
+    Speech,
+    clipped,
+)
 
 _LOG = logging.getLogger("tts_core")
 
@@ -59,7 +69,8 @@ def speak(request: Dia2Request, net: Dia2Net, policy: CodecPolicy | None) -> Spe
                 stop = min(run.frames, policy.served_stop(start))
                 words = run.words(facts.codec.frame_rate)[told:]
                 words = words[: sum(word.start * facts.codec.frame_rate < stop for word in words)]
-                yield Sound(run.codes(start, stop), memory, rows + run.step - run.start, words)
+                count = rows + run.step - run.start
+                yield Sound(run.codes(start, stop), count, memory, after=clipped, words=words)
                 start, told = stop, told + len(words)
         yield Free(slot)
         rows += run.step - run.start
@@ -68,7 +79,7 @@ def speak(request: Dia2Request, net: Dia2Net, policy: CodecPolicy | None) -> Spe
         if text is not None:
             pacing = Pacing((written(facts.reader, run.own),), (None, None), request.pacing.speed)
         words = run.words(facts.codec.frame_rate)[told:]
-        yield Sound(run.codes(start, start), memory, rows, words, ends=True, pacing=pacing)
+        yield Sound(run.codes(start, start), rows, memory, words=words, ends=True, pacing=pacing)
         if run.finish_reason == "length" or not has_more:
             return run.finish_reason
         if left is not None:

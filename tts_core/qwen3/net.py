@@ -17,11 +17,11 @@ from tts_core.nn.beside import Pending, Then
 from tts_core.nn.calls import apart
 from tts_core.qwen3.layout import cut_of_recording
 from tts_core.qwen3.rows import Qwen3Joining
-from tts_core.speaking.net import Net, first
+from tts_core.speaking.net import StreamNet, first
 from tts_core.speaking.speech import Sound
 
 
-class Qwen3Net(Net):
+class Qwen3Net(StreamNet):
     """Qwen3-TTS's networks and their codec.
 
     network: the talker, and the speaker encoder of a model that has one.
@@ -46,11 +46,11 @@ class Qwen3Net(Net):
         embed = self.network.speaker_encoder.embed
         return self._vectors.encoded([samples], lambda _: apart(self.host, partial(embed, samples))).copy()
 
-    def launch(self, window: Sound, policy: CodecPolicy | None) -> Pending[np.ndarray]:
-        """As of any net; without a policy a piece is decoded in the original's pieces of 300 frames."""
+    def launch_window(self, window: Sound, policy: CodecPolicy | None) -> Pending[np.ndarray]:
+        """As of any stream; without a policy a piece is decoded in the original's pieces of 300 frames."""
         if policy is not None:
-            return super().launch(window, policy)
-        before = window.memory.before
+            return super().launch_window(window, policy)
+        before = None if window.memory is None else window.memory.before
         if before is None:
             return self._launch_whole(window.codes)
         recording, heard = before.shape[1], np.concatenate([before, window.codes], axis=1)

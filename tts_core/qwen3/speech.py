@@ -16,7 +16,18 @@ from tts_core.qwen3.live import Live, Whole
 from tts_core.qwen3.net import Qwen3Net
 from tts_core.qwen3.request import Qwen3Request
 from tts_core.qwen3.rows import WAITED, Qwen3Joining
-from tts_core.speaking.speech import Append, CodecMemory, Encode, Free, Ids, MoreText, Slot, Sound, Speech
+from tts_core.speaking.speech import (
+    Append,
+    CodecMemory,
+    Encode,
+    Free,
+    Ids,
+    MoreText,
+    Slot,
+    Sound,
+    Speech,
+    clipped,
+)
 
 _LOG = logging.getLogger("tts_core")
 
@@ -60,19 +71,21 @@ def speak(request: Qwen3Request, net: Qwen3Net, policy: CodecPolicy | None) -> S
                     _warn(request, text, len(frames))
                     break
             for start, stop in complete(policy, asked, len(frames) - ended):
-                yield Sound(_stacked(request, frames[start:stop]), memory, rows, lead=text.lead)
+                yield Sound(
+                    _stacked(request, frames[start:stop]), rows, memory, after=clipped, lead=text.lead
+                )
                 asked = stop
         yield Free(slot)
         spoken += len(frames)
         is_full = request.max_frames is not None and spoken >= request.max_frames
         if asked < len(frames) and text.is_followed is None and not is_full:  # only further text says
-            yield Sound(_stacked(request, frames[asked:]), memory, rows, lead=text.lead)
+            yield Sound(_stacked(request, frames[asked:]), rows, memory, after=clipped, lead=text.lead)
             asked = len(frames)
         while text.is_followed is None and not is_full:
             text.hear((yield MoreText()))
         rows += len(piece.layout.text) + len(frames)
         codes = _stacked(request, frames[asked:])
-        yield Sound(codes, memory, rows, ends=True, pacing=text.pacing(), lead=text.lead)
+        yield Sound(codes, rows, memory, after=clipped, ends=True, pacing=text.pacing(), lead=text.lead)
         if is_full or not text.is_followed:
             return "length" if is_cut or text.is_followed is not False else "stop"
 

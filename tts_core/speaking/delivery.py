@@ -16,11 +16,11 @@ class Delivered:
     """A request's parts so far.
 
     request: of a model, with pacing, is_open, seed and noise.
-    sample_rate: of the codec.
+    meter: from the beginning of the speech.
     """
 
-    def __init__(self, request: Any, sample_rate: int):
-        self.request, self.meter = request, Meter(sample_rate)
+    def __init__(self, request: Any, meter: Meter):
+        self.request, self.meter = request, meter
         self._delivery: Delivery | None = None  # once the silence before the first piece is known
         self._parts = 0
 
@@ -35,7 +35,7 @@ class Delivered:
         delivery.time(window.words)
         if window.pacing is not None:
             delivery.extend(window.pacing)
-        audio = delivery.add(np.clip(samples, -1, 1), last_of_piece=window.ends and reason is None)
+        audio = delivery.add(samples, last_of_piece=window.ends and reason is None)
         if reason is not None:
             audio = np.concatenate([audio, delivery.finish()])
         self.meter.add(len(audio))

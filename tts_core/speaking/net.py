@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -17,8 +17,47 @@ from tts_core.nn.host import Device
 from tts_core.speaking.speech import Sound
 
 
-class Net:
-    """A model's network and its codec, with caches of recordings.
+class Net(Protocol):
+    """What a session asks of a model's networks.
+
+    sample_rate: of the sound, in Hz.
+    stages: names of the stages that results report, in order; none for a model of one stage.
+    """
+
+    host: Device
+    stages: Sequence[str]
+
+    @property
+    def sample_rate(self) -> int: ...
+
+    def prepare(self, policy: CodecPolicy) -> None:
+        """Do what the first windows would wait for."""
+
+    def split(self, windows: Sequence[Sound]) -> Iterable[Sequence[int]]:
+        """Divide windows that are due into calls of the codec, by their places."""
+        ...
+
+    def launch(
+        self, windows: Sequence[Sound], policy: CodecPolicy | None
+    ) -> Pending[list[np.ndarray]] | None:
+        """Begin to decode the windows of a call, each of at least one frame, beside the steps where the host
+        `overlaps`. Returns samples (L,) float32 each; None for work that cannot be done beside.
+
+        policy: of the windows of their streams.
+        """
+        ...
+
+    def decode(
+        self, windows: Sequence[Sound], policy: CodecPolicy | None, check: Callable[[], None]
+    ) -> list[np.ndarray]:
+        """Decode the windows of a call now. check: called between its steps; may raise."""
+        launched = self.launch(windows, policy)
+        assert launched is not None, "what cannot be launched has a decode of its own"
+        return launched.take()
+
+
+class StreamNet(Net):
+    """A network and a codec that decodes a piece window by window, with caches of recordings.
 
     kinds: of both.
     documents: texts of the model's own, by name.
@@ -28,6 +67,7 @@ class Net:
     """
 
     kinds: tuple[str, str]
+    stages = ()
 
     def __init__(
         self,
@@ -68,14 +108,19 @@ class Net:
 
         return self._codes.encoded([samples], lambda _: apart(self.host, encode)).copy()
 
-    def launch(self, window: Sound, policy: CodecPolicy | None) -> Pending[np.ndarray]:
-        """Begin to decode a window, (Q, F > 0), beside the steps where the host `overlaps`. → (L,) float32.
+    def split(self, windows: Sequence[Sound]) -> Iterable[Sequence[int]]:
+        return [[place] for place in range(len(windows))]  # each changes the memory of its piece
 
-        policy: of the windows of its stream.
-        """
-        assert policy is not None, "the model's pieces are decoded in windows"
-        memory, kept = window.memory, window.memory.kept
-        pieces = [window.codes]
+    def launch(self, windows: Sequence[Sound], policy: CodecPolicy | None) -> Pending[list[np.ndarray]]:
+        [window] = windows
+        return Then(self.launch_window(window, policy), lambda samples: [samples])
+
+    def launch_window(self, window: Sound, policy: CodecPolicy | None) -> Pending[np.ndarray]:
+        """Begin to decode a window. → (L,) float32."""
+        assert policy is not None, "pieces are decoded in windows"
+        memory = window.memory
+        assert memory is not None, "a window of a stream has the memory of its piece"
+        kept, pieces = memory.kept, [window.codes]
         if kept is None and memory.before is not None:
             cuts = policy.even_cuts(memory.before.shape[1])
             pieces = [*(memory.before[:, start:stop] for start, stop in cuts), *pieces]

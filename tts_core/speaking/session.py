@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -12,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from tts_core.codecs.policy import CodecPolicy
-from tts_core.errors import own_error
+from tts_core.errors import CancelledError, own_error
 from tts_core.nn.beside import Pending, Then
-from tts_core.nn.calls import drop_errors
+from tts_core.nn.calls import apart, drop_errors
 from tts_core.nn.guard import check_sound, checked
-from tts_core.results import FinishReason
+from tts_core.results import FinishReason, Meter
 from tts_core.serving.session import Event, Failed, Part, Session
 from tts_core.speaking.admission import Admission
 from tts_core.speaking.delivery import Delivered
@@ -24,19 +25,21 @@ from tts_core.speaking.net import Net
 from tts_core.speaking.running import Running, RunningBatch
 from tts_core.speaking.speech import (
     Append,
-    CodecMemory,
     Encode,
     Free,
     Ids,
     MoreText,
+    Run,
     Slot,
     Sound,
     Speech,
+    Work,
 )
 from tts_core.speaking.windows import Sounding
+from tts_core.speech.report import StageReport
 
-EMPTY = np.zeros(0, np.float32)
-NOTHING = Sound(np.zeros((0, 0), np.int32), CodecMemory(), 0)
+SILENT = np.zeros(0, np.float32)
+NOTHING = Sound(np.zeros((0, 0), np.int32), 0)
 
 
 @dataclass(eq=False)
@@ -52,8 +55,9 @@ class _Member:
     request: Any
     speech: Speech
     parts: Delivered
+    cancel: threading.Event
     texts: deque[str | None] = field(default_factory=deque)
-    waits: Ids | MoreText | None = None
+    waits: Ids | MoreText | Work | None = None
     held: Sound | None = None
 
 
@@ -66,12 +70,26 @@ class _Window:
     reason: FinishReason | None = None
 
 
+@dataclass(eq=False)
+class _Job:
+    """Work in the queue. run: None before its turn.  is_stepped: a step of it ran.  begun: seconds."""
+
+    member: _Member
+    work: Work
+    run: Run | None = None
+    is_stepped: bool = False
+    begun: float = 0.0
+
+
 class SpeechSession(Session):
     """A running batch of speeches, which it owns.
 
     speak: the model's speech, for a request, its networks and windows.
     policy: the codec's windows; None decodes each piece as a whole.
     has_sound: False for codes alone, without samples.
+    is_late: nothing is decoded before all speeches have their codes, and the running batch's memory is free:
+    for requests that join together, whose sound nobody awaits.
+    report: takes the stages and steps of all requests.
     """
 
     def __init__(
@@ -84,20 +102,25 @@ class SpeechSession(Session):
         *,
         policy: CodecPolicy | None,
         has_sound: bool = True,
+        is_late: bool = False,
+        report: StageReport | None = None,
     ):
         self.net, self.admission, self.policy, self.has_sound = net, admission, policy, has_sound
-        self._speak, self._rehearsal = speak, rehearsal
+        self._speak, self._rehearsal, self._is_late = speak, rehearsal, is_late
+        self._report = report or StageReport()
         self._has_listeners = policy is not None and policy.is_heard
         self.slots = Running(batch, admission.places)
         self.members: dict[int, _Member] = {}
         self._joined = 0  # requests so far
         self._wanted: list[Slot] = []  # that join before the next step
+        self._jobs: list[_Job] = []
         self._windows = Sounding[_Window, np.ndarray](
             net.host,
             self._decode,
             launch=self._launch if has_sound and net.host.overlaps else None,
-            split=lambda windows: [[place] for place in range(len(windows))],  # each changes a memory
+            split=lambda windows: net.split([window.sound for window in windows]),
             owner=lambda window: window.member,
+            is_urgent=lambda window: window.sound.is_urgent,
             is_wanted=lambda window: window.member.key in self.members,
             most=admission.places if self._has_listeners else None,
         )
@@ -118,7 +141,7 @@ class SpeechSession(Session):
     @property
     def _is_idle(self) -> bool:
         """True if no step has something to do."""
-        return not (self._wanted or self.slots.can_step)
+        return not (self._wanted or self._jobs or self.slots.can_step)
 
     @property
     def promised(self) -> int:
@@ -126,6 +149,10 @@ class SpeechSession(Session):
 
     def fits(self, request: Any, *, promised: int = 0) -> bool:
         return self.admission.fits(request, [one.request for one in self.members.values()], promised)
+
+    def prepare(self) -> None:
+        if self.has_sound and self.policy is not None:
+            self.net.prepare(self.policy)
 
     def rehearsal(self) -> Any:
         return self._rehearsal()
@@ -135,8 +162,10 @@ class SpeechSession(Session):
         if more or request.is_open:
             request = request.opened()
             texts += [request.text] if more else [request.text, None]
+        self._joined += 1
+        parts = Delivered(request, Meter(self.net.sample_rate, self.net.stages))
         speech = self._speak(request, self.net, self.policy)
-        one = _Member(self._joined + 1, request, speech, Delivered(request, self.net.sample_rate), texts)
+        one = _Member(self._joined, request, speech, parts, cancel or threading.Event(), texts)
         self.members[one.key] = one
         try:
             self._advance(one, None)
@@ -145,7 +174,6 @@ class SpeechSession(Session):
         except Exception:
             self.leave(one.key)
             raise
-        self._joined = one.key
         return one.key
 
     def feed(self, key: int, text: str) -> None:
@@ -161,12 +189,20 @@ class SpeechSession(Session):
             self._retire(one)
 
     def step(self) -> list[Event]:
-        """Let slots join, run a step, and decode the windows that it completes."""
+        """Let slots join, run a step of the network and of the work, and decode the windows that they
+        complete.
+        """
         for slot in [*self._wanted]:
             self._attempt(slot.owner, partial(self._begin, slot))
+        if self.slots.can_step:
+            for _ in range(self.slots.batch.steps):
+                self._report.check()
         for slot, ids in self.slots.turn():
             if slot.index is not None:
                 self._attempt(slot.owner, partial(self._advance, slot.owner, ids))
+        self._work()
+        if self._is_late and not self._is_idle:
+            return []
         return self._heard()
 
     def close(self) -> None:
@@ -188,6 +224,8 @@ class SpeechSession(Session):
     def _begin(self, slot: Slot) -> None:
         """Let a slot's text join the running batch."""
         self._wanted.remove(slot)
+        self._tell(slot.stage, slot.steps)
+        slot.begun = time.perf_counter()
         self.slots.join(slot)
 
     def _advance(self, one: _Member, given: Any) -> None:
@@ -203,7 +241,10 @@ class SpeechSession(Session):
             given = None
             match need:
                 case Encode():
+                    self._tell(need.stage)
+                    begun = time.perf_counter()
                     given = need.call()
+                    self._count(one, need.stage, begun)
                 case Ids():
                     if need.slot.owner is None:
                         need.slot.owner = one
@@ -216,6 +257,10 @@ class SpeechSession(Session):
                     self.slots.feed(need.slot, need.ids, more=need.more)
                 case Free():
                     self.slots.leave(need.slot)
+                    self._count(one, need.slot.stage, need.slot.begun)
+                case Work():
+                    self._jobs.append(_Job(one, need))
+                    one.waits = need
                 case Sound():
                     one.held = need
                 case MoreText():
@@ -224,6 +269,29 @@ class SpeechSession(Session):
                     else:
                         one.waits = need
 
+    def _work(self) -> None:
+        """Run a step of the first work; work without steps is followed by the next."""
+        while self._jobs:
+            job = self._jobs[0]
+            self._attempt(job.member, partial(self._go_on, job))
+            if job.is_stepped:
+                return
+
+    def _go_on(self, job: _Job) -> None:
+        if job.run is None:
+            self._tell(job.work.stage, job.work.steps)
+            job.begun = time.perf_counter()
+            job.run = apart(self.net.host, job.work.begin)
+        if not job.run.done:
+            self._report.check()
+            job.is_stepped = True
+            apart(self.net.host, job.run.step)
+        if job.run.done:
+            made = job.run.result()
+            self._jobs.remove(job)
+            self._count(job.member, job.work.stage, job.begun)
+            self._advance(job.member, made)
+
     def _attempt(self, one: _Member, work: Callable[[], None]) -> None:
         """Do work of one request only. If it cannot go on, it fails after what was spoken.
 
@@ -231,6 +299,8 @@ class SpeechSession(Session):
         """
         try:
             work()
+        except CancelledError:  # by the caller of all requests
+            raise
         except Exception as error:
             found = own_error(error)
             self._pass_on(one)
@@ -242,6 +312,7 @@ class SpeechSession(Session):
         one.speech.close()
         one.waits = None
         self._wanted = [slot for slot in self._wanted if slot.owner is not one]
+        self._jobs = [job for job in self._jobs if job.member is not one]
         self.slots.drop(one)
 
     def _pass_on(self, one: _Member, reason: FinishReason | None = None) -> None:
@@ -258,33 +329,84 @@ class SpeechSession(Session):
         [*members] = self.members.values()
         alone = len(members) == 1 and self._has_listeners and not members[0].parts.meter.samples
         ended = self._windows.ended(wait=alone or self._is_idle)
-        return [self._event(*each) for each in ended if each[0].member.key in self.members]
+        peak = self.net.host.peak_bytes() if ended else 0  # once: CUDA's allocator collects every figure
+        return [self._event(*each, peak) for each in ended if each[0].member.key in self.members]
 
-    def _event(self, window: _Window, made: np.ndarray | Exception) -> Event:
-        key = window.member.key
+    def _event(self, window: _Window, made: np.ndarray | Exception, peak: int) -> Event:
+        key, sound, stages = window.member.key, window.sound, self.net.stages
         try:
             if isinstance(made, Exception):
                 raise made
-            peak = self.net.host.peak_bytes()
-            part = window.member.parts.part(window.sound, made, window.reason, peak_bytes=peak)
+            if len(made) and sound.after is not None:
+                made = sound.after(made)
+            part = window.member.parts.part(sound, made, window.reason, peak_bytes=peak)
         except Exception as error:
             found = own_error(error)
             self.leave(key)
             return Failed(key, found)
+        if stages and self.has_sound:
+            self._report.add(part, stages[-1])
         if window.reason is not None:
             self.leave(key)
         return Part(key, part)
 
     def _launch(self, windows: Sequence[_Window]) -> Pending[list[np.ndarray | Exception]] | None:
-        [window] = windows
-        if not window.sound.codes.shape[1]:
+        sounds, begun = [window.sound for window in windows], time.perf_counter()
+        launched = self.net.launch(sounds, self.policy) if all(map(_has_frames, sounds)) else None
+        if launched is None:
             return None
-        return Then(self.net.launch(window.sound, self.policy), lambda samples: [checked(samples)])
+        self._tell_sound()
+
+        def checked_all(waves: list[np.ndarray]) -> list[np.ndarray | Exception]:
+            self._count_sound(windows, begun)
+            if any(sound.memory is not None for sound in sounds):  # it cannot be decoded again
+                return [checked(wave) for wave in waves]
+            for wave in waves:
+                check_sound(wave)
+            return [*waves]
+
+        return Then(launched, checked_all)
 
     def _decode(self, windows: Sequence[_Window]) -> list[np.ndarray]:
-        [window] = windows
-        if not (self.has_sound and window.sound.codes.shape[1]):
-            return [EMPTY]
-        samples = self.net.launch(window.sound, self.policy).take()
-        check_sound(samples)
-        return [samples]
+        """Decode windows now. Raises CancelledError once all their requests are cancelled."""
+        made = [SILENT] * len(windows)
+        heard = [place for place, window in enumerate(windows) if _has_frames(window.sound)]
+        if not (self.has_sound and heard):
+            return made
+
+        def check() -> None:
+            self._report.check()
+            if all(window.member.cancel.is_set() for window in windows):
+                raise CancelledError("generation: cancelled")
+
+        begun = time.perf_counter()
+        self._tell_sound()
+        waves = self.net.decode([windows[place].sound for place in heard], self.policy, check)
+        self._count_sound(windows, begun)
+        for place, wave in zip(heard, waves, strict=True):
+            check_sound(wave)
+            made[place] = wave
+        return made
+
+    def _tell(self, stage: str, steps: int | None = None) -> None:
+        """Report that a stage begins. Raises CancelledError."""
+        if stage:
+            self._report.tell(stage, steps)
+
+    def _tell_sound(self) -> None:
+        if self.net.stages:
+            self._tell(self.net.stages[-1])
+
+    def _count(self, one: _Member, stage: str, begun: float) -> None:
+        """Add the time of a stage. begun: seconds of the clock."""
+        if stage:
+            one.parts.meter.stage_seconds[stage] += time.perf_counter() - begun
+
+    def _count_sound(self, windows: Sequence[_Window], begun: float) -> None:
+        if self.net.stages:
+            for window in windows:
+                self._count(window.member, self.net.stages[-1], begun)
+
+
+def _has_frames(sound: Sound) -> bool:
+    return sound.codes.shape[1] > 0

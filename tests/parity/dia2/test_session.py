@@ -136,10 +136,10 @@ def test_only_one_whose_window_lacks_memory_fails(pipeline, asked, alone, same, 
     lost, kept = (session.join(asked(side)[place]) for place in (0, 1))
     launch, first = session.net.launch, alone(side)[0].codes[:, :2]
 
-    def lacking(window: Sound, policy: CodecPolicy) -> Any:
-        if np.array_equal(window.codes, first):
+    def lacking(windows: list[Sound], policy: CodecPolicy) -> Any:
+        if np.array_equal(windows[0].codes, first):
             raise MemoryError
-        return launch(window, policy)
+        return launch(windows, policy)
 
     monkeypatch.setattr(session.net, "launch", lacking)
     parts, failed = [], []
