@@ -1,11 +1,16 @@
 """Compare the embedded voice's real-time factor on a Linux CPU: in two trees of this project, or by BLAS.
 
     python benchmarks/voice_rtf.py --old FOLDER [--side torch,mlx] [--cpus 0,1] [--rounds 15] [--text TEXT]
-        [--library FILE] [--threads 1]
+        [--library FILE] [--threads 1] [--yardstick] [--job JOB] [--model FOLDER] [--voice FILE]
+        [--options JSON]
     python benchmarks/voice_rtf.py --blas pip,system,system-1,mlx [--rounds 15] [--library FILE] [--text TEXT]
 
 FOLDER: another tree, such as one made by `git worktree add --detach FOLDER COMMIT`. Each side of each tree is
 bound to the given cores, with the same OpenBLAS preloaded and the same number of its threads.
+--yardstick: the old tree twice, so that the ratio of the two is the measurement's own noise.
+JOB: generate (a speech; its steps, where it is long), first (to the first part of a stream), batch:64 (that
+many texts by generate_batch), streams:32 (requests in one session, as a server runs them), of the embedded
+voice or of a converted FOLDER, in the voice of a recording FILE. JSON: options, as {"max_frames": 200}.
 --blas: MLX with the OpenBLAS of the cpu extra (pip), the one of the system (FILE), preloaded, with its own
 choice of threads (system) or with one (system-1), and the slow one that MLX includes (mlx).
 
@@ -37,20 +42,40 @@ LIBRARIES = (
 HERE = Path(__file__).parents[1]
 OUTSIDE = {"LD_PRELOAD", "MLX_PORT_BLAS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"}
 CODE = """
-import hashlib, json, os, sys, time
-side, text = sys.argv[1:]
+import hashlib, importlib, json, os, resource, sys, time
+side, text, job, model, voice, options = sys.argv[1:]
+job, count = job.partition(":")[0], int(job.partition(":")[2] or 1)
 # another tree's packages without __init__.py would lose against those of an editable installation
 sys.path[:] = [p for p in sys.path if not os.path.isdir(os.path.join(p, "tts_core")) or p == os.getcwd()]
 import numpy as np
-package = __import__(side)
+package, options = __import__(side), {"seed": 1, **json.loads(options)}
+from tts_core.prompt import Prompt
+from tts_core.audio.files import read_audio
+prompt = Prompt.of(read_audio(voice, 24_000), sample_rate=24_000) if voice else None
+how = {} if side == "mlx_port" else {"device": "cpu"}
+model = package.load(model, **how) if model else importlib.import_module(side + ".api").embedded_voice()
+def streams():
+    from tts_core.options import options_class
+    name = type(model).__module__.split(".")[1]
+    session, parts = model.session(count), []
+    for seed in range(count):
+        session.join(model.request(text, options_class(name)(**{**options, "seed": seed}), prompt))
+    while session.running:
+        parts += [event.result for event in session.step()]
+    session.close()
+    return sorted(parts, key=lambda part: (part.seed, part.segment_idx))
+jobs = {"generate": lambda: [model.generate(text, prompt=prompt, **options)], "streams": streams}
+jobs["first"] = lambda: [next(iter(model.stream(text, prompt=prompt, **options)))]
+jobs["batch"] = lambda: model.generate_batch([text] * count, prompts=[prompt] * count, **options)
 def speak():
     wall, used = time.perf_counter(), time.process_time()
-    result = package.generate(text, seed=1)
-    seconds = result.audio.shape[0] / result.sample_rate
+    results = jobs[job]()
+    seconds = sum(one.audio.shape[0] / one.sample_rate for one in results)
     wall, used = time.perf_counter() - wall, time.process_time() - used
-    arrays = np.ascontiguousarray(result.codes), result.audio
+    arrays = np.concatenate([one.codes for one in results], 1), np.concatenate([one.audio for one in results])
     digests = [hashlib.sha256(array.tobytes()).hexdigest()[:8] for array in arrays]
-    print(json.dumps([wall / seconds, used / seconds, seconds, *digests]), flush=True)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps([wall / seconds, used / seconds, peak, seconds, *digests]), flush=True)
 blas = ""
 if side == "mlx_port" and os.path.exists("mlx_port/runtime/blas.py"):
     from mlx_port.runtime.blas import load_blas
@@ -64,12 +89,14 @@ for _ in sys.stdin:
 class Speaker:
     """A process that speaks on request. blas: what MLX uses."""
 
-    def __init__(self, tree: Path, package: str, text: str, environment: dict[str, str], cpus: str | None):
+    def __init__(
+        self, tree: Path, package: str, what: list[str], environment: dict[str, str], cpus: str | None
+    ):
         kept = {name: value for name, value in os.environ.items() if name not in OUTSIDE}
         cores = set(map(int, cpus.split(","))) if cpus else os.sched_getaffinity(0)
         self.turns: list[list[Any]] = []
         self.process = subprocess.Popen(
-            [sys.executable, "-c", CODE, package, text],
+            [sys.executable, "-c", CODE, package, *what],
             env={**kept, "PYTHONPATH": str(tree), "HF_HUB_OFFLINE": "1", **environment},
             cwd=tree,
             stdin=subprocess.PIPE,
@@ -84,7 +111,7 @@ class Speaker:
         self.turns.clear()
 
     def __call__(self) -> None:
-        """Speak once and note real-time factor, CPU, seconds of speech, hashes of codes and samples."""
+        """Speak once: note real-time factor, CPU, peak MB, seconds of speech, hashes of codes and samples."""
         assert self.process.stdin is not None
         print("speak", file=self.process.stdin, flush=True)
         self.turns.append(self._read())
@@ -95,24 +122,27 @@ class Speaker:
         return json.loads(line) if line else None
 
     def line(self) -> str:
-        rtf, cpu, seconds, codes, samples = zip(*self.turns, strict=True)
+        rtf, cpu, peak, seconds, codes, samples = zip(*self.turns, strict=True)
         return (
             f"RTF {statistics.median(rtf):.3f} ({min(rtf):.3f} to {max(rtf):.3f}), "
-            f"CPU {statistics.median(cpu):.3f} ({min(cpu):.3f}); {seconds[0]:.2f} s, "
-            f"codes {','.join(sorted(set(codes)))}, samples {','.join(sorted(set(samples)))}"
+            f"CPU {statistics.median(cpu):.3f} ({min(cpu):.3f}), peak {max(peak):.0f} MB; "
+            f"{seconds[0]:.2f} s, codes {','.join(sorted(set(codes)))}, "
+            f"samples {','.join(sorted(set(samples)))}"
         )
 
     def ratios(self, other: Speaker) -> str:
         """This one's times by another's: medians over the turns."""
-        rtf, cpu = (
+        rtf, cpu, peak = (
             statistics.median(b[place] / a[place] for a, b in zip(other.turns, self.turns, strict=True))
-            for place in (0, 1)
+            for place in (0, 1, 2)
         )
         best = min(turn[0] for turn in self.turns) / min(turn[0] for turn in other.turns)
-        return f"medians by turn: RTF {rtf:.3f}, CPU {cpu:.3f}; the fastest turns: RTF {best:.3f}"
+        medians = f"RTF {rtf:.3f}, CPU {cpu:.3f}, peak {peak:.3f}"
+        return f"medians by turn: {medians}; the fastest turns: RTF {best:.3f}"
 
 
 def speakers(args: argparse.Namespace) -> dict[str, Speaker]:
+    what = [args.text, args.job, args.model, args.voice, args.options]
     if args.blas:
         preloaded = {"LD_PRELOAD": args.library}
         environments = {
@@ -122,11 +152,12 @@ def speakers(args: argparse.Namespace) -> dict[str, Speaker]:
             "mlx": {"MLX_PORT_BLAS": "off"},
         }
         names = args.blas.split(",")
-        return {name: Speaker(HERE, "mlx_port", args.text, environments[name], args.cpus) for name in names}
+        return {name: Speaker(HERE, "mlx_port", what, environments[name], args.cpus) for name in names}
     environment = {"LD_PRELOAD": args.library, "OPENBLAS_NUM_THREADS": str(args.threads)}
-    trees = {"old": args.old.resolve(), "new": HERE}
+    old = args.old.resolve()
+    trees = {"old": old, **({"again": old} if args.yardstick else {}), "new": HERE}
     return {
-        f"{side} {age}": Speaker(tree, PACKAGES[side], args.text, environment, args.cpus or "0,1")
+        f"{side} {age}": Speaker(tree, PACKAGES[side], what, environment, args.cpus or "0,1")
         for side in args.side.split(",")
         for age, tree in trees.items()
     }
@@ -140,6 +171,10 @@ def main() -> None:
     parser.add_argument("--cpus", help="cores of each process; with --old 0,1")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--text", default=TEXT)
+    parser.add_argument("--job", default="generate")
+    parser.add_argument("--yardstick", action="store_true")
+    for flag, value in (("--model", ""), ("--voice", ""), ("--options", "{}")):
+        parser.add_argument(flag, default=value)
     parser.add_argument("--library", default=next(filter(os.path.exists, LIBRARIES), ""))
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
@@ -160,7 +195,8 @@ def main() -> None:
     for name, one in each.items():
         print(f"{name}: {one.line()}{f'; {one.blas}' if args.blas else ''}")
     first = next(iter(each))
-    pairs = [(f"{side} old", f"{side} new") for side in args.side.split(",")]
+    ages = ("again", "new") if args.yardstick else ("new",)
+    pairs = [(f"{side} old", f"{side} {age}") for side in args.side.split(",") for age in ages]
     for other, name in [(first, name) for name in each if name != first] if args.blas else pairs:
         print(f"{name} / {other}, {each[name].ratios(each[other])}")
 

@@ -132,4 +132,4 @@ class SpeakerEncoder(nn.Module):
     def embed(self, samples: np.ndarray) -> np.ndarray:
         """Encode a recording, (L,) float32 at the config's rate, as a vector, (D,) float32."""
         host = Host(self.fc)
-        return host.to_host(self(host.to_device(mel(samples, self.config)[None])))[0]
+        return host.to_host(self(host.to_device(mel(samples, self.config)[None]).to(self.fc.weight)))[0]
