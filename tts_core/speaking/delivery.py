@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from tts_core.audio.delivery import Delivery
-from tts_core.results import FinishReason, GenerationResult, Meter
+from tts_core.results import FinishReason, GenerationResult, Meter, SpokenPiece
 from tts_core.speaking.speech import Sound
 
 
 class Delivered:
     """A request's parts so far.
 
-    request: of a model, with pacing, is_open, seed and noise.
+    request: of a model, with pacing, is_open, and seed, None if the caller gave the random numbers.
     meter: from the beginning of the speech.
     """
 
@@ -23,6 +23,7 @@ class Delivered:
         self.request, self.meter = request, meter
         self._delivery: Delivery | None = None  # once the silence before the first piece is known
         self._parts = 0
+        self._waves: list[np.ndarray] = []  # of the piece under way, before its delivery
 
     def part(
         self, window: Sound, samples: np.ndarray, reason: FinishReason | None, *, peak_bytes: int
@@ -33,6 +34,7 @@ class Delivered:
         """
         delivery = self._begun(window)
         delivery.time(window.words)
+        piece = self._piece(window, samples)
         if window.pacing is not None:
             delivery.extend(window.pacing)
         audio = delivery.add(samples, last_of_piece=window.ends and reason is None)
@@ -40,10 +42,10 @@ class Delivered:
             audio = np.concatenate([audio, delivery.finish()])
         self.meter.add(len(audio))
         self._parts += 1
-        return self.meter.result(
+        part = self.meter.result(
             audio,
             window.codes,
-            seed=self.request.seed if self.request.noise is None else None,
+            seed=self.request.seed,
             token_count=window.token_count,
             peak_bytes=peak_bytes,
             segment_idx=self._parts - 1,
@@ -51,6 +53,15 @@ class Delivered:
             cues=delivery.cues(),
             words=delivery.words(),
         )
+        return part if piece is None else replace(part, pieces=(piece,))
+
+    def _piece(self, window: Sound, samples: np.ndarray) -> SpokenPiece | None:
+        """Return the piece that a window ends, with its sound."""
+        self._waves.append(samples)
+        if not window.ends:
+            return None
+        waves, self._waves = self._waves, []
+        return window.piece and replace(window.piece, audio=np.concatenate(waves))
 
     def _begun(self, window: Sound) -> Delivery:
         if self._delivery is None:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tts_core.audio.delivery import Pacing
-from tts_core.results import FinishReason
+from tts_core.results import FinishReason, SpokenPiece
 from tts_core.text.captions import Word
 
 
@@ -151,6 +151,7 @@ class Sound:
     is_urgent: it is decoded before others that are due.
     words: that begin in these frames; with the last frames of a piece also those that begin later.
     ends: the piece.
+    piece: that it ends, without its sound; None where results do not tell of pieces.
     pacing: of the piece that it ends, where the text comes while it is spoken.
     lead: seconds of silence before the first piece of such a text.
     """
@@ -163,6 +164,7 @@ class Sound:
     is_urgent: bool = False
     words: Sequence[Word] = ()
     ends: bool = False
+    piece: SpokenPiece | None = None
     pacing: Pacing | None = None
     lead: float | None = None
 

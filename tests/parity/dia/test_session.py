@@ -11,7 +11,7 @@ import pytest
 
 from tests.sides import SIDES
 from tests.tiny.dia import compose, dac_config, dac_weights, dia_config, dia_weights
-from tests.tiny.dia_served import requests, served
+from tests.tiny.dia_served import decoded, requests, served
 from tts_core.codecs.dac_calls import Passage
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.dia.options import DiaOptions
@@ -57,7 +57,7 @@ def test_sound_is_decoded_in_windows_that_depend_on_the_request_only(side: str) 
         while stops[-1] < frames:
             stops.append(min(frames, engine.policy.served_stop(stops[-1])))
         passages = [Passage(one.codes, *cut) for cut in pairwise(stops)]
-        np.testing.assert_array_equal(one.audio, np.concatenate(engine.decode_windows(passages)))
+        np.testing.assert_array_equal(one.audio, np.concatenate(decoded(engine, passages)))
 
 
 @every_side
@@ -66,13 +66,13 @@ def test_without_listeners_the_sound_is_that_of_generate(side: str, monkeypatch:
     engine, fed = pipeline(side).engine, []
     monkeypatch.setattr(engine.codec, "policy", CodecPolicy(max_frames=24, first_frames=3))
     expected = [pipeline(side).generate(text, **changes) for text, changes in UNHEARD]
-    decode = engine.decode_windows
+    launch = engine.launch
 
-    def noted(passages: Any) -> Any:
-        fed.extend(stop - start for _, start, stop in passages)
-        return decode(passages)
+    def noted(windows: Any, policy: Any) -> Any:
+        fed.extend(window.codes.shape[1] for window in windows)
+        return launch(windows, policy)
 
-    monkeypatch.setattr(engine, "decode_windows", noted)
+    monkeypatch.setattr(engine, "launch", noted)
     requests = [pipeline(side).request(text, DiaOptions(**changes)) for text, changes in UNHEARD]
     found = served(pipeline(side), requests, places=3, seed=2, streamed=False)
     for one, other in zip(found, expected, strict=True):
@@ -80,7 +80,7 @@ def test_without_listeners_the_sound_is_that_of_generate(side: str, monkeypatch:
         np.testing.assert_array_equal(one.audio, other.audio)
         assert (one.cues, one.finish_reason) == (other.cues, other.finish_reason)
     assert max(fed) == 24
-    rooms = [pipeline(side).session(1, streamed=streamed).room for streamed in (True, False)]
+    rooms = [pipeline(side).session(1, streamed=streamed).admission for streamed in (True, False)]
     assert [room.policy for room in rooms] == [engine.policy, engine.policy.unheard()], "of the memory plan"
     whole = sum(one.codes.shape[1] for one in found[:3])
     assert whole > 3 * 24, "some have several windows"
@@ -97,5 +97,5 @@ def test_the_first_part_is_small(side: str) -> None:
     [first] = events
     assert isinstance(first, Part)
     assert first.result.codes.shape[1] == engine.policy.first_frames
-    rows = engine.policy.first_frames + session.lookahead + engine.config.longest_delay
+    rows = engine.policy.first_frames + engine.lookahead + engine.config.longest_delay
     assert steps <= rows + 2  # a step is submitted ahead

@@ -37,6 +37,7 @@ class DiaGraphSlots:
     """B slots for texts of at most `text_rows` bytes and `rows` grid rows, allocated at once."""
 
     steps, ahead = STEPS, 1  # of a launch, and launches before one is read, that keep the device busy
+    can_step = True  # no text waits
 
     def __init__(self, decoder: FusedDecoder, *, texts: int, rows: int, text_rows: int):
         self.decoder, self.network = decoder, decoder.network

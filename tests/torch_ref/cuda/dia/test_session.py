@@ -33,7 +33,7 @@ def pipeline() -> Any:
 def test_codes_are_those_of_the_request_alone() -> None:
     """Among others that arrive and leave at random; each in the slots of one captured step."""
     voice = pipeline()
-    assert isinstance(voice.session(1).turns.slots, DiaGraphSlots)
+    assert isinstance(voice.session(1).slots.batch, DiaGraphSlots)
     asked = requests(voice)
     for places in (1, 5):
         for place, found in enumerate(served(voice, asked, places=places, seed=places)):
