@@ -24,7 +24,7 @@ from qwen3_networks import CONFIGS, networks
 from random_networks import PACKAGES
 from timing import arguments
 
-from tts_core.qwen3.engine import Qwen3Engine
+from tts_core.qwen3.net import Qwen3Net
 from tts_core.qwen3.pipeline import Qwen3Pipeline
 from tts_core.speed import speed
 
@@ -39,7 +39,7 @@ def measure(side: str, size: str, dtype: str, seconds: float, runs: int) -> str:
     slots = import_module(f"{package}.qwen3.slots")
     host = import_module(f"{package}.host").Host(network.talker.model.codec_embedding)
     pipeline = Qwen3Pipeline(
-        Qwen3Engine(own, network, codec, host, make_slots=slots.Qwen3Slots, fault=slots.fault)
+        Qwen3Net(own, network, codec, host, make_slots=slots.Qwen3Slots, fault=slots.fault)
     )
     vector = np.random.default_rng(0).normal(0, 1, config.talker.hidden_size).astype(np.float32)
     times = []

@@ -35,6 +35,7 @@ from tts_core.dia.options import DiaOptions
 from tts_core.pipeline import Pipeline
 from tts_core.serving.engine import SpeechEngine
 from tts_core.serving.speech import Speech
+from tts_core.speaking.speech import Sound
 from tts_core.voice.embedded import CODEC, DIA
 
 NAME = "dia"
@@ -166,7 +167,8 @@ def one_after_the_other(pipeline: Any, texts: int, frames: int) -> float:
     pipeline.generate_codes([TEXT] * texts, max_frames=40)
     started = time.perf_counter()
     codes = pipeline.generate_codes([TEXT] * texts, max_frames=frames, seed=list(range(texts)))
-    sounds = pipeline.engine.decode_windows([Passage(one, 0, one.shape[1]) for one in codes])
+    windows = [Sound(one, 0, source=Passage(one, 0, one.shape[1])) for one in codes]
+    sounds = pipeline.engine.launch(windows, pipeline.engine.policy).take()
     return sum(map(len, sounds)) / pipeline.sample_rate / (time.perf_counter() - started)
 
 

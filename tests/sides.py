@@ -47,7 +47,7 @@ class Side:
         return framework.float64 if self.kind == "float64" else framework.float32
 
     def module(self, name: str) -> Any:
-        """A module of the package by its path: "dia.engine"."""
+        """A module of the package by its path: "dia.slots"."""
         return import_module(f"{self.package}.{name}")
 
     def array(self, x: np.ndarray) -> Any:

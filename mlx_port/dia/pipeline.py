@@ -14,8 +14,8 @@ from mlx_port.steps.dia.fused import join, try_kernels
 from mlx_port.stored import understood
 from tts_core.codecs.dac_memory import codec_policy
 from tts_core.dia import pipeline
-from tts_core.dia.engine import DiaEngine
 from tts_core.dia.memory import check_loading
+from tts_core.dia.net import DiaNet
 from tts_core.text.rules import NO_RULES, TextRules, read_rules
 
 
@@ -47,7 +47,7 @@ def compose(network: Dia, codec: Dac, rules: TextRules = NO_RULES) -> DiaPipelin
         mx.async_eval(audio)  # all calls start before the first is read
         return audio
 
-    engine = DiaEngine(
+    net = DiaNet(
         network,
         codec,
         Host(network.model.decoder.embeddings.embed),
@@ -56,4 +56,4 @@ def compose(network: Dia, codec: Dac, rules: TextRules = NO_RULES) -> DiaPipelin
         fault=fault,
         decode=decode,
     )
-    return DiaPipeline(engine, rules)
+    return DiaPipeline(net, rules)

@@ -32,6 +32,7 @@ class DiaSlots:
     """
 
     steps, ahead = 1, 1  # of a launch, and launches before one is read, that keep the device busy
+    can_step = True  # no text waits
 
     def __init__(self, network: Dia, nothing: mx.array | None, *, texts: int, rows: int, text_rows: int):
         self.network, self.decoder = network, fused(network, nothing)

@@ -9,13 +9,13 @@ from mlx_port.dia2.dia2 import Dia2
 from mlx_port.dia2.guard import fault
 from mlx_port.dia2.slots import Dia2Slots
 from mlx_port.host import Host
-from mlx_port.kernels.attention import try_long
+from mlx_port.kernels.attention_support import try_long
 from mlx_port.loading import Loaded, Parts
 from mlx_port.steps.dia2.fused import join, try_kernels
 from mlx_port.stored import understood
 from tts_core.dia2 import pipeline
-from tts_core.dia2.engine import Dia2Engine
 from tts_core.dia2.memory import check_loading
+from tts_core.dia2.net import Dia2Net
 from tts_core.dia2.tokenizer import FILE
 
 
@@ -40,7 +40,7 @@ def compose(network: Dia2, codec: Mimi, tokenizer: str) -> Dia2Pipeline:
     """Build the pipeline of loaded networks. tokenizer: the text of its file."""
     join(network)
     host = Host(network.transformer.text_embed.embedding)
-    return Dia2Pipeline(Dia2Engine({FILE: tokenizer}, network, codec, host, make_slots=_slots, fault=fault))
+    return Dia2Pipeline(Dia2Net({FILE: tokenizer}, network, codec, host, make_slots=_slots, fault=fault))
 
 
 def _slots(network: Dia2, *, texts: int, rows: int, guided: bool) -> Dia2Slots:

@@ -50,6 +50,11 @@ class Qwen3Slots:
         self.trailing: dict[int, mx.array] = {}  # by slot: (M + 1, D), the padding's last
         self.drawings: dict[tuple[Qwen3Choice | None, ...], OtherCodes] = {}
 
+    @property
+    def can_step(self) -> bool:
+        """True if a text takes part in the next step."""
+        return self.plan.can_step
+
     def join(self, slot: int, text: Qwen3Joining) -> None:
         """Read what comes before a text's speech; it draws with the next step. Its slot must be free."""
         self._reserve(text.positions)

@@ -18,6 +18,7 @@ from tests.contract.speakers import (
     every_model,
     mixed,
     request,
+    running_batch,
     speaker,
     unlimited,
     windows,
@@ -26,7 +27,7 @@ from tests.contract.speakers import given as arguments
 from tests.hosts import Late, LateStream
 from tts_core.results import GenerationResult
 from tts_core.serving.session import Failed
-from tts_core.serving.sounding import AT_ONCE, Sounding
+from tts_core.speaking.windows import AT_ONCE, Sounding
 
 SIDE = "torch"
 
@@ -165,7 +166,7 @@ def test_what_was_spoken_before_a_fault_is_heard(monkeypatch: pytest.MonkeyPatch
     def faulty() -> list[tuple[int, Any]]:
         session = speaker("dia", SIDE).session(1)
         session.join(one)
-        slots = session.turns.slots
+        slots = running_batch(session)
         read, steps = slots.read, []
 
         def broken(launched: Any) -> np.ndarray:

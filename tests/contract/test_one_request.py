@@ -21,7 +21,9 @@ from tests.contract.speakers import (
     fed,
     folder,
     given,
+    replace_batch,
     request,
+    running_batch,
     source,
     speaker,
 )
@@ -167,7 +169,7 @@ def test_a_late_error_is_of_the_batch_not_of_the_request_that_finds_it(model: st
     """Metal's errors belong to calls before: nothing that is spoken since can be trusted."""
     pipeline, options = speaking(model, side), arguments(model)
     prompt, session = options.pop("prompt"), pipeline.session(2)
-    session.turns.slots = Breaking(session.turns.slots, RuntimeError(LATE[0]))
+    replace_batch(session, Breaking(running_batch(session), RuntimeError(LATE[0])))
     keys = [
         session.join(pipeline.request(text, options_class(model)(**options), prompt))
         for text in (TWO, TEXTS[0])

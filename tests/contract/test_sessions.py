@@ -21,6 +21,7 @@ from tests.contract.speakers import (
     given,
     mixed,
     request,
+    running_batch,
     speaker,
     spoken,
     windows,
@@ -138,15 +139,13 @@ def test_a_fault_ends_its_own_request_only(model: str, side: str, monkeypatch: p
     """The first slot's logits are not finite in the fifth read."""
     session, reads = speaker(model, side).session(2), []
     bad, good = (session.join(asked(model, side)[place]) for place in (0, 1))
-    slots = session.slots if model == "dia2" else session.turns.slots
+    slots = running_batch(session)
     read = slots.read
 
     def broken(launched: Any) -> Any:
         found = read(launched)
         reads.append(found)
         if len(reads) == 5:
-            if model == "dia2":
-                return {slot: codes if slot else np.full_like(codes, -1) for slot, codes in found.items()}
             found = found.copy()
             found[:, 0] = -1
         return found

@@ -34,7 +34,7 @@ ERRORS: dict[str, Exception] = {
     "torch": torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
     "mlx": RuntimeError(INTERACTIVITY),  # a full memory in tests/tts_core/serving/test_shared.py
 }
-DECODERS = {"dia": "decode_windows", "mars5": "launch", "metavoice": "decode"}
+DECODERS = {"dia": "decode", "mars5": "launch", "metavoice": "decode"}
 
 
 class Scarce:

@@ -67,7 +67,7 @@ def test_a_second_thread_waits_for_a_part(side: str, monkeypatch: pytest.MonkeyP
     """Networks run in one thread at a time, and in turns while two threads stream."""
     pipeline = import_module(f"{SIDES[side]}.api").embedded_voice()
     inside, most = 0, 0
-    decode = pipeline.engine.decode_windows
+    decode = pipeline.engine.decode
 
     def noted(*given: Any, **more: Any) -> Any:
         nonlocal inside, most
@@ -78,7 +78,7 @@ def test_a_second_thread_waits_for_a_part(side: str, monkeypatch: pytest.MonkeyP
         finally:
             inside -= 1
 
-    monkeypatch.setattr(pipeline.engine, "decode_windows", noted)
+    monkeypatch.setattr(pipeline.engine, "decode", noted)
     streams = [lambda: len(list(pipeline.stream(TEXT, seed=1, max_frames=12)))] * 3
     assert min(in_threads(*streams)) >= 1
     assert most == 1

@@ -55,9 +55,10 @@ CALLS: dict[str, dict[str, tuple[Call, ...]]] = {
         **SLOTS,
         **FAULT,
         "encode": (Call("codec.encode"),),
-        "decode_windows": (Call("decode_windows"),),
-        "launch_windows": (Call("launch_windows", again="decode_windows", beside=True), TAKE),
-        "prepare_windows": (),  # test_a_warm_up_that_fails
+        "slots.feed": (),  # its texts come whole
+        "decode": (Call("decode"),),
+        "launch": (Call("launch", again="decode", beside=True), TAKE),
+        "prepare": (),  # test_a_warm_up_that_fails
     },
     "dia2": {
         **FAULT,
@@ -108,7 +109,7 @@ CALLS: dict[str, dict[str, tuple[Call, ...]]] = {
         ),
     },
 }
-WITHOUT = {"slots.leave", "slots.fits"}  # which run no network
+WITHOUT = {"slots.leave", "slots.fits", "split"}  # which run no network
 EVERY = [(model, call) for model, methods in CALLS.items() for calls in methods.values() for call in calls]
 ENCODE = ("codec.encode", "speaker_encoder.embed", "network.speaker_encoder.embed")
 

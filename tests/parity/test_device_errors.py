@@ -229,7 +229,7 @@ def test_a_running_batch_that_cannot_open(model: str, side: str, monkeypatch: py
 def test_a_warm_up_that_fails(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """At a server's start, where Dia's calls of the codec are captured."""
     pipeline = speaker("dia", side)
-    standing = stand_in("dia", side, Call("prepare_windows"), monkeypatch)
+    standing = stand_in("dia", side, Call("prepare"), monkeypatch)
     for words, beginning in MESSAGES.items():
         standing.error, standing.calls = RuntimeError(words), 0
         engine = SpeechEngine({"it": cast(Any, Source("dia", pipeline))}, places=2)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from tests.tiny.recordings import snippet
+from tts_core.codecs.dac_calls import Passage
 from tts_core.dia.options import DiaOptions
 from tts_core.results import GenerationResult, join
 from tts_core.serving.session import Part
+from tts_core.speaking.speech import Sound
 
 WORDS = ("inn", "near", "then", "thin", "out", "pine", "hide", "an", "old", "tin", "mine")
 
@@ -61,3 +64,13 @@ def served(pipeline: Any, asked: list[Any], *, places: int, seed: int, **how: An
                 strangers.discard(event.key)
     session.close()
     return [join(parts[place]) for place in range(len(asked))]
+
+
+def window(passage: Passage) -> Sound:
+    """Frames of a text as a speech gives them to its session."""
+    return Sound(passage.codes[:, passage.start : passage.stop], 0, source=passage)
+
+
+def decoded(net: Any, passages: Sequence[Passage]) -> list[np.ndarray]:
+    """Decode passages with the networks of a pipeline, in shared calls."""
+    return net.launch([window(one) for one in passages], net.policy).take()

@@ -15,8 +15,8 @@ from torch_ref.loading import Loaded, Parts
 from tts_core.codecs.dac_calls import most_fed
 from tts_core.codecs.dac_memory import codec_policy
 from tts_core.dia import pipeline
-from tts_core.dia.engine import DiaEngine
 from tts_core.dia.memory import check_loading
+from tts_core.dia.net import DiaNet
 from tts_core.text.rules import NO_RULES, TextRules, read_rules
 
 
@@ -46,7 +46,7 @@ def compose(network: Dia, codec: Dac, rules: TextRules = NO_RULES) -> DiaPipelin
         lambda: codec.precision,
         lambda shape: shape[0] * shape[2] <= most_fed(codec.config, codec.policy, backend=host.backend),
     )
-    engine = DiaEngine(
+    net = DiaNet(
         network,
         codec,
         host,
@@ -55,4 +55,4 @@ def compose(network: Dia, codec: Dac, rules: TextRules = NO_RULES) -> DiaPipelin
         fault=fault,
         decode=decode,
     )
-    return DiaPipeline(engine, rules)
+    return DiaPipeline(net, rules)

@@ -44,6 +44,7 @@ class DiaSlots:
     """`texts` slots. nothing: (1, 1, source width), the encoding of the empty text; None without guidance."""
 
     steps, ahead = 1, 0  # of a launch, and launches before one is read
+    can_step = True  # no text waits
 
     def __init__(self, network: Dia, nothing: Tensor | None, *, texts: int):
         self.network, self.texts, self.host = network, texts, Host(network.logits_dense)

@@ -10,8 +10,8 @@ from torch_ref.dia2.guard import fault
 from torch_ref.host import Host
 from torch_ref.loading import Loaded, Parts
 from tts_core.dia2 import pipeline
-from tts_core.dia2.engine import Dia2Engine
 from tts_core.dia2.memory import check_loading
+from tts_core.dia2.net import Dia2Net
 from tts_core.dia2.tokenizer import FILE
 
 
@@ -32,7 +32,7 @@ def compose(network: Dia2, codec: Mimi, tokenizer: str) -> Dia2Pipeline:
     """Build the pipeline of loaded networks. tokenizer: the text of its file."""
     host = Host(network.transformer.text_embed.embedding)
     host.codec = codec
-    engine = Dia2Engine(
+    engine = Dia2Net(
         {FILE: tokenizer},
         network,
         codec,

@@ -12,8 +12,8 @@ from torch_ref.loading import Loaded, Parts
 from torch_ref.qwen3.qwen3 import Qwen3
 from torch_ref.qwen3.slots import fault
 from tts_core.qwen3 import pipeline
-from tts_core.qwen3.engine import Qwen3Engine
 from tts_core.qwen3.memory import check_loading
+from tts_core.qwen3.net import Qwen3Net
 
 
 class Qwen3Pipeline(Loaded, pipeline.Qwen3Pipeline):
@@ -33,7 +33,7 @@ def compose(network: Qwen3, codec: Qwen3Codec, documents: Mapping[str, str]) -> 
     """Build the pipeline of loaded networks. documents: the model's own, by name."""
     host = Host(network.talker.codec_head)
     host.codec = codec
-    engine = Qwen3Engine(
+    engine = Qwen3Net(
         documents,
         network,
         codec,

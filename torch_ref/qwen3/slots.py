@@ -47,6 +47,11 @@ class Qwen3Slots:
         self.seen = torch.zeros(texts, config.vocab_size, dtype=torch.bool, device=weight.device)
         self.trailing: dict[int, Tensor] = {}  # by slot: (M + 1, D), the padding's last
 
+    @property
+    def can_step(self) -> bool:
+        """True if a text takes part in the next step."""
+        return self.plan.can_step
+
     @torch.inference_mode()
     def join(self, slot: int, text: Qwen3Joining) -> None:
         """Read what comes before a text's speech; it draws with the next step. Its slot must be free."""

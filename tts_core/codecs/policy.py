@@ -62,6 +62,16 @@ class CodecPolicy:
         return growing(frames, self.max_frames, self.max_frames)
 
 
+def complete(policy: CodecPolicy | None, start: int, frames: int) -> Iterator[tuple[int, int]]:
+    """Yield the windows of a served stream, from `start` on, of which all frames are known.
+
+    policy: None has none: a piece is then one window.
+    """
+    while policy is not None and (stop := policy.served_stop(start)) <= frames:
+        yield start, stop
+        start = stop
+
+
 DEFAULT = CodecPolicy()
 # On an H200 windows of 256, 512 and 1,024 frames of DAC take 6.6, 6.2 and 6.0 ms per second of speech; with
 # TF32 two minutes take 1.28 GB in windows of 896 frames, 0.93 GB in those of 640, 12.5 GB as a whole. There

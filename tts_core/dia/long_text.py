@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,16 +13,17 @@ from tts_core.dia.request import DiaRequest
 from tts_core.dia.text import prepare, turns
 from tts_core.dia.voice import DiaVoice
 from tts_core.prompt import Prompt
-from tts_core.results import GenerationResult, Meter, SpokenPiece
+from tts_core.results import FinishReason, GenerationResult, Meter, SpokenPiece
 from tts_core.speech.script import Pieces
 
+SILENT = np.zeros(0, np.float32)
 
-class DiaScript(Pieces[DiaRequest, SpokenPiece]):
-    """The state of a long text, whose pieces are requests; its reference is encoded."""
 
-    def __init__(self, request: DiaRequest, meter: Meter):
-        super().__init__(request, meter)
-        self.token_count, self.peak_bytes = 0, 0
+class DiaPieces(Pieces[DiaRequest, SpokenPiece]):
+    """The state of a text whose pieces are requests; its reference is encoded."""
+
+    def __init__(self, request: DiaRequest):
+        super().__init__(request)
         self._said: dict[int, tuple[str, Prompt | None, DiaRequest]] = {}
 
     def may_begin(self, place: int) -> bool:
@@ -63,8 +63,14 @@ class DiaScript(Pieces[DiaRequest, SpokenPiece]):
         return text.removeprefix(f"[{last.speaker}]").lstrip()
 
     def request(self, place: int) -> DiaRequest:
-        """Build the request of a piece after its reference and anchors, which must be spoken, at speed 1."""
-        whole, prompt = self.whole, self.prompt(place)
+        """Build the request of a piece after its reference and anchors, which must be spoken, at speed 1; one
+        that is the whole text is the request of it.
+        """
+        whole = self.whole
+        if len(whole.pieces) == 1:
+            self._said[place] = whole.pieces[place].text, None, whole
+            return whole
+        prompt = self.prompt(place)
         text, said = self.text(place, prompt), None if prompt is None else str(prompt.one.text)
         codes = None if prompt is None else prompt.one.codes
         taken = 0 if codes is None else codes.shape[1]
@@ -83,18 +89,33 @@ class DiaScript(Pieces[DiaRequest, SpokenPiece]):
         self._said[place] = text, prompt, one
         return one
 
-    def add(self, place: int, result: GenerationResult) -> None:
+    def end(
+        self, place: int, codes: np.ndarray, reason: FinishReason, audio: np.ndarray = SILENT
+    ) -> SpokenPiece:
+        """Store a piece whose request was spoken. codes: (Q, T).  audio: (L,), as far as it is known."""
         text, prompt, one = self._said.pop(place)
-        assert result.finish_reason is not None
         self.spoken[place] = SpokenPiece(
             text=text,
             prompt=prompt,
             seed=self.whole.seeds[place],
             max_frames=one.limits[0],
-            codes=result.codes,
-            audio=result.audio,
-            finish_reason=result.finish_reason,
+            codes=codes,
+            audio=audio,
+            finish_reason=reason,
         )
+        return self.spoken[place]
+
+
+class DiaScript(DiaPieces):
+    """A long text whose pieces are spoken side by side. meter: from its beginning."""
+
+    def __init__(self, request: DiaRequest, meter: Meter):
+        super().__init__(request)
+        self.meter, self.token_count, self.peak_bytes = meter, 0, 0
+
+    def add(self, place: int, result: GenerationResult) -> None:
+        assert result.finish_reason is not None
+        self.end(place, result.codes, result.finish_reason, result.audio)
         self.token_count += result.token_count
         self.peak_bytes = max(self.peak_bytes, result.peak_memory_usage)
 
@@ -106,22 +127,10 @@ class DiaScript(Pieces[DiaRequest, SpokenPiece]):
         whole = self.meter.result(
             audio,
             np.concatenate([self.spoken[place].codes for place in sorted(self.spoken)], axis=1),
-            seed=None,
+            seed=self.whole.seed,
             token_count=self.token_count,
             peak_bytes=self.peak_bytes,
             finish_reason=self.finish_reason,
             cues=delivery.cues(),
         )
-        return self.part(whole, ended=sorted(self.spoken))
-
-    def part(self, result: GenerationResult, *, ended: Sequence[int], rows: int = 0) -> GenerationResult:
-        """Add the facts of the whole text to a part. ended: pieces that ended with it.  rows: decoder rows of
-        the unfinished piece.
-        """
-        return replace(
-            result,
-            seed=self.whole.seeds[0],
-            finish_reason=self.finish_reason if result.is_final_chunk else None,
-            token_count=self.token_count + rows,
-            pieces=tuple(self.spoken[place] for place in ended),
-        )
+        return replace(whole, pieces=tuple(self.spoken[place] for place in sorted(self.spoken)))

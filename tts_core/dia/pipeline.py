@@ -15,20 +15,23 @@ from typing import Unpack
 import numpy as np
 
 from tts_core.codecs.dac import check_fits
+from tts_core.dia.admission import DiaAdmission
 from tts_core.dia.dialogue import Dialogue
-from tts_core.dia.engine import DiaEngine
 from tts_core.dia.long_text import DiaScript
 from tts_core.dia.memory import DiaJob, check_running, fitting_batch
+from tts_core.dia.net import DiaNet
 from tts_core.dia.options import DiaChanges, DiaOptions
 from tts_core.dia.request import DiaRequest, request, requests
-from tts_core.dia.session import DiaSession
+from tts_core.dia.speech import speak
 from tts_core.live.stream import stream
-from tts_core.nn.calls import named, named_parts
+from tts_core.nn.calls import named
 from tts_core.options import chosen
 from tts_core.pipeline import Callbacks, Progress, PromptLike
 from tts_core.results import GenerationResult, Meter
+from tts_core.speaking.pipeline import SpeechPipeline
+from tts_core.speaking.session import SpeechSession
 from tts_core.speech.script import SIDE_BY_SIDE
-from tts_core.speech.together import Line, Single, log, streamed, together
+from tts_core.speech.together import Line, Single, log, together
 from tts_core.text.rules import NO_RULES, TextRules
 
 REHEARSAL = 40  # frames at most: every kernel, and the first windows
@@ -36,10 +39,12 @@ REHEARSAL = 40  # frames at most: every kernel, and the first windows
 Tell = Callable[[Progress], None]
 
 
-class DiaPipeline:
+class DiaPipeline(SpeechPipeline[DiaRequest]):
     """A Dia network of either side with its codec and text rules. Build it with `load`."""
 
-    def __init__(self, engine: DiaEngine, rules: TextRules = NO_RULES):
+    name = "dia"
+
+    def __init__(self, engine: DiaNet, rules: TextRules = NO_RULES):
         self.rules = rules
         self.engine, self.config, self.codec_config = engine, engine.config, engine.codec_config
         self.configs = engine.configs
@@ -63,7 +68,7 @@ class DiaPipeline:
         than a stream's: samples are equal up to rounding.
         """
         asked = self.request(text, chosen(DiaOptions, options, changes), prompt)
-        log("dia", asked)
+        log(self.name, asked)
         [spoken] = self._together([asked], Callbacks(progress, cancel))
         return spoken
 
@@ -99,34 +104,10 @@ class DiaPipeline:
         """Check a caller's arguments without running a network. Raises UsageError."""
         return request(self.config, self.codec_config, text, options, prompt, self.rules)
 
-    def speak(
-        self, request: DiaRequest, *, progress: Tell | None = None, cancel: threading.Event | None = None
-    ) -> Iterator[GenerationResult]:
-        """Stream the speech of a request. Raises ResourceError, at the call, for too little memory."""
-        log("dia", request)
-        self._check_memory(request.job())
-        return self._parts(request, Callbacks(progress, cancel))
+    def session(self, places: int, *, streamed: bool = True) -> SpeechSession:
+        """Open a running batch; arguments as in Pipeline. Raises ResourceError for too little memory."""
+        return self.opened(places, None, streamed=streamed)
 
-    def session(
-        self,
-        places: int,
-        *,
-        streamed: bool = True,
-        job: DiaJob | None = None,
-        sound: bool = True,
-        late: bool = False,
-    ) -> DiaSession:
-        """Open a running batch; other arguments as in Pipeline.
-
-        job, sound, late: as in DiaSession.
-        Raises ResourceError, before it is allocated, for too little memory.
-        """
-        policy = self.engine.policy if streamed else self.engine.policy.unheard()
-        return DiaSession(
-            self.engine, places, self._rehearsal, policy=policy, job=job, sound=sound, late=late
-        )
-
-    @named
     def generate_batch(
         self,
         texts: Sequence[str],
@@ -147,7 +128,6 @@ class DiaPipeline:
         every = requests(self.config, self.codec_config, texts, asked, prompts, self.rules)
         return self._together(every, Callbacks(progress, cancel))
 
-    @named
     def generate_codes(
         self,
         texts: Sequence[str],
@@ -170,15 +150,30 @@ class DiaPipeline:
             "[S1] Yes.", DiaOptions(seed=0, max_frames=min(REHEARSAL, self.config.max_frames))
         )
 
-    def _check_memory(self, job: DiaJob) -> None:
+    def check_memory(self, job: DiaJob) -> None:
+        """Raise ResourceError, naming what would fit, unless a job fits in the free memory."""
         check_running(self.configs, job, self.engine.host.machine(self.engine.policy))
 
-    @named_parts
-    def _parts(self, request: DiaRequest, watch: Callbacks) -> Iterator[GenerationResult]:
-        """Yield a text's speech piece by piece, each window by window."""
-        policy = self.engine.policy.alone()
-        session = DiaSession(self.engine, 1, self._rehearsal, policy=policy, job=request.job())
-        yield from streamed(session, request, watch, request.seconds)
+    def opened(
+        self, places: int, job: DiaJob | None, *, streamed: bool, sound: bool = True, is_late: bool = False
+    ) -> SpeechSession:
+        """Open a running batch; a job that is streamed is the only one, and its windows grow faster.
+
+        is_late: as in SpeechSession; other arguments as in SpeechPipeline.
+        """
+        engine, policy = self.engine, self.engine.policy.unheard()
+        if streamed:
+            policy = engine.policy if job is None else engine.policy.alone()
+        admission = DiaAdmission(self.configs, engine.host, places, job, policy)
+        longest = admission.longest
+        batch = engine.slots(
+            admission.places, rows=admission.rows, text_rows=longest.text_bytes, guided=longest.guided
+        )
+        windows = policy if sound else None
+        return SpeechSession(
+            *(engine, speak, batch, admission, self._rehearsal),
+            policy=windows, has_sound=sound, is_late=is_late,
+        )  # fmt: skip
 
     @named
     def _together(
@@ -190,12 +185,13 @@ class DiaPipeline:
         wanted, machine = DiaJob.together(jobs), self.engine.host.machine(self.engine.policy)
         places = fitting_batch(self.configs, wanted, machine)
         job = replace(wanted, batch=max(places, least))
-        self._check_memory(job)
+        self.check_memory(job)
         overlaps = self.engine.host.overlaps
-        late = not overlaps and all(len(one.pieces) == 1 for one in asked) and len(asked) <= places
+        is_late = not overlaps and all(len(one.pieces) == 1 for one in asked) and len(asked) <= places
 
-        def session(pieces: int) -> DiaSession:
-            return self.session(min(pieces, job.batch), streamed=False, job=job, sound=sound, late=late)
+        def session(pieces: int) -> SpeechSession:
+            texts = min(pieces, job.batch)
+            return self.opened(texts, job, streamed=False, sound=sound, is_late=is_late)
 
         lines = [self._line(one) for one in asked]
         return together(session, lines, watch, sum(one.seconds for one in asked))

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import NoReturn
 
 import numpy as np
 
@@ -61,6 +62,17 @@ class DiaRequest:
     own_limits: bool
     notes: tuple[str, ...] = ()
     shortest_anchor: int = 0
+
+    is_open = False  # its text is whole
+
+    def opened(self) -> NoReturn:
+        """Raise UsageError: a text that goes on is spoken sentence by sentence."""
+        raise UsageError("text: this model reads its text at once; give all of it")
+
+    @property
+    def seed(self) -> int | None:
+        """The first piece's."""
+        return self.seeds[0]
 
     def encoded(self, encode: Callable[[np.ndarray], np.ndarray]) -> DiaRequest:
         """Return the request with its reference encoded."""

@@ -15,28 +15,31 @@ from typing import Unpack
 import numpy as np
 
 from tts_core.codecs.mimi import MimiConfig
+from tts_core.dia2.admission import Dia2Admission, check_memory
 from tts_core.dia2.config import Dia2Config
-from tts_core.dia2.engine import Dia2Engine
 from tts_core.dia2.memory import Dia2Job
+from tts_core.dia2.net import Dia2Net
 from tts_core.dia2.options import Dia2Changes, Dia2Options
 from tts_core.dia2.request import Dia2Facts, Dia2Request, live, request
-from tts_core.dia2.session import Dia2Session, check_memory
+from tts_core.dia2.slots import Dia2Batch
+from tts_core.dia2.speech import speak
 from tts_core.live.stream import checked_pieces
 from tts_core.options import chosen
 from tts_core.pipeline import Callbacks, Progress, PromptLike
 from tts_core.prompt import Prompt
 from tts_core.results import GenerationResult, join
-from tts_core.speech.fed import FedPipeline
+from tts_core.speaking.pipeline import SpeechPipeline
+from tts_core.speaking.session import SpeechSession
 
 Tell = Callable[[Progress], None]
 
 
-class Dia2Pipeline(FedPipeline[Dia2Request]):
+class Dia2Pipeline(SpeechPipeline[Dia2Request]):
     """A Dia2 of either side with its codec. Build it with `load`."""
 
     name = "dia2"
 
-    def __init__(self, engine: Dia2Engine):
+    def __init__(self, engine: Dia2Net):
         self.engine = engine
         self.facts = Dia2Facts.of(engine.configs, engine.documents)
         self.config: Dia2Config = self.facts.config
@@ -91,7 +94,7 @@ class Dia2Pipeline(FedPipeline[Dia2Request]):
         """Check a caller's arguments without running a network. Raises UsageError."""
         return request(self.facts, text, options, prompt)
 
-    def session(self, places: int, *, streamed: bool = True) -> Dia2Session:
+    def session(self, places: int, *, streamed: bool = True) -> SpeechSession:
         """Open a running batch; arguments as in Pipeline. Raises ResourceError for too little memory."""
         return self.opened(places, None, streamed=streamed)
 
@@ -133,9 +136,15 @@ class Dia2Pipeline(FedPipeline[Dia2Request]):
         """Raise ResourceError, naming what would fit, unless a job fits in the free memory."""
         check_memory(self.engine, job)
 
-    def opened(self, places: int, job: Dia2Job | None, *, streamed: bool, sound: bool = True) -> Dia2Session:
+    def opened(
+        self, places: int, job: Dia2Job | None, *, streamed: bool, sound: bool = True
+    ) -> SpeechSession:
         policy = self.engine.policy if streamed else self.engine.policy.unheard()
-        return Dia2Session(self.engine, places, self._rehearsal, policy=policy, job=job, sound=sound)
+        engine, admission = self.engine, Dia2Admission(self.engine, places, job, policy)
+        places = admission.places
+        slots = engine.make_slots(engine.network, texts=places, rows=admission.rows, guided=admission.guided)
+        batch = Dia2Batch(slots, places, self.config.n_streams)
+        return SpeechSession(engine, speak, batch, admission, self._rehearsal, policy=policy, has_sound=sound)
 
     def _rehearsal(self) -> Dia2Request:
         return self.request("[S1] Yes.", Dia2Options(seed=0, max_frames=2))

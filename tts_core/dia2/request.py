@@ -54,7 +54,7 @@ class Dia2Request:
     text, options: as they were given.
     pieces: none for a text that goes on.
     max_frames: of all pieces together; None for no such limit.
-    seed: of the first piece; the others' are derived from it.
+    seed: of the first piece; the others' are derived from it. None if the caller gave the noise.
     noise: the caller's, for every piece.
     notes: remarks for the caller, a line each.
     """
@@ -66,7 +66,7 @@ class Dia2Request:
     recordings: tuple[Dia2Recording, ...]
     sampling: Dia2Sampling
     max_frames: int | None
-    seed: int
+    seed: int | None
     noise: Noise | None
     pacing: Pacing
     notes: tuple[str, ...]
@@ -89,7 +89,10 @@ class Dia2Request:
 
     def noise_of(self, place: int) -> Noise:
         """Return the random numbers of a piece."""
-        return HostNoise(piece_seed(self.seed, place)) if self.noise is None else self.noise
+        if self.noise is not None:
+            return self.noise
+        assert self.seed is not None, "one of both is given"
+        return HostNoise(piece_seed(self.seed, place))
 
     @property
     def seconds(self) -> float:
@@ -186,7 +189,7 @@ def _request(
         tuple(recordings),
         choose_sampling(options),
         most_frames(facts, options, several=len(pieces) != 1),
-        seed,
+        seed if options.noise is None else None,
         None if options.noise is None else per_text(options.noise, [seed])[0],
         Pacing(tuple(piece.text for piece in pieces), (None,) * (len(pieces) + 1), options.speed),
         tuple(notes),

@@ -1,4 +1,6 @@
-"""Dia2's slots: texts that share the steps of one network, and the interface of every form of them."""
+"""Dia2's slots: texts that share the steps of one network, in which the host acts, and the interface of every
+form of them.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from tts_core.dia2.arriving import ArrivingEntries
 from tts_core.dia2.config import Dia2Config
+from tts_core.dia2.run import Dia2Run
 from tts_core.dia2.sampling import Dia2Sampling
 from tts_core.nn.noise import Noise
+from tts_core.speaking.running import RunningBatch
+
+WAITED = -2  # in place of a code: the text took no part in the step
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,3 +97,89 @@ class Dia2Slots(Protocol):
     def read(self, drawn: Any) -> dict[int, np.ndarray]:
         """Wait for codes. → (Q,) int32 by slot, -1 where logits were not all finite."""
         ...
+
+
+@dataclass(eq=False)
+class Dia2Inputs:
+    """A run in a slot, with its text.
+
+    text: that comes while it is spoken; None for one that was given whole.
+    joining: once its prefix is read.
+    error: of the host's part of a step.
+    """
+
+    run: Dia2Run
+    text: ArrivingEntries | None
+    joining: Dia2Joining | None = None
+    error: Exception | None = None
+
+    def hear(self, text: str | None) -> None:
+        """Take text that has come; None is its end. Raises UsageError for text that cannot be read."""
+        if self.text is not None:
+            self.text.hear(text)
+        self.supply()
+
+    def supply(self) -> None:
+        """Give the run the words that its next step may need."""
+        if self.text is not None:
+            self.text.supply(self.run)
+
+    @property
+    def can_step(self) -> bool:
+        """True if a step is left whose words have come."""
+        return self.error is None and self.run.has_step and not self.run.waits
+
+    def act(self, action: int) -> tuple[int, int]:
+        """Take a step's action; returns the new ids of both text streams."""
+        texts = self.run.act(action)
+        self.supply()
+        return texts
+
+
+@dataclass(frozen=True, eq=False)
+class _Launched:
+    """A step whose codes are not read yet. acted: actions by slot."""
+
+    codes: Any
+    acted: Mapping[int, int]
+
+
+class Dia2Batch(RunningBatch):
+    """The running batch of `Dia2Slots`. The host takes each step's actions between its two halves."""
+
+    steps, ahead = 1, 1  # the next step acts before the codes of the last one are read
+
+    def __init__(self, slots: Dia2Slots, places: int, streams: int):
+        self.slots, self._shape = slots, (1, places, streams)
+        self._texts: dict[int, Dia2Inputs] = {}
+
+    @property
+    def can_step(self) -> bool:
+        return any(one.can_step for one in self._texts.values())
+
+    def join(self, slot: int, text: Dia2Inputs) -> None:
+        assert text.joining is not None, "its prefix is read first"
+        self.slots.join(slot, text.joining)
+        self._texts[slot] = text
+
+    def leave(self, slot: int) -> None:
+        self.slots.leave(slot)
+        self._texts.pop(slot)
+
+    def launch(self, steps: int) -> _Launched:
+        acting = {slot: one for slot, one in self._texts.items() if one.can_step}
+        actions = self.slots.act({slot: one.run.tokens() for slot, one in acting.items()})
+        texts: dict[int, tuple[int, int]] = {}
+        for slot, one in acting.items():
+            try:
+                texts[slot] = one.act(max(actions[slot], 0))
+            except Exception as error:  # of this text only
+                one.error, actions[slot] = error, -1
+        return _Launched(self.slots.draw(texts), actions)
+
+    def read(self, launched: _Launched) -> np.ndarray:
+        """Wait for a launch. → (1, texts, Q) codes; the first is WAITED of a text that took no part."""
+        found, codes = np.full(self._shape, WAITED, np.int32), self.slots.read(launched.codes)
+        for slot, action in launched.acted.items():
+            found[0, slot] = -1 if action < 0 else codes[slot]
+        return found

@@ -35,7 +35,7 @@ from tts_core.nn.calls import apart
 from tts_core.results import Meter
 from tts_core.serving.session import Event, Part
 from tts_core.serving.slot_session import Member, SlotSession
-from tts_core.serving.sounding import Sounding
+from tts_core.speaking.windows import Sounding
 from tts_core.speech.report import StageReport
 
 

@@ -104,6 +104,34 @@ class ArrivingText:
         return [place for place in found if has_words(text[:place])]
 
 
+class Whole:
+    """A text that is given whole, with the interface of `Live`."""
+
+    is_open, lead, can_begin = False, None, True
+
+    def __init__(self, request: Qwen3Request):
+        self.pieces, self.begun = request.pieces, 0
+
+    def begin(self) -> Qwen3Piece:
+        """Begin the next piece."""
+        self.begun += 1
+        return self.piece
+
+    @property
+    def piece(self) -> Qwen3Piece:
+        """The piece under way."""
+        return self.pieces[self.begun - 1]
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether a piece follows the one under way."""
+        return self.begun < len(self.pieces)
+
+    def hear(self, text: str | None) -> None: ...
+    def news(self) -> None: ...
+    def pacing(self) -> None: ...
+
+
 class Live:
     """Text in, pieces out, and the ids that come to the last of them."""
 
@@ -122,7 +150,27 @@ class Live:
             check_words("text", "")
 
     @property
-    def is_ready(self) -> bool:
+    def is_open(self) -> bool:
+        """True if more text may come."""
+        return self.arriving.is_open
+
+    @property
+    def lead(self) -> float | None:
+        """Seconds of silence before the first piece."""
+        return self.arriving.lead
+
+    @property
+    def begun(self) -> int:
+        """Number of pieces that have begun."""
+        return len(self.pieces)
+
+    @property
+    def piece(self) -> Qwen3Piece:
+        """The piece under way, as far as its text has come."""
+        return self.pieces[-1]
+
+    @property
+    def can_begin(self) -> bool:
         """True if the first id of the next piece is known. A piece after a recording comes whole."""
         place, parts = len(self.pieces), self.arriving.parts
         if place >= len(parts) or not has_words(parts[place].text):
@@ -132,9 +180,10 @@ class Live:
         known, encode = self._known(place), self.request.facts.tokenizer.encode
         return bool(known) and len(encode(script(known, more=True))) > ROLE
 
-    def begin(self) -> None:
+    def begin(self) -> Qwen3Piece:
         """Begin the next piece."""
         self.pieces.append(self._laid(len(self.pieces)))
+        return self.piece
 
     def news(self) -> tuple[list[int], bool] | None:
         """Return ids that have come to the piece under way, and whether more will; None without any."""

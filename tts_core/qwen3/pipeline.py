@@ -11,33 +11,36 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Unpack
 
 import numpy as np
 
 from tts_core.errors import UsageError
 from tts_core.live.stream import checked_pieces
-from tts_core.nn.calls import named
+from tts_core.nn.calls import exclusive
 from tts_core.options import chosen
 from tts_core.pipeline import Callbacks, Progress, PromptLike
-from tts_core.qwen3.engine import Qwen3Engine
+from tts_core.qwen3.admission import Qwen3Admission
 from tts_core.qwen3.memory import Qwen3Job, check_running
+from tts_core.qwen3.net import Qwen3Net
 from tts_core.qwen3.options import Qwen3Changes, Qwen3Options
-from tts_core.qwen3.request import Qwen3Facts, Qwen3Request, live, request
-from tts_core.qwen3.session import Qwen3Session
+from tts_core.qwen3.request import Qwen3Facts, Qwen3Request, live, rehearsal, request
+from tts_core.qwen3.speech import speak
 from tts_core.qwen3.voice import read_voice
 from tts_core.results import GenerationResult, join
-from tts_core.speech.fed import FedPipeline
+from tts_core.speaking.pipeline import SpeechPipeline
+from tts_core.speaking.session import SpeechSession
 
 Tell = Callable[[Progress], None]
 
 
-class Qwen3Pipeline(FedPipeline[Qwen3Request]):
+class Qwen3Pipeline(SpeechPipeline[Qwen3Request]):
     """A Qwen3-TTS of either side with its codec. Build it with `load`."""
 
     name = "qwen3"
 
-    def __init__(self, engine: Qwen3Engine):
+    def __init__(self, engine: Qwen3Net):
         self.engine = engine
         self.facts = Qwen3Facts.of(engine.configs, engine.documents)
         self.config, self.codec_config = self.facts.config, self.facts.codec
@@ -94,7 +97,7 @@ class Qwen3Pipeline(FedPipeline[Qwen3Request]):
         """Check a caller's arguments without running a network. Raises UsageError."""
         return request(self.facts, text, options, prompt)
 
-    def session(self, places: int, *, streamed: bool = True) -> Qwen3Session:
+    def session(self, places: int, *, streamed: bool = True) -> SpeechSession:
         """Open a running batch; arguments as in Pipeline. Raises ResourceError for too little memory."""
         return self.opened(places, None, streamed=streamed)
 
@@ -132,7 +135,7 @@ class Qwen3Pipeline(FedPipeline[Qwen3Request]):
         spoken = self._together(self._requests(texts, exactly, prompts), Callbacks(None, None), sound=False)
         return [one.codes for one in spoken]
 
-    @named
+    @exclusive
     def speaker(self, prompt: PromptLike) -> np.ndarray:
         """Compute the vector of a recording, (D,) float32, to pass as `prompt`; or that vector.
 
@@ -149,9 +152,12 @@ class Qwen3Pipeline(FedPipeline[Qwen3Request]):
 
     def opened(
         self, places: int, job: Qwen3Job | None, *, streamed: bool, sound: bool = True
-    ) -> Qwen3Session:
-        policy = self.engine.policy if streamed else None
-        return Qwen3Session(self.engine, self.facts, places, policy=policy, job=job, sound=sound)
+    ) -> SpeechSession:
+        engine, admission = self.engine, Qwen3Admission(self.engine, places, job)
+        batch = engine.make_slots(engine.network, texts=admission.places, room=admission.room)
+        again = partial(rehearsal, self.facts)
+        policy = engine.policy if streamed else None
+        return SpeechSession(engine, speak, batch, admission, again, policy=policy, has_sound=sound)
 
     def check_memory(self, job: Qwen3Job) -> None:
         """Raise ResourceError, naming what would fit, unless a job fits in the free memory."""

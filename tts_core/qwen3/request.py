@@ -95,7 +95,7 @@ class Qwen3Request:
     text, options: as they were given.
     pieces: none of a text that goes on.
     max_frames: of all pieces together; None for no such limit.
-    seed: of the first piece; the others' are derived from it.
+    seed: of the first piece; the others' are derived from it. None if the caller gave the noise.
     noise: the caller's, for every piece.
     """
 
@@ -106,7 +106,7 @@ class Qwen3Request:
     voice: Qwen3Voice
     sampling: Qwen3Sampling
     max_frames: int | None
-    seed: int
+    seed: int | None
     noise: Noise | None
     pacing: Pacing
     notes: tuple[str, ...] = ()
@@ -124,13 +124,20 @@ class Qwen3Request:
 
     def noise_of(self, place: int) -> Noise:
         """Return the random numbers of a piece."""
-        return self.noise or HostNoise(piece_seed(self.seed, place))
+        if self.noise is not None:
+            return self.noise
+        assert self.seed is not None, "one of both is given"
+        return HostNoise(piece_seed(self.seed, place))
 
     @property
     def seconds(self) -> float:
         """Estimated duration of the sound in seconds; 0 of a text that goes on."""
         most = math.inf if self.max_frames is None else self.max_frames / self.facts.codec.frame_rate
         return self.pacing.seconds(min(sum(piece.seconds for piece in self.pieces), most))
+
+    def limit(self, piece: Qwen3Piece, spoken: int) -> int:
+        """Most frames of a piece, after those of the pieces before."""
+        return piece.frames if self.max_frames is None else min(piece.frames, self.max_frames - spoken)
 
     def job(self) -> Qwen3Job:
         """Return the memory job of the longest piece; of a text that goes on, that of any piece."""
@@ -238,7 +245,8 @@ def _request(facts: Qwen3Facts, text: str, options: Qwen3Options, prompt: Prompt
     seed, most = seed_of(options), frames_of(options, facts.codec.frame_rate)
     noise = None if options.noise is None else per_text(options.noise, [seed])[0]
     sampling, pacing = choose_sampling(facts.sampling, options), Pacing((), (None,), options.speed)
-    return Qwen3Request(facts, text, options, (), voice, sampling, most, seed, noise, pacing)
+    own = seed if noise is None else None
+    return Qwen3Request(facts, text, options, (), voice, sampling, most, own, noise, pacing)
 
 
 def is_streamed(config: Qwen3Config, options: Qwen3Options) -> bool:

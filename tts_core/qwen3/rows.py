@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tts_core.nn.noise import Noise
 from tts_core.qwen3.layout import TalkerInputs
 from tts_core.qwen3.sampling import LEAST_FRAMES, Qwen3Sampling
-from tts_core.serving import turns
 
 WAITED = -2  # in place of a frame's first code: the text waited
 
@@ -85,16 +84,6 @@ class Qwen3Group:
         self.sampling, self.is_early, self.rows = sampling, is_early, np.array(rows)
 
 
-class Qwen3Slots(turns.Slots, Protocol):
-    """A running batch of the talker. plan: of its texts."""
-
-    plan: Qwen3BatchRows
-
-    def feed(self, slot: int, ids: Sequence[int], *, more: bool) -> None:
-        """Append ids to a text that goes on. more: it still does; if not, padding follows them."""
-        ...
-
-
 class Qwen3BatchRows:
     """Slots of a batch, a row each; the rows in use are the first ones, free ones among them included."""
 
@@ -116,6 +105,11 @@ class Qwen3BatchRows:
         text = self.texts[slot]
         text.trailing += ids
         text.more = more
+
+    @property
+    def can_step(self) -> bool:
+        """True if a text does not wait."""
+        return len(self.waiting) < len(self.texts)
 
     @property
     def waiting(self) -> list[int]:

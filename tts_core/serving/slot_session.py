@@ -14,8 +14,8 @@ from tts_core.memory.fits import check
 from tts_core.nn.calls import drop_errors
 from tts_core.nn.host import Host
 from tts_core.serving.session import Event, Failed, Session
-from tts_core.serving.sounding import Sounding
 from tts_core.serving.turns import Slots, Turns
+from tts_core.speaking.windows import Sounding
 
 
 @dataclass(eq=False)

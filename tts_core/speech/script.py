@@ -20,15 +20,14 @@ Request = TypeVar("Request", bound=Any)
 One = TypeVar("One", SpokenPiece, GenerationResult)
 
 
-class Pieces(Line, Generic[Request, One]):
+class Pieces(Generic[Request, One]):
     """The state of a text whose pieces are requests.
 
     whole: a model's request, with pieces, max_frames, seed and pacing.
-    meter: from the beginning of the text.
     """
 
-    def __init__(self, whole: Request, meter: Meter):
-        self.whole, self.meter = whole, meter
+    def __init__(self, whole: Request):
+        self.whole = whole
         self.spoken: dict[int, One] = {}
 
     @property
@@ -67,7 +66,11 @@ def line(request: Any, meter: Meter) -> Line:
 
 
 class Script(Pieces[Any, GenerationResult]):
-    """A text whose pieces do not depend on each other's sound."""
+    """A text whose pieces do not depend on each other's sound. meter: from its beginning."""
+
+    def __init__(self, whole: Any, meter: Meter):
+        super().__init__(whole)
+        self.meter = meter
 
     def request(self, place: int) -> Any:
         """Build the request of a piece by itself, at speed 1."""

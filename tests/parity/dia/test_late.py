@@ -26,7 +26,7 @@ def test_texts_that_begin_together_are_decoded_after_the_last_step(
         SIDES[side], dia_weights(dia_config(positions=400), seed=3, eos=0.0), dac_weights(dac_config())
     )
     engine, events, opened = voice.engine, list[str](), list[Any]()
-    slots, decode = engine.slots, engine.decode_windows
+    slots, decode = engine.slots, engine.decode
 
     def watched(*args: Any, **kwargs: Any) -> Any:
         opened.append(slots(*args, **kwargs))
@@ -35,9 +35,7 @@ def test_texts_that_begin_together_are_decoded_after_the_last_step(
         return opened[-1]
 
     monkeypatch.setattr(engine, "slots", watched)
-    monkeypatch.setattr(
-        engine, "decode_windows", lambda passages: [events.append("decode"), decode(passages)][1]
-    )
+    monkeypatch.setattr(engine, "decode", lambda *windows: [events.append("decode"), decode(*windows)][1])
     made = voice.generate_batch(texts, seed=1, max_frames=[9, 30])
     assert made[0].codes.shape[1] < made[1].codes.shape[1]
     assert ("step" in events[events.index("decode") :]) == (before or engine.host.overlaps)

@@ -11,6 +11,7 @@ import pytest
 
 from tests.sides import ORACLE, YARDSTICK, Side
 from tests.tiny.dia import compose, dac_config, dac_weights, dia_config, dia_weights
+from tests.tiny.dia_served import decoded
 from tests.tolerance import assert_within
 from tts_core.codecs import dac_calls
 from tts_core.codecs.dac_calls import Passage
@@ -56,10 +57,10 @@ def test_passages_together_equal_those_alone(side: Side, fed: list[tuple[int, in
     cuts = list(POLICY.decode_cuts(50))
     passages = [Passage(codes(seed, 50), *cut) for seed in range(4) for cut in cuts]
     passages += [Passage(codes(7, 9), 0, 9), Passage(codes(8, 9), 9, 9)]
-    together = pipeline(side).engine.decode_windows(passages)
+    together = decoded(pipeline(side).engine, passages)
     assert max(rows for rows, _ in fed) == 4
     known, truth = (
-        [pipeline(other).engine.decode_windows([passage])[0] for passage in passages]
+        [decoded(pipeline(other).engine, [passage])[0] for passage in passages]
         for other in (YARDSTICK, ORACLE)
     )
     assert [len(one) for one in together] == [len(one) for one in truth]
@@ -69,8 +70,8 @@ def test_passages_together_equal_those_alone(side: Side, fed: list[tuple[int, in
 def test_on_a_cpu_neighbors_change_no_bit(side: Side) -> None:
     engine = pipeline(side).engine
     passages = [Passage(codes(seed, 50), 4, 12) for seed in range(3)]
-    for one, passage in zip(engine.decode_windows(passages), passages, strict=True):
-        np.testing.assert_array_equal(one, engine.decode_windows([passage])[0])
+    for one, passage in zip(decoded(engine, passages), passages, strict=True):
+        np.testing.assert_array_equal(one, decoded(engine, [passage])[0])
 
 
 def test_a_batch_decodes_what_ends_together(

@@ -17,11 +17,11 @@ from torch_ref.api import embedded_voice as torch_voice
 from tts_core.audio.joining import PAUSE
 from tts_core.audio.joining import join as join_waves
 from tts_core.dia import pipeline as dia_pipeline
-from tts_core.dia.session import DiaSession
 from tts_core.errors import ResourceError, UsageError
 from tts_core.nn.noise import HostNoise, piece_seed
 from tts_core.prompt import Prompt
 from tts_core.results import GenerationResult, join
+from tts_core.speaking.session import SpeechSession
 
 pytestmark = pytest.mark.rest
 
@@ -184,14 +184,14 @@ def test_sound_before_the_second_piece_is_begun(side: Side) -> None:
 def test_pieces_run_side_by_side(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
     """All pieces that only need the first run together, or fewer if memory is short, with the same codes."""
     voice, running = pipeline(side), list[int]()
-    step = DiaSession.step
+    step = SpeechSession.step
 
-    def counted(session: DiaSession) -> Any:
+    def counted(session: SpeechSession) -> Any:
         if not running or running[-1] != session.running:
             running.append(session.running)
         return step(session)
 
-    monkeypatch.setattr(DiaSession, "step", counted)
+    monkeypatch.setattr(SpeechSession, "step", counted)
     voice.generate(TEXT, seed=SEED)
     assert running[:2] == [1, 3]
     running.clear()

@@ -14,7 +14,7 @@ from tests.sides import ORACLE, PORT, Side
 from tests.tiny.dia import EOS, compose, dac_config, dac_weights, dia_config, dia_weights
 from tests.tiny.noise import CountingNoise
 from tests.tolerance import assert_within
-from tts_core.dia import engine
+from tts_core.dia import net
 from tts_core.errors import CheckpointError
 from tts_core.prompt import Prompt
 from tts_core.results import join
@@ -225,7 +225,7 @@ def watched(side: Side, seen: Callable[[np.ndarray], None]) -> Watched:
 
 def loop_modules(side: Side) -> list[Any]:
     names = ["host"] + (["dia.slots"] if side is PORT else [])
-    return [engine, *(side.module(name) for name in names)]
+    return [net, *(side.module(name) for name in names)]
 
 
 def test_forbidden_reads_are_seen(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:

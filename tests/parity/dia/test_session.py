@@ -9,23 +9,29 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.hosts import Late, LateStream
 from tests.sides import SIDES
 from tests.tiny.dia import compose, dac_config, dac_weights, dia_config, dia_weights
-from tests.tiny.dia_served import requests, served
+from tests.tiny.dia_served import decoded, requests, served
+from tests.tiny.noise import CountingNoise
 from tts_core.codecs.dac_calls import Passage
 from tts_core.codecs.policy import CodecPolicy
+from tts_core.dia.long_text import DiaPieces
 from tts_core.dia.options import DiaOptions
+from tts_core.errors import UsageError
+from tts_core.nn.noise import piece_seed
 from tts_core.results import GenerationResult, join
-from tts_core.serving.session import Part
+from tts_core.serving.session import Failed, Part
 
 pytestmark = pytest.mark.rest
 
 every_side = pytest.mark.parametrize("side", list(SIDES))
+PAUSED = "[S1] The inn is near. [pause:0.2] [S2] There it ends!"
 UNHEARD: list[tuple[str, dict[str, Any]]] = [
     ("[S1] An old inn, near the pine.", {"seed": 1, "max_frames": 57}),
     ("[S1] " + "an inn " * 20, {"seed": 4, "max_frames": 72}),
     ("[S1] A mine.", {"seed": 2, "max_frames": 11}),
-    ("[S1] The inn is near. [pause:0.2] [S2] There it ends!", {"seed": 3}),
+    (PAUSED, {"seed": 3}),
 ]
 
 
@@ -57,7 +63,7 @@ def test_sound_is_decoded_in_windows_that_depend_on_the_request_only(side: str) 
         while stops[-1] < frames:
             stops.append(min(frames, engine.policy.served_stop(stops[-1])))
         passages = [Passage(one.codes, *cut) for cut in pairwise(stops)]
-        np.testing.assert_array_equal(one.audio, np.concatenate(engine.decode_windows(passages)))
+        np.testing.assert_array_equal(one.audio, np.concatenate(decoded(engine, passages)))
 
 
 @every_side
@@ -66,13 +72,13 @@ def test_without_listeners_the_sound_is_that_of_generate(side: str, monkeypatch:
     engine, fed = pipeline(side).engine, []
     monkeypatch.setattr(engine.codec, "policy", CodecPolicy(max_frames=24, first_frames=3))
     expected = [pipeline(side).generate(text, **changes) for text, changes in UNHEARD]
-    decode = engine.decode_windows
+    launch = engine.launch
 
-    def noted(passages: Any) -> Any:
-        fed.extend(stop - start for _, start, stop in passages)
-        return decode(passages)
+    def noted(windows: Any, policy: Any) -> Any:
+        fed.extend(window.codes.shape[1] for window in windows)
+        return launch(windows, policy)
 
-    monkeypatch.setattr(engine, "decode_windows", noted)
+    monkeypatch.setattr(engine, "launch", noted)
     requests = [pipeline(side).request(text, DiaOptions(**changes)) for text, changes in UNHEARD]
     found = served(pipeline(side), requests, places=3, seed=2, streamed=False)
     for one, other in zip(found, expected, strict=True):
@@ -80,7 +86,7 @@ def test_without_listeners_the_sound_is_that_of_generate(side: str, monkeypatch:
         np.testing.assert_array_equal(one.audio, other.audio)
         assert (one.cues, one.finish_reason) == (other.cues, other.finish_reason)
     assert max(fed) == 24
-    rooms = [pipeline(side).session(1, streamed=streamed).room for streamed in (True, False)]
+    rooms = [pipeline(side).session(1, streamed=streamed).admission for streamed in (True, False)]
     assert [room.policy for room in rooms] == [engine.policy, engine.policy.unheard()], "of the memory plan"
     whole = sum(one.codes.shape[1] for one in found[:3])
     assert whole > 3 * 24, "some have several windows"
@@ -97,5 +103,62 @@ def test_the_first_part_is_small(side: str) -> None:
     [first] = events
     assert isinstance(first, Part)
     assert first.result.codes.shape[1] == engine.policy.first_frames
-    rows = engine.policy.first_frames + session.lookahead + engine.config.longest_delay
+    rows = engine.policy.first_frames + engine.lookahead + engine.config.longest_delay
     assert steps <= rows + 2  # a step is submitted ahead
+
+
+def paused(side: str, **options: Any) -> Any:
+    return pipeline(side).request(PAUSED, DiaOptions(**options))
+
+
+@every_side
+def test_the_next_piece_begins_before_the_sound_of_the_one_before(
+    side: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the device decodes beside the steps, and late; the speech is the same."""
+    expected = join(list(pipeline(side).speak(paused(side, seed=3))))
+    monkeypatch.setattr(pipeline(side).engine, "host", LateStream(pipeline(side).engine.host))
+    monkeypatch.setattr(Late, "ready", lambda _: False)
+    sources = [CountingNoise(piece_seed(3, place)) for place in range(2)]
+    session, parts = pipeline(side).session(8), list[GenerationResult]()
+    session.join(paused(side, noise=sources))
+    began = False
+    while session.running:
+        for event in session.step():
+            assert isinstance(event, Part)
+            parts.append(event.result)
+        began = began or (bool(sources[1].steps) and not any(part.pieces for part in parts))
+    session.close()
+    assert began
+    found = join(parts)
+    np.testing.assert_array_equal(found.codes, expected.codes)
+    np.testing.assert_array_equal(found.audio, expected.audio)
+    assert (found.cues, found.token_count) == (expected.cues, expected.token_count)
+    for one, other in zip(found.pieces, expected.pieces, strict=True):
+        np.testing.assert_array_equal(one.audio, other.audio)
+        assert (one.text, one.max_frames) == (other.text, other.max_frames)
+
+
+@every_side
+def test_an_error_of_a_later_piece_follows_what_was_spoken(
+    side: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build = DiaPieces.request
+
+    def refused(text: DiaPieces, place: int) -> Any:
+        if place:
+            raise UsageError("text: refused")
+        return build(text, place)
+
+    monkeypatch.setattr(DiaPieces, "request", refused)
+    session, events = pipeline(side).session(2), list[Any]()
+    session.join(paused(side, seed=3))
+    while session.running:
+        events += session.step()
+    *parts, failed = events
+    session.close()
+    assert isinstance(failed, Failed)
+    assert str(failed.error) == "text: refused"
+    [spoken] = [piece for part in parts for piece in part.result.pieces]
+    assert spoken.text == "[S1] The inn is near."
+    assert len(spoken.audio) > 0

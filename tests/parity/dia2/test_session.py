@@ -16,6 +16,7 @@ from tts_core.dia2.options import Dia2Options
 from tts_core.errors import ResourceError, UsageError
 from tts_core.results import join
 from tts_core.serving.session import Failed
+from tts_core.speaking.speech import Sound
 
 pytestmark = pytest.mark.rest
 
@@ -65,7 +66,7 @@ def test_the_first_part_is_small_and_early(pipeline, side):
         events = session.step()
         steps += not sizes
         sizes += [event.result.codes.shape[1] for event in events]
-    assert steps == config.longest_delay + 2  # its codes are read a step later
+    assert steps == config.longest_delay + 1  # of which the first launches two
     assert sizes[:6] == [2, 2, 3, 3, 4, 5]
 
 
@@ -102,8 +103,8 @@ def test_text_that_cannot_be_fed_is_refused(pipeline):
 def test_a_voice_is_encoded_once(pipeline, asked, monkeypatch):
     """Two recordings of a configured voice, of two requests."""
     engine, encoded = pipeline("mlx").engine, []
-    encode = engine._codes_of
-    monkeypatch.setattr(engine, "_codes_of", lambda samples: encoded.append(1) or encode(samples))
+    encode = engine.codes_of
+    monkeypatch.setattr(engine, "codes_of", lambda samples: encoded.append(1) or encode(samples))
     monkeypatch.setattr(engine, "_codes", VoiceCache())
     session = pipeline("mlx").session(2)
     for _ in range(2):
@@ -115,7 +116,7 @@ def test_requests_wait_for_memory(pipeline, asked, monkeypatch):
     """By the plan: the cache of all rows together, as long as the longest may become."""
     session, host = pipeline("mlx").session(8), pipeline("mlx").engine.host
     jobs = [one.job() for one in asked("mlx")[:2]]
-    needed = session._takes(jobs)
+    needed = session.admission._bytes(jobs)
     monkeypatch.setattr(type(host), "free_bytes", lambda _: needed)
     assert session.fits(asked("mlx")[0])
     session.join(asked("mlx")[0])
@@ -129,11 +130,18 @@ def test_requests_wait_for_memory(pipeline, asked, monkeypatch):
 
 
 @every_side
-def test_only_one_whose_window_lacks_memory_fails(pipeline, asked, alone, same, side):
+def test_only_one_whose_window_lacks_memory_fails(pipeline, asked, alone, same, side, monkeypatch):
     """Each window is decoded for one request; it cannot be tried again, for the codec's state has changed."""
     session = pipeline(side).session(2)
     lost, kept = (session.join(asked(side)[place]) for place in (0, 1))
-    session.members[lost].decode = lambda window: (_ for _ in ()).throw(MemoryError)
+    launch, first = session.net.launch, alone(side)[0].codes[:, :2]
+
+    def lacking(windows: list[Sound], policy: CodecPolicy) -> Any:
+        if np.array_equal(windows[0].codes, first):
+            raise MemoryError
+        return launch(windows, policy)
+
+    monkeypatch.setattr(session.net, "launch", lacking)
     parts, failed = [], []
     while session.running:
         for event in session.step():

@@ -18,8 +18,8 @@ from torch_ref.cuda.capture import capture
 from torch_ref.cuda.dia.draws import DiaDraws, draw
 from torch_ref.cuda.dia.fused import DecoderMemory, FusedDecoder, runs
 from torch_ref.cuda.dia.reading import FusedReader
-from torch_ref.cuda.launch import compile_together
 from torch_ref.cuda.noise import fill_uniform
+from torch_ref.cuda.triton import compile_together
 from torch_ref.dia.dia import Dia, DiaSource
 from torch_ref.dia.slots import DiaSlots
 from torch_ref.host import Host
@@ -37,6 +37,7 @@ class DiaGraphSlots:
     """B slots for texts of at most `text_rows` bytes and `rows` grid rows, allocated at once."""
 
     steps, ahead = STEPS, 1  # of a launch, and launches before one is read, that keep the device busy
+    can_step = True  # no text waits
 
     def __init__(self, decoder: FusedDecoder, *, texts: int, rows: int, text_rows: int):
         self.decoder, self.network = decoder, decoder.network

@@ -9,8 +9,8 @@ import pytest
 
 from tests.hosts import LateHost
 from tts_core.codecs.mimi import MIMI_24KHZ, POLICY
+from tts_core.dia2.admission import Dia2Admission
 from tts_core.dia2.memory import Dia2Job, estimate
-from tts_core.dia2.session import Dia2Session
 from tts_core.dia2.spec import DIA2_2B
 from tts_core.errors import ResourceError
 from tts_core.memory.machine import Machine
@@ -21,14 +21,8 @@ NOTHING: Any = None
 
 
 def engine(backend: str, free: int | None) -> Any:
-    host = LateHost(backend, "bfloat16", free)
-    opened: list[tuple[int, int]] = []
-
-    def slots(texts: int, rows: int, *, guided: bool) -> object:
-        opened.append((texts, rows))
-        return object()
-
-    return SimpleNamespace(configs=CONFIGS, policy=POLICY, host=host, slots=slots, opened=opened)
+    host, network = LateHost(backend, "bfloat16", free), SimpleNamespace(config=DIA2_2B)
+    return SimpleNamespace(configs=CONFIGS, policy=POLICY, host=host, network=network)
 
 
 def needed(texts: int) -> int:
@@ -40,18 +34,17 @@ def needed(texts: int) -> int:
 def test_as_many_places_as_fit(free: int | None, places: int) -> None:
     """They are known to fit: what the slots took does not count again."""
     made = engine("torch-cuda", free)
-    session: Any = Dia2Session(made, 8, NOTHING, policy=POLICY, job=JOB)
-    assert (session.places, made.opened) == (places, [(places, JOB.frames + DIA2_2B.longest_delay - 1)])
+    admission = Dia2Admission(made, 8, JOB, POLICY)
+    assert (admission.places, admission.rows) == (places, JOB.frames + DIA2_2B.longest_delay - 1)
     made.host.free = 0
-    assert session.fits(NOTHING)
-    session.members = dict.fromkeys(range(places))
-    assert not session.fits(NOTHING)
+    assert admission.fits(NOTHING, [NOTHING] * (places - 1), 0)
+    assert not admission.fits(NOTHING, [NOTHING] * places, 0)
 
 
 def test_elsewhere_texts_take_memory_as_they_come() -> None:
-    assert Dia2Session(engine("mlx-metal", 1), 8, NOTHING, policy=POLICY, job=JOB).places == 8
+    assert Dia2Admission(engine("mlx-metal", 1), 8, JOB, POLICY).places == 8
 
 
 def test_not_even_one() -> None:
     with pytest.raises(ResourceError):
-        Dia2Session(engine("torch-cuda", needed(1) - 1), 8, NOTHING, policy=POLICY, job=JOB)
+        Dia2Admission(engine("torch-cuda", needed(1) - 1), 8, JOB, POLICY)

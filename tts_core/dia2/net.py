@@ -1,4 +1,4 @@
-"""Dia2's engine: the running batch of both networks, and the codec of either side.
+"""Dia2's networks: the running batch of both, and the codec of either side.
 
 Source: nari-labs/dia2@8687268, Apache-2.0.
 """
@@ -9,19 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from tts_core.dia2.slots import Dia2Slots
 from tts_core.errors import GenerationError
-from tts_core.speech.fed_session import FedEngine
+from tts_core.speaking.net import StreamNet
 
 
-class Dia2Engine(FedEngine):
+class Dia2Net(StreamNet):
     """Dia2's networks and their codec. fault: `dia2/guard.py`."""
 
     kinds = "dia2", "mimi"
-
-    def slots(self, texts: int, rows: int, *, guided: bool) -> Dia2Slots:
-        """Open a running batch for texts that read at most `rows` steps. guided: some may be."""
-        return self._make_slots(self.network, texts=texts, rows=rows, guided=guided)
 
     def fault(self, tokens: np.ndarray, text: tuple[int, int]) -> GenerationError:
         """Build the error for logits that are not all finite.
@@ -30,5 +25,5 @@ class Dia2Engine(FedEngine):
         """
         return self._fault(self.network, self.host.to_device(tokens), text)
 
-    def _codes_of(self, samples: np.ndarray) -> Any:
+    def codes_of(self, samples: np.ndarray) -> Any:
         return self.codec.encode(samples, self.network.config.n_streams)

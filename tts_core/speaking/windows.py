@@ -6,7 +6,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from tts_core.errors import GenerationError, SpeechError, shortage
 from tts_core.nn.beside import Done, Pending
@@ -26,13 +26,6 @@ class MemberWindow(NamedTuple, Generic[One, Frames]):
 
     one: One
     window: Frames
-
-
-@dataclass(eq=False)
-class CodecMemory:
-    """The codec's memory of a piece's frames so far, for those that follow."""
-
-    kept: Any = None
 
 
 @dataclass(eq=False)

@@ -10,7 +10,7 @@ import pytest
 from tests.hosts import LateHost
 from tests.metal_errors import LATE, MEMORY, SHORTAGES, STREAM
 from tts_core.errors import GenerationError, ResourceError
-from tts_core.serving.sounding import shared
+from tts_core.speaking.windows import shared
 
 
 class OutOfMemoryError(RuntimeError):

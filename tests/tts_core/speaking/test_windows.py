@@ -8,7 +8,7 @@ import pytest
 
 from tests.hosts import LateHost
 from tts_core.errors import CancelledError, GenerationError, ResourceError
-from tts_core.serving.sounding import AT_ONCE, Sounding
+from tts_core.speaking.windows import AT_ONCE, Sounding
 
 
 class Launch:

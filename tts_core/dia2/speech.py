@@ -1,0 +1,116 @@
+"""The speech of Dia2: pieces in order, each a run whose words are taken when the network asks for them.
+
+Source: nari-labs/dia2@8687268, Apache-2.0.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+from tts_core.audio.delivery import Pacing
+from tts_core.codecs.policy import CodecPolicy
+from tts_core.dia2.arriving import ArrivingEntries
+from tts_core.dia2.net import Dia2Net
+from tts_core.dia2.pieces import room, written
+from tts_core.dia2.prefix import Prefix
+from tts_core.dia2.request import Dia2Request, longest_frames
+from tts_core.dia2.run import Dia2Run
+from tts_core.dia2.slots import WAITED, Dia2Inputs, Dia2Joining
+from tts_core.printable import counted
+from tts_core.speaking.speech import (
+    CodecMemory,
+    Encode,
+    Free,
+    Ids,
+    MoreText,
+    Slot,
+    Sound,
+    Speech,
+    clipped,
+)
+
+_LOG = logging.getLogger("tts_core")
+
+
+def speak(request: Dia2Request, net: Dia2Net, policy: CodecPolicy | None) -> Speech:
+    """Speak the pieces of a request in order; those of a text that goes on as their words come.
+
+    policy: the codec's windows.
+    """
+    assert policy is not None, "pieces are decoded in windows"
+    facts, text = request.facts, None
+    if request.is_open:
+        text = ArrivingEntries(facts.reader, room(facts.config, request.options.initial_padding))
+    prefix: Prefix | None = yield Encode(partial(request.prefix, net.encode))
+    rows, left = 0, request.max_frames  # steps of the pieces before, and frames for the others
+    place = 0
+    while True:
+        run = _run(request, place, prefix, left)
+        inputs = Dia2Inputs(run, text)
+        while run.waits:
+            inputs.hear((yield MoreText()))
+        before = run.warm_up()
+        inputs.supply()
+        if not place:
+            _warn(run)
+        inputs.joining = Dia2Joining(before, run.start, request.sampling, request.noise_of(place))
+        slot, memory, start, told = Slot(inputs), CodecMemory(), 0, 0
+        while not run.is_done:
+            steps = yield Ids(slot, or_text=text is not None and text.is_open)
+            if steps is None:
+                inputs.hear((yield MoreText()))
+                continue
+            for codes in steps[steps[:, 0] != WAITED]:
+                if codes.min() < 0:
+                    raise inputs.error or net.fault(*run.history())
+                run.accept(codes)
+            while run.frames > start and (run.is_done or run.frames >= policy.served_stop(start)):
+                stop = min(run.frames, policy.served_stop(start))
+                words = run.words(facts.codec.frame_rate)[told:]
+                words = words[: sum(word.start * facts.codec.frame_rate < stop for word in words)]
+                count = rows + run.step - run.start
+                yield Sound(run.codes(start, stop), count, memory, after=clipped, words=words)
+                start, told = stop, told + len(words)
+        yield Free(slot)
+        rows += run.step - run.start
+        has_more = place + 1 < len(request.pieces) if text is None else text.has_entries
+        pacing = None
+        if text is not None:
+            pacing = Pacing((written(facts.reader, run.own),), (None, None), request.pacing.speed)
+        words = run.words(facts.codec.frame_rate)[told:]
+        yield Sound(run.codes(start, start), rows, memory, words=words, ends=True, pacing=pacing)
+        if run.finish_reason == "length" or not has_more:
+            return run.finish_reason
+        if left is not None:
+            left -= run.spoken
+            if left <= 0:
+                return "length"
+        prefix = prefix or run.beginning(request.voice_frames)
+        place += 1
+
+
+def _run(request: Dia2Request, place: int, prefix: Prefix | None, left: int | None) -> Dia2Run:
+    """Begin the run of a piece. left: frames, None for no limit."""
+    config, options = request.facts.config, request.options
+    return Dia2Run(
+        config,
+        () if request.is_open else request.pieces[place].entries,
+        prefix=prefix,
+        initial_padding=options.initial_padding,
+        max_frames=None if left is None or left >= longest_frames(config) else left,
+        keeps_prefix=options.include_prefix and place == 0,
+        is_open=request.is_open,
+    )
+
+
+def _warn(run: Dia2Run) -> None:
+    """Log a warning of the recordings' words that will be spoken again."""
+    late = run.late_words()
+    if late:
+        _LOG.warning(
+            "prompt: %s of the recordings will be spoken again, from %r on: the words come too close to "
+            "each other or to the end; give them earlier times, or leave them out",
+            counted(len(late), "word"),
+            late[0],
+        )

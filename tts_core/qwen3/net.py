@@ -1,0 +1,64 @@
+"""Qwen3-TTS's networks: the talker's running batch, the speaker encoder and the codec of either side.
+
+Source: QwenLM/Qwen3-TTS@022e286, Apache-2.0.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tts_core.audio.voice_cache import VoiceCache
+from tts_core.codecs.policy import CodecPolicy
+from tts_core.errors import GenerationError
+from tts_core.nn.beside import Pending, Then
+from tts_core.nn.calls import apart
+from tts_core.qwen3.layout import cut_of_recording
+from tts_core.qwen3.rows import Qwen3Joining
+from tts_core.speaking.net import StreamNet, first
+from tts_core.speaking.speech import Sound
+
+
+class Qwen3Net(StreamNet):
+    """Qwen3-TTS's networks and their codec.
+
+    network: the talker, and the speaker encoder of a model that has one.
+    make_slots, fault: `qwen3/slots.py`.
+    """
+
+    kinds = "qwen3", "qwen3_codec"
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self._vectors = VoiceCache()
+
+    def fault(self, text: Qwen3Joining, frames: np.ndarray) -> GenerationError:
+        """Build the error that names the first layer with NaN or infinity, by running a text again.
+
+        frames: drawn before the logits that are not finite, (Q, T).
+        """
+        return self._fault(self.network, text, frames)
+
+    def vector(self, samples: np.ndarray) -> np.ndarray:
+        """Encode a recording, (L,) float32 at the speaker encoder's rate, as the voice's vector (D,)."""
+        embed = self.network.speaker_encoder.embed
+        return self._vectors.encoded([samples], lambda _: apart(self.host, partial(embed, samples))).copy()
+
+    def launch_window(self, window: Sound, policy: CodecPolicy | None) -> Pending[np.ndarray]:
+        """As of any stream; without a policy a piece is decoded in the original's pieces of 300 frames."""
+        if policy is not None:
+            return super().launch_window(window, policy)
+        before = None if window.memory is None else window.memory.before
+        if before is None:
+            return self._launch_whole(window.codes)
+        recording, heard = before.shape[1], np.concatenate([before, window.codes], axis=1)
+
+        def speech(samples: np.ndarray) -> np.ndarray:
+            return samples[cut_of_recording(recording, heard.shape[1], len(samples)) :]
+
+        return Then(self._launch_whole(heard), speech)
+
+    def _launch_whole(self, codes: np.ndarray) -> Pending[np.ndarray]:
+        return Then(self.host.launch(lambda: [self.codec.decode(codes[None])]), first)

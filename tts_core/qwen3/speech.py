@@ -1,0 +1,105 @@
+"""The speech of Qwen3-TTS: pieces in order, each read before its frames, or with them.
+
+Source: QwenLM/Qwen3-TTS@022e286, Apache-2.0.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from tts_core.codecs.policy import CodecPolicy, complete
+from tts_core.qwen3.live import Live, Whole
+from tts_core.qwen3.net import Qwen3Net
+from tts_core.qwen3.request import Qwen3Request
+from tts_core.qwen3.rows import WAITED, Qwen3Joining
+from tts_core.speaking.speech import (
+    Append,
+    CodecMemory,
+    Encode,
+    Free,
+    Ids,
+    MoreText,
+    Slot,
+    Sound,
+    Speech,
+    clipped,
+)
+
+_LOG = logging.getLogger("tts_core")
+
+
+def speak(request: Qwen3Request, net: Qwen3Net, policy: CodecPolicy | None) -> Speech:
+    """Speak the pieces of a request in order; those of a text that goes on as their words come.
+
+    policy: the codec's windows; None decodes each piece as a whole.
+    """
+    voice = request.voice
+    vector, before = voice.vector, None
+    if voice.transcript and voice.samples is not None:
+        before = yield Encode(partial(net.encode, voice.samples))
+    if voice.heard is not None:
+        vector = yield Encode(partial(net.vector, voice.heard))
+    text = Live(request) if request.is_open else Whole(request)
+    spoken, rows, is_cut = 0, 0, False
+    while True:
+        while not text.can_begin:
+            text.hear((yield MoreText()))
+        piece = text.begin()
+        inputs = Qwen3Joining(piece.layout, request.sampling, piece.noise, vector, before, more=piece.more)
+        slot, memory = Slot(inputs), CodecMemory(before)
+        frames, asked, ended = list[np.ndarray](), 0, False
+        while not ended:
+            steps = yield Ids(slot, or_text=text.is_open)
+            if steps is None:
+                text.hear((yield MoreText()))
+                if news := text.news():
+                    yield Append(slot, *news)
+                continue
+            for codes in steps[steps[:, 0] != WAITED]:
+                if codes[0] < 0:
+                    raise net.fault(replace(inputs, layout=text.piece.layout), _stacked(request, frames))
+                if codes[0] == request.facts.config.codec_eos_id:
+                    ended = True
+                    break
+                frames.append(codes)
+                if len(frames) >= request.limit(text.piece, spoken):
+                    ended = is_cut = True
+                    _warn(request, text, len(frames))
+                    break
+            for start, stop in complete(policy, asked, len(frames) - ended):
+                yield Sound(
+                    _stacked(request, frames[start:stop]), rows, memory, after=clipped, lead=text.lead
+                )
+                asked = stop
+        yield Free(slot)
+        spoken += len(frames)
+        is_full = request.max_frames is not None and spoken >= request.max_frames
+        if asked < len(frames) and text.is_followed is None and not is_full:  # only further text says
+            yield Sound(_stacked(request, frames[asked:]), rows, memory, after=clipped, lead=text.lead)
+            asked = len(frames)
+        while text.is_followed is None and not is_full:
+            text.hear((yield MoreText()))
+        rows += len(piece.layout.text) + len(frames)
+        codes = _stacked(request, frames[asked:])
+        yield Sound(codes, rows, memory, after=clipped, ends=True, pacing=text.pacing(), lead=text.lead)
+        if is_full or not text.is_followed:
+            return "length" if is_cut or text.is_followed is not False else "stop"
+
+
+def _stacked(request: Qwen3Request, frames: list[np.ndarray]) -> np.ndarray:
+    """Stack frames, (Q,) each. → (Q, F)."""
+    return np.array(frames, np.int32).reshape(-1, request.facts.config.n_codebooks).T
+
+
+def _warn(request: Qwen3Request, text: Live | Whole, frames: int) -> None:
+    """Log a warning of a piece that was cut off without a caller's limit."""
+    if request.max_frames is None:
+        _LOG.warning(
+            "text: piece %d of %d did not end within %.1f s, longer than anybody reads it, and was "
+            "cut there; another seed or shorter pieces may help",
+            *(text.begun, len(text.pieces), frames / request.facts.codec.frame_rate),
+        )

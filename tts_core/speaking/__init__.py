@@ -1,0 +1,1 @@
+"""One way to speak: a speech is a generator, and a session runs speeches."""

@@ -1,0 +1,101 @@
+"""Slots of a network's running batch, and launches that are not read yet."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from tts_core.speaking.speech import Slot
+
+
+class RunningBatch(Protocol):
+    """Texts that share the steps of one network: `slots.py` of a model, on either side.
+
+    steps: that one launch runs.  ahead: launches before the first is read.
+    """
+
+    steps: int
+    ahead: int
+
+    @property
+    def can_step(self) -> bool:
+        """True if a text takes part in the next step."""
+        ...
+
+    def join(self, slot: int, text: Any) -> None:
+        """Let a text begin with the next launch; its slot must be free."""
+        ...
+
+    def feed(self, slot: int, ids: Sequence[int], *, more: bool) -> None:
+        """Append to a text that goes on, where its inputs do not hold it. more: it still does."""
+        raise AssertionError("its texts come with their inputs")
+
+    def leave(self, slot: int) -> None:
+        """Free a slot before the next launch."""
+        ...
+
+    def launch(self, steps: int) -> Any:
+        """Run some steps; waits for nothing. Returns what `read` reads."""
+        ...
+
+    def read(self, launched: Any) -> np.ndarray:
+        """Wait for a launch. → (steps, texts, ...) ids by slot, -1 where logits were not all finite."""
+        ...
+
+
+class Running:
+    """The slots of a running batch of at most `places` texts."""
+
+    def __init__(self, batch: RunningBatch, places: int):
+        self.batch, self._places = batch, places
+        self._slots: dict[int, Slot] = {}  # by index
+        self._launched: deque[tuple[Any, dict[int, Slot]]] = deque()
+
+    @property
+    def can_step(self) -> bool:
+        """True if a text takes part in the next step."""
+        return bool(self._slots) and self.batch.can_step
+
+    @property
+    def has_launched(self) -> bool:
+        """True if steps run that are not read."""
+        return bool(self._slots and self._launched)
+
+    def join(self, slot: Slot) -> None:
+        """Let a slot's text join at the lowest free index; there must be one."""
+        index = min(set(range(self._places)) - self._slots.keys())
+        self.batch.join(index, slot.inputs)
+        self._slots[index], slot.index = slot, index
+
+    def feed(self, slot: Slot, ids: Sequence[int], *, more: bool) -> None:
+        """Append to the text of a slot that has joined. more: it still goes on."""
+        assert slot.index is not None, "the slot has joined"
+        self.batch.feed(slot.index, ids, more=more)
+
+    def leave(self, slot: Slot) -> None:
+        """Free a slot that has joined. Ids of it that are not read yet reach nobody."""
+        if slot.index is not None:
+            self.batch.leave(slot.index)
+            del self._slots[slot.index]
+            slot.index = None
+
+    def drop(self, owner: Any) -> None:
+        """Free the slots of a request."""
+        for slot in [slot for slot in self._slots.values() if slot.owner is owner]:
+            self.leave(slot)
+
+    def turn(self) -> list[tuple[Slot, np.ndarray]]:
+        """Launch the next steps and read the oldest. Returns the slots that took part, each with its ids."""
+        if not self._slots:
+            self._launched.clear()
+            return []
+        while len(self._launched) <= self.batch.ahead and self.batch.can_step:
+            self._launched.append((self.batch.launch(self.batch.steps), dict(self._slots)))
+        if not self._launched:
+            return []
+        launched, slots = self._launched.popleft()
+        ids = self.batch.read(launched)
+        return [(slot, ids[:, index]) for index, slot in slots.items() if self._slots.get(index) is slot]
