@@ -54,8 +54,7 @@ def frames_of(built: Any, config: Dia2Config, guidance: float) -> Frames:
     sampling = choose_sampling(Dia2Options(cfg_scale=guidance))
 
     def frames(texts: int, count: int) -> None:
-        rows, network = count + config.longest_delay, built.network
-        slots = built.make_slots(network, texts=texts, rows=rows, guided=sampling.is_guided)
+        slots = built.slots(texts, count + config.longest_delay, guided=sampling.is_guided).slots
         runs = [Dia2Run(config, WORDS, max_frames=count) for _ in range(texts)]
         for slot, run in enumerate(runs):
             slots.join(slot, Dia2Joining(run.warm_up(), run.start, sampling, HostNoise(slot)))

@@ -58,16 +58,16 @@ CALLS: dict[str, dict[str, tuple[Call, ...]]] = {
         "slots.feed": (),  # its texts come whole
         "decode": (Call("decode"),),
         "launch": (Call("launch", again="decode", beside=True), TAKE),
-        "prepare": (),  # test_a_warm_up_that_fails
     },
     "dia2": {
         **FAULT,
         "slots": (),
         "slots.join": (Call("slots.join"), Call("slots.join", fed=True)),
-        "slots.act": (Call("slots.act"), Call("slots.act", fed=True)),
-        "slots.draw": (Call("slots.draw"),),
+        "slots.feed": (),  # its texts come with their inputs
+        "slots.launch": (Call("slots.launch"), Call("slots.launch", fed=True)),
         "slots.read": (Call("slots.read"), Call("slots.read", fed=True)),
         "encode": (Call("codec.encode"),),
+        "decode": (Call("decode"),),
         "launch": (Call("codec.decode_piece"), Call("launch"), Call("launch", beside=True), TAKE),
     },
     "mars5": {
@@ -98,19 +98,17 @@ CALLS: dict[str, dict[str, tuple[Call, ...]]] = {
         "encode": (Call("codec.encode"),),
         "launch": (
             Call("codec.decode_piece"),
-            Call("launch", doors=("serve",)),
+            Call("launch"),
             Call("launch", fed=True),
-            Call("launch", beside=True, doors=("serve",)),
+            Call("launch", beside=True),
             Call("launch", fed=True, beside=True),
+            Call("codec.decode", doors=WHOLE),
             TAKE,
         ),
-        "launch_whole": (
-            Call("codec.decode", doors=WHOLE),
-            Call("launch_whole", beside=True, doors=WHOLE),
-        ),
+        "decode": (Call("decode"),),
     },
 }
-WITHOUT = {"slots.leave", "prepare", "split"}  # which run no network
+WITHOUT = {"slots.leave", "prepare", "split"}  # which run no network, or as test_a_warm_up_that_fails says
 EVERY = [(model, call) for model, methods in CALLS.items() for calls in methods.values() for call in calls]
 ENCODE = ("codec.encode", "speaker_encoder.embed", "network.speaker_encoder.embed")
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tts_core.dia2.slots import Dia2Batch
 from tts_core.errors import GenerationError
 from tts_core.speaking.net import StreamNet
 
@@ -18,6 +19,11 @@ class Dia2Net(StreamNet):
 
     kinds = "dia2", "mimi"
 
+    def slots(self, texts: int, rows: int, *, guided: bool) -> Dia2Batch:
+        """Open a running batch for texts that read at most `rows` steps. guided: some may be."""
+        slots = self._make_slots(self.network, texts=texts, rows=rows, guided=guided)
+        return Dia2Batch(slots, texts, self.network.config.n_streams)
+
     def fault(self, tokens: np.ndarray, text: tuple[int, int]) -> GenerationError:
         """Build the error for logits that are not all finite.
 
@@ -25,5 +31,5 @@ class Dia2Net(StreamNet):
         """
         return self._fault(self.network, self.host.to_device(tokens), text)
 
-    def codes_of(self, samples: np.ndarray) -> Any:
+    def _codes_of(self, samples: np.ndarray) -> Any:
         return self.codec.encode(samples, self.network.config.n_streams)

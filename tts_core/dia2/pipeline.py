@@ -21,7 +21,6 @@ from tts_core.dia2.memory import Dia2Job
 from tts_core.dia2.net import Dia2Net
 from tts_core.dia2.options import Dia2Changes, Dia2Options
 from tts_core.dia2.request import Dia2Facts, Dia2Request, live, request
-from tts_core.dia2.slots import Dia2Batch
 from tts_core.dia2.speech import speak
 from tts_core.live.stream import checked_pieces
 from tts_core.options import chosen
@@ -141,9 +140,7 @@ class Dia2Pipeline(SpeechPipeline[Dia2Request]):
     ) -> SpeechSession:
         policy = self.engine.policy if streamed else self.engine.policy.unheard()
         engine, admission = self.engine, Dia2Admission(self.engine, places, job, policy)
-        places = admission.places
-        slots = engine.make_slots(engine.network, texts=places, rows=admission.rows, guided=admission.guided)
-        batch = Dia2Batch(slots, places, self.config.n_streams)
+        batch = engine.slots(admission.places, admission.rows, guided=admission.guided)
         return SpeechSession(engine, speak, batch, admission, self._rehearsal, policy=policy, has_sound=sound)
 
     def _rehearsal(self) -> Dia2Request:

@@ -18,6 +18,7 @@ from tts_core.nn.calls import apart
 from tts_core.qwen3.layout import cut_of_recording
 from tts_core.qwen3.rows import Qwen3Joining
 from tts_core.speaking.net import StreamNet, first
+from tts_core.speaking.running import RunningBatch
 from tts_core.speaking.speech import Sound
 
 
@@ -34,6 +35,10 @@ class Qwen3Net(StreamNet):
         super().__init__(*args, **kwargs)
         self._vectors = VoiceCache()
 
+    def slots(self, texts: int, room: int) -> RunningBatch:
+        """Open a running batch for as many texts, each of at most `room` positions."""
+        return self._make_slots(self.network, texts=texts, room=room)
+
     def fault(self, text: Qwen3Joining, frames: np.ndarray) -> GenerationError:
         """Build the error that names the first layer with NaN or infinity, by running a text again.
 
@@ -46,10 +51,10 @@ class Qwen3Net(StreamNet):
         embed = self.network.speaker_encoder.embed
         return self._vectors.encoded([samples], lambda _: apart(self.host, partial(embed, samples))).copy()
 
-    def launch_window(self, window: Sound, policy: CodecPolicy | None) -> Pending[np.ndarray]:
+    def _launch_window(self, window: Sound, policy: CodecPolicy | None) -> Pending[np.ndarray]:
         """As of any stream; without a policy a piece is decoded in the original's pieces of 300 frames."""
         if policy is not None:
-            return super().launch_window(window, policy)
+            return super()._launch_window(window, policy)
         before = None if window.memory is None else window.memory.before
         if before is None:
             return self._launch_whole(window.codes)

@@ -154,7 +154,7 @@ class Qwen3Pipeline(SpeechPipeline[Qwen3Request]):
         self, places: int, job: Qwen3Job | None, *, streamed: bool, sound: bool = True
     ) -> SpeechSession:
         engine, admission = self.engine, Qwen3Admission(self.engine, places, job)
-        batch = engine.make_slots(engine.network, texts=admission.places, room=admission.room)
+        batch = engine.slots(admission.places, admission.room)
         again = partial(rehearsal, self.facts)
         policy = engine.policy if streamed else None
         return SpeechSession(engine, speak, batch, admission, again, policy=policy, has_sound=sound)

@@ -82,7 +82,7 @@ class StreamNet(Net):
     ):
         self.documents, self.network, self.codec, self.host = documents, network, codec, host
         self.configs: Configs = dict(zip(self.kinds, (network.config, codec.config), strict=True))
-        self.make_slots, self._fault = make_slots, fault
+        self._make_slots, self._fault = make_slots, fault
         self._codes = VoiceCache()
         self._decode_piece = decode_piece or (lambda codes, memory: codec.decode_piece(codes, memory))
 
@@ -96,7 +96,7 @@ class StreamNet(Net):
         """Of the sound, in Hz."""
         return self.codec.config.sample_rate
 
-    def codes_of(self, samples: np.ndarray) -> Any:
+    def _codes_of(self, samples: np.ndarray) -> Any:
         """Encode recordings, (1, L) float32 at the codec's rate, as codes (1, Q, F) of the framework."""
         return self.codec.encode(samples)
 
@@ -104,7 +104,7 @@ class StreamNet(Net):
         """Encode a recording, (L,) float32 at the codec's rate, as codes (Q, F) int32."""
 
         def encode() -> np.ndarray:
-            return self.host.to_host(self.codes_of(samples[None]))[0]
+            return self.host.to_host(self._codes_of(samples[None]))[0]
 
         return self._codes.encoded([samples], lambda _: apart(self.host, encode)).copy()
 
@@ -113,9 +113,9 @@ class StreamNet(Net):
 
     def launch(self, windows: Sequence[Sound], policy: CodecPolicy | None) -> Pending[list[np.ndarray]]:
         [window] = windows
-        return Then(self.launch_window(window, policy), lambda samples: [samples])
+        return Then(self._launch_window(window, policy), lambda samples: [samples])
 
-    def launch_window(self, window: Sound, policy: CodecPolicy | None) -> Pending[np.ndarray]:
+    def _launch_window(self, window: Sound, policy: CodecPolicy | None) -> Pending[np.ndarray]:
         """Begin to decode a window. → (L,) float32."""
         assert policy is not None, "pieces are decoded in windows"
         memory = window.memory

@@ -103,8 +103,8 @@ def test_text_that_cannot_be_fed_is_refused(pipeline):
 def test_a_voice_is_encoded_once(pipeline, asked, monkeypatch):
     """Two recordings of a configured voice, of two requests."""
     engine, encoded = pipeline("mlx").engine, []
-    encode = engine.codes_of
-    monkeypatch.setattr(engine, "codes_of", lambda samples: encoded.append(1) or encode(samples))
+    encode = engine._codes_of
+    monkeypatch.setattr(engine, "_codes_of", lambda samples: encoded.append(1) or encode(samples))
     monkeypatch.setattr(engine, "_codes", VoiceCache())
     session = pipeline("mlx").session(2)
     for _ in range(2):
