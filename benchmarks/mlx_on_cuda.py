@@ -43,12 +43,12 @@ start = time.perf_counter()
 TRIALS = (
     START
     + """
-from mlx_port.kernels import add_norm, attention, noise, rows, turn
+from mlx_port.kernels import add_norm, attention_support, noise, rows, turn
 from mlx_port.kernels.source import passes
 half, found = mx.bfloat16, []
 for trial in (
     (noise.trial,), (add_norm.trial, half, half, mx.float32, half), (turn.trial, half, False),
-    (rows.trial, half), (attention.trial, half, 4, 128),
+    (rows.trial, half), (attention_support.trial, half, 4, 128),
 ):
     began = time.perf_counter()
     found.append(f"{trial[0].__module__[17:]} {passes(*trial)} {time.perf_counter() - began:.2f}")

@@ -16,9 +16,12 @@ from typing import Any
 import numpy as np
 
 from tests.tolerance import bound
+from tts_core.audio.loudness import normalize_loudness
 from tts_core.mars5.request import BANDWIDTH_ID, for_vocoder
+from tts_core.metavoice.net import MetaVoiceSource
 from tts_core.nn.noise import HostNoise
 from tts_core.results import GenerationResult
+from tts_core.speaking.speech import Sound
 
 Sounds = Callable[[Any, np.ndarray], list[np.ndarray]]
 
@@ -35,7 +38,12 @@ def _vocoder(engine: Any, codes: np.ndarray) -> list[np.ndarray]:
 
 def _decoders(engine: Any, codes: np.ndarray) -> list[np.ndarray]:
     """By every decoder: a result does not say which one spoke it."""
-    return [engine.decode([codes], [HostNoise(0)], each, check=lambda: None)[0] for each in engine.decoders]
+    sounds = []
+    for each in engine.decoders:
+        window = Sound(codes, 0, source=MetaVoiceSource(each, HostNoise(0)))
+        [made] = engine.decode([window], None, lambda: None)
+        sounds.append(normalize_loudness(made, engine.sample_rate))
+    return sounds
 
 
 SOUNDS: Mapping[str, Sounds] = {

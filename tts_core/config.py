@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, fields
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, get_type_hints
 
 from tts_core.errors import CheckpointError
 from tts_core.printable import named
@@ -93,10 +93,10 @@ def check_numbers(config: Any, where: str) -> None:
 
     Raises CheckpointError naming all fields that do not.
     """
-    faults = []
+    faults, hints = [], get_type_hints(type(config), include_extras=True)
     for field in fields(config):
-        value = getattr(config, field.name)
-        values = value if field.type == "tuple[int, ...]" and isinstance(value, tuple) else (value,)
+        value, hint = getattr(config, field.name), hints[field.name]
+        values = value if hint == tuple[int, ...] and isinstance(value, tuple) else (value,)
         kind = next((kind for kind in ("layers", "codebooks") if field.name.endswith(kind)), None)
         if kind and isinstance(value, int) and value > MOST_LAYERS:
             raise CheckpointError(f"{where}: {value} {kind}; more than {MOST_LAYERS} are not supported")
@@ -104,7 +104,7 @@ def check_numbers(config: Any, where: str) -> None:
             raise CheckpointError(
                 f"{where}: {len(values)} {field.name}; more than {MOST_LAYERS} are not supported"
             )
-        allowed = {"int": int, "tuple[int, ...]": int, "float": int | float}.get(str(field.type))
+        allowed = {int: int, tuple[int, ...]: int, float: int | float}.get(hint)
         if allowed and not all(
             isinstance(n, allowed) and not isinstance(n, bool) and 0 < n <= LARGEST for n in values
         ):

@@ -9,9 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
+from functools import cache
 from importlib import import_module
 from numbers import Integral, Real
-from typing import Any, TypedDict, TypeVar, cast
+from types import NoneType, UnionType
+from typing import Any, TypedDict, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from tts_core.errors import UsageError, check_names
 
@@ -93,6 +95,13 @@ def options_class(model: str) -> Any:
     return found
 
 
+@cache
+def types(kind: type) -> dict[str, tuple[Any, ...]]:
+    """Return the types that each field of an options dataclass takes, that of one value first."""
+    hints = get_type_hints(kind).items()
+    return {name: get_args(one) if get_origin(one) in (Union, UnionType) else (one,) for name, one in hints}
+
+
 def check(options: Any) -> None:
     """Convert each field's value to its type: int, float, or a tuple of them where it has one value per text.
 
@@ -100,13 +109,15 @@ def check(options: Any) -> None:
     type or out of range.
     """
     for one in fields(options):
-        known, value = info(one), getattr(options, one.name)
-        several = known.per_text and _is_several(value)
-        if several and _number(str(one.type)) is None:
+        taken, value = types(type(options))[one.name], getattr(options, one.name)
+        several = info(one).per_text and _is_several(value)
+        if several and taken[0] not in (int, float):
             continue
-        pair = isinstance(value, tuple) and "tuple" in str(one.type)
+        pair = isinstance(value, tuple) and any(get_origin(each) is tuple for each in taken)
         converted = (
-            tuple(_converted(one, each) for each in value) if several or pair else _converted(one, value)
+            tuple(_converted(one, taken, each) for each in value)
+            if several or pair
+            else _converted(one, taken, value)
         )
         object.__setattr__(options, one.name, converted)
 
@@ -180,7 +191,10 @@ def single_values(kind: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     kind: an options dataclass.  given: by name; a field's `unset` is None. Objects of Python, such as noise,
     are unknown here. Raises UsageError as `check`, for an unknown name, and for several values.
     """
-    known = {one.name: info(one) for one in fields(kind) if _is_plain(one)}
+    plain = (bool, int, float, str)
+    known = {
+        one.name: info(one) for one in fields(kind) if types(kind)[one.name][0] in plain or info(one).choices
+    }
     check_names(given, known)
     changes = {}
     for name, value in given.items():
@@ -200,39 +214,25 @@ def _is_several(value: Any) -> bool:
         return False
 
 
-def _is_plain(one: Field[Any]) -> bool:
-    """True if JSON can carry a field's values."""
-    kind = str(one.type)
-    return _number(kind) is not None or kind.startswith(("bool", "str")) or bool(info(one).choices)
-
-
-def _number(kind: str) -> type[int] | type[float] | None:
-    """Return the type of a field's numbers; None if it takes none."""
-    if kind.startswith("int"):
-        return int
-    return float if kind.startswith("float") else None
-
-
-def _converted(one: Field[Any], value: Any) -> Any:
-    name, kind, known = one.name, str(one.type), info(one)
+def _converted(one: Field[Any], taken: tuple[Any, ...], value: Any) -> Any:
+    """Convert one value of a field. taken: the field's types."""
+    name, kind, known = one.name, taken[0], info(one)
     if value is None:
-        if "None" not in kind:
+        if NoneType not in taken:
             raise UsageError(f"{name}: None is not allowed; omit it for the default")
-        return None
-    number = _number(kind)
-    if known.choices and (number is None or isinstance(value, str)):
+    elif known.choices and (kind not in (int, float) or isinstance(value, str)):
         if not isinstance(value, str) or value not in known.choices:
             raise UsageError(f"{name}: {value!r:.40} is not known; use {' or '.join(known.choices)}")
-    elif kind.startswith("bool"):
+    elif kind is bool:
         if not isinstance(value, bool):
             raise UsageError(f"{name}: {value!r:.40} is neither True nor False")
-    elif kind.startswith("str"):
+    elif kind is str:
         if not isinstance(value, str):
             raise UsageError(f"{name}: {value!r:.40} is not text")
         if len(value) > known.high:
             raise UsageError(f"{name}: {len(value)} characters; give {known.high:.0f} at most")
-    elif number is not None:
-        return _in_range(name, number, known, value)
+    elif kind in (int, float):
+        return _in_range(name, kind, known, value)
     return value
 
 

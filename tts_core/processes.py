@@ -23,8 +23,8 @@ class Died(NamedTuple):
     exit_code: int | None
 
 
-class Hand:
-    """This process's end of one. held: what it was given and has not answered, by key."""
+class WorkerProcess:
+    """A process and the pipe to it. held: what it was given and has not answered, by key."""
 
     def __init__(self, place: Mapping[str, str], process: BaseProcess, pipe: Connection):
         self.place, self.process, self.pipe = place, process, pipe
@@ -65,46 +65,48 @@ class Processes(Generic[Worker]):
     ):
         self._build, self._work, self._ending, self._daemon = build, work, ending, daemon
         self._deaths = 0
-        self.hands = [self._hand(place) for place in places]
+        self.workers = [self._start(place) for place in places]
 
-    def heard(self, hands: Collection[Hand], patience: float | None = None) -> Iterator[tuple[Hand, Any]]:
+    def heard(
+        self, workers: Collection[WorkerProcess], patience: float | None = None
+    ) -> Iterator[tuple[WorkerProcess, Any]]:
         """Yield what processes said. A dead one is heard as Died, and another takes its place.
 
         patience: seconds to wait for the first; None waits for one.
         Raises the SpeechError of a worker that cannot be built, GenerationError if processes keep dying.
         """
-        ready = wait([hand.pipe for hand in hands], patience)
-        for hand in [hand for hand in hands if hand.pipe in ready]:
+        ready = wait([worker.pipe for worker in workers], patience)
+        for worker in [worker for worker in workers if worker.pipe in ready]:
             try:
-                answer = hand.pipe.recv()
+                answer = worker.pipe.recv()
             except (EOFError, ConnectionResetError):
-                hand.process.join()
-                hand.pipe.close()
+                worker.process.join()
+                worker.pipe.close()
                 self._deaths += 1
-                yield hand, Died(hand.process.exitcode)
+                yield worker, Died(worker.process.exitcode)
                 if self._deaths >= DEATHS:
-                    raise GenerationError(self._ending.format(code=hand.process.exitcode)) from None
-                self.hands[self.hands.index(hand)] = self._hand(hand.place)
+                    raise GenerationError(self._ending.format(code=worker.process.exitcode)) from None
+                self.workers[self.workers.index(worker)] = self._start(worker.place)
                 continue
             if isinstance(answer, SpeechError):
                 raise answer
             if answer is not None:
                 self._deaths = 0
-            yield hand, answer
+            yield worker, answer
 
     def stop(self) -> None:
         """End all processes."""
-        for hand in self.hands:
-            hand.stop()
+        for worker in self.workers:
+            worker.stop()
 
-    def _hand(self, place: Mapping[str, str]) -> Hand:
+    def _start(self, place: Mapping[str, str]) -> WorkerProcess:
         context = multiprocessing.get_context("spawn")
         pipe, theirs = context.Pipe()
         process = context.Process(target=_run, args=(self._build, self._work, theirs), daemon=self._daemon)
         with _environment(place):
             process.start()
         theirs.close()
-        return Hand(place, process, pipe)
+        return WorkerProcess(place, process, pipe)
 
 
 def _run(build: Callable[[], Worker], work: Callable[[Worker, Connection], None], pipe: Connection) -> None:

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from tts_core.errors import FieldError, SpeechError, flag_of
 from tts_core.models import NAMES
-from tts_core.options import Info, info, options_class
+from tts_core.options import Info, info, options_class, types
 
 PREFIX = "option_"  # of the parameters that are options of a model
 _MODEL = "mlx_port.model"  # key of the context's notes
@@ -93,12 +93,12 @@ def model_name(given: str) -> str:
 
 def option_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add a flag for every option of every model; options of the same name share a flag and its type."""
-    found: dict[str, tuple[Info, str, dict[str, list[str]]]] = {}
+    found: dict[str, tuple[Info, Any, dict[str, list[str]]]] = {}
     for model in NAMES:
-        for field in fields(options_class(model)):
+        for field in fields(kind := options_class(model)):
             known = info(field)
             if known.flags:
-                helps = found.setdefault(field.name, (known, str(field.type), {}))[2]
+                helps = found.setdefault(field.name, (known, types(kind)[field.name][0], {}))[2]
                 helps.setdefault(known.help, []).append(model)
     for name, (known, kind, helps) in reversed(found.items()):
         add = click.option(*known.flags, PREFIX + name, help=_help(helps), **_type(known, kind))
@@ -142,12 +142,10 @@ def _help(helps: Mapping[str, Sequence[str]]) -> str:
     return text if len(models) == len(NAMES) else f"{text} ({', '.join(models)})"
 
 
-def _type(known: Info, kind: str) -> dict[str, Any]:
+def _type(known: Info, kind: Any) -> dict[str, Any]:
     """Arguments of `click.option` for an option of this type."""
-    if kind.startswith("bool"):
+    if kind is bool:
         return {"is_flag": True, "default": None}
-    if kind.startswith("int"):
-        return {"type": int}
-    if kind.startswith("float"):
-        return {"type": float}
+    if kind in (int, float):
+        return {"type": kind}
     return {"type": click.Choice(known.choices)} if known.choices else {"metavar": "TEXT"}

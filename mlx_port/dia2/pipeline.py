@@ -9,7 +9,7 @@ from mlx_port.dia2.dia2 import Dia2
 from mlx_port.dia2.guard import fault
 from mlx_port.dia2.slots import Dia2Slots
 from mlx_port.host import Host
-from mlx_port.kernels.attention import try_long
+from mlx_port.kernels.attention_support import try_long
 from mlx_port.loading import Loaded, Parts
 from mlx_port.steps.dia2.fused import join, try_kernels
 from mlx_port.stored import understood

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import mlx.core as mx
 
-from mlx_port.kernels.attention import HALF, has_kernel
+from mlx_port.kernels.attention_support import HALF, has_kernel
 from mlx_port.runtime.memory import backend_name
 from tts_core.nn.attention import AttentionPolicy, AttentionSizes, block_sizes, lane_spans, spans
 

@@ -15,8 +15,8 @@ from mlx_port.metavoice.slots import MetaVoiceSlots
 from mlx_port.metavoice.speaker_encoder import SpeakerEncoder
 from mlx_port.steps.metavoice.one_row import try_kernels
 from tts_core.metavoice import pipeline
-from tts_core.metavoice.engine import MetaVoiceEngine
 from tts_core.metavoice.memory import check_loading
+from tts_core.metavoice.net import MetaVoiceNet
 from tts_core.metavoice.text import read_tokenizers
 
 
@@ -39,7 +39,7 @@ def assemble(parts: Parts) -> MetaVoicePipeline:
     vocoder, diffusion = parts.network("vocos", Vocos), None
     if "mbd" in parts.configs:
         diffusion = parts.network("encodec", Encodec), parts.network("mbd", MultiBandDiffusion)
-    engine = MetaVoiceEngine(
+    engine = MetaVoiceNet(
         parts.configs,
         tokenizers,
         network,

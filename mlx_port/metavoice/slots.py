@@ -30,6 +30,7 @@ class MetaVoiceSlots:
     """
 
     steps, ahead = 1, 1  # of a launch, and launches before one is read, that keep the device busy
+    can_step = True  # none of its texts waits
 
     def __init__(self, network: FirstStage, *, texts: int, rows: int, room: int, end_of_text: int):
         self.network, self.end_of_text = network, end_of_text
@@ -42,10 +43,6 @@ class MetaVoiceSlots:
         self.ticks = 0
         self.tokens = mx.zeros((rows, 1), mx.int32)
         self.speakers = mx.zeros((rows, 1, network.config.hidden_size), network.transformer.wpe.weight.dtype)
-
-    def fits(self, sampling: FirstStageSampling) -> bool:
-        """Return whether there are a slot and rows for a text with this sampling."""
-        return self.plan.fits(sampling)
 
     def join(self, slot: int, text: MetaVoiceJoining) -> None:
         """Read a text's ids but the last and let it start with the next step; its slot must be free."""

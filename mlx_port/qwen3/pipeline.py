@@ -8,7 +8,7 @@ import mlx.core as mx
 
 from mlx_port.codecs.qwen3_codec import Qwen3Codec
 from mlx_port.host import Host
-from mlx_port.kernels.attention import try_long
+from mlx_port.kernels.attention_support import try_long
 from mlx_port.loading import Loaded, Parts
 from mlx_port.qwen3.qwen3 import Qwen3
 from mlx_port.qwen3.slots import Qwen3Slots, fault

@@ -8,7 +8,7 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
-from mlx_port.kernels.attention import has_kernel
+from mlx_port.kernels.attention_support import has_kernel
 from mlx_port.kernels.source import on_gpu
 from mlx_port.layers.attention import scaled_dot_product_attention
 from mlx_port.layers.row_cache import RowPositions

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import mlx_port.kernels
-from mlx_port.kernels import add_norm, attention, noise, norm_turn, rows, turn
+from mlx_port.kernels import add_norm, attention_support, noise, norm_turn, rows, turn
 from mlx_port.kernels.source import Kernel
 from tests.metal_text.cases import BF16, CASES, F32, Case, drawn, normed, product, quantized, split, turned
 from tests.metal_text.compiler import Fault, find
@@ -44,7 +44,7 @@ def test_a_text_runs_and_agrees(case: Case, processor: Processor) -> None:
 
 
 # not those of MLX's own attention, which has no text here, nor of wide rows, which take long
-OURS = [trial for trial in TRIALS if trial[0] is not attention.trial and rows.WIDE not in trial]
+OURS = [trial for trial in TRIALS if trial[0] is not attention_support.trial and rows.WIDE not in trial]
 
 
 @pytest.mark.parametrize("trial", OURS, ids=named)

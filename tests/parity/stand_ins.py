@@ -79,6 +79,7 @@ CALLS: dict[str, dict[str, tuple[Call, ...]]] = {
     },
     "metavoice": {
         **SLOTS,
+        "slots.feed": (),  # its texts come with their inputs
         **FAULT,
         "speaker": (Call("speaker_encoder.embed"),),
         "fill": (Call("fill"),),
@@ -109,7 +110,7 @@ CALLS: dict[str, dict[str, tuple[Call, ...]]] = {
         ),
     },
 }
-WITHOUT = {"slots.leave", "slots.fits", "split"}  # which run no network
+WITHOUT = {"slots.leave", "prepare", "split"}  # which run no network
 EVERY = [(model, call) for model, methods in CALLS.items() for calls in methods.values() for call in calls]
 ENCODE = ("codec.encode", "speaker_encoder.embed", "network.speaker_encoder.embed")
 

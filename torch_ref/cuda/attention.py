@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from torch_ref.cuda.launch import jit, launch, processors, tl, triton
+from torch_ref.cuda.triton import jit, pdl, processors, tl, triton
 from torch_ref.layers.rope import Rotation
 
 # Measured on an H200 in bfloat16, milliseconds of Dia's step: one text 1.015; with half the block 1.033, with
@@ -149,7 +149,7 @@ def _sizes(group: int, keys: Tensor, work: Workspace) -> dict[str, Any]:
         "WIDTH": width,
         "CORES": cores,
         "num_warps": WARPS // share,
-        **launch(keys.device),
+        **pdl(keys.device),
     }
 
 

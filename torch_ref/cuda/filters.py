@@ -8,7 +8,7 @@ Cuts are found bit by bit, without a sort, until no further bit could change wha
 
 from __future__ import annotations
 
-from torch_ref.cuda.launch import jit, tl
+from torch_ref.cuda.triton import jit, tl
 
 
 @jit

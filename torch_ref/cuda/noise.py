@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from torch_ref.cuda.launch import jit, tl, triton
+from torch_ref.cuda.triton import jit, tl, triton
 
 BLOCKS = 128  # of 8 numbers, per program
 

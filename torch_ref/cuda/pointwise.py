@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ref.cuda.launch import jit, launch, tl, triton
+from torch_ref.cuda.triton import jit, pdl, tl, triton
 from torch_ref.layers.rope import Rotation
 
 
@@ -34,7 +34,7 @@ def add_norm(
         x, x if added is None else added, gain, x if rest is None else rest,
         gain if rest_gain is None else rest_gain, out, width, eps, rows if texts is None else texts,
         ADDED=added is not None, REST=rest is not None, BLOCK=triton.next_power_of_2(width),
-        num_warps=8 if width > 1024 else 4, **launch(x.device),
+        num_warps=8 if width > 1024 else 4, **pdl(x.device),
     )  # fmt: skip
     return out
 
@@ -50,7 +50,7 @@ def add_layer_norm(
     out = x.new_empty(rows, width, dtype=dtype)
     _add_layer_norm[rows,](
         x, x if added is None else added, gain, bias, out, width, eps, ADDED=added is not None,
-        BLOCK=triton.next_power_of_2(width), num_warps=4, **launch(x.device),
+        BLOCK=triton.next_power_of_2(width), num_warps=4, **pdl(x.device),
     )  # fmt: skip
     return out
 
@@ -59,7 +59,7 @@ def gated(joined: Tensor) -> Tensor:
     """Compute silu(gate) · up. (R, 2N), gate and up side by side → (R, N)."""
     rows, width = joined.shape[0], joined.shape[1] // 2
     out = joined.new_empty(rows, width)
-    _gated[rows, triton.cdiv(width, 1024)](joined, out, width, BLOCK=1024, num_warps=4, **launch(out.device))
+    _gated[rows, triton.cdiv(width, 1024)](joined, out, width, BLOCK=1024, num_warps=4, **pdl(out.device))
     return out
 
 
@@ -73,7 +73,7 @@ def turn(x: Tensor, rotation: Rotation, heads: int, length: int) -> None:
     half = cos.shape[1]
     _turn[len(x), heads](
         x, cos, sin, x.shape[1], length, HALF=half, BLOCK=triton.next_power_of_2(half), num_warps=1,
-        enable_fp_fusion=False, **launch(x.device),
+        enable_fp_fusion=False, **pdl(x.device),
     )  # fmt: skip
 
 

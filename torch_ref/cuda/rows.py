@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_ref.cuda.launch import INTERPRETED, jit, launch, processors, tl, triton
+from torch_ref.cuda.triton import INTERPRETED, jit, pdl, processors, tl, triton
 
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 CAPABILITY = (8, 0)  # the lowest that Triton supports
@@ -85,7 +85,7 @@ def _programs(
     each = max(1, TILE_BYTES // (block * weights * weight.element_size()))
     count = min(triton.cdiv(rows, each), programs * processors(weight.device))
     sizes = {"R": len(x), "ROWS": each, "BLOCK": block, "num_warps": warps}
-    return (count,), sizes | launch(weight.device)
+    return (count,), sizes | pdl(weight.device)
 
 
 @jit

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ref.cuda.launch import INTERPRETED, jit, tl, triton
+from torch_ref.cuda.triton import INTERPRETED, jit, tl, triton
 
 BLOCK = 1024
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)

@@ -14,8 +14,8 @@ from torch_ref.metavoice.guidance import fault
 from torch_ref.metavoice.second_stage import SecondStage
 from torch_ref.metavoice.speaker_encoder import SpeakerEncoder
 from tts_core.metavoice import pipeline
-from tts_core.metavoice.engine import MetaVoiceEngine
 from tts_core.metavoice.memory import check_loading
+from tts_core.metavoice.net import MetaVoiceNet
 from tts_core.metavoice.text import read_tokenizers
 
 
@@ -38,7 +38,7 @@ def assemble(parts: Parts) -> MetaVoicePipeline:
     vocoder, diffusion = parts.network("vocos", Vocos), None
     if "mbd" in parts.configs:
         diffusion = parts.network("encodec", Encodec), parts.network("mbd", MultiBandDiffusion)
-    engine = MetaVoiceEngine(
+    engine = MetaVoiceNet(
         parts.configs,
         tokenizers,
         network,

@@ -29,6 +29,7 @@ class MetaVoiceSlots:
     """
 
     steps, ahead = 1, 0  # of a launch, and launches before one is read, that keep the device busy
+    can_step = True  # none of its texts waits
 
     def __init__(self, network: FirstStage, *, texts: int, rows: int, room: int, end_of_text: int):
         self.network, self.end_of_text = network, end_of_text
@@ -40,10 +41,6 @@ class MetaVoiceSlots:
         weight = network.transformer.wpe.weight
         self.tokens = torch.zeros(rows, 1, dtype=torch.int64, device=weight.device)
         self.speakers = weight.new_zeros(rows, 1, network.config.hidden_size)
-
-    def fits(self, sampling: FirstStageSampling) -> bool:
-        """Return whether there are a slot and rows for a text with this sampling."""
-        return self.plan.fits(sampling)
 
     @torch.inference_mode()
     def join(self, slot: int, text: MetaVoiceJoining) -> None:

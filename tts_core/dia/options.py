@@ -11,6 +11,8 @@ from tts_core.options import LONGEST_SECONDS, frames_option, option
 
 if TYPE_CHECKING:
     from tts_core.nn.noise import Noise
+else:
+    Noise = object  # of Python only: no option's flag needs its module
 
 PieceSeconds = float | Literal["auto"] | None
 

@@ -133,47 +133,40 @@ def read(
     Raises UsageError for a text that cannot be spoken, or does not fit after this reference.
     """
     window = config.max_frames / frame_rate  # seconds
-    if piece_seconds == "auto":
-        piece_seconds = window / AUTO
-    elif piece_seconds is not None and not 1 <= piece_seconds < float("inf"):
-        raise UsageError(f"piece_seconds: {piece_seconds} is not a number >= 1")
+    seconds = _wanted(piece_seconds, window)
     given = paused("text", text)
     parts = [rewritten("text", part, rules) for part in given.parts]
     words = " ".join(parts)
     script, before, said = with_tag(words), "", ""
-    if transcript is not None:
-        before, said = with_tag(clean("transcript", transcript)), bare(transcript)
     lead, *_, tail = (silence or None for silence in given.silences)
     whole = DiaPiece(script, before=lead, after=tail)
-    if before:
+    if transcript is not None:
+        before, said = with_tag(clean("transcript", transcript)), bare(transcript)
         whole = replace(whole, text=f"{before} {words}", said=words)
     check_turns(whole.text)
-    if piece_seconds is None and len(parts) == 1:
-        check_bytes(text, words, whole.text, config.max_text_bytes)
-        return [whole]
-    seconds = window / AUTO if piece_seconds is None else piece_seconds
     room = Size(
         int((window - prompt_frames / frame_rate) * CHARACTERS_PER_SECOND),
         config.max_text_bytes - len(tokenize(said)) - 4,  # spaces between, a single tag at the end
     )
-    fits = len(whole.tokens) <= config.max_text_bytes and characters(script) <= min(
-        seconds * CHARACTERS_PER_SECOND * WHOLE, room.characters
-    )
-    if fits and len(parts) == 1:
-        return [whole]
+    if len(parts) == 1:
+        longest = min(seconds * CHARACTERS_PER_SECOND * WHOLE, room.characters)
+        if piece_seconds is None:
+            check_bytes(text, words, whole.text, config.max_text_bytes)
+            return [whole]
+        if characters(script) <= longest and len(whole.tokens) <= config.max_text_bytes:
+            return [whole]
     check_turns(script)
     most = Size(int(min(seconds * CHARACTERS_PER_SECOND, room.characters / AUTO)), int(room.bytes / TEXTS))
-    if room.bytes < 1:
-        check_bytes(text, words, whole.text, config.max_text_bytes)  # raises: the transcript is too long
-    if most.characters < CHARACTERS_PER_SECOND or most.bytes < CHARACTERS_PER_SECOND:
+    if min(most.characters, most.bytes) < CHARACTERS_PER_SECOND:
+        if room.bytes < 1:
+            check_bytes(text, words, whole.text, config.max_text_bytes)
         raise UsageError(
             f"prompt: {prompt_frames / frame_rate:.1f} s and {len(tokenize(said))} bytes of text leave too "
             f"little room for this text; the limits are {window:.1f} s and {config.max_text_bytes} bytes; "
             "give a shorter reference"
         )
-    if transcript is not None and not words.startswith(TAGS):  # the text continues the last turn
-        last = turns(before)[-1].speaker
-        script = f"[{last}]{script.removeprefix(TAGS[0])}"
+    if before and not words.startswith(TAGS):  # the text continues the last turn
+        script = f"[{turns(before)[-1].speaker}] {words}"
     ends = accumulate((len(part) + 1 for part in parts[:-1]), initial=len(script) - len(words))
     pauses = dict(zip([*ends][1:], given.silences[1:-1], strict=True))
     pieces = cut(script, most, heard={turn.speaker for turn in turns(said)}, pauses=pauses)
@@ -187,6 +180,15 @@ def read(
     pieces[0] = replace(pieces[0], before=lead)
     pieces[-1] = replace(pieces[-1], after=tail)
     return pieces
+
+
+def _wanted(piece_seconds: PieceSeconds, window: float) -> float:
+    """Return the wanted seconds of a piece. window: in seconds."""
+    if piece_seconds is None or piece_seconds == "auto":
+        return window / AUTO
+    if not 1 <= piece_seconds < float("inf"):
+        raise UsageError(f"piece_seconds: {piece_seconds} is not a number >= 1")
+    return piece_seconds
 
 
 def bare(transcript: str) -> str:
@@ -214,31 +216,42 @@ def cut(
     said = [turn for turn in turns(script) if speakable(turn.words)]
     end = said[-1].stop
     first = {turn.speaker: turn.start for turn in reversed(said) if turn.speaker not in heard}
+    voice = VOICE * CHARACTERS_PER_SECOND if pauses and not heard else 0  # wanted characters of the anchors
     pieces: list[DiaPiece] = []
     anchors: tuple[int, ...] = ()
     start, ends = 0, [*pauses, end]
     while start < end:
         new = [place for place in first.values() if place >= start]
-        opening = not heard and not pieces
-        stop, limit = None, ends[bisect_right(ends, start)]
-        if new and max(new) < limit:  # try one anchor with all new speakers
-            largest = most if opening else most.times(ANCHOR)
-            stop = _stop(script, said, start, limit, largest, after=max(new))
-        if stop is None:
-            ahead = min((place for place in new if start < place < limit), default=limit)
-            half = start in new and not (opening and len(new) == 1)
-            stop = _stop(script, said, start, ahead, most.times(ANCHOR) if half else most)
-        assert stop is not None, "words can always be cut"
+        limit = ends[bisect_right(ends, start)]
+        stop = _stop_with(script, said, start, limit, most, new=new, opening=not heard and not pieces)
         text = _piece(script, said, start, stop if stop < end else len(script))
-        held = [pieces[anchor].text for anchor in anchors]
         pieces.append(DiaPiece(text, anchors, after=pauses.get(stop)))
-        short = pauses and not heard and characters(" ".join(held)) < VOICE * CHARACTERS_PER_SECOND
-        if any(start <= place < stop for place in new) or (
-            short and most.times(2 * ANCHOR).holds(" ".join([*held, text]))
-        ):
+        held = " ".join(pieces[anchor].text for anchor in anchors)
+        is_short = characters(held) < voice and most.times(2 * ANCHOR).holds(f"{held} {text}".lstrip())
+        if is_short or any(start <= place < stop for place in new):
             anchors = (*anchors, len(pieces) - 1)
         start = stop
     return pieces
+
+
+def _stop_with(
+    script: str, said: list[Turn], start: int, limit: int, most: Size, *, new: list[int], opening: bool
+) -> int:
+    """Choose the end of a piece, no later than `limit`, by the speakers whose voices it sets.
+
+    new: where the speakers that were not heard yet begin.
+    opening: nothing was heard before.
+    """
+    half = most.times(ANCHOR)
+    if new and max(new) < limit:  # try one anchor with all new speakers
+        stop = _stop(script, said, start, limit, most if opening else half, after=max(new))
+        if stop is not None:
+            return stop
+    ahead = min((place for place in new if start < place < limit), default=limit)
+    is_half = start in new and not (opening and len(new) == 1)
+    stop = _stop(script, said, start, ahead, half if is_half else most)
+    assert stop is not None, "words can always be cut"
+    return stop
 
 
 def _piece(script: str, said: list[Turn], start: int, stop: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Annotated, Any
 
 from tts_core.config import MOST_LAYERS, Schema, check_numbers, exact_fields, mapping
 from tts_core.errors import CheckpointError
@@ -16,7 +16,7 @@ ACTIVATIONS = {  # as published → ours
     "linear": "linear",
 }
 GATED = ("silu", "linear")
-Id = int  # may be 0
+Id = Annotated[int, "may be 0"]
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,8 @@ from tts_core.options import SharedChanges, SharedOptions, frames_option, option
 
 if TYPE_CHECKING:
     from tts_core.nn.noise import Noise
+else:
+    Noise = object  # of Python only: no option's flag needs its module
 
 
 @dataclass(frozen=True)

@@ -164,7 +164,7 @@ class Dia2Run:
 
     @property
     def finish_reason(self) -> Literal["stop", "length"]:
-        """True if the text was spoken to its end."""
+        """Return "stop" if the text was spoken to its end, "length" if a limit came first."""
         return "stop" if self.cutoff is not None and self.step >= self.cutoff else "length"
 
     @property

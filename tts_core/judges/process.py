@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from tts_core.judges.judging import Judge, judged
 from tts_core.judges.rows import RecordingRow
-from tts_core.processes import Died, Hand, Processes
+from tts_core.processes import Died, Processes, WorkerProcess
 
 ENDING = "judge: the judge died (exit code {code}), as others before it"
 
@@ -66,8 +66,8 @@ class JudgeProcesses:
         Raises the SpeechError of a judge that cannot be built, GenerationError if processes keep dying.
         """
         found = []
-        for hand, answer in self._processes.heard(self._busy(), patience):
-            [key], hand.held = hand.held, {}
+        for worker, answer in self._processes.heard(self._busy(), patience):
+            [key], worker.held = worker.held, {}
             if isinstance(answer, Died):
                 answer = Verdict(key, None, f"the judge died (exit code {answer.exit_code})")
             found.append(answer)
@@ -79,14 +79,14 @@ class JudgeProcesses:
         self._processes.stop()
         self._folder.cleanup()
 
-    def _busy(self) -> list[Hand]:
-        return [hand for hand in self._processes.hands if hand.held]
+    def _busy(self) -> list[WorkerProcess]:
+        return [worker for worker in self._processes.workers if worker.held]
 
     def _feed(self) -> None:
-        for hand in self._processes.hands:
-            if self._waiting and not hand.held:
+        for worker in self._processes.workers:
+            if self._waiting and not worker.held:
                 recording = self._waiting.popleft()
-                hand.give(recording.key, recording)
+                worker.give(recording.key, recording)
 
 
 def _work(folder: Path, judges: Sequence[Judge], pipe: Connection) -> None:

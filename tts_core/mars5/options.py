@@ -16,6 +16,8 @@ from tts_core.options import LONGEST_SECONDS, SharedChanges, SharedOptions, fram
 if TYPE_CHECKING:
     from tts_core.mars5.diffusion import Draws
     from tts_core.nn.noise import Noise
+else:
+    Draws = Noise = object  # of Python only: no option's flag needs its module
 
 MAX_LEN = 2000  # ids, prompt included, unless generate_max_len_override is given
 PIECE_SECONDS = 10.0  # of speech, approximately: a length that the networks speak well at once

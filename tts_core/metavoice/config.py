@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, get_type_hints
 
 from tts_core.config import Schema, check_numbers, mapping, reader
 from tts_core.errors import CheckpointError
@@ -331,7 +331,7 @@ def _check_shapes(
 
 def _check(config: FirstStageConfig | SecondStageConfig, where: str) -> None:
     """Check the fields that the two language models share."""
-    flags = [field.name for field in fields(config) if field.type == "bool"]
+    flags = [name for name, kind in get_type_hints(type(config)).items() if kind is bool]
     wrong = [f"{name} {getattr(config, name)!r}" for name in flags if type(getattr(config, name)) is not bool]
     if wrong:
         raise CheckpointError(f"{where}: {', '.join(wrong)}: must be true or false")

@@ -11,6 +11,8 @@ from tts_core.text.pace import CHARACTERS_PER_SECOND
 
 if TYPE_CHECKING:
     from tts_core.metavoice.sampling import SpeechNoise
+else:
+    SpeechNoise = object  # of Python only: no option's flag needs its module
 
 Decoder = Literal["vocos", "mbd"]
 DECODERS = ("vocos", "mbd")

@@ -20,8 +20,9 @@ from tts_core.errors import UsageError
 from tts_core.live.stream import stream
 from tts_core.live.voices import SameVoices
 from tts_core.memory.fits import fitting
-from tts_core.metavoice.engine import MetaVoiceEngine
+from tts_core.metavoice.admission import MetaVoiceAdmission
 from tts_core.metavoice.memory import MetaVoiceJob, check_running, estimate
+from tts_core.metavoice.net import MetaVoiceNet
 from tts_core.metavoice.options import MetaVoiceChanges, MetaVoiceOptions
 from tts_core.metavoice.request import (
     STAGES,
@@ -30,12 +31,12 @@ from tts_core.metavoice.request import (
     request,
     requests,
 )
-from tts_core.metavoice.session import MetaVoiceSession
+from tts_core.metavoice.speech import speak
 from tts_core.nn.calls import named, named_parts
 from tts_core.options import chosen
 from tts_core.pipeline import Callbacks, Progress, PromptLike
 from tts_core.results import GenerationResult, Meter, join
-from tts_core.serving.session import Session
+from tts_core.speaking.session import SpeechSession
 from tts_core.speech.report import StageReport
 from tts_core.speech.script import SIDE_BY_SIDE, line
 from tts_core.speech.together import log, streamed, together
@@ -46,7 +47,7 @@ Tell = Callable[[Progress], None]
 class MetaVoicePipeline:
     """MetaVoice's networks of either side. Build it with `load`."""
 
-    def __init__(self, engine: MetaVoiceEngine):
+    def __init__(self, engine: MetaVoiceNet):
         self.engine = engine
         self.facts = engine.facts
         self.sample_rate = self.facts.vocoder.sample_rate
@@ -118,13 +119,13 @@ class MetaVoicePipeline:
         self._check_memory(request.job())
         return self._parts(request, Callbacks(progress, cancel))
 
-    def session(self, places: int, *, streamed: bool = True) -> Session:
+    def session(self, places: int, *, streamed: bool = True) -> SpeechSession:
         """Open a running batch, in which requests share the first stage's steps.
 
         streamed: changes nothing; a piece is decoded once all of its codes are known.
         Raises ResourceError for too little memory.
         """
-        return MetaVoiceSession(self.engine, places, self.rehearsal)
+        return self.opened(places, None)
 
     @named
     def generate_batch(
@@ -175,6 +176,36 @@ class MetaVoicePipeline:
         """
         return read_voice(self.facts, prompt).encoded(self.engine.speaker)
 
+    def opened(
+        self,
+        places: int,
+        job: MetaVoiceJob | None,
+        *,
+        report: StageReport | None = None,
+        sound: bool = True,
+        is_late: bool = False,
+    ) -> SpeechSession:
+        """Open a running batch. Raises ResourceError for too little memory.
+
+        job: bounds each request, where it is known that `places` of them fit; None for any request.
+        sound: False for codes alone.
+        is_late: for a diffusion that nobody awaits, whose bands are loaded for each call: it begins when no
+        first stage runs.
+        """
+        engine, admission = self.engine, MetaVoiceAdmission(self.engine, places, job)
+        batch = engine.slots(admission.places, admission.rows, admission.room)
+        return SpeechSession(
+            engine,
+            speak,
+            batch,
+            admission,
+            self.rehearsal,
+            policy=None,
+            has_sound=sound,
+            is_late=is_late,
+            report=report,
+        )
+
     def rehearsal(self) -> MetaVoiceRequest:
         """Build a short request that runs every network but the speaker encoder, for a warm-up."""
         silence = np.zeros(self.facts.first.speaker_embedding_size, np.float32)
@@ -195,9 +226,9 @@ class MetaVoicePipeline:
         self._check_memory(job)
         report = StageReport(watch, sum(one.seconds for one in asked))
 
-        def session(pieces: int) -> MetaVoiceSession:
-            places = min(pieces, job.batch)
-            return MetaVoiceSession(self.engine, places, self.rehearsal, job=job, report=report, sound=sound)
+        def session(pieces: int) -> SpeechSession:
+            places, is_late = min(pieces, job.batch), job.decoder == "mbd"
+            return self.opened(places, job, report=report, sound=sound, is_late=is_late)
 
         lines = [line(one, Meter(self.sample_rate, STAGES)) for one in asked]
         return together(session, lines, Callbacks(None, watch.cancel), 0.0)
@@ -209,5 +240,5 @@ class MetaVoicePipeline:
     def _parts(self, request: MetaVoiceRequest, watch: Callbacks) -> Iterator[GenerationResult]:
         """Yield the joined speech of all pieces, one part per piece."""
         report = StageReport(watch, request.seconds)
-        session = MetaVoiceSession(self.engine, 1, self.rehearsal, job=request.job(), report=report)
+        session = self.opened(1, request.job(), report=report)
         yield from streamed(session, request, Callbacks(None, watch.cancel), request.seconds)

@@ -28,6 +28,7 @@ from tts_core.metavoice.text import Tokenizers, check_characters, is_readable, n
 from tts_core.nn.noise import per_text, piece_seed
 from tts_core.pipeline import PromptLike
 from tts_core.prompt import Prompt
+from tts_core.speaking.request import WholeRequest
 from tts_core.speech.asked import each_text, frames_of, read_once, seed_of
 from tts_core.text import breaks
 from tts_core.text.alphabet import accent_notes, known_text
@@ -114,7 +115,7 @@ class Said:
 
 
 @dataclass(frozen=True, eq=False)
-class MetaVoiceRequest:
+class MetaVoiceRequest(WholeRequest):
     """One text as it will be spoken.
 
     max_frames: of all pieces together; None for no such limit.  seed: None if the caller gave the noise.

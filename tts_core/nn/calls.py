@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Generator, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 from weakref import WeakKeyDictionary
@@ -50,42 +50,45 @@ def apart(host: Host, call: Callable[[], Made]) -> Made:
     raise lack
 
 
-def named(method: Callable[Concatenate[Owner, Given], Made]) -> Callable[Concatenate[Owner, Given], Made]:
-    """Let a pipeline's method raise our error in place of a framework's about its device."""
+def exclusive(
+    method: Callable[Concatenate[Owner, Given], Made],
+) -> Callable[Concatenate[Owner, Given], Made]:
+    """Let a pipeline's method wait until no other thread runs its networks, and raise our error in place of a
+    framework's about its device.
+    """
 
     @wraps(method)
     def call(self: Owner, *args: Given.args, **kwargs: Given.kwargs) -> Made:
-        with _named(self.engine.host):
+        with _exclusive(self.engine.host):
             return method(self, *args, **kwargs)
 
     return call
 
 
-def named_parts(
+def exclusive_parts(
     method: Callable[Concatenate[Owner, Given], Iterator[Made]],
 ) -> Callable[Concatenate[Owner, Given], Iterator[Made]]:
-    """As `named`, for a method that is a generator."""
+    """As `exclusive`, for a generator: other threads wait until a part, never None, is complete."""
 
     @wraps(method)
     def call(self: Owner, *args: Given.args, **kwargs: Given.kwargs) -> Iterator[Made]:
-        parts = cast("Generator[Made]", method(self, *args, **kwargs))
-        try:
+        with closing(cast("Generator[Made]", method(self, *args, **kwargs))) as parts:
             while True:
-                with _named(self.engine.host):  # not while the caller uses a part
-                    try:
-                        part = next(parts)
-                    except StopIteration:
-                        return
+                with _exclusive(self.engine.host):  # not while the caller uses a part
+                    part = next(parts, None)
+                if part is None:
+                    return
                 yield part
-        finally:
-            parts.close()
 
     return call
 
 
+named, named_parts = exclusive, exclusive_parts  # in pipelines that do not speak by a generator yet
+
+
 @contextmanager
-def _named(host: Host) -> Iterator[None]:
-    with _lock(host):
+def _exclusive(host: Host) -> Iterator[None]:
+    with _LOCKS.setdefault(host, threading.RLock()):
         try:
             yield
         except Exception as error:
@@ -94,11 +97,6 @@ def _named(host: Host) -> Iterator[None]:
                 raise
             drop_errors(host)
             raise found from error
-
-
-def _lock(host: Host) -> AbstractContextManager[object]:
-    """Return the lock of a pipeline's networks: another thread waits until a part is complete."""
-    return _LOCKS.setdefault(host, threading.RLock())
 
 
 def drop_errors(host: Host) -> None:

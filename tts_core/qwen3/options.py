@@ -10,6 +10,8 @@ from tts_core.options import LONGEST_SECONDS, SharedChanges, SharedOptions, fram
 
 if TYPE_CHECKING:
     from tts_core.nn.noise import Noise
+else:
+    Noise = object  # of Python only: no option's flag needs its module
 
 Layouts = Literal["auto", "whole", "streamed"]
 LAYOUTS = ("auto", "whole", "streamed")

@@ -18,7 +18,7 @@ import numpy as np
 
 from tts_core.errors import UsageError
 from tts_core.live.stream import checked_pieces
-from tts_core.nn.calls import named
+from tts_core.nn.calls import exclusive
 from tts_core.options import chosen
 from tts_core.pipeline import Callbacks, Progress, PromptLike
 from tts_core.qwen3.admission import Qwen3Admission
@@ -135,7 +135,7 @@ class Qwen3Pipeline(SpeechPipeline[Qwen3Request]):
         spoken = self._together(self._requests(texts, exactly, prompts), Callbacks(None, None), sound=False)
         return [one.codes for one in spoken]
 
-    @named
+    @exclusive
     def speaker(self, prompt: PromptLike) -> np.ndarray:
         """Compute the vector of a recording, (D,) float32, to pass as `prompt`; or that vector.
 

@@ -30,14 +30,14 @@ from tts_core.qwen3.sampling import GENERATION, read_generation
 from tts_core.qwen3.speaker import DEFAULT
 from tts_core.qwen3.tokenizer import FILES, shared_tokenizer
 
-FOLDERS = {  # published repository → size, mode
+REPOSITORIES = {  # on the hub → size, mode
     "Qwen/Qwen3-TTS-12Hz-0.6B-CustomVoice": ("0b6", CUSTOM_VOICE),
     "Qwen/Qwen3-TTS-12Hz-0.6B-Base": ("0b6", BASE),
     "Qwen/Qwen3-TTS-12Hz-1.7B-CustomVoice": ("1b7", CUSTOM_VOICE),
     "Qwen/Qwen3-TTS-12Hz-1.7B-Base": ("1b7", BASE),
     "Qwen/Qwen3-TTS-12Hz-1.7B-VoiceDesign": ("1b7", VOICE_DESIGN),
 }
-REPOSITORY = next(iter(FOLDERS))
+REPOSITORY = next(iter(REPOSITORIES))
 LANGUAGES = ("zh", "en", "ja", "ko", "de", "fr", "ru", "pt", "es", "it")
 # Widths follow from the lengths of the published files; the other numbers and ids are those that several
 # ports state, and a published config.json is read for all of them
@@ -71,7 +71,7 @@ _DIALECTS = {"eric": "sichuan_dialect", "dylan": "beijing_dialect"}
 
 
 def qwen3(size: str, mode: str) -> Qwen3Config:
-    """Build the sizes and ids of a published model. size, mode: as in FOLDERS."""
+    """Build the sizes and ids of a published model. size, mode: as in REPOSITORIES."""
     width, inner = _WIDTHS[size]
     speakers = [Speaker(name, id, _DIALECTS.get(name)) for name, id in _SPEAKERS.items()]
     return Qwen3Config(
@@ -177,7 +177,7 @@ MODEL = Model(
     check=check,
     sizes={
         repository: {"qwen3": qwen3(*facts), "qwen3_codec": QWEN3_CODEC_12HZ}
-        for repository, facts in FOLDERS.items()
+        for repository, facts in REPOSITORIES.items()
     },
     published_dtype="bfloat16",
     on_mps=("float32", "its codes in half precision have not been compared there"),

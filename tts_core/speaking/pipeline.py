@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
-from tts_core.nn.calls import named, named_parts
+from tts_core.nn.calls import exclusive, exclusive_parts
 from tts_core.pipeline import Callbacks, Progress, PromptLike
 from tts_core.results import GenerationResult
 from tts_core.serving.session import Session
@@ -59,7 +59,7 @@ class SpeechPipeline(ABC, Generic[Request]):
         self.check_memory(request.job())
         return self._parts(request, watch, is_streamed, text)
 
-    @named_parts
+    @exclusive_parts
     def _parts(
         self, request: Request, watch: Callbacks, is_streamed: bool, text: Iterator[str] | None
     ) -> Iterator[GenerationResult]:
@@ -74,7 +74,7 @@ class SpeechPipeline(ABC, Generic[Request]):
         asked = each_text(texts, options, prompts)
         return [self.request(one.text, one.options, one.prompt) for one in asked]
 
-    @named
+    @exclusive
     def _together(
         self, asked: Sequence[Request], watch: Callbacks, *, sound: bool = True
     ) -> list[GenerationResult]:

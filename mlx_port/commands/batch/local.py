@@ -12,7 +12,7 @@ from typing import Protocol
 
 from tts_core.bulk.outcome import Outcome
 from tts_core.bulk.rows import TextRow
-from tts_core.processes import DEATHS, Died, Hand, Processes
+from tts_core.processes import DEATHS, Died, Processes, WorkerProcess
 
 Keyed = tuple[TextRow, str]
 
@@ -51,28 +51,28 @@ def speak_locally(
     """
     waiting = iter(rows)
     ending = f"batch: {DEATHS} workers died one after the other; is there too little memory?"
-    workers = Processes(build, _work, places, ending=ending, daemon=False)  # judges are their children
-    fed = set[Hand]()  # those for which there are no more rows
+    processes = Processes(build, _work, places, ending=ending, daemon=False)  # judges are their children
+    fed = set[WorkerProcess]()  # those for which there are no more rows
     try:
-        while busy := [hand for hand in workers.hands if hand not in fed or hand.held]:
-            for hand, answer in workers.heard(busy):
+        while busy := [worker for worker in processes.workers if worker not in fed or worker.held]:
+            for worker, answer in processes.heard(busy):
                 if isinstance(answer, Died):
-                    yield from _lost(hand, answer)
+                    yield from _lost(worker, answer)
                 elif answer is not None:
-                    hand.held.pop(answer.key, None)
+                    worker.held.pop(answer.key, None)
                     yield answer
                 elif (row := next(waiting, None)) is not None:
-                    hand.give(row[1], row)
+                    worker.give(row[1], row)
                 else:
-                    fed.add(hand)
-                    hand.give(None, None)
+                    fed.add(worker)
+                    worker.give(None, None)
     finally:
-        workers.stop()
+        processes.stop()
 
 
-def _lost(hand: Hand, died: Died) -> Iterator[Outcome]:
+def _lost(worker: WorkerProcess, died: Died) -> Iterator[Outcome]:
     """The rows that died with a worker."""
-    for row, key in hand.held.values():
+    for row, key in worker.held.values():
         yield Outcome(row.number, key, row.id, error=f"the worker died (exit code {died.exit_code})")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from tts_core import models
 from tts_core.models import Configs, Documents
-from tts_core.options import info, options_class
+from tts_core.options import info, options_class, types
 from tts_core.text.accents import plain
 from tts_core.text.alphabet import is_invisible
 from tts_core.text.rules import TextRules, read_rules
@@ -48,6 +48,7 @@ def describe(
     spec = models.model(name).of(configs or {})
     config = (configs or {}).get(name)
     own = None if config is None else spec.defaults(config, (documents or {}).get(name, {}))
+    kind = options_class(name)
     return {
         "title": spec.title,
         "letters": _letters((documents or {}).get(name, {})),
@@ -59,8 +60,8 @@ def describe(
         "own_speakers": list(spec.own_speakers),
         "languages": list(spec.languages),
         "options": [
-            _served(_option(field, _own(field, own)), longest)
-            for field in fields(options_class(name))
+            _served(_option(field, types(kind)[field.name][0], _own(field, own)), longest)
+            for field in fields(kind)
             if info(field).flags
         ],
     }
@@ -102,19 +103,19 @@ def _served(option: dict[str, Any], longest: float) -> dict[str, Any]:
     return option
 
 
-def _option(field: Field[Any], own: Any) -> dict[str, Any]:
+def _option(field: Field[Any], kind: Any, own: Any) -> dict[str, Any]:
     """Describe an option; bounds that it lacks are left out.
 
+    kind: type of its values.
     default: None is the model's own value, also where a request gives null.
     own: that value, if it has one.
     above: an exclusive lower bound.
     unset: the value that means none.
     """
-    known, kind = info(field), str(field.type)
-    types = ("bool", "int", "float")
+    known = info(field)
     found: dict[str, Any] = {
         "name": field.name,
-        "type": next((each for each in types if kind.startswith(each)), "str"),
+        "type": kind.__name__ if kind in (bool, int, float) else "str",
         "default": field.default,
         "own": own,
         "help": known.help,

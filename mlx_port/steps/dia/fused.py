@@ -14,7 +14,7 @@ import numpy as np
 
 from mlx_port.dia.dia import SCALE, DecoderLayer, Dia
 from mlx_port.kernels import noise
-from mlx_port.kernels.attention import try_long
+from mlx_port.kernels.attention_support import try_long
 from mlx_port.kernels.source import on_gpu, passes
 from mlx_port.layers.norm import RMSNorm
 from mlx_port.steps.add_norm import add_norm

@@ -15,7 +15,7 @@ import numpy as np
 from mlx_port.dia2.blocks import ACTIVATIONS, MLP, SCALE, RMSNorm, TextEmbedding, add
 from mlx_port.dia2.dia2 import Dia2
 from mlx_port.kernels import noise
-from mlx_port.kernels.attention import try_long
+from mlx_port.kernels.attention_support import try_long
 from mlx_port.kernels.source import on_gpu, passes
 from mlx_port.steps.add_norm import add_norm
 from mlx_port.steps.chain import chain

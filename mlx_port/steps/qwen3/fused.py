@@ -9,7 +9,7 @@ import mlx.core as mx
 import numpy as np
 from mlx import nn
 
-from mlx_port.kernels.attention import try_long
+from mlx_port.kernels.attention_support import try_long
 from mlx_port.kernels.source import on_gpu
 from mlx_port.layers.row_cache import RowCache
 from mlx_port.qwen3.blocks import TransformerLayer

@@ -15,7 +15,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from mlx_port.kernels import attention, results, row_paths, source
+from mlx_port.kernels import attention_support, results, row_paths, source
 from mlx_port.kernels.rows import LEAST
 from mlx_port.kernels.source import Kernel, Template
 from mlx_port.layers.rope import rotate, rotate_pairs
@@ -57,7 +57,7 @@ class StandIn:
         patch.setattr(Kernel, "__call__", lambda kernel, inputs, **how: self.call(kernel, inputs, **how))
         patch.setattr(results, "known", self.known)
         patch.setattr(results, "keep", lambda *_: None)
-        patch.setattr(attention, "LONG", 8)  # small models have shorter texts
+        patch.setattr(attention_support, "LONG", 8)  # small models have shorter texts
         self.forget()
 
     def forget(self) -> None:

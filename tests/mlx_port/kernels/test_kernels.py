@@ -12,7 +12,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from mlx_port.kernels import add_norm, attention, noise, norm_turn, results, rows, source, turn
+from mlx_port.kernels import add_norm, attention_support, noise, norm_turn, results, rows, source, turn
 from mlx_port.layers.norm import RMSNorm
 from mlx_port.layers.rope import rotate, rotate_pairs
 from mlx_port.steps.splitting import Splitting
@@ -29,7 +29,7 @@ TRIALS: list[tuple[Any, ...]] = [
     *((add_norm.trial, *[dtype] * 2, weight, dtype) for dtype in EVERY for weight in {dtype, mx.float32}),
     (add_norm.trial, mx.float32, mx.float32, mx.float16, mx.float16),
     *((rows.quantized_trial, HALF, bits, 64, wide) for bits in (4, 8) for wide in (0, rows.WIDE)),
-    *((attention.trial, dtype, 4, 128) for dtype in (mx.float32, HALF)),
+    *((attention_support.trial, dtype, 4, 128) for dtype in (mx.float32, HALF)),
     *((norm_turn.trial, dtype, dtype) for dtype in (mx.float32, HALF, mx.float16)),
 ]
 

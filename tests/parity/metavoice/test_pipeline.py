@@ -20,15 +20,17 @@ from tts_core.audio.loudness import TARGET, integrated_loudness, normalize_loudn
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.errors import CancelledError, ResourceError, UsageError
 from tts_core.metavoice.memory import MetaVoiceJob, positions
-from tts_core.metavoice.options import MetaVoiceOptions
+from tts_core.metavoice.net import MetaVoiceSource
+from tts_core.metavoice.options import Decoder, MetaVoiceOptions
 from tts_core.metavoice.request import STAGES, MetaVoiceFacts, MetaVoiceRequest, log_license, request
 from tts_core.metavoice.rows import MetaVoiceJoining
 from tts_core.metavoice.sampling import FirstStageSampling
-from tts_core.metavoice.session import MetaVoiceSession
 from tts_core.nn.noise import HostNoise
 from tts_core.pipeline import Callbacks
 from tts_core.prompt import Prompt
 from tts_core.results import join
+from tts_core.speaking.session import SpeechSession
+from tts_core.speaking.speech import Sound
 from tts_core.speech.report import StageReport
 from tts_core.text.pace import CHARACTERS_PER_SECOND
 
@@ -345,7 +347,7 @@ def test_a_long_decode_is_cancelled_inside_a_step(side: Any, voice: np.ndarray) 
     assert isinstance(event.error, CancelledError)
 
 
-def run(session: MetaVoiceSession, request: MetaVoiceRequest) -> list[Any]:
+def run(session: SpeechSession, request: MetaVoiceRequest) -> list[Any]:
     events = list[Any]()
     session.join(request)
     while session.running:
@@ -359,22 +361,21 @@ def test_loops_look_whether_they_are_cancelled(
     """Between ids, windows of Vocos and timesteps of the diffusion."""
     asked = side.request(TEXT, MetaVoiceOptions(seed=3, max_frames=FRAMES), voice)
     [piece], looks = asked.pieces, []
-    how: dict[str, Any] = {"check": lambda: looks.append(None)}
     watch = Callbacks(None, None)
-    monkeypatch.setattr(watch, "check", how["check"])
-    session = MetaVoiceSession(
-        side.engine, 1, side.rehearsal, job=asked.job(), report=StageReport(watch), sound=False
-    )
+    monkeypatch.setattr(watch, "check", lambda: looks.append(None))
+    session = side.opened(1, asked.job(), report=StageReport(watch), sound=False)
     [part] = [event.result for event in run(session, asked)]
     assert len(looks) == part.token_count
-    codes = side.engine.fill(piece, np.full((2, 20), 7, np.int32), voice)
+    codes = side.engine.fill(piece, np.full((2, 20), 7, np.int32), voice).result()
     diffusion = side.engine.decoders["mbd"].diffusion
     monkeypatch.setattr(sys.modules[type(diffusion).__module__], "default_steps", lambda _: [7, 4, 2, 0])
     windows = len(list(CodecPolicy().decode_cuts(20)))
     assert windows > 1
-    for decoder, times in (("vocos", windows), ("mbd", 3 * len(diffusion.config.bands))):
+    counts: dict[Decoder, int] = {"vocos": windows, "mbd": 3 * len(diffusion.config.bands)}
+    for decoder, times in counts.items():
         looks.clear()
-        side.engine.decode([codes], [piece.noise], decoder, **how)
+        sound = Sound(codes, 0, source=MetaVoiceSource(decoder, piece.noise))
+        side.engine.decode([sound], None, watch.check)
         assert len(looks) == times
 
 

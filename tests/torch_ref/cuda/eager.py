@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from torch_ref.cuda.launch import INTERPRETED
+from torch_ref.cuda.triton import INTERPRETED
 
 
 class Eager:

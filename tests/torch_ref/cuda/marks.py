@@ -2,7 +2,7 @@
 
 import pytest
 
-from torch_ref.cuda.launch import INTERPRETED, triton
+from torch_ref.cuda.triton import INTERPRETED, triton
 
 DEVICE = "cpu" if INTERPRETED else "cuda"
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from tests.tolerance import assert_within
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
 from torch_ref.cuda import rows as rows_of
-from torch_ref.cuda.launch import INTERPRETED
+from torch_ref.cuda.triton import INTERPRETED
 from torch_ref.layers.norm import RMSNorm
 from torch_ref.metavoice.first_stage import RMSNorm as MetaVoiceNorm
 

@@ -1,9 +1,9 @@
-"""MetaVoice's pipeline with a counting engine: order of the networks' runs, progress, cancelling."""
+"""MetaVoice's pipeline with a counting network: order of the networks' runs, progress, cancelling."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,23 +11,23 @@ import pytest
 
 from tests.hosts import LateHost
 from tests.tiny.metavoice import tokenizers
+from tts_core.codecs.policy import CodecPolicy
 from tts_core.codecs.vocos import VOCOS_ENCODEC_24KHZ
 from tts_core.errors import CancelledError, UsageError
 from tts_core.metavoice.config import END_OF_AUDIO
-from tts_core.metavoice.options import Decoder
+from tts_core.metavoice.net import MetaVoiceNet
 from tts_core.metavoice.pipeline import MetaVoicePipeline
-from tts_core.metavoice.request import STAGES, MetaVoiceFacts, MetaVoicePiece
+from tts_core.metavoice.request import STAGES
 from tts_core.metavoice.rows import MetaVoiceJoining
-from tts_core.metavoice.sampling import FirstStageSampling, SpeechNoise
 from tts_core.metavoice.spec import (
     METAVOICE_FIRST_STAGE,
     METAVOICE_SECOND_STAGE,
     METAVOICE_SPEAKER_ENCODER,
 )
-from tts_core.metavoice.text import Tokenizers
 from tts_core.pipeline import Progress
 from tts_core.prompt import Prompt
 from tts_core.results import join
+from tts_core.speaking.speech import Sound
 
 HOP, FRAMES = 320, 12
 TEXT = "Hello there. It is late. Who are you?"
@@ -39,12 +39,10 @@ class Slots:
     """Slots whose texts all have the same codes."""
 
     steps, ahead = 1, 0
+    can_step = True
 
     def __init__(self, engine: Engine):
         self.engine, self.drawn = engine, dict[int, int]()
-
-    def fits(self, sampling: FirstStageSampling) -> bool:
-        return True
 
     def join(self, slot: int, text: MetaVoiceJoining) -> None:
         if not self.drawn:
@@ -66,47 +64,44 @@ class Slots:
         return launched
 
 
-class Engine:
-    """Engine whose pieces have FRAMES frames. calls: the networks' runs.  between: called inside them."""
+class Engine(MetaVoiceNet):
+    """Networks whose pieces have FRAMES frames. calls: their runs.  between: called inside them."""
 
     def __init__(self) -> None:
-        self.configs: Mapping[str, object] = {
+        configs = {
             "metavoice": METAVOICE_FIRST_STAGE,
             "metavoice_second_stage": METAVOICE_SECOND_STAGE,
             "metavoice_speaker_encoder": METAVOICE_SPEAKER_ENCODER,
             "vocos": VOCOS_ENCODEC_24KHZ,
         }
-        self.tokenizers: Tokenizers = tokenizers()
-        self.facts = MetaVoiceFacts.of(self.configs, self.tokenizers)
-        self.host, self.calls = LateHost("torch-cpu", free=10**12), list[str]()
+        host: Any = LateHost("torch-cpu", free=10**12)
+        none: Any = None
+        super().__init__(
+            configs,
+            tokenizers(),
+            *(none, none, self, none, none, host),
+            make_slots=lambda network, **sizes: Slots(self),
+            fill_codebooks=self.filled,
+            fault=none,
+        )
+        self.calls = list[str]()
         self.between: Callable[[str], None] = lambda stage: None
 
-    def speaker(self, utterances: Sequence[np.ndarray]) -> np.ndarray:
+    def embed(self, utterances: Sequence[np.ndarray]) -> np.ndarray:
         self.calls.append("speaker")
         return np.ones(METAVOICE_FIRST_STAGE.speaker_embedding_size, np.float32)
 
-    def slots(self, texts: int, rows: int, room: int) -> Any:
-        return Slots(self)
-
-    def fault(self, ids: np.ndarray, vector: np.ndarray, sampling: FirstStageSampling) -> Any:
-        raise AssertionError("all logits are finite")
-
-    def fill(self, piece: MetaVoicePiece, codes: np.ndarray, vector: np.ndarray) -> np.ndarray:
+    def filled(self, network: Any, text: Any, codes: np.ndarray, *_: Any) -> np.ndarray:
         self.calls.append("second stage")
         return np.concatenate([codes] * 4)
 
     def decode(
-        self,
-        codes: Sequence[np.ndarray],
-        noise: Sequence[SpeechNoise],
-        decoder: Decoder,
-        *,
-        check: Callable[[], None],
+        self, windows: Sequence[Sound], policy: CodecPolicy | None, check: Callable[[], None]
     ) -> list[np.ndarray]:
         self.calls.append("decoder")
         self.between("decoder")
         check()
-        return [np.resize(np.array([0.1, -0.1], np.float32), HOP * one.shape[1]) for one in codes]
+        return [np.resize(np.array([0.1, -0.1], np.float32), HOP * one.codes.shape[1]) for one in windows]
 
 
 @pytest.fixture
@@ -151,7 +146,7 @@ def test_progress_tells_stages_and_seconds(pipeline: Any) -> None:
     assert all(one.expected == pytest.approx(35 / 15) for one in seen)  # characters of the pieces
     seen = []
     pipeline.generate(TEXT, prompt=PROMPT, progress=seen.append, **PIECES)
-    stages = ["speaker", "first stage", *["second stage"] * 3, *["decoder"] * 4]
+    stages = [*["speaker", "first stage"] * 3, *["second stage"] * 3, *["decoder"] * 4]
     assert [one.stage for one in seen if not one.step] == stages
     seen = []
     pipeline.generate_batch([TEXT, "So."], prompts=PROMPT, progress=seen.append, **PIECES)

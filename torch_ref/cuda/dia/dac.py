@@ -17,9 +17,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torch_ref.codecs.dac import Dac, DecoderBlock, Snake1d
-from torch_ref.cuda.launch import jit, tl, triton
 from torch_ref.cuda.precision import Precision, computing
 from torch_ref.cuda.snake import usable
+from torch_ref.cuda.triton import jit, tl, triton
 
 BLOCK = 1024
 LAYOUTS = {

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from torch_ref.cuda.filters import top_k_kept, top_p_kept
-from torch_ref.cuda.launch import jit, launch, tl, triton
+from torch_ref.cuda.triton import jit, pdl, tl, triton
 from tts_core.dia.config import DiaConfig
 from tts_core.dia.grid import FREE
 from tts_core.dia.sampling import V01_EOS_SCALE
@@ -59,7 +59,7 @@ def embed(rows: DiaDraws, table: Tensor, x: Tensor, positions: Tensor) -> None:
     grid = texts, triton.cdiv(width, EMBEDDED)
     _embed[grid](
         rows.filled, rows.grid, table, x, positions, capacity, len(table) // channels, width, texts,
-        COPIES=len(x) // texts, CHANNELS=channels, BLOCK=EMBEDDED, num_warps=4, **launch(x.device),
+        COPIES=len(x) // texts, CHANNELS=channels, BLOCK=EMBEDDED, num_warps=4, **pdl(x.device),
     )  # fmt: skip
 
 
@@ -77,7 +77,7 @@ def draw(logits: Tensor, noise: Tensor, delays: Tensor, rows: DiaDraws, config: 
         config.eos_token_id, config.pad_token_id, logits.stride(0) * texts * (len(logits) > texts),
         V01=config.cross_rope, EOS_SCALE=V01_EOS_SCALE, FREE=FREE, CHANNELS=channels,
         WIDE=triton.next_power_of_2(channels), BLOCK=triton.next_power_of_2(vocabulary),
-        num_warps=DRAW_WARPS, enable_fp_fusion=False, **launch(logits.device),
+        num_warps=DRAW_WARPS, enable_fp_fusion=False, **pdl(logits.device),
     )  # fmt: skip
 
 

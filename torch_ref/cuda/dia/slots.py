@@ -18,8 +18,8 @@ from torch_ref.cuda.capture import capture
 from torch_ref.cuda.dia.draws import DiaDraws, draw
 from torch_ref.cuda.dia.fused import DecoderMemory, FusedDecoder, runs
 from torch_ref.cuda.dia.reading import FusedReader
-from torch_ref.cuda.launch import compile_together
 from torch_ref.cuda.noise import fill_uniform
+from torch_ref.cuda.triton import compile_together
 from torch_ref.dia.dia import Dia, DiaSource
 from torch_ref.dia.slots import DiaSlots
 from torch_ref.host import Host

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from torch_ref.cuda.filters import first_k_kept, top_k_kept
-from torch_ref.cuda.launch import jit, launch, tl, triton
+from torch_ref.cuda.triton import jit, pdl, tl, triton
 from tts_core.dia2.config import Dia2Config
 from tts_core.dia2.sampling import COLDEST, Dia2Choice
 
@@ -86,7 +86,7 @@ def embed(
         rows.inputs, rows.codes, text, nothing, table, x, places, positions,
         len(table) // streams, width, texts,
         INPUTS=INPUTS, COPIES=len(x) // texts, STREAMS=streams, BLOCK=EMBEDDED,
-        num_warps=2, **launch(x.device),
+        num_warps=2, **pdl(x.device),
     )  # fmt: skip
 
 
@@ -122,7 +122,7 @@ def _draws(
         out.stride(0), next_input[0].stride(0), width, texts, *forbidden,
         MASKED=forbidden[0] >= 0, FOLLOWS=follows is not None, COPIES=copies,
         BLOCK=max(16, triton.next_power_of_2(vocabulary)), COLS=triton.next_power_of_2(max(1, width)),
-        num_warps=DRAW_WARPS if vocabulary > 256 else 1, enable_fp_fusion=False, **launch(logits.device),
+        num_warps=DRAW_WARPS if vocabulary > 256 else 1, enable_fp_fusion=False, **pdl(logits.device),
     )  # fmt: skip
 
 

@@ -18,8 +18,8 @@ from torch_ref.cuda.dia2.draws import INPUTS, numbers_of
 from torch_ref.cuda.dia2.fused_stack import runs
 from torch_ref.cuda.dia2.step import Dia2State, FusedDia2
 from torch_ref.cuda.early_read import EarlyRead
-from torch_ref.cuda.launch import compile_together
 from torch_ref.cuda.noise import fill_uniform
+from torch_ref.cuda.triton import compile_together
 from torch_ref.dia2.dia2 import Dia2
 from torch_ref.dia2.slots import Dia2Slots
 from torch_ref.host import Host

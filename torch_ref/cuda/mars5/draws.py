@@ -13,7 +13,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from torch_ref.cuda.filters import top_k_kept, top_p_kept
-from torch_ref.cuda.launch import jit, launch, tl, triton
+from torch_ref.cuda.triton import jit, pdl, tl, triton
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.sampling import PENALTIES_ABOVE, TYPICAL_OFF
 
@@ -58,7 +58,7 @@ def draw_id(
         float(options.freq_penalty), float(options.presence_penalty), float(options.temperature),
         options.top_k, float(options.top_p), float(options.typical_p),
         ABOVE=PENALTIES_ABOVE, OFF=TYPICAL_OFF, EMPTY=EMPTY, BLOCK=block, num_warps=WARPS,
-        enable_fp_fusion=False, **launch(logits.device),
+        enable_fp_fusion=False, **pdl(logits.device),
     )  # fmt: skip
 
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ref.cuda.launch import jit, launch, tl, triton
 from torch_ref.cuda.pointwise import standardized
+from torch_ref.cuda.triton import jit, pdl, tl, triton
 from tts_core.mars5.class_hash import CELL_STEP, CLASS_STEP, HASH_BITS, LAST_SHIFT, NOISE_BITS, ROUNDS
 
 
@@ -30,7 +30,7 @@ def embed_frames(codes: Tensor, tables: Tensor, positions: Tensor, steps: Tensor
     x = torch.empty_like(positions)
     _embed_frames[frames,](
         codes, tables, positions, steps, t, x, books, len(tables) // books, width, tables.shape[1],
-        BLOCK=triton.next_power_of_2(width), num_warps=4, **launch(x.device),
+        BLOCK=triton.next_power_of_2(width), num_warps=4, **pdl(x.device),
     )  # fmt: skip
     return x
 
@@ -47,7 +47,7 @@ def norm_heads(
     out = added.new_empty(len(gains), rows, width)
     _norm_heads[rows,](
         x, added, *norm, gains, biases, out, rows, width, eps, HEADS=len(gains),
-        BLOCK=triton.next_power_of_2(width), num_warps=4, **launch(x.device),
+        BLOCK=triton.next_power_of_2(width), num_warps=4, **pdl(x.device),
     )  # fmt: skip
     return out
 
@@ -89,7 +89,7 @@ def draw_cells(
         GUIDED=len(logits) > 1, NOISE=2**NOISE_BITS, CLASS=CLASS_STEP, CELL=CELL_STEP,
         SHIFT1=ROUNDS[0][0], FACTOR1=ROUNDS[0][1], SHIFT2=ROUNDS[1][0], FACTOR2=ROUNDS[1][1],
         LAST=LAST_SHIFT, UNIT=2.0**-HASH_BITS, BLOCK=triton.next_power_of_2(logits.shape[3]),
-        num_warps=4, enable_fp_fusion=False, **launch(logits.device),
+        num_warps=4, enable_fp_fusion=False, **pdl(logits.device),
     )  # fmt: skip
     return out
 

@@ -14,7 +14,7 @@ import numpy as np
 from torch import Tensor
 
 from torch_ref.cuda.filters import rising_kept, top_k_kept
-from torch_ref.cuda.launch import jit, launch, tl, triton
+from torch_ref.cuda.triton import jit, pdl, tl, triton
 from tts_core.metavoice.config import END_OF_AUDIO
 from tts_core.metavoice.sampling import LOWEST_TEMPERATURE, FirstStageSampling
 
@@ -65,7 +65,7 @@ def embed_rows(rows: MetaVoiceDraws, table: Tensor, places: Tensor, speakers: Te
     count, width = x.shape
     _embed[count, triton.cdiv(width, EMBEDDED)](
         rows.tokens, table, places, speakers, rows.positions, x, width,
-        BLOCK=EMBEDDED, num_warps=4, **launch(x.device),
+        BLOCK=EMBEDDED, num_warps=4, **pdl(x.device),
     )  # fmt: skip
 
 
@@ -84,7 +84,7 @@ def draw_rows(
     _draw_ids[texts,](
         logits, waiting, *rows, out, vocabulary, last, end_of_text,
         AUDIO=END_OF_AUDIO, SETTINGS=SETTINGS, RISING=RISING, BLOCK=triton.next_power_of_2(vocabulary),
-        num_warps=WARPS, enable_fp_fusion=False, **launch(logits.device),
+        num_warps=WARPS, enable_fp_fusion=False, **pdl(logits.device),
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from torch import Tensor
 
 from torch_ref.cuda.filters import rising_kept, top_k_kept
-from torch_ref.cuda.launch import jit, launch, tl, triton
+from torch_ref.cuda.triton import jit, pdl, tl, triton
 from tts_core.qwen3.config import SUPPRESSED, Qwen3Config
 from tts_core.qwen3.sampling import LEAST_FRAMES, Qwen3Sampling
 
@@ -72,7 +72,7 @@ def embed(rows: Qwen3Draws, text: Tensor, table: Tensor, x: Tensor, config: Qwen
     count, width = x.shape
     _embed[count, triton.cdiv(width, EMBEDDED)](
         rows.steps, rows.codes, rows.last, text, table, x, width, config.vocab_size, config.codebook_size,
-        BOOKS=config.n_codebooks, BLOCK=EMBEDDED, num_warps=2, **launch(x.device),
+        BOOKS=config.n_codebooks, BLOCK=EMBEDDED, num_warps=2, **pdl(x.device),
     )  # fmt: skip
 
 
@@ -93,7 +93,7 @@ def draw(
         vocabulary - SUPPRESSED, config.codec_eos_id,
         SETTINGS=2 * SETTINGS, BOOKS=config.n_codebooks, LEAST=LEAST_FRAMES, FIRST=is_first,
         BLOCK=max(16, triton.next_power_of_2(vocabulary)), COLS=triton.next_power_of_2(max(1, width)),
-        num_warps=DRAW_WARPS if vocabulary > 256 else 1, enable_fp_fusion=False, **launch(logits.device),
+        num_warps=DRAW_WARPS if vocabulary > 256 else 1, enable_fp_fusion=False, **pdl(logits.device),
     )  # fmt: skip
 
 

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from torch_ref.cuda.capture import capture
-from torch_ref.cuda.launch import compile_together
 from torch_ref.cuda.noise import fill_uniform
 from torch_ref.cuda.qwen3.draws import settings
 from torch_ref.cuda.qwen3.step import FusedQwen3, Qwen3State, runs
+from torch_ref.cuda.triton import compile_together
 from torch_ref.host import Host
 from torch_ref.qwen3.qwen3 import Qwen3
 from torch_ref.qwen3.slots import Qwen3Slots, embedded

@@ -13,7 +13,7 @@ from tests.tiny.dia import dac_config, dac_weights, dia_config, dia_weights
 from tests.tiny.dia_served import requests, served
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
 from torch_ref.cuda.dia.slots import DiaGraphSlots
-from torch_ref.cuda.launch import INTERPRETED
+from torch_ref.cuda.triton import INTERPRETED
 from torch_ref.dia.pipeline import compose
 from tts_core.results import join
 

@@ -16,7 +16,7 @@ from tests.torch_ref.cuda.dia.kernel_dia import network
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
 from torch_ref.cuda.dia.fused import FusedDecoder
 from torch_ref.cuda.dia.slots import DiaGraphSlots
-from torch_ref.cuda.launch import INTERPRETED
+from torch_ref.cuda.triton import INTERPRETED
 from torch_ref.dia import sampling as rules
 from torch_ref.dia.dia import Dia
 from torch_ref.dia.slots import DiaSlots

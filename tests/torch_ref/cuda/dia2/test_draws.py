@@ -11,7 +11,7 @@ from tests.torch_ref.cuda.dia2.kernel_dia2 import config, network
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
 from torch_ref.cuda.dia2.draws import INPUTS, Follows, draw_action, draw_code, embed, numbers_of
 from torch_ref.cuda.dia2.step import Dia2State, FusedDia2
-from torch_ref.cuda.launch import INTERPRETED
+from torch_ref.cuda.triton import INTERPRETED
 from torch_ref.dia2.sampling import choose
 from tts_core.dia2.sampling import Dia2Choice
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from torch_ref.cuda.launch import INTERPRETED
+from torch_ref.cuda.triton import INTERPRETED
 
 
 @pytest.fixture(autouse=INTERPRETED)

@@ -10,10 +10,10 @@ from tests.tiny.mars5_nar import TEXT, codes
 from tests.tolerance import assert_within
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
 from tests.torch_ref.cuda.mars5.diffusions import cells, tiny
-from torch_ref.cuda.launch import INTERPRETED
 from torch_ref.cuda.mars5.frames import draw_cells
 from torch_ref.cuda.mars5.fused import FusedTransformer, Reading
 from torch_ref.cuda.mars5.reverse import KernelDenoisingStep
+from torch_ref.cuda.triton import INTERPRETED
 from torch_ref.limits.remedies import at_least_float32
 from torch_ref.mars5 import reverse
 from torch_ref.mars5.diffusion import at_timestep, guided, posterior

@@ -10,8 +10,8 @@ from tests.torch_ref.cuda.eager import eager
 from tests.torch_ref.cuda.marks import DEVICE
 from tests.torch_ref.cuda.mars5.diffusions import WAYS, cells, run, tiny
 from tests.torch_ref.cuda.mars5.layers import on_layers as on_layers
-from torch_ref.cuda.launch import INTERPRETED, triton
 from torch_ref.cuda.mars5 import reverse
+from torch_ref.cuda.triton import INTERPRETED, triton
 from torch_ref.mars5.reverse import DenoisingStep, ReverseDiffusion
 from tts_core.mars5.diffusion import Diffusion
 

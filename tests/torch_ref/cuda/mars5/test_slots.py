@@ -15,10 +15,10 @@ from tests.sides import YARDSTICK
 from tests.tiny.mars5_ar import VOCABULARY, ar_config, ar_weights, reference
 from tests.tiny.mars5_draws import extend
 from tests.torch_ref.cuda.eager import eager
-from torch_ref.cuda.launch import INTERPRETED, triton
 from torch_ref.cuda.mars5 import slots
 from torch_ref.cuda.mars5.draws import EMPTY, Mars5Draws
 from torch_ref.cuda.mars5.rows import runs
+from torch_ref.cuda.triton import INTERPRETED, triton
 from torch_ref.layers.rope import RotaryPositions
 from torch_ref.layers.row_cache import RowCache
 from torch_ref.mars5.codec_lm import CodecLM

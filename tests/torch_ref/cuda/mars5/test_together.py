@@ -17,9 +17,9 @@ from tests.torch_ref.cuda.marks import DEVICE
 from tests.torch_ref.cuda.mars5.diffusions import tiny
 from tests.torch_ref.cuda.mars5.layers import on_layers as on_layers
 from torch_ref.cuda.capture import uncollected
-from torch_ref.cuda.launch import INTERPRETED, triton
 from torch_ref.cuda.mars5 import reverse
 from torch_ref.cuda.mars5.together import KernelTogether, make_together
+from torch_ref.cuda.triton import INTERPRETED, triton
 from torch_ref.limits.remedies import at_least_float32
 from torch_ref.mars5.residual_transformer import ResidualTransformer
 from torch_ref.mars5.reverse import DenoisingStep, DiffusionRun, ReverseDiffusion

@@ -14,8 +14,8 @@ from tests.parity.metavoice.test_slots import END_OF_TEXT, ROOM, SAMPLINGS, Text
 from tests.tiny.metavoice import first_stage_config, first_stage_weights
 from tests.tiny.metavoice_lm import LanguageSide
 from tests.torch_ref.cuda.eager import eager
-from torch_ref.cuda.launch import INTERPRETED, triton
 from torch_ref.cuda.metavoice import slots
+from torch_ref.cuda.triton import INTERPRETED, triton
 from torch_ref.metavoice.first_stage import FirstStage
 from torch_ref.metavoice.slots import MetaVoiceSlots
 from tts_core.metavoice.sampling import FirstStageSampling

@@ -8,9 +8,9 @@ import torch
 
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
 from tests.torch_ref.cuda.qwen3.kernel_qwen3 import config, network
-from torch_ref.cuda.launch import INTERPRETED
 from torch_ref.cuda.qwen3.draws import draw, embed, settings
 from torch_ref.cuda.qwen3.step import FusedQwen3, Qwen3State
+from torch_ref.cuda.triton import INTERPRETED
 from torch_ref.qwen3.sampling import allow, candidates, penalize
 from torch_ref.qwen3.sampling import draw as choose
 from tts_core.qwen3.sampling import Qwen3Choice, Qwen3Sampling

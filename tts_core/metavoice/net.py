@@ -1,42 +1,42 @@
-"""MetaVoice's engine: speaker vectors, the two stages, and the decoders of either side.
+"""MetaVoice's networks: speaker vectors, the two stages, and the decoders of either side.
 
 Source: metavoiceio/metavoice-src, July 2024 (Apache-2.0).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tts_core.audio.loudness import normalize_loudness
 from tts_core.audio.voice_cache import VoiceCache
+from tts_core.codecs.policy import CodecPolicy
 from tts_core.codecs.vocos_calls import Vocoder
 from tts_core.errors import GenerationError
 from tts_core.metavoice.decoding import DiffusionDecoder, VocosDecoder
 from tts_core.metavoice.options import Decoder
-from tts_core.metavoice.request import MetaVoiceFacts, MetaVoicePiece
+from tts_core.metavoice.request import STAGES, MetaVoiceFacts, MetaVoicePiece
 from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.metavoice.text import Tokenizers
-from tts_core.nn.beside import Pending, Then
+from tts_core.nn.beside import Pending
 from tts_core.nn.calls import apart
-from tts_core.nn.guard import check_sound
 from tts_core.nn.host import Device
 from tts_core.nn.noise import NormalNoise
-from tts_core.serving.turns import Slots
+from tts_core.speaking.net import Net
+from tts_core.speaking.running import RunningBatch
+from tts_core.speaking.speech import Made, Sound
 
 
-class MetaVoiceSlots(Slots, Protocol):
-    """A running batch of the first stage, `metavoice/slots.py`."""
+class MetaVoiceSource(NamedTuple):
+    """What a piece's codes are decoded with. noise: of the diffusion."""
 
-    def fits(self, sampling: FirstStageSampling) -> bool:
-        """Return whether there are rows for a text with this sampling."""
-        ...
+    decoder: Decoder
+    noise: NormalNoise
 
 
-class MetaVoiceEngine:
+class MetaVoiceNet(Net):
     """MetaVoice's networks with their tokenizers, and a cache of voices.
 
     configs: of all parts, by kind.
@@ -46,6 +46,8 @@ class MetaVoiceEngine:
     fill_codebooks: with the second stage, `metavoice/codes.py`.
     fault: of the first stage, `metavoice/guidance.py`.
     """
+
+    stages = STAGES
 
     def __init__(
         self,
@@ -58,7 +60,7 @@ class MetaVoiceEngine:
         diffusion: tuple[Any, Any] | None,
         host: Device,
         *,
-        make_slots: Callable[..., MetaVoiceSlots],
+        make_slots: Callable[..., Any],
         fill_codebooks: Callable[..., np.ndarray],
         fault: Callable[..., GenerationError],
     ):
@@ -71,12 +73,17 @@ class MetaVoiceEngine:
         if diffusion is not None:
             self.decoders["mbd"] = DiffusionDecoder(*diffusion, host)
 
+    @property
+    def sample_rate(self) -> int:
+        """Of the sound, in Hz."""
+        return self.facts.vocoder.sample_rate
+
     def speaker(self, utterances: Sequence[np.ndarray]) -> np.ndarray:
         """Encode recordings, (L,) float32 samples at 16 kHz each, as the voice's vector, (E,) float32."""
         embed = self.speaker_encoder.embed
         return self.voices.encoded(utterances, lambda ones: apart(self.host, partial(embed, ones))).copy()
 
-    def slots(self, texts: int, rows: int, room: int) -> MetaVoiceSlots:
+    def slots(self, texts: int, rows: int, room: int) -> RunningBatch:
         """Open a running batch of the first stage for as many texts, on as many rows of `room` ids."""
         end_of_text = self.tokenizers.first_stage.end_of_text
         return self._make_slots(self.network, texts=texts, rows=rows, room=room, end_of_text=end_of_text)
@@ -88,50 +95,31 @@ class MetaVoiceEngine:
         """
         return self._fault(self.network, ids, vector, sampling, self.tokenizers.first_stage.end_of_text)
 
-    def fill(self, piece: MetaVoicePiece, codes: np.ndarray, vector: np.ndarray) -> np.ndarray:
+    def fill(self, piece: MetaVoicePiece, codes: np.ndarray, vector: np.ndarray) -> Made:
         """Run the second stage. codes: (2, F) int32 → all codebooks, (Q, F) int32. vector: (E,)."""
         if not codes.shape[1]:
-            return np.zeros((self.facts.second.n_codebooks, 0), np.int32)
-        return self._fill_codebooks(self.second_stage, piece.second, codes, vector, piece.noise)
+            return Made(np.zeros((self.facts.second.n_codebooks, 0), np.int32))
+        return Made(self._fill_codebooks(self.second_stage, piece.second, codes, vector, piece.noise))
+
+    def split(self, windows: Sequence[Sound]) -> Iterable[Sequence[int]]:
+        """Divide pieces into calls, each of one decoder."""
+        decoders = [window.source.decoder for window in windows]
+        return [
+            [place for place, each in enumerate(decoders) if each == one] for one in dict.fromkeys(decoders)
+        ]
+
+    def launch(
+        self, windows: Sequence[Sound], policy: CodecPolicy | None
+    ) -> Pending[list[np.ndarray]] | None:
+        return self._decoder(windows).launch([window.codes for window in windows])
 
     def decode(
-        self,
-        codes: Sequence[np.ndarray],
-        noise: Sequence[NormalNoise],
-        decoder: Decoder,
-        *,
-        check: Callable[[], None],
+        self, windows: Sequence[Sound], policy: CodecPolicy | None, check: Callable[[], None]
     ) -> list[np.ndarray]:
-        """Decode the codes (Q, F) int32 of each piece to samples (L,) float32 at the target loudness.
+        """As of any model. check: called between windows or timesteps."""
+        codes, noise = [window.codes for window in windows], [window.source.noise for window in windows]
+        return self._decoder(windows).decode(codes, noise, check=check)
 
-        check: called between windows or timesteps.
-        Raises GenerationError for a piece whose samples are all zero.
-        """
-        places, waves = _sounding(codes), []
-        if places:
-            given = [codes[place] for place in places], [noise[place] for place in places]
-            waves = self.decoders[decoder].decode(*given, check=check)
-        return self._normalized(waves, places, len(codes))
-
-    def launch(self, codes: Sequence[np.ndarray], decoder: Decoder) -> Pending[list[np.ndarray]] | None:
-        """Begin the same, where the host `overlaps` beside other work; None for a decoder that cannot."""
-        places = _sounding(codes)
-        launched = self.decoders[decoder].launch([codes[place] for place in places])
-        if launched is None:
-            return None
-        return Then(launched, lambda waves: self._normalized(waves, places, len(codes)))
-
-    def _normalized(
-        self, waves: Sequence[np.ndarray], places: Sequence[int], pieces: int
-    ) -> list[np.ndarray]:
-        """Level the waves of the pieces at `places`; others are empty."""
-        made = [np.zeros(0, np.float32)] * pieces
-        for place, wave in zip(places, waves, strict=True):
-            check_sound(wave)
-            made[place] = normalize_loudness(wave, self.facts.vocoder.sample_rate)
-        return made
-
-
-def _sounding(codes: Sequence[np.ndarray]) -> list[int]:
-    """List the pieces that have frames."""
-    return [place for place, one in enumerate(codes) if one.shape[1]]
+    def _decoder(self, windows: Sequence[Sound]) -> VocosDecoder | DiffusionDecoder:
+        """Return the decoder of pieces that share a call."""
+        return self.decoders[windows[0].source.decoder]

@@ -1,4 +1,4 @@
-"""Triton, where it is installed, and how kernels are launched on a device."""
+"""Triton, where it is installed, and arguments of kernels for a device."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def jit(function: Any) -> Any:
 
 
 @functools.cache
-def launch(device: torch.device) -> dict[str, Any]:
+def pdl(device: torch.device) -> dict[str, Any]:
     """Arguments of a kernel with a `PDL` switch: whether it starts before the previous one has ended."""
     if INTERPRETED or torch.cuda.get_device_capability(device) < DEPENDENT_LAUNCH:
         return {"PDL": False}

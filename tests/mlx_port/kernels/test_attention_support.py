@@ -5,7 +5,7 @@ from __future__ import annotations
 import mlx.core as mx
 import pytest
 
-from mlx_port.kernels import attention, source
+from mlx_port.kernels import attention_support, source
 
 
 @pytest.mark.parametrize(
@@ -20,13 +20,13 @@ def test_long_grouped_queries_have_a_trial(
     monkeypatch.setattr(mx.metal, "is_available", lambda: True)
     monkeypatch.setattr(source, "passes", lambda *given: bool(asked.append(given)))
     query, key = mx.zeros((1, 2 * groups, 1, 128)), mx.zeros((1, 2, keys, 128))
-    assert attention.has_kernel(query, key, key, None, False) is not tried
-    assert asked == ([(attention.trial, mx.float32, groups, 128)] if tried else [])
+    assert attention_support.has_kernel(query, key, key, None, False) is not tried
+    assert asked == ([(attention_support.trial, mx.float32, groups, 128)] if tried else [])
 
 
 def test_the_trial_is_right_here() -> None:
-    assert attention.trial(mx.float32, 4, 64)
-    assert attention.trial(mx.bfloat16, 2, 128)
+    assert attention_support.trial(mx.float32, 4, 64)
+    assert attention_support.trial(mx.bfloat16, 2, 128)
 
 
 def test_the_trial_sees_garbage(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,4 +36,4 @@ def test_the_trial_sees_garbage(monkeypatch: pytest.MonkeyPatch) -> None:
         return right(*parts, scale=1.3 * scale)
 
     monkeypatch.setattr(mx.fast, "scaled_dot_product_attention", wrong)
-    assert not attention.trial(mx.float32, 4, 64)
+    assert not attention_support.trial(mx.float32, 4, 64)
