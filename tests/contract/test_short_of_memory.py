@@ -32,7 +32,7 @@ pytestmark = pytest.mark.rest
 # as each side raises it
 ERRORS: dict[str, Exception] = {
     "torch": torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
-    "mlx": RuntimeError(INTERACTIVITY),  # a full memory in tests/tts_core/serving/test_shared.py
+    "mlx": RuntimeError(INTERACTIVITY),  # a full memory in tests/tts_core/speaking/test_shared.py
 }
 DECODERS = {"dia": "decode", "mars5": "launch", "metavoice": "decode"}
 

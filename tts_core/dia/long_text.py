@@ -15,6 +15,7 @@ from tts_core.dia.voice import DiaVoice
 from tts_core.prompt import Prompt
 from tts_core.results import FinishReason, GenerationResult, Meter, SpokenPiece
 from tts_core.speech.script import Pieces
+from tts_core.speech.together import Line
 
 SILENT = np.zeros(0, np.float32)
 
@@ -106,7 +107,7 @@ class DiaPieces(Pieces[DiaRequest, SpokenPiece]):
         return self.spoken[place]
 
 
-class DiaScript(DiaPieces):
+class DiaScript(DiaPieces, Line):
     """A long text whose pieces are spoken side by side. meter: from its beginning."""
 
     def __init__(self, request: DiaRequest, meter: Meter):

@@ -157,9 +157,9 @@ class DiaPipeline(SpeechPipeline[DiaRequest]):
     def opened(
         self, places: int, job: DiaJob | None, *, streamed: bool, sound: bool = True, is_late: bool = False
     ) -> SpeechSession:
-        """Open a running batch; a job that is streamed is the only one, and its windows grow faster.
+        """Open a running batch. A job that is streamed has it to itself; its windows grow faster.
 
-        is_late: as in SpeechSession; other arguments as in SpeechPipeline.
+        is_late: nothing is decoded before all speeches have their codes.
         """
         engine, policy = self.engine, self.engine.policy.unheard()
         if streamed:

@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import NoReturn
 
 import numpy as np
 
@@ -26,6 +25,7 @@ from tts_core.dia.voice import DiaVoice, read_voice
 from tts_core.errors import UsageError
 from tts_core.nn.noise import Noise, per_text, piece_seed
 from tts_core.pipeline import PromptLike
+from tts_core.speaking.request import WholeRequest
 from tts_core.speech.asked import each_text, frames_of, seed_of
 from tts_core.text.alphabet import accent_notes
 from tts_core.text.breaks import Paused
@@ -37,7 +37,7 @@ ROOM = 1.5  # of the longest piece: frames that anchors leave free in the window
 
 
 @dataclass(frozen=True, eq=False)
-class DiaRequest:
+class DiaRequest(WholeRequest):
     """One text as it will be spoken. Lists have one entry per piece.
 
     limits: most frames of each piece.
@@ -62,12 +62,6 @@ class DiaRequest:
     own_limits: bool
     notes: tuple[str, ...] = ()
     shortest_anchor: int = 0
-
-    is_open = False  # its text is whole
-
-    def opened(self) -> NoReturn:
-        """Raise UsageError: a text that goes on is spoken sentence by sentence."""
-        raise UsageError("text: this model reads its text at once; give all of it")
 
     @property
     def seed(self) -> int | None:

@@ -8,9 +8,9 @@ from tts_core.errors import UsageError
 
 
 class WholeRequest:
-    """A request whose text does not go on. Its pieces have their noise."""
+    """A request whose text does not go on."""
 
-    is_open, noise = False, None
+    is_open = False
 
     def opened(self) -> NoReturn:
         """Raise UsageError for text that is to follow."""

@@ -65,7 +65,7 @@ def line(request: Any, meter: Meter) -> Line:
     return Single(request) if len(request.pieces) == 1 else Script(request, meter)
 
 
-class Script(Pieces[Any, GenerationResult]):
+class Script(Pieces[Any, GenerationResult], Line):
     """A text whose pieces do not depend on each other's sound. meter: from its beginning."""
 
     def __init__(self, whole: Any, meter: Meter):
