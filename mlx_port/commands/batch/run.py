@@ -34,7 +34,7 @@ from tts_core.bulk.folder import OutputFolder
 from tts_core.bulk.keys import model_hash, row_key, seeded
 from tts_core.bulk.outcome import Outcome
 from tts_core.bulk.rejection import Condition, Rejection
-from tts_core.bulk.rows import TextRow, read_rows
+from tts_core.bulk.rows import Input, TextRow, read_rows
 from tts_core.errors import GenerationError, ResourceError, UsageError, explain, flag_of
 from tts_core.judges.judging import judge_names, judges_of
 from tts_core.memory.computer import free_disk_bytes
@@ -51,11 +51,33 @@ RETRIES = 2  # of rejected rows, by default
 MOST_REFUSED = 10  # rows in a row that could not be written, after which the run ends
 
 
+class Checked(NamedTuple):
+    """A call after the checks of its flags. settings: of its folder."""
+
+    read: Input
+    part: Division
+    settings: dict[str, Any]
+    asking: Asking
+    setting: Setting
+
+
 def run(flags: BatchFlags) -> int:
     """Run one call of the command and return its exit code: 0, or SOME_FAILED.
 
     Every flag is checked before weights are loaded.
     """
+    call = checked(flags)
+    if not flags.dry_run:
+        return speak(flags, call)
+    keyed, unreadable = with_keys(call.read.rows, call.settings)
+    keyed, unable = call.asking.check(keyed)
+    report_faults(by_number([*call.read.faults, *unreadable, *unable]), call.read.places, rest="")
+    click.echo(one_line(plan([row for row, _ in keyed], flags)))
+    return 0
+
+
+def checked(flags: BatchFlags) -> Checked:
+    """Check every flag; no weights are loaded. Raises the error of the first that is wrong."""
     backend = flags.loading.backend
     check_backend(backend)
     FORMATS[flags.form].check()
@@ -65,7 +87,6 @@ def run(flags: BatchFlags) -> int:
         check_ray()
     part = division(flags.shard)
     read = read_rows(flags.source).first(flags.limit)
-    rows = read.rows
     if "seed" in flags.options:
         raise UsageError("--seed: every row has its own; give it in the row, or none")
     check_options(flags.model, flags.options)
@@ -76,12 +97,11 @@ def run(flags: BatchFlags) -> int:
         field.name: getattr(options, field.name) for field in fields(options) if field.name in flags.options
     }
     rejection = read_rejection(flags)
-    precision = parts.codec_precision
     settings = {
         "model": fingerprint() if place is None else model_hash(Path(place)),
         "backend": backend,
         "dtype": loading.dtype,
-        "codec_precision": precision,
+        "codec_precision": parts.codec_precision,
         "options": given,
         "format": flags.form,
         "captions": flags.captions,
@@ -90,43 +110,39 @@ def run(flags: BatchFlags) -> int:
     if rejection is not None:
         settings["reject"] = [str(condition) for condition in rejection.conditions]
         settings["retries"] = rejection.retries
-    labels = {"model": str(parts.model), "backend": backend, "codec_precision": precision}
+    labels = {"model": str(parts.model), "backend": backend, "codec_precision": parts.codec_precision}
     voices = flags.voices or voices_folder()
     work = Work(given, voices, f".{flags.form}", flags.captions, labels)
     source = ModelSource(
         str(parts.model), parts.configs, parts.documents, partial(load_pipeline, parts, backend)
     )
-    asking = Asking(source, work)
-    named = {name: settings[name] for name in ("model", "backend", "dtype", "codec_precision", "options")}
-    if flags.dry_run:
-        keyed, unreadable = with_keys(rows, named)
-        keyed, unable = asking.check(keyed)
-        report_faults(by_number([*read.faults, *unreadable, *unable]), read.places, rest="")
-        click.echo(one_line(plan([row for row, _ in keyed], flags)))
-        return 0
     judges = flags.judges or max(1, (os.cpu_count() or 1) // (2 * len(devices(backend))))
     setting = Setting(place, loading, flags.places, work, rejection, judges)
+    return Checked(read, part, settings, Asking(source, work), setting)
+
+
+def speak(flags: BatchFlags, call: Checked) -> int:
+    """Speak the rows of this part that are not done, and return the exit code.
+
+    Raises GenerationError if no row could be spoken.
+    """
+    read, (part, parts) = call.read, call.part
     with OutputFolder(
         flags.out,
-        settings,
-        suffix=work.suffix,
+        call.settings,
+        suffix=call.setting.work.suffix,
         per_shard=flags.tar,
         captions=flags.captions,
-        part=part.part,
-        parts=part.parts,
+        part=part,
+        parts=parts,
     ) as output:
-        keyed, unreadable = with_keys(rows, named)
-        own = [pair for pair in keyed if output.shard_of(pair[0].number) % part.parts == part.part]
-        broken = [
-            one
-            for one in (*read.faults, *unreadable)
-            if output.shard_of(one.number) % part.parts == part.part
-        ]
-        todo = sorted(
-            (pair for pair in own if pair[1] not in output.done), key=lambda pair: -len(pair[0].text)
-        )
+        keyed, unreadable = with_keys(read.rows, call.settings)
+        own = [pair for pair in keyed if output.shard_of(pair[0].number) % parts == part]
+        faults = (*read.faults, *unreadable)
+        broken = [fault for fault in faults if output.shard_of(fault.number) % parts == part]
+        todo = [pair for pair in own if pair[1] not in output.done]
         done = len(own) - len(todo)
-        todo, unable = asking.check(todo)
+        todo, unable = call.asking.check(sorted(todo, key=lambda pair: -len(pair[0].text)))
         unable = by_number([*broken, *unable])
         progress = BatchProgress(len(own), done, quiet=flags.quiet)
         report_faults(unable, read.places)
@@ -134,7 +150,7 @@ def run(flags: BatchFlags) -> int:
             output.write(failed)
         failures = len(unable)
         if todo:
-            with closing(engine(flags, setting, todo, part)) as outcomes:
+            with closing(engine(flags, call.setting, todo, call.part)) as outcomes:
                 failures += write_all(outcomes, output, progress)
         whole = output.finish({key: row.number for row, key in keyed}, read.places)
     click.echo(one_line(f"{counted(whole, 'row')} in {flags.out / 'manifest.jsonl'}; {progress.summary()}"))
@@ -259,9 +275,10 @@ def write_all(outcomes: Iterable[Outcome], output: OutputFolder, progress: Batch
 
 
 def with_keys(
-    rows: Iterable[TextRow], named: Mapping[str, Any]
+    rows: Iterable[TextRow], settings: Mapping[str, Any]
 ) -> tuple[list[tuple[TextRow, str]], list[Outcome]]:
     """Give every row its key and seed; rows whose reference cannot be read become outcomes."""
+    named = {name: settings[name] for name in ("model", "backend", "dtype", "codec_precision", "options")}
     keyed, broken = [], []
     for row in rows:
         try:
