@@ -45,7 +45,7 @@ FLOORS: dict[str, list[Iterable[str]]] = {
         ("audio", "memory", "nn", "processes", "text", "voice"),
         ("live", "pipeline", "prompt", "results", "serving", "speech", "speed"),
         ("bulk", "judges"),
-        ("codecs",),
+        ("codecs", "speaking"),
         MODELS,
         ("doors",),
     ],

@@ -25,7 +25,7 @@ from tests.tiny.dia2 import recording
 from tests.tiny.metavoice_pipeline import reference
 from tests.tiny.recordings import snippet
 from tts_core import models
-from tts_core.bulk.asking import Work
+from tts_core.bulk.asking import BulkWork
 from tts_core.bulk.rows import TextRow
 from tts_core.bulk.speaking import RowSpeaker, codes_hash
 from tts_core.errors import GenerationError, SpeechError
@@ -128,7 +128,7 @@ def serve(model: str, pipeline: Any, call: Call) -> Iterator[Speak]:
 def batch(model: str, pipeline: Any, call: Call) -> Iterator[Speak]:
     """As a worker of `mlx-port batch`."""
     source, prompts = Source(model, pipeline), [None]
-    work = Work(options(model, call), Path(), ".wav", None)
+    work = BulkWork(options(model, call), Path(), ".wav", None)
     open_session = partial(pipeline.session, 2, streamed=False)
     speaker = RowSpeaker(cast(Any, source), open_session, work)
     source.prompts = prompts

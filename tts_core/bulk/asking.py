@@ -21,7 +21,7 @@ PROMPTS = 64  # references that stay in memory
 
 
 @dataclass(frozen=True)
-class Work:
+class BulkWork:
     """What a worker needs to know, besides the rows.
 
     options: of all rows, by name; a row's own replace them.
@@ -39,7 +39,7 @@ class Work:
 class Asking:
     """Builds the requests of rows for one model."""
 
-    def __init__(self, source: ModelSource, work: Work):
+    def __init__(self, source: ModelSource, work: BulkWork):
         self.source, self.work = source, work
         self._stored = VoiceStore(work.voices).names()
         self._prompt = lru_cache(maxsize=PROMPTS)(self._read_prompt)

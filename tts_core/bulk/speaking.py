@@ -17,7 +17,7 @@ import numpy as np
 
 from tts_core.audio.formats.names import SUFFIXES
 from tts_core.audio.formats.writer import SoundWriter
-from tts_core.bulk.asking import Asking, Work, failed
+from tts_core.bulk.asking import Asking, BulkWork, failed
 from tts_core.bulk.outcome import Outcome
 from tts_core.bulk.rows import TextRow
 from tts_core.errors import comes_late, device_error
@@ -49,7 +49,7 @@ class RowSpeaker:
     open_session: opens a running batch: the first, and another after an error of the device ended one.
     """
 
-    def __init__(self, source: ModelSource, open_session: Callable[[], Session], work: Work):
+    def __init__(self, source: ModelSource, open_session: Callable[[], Session], work: BulkWork):
         self.source, self.open_session, self.work = source, open_session, work
         self.session = open_session()
         self.asking = Asking(source, work)

@@ -17,7 +17,8 @@ from tts_core.speaking.admission import Admission
 class Dia2Admission(Admission):
     """The places of a running batch, whose requests reach their peaks together.
 
-    rows: steps that a text of it reads, at most.  guided: some may be.
+    rows: steps that a text of it reads, at most.
+    guided: some texts may be.
     policy: the codec's windows.
     job: bounds each request that will join; None for any. Raises ResourceError for too little memory.
     """

@@ -127,9 +127,14 @@ class Whole:
         """Whether a piece follows the one under way."""
         return self.begun < len(self.pieces)
 
-    def hear(self, text: str | None) -> None: ...
-    def news(self) -> None: ...
-    def pacing(self) -> None: ...
+    def hear(self, text: str | None) -> None:
+        """Take no text: it is known."""
+
+    def news(self) -> None:
+        """Return None: no ids come."""
+
+    def pacing(self) -> None:
+        """Return None: the request has the pacing of all pieces."""
 
 
 class Live:

@@ -20,7 +20,6 @@ from tts_core.speaking.speech import Sound
 class Net(Protocol):
     """What a session asks of a model's networks.
 
-    sample_rate: of the sound, in Hz.
     stages: names of the stages that results report, in order; none for a model of one stage.
     """
 
@@ -28,7 +27,9 @@ class Net(Protocol):
     stages: Sequence[str]
 
     @property
-    def sample_rate(self) -> int: ...
+    def sample_rate(self) -> int:
+        """Of the sound, in Hz."""
+        ...
 
     def prepare(self, policy: CodecPolicy) -> None:
         """Do what the first windows would wait for."""
@@ -93,7 +94,6 @@ class StreamNet(Net):
 
     @property
     def sample_rate(self) -> int:
-        """Of the sound, in Hz."""
         return self.codec.config.sample_rate
 
     def _codes_of(self, samples: np.ndarray) -> Any:

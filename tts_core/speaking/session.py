@@ -72,7 +72,12 @@ class _Window:
 
 @dataclass(eq=False)
 class _Job:
-    """Work in the queue. run: None before its turn.  is_stepped: a step of it ran.  begun: seconds."""
+    """Work in the queue.
+
+    run: None before its turn.
+    is_stepped: a step of it ran.
+    begun: seconds of the clock.
+    """
 
     member: _Member
     work: Work

@@ -29,7 +29,7 @@ from mlx_port.commands.opening import (
 )
 from mlx_port.commands.pace import speed
 from tts_core.audio.formats.names import CORPUS, FORMATS
-from tts_core.bulk.asking import Asking, Work
+from tts_core.bulk.asking import Asking, BulkWork
 from tts_core.bulk.folder import OutputFolder
 from tts_core.bulk.keys import model_hash, row_key, seeded
 from tts_core.bulk.outcome import Outcome
@@ -112,7 +112,7 @@ def checked(flags: BatchFlags) -> Checked:
         settings["retries"] = rejection.retries
     labels = {"model": str(parts.model), "backend": backend, "codec_precision": parts.codec_precision}
     voices = flags.voices or voices_folder()
-    work = Work(given, voices, f".{flags.form}", flags.captions, labels)
+    work = BulkWork(given, voices, f".{flags.form}", flags.captions, labels)
     source = ModelSource(
         str(parts.model), parts.configs, parts.documents, partial(load_pipeline, parts, backend)
     )

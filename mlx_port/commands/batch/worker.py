@@ -8,7 +8,7 @@ from functools import partial
 from mlx_port.commands.arithmetic import arithmetic, codec_precision
 from mlx_port.commands.loading_flags import Loading
 from mlx_port.commands.opening import load_pipeline, open_model
-from tts_core.bulk.asking import Work
+from tts_core.bulk.asking import BulkWork
 from tts_core.bulk.choosing import ChoosingRowSpeaker
 from tts_core.bulk.rejection import Rejection
 from tts_core.bulk.speaking import RowSpeaker
@@ -27,7 +27,7 @@ class Setting:
     model: str | None
     loading: Loading
     places: int
-    work: Work
+    work: BulkWork
     rejection: Rejection | None = None
     judges: int = 1
 

@@ -10,7 +10,7 @@ import pytest
 from tests.tts_core.serving.talkers import Chorus, Said
 from tts_core import models
 from tts_core.bulk import choosing
-from tts_core.bulk.asking import Work
+from tts_core.bulk.asking import BulkWork
 from tts_core.bulk.choosing import ChoosingRowSpeaker
 from tts_core.bulk.outcome import Outcome
 from tts_core.bulk.rejection import Condition, Rejection, attempt_seed
@@ -75,7 +75,9 @@ class Source:
 
 
 def row_speaker(source: Source, places: int) -> RowSpeaker:
-    return RowSpeaker(cast(Any, source), lambda: Chorus(places, []), Work({}, Path("voices"), ".wav", None))
+    return RowSpeaker(
+        cast(Any, source), lambda: Chorus(places, []), BulkWork({}, Path("voices"), ".wav", None)
+    )
 
 
 def choose(

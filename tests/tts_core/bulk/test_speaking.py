@@ -10,7 +10,7 @@ import soundfile
 
 from tests.tts_core.serving.talkers import RATE, SAMPLES, Chorus, Said, sound
 from tts_core import models
-from tts_core.bulk.asking import Work
+from tts_core.bulk.asking import BulkWork
 from tts_core.bulk.outcome import Outcome
 from tts_core.bulk.rows import TextRow
 from tts_core.bulk.speaking import RowSpeaker, codes_hash
@@ -36,8 +36,8 @@ def speak(
     rows: Sequence[TextRow], places: int = 2, **changes: Any
 ) -> tuple[list[Outcome], list[str], Source]:
     log, source = list[str](), Source()
-    work = Work({"top_k": 5}, Path("voices"), ".wav", None, {"model": "talker"})
-    work = Work(**{**work.__dict__, **changes})
+    work = BulkWork({"top_k": 5}, Path("voices"), ".wav", None, {"model": "talker"})
+    work = BulkWork(**{**work.__dict__, **changes})
     speaker = RowSpeaker(cast(Any, source), lambda: Chorus(places, log), work)
     return list(speaker.speak((row, f"key {row.id}") for row in rows)), log, source
 
@@ -111,7 +111,9 @@ def test_a_rows_options_replace_those_of_all() -> None:
 
 
 def test_an_error_that_ends_the_batch_names_its_rows() -> None:
-    speaker = RowSpeaker(cast(Any, Source()), lambda: Chorus(2, []), Work({}, Path("voices"), ".wav", None))
+    speaker = RowSpeaker(
+        cast(Any, Source()), lambda: Chorus(2, []), BulkWork({}, Path("voices"), ".wav", None)
+    )
     rows = [TextRow(0, "a", "x crash", seed=1), TextRow(1, "b", "y z w", seed=1)]
     found: list[Outcome] = []
     with pytest.raises(RuntimeError, match="crashed"):
@@ -130,7 +132,7 @@ class Stuck(Chorus):
 def test_a_broken_batch_that_does_not_close_is_logged_and_the_next_one_speaks(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    log, work = list[str](), Work({}, Path("voices"), ".wav", None, {"model": "talker"})
+    log, work = list[str](), BulkWork({}, Path("voices"), ".wav", None, {"model": "talker"})
     speaker = RowSpeaker(cast(Any, Source()), lambda: Stuck(1, log), work)
     rows = [TextRow(0, "a", "hoard", seed=1), TextRow(1, "b", "there", seed=2)]
     outcomes = list(speaker.speak((row, row.id) for row in rows))

@@ -13,7 +13,7 @@ import pytest
 from mlx_port.commands.batch import on_ray
 from mlx_port.commands.batch.worker import Setting
 from mlx_port.commands.loading_flags import Loading
-from tts_core.bulk.asking import Work
+from tts_core.bulk.asking import BulkWork
 from tts_core.bulk.outcome import Outcome
 from tts_core.bulk.rows import TextRow
 
@@ -59,7 +59,7 @@ def test_a_worker_takes_four_batches_of_places(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(on_ray, "build_speaker", Echo)
     monkeypatch.setattr(logging.getLogger("ray.data"), "level", logging.NOTSET)
     rows = [(TextRow(number, f"r{number}", "a"), f"k{number}") for number in range(11)]
-    setting = Setting(None, Loading(), 2, Work({}, tmp_path, ".flac", None))
+    setting = Setting(None, Loading(), 2, BulkWork({}, tmp_path, ".flac", None))
     found = list(on_ray.speak_on_ray(setting, rows, workers=1, gpus=0))
     assert [one.key for one in found] == [key for _, key in rows]
     assert [one.fields["together"] for one in found] == [8] * 8 + [3] * 3

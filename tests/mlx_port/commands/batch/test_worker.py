@@ -12,7 +12,7 @@ from mlx_port.commands.batch import worker
 from mlx_port.commands.batch.worker import Setting, build_speaker
 from mlx_port.commands.loading_flags import Loading
 from tests.tts_core.serving.talkers import Chorus, Said
-from tts_core.bulk.asking import Asking, Work
+from tts_core.bulk.asking import Asking, BulkWork
 from tts_core.bulk.rows import TextRow
 
 
@@ -26,7 +26,7 @@ def test_its_session_has_no_listeners(monkeypatch: pytest.MonkeyPatch) -> None:
     files = SimpleNamespace(model="talker", configs={}, documents={}, codec_precision="float32")
     monkeypatch.setattr(worker, "open_model", lambda *given: files)
     monkeypatch.setattr(worker, "load_pipeline", lambda *given: SimpleNamespace(session=session))
-    build_speaker(Setting(None, Loading(), 3, Work({}, Path("voices"), ".flac", None)))
+    build_speaker(Setting(None, Loading(), 3, BulkWork({}, Path("voices"), ".flac", None)))
     assert opened == [(3, {"streamed": False})]
 
 
@@ -49,7 +49,9 @@ def test_rows_name_the_arithmetic(
     side = "torch_ref.cuda.precision" if backend == "torch" else "mlx_port.runtime.arithmetic"
     monkeypatch.setattr(f"{side}.arithmetic", lambda *given: computes)
     labels = {"model": "talker", "codec_precision": chosen}
-    made = build_speaker(Setting(None, Loading(backend), 1, Work({}, Path("voices"), ".wav", None, labels)))
+    made = build_speaker(
+        Setting(None, Loading(backend), 1, BulkWork({}, Path("voices"), ".wav", None, labels))
+    )
     monkeypatch.setattr(Asking, "request", lambda own, row: Said(tuple(row.text.split())))
     [ended] = made.speak([(TextRow(0, "a", "one two", seed=0), "key")])
     assert ended.fields["arithmetic"] == computes
