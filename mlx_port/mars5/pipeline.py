@@ -10,14 +10,13 @@ from mlx_port.mars5.codec_lm import CodecLM
 from mlx_port.mars5.residual_transformer import ResidualTransformer
 from mlx_port.mars5.reverse import ReverseDiffusion
 from mlx_port.mars5.slots import Mars5Slots
-from mlx_port.mars5.together import TimestepCall
 from mlx_port.steps.mars5.one_row import try_kernels
 from mlx_port.stored import understood
 from tts_core.config import config_of
 from tts_core.mars5 import pipeline
 from tts_core.mars5.config import CodecLMConfig
-from tts_core.mars5.engine import Mars5Engine
 from tts_core.mars5.memory import check_loading
+from tts_core.mars5.net import Mars5Net
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecVocabulary
 
 
@@ -52,7 +51,7 @@ def compose(
     vocabulary: CodecVocabulary,
 ) -> Mars5Pipeline:
     """Build the pipeline of loaded networks."""
-    engine = Mars5Engine(
+    engine = Mars5Net(
         network,
         ReverseDiffusion(transformer),
         codec,
@@ -60,6 +59,5 @@ def compose(
         vocabulary,
         Host(network.embed),
         make_slots=Mars5Slots,
-        call=lambda runs: TimestepCall(transformer, runs),
     )
     return Mars5Pipeline(engine)

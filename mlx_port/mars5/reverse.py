@@ -39,9 +39,6 @@ class DenoisingStep:
         self.first_frame, self.first_book = cells.unknown_from
         self.finite = mx.array(True)
 
-    def release(self) -> None:
-        """Free the memory that the next step would use by itself."""
-
     def __call__(self, codes: mx.array, t: mx.array, numbers: mx.array) -> mx.array:
         """Run a step. codes: (S, Q) entering timestep t, (1,) int32.  numbers: of `numbers_for`. → (S, Q)."""
         return self.compute(codes, t, numbers)
@@ -86,11 +83,11 @@ MakeStep = Callable[[ResidualTransformer, Mars5Source, Cells, Diffusion], Denois
 class DiffusionRun:
     """A diffusion under way. codes: (S, Q) int32 entering the next timestep, clean at the end."""
 
-    def __init__(self, step: DenoisingStep, cells: Cells, noise: Noise):
-        self.step, self.cells, self.noise = step, cells, noise
-        self.order = [*reversed(range(step.settings.timesteps))]
+    def __init__(self, denoise: DenoisingStep, cells: Cells, noise: Noise):
+        self.denoise, self.cells, self.noise = denoise, cells, noise
+        self.order = [*reversed(range(denoise.settings.timesteps))]
         self.times = mx.array(self.order)
-        self.place, self.finite = 0, step.finite
+        self.place = 0
         self.codes = mx.array(cells.codes)
 
     @property
@@ -98,33 +95,22 @@ class DiffusionRun:
         """True after the last timestep."""
         return self.place == len(self.order)
 
-    def take(self) -> tuple[mx.array, mx.array]:
-        """Draw the numbers of the next timestep, again if its call has failed. → (1,) int32, numbers."""
-        place, step = self.place, self.step
-        last = self.order[place] == 0
-        numbers = numbers_for(self.noise, step.settings.draws, place, self.cells, step.n_classes, last=last)
-        step.finite = self.finite
-        return self.times[place : place + 1], mx.array(numbers)
-
-    def accept(self, codes: mx.array) -> None:
-        """Count the timestep as run. codes: after it, as it returned them."""
-        self.codes, self.finite = codes, self.step.finite
+    def step(self) -> None:
+        """Run a timestep. Nothing is read from the device."""
+        denoise, place = self.denoise, self.place
+        draws, last = denoise.settings.draws, self.order[place] == 0
+        numbers = numbers_for(self.noise, draws, place, self.cells, denoise.n_classes, last=last)
+        self.codes = denoise(self.codes, self.times[place : place + 1], mx.array(numbers))
+        mx.async_eval(self.codes, denoise.finite)
         self.place += 1
-
-    def advance(self) -> None:
-        """Run a timestep in a call of its own. Nothing is read from the device."""
-        t, numbers = self.take()
-        codes = self.step(self.codes, t, numbers)
-        mx.async_eval(codes, self.step.finite)
-        self.accept(codes)
 
     def result(self) -> np.ndarray:
         """Read the codes after the last timestep, the prompt's included. → (Q, S) int32.
 
         Raises GenerationError if the network computed NaN or infinity.
         """
-        if not self.step.finite.item():
-            dtype = str(self.step.network.text_embed.weight.dtype).removeprefix("mlx.core.")
+        if not self.denoise.finite.item():
+            dtype = str(self.denoise.network.text_embed.weight.dtype).removeprefix("mlx.core.")
             remedy = REMEDY.get(dtype, "the weights are damaged")
             raise GenerationError(
                 f"generation: the diffusion's logits are NaN or infinite in {dtype}; {remedy}"
@@ -190,5 +176,5 @@ class ReverseDiffusion:
         """
         run = self.begin(text, reference, cells, settings, noise=noise)
         while not run.done:
-            run.advance()
+            run.step()
         return run.result()

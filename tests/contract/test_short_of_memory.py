@@ -6,7 +6,6 @@ The speech of each request is as by itself; only one whose own call lacks memory
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,16 +13,8 @@ import pytest
 import torch
 
 from tests.contract.speakers import every_side, request, speaker
-from tests.hosts import LateHost
 from tests.metal_errors import INTERACTIVITY
-from tests.parity.mars5.test_residual_transformer import tiny
-from tests.parity.mars5.test_together import beginner, by_itself
-from tests.sides import SIDES, Side
-from tests.tts_core.mars5.test_memory import CONFIGS
-from tests.tts_core.mars5.test_together import JOB
 from tts_core.errors import ResourceError
-from tts_core.mars5 import together
-from tts_core.mars5.together import Diffusions
 from tts_core.results import join
 from tts_core.serving.session import Failed, Part
 
@@ -34,7 +25,7 @@ ERRORS: dict[str, Exception] = {
     "torch": torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
     "mlx": RuntimeError(INTERACTIVITY),  # a full memory in tests/tts_core/speaking/test_shared.py
 }
-DECODERS = {"dia": "decode", "mars5": "launch", "metavoice": "decode"}
+DECODERS = {"dia": "decode", "metavoice": "decode"}  # whose pieces may end together
 
 
 class Scarce:
@@ -78,7 +69,6 @@ def run(session: Any, asked: Sequence[Any]) -> list[Any]:
 @every_side
 def test_windows_of_several_texts(model: str, side: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two texts that end together, then again with one whose own window does not fit."""
-    monkeypatch.setattr(together, "ONE_BY_ONE", ())  # as on a GPU
     pipeline, name = speaker(model, side), DECODERS[model]
     asked = [request(model, side, "The inn is near.", seed=3) for _ in range(2)]
     alone = join(list(pipeline.speak(asked[0])))
@@ -95,38 +85,3 @@ def test_windows_of_several_texts(model: str, side: str, monkeypatch: pytest.Mon
     assert isinstance(lost, ResourceError)
     np.testing.assert_array_equal(found.codes, alone.codes)
     session.close()
-
-
-@pytest.mark.parametrize("side", list(SIDES.values()), ids=list(SIDES))
-@pytest.mark.parametrize("most", [1, 2])
-def test_diffusions_that_share_a_call(side: Side, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The step fails once it is computed, when runs of other calls have had their timestep; what it left is
-    not counted.
-    """
-    begin, module = beginner(side), side.module("mars5.together")
-    expected = [by_itself(begin(seed)) for seed in range(6)]
-    compute, lacks = module.Together.compute, []
-
-    def scarce(own: Any, *given: Any) -> Any:
-        found = compute(own, *given)
-        if len(own.steps) > most:
-            lacks.append(len(own.steps))
-            for step in own.steps:
-                step.finite = step.finite & False
-            raise ERRORS["mlx" if "mlx" in module.__name__ else "torch"]
-        return found
-
-    monkeypatch.setattr(module.Together, "compute", scarce)
-    engine: Any = SimpleNamespace(configs=CONFIGS, host=LateHost())
-    engine.together = lambda runs: module.TimestepCall(tiny(side), runs)
-    diffusions: Diffusions[int] = Diffusions(engine)
-    for seed in range(6):
-        diffusions.add(seed, JOB, lambda seed=seed: begin(seed))
-    ended = 0
-    while diffusions.queue:
-        for seed, found in diffusions.step():
-            assert not isinstance(found, ResourceError)
-            np.testing.assert_array_equal(found.result(), expected[seed])
-            ended += 1
-    assert ended == 6
-    assert max(lacks) > 2

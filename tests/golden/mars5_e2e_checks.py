@@ -23,11 +23,11 @@ from tests.tiny.codecs import codebooks_at
 from tests.tiny.recordings import snippet
 from tests.tolerance import assert_golden
 from tts_core.audio.silence import loud_span
+from tts_core.mars5 import speech
 from tts_core.mars5.diffusion import FIRST_DRAW, Cells
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.request import BANDWIDTH_ID, for_vocoder
 from tts_core.mars5.sequence import CodecSequence
-from tts_core.mars5.speaking import Mars5Speaking
 from tts_core.results import GenerationResult
 
 IGNORED = {"deep_clone", "use_kv_cache", "beam_width"}  # settings of the original that ours does not have
@@ -90,11 +90,11 @@ class Whole:
     @contextmanager
     def _watched(self, run: Run) -> Any:
         engine = self.pipeline.engine
-        begin, hear = engine.begin, Mars5Speaking.hear
+        begin = engine.begin
 
-        def watched_hear(speech: Mars5Speaking, sequence: CodecSequence) -> None:
-            run.sequences.append(sequence)
-            hear(speech, sequence)
+        def watched_sequence(*given: Any) -> CodecSequence:
+            run.sequences.append(CodecSequence(*given))
+            return run.sequences[-1]
 
         def watched_begin(text: Any, reference: Any, cells: Cells, *rest: Any) -> Any:
             run.read.append((text, reference, cells))
@@ -109,7 +109,7 @@ class Whole:
             return made
 
         with (
-            mock.patch.object(Mars5Speaking, "hear", watched_hear),
+            mock.patch.object(speech, "CodecSequence", watched_sequence),
             mock.patch.object(engine, "begin", watched_begin),
         ):
             yield

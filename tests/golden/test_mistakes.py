@@ -18,7 +18,7 @@ from tests.golden.mars5_e2e_checks import check_whole_runs, whole
 from tests.golden.metavoice_lm_bench import LanguageBench, checkpoints
 from tests.golden.metavoice_lm_checks import check_greedy, check_sampler, check_slow, check_teacher
 from tests.golden.metavoice_second_checks import check_second
-from tts_core.mars5 import speaking
+from tts_core.mars5 import net, speech
 from tts_core.mars5.schedule import schedule
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -155,15 +155,17 @@ def test_mistakes_of_the_diffusion_are_seen(name: str, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
+    ("owner", "name", "value"),
     [
-        pytest.param("BANDWIDTH_ID", 0, id="bandwidth"),
-        pytest.param("loud_span", lambda audio, trim_db: (0, len(audio) - 1), id="trim"),
+        pytest.param(net, "BANDWIDTH_ID", 0, id="bandwidth"),
+        pytest.param(speech, "loud_span", lambda audio, trim_db: (0, len(audio) - 1), id="trim"),
     ],
 )
-def test_mistakes_of_whole_runs_are_seen(name: str, value: object, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mistakes_of_whole_runs_are_seen(
+    owner: Any, name: str, value: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """mars5: the checks can fail."""
-    monkeypatch.setattr(speaking, name, value)
+    monkeypatch.setattr(owner, name, value)
     whole.cache_clear()
     with pytest.raises(AssertionError, match="trimmed"):
         check_whole_runs(DEFAULT / "mars5", "torch")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from inspect import isfunction
@@ -73,9 +73,10 @@ CALLS: dict[str, dict[str, tuple[Call, ...]]] = {
     "mars5": {
         **SLOTS,
         "encode": (Call("codec.encode"),),
-        "begin": (Call("begin"),),
-        "together": (Call("together"), Call("timestep")),
+        "slots.feed": (),  # its texts come with their inputs
+        "begin": (Call("begin"), Call("timestep")),
         "launch": (Call("launch"), Call("launch", beside=True), TAKE),
+        "decode": (),  # launches
     },
     "metavoice": {
         **SLOTS,
@@ -148,13 +149,14 @@ def stand_in(model: str, side: str, call: Call, patch: pytest.MonkeyPatch) -> St
         patch.setattr(Late, "take", lambda result: standing(result))
         return standing
     if call.path == "timestep":
-        standing, build = Standing(lambda: None), engine.together
+        standing, begin = Standing(lambda: None), engine.begin
 
-        def together(runs: Sequence[Any]) -> Standing:
-            standing.call = build(runs)
-            return standing
+        def begun(*args: Any) -> Any:
+            run = begin(*args)
+            standing.call, run.step = run.step, standing
+            return run
 
-        patch.setattr(engine, "together", together)
+        patch.setattr(engine, "begin", begun)
         return standing
     if call.path.startswith("slots."):
         return _in_slots(engine, call.path.removeprefix("slots."), patch)

@@ -14,6 +14,6 @@ def states(side: Side, run: Any) -> Iterator[np.ndarray]:
     """Yield the codes (S, Q) that enter each timestep, and the clean ones at the end."""
     while not run.done:
         yield side.numpy(run.codes).copy()
-        run.advance()
+        run.step()
     run.result()  # may raise
     yield side.numpy(run.codes).copy()

@@ -6,18 +6,16 @@ from torch_ref.codecs.encodec import Encodec
 from torch_ref.codecs.vocos import Vocos
 from torch_ref.cuda.mars5.reverse import make_step
 from torch_ref.cuda.mars5.slots import make_slots
-from torch_ref.cuda.mars5.together import make_together
 from torch_ref.host import Host
 from torch_ref.loading import Loaded, Parts
 from torch_ref.mars5.codec_lm import CodecLM
 from torch_ref.mars5.residual_transformer import ResidualTransformer
 from torch_ref.mars5.reverse import ReverseDiffusion
-from torch_ref.mars5.together import TimestepCall
 from tts_core.config import config_of
 from tts_core.mars5 import pipeline
 from tts_core.mars5.config import CodecLMConfig
-from tts_core.mars5.engine import Mars5Engine
 from tts_core.mars5.memory import check_loading
+from tts_core.mars5.net import Mars5Net
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecVocabulary
 
 
@@ -49,7 +47,7 @@ def compose(
     vocabulary: CodecVocabulary,
 ) -> Mars5Pipeline:
     """Build the pipeline of loaded networks."""
-    engine = Mars5Engine(
+    engine = Mars5Net(
         network,
         ReverseDiffusion(transformer, make_step),
         codec,
@@ -57,6 +55,5 @@ def compose(
         vocabulary,
         Host(network.embed),
         make_slots=make_slots,
-        call=lambda runs: TimestepCall(transformer, runs, make_together),
     )
     return Mars5Pipeline(engine)

@@ -42,9 +42,6 @@ class DenoisingStep:
         self.first_frame, self.first_book = cells.unknown_from
         self.finite = torch.ones((), dtype=torch.bool, device=self.table.device)
 
-    def release(self) -> None:
-        """Free the memory that the next step would use by itself."""
-
     def __call__(self, codes: Tensor, t: Tensor, numbers: Tensor) -> Tensor:
         """Run a step. codes: (S, Q) entering timestep t, (1,) int64.  numbers: of `numbers_for`. → (S, Q)."""
         return self.compute(codes, t, numbers)
@@ -90,44 +87,35 @@ class DiffusionRun:
     The next timestep may overwrite them.
     """
 
-    def __init__(self, step: DenoisingStep, cells: Cells, noise: Noise):
-        self.step, self.cells, self.noise = step, cells, noise
-        self.order = [*reversed(range(step.settings.timesteps))]
-        self.times = _to_device(step.network, np.array(self.order))
-        self.place, self.finite = 0, step.finite
-        self.codes = _to_device(step.network, cells.codes).long()
+    def __init__(self, denoise: DenoisingStep, cells: Cells, noise: Noise):
+        self.denoise, self.cells, self.noise = denoise, cells, noise
+        self.order = [*reversed(range(denoise.settings.timesteps))]
+        self.times = _to_device(denoise.network, np.array(self.order))
+        self.place = 0
+        self.codes = _to_device(denoise.network, cells.codes).long()
 
     @property
     def done(self) -> bool:
         """True after the last timestep."""
         return self.place == len(self.order)
 
-    def take(self) -> tuple[Tensor, Tensor]:
-        """Draw the numbers of the next timestep, again if its call has failed. → (1,) int64, numbers."""
-        place, step = self.place, self.step
-        last = self.order[place] == 0
-        numbers = numbers_for(self.noise, step.settings.draws, place, self.cells, step.n_classes, last=last)
-        step.finite = self.finite
-        return self.times[place : place + 1], _to_device(step.network, numbers).to(step.table.dtype)
-
-    def accept(self, codes: Tensor) -> None:
-        """Count the timestep as run. codes: after it, as it returned them."""
-        self.codes, self.finite = codes, self.step.finite
-        self.place += 1
-
     @torch.inference_mode()
-    def advance(self) -> None:
-        """Run a timestep in a call of its own. Nothing is read from the device."""
-        t, numbers = self.take()
-        self.accept(self.step(self.codes, t, numbers))
+    def step(self) -> None:
+        """Run a timestep. Nothing is read from the device."""
+        denoise, place = self.denoise, self.place
+        draws, last = denoise.settings.draws, self.order[place] == 0
+        numbers = numbers_for(self.noise, draws, place, self.cells, denoise.n_classes, last=last)
+        given = _to_device(denoise.network, numbers).to(denoise.table.dtype)
+        self.codes = denoise(self.codes, self.times[place : place + 1], given)
+        self.place += 1
 
     def result(self) -> np.ndarray:
         """Read the codes after the last timestep, the prompt's included. → (Q, S) int32.
 
         Raises GenerationError if the network computed NaN or infinity.
         """
-        if not self.step.finite.item():
-            dtype = name_of(self.step.network.text_embed.weight.dtype)
+        if not self.denoise.finite.item():
+            dtype = name_of(self.denoise.network.text_embed.weight.dtype)
             remedy = REMEDY.get(dtype, "the weights are damaged")
             raise GenerationError(
                 f"generation: the diffusion's logits are NaN or infinite in {dtype}; {remedy}"
@@ -194,7 +182,7 @@ class ReverseDiffusion:
         """
         run = self.begin(text, reference, cells, settings, noise=noise)
         while not run.done:
-            run.advance()
+            run.step()
         return run.result()
 
 

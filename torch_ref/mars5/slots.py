@@ -33,6 +33,7 @@ class Mars5Slots:
     """
 
     steps, ahead = 1, 0  # of a launch, and launches before one is read, that keep the device busy
+    can_step = True  # none of its texts waits
 
     def __init__(self, network: CodecLM, *, texts: int, room: int, lowest: int, end: int):
         self.network, self.lowest, self.end = network, lowest, end

@@ -8,7 +8,7 @@ measured by benchmarks/memory.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -173,13 +173,19 @@ def places_that_fit(configs: Configs, job: Mars5Job, machine: Machine) -> int:
     return fits.places(job.batch, takes, machine)
 
 
-def diffusion_bytes(configs: Configs, job: Mars5Job, machine: Machine) -> int:
-    """Estimate the bytes of a job's diffusion; several that share a call need the sum of theirs."""
-    return _diffusion(config_of(configs, "mars5_nar", ResidualTransformerConfig), job, machine).bytes
-
-
 def check_running(configs: Configs, job: Mars5Job, machine: Machine) -> None:
     """Raise ResourceError, naming what would fit, unless `job` on a loaded model fits."""
+    _check(partial(estimate, configs), configs, job, machine)
+
+
+def check_diffusion(configs: Configs, job: Mars5Job, machine: Machine) -> None:
+    """Raise the same for a piece whose ids are known, unless its other stages fit beside the batch."""
+    _check(lambda job, machine: estimate(configs, job, machine).beside("cache"), configs, job, machine)
+
+
+def _check(
+    plan: Callable[[Mars5Job, Machine], Estimate], configs: Configs, job: Mars5Job, machine: Machine
+) -> None:
 
     def smaller() -> Iterator[Option[Mars5Job]]:
         if job.frames > 1:
@@ -197,4 +203,4 @@ def check_running(configs: Configs, job: Mars5Job, machine: Machine) -> None:
 
     rate = config_of(configs, "encodec", EncodecConfig).frame_rate
     what = f"{job.frames / rate:.1f} s of speech and {job.prompt_frames / rate:.1f} s of reference"
-    fits.check_running(what, partial(estimate, configs), job, machine, smaller)
+    fits.check_running(what, plan, job, machine, smaller)

@@ -16,17 +16,18 @@ import numpy as np
 
 from tts_core.live.stream import stream
 from tts_core.live.voices import SameVoices
-from tts_core.mars5.engine import Mars5Engine
+from tts_core.mars5.admission import Mars5Admission
 from tts_core.mars5.memory import Mars5Job, check_running
+from tts_core.mars5.net import Mars5Net
 from tts_core.mars5.options import Mars5Changes, Mars5Options
 from tts_core.mars5.reference import Sizes
 from tts_core.mars5.request import STAGES, Mars5Request, request, requests
-from tts_core.mars5.session import Mars5Session
+from tts_core.mars5.speech import speak
 from tts_core.nn.calls import named, named_parts
 from tts_core.options import chosen
 from tts_core.pipeline import Callbacks, Progress, PromptLike
 from tts_core.results import GenerationResult, Meter, join
-from tts_core.serving.session import Session
+from tts_core.speaking.session import SpeechSession
 from tts_core.speech.report import StageReport
 from tts_core.speech.script import SIDE_BY_SIDE, Script
 from tts_core.speech.together import Line, Single, log, streamed, together
@@ -37,7 +38,7 @@ Tell = Callable[[Progress], None]
 class Mars5Pipeline:
     """MARS5's networks of either side with codec, vocoder and tokenizers. Build it with `load`."""
 
-    def __init__(self, engine: Mars5Engine):
+    def __init__(self, engine: Mars5Net):
         self.engine = engine
         self.sample_rate = engine.vocoder_config.sample_rate
         self.sizes = Sizes.of(engine.codec_config, engine.nar_config)
@@ -113,7 +114,7 @@ class Mars5Pipeline:
 
     def session(
         self, places: int, *, streamed: bool = True, job: Mars5Job | None = None, sound: bool = True
-    ) -> Session:
+    ) -> SpeechSession:
         """Open a running batch, in which requests share the autoregressive network's steps.
 
         streamed: changes nothing; a piece is decoded once all of its codes are known.
@@ -121,7 +122,7 @@ class Mars5Pipeline:
         sound: False for codes alone.
         Raises ResourceError for too little memory.
         """
-        return Mars5Session(self.engine, places, self.rehearsal, job=job, sound=sound)
+        return self.opened(places, job, sound=sound)
 
     @named
     def generate_batch(
@@ -166,6 +167,33 @@ class Mars5Pipeline:
         spoken = self._together(encoded, [Single(one) for one in encoded], StageReport(), sound=False)
         return [one.codes for one in spoken]
 
+    def opened(
+        self,
+        places: int,
+        job: Mars5Job | None,
+        *,
+        sound: bool = True,
+        report: StageReport | None = None,
+        meter: Meter | None = None,
+    ) -> SpeechSession:
+        """Open a running batch. Arguments and errors as in `session`.
+
+        report: takes the stages and steps of all requests.
+        meter: of its only request, if that was encoded before.
+        """
+        engine, admission = self.engine, Mars5Admission(self.engine, places, job)
+        return SpeechSession(
+            engine,
+            speak,
+            engine.slots(admission.places, admission.room),
+            admission,
+            self.rehearsal,
+            policy=None,
+            has_sound=sound,
+            report=report,
+            meter=meter,
+        )
+
     def rehearsal(self) -> Mars5Request:
         """Build a short request that runs every network but the codec, for a warm-up."""
         voice = np.zeros((self.sizes.n_codebooks, round(self.sizes.frame_rate)), np.int32)
@@ -178,7 +206,7 @@ class Mars5Pipeline:
     @named_parts
     def _parts(self, request: Mars5Request, report: StageReport, meter: Meter) -> Iterator[GenerationResult]:
         """Yield the speech of a request piece by piece, in a session of its own."""
-        session = Mars5Session(self.engine, 1, self.rehearsal, job=request.job(), report=report, meter=meter)
+        session = self.opened(1, request.job(), report=report, meter=meter)
         yield from streamed(session, request, Callbacks(None, report.watch.cancel), request.seconds)
 
     def _heard(self, request: Mars5Request, watch: Callbacks) -> tuple[Mars5Request, StageReport, Meter]:
@@ -203,8 +231,7 @@ class Mars5Pipeline:
         """Speak encoded requests at once, as many as fit. lines: of them."""
         job, most = Mars5Job.together([one.job() for one in asked]), max(SIDE_BY_SIDE, len(asked))
 
-        def session(pieces: int) -> Mars5Session:
-            places = min(pieces, most)
-            return Mars5Session(self.engine, places, self.rehearsal, job=job, sound=sound, report=report)
+        def session(pieces: int) -> SpeechSession:
+            return self.opened(min(pieces, most), job, sound=sound, report=report)
 
         return together(session, lines, Callbacks(None, report.watch.cancel), 0.0)

@@ -21,6 +21,7 @@ from tts_core.mars5.reference import Mars5Voice, Sizes, as_spoken, read_voice
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecPrompt, CodecVocabulary
 from tts_core.nn.noise import Noise, per_text, piece_seed
 from tts_core.pipeline import PromptLike
+from tts_core.speaking.request import WholeRequest
 from tts_core.speech.asked import each_text, frames_of, read_once, seed_of
 from tts_core.text import breaks
 from tts_core.text.breaks import Paused
@@ -53,7 +54,7 @@ class Mars5Piece:
 
 
 @dataclass(frozen=True, eq=False)
-class Mars5Request:
+class Mars5Request(WholeRequest):
     """One text as it will be spoken.
 
     max_frames: of all pieces together; None for no such limit.
@@ -76,6 +77,11 @@ class Mars5Request:
     def deep(self) -> bool:
         """True if the networks read the reference's words."""
         return self.voice.transcript is not None
+
+    @property
+    def known(self) -> int:
+        """Frames with which a piece's codes begin: most of a deep clone's reference. Those after are new."""
+        return self.voice.frames if self.deep else 0
 
     @property
     def seconds(self) -> float:

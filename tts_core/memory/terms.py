@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 BACKENDS: tuple[str, ...] = ("torch-cpu", "torch-cuda", "torch-mps", "mlx-cpu", "mlx-metal", "mlx-cuda")
@@ -99,7 +99,15 @@ class Estimate:
 
     def running_beside(self, name: str) -> int:
         """Bytes that a generation adds at its peak if the term of this name is there already."""
-        return max(sum(term.bytes for term in phase.terms if term.name != name) for phase in self.phases)
+        return self.beside(name).running
+
+    def beside(self, name: str) -> Estimate:
+        """Estimate the same if the term of this name is there already."""
+        phases = [
+            Phase(phase.name, tuple(term for term in phase.terms if term.name != name))
+            for phase in self.phases
+        ]
+        return replace(self, phases=tuple(phases))
 
     @property
     def total(self) -> int:

@@ -95,6 +95,7 @@ class SpeechSession(Session):
     is_late: nothing is decoded before all speeches have their codes, and the running batch's memory is free:
     for requests that join together, whose sound nobody awaits.
     report: takes the stages and steps of all requests.
+    meter: of the only request, where its time began before it joins.
     """
 
     def __init__(
@@ -109,10 +110,11 @@ class SpeechSession(Session):
         has_sound: bool = True,
         is_late: bool = False,
         report: StageReport | None = None,
+        meter: Meter | None = None,
     ):
         self.net, self.admission, self.policy, self.has_sound = net, admission, policy, has_sound
         self._speak, self._rehearsal, self._is_late = speak, rehearsal, is_late
-        self._report = report or StageReport()
+        self._report, self._meter = report or StageReport(), meter
         self._has_listeners = policy is not None and policy.is_heard
         self.slots = Running(batch, admission.places)
         self.members: dict[int, _Member] = {}
@@ -168,7 +170,7 @@ class SpeechSession(Session):
             request = request.opened()
             texts += [request.text] if more else [request.text, None]
         self._joined += 1
-        parts = Delivered(request, Meter(self.net.sample_rate, self.net.stages))
+        parts = Delivered(request, self._meter or Meter(self.net.sample_rate, self.net.stages))
         speech = self._speak(request, self.net, self.policy)
         one = _Member(self._joined, request, speech, parts, cancel or threading.Event(), texts)
         self.members[one.key] = one

@@ -27,10 +27,10 @@ from tts_core.mars5.diffusion import FIRST_DRAW
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.request import BANDWIDTH_ID, STAGES, for_vocoder
 from tts_core.mars5.sequence import CodecSequence
-from tts_core.mars5.session import Mars5Session
 from tts_core.nn.noise import HostNoise, piece_seed
 from tts_core.prompt import Prompt
 from tts_core.results import join
+from tts_core.speaking.session import SpeechSession
 
 pytestmark = pytest.mark.rest
 
@@ -109,10 +109,10 @@ def test_windows_of_the_vocoder_are_no_parts_of_the_stream(
 
 def test_a_stream_that_nobody_hears_opens_nothing(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its reference is encoded and its arguments are checked; a session follows with the first part."""
-    speaking, opened, closed = pipeline(side), list[int](), list[Mars5Session]()
-    slots, close = speaking.engine.slots, Mars5Session.close
+    speaking, opened, closed = pipeline(side), list[int](), list[SpeechSession]()
+    slots, close = speaking.engine.slots, SpeechSession.close
     monkeypatch.setattr(speaking.engine, "slots", lambda *sizes: opened.append(1) or slots(*sizes))
-    monkeypatch.setattr(Mars5Session, "close", lambda self: closed.append(self) or close(self))
+    monkeypatch.setattr(SpeechSession, "close", lambda self: closed.append(self) or close(self))
     asked = {"prompt": voice(), "seed": 3, **PIECES}
     speaking.stream(LONG, **asked)
     heard = speaking.stream(LONG, **asked)
@@ -308,7 +308,7 @@ def test_progress(side: str) -> None:
     given = {"prompt": voice(), "seed": 4, "generate_max_len_override": 24, **PIECES}
     made = join(list(pipeline(side).stream(LONG, **given, progress=heard.append)))
     heard = [one for one in heard if not one.step]  # as stages begin; the others come by the clock
-    stages = ["AR", "NAR", "vocoder", "speech"]
+    stages = ["AR", "NAR", "vocoder", "vocoder"]
     assert [one.stage for one in heard] == ["codec", *stages * 4]
     assert [one.seconds for one in heard] == sorted(one.seconds for one in heard)
     assert (heard[0].seconds, heard[-1].seconds) == (0, made.audio_seconds)
@@ -318,7 +318,7 @@ def test_progress(side: str) -> None:
     pipeline(side).generate(LONG, **given, progress=heard.append)
     heard = [one for one in heard if not one.step]
     assert [one.stage for one in heard[:5]] == ["codec", *["AR"] * 4], "all pieces begin at once"
-    assert [one.stage for one in heard].count("speech") == 4
+    assert [one.stage for one in heard].count("vocoder") == 8
     heard = []
     both = pipeline(side).generate_batch(
         [TEXT, TEXT], prompts=CODES, seed=4, timesteps=1, max_frames=3, progress=heard.append
@@ -326,7 +326,7 @@ def test_progress(side: str) -> None:
     heard = [one for one in heard if not one.step]
     assert Counter(one.stage for one in heard) == Counter(["codec", *stages * 2])
     assert [one.stage for one in heard[:3]] == ["codec", "AR", "AR"], "both begin at once"
-    assert [one.stage for one in heard[-2:]] == ["vocoder", "speech"]
+    assert [one.stage for one in heard[-2:]] == ["vocoder", "vocoder"]
     assert heard[-1].seconds == sum(one.audio_seconds for one in both)
     assert [one.expected for one in heard] == pytest.approx([6 / 75] * 9)
 

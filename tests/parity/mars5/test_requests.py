@@ -13,7 +13,7 @@ from tts_core.errors import ResourceError, UsageError
 from tts_core.mars5 import pipeline as mars5_pipeline
 from tts_core.mars5 import reference as mars5_reference
 from tts_core.mars5 import request as mars5_request
-from tts_core.mars5 import session as mars5_session
+from tts_core.mars5 import speech as mars5_speech
 from tts_core.mars5.memory import Mars5Job
 from tts_core.mars5.options import Mars5Options
 from tts_core.prompt import Prompt
@@ -43,8 +43,8 @@ def test_memory_is_for_the_longest_piece_and_a_prompt_counts_once(
 ) -> None:
     """The most ids and the most characters may be those of different pieces."""
     voiced, jobs = pipeline("torch"), list[Mars5Job]()
-    for module in (mars5_pipeline, mars5_session):  # at the call, and before the diffusion
-        monkeypatch.setattr(module, "check_running", lambda configs, job, _: jobs.append(job))
+    for module, name in ((mars5_pipeline, "check_running"), (mars5_speech, "check_diffusion")):
+        monkeypatch.setattr(module, name, lambda configs, job, _: jobs.append(job))
     texts = ["Yes, yes.", "ÄÖÜ ÄÖÜ ÄÖÜ ÄÖÜ.", "The inn is in there."]
     prompt = Prompt.of(codes=CODES, text=said)
     ids = [limit(text, 0, said) for text in texts]

@@ -12,9 +12,8 @@ from tests.contract.arrivals import serve
 from tests.contract.speakers import assert_same
 from tests.tiny.mars5 import CODES, LONG, SAID, TEXT, limit, pipeline, voice
 from tests.windows import Windows
-from tts_core.codecs import vocos_calls
 from tts_core.errors import ResourceError, UsageError
-from tts_core.mars5 import together
+from tts_core.mars5 import speech
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.request import STAGES, Mars5Request
 from tts_core.prompt import Prompt
@@ -47,17 +46,9 @@ def asked(side: str, seed: int, **changes: Any) -> Mars5Request:
     return pipeline(side).request(text, Mars5Options(**given | changes), prompt)
 
 
-@pytest.fixture
-def shared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let diffusions share calls, and pieces that end together the vocoder's, as on a GPU."""
-    monkeypatch.setattr(together, "ONE_BY_ONE", ())
-    monkeypatch.setattr(vocos_calls, "ONE_BY_ONE", ())
-
-
 @SIDES
-@pytest.mark.usefixtures("shared")
-def test_requests_whose_diffusions_share_calls_come_and_go(side: str) -> None:
-    """These seeds have no near-tie; tests/parity/mars5/test_together.py counts them."""
+def test_requests_come_and_go(side: str) -> None:
+    """These seeds have no near-tie."""
     requests = [asked(side, seed) for seed in range(12)]
     spoken = serve(pipeline(side).session(4), requests, seed=4, leaving=0.005)
     assert len(spoken) >= 8
@@ -67,40 +58,46 @@ def test_requests_whose_diffusions_share_calls_come_and_go(side: str) -> None:
         assert min(result.stage_seconds["AR"], result.stage_seconds["NAR"]) > 0
 
 
+@pytest.fixture
+def begun(side: str, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Diffusions of a side, as they begin."""
+    runs, begin = list[Any](), pipeline(side).engine.begin
+
+    def watched(*given: Any) -> Any:
+        runs.append(begin(*given))
+        return runs[-1]
+
+    monkeypatch.setattr(pipeline(side).engine, "begin", watched)
+    return runs
+
+
 @SIDES
-def test_the_diffusion_that_began_first_ends_first(side: str) -> None:
-    """On a CPU none starts before: the memory of one is enough."""
+def test_diffusions_run_one_by_one(side: str, begun: list[Any]) -> None:
+    """None starts before: the memory of one is enough. The first steps of ids go on beside it."""
     session, order = pipeline(side).session(4), list[int]()
-    for seed in (3, 5, 6, 7):
-        session.join(asked(side, seed, timesteps=4))
-    begun: list[int] = []
+    keys = [session.join(asked(side, seed, timesteps=4)) for seed in (3, 5, 6, 7)]
     while session.running:
         order += [event.key for event in session.step()]
-        queue = session.diffusions.queue
-        begun += [each.owner.key for each in queue if each.owner.key not in begun]
-        assert sum(each.run is not None for each in queue) <= 1
-    assert order == begun
-    assert len(order) == 4
+        assert sum(not run.done for run in begun) <= 1
+    assert sorted(order) == keys
+    assert len(begun) == 4
 
 
 @SIDES
-@pytest.mark.usefixtures("shared")
-def test_diffusions_share_a_call_and_leave_it_at_once(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_diffusion_that_is_left_or_fails_lets_the_next_begin(side: str, begun: list[Any]) -> None:
     """One is cancelled, one computes NaN; the third one's codes are those that it has by itself."""
-    sizes, engine = list[int](), pipeline(side).engine
-    make = engine.together
-    monkeypatch.setattr(engine, "together", lambda runs: sizes.append(len(runs)) or make(runs))
     session, requests = pipeline(side).session(4), [asked(side, 5, timesteps=4) for _ in range(3)]
     cancelled, broken, fine = (session.join(request) for request in requests)
-    while not sizes:
+    while not begun:
         assert session.step() == []
     session.leave(cancelled)
-    run = session.diffusions.queue[0].run
-    run.finite = run.finite & False
+    while len(begun) < 2:
+        assert session.step() == []
+    begun[1].denoise.finite = begun[1].denoise.finite & False
     events = []
     while session.running:
         events += session.step()
-    assert sizes == [3, 2]
+    assert [run.done for run in begun] == [False, True, True]
     [failed, said] = events
     assert isinstance(failed, Failed)
     assert "NaN or infinite" in str(failed.error)
@@ -108,30 +105,6 @@ def test_diffusions_share_a_call_and_leave_it_at_once(side: str, monkeypatch: py
     alone = join(list(pipeline(side).speak(requests[2])))
     np.testing.assert_array_equal(said.result.codes, alone.codes)
     assert session.promised == 0
-
-
-@SIDES
-@pytest.mark.usefixtures("shared")
-def test_pieces_that_end_together_share_the_vocoder(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """None waits for another; windows of equal length are one call."""
-    decoded, vocoder = list[int](), pipeline(side).engine.vocoder
-    decode = vocoder.decode_frames
-
-    def counted(codes: Any, *rest: Any) -> Any:
-        decoded.append(len(codes))
-        return decode(codes, *rest)
-
-    requests = [asked(side, 5, timesteps=steps) for steps in (3, 3, 6)]
-    alone = [join(list(pipeline(side).speak(request))) for request in requests]
-    session = pipeline(side).session(4)
-    places = {session.join(request): place for place, request in enumerate(requests)}
-    monkeypatch.setattr(vocoder, "decode_frames", counted)
-    while session.running:
-        for event in session.step():
-            expected = alone[places[event.key]]
-            np.testing.assert_array_equal(event.result.codes, expected.codes)
-            WINDOWS.assert_same(event.result, expected)
-    assert decoded == [2, 1]
 
 
 @SIDES
@@ -154,14 +127,14 @@ def test_a_request_that_fails_leaves_the_others_alone(side: str, monkeypatch: py
     """Its diffusion finds no memory."""
     session, fine, large = pipeline(side).session(2), asked(side, 5), asked(side, 3)
     keys, events = [session.join(large), session.join(fine)], []
-    checked: list[int] = []
+    checked: list[Any] = []
 
-    def check(needed: int) -> None:
-        checked.append(needed)
+    def check(configs: Any, job: Any, machine: Any) -> None:
+        checked.append(job)
         if len(checked) == 1:
             raise ResourceError("memory: too little")
 
-    monkeypatch.setattr(session, "check_memory", check)
+    monkeypatch.setattr(speech, "check_diffusion", check)
     while session.running:
         events += session.step()
     failed = [event for event in events if isinstance(event, Failed)]
@@ -176,4 +149,4 @@ def test_a_request_that_fails_leaves_the_others_alone(side: str, monkeypatch: py
 def test_a_request_that_is_longer_than_a_row(side: str) -> None:
     request = asked(side, 5, generate_max_len_override=2001)
     with pytest.raises(UsageError, match="generate_max_len_override: 2001 ids; a running batch keeps 2000"):
-        pipeline(side).session(1).join(request)
+        pipeline(side).session(1).fits(request)

@@ -8,6 +8,7 @@ another; attention is each run's own.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from typing import NamedTuple, cast
 
 import torch
@@ -21,7 +22,6 @@ from torch_ref.cuda.mars5.frames import embed_frames, norm_heads
 from torch_ref.layers.norm import LayerNorm
 from torch_ref.mars5.encoder import EncoderLayer, MultiheadAttention, Pairs, attend, merge_heads, split_heads
 from torch_ref.mars5.residual_transformer import DecoderLayer, Mars5Source, ResidualTransformer
-from tts_core.mars5.together import in_line
 
 ROWS_AT_ONCE = 4096  # of text, encoded together
 ALIGNMENT = 8  # classes; products of other sizes are slow
@@ -30,6 +30,11 @@ ALIGNMENT = 8  # classes; products of other sizes are slow
 def runs(network: ResidualTransformer) -> bool:
     """Return whether the kernels support this network."""
     return row_kernels.usable(network.text_embed.weight, 16)  # a head's width does not matter here
+
+
+def in_line(lengths: Sequence[int]) -> list[slice]:
+    """Return the place of each of several sequences that follow one another."""
+    return [slice(start, stop) for start, stop in pairwise(accumulate(lengths, initial=0))]
 
 
 class Reading(NamedTuple):

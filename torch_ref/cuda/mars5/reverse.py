@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -16,11 +16,11 @@ from torch_ref.mars5.residual_transformer import Mars5Source, ResidualTransforme
 from torch_ref.mars5.reverse import DenoisingStep
 from tts_core.mars5.diffusion import Cells, Diffusion
 
-Compute = Callable[[Sequence[Tensor], Tensor, Sequence[Tensor]], Sequence[Tensor]]
+Compute = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 class Captured:
-    """A step of one run or several, captured as a CUDA graph: one launch instead of a thousand.
+    """A step captured as a CUDA graph: one launch instead of a thousand.
 
     It keeps no reference to its computation, which owns it: a cycle would free the graph at any time.
     """
@@ -28,24 +28,20 @@ class Captured:
     def __init__(self) -> None:
         self.graph: torch.cuda.CUDAGraph | None = None
 
-    def __call__(
-        self, compute: Compute, codes: Sequence[Tensor], t: Tensor, numbers: Sequence[Tensor]
-    ) -> list[Tensor]:
-        """Run the step, the same `compute` at every call. It returns the same buffers each time."""
+    def __call__(self, compute: Compute, codes: Tensor, t: Tensor, numbers: Tensor) -> Tensor:
+        """Run the step, the same `compute` at every call. It returns the same buffer each time."""
         if self.graph is None:
-            self.codes = [one.contiguous().clone() for one in codes]
-            self.t, self.numbers = t.clone(), [one.clone() for one in numbers]
+            self.codes, self.t, self.numbers = codes.contiguous().clone(), t.clone(), numbers.clone()
             step = partial(self._step, compute)
             self.graph, _ = capture(step, t.device, again=lambda: None)  # inputs are set below
-        for own, given in zip([*self.codes, self.t, *self.numbers], [*codes, t, *numbers], strict=True):
+        for own, given in ((self.codes, codes), (self.t, t), (self.numbers, numbers)):
             if own is not given:
                 own.copy_(given)
         self.graph.replay()
         return self.codes
 
     def _step(self, compute: Compute) -> Tensor:
-        for own, after in zip(self.codes, compute(self.codes, self.t, self.numbers), strict=True):
-            own.copy_(after)
+        self.codes.copy_(compute(self.codes, self.t, self.numbers))
         return self.t
 
 
@@ -60,12 +56,8 @@ class KernelDenoisingStep(DenoisingStep):
         self.fused = FusedTransformer(network, [Reading.of(network, source)])
         self.captured = Captured()
 
-    def release(self) -> None:
-        """Free the graph."""
-        self.captured = Captured()
-
     def __call__(self, codes: Tensor, t: Tensor, numbers: Tensor) -> Tensor:
-        return self.captured(self._each, [codes], t, [numbers])[0]
+        return self.captured(self.compute, codes, t, numbers)
 
     def drawn(self, logits: Tensor, codes: Tensor, t: Tensor, numbers: Tensor) -> Tensor:
         """Draw by kernels. logits: of any strides, the last one 1."""
@@ -89,9 +81,6 @@ class KernelDenoisingStep(DenoisingStep):
     def logits(self, codes: Tensor, t: Tensor) -> Tensor:
         """Compute logits in the network's dtype."""
         return self.fused.logits(codes, t, [self.first_frame], self.first_book)
-
-    def _each(self, codes: Sequence[Tensor], t: Tensor, numbers: Sequence[Tensor]) -> Sequence[Tensor]:
-        return [self.compute(codes[0], t, numbers[0])]
 
 
 def make_step(

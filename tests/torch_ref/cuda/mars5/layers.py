@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import SimpleNamespace
 
 import pytest
-import torch
 from torch import Tensor
 
 from tests.torch_ref.cuda.eager import eager
-from torch_ref.cuda.mars5 import reverse, together
+from torch_ref.cuda.mars5 import reverse
 from torch_ref.mars5.residual_transformer import Mars5Source, ResidualTransformer
-from torch_ref.mars5.together import Together
 
 
 class Reading:
@@ -30,16 +27,12 @@ class LayersTransformer:
     """In place of FusedTransformer."""
 
     def __init__(self, network: ResidualTransformer, readings: Sequence[Reading]):
-        self.network, self.readings = network, readings
+        self.network, [self.reading] = network, readings
 
     def logits(self, codes: Tensor, t: Tensor, firsts: Sequence[int], book: int) -> Tensor:
-        steps = [
-            SimpleNamespace(source=reading.source, first_frame=first, first_book=book)
-            for reading, first in zip(self.readings, firsts, strict=True)
-        ]
-        frames = [len(reading.source.positions) for reading in self.readings]
-        shared = Together(self.network, steps)  # pyright: ignore[reportArgumentType]
-        return torch.cat(shared.logits(codes.split(frames), t), dim=1)
+        [first] = firsts
+        hidden = self.network.hidden(codes[None], self.reading.source, t)[:, first:]
+        return self.network.head(hidden, range(book, codes.shape[1]))
 
 
 @pytest.fixture
@@ -47,5 +40,4 @@ def on_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let captured steps compute logits by the layers; draws of two numbers per cell need the kernel."""
     monkeypatch.setattr(reverse, "capture", eager)
     monkeypatch.setattr(reverse, "Reading", Reading)
-    for module in (reverse, together):
-        monkeypatch.setattr(module, "FusedTransformer", LayersTransformer)
+    monkeypatch.setattr(reverse, "FusedTransformer", LayersTransformer)

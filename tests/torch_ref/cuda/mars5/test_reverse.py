@@ -1,19 +1,24 @@
 """The diffusion's captured step draws the codes of the plain one, on kernels or on the layers."""
 
+import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from tests.tiny.mars5_nar import TEXT, codes
 from tests.torch_ref.cuda.eager import eager
 from tests.torch_ref.cuda.marks import DEVICE
 from tests.torch_ref.cuda.mars5.diffusions import WAYS, cells, run, tiny
 from tests.torch_ref.cuda.mars5.layers import on_layers as on_layers
+from torch_ref.cuda.capture import uncollected
 from torch_ref.cuda.mars5 import reverse
 from torch_ref.cuda.triton import INTERPRETED, triton
 from torch_ref.mars5.reverse import DenoisingStep, ReverseDiffusion
 from tts_core.mars5.diffusion import Diffusion
+from tts_core.nn.noise import HostNoise
 
 ON_KERNELS = [
     pytest.mark.skipif(triton is None, reason="Triton is not installed: it comes with torch for CUDA"),
@@ -51,3 +56,34 @@ def test_the_form_where_kernels_run_and_elsewhere(usable: bool, monkeypatch: pyt
     source = ReverseDiffusion(network).read(TEXT, codes(4), begin, settings)
     made: Any = reverse.make_step(network, source, begin, settings)
     assert type(made) is (reverse.KernelDenoisingStep if usable else DenoisingStep)
+
+
+class Graph:
+    """A graph that computes nothing."""
+
+    def replay(self) -> None:
+        pass
+
+
+@pytest.mark.usefixtures("on_layers")
+def test_a_graph_is_freed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the collector of cycles: it may run while another graph is captured, and end the capture."""
+    graphs: list[weakref.ref[Graph]] = []
+
+    def captured(run: Callable[[], torch.Tensor], *_: Any, **__: Any) -> tuple[Graph, torch.Tensor]:
+        graph = Graph()
+        graphs.append(weakref.ref(graph))
+        return graph, run()
+
+    monkeypatch.setattr(reverse, "capture", captured)
+    diffusion = ReverseDiffusion(tiny(), reverse.KernelDenoisingStep)
+    own = diffusion.begin(
+        TEXT, codes(4, seed=2), cells(deep=True), WAYS["as upstream draws"], noise=HostNoise(1)
+    )
+    with uncollected():
+        own.step()
+        own.step()
+        assert len(graphs) == 1
+        assert graphs[0]() is not None
+        del own
+        assert graphs[0]() is None

@@ -1,52 +1,41 @@
-"""MARS5's engine: autoregressive ids, diffusion, codec and vocoder of either side.
+"""MARS5's networks: autoregressive ids, diffusion, codec and vocoder of either side.
 
 Upstream: Camb-ai/MARS5-TTS@84697c8 (AGPL-3.0); written from a description, none of its code was used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from tts_core.audio.voice_cache import VoiceCache
+from tts_core.codecs.policy import CodecPolicy
 from tts_core.codecs.vocos_calls import launch_pieces
 from tts_core.config import Configs
 from tts_core.mars5.diffusion import Cells, Diffusion
+from tts_core.mars5.request import BANDWIDTH_ID, STAGES, for_vocoder
 from tts_core.mars5.tokens import CodecVocabulary
 from tts_core.nn.beside import Pending
 from tts_core.nn.calls import apart
 from tts_core.nn.host import Device
 from tts_core.nn.noise import Noise
-from tts_core.serving.turns import Slots
+from tts_core.speaking.net import Net
+from tts_core.speaking.running import RunningBatch
+from tts_core.speaking.speech import Run, Sound
 
 
-class DiffusionRun(Protocol):
-    """A diffusion under way, `mars5/reverse.py`."""
-
-    @property
-    def done(self) -> bool:
-        """True after the last timestep."""
-        ...
-
-    def result(self) -> np.ndarray:
-        """Read all codebooks of the cells' frames, (Q, S) int32.
-
-        Raises GenerationError if the network computed NaN or infinity.
-        """
-        ...
-
-
-class Mars5Engine:
+class Mars5Net(Net):
     """MARS5's networks.
 
     network: autoregressive.
     diffusion: of the transformer, `mars5/reverse.py`.
-    call: builds a call that runs the next timestep of several runs, `mars5/together.py`.
     make_slots: of the network, `mars5/slots.py`.
     """
+
+    stages = STAGES
 
     def __init__(
         self,
@@ -57,8 +46,7 @@ class Mars5Engine:
         vocabulary: CodecVocabulary,
         host: Device,
         *,
-        make_slots: Callable[..., Slots],
-        call: Callable[[Sequence[Any]], Callable[[], None]],
+        make_slots: Callable[..., Any],
     ):
         self.network, self.diffusion, self.transformer = network, diffusion, diffusion.network
         self.codec, self.vocoder, self.vocabulary, self.host = codec, vocoder, vocabulary, host
@@ -70,8 +58,13 @@ class Mars5Engine:
             "encodec": self.codec_config,
             "vocos": self.vocoder_config,
         }
-        self.make_slots, self._call = make_slots, call
+        self.make_slots = make_slots
         self.voices = VoiceCache()
+
+    @property
+    def sample_rate(self) -> int:
+        """Of the sound, in Hz."""
+        return self.vocoder_config.sample_rate
 
     def encode(self, samples: np.ndarray) -> np.ndarray:
         """Encode samples. (L,) float32 → codes (Q, P) int32. The latest voices are kept."""
@@ -82,23 +75,21 @@ class Mars5Engine:
 
         return self.voices.encoded([samples], lambda ones: apart(self.host, partial(encoded, ones))).copy()
 
-    def slots(self, texts: int, room: int) -> Slots:
+    def slots(self, texts: int, room: int) -> RunningBatch:
         """Allocate a running batch of the autoregressive network for as many texts of `room` ids each."""
         lowest, end = self.vocabulary.lowest, self.vocabulary.end
         return self.make_slots(self.network, texts=texts, room=room, lowest=lowest, end=end)
 
     def begin(
         self, text: np.ndarray, reference: np.ndarray, cells: Cells, settings: Diffusion, noise: Noise
-    ) -> DiffusionRun:
+    ) -> Run:
         """Begin to draw all codebooks of the cells' frames. text: (N,) ids.  reference: (Q, P) codes."""
         return self.diffusion.begin(text, reference, cells, settings, noise=noise)
 
-    def together(self, runs: Sequence[Any]) -> Callable[[], None]:
-        """Build a call that runs the next timestep of several runs."""
-        return self._call(runs)
+    def split(self, windows: Sequence[Sound]) -> Iterable[Sequence[int]]:
+        return [range(len(windows))]
 
-    def launch(self, codes: Sequence[np.ndarray], bandwidth_id: int) -> Pending[list[np.ndarray]]:
-        """Begin to decode codes, (Q, T) int32 each → samples (L,) float32 each, where the host `overlaps`
-        beside other work.
-        """
-        return launch_pieces(self.vocoder, self.host, codes, self.vocoder.policy.even_cuts, bandwidth_id)
+    def launch(self, windows: Sequence[Sound], policy: CodecPolicy | None) -> Pending[list[np.ndarray]]:
+        known, cuts = self.vocoder_config, self.vocoder.policy.even_cuts
+        codes = [for_vocoder(one.codes, known.n_codebooks, known.codebook_size) for one in windows]
+        return launch_pieces(self.vocoder, self.host, codes, cuts, BANDWIDTH_ID)

@@ -1,0 +1,86 @@
+"""The speech of MARS5: pieces in order, each ids, then a diffusion over its codes, then sound.
+
+Upstream: Camb-ai/MARS5-TTS@84697c8 (AGPL-3.0); written from a description, none of its code was used.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from tts_core.audio.silence import loud_span
+from tts_core.codecs.policy import CodecPolicy
+from tts_core.mars5.diffusion import first_noise, make_cells
+from tts_core.mars5.memory import check_diffusion
+from tts_core.mars5.net import Mars5Net
+from tts_core.mars5.request import Mars5Piece, Mars5Request
+from tts_core.mars5.rows import Mars5Joining
+from tts_core.mars5.sequence import CodecSequence
+from tts_core.nn.guard import NotFiniteError
+from tts_core.speaking.speech import Encode, Free, Ids, Made, Run, Slot, Sound, Speech, Work
+from tts_core.text.duration import warn_of_cut
+
+
+def speak(request: Mars5Request, net: Mars5Net, policy: CodecPolicy | None) -> Speech:
+    """Speak the pieces of a request in order, each decoded once all of its codes are known, and trimmed.
+
+    policy: not used; a piece is decoded as a whole.
+    """
+    if request.voice.codes is None:
+        request = yield Encode(partial(request.encoded, net.encode, net.vocabulary), "codec")
+    codes, options, rate = request.voice.codes, request.options, request.frame_rate
+    assert codes is not None, "the reference is encoded first"
+    frames, count, is_cut = 0, 0, False  # frames and ids of the pieces so far
+    for place, piece in enumerate(request.pieces):
+        most = request.longest(piece) if request.max_frames is None else request.max_frames - frames
+        limit = None if most is None else request.known + most
+        sequence = CodecSequence(piece.prompt, net.vocabulary, options.max_len, limit)
+        inputs = Mars5Joining(piece.prompt, codes, options, piece.noise)
+        slot = Slot(inputs, "AR", round(piece.seconds * rate))
+        while not sequence.done:
+            for drawn in (yield Ids(slot)).tolist():
+                if drawn < 0:
+                    raise NotFiniteError(None, net.host.dtype, text=1, row=len(sequence.generated))
+                sequence.accept(drawn)
+                if sequence.done:
+                    break
+        yield Free(slot)
+        first = sequence.codes()
+        new = max(0, len(first) - request.known)
+        if sequence.finish_reason == "length":
+            is_cut = True
+            if request.max_frames is None:
+                warn_of_cut(new, rate, piece.text)
+        begin = partial(_begin, request, piece, first, new, net)
+        drawn_codes = yield Work(begin, "NAR", request.diffusion.timesteps)
+        frames += new
+        count += len(sequence.generated)
+        trimmed = partial(_trimmed, limit=options.trim_db)
+        yield Sound(drawn_codes[:, drawn_codes.shape[1] - new :], count, after=trimmed, ends=True)
+        if frames == request.max_frames and place + 1 < len(request.pieces):
+            return "length"
+    return "length" if is_cut else "stop"
+
+
+def _begin(request: Mars5Request, piece: Mars5Piece, first: np.ndarray, new: int, net: Mars5Net) -> Run:
+    """Begin a piece's diffusion. first: (T,), its first codebook.  new: frames that are not the reference's.
+
+    Raises ResourceError for too little memory.
+    """
+    config, codes = net.nar_config, request.voice.codes
+    check_diffusion(net.configs, request.job_of(len(piece.prompt.tokens), new), net.host.machine())
+    if not new:
+        return Made(np.zeros((config.n_output_codebooks, 0), np.int32))
+    assert codes is not None, "the reference is encoded first"
+    start = first_noise(piece.noise, config.n_codebooks, len(first), config.n_classes)
+    # a deep clone's reference is used twice: as known cells, and again at the start of `first`
+    cells = make_cells(first, start, codes if request.deep else None, n_classes=config.n_classes)
+    text = piece.prompt.tokens[: piece.prompt.text_tokens]
+    return net.begin(text, codes, cells, request.diffusion, piece.noise)
+
+
+def _trimmed(samples: np.ndarray, *, limit: float) -> np.ndarray:
+    """Cut off the silence at both ends, (L,). limit: in dB."""
+    start, stop = loud_span(samples, limit)
+    return samples[start:stop]
