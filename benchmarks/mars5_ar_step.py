@@ -35,7 +35,8 @@ from tts_core.mars5.sequence import CodecSequence
 from tts_core.mars5.spec import MARS5_AR, MARS5_TEXT_IDS
 from tts_core.mars5.tokens import CodecPrompt, CodecVocabulary
 from tts_core.nn.noise import HostNoise
-from tts_core.serving.turns import Turns
+from tts_core.speaking.running import Running
+from tts_core.speaking.speech import Slot
 
 SHORT, SLOW_SHORT, SLOW_DRAWS = 20, 6, 16
 TINY = replace(
@@ -105,10 +106,10 @@ def run(form: Any, network: Any, job: Job) -> Generate:
         sequence = job.sequence(draws)
         options = replace(job.options, generate_max_len_override=sequence.max_len)
         ids = {"lowest": sequence.vocabulary.lowest, "end": sequence.vocabulary.end}
-        turns = Turns(form(network, texts=1, room=sequence.max_len, **ids), 1)
-        turns.begin(sequence, Mars5Joining(sequence.prompt, job.reference(), options, HostNoise(7)))
+        running = Running(form(network, texts=1, room=sequence.max_len, **ids), 1)
+        running.join(Slot(Mars5Joining(sequence.prompt, job.reference(), options, HostNoise(7))))
         while not sequence.done:
-            for _, drawn in turns.draws():
+            for _, drawn in running.turn():
                 for one in drawn[: draws - len(sequence.generated)].tolist():
                     sequence.accept(one)
         return sequence.generated

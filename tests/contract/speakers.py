@@ -27,7 +27,6 @@ from tts_core.prompt import Prompt
 from tts_core.results import GenerationResult, join
 from tts_core.serving.session import Part, Session
 from tts_core.serving.source import ModelSource
-from tts_core.speaking.session import SpeechSession
 
 TEXTS = ("The inn is near.", "Then it thins out.", "There it ends!", "An old tin mine.")
 SENTENCES = "The inn is near the hide. Then it thins out again. There it ends!"
@@ -209,14 +208,9 @@ def assert_same(one: GenerationResult, other: GenerationResult, *, windows: Wind
 
 def running_batch(session: Any) -> Any:
     """Return the texts of a session's network, on the model's side."""
-    if isinstance(session, SpeechSession):
-        return session.slots.batch
-    return session.turns.slots
+    return session.slots.batch
 
 
 def replace_batch(session: Any, batch: Any) -> None:
     """Let a session step another running batch."""
-    if isinstance(session, SpeechSession):
-        session.slots.batch = batch
-    else:
-        session.turns.slots = batch
+    session.slots.batch = batch

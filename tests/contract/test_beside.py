@@ -27,7 +27,7 @@ from tests.contract.speakers import given as arguments
 from tests.hosts import Late, LateStream
 from tts_core.results import GenerationResult
 from tts_core.serving.session import Failed
-from tts_core.speaking.windows import AT_ONCE, Sounding
+from tts_core.speaking.windows import AT_ONCE, WindowQueue
 
 SIDE = "torch"
 
@@ -147,9 +147,9 @@ def test_only_one_who_is_alone_waits_for_the_first_sound(
 @every_model
 def test_close_leaves_nothing_running(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = late(model, monkeypatch, seed=1)
-    ended = Sounding.ended
+    ended = WindowQueue.ended
     monkeypatch.setattr(Late, "ready", lambda own: False)
-    monkeypatch.setattr(Sounding, "ended", lambda own, *, wait: ended(own, wait=False))
+    monkeypatch.setattr(WindowQueue, "ended", lambda own, *, wait: ended(own, wait=False))
     session = speaker(model, SIDE).session(2)
     for seed in (1, 2):
         session.join(request(model, SIDE, TEXTS[0], seed=seed))

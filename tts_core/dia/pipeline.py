@@ -24,7 +24,7 @@ from tts_core.dia.options import DiaChanges, DiaOptions
 from tts_core.dia.request import DiaRequest, request, requests
 from tts_core.dia.speech import speak
 from tts_core.live.stream import stream
-from tts_core.nn.calls import named
+from tts_core.nn.calls import exclusive
 from tts_core.options import chosen
 from tts_core.pipeline import Callbacks, Progress, PromptLike
 from tts_core.results import GenerationResult, Meter
@@ -175,7 +175,7 @@ class DiaPipeline(SpeechPipeline[DiaRequest]):
             policy=windows, has_sound=sound, is_late=is_late,
         )  # fmt: skip
 
-    @named
+    @exclusive
     def _together(
         self, asked: Sequence[DiaRequest], watch: Callbacks, *, sound: bool = True
     ) -> list[GenerationResult]:

@@ -23,7 +23,7 @@ from tts_core.mars5.options import Mars5Changes, Mars5Options
 from tts_core.mars5.reference import Sizes
 from tts_core.mars5.request import STAGES, Mars5Request, request, requests
 from tts_core.mars5.speech import speak
-from tts_core.nn.calls import named, named_parts
+from tts_core.nn.calls import exclusive, exclusive_parts
 from tts_core.options import chosen
 from tts_core.pipeline import Callbacks, Progress, PromptLike
 from tts_core.results import GenerationResult, Meter, join
@@ -44,7 +44,7 @@ class Mars5Pipeline:
         self.sizes = Sizes.of(engine.codec_config, engine.nar_config)
         self.configs = engine.configs
 
-    @named
+    @exclusive
     def generate(
         self,
         text: str,
@@ -101,7 +101,7 @@ class Mars5Pipeline:
         """Check a caller's arguments without running a network. Raises UsageError."""
         return request(self.sizes, self.engine.vocabulary, text, options, prompt)
 
-    @named
+    @exclusive
     def speak(
         self, request: Mars5Request, *, progress: Tell | None = None, cancel: threading.Event | None = None
     ) -> Iterator[GenerationResult]:
@@ -124,7 +124,7 @@ class Mars5Pipeline:
         """
         return self.opened(places, job, sound=sound)
 
-    @named
+    @exclusive
     def generate_batch(
         self,
         texts: Sequence[str],
@@ -148,7 +148,7 @@ class Mars5Pipeline:
         encoded = self._encoded(every, report)
         return self._together(encoded, [Single(one) for one in encoded], report)
 
-    @named
+    @exclusive
     def generate_codes(
         self,
         texts: Sequence[str],
@@ -203,7 +203,7 @@ class Mars5Pipeline:
         """Raise ResourceError unless a job fits in the free memory."""
         check_running(self.configs, job, self.engine.host.machine())
 
-    @named_parts
+    @exclusive_parts
     def _parts(self, request: Mars5Request, report: StageReport, meter: Meter) -> Iterator[GenerationResult]:
         """Yield the speech of a request piece by piece, in a session of its own."""
         session = self.opened(1, request.job(), report=report, meter=meter)
@@ -224,7 +224,7 @@ class Mars5Pipeline:
         report.tell("codec")
         return [one.encoded(self.engine.encode, self.engine.vocabulary) for one in asked]
 
-    @named
+    @exclusive
     def _together(
         self, asked: Sequence[Mars5Request], lines: Sequence[Line], report: StageReport, *, sound: bool = True
     ) -> list[GenerationResult]:

@@ -32,7 +32,7 @@ from tts_core.metavoice.request import (
     requests,
 )
 from tts_core.metavoice.speech import speak
-from tts_core.nn.calls import named, named_parts
+from tts_core.nn.calls import exclusive, exclusive_parts
 from tts_core.options import chosen
 from tts_core.pipeline import Callbacks, Progress, PromptLike
 from tts_core.results import GenerationResult, Meter, join
@@ -127,7 +127,7 @@ class MetaVoicePipeline:
         """
         return self.opened(places, None)
 
-    @named
+    @exclusive
     def generate_batch(
         self,
         texts: Sequence[str],
@@ -149,7 +149,7 @@ class MetaVoicePipeline:
         asked = requests(self.facts, texts, given, prompts)
         return self._together(asked, self._job(asked, batch_size), Callbacks(progress, cancel))
 
-    @named
+    @exclusive
     def generate_codes(
         self,
         texts: Sequence[str],
@@ -168,7 +168,7 @@ class MetaVoicePipeline:
         spoken = self._together(asked, self._job(asked, batch_size), Callbacks(None, None), sound=False)
         return [one.codes for one in spoken]
 
-    @named
+    @exclusive
     def speaker(self, prompt: PromptLike) -> np.ndarray:
         """Compute the vector of a voice, (E,) float32, to pass as `prompt`; a vector is returned unchanged.
 
@@ -218,7 +218,7 @@ class MetaVoicePipeline:
         pieces = sum(len(one.pieces) for one in asked)
         return replace(MetaVoiceJob.together([one.job() for one in asked]), batch=min(places, pieces))
 
-    @named
+    @exclusive
     def _together(
         self, asked: Sequence[MetaVoiceRequest], job: MetaVoiceJob, watch: Callbacks, *, sound: bool = True
     ) -> list[GenerationResult]:
@@ -236,7 +236,7 @@ class MetaVoicePipeline:
     def _check_memory(self, job: MetaVoiceJob) -> None:
         check_running(self.engine.configs, job, self.engine.host.machine())
 
-    @named_parts
+    @exclusive_parts
     def _parts(self, request: MetaVoiceRequest, watch: Callbacks) -> Iterator[GenerationResult]:
         """Yield the joined speech of all pieces, one part per piece."""
         report = StageReport(watch, request.seconds)

@@ -83,9 +83,6 @@ def exclusive_parts(
     return call
 
 
-named, named_parts = exclusive, exclusive_parts  # in pipelines that do not speak by a generator yet
-
-
 @contextmanager
 def _exclusive(host: Host) -> Iterator[None]:
     with _LOCKS.setdefault(host, threading.RLock()):

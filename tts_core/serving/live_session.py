@@ -138,7 +138,7 @@ class LiveSession(Session):
         self.session.close()
 
     def _attempt(self, key: int, work: Callable[[], list[Event]]) -> list[Event]:
-        """Do work of one request only, as SlotSession.attempt."""
+        """Do work of one request only, which alone fails by its error."""
         try:
             return work()
         except Exception as error:

@@ -35,7 +35,7 @@ from tts_core.speaking.speech import (
     Speech,
     Work,
 )
-from tts_core.speaking.windows import Sounding
+from tts_core.speaking.windows import WindowQueue
 from tts_core.speech.report import StageReport
 
 SILENT = np.zeros(0, np.float32)
@@ -121,7 +121,7 @@ class SpeechSession(Session):
         self._joined = 0  # requests so far
         self._wanted: list[Slot] = []  # that join before the next step
         self._jobs: list[_Job] = []
-        self._windows = Sounding[_Window, np.ndarray](
+        self._windows = WindowQueue[_Window, np.ndarray](
             net.host,
             self._decode,
             launch=self._launch if has_sound and net.host.overlaps else None,

@@ -6,7 +6,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 from tts_core.errors import GenerationError, SpeechError, shortage
 from tts_core.nn.beside import Done, Pending
@@ -21,13 +21,6 @@ Frames = TypeVar("Frames")
 Made = TypeVar("Made")
 
 
-class MemberWindow(NamedTuple, Generic[One, Frames]):
-    """A window of a request that is decoded."""
-
-    one: One
-    window: Frames
-
-
 @dataclass(eq=False)
 class _Queued(Generic[One, Made]):
     """A window. made: its sound or its error, in a list of one, once it is there."""
@@ -36,7 +29,7 @@ class _Queued(Generic[One, Made]):
     made: list[Made | Exception]
 
 
-class Sounding(Generic[One, Made]):
+class WindowQueue(Generic[One, Made]):
     """Windows of several requests that are decoded. Those of a request come back in the order in which they
     were added.
 

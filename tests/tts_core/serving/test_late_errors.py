@@ -14,7 +14,7 @@ import pytest
 from tests.metal_errors import LARGER, LATE, MEMORY, MESSAGES
 from tests.tts_core.serving.talkers import Chorus, Said, Singers
 from tests.tts_core.serving.test_engine import Singing, engine
-from tts_core.bulk.asking import Work
+from tts_core.bulk.asking import BulkWork
 from tts_core.bulk.rows import TextRow
 from tts_core.bulk.speaking import RowSpeaker
 from tts_core.errors import GenerationError, ResourceError
@@ -190,7 +190,7 @@ def test_bulk_work_goes_on_after_a_late_error(words: str, count: int) -> None:
         opened.append((Delayed if opened else Breaking)(errors, 2, []))
         return opened[-1]
 
-    speaker = RowSpeaker(cast(Any, Texts()), open_session, Work({}, Path("voices"), ".wav", None))
+    speaker = RowSpeaker(cast(Any, Texts()), open_session, BulkWork({}, Path("voices"), ".wav", None))
     found = {ended.id: ended.error for ended in speaker.speak(rows("a b c", "d", "e f", "g"))}
     assert set(found) == set("adeg")
     broken = {id for id, error in found.items() if error is not None and error.startswith(MESSAGES[words])}
@@ -206,7 +206,7 @@ def test_bulk_work_goes_on_after_a_step_that_lacked_memory() -> None:
         opened.append(Chorus(2, []))
         return opened[-1]
 
-    speaker = RowSpeaker(cast(Any, Texts()), open_session, Work({}, Path("voices"), ".wav", None))
+    speaker = RowSpeaker(cast(Any, Texts()), open_session, BulkWork({}, Path("voices"), ".wav", None))
     found = {one.id: one.error for one in speaker.speak(rows("x hoard", "a b c", "d e", "f"))}
     assert set(found) == set("xadf")
     assert {id for id, error in found.items() if error is not None} == set("xa")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.hosts import LateHost
 from tts_core.errors import CancelledError, GenerationError, ResourceError
-from tts_core.speaking.windows import AT_ONCE, Sounding
+from tts_core.speaking.windows import AT_ONCE, WindowQueue
 
 
 class Launch:
@@ -54,57 +54,57 @@ def one_by_one(ones: Sequence[int]) -> list[list[int]]:
     return [[place] for place in range(len(ones))]
 
 
-def opened(stream: Stream, **how: object) -> Sounding[int, int]:
-    return Sounding(LateHost(), stream.decode, launch=stream.launch, split=one_by_one, **how)  # type: ignore[arg-type]
+def opened(stream: Stream, **how: object) -> WindowQueue[int, int]:
+    return WindowQueue(LateHost(), stream.decode, launch=stream.launch, split=one_by_one, **how)  # type: ignore[arg-type]
 
 
 def test_without_a_stream_windows_are_decoded_in_one_call() -> None:
     stream = Stream()
-    sounding = Sounding(LateHost(), stream.decode)
-    sounding.add([1, 2, 3])
-    sounding.add([])
-    sounding.fail(4, ValueError("broken"))
-    *found, (four, error) = sounding.ended(wait=False)
+    queue = WindowQueue(LateHost(), stream.decode)
+    queue.add([1, 2, 3])
+    queue.add([])
+    queue.fail(4, ValueError("broken"))
+    *found, (four, error) = queue.ended(wait=False)
     assert (found, four, str(error)) == ([(1, 10), (2, 20), (3, 30)], 4, "broken")
     assert stream.decoded == [[1, 2, 3]]
-    assert not sounding.is_busy
+    assert not queue.is_busy
 
 
 def test_windows_come_in_order_and_a_few_run_at_once() -> None:
     stream = Stream()
-    sounding = opened(stream)
-    sounding.add([*range(AT_ONCE + 2)])
-    sounding.fail(9, ValueError("broken"))
-    assert sounding.ended(wait=False) == []
+    queue = opened(stream)
+    queue.add([*range(AT_ONCE + 2)])
+    queue.fail(9, ValueError("broken"))
+    assert queue.ended(wait=False) == []
     assert len(stream.launches) == AT_ONCE
     stream.launches[1].is_ready = True
-    assert sounding.ended(wait=False) == [], "the first is not there"
+    assert queue.ended(wait=False) == [], "the first is not there"
     stream.launches[0].is_ready = True
-    assert sounding.ended(wait=False) == [(0, 0), (1, 10)]
+    assert queue.ended(wait=False) == [(0, 0), (1, 10)]
     assert len(stream.launches) == AT_ONCE + 2
-    assert sounding.ended(wait=True) == [(2, 20)], "it waits for one"
+    assert queue.ended(wait=True) == [(2, 20)], "it waits for one"
     for launch in stream.launches:
         launch.is_ready = True
-    *found, (last, error) = sounding.ended(wait=False)
+    *found, (last, error) = queue.ended(wait=False)
     assert [one for one, _ in found] == [3, 4]
     assert (last, str(error)) == (9, "broken")
-    assert sounding.ended(wait=True) == []
+    assert queue.ended(wait=True) == []
 
 
 def test_windows_of_others_are_given_out_before_one_that_waits() -> None:
     """The urgent one is launched first. Odd windows are of one request, even ones of another."""
     stream = Stream()
-    sounding = opened(stream, owner=lambda one: one % 2, is_urgent=lambda one: one == 3)
-    sounding.add([0, 2, 3])
-    sounding.fail(5, ValueError("broken"))
-    sounding.fail(4, ValueError("broken"))
-    assert sounding.ended(wait=False) == []
+    queue = opened(stream, owner=lambda one: one % 2, is_urgent=lambda one: one == 3)
+    queue.add([0, 2, 3])
+    queue.fail(5, ValueError("broken"))
+    queue.fail(4, ValueError("broken"))
+    assert queue.ended(wait=False) == []
     assert [launch.ones for launch in stream.launches] == [[3], [0], [2]]
     stream.launches[0].is_ready = True
-    assert [one for one, _ in sounding.ended(wait=False)] == [3, 5]
+    assert [one for one, _ in queue.ended(wait=False)] == [3, 5]
     for launch in stream.launches:
         launch.is_ready = True
-    assert [one for one, _ in sounding.ended(wait=False)] == [0, 2, 4]
+    assert [one for one, _ in queue.ended(wait=False)] == [0, 2, 4]
 
 
 def test_a_split_that_changes_the_order_does_not_change_what_is_given_out() -> None:
@@ -113,10 +113,10 @@ def test_a_split_that_changes_the_order_does_not_change_what_is_given_out() -> N
     def split(ones: Sequence[int]) -> list[list[int]]:
         return [[1], [0, 2]] if len(ones) == 3 else [[0]]
 
-    sounding = Sounding(LateHost(), stream.decode, launch=stream.launch, split=split)
-    sounding.add([5, 6, 7])
-    assert sounding.ended(wait=True) == [(5, 50)]
-    assert sounding.ended(wait=True) == [(6, 60), (7, 70)]
+    queue = WindowQueue(LateHost(), stream.decode, launch=stream.launch, split=split)
+    queue.add([5, 6, 7])
+    assert queue.ended(wait=True) == [(5, 50)]
+    assert queue.ended(wait=True) == [(6, 60), (7, 70)]
     assert [launch.ones for launch in stream.launches] == [[5, 7], [6]], "the oldest first"
 
 
@@ -126,61 +126,61 @@ def test_windows_that_wait_share_a_launch() -> None:
     def split(ones: Sequence[int]) -> list[list[int]]:
         return [[place for place, one in enumerate(ones) if one % 2 == kind] for kind in (0, 1)]
 
-    sounding = Sounding(LateHost(), stream.decode, launch=stream.launch, split=split)
+    queue = WindowQueue(LateHost(), stream.decode, launch=stream.launch, split=split)
     for one in range(AT_ONCE):
-        sounding.add([one])
-        assert sounding.ended(wait=False) == []
+        queue.add([one])
+        assert queue.ended(wait=False) == []
     for one in (10, 11, 12):
-        sounding.add([one])
-        assert sounding.ended(wait=False) == []
+        queue.add([one])
+        assert queue.ended(wait=False) == []
     for launch in stream.launches:
         launch.is_ready = True
-    assert sounding.ended(wait=False) == [(0, 0), (1, 10), (2, 20)]
+    assert queue.ended(wait=False) == [(0, 0), (1, 10), (2, 20)]
     assert [launch.ones for launch in stream.launches][AT_ONCE:] == [[10, 12], [11]]
 
 
 def test_steps_wait_once_too_many_windows_are_due() -> None:
     stream = Stream()
-    sounding = opened(stream, most=2)
-    sounding.add([*range(AT_ONCE + 5)])
-    assert [one for one, _ in sounding.ended(wait=False)] == [0, 1, 2]
+    queue = opened(stream, most=2)
+    queue.add([*range(AT_ONCE + 5)])
+    assert [one for one, _ in queue.ended(wait=False)] == [0, 1, 2]
     assert len(stream.launches) == AT_ONCE + 3
 
 
 def test_windows_of_requests_that_left_are_dropped() -> None:
     stream, left = Stream(), set[int]()
-    sounding = opened(stream, is_wanted=lambda one: one not in left)
-    sounding.add([*range(AT_ONCE + 2)])
-    assert sounding.ended(wait=False) == []
+    queue = opened(stream, is_wanted=lambda one: one not in left)
+    queue.add([*range(AT_ONCE + 2)])
+    assert queue.ended(wait=False) == []
     left |= {1, AT_ONCE}
-    assert sounding.is_busy
-    found = [one for _ in range(9) for one, _ in sounding.ended(wait=True)]
+    assert queue.is_busy
+    found = [one for _ in range(9) for one, _ in queue.ended(wait=True)]
     assert set(found) - left == {0, *range(2, AT_ONCE), AT_ONCE + 1}
     assert [AT_ONCE] not in [launch.ones for launch in stream.launches], "it was not begun"
     left |= {*range(AT_ONCE + 2)}
-    assert not sounding.is_busy
+    assert not queue.is_busy
 
 
 def test_short_memory_lets_all_others_end_first() -> None:
     stream = Stream()
-    sounding = opened(stream)
-    sounding.add([1])
-    sounding.ended(wait=False)
+    queue = opened(stream)
+    queue.add([1])
+    queue.ended(wait=False)
     stream.refuses = 1
-    sounding.add([2, 3])
-    assert sounding.ended(wait=False) == [(1, 10), (2, 20)]
+    queue.add([2, 3])
+    assert queue.ended(wait=False) == [(1, 10), (2, 20)]
     assert stream.launches[0].is_taken
     assert stream.decoded == [[2]]
-    assert sounding.ended(wait=True) == [(3, 30)]
+    assert queue.ended(wait=True) == [(3, 30)]
 
 
 def test_a_sound_that_is_wrong_is_decoded_again() -> None:
     stream = Stream()
-    sounding = Sounding(LateHost(), stream.decode, launch=stream.launch)
-    sounding.add([1, 13])
-    sounding.ended(wait=False)
+    queue = WindowQueue(LateHost(), stream.decode, launch=stream.launch)
+    queue.add([1, 13])
+    queue.ended(wait=False)
     stream.launches[0].error = GenerationError("generation: exactly zero")
-    (one, sound), (other, error) = sounding.ended(wait=True)
+    (one, sound), (other, error) = queue.ended(wait=True)
     assert (one, sound, other) == (1, 10, 13)
     assert isinstance(error, GenerationError)
     assert stream.decoded == [[1, 13], [1], [13]]
@@ -190,31 +190,31 @@ def test_an_error_of_a_whole_call_is_that_of_each_window() -> None:
     def cancelled(ones: Sequence[int]) -> list[int]:
         raise CancelledError("generation: cancelled")
 
-    sounding = Sounding[int, int](LateHost(), cancelled, launch=lambda ones: None)
-    sounding.add([1, 2])
-    assert [type(error) for _, error in sounding.ended(wait=False)] == [CancelledError, CancelledError]
+    queue = WindowQueue[int, int](LateHost(), cancelled, launch=lambda ones: None)
+    queue.add([1, 2])
+    assert [type(error) for _, error in queue.ended(wait=False)] == [CancelledError, CancelledError]
 
 
 def test_another_error_is_raised() -> None:
     def broken(ones: Sequence[int]) -> None:
         raise ValueError("broken")
 
-    sounding = Sounding[int, int](LateHost(), Stream().decode, launch=broken)
-    sounding.add([1])
+    queue = WindowQueue[int, int](LateHost(), Stream().decode, launch=broken)
+    queue.add([1])
     with pytest.raises(ValueError, match="broken"):
-        sounding.ended(wait=False)
+        queue.ended(wait=False)
 
 
 def test_close_waits_for_what_has_begun(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG", "tts_core")
     stream = Stream()
-    sounding = opened(stream)
-    sounding.add([*range(AT_ONCE + 2)])
-    sounding.ended(wait=False)
+    queue = opened(stream)
+    queue.add([*range(AT_ONCE + 2)])
+    queue.ended(wait=False)
     stream.launches[0].error = ResourceError("memory: not enough")
-    sounding.close()
+    queue.close()
     assert [launch.is_taken for launch in stream.launches] == [True] * AT_ONCE
-    assert not sounding.is_busy
+    assert not queue.is_busy
     assert [record.getMessage() for record in caplog.records] == [
         "serving: a sound that nobody waits for failed: memory: not enough"
     ]

@@ -22,7 +22,8 @@ from tts_core.nn.noise import HostNoise
 from tts_core.qwen3.config import Qwen3Config
 from tts_core.qwen3.layout import SPEAKER, Qwen3Recording, build
 from tts_core.qwen3.rows import WAITED, Qwen3Joining
-from tts_core.serving.turns import Turns
+from tts_core.speaking.running import Running
+from tts_core.speaking.speech import Slot
 
 pytestmark = kernel_marks()
 
@@ -63,17 +64,18 @@ def text(whole: Qwen3Config, seed: int) -> Text:
 
 def serve(slots: Any, texts: list[Text], *, places: int, seed: int | None = None) -> list[Text]:
     """Let all texts speak; with a seed, they come at random."""
-    turns, random = Turns[Text](slots, places), np.random.default_rng(seed)
-    coming, there = [*texts], list[Text]()
+    running, random = Running(slots, places), np.random.default_rng(seed)
+    coming, there = [*texts], list[Slot]()
     while coming or there:
         while coming and len(there) < places and (seed is None or random.random() < 0.6):
-            there.append(coming.pop(0))
-            turns.begin(there[-1], there[-1].joining)
-        for one, codes in turns.draws():
-            one.drawn.extend(codes)
-            if len(one.drawn) == one.limit:
-                turns.end(one)
-                there.remove(one)
+            text = coming.pop(0)
+            there.append(Slot(text.joining, owner=text))
+            running.join(there[-1])
+        for slot, codes in running.turn():
+            slot.owner.drawn.extend(codes)
+            if len(slot.owner.drawn) == slot.owner.limit:
+                running.leave(slot)
+                there.remove(slot)
     return texts
 
 

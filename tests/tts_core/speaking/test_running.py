@@ -1,0 +1,97 @@
+"""Slots are used again, launches are read late, and late ids of another text are dropped."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tts_core.speaking.running import Running, RunningBatch
+from tts_core.speaking.speech import Slot
+
+
+class Counting(RunningBatch):
+    """A batch whose ids are a text's own number and the count of its steps."""
+
+    def __init__(self, steps: int, ahead: int):
+        self.steps, self.ahead = steps, ahead
+        self.texts: dict[int, list[int]] = {}
+        self.launches = 0
+
+    @property
+    def can_step(self) -> bool:
+        return bool(self.texts)
+
+    def join(self, slot: int, text: int) -> None:
+        assert slot not in self.texts
+        self.texts[slot] = [text, 0]
+
+    def leave(self, slot: int) -> None:
+        del self.texts[slot]
+
+    def launch(self, steps: int) -> np.ndarray:
+        self.launches += 1
+        ids = np.zeros((steps, 3), np.int64)
+        for slot, text in self.texts.items():
+            for step in range(steps):
+                ids[step, slot] = 100 * text[0] + text[1]
+                text[1] += 1
+        return ids
+
+    def read(self, launched: np.ndarray) -> np.ndarray:
+        return launched
+
+
+def joined(running: Running, *texts: int) -> list[Slot]:
+    slots = [Slot(text) for text in texts]
+    for slot in slots:
+        running.join(slot)
+    return slots
+
+
+@pytest.mark.parametrize("ahead", [0, 1, 2])
+@pytest.mark.parametrize("steps", [1, 3])
+def test_each_text_reads_its_own_ids(steps: int, ahead: int) -> None:
+    running = Running(Counting(steps, ahead), 3)
+    a, b = joined(running, 1, 2)
+    heard: dict[int, list[int]] = {1: [], 2: []}
+    for _ in range(4):
+        for slot, ids in running.turn():
+            heard[slot.inputs] += ids.tolist()
+    assert heard == {1: [*range(100, 100 + 4 * steps)], 2: [*range(200, 200 + 4 * steps)]}
+    running.leave(a)
+    running.leave(a)  # a second time does nothing
+    [other] = joined(running, 3)
+    assert (a.index, b.index, other.index) == (None, 1, 0)
+    late = [ids.tolist() for _ in range(ahead + 1) for slot, ids in running.turn() if slot is other]
+    assert late == [[*range(300, 300 + steps)]]
+
+
+def test_nothing_runs_without_a_text() -> None:
+    batch = Counting(1, 1)
+    running = Running(batch, 3)
+    assert (running.turn(), running.can_step) == ([], False)
+    [a] = joined(running, 1)
+    running.turn()
+    assert (batch.launches, running.has_launched) == (2, True)
+    running.leave(a)
+    assert running.turn() == []
+    joined(running, 2)
+    assert [(slot.inputs, ids.tolist()) for slot, ids in running.turn()] == [(2, [200])]
+
+
+def test_a_text_takes_the_lowest_free_index() -> None:
+    """Captured steps of some models compute the slots up to the last one that is taken."""
+    running = Running(Counting(1, 0), 3)
+    a, b, c = joined(running, 1, 2, 3)
+    running.leave(a)
+    running.leave(b)
+    [d] = joined(running, 4)
+    assert [slot.index for slot in (d, b, c)] == [0, None, 2]
+
+
+def test_a_request_that_leaves_frees_its_slots() -> None:
+    running = Running(Counting(1, 0), 3)
+    slots = joined(running, 1, 2)
+    slots[0].owner = slots[1].owner = "it"
+    running.drop("it")
+    assert ([slot.index for slot in slots], running.turn()) == ([None, None], [])
