@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from torch_ref.codecs.encodec import CausalConvTranspose1d, VectorQuantizer
 from torch_ref.codecs.mimi_transformer import Transformer, TransformerMemory
-from torch_ref.cuda.precision import Rounded, exactly, rounded
 from torch_ref.layers.conv import Conv1d
+from torch_ref.limits.precision import Rounded, exactly, rounded
 from tts_core.codecs.mimi import (
     POLICY,
     STEPS,

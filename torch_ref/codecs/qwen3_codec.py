@@ -15,7 +15,7 @@ from torch import Tensor
 
 from torch_ref.codecs.mimi import MimiEncoder
 from torch_ref.codecs.qwen3_decoder import Decoder, Qwen3DecoderMemory
-from torch_ref.cuda.precision import Rounded, exactly, rounded
+from torch_ref.limits.precision import Rounded, exactly, rounded
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.codecs.qwen3_codec import POLICY, Qwen3CodecConfig, original_pieces
 from tts_core.nn.windows import Window

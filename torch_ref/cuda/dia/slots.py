@@ -175,6 +175,7 @@ class DiaGraphSlots:
                 memory.values[index][place, :, :before] = held.buffers[1][one, :, :before]
 
 
+@torch.inference_mode()
 def make_slots(
     network: Dia, nothing: Tensor | None, *, texts: int, rows: int, text_rows: int
 ) -> DiaGraphSlots | DiaSlots:
