@@ -24,7 +24,7 @@ DRAW_WARPS = 8
 SETTINGS = sorted(one.name for one in fields(DiaSampling))  # columns, in the order of `numbers`
 
 
-class Progress(NamedTuple):
+class DiaProgress(NamedTuple):
     """Numbers of a text, or (B,) of all: the first of DiaDraws."""
 
     filled: Tensor | int

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch_ref.cpu.dia.few_rows import few_rows
 from torch_ref.cpu.dia.slots import FewSlots
 from torch_ref.cuda.capture import capture
-from torch_ref.cuda.dia.draws import SETTINGS, DiaDraws, Progress, draw
+from torch_ref.cuda.dia.draws import SETTINGS, DiaDraws, DiaProgress, draw
 from torch_ref.cuda.dia.fused import DecoderMemory, FusedDecoder, runs
 from torch_ref.cuda.dia.reading import FusedReader
 from torch_ref.cuda.launch import compile_together
@@ -46,9 +46,9 @@ class DiaGraphSlots:
         def whole(*shape: int) -> Tensor:
             return torch.zeros(shape, dtype=torch.int32, device=device)
 
-        self.states = whole(len(Progress._fields), texts)  # so that joining is one copy
+        self.states = whole(len(DiaProgress._fields), texts)  # so that joining is one copy
         self.rows = DiaDraws(
-            **Progress(*self.states)._asdict(),
+            **DiaProgress(*self.states)._asdict(),
             cells=whole(texts, rows, channels),
             tick=whole(texts),
             drawn=whole(DRAWN_STEPS, texts, channels),
@@ -72,7 +72,7 @@ class DiaGraphSlots:
         to_device = self.host.to_device
         self.rows.cells[slot, : len(text.grid)] = to_device(text.grid)
         self.rows.settings[slot] = to_device(np.array(text.sampling.numbers, np.float32))
-        states = Progress(filled=text.filled, prompt=text.prompt_frames, limit=text.max_frames, ends=-1)
+        states = DiaProgress(filled=text.filled, prompt=text.prompt_frames, limit=text.max_frames, ends=-1)
         self.states[:, slot] = to_device(np.array(states, np.int32))
         # a text's step at the first tick, so that step = this + tick
         first = text.filled - 1 - text.prompt_frames - self.ticks
