@@ -43,8 +43,8 @@ def decoded(codec: Any, codes: list[np.ndarray]) -> list[np.ndarray]:
 def speak(folder: Path, few: int | None) -> None:
     import torch
 
-    from torch_ref.cuda.precision import Precision
     from torch_ref.dia.pipeline import DiaPipeline
+    from torch_ref.limits.precision import Precision
     from tts_core.voice.embedded import CODEC, DIA
 
     print(f"torch {torch.__version__}, {torch.cuda.get_device_name()}", flush=True)

@@ -43,7 +43,8 @@ def engine(side: str, config: Dia2Config, dtype: str, *, device: str | None = No
 
         with torch.device(device):
             codec = codec_class(codec_of(config)).to(device).eval().requires_grad_(False)
-    return compose(built, codec, SPEED.documents({})["dia2"][FILE]).engine, title(side, device)
+    forms = {} if side == "mlx" else import_module(f"{package}.loading").Parts.fastest("dia2", codec)
+    return compose(built, codec, SPEED.documents({})["dia2"][FILE], **forms).engine, title(side, device)
 
 
 def _law(name: str, shape: tuple[int, ...]) -> tuple[float, float]:

@@ -52,10 +52,11 @@ def full_network(dtype: str) -> Any:
 def full_pipeline(dtype: str) -> Any:
     """Dia-1.6B in torch_ref with DAC at 44.1 kHz in float32, both with random weights, on an NVIDIA GPU."""
     from torch_ref.dia.pipeline import compose
+    from torch_ref.loading import Parts
 
     codec = network("torch", "dac", dac.DAC_44KHZ, "float32", device="cuda", law=dac_law)
     codec.policy = own("torch-cuda")
-    return compose(full_network(dtype), codec)
+    return compose(full_network(dtype), codec, **Parts.fastest("dia", codec))
 
 
 def silent_end(name: str, value: Any) -> None:
@@ -69,13 +70,15 @@ def torch_side(size: str, dtype: Any) -> tuple[Generate, str]:
 
     from torch_ref.codecs.dac import Dac
     from torch_ref.dia.pipeline import DiaPipeline, compose
+    from torch_ref.loading import Parts
 
     torch.backends.cuda.matmul.allow_tf32 = False
     if size == "voice":
         pipeline = DiaPipeline.load(DIA, codec=CODEC, dtype=dtype)
     else:
         built = full_network(dtype)
-        pipeline = compose(built, Dac(TINY_CODEC).to(built.logits_dense.weight.device))
+        codec = Dac(TINY_CODEC).to(built.logits_dense.weight.device)
+        pipeline = compose(built, codec, **Parts.fastest("dia", codec))
     where = str(pipeline.engine.network.logits_dense.weight.device)
     return from_pipeline(pipeline), f"torch_ref {torch.__version__} {where}"
 

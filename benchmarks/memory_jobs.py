@@ -97,10 +97,10 @@ def dia(given: Namespace, spec: str) -> Speak:
             value[config.eos_token_id] = 0  # never the likeliest, so every run has its full length
 
     compose = import_module(f"{PACKAGES[given.side]}.dia.pipeline").compose
-    pipeline = compose(
-        network(given.side, "dia", config, given.dtype, device=given.device, edit=silent_end),
-        network(given.side, "dac", codec, "float32", device=given.device, law=dac_law),
-    )
+    decoder = network(given.side, "dac", codec, "float32", device=given.device, law=dac_law)
+    forms = {} if given.side == "mlx" else import_module("torch_ref.loading").Parts.fastest("dia", decoder)
+    built = network(given.side, "dia", config, given.dtype, device=given.device, edit=silent_end)
+    pipeline = compose(built, decoder, **forms)
     pipeline.engine.codec.policy = own(given.backend)
     text = ("[S1] " + "so it goes " * 200)[: job.text_bytes + 3]
     shape = config.decoder_config.num_channels, job.prompt_frames

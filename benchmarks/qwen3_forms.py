@@ -116,10 +116,11 @@ def ours(side: str, config: Qwen3Config, dtype: str, texts: Sequence[int]) -> It
 def _sessions(config: Qwen3Config, network: Any, codec: Any, texts: Sequence[int]) -> Iterator[Form]:
     head = network.talker.codec_head
     head.weight[config.codec_eos_id] = 0  # never among the likeliest
-    precision = import_module("torch_ref.cuda.precision")
+    precision = import_module("torch_ref.limits.precision")
     codec.precision = precision.choose_precision(None, head.weight.device, head.weight.dtype)
     own = speed("qwen3").documents({"qwen3": config})["qwen3"]
-    pipeline = import_module("torch_ref.qwen3.pipeline").compose(network, codec, own)
+    forms = import_module("torch_ref.loading").Parts.fastest("qwen3", codec)
+    pipeline = import_module("torch_ref.qwen3.pipeline").compose(network, codec, own, **forms)
     voice = np.random.default_rng(0).normal(0, 1, config.talker.hidden_size).astype(np.float32)
     for count in texts:
         session = pipeline.session(count)

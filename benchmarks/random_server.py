@@ -46,11 +46,13 @@ def dia2(dtype: str) -> Any:
 def qwen3(dtype: str) -> Any:
     import qwen3_networks
 
+    from torch_ref.loading import Parts
     from torch_ref.qwen3.pipeline import compose
 
     config: Any = models.model("qwen3").sizes[SIZES["qwen3"]]["qwen3"]
     network, codec = qwen3_networks.networks("torch", config, dtype, "cuda")
-    return compose(network, codec, documents("qwen3", {"qwen3": config})["qwen3"])
+    own = documents("qwen3", {"qwen3": config})["qwen3"]
+    return compose(network, codec, own, **Parts.fastest("qwen3", codec))
 
 
 def documents(model: str, configs: Any) -> Any:

@@ -50,6 +50,10 @@ class Side:
         """A module of the package by its path: "dia.slots"."""
         return import_module(f"{self.package}.{name}")
 
+    def fastest(self, model: str, *networks: Any) -> dict[str, Any]:
+        """The forms that `load` hands to `compose` of a model; MLX has one of each."""
+        return {} if self.kind == "mlx" else self.module("loading").Parts.fastest(model, *networks)
+
     def array(self, x: np.ndarray) -> Any:
         """A copy with floating numbers in this side's dtype, integers as they are."""
         if self.kind == "mlx":

@@ -206,6 +206,19 @@ def test_arrows(package):
     assert [found.place for found in imports(package) if not allowed(found)] == []
 
 
+def test_plain_files_import_nothing_captured():
+    """`loading` asks for the fastest forms by the model's name, and `compose` is handed them."""
+    captured = "torch_ref.cuda"
+    plain = [each for each in imports("torch_ref", types=True) if not each.module.startswith(captured)]
+    up = [each.place for each in plain if (each.target + ".").startswith(captured + ".")]
+    named = [
+        module
+        for module, path in modules("torch_ref")
+        if not module.startswith(captured) and captured in path.read_text()
+    ]
+    assert (up, named) == ([], ["torch_ref.loading"])
+
+
 @pytest.mark.parametrize("package", OURS)
 def test_imports_are_absolute(package):
     assert [found.place for found in imports(package) if found.target.startswith(".")] == []

@@ -19,9 +19,9 @@ ALONE = {
     "mlx_port/kernels/": "of MLX's steps; torch has torch_ref/cuda",
     "mlx_port/stored*.py": "converted folders, also the embedded voice's; torch_ref reads published layouts",
     "torch_ref/device.py": "torch has several devices, each with its dtypes and memory; MLX one",
-    "torch_ref/limits/": "what torch's backends cannot do, and what does it in their place",
+    "torch_ref/limits/": "what torch's backends cannot do, what does it in their place, and how cuDNN rounds",
     "torch_ref/integrations/": "diffusers is torch's",
-    "torch_ref/cuda/": "captured steps and their kernels, and how cuDNN rounds",
+    "torch_ref/cuda/": "captured steps and their kernels",
     "torch_ref/cpu/": "products and steps for CPUs; MLX's steps run everywhere",
 }
 # file:class or file:function, or file:class.method (of __init__ also the attributes) → why they differ

@@ -10,9 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torch_ref.cuda.beside import Beside
-from torch_ref.cuda.precision import Rounded
 from torch_ref.device import backend_name, free_bytes, name_of, peak_bytes, reset_peak
+from torch_ref.limits.precision import Rounded
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.memory.machine import Machine
 from tts_core.nn.beside import Done, Pending
@@ -25,6 +24,26 @@ class Weighted(Protocol):
     def weight(self) -> Tensor:
         """The weight, on the network's device and in its dtype."""
         ...
+
+
+class _Copies:
+    """Tensors being copied to the host, on the current stream."""
+
+    def __init__(self, tensors: Sequence[Tensor]):
+        self._copies = [torch.empty(x.shape, dtype=x.dtype, pin_memory=True) for x in tensors]
+        for copy, x in zip(self._copies, tensors, strict=True):
+            copy.copy_(x, non_blocking=True)
+        self._arrived = torch.cuda.Event()
+        self._arrived.record()
+
+    def ready(self) -> bool:
+        """Return True once all are there."""
+        return self._arrived.query()
+
+    def take(self) -> list[np.ndarray]:
+        """Wait for the copies. The arrays are views of pinned memory: copy what is kept."""
+        self._arrived.synchronize()
+        return [copy.numpy() for copy in self._copies]
 
 
 class Host:
@@ -80,11 +99,21 @@ class Host:
         return x.cpu().numpy()
 
     def launch(self, work: Callable[[], Sequence[Tensor]]) -> Pending[list[np.ndarray]]:
-        """Begin work, on CUDA on a second stream. Returns its arrays; copy what is kept."""
+        """Begin work, on CUDA on a second stream. Returns its arrays; copy what is kept.
+
+        The work reads weights, and tensors that it copies to the device or computes itself. All that it
+        allocates belongs to the second stream, so memory that it frees is used again in the order of that
+        stream, and no tensor crosses to the first one.
+        """
         if not self.overlaps:
             return Done([self.to_host(x) for x in work()])
-        return self._beside.launch(work)
+        with torch.cuda.stream(self._stream):
+            return _Copies(work())
 
     @cached_property
-    def _beside(self) -> Beside:
-        return Beside(self.layer.weight.device)
+    def _stream(self) -> torch.cuda.Stream:
+        """The second stream, of the lowest priority: captured steps have a higher one."""
+        device = self.layer.weight.device
+        stream = torch.cuda.Stream(device)
+        stream.wait_stream(torch.cuda.current_stream(device))  # weights are there
+        return stream

@@ -14,8 +14,6 @@ from torch import nn
 from converters.cache import Form, fetch_fitting
 from converters.files.hub import is_hub_id
 from converters.published import ModelPart, Published, open_published
-from torch_ref.cuda.precision import Precision as CodecPrecision
-from torch_ref.cuda.precision import Rounded, choose_precision
 from torch_ref.device import (
     Precision,
     backend_name,
@@ -25,6 +23,8 @@ from torch_ref.device import (
     free_bytes,
     name_of,
 )
+from torch_ref.limits.precision import Precision as CodecPrecision
+from torch_ref.limits.precision import Rounded, choose_precision
 from tts_core import models
 from tts_core.errors import UsageError
 from tts_core.memory.machine import Machine
@@ -88,6 +88,11 @@ class Parts:
             name.removeprefix(prefix): tensor
             for name, tensor in _read(self._parts[kind], self.precision, prefix)
         }
+
+    @staticmethod
+    def fastest(model: str, *codecs: nn.Module) -> dict[str, Any]:
+        """Choose the fastest forms of what runs a model, for `compose` of its pipeline. codecs: its own."""
+        return importlib.import_module(f"torch_ref.cuda.{model}").forms(*codecs)
 
 
 class How(TypedDict, total=False):

@@ -17,6 +17,7 @@ from mlx import nn
 from mlx_port.codecs.encodec import CausalConvTranspose1d, VectorQuantizer
 from mlx_port.codecs.mimi_transformer import Transformer, TransformerMemory
 from mlx_port.layers.conv import Conv1d
+from mlx_port.layers.rope import Rotation
 from tts_core.codecs.mimi import (
     POLICY,
     STEPS,
@@ -281,15 +282,17 @@ class Mimi(MimiEncoder):
         return mx.concatenate(pieces, axis=1)
 
     def decode_piece(
-        self, codes: mx.array | np.ndarray, memory: MimiMemory | None
+        self, codes: mx.array | np.ndarray, memory: MimiMemory | None, rotation: Rotation | None = None
     ) -> tuple[mx.array, MimiMemory]:
         """Decode the next frames of a stream at once. Pieces of any lengths add up to the whole decode.
 
-        codes: (B, q, T), at least one frame → (B, hop T).  memory: of the pieces before; None at the start.
+        codes: (B, q, T), at least one frame → (B, hop T).
+        memory: of the pieces before; None at the start.
+        rotation: of the transformer's steps; computed unless given.
         """
         codes = mx.array(codes)
         latents, frame = self.upsample(self.quantizer.decode(codes), memory and memory.latents)
-        steps, transformer = self.decoder_transformer(latents, memory and memory.transformer)
+        steps, transformer = self.decoder_transformer(latents, memory and memory.transformer, rotation)
         known = mx.concatenate([memory.steps, steps], axis=1) if memory else steps
         new = self.config.step_length * steps.shape[1]
         samples = self.decoder(known)[..., 0]

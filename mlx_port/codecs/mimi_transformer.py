@@ -114,12 +114,16 @@ class Transformer(nn.Module):
         self.layers = [TransformerLayer(config) for _ in range(config.num_hidden_layers)]
 
     def __call__(
-        self, x: mx.array, memory: TransformerMemory | None = None
+        self, x: mx.array, memory: TransformerMemory | None = None, rotation: Rotation | None = None
     ) -> tuple[mx.array, TransformerMemory]:
-        """Read a piece. memory: of the pieces before; None at the start of the stream."""
+        """Read a piece.
+
+        memory: of the pieces before; None at the start of the stream.
+        rotation: of the piece's steps; computed unless given.
+        """
         kept = []
         start = memory.length if memory else 0
-        rotation = self.rotation(x, start)
+        rotation = rotation or self.rotation(x, start)
         for i, layer in enumerate(self.layers):
             x, last = layer(x, rotation, memory.layers[i] if memory else None)
             kept.append(last)

@@ -15,6 +15,7 @@ from mlx import nn
 
 from mlx_port.codecs.mimi import MimiEncoder
 from mlx_port.codecs.qwen3_decoder import Decoder, Qwen3DecoderMemory
+from mlx_port.layers.rope import Rotation
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.codecs.qwen3_codec import POLICY, Qwen3CodecConfig, original_pieces
 from tts_core.nn.windows import Window
@@ -57,10 +58,15 @@ class Qwen3Codec(nn.Module):
         return mx.concatenate(made, axis=1)
 
     def decode_piece(
-        self, codes: mx.array | np.ndarray, memory: Qwen3DecoderMemory | None
+        self,
+        codes: mx.array | np.ndarray,
+        memory: Qwen3DecoderMemory | None,
+        rotation: Rotation | None = None,
     ) -> tuple[mx.array, Qwen3DecoderMemory]:
         """Decode the next frames of a stream at once. Pieces of any lengths add up to one pass over all.
 
-        codes: (B, Q, T), at least one frame → (B, hop T).  memory: of the pieces before; None at the start.
+        codes: (B, Q, T), at least one frame → (B, hop T).
+        memory: of the pieces before; None at the start.
+        rotation: of the transformer's steps; computed unless given.
         """
-        return self.decoder(mx.array(codes), memory)
+        return self.decoder(mx.array(codes), memory, rotation)

@@ -62,12 +62,16 @@ class Transformer(nn.Module):
         self.output_proj = nn.Linear(config.hidden_size, config.latent_dim)
 
     def __call__(
-        self, x: mx.array, memory: TransformerMemory | None = None
+        self, x: mx.array, memory: TransformerMemory | None = None, rotation: Rotation | None = None
     ) -> tuple[mx.array, TransformerMemory]:
-        """Read a piece. memory: of the pieces before; None at the start of the stream."""
+        """Read a piece.
+
+        memory: of the pieces before; None at the start of the stream.
+        rotation: of the piece's steps; computed unless given.
+        """
         x, kept = self.input_proj(x), []
         start = memory.length if memory else 0
-        rotation = self.rotation(x, start)
+        rotation = rotation or self.rotation(x, start)
         for i, layer in enumerate(self.layers):
             x, last = layer(x, rotation, memory.layers[i] if memory else None)
             kept.append(last)
@@ -158,16 +162,17 @@ class Decoder(nn.Module):
         self.decoder = layers
 
     def __call__(
-        self, codes: mx.array, memory: Qwen3DecoderMemory | None
+        self, codes: mx.array, memory: Qwen3DecoderMemory | None, rotation: Rotation | None = None
     ) -> tuple[mx.array, Qwen3DecoderMemory]:
         """Decode the next frames of a stream. (B, Q, T) → (B, hop T).
 
         memory: of the pieces before; None at the start.
+        rotation: as the transformer's.
         """
         latents = self.quantizer.decode(codes)
         latents = mx.concatenate([memory.latents, latents], axis=1) if memory else latents
         x = self.pre_conv(latents)[:, latents.shape[1] - codes.shape[2] :]
-        x, transformer = self.pre_transformer(x, memory and memory.transformer)
+        x, transformer = self.pre_transformer(x, memory and memory.transformer, rotation)
         frames = mx.concatenate([memory.frames, x], axis=1) if memory else x
         samples = self.convolve(frames)[:, (frames.shape[1] - x.shape[1]) * self.hop_length :]
         kept = latents[:, max(0, latents.shape[1] - (PRE_KERNEL - 1)) :]

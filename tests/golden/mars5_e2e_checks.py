@@ -125,12 +125,14 @@ def whole(kind: str, folder: Path, ar: str, nar: str, codec: str, vocoder: str) 
 
     side = "mlx" if kind == "mlx" else "torch"
     language = ar_side(kind, folder, ar)
+    forms = {} if side == "mlx" else import_module("torch_ref.loading").Parts.fastest("mars5")
     pipeline = code.compose(
         language.network,
         of(nar_bench(side, folder, nar)).network,
         of(encodec_bench(side, folder / codec, None)).codec,
         of(vocos_bench(side, folder / vocoder)).codec,
         read_checkpoint(folder, ar).vocabulary,
+        **forms,
     )
     return Whole(kind, pipeline, language)
 

@@ -142,4 +142,5 @@ def published_dac_config() -> DacConfig:
 
 def compose(side: Side, dia: Weights[DiaConfig], dac: Weights[DacConfig]) -> Any:
     """Dia's pipeline on a side."""
-    return side.module("dia.pipeline").compose(side.network("dia", dia), side.network("dac", dac))
+    codec = side.network("dac", dac)
+    return side.module("dia.pipeline").compose(side.network("dia", dia), codec, **side.fastest("dia", codec))

@@ -15,9 +15,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from torch_ref.cuda.precision import Rounded, exactly, rounded
 from torch_ref.layers.conv import Conv1d, ConvTranspose1d
 from torch_ref.layers.lstm import LSTM, LSTMState
+from torch_ref.limits.precision import Rounded, exactly, rounded
 from torch_ref.limits.remedies import first_largest
 from tts_core.codecs.encodec import (
     EncodecConfig,

@@ -16,9 +16,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torch_ref.codecs.band_split import match_levels, split_bands
-from torch_ref.cuda.precision import exactly
 from torch_ref.layers.conv import Conv1d, ConvTranspose1d
 from torch_ref.layers.norm import GroupNorm
+from torch_ref.limits.precision import exactly
 from tts_core.codecs.mbd import (
     MbdBandConfig,
     MbdConfig,

@@ -17,8 +17,9 @@ from torch import Tensor, nn
 
 from torch_ref.codecs.encodec import CausalConvTranspose1d, VectorQuantizer
 from torch_ref.codecs.mimi_transformer import Transformer, TransformerMemory
-from torch_ref.cuda.precision import Rounded, exactly, rounded
 from torch_ref.layers.conv import Conv1d
+from torch_ref.layers.rope import Rotation
+from torch_ref.limits.precision import Rounded, exactly, rounded
 from tts_core.codecs.mimi import (
     POLICY,
     STEPS,
@@ -294,15 +295,17 @@ class Mimi(Rounded, MimiEncoder):
     @rounded
     @torch.inference_mode()
     def decode_piece(
-        self, codes: Tensor | np.ndarray, memory: MimiMemory | None
+        self, codes: Tensor | np.ndarray, memory: MimiMemory | None, rotation: Rotation | None = None
     ) -> tuple[Tensor, MimiMemory]:
         """Decode the next frames of a stream at once. Pieces of any lengths add up to the whole decode.
 
-        codes: (B, q, T), at least one frame → (B, hop T).  memory: of the pieces before; None at the start.
+        codes: (B, q, T), at least one frame → (B, hop T).
+        memory: of the pieces before; None at the start.
+        rotation: of the transformer's steps; computed unless given.
         """
         codes = torch.as_tensor(codes).to(self.downsample.conv.weight.device)
         latents, frame = self.upsample(self.quantizer.decode(codes), memory and memory.latents)
-        steps, transformer = self.decoder_transformer(latents, memory and memory.transformer)
+        steps, transformer = self.decoder_transformer(latents, memory and memory.transformer, rotation)
         known = torch.cat((memory.steps, steps), dim=2) if memory else steps
         new = self.config.step_length * steps.shape[2]
         samples = self.decoder(known)[:, 0].to(self.downsample.conv.weight.dtype)

@@ -114,11 +114,17 @@ class Transformer(nn.Module):
         self.head_dim, self.theta = config.head_dim, config.rope_theta
         self.layers = nn.ModuleList([TransformerLayer(config) for _ in range(config.num_hidden_layers)])
 
-    def forward(self, x: Tensor, memory: TransformerMemory | None = None) -> tuple[Tensor, TransformerMemory]:
-        """Read a piece. memory: of the pieces before; None at the start of the stream."""
+    def forward(
+        self, x: Tensor, memory: TransformerMemory | None = None, rotation: Rotation | None = None
+    ) -> tuple[Tensor, TransformerMemory]:
+        """Read a piece.
+
+        memory: of the pieces before; None at the start of the stream.
+        rotation: of the piece's steps; computed unless given.
+        """
         x, kept = x.transpose(1, 2), []
         start = memory.length if memory else 0
-        rotation = self.rotation(x, start)
+        rotation = rotation or self.rotation(x, start)
         for i, layer in enumerate(self.layers):
             x, last = layer(x, rotation, memory.layers[i] if memory else None)
             kept.append(last)

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from torch_ref.codecs.mimi import MimiEncoder
 from torch_ref.codecs.qwen3_decoder import Decoder, Qwen3DecoderMemory
-from torch_ref.cuda.precision import Rounded, exactly, rounded
+from torch_ref.layers.rope import Rotation
+from torch_ref.limits.precision import Rounded, exactly, rounded
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.codecs.qwen3_codec import POLICY, Qwen3CodecConfig, original_pieces
 from tts_core.nn.windows import Window
@@ -65,12 +66,14 @@ class Qwen3Codec(Rounded):
     @rounded
     @torch.inference_mode()
     def decode_piece(
-        self, codes: Tensor | np.ndarray, memory: Qwen3DecoderMemory | None
+        self, codes: Tensor | np.ndarray, memory: Qwen3DecoderMemory | None, rotation: Rotation | None = None
     ) -> tuple[Tensor, Qwen3DecoderMemory]:
         """Decode the next frames of a stream at once. Pieces of any lengths add up to one pass over all.
 
-        codes: (B, Q, T), at least one frame → (B, hop T).  memory: of the pieces before; None at the start.
+        codes: (B, Q, T), at least one frame → (B, hop T).
+        memory: of the pieces before; None at the start.
+        rotation: of the transformer's steps; computed unless given.
         """
         codes = torch.as_tensor(codes).to(self.encoder.downsample.conv.weight.device)
-        samples, kept = self.decoder(codes, memory)
+        samples, kept = self.decoder(codes, memory, rotation)
         return samples.to(self.encoder.downsample.conv.weight.dtype), kept

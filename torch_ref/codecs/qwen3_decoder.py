@@ -62,11 +62,17 @@ class Transformer(nn.Module):
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.output_proj = nn.Linear(config.hidden_size, config.latent_dim)
 
-    def forward(self, x: Tensor, memory: TransformerMemory | None = None) -> tuple[Tensor, TransformerMemory]:
-        """Read a piece. memory: of the pieces before; None at the start of the stream."""
+    def forward(
+        self, x: Tensor, memory: TransformerMemory | None = None, rotation: Rotation | None = None
+    ) -> tuple[Tensor, TransformerMemory]:
+        """Read a piece.
+
+        memory: of the pieces before; None at the start of the stream.
+        rotation: of the piece's steps; computed unless given.
+        """
         x, kept = self.input_proj(x.transpose(1, 2)), []
         start = memory.length if memory else 0
-        rotation = self.rotation(x, start)
+        rotation = rotation or self.rotation(x, start)
         for i, layer in enumerate(self.layers):
             x, last = layer(x, rotation, memory.layers[i] if memory else None)
             kept.append(last)
@@ -159,15 +165,18 @@ class Decoder(nn.Module):
         layers += [LogSnake1d(width), CausalConv1d(width, 1, KERNEL)]
         self.decoder = nn.ModuleList(layers)
 
-    def forward(self, codes: Tensor, memory: Qwen3DecoderMemory | None) -> tuple[Tensor, Qwen3DecoderMemory]:
+    def forward(
+        self, codes: Tensor, memory: Qwen3DecoderMemory | None, rotation: Rotation | None = None
+    ) -> tuple[Tensor, Qwen3DecoderMemory]:
         """Decode the next frames of a stream. (B, Q, T) → (B, hop T).
 
         memory: of the pieces before; None at the start.
+        rotation: as the transformer's.
         """
         latents = self.quantizer.decode(codes)
         latents = torch.cat((memory.latents, latents), dim=2) if memory else latents
         x = self.pre_conv(latents)[:, :, latents.shape[2] - codes.shape[2] :]
-        x, transformer = self.pre_transformer(x, memory and memory.transformer)
+        x, transformer = self.pre_transformer(x, memory and memory.transformer, rotation)
         frames = torch.cat((memory.frames, x), dim=2) if memory else x
         samples = self.convolve(frames)[:, (frames.shape[2] - x.shape[2]) * self.hop_length :]
         kept = latents[:, :, max(0, latents.shape[2] - (PRE_KERNEL - 1)) :]

@@ -13,10 +13,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from torch_ref.cuda.precision import Rounded, rounded
 from torch_ref.layers.conv import Conv1d
 from torch_ref.layers.istft import InverseSTFT
 from torch_ref.layers.norm import LayerNorm
+from torch_ref.limits.precision import Rounded, rounded
 from torch_ref.limits.remedies import at_least_float32
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.codecs.vocos import (

@@ -93,8 +93,10 @@ def attend(
     out = projected.new_empty(rows, heads * width)
     cos, sin = (projected, projected) if rotation is None else rotation
     _attend[rows * kv_heads, work.splits](
-        projected, cos, sin, positions, positions if angles is None else angles, keys, values, *work, out,
-        cos if gains is None else gains, eps, capacity, kv_heads, int(len(positions) > 1), scale,
+        projected=projected, cos=cos, sin=sin, positions=positions,
+        angles=positions if angles is None else angles, keys=keys, values=values, **work._asdict(), out=out,
+        gains=cos if gains is None else gains, eps=eps, capacity=capacity, kv_heads=kv_heads,
+        each=int(len(positions) > 1), scale=scale,
         NORMED=gains is not None, TURN=_turn(rotation, pairing), **_sizes(heads // kv_heads, keys, work),
     )  # fmt: skip
     return out
@@ -124,7 +126,8 @@ def attend_source(
     out = torch.empty_like(queries)
     cos, sin = (queries, queries) if rotation is None else rotation
     _attend_source[rows * kv_heads, work.splits](
-        queries, cos, sin, lengths, positions, keys, values, *work, out, capacity, kv_heads, scale,
+        queries=queries, cos=cos, sin=sin, lengths=lengths, positions=positions, keys=keys, values=values,
+        **work._asdict(), out=out, capacity=capacity, kv_heads=kv_heads, scale=scale,
         TURN=_turn(rotation, pairing), **_sizes(heads // kv_heads, keys, work),
     )  # fmt: skip
     return out

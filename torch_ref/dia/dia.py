@@ -16,7 +16,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from torch_ref.cuda.fixed_cache import FixedCache
 from torch_ref.layers.attention import scaled_dot_product_attention
 from torch_ref.layers.cache import KeyValueCache
 from torch_ref.layers.norm import RMSNorm
@@ -25,8 +24,6 @@ from torch_ref.limits.remedies import at_least_float32
 from tts_core.dia.config import DiaConfig, DiaDecoderConfig, DiaEncoderConfig
 
 SCALE = 1.0  # attention scores are not divided by sqrt(E): the weights were trained that way
-
-Cache = KeyValueCache | FixedCache
 
 
 class DiaSource(NamedTuple):
@@ -68,7 +65,7 @@ class SelfAttention(nn.Module):
         self.v_proj = nn.Linear(width, kv_heads * head_dim, bias=False)
         self.o_proj = nn.Linear(heads * head_dim, width, bias=False)
 
-    def forward(self, x: Tensor, rotation: Rotation, cache: Cache | None = None) -> Tensor:
+    def forward(self, x: Tensor, rotation: Rotation, cache: KeyValueCache | None = None) -> Tensor:
         """With a cache, rows follow the cached ones, and each attends only to itself and earlier rows."""
         queries = rotate(split_heads(self.q_proj(x), self.head_dim), rotation)
         keys = rotate(split_heads(self.k_proj(x), self.head_dim), rotation)
@@ -185,7 +182,7 @@ class DecoderLayer(nn.Module):
         x: Tensor,
         rotation: Rotation,
         cross_rotation: Rotation | None,
-        cache: Cache,
+        cache: KeyValueCache,
         source: DiaSource,
         index: int,
     ) -> Tensor:
@@ -243,7 +240,7 @@ class Decoder(nn.Module):
             found.append(layer.cross_attention(query, keys, values, None, None))
         return found
 
-    def forward(self, tokens: Tensor, cache: Sequence[Cache], source: DiaSource) -> Tensor:
+    def forward(self, tokens: Tensor, cache: Sequence[KeyValueCache], source: DiaSource) -> Tensor:
         start = cache[0].length
         rotation = self.rotary(start, tokens.shape[1])
         cross_rotation = self.cross_rotary(start, tokens.shape[1]) if self.cross_rope else None
@@ -295,11 +292,11 @@ class Dia(nn.Module):
         weight = self.model.encoder.embedding.weight
         return self.model.encoder(torch.zeros(1, 1, dtype=torch.long, device=weight.device))
 
-    def forward(self, tokens: Tensor, cache: Sequence[Cache], source: DiaSource) -> Tensor:
+    def forward(self, tokens: Tensor, cache: Sequence[KeyValueCache], source: DiaSource) -> Tensor:
         """Compute logits for the row after each of `tokens`. (R, T, C) → (R, T, C, V) float32."""
         return self.head(self.model.decoder(tokens, cache, source))
 
-    def next_logits(self, tokens: Tensor, cache: Sequence[Cache], source: DiaSource) -> Tensor:
+    def next_logits(self, tokens: Tensor, cache: Sequence[KeyValueCache], source: DiaSource) -> Tensor:
         """Compute logits only for the row after the last of `tokens`. (R, T, C) → (R, C, V) float32."""
         return self.head(self.model.decoder(tokens, cache, source)[:, -1:])[:, 0]
 

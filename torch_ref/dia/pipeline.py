@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from torch_ref.codecs.dac import Dac
-from torch_ref.cuda.dia.dac import FusedDac
-from torch_ref.cuda.dia.slots import make_slots
-from torch_ref.cuda.replayed import Replayed
 from torch_ref.dia.dia import Dia
 from torch_ref.dia.guard import fault
+from torch_ref.dia.slots import DiaSlots
 from torch_ref.host import Host
 from torch_ref.loading import Loaded, Parts
-from tts_core.codecs.dac_calls import most_fed
 from tts_core.codecs.dac_memory import codec_policy
 from tts_core.dia import pipeline
 from tts_core.dia.memory import check_loading
@@ -34,25 +33,22 @@ def assemble(parts: Parts) -> DiaPipeline:
     check_loading(parts.configs, parts.machine())
     network, codec = parts.network("dia", Dia), parts.network("dac", Dac)
     codec.policy = codec_policy(codec.config, parts.machine())
-    return compose(network, codec, read_rules(parts.documents["dia"]))
+    return compose(network, codec, read_rules(parts.documents["dia"]), **Parts.fastest("dia", codec))
 
 
-def compose(network: Dia, codec: Dac, rules: TextRules = NO_RULES) -> DiaPipeline:
-    """Build the pipeline of loaded networks."""
+def compose(network: Dia, codec: Dac, rules: TextRules = NO_RULES, **forms: Any) -> DiaPipeline:
+    """Build the pipeline of loaded networks.
+
+    forms: of what runs, from `Parts.fastest`; plain ones unless given.
+    """
     host = Host(network.model.decoder.embeddings.embed)
     host.codec = codec
-    decode = Replayed(
-        FusedDac(codec),
-        lambda: codec.precision,
-        lambda shape: shape[0] * shape[2] <= most_fed(codec.config, codec.policy, backend=host.backend),
-    )
     net = DiaNet(
         network,
         codec,
         host,
         encode_nothing=torch.inference_mode()(network.encode_nothing),
-        make_slots=torch.inference_mode()(make_slots),
         fault=fault,
-        decode=decode,
+        **{"make_slots": DiaSlots, "decode": codec.decode_whole} | forms,
     )
     return DiaPipeline(net, rules)

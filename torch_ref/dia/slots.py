@@ -46,7 +46,8 @@ class DiaSlots:
     steps, ahead = 1, 0  # of a launch, and launches before one is read
     can_step = True  # no text waits
 
-    def __init__(self, network: Dia, nothing: Tensor | None, *, texts: int):
+    @torch.inference_mode()
+    def __init__(self, network: Dia, nothing: Tensor | None, *, texts: int, **bounds: int):
         self.network, self.texts, self.host = network, texts, Host(network.logits_dense)
         decoder = network.model.decoder
         self.constants = None if nothing is None else decoder.constants(nothing)

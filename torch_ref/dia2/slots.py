@@ -26,7 +26,7 @@ from tts_core.dia2.slots import Dia2Joining, Dia2Text
 class Dia2Slots:
     """Any number of slots; a text takes memory only while it is there."""
 
-    def __init__(self, network: Dia2):
+    def __init__(self, network: Dia2, **bounds: int):
         self.network, self.host = network, Host(network.transformer.norm)
         self.running: dict[int, Dia2Text] = {}  # by slot, in the order of their rows
         config = network.config

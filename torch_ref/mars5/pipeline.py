@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch_ref.codecs.encodec import Encodec
 from torch_ref.codecs.vocos import Vocos
-from torch_ref.cuda.mars5.reverse import make_step
-from torch_ref.cuda.mars5.slots import make_slots
 from torch_ref.host import Host
 from torch_ref.loading import Loaded, Parts
 from torch_ref.mars5.codec_lm import CodecLM
 from torch_ref.mars5.residual_transformer import ResidualTransformer
-from torch_ref.mars5.reverse import ReverseDiffusion
+from torch_ref.mars5.reverse import DenoisingStep, ReverseDiffusion
+from torch_ref.mars5.slots import Mars5Slots
 from tts_core.config import config_of
 from tts_core.mars5 import pipeline
 from tts_core.mars5.config import CodecLMConfig
@@ -36,6 +37,7 @@ def assemble(parts: Parts) -> Mars5Pipeline:
         parts.network("encodec", Encodec),
         parts.network("vocos", Vocos),
         vocabulary,
+        **Parts.fastest("mars5"),
     )
 
 
@@ -45,15 +47,19 @@ def compose(
     codec: Encodec,
     vocoder: Vocos,
     vocabulary: CodecVocabulary,
+    **forms: Any,
 ) -> Mars5Pipeline:
-    """Build the pipeline of loaded networks."""
+    """Build the pipeline of loaded networks.
+
+    forms: of what runs, from `Parts.fastest`; plain ones unless given.
+    """
     engine = Mars5Net(
         network,
-        ReverseDiffusion(transformer, make_step),
+        ReverseDiffusion(transformer, forms.get("make_step", DenoisingStep)),
         codec,
         vocoder,
         vocabulary,
         Host(network.embed),
-        make_slots=make_slots,
+        make_slots=forms.get("make_slots", Mars5Slots),
     )
     return Mars5Pipeline(engine)

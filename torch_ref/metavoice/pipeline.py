@@ -5,7 +5,6 @@ from __future__ import annotations
 from torch_ref.codecs.encodec import Encodec
 from torch_ref.codecs.mbd import MultiBandDiffusion
 from torch_ref.codecs.vocos import Vocos
-from torch_ref.cuda.metavoice.slots import make_slots
 from torch_ref.host import Host
 from torch_ref.loading import Loaded, Parts
 from torch_ref.metavoice.codes import fill_codebooks
@@ -47,8 +46,8 @@ def assemble(parts: Parts) -> MetaVoicePipeline:
         vocoder,
         diffusion,
         Host(network.transformer.wpe),
-        make_slots=make_slots,
         fill_codebooks=fill_codebooks,
         fault=fault,
+        **Parts.fastest("metavoice"),
     )
     return MetaVoicePipeline(engine)

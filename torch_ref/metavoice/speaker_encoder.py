@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from torch_ref.cuda.precision import exactly
 from torch_ref.layers.lstm import LSTM
+from torch_ref.limits.precision import exactly
 from tts_core.audio.speaker_slices import utterance_slices
 from tts_core.errors import UsageError
 from tts_core.metavoice.config import SpeakerEncoderConfig

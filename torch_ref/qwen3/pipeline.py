@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from torch_ref.codecs.qwen3_codec import Qwen3Codec
-from torch_ref.cuda.codecs.pieces import ReplayedPieces
-from torch_ref.cuda.qwen3.slots import make_slots
 from torch_ref.host import Host
 from torch_ref.loading import Loaded, Parts
 from torch_ref.qwen3.qwen3 import Qwen3
-from torch_ref.qwen3.slots import fault
+from torch_ref.qwen3.slots import Qwen3Slots, fault
 from tts_core.qwen3 import pipeline
 from tts_core.qwen3.memory import check_loading
 from tts_core.qwen3.net import Qwen3Net
@@ -26,20 +25,16 @@ def assemble(parts: Parts) -> Qwen3Pipeline:
     """Build the pipeline. Raises ResourceError, before weights are read, for too little memory."""
     check_loading(parts.configs, parts.machine())
     network, codec = parts.network("qwen3", Qwen3), parts.network("qwen3_codec", Qwen3Codec)
-    return compose(network, codec, parts.documents["qwen3"])
+    return compose(network, codec, parts.documents["qwen3"], **Parts.fastest("qwen3", codec))
 
 
-def compose(network: Qwen3, codec: Qwen3Codec, documents: Mapping[str, str]) -> Qwen3Pipeline:
-    """Build the pipeline of loaded networks. documents: the model's own, by name."""
+def compose(network: Qwen3, codec: Qwen3Codec, documents: Mapping[str, str], **forms: Any) -> Qwen3Pipeline:
+    """Build the pipeline of loaded networks.
+
+    documents: the model's own, by name.
+    forms: of what runs, from `Parts.fastest`; plain ones unless given.
+    """
     host = Host(network.talker.codec_head)
     host.codec = codec
-    engine = Qwen3Net(
-        documents,
-        network,
-        codec,
-        host,
-        make_slots=make_slots,
-        fault=fault,
-        decode_piece=ReplayedPieces(codec),
-    )
-    return Qwen3Pipeline(engine)
+    forms.setdefault("make_slots", Qwen3Slots)
+    return Qwen3Pipeline(Qwen3Net(documents, network, codec, host, fault=fault, **forms))

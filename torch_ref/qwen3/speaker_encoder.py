@@ -12,9 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from torch_ref.cuda.precision import exactly
 from torch_ref.host import Host
 from torch_ref.layers.conv import Conv1d
+from torch_ref.limits.precision import exactly
 from tts_core.qwen3.speaker import SpeakerConfig, mel
 
 LEAST_VARIANCE = 1e-12

@@ -16,7 +16,7 @@ from tests.tiny.inputs import normal
 from tests.tiny.mbd import CONFIG, mbd_tensors
 from tests.tiny.qwen3 import speaker_config
 from torch_ref.codecs.mbd import MultiBandDiffusion
-from torch_ref.cuda.precision import Precision, arithmetic, choose_precision, computing
+from torch_ref.limits.precision import Precision, arithmetic, choose_precision, computing
 from torch_ref.metavoice import speaker_encoder as metavoice
 from torch_ref.qwen3 import speaker_encoder as qwen3
 from tts_core.codecs.policy import CodecPolicy

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from torch_ref.cuda import replayed
-from torch_ref.cuda.beside import Beside
 from torch_ref.cuda.replayed import Replayed
+from torch_ref.host import Host
 
 pytestmark = pytest.mark.cuda
 
@@ -31,7 +31,7 @@ def counted(call: Replayed, first: int, size: int) -> list[torch.Tensor]:
 
 
 def run(call: Replayed, *sizes: int) -> list[np.ndarray]:
-    beside = Beside(torch.device("cuda"))
+    beside = Host(torch.nn.Linear(1, 1, device="cuda"))
     found = []
     for size in sizes:
         first = len(found)  # other numbers each time; the work makes its tensors on its own stream
@@ -73,7 +73,7 @@ def test_the_shape_used_least_recently_goes(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_results_outlive_the_next_replay() -> None:
     call = Replayed(Calls(), lambda: 0, lambda shape: True)
-    beside = Beside(torch.device("cuda"))
+    beside = Host(torch.nn.Linear(1, 1, device="cuda"))
     pending = [
         beside.launch(lambda one=one: [call(torch.full((1000,), float(one), device="cuda"))])
         for one in range(6)

@@ -6,8 +6,7 @@ windows, so that pieces of the same lengths after as many frames come again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor
@@ -17,7 +16,6 @@ from torch_ref.codecs.mimi_transformer import TransformerMemory
 from torch_ref.codecs.qwen3_codec import Qwen3Codec
 from torch_ref.codecs.qwen3_decoder import Qwen3DecoderMemory
 from torch_ref.cuda.replayed import ReplayedTensors
-from torch_ref.layers.rope import Rotation
 from tts_core.codecs.mimi import STEPS
 from tts_core.codecs.policy import CAPTURED
 
@@ -47,18 +45,8 @@ class ReplayedPieces:
 
     def _run(self, codes: Tensor, cos: Tensor, sin: Tensor, *kept: Tensor) -> Sequence[Tensor]:
         memory = self._built(kept, 0) if kept else None  # where a piece begins is in its rotation
-        with self._turned((cos, sin)):
-            samples, memory = self.codec.decode_piece(codes, memory)
+        samples, memory = self.codec.decode_piece(codes, memory, (cos, sin))
         return samples, *_tensors(memory)
-
-    @contextmanager
-    def _turned(self, rotation: Rotation) -> Iterator[None]:
-        """Let the transformer take its tables from tensors that a graph reads anew each time."""
-        vars(self.transformer)["rotation"] = lambda x, start: rotation
-        try:
-            yield
-        finally:
-            del vars(self.transformer)["rotation"]
 
     def _built(self, tensors: Sequence[Tensor], length: int) -> Any:
         first, *layers, last = tensors

@@ -17,9 +17,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torch_ref.codecs.dac import Dac, DecoderBlock, Snake1d
-from torch_ref.cuda.precision import Precision, computing
-from torch_ref.cuda.snake import usable
+from torch_ref.cuda.snake import snake, usable
 from torch_ref.cuda.triton import jit, tl, triton
+from torch_ref.limits.precision import Precision, computing
 
 BLOCK = 1024
 LAYOUTS = {
@@ -27,6 +27,17 @@ LAYOUTS = {
     "tf32": (torch.float32, torch.channels_last),
     "bfloat16": (torch.bfloat16, torch.channels_last),
 }
+
+
+class KernelSnake1d(Snake1d):
+    """The layer on the kernel, where that takes its input."""
+
+    def __init__(self, layer: Snake1d):
+        nn.Module.__init__(self)
+        self.alpha = layer.alpha
+
+    def forward(self, x: Tensor) -> Tensor:
+        return snake(x, self.alpha) if usable(x) else super().forward(x)
 
 
 class _Conv(NamedTuple):

@@ -8,18 +8,29 @@ Draws follow torch_ref.dia.sampling, rows tts_core.dia.grid.
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import NamedTuple
 
 from torch import Tensor
 
 from torch_ref.cuda.filters import top_k_kept, top_p_kept
-from torch_ref.cuda.triton import jit, pdl, tl, triton
+from torch_ref.cuda.triton import columns, jit, pdl, tl, triton
 from tts_core.dia.config import DiaConfig
 from tts_core.dia.grid import FREE
-from tts_core.dia.sampling import V01_EOS_SCALE
+from tts_core.dia.sampling import V01_EOS_SCALE, DiaSampling
 
 EMBEDDED = 512  # numbers of a row that one program embeds
 DRAW_WARPS = 8
+SETTINGS = sorted(one.name for one in fields(DiaSampling))  # columns, in the order of `numbers`
+
+
+class DiaProgress(NamedTuple):
+    """Numbers of a text, or (B,) of all: the first of DiaDraws."""
+
+    filled: Tensor | int
+    prompt: Tensor | int
+    limit: Tensor | int
+    ends: Tensor | int
 
 
 class DiaDraws(NamedTuple):
@@ -28,10 +39,10 @@ class DiaDraws(NamedTuple):
     filled: (B,), rows that are known.
     prompt, limit: (B,), frames before speech and at most of it; limit -1 where there is no text.
     ends: (B,), the row of channel 0's EOS, or -1.
-    grid: (B, rows, C), forced ids or FREE.
+    cells: (B, rows, C), forced ids or FREE.
     tick: (B,), steps since the start, the same for all.
     drawn: (ring, B, C), the draws of the last steps, -1 where logits were not finite.
-    settings: (B, 4) float32, cfg_scale, temperature, top_k, top_p.
+    settings: (B, 4) float32, the columns SETTINGS.
     arrivals: (B,), zero between steps.
     """
 
@@ -39,7 +50,7 @@ class DiaDraws(NamedTuple):
     prompt: Tensor
     limit: Tensor
     ends: Tensor
-    grid: Tensor
+    cells: Tensor
     tick: Tensor
     drawn: Tensor
     settings: Tensor
@@ -54,11 +65,11 @@ def embed(rows: DiaDraws, table: Tensor, x: Tensor, positions: Tensor) -> None:
     x: (R, D).
     positions: (R,) int64.
     """
-    texts, capacity, channels = rows.grid.shape
+    texts, capacity, channels = rows.cells.shape
     width = table.shape[1]
     grid = texts, triton.cdiv(width, EMBEDDED)
     _embed[grid](
-        rows.filled, rows.grid, table, x, positions, capacity, len(table) // channels, width, texts,
+        rows.filled, rows.cells, table, x, positions, capacity, len(table) // channels, width, texts,
         COPIES=len(x) // texts, CHANNELS=channels, BLOCK=EMBEDDED, num_warps=4, **pdl(x.device),
     )  # fmt: skip
 
@@ -70,11 +81,13 @@ def draw(logits: Tensor, noise: Tensor, delays: Tensor, rows: DiaDraws, config: 
     noise: (ring, B, C, V) float32, log(-log(u)) of uniform numbers, by tick.
     delays: (C,) int32.
     """
-    texts, capacity, channels = rows.grid.shape
+    texts, capacity, channels = rows.cells.shape
     vocabulary = logits.shape[1] // channels
     _draw[texts, channels](
-        logits, noise, delays, *rows, len(noise), len(rows.drawn), capacity, vocabulary, texts,
-        config.eos_token_id, config.pad_token_id, logits.stride(0) * texts * (len(logits) > texts),
+        logits=logits, noise=noise, delays=delays, **rows._asdict(),
+        noise_ring=len(noise), drawn_ring=len(rows.drawn), capacity=capacity, vocabulary=vocabulary,
+        texts=texts, eos=config.eos_token_id, pad=config.pad_token_id,
+        unconditional=logits.stride(0) * texts * (len(logits) > texts), **columns(SETTINGS),
         V01=config.cross_rope, EOS_SCALE=V01_EOS_SCALE, FREE=FREE, CHANNELS=channels,
         WIDE=triton.next_power_of_2(channels), BLOCK=triton.next_power_of_2(vocabulary),
         num_warps=DRAW_WARPS, enable_fp_fusion=False, **pdl(logits.device),
@@ -83,7 +96,7 @@ def draw(logits: Tensor, noise: Tensor, delays: Tensor, rows: DiaDraws, config: 
 
 @jit
 def _embed(
-    filled, grid, table, x, positions, capacity, vocabulary, width, texts,
+    filled, cells, table, x, positions, capacity, vocabulary, width, texts,
     COPIES: tl.constexpr, CHANNELS: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     text = tl.program_id(0)
@@ -92,7 +105,7 @@ def _embed(
         tl.extra.cuda.gdc_wait()
         tl.extra.cuda.gdc_launch_dependents()
     at = tl.load(filled + text) - 1
-    ids = grid + (text * capacity + at) * CHANNELS
+    ids = cells + (text * capacity + at) * CHANNELS
     total = tl.zeros([BLOCK], dtype=tl.float32)
     for channel in tl.static_range(CHANNELS):
         row = (channel * vocabulary + tl.load(ids + channel)).to(tl.int64)
@@ -106,18 +119,20 @@ def _embed(
 
 @jit
 def _draw(
-    logits, noise, delays, filled, prompt, limit, ends, grid, tick, drawn, settings, arrivals,
+    logits, noise, delays, filled, prompt, limit, ends, cells, tick, drawn, settings, arrivals,
     noise_ring, drawn_ring, capacity, vocabulary, texts, eos, pad, unconditional,
-    V01: tl.constexpr, EOS_SCALE: tl.constexpr, FREE: tl.constexpr, CHANNELS: tl.constexpr,
-    WIDE: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr,
+    CFG_SCALE: tl.constexpr, TEMPERATURE: tl.constexpr, TOP_K: tl.constexpr, TOP_P: tl.constexpr,
+    SETTINGS: tl.constexpr, V01: tl.constexpr, EOS_SCALE: tl.constexpr, FREE: tl.constexpr,
+    CHANNELS: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """Draw one channel of one text. unconditional: the distance to its other row of logits."""
     text, channel = tl.program_id(0), tl.program_id(1)
     ids = tl.arange(0, BLOCK)
     inside = ids < vocabulary
     now = tl.load(tick + text)
-    cfg_scale, temperature = tl.load(settings + 4 * text), tl.load(settings + 4 * text + 1)
-    top_k, top_p = tl.load(settings + 4 * text + 2).to(tl.int32), tl.load(settings + 4 * text + 3)
+    own = settings + SETTINGS * text
+    cfg_scale, temperature = tl.load(own + CFG_SCALE), tl.load(own + TEMPERATURE)
+    top_k, top_p = tl.load(own + TOP_K).to(tl.int32), tl.load(own + TOP_P)
     place = ((now % noise_ring) * texts + text) * CHANNELS + channel
     gumbel = tl.load(noise + place.to(tl.int64) * vocabulary + ids, mask=inside, other=0.0)
     if PDL:
@@ -156,14 +171,14 @@ def _draw(
     if before == CHANNELS - 1:
         tl.store(arrivals + text, 0)
         _accept(
-            log, delays, filled, prompt, limit, ends, grid, tick, text, capacity, eos, pad,
+            log, delays, filled, prompt, limit, ends, cells, tick, text, capacity, eos, pad,
             FREE, CHANNELS, WIDE,
         )  # fmt: skip
 
 
 @jit
 def _accept(
-    log, delays, filled, prompt, limit, ends, grid, tick, text, capacity, eos, pad,
+    log, delays, filled, prompt, limit, ends, cells, tick, text, capacity, eos, pad,
     FREE: tl.constexpr, CHANNELS: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
     """Apply the rule of DelayGrid.accept to one text."""
@@ -178,7 +193,7 @@ def _accept(
     end = tl.where(speaking & ((lead == eos) | (row > before + most)), row, end)
     since = tl.where(end < 0, -1, row - end)
     ids = tl.where(since == delay, eos, tl.where(since > delay, pad, ids))
-    at = grid + (text * capacity + row) * CHANNELS + channel
+    at = cells + (text * capacity + row) * CHANNELS + channel
     forced = tl.load(at, mask=inside, other=0)
     tl.store(at, tl.where(forced == FREE, tl.maximum(ids, 0), forced), mask=inside)
     tl.store(ends + text, end)

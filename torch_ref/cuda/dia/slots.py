@@ -6,8 +6,6 @@ nothing from the host and is captured once. Draws are read some steps late.
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -15,7 +13,7 @@ from torch import Tensor
 from torch_ref.cpu.dia.few_rows import few_rows
 from torch_ref.cpu.dia.slots import FewSlots
 from torch_ref.cuda.capture import capture
-from torch_ref.cuda.dia.draws import DiaDraws, draw
+from torch_ref.cuda.dia.draws import SETTINGS, DiaDraws, DiaProgress, draw
 from torch_ref.cuda.dia.fused import DecoderMemory, FusedDecoder, runs
 from torch_ref.cuda.dia.reading import FusedReader
 from torch_ref.cuda.noise import fill_uniform
@@ -25,7 +23,6 @@ from torch_ref.dia.slots import DiaSlots
 from torch_ref.host import Host
 from torch_ref.reading import Reading, begin_read, finish_read
 from tts_core.dia.joining import DiaJoining
-from tts_core.dia.sampling import DiaSampling
 from tts_core.nn.noise import HostNoise, Noise
 
 NOISE_STEPS = 16  # steps whose noise is drawn at once
@@ -50,17 +47,13 @@ class DiaGraphSlots:
         def whole(*shape: int) -> Tensor:
             return torch.zeros(shape, dtype=torch.int32, device=device)
 
-        self.states = whole(4, texts)  # of one text each, so that joining is one copy
-        filled, prompt, limit, ends = self.states
+        self.states = whole(len(DiaProgress._fields), texts)  # so that joining is one copy
         self.rows = DiaDraws(
-            filled=filled,
-            prompt=prompt,
-            limit=limit,
-            ends=ends,
-            grid=whole(texts, rows, channels),
+            **DiaProgress(*self.states)._asdict(),
+            cells=whole(texts, rows, channels),
             tick=whole(texts),
             drawn=whole(DRAWN_STEPS, texts, channels),
-            settings=torch.zeros(texts, len(fields(DiaSampling)), device=device),
+            settings=torch.zeros(texts, len(SETTINGS), device=device),
             arrivals=whole(texts),
         )
         self.delays = torch.tensor(config.delay_pattern, dtype=torch.int32, device=device)
@@ -78,9 +71,9 @@ class DiaGraphSlots:
         """Read a text and let it start with the next step; its slot must be free. Waits for nothing."""
         self._read(slot, text)
         to_device = self.host.to_device
-        self.rows.grid[slot, : len(text.grid)] = to_device(text.grid)
+        self.rows.cells[slot, : len(text.grid)] = to_device(text.grid)
         self.rows.settings[slot] = to_device(np.array(text.sampling.numbers, np.float32))
-        states = [text.filled, text.prompt_frames, text.max_frames, -1]
+        states = DiaProgress(filled=text.filled, prompt=text.prompt_frames, limit=text.max_frames, ends=-1)
         self.states[:, slot] = to_device(np.array(states, np.int32))
         # a text's step at the first tick, so that step = this + tick
         first = text.filled - 1 - text.prompt_frames - self.ticks
@@ -134,8 +127,11 @@ class DiaGraphSlots:
 
     def _clear(self) -> None:
         """Free all slots."""
-        for state, number in zip(self.rows, (1, 0, -1, -1, 0, 0, 0, 0, 0), strict=True):
-            state.fill_(number)
+        for state in self.rows:
+            state.zero_()
+        self.rows.filled.fill_(1)
+        self.rows.limit.fill_(-1)
+        self.rows.ends.fill_(-1)
         self.memory.lengths.fill_(1)
         self.ticks = self.noised = 0
 
@@ -176,6 +172,7 @@ class DiaGraphSlots:
                 memory.values[index][place, :, :before] = held.buffers[1][one, :, :before]
 
 
+@torch.inference_mode()
 def make_slots(
     network: Dia, nothing: Tensor | None, *, texts: int, rows: int, text_rows: int
 ) -> DiaGraphSlots | DiaSlots:

@@ -14,12 +14,11 @@ from typing import NamedTuple
 from torch import Tensor
 
 from torch_ref.cuda.filters import first_k_kept, top_k_kept
-from torch_ref.cuda.triton import jit, pdl, tl, triton
+from torch_ref.cuda.triton import columns, jit, pdl, tl, triton
 from tts_core.dia2.config import Dia2Config
 from tts_core.dia2.sampling import COLDEST, Dia2Choice
 
 INPUTS = 6  # rows of Dia2Draws.inputs before the codes
-SETTINGS = 5  # numbers of a choice
 EMBEDDED = 256  # numbers of a row that one program embeds
 DRAW_WARPS = 8
 
@@ -32,7 +31,7 @@ class Dia2Draws(NamedTuple):
     those of `codes` are read.
     codes: (B, Q) int32, of the last step that a text took part in, -1 where logits were not finite.
     actions: (B,) int32, likewise.
-    settings: (B, 2, SETTINGS) float32, from `numbers_of`, of actions and of codes.
+    settings: (B, 2, 5) float32, rows of Dia2Numbers, of actions and of codes.
     noise: (B, 1 + Q, V) float32, log(-log(u)) of uniform numbers for the action and the codes.
     """
 
@@ -56,12 +55,26 @@ class Follows(NamedTuple):
     x: Tensor
 
 
-def numbers_of(choice: Dia2Choice) -> list[float]:
-    """Return the numbers by which the device draws: SETTINGS of them."""
+class Dia2Numbers(NamedTuple):
+    """A choice as the device draws by it. near: 1 if guidance is computed from the conditional logits."""
+
+    filter_k: int
+    near: bool
+    factor: float
+    temperature: float
+    top_k: int
+
+
+def numbers_of(choice: Dia2Choice) -> Dia2Numbers:
+    """Return the numbers by which the device draws."""
     near = abs(choice.cfg_scale) >= 0.5
-    factor = 1 - choice.cfg_scale if near else choice.cfg_scale
-    temperature = 0.0 if choice.is_greedy else max(choice.temperature, COLDEST)
-    return [choice.cfg_filter_k if choice.is_guided else 0, near, factor, temperature, choice.top_k]
+    return Dia2Numbers(
+        filter_k=choice.cfg_filter_k if choice.is_guided else 0,
+        near=near,
+        factor=1 - choice.cfg_scale if near else choice.cfg_scale,
+        temperature=0.0 if choice.is_greedy else max(choice.temperature, COLDEST),
+        top_k=choice.top_k,
+    )
 
 
 def embed(
@@ -114,13 +127,17 @@ def _draws(
     """place: of the draw in a step's noise.  out: (B, ..), whose first column takes the ids."""
     texts = len(rows.codes)
     copies, vocabulary, stride = len(logits) // texts, logits.shape[1], logits.stride(0)
-    next_input = (logits, logits, logits) if follows is None else follows
+    following = follows or Follows(projected=logits, table=logits, x=logits)
     width = 0 if follows is None else follows.x.shape[1]
+    pad, bos = forbidden
     _draw[texts,](
-        logits, rows.noise[:, place], rows.settings[:, min(place, 1)], rows.inputs, out, *next_input,
-        stride, stride * texts * (copies > 1), vocabulary, rows.noise.stride(0), rows.settings.stride(0),
-        out.stride(0), next_input[0].stride(0), width, texts, *forbidden,
-        MASKED=forbidden[0] >= 0, FOLLOWS=follows is not None, COPIES=copies,
+        logits=logits, noise=rows.noise[:, place], settings=rows.settings[:, min(place, 1)],
+        inputs=rows.inputs, out=out, **following._asdict(), stride=stride,
+        unconditional=stride * texts * (copies > 1), vocabulary=vocabulary,
+        noise_stride=rows.noise.stride(0), settings_stride=rows.settings.stride(0),
+        out_stride=out.stride(0), projected_stride=following.projected.stride(0), width=width, texts=texts,
+        pad=pad, bos=bos, **columns(Dia2Numbers._fields), MASKED=pad >= 0,
+        FOLLOWS=follows is not None, COPIES=copies,
         BLOCK=max(16, triton.next_power_of_2(vocabulary)), COLS=triton.next_power_of_2(max(1, width)),
         num_warps=DRAW_WARPS if vocabulary > 256 else 1, enable_fp_fusion=False, **pdl(logits.device),
     )  # fmt: skip
@@ -164,16 +181,18 @@ def _draw(
     logits, noise, settings, inputs, out, projected, table, x,
     stride, unconditional, vocabulary, noise_stride, settings_stride, out_stride, projected_stride,
     width, texts, pad, bos,
-    MASKED: tl.constexpr, FOLLOWS: tl.constexpr, COPIES: tl.constexpr, BLOCK: tl.constexpr,
-    COLS: tl.constexpr, PDL: tl.constexpr,
+    FILTER_K: tl.constexpr, NEAR: tl.constexpr, FACTOR: tl.constexpr, TEMPERATURE: tl.constexpr,
+    TOP_K: tl.constexpr, SETTINGS: tl.constexpr, MASKED: tl.constexpr, FOLLOWS: tl.constexpr,
+    COPIES: tl.constexpr, BLOCK: tl.constexpr, COLS: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """Draw for one text. unconditional: the distance to its other row of logits."""
     item, ids = tl.program_id(0), tl.arange(0, BLOCK)
     inside = ids < vocabulary
     takes_part = tl.load(inputs + 5 * texts + item) > 0
     numbers = settings + item * settings_stride
-    filter_k, near, factor = tl.load(numbers).to(tl.int32), tl.load(numbers + 1), tl.load(numbers + 2)
-    temperature, top_k = tl.load(numbers + 3), tl.load(numbers + 4).to(tl.int32)
+    filter_k, near = tl.load(numbers + FILTER_K).to(tl.int32), tl.load(numbers + NEAR)
+    factor, temperature = tl.load(numbers + FACTOR), tl.load(numbers + TEMPERATURE)
+    top_k = tl.load(numbers + TOP_K).to(tl.int32)
     gumbel = tl.load(noise + item * noise_stride + ids, mask=inside, other=0.0)
     if PDL:
         tl.extra.cuda.gdc_wait()

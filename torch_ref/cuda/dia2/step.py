@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from torch_ref.cuda import pointwise
 from torch_ref.cuda.attention import MOST_SPLITS, workspace
-from torch_ref.cuda.dia2.draws import INPUTS, SETTINGS, Dia2Draws, Follows, draw_action, draw_code, embed
+from torch_ref.cuda.dia2.draws import INPUTS, Dia2Draws, Dia2Numbers, Follows, draw_action, draw_code, embed
 from torch_ref.cuda.dia2.fused_stack import depformer_layer, gain, transformer_layer
 from torch_ref.cuda.fused_stack import FusedStack, StackMemory
 from torch_ref.cuda.joined import joined
@@ -54,7 +54,7 @@ class Dia2State:
                 torch.zeros(INPUTS + streams, texts, dtype=torch.int64, device=device),
                 torch.zeros(texts, streams, dtype=torch.int32, device=device),
                 torch.zeros(texts, dtype=torch.int32, device=device),
-                torch.zeros(texts, 2, SETTINGS, device=device),
+                torch.zeros(texts, 2, len(Dia2Numbers._fields), device=device),
                 torch.full((texts, *noise_shape(config)), 0.5, device=device),
             ),
             _memory(config.transformer, copies, rows, weight, MOST_SPLITS),

@@ -1,1 +1,13 @@
 """MARS5 on captured graphs and Triton kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch_ref.cuda.mars5.reverse import make_step
+from torch_ref.cuda.mars5.slots import make_slots
+
+
+def forms() -> dict[str, Any]:
+    """Return what `torch_ref.mars5.pipeline.compose` takes."""
+    return {"make_slots": make_slots, "make_step": make_step}

@@ -54,9 +54,10 @@ def draw_id(
     vocabulary, width = table.shape
     block = triton.next_power_of_2(vocabulary - lowest)
     _draw_id[1,](
-        logits, table, *state, vocabulary, width, len(state.recent), lowest, end,
-        float(options.freq_penalty), float(options.presence_penalty), float(options.temperature),
-        options.top_k, float(options.top_p), float(options.typical_p),
+        logits=logits, table=table, **state._asdict(), vocabulary=vocabulary, width=width,
+        window=len(state.recent), lowest=lowest, end=end, freq=float(options.freq_penalty),
+        presence=float(options.presence_penalty), temperature=float(options.temperature),
+        top_k=options.top_k, top_p=float(options.top_p), typical=float(options.typical_p),
         ABOVE=PENALTIES_ABOVE, OFF=TYPICAL_OFF, EMPTY=EMPTY, BLOCK=block, num_warps=WARPS,
         enable_fp_fusion=False, **pdl(logits.device),
     )  # fmt: skip

@@ -83,9 +83,10 @@ def draw_cells(
     branch, row, head, one = logits.stride()
     assert one == 1, "a cell's classes are side by side"
     _draw_cells[frames, books](
-        logits, codes, clean, known.view(torch.uint8), uniform, table, t, finite.view(torch.uint8), out,
-        frames, books, first_frame, first_book, branch, row, head, logits.shape[3],
-        float(guidance_w), float(1 - guidance_w), float(x_0_temp),
+        logits=logits, codes=codes, clean=clean, known=known.view(torch.uint8), uniform=uniform, table=table,
+        t=t, finite=finite.view(torch.uint8), out=out, frames=frames, books=books, first_frame=first_frame,
+        first_book=first_book, branch=branch, row=row, head=head, n_classes=logits.shape[3],
+        full=float(guidance_w), rest_w=float(1 - guidance_w), x_0_temp=float(x_0_temp),
         GUIDED=len(logits) > 1, NOISE=2**NOISE_BITS, CLASS=CLASS_STEP, CELL=CELL_STEP,
         SHIFT1=ROUNDS[0][0], FACTOR1=ROUNDS[0][1], SHIFT2=ROUNDS[1][0], FACTOR2=ROUNDS[1][1],
         LAST=LAST_SHIFT, UNIT=2.0**-HASH_BITS, BLOCK=triton.next_power_of_2(logits.shape[3]),

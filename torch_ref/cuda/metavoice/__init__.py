@@ -1,1 +1,12 @@
 """MetaVoice captured, on kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch_ref.cuda.metavoice.slots import make_slots
+
+
+def forms() -> dict[str, Any]:
+    """Return what MetaVoice's engine takes."""
+    return {"make_slots": make_slots}

@@ -14,13 +14,12 @@ import numpy as np
 from torch import Tensor
 
 from torch_ref.cuda.filters import rising_kept, top_k_kept
-from torch_ref.cuda.triton import jit, pdl, tl, triton
+from torch_ref.cuda.triton import columns, jit, pdl, tl, triton
 from tts_core.metavoice.config import END_OF_AUDIO
 from tts_core.metavoice.sampling import LOWEST_TEMPERATURE, FirstStageSampling
 
 EMBEDDED = 512  # numbers of a row that one program embeds
 WARPS = 8
-SETTINGS = 7  # of a text
 RISING, FALLING = 1, 2  # rules of top-p, by the order in which probabilities are summed
 
 
@@ -30,7 +29,7 @@ class MetaVoiceDraws(NamedTuple):
     tokens: (R, 1) int64, the next ids.
     positions: (R,) int64, theirs.
     own: (B, 3) int32, rows of each text's guidance, -1 where there is none.
-    settings: (B, 7) float32, from `settings`.
+    settings: (B, 7) float32, rows of MetaVoiceNumbers.
     """
 
     tokens: Tensor
@@ -39,19 +38,40 @@ class MetaVoiceDraws(NamedTuple):
     settings: Tensor
 
 
-def settings(sampling: FirstStageSampling) -> np.ndarray:
-    """Write a text's sampling as numbers for `draw_rows`, (7,) float32.
+class MetaVoiceNumbers(NamedTuple):
+    """A text's sampling for `draw_rows`.
 
-    Factors of the rows of guidance; temperature; top_k, 0 for every id; the rule of top-p, 0 for none; the
-    sum that it compares with.
+    full, speaker, textual: factors of the rows of guidance.
+    top_k: 0 for every id.
+    rule: of top-p, 0 for none.
+    cut: the sum that it compares with.
     """
+
+    full: float
+    speaker: float
+    textual: float
+    temperature: float
+    top_k: int
+    rule: int
+    cut: float
+
+
+def settings(sampling: FirstStageSampling) -> np.ndarray:
+    """Write a text's sampling as MetaVoiceNumbers, (7,) float32."""
     scale, text_scale, rule, cut = sampling.cfg_scale, sampling.text_cfg_scale, 0, 0.0
     if sampling.top_p is not None:
         fast = sampling.rule == "fast"
         rule, cut = (RISING, 1 - sampling.top_p) if fast else (FALLING, sampling.top_p)
-    guidance = scale + text_scale - 1, 1 - scale, 1 - text_scale
-    temperature = max(sampling.temperature, LOWEST_TEMPERATURE)
-    return np.array([*guidance, temperature, sampling.top_k or 0, rule, cut], np.float32)
+    numbers = MetaVoiceNumbers(
+        full=scale + text_scale - 1,
+        speaker=1 - scale,
+        textual=1 - text_scale,
+        temperature=max(sampling.temperature, LOWEST_TEMPERATURE),
+        top_k=sampling.top_k or 0,
+        rule=rule,
+        cut=cut,
+    )
+    return np.array(numbers, np.float32)
 
 
 def embed_rows(rows: MetaVoiceDraws, table: Tensor, places: Tensor, speakers: Tensor, x: Tensor) -> None:
@@ -82,8 +102,9 @@ def draw_rows(
     """
     texts, vocabulary = waiting.shape
     _draw_ids[texts,](
-        logits, waiting, *rows, out, vocabulary, last, end_of_text,
-        AUDIO=END_OF_AUDIO, SETTINGS=SETTINGS, RISING=RISING, BLOCK=triton.next_power_of_2(vocabulary),
+        logits=logits, waiting=waiting, **rows._asdict(), out=out, vocabulary=vocabulary, last=last,
+        nothing=end_of_text, **columns(MetaVoiceNumbers._fields), AUDIO=END_OF_AUDIO, RISING=RISING,
+        BLOCK=triton.next_power_of_2(vocabulary),
         num_warps=WARPS, enable_fp_fusion=False, **pdl(logits.device),
     )  # fmt: skip
 
@@ -107,17 +128,18 @@ def _embed(tokens, table, places, speakers, positions, x, width, BLOCK: tl.const
 @jit
 def _draw_ids(
     logits, waiting, tokens, positions, own, settings, out, vocabulary, last, nothing,
-    AUDIO: tl.constexpr, SETTINGS: tl.constexpr, RISING: tl.constexpr, BLOCK: tl.constexpr,
-    PDL: tl.constexpr,
+    FULL: tl.constexpr, SPEAKER: tl.constexpr, TEXTUAL: tl.constexpr, TEMPERATURE: tl.constexpr,
+    TOP_K: tl.constexpr, RULE: tl.constexpr, CUT: tl.constexpr, SETTINGS: tl.constexpr,
+    AUDIO: tl.constexpr, RISING: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """Draw for one text. nothing: the id that replaces text."""
     text, ids = tl.program_id(0), tl.arange(0, BLOCK)
     inside = ids < vocabulary
     times = tl.load(waiting + text * vocabulary + ids, mask=inside, other=1.0)
     mine = settings + text * SETTINGS
-    full, speaker, textual = tl.load(mine), tl.load(mine + 1), tl.load(mine + 2)
-    temperature, top_k = tl.load(mine + 3), tl.load(mine + 4).to(tl.int32)
-    rule, cut = tl.load(mine + 5).to(tl.int32), tl.load(mine + 6)
+    full, speaker, textual = tl.load(mine + FULL), tl.load(mine + SPEAKER), tl.load(mine + TEXTUAL)
+    temperature, top_k = tl.load(mine + TEMPERATURE), tl.load(mine + TOP_K).to(tl.int32)
+    rule, cut = tl.load(mine + RULE).to(tl.int32), tl.load(mine + CUT)
     first = tl.load(own + text * 3)
     second, third = tl.load(own + text * 3 + 1), tl.load(own + text * 3 + 2)
     if PDL:

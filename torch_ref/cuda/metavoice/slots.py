@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from torch_ref.cuda.capture import capture
-from torch_ref.cuda.metavoice.draws import SETTINGS, MetaVoiceDraws, draw_rows, embed_rows, settings
+from torch_ref.cuda.metavoice.draws import MetaVoiceDraws, MetaVoiceNumbers, draw_rows, embed_rows, settings
 from torch_ref.cuda.metavoice.rows import MetaVoiceRows
 from torch_ref.cuda.rows import usable
 from torch_ref.metavoice.first_stage import FirstStage
@@ -31,10 +31,10 @@ class MetaVoiceGraphSlots(MetaVoiceSlots):
         device = self.speakers.device
         self.cache = self.new_cache()
         self.rows = MetaVoiceDraws(
-            self.tokens,
-            torch.zeros(rows, dtype=torch.int64, device=device),
-            torch.full((texts, 3), -1, dtype=torch.int32, device=device),
-            torch.zeros(texts, SETTINGS, device=device),
+            tokens=self.tokens,
+            positions=torch.zeros(rows, dtype=torch.int64, device=device),
+            own=torch.full((texts, 3), -1, dtype=torch.int32, device=device),
+            settings=torch.zeros(texts, len(MetaVoiceNumbers._fields), device=device),
         )
         self.times = torch.ones(texts, network.config.vocab_size, device=device)
         self.layers = MetaVoiceRows(network, self.cache, self.rows.positions)

@@ -14,11 +14,10 @@ import numpy as np
 from torch import Tensor
 
 from torch_ref.cuda.filters import rising_kept, top_k_kept
-from torch_ref.cuda.triton import jit, pdl, tl, triton
+from torch_ref.cuda.triton import columns, jit, pdl, tl, triton
 from tts_core.qwen3.config import SUPPRESSED, Qwen3Config
 from tts_core.qwen3.sampling import LEAST_FRAMES, Qwen3Sampling
 
-SETTINGS = 4  # numbers of a choice
 EMBEDDED = 256  # numbers of a row that one program embeds
 DRAW_WARPS = 8
 
@@ -31,7 +30,7 @@ class Qwen3Draws(NamedTuple):
     steps: (B,) int64, frames that were drawn, -1 without a text, or of one that waits: nothing is drawn.
     codes: (B, Q) int32, of the last frame; the first is -1 where logits were not finite.
     seen: (B, V) int8, 1 for first codes that were drawn.
-    settings: (B, 2, SETTINGS) float32, from `settings`.
+    settings: (B, 2, 4) float32, from `settings`.
     noise: (B, V + (Q - 1) V') float32, uniform numbers; after the step log(-log(u)).
     last: (B, D), the last row before speech.
     """
@@ -46,20 +45,33 @@ class Qwen3Draws(NamedTuple):
     last: Tensor
 
 
-def settings(sampling: Qwen3Sampling) -> np.ndarray:
-    """Write a text's sampling as numbers for `draw`, (2, SETTINGS) float32: of first codes, and of others.
+class Qwen3Numbers(NamedTuple):
+    """A choice for `draw`.
 
-    Temperature, 0 for the largest logit; top_k, 0 for every id; the sum that top-p drops, 0 for none; the
-    penalty.
+    temperature: 0 for the largest logit.
+    top_k: 0 for every id.
+    dropped: the sum that top-p drops, 0 for none.
     """
+
+    temperature: float
+    top_k: int
+    dropped: float
+    penalty: float
+
+
+def settings(sampling: Qwen3Sampling) -> np.ndarray:
+    """Write a text's sampling, (2, 4) float32: Qwen3Numbers of first codes, and of others."""
     penalties = (sampling.first, sampling.repetition_penalty), (sampling.others, 1.0)
-    return np.array(
-        [
-            [0 if choice.is_greedy else choice.temperature, choice.top_k, 1 - choice.top_p, penalty]
-            for choice, penalty in penalties
-        ],
-        np.float32,
-    )
+    numbers = [
+        Qwen3Numbers(
+            temperature=0 if choice.is_greedy else choice.temperature,
+            top_k=choice.top_k,
+            dropped=1 - choice.top_p,
+            penalty=penalty,
+        )
+        for choice, penalty in penalties
+    ]
+    return np.array(numbers, np.float32)
 
 
 def embed(rows: Qwen3Draws, text: Tensor, table: Tensor, x: Tensor, config: Qwen3Config) -> None:
@@ -88,10 +100,11 @@ def draw(
     table, x = (logits, logits) if following is None else following
     width = 0 if following is None else x.shape[1]
     _draw[len(logits),](
-        logits, rows.noise[:, start:], rows.settings[:, min(stage, 1)], rows.steps, rows.seen,
-        rows.codes[:, stage:], table, x, logits.stride(0), vocabulary, rows.noise.stride(0), width,
-        vocabulary - SUPPRESSED, config.codec_eos_id,
-        SETTINGS=2 * SETTINGS, BOOKS=config.n_codebooks, LEAST=LEAST_FRAMES, FIRST=is_first,
+        logits=logits, noise=rows.noise[:, start:], settings=rows.settings[:, min(stage, 1)],
+        steps=rows.steps, seen=rows.seen, out=rows.codes[:, stage:], table=table, x=x,
+        stride=logits.stride(0), vocabulary=vocabulary, noise_stride=rows.noise.stride(0), width=width,
+        codes=vocabulary - SUPPRESSED, end=config.codec_eos_id,
+        **columns(Qwen3Numbers._fields), BOOKS=config.n_codebooks, LEAST=LEAST_FRAMES, FIRST=is_first,
         BLOCK=max(16, triton.next_power_of_2(vocabulary)), COLS=triton.next_power_of_2(max(1, width)),
         num_warps=DRAW_WARPS if vocabulary > 256 else 1, enable_fp_fusion=False, **pdl(logits.device),
     )  # fmt: skip
@@ -126,15 +139,16 @@ def _embed(
 def _draw(
     logits, noise, settings, steps, seen, out, table, x,
     stride, vocabulary, noise_stride, width, codes, end,
+    TEMPERATURE: tl.constexpr, TOP_K: tl.constexpr, DROPPED: tl.constexpr, PENALTY: tl.constexpr,
     SETTINGS: tl.constexpr, BOOKS: tl.constexpr, LEAST: tl.constexpr, FIRST: tl.constexpr,
     BLOCK: tl.constexpr, COLS: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """Draw for one text. codes: ids below are codes.  end: the id that ends speech."""
     item, ids = tl.program_id(0), tl.arange(0, BLOCK)
     inside, step = ids < vocabulary, tl.load(steps + item)
-    numbers = settings + item * SETTINGS
-    temperature, top_k = tl.load(numbers), tl.load(numbers + 1).to(tl.int32)
-    dropped, penalty = tl.load(numbers + 2), tl.load(numbers + 3)
+    numbers = settings + item * 2 * SETTINGS
+    temperature, top_k = tl.load(numbers + TEMPERATURE), tl.load(numbers + TOP_K).to(tl.int32)
+    dropped, penalty = tl.load(numbers + DROPPED), tl.load(numbers + PENALTY)
     gumbel = tl.load(noise + item * noise_stride + ids, mask=inside, other=0.0)
     if PDL:
         tl.extra.cuda.gdc_wait()

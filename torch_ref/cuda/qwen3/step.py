@@ -16,7 +16,7 @@ from torch_ref.cuda import pointwise
 from torch_ref.cuda.attention import MOST_SPLITS, workspace
 from torch_ref.cuda.fused_stack import FusedStack, StackLayer, StackMemory
 from torch_ref.cuda.joined import joined
-from torch_ref.cuda.qwen3.draws import SETTINGS, Qwen3Draws, draw, embed
+from torch_ref.cuda.qwen3.draws import Qwen3Draws, Qwen3Numbers, draw, embed
 from torch_ref.cuda.rows import usable
 from torch_ref.layers.norm import RMSNorm
 from torch_ref.layers.rope import RotaryPositions
@@ -51,7 +51,7 @@ class Qwen3State:
             *inputs.unbind(),
             codes=torch.zeros(texts, config.n_codebooks, dtype=torch.int32, device=device),
             seen=torch.zeros(texts, config.vocab_size, dtype=torch.int8, device=device),
-            settings=torch.zeros(texts, 2, SETTINGS, device=device),
+            settings=torch.zeros(texts, 2, len(Qwen3Numbers._fields), device=device),
             noise=torch.full((texts, numbers), 0.5, device=device),
             last=weight.new_zeros(texts, config.talker.hidden_size),
         )

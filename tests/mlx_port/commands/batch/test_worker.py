@@ -46,7 +46,7 @@ def test_rows_name_the_arithmetic(
     session = SimpleNamespace(session=lambda places, **how: Chorus(places, []))
     monkeypatch.setattr(worker, "open_model", lambda *given: files)
     monkeypatch.setattr(worker, "load_pipeline", lambda *given: session)
-    side = "torch_ref.cuda.precision" if backend == "torch" else "mlx_port.runtime.arithmetic"
+    side = "torch_ref.limits.precision" if backend == "torch" else "mlx_port.runtime.arithmetic"
     monkeypatch.setattr(f"{side}.arithmetic", lambda *given: computes)
     labels = {"model": "talker", "codec_precision": chosen}
     made = build_speaker(

@@ -11,7 +11,6 @@ import torch
 
 from tests.sides import YARDSTICK
 from tests.tiny.every_codec import WEIGHTS
-from torch_ref.cuda.beside import Beside
 from torch_ref.cuda.codecs.pieces import ReplayedPieces
 from tts_core.codecs.policy import CAPTURED, CodecPolicy
 
@@ -42,7 +41,7 @@ def codec(request: pytest.FixtureRequest) -> Any:
 @pytest.mark.parametrize("device", DEVICES)
 def test_streams_by_turns_are_those_alone(codec: Any, device: str) -> None:
     codec.to(device)
-    pieces, beside = ReplayedPieces(codec), Beside(torch.device(device)) if device == "cuda" else None
+    pieces, beside = ReplayedPieces(codec), torch.cuda.Stream() if device == "cuda" else None
     streams = [torch.from_numpy(codes_of(codec, seed)).to(device) for seed in range(3)]
     kept, alone = list[Any]([None] * len(streams)), list[Any]([None] * len(streams))
     for start, stop in windows():
@@ -52,10 +51,10 @@ def test_streams_by_turns_are_those_alone(codec: Any, device: str) -> None:
             if beside is None:
                 made, kept[number] = work()
             else:
-                with torch.cuda.stream(beside.stream):
-                    beside.stream.wait_stream(torch.cuda.default_stream())
+                with torch.cuda.stream(beside):
+                    beside.wait_stream(torch.cuda.default_stream())
                     made, kept[number] = work()
-                torch.cuda.default_stream().wait_stream(beside.stream)
+                torch.cuda.default_stream().wait_stream(beside)
             assert torch.equal(made, wanted), (number, start)
     assert {memory.transformer.length for memory in kept} == {memory.transformer.length for memory in alone}
 
@@ -70,11 +69,11 @@ def test_short_pieces_are_captured_when_they_come_again(codec: Any, monkeypatch:
         return decode(codes, *given)
 
     monkeypatch.setattr(codec, "decode_piece", decode_piece)
-    pieces, beside = ReplayedPieces(codec), Beside(torch.device("cuda"))
+    pieces, beside = ReplayedPieces(codec), torch.cuda.Stream()
     for seed in range(4):
         codes, memory = torch.from_numpy(codes_of(codec, seed)).cuda(), None
         torch.cuda.synchronize()
-        with torch.cuda.stream(beside.stream):
+        with torch.cuda.stream(beside):
             for start, stop in windows():
                 _, memory = pieces(codes[..., start:stop], memory)
     torch.cuda.synchronize()

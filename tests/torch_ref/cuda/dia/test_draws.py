@@ -41,7 +41,7 @@ def rows_of(grids: list[DelayGrid], sampling: DiaSampling, ring: int = 4) -> Dia
         prompt=given([grid.prompt_frames for grid in grids]),
         limit=given([grid.max_frames for grid in grids]),
         ends=given([grid.end for grid in grids]),
-        grid=given(np.stack([padded(grid, rows) for grid in grids])),
+        cells=given(np.stack([padded(grid, rows) for grid in grids])),
         tick=whole(texts),
         drawn=whole(ring, texts, channels),
         settings=torch.tensor([numbers] * texts, device=DEVICE),
@@ -119,10 +119,10 @@ def test_rows_follow_the_grid() -> None:
         for prompt, limit in zip(prompts, [9, 4, 12, 5], strict=True)
     ]
     rows = rows_of(grids, replace(SETTINGS["greedy"], top_k=0))
-    last = rows.grid.shape[1] - 1
+    last = rows.cells.shape[1] - 1
     noise = torch.zeros(4, texts, channels, vocabulary, device=DEVICE)
     delays = torch.tensor(network.delay_pattern, dtype=torch.int32, device=DEVICE)
-    for step in range(rows.grid.shape[1] - 1):
+    for step in range(rows.cells.shape[1] - 1):
         logits = random.normal(0, 1, (texts, channels, vocabulary)).astype(np.float32)
         logits[2, 0, network.eos_token_id] = 50.0 if step == 5 else -50.0
         draw(torch.from_numpy(logits).flatten(1).to(DEVICE), noise, delays, rows, network)
@@ -131,7 +131,7 @@ def test_rows_follow_the_grid() -> None:
             if grid.done:
                 continue
             grid.accept(drawn[text])
-            known = rows.grid[text, : grid.filled].cpu().numpy()
+            known = rows.cells[text, : grid.filled].cpu().numpy()
             np.testing.assert_array_equal(known, grid.rows[: grid.filled])
             assert rows.ends[text] == grid.end
             assert rows.filled[text] == min(grid.filled, last)

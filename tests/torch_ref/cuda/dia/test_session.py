@@ -15,6 +15,7 @@ from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
 from torch_ref.cuda.dia.slots import DiaGraphSlots
 from torch_ref.cuda.triton import INTERPRETED
 from torch_ref.dia.pipeline import compose
+from torch_ref.loading import Parts
 from tts_core.results import join
 
 pytestmark = [
@@ -27,7 +28,8 @@ def pipeline() -> Any:
     config = dia_config(positions=400, text_positions=300)
     config = replace(config, decoder_config=replace(config.decoder_config, head_dim=16, cross_head_dim=32))
     network = YARDSTICK.network("dia", dia_weights(config, seed=3, eos=1.3)).to(DEVICE)
-    return compose(network, YARDSTICK.network("dac", dac_weights(dac_config())).to(DEVICE))
+    codec = YARDSTICK.network("dac", dac_weights(dac_config())).to(DEVICE)
+    return compose(network, codec, **Parts.fastest("dia", codec))
 
 
 def test_codes_are_those_of_the_request_alone() -> None:
