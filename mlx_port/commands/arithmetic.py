@@ -8,8 +8,8 @@ from typing import Literal
 def arithmetic(backend: Literal["mlx", "torch"]) -> str:
     """Return the arithmetic of a backend's default device: "float32" (exact), "tf32" or "unknown"."""
     if backend == "torch":
-        from torch_ref.limits import precision
         from torch_ref.device import choose_device
+        from torch_ref.limits import precision
 
         return precision.arithmetic(choose_device(None))
     from mlx_port.runtime.arithmetic import arithmetic
