@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from torch_ref.device import backend_name, free_bytes, name_of, peak_bytes, reset_peak
-from torch_ref.limits.precision import Rounded
+from torch_ref.limits.precision import Codec
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.memory.machine import Machine
 from tts_core.nn.beside import Done, Pending
@@ -49,7 +49,7 @@ class _Copies:
 class Host:
     """The device and dtype of a layer's weight. codec: of the same pipeline, for memory plans."""
 
-    codec: Rounded | None = None
+    codec: Codec | None = None
 
     def __init__(self, layer: Weighted):
         self.layer = layer

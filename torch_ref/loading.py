@@ -23,8 +23,8 @@ from torch_ref.device import (
     free_bytes,
     name_of,
 )
+from torch_ref.limits.precision import Codec, choose_precision
 from torch_ref.limits.precision import Precision as CodecPrecision
-from torch_ref.limits.precision import Rounded, choose_precision
 from tts_core import models
 from tts_core.errors import UsageError
 from tts_core.memory.machine import Machine
@@ -78,7 +78,7 @@ class Parts:
             return made(self.configs[kind], lambda piece: self.tensors(kind, pieces.format(piece)))
         with torch.device("meta"):
             network = made(self.configs[kind])
-        if isinstance(network, Rounded):
+        if isinstance(network, Codec):
             network.precision = self.codec_precision
         return _fill(network, self._parts[kind], self.dtype, self.device)
 

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torch_ref.layers.conv import Conv1d, ConvTranspose1d
-from torch_ref.limits.precision import Rounded, exactly, rounded
+from torch_ref.limits.precision import Codec, exactly, rounded
 from torch_ref.limits.remedies import first_largest
 from tts_core.codecs.dac import DILATIONS, DacConfig, decode_window, decoded_length, encode_window
 from tts_core.codecs.policy import DEFAULT, CodecPolicy
@@ -175,7 +175,7 @@ class ResidualVectorQuantizer(nn.Module):
         return torch.stack(parts).sum(dim=0)
 
 
-class Dac(Rounded):
+class Dac(Codec):
     """The whole codec. Public methods take and return samples (B, L) and codes (B, Q, T).
 
     policy: window sizes; it may be replaced at any time.

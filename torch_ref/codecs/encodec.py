@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from torch_ref.layers.conv import Conv1d, ConvTranspose1d
 from torch_ref.layers.lstm import LSTM, LSTMState
-from torch_ref.limits.precision import Rounded, exactly, rounded
+from torch_ref.limits.precision import Codec, exactly, rounded
 from torch_ref.limits.remedies import first_largest
 from tts_core.codecs.encodec import (
     EncodecConfig,
@@ -208,7 +208,7 @@ class ResidualVectorQuantizer(nn.Module):
         return torch.stack(parts).sum(dim=0).transpose(1, 2)
 
 
-class Encodec(Rounded):
+class Encodec(Codec):
     """The whole codec. Public methods take and return samples (B, L) and codes (B, Q, T).
 
     policy: window sizes; it may be replaced at any time.

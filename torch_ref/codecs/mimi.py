@@ -19,7 +19,7 @@ from torch_ref.codecs.encodec import CausalConvTranspose1d, VectorQuantizer
 from torch_ref.codecs.mimi_transformer import Transformer, TransformerMemory
 from torch_ref.layers.conv import Conv1d
 from torch_ref.layers.rope import Rotation
-from torch_ref.limits.precision import Rounded, exactly, rounded
+from torch_ref.limits.precision import Codec, exactly, rounded
 from tts_core.codecs.mimi import (
     POLICY,
     STEPS,
@@ -248,7 +248,7 @@ class MimiMemory(NamedTuple):
     steps: Tensor  # the last outputs of the transformer, (B, C, T)
 
 
-class Mimi(Rounded, MimiEncoder):
+class Mimi(Codec, MimiEncoder):
     """The whole codec. Public methods take and return samples (B, L) and codes (B, Q, T).
 
     policy: window sizes; it may be replaced at any time.

@@ -16,13 +16,13 @@ from torch import Tensor
 from torch_ref.codecs.mimi import MimiEncoder
 from torch_ref.codecs.qwen3_decoder import Decoder, Qwen3DecoderMemory
 from torch_ref.layers.rope import Rotation
-from torch_ref.limits.precision import Rounded, exactly, rounded
+from torch_ref.limits.precision import Codec, exactly, rounded
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.codecs.qwen3_codec import POLICY, Qwen3CodecConfig, original_pieces
 from tts_core.nn.windows import Window
 
 
-class Qwen3Codec(Rounded):
+class Qwen3Codec(Codec):
     """The whole codec. Public methods take and return samples (B, L) and codes (B, Q, T).
 
     policy: window sizes; it may be replaced at any time.

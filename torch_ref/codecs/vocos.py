@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch_ref.layers.conv import Conv1d
 from torch_ref.layers.istft import InverseSTFT
 from torch_ref.layers.norm import LayerNorm
-from torch_ref.limits.precision import Rounded, rounded
+from torch_ref.limits.precision import Codec, rounded
 from torch_ref.limits.remedies import at_least_float32
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.codecs.vocos import (
@@ -109,7 +109,7 @@ class ISTFTHead(nn.Module):
             return self.istft(magnitude * phase.cos(), magnitude * phase.sin())
 
 
-class Vocos(Rounded):
+class Vocos(Codec):
     """The whole vocoder. Public methods take codes (B, q, T) and return samples (B, L) float32.
 
     policy: window sizes; it may be replaced at any time.

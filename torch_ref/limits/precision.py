@@ -17,13 +17,13 @@ Made = TypeVar("Made")
 Precision = Literal["float32", "tf32", "bfloat16"]
 
 
-class Rounded(nn.Module):
+class Codec(nn.Module):
     """A codec. precision: of the convolutions of its decoder on CUDA; it may be replaced at any time."""
 
     precision: Precision = "float32"
 
 
-Codec = TypeVar("Codec", bound=Rounded)
+Owner = TypeVar("Owner", bound=Codec)
 
 
 def choose_precision(
@@ -65,12 +65,12 @@ def exactly(method: Callable[Given, Made]) -> Callable[Given, Made]:
 
 
 def rounded(
-    method: Callable[Concatenate[Codec, Given], Made],
-) -> Callable[Concatenate[Codec, Given], Made]:
+    method: Callable[Concatenate[Owner, Given], Made],
+) -> Callable[Concatenate[Owner, Given], Made]:
     """Let a codec's method, which decodes, run in the codec's `precision`. Codes never depend on it."""
 
     @wraps(method)
-    def run(self: Codec, *args: Given.args, **kwargs: Given.kwargs) -> Made:
+    def run(self: Owner, *args: Given.args, **kwargs: Given.kwargs) -> Made:
         with computing(self.precision, next(self.parameters()).device):
             return method(self, *args, **kwargs)
 
