@@ -48,6 +48,7 @@ def speak(request: Dia2Request, net: Dia2Net, policy: CodecPolicy | None) -> Spe
     while True:
         run = _run(request, place, prefix, left)
         inputs = Dia2Inputs(run, text)
+        inputs.supply()
         while run.waits:
             inputs.hear((yield MoreText()))
         before = run.warm_up()
