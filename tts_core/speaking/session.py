@@ -48,6 +48,7 @@ class _Member:
 
     waits: what its speech waits for.
     texts: that came and were not read; None is the end.
+    has_ended: the end was read.
     held: its last sound, which ends the speech if nothing follows.
     """
 
@@ -57,6 +58,7 @@ class _Member:
     parts: Delivered
     cancel: threading.Event
     texts: deque[str | None] = field(default_factory=deque)
+    has_ended: bool = False
     waits: Ids | MoreText | Work | None = None
     held: Sound | None = None
 
@@ -224,9 +226,15 @@ class SpeechSession(Session):
         one.texts.append(text)
         match one.waits:
             case MoreText():
-                self._advance(one, one.texts.popleft())
+                self._advance(one, self._text(one))
             case Ids(or_text=True):
                 self._advance(one, None)
+
+    def _text(self, one: _Member) -> str | None:
+        """Take the next text that a speech has not read; None is the end."""
+        text = one.texts.popleft()
+        one.has_ended |= text is None
+        return text
 
     def _begin(self, slot: Slot) -> None:
         """Let a slot's text join the running batch."""
@@ -272,8 +280,9 @@ class SpeechSession(Session):
                     one.held = need
                 case MoreText():
                     if one.texts:
-                        given = one.texts.popleft()
+                        given = self._text(one)
                     else:
+                        assert not one.has_ended, "a speech waits for text after its end"
                         one.waits = need
 
     def _work(self) -> None:
