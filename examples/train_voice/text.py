@@ -13,6 +13,7 @@ from pathlib import Path
 
 from examples.train_voice import vocabulary as v
 from examples.train_voice.settings import DEFAULT, read_settings
+from tts_core.judges.sentences import sentences
 
 EVALUATION = Path(__file__).parent / "evaluation"
 LONGEST = 110  # bytes of one sentence
@@ -167,6 +168,7 @@ def fingerprint(text: str) -> str:
 def evaluation_fingerprints() -> set[str]:
     """Fingerprints of every evaluation sentence, dialogue and turn, which are kept out of training."""
     lines = [line for path in sorted(EVALUATION.glob("*.txt")) for line in path.read_text().splitlines()]
+    lines += sentences()
     turns = [turn for line in lines for turn in re.split(r"\[S\d\]", line) if turn.strip()]
     return {fingerprint(text) for text in [*lines, *turns]}
 

@@ -40,7 +40,7 @@ class DiaNet(Net):
     lookahead: frames after a window that its samples depend on.
     """
 
-    stages = ()
+    stages, heard = (), ""
 
     def __init__(
         self,

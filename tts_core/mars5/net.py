@@ -35,7 +35,7 @@ class Mars5Net(Net):
     make_slots: of the network, `mars5/slots.py`.
     """
 
-    stages = STAGES
+    stages, heard = STAGES, "speech"
 
     def __init__(
         self,

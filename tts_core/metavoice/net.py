@@ -47,7 +47,7 @@ class MetaVoiceNet(Net):
     fault: of the first stage, `metavoice/guidance.py`.
     """
 
-    stages = STAGES
+    stages, heard = STAGES, STAGES[-1]
 
     def __init__(
         self,

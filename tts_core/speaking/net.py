@@ -21,10 +21,12 @@ class Net(Protocol):
     """What a session asks of a model's networks.
 
     stages: names of the stages that results report, in order; none for a model of one stage.
+    heard: name under which progress tells of speech that is ready; none for a model of one stage.
     """
 
     host: Device
     stages: Sequence[str]
+    heard: str
 
     @property
     def sample_rate(self) -> int:
@@ -68,7 +70,7 @@ class StreamNet(Net):
     """
 
     kinds: tuple[str, str]
-    stages = ()
+    stages, heard = (), ""
 
     def __init__(
         self,

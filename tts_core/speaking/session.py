@@ -349,7 +349,7 @@ class SpeechSession(Session):
         return [self._event(*each, peak) for each in ended if each[0].member.key in self.members]
 
     def _event(self, window: _Window, made: np.ndarray | Exception, peak: int) -> Event:
-        key, sound, stages = window.member.key, window.sound, self.net.stages
+        key, sound = window.member.key, window.sound
         try:
             if isinstance(made, Exception):
                 raise made
@@ -360,8 +360,8 @@ class SpeechSession(Session):
             found = own_error(error)
             self.leave(key)
             return Failed(key, found)
-        if stages and self.has_sound:
-            self._report.add(part, stages[-1])
+        if self.net.heard and self.has_sound:
+            self._report.add(part, self.net.heard)
         if window.reason is not None:
             self.leave(key)
         return Part(key, part)

@@ -308,7 +308,7 @@ def test_progress(side: str) -> None:
     given = {"prompt": voice(), "seed": 4, "generate_max_len_override": 24, **PIECES}
     made = join(list(pipeline(side).stream(LONG, **given, progress=heard.append)))
     heard = [one for one in heard if not one.step]  # as stages begin; the others come by the clock
-    stages = ["AR", "NAR", "vocoder", "vocoder"]
+    stages = ["AR", "NAR", "vocoder", "speech"]
     assert [one.stage for one in heard] == ["codec", *stages * 4]
     assert [one.seconds for one in heard] == sorted(one.seconds for one in heard)
     assert (heard[0].seconds, heard[-1].seconds) == (0, made.audio_seconds)
@@ -318,7 +318,7 @@ def test_progress(side: str) -> None:
     pipeline(side).generate(LONG, **given, progress=heard.append)
     heard = [one for one in heard if not one.step]
     assert [one.stage for one in heard[:5]] == ["codec", *["AR"] * 4], "all pieces begin at once"
-    assert [one.stage for one in heard].count("vocoder") == 8
+    assert [one.stage for one in heard].count("speech") == 4
     heard = []
     both = pipeline(side).generate_batch(
         [TEXT, TEXT], prompts=CODES, seed=4, timesteps=1, max_frames=3, progress=heard.append
@@ -326,7 +326,7 @@ def test_progress(side: str) -> None:
     heard = [one for one in heard if not one.step]
     assert Counter(one.stage for one in heard) == Counter(["codec", *stages * 2])
     assert [one.stage for one in heard[:3]] == ["codec", "AR", "AR"], "both begin at once"
-    assert [one.stage for one in heard[-2:]] == ["vocoder", "vocoder"]
+    assert [one.stage for one in heard[-2:]] == ["vocoder", "speech"]
     assert heard[-1].seconds == sum(one.audio_seconds for one in both)
     assert [one.expected for one in heard] == pytest.approx([6 / 75] * 9)
 
