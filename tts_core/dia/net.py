@@ -40,8 +40,6 @@ class DiaNet(Net):
     lookahead: frames after a window that its samples depend on.
     """
 
-    stages, heard = (), ""
-
     def __init__(
         self,
         network: Any,

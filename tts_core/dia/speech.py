@@ -25,7 +25,7 @@ def speak(request: DiaRequest, net: DiaNet, policy: CodecPolicy | None) -> Speec
     policy: the codec's windows; None gives the codes of each piece at once.
     """
     request = yield Encode(partial(request.encoded, net.encode))
-    text, rows = DiaPieces(request), 0
+    text, rows, is_long = DiaPieces(request), 0, len(request.pieces) > 1
     while not text.done:
         place, *_ = text.ready(())
         piece = text.request(place)
@@ -40,21 +40,29 @@ def speak(request: DiaRequest, net: DiaNet, policy: CodecPolicy | None) -> Speec
                     break
             final = grid.frames - (1 if grid.done else net.lookahead)  # the last window ends the piece
             for start, stop in complete(policy, asked, final):
-                yield _sound(grid, start, stop, rows)
+                yield _sound(grid, start, stop, rows, is_kept=is_long)
                 asked = stop
         yield Free(slot)
         ended = text.end(place, grid.codes(), grid.finish_reason)
         if piece.own_limits and grid.finish_reason == "length":
             warn_of_cut(piece.limits[0], piece.frame_rate, words_of(piece.tokens))
-        yield _sound(grid, asked, grid.frames, rows, ended if len(request.pieces) > 1 else None, ends=True)
+        told = ended if is_long else None
+        yield _sound(grid, asked, grid.frames, rows, told, is_kept=is_long, ends=True)
         rows += grid.filled
     return text.finish_reason
 
 
 def _sound(
-    grid: DelayGrid, start: int, stop: int, rows: int, piece: SpokenPiece | None = None, *, ends: bool = False
+    grid: DelayGrid,
+    start: int,
+    stop: int,
+    rows: int,
+    piece: SpokenPiece | None = None,
+    *,
+    is_kept: bool,
+    ends: bool = False,
 ) -> Sound:
-    """Cut a window out of a piece. rows: of the pieces before.  piece: a long text's that it ends."""
+    """Cut a window out of a piece. rows: of the pieces before.  is_kept, piece: as in Sound."""
     codes = grid.codes()
     return Sound(
         codes[:, start:stop],
@@ -62,5 +70,6 @@ def _sound(
         source=Passage(codes, start, stop),
         is_urgent=start == 0,
         ends=ends,
+        is_kept=is_kept,
         piece=piece,
     )

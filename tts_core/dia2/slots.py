@@ -15,9 +15,7 @@ from tts_core.dia2.config import Dia2Config
 from tts_core.dia2.run import Dia2Run
 from tts_core.dia2.sampling import Dia2Sampling
 from tts_core.nn.noise import Noise
-from tts_core.speaking.running import RunningBatch
-
-WAITED = -2  # in place of a code: the text took no part in the step
+from tts_core.speaking.running import WAITED, RunningBatch
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,8 +16,9 @@ from tts_core.dia2.pieces import room, written
 from tts_core.dia2.prefix import Prefix
 from tts_core.dia2.request import Dia2Request, longest_frames
 from tts_core.dia2.run import Dia2Run
-from tts_core.dia2.slots import WAITED, Dia2Inputs, Dia2Joining
+from tts_core.dia2.slots import Dia2Inputs, Dia2Joining
 from tts_core.printable import counted
+from tts_core.speaking.running import WAITED
 from tts_core.speaking.speech import (
     CodecMemory,
     Encode,

@@ -12,8 +12,7 @@ import numpy as np
 from tts_core.nn.noise import Noise
 from tts_core.qwen3.layout import TalkerInputs
 from tts_core.qwen3.sampling import LEAST_FRAMES, Qwen3Sampling
-
-WAITED = -2  # in place of a frame's first code: the text waited
+from tts_core.speaking.running import WAITED
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,8 @@ from tts_core.codecs.policy import CodecPolicy, complete
 from tts_core.qwen3.live import Live, Whole
 from tts_core.qwen3.net import Qwen3Net
 from tts_core.qwen3.request import Qwen3Request
-from tts_core.qwen3.rows import WAITED, Qwen3Joining
+from tts_core.qwen3.rows import Qwen3Joining
+from tts_core.speaking.running import WAITED
 from tts_core.speaking.speech import (
     Append,
     CodecMemory,

@@ -57,11 +57,12 @@ class Delivered:
 
     def _piece(self, window: Sound, samples: np.ndarray) -> SpokenPiece | None:
         """Return the piece that a window ends, with its sound."""
-        self._waves.append(samples)
-        if not window.ends:
+        if window.is_kept:
+            self._waves.append(samples)
+        if window.piece is None:
             return None
         waves, self._waves = self._waves, []
-        return window.piece and replace(window.piece, audio=np.concatenate(waves))
+        return replace(window.piece, audio=np.concatenate(waves))
 
     def _begun(self, window: Sound) -> Delivery:
         if self._delivery is None:

@@ -25,8 +25,8 @@ class Net(Protocol):
     """
 
     host: Device
-    stages: Sequence[str]
-    heard: str
+    stages: Sequence[str] = ()
+    heard: str = ""
 
     @property
     def sample_rate(self) -> int:
@@ -70,7 +70,6 @@ class StreamNet(Net):
     """
 
     kinds: tuple[str, str]
-    stages, heard = (), ""
 
     def __init__(
         self,

@@ -10,6 +10,8 @@ import numpy as np
 
 from tts_core.speaking.speech import Slot
 
+WAITED = -2  # in place of a text's first id: it took no part in the step
+
 
 class RunningBatch(Protocol):
     """Texts that share the steps of one network: `slots.py` of a model, on either side.

@@ -151,6 +151,7 @@ class Sound:
     is_urgent: it is decoded before others that are due.
     words: that begin in these frames; with the last frames of a piece also those that begin later.
     ends: the piece.
+    is_kept: its samples are kept for the result of its piece.
     piece: that it ends, without its sound; None where results do not tell of pieces.
     pacing: of the piece that it ends, where the text comes while it is spoken.
     lead: seconds of silence before the first piece of such a text.
@@ -164,6 +165,7 @@ class Sound:
     is_urgent: bool = False
     words: Sequence[Word] = ()
     ends: bool = False
+    is_kept: bool = False
     piece: SpokenPiece | None = None
     pacing: Pacing | None = None
     lead: float | None = None

@@ -157,8 +157,9 @@ def test_a_stream_joins_to_the_whole(side: Side) -> None:
     assert [part.is_final_chunk for part in parts] == [False] * (len(parts) - 1) + [True]
     assert [part.finish_reason for part in parts] == [None] * (len(parts) - 1) + [whole.finish_reason]
     assert [piece.text for piece in joined.pieces] == PIECES
-    for one, other in zip(joined.pieces, whole.pieces, strict=True):
+    for one, other, truth in zip(joined.pieces, whole.pieces, spoken(ORACLE).pieces, strict=True):
         np.testing.assert_array_equal(one.codes, other.codes)
+        assert_within(one.audio, other.audio, truth.audio.astype(np.float64), "a piece")
         assert (one.seed, one.max_frames) == (other.seed, other.max_frames)
     counts = [part.token_count for part in parts]
     assert counts == sorted(counts)

@@ -21,8 +21,8 @@ from torch_ref.qwen3.slots import Qwen3Slots
 from tts_core.nn.noise import HostNoise
 from tts_core.qwen3.config import Qwen3Config
 from tts_core.qwen3.layout import SPEAKER, Qwen3Recording, build
-from tts_core.qwen3.rows import WAITED, Qwen3Joining
-from tts_core.speaking.running import Running
+from tts_core.qwen3.rows import Qwen3Joining
+from tts_core.speaking.running import WAITED, Running
 from tts_core.speaking.speech import Slot
 
 pytestmark = kernel_marks()
