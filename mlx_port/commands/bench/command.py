@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -12,17 +12,14 @@ from click.core import ParameterSource
 from mlx_port.commands.loading_flags import hub_flags
 from tts_core import models
 from tts_core.command.seconds import Seconds
-from tts_core.errors import GenerationError, ResourceError, SpeechError, UsageError
+from tts_core.errors import UsageError
 from tts_core.printable import json_text, lines
-
-if TYPE_CHECKING:
-    from mlx_port.commands.bench.cases import Subject
 
 DTYPES = ("float32", "bfloat16", "float16")
 BITS = ("2", "3", "4", "5", "6", "8")
 MOST_SECONDS = 60
 MOST_TEXTS = 64
-REPORTED = ("16", "8", "4")  # bits of --report
+ROW_SECONDS = 60  # of a row of --report; loading is not counted
 HERE = ("random", "batch", "dtypes", "bits", "runs", "rows", "revision", "offline")  # without --server
 THERE = ("rates", "seed", "voice", "form", "sample_rate", "body", "timeout", "api_key", "plot_file")
 
@@ -81,8 +78,8 @@ class Several(click.ParamType):
     "--report",
     "rows",
     is_flag=True,
-    help="Print rows of Markdown to send: every model with random weights at 16, 8 and 4 bits, or the one "
-    "that --model or --random names; what does not fit in memory is skipped.",
+    help="Print rows of Markdown to send: every model with random weights at 16 (on a CPU 32), 8 and 4 bits, "
+    f"or the one that --model or --random names; a row takes about {ROW_SECONDS} s at most.",
 )
 @click.option(
     "--server",
@@ -186,8 +183,10 @@ def _time_model(
     """Time a model; return the report as JSON values and as a table.
 
     rows: instead return a list of reports and rows of Markdown, of all models if none is named.
+    Raises the last run's error if none succeeded.
     """
-    from mlx_port.commands.bench.cases import choose_subject, plan
+    from mlx_port.commands.bench.cases import check_fits, choose_subject, plan, report_forms
+    from mlx_port.commands.bench.measure import Measured, measure
     from mlx_port.commands.bench.report import markdown, report, table
 
     if model is not None and random is not None:
@@ -197,32 +196,21 @@ def _time_model(
     several = rows and model is None and random is None
     names = models.NAMES if several else [random]
     subjects = [choose_subject(model, name, revision=revision, offline=offline) for name in names]
-    planned, reports, failed = [], [], []
-
-    def skip(subject: Subject, error: SpeechError) -> None:
-        failed.append(error)
-        if several:
-            _tell(f"{subject.published}: skipped: {error}")
-
+    planned = []
     for subject in subjects:
         own = rows and bits is None and subject.quantization is None
-        forms = REPORTED if own else bits
-        try:
-            cases = plan(subject, text, seconds, batch=batch, dtypes=dtypes, bits=forms)
-            planned.append((subject, cases))
-        except ResourceError as error:
-            skip(subject, error)
-    from mlx_port.commands.bench.measure import measure
-
+        forms = report_forms(dtypes) if own else {"dtypes": dtypes, "bits": bits}
+        planned.append((subject, plan(subject, text, seconds, batch=batch, **forms)))
+    check_fits([case for _, cases in planned for case in cases])
+    limit, reports, all_measured = {"seconds": ROW_SECONDS} if rows else {}, [], []
     for subject, cases in planned:
         if several:
             _tell(f"{subject.published}:")
-        try:
-            reports.append(report(subject, cases, measure(subject, cases, runs=runs, tell=_tell), runs))
-        except GenerationError as error:
-            skip(subject, error)
-    if not reports:
-        raise failed[-1]
+        measured = measure(subject, cases, runs=runs, tell=_tell, **limit)
+        all_measured += measured
+        reports.append(report(subject, cases, measured, runs))
+    if not any(isinstance(one, Measured) for one in all_measured):
+        raise all_measured[-1]
     return (reports, markdown(reports)) if rows else (reports[0], table(reports[0]))
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import math
 import statistics
 import threading
 import time
@@ -17,9 +19,11 @@ import mlx.core as mx
 from mlx_port.commands.bench.cases import Case, Subject
 from mlx_port.commands.bench.parts import QuantizedParts, RandomParts
 from mlx_port.loading import assemble, open_parts
+from mlx_port.runtime.memory import peak_bytes
 from tts_core import models
-from tts_core.errors import GenerationError
+from tts_core.errors import CancelledError, GenerationError, ResourceError, SpeechError
 from tts_core.pipeline import Pipeline, Progress
+from tts_core.printable import counted
 from tts_core.results import GenerationResult
 from tts_core.speed import voice
 
@@ -33,37 +37,37 @@ class Measured:
 
     steps: timed in all runs.
     step_range: fastest and slowest run's median.
-    real_time_factor: of all texts together.
+    real_time_factor: of all texts together; as with the other times of speech None if the run was cut.
     peak_memory: bytes of MLX's allocator, weights included.
     """
 
     step_ms: float
     step_range: tuple[float, float]
     steps: int
-    real_time_factor: float
-    first_audio_seconds: float
-    audio_seconds: float
+    real_time_factor: float | None
+    first_audio_seconds: float | None
+    audio_seconds: float | None
     peak_memory: int
 
 
 class Stopwatch(threading.Event):
-    """A `cancel` that is never set, and notes when a pipeline asks for it: between two steps.
+    """A `cancel` that is set at `end`, and notes when a pipeline asks for it: between two steps.
 
-    stages: of progress reports, in which steps run.
+    stages: of progress reports, in which steps run.  end: of time.perf_counter.
     """
 
-    def __init__(self, stages: Collection[str]):
+    def __init__(self, stages: Collection[str], end: float = math.inf):
         super().__init__()
-        self.stages, self.stage = stages, next(iter(stages))
+        self.stages, self.stage, self.end = stages, next(iter(stages)), end
         self.times: list[float] = []
         self.taken: list[float] = []  # by the steps so far, in seconds
 
     def is_set(self) -> bool:
-        """Note the time."""
+        """Note the time. Return True at the end."""
         now = time.perf_counter()
         if self.stage in self.stages:
             self.times.append(now)
-        return False
+        return now > self.end
 
     def tell(self, progress: Progress) -> None:
         """Take note of the stage that begins."""
@@ -78,23 +82,32 @@ class Stopwatch(threading.Event):
 
 
 def measure(
-    subject: Subject, cases: Sequence[Case], *, runs: int, tell: Callable[[str], None]
-) -> list[Measured | None]:
-    """Measure each case, None for a refused one; weights are loaded once for the cases that share them.
+    subject: Subject,
+    cases: Sequence[Case],
+    *,
+    runs: int,
+    seconds: float = math.inf,
+    tell: Callable[[str], None],
+) -> list[Measured | SpeechError]:
+    """Measure each case, or say why not; weights are loaded once for the cases that share them.
 
+    seconds: for the runs of a case. A first run that takes longer is cut; further ones begin if they fit.
     tell: called with a line about each case before it starts.
     """
-    measured: list[Measured | None] = []
+    measured: list[Measured | SpeechError] = []
     for _, group in groupby(cases, key=lambda case: (case.dtype, case.quantization)):
         alike, pipeline = list(group), None
         for case in alike:
             if case.refused is not None:
                 tell(f"{case.dtype}, {case.bits} bits, batch {case.batch}: {case.refused}")
-                measured.append(None)
+                measured.append(ResourceError(case.refused))
                 continue
             tell(f"{case.dtype}, {case.bits} bits, batch {case.batch}: 1 run to warm up, {runs} timed")
-            pipeline = pipeline or load(subject, case)
-            measured.append(_measure(pipeline, subject, case, runs))
+            try:
+                pipeline = pipeline or load(subject, case)
+                measured.append(_measure(pipeline, subject, case, runs, seconds))
+            except (GenerationError, ResourceError) as error:
+                measured.append(error)
         del pipeline
         gc.collect()
         mx.clear_cache()
@@ -117,8 +130,18 @@ def load(subject: Subject, case: Case) -> Pipeline:
     return assemble(parts)
 
 
-def _measure(pipeline: Pipeline, subject: Subject, case: Case, runs: int) -> Measured:
-    made = [_speak(pipeline, subject, case) for _ in range(1 + runs)][1:]
+def _measure(pipeline: Pipeline, subject: Subject, case: Case, runs: int, seconds: float) -> Measured:
+    end = time.perf_counter() + seconds
+    first, taken, took = _speak(pipeline, subject, case, end)
+    if not first:
+        if len(taken) < FEWEST:
+            raise GenerationError(f"bench: too slow here, {counted(len(taken), 'step')} in {took:.0f} s")
+        step = 1000 * statistics.median(taken)
+        return Measured(step, (step, step), len(taken), None, None, None, peak_bytes())
+    made = []
+    while len(made) < runs and time.perf_counter() + took < end:
+        made.append(_speak(pipeline, subject, case))
+    made = made or [(first, taken, took)]  # it has warmed up, and counts if there is time for no other
     steps = [statistics.median(taken) for _, taken, _ in made]
     audio = [sum(result.audio_seconds for result in results) for results, _, _ in made]
     return Measured(
@@ -135,23 +158,27 @@ def _measure(pipeline: Pipeline, subject: Subject, case: Case, runs: int) -> Mea
 
 
 def _speak(
-    pipeline: Pipeline, subject: Subject, case: Case
+    pipeline: Pipeline, subject: Subject, case: Case, end: float = math.inf
 ) -> tuple[list[GenerationResult], list[float], float]:
-    """Speak a case's texts once. Returns the results, seconds of each step, and seconds of all."""
-    watch = Stopwatch(subject.speed.stages)
+    """Speak a case's texts once. Returns the results, seconds of each step, and seconds of all.
+
+    end: of time.perf_counter, after which the run is cut and has no results.
+    """
+    watch = Stopwatch(subject.speed.stages, end)
     prompt = voice(models.model(subject.name).of(subject.configs))
     how: dict[str, Any] = {"progress": watch.tell, "cancel": watch, "max_frames": case.frames}
     how |= subject.speed.options(subject.configs)
-    started = time.perf_counter()
-    if case.batch == 1:
-        results = [pipeline.generate(case.text, prompt=prompt, seed=1, **how)]
-    else:
-        seeds = list(range(1, case.batch + 1))
-        prompts = None if prompt is None else [prompt] * case.batch
-        results = pipeline.generate_batch([case.text] * case.batch, prompts=prompts, seed=seeds, **how)
+    started, results = time.perf_counter(), []
+    with contextlib.suppress(CancelledError):
+        if case.batch == 1:
+            results = [pipeline.generate(case.text, prompt=prompt, seed=1, **how)]
+        else:
+            seeds = list(range(1, case.batch + 1))
+            prompts = None if prompt is None else [prompt] * case.batch
+            results = pipeline.generate_batch([case.text] * case.batch, prompts=prompts, seed=seeds, **how)
     took = time.perf_counter() - started
     watch.stop()
-    if len(watch.taken) < FEWEST or not all(result.samples for result in results):
+    if results and (len(watch.taken) < FEWEST or not all(result.samples for result in results)):
         raise GenerationError(
             f"bench: the model ended after {len(watch.taken)} steps; give a longer --text or more --seconds"
         )

@@ -11,6 +11,7 @@ from mlx_port.commands.bench.cases import Case, Subject
 from mlx_port.commands.bench.measure import Measured, read_rate
 from mlx_port.commands.doctor import size, version
 from mlx_port.doctor import facts
+from tts_core.errors import SpeechError
 from tts_core.memory import computer
 from tts_core.printable import counted, one_line
 from tts_core.speed import step_bytes
@@ -31,7 +32,7 @@ COLUMNS = (
 
 
 def report(
-    subject: Subject, cases: Sequence[Case], measured: Sequence[Measured | None], runs: int
+    subject: Subject, cases: Sequence[Case], measured: Sequence[Measured | SpeechError], runs: int
 ) -> dict[str, Any]:
     """Collect machine, model and runs as JSON-serializable values; bytes, seconds and bytes a second."""
     rate, mlx = read_rate(), facts()
@@ -62,8 +63,9 @@ def report(
     }
 
 
-def _case(subject: Subject, case: Case, measured: Measured | None, rate: float) -> dict[str, Any]:
+def _case(subject: Subject, case: Case, measured: Measured | SpeechError, rate: float) -> dict[str, Any]:
     read = step_bytes(subject.name, subject.configs, case.dtype, case.quantization)
+    refused = str(measured) if isinstance(measured, SpeechError) else None
     known: dict[str, Any] = {
         "dtype": case.dtype,
         "bits": case.bits,
@@ -71,9 +73,9 @@ def _case(subject: Subject, case: Case, measured: Measured | None, rate: float) 
         "batch": case.batch,
         "estimated_memory": case.estimated,
         "step_bytes": read,
-        "refused": case.refused,
+        "refused": refused,
     }
-    if measured is None:
+    if isinstance(measured, SpeechError):
         return known
     return known | asdict(measured) | {"share_of_read_rate": read / (measured.step_ms / 1000) / rate}
 
@@ -111,7 +113,7 @@ def table(found: dict[str, Any]) -> str:
 
 
 def markdown(reports: Sequence[dict[str, Any]]) -> str:
-    """Format reports as a Markdown table, a row for each case that ran."""
+    """Format reports as a Markdown table, a row for each case; one that did not run says why."""
     made = [COLUMNS, ["---"] * len(COLUMNS), *(row for found in reports for row in _rows(found))]
     return "\n".join(
         "| " + " | ".join(one_line(cell).replace("|", "/") for cell in row) + " |" for row in made
@@ -119,7 +121,7 @@ def markdown(reports: Sequence[dict[str, Any]]) -> str:
 
 
 def _rows(found: dict[str, Any]) -> list[list[str]]:
-    here, model, steps = found["machine"], found["model"], found["model"]["steps_per_frame"]
+    here, model = found["machine"], found["model"]
     versions = ", ".join(f"{name} {found['versions'][name]}" for name in ("mlx-port", "mlx"))
     published = model["random_weights_of"]
     return [
@@ -129,11 +131,20 @@ def _rows(found: dict[str, Any]) -> list[list[str]]:
             f"{model['name']}, a converted folder" if published is None else f"{published}, random weights",
             f"{case['bits']} bits, {case['dtype']}",
             str(case["batch"]),
-            f"{case['step_ms'] * steps:.1f} ({model['real_time_ms'] * steps:.1f})",
-            f"{case['first_audio_seconds']:.2f}",
-            f"{case['real_time_factor']:.2f}",
-            f"{case['peak_memory'] / 1e9:.2f}",
+            *_figures(case, model),
         ]
         for case in found["cases"]
-        if case["refused"] is None
+    ]
+
+
+def _figures(case: dict[str, Any], model: dict[str, Any]) -> list[str]:
+    """Format the last four cells; `-` for what a run that was cut did not show."""
+    if case["refused"] is not None:
+        return [case["refused"], "-", "-", "-"]
+    steps = model["steps_per_frame"]
+    speech = (case["first_audio_seconds"], case["real_time_factor"])
+    return [
+        f"{case['step_ms'] * steps:.1f} ({model['real_time_ms'] * steps:.1f})",
+        *("-" if value is None else f"{value:.2f}" for value in speech),
+        f"{case['peak_memory'] / 1e9:.2f}",
     ]

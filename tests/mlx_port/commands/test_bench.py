@@ -12,8 +12,8 @@ import pytest
 
 from benchmarks import macs
 from converters.published import open_published
-from mlx_port.commands.bench import cases, measure, report
-from mlx_port.commands.bench.cases import choose_subject, plan
+from mlx_port.commands.bench import cases, command, measure, report
+from mlx_port.commands.bench.cases import check_fits, choose_subject, plan, report_forms
 from mlx_port.commands.bench.measure import Stopwatch
 from mlx_port.commands.bench.parts import RandomParts
 from tests.mlx_port.commands.running import one_line
@@ -132,8 +132,9 @@ def test_runs_that_do_not_fit_are_reported_and_not_started(capsys, tiny, monkeyp
     assert "step_ms" not in refused
     monkeypatch.setattr(cases, "free_bytes", lambda: small.estimated - 1)
     monkeypatch.setattr(measure, "load", lambda *_: pytest.fail("loaded"))
+    planned = plan(subject, None, 0.2, batch=[1, 64], dtypes=["float32"], bits=None)
     with pytest.raises(ResourceError, match=r"the smallest of 2 runs \(32 bits, batch 1\) takes"):
-        plan(subject, None, 0.2, batch=[1, 64], dtypes=["float32"], bits=None)
+        check_fits(planned)
     assert run(capsys, *flags)[0] == 5
 
 
@@ -237,37 +238,90 @@ def test_the_first_run_is_not_counted_and_memory_is_freed_between_forms(tiny, mo
 
 
 def test_a_report_has_rows_of_every_model_and_makes_the_page(capsys, tiny, monkeypatch, tmp_path):
-    """A model that does not fit is skipped; the others' figures are kept. The file is a row's source."""
+    """A model that does not fit says so in its rows; the others' figures are kept. The file is their source."""
     one = measure.Measured(2.0, (1.9, 2.1), 40, 0.5, 0.1, 0.2, 10**9)
-    monkeypatch.setattr(measure, "measure", lambda subject, cases, **_: [one for _ in cases])
-    real = cases.plan
-
-    def plan(subject, *given, **flags):
-        if subject.name == "dia":
-            raise ResourceError("memory: too small")
-        return real(subject, *given, **flags)
-
-    monkeypatch.setattr(cases, "plan", plan)
+    monkeypatch.setattr(measure, "_measure", lambda *_: one)
+    monkeypatch.setattr(measure, "load", lambda *_: object())
+    forms = report_forms(["float32"])
+    needed = {
+        name: max(case.estimated for case in plan(choose_subject(None, name), None, 0.2, batch=[1], **forms))
+        for name in models.NAMES
+    }
+    largest = max(needed, key=lambda name: needed[name])
+    monkeypatch.setattr(cases, "free_bytes", lambda: sorted(needed.values())[-2])
+    monkeypatch.setattr(cases, "backend_name", lambda: "mlx-cpu")
     file = tmp_path / "mac.json"
     code, out, err = run(capsys, "--report", "--seconds", 0.2, "--json", file)
     assert code == 0, err
-    assert "tiny/dia: skipped: memory: too small" in err
-    assert [found["model"]["name"] for found in json.loads(file.read_text())] == [*models.NAMES[1:]]
+    found = json.loads(file.read_text())
+    assert [one["model"]["name"] for one in found] == [*models.NAMES]
     head, _, *rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in out.splitlines()]
     assert head == [*report.COLUMNS]
-    forms = [row[2:4] for row in rows]
-    assert forms == [
-        [f"tiny/{name}, random weights", f"{bits} bits, bfloat16"]
-        for name in models.NAMES[1:]
-        for bits in (16, 8, 4)
+    assert [row[2:4] for row in rows] == [
+        [f"tiny/{name}, random weights", f"{bits} bits, float32"]
+        for name in models.NAMES
+        for bits in (32, 8, 4)
     ]
-    metavoice = next(row for row in rows if "metavoice" in row[2])  # two ids a frame
+    refused = [row[2:] for row in rows if row[5].startswith("takes 0.")]
+    assert [f"tiny/{largest}, random weights", "32 bits, float32"] in [row[:2] for row in refused]
+    assert {row[0] for row in refused} == {f"tiny/{largest}, random weights"}
+    assert all(row[4:] == ["-", "-", "-"] for row in refused)
+    metavoice = next(row for row in rows if "metavoice" in row[2] and row[6] != "-")  # two ids a frame
     assert metavoice[5].startswith("4.0 (")
     assert metavoice[6:] == ["0.10", "0.50", "1.00"]
     assert macs.page(tmp_path).endswith(out)
 
     monkeypatch.setattr(cases, "plan", lambda *_, **__: pytest.fail("planned"))
     assert run(capsys, "--report", "--server", "http://127.0.0.1:1")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("backend", "dtypes", "expected"),
+    [
+        ("mlx-cpu", None, {"dtypes": ["float32"], "bits": ["32", "8", "4"]}),
+        ("mlx-metal", None, {"dtypes": ["bfloat16"], "bits": ["16", "8", "4"]}),
+        ("mlx-cpu", ["float16"], {"dtypes": ["float16"], "bits": ["16", "8", "4"]}),
+        ("mlx-metal", ["float32"], {"dtypes": ["float32"], "bits": ["32", "8", "4"]}),
+    ],
+)
+def test_the_forms_of_a_report_suit_the_device(monkeypatch, backend, dtypes, expected):
+    monkeypatch.setattr(cases, "backend_name", lambda: backend)
+    assert report_forms(dtypes) == expected
+
+
+ROW = ["--random", "dia", "--seconds", 0.2, "--dtype", "float32", "--bits", "32", "--report"]
+
+
+def test_a_row_that_is_too_slow_says_so(capsys, tiny, monkeypatch):
+    monkeypatch.setattr(command, "ROW_SECONDS", 0)
+    code, out, err = run(capsys, *ROW)
+    assert (code, out) == (6, "")
+    assert "bench: too slow here, 0 steps in 0 s" in err
+
+
+def test_a_run_that_is_cut_shows_its_steps(capsys, tiny, monkeypatch):
+    class Cut(Stopwatch):
+        def is_set(self):
+            super().is_set()
+            return len(self.times) > 5
+
+    monkeypatch.setattr(measure, "Stopwatch", Cut)
+    code, out, err = run(capsys, *ROW)
+    assert code == 0, err
+    cells = [cell.strip() for cell in out.splitlines()[2].split("|")[1:-1]]
+    assert "(" in cells[5]
+    assert cells[6:8] == ["-", "-"]
+    assert float(cells[8]) >= 0
+
+
+def test_the_run_to_warm_up_counts_if_no_other_fits(tiny, monkeypatch):
+    result = SimpleNamespace(audio_seconds=1.0, time_to_first_audio=2.0, peak_memory_usage=3)
+    monkeypatch.setattr(measure, "load", lambda *_: object())
+    monkeypatch.setattr(measure, "_speak", lambda *_: ([result], [4.0], 9.0))
+    subject = choose_subject(None, "dia")
+    planned = plan(subject, None, 0.2, batch=[1], dtypes=["float32"], bits=None)
+    found = measure.measure(subject, planned, runs=3, seconds=5, tell=lambda line: None)
+    assert found == [measure.Measured(4000.0, (4000.0, 4000.0), 1, 9.0, 2.0, 1.0, 3)]
 
 
 def test_the_page_of_macs_is_current():
