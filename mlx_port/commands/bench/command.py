@@ -78,8 +78,8 @@ class Several(click.ParamType):
     "--report",
     "rows",
     is_flag=True,
-    help="Print rows of Markdown to send: every model with random weights at 16 (on a CPU 32), 8 and 4 bits, "
-    f"or the one that --model or --random names; a row takes about {ROW_SECONDS} s at most.",
+    help="Print rows of Markdown to send: every model with random weights, or the one that --model or "
+    f"--random names, at 16, 8 and 4 bits (on a CPU as float32), each measured for {ROW_SECONDS} s at most.",
 )
 @click.option(
     "--server",

@@ -242,14 +242,14 @@ def test_a_report_has_rows_of_every_model_and_makes_the_page(capsys, tiny, monke
     one = measure.Measured(2.0, (1.9, 2.1), 40, 0.5, 0.1, 0.2, 10**9)
     monkeypatch.setattr(measure, "_measure", lambda *_: one)
     monkeypatch.setattr(measure, "load", lambda *_: object())
-    forms = report_forms(["float32"])
+    monkeypatch.setattr(cases, "backend_name", lambda: "mlx-metal")
+    forms = report_forms(None)
     needed = {
         name: max(case.estimated for case in plan(choose_subject(None, name), None, 0.2, batch=[1], **forms))
         for name in models.NAMES
     }
     largest = max(needed, key=lambda name: needed[name])
     monkeypatch.setattr(cases, "free_bytes", lambda: sorted(needed.values())[-2])
-    monkeypatch.setattr(cases, "backend_name", lambda: "mlx-cpu")
     file = tmp_path / "mac.json"
     code, out, err = run(capsys, "--report", "--seconds", 0.2, "--json", file)
     assert code == 0, err
@@ -258,12 +258,12 @@ def test_a_report_has_rows_of_every_model_and_makes_the_page(capsys, tiny, monke
     head, _, *rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in out.splitlines()]
     assert head == [*report.COLUMNS]
     assert [row[2:4] for row in rows] == [
-        [f"tiny/{name}, random weights", f"{bits} bits, float32"]
+        [f"tiny/{name}, random weights", f"{bits} bits, bfloat16"]
         for name in models.NAMES
-        for bits in (32, 8, 4)
+        for bits in (16, 8, 4)
     ]
     refused = [row[2:] for row in rows if row[5].startswith("takes 0.")]
-    assert [f"tiny/{largest}, random weights", "32 bits, float32"] in [row[:2] for row in refused]
+    assert [f"tiny/{largest}, random weights", "16 bits, bfloat16"] in [row[:2] for row in refused]
     assert {row[0] for row in refused} == {f"tiny/{largest}, random weights"}
     assert all(row[4:] == ["-", "-", "-"] for row in refused)
     metavoice = next(row for row in rows if "metavoice" in row[2] and row[6] != "-")  # two ids a frame
@@ -278,9 +278,9 @@ def test_a_report_has_rows_of_every_model_and_makes_the_page(capsys, tiny, monke
 @pytest.mark.parametrize(
     ("backend", "dtypes", "expected"),
     [
-        ("mlx-cpu", None, {"dtypes": ["float32"], "bits": ["32", "8", "4"]}),
+        ("mlx-cpu", None, {"dtypes": ["float32"], "bits": ["32"]}),
         ("mlx-metal", None, {"dtypes": ["bfloat16"], "bits": ["16", "8", "4"]}),
-        ("mlx-cpu", ["float16"], {"dtypes": ["float16"], "bits": ["16", "8", "4"]}),
+        ("mlx-cpu", ["float16"], {"dtypes": ["float16"], "bits": ["16"]}),
         ("mlx-metal", ["float32"], {"dtypes": ["float32"], "bits": ["32", "8", "4"]}),
     ],
 )
