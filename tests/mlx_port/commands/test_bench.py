@@ -238,7 +238,7 @@ def test_the_first_run_is_not_counted_and_memory_is_freed_between_forms(tiny, mo
 
 
 def test_a_report_has_rows_of_every_model_and_makes_the_page(capsys, tiny, monkeypatch, tmp_path):
-    """A model that does not fit says so in its rows; the others' figures are kept. The file is their source."""
+    """A model that does not fit says so in its rows; the others' figures are kept. The page has them."""
     one = measure.Measured(2.0, (1.9, 2.1), 40, 0.5, 0.1, 0.2, 10**9)
     monkeypatch.setattr(measure, "_measure", lambda *_: one)
     monkeypatch.setattr(measure, "load", lambda *_: object())
