@@ -1,6 +1,4 @@
-"""mlx-audio's Qwen3-TTS, for `mlx-port verify --with mlx-audio FOLDER`."""
-
-# pyright: reportMissingImports=false
+"""mlx-audio's Qwen3-TTS, for `mlx-port verify --with mlx-audio FOLDER`."""  # pyright: reportMissingImports=false
 
 from unittest.mock import patch
 
@@ -8,46 +6,32 @@ import mlx.core as mx
 from mlx_audio.tts.utils import load_model
 
 distribution = "mlx-audio"
-
-CODEC = "speech_tokenizer"
-STACK = ("{}.self_attn", "{}.mlp", "{}")
-
-
-def seanet(n):
-    """Our list has the activations, theirs groups the layers by rate."""
-    ends = {0: "init_conv1d", 13: None, 14: "final_conv1d"}  # 13: the last activation
-    parts = {1: f"layers.{n // 3}.residuals.0", 0: f"layers.{n // 3 - 1}.downsample"}
-    part = ends.get(n, parts.get(n % 3))
-    return part and f"{CODEC}.encoder_model.encoder.{part}"
-
-
-AT = "encoder.encoder_transformer.layers.{}"
-THERE = f"{CODEC}.encoder_model.encoder_transformer.transformer.layers.{{}}"
-DECODER = ("pre_conv", "pre_transformer", "upsample.{}.{}", "decoder.{}")
+LAYER, SAME = r"layers\.\d+(\.self_attn|\.mlp)?", r"\g<0>"
+CODEC, OURS = "speech_tokenizer.encoder_model", r"encoder\.encoder_transformer"
+SEANET = r"encoder\.encoder\.layers\."
+DECODER = r"decoder\.(pre_conv|pre_transformer|upsample\.\d+\.\d+|decoder\.\d+)"
 names = {
-    "talker": {f"talker.model.{m}": f"talker.model.{m}" for m in (*(f"layers.{s}" for s in STACK), "norm")},
-    "predictor": {
-        f"talker.code_predictor.model.layers.{s}": f"talker.code_predictor.model.layers.{s}" for s in STACK
-    },
-    "speaker": {f"speaker_encoder.{m}": f"speaker_encoder.{m}" for m in ("blocks.{}", "mfa", "asp")},
-    "codec encoder": {
-        "encoder.encoder.layers.{}": seanet,
-        f"{AT}.self_attn": f"{THERE}.self_attn",
-        f"{AT}.mlp": f"{THERE}.gating",
-        AT: THERE,
-        "encoder.downsample": f"{CODEC}.encoder_model.downsample",
+    "talker": {rf"talker\.model\.({LAYER}|norm)": SAME},
+    "predictor": {rf"talker\.code_predictor\.model\.{LAYER}": SAME},
+    "speaker": {r"speaker_encoder\.(blocks\.\d+|mfa|asp)": SAME},
+    "codec encoder": {  # our list has the activations, theirs groups the layers by rate
+        rf"{SEANET}0": f"{CODEC}.encoder.init_conv1d",
+        **{rf"{SEANET}{3 * n + 1}": f"{CODEC}.encoder.layers.{n}.residuals.0" for n in range(4)},
+        **{rf"{SEANET}{3 * n + 3}": f"{CODEC}.encoder.layers.{n}.downsample" for n in range(4)},
+        rf"{SEANET}14": f"{CODEC}.encoder.final_conv1d",
+        rf"{OURS}(\.layers\.\d+(\.self_attn)?)": rf"{CODEC}.encoder_transformer.transformer\1",
+        rf"{OURS}(\.layers\.\d+)\.mlp": rf"{CODEC}.encoder_transformer.transformer\1.gating",
+        r"encoder\.downsample": f"{CODEC}.downsample",
     },
     "codec decoder": {
-        f"decoder.{m}": f"{CODEC}.decoder.{m}"
-        for m in (*(f"pre_transformer.layers.{s}" for s in STACK), *DECODER)
+        pattern: r"speech_tokenizer.\g<0>" for pattern in (rf"decoder\.pre_transformer\.{LAYER}", DECODER)
     },
 }
-turned = [f"decoder.{m}" for m in DECODER]
+turned = [DECODER]
 
 
 def load(folder, codec):
-    """The codec's decoder is not compiled: a compiled one hides its modules."""
-    with patch.object(mx, "compile", lambda network, **_: network):
+    with patch.object(mx, "compile", lambda network, **_: network):  # it hides the decoder's modules
         model = load_model(folder, strict=True)
     model.set_dtype(mx.float32)
     return model
@@ -55,45 +39,36 @@ def load(folder, codec):
 
 def talker(model, given):
     """As in `generate`: the whole text is read first, then padding is added to each frame."""
-    frames = mx.array(given["codes"])
-    cache = model.talker.make_cache()
+    network, cache, made = model.talker, model.talker.make_cache(), []
     prompt, _, padding = model._prepare_generation_inputs(
         given["text"], given["language"], speaker=given["voice"], instruct=given["instruct"]
     )
-    read, hidden, logits = prompt, [], []
-    for frame in range(frames.shape[2] + 1):
-        made = model.talker(read, cache=cache)
-        logits.append(made[0])
-        hidden.append(made[1])
-        if frame < frames.shape[2]:
-            codes = frames[:, :, frame : frame + 1]
-            read = padding + model.talker.get_input_embeddings()(codes[:, 0])
-            for q, embedding in enumerate(model.talker.code_predictor.codec_embedding):
-                read = read + embedding(codes[:, q + 1])
-    return {"prompt": prompt, "hidden": hidden, "logits": logits}
+    embeddings = [network.get_input_embeddings(), *network.code_predictor.codec_embedding]
+    for read in (prompt, *mx.split(given["codes"], given["codes"].shape[2], axis=2)):
+        if made:
+            read = sum((embed(read[:, q]) for q, embed in enumerate(embeddings)), padding)
+        made.append(network(read, cache=cache))
+    return {"prompt": prompt, "hidden": [one[1] for one in made], "logits": [one[0] for one in made]}
 
 
 def predictor(model, given):
-    network, codes = model.talker.code_predictor, mx.array(given["codes"])
-    first = model.talker.get_input_embeddings()(codes[:, :1])
-    x, cache, logits = mx.concatenate([mx.array(given["hidden"]), first], axis=1), network.make_cache(), []
+    network, codes, logits = model.talker.code_predictor, given["codes"], []
+    cache, embeddings = network.make_cache(), [model.talker.get_input_embeddings(), *network.codec_embedding]
+    read = mx.concatenate([given["hidden"], embeddings[0](codes[:, :1])], axis=1)
     for stage in range(codes.shape[1] - 1):
-        made, cache, _ = network(x, cache=cache, generation_step=stage)
-        logits.append(made[:, -1])
-        x = network.codec_embedding[stage](codes[:, stage + 1 : stage + 2])
+        logits.append(network(read, cache=cache, generation_step=stage)[0][:, -1])
+        read = embeddings[stage + 1](codes[:, stage + 1 : stage + 2])
     return {"logits": logits}
 
 
 def encode(model, given):
-    """It returns 16 codebooks for every configuration; those published read 16."""
-    network = model.speech_tokenizer
-    codes = network.encode(mx.array(given["samples"])[:, None])
-    return {"codes": codes[:, : network.encoder_valid_num_quantizers]}
+    codec = model.speech_tokenizer  # returns 16 codebooks for every configuration; those published read 16
+    return {"codes": codec.encode(given["samples"][:, None])[:, : codec.encoder_valid_num_quantizers]}
 
 
 def decode(model, given):
     """Samples, and those that `generate` keeps of them."""
-    [samples], [length] = model.speech_tokenizer.decode(mx.array(given["codes"]).swapaxes(1, 2))
+    [samples], [length] = model.speech_tokenizer.decode(given["codes"].swapaxes(1, 2))
     kept = samples[: int(length)] if 0 < int(length) < len(samples) else samples
     return {"samples": samples[None], "samples after the port's trim": kept[None]}
 
@@ -101,7 +76,7 @@ def decode(model, given):
 calls = {
     "talker": talker,
     "predictor": predictor,
-    "speaker": lambda model, given: {"vector": model.speaker_encoder(mx.array(given["mel"]))},
+    "speaker": lambda model, given: {"vector": model.speaker_encoder(given["mel"])},
     "codec encoder": encode,
     "codec decoder": decode,
 }

@@ -4,9 +4,9 @@ A port is described by an adapter, one Python file a model, of which this module
 
     distribution  the program's package; the report names its version
     load          loads the port's model from a folder; its arrays must be float32
-    names         by run: our module → the port's, {} being an index; a function of the indexes if it changes
-    turned        names, as on our side, whose outputs are (B, T, C) in the port and (B, C, T) in torch_ref
-    calls         by run: runs the port on the run's inputs; returns its results by name
+    names         by run: a regular expression of our modules → the port's name, with its groups as in re.sub
+    turned        those expressions whose outputs are (B, T, C) in the port and (B, C, T) in torch_ref
+    calls         by run: runs the port on the run's inputs, NumPy's arrays as MLX's; returns results by name
 
 Runs, their inputs and the names of their results are in tts_core/<model>/probes.py; a run without a call is
 not compared. `examples/ports/mlx_audio` has two adapters.
@@ -37,7 +37,6 @@ from tts_core.nn.probe import Probe
 from tts_core.printable import counted
 
 FOLDER = Path(__file__).parents[3] / "examples/ports"
-Name = str | Callable[..., str | None]  # None: no module of the port stands for this one
 Results = Mapping[str, Any]
 
 
@@ -45,7 +44,7 @@ class Port(Protocol):
     """Adapter of a port; attributes as in the module's docstring."""
 
     distribution: str
-    names: Mapping[str, Mapping[str, Name]]
+    names: Mapping[str, Mapping[str, str]]
     turned: Collection[str]
     calls: Mapping[str, Callable[[Any, Mapping[str, Any]], Results]]
 
@@ -142,6 +141,7 @@ def compare(
     model: what the adapter loaded.  oracle, yardstick: our network in float64 and float32, of `framework`.
     """
     call = port.calls[probe.name]
+    given = {name: mx.array(v) if isinstance(v, np.ndarray) else v for name, v in probe.inputs.items()}
     names = list(_pairs(port.names.get(probe.name, {}), oracle))
     turned = [ours for pattern, ours, _ in names if pattern in port.turned]
 
@@ -160,13 +160,13 @@ def compare(
     yard, yard_results = ours(yardstick, true.by_module)
     theirs = Outputs(mx.array, true.by_module, turned)
     with watched({name: _module(model, path) for _, name, path in names}, theirs):
-        port_results = call(model, probe.inputs)
+        port_results = call(model, given)
     rows = [
         _row(probe.name, name, values, yard.by_module[name], theirs.by_module.get(name, []))
         for name, values in true.by_module.items()
     ]
     sides = [_arrays(each) for each in (results, yard_results, port_results)]
-    whole = [sides[0], _arrays(probe.run(yardstick, framework)), _arrays(call(model, probe.inputs))]
+    whole = [sides[0], _arrays(probe.run(yardstick, framework)), _arrays(call(model, given))]
     for title, ends in (("{}", sides), ("whole network, {}", whole)):
         rows += [
             _row(probe.name, title.format(name), *(end.get(name, []) for end in ends)) for name in results
@@ -195,16 +195,12 @@ def _arrays(results: Results) -> dict[str, list[np.ndarray]]:
     }
 
 
-def _pairs(names: Mapping[str, Name], network: Any) -> Iterator[tuple[str, str, str]]:
+def _pairs(names: Mapping[str, str], network: Any) -> Iterator[tuple[str, str, str]]:
     """Yield pattern, our module and the port's."""
     modules: Sequence[str] = [name for name, _ in network.named_modules()]
     for pattern, theirs in names.items():
-        form = re.compile(re.escape(pattern).replace(r"\{\}", r"(\d+)"))
-        for found in filter(None, map(form.fullmatch, modules)):
-            indexes = [int(one) for one in found.groups()]
-            path = theirs.format(*indexes) if isinstance(theirs, str) else theirs(*indexes)
-            if path is not None:
-                yield pattern, found.string, path
+        for found in filter(None, map(re.compile(pattern).fullmatch, modules)):
+            yield pattern, found.string, found.expand(theirs)
 
 
 def _module(network: Any, path: str) -> Any:

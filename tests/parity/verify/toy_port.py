@@ -1,18 +1,18 @@
 """An adapter of a toy port: MLX's speaker encoder and codec of Qwen3-TTS, for verify --with."""
 
-import mlx.core as mx
+import numpy as np
 
 from mlx_port.qwen3.pipeline import Qwen3Pipeline
 
 distribution = "toy-port"
-LAYERS = ("pre_transformer.layers.{}", "pre_transformer.layers.{}.self_attn", "pre_transformer.layers.{}.mlp")
-CONVOLUTIONS = ("pre_conv", "pre_transformer", "upsample.{}.{}", "decoder.{}")
+LAYERS = r"decoder\.pre_transformer\.layers\.\d+(\.self_attn|\.mlp)?"
+SPEAKER = r"speaker_encoder\.(blocks\.\d+|mfa|fc)"
+CONVOLUTIONS = r"decoder\.(pre_conv|pre_transformer|upsample\.\d+\.\d+|decoder\.\d+)"
 names = {
-    "speaker": {f"speaker_encoder.{m}": f"network.speaker_encoder.{m}" for m in ("blocks.{}", "mfa", "fc")},
-    "codec decoder": {f"decoder.{m}": f"codec.decoder.{m}" for m in (*LAYERS, *CONVOLUTIONS)},
+    "speaker": {SPEAKER: r"network.\g<0>"},
+    "codec decoder": dict.fromkeys((LAYERS, CONVOLUTIONS), r"codec.\g<0>"),
 }
-turned = ["speaker_encoder.blocks.{}", "speaker_encoder.mfa", "speaker_encoder.fc"]
-turned += [f"decoder.{m}" for m in CONVOLUTIONS]
+turned = [SPEAKER, CONVOLUTIONS]
 
 
 def load(folder, codec):
@@ -20,11 +20,11 @@ def load(folder, codec):
 
 
 def decode(model, given):
-    samples, _ = model.codec.decode_piece(given["codes"], None)
+    samples, _ = model.codec.decode_piece(np.array(given["codes"]), None)
     return {"samples": samples, "samples after the port's trim": samples}
 
 
 calls = {
-    "speaker": lambda model, given: {"vector": model.network.speaker_encoder(mx.array(given["mel"]))},
+    "speaker": lambda model, given: {"vector": model.network.speaker_encoder(given["mel"])},
     "codec decoder": decode,
 }
