@@ -31,6 +31,7 @@ _WORDS = {  # of pydantic's errors
     "model_attributes_type": "not a JSON object",
     "too_long": "a list of more than {max_length}; send fewer",
     "too_short": "an empty list; give one at least",
+    "is_instance_of": "not a file",
     "literal_error": "{found} is not one of {names}",
     "greater_than_equal": "{found} is below {ge:g}",
     "less_than_equal": "{found} is above {le:g}",

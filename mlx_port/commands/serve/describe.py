@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import Field, fields
+from collections.abc import Collection, Mapping
+from dataclasses import fields
 from typing import Any
 
 from tts_core import models
 from tts_core.models import Configs, Documents
-from tts_core.options import info, options_class, types
+from tts_core.options import LONGEST_SECONDS, info, options_class, types
 from tts_core.text.accents import plain
 from tts_core.text.alphabet import is_invisible
 from tts_core.text.rules import TextRules, read_rules
 
 # Unicode's blocks with Latin letters, signs and punctuation, besides a model's own characters
 ASKED = (range(0x21, 0x300), range(0x1E00, 0x1F00), range(0x2000, 0x2300), range(0xFB00, 0xFB07))
+Schema = dict[str, Any]
+TYPES = {bool: "boolean", int: "integer", float: "number", str: "string"}
 SEED = (
     "The same seed gives the same speech. By default a name without a recording always has the same one, "
     "and a recording or a built-in voice a random one."
@@ -44,11 +46,15 @@ def describe(
     voices: built in.
     own_speakers: of [S1], [S2], if it speaks in no other voice.
     languages: that it speaks, by ISO 639-1.
+    options: as `describe_options`.
+    own: values that the model sets by itself where an option's default is null, by name.
     """
     spec = models.model(name).of(configs or {})
     config = (configs or {}).get(name)
     own = None if config is None else spec.defaults(config, (documents or {}).get(name, {}))
-    kind = options_class(name)
+    options = describe_options(name, longest)
+    unset = [option for option, one in options.items() if "default" not in one]
+    limit = {"max_seconds": longest} if longest < LONGEST_SECONDS else {}
     return {
         "title": spec.title,
         "letters": _letters((documents or {}).get(name, {})),
@@ -59,12 +65,37 @@ def describe(
         "voices": list(spec.voices),
         "own_speakers": list(spec.own_speakers),
         "languages": list(spec.languages),
-        "options": [
-            _served(_option(field, types(kind)[field.name][0], _own(field, own)), longest)
-            for field in fields(kind)
-            if info(field).flags
-        ],
+        "options": options,
+        "own": _own(unset, own) | limit,
     }
+
+
+def describe_options(name: str, longest: float = math.inf) -> dict[str, Schema]:
+    """Describe the options of a model as JSON Schema, by name.
+
+    The first of `anyOf` is the plain value; null is the model's own. longest: as for `describe`.
+    """
+    kind, found = options_class(name), dict[str, Schema]()
+    for one in fields(kind):
+        known, high = info(one), info(one).high
+        if not known.flags:
+            continue
+        word = TYPES.get(types(kind)[one.name][0], "string")
+        plain: Schema = {"type": word}
+        most = "maxLength" if word == "string" else "maximum"
+        high = min(high, longest) if one.name == "max_seconds" else high
+        bounds = {"minimum": known.low, most: high, "exclusiveMinimum": known.above}
+        plain |= {bound: value for bound, value in bounds.items() if not math.isinf(value)}
+        also: list[Schema] = [{"type": "string", "enum": [*known.choices]}] if known.choices else []
+        if word == "string" and also:
+            plain = also.pop()
+        also += [] if known.unset is None else [{"const": known.unset}]
+        found[one.name] = {
+            "anyOf": [plain, {"type": "null"}, *also],
+            "description": SEED if one.name == "seed" else known.help,
+            **({} if one.default is None else {"default": one.default}),
+        }
+    return found
 
 
 def _letters(documents: Mapping[str, str]) -> str | None:
@@ -83,47 +114,9 @@ def _is_read(char: str, rules: TextRules) -> bool:
     return letters is not None and all(map(rules.knows, letters))
 
 
-def _own(field: Field[Any], own: object) -> Any:
-    """The value that a model sets by itself where an option's default is None; None if it has none.
-
-    own: those values, as attributes.
-    """
-    if field.default is not None or own is None:
-        return None
-    value = getattr(own, field.name, None)
-    return value if isinstance(value, int | float) else 0 if field.name == "top_k" else None
-
-
-def _served(option: dict[str, Any], longest: float) -> dict[str, Any]:
-    """Put what the server does without a value in place of what the model does."""
-    if option["name"] == "seed":
-        return {**option, "help": SEED}
-    if option["name"] == "max_seconds" and longest < option["max"]:
-        return {**option, "max": longest, "own": longest}
-    return option
-
-
-def _option(field: Field[Any], kind: Any, own: Any) -> dict[str, Any]:
-    """Describe an option; bounds that it lacks are left out.
-
-    kind: type of its values.
-    default: None is the model's own value, also where a request gives null.
-    own: that value, if it has one.
-    above: an exclusive lower bound.
-    unset: the value that means none.
-    """
-    known = info(field)
-    found: dict[str, Any] = {
-        "name": field.name,
-        "type": kind.__name__ if kind in (bool, int, float) else "str",
-        "default": field.default,
-        "own": own,
-        "help": known.help,
-    }
-    bounds = {"min": known.low, "max": known.high, "above": known.above}
-    found |= {name: bound for name, bound in bounds.items() if not math.isinf(bound)}
-    if known.choices:
-        found["choices"] = list(known.choices)
-    if known.unset is not None:
-        found["unset"] = known.unset
-    return found
+def _own(options: Collection[str], own: object) -> dict[str, Any]:
+    """Collect the numbers that a model sets by itself. own: those values, as attributes."""
+    values = {name: getattr(own, name, None) for name in options if own is not None}
+    if "top_k" in values and values["top_k"] is None:
+        values["top_k"] = 0
+    return {name: value for name, value in values.items() if isinstance(value, int | float)}

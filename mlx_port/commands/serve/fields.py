@@ -19,12 +19,14 @@ from pydantic import (
     FailFast,
     Field,
     GetPydanticSchema,
+    InstanceOf,
     WithJsonSchema,
     create_model,
     field_validator,
     model_validator,
 )
 from pydantic_core import PydanticCustomError, core_schema
+from starlette.datastructures import UploadFile
 
 from mlx_port.commands.serve.errors import LONGEST_NAME
 from mlx_port.commands.serve.names import DEFAULT_VOICE
@@ -34,6 +36,7 @@ from tts_core.errors import NotFoundError
 from tts_core.options import MOST_FRAMES
 from tts_core.printable import one_line
 from tts_core.prompt import Prompt
+from tts_core.serving.voices import AGREED
 from tts_core.text.checks import check_characters
 
 MOST_CODES = 1 << 18  # of a prompt; far more than any model's window
@@ -43,6 +46,7 @@ RATES = (8000, 48_000)  # Hz, of sound that is asked for
 CAPTIONS = {"srt": "application/x-subrip", "vtt": "text/vtt"}
 UNKNOWN = "unknown_field"  # an error of our own
 OF_ANSWERS = ("stream_format", "stream", "pieces")  # fields that a WebSocket has not
+MESSAGES: dict[str, dict[str, Any]] = {"text": {"text": str}, "end": {}, "cancel": {}}  # of a WebSocket
 ONCE = ("input", "model", "voice", "response_format", "prompt", *OF_ANSWERS)
 
 
@@ -141,6 +145,7 @@ def recording_bytes(value: str) -> bytes:
     return found
 
 
+FILE = {"type": "string", "format": "binary"}
 VOICE = {"anyOf": [{"type": "string"}, {"type": "object", "properties": {"id": {"type": "string"}}}]}
 Ignored = Annotated[Any, Field(description="Ignored, with a warning.")]
 
@@ -257,6 +262,18 @@ class BatchBody(Body):
     items: list[SpeechBody] = Field(min_length=1)
 
 
+class VoiceForm(Body):
+    """A voice to add: recordings, a transcript for each or none, consent, and a note such as who gave it."""
+
+    name: str
+    audio_sample: Annotated[
+        list[Annotated[InstanceOf[UploadFile], WithJsonSchema(FILE)]], Field(min_length=1)
+    ]
+    transcript: list[str] = []
+    consent: str = Field(description=f"One of {', '.join(AGREED)}.")
+    consent_note: str | None = None
+
+
 class EncodeQuery(Body):
     """The query of an encoding."""
 
@@ -269,6 +286,8 @@ class Bodies(NamedTuple):
     speech: type[SpeechBody]
     batch: type[BatchBody]
     captions: type[CaptionsBody]
+    voice: type[VoiceForm]
+    messages: dict[str, type[Body]]  # of a WebSocket, after its start
 
 
 @cache
@@ -287,5 +306,12 @@ def bodies(limits: Limits, batch: int) -> Bodies:
     cue = limited("Cue", CueBody, text=text, words=list[limited("Word", WordBody, text=text)])
     items = Annotated[list[speech], Field(max_length=batch), FailFast()]
     return Bodies(
-        speech, limited("Batch", BatchBody, items=items), limited("Captions", CaptionsBody, cues=list[cue])
+        speech,
+        limited("Batch", BatchBody, items=items),
+        limited("Captions", CaptionsBody, cues=list[cue]),
+        limited("Voice", VoiceForm),
+        {
+            kind: create_model(f"Stream-{kind}", __base__=Body, type=Annotated[str, one_of([kind])], **own)
+            for kind, own in MESSAGES.items()
+        },
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from html import escape
 from typing import Any
@@ -11,19 +11,15 @@ from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from mlx_port.commands.serve import voices
 from mlx_port.commands.serve.body import MOST_FIELDS
-from mlx_port.commands.serve.describe import describe
+from mlx_port.commands.serve.describe import Schema, describe_options
 from mlx_port.commands.serve.examples import example
 from mlx_port.commands.serve.fields import OF_ANSWERS, SpeechBody
 from mlx_port.commands.serve.page import HEADERS
 from mlx_port.commands.serve.routes import service_of
 from mlx_port.commands.serve.service import Service
 from tts_core.audio.formats.names import FORMATS
-from tts_core.serving.voices import AGREED
 
-Schema = dict[str, Any]
-TYPES = {"bool": "boolean", "int": "integer", "float": "number", "str": "string"}
 SOUND: Schema = {"schema": {"type": "string", "contentMediaType": "application/octet-stream"}}
 ERROR: Schema = {
     "type": "object",
@@ -80,10 +76,9 @@ def description(service: Service) -> Schema:
 
 
 def _bodies(service: Service) -> dict[str, Schema]:
-    """Describe the bodies by their types, a speech's with the options of any model that is served, and the
-    messages of a WebSocket.
-    """
-    kinds: list[Any] = [(kind, "validation") for kind in service.bodies]
+    """Describe the bodies and messages by their types, a speech with the options of any served model."""
+    *bodies, messages = service.bodies
+    kinds: list[Any] = [(kind, "validation") for kind in (*bodies, *messages.values())]
     _, found = models_json_schema(kinds, ref_template=REF, schema_generator=_Generator)
     schemas: dict[str, Schema] = found["$defs"]
     schemas["Speech"] |= {"maxProperties": MOST_FIELDS, "additionalProperties": not service.settings.strict}
@@ -94,19 +89,8 @@ def _bodies(service: Service) -> dict[str, Schema]:
                 fields[name] = {"anyOf": [*fields[name].get("anyOf", [fields[name]]), option]}
     start = {name: one for name, one in fields.items() if name not in ("input", *OF_ANSWERS)}
     start |= {"response_format": {"type": "string", "enum": ["pcm"]}, "api_key": {"type": "string"}}
-    form: dict[str, Schema] = {name: {"type": "string"} for name in voices.FIELDS}
-    form["audio_sample"] = {"type": "array", "items": {"type": "string", "format": "binary"}}
-    form["transcript"] = {"type": "array", "items": {"type": "string"}}
-    form["consent"]["description"] = f"One of {', '.join(AGREED)}."
-    text = {"text": {"type": "string", "maxLength": service.settings.limits.message}}
-    return {
-        **schemas,
-        "Voice": {"type": "object", "required": ["name", "audio_sample", "consent"], "properties": form},
-        "Stream-start": {**_message("start", start), "required": ["type"]},
-        "Stream-text": _message("text", text),
-        "Stream-end": _message("end", {}),
-        "Stream-cancel": _message("cancel", {}),
-    }
+    own = {"title": "Stream-start", "required": ["type"], "properties": {"type": {"const": "start"}, **start}}
+    return {**schemas, "Stream-start": {**schemas["Speech"], **own}}
 
 
 class _Generator(GenerateJsonSchema):
@@ -122,36 +106,11 @@ class _Generator(GenerateJsonSchema):
 
 def _options(service: Service) -> list[Schema]:
     """Describe the options of each served model."""
-    found = []
+    longest, found = service.settings.limits.audio_seconds, []
     for name in service.names:
-        source = service.engine.models[name]
-        longest = service.settings.limits.audio_seconds
-        options = describe(source.model, source.configs, source.documents, longest=longest)["options"]
-        properties = {one["name"]: _option(one) for one in options}
-        found.append({"title": f"Options of {name}", "type": "object", "properties": properties})
+        options = describe_options(service.engine.models[name].model, longest)
+        found.append({"title": f"Options of {name}", "type": "object", "properties": options})
     return found
-
-
-def _option(one: Mapping[str, Any]) -> Schema:
-    """Translate an option of `describe`. A model's own value is null."""
-    kind, choices = TYPES[one["type"]], {"type": "string", "enum": one.get("choices")}
-    most = "maxLength" if kind == "string" else "maximum"
-    bounds = {"min": "minimum", "max": most, "above": "exclusiveMinimum"}
-    plain: Schema = {"type": kind, **{word: one[name] for name, word in bounds.items() if name in one}}
-    if "choices" in one and kind == "string":
-        plain = choices
-    also: list[Schema] = [{"type": "null"}]
-    if "choices" in one and kind != "string":
-        also.append(choices)
-    if "unset" in one:
-        also.append({"const": one["unset"]})
-    found: Schema = {"anyOf": [plain, *also], "description": one["help"]}
-    return found if one["default"] is None else {**found, "default": one["default"]}
-
-
-def _message(kind: str, fields: Schema) -> Schema:
-    """Describe a message that a client of the WebSocket sends, as JSON."""
-    return {"title": f"WebSocket: {kind}", **_object(type={"const": kind}, **fields)}
 
 
 def _paths(service: Service) -> Schema:
@@ -190,10 +149,6 @@ def _paths(service: Service) -> Schema:
 
 def _ref(name: str) -> Schema:
     return {"$ref": REF.format(model=name)}
-
-
-def _object(**fields: Schema) -> Schema:
-    return {"type": "object", "required": [*fields], "additionalProperties": False, "properties": fields}
 
 
 def _call(

@@ -14,8 +14,9 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from mlx_port.commands.serve.body import read_bytes
-from mlx_port.commands.serve.errors import ApiError, check_fields, invalid
+from mlx_port.commands.serve.body import read, read_bytes
+from mlx_port.commands.serve.errors import ApiError, invalid
+from mlx_port.commands.serve.fields import VoiceForm
 from mlx_port.commands.serve.names import VOICES
 from mlx_port.commands.serve.recordings import decoded
 from mlx_port.commands.serve.routes import service_of
@@ -24,7 +25,7 @@ from tts_core.errors import CheckpointError, NotFoundError
 from tts_core.printable import counted
 from tts_core.serving.voices import TakenError, Voice, VoiceStore, check_consent
 
-FIELDS = ("name", "audio_sample", "transcript", "consent", "consent_note")
+REPEATED = ("audio_sample", "transcript")  # fields of the form
 _PIECE = 1 << 16  # bytes that are parsed at a time
 
 
@@ -110,30 +111,19 @@ async def _form(request: Request, limits: Limits) -> FormData:
 
 
 def _add(store: VoiceStore, form: FormData, limits: Limits) -> Voice:
-    check_fields(form, FIELDS)
-    name, consent = _text(form, "name"), _text(form, "consent")
-    check_consent(consent)
-    if "consent_note" in form:
-        consent = _text(form, "consent_note")
-    uploads = form.getlist("audio_sample")
-    files = [each for each in uploads if isinstance(each, UploadFile)]
-    if not files or len(files) < len(uploads):
-        raise invalid("audio_sample", "audio_sample: missing; send a recording as a file", "missing_field")
-    transcripts = [each for each in form.getlist("transcript") if isinstance(each, str)]
+    given = {name: form.getlist(name) for name in form}
+    single = {name: values[0] for name, values in given.items() if name not in REPEATED and len(values) == 1}
+    asked = read(VoiceForm, given | single)
+    check_consent(asked.consent)
+    files, transcripts = asked.audio_sample, asked.transcript
     if transcripts and len(transcripts) != len(files):
         raise invalid("transcript", f"transcript: {len(transcripts)} for {counted(len(files), 'recording')}")
-    recordings = _decoded(files, limits)
+    recordings, said = _decoded(files, limits), transcripts or [None] * len(files)
+    note = asked.consent if asked.consent_note is None else asked.consent_note
     try:
-        return store.add(name, recordings, transcripts or [None] * len(files), consent)
+        return store.add(asked.name, recordings, said, note)
     except TakenError as error:
         raise ApiError(409, str(error), param="name", code="voice_exists") from None
-
-
-def _text(form: FormData, name: str) -> str:
-    values = form.getlist(name)
-    if len(values) != 1 or not isinstance(values[0], str):
-        raise invalid(name, f"{name}: missing, or not one text", "missing_field")
-    return values[0]
 
 
 def _decoded(files: Sequence[UploadFile], limits: Limits) -> list[tuple[np.ndarray, int]]:

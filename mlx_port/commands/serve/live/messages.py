@@ -11,10 +11,11 @@ from starlette.types import Message, Receive
 
 from mlx_port.commands.serve.body import parse
 from mlx_port.commands.serve.errors import ApiError, invalid
+from mlx_port.commands.serve.fields import MESSAGES
 from mlx_port.commands.serve.settings import Limits
 from tts_core.errors import did_you_mean
 
-TYPES = ("start", "text", "end", "cancel")
+TYPES = ("start", *MESSAGES)
 CLOSING = "websocket.closing"  # an event of our own: the server is shutting down
 
 
@@ -62,19 +63,3 @@ class Messages:
             hint = did_you_mean(str(kind)[:40], TYPES) or f"there is {', '.join(TYPES)}"
             raise invalid("type", f"type: {kind!r:.40} is no message; {hint}", "unknown_type")
         return message
-
-
-def text_of(message: dict[str, Any]) -> str:
-    """Read the text of a message of type text. Raises ApiError 400."""
-    check_fields(message, "text")
-    text = message.get("text")
-    if not isinstance(text, str):
-        raise invalid("text", "text: missing, or not a string", "missing_field")
-    return text
-
-
-def check_fields(message: dict[str, Any], *names: str) -> None:
-    """Check that a message has no fields but these and its type. Raises ApiError 400."""
-    strange = next((name for name in message if name not in ("type", *names)), None)
-    if strange is not None:
-        raise invalid(strange, f"{strange:.40}: no field of {message['type']}", "unknown_field")

@@ -12,11 +12,11 @@ from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
-from mlx_port.commands.serve.body import read_live
+from mlx_port.commands.serve.body import read, read_live
 from mlx_port.commands.serve.errors import ApiError, api_error, invalid, log_cause
 from mlx_port.commands.serve.guard import is_key
 from mlx_port.commands.serve.live.flow import LiveFlow
-from mlx_port.commands.serve.live.messages import CLOSING, LeftError, Messages, check_fields, text_of
+from mlx_port.commands.serve.live.messages import CLOSING, LeftError, Messages
 from mlx_port.commands.serve.service import Service
 from tts_core.errors import CancelledError
 from tts_core.printable import json_text
@@ -98,17 +98,16 @@ class _Connection:
         """Take messages until cancel, also after the end of the text."""
         while True:
             message = await self.messages.next(None if flow.is_complete else self.limits.idle_seconds)
-            match message["type"]:
-                case "text":
-                    flow.add(text_of(message))
-                case "end":
-                    check_fields(message)
-                    flow.end()
-                case "cancel":
-                    check_fields(message)
-                    return "cancelled"
-                case "start":
-                    raise invalid("type", "type: start again; open another connection", "wrong_order")
+            kind = message["type"]
+            if kind == "start":
+                raise invalid("type", "type: start again; open another connection", "wrong_order")
+            checked: Any = None if kind == CLOSING else read(self.service.bodies.messages[kind], message)
+            if kind == "text":
+                flow.add(checked.text)
+            elif kind == "end":
+                flow.end()
+            elif kind == "cancel":
+                return "cancelled"
 
     async def _speak(self, flow: LiveFlow) -> str:
         """Send the sound with the times of words and pieces. Returns why the speech ended."""

@@ -13,11 +13,12 @@ export class Options {
     byId("reset").addEventListener("click", () => this.fit(this.described));
   }
 
-  /** Make the form of a model. described: its options, as the server describes them. */
-  fit(described) {
-    this.described = described;
+  /** Make the form of a model. options: JSON Schema by name.  own: the model's values where null is the default. */
+  fit({ options, own }) {
+    this.described = { options, own };
     this.fields.clear();
-    this.form.replaceChildren(...described.map((option) => this.row(option)));
+    const rows = Object.entries(options).map(([name, schema]) => this.row(flatten(name, schema, own[name])));
+    this.form.replaceChildren(...rows);
     this.count();
   }
 
@@ -29,7 +30,7 @@ export class Options {
     const name = titled(option.name);
     const label = element("label", { htmlFor: id }, name);
     const help = element("p", { id: `${id}-help`, className: "help" }, option.help, hint(option));
-    return element("div", { className: `option ${option.type === "bool" ? "check" : ""}` }, label, field, help);
+    return element("div", { className: `option ${option.type === "boolean" ? "check" : ""}` }, label, field, help);
   }
 
   /** The options that differ from the model's own. Throws for one that is out of range, and goes to it. */
@@ -67,26 +68,33 @@ export class Options {
   }
 }
 
+/** Flatten a schema: the plain value, null, other words and the number that means none. */
+function flatten(name, { anyOf: [plain, , ...others], description: help, default: value = null }, own) {
+  const found = { name, help, own, ...plain, default: value, choices: plain.enum };
+  for (const other of others) Object.assign(found, other.enum ? { choices: other.enum } : { unset: other.const });
+  return found;
+}
+
 function control(option, id) {
-  if (option.type === "bool" && option.default !== null) {
+  if (option.type === "boolean" && option.default !== null) {
     return element("input", { id, type: "checkbox", checked: option.default });
   }
-  if (option.type === "bool") return choice(id, ["", "yes", "no"], "");
-  if (option.choices && option.type === "str") return choice(id, option.choices, option.default ?? "");
-  const number = option.type !== "str";
-  const isText = !number || option.choices || (option.max ?? 0) > Number.MAX_SAFE_INTEGER;
+  if (option.type === "boolean") return choice(id, ["", "yes", "no"], "");
+  if (option.choices && option.type === "string") return choice(id, option.choices, option.default ?? "");
+  const number = option.type !== "string";
+  const isText = !number || option.choices || (option.maximum ?? 0) > Number.MAX_SAFE_INTEGER;
   const field = element("input", { id, type: isText ? "text" : "number", autocomplete: "off" });
   field.placeholder = String(option.default ?? option.own ?? NONE[option.name] ?? "none");
   if (isText && number) {
     field.inputMode = "decimal";
-    const digits = option.type === "int" ? "\\d+" : "\\d*\\.?\\d+";
+    const digits = option.type === "integer" ? "\\d+" : "\\d*\\.?\\d+";
     field.pattern = [...(option.choices ?? []), digits].join("|");
   }
   if (!isText) {
-    field.step = option.type === "int" ? "1" : "any";
-    if ("min" in option && !("unset" in option)) field.min = option.min;
-    if ("unset" in option) field.min = Math.min(option.unset, option.min ?? option.unset);
-    if ("max" in option) field.max = option.max;
+    field.step = option.type === "integer" ? "1" : "any";
+    if ("minimum" in option && !("unset" in option)) field.min = option.minimum;
+    if ("unset" in option) field.min = Math.min(option.unset, option.minimum ?? option.unset);
+    if ("maximum" in option) field.max = option.maximum;
   }
   return field;
 }
@@ -101,10 +109,10 @@ function read(option, field) {
   if (field.type === "checkbox") return field.checked;
   const text = field.value.trim();
   if (text === "") return undefined;
-  if (option.type === "bool") return text === "yes";
-  if (option.type === "str" || option.choices?.includes(text)) return text;
+  if (option.type === "boolean") return text === "yes";
+  if (option.type === "string" || option.choices?.includes(text)) return text;
   const number = Number(text);
-  return option.type === "int" && number > Number.MAX_SAFE_INTEGER ? BigInt(text) : number;
+  return option.type === "integer" && number > Number.MAX_SAFE_INTEGER ? BigInt(text) : number;
 }
 
 /** The name of an option, in words. */
@@ -114,8 +122,8 @@ export function titled(name) {
 }
 
 /** The range of an option, in words. */
-function hint({ min, max, above, type }) {
-  if (type === "bool" || type === "str" || (max ?? 0) > Number.MAX_SAFE_INTEGER) return "";
+function hint({ minimum: min, maximum: max, exclusiveMinimum: above, type }) {
+  if (type === "boolean" || type === "string" || (max ?? 0) > Number.MAX_SAFE_INTEGER) return "";
   const low = min !== undefined ? `${min}` : above !== undefined ? `above ${above}` : "";
   if (low && max !== undefined) return ` (${low} to ${max})`;
   if (low) return min !== undefined ? ` (${min} or more)` : ` (${low})`;

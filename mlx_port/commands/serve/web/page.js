@@ -40,7 +40,7 @@ const failed = (error) => {
 function fitModel() {
   const chosen = model();
   editor.fit(chosen, server.limits.input);
-  options.fit(chosen.options);
+  options.fit(chosen);
   voices.fit(chosen);
   newVoice.fit(chosen, server.limits);
 }

@@ -138,9 +138,9 @@ def test_a_bad_start(shared: Served, message: Any, param: str | None, code: int)
 
 LATE: list[tuple[list[dict[str, Any]], str]] = [
     ([{"type": "text"}], "text: missing"),
-    ([{"type": "text", "text": 5}], "text: missing"),
-    ([{"type": "text", "text": "a", "txt": 1}], "txt: no field of text"),
-    ([{"type": "end", "now": True}], "now: no field of end"),
+    ([{"type": "text", "text": 5}], "text: not a string"),
+    ([{"type": "text", "text": "a", "txt": 1}], "txt: no such field; did you mean text?"),
+    ([{"type": "end", "now": True}], "now: no such field; there is type"),
     ([{"type": "start"}], "start again"),
     ([{"type": "end"}], "no words in it"),
     ([{"type": "text", "text": " ... "}, {"type": "end"}], "no words in it"),
