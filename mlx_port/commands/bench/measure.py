@@ -28,6 +28,7 @@ from tts_core.results import GenerationResult
 from tts_core.speed import voice
 
 FEWEST = 3  # steps that a time is taken from
+FASTEST = 1e-4  # seconds: a pipeline that asks again sooner has run no network in between
 READ_BYTES, READS, READ_SECONDS = 2**29, 8, 0.5  # of one kind at most
 
 
@@ -77,7 +78,8 @@ class Stopwatch(threading.Event):
 
     def stop(self) -> None:
         """End a series of steps: the time to the next one is no step."""
-        self.taken += [after - before for before, after in pairwise(self.times)]
+        between = (after - before for before, after in pairwise(self.times))
+        self.taken += [taken for taken in between if taken > FASTEST]
         self.times.clear()
 
 

@@ -185,6 +185,15 @@ def test_a_stopwatch_times_steps_of_its_stages_only(monkeypatch):
     assert watch.taken == [1, 1, 1, 1]
 
 
+def test_a_stopwatch_that_is_asked_twice_counts_a_step_once(monkeypatch):
+    now = iter([0, 1e-5, 2, 2 + 1e-5, 4])
+    monkeypatch.setattr(measure.time, "perf_counter", lambda: next(now))
+    watch = Stopwatch(("AR",))
+    assert not any(watch.is_set() for _ in range(5))
+    watch.stop()
+    assert watch.taken == pytest.approx([2, 2], abs=1e-4)
+
+
 def test_weights_are_drawn_quantized_and_equal_every_time(tiny):
     """As a folder of convert-weights would have them; norms are 1."""
     config = tiny["dia"]["dia"]
