@@ -11,16 +11,14 @@ from converters.published import Published
 from converters.rules.dequantize import Quantization
 from tts_core import models
 from tts_core.errors import SpeechError
-from tts_core.files.record import CARD
+from tts_core.files.record import CARD, RECORD
 from tts_core.files.regular import read_text
 from tts_core.files.whole import whole_file
 from tts_core.printable import one_line
 from tts_core.voice import embedded
 
 NON_COMMERCIAL = "cc-by-nc-4.0"
-
-
-MEASURED = "## Measured by mlx-port verify"
+MEASURED, JUDGED = "## Measured by mlx-port verify", "## Measured by mlx-port judge"
 NOTHING = (
     "Nothing was measured for this checkpoint; `mlx-port verify SRC FOLDER` measures it and writes it here."
 )
@@ -108,23 +106,27 @@ def _commands(example: str, repository: str | None) -> list[str]:
     ]
 
 
-def add_measurements(folder: Path, lines: Sequence[str]) -> None:
-    """Put lines at the end of a folder's card, in place of those of an earlier call. Raises OSError.
+def add_measurements(folder: Path, lines: Sequence[str], heading: str = MEASURED) -> None:
+    """Put lines under a heading of a folder's card, in place of those of an earlier call. Raises OSError.
 
-    A folder without a card stays without.
+    A folder without a card, or that another program wrote, stays as it is.
     """
     card = folder / CARD
-    if not card.is_file():
+    if not (card.is_file() and (folder / RECORD).exists()):
         return
-    text = read_text(card).partition(f"{MEASURED}\n")[0].rstrip()
+    text = read_text(card).replace(f"{MEASURED}\n\n{NOTHING}\n", "")
+    before, _, old = text.partition(f"{heading}\n")
+    after = "".join(old.partition("\n## ")[1:])
     with whole_file(card, card.stat().st_mode & 0o777) as file:
-        file.write("\n".join([text, "", MEASURED, "", *[f"- {line}" for line in lines], ""]).encode())
+        own = [before.rstrip(), "", heading, "", *[f"- {line}" for line in lines], ""]
+        file.write(("\n".join(own) + after).encode())
 
 
-def measurements(folder: Path) -> list[str]:
+def measurements(folder: Path, heading: str = MEASURED) -> list[str]:
     """Read the lines that `add_measurements` wrote; empty if nothing was measured. Raises SpeechError."""
     card = folder / CARD
-    found = read_text(card).partition(f"{MEASURED}\n")[2].splitlines() if card.is_file() else []
+    text = read_text(card) if card.is_file() else ""
+    found = text.partition(f"{heading}\n")[2].partition("\n## ")[0].splitlines()
     return [line.removeprefix("- ") for line in found if line.startswith("- ")]
 
 

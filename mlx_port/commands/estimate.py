@@ -121,22 +121,29 @@ def estimate(
         for backend in BACKENDS
     ]
     guesses = [outlook.estimate(found.configs, job, machine) for machine in machines]
-    measured = [] if quantize else _measured(model)
+    measured = _measured(model, quantization["bits"] if quantize and quantization else None)
     if as_json:
-        known = {"job": asdict(job), **how, "measured": measured, "backends": facts(guesses)}
+        known = {"job": asdict(job), **how, "measured": list(measured), "backends": facts(guesses)}
         click.echo(json_text(known))
     else:
         above, below = outlook.headline(job, found.configs)
         shown = table(guesses, above, below, computer.free_bytes())
-        of_it = [f"Measured by mlx-port verify: {one_line(line)}" for line in measured] or [NOTHING]
+        of_it = [one_line(f"{heading[3:]}: {line}") for line, heading in measured.items()] or [NOTHING]
         click.echo(lines("\n".join([shown, "", *of_it])))
 
 
-def _measured(model: str | None) -> list[str]:
-    """What `verify` noted in the card of a converted folder, at the bits that it has."""
-    from converters.card import measurements
+def _measured(model: str | None, bits: int | None) -> dict[str, str]:
+    """Read the lines of the card of a converted folder, each with its heading.
 
-    return [] if model is None else measurements(Path(model).expanduser())
+    bits: of a copy, for which only `judge --bits` has figures; None is the folder itself.
+    """
+    from converters.card import JUDGED, MEASURED, measurements
+
+    folder = Path("" if model is None else model).expanduser()
+    verified = [] if model is None or bits else measurements(folder)
+    judged = [] if model is None else measurements(folder, JUDGED)
+    judged = [line for line in judged if bits is None or line.startswith(f"{bits} bits,")]
+    return dict.fromkeys(verified, MEASURED) | dict.fromkeys(judged, JUDGED)
 
 
 class StoredModel(NamedTuple):

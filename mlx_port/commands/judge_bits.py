@@ -11,6 +11,7 @@ from typing import Any
 import click
 import mlx.core as mx
 
+from converters.card import JUDGED, add_measurements, measurements
 from mlx_port.commands.bench.cases import Case, Subject, choose_subject, plan
 from mlx_port.commands.bench.measure import load
 from tts_core import models
@@ -19,7 +20,7 @@ from tts_core.errors import UsageError
 from tts_core.judges.judging import Measure, Summary, judged, summaries
 from tts_core.judges.rows import RecordingRow
 from tts_core.judges.sentences import sentences
-from tts_core.printable import lines
+from tts_core.printable import lines, one_line
 from tts_core.prompt import Prompt
 
 BITS = ("32", "16", "8", "6", "5", "4", "3", "2")
@@ -42,7 +43,7 @@ def judge_bits(
     if models.model(subject.name).of(subject.configs).needs_voice and recording is None:
         raise UsageError(f"--ref-audio: {subject.name} needs a recording of a voice")
     prompt = None if recording is None else Prompt.from_file(recording, transcript)
-    longest, found = max(said, key=len), []
+    longest, found, shown = max(said, key=len), [], []
     for case in plan(subject, longest, MOST_SECONDS, batch=[BATCH], dtypes=None, bits=bits):
         form = {"bits": case.bits, "dtype": case.dtype}
         if case.refused is not None:
@@ -52,9 +53,22 @@ def judge_bits(
         with tempfile.TemporaryDirectory() as folder:
             rows = _spoken(subject, case, said, prompt, Path(folder))
             [rate] = summaries(list(judged(rows, [judge])), [words])
-        click.echo(lines(f"{case.bits} bits, {case.dtype}: {_line(rate)}"))
+        shown.append(f"{case.bits} bits, {case.dtype}: {_line(rate)}")
+        click.echo(lines(shown[-1]))
         found.append(form | rate._asdict())
+    if model is not None:
+        _note_in_card(Path(str(subject.folder)), shown)
     return found
+
+
+def _note_in_card(folder: Path, shown: Sequence[str]) -> None:
+    """Add figures to the card of a converted folder, and keep those of other forms."""
+    again = {line.partition(":")[0] for line in shown}
+    kept = [line for line in measurements(folder, JUDGED) if line.partition(":")[0] not in again]
+    try:
+        add_measurements(folder, [*kept, *shown], JUDGED)
+    except OSError as error:
+        click.echo(one_line(f"{folder}: its model card was not changed ({error})"), err=True)
 
 
 def _spoken(

@@ -179,15 +179,11 @@ def _run_port(
 
 
 def _note_in_card(report: Report, destination: str) -> None:
-    """Add the summary to the model card of DST; another program's, or one that cannot be written, stays."""
+    """Add the summary to the model card of DST; one that cannot be written stays."""
     from converters.card import add_measurements
-    from tts_core.files.record import RECORD
 
-    folder = Path(destination).expanduser()
-    if not (folder / RECORD).exists():
-        return
     try:
-        add_measurements(folder, report.summary())
+        add_measurements(Path(destination).expanduser(), report.summary())
     except (OSError, SpeechError) as error:
         click.echo(one_line(f"{destination}: its model card was not changed ({error})"), err=True)
 

@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from converters.card import JUDGED, MEASURED, add_measurements
+from converters.convert import convert
+from converters.published import open_published
 from mlx_port.commands import judge_bits
 from mlx_port.commands.judge import MEASURES
 from mlx_port.commands.main import run
@@ -14,6 +17,7 @@ from tts_core.audio.files import write_audio
 from tts_core.judges import judging, wheels
 from tts_core.judges.judging import Measure, measures
 from tts_core.judges.sentences import sentences
+from tts_core.voice.embedded import CODEC, DIA
 
 
 @pytest.fixture
@@ -171,6 +175,42 @@ def test_names_in_the_help_are_all() -> None:
     assert tuple(measures()) == MEASURES
 
 
+def speak_two(monkeypatch: pytest.MonkeyPatch, said: list[str], listen: Any) -> None:
+    """Two sentences and another ear."""
+    ear = Measure("ear", ("wer",), lambda: listen)
+    monkeypatch.setattr(judging, "measures", lambda whisper: {"words": ear})
+    monkeypatch.setattr(judge_bits, "sentences", lambda: said)
+
+
+def test_figures_are_kept_in_the_card_and_shown_by_estimate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With those of other bits and of verify, none twice; a copy is said to have those of its own bits."""
+    folder = tmp_path / "voice"
+    convert(open_published([DIA], codec=CODEC, offline=True), folder)
+    wrong = iter([1, 0, 2, 2])
+    speak_two(monkeypatch, ["A."], lambda *_: {"words": 4, "word_errors": next(wrong), "wer": 0})
+    for bits in ("32,8", "8"):
+        assert run(["judge", "--bits", bits, "--model", str(folder)]) == 0
+    add_measurements(folder, ["all within the bound"])
+    card = (folder / "README.md").read_text()
+    assert "Nothing was measured" not in card
+    wide = "32 bits, float32: 25.0% wrong words, 1 sentences, ear"
+    eight = "8 bits, float16: 50.0% wrong words, 1 sentences, ear"
+    judged, verified = f"{JUDGED}\n\n- {wide}\n- {eight}\n", f"{MEASURED}\n\n- all within the bound\n"
+    assert card.endswith(f"\n\n{judged}\n{verified}")
+    capsys.readouterr()
+    for flags, shown in (
+        ([], [f"{MEASURED}: all within the bound", f"{JUDGED}: {wide}", f"{JUDGED}: {eight}"]),
+        (["-q"], [f"{JUDGED}: {eight}"]),
+        (["-q", "--q-bits", "4"], []),
+    ):
+        assert run(["estimate", str(folder), *flags]) == 0
+        out = capsys.readouterr().out
+        assert [f"## {line}" for line in out.splitlines() if line.startswith("Measured")] == shown
+        assert ("Nothing was measured" in out) is (shown == [])
+
+
 def test_the_same_sentences_at_each_number_of_bits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -180,10 +220,8 @@ def test_the_same_sentences_at_each_number_of_bits(
         heard.append((row.text, samples.tobytes()))
         return {"words": 4, "word_errors": len(heard) > 2, "wer": 0}
 
-    ear = Measure("ear", ("wer",), lambda: listen)
-    monkeypatch.setattr(judging, "measures", lambda whisper: {"words": ear})
     said = ["A dog.", "A cat sat."]
-    monkeypatch.setattr(judge_bits, "sentences", lambda: said)
+    speak_two(monkeypatch, said, listen)
     assert run(["judge", "--bits", "32,4", "--json", str(tmp_path / "found.json")]) == 0
     printed = capsys.readouterr().out.splitlines()
     assert printed == [
