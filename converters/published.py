@@ -6,14 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from converters.candidates import Candidate, scan
 from converters.files import folders
 from converters.files.hub import locate
 from converters.maps import origin
 from converters.maps.layouts import Found, Hints, layouts, recognize
 from converters.part import ModelPart as ModelPart
-from converters.search import Search
+from converters.search import Goal, Search, is_codec
 from tts_core import models
-from tts_core.errors import CheckpointError
+from tts_core.errors import CheckpointError, UsageError
 from tts_core.voice.embedded import places_of
 
 
@@ -85,12 +86,36 @@ def open_published(
     given = [place for source in given for place in places_of(source, with_codec=codec is None)]
     hints = Hints(cross_rope, None if config is None else locate(config, flag="--config").path)
     places = [locate(source, flag=flag, revision=revision, offline=offline) for source in given]
-    search = Search(parts, include, hints, flag)
-    search.look(places, without_codec=codec is not None)
+
+    def goal_of(seen: Sequence[Candidate]) -> Goal:
+        if parts is None:
+            return Goal.of(seen, include, flag)
+        return Goal(next((kind for kind in parts if kind in models.NAMES), None), tuple(parts))
+
+    def in_sources(goal: Goal) -> list[str]:
+        return [kind for kind in goal.kinds if codec is None or not is_codec(kind)]
+
+    scanned = scan(places, hints, lambda seen: in_sources(goal_of(seen)))
+    goal = goal_of(scanned.candidates)
+    search = Search(goal, scanned, hints, flag)
+    search.take(scanned, in_sources(goal))
     if codec is not None:
-        search.look_for_codec(locate(codec, flag="--codec", offline=offline))
+        there = locate(codec, flag="--codec", offline=offline)
+        search.look(there, [kind for kind in goal.kinds if is_codec(kind)])
     else:
         search.look_beside(places)
     search.fetch(offline=offline)
+    _check_flags(goal.model, include, hints)
     search.check(given, places)
-    return Published(search.model, search.in_order(), search.ignored)
+    return Published(goal.model, {kind: search.found[kind] for kind in goal.kinds}, search.ignored)
+
+
+def _check_flags(model: str | None, include: Sequence[str], hints: Hints) -> None:
+    """Raise UsageError for flags that are for other models."""
+    if model is None:
+        return
+    spec = models.model(model)
+    idle = [f"--include-{kind}" for kind in include if kind not in spec.extras]
+    idle += [f"--{name.replace('_', '-')}" for name in hints.given() if name not in spec.hints]
+    if idle:
+        raise UsageError(f"{', '.join(idle)}: not for {spec.title}; leave it out")
