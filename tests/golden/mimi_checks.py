@@ -70,9 +70,7 @@ def attended(side: CodecSide, audio: np.ndarray) -> np.ndarray:
 def latents(side: CodecSide, audio: np.ndarray) -> np.ndarray:
     """(B, L) → (B, C, T), what the quantizers encode."""
     codec = side.codec
-    return side.conv(
-        lambda x: codec.downsample(codec.encoder_transformer(codec.encoder(x))), audio[:, None]
-    )
+    return side.conv(lambda x: codec.downsample(codec.encoder_transformer(codec.encoder(x))), audio[:, None])
 
 
 def check_margin(

@@ -33,9 +33,7 @@ def codes(frames: int = FRAMES, batch: int = 2) -> np.ndarray:
 def test_transformer(frames: int) -> None:
     """Frames around the window's edge."""
     x = normal(4, 2, TINY.decoder.latent_dim, frames)
-    bench().parity(
-        f"{frames} frames", lambda side: side.conv(side.codec.decoder.pre_transformer, x)
-    )
+    bench().parity(f"{frames} frames", lambda side: side.conv(side.codec.decoder.pre_transformer, x))
 
 
 @pytest.mark.parametrize("frames", [1, 3])

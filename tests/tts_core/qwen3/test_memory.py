@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from tts_core.codecs import qwen3_codec
-from tts_core.codecs.qwen3_codec import Qwen3CodecConfig
 from tts_core.errors import ResourceError
 from tts_core.memory.machine import Machine
 from tts_core.memory.terms import Estimate

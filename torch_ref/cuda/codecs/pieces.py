@@ -24,7 +24,7 @@ from tts_core.codecs.policy import CAPTURED
 
 
 class ReplayedPieces:
-    """Decodes as the codec's `decode_piece` does."""
+    """Decodes as the codec's `decode_piece` does; elsewhere than on CUDA that itself."""
 
     def __init__(self, codec: Mimi | Qwen3Codec):
         self.codec, is_mimi = codec, isinstance(codec, Mimi)
@@ -40,6 +40,8 @@ class ReplayedPieces:
 
         state: after the pieces before; None at the start.
         """
+        if not codes.is_cuda:
+            return self.codec.decode_piece(codes, state)
         steps, arrays = state or self._start
         count = self.steps * codes.shape[2]
         rotation, starts = self.attention.positions(steps, count, codes.device)

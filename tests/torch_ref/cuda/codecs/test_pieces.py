@@ -1,4 +1,4 @@
-"""Pieces of streams as graphs: those of the codec by itself up to rounding, each stream from its own state."""
+"""Pieces of streams as graphs: up to rounding those of the codec by itself, each stream from its state."""
 
 from __future__ import annotations
 
