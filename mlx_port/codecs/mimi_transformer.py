@@ -83,7 +83,7 @@ class Attention(nn.Module):
     def positions(self, starts: Sequence[int], count: int) -> Positions:
         """Compute the positions of `count` steps of rows that begin at `starts`."""
         cos, sin = rotation_of(starts, count, self.head_dim, self.theta)
-        return Positions((cos[:, None], sin[:, None]), mx.array(starts))
+        return Positions((cos[:, None], sin[:, None]), mx.array([*starts]))
 
 
 class FeedForward(nn.Module):

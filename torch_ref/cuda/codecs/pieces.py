@@ -27,10 +27,12 @@ class ReplayedPieces:
     """Decodes as the codec's `decode_piece` does; elsewhere than on CUDA that itself."""
 
     def __init__(self, codec: Mimi | Qwen3Codec):
-        self.codec, is_mimi = codec, isinstance(codec, Mimi)
-        transformer = codec.decoder_transformer if is_mimi else codec.decoder.pre_transformer
+        self.codec = codec
+        if isinstance(codec, Mimi):
+            transformer, self.steps = codec.decoder_transformer, STEPS
+        else:
+            transformer, self.steps = codec.decoder.pre_transformer, 1
         self.attention = cast(Attention, transformer.layers[0].self_attn)
-        self.steps = STEPS if is_mimi else 1
         self._replayed = ReplayedTensors(
             self._run, lambda: codec.precision, lambda shape: shape[0] == 1 and shape[2] <= CAPTURED
         )
