@@ -14,7 +14,8 @@ import mlx.core as mx
 import numpy as np
 from mlx import nn
 
-from mlx_port.layers.conv import Conv1d, ConvTranspose1d
+from mlx_port.layers.carried import Carried
+from mlx_port.layers.conv import Conv1d, ConvTranspose1d, conv_transpose1d
 from mlx_port.layers.lstm import LSTM, LSTMState
 from tts_core.codecs.encodec import (
     EncodecConfig,
@@ -44,11 +45,14 @@ class CausalConvTranspose1d(nn.Module):
 
     def __init__(self, in_channels: int, out_channels: int, kernel_size: int, stride: int):
         super().__init__()
-        self.stride = stride
+        self.stride, self.overlap = stride, kernel_size - stride
         self.conv = ConvTranspose1d(in_channels, out_channels, kernel_size, stride=stride)
 
-    def __call__(self, x: mx.array) -> mx.array:
-        return self.conv(x)[:, : x.shape[1] * self.stride]
+    def __call__(self, x: mx.array, carried: Carried | None = None) -> mx.array:
+        if not (carried and self.overlap):
+            return self.conv(x)[:, : x.shape[1] * self.stride]
+        y = carried.added(conv_transpose1d(x, self.conv.weight, None, self.stride), self.overlap)
+        return y + self.conv.bias
 
 
 class ResidualBlock(nn.Module):

@@ -8,22 +8,23 @@ layer by layer, as in transformers; kyutai's own code pads the samples with zero
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
 from mlx import nn
 
 from mlx_port.codecs.encodec import CausalConvTranspose1d, VectorQuantizer
-from mlx_port.codecs.mimi_transformer import Transformer, TransformerMemory
+from mlx_port.codecs.mimi_transformer import Transformer
+from mlx_port.layers.carried import Carried, Positions, StreamState
 from mlx_port.layers.conv import Conv1d
-from mlx_port.layers.rope import Rotation
+from mlx_port.layers.snake import LogSnake1d
 from tts_core.codecs.mimi import (
     POLICY,
     STEPS,
     MimiConfig,
     check_codebooks,
-    decode_tail,
     encode_windows,
 )
 from tts_core.codecs.policy import CodecPolicy
@@ -48,8 +49,17 @@ class CausalConv1d(nn.Module):
             in_channels, out_channels, kernel_size, stride=stride, dilation=dilation, groups=groups
         )
 
-    def __call__(self, x: mx.array) -> mx.array:
+    def __call__(self, x: mx.array, carried: Carried | None = None) -> mx.array:
+        if carried and self.padding:
+            return self.conv(carried.joined(x, self.padding))
         return self.conv(mx.pad(x, [(0, 0), (self.padding, -x.shape[1] % self.stride), (0, 0)]))
+
+
+def through(layers: Iterable[Any], x: mx.array, carried: Carried | None) -> mx.array:
+    """Run layers in order; activations carry nothing."""
+    for layer in layers:
+        x = layer(x) if isinstance(layer, nn.ELU | LogSnake1d) else layer(x, carried)
+    return x
 
 
 class ResidualBlock(nn.Module):
@@ -65,11 +75,8 @@ class ResidualBlock(nn.Module):
             CausalConv1d(inner, channels, 1),
         ]
 
-    def __call__(self, x: mx.array) -> mx.array:
-        y = x
-        for layer in self.block:
-            y = layer(y)
-        return x + y
+    def __call__(self, x: mx.array, carried: Carried | None = None) -> mx.array:
+        return x + through(self.block, x, carried)
 
 
 class Encoder(nn.Module):
@@ -108,10 +115,8 @@ class Decoder(nn.Module):
         layers += [nn.ELU(), CausalConv1d(width, 1, config.last_kernel_size)]
         self.layers = layers
 
-    def __call__(self, x: mx.array) -> mx.array:
-        for layer in self.layers:
-            x = layer(x)
-        return x
+    def __call__(self, x: mx.array, carried: Carried | None = None) -> mx.array:
+        return through(self.layers, x, carried)
 
 
 class Downsampling(nn.Module):
@@ -121,12 +126,11 @@ class Downsampling(nn.Module):
         super().__init__()
         self.conv = Conv1d(channels, channels, 2 * STEPS, stride=STEPS, bias=False)
 
-    def __call__(self, x: mx.array, before: mx.array | None = None) -> tuple[mx.array, mx.array]:
-        """Read a piece. before: the last steps of the piece before it, which has no partial frame."""
-        left = before if before is not None else mx.repeat(x[:, :1], STEPS, axis=1)
-        known = mx.concatenate([left, x], axis=1)
+    def __call__(self, x: mx.array, carried: Carried | None = None) -> mx.array:
+        """Read a piece; only the last one has a partial frame."""
+        known = (carried or Carried()).joined(x, STEPS, mx.repeat(x[:, :1], STEPS, axis=1))
         last = mx.repeat(known[:, -1:], -x.shape[1] % STEPS, axis=1)
-        return self.conv(mx.concatenate([known, last], axis=1)), known[:, -STEPS:]
+        return self.conv(mx.concatenate([known, last], axis=1))
 
 
 class DepthwiseConvTranspose1d(nn.Module):
@@ -136,9 +140,9 @@ class DepthwiseConvTranspose1d(nn.Module):
         super().__init__()
         self.weight = mx.zeros((channels, 2 * STEPS, 1))
 
-    def __call__(self, x: mx.array, before: mx.array) -> mx.array:
-        """Two products a sample: with the last frame and with the one before. before: (B, 1, C)."""
-        earlier = mx.concatenate([before, x], axis=1)[:, :-1]
+    def __call__(self, x: mx.array, carried: Carried | None = None) -> mx.array:
+        """Two products a sample: with the last frame and with the one before."""
+        earlier = (carried or Carried()).joined(x, 1)[:, :-1]
         taps = self.weight[..., 0].T
         phases = [x * taps[i] + earlier * taps[i + STEPS] for i in range(STEPS)]
         return mx.flatten(mx.stack(phases, axis=2), 1, 2)
@@ -151,10 +155,8 @@ class Upsampling(nn.Module):
         super().__init__()
         self.conv = DepthwiseConvTranspose1d(channels)
 
-    def __call__(self, x: mx.array, before: mx.array | None = None) -> tuple[mx.array, mx.array]:
-        """Read a piece. before: the last frame of the piece before it."""
-        before = before if before is not None else mx.zeros_like(x[:, :1])
-        return self.conv(x, before), x[:, -1:]
+    def __call__(self, x: mx.array, carried: Carried | None = None) -> mx.array:
+        return self.conv(x, carried)
 
 
 class ResidualVectorQuantizer(nn.Module):
@@ -222,24 +224,17 @@ class MimiEncoder(nn.Module):
 
     def encode_in_windows(self, samples: mx.array, n_codebooks: int, max_frames: int) -> mx.array:
         """Encode a waveform in windows of frames. (B, L) → (B, n_codebooks, ceil(L / hop)) int32."""
-        hop, memory, before = self.hop_length, None, None
+        hop, state = self.hop_length, None
         pieces = [mx.zeros((samples.shape[0], n_codebooks, 0), mx.int32)]
         for window in encode_windows(self.config, -(-samples.shape[1] // hop), max_frames):
             heard = samples[:, window.first * hop : window.stop * hop, None]
             steps = self.encoder(heard)[:, STEPS * (window.start - window.first) :]
-            steps, memory = self.encoder_transformer(steps, memory)
-            latents, before = self.downsample(steps, before)
+            carried = Carried(state)
+            latents = self.downsample(self.encoder_transformer(steps, carried), carried)
+            state = carried.after(samples.shape[0], steps.shape[1])
             pieces.append(self.quantizer.encode(latents, n_codebooks))
-            mx.eval(pieces[-1], memory, before)  # else all windows are in one graph
+            mx.eval(pieces[-1], state.arrays)  # else all windows are in one graph
         return mx.concatenate(pieces, axis=2)
-
-
-class MimiMemory(NamedTuple):
-    """State passed from one decoded piece to the next."""
-
-    latents: mx.array  # the last frame, (B, 1, C)
-    transformer: TransformerMemory
-    steps: mx.array  # the last outputs of the transformer, (B, T, C)
 
 
 class Mimi(MimiEncoder):
@@ -251,7 +246,7 @@ class Mimi(MimiEncoder):
     def __init__(self, config: MimiConfig, policy: CodecPolicy = POLICY):
         super().__init__(config)
         self.policy, self.sample_rate = policy, config.sample_rate
-        self.n_codebooks, self.tail = config.n_codebooks, decode_tail(config)
+        self.n_codebooks = config.n_codebooks
         self.upsample = Upsampling(config.hidden_size)
         self.decoder_transformer = Transformer(config)
         self.decoder = Decoder(config)
@@ -272,29 +267,26 @@ class Mimi(MimiEncoder):
         (B, q, T) array, q ≤ Q → (B, hop T). Raises UsageError for more codebooks than the model
         has.
         """
-        codes, memory = mx.array(codes), None
+        codes, state = mx.array(codes), None
         check_codebooks(self.config, codes.shape[1])
         pieces = [mx.zeros((codes.shape[0], 0), self.downsample.conv.weight.dtype)]
         for start, stop in self.policy.even_cuts(codes.shape[2]):
-            samples, memory = self.decode_piece(codes[:, :, start:stop], memory)
+            samples, state = self.decode_piece(codes[:, :, start:stop], state)
             pieces.append(samples)
-            mx.eval(samples, memory)
         return mx.concatenate(pieces, axis=1)
 
     def decode_piece(
-        self, codes: mx.array | np.ndarray, memory: MimiMemory | None, rotation: Rotation | None = None
-    ) -> tuple[mx.array, MimiMemory]:
-        """Decode the next frames of a stream at once. Pieces of any lengths add up to the whole decode.
+        self, codes: mx.array | np.ndarray, state: StreamState | None, positions: Positions | None = None
+    ) -> tuple[mx.array, StreamState]:
+        """Decode the next frames of streams at once. Pieces of any lengths add up to the whole decode.
 
         codes: (B, q, T), at least one frame → (B, hop T).
-        memory: of the pieces before; None at the start.
-        rotation: of the transformer's steps; computed unless given.
+        state: after the pieces before; None at the start.
+        positions: of the transformer's steps; computed unless given.
         """
-        codes = mx.array(codes)
-        latents, frame = self.upsample(self.quantizer.decode(codes), memory and memory.latents)
-        steps, transformer = self.decoder_transformer(latents, memory and memory.transformer, rotation)
-        known = mx.concatenate([memory.steps, steps], axis=1) if memory else steps
-        new = self.config.step_length * steps.shape[1]
-        samples = self.decoder(known)[..., 0]
-        last = known[:, max(0, known.shape[1] - self.tail) :]
-        return samples[:, samples.shape[1] - new :], MimiMemory(frame, transformer, last)
+        carried = Carried(state, positions)
+        steps = self.upsample(self.quantizer.decode(mx.array(codes)), carried)
+        samples = self.decoder(self.decoder_transformer(steps, carried), carried)[..., 0]
+        after = carried.after(codes.shape[0], steps.shape[1])
+        mx.eval(samples, after.arrays)  # else the state would keep all that it is cut from
+        return samples, after

@@ -7,26 +7,28 @@ Differs from upstream: a piece of any length sees its whole window; upstream's r
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import mlx.core as mx
 from mlx import nn
 
 from mlx_port.layers.attention import scaled_dot_product_attention
+from mlx_port.layers.carried import Carried, Positions
 from mlx_port.layers.norm import LayerNorm
-from mlx_port.layers.rope import Rotation, rotate
+from mlx_port.layers.rope import Rotation, rotate, rotation_of
 from tts_core.codecs.mimi import MimiConfig
 from tts_core.codecs.qwen3_codec import Qwen3DecoderConfig
-from tts_core.nn.positions import rope_table
-
-Kept = tuple[mx.array, mx.array]  # a layer's last keys and values, (B, K, S, E) each
 
 
-class TransformerMemory(NamedTuple):
-    """State passed from one piece to the next."""
+class Places(NamedTuple):
+    """Steps of a call in their streams.
 
-    length: int  # steps so far
-    layers: list[Kept]
+    mask: True for keys that a step sees, (T, S), or (R, 1, T, S) for rows of their own.
+    """
+
+    rotation: Rotation
+    mask: mx.array
 
 
 class LayerScale(nn.Module):
@@ -45,7 +47,7 @@ class Attention(nn.Module):
 
     def __init__(self, config: MimiConfig | Qwen3DecoderConfig):
         super().__init__()
-        self.head_dim, self.window = config.head_dim, config.sliding_window
+        self.head_dim, self.window, self.theta = config.head_dim, config.sliding_window, config.rope_theta
         rows, key_rows = (
             heads * config.head_dim for heads in (config.num_attention_heads, config.num_key_value_heads)
         )
@@ -54,24 +56,34 @@ class Attention(nn.Module):
         self.v_proj = nn.Linear(config.hidden_size, key_rows, bias=False)
         self.o_proj = nn.Linear(rows, config.hidden_size, bias=False)
 
-    def __call__(self, x: mx.array, rotation: Rotation, kept: Kept | None) -> tuple[mx.array, Kept]:
-        """Attend to the kept keys and to x. Returns the output and what the next piece keeps."""
+    def __call__(self, x: mx.array, places: Places, carried: Carried | None = None) -> mx.array:
+        """Attend to x and to the keys before it."""
         projected = [layer(x) for layer in (self.q_proj, self.k_proj, self.v_proj)]
         q, k, v = (mx.unflatten(part, -1, (-1, self.head_dim)).swapaxes(1, 2) for part in projected)
-        q, k = rotate(q, rotation), rotate(k, rotation)
-        if kept:
-            k, v = mx.concatenate([kept[0], k], axis=2), mx.concatenate([kept[1], v], axis=2)
-        mask = self.mask(x.shape[1], k)
-        y = scaled_dot_product_attention(q, k, v, mask, enable_gqa=True)
-        past = max(0, k.shape[2] - (self.window - 1))
-        return self.o_proj(mx.flatten(y.swapaxes(1, 2), 2)), (k[:, :, past:], v[:, :, past:])
+        q, k = rotate(q, places.rotation), rotate(k, places.rotation)
+        if carried:
+            k, v = carried.appended(k, self.window - 1), carried.appended(v, self.window - 1)
+        y = scaled_dot_product_attention(q, k, v, places.mask, enable_gqa=True)
+        return self.o_proj(mx.flatten(y.swapaxes(1, 2), 2))
 
-    def mask(self, rows: int, keys: mx.array) -> mx.array:
-        """Allow the last `rows` to see themselves and the window before. → (rows, S) booleans."""
-        length = keys.shape[2]
-        column = mx.arange(length)
-        row = mx.arange(length - rows, length)[:, None]
-        return (column <= row) & (column > row - self.window)
+    def places(self, x: mx.array, carried: Carried | None = None) -> Places:
+        """Find the steps of x, (B, T, D), in their streams."""
+        carried, count = carried or Carried(), x.shape[1]
+        held = 0 if carried.next is None else carried.next.shape[2]
+        column = mx.arange(held + count)
+        row = column[held:, None]
+        mask = (column <= row) & (column > row - self.window)
+        positions, start = carried.positions, carried.starts[0]
+        if positions is None and {*carried.starts} == {start} and held <= start:  # all rows have all keys
+            return Places(rotation_of(start, count, self.head_dim, self.theta), mask)
+        positions = positions or self.positions(carried.starts, count)
+        known = column >= held - positions.starts[:, None, None, None]
+        return Places(positions.rotation, mask & known)
+
+    def positions(self, starts: Sequence[int], count: int) -> Positions:
+        """Compute the positions of `count` steps of rows that begin at `starts`."""
+        cos, sin = rotation_of(starts, count, self.head_dim, self.theta)
+        return Positions((cos[:, None], sin[:, None]), mx.array([*starts]))
 
 
 class FeedForward(nn.Module):
@@ -99,10 +111,9 @@ class TransformerLayer(nn.Module):
         self.mlp = FeedForward(config)
         self.mlp_layer_scale = LayerScale(width)
 
-    def __call__(self, x: mx.array, rotation: Rotation, kept: Kept | None) -> tuple[mx.array, Kept]:
-        y, last = self.self_attn(self.input_layernorm(x), rotation, kept)
-        x = x + self.self_attn_layer_scale(y)
-        return x + self.mlp_layer_scale(self.mlp(self.post_attention_layernorm(x))), last
+    def __call__(self, x: mx.array, places: Places, carried: Carried | None = None) -> mx.array:
+        x = x + self.self_attn_layer_scale(self.self_attn(self.input_layernorm(x), places, carried))
+        return x + self.mlp_layer_scale(self.mlp(self.post_attention_layernorm(x)))
 
 
 class Transformer(nn.Module):
@@ -110,26 +121,14 @@ class Transformer(nn.Module):
 
     def __init__(self, config: MimiConfig):
         super().__init__()
-        self.head_dim, self.theta = config.head_dim, config.rope_theta
         self.layers = [TransformerLayer(config) for _ in range(config.num_hidden_layers)]
 
-    def __call__(
-        self, x: mx.array, memory: TransformerMemory | None = None, rotation: Rotation | None = None
-    ) -> tuple[mx.array, TransformerMemory]:
-        """Read a piece.
+    def __call__(self, x: mx.array, carried: Carried | None = None) -> mx.array:
+        places = self.places(x, carried)
+        for layer in self.layers:
+            x = layer(x, places, carried)
+        return x
 
-        memory: of the pieces before; None at the start of the stream.
-        rotation: of the piece's steps; computed unless given.
-        """
-        kept = []
-        start = memory.length if memory else 0
-        rotation = rotation or self.rotation(x, start)
-        for i, layer in enumerate(self.layers):
-            x, last = layer(x, rotation, memory.layers[i] if memory else None)
-            kept.append(last)
-        return x, TransformerMemory(start + x.shape[1], kept)
-
-    def rotation(self, x: mx.array, start: int) -> Rotation:
-        """Compute the tables of the steps of x, (B, T, D), which begins at step `start`."""
-        cos, sin = rope_table(x.shape[1], self.head_dim, self.theta, start=start)
-        return mx.array(cos), mx.array(sin)
+    def places(self, x: mx.array, carried: Carried | None = None) -> Places:
+        """Find the steps of x, (B, T, D), in their streams."""
+        return self.layers[0].self_attn.places(x, carried)

@@ -14,8 +14,8 @@ import numpy as np
 from mlx import nn
 
 from mlx_port.codecs.mimi import MimiEncoder
-from mlx_port.codecs.qwen3_decoder import Decoder, Qwen3DecoderMemory
-from mlx_port.layers.rope import Rotation
+from mlx_port.codecs.qwen3_decoder import Decoder
+from mlx_port.layers.carried import Carried, Positions, StreamState
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.codecs.qwen3_codec import POLICY, Qwen3CodecConfig, original_pieces
 from tts_core.nn.windows import Window
@@ -45,28 +45,28 @@ class Qwen3Codec(nn.Module):
         return self.decode_apart(codes, original_pieces(codes.shape[2]))
 
     def decode_apart(self, codes: mx.array | np.ndarray, pieces: Sequence[Window]) -> mx.array:
-        """Decode pieces, each without memory of those before, and join them. (B, Q, T) → (B, hop T)."""
+        """Decode pieces, each without the state of those before, and join them. (B, Q, T) → (B, hop T)."""
         codes = mx.array(codes)
         made = [mx.zeros((codes.shape[0], 0), self.encoder.downsample.conv.weight.dtype)]
         for piece in pieces:
-            memory, skipped = None, piece.start - piece.first
+            state, skipped = None, piece.start - piece.first
             for start, stop in self.policy.even_cuts(piece.last - piece.first):
                 cut = codes[:, :, piece.first + start : piece.first + stop]
-                samples, memory = self.decode_piece(cut, memory)
+                samples, state = self.decode_piece(cut, state)
                 made.append(samples[:, max(0, skipped - start) * self.hop_length :])
-                mx.eval(made[-1], memory)
         return mx.concatenate(made, axis=1)
 
     def decode_piece(
-        self,
-        codes: mx.array | np.ndarray,
-        memory: Qwen3DecoderMemory | None,
-        rotation: Rotation | None = None,
-    ) -> tuple[mx.array, Qwen3DecoderMemory]:
-        """Decode the next frames of a stream at once. Pieces of any lengths add up to one pass over all.
+        self, codes: mx.array | np.ndarray, state: StreamState | None, positions: Positions | None = None
+    ) -> tuple[mx.array, StreamState]:
+        """Decode the next frames of streams at once. Pieces of any lengths add up to one pass over all.
 
         codes: (B, Q, T), at least one frame → (B, hop T).
-        memory: of the pieces before; None at the start.
-        rotation: of the transformer's steps; computed unless given.
+        state: after the pieces before; None at the start.
+        positions: of the transformer's steps; computed unless given.
         """
-        return self.decoder(mx.array(codes), memory, rotation)
+        carried = Carried(state, positions)
+        samples = self.decoder(mx.array(codes), carried)
+        after = carried.after(codes.shape[0], codes.shape[2])
+        mx.eval(samples, after.arrays)  # else the state would keep all that it is cut from
+        return samples, after

@@ -7,17 +7,15 @@ No known difference.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import mlx.core as mx
 from mlx import nn
 
 from mlx_port.codecs.encodec import CausalConvTranspose1d
-from mlx_port.codecs.mimi import CausalConv1d, SplitResidualVectorQuantizer
-from mlx_port.codecs.mimi_transformer import Attention, Kept, LayerScale, TransformerMemory
+from mlx_port.codecs.mimi import CausalConv1d, SplitResidualVectorQuantizer, through
+from mlx_port.codecs.mimi_transformer import Attention, LayerScale, Places
+from mlx_port.layers.carried import Carried
 from mlx_port.layers.feed_forward import FeedForward
 from mlx_port.layers.norm import LayerNorm, RMSNorm
-from mlx_port.layers.rope import Rotation
 from mlx_port.layers.snake import LogSnake1d
 from tts_core.codecs.qwen3_codec import (
     DILATIONS,
@@ -26,9 +24,7 @@ from tts_core.codecs.qwen3_codec import (
     NORM_EPS,
     PRE_KERNEL,
     Qwen3DecoderConfig,
-    decode_tail,
 )
-from tts_core.nn.positions import rope_table
 
 
 class TransformerLayer(nn.Module):
@@ -44,10 +40,9 @@ class TransformerLayer(nn.Module):
         self.mlp = FeedForward(width, config.intermediate_size)
         self.mlp_layer_scale = LayerScale(width)
 
-    def __call__(self, x: mx.array, rotation: Rotation, kept: Kept | None) -> tuple[mx.array, Kept]:
-        y, last = self.self_attn(self.input_layernorm(x), rotation, kept)
-        x = x + self.self_attn_layer_scale(y)
-        return x + self.mlp_layer_scale(self.mlp(self.post_attention_layernorm(x))), last
+    def __call__(self, x: mx.array, places: Places, carried: Carried | None = None) -> mx.array:
+        x = x + self.self_attn_layer_scale(self.self_attn(self.input_layernorm(x), places, carried))
+        return x + self.mlp_layer_scale(self.mlp(self.post_attention_layernorm(x)))
 
 
 class Transformer(nn.Module):
@@ -55,33 +50,21 @@ class Transformer(nn.Module):
 
     def __init__(self, config: Qwen3DecoderConfig):
         super().__init__()
-        self.head_dim, self.theta = config.head_dim, config.rope_theta
         self.input_proj = nn.Linear(config.latent_dim, config.hidden_size)
         self.layers = [TransformerLayer(config) for _ in range(config.num_hidden_layers)]
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.output_proj = nn.Linear(config.hidden_size, config.latent_dim)
 
-    def __call__(
-        self, x: mx.array, memory: TransformerMemory | None = None, rotation: Rotation | None = None
-    ) -> tuple[mx.array, TransformerMemory]:
-        """Read a piece.
+    def __call__(self, x: mx.array, carried: Carried | None = None) -> mx.array:
+        x = self.input_proj(x)
+        places = self.places(x, carried)
+        for layer in self.layers:
+            x = layer(x, places, carried)
+        return self.output_proj(self.norm(x))
 
-        memory: of the pieces before; None at the start of the stream.
-        rotation: of the piece's steps; computed unless given.
-        """
-        x, kept = self.input_proj(x), []
-        start = memory.length if memory else 0
-        rotation = rotation or self.rotation(x, start)
-        for i, layer in enumerate(self.layers):
-            x, last = layer(x, rotation, memory.layers[i] if memory else None)
-            kept.append(last)
-        memory = TransformerMemory(start + x.shape[1], kept)
-        return self.output_proj(self.norm(x)), memory
-
-    def rotation(self, x: mx.array, start: int) -> Rotation:
-        """Compute the tables of the frames of x, (B, T, D), which begins at frame `start`."""
-        cos, sin = rope_table(x.shape[1], self.head_dim, self.theta, start=start)
-        return mx.array(cos), mx.array(sin)
+    def places(self, x: mx.array, carried: Carried | None = None) -> Places:
+        """Find the frames of x, (B, T, D), in their streams."""
+        return self.layers[0].self_attn.places(x, carried)
 
 
 class ConvNeXtBlock(nn.Module):
@@ -95,8 +78,8 @@ class ConvNeXtBlock(nn.Module):
         self.pwconv2 = nn.Linear(EXPANSION * channels, channels)
         self.gamma = mx.ones((channels,))
 
-    def __call__(self, x: mx.array) -> mx.array:
-        y = self.norm(self.dwconv(x))
+    def __call__(self, x: mx.array, carried: Carried | None = None) -> mx.array:
+        y = self.norm(self.dwconv(x, carried))
         return x + self.gamma * self.pwconv2(nn.gelu(self.pwconv1(y)))
 
 
@@ -110,8 +93,8 @@ class ResidualUnit(nn.Module):
         self.act2 = LogSnake1d(channels)
         self.conv2 = CausalConv1d(channels, channels, 1)
 
-    def __call__(self, x: mx.array) -> mx.array:
-        return x + self.conv2(self.act2(self.conv1(self.act1(x))))
+    def __call__(self, x: mx.array, carried: Carried | None = None) -> mx.array:
+        return x + self.conv2(self.act2(self.conv1(self.act1(x), carried)))
 
 
 class DecoderBlock(nn.Module):
@@ -126,18 +109,8 @@ class DecoderBlock(nn.Module):
             *(ResidualUnit(inner, dilation) for dilation in DILATIONS),
         ]
 
-    def __call__(self, x: mx.array) -> mx.array:
-        for layer in self.block:
-            x = layer(x)
-        return x
-
-
-class Qwen3DecoderMemory(NamedTuple):
-    """State passed from one decoded piece to the next."""
-
-    latents: mx.array  # the last inputs of the first convolution, (B, T, C)
-    transformer: TransformerMemory
-    frames: mx.array  # the last outputs of the transformer, (B, T, C)
+    def __call__(self, x: mx.array, carried: Carried | None = None) -> mx.array:
+        return through(self.block, x, carried)
 
 
 class Decoder(nn.Module):
@@ -146,7 +119,7 @@ class Decoder(nn.Module):
     def __init__(self, config: Qwen3DecoderConfig):
         super().__init__()
         latent, width = config.latent_dim, config.decoder_dim
-        self.hop_length, self.tail = config.hop_length, decode_tail(config)
+        self.hop_length = config.hop_length
         self.quantizer = SplitResidualVectorQuantizer(config.books)
         self.pre_conv = CausalConv1d(config.codebook_dim, latent, PRE_KERNEL)
         self.pre_transformer = Transformer(config)
@@ -161,29 +134,10 @@ class Decoder(nn.Module):
         layers += [LogSnake1d(width), CausalConv1d(width, 1, KERNEL)]
         self.decoder = layers
 
-    def __call__(
-        self, codes: mx.array, memory: Qwen3DecoderMemory | None, rotation: Rotation | None = None
-    ) -> tuple[mx.array, Qwen3DecoderMemory]:
-        """Decode the next frames of a stream. (B, Q, T) → (B, hop T).
-
-        memory: of the pieces before; None at the start.
-        rotation: as the transformer's.
-        """
-        latents = self.quantizer.decode(codes)
-        latents = mx.concatenate([memory.latents, latents], axis=1) if memory else latents
-        x = self.pre_conv(latents)[:, latents.shape[1] - codes.shape[2] :]
-        x, transformer = self.pre_transformer(x, memory and memory.transformer, rotation)
-        frames = mx.concatenate([memory.frames, x], axis=1) if memory else x
-        samples = self.convolve(frames)[:, (frames.shape[1] - x.shape[1]) * self.hop_length :]
-        kept = latents[:, max(0, latents.shape[1] - (PRE_KERNEL - 1)) :]
-        last = frames[:, max(0, frames.shape[1] - self.tail) :]
-        return samples, Qwen3DecoderMemory(kept, transformer, last)
-
-    def convolve(self, x: mx.array) -> mx.array:
-        """Run the convolutions after the transformer. (B, T, C) → (B, hop T), within ±1."""
+    def __call__(self, codes: mx.array, carried: Carried | None = None) -> mx.array:
+        """Decode the next frames of streams. (B, Q, T) → (B, hop T), within ±1."""
+        x = self.pre_conv(self.quantizer.decode(codes), carried)
+        x = self.pre_transformer(x, carried)
         for layers in self.upsample:
-            for layer in layers:
-                x = layer(x)
-        for layer in self.decoder:
-            x = layer(x)
-        return mx.clip(x[..., 0], -1, 1)
+            x = through(layers, x, carried)
+        return mx.clip(through(self.decoder, x, carried)[..., 0], -1, 1)

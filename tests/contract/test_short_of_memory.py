@@ -6,6 +6,7 @@ The speech of each request is as by itself; only one whose own call lacks memory
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 import torch
 
 from tests.contract.speakers import every_side, request, speaker
+from tests.hosts import LateStream
 from tests.metal_errors import INTERACTIVITY
 from tts_core.errors import ResourceError
 from tts_core.results import join
@@ -47,6 +49,18 @@ class Scarce:
             self.fail_after = 0
             raise self.error
         return self.call(ones, *others, **named)
+
+
+@dataclass
+class Countdown:
+    """Calls that are left before one fails."""
+
+    calls: int
+
+    def ends(self) -> bool:
+        """Count a call; True for the one that fails."""
+        self.calls -= 1
+        return self.calls == 0
 
 
 def run(session: Any, asked: Sequence[Any]) -> list[Any]:
@@ -84,4 +98,30 @@ def test_windows_of_several_texts(model: str, side: str, monkeypatch: pytest.Mon
     lost, found = run(session, asked)
     assert isinstance(lost, ResourceError)
     np.testing.assert_array_equal(found.codes, alone.codes)
+    session.close()
+
+
+@pytest.mark.parametrize("model", ["dia2", "qwen3"])
+@every_side
+def test_a_window_of_a_stream(model: str, side: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever call of the codec lacks memory, it is made again from the state before it."""
+    pipeline = speaker(model, side)
+    monkeypatch.setattr(pipeline.engine, "host", LateStream(pipeline.engine.host))
+    codec, asked = pipeline.engine.codec, [request(model, side, "The inn is near.", seed=3) for _ in range(2)]
+    decode, left = codec.decode_piece, Countdown(0)
+
+    def decode_piece(*args: Any) -> Any:
+        if left.ends():
+            raise ERRORS[side]
+        return decode(*args)
+
+    monkeypatch.setattr(codec, "decode_piece", decode_piece)
+    session = pipeline.session(2)
+    known, count = run(session, asked), -left.calls
+    assert count >= 6
+    for place in range(1, count + 1):
+        left.calls = place
+        for found, wanted in zip(run(session, asked), known, strict=True):
+            np.testing.assert_array_equal(found.audio, wanted.audio)
+        assert place - left.calls == count + 1
     session.close()

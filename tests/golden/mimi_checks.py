@@ -64,15 +64,13 @@ def convolved(side: CodecSide, audio: np.ndarray) -> np.ndarray:
 
 def attended(side: CodecSide, audio: np.ndarray) -> np.ndarray:
     """(B, L) → (B, C, T), after the encoder's transformer."""
-    return side.conv(lambda x: side.codec.encoder_transformer(side.codec.encoder(x))[0], audio[:, None])
+    return side.conv(lambda x: side.codec.encoder_transformer(side.codec.encoder(x)), audio[:, None])
 
 
 def latents(side: CodecSide, audio: np.ndarray) -> np.ndarray:
     """(B, L) → (B, C, T), what the quantizers encode."""
     codec = side.codec
-    return side.conv(
-        lambda x: codec.downsample(codec.encoder_transformer(codec.encoder(x))[0])[0], audio[:, None]
-    )
+    return side.conv(lambda x: codec.downsample(codec.encoder_transformer(codec.encoder(x))), audio[:, None])
 
 
 def check_margin(
@@ -145,11 +143,11 @@ def _steps(side: CodecSide, codes: np.ndarray, layers: int | None) -> np.ndarray
 
     def run(x: Any) -> Any:
         transformer = side.codec.decoder_transformer
-        x = side.codec.upsample(x)[0]
+        x = side.codec.upsample(x)
         x = x if side.kind == "mlx" else x.transpose(1, 2)
-        rotation = transformer.rotation(x, 0)
+        places = transformer.places(x)
         for layer in transformer.layers[:layers]:
-            x = layer(x, rotation, None)[0]
+            x = layer(x, places)
         return x if side.kind == "mlx" else x.transpose(1, 2)
 
     return side.conv(run, side.latents(codes))
@@ -178,11 +176,11 @@ def _check_other_decodes(at: str, vectors: Vectors, bench: Bench[CodecSide]) -> 
 
 def in_pieces(side: CodecSide, codes: np.ndarray, split: Sequence[int]) -> np.ndarray:
     """Decode a stream. (B, Q, T) → (B, L)."""
-    memory, made = None, []
+    state, made = None, []
     stops = np.cumsum(split)
     for start, stop in zip(stops - split, stops, strict=True):
-        samples, memory = side.codec.decode_piece(codes[:, :, start:stop], memory)
+        samples, state = side.codec.decode_piece(codes[:, :, start:stop], state)
         assert samples.shape[1] == (stop - start) * side.codec.hop_length
-        assert memory.transformer.length == STEPS * stop
+        assert set(state.steps) == {STEPS * stop}
         made.append(side.numpy(samples))
     return np.concatenate(made, axis=1)

@@ -111,15 +111,15 @@ def _attended(side: CodecSide, codes: np.ndarray, count: int) -> np.ndarray:
     """(B, Q, T) → (B, T, D), after the first `count` layers."""
     transformer = side.codec.decoder.pre_transformer
     x = transformer.input_proj(side.array(np.ascontiguousarray(_pre_conv(side, codes).swapaxes(1, 2))))
-    rotation = transformer.rotation(x, 0)
+    places = transformer.places(x)
     for i in range(count):
-        x = transformer.layers[i](x, rotation, None)[0]
+        x = transformer.layers[i](x, places)
     return side.numpy(x)
 
 
 def _transformed(side: CodecSide, codes: np.ndarray) -> np.ndarray:
     """(B, Q, T) → (B, T, C)."""
-    run = side.conv(lambda x: side.codec.decoder.pre_transformer(x)[0], _pre_conv(side, codes))
+    run = side.conv(lambda x: side.codec.decoder.pre_transformer(x), _pre_conv(side, codes))
     return run.swapaxes(1, 2)
 
 
@@ -144,12 +144,12 @@ def _apart(side: CodecSide, codes: np.ndarray, pieces: list[Window]) -> np.ndarr
 
 def in_pieces(side: CodecSide, codes: np.ndarray, split: list[int]) -> np.ndarray:
     """Decode a stream. (B, Q, T) → (B, L)."""
-    memory, made = None, []
+    state, made = None, []
     stops = np.cumsum(split)
     for start, stop in zip(stops - split, stops, strict=True):
-        samples, memory = side.codec.decode_piece(codes[:, :, start:stop], memory)
+        samples, state = side.codec.decode_piece(codes[:, :, start:stop], state)
         assert samples.shape[1] == (stop - start) * side.codec.hop_length
-        assert memory.transformer.length == stop
+        assert set(state.steps) == {stop}
         made.append(side.numpy(samples))
     return np.concatenate(made, axis=1)
 

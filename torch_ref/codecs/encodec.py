@@ -15,7 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from torch_ref.layers.conv import Conv1d, ConvTranspose1d
+from torch_ref.layers.carried import Carried
+from torch_ref.layers.conv import Conv1d, ConvTranspose1d, conv_transpose1d
 from torch_ref.layers.lstm import LSTM, LSTMState
 from torch_ref.limits.precision import Codec, exactly, rounded
 from torch_ref.limits.remedies import first_largest
@@ -47,11 +48,15 @@ class CausalConvTranspose1d(nn.Module):
 
     def __init__(self, in_channels: int, out_channels: int, kernel_size: int, stride: int):
         super().__init__()
-        self.stride = stride
+        self.stride, self.overlap = stride, kernel_size - stride
         self.conv = ConvTranspose1d(in_channels, out_channels, kernel_size, stride=stride)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.conv(x)[:, :, : x.shape[2] * self.stride]
+    def forward(self, x: Tensor, carried: Carried | None = None) -> Tensor:
+        if not (carried and self.overlap):
+            return self.conv(x)[:, :, : x.shape[2] * self.stride]
+        y = carried.added(conv_transpose1d(x, self.conv.weight, None, self.stride), self.overlap)
+        bias = cast(Tensor, self.conv.bias)
+        return y + bias[:, None].to(y.dtype)
 
 
 class ResidualBlock(nn.Module):

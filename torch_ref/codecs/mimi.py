@@ -8,7 +8,8 @@ layer by layer, as in transformers; kyutai's own code pads the samples with zero
 
 from __future__ import annotations
 
-from typing import NamedTuple, cast
+from collections.abc import Iterable
+from typing import cast
 
 import numpy as np
 import torch
@@ -16,16 +17,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torch_ref.codecs.encodec import CausalConvTranspose1d, VectorQuantizer
-from torch_ref.codecs.mimi_transformer import Transformer, TransformerMemory
+from torch_ref.codecs.mimi_transformer import Transformer
+from torch_ref.layers.carried import Carried, Positions, StreamState
 from torch_ref.layers.conv import Conv1d
-from torch_ref.layers.rope import Rotation
+from torch_ref.layers.snake import LogSnake1d
 from torch_ref.limits.precision import Codec, exactly, rounded
 from tts_core.codecs.mimi import (
     POLICY,
     STEPS,
     MimiConfig,
     check_codebooks,
-    decode_tail,
     encode_windows,
 )
 from tts_core.codecs.policy import CodecPolicy
@@ -50,8 +51,17 @@ class CausalConv1d(nn.Module):
             in_channels, out_channels, kernel_size, stride=stride, dilation=dilation, groups=groups
         )
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, carried: Carried | None = None) -> Tensor:
+        if carried and self.padding:
+            return self.conv(carried.joined(x, self.padding))
         return self.conv(F.pad(x, (self.padding, -x.shape[2] % self.stride)))
+
+
+def through(layers: Iterable[nn.Module], x: Tensor, carried: Carried | None) -> Tensor:
+    """Run layers in order; activations carry nothing."""
+    for layer in layers:
+        x = layer(x) if isinstance(layer, nn.ELU | LogSnake1d) else layer(x, carried)
+    return x
 
 
 class ResidualBlock(nn.Module):
@@ -69,11 +79,8 @@ class ResidualBlock(nn.Module):
             ]
         )
 
-    def forward(self, x: Tensor) -> Tensor:
-        y = x
-        for layer in self.block:
-            y = layer(y)
-        return x + y
+    def forward(self, x: Tensor, carried: Carried | None = None) -> Tensor:
+        return x + through(self.block, x, carried)
 
 
 class Encoder(nn.Module):
@@ -112,10 +119,8 @@ class Decoder(nn.Module):
         layers += [nn.ELU(), CausalConv1d(width, 1, config.last_kernel_size)]
         self.layers = nn.ModuleList(layers)
 
-    def forward(self, x: Tensor) -> Tensor:
-        for layer in self.layers:
-            x = layer(x)
-        return x
+    def forward(self, x: Tensor, carried: Carried | None = None) -> Tensor:
+        return through(self.layers, x, carried)
 
 
 class Downsampling(nn.Module):
@@ -125,12 +130,11 @@ class Downsampling(nn.Module):
         super().__init__()
         self.conv = Conv1d(channels, channels, 2 * STEPS, stride=STEPS, bias=False)
 
-    def forward(self, x: Tensor, before: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Read a piece. before: the last steps of the piece before it, which has no partial frame."""
-        left = before if before is not None else x[:, :, :1].expand(-1, -1, STEPS)
-        known = torch.cat((left, x), dim=2)
+    def forward(self, x: Tensor, carried: Carried | None = None) -> Tensor:
+        """Read a piece; only the last one has a partial frame."""
+        known = (carried or Carried()).joined(x, STEPS, x[:, :, :1].expand(-1, -1, STEPS))
         last = known[:, :, -1:].expand(-1, -1, -x.shape[2] % STEPS)
-        return self.conv(torch.cat((known, last), dim=2)), known[:, :, -STEPS:]
+        return self.conv(torch.cat((known, last), dim=2))
 
 
 class DepthwiseConvTranspose1d(nn.Module):
@@ -140,9 +144,9 @@ class DepthwiseConvTranspose1d(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.zeros(channels, 1, 2 * STEPS))
 
-    def forward(self, x: Tensor, before: Tensor) -> Tensor:
-        """Two products a sample: with the last frame and with the one before. before: (B, C, 1)."""
-        earlier = torch.cat((before, x), dim=2)[:, :, :-1]
+    def forward(self, x: Tensor, carried: Carried | None = None) -> Tensor:
+        """Two products a sample: with the last frame and with the one before."""
+        earlier = (carried or Carried()).joined(x, 1)[:, :, :-1]
         taps = self.weight[:, 0, :, None].unbind(1)
         phases = [x * taps[i] + earlier * taps[i + STEPS] for i in range(STEPS)]
         return torch.stack(phases, dim=-1).flatten(2)
@@ -155,10 +159,8 @@ class Upsampling(nn.Module):
         super().__init__()
         self.conv = DepthwiseConvTranspose1d(channels)
 
-    def forward(self, x: Tensor, before: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Read a piece. before: the last frame of the piece before it."""
-        before = before if before is not None else torch.zeros_like(x[:, :, :1])
-        return self.conv(x, before), x[:, :, -1:]
+    def forward(self, x: Tensor, carried: Carried | None = None) -> Tensor:
+        return self.conv(x, carried)
 
 
 class ResidualVectorQuantizer(nn.Module):
@@ -229,23 +231,16 @@ class MimiEncoder(nn.Module):
 
     def encode_in_windows(self, samples: Tensor, n_codebooks: int, max_frames: int) -> Tensor:
         """Encode a waveform in windows of frames. (B, L) → (B, n_codebooks, ceil(L / hop)) int32."""
-        hop, memory, before = self.hop_length, None, None
+        hop, state = self.hop_length, None
         pieces = [torch.zeros(samples.shape[0], n_codebooks, 0, dtype=torch.int32, device=samples.device)]
         for window in encode_windows(self.config, -(-samples.shape[1] // hop), max_frames):
             heard = samples[:, None, window.first * hop : window.stop * hop]
             steps = self.encoder(heard)[:, :, STEPS * (window.start - window.first) :]
-            steps, memory = self.encoder_transformer(steps, memory)
-            latents, before = self.downsample(steps, before)
+            carried = Carried(state)
+            latents = self.downsample(self.encoder_transformer(steps, carried), carried)
+            state = carried.after(samples.shape[0], steps.shape[2])
             pieces.append(self.quantizer.encode(latents, n_codebooks))
         return torch.cat(pieces, dim=2)
-
-
-class MimiMemory(NamedTuple):
-    """State passed from one decoded piece to the next."""
-
-    latents: Tensor  # the last frame, (B, C, 1)
-    transformer: TransformerMemory
-    steps: Tensor  # the last outputs of the transformer, (B, C, T)
 
 
 class Mimi(Codec, MimiEncoder):
@@ -257,7 +252,7 @@ class Mimi(Codec, MimiEncoder):
     def __init__(self, config: MimiConfig, policy: CodecPolicy = POLICY):
         super().__init__(config)
         self.policy, self.sample_rate = policy, config.sample_rate
-        self.n_codebooks, self.tail = config.n_codebooks, decode_tail(config)
+        self.n_codebooks = config.n_codebooks
         self.upsample = Upsampling(config.hidden_size)
         self.decoder_transformer = Transformer(config)
         self.decoder = Decoder(config)
@@ -283,31 +278,29 @@ class Mimi(Codec, MimiEncoder):
         (B, q, T) array or tensor, q ≤ Q → (B, hop T). Raises UsageError for more codebooks than the model
         has.
         """
-        weight, memory = self.downsample.conv.weight, None
+        weight, state = self.downsample.conv.weight, None
         codes = torch.as_tensor(codes).to(weight.device)
         check_codebooks(self.config, codes.shape[1])
         pieces = [weight.new_zeros(codes.shape[0], 0)]
         for start, stop in self.policy.even_cuts(codes.shape[2]):
-            samples, memory = self.decode_piece(codes[:, :, start:stop], memory)
+            samples, state = self.decode_piece(codes[:, :, start:stop], state)
             pieces.append(samples)
         return torch.cat(pieces, dim=1)
 
     @rounded
     @torch.inference_mode()
     def decode_piece(
-        self, codes: Tensor | np.ndarray, memory: MimiMemory | None, rotation: Rotation | None = None
-    ) -> tuple[Tensor, MimiMemory]:
-        """Decode the next frames of a stream at once. Pieces of any lengths add up to the whole decode.
+        self, codes: Tensor | np.ndarray, state: StreamState | None, positions: Positions | None = None
+    ) -> tuple[Tensor, StreamState]:
+        """Decode the next frames of streams at once. Pieces of any lengths add up to the whole decode.
 
         codes: (B, q, T), at least one frame → (B, hop T).
-        memory: of the pieces before; None at the start.
-        rotation: of the transformer's steps; computed unless given.
+        state: after the pieces before; None at the start.
+        positions: of the transformer's steps; computed unless given.
         """
         codes = torch.as_tensor(codes).to(self.downsample.conv.weight.device)
-        latents, frame = self.upsample(self.quantizer.decode(codes), memory and memory.latents)
-        steps, transformer = self.decoder_transformer(latents, memory and memory.transformer, rotation)
-        known = torch.cat((memory.steps, steps), dim=2) if memory else steps
-        new = self.config.step_length * steps.shape[2]
-        samples = self.decoder(known)[:, 0].to(self.downsample.conv.weight.dtype)
-        last = known[:, :, max(0, known.shape[2] - self.tail) :]
-        return samples[:, samples.shape[1] - new :], MimiMemory(frame, transformer, last)
+        carried = Carried(state, positions)
+        steps = self.upsample(self.quantizer.decode(codes), carried)
+        samples = self.decoder(self.decoder_transformer(steps, carried), carried)[:, 0]
+        after = carried.after(codes.shape[0], steps.shape[2])
+        return samples.to(self.downsample.conv.weight.dtype), after

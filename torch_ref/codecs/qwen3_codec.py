@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from torch_ref.codecs.mimi import MimiEncoder
-from torch_ref.codecs.qwen3_decoder import Decoder, Qwen3DecoderMemory
-from torch_ref.layers.rope import Rotation
+from torch_ref.codecs.qwen3_decoder import Decoder
+from torch_ref.layers.carried import Carried, Positions, StreamState
 from torch_ref.limits.precision import Codec, exactly, rounded
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.codecs.qwen3_codec import POLICY, Qwen3CodecConfig, original_pieces
@@ -51,29 +51,30 @@ class Qwen3Codec(Codec):
     @rounded
     @torch.inference_mode()
     def decode_apart(self, codes: Tensor | np.ndarray, pieces: Sequence[Window]) -> Tensor:
-        """Decode pieces, each without memory of those before, and join them. (B, Q, T) → (B, hop T)."""
+        """Decode pieces, each without the state of those before, and join them. (B, Q, T) → (B, hop T)."""
         weight = self.encoder.downsample.conv.weight
         codes = torch.as_tensor(codes).to(weight.device)
         made = [weight.new_zeros(codes.shape[0], 0)]
         for piece in pieces:
-            memory, skipped = None, piece.start - piece.first
+            state, skipped = None, piece.start - piece.first
             for start, stop in self.policy.even_cuts(piece.last - piece.first):
                 cut = codes[:, :, piece.first + start : piece.first + stop]
-                samples, memory = self.decode_piece(cut, memory)
+                samples, state = self.decode_piece(cut, state)
                 made.append(samples[:, max(0, skipped - start) * self.hop_length :])
         return torch.cat(made, dim=1)
 
     @rounded
     @torch.inference_mode()
     def decode_piece(
-        self, codes: Tensor | np.ndarray, memory: Qwen3DecoderMemory | None, rotation: Rotation | None = None
-    ) -> tuple[Tensor, Qwen3DecoderMemory]:
-        """Decode the next frames of a stream at once. Pieces of any lengths add up to one pass over all.
+        self, codes: Tensor | np.ndarray, state: StreamState | None, positions: Positions | None = None
+    ) -> tuple[Tensor, StreamState]:
+        """Decode the next frames of streams at once. Pieces of any lengths add up to one pass over all.
 
         codes: (B, Q, T), at least one frame → (B, hop T).
-        memory: of the pieces before; None at the start.
-        rotation: of the transformer's steps; computed unless given.
+        state: after the pieces before; None at the start.
+        positions: of the transformer's steps; computed unless given.
         """
         codes = torch.as_tensor(codes).to(self.encoder.downsample.conv.weight.device)
-        samples, kept = self.decoder(codes, memory, rotation)
-        return samples.to(self.encoder.downsample.conv.weight.dtype), kept
+        carried = Carried(state, positions)
+        samples = self.decoder(codes, carried).to(self.encoder.downsample.conv.weight.dtype)
+        return samples, carried.after(codes.shape[0], codes.shape[2])

@@ -7,18 +7,18 @@ No known difference.
 
 from __future__ import annotations
 
-from typing import NamedTuple, cast
+from typing import cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torch_ref.codecs.encodec import CausalConvTranspose1d
-from torch_ref.codecs.mimi import CausalConv1d, SplitResidualVectorQuantizer
-from torch_ref.codecs.mimi_transformer import Attention, Kept, LayerScale, TransformerMemory
+from torch_ref.codecs.mimi import CausalConv1d, SplitResidualVectorQuantizer, through
+from torch_ref.codecs.mimi_transformer import Attention, LayerScale, Places
+from torch_ref.layers.carried import Carried
 from torch_ref.layers.feed_forward import FeedForward
 from torch_ref.layers.norm import LayerNorm, RMSNorm
-from torch_ref.layers.rope import Rotation
 from torch_ref.layers.snake import LogSnake1d
 from tts_core.codecs.qwen3_codec import (
     DILATIONS,
@@ -27,9 +27,7 @@ from tts_core.codecs.qwen3_codec import (
     NORM_EPS,
     PRE_KERNEL,
     Qwen3DecoderConfig,
-    decode_tail,
 )
-from tts_core.nn.positions import rope_table
 
 
 class TransformerLayer(nn.Module):
@@ -45,10 +43,9 @@ class TransformerLayer(nn.Module):
         self.mlp = FeedForward(width, config.intermediate_size)
         self.mlp_layer_scale = LayerScale(width)
 
-    def forward(self, x: Tensor, rotation: Rotation, kept: Kept | None) -> tuple[Tensor, Kept]:
-        y, last = self.self_attn(self.input_layernorm(x), rotation, kept)
-        x = x + self.self_attn_layer_scale(y)
-        return x + self.mlp_layer_scale(self.mlp(self.post_attention_layernorm(x))), last
+    def forward(self, x: Tensor, places: Places, carried: Carried | None = None) -> Tensor:
+        x = x + self.self_attn_layer_scale(self.self_attn(self.input_layernorm(x), places, carried))
+        return x + self.mlp_layer_scale(self.mlp(self.post_attention_layernorm(x)))
 
 
 class Transformer(nn.Module):
@@ -56,33 +53,21 @@ class Transformer(nn.Module):
 
     def __init__(self, config: Qwen3DecoderConfig):
         super().__init__()
-        self.head_dim, self.theta = config.head_dim, config.rope_theta
         self.input_proj = nn.Linear(config.latent_dim, config.hidden_size)
         self.layers = nn.ModuleList(TransformerLayer(config) for _ in range(config.num_hidden_layers))
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.output_proj = nn.Linear(config.hidden_size, config.latent_dim)
 
-    def forward(
-        self, x: Tensor, memory: TransformerMemory | None = None, rotation: Rotation | None = None
-    ) -> tuple[Tensor, TransformerMemory]:
-        """Read a piece.
+    def forward(self, x: Tensor, carried: Carried | None = None) -> Tensor:
+        x = self.input_proj(x.transpose(1, 2))
+        places = self.places(x, carried)
+        for layer in self.layers:
+            x = layer(x, places, carried)
+        return self.output_proj(self.norm(x)).transpose(1, 2)
 
-        memory: of the pieces before; None at the start of the stream.
-        rotation: of the piece's steps; computed unless given.
-        """
-        x, kept = self.input_proj(x.transpose(1, 2)), []
-        start = memory.length if memory else 0
-        rotation = rotation or self.rotation(x, start)
-        for i, layer in enumerate(self.layers):
-            x, last = layer(x, rotation, memory.layers[i] if memory else None)
-            kept.append(last)
-        memory = TransformerMemory(start + x.shape[1], kept)
-        return self.output_proj(self.norm(x)).transpose(1, 2), memory
-
-    def rotation(self, x: Tensor, start: int) -> Rotation:
-        """Compute the tables of the frames of x, (B, T, D), which begins at frame `start`."""
-        cos, sin = rope_table(x.shape[1], self.head_dim, self.theta, start=start)
-        return torch.from_numpy(cos).to(x.device), torch.from_numpy(sin).to(x.device)
+    def places(self, x: Tensor, carried: Carried | None = None) -> Places:
+        """Find the frames of x, (B, T, D), in their streams."""
+        return cast(TransformerLayer, self.layers[0]).self_attn.places(x, carried)
 
 
 class ConvNeXtBlock(nn.Module):
@@ -96,8 +81,8 @@ class ConvNeXtBlock(nn.Module):
         self.pwconv2 = nn.Linear(EXPANSION * channels, channels)
         self.gamma = nn.Parameter(torch.ones(channels))
 
-    def forward(self, x: Tensor) -> Tensor:
-        y = self.norm(self.dwconv(x).transpose(1, 2))
+    def forward(self, x: Tensor, carried: Carried | None = None) -> Tensor:
+        y = self.norm(self.dwconv(x, carried).transpose(1, 2))
         y = self.gamma * self.pwconv2(F.gelu(self.pwconv1(y)))
         return x + y.transpose(1, 2)
 
@@ -112,8 +97,8 @@ class ResidualUnit(nn.Module):
         self.act2 = LogSnake1d(channels)
         self.conv2 = CausalConv1d(channels, channels, 1)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return x + self.conv2(self.act2(self.conv1(self.act1(x))))
+    def forward(self, x: Tensor, carried: Carried | None = None) -> Tensor:
+        return x + self.conv2(self.act2(self.conv1(self.act1(x), carried)))
 
 
 class DecoderBlock(nn.Module):
@@ -130,18 +115,8 @@ class DecoderBlock(nn.Module):
             ]
         )
 
-    def forward(self, x: Tensor) -> Tensor:
-        for layer in self.block:
-            x = layer(x)
-        return x
-
-
-class Qwen3DecoderMemory(NamedTuple):
-    """State passed from one decoded piece to the next."""
-
-    latents: Tensor  # the last inputs of the first convolution, (B, C, T)
-    transformer: TransformerMemory
-    frames: Tensor  # the last outputs of the transformer, (B, C, T)
+    def forward(self, x: Tensor, carried: Carried | None = None) -> Tensor:
+        return through(self.block, x, carried)
 
 
 class Decoder(nn.Module):
@@ -150,7 +125,7 @@ class Decoder(nn.Module):
     def __init__(self, config: Qwen3DecoderConfig):
         super().__init__()
         latent, width = config.latent_dim, config.decoder_dim
-        self.hop_length, self.tail = config.hop_length, decode_tail(config)
+        self.hop_length = config.hop_length
         self.quantizer = SplitResidualVectorQuantizer(config.books)
         self.pre_conv = CausalConv1d(config.codebook_dim, latent, PRE_KERNEL)
         self.pre_transformer = Transformer(config)
@@ -165,29 +140,10 @@ class Decoder(nn.Module):
         layers += [LogSnake1d(width), CausalConv1d(width, 1, KERNEL)]
         self.decoder = nn.ModuleList(layers)
 
-    def forward(
-        self, codes: Tensor, memory: Qwen3DecoderMemory | None, rotation: Rotation | None = None
-    ) -> tuple[Tensor, Qwen3DecoderMemory]:
-        """Decode the next frames of a stream. (B, Q, T) → (B, hop T).
-
-        memory: of the pieces before; None at the start.
-        rotation: as the transformer's.
-        """
-        latents = self.quantizer.decode(codes)
-        latents = torch.cat((memory.latents, latents), dim=2) if memory else latents
-        x = self.pre_conv(latents)[:, :, latents.shape[2] - codes.shape[2] :]
-        x, transformer = self.pre_transformer(x, memory and memory.transformer, rotation)
-        frames = torch.cat((memory.frames, x), dim=2) if memory else x
-        samples = self.convolve(frames)[:, (frames.shape[2] - x.shape[2]) * self.hop_length :]
-        kept = latents[:, :, max(0, latents.shape[2] - (PRE_KERNEL - 1)) :]
-        last = frames[:, :, max(0, frames.shape[2] - self.tail) :]
-        return samples, Qwen3DecoderMemory(kept, transformer, last)
-
-    def convolve(self, x: Tensor) -> Tensor:
-        """Run the convolutions after the transformer. (B, C, T) → (B, hop T), within ±1."""
+    def forward(self, codes: Tensor, carried: Carried | None = None) -> Tensor:
+        """Decode the next frames of streams. (B, Q, T) → (B, hop T), within ±1."""
+        x = self.pre_conv(self.quantizer.decode(codes), carried)
+        x = self.pre_transformer(x, carried)
         for layers in self.upsample:
-            for layer in cast(nn.ModuleList, layers):
-                x = layer(x)
-        for layer in self.decoder:
-            x = layer(x)
-        return x[:, 0].clamp(-1, 1)
+            x = through(cast(nn.ModuleList, layers), x, carried)
+        return through(self.decoder, x, carried)[:, 0].clamp(-1, 1)

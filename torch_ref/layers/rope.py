@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
 from torch_ref.limits.remedies import at_least_float32
 from tts_core.nn.positions import rope_table
 
-Rotation = tuple[Tensor, Tensor]  # cos and sin, (T, E/2) each; of single rows (R, 1, 1, E/2)
+Rotation = tuple[Tensor, Tensor]  # cos and sin, (T, E/2) each; of rows of their own (R, 1, T, E/2)
 
 
 class RotaryPositions(nn.Module):
@@ -28,6 +30,14 @@ class RotaryPositions(nn.Module):
         if not isinstance(start, int):
             return self._cos[start], self._sin[start]
         return self._cos[start : start + length], self._sin[start : start + length]
+
+
+def rotation_of(
+    start: int | Sequence[int], length: int, head_dim: int, theta: float, device: torch.device
+) -> Rotation:
+    """Compute the tables of `length` positions from `start`; of several starts (R, T, E/2) each."""
+    cos, sin = rope_table(length, head_dim, theta, start=start)
+    return torch.from_numpy(cos).to(device), torch.from_numpy(sin).to(device)
 
 
 def rotate(x: Tensor, rotation: Rotation) -> Tensor:

@@ -31,6 +31,16 @@ def widest_layer(
     return Term(name, tensors * (size or machine.wide) * elements, f"{counted(tensors, 'tensor')} of {where}")
 
 
+def stream_state(carried: int, texts: int, captured: int, machine: Machine) -> Term:
+    """Return what streams carry from call to call; a call makes a new one beside that of its stream.
+
+    carried: numbers of a stream.
+    captured: lengths of calls that are captured, each with memory for both.
+    """
+    held = texts + 1 + 2 * captured
+    return Term("codec state", machine.wide * carried * held, f"state of {counted(texts, 'stream')}")
+
+
 def vocos_window(name: str, config: VocosConfig, frames: int, most: int, machine: Machine) -> Term:
     """Return the largest window of Vocos' decode. most: frames that are decoded at a time."""
     fed = min(frames, most)

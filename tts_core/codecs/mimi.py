@@ -16,7 +16,7 @@ from tts_core.config import MOST_LAYERS, check_numbers, exact_fields
 from tts_core.errors import CheckpointError, UsageError
 from tts_core.models import Network
 from tts_core.nn.layer_order import Stage, stage, stages
-from tts_core.nn.windows import Conv, ConvTranspose, Layer, Window, input_span
+from tts_core.nn.windows import Conv, Layer, Window, input_span
 
 STEPS = 2  # of the transformers in a frame
 # Frames have 1920 samples: 64 of them are as long as 240 of DAC's, and two are the first 0.16 s of a stream
@@ -226,17 +226,15 @@ def _encoder_layers(config: MimiConfig) -> list[Layer]:
     return [*layers, Conv(config.last_kernel_size, padding=config.last_kernel_size - 1)]
 
 
-def _decoder_layers(config: MimiConfig) -> list[Layer]:
-    """List the causal convolutions from steps to samples."""
-    layers: list[Layer] = [Conv(config.kernel_size, padding=config.kernel_size - 1)]
+def carried(config: MimiConfig) -> int:
+    """Count the numbers that a stream of the decoder carries from one call to the next."""
+    keys = config.num_key_value_heads * config.head_dim * (config.sliding_window - 1)
+    found = 2 * config.num_hidden_layers * keys + config.hidden_size * config.kernel_size
+    width = config.width
     for stride in config.upsampling_ratios:
-        layers += [ConvTranspose(2 * stride, stride), *_residual_layers(config)]
-    return [*layers, Conv(config.last_kernel_size, padding=config.last_kernel_size - 1)]
-
-
-def decode_tail(config: MimiConfig) -> int:
-    """Count the steps before a piece that the decoder's convolutions read: 8 for the published model."""
-    return -input_span(_decoder_layers(config), 0, config.step_length)[0]
+        width //= 2
+        found += width * (stride + (config.residual_kernel_size - 1) * sum(config.dilations))
+    return found + (config.last_kernel_size - 1) * width
 
 
 def widest(config: MimiConfig, frames: int) -> int:

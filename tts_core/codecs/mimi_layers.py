@@ -25,7 +25,7 @@ class EncoderLayers(Layers):
 
     def downsampling(self, x: Arrays, index: int) -> Arrays:
         """Steps to frames."""
-        return {"latents": self.half.downsample(x["hidden"])[0]}
+        return {"latents": self.half.downsample(x["hidden"])}
 
     def quantizer_input(self, x: Arrays, index: int) -> Arrays:
         """The projection into the codebooks of quantizer `index`."""
@@ -51,7 +51,7 @@ class EncoderLayers(Layers):
     def _attended(self, transformer: Any, x: Any, index: int) -> Any:
         """Run a layer of a transformer from the start of a stream. x: in the side's own order."""
         x = self.turned(x)
-        return self.turned(transformer.layers[index](x, transformer.rotation(x, 0), None)[0])
+        return self.turned(transformer.layers[index](x, transformer.places(x)))
 
     def _quantized(self, quantizer: Any, x: Arrays, index: int) -> Arrays:
         book, rest = quantizer.layers[index], self.turned(x["skip"])
@@ -79,7 +79,7 @@ class MimiLayers(EncoderLayers):
 
     def upsampling(self, x: Arrays, index: int) -> Arrays:
         """Frames to steps."""
-        return {"hidden": self.network.upsample(x["latents"])[0]}
+        return {"hidden": self.network.upsample(x["latents"])}
 
     def decoder_transformer_layer(self, x: Arrays, index: int) -> Arrays:
         """One layer of the decoder's transformer."""

@@ -19,7 +19,7 @@ from tts_core.config import LARGEST, MOST_LAYERS, check_numbers, exact_fields, s
 from tts_core.errors import CheckpointError
 from tts_core.models import Network
 from tts_core.nn.layer_order import Stage, stage, stages
-from tts_core.nn.windows import Conv, ConvTranspose, Layer, Window, input_span
+from tts_core.nn.windows import Window
 
 POLICY = CodecPolicy(max_frames=64, first_frames=2)  # as Mimi's: frames are as long
 KERNEL = 7  # of the convolutions around a block's activations
@@ -314,24 +314,16 @@ def mlx_axes(config: Qwen3CodecConfig, name: str, rank: int) -> tuple[int, ...] 
     return (1, 2, 0) if name in transposed else (0, 2, 1)
 
 
-def _convolutions(config: Qwen3DecoderConfig) -> list[Layer]:
-    """List the causal convolutions from the transformer's output to samples."""
-
-    def causal(dilation: int) -> Conv:
-        return Conv(KERNEL, dilation=dilation, padding=(KERNEL - 1) * dilation)
-
-    layers: list[Layer] = []
-    for ratio in config.upsampling_ratios:
-        layers += [ConvTranspose(ratio, ratio), causal(1)]
-    layers.append(causal(1))
+def carried(config: Qwen3DecoderConfig) -> int:
+    """Count the numbers that a stream of the decoder carries from one call to the next."""
+    keys = config.num_key_value_heads * config.head_dim * (config.sliding_window - 1)
+    found = 2 * config.num_hidden_layers * keys + (PRE_KERNEL - 1) * config.codebook_dim
+    found += (KERNEL - 1) * config.latent_dim * (len(config.upsampling_ratios) + 1)
+    width = config.decoder_dim
     for rate in config.upsample_rates:
-        layers += [ConvTranspose(2 * rate, rate), *(causal(each) for each in DILATIONS)]
-    return [*layers, causal(1)]
-
-
-def decode_tail(config: Qwen3DecoderConfig) -> int:
-    """Count the frames before a piece that the convolutions behind the transformer read."""
-    return -input_span(_convolutions(config), 0, config.hop_length)[0]
+        width //= 2
+        found += width * (rate + (KERNEL - 1) * sum(DILATIONS))
+    return found + (KERNEL - 1) * width
 
 
 def widest(config: Qwen3DecoderConfig, frames: int) -> int:

@@ -33,7 +33,7 @@ class Qwen3CodecLayers(EncoderLayers):
     def transformer_layer(self, x: Arrays, index: int) -> Arrays:
         """One layer of the transformer, from the start of a stream."""
         transformer = self.network.decoder.pre_transformer
-        return {"rows": transformer.layers[index](x["rows"], transformer.rotation(x["rows"], 0), None)[0]}
+        return {"rows": transformer.layers[index](x["rows"], transformer.places(x["rows"]))}
 
     def transformer_output(self, x: Arrays, index: int) -> Arrays:
         """The norm and the projection out of the transformer."""

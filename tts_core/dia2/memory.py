@@ -11,14 +11,25 @@ from functools import partial
 from typing import Any
 
 from tts_core.codecs import mimi
-from tts_core.codecs.memory import widest_layer
-from tts_core.codecs.mimi import STEPS, MimiConfig
+from tts_core.codecs.memory import stream_state, widest_layer
+from tts_core.codecs.mimi import MimiConfig
+from tts_core.codecs.policy import CAPTURED
 from tts_core.config import Configs, config_of
 from tts_core.dia2.config import Dia2Config
 from tts_core.memory import fits, weights
 from tts_core.memory.fits import Option, dtypes, less
 from tts_core.memory.machine import Machine
-from tts_core.memory.terms import Estimate, Phase, Term, activations, gated_row, layer, rounded, with_sound
+from tts_core.memory.terms import (
+    OVERLAPS,
+    Estimate,
+    Phase,
+    Term,
+    activations,
+    gated_row,
+    layer,
+    rounded,
+    with_sound,
+)
 from tts_core.memory.weights import kept_terms
 from tts_core.printable import counted
 
@@ -100,13 +111,10 @@ def _activations(config: Dia2Config, job: Dia2Job, size: int) -> Term:
 
 
 def _decoding(codec: MimiConfig, job: Dia2Job, machine: Machine) -> tuple[Term, ...]:
-    made = min(job.frames, (machine.policy or mimi.POLICY).max_frames)
-    fed = made + -(-mimi.decode_tail(codec) // STEPS)
-    state = job.texts * machine.wide * _kept(codec, STEPS * made)
-    return (
-        _widest("codec", codec, fed, machine),
-        Term("codec state", state, "keys and values of the codec's transformer"),
-    )
+    fed = min(job.frames, (machine.policy or mimi.POLICY).max_frames)
+    captured = CAPTURED if machine.backend in OVERLAPS else 0
+    state = stream_state(mimi.carried(codec), job.texts, captured, machine)
+    return _widest("codec", codec, fed, machine), state
 
 
 def _encoding(codec: MimiConfig, job: Dia2Job, machine: Machine) -> Term:
@@ -118,13 +126,6 @@ def _encoding(codec: MimiConfig, job: Dia2Job, machine: Machine) -> Term:
 def _widest(name: str, codec: MimiConfig, frames: int, machine: Machine) -> Term:
     where = f"the codec's widest layer, {frames} frames"
     return widest_layer(name, mimi.widest(codec, frames), where, machine)
-
-
-def _kept(codec: MimiConfig, steps: int) -> int:
-    """Count a stream's keys and values, twice while they are joined with new ones."""
-    rows = codec.num_key_value_heads * codec.head_dim
-    window = codec.sliding_window - 1
-    return 2 * rows * (codec.num_hidden_layers * (window + steps) + window + steps)
 
 
 def check_loading(configs: Configs, machine: Machine) -> None:

@@ -8,6 +8,7 @@ arXiv:2104.09864.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -35,12 +36,13 @@ def timestep_table(timesteps: int, width: int) -> np.ndarray:
 
 
 def rope_table(
-    length: int, head_dim: int, theta: float, *, start: int = 0, unit: float = 1.0
+    length: int, head_dim: int, theta: float, *, start: int | Sequence[int] = 0, unit: float = 1.0
 ) -> tuple[np.ndarray, np.ndarray]:
     """Compute cos and sin of position / theta ** (2 i / head_dim), each (length, head_dim / 2) float32.
 
-    Positions are start .. start + length - 1, divided by `unit`.
+    Positions are start .. start + length - 1, divided by `unit`; of several starts (R, length, head_dim / 2).
     """
     frequencies = theta ** (-np.arange(0, head_dim, 2, dtype=np.float64) / head_dim) / unit
-    angles = np.arange(start, start + length, dtype=np.float64)[:, None] * frequencies
+    positions = np.asarray(start, np.float64)[..., None] + np.arange(length)
+    angles = positions[..., None] * frequencies
     return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)

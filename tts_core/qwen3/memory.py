@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from tts_core.codecs import mimi, qwen3_codec
-from tts_core.codecs.memory import widest_layer
+from tts_core.codecs.memory import stream_state, widest_layer
 from tts_core.codecs.policy import CAPTURED, CodecPolicy
 from tts_core.codecs.qwen3_codec import Qwen3CodecConfig
 from tts_core.config import Configs, config_of
@@ -150,30 +150,24 @@ def _row(config: Qwen3Config, size: int) -> int:
 def _decoding(codec: Qwen3CodecConfig, job: Qwen3Job, machine: Machine) -> tuple[Term, ...]:
     policy = _policy(machine)
     captured = CAPTURED if machine.backend in OVERLAPS else 0
-    read, fed = min(job.recording + job.frames, policy.max_frames), most_fed(codec, job, policy, captured)
-    state = job.texts * machine.wide * _kept(codec, read)
-    why = "keys and values of the codec's transformer, and its last frames"
-    live = CODEC_LIVE | {"torch-cuda": CUDA_LIVE[machine.decoded_in]}
-    return _widest("codec", qwen3_codec.widest(codec.decoder, fed), fed, machine, live), Term(
-        "codec state", state, why
-    )
+    fed, live = most_fed(job, policy, captured), CODEC_LIVE | {"torch-cuda": CUDA_LIVE[machine.decoded_in]}
+    state = stream_state(qwen3_codec.carried(codec.decoder), job.texts, captured, machine)
+    return _widest("codec", qwen3_codec.widest(codec.decoder, fed), fed, machine, live), state
 
 
-def most_fed(codec: Qwen3CodecConfig, job: Qwen3Job, policy: CodecPolicy, captured: int = 0) -> int:
-    """Count the frames of the largest call of the decoder: a window, and the frames kept before it.
+def most_fed(job: Qwen3Job, policy: CodecPolicy, captured: int = 0) -> int:
+    """Count the frames of the largest call of the decoder: a window.
 
     The windows are even, or those of a stream by itself or among others; a recording's come before.
     captured: frames of the longest piece of a stream that is captured; such pieces have memory of their own.
     """
-    heard, tail = job.recording, qwen3_codec.decode_tail(codec.decoder)
 
-    def most(cuts: Iterable[tuple[int, int]], before: int) -> int:
-        return max((stop - start + min(before + start, tail) for start, stop in cuts), default=0)
+    def most(cuts: Iterable[tuple[int, int]]) -> int:
+        return max((stop - start for start, stop in cuts), default=0)
 
-    graphs = min(captured, job.frames) + tail if captured else 0
     streams = (policy.decode_cuts(job.frames), _served_cuts(policy, job.frames))
-    whole = max(most(policy.even_cuts(heard), 0), most(policy.even_cuts(job.frames), heard))
-    return max(whole, graphs + max(most(cuts, heard) for cuts in streams))
+    whole = min(max(job.recording, job.frames), policy.max_frames)
+    return max(whole, min(captured, job.frames) + max(map(most, streams)))
 
 
 def _served_cuts(policy: CodecPolicy, frames: int) -> Iterator[tuple[int, int]]:
@@ -182,14 +176,6 @@ def _served_cuts(policy: CodecPolicy, frames: int) -> Iterator[tuple[int, int]]:
         stop = min(policy.served_stop(start), frames)
         yield start, stop
         start = stop
-
-
-def _kept(codec: Qwen3CodecConfig, frames: int) -> int:
-    """Count a stream's state; keys and values twice while they are joined with new ones."""
-    sizes, window = codec.decoder, codec.decoder.sliding_window - 1
-    rows = sizes.num_key_value_heads * sizes.head_dim
-    keys = 2 * rows * (sizes.num_hidden_layers * (window + frames) + window + frames)
-    return keys + sizes.latent_dim * (qwen3_codec.decode_tail(sizes) + frames)
 
 
 def _encoding(config: Qwen3Config, codec: Qwen3CodecConfig, job: Qwen3Job, machine: Machine) -> Term:

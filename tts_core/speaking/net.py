@@ -13,6 +13,7 @@ from tts_core.config import Configs
 from tts_core.errors import GenerationError
 from tts_core.nn.beside import Pending, Then
 from tts_core.nn.calls import apart
+from tts_core.nn.guard import check_sound
 from tts_core.nn.host import Device
 from tts_core.speaking.speech import Sound
 
@@ -86,7 +87,7 @@ class StreamNet(Net):
         self.configs: Configs = dict(zip(self.kinds, (network.config, codec.config), strict=True))
         self._make_slots, self._fault = make_slots, fault
         self._codes = VoiceCache()
-        self._decode_piece = decode_piece or (lambda codes, memory: codec.decode_piece(codes, memory))
+        self._decode_piece = decode_piece or (lambda codes, state: codec.decode_piece(codes, state))
 
     @property
     def policy(self) -> CodecPolicy:
@@ -110,31 +111,47 @@ class StreamNet(Net):
         return self._codes.encoded([samples], lambda _: apart(self.host, encode)).copy()
 
     def split(self, windows: Sequence[Sound]) -> Iterable[Sequence[int]]:
-        return [[place] for place in range(len(windows))]  # each changes the memory of its piece
+        return [[place] for place in range(len(windows))]  # each changes the state of its stream
 
     def launch(self, windows: Sequence[Sound], policy: CodecPolicy | None) -> Pending[list[np.ndarray]]:
         [window] = windows
         return Then(self._launch_window(window, policy), lambda samples: [samples])
+
+    def decode(
+        self, windows: Sequence[Sound], policy: CodecPolicy | None, check: Callable[[], None]
+    ) -> list[np.ndarray]:
+        """Decode the windows of a call now. If it fails, or a sound is wrong, their streams are as before."""
+        memories = [window.memory for window in windows if window.memory is not None]
+        states = [memory.state for memory in memories]
+        try:
+            made = super().decode(windows, policy, check)
+            for samples in made:
+                check_sound(samples)
+        except Exception:
+            for memory, state in zip(memories, states, strict=True):
+                memory.state = state
+            raise
+        return made
 
     def _launch_window(self, window: Sound, policy: CodecPolicy | None) -> Pending[np.ndarray]:
         """Begin to decode a window. → (L,) float32."""
         assert policy is not None, "pieces are decoded in windows"
         memory = window.memory
         assert memory is not None, "a window of a stream has the memory of its piece"
-        kept, pieces = memory.kept, [window.codes]
-        if kept is None and memory.before is not None:
+        state, pieces = memory.state, [window.codes]
+        if state is None and memory.before is not None:
             cuts = policy.even_cuts(memory.before.shape[1])
             pieces = [*(memory.before[:, start:stop] for start, stop in cuts), *pieces]
 
         def work() -> Sequence[Any]:
-            nonlocal kept
+            nonlocal state
             samples: Any = None
             for codes in pieces:
-                samples, kept = self._decode_piece(self.host.to_device(codes[None]), kept)
+                samples, state = self._decode_piece(self.host.to_device(codes[None]), state)
             return [samples]
 
         pending = Then(self.host.launch(work), first)
-        memory.kept = kept
+        memory.state = state
         return pending
 
 

@@ -132,11 +132,11 @@ class CodecMemory:
     """A codec's memory of a piece's frames so far, for those that follow.
 
     before: (Q, F) codes that the piece continues, which are not heard.
-    kept: of a stream, after its first window.
+    state: of the codec's stream, after its first window; a call replaces it at its end.
     """
 
     before: np.ndarray | None = None
-    kept: Any = None
+    state: Any = None
 
 
 @dataclass(frozen=True, eq=False)

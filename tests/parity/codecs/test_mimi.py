@@ -10,10 +10,9 @@ import pytest
 import torch
 
 from tests.golden.codec_bench import CodecSide
-from tests.golden.mimi_checks import in_pieces
-from tests.parity.codecs.kinds import MIMI, bench, configs, parity, random_codes
+from tests.parity.codecs.kinds import MIMI, bench, configs, parity
 from tests.tiny.inputs import normal
-from tts_core.codecs.mimi import POLICY, MimiConfig, decode_tail
+from tts_core.codecs.mimi import POLICY, MimiConfig
 
 TINY = MIMI["mimi 5-2-3"]
 
@@ -23,9 +22,7 @@ TINY = MIMI["mimi 5-2-3"]
 def test_transformer(config: MimiConfig, steps: int) -> None:
     """Steps around the window's edge."""
     x = normal(4, 2, config.hidden_size, steps)
-    parity(
-        f"{steps} steps", lambda side: side.conv(lambda x: side.codec.decoder_transformer(x)[0], x), config
-    )
+    parity(f"{steps} steps", lambda side: side.conv(side.codec.decoder_transformer, x), config)
 
 
 @pytest.mark.parametrize("half", ["encoder_transformer", "decoder_transformer"])
@@ -34,12 +31,12 @@ def test_transformer_in_pieces(half: str) -> None:
     x = normal(5, 1, TINY.hidden_size, 40).astype(np.float64)
 
     def run(side: CodecSide, cuts: list[int]) -> np.ndarray:
-        memory, made = None, []
+        state, made = None, []
         for start, stop in zip([0, *cuts], [*cuts, 40], strict=True):
             network = getattr(side.codec, half)
-            read = side.channels(x[:, :, start:stop])
-            y, memory = network(read, memory)
-            made.append(side.from_channels(y))
+            carried = side.module("layers.carried").Carried(state)
+            made.append(side.from_channels(network(side.channels(x[:, :, start:stop]), carried)))
+            state = carried.after(1, stop - start)
         return np.concatenate(made, axis=2)
 
     with torch.inference_mode():
@@ -56,8 +53,8 @@ def test_upsampling_is_a_transposed_convolution() -> None:
     weight = codec.upsample.conv.weight
     expected = torch.nn.functional.conv_transpose1d(x, weight, stride=2, groups=TINY.hidden_size)[..., :18]
     with torch.inference_mode():
-        torch.testing.assert_close(codec.upsample(x)[0], expected, rtol=0, atol=1e-14)
-    parity("upsampling", lambda side: side.conv(lambda y: side.codec.upsample(y)[0], x.numpy()), TINY)
+        torch.testing.assert_close(codec.upsample(x), expected, rtol=0, atol=1e-14)
+    parity("upsampling", lambda side: side.conv(side.codec.upsample, x.numpy()), TINY)
 
 
 @pytest.mark.parametrize("steps", [1, 2, 5, 6])
@@ -68,17 +65,9 @@ def test_downsampling(steps: int) -> None:
     wide = torch.nn.functional.pad(torch.from_numpy(x).double(), (2, steps % 2), mode="replicate")
     expected = torch.nn.functional.conv1d(wide, codec.downsample.conv.weight, stride=2)
     with torch.inference_mode():
-        made = codec.downsample(torch.from_numpy(x).double())[0]
+        made = codec.downsample(torch.from_numpy(x).double())
     torch.testing.assert_close(made, expected.detach(), rtol=0, atol=1e-14)
-    parity(f"{steps} steps", lambda side: side.conv(lambda y: side.codec.downsample(y)[0], x), TINY)
-
-
-def test_a_shorter_context_is_not_exact(monkeypatch) -> None:
-    """decode_tail is needed to the last step: one less and a stream differs."""
-    side, codes = bench(TINY).torch64, random_codes(TINY, 1, 20)
-    known = in_pieces(side, codes, [20])
-    monkeypatch.setattr(side.codec, "tail", decode_tail(TINY) - 1)
-    assert np.abs(in_pieces(side, codes, [3, 7, 10]) - known).max() > 1e-6
+    parity(f"{steps} steps", lambda side: side.conv(side.codec.downsample, x), TINY)
 
 
 def test_the_default_windows_cut_a_long_clip() -> None:

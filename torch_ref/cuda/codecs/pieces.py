@@ -1,61 +1,67 @@
 """Pieces of streams that Mimi and Qwen3-TTS's codec decode on CUDA, as graphs.
 
-A piece of a few frames takes the host about 5 ms to launch, and an H200 less to run. Streams have the same
-windows, so that pieces of the same lengths after as many frames come again.
+A piece of a few frames takes the host about 5 ms to launch, and an H200 less to run. State has one shape from
+the start of a stream on, so that pieces of the same length come again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from functools import cached_property
+from typing import cast
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from torch_ref.codecs.mimi import Mimi, MimiMemory
-from torch_ref.codecs.mimi_transformer import TransformerMemory
+from torch_ref.codecs.mimi import Mimi
+from torch_ref.codecs.mimi_transformer import Attention
 from torch_ref.codecs.qwen3_codec import Qwen3Codec
-from torch_ref.codecs.qwen3_decoder import Qwen3DecoderMemory
 from torch_ref.cuda.replayed import ReplayedTensors
+from torch_ref.layers.carried import Positions, StreamState
 from tts_core.codecs.mimi import STEPS
 from tts_core.codecs.policy import CAPTURED
 
 
 class ReplayedPieces:
-    """Decodes as the codec's `decode_piece` does."""
+    """Decodes as the codec's `decode_piece` does; elsewhere than on CUDA that itself."""
 
     def __init__(self, codec: Mimi | Qwen3Codec):
         self.codec = codec
         if isinstance(codec, Mimi):
-            self.transformer, self.steps, self.memory = codec.decoder_transformer, STEPS, MimiMemory
+            transformer, self.steps = codec.decoder_transformer, STEPS
         else:
-            self.transformer, self.steps, self.memory = codec.decoder.pre_transformer, 1, Qwen3DecoderMemory
+            transformer, self.steps = codec.decoder.pre_transformer, 1
+        self.attention = cast(Attention, transformer.layers[0].self_attn)
         self._replayed = ReplayedTensors(
             self._run, lambda: codec.precision, lambda shape: shape[0] == 1 and shape[2] <= CAPTURED
         )
 
-    def __call__(self, codes: Tensor, memory: Any) -> tuple[Tensor, Any]:
-        """Decode the next frames of a stream. (B, Q, T) → (B, hop T) and the memory for the next piece.
+    def __call__(self, codes: Tensor, state: StreamState | None) -> tuple[Tensor, StreamState]:
+        """Decode the next frames of a stream. (B, Q, T) → (B, hop T) and the state for the next piece.
 
-        memory: of the pieces before; None at the start.
+        state: after the pieces before; None at the start.
         """
-        start, count = memory.transformer.length if memory else 0, self.steps * codes.shape[2]
-        rotation = self.transformer.rotation(codes.new_empty(1, count), start)
-        samples, *tensors = self._replayed(codes, *rotation, *_tensors(memory))
-        return samples, self._built(tensors, start + count)
+        if not codes.is_cuda:
+            return self.codec.decode_piece(codes, state)
+        steps, arrays = state or self._start
+        count = self.steps * codes.shape[2]
+        rotation, starts = self.attention.positions(steps, count, codes.device)
+        samples, *arrays = self._replayed(codes, *rotation, starts, *arrays)
+        return samples, StreamState((steps[0] + count,), tuple(arrays))
 
-    def _run(self, codes: Tensor, cos: Tensor, sin: Tensor, *kept: Tensor) -> Sequence[Tensor]:
-        memory = self._built(kept, 0) if kept else None  # where a piece begins is in its rotation
-        samples, memory = self.codec.decode_piece(codes, memory, (cos, sin))
-        return samples, *_tensors(memory)
+    def _run(
+        self, codes: Tensor, cos: Tensor, sin: Tensor, starts: Tensor, *arrays: Tensor
+    ) -> Sequence[Tensor]:
+        positions = Positions((cos, sin), starts)  # where the piece begins: a graph is for any
+        samples, after = self.codec.decode_piece(codes, StreamState((0,), arrays), positions)
+        return samples, *after.arrays
 
-    def _built(self, tensors: Sequence[Tensor], length: int) -> Any:
-        first, *layers, last = tensors
-        pairs = list(zip(layers[::2], layers[1::2], strict=True))
-        return self.memory(first, TransformerMemory(length, pairs), last)
-
-
-def _tensors(memory: Any) -> list[Tensor]:
-    if memory is None:
-        return []
-    first, transformer, last = memory
-    return [first, *(one for pair in transformer.layers for one in pair), last]
+    @cached_property
+    def _start(self) -> StreamState:
+        """State of a stream before its first piece: zeros, also for all keys of the window."""
+        codes = torch.zeros(1, self.codec.n_codebooks, 1, dtype=torch.int32)
+        _, after = self.codec.decode_piece(codes, None)
+        keys = self.attention.window - 1
+        arrays = (F.pad(x, (0, 0, 0, keys - x.shape[2])) if x.dim() == 4 else x for x in after.arrays)
+        return StreamState((0,), tuple(map(torch.zeros_like, arrays)))

@@ -1,4 +1,4 @@
-"""Pieces of streams as graphs: to the bit those of the codec by itself, each stream from its own memory."""
+"""Pieces of streams as graphs: up to rounding those of the codec by itself, each stream from its state."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.sides import YARDSTICK
+from tests.sides import ORACLE
 from tests.tiny.every_codec import WEIGHTS
 from torch_ref.cuda.codecs.pieces import ReplayedPieces
 from tts_core.codecs.policy import CAPTURED, CodecPolicy
@@ -35,7 +35,7 @@ def codes_of(codec: Any, seed: int) -> np.ndarray:
 
 @pytest.fixture(params=["mimi", "qwen3_codec"])
 def codec(request: pytest.FixtureRequest) -> Any:
-    return YARDSTICK.network(request.param, WEIGHTS[request.param]())
+    return ORACLE.network(request.param, WEIGHTS[request.param]())
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -55,8 +55,8 @@ def test_streams_by_turns_are_those_alone(codec: Any, device: str) -> None:
                     beside.wait_stream(torch.cuda.default_stream())
                     made, kept[number] = work()
                 torch.cuda.default_stream().wait_stream(beside)
-            assert torch.equal(made, wanted), (number, start)
-    assert {memory.transformer.length for memory in kept} == {memory.transformer.length for memory in alone}
+            torch.testing.assert_close(made, wanted, rtol=0, atol=1e-12 * float(wanted.abs().max()))
+    assert [state.steps for state in kept] == [state.steps for state in alone]
 
 
 @pytest.mark.cuda
@@ -71,13 +71,13 @@ def test_short_pieces_are_captured_when_they_come_again(codec: Any, monkeypatch:
     monkeypatch.setattr(codec, "decode_piece", decode_piece)
     pieces, beside = ReplayedPieces(codec), torch.cuda.Stream()
     for seed in range(4):
-        codes, memory = torch.from_numpy(codes_of(codec, seed)).cuda(), None
+        codes, state = torch.from_numpy(codes_of(codec, seed)).cuda(), None
         torch.cuda.synchronize()
         with torch.cuda.stream(beside):
             for start, stop in windows():
-                _, memory = pieces(codes[..., start:stop], memory)
+                _, state = pieces(codes[..., start:stop], state)
     torch.cuda.synchronize()
     for length in {stop - start for start, stop in windows()}:
         times = sum(stop - start == length for start, stop in windows())
-        most = counted.count(length)
-        assert most == 4 * times if length > CAPTURED else most <= 2 * times, length
+        first = length == 1  # the state of a start has its shapes
+        assert counted.count(length) == (4 * times if length > CAPTURED else 2 + first), length

@@ -1,0 +1,142 @@
+"""Streams of the causal codecs: each frame is computed once, and any cutting gives the whole decode.
+
+The bound is that of a float32 run (tests/tolerance.py): a cut only moves where sums of a convolution begin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.golden.bench import Bench
+from tests.golden.codec_bench import CodecSide, bench_of
+from tests.parity.codecs.kinds import MIMI
+from tests.tiny.mimi import mimi_weights
+from tests.tiny.qwen3 import codec_config, codec_weights
+from tests.tolerance import assert_within
+from tts_core.codecs import mimi, qwen3_codec
+
+FRAMES = 23
+CODECS = [*MIMI, "qwen3"]
+every_codec = pytest.mark.parametrize("name", CODECS)
+
+
+@cache
+def bench(name: str) -> Bench[CodecSide]:
+    if name == "qwen3":
+        return bench_of("mlx", "qwen3_codec", codec_weights(codec_config(), seed=1))
+    return bench_of("mlx", "mimi", mimi_weights(MIMI[name], seed=1))
+
+
+def codes_of(name: str, batch: int = 2, frames: int = FRAMES, seed: int = 0) -> np.ndarray:
+    config = bench(name).side.codec.config
+    shape = batch, config.n_codebooks, frames
+    return np.random.default_rng(seed).integers(0, config.codebook_size, shape).astype(np.int32)
+
+
+def pieces(side: CodecSide, codes: np.ndarray, stops: Sequence[int]) -> tuple[np.ndarray, Any]:
+    """Decode a stream up to each stop. → (B, L), and the state after it."""
+    state, made, start = None, [], 0
+    for stop in stops:
+        samples, state = side.codec.decode_piece(codes[:, :, start:stop], state)
+        made.append(side.numpy(samples))
+        start = stop
+    return np.concatenate(made, axis=1), state
+
+
+@cache
+def whole(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """The codes of `codes_of` at once, in torch in float32 and in float64."""
+    codes = codes_of(name)
+    return pieces(bench(name).torch32, codes, [FRAMES])[0], pieces(bench(name).torch64, codes, [FRAMES])[0]
+
+
+@every_codec
+@settings(max_examples=10)
+@given(cuts=st.sets(st.integers(1, FRAMES - 1)))
+def test_any_cutting_is_the_whole(name: str, cuts: set[int]) -> None:
+    stops, (known, truth) = [*sorted(cuts), FRAMES], whole(name)
+    exact, _ = pieces(bench(name).torch64, codes_of(name), stops)
+    np.testing.assert_allclose(exact, truth, rtol=0, atol=1e-13 * FRAMES * np.abs(truth).max())
+    for side in (bench(name).torch32, bench(name).side):
+        assert_within(pieces(side, codes_of(name), stops)[0], known, truth, f"{name} {side.kind} {stops}")
+
+
+@every_codec
+def test_a_state_has_the_numbers_that_the_plan_counts(name: str) -> None:
+    """From the first piece that fills the window on; before, it has fewer keys."""
+    codec = bench(name).side.codec
+    planned = qwen3_codec.carried(codec.config.decoder) if name == "qwen3" else mimi.carried(codec.config)
+    for side in (bench(name).side, bench(name).torch32):
+        for stops, is_full in (([1], False), ([FRAMES], True), ([9, 10, FRAMES], True)):
+            _, state = pieces(side, codes_of(name, batch=1), stops)
+            held = sum(side.numpy(array).size for array in state.arrays)
+            assert held == planned if is_full else held <= planned, (side.kind, stops)
+
+
+@every_codec
+def test_a_piece_that_fails_changes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever operation lacks memory, the state can be read again."""
+    codes = codes_of(name)
+    for side in (bench(name).torch32, bench(name).side):
+        carried = side.module("layers.carried").Carried
+        (wanted, _), (_, state) = pieces(side, codes, [7, 12]), pieces(side, codes, [7])
+        for place in range(len(state.arrays)):
+            with monkeypatch.context() as patch:
+                patch.setattr(carried, "_leave", failing(carried._leave, place))
+                with pytest.raises(MemoryError):
+                    side.codec.decode_piece(codes[:, :, 7:12], state)
+            again, _ = side.codec.decode_piece(codes[:, :, 7:12], state)
+            np.testing.assert_array_equal(side.numpy(again), wanted[:, -again.shape[1] :])
+
+
+@every_codec
+def test_rows_at_positions_of_their_own(name: str) -> None:
+    """Streams after 5, 12 and 20 frames share a call; keys before the start of a stream are zeros."""
+    codes, starts, count = codes_of(name, batch=3), (5, 12, 20), 3
+
+    def run(side: CodecSide) -> np.ndarray:
+        states = [pieces(side, codes[[row]], [stop])[1] for row, stop in enumerate(starts)]
+        arrays = zip(*([side.numpy(array) for array in state.arrays] for state in states), strict=True)
+        read = np.stack([codes[row, :, stop : stop + count] for row, stop in enumerate(starts)])
+        steps = tuple(step for state in states for step in state.steps)
+        state = type(states[0])(steps, tuple(side.array(together(rows)) for rows in arrays))
+        samples, after = side.codec.decode_piece(read, state)
+        moved = [step * (stop + count) // stop for step, stop in zip(steps, starts, strict=True)]
+        assert after.steps == tuple(moved)
+        return side.numpy(samples)
+
+    def alone(side: CodecSide) -> np.ndarray:
+        ends = [pieces(side, codes[[row]], [stop + count])[0] for row, stop in enumerate(starts)]
+        return np.concatenate([samples[:, -count * side.codec.hop_length :] for samples in ends])
+
+    known, truth = alone(bench(name).torch32), alone(bench(name).torch64)
+    np.testing.assert_allclose(run(bench(name).torch64), truth, rtol=0, atol=1e-11 * np.abs(truth).max())
+    for side in (bench(name).torch32, bench(name).side):
+        assert_within(run(side), known, truth, f"{name} {side.kind}")
+
+
+def together(rows: Sequence[np.ndarray]) -> np.ndarray:
+    """Stack the arrays of streams, keys with zeros before the first."""
+    most = max(row.shape[2] for row in rows)
+    return np.concatenate(
+        [np.pad(row, [(0, 0), (0, 0), (most - row.shape[2], 0), (0, 0)][: row.ndim]) for row in rows]
+    )
+
+
+def failing(leave: Any, place: int) -> Any:
+    """The method, which fails after so many calls."""
+    left = iter([True] * place)
+
+    def leave_or_fail(self: Any, array: Any) -> None:
+        if not next(left, False):
+            raise MemoryError
+        leave(self, array)
+
+    return leave_or_fail
