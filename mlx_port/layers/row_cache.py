@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mlx.core as mx
+import numpy as np
 
 from mlx_port.layers.cache import RingCache
 
@@ -11,12 +12,20 @@ class RowPositions:
     """Positions of the rows of one step, shared by the caches of all layers.
 
     capacity: rows of keys that are kept per row of the batch.
+    places: (R,), the positions on the host.
     """
+
+    places: np.ndarray
 
     def __init__(self, capacity: int):
         self.capacity = capacity
         self.all_at: int | None = None  # the position of all rows, if they share one
         self.mask: mx.array | None = None
+
+    @property
+    def start(self) -> mx.array | int:
+        """The positions, (R, 1, 1); a number where all rows have one."""
+        return self.positions[:, None, None] if self.all_at is None else self.all_at
 
     def move(self, positions: mx.array, seen: int) -> None:
         """Begin a step of the first R rows of the batch. positions: (R,) int32.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -12,12 +13,20 @@ class RowPositions:
     """Positions of the rows of one step, shared by the caches of all layers.
 
     capacity: rows of keys that are kept per row of the batch.
+    places: (R,), the positions on the host.
     """
+
+    places: np.ndarray
 
     def __init__(self, capacity: int):
         self.capacity = capacity
         self.all_at: int | None = None  # the position of all rows, if they share one
         self.mask: Tensor | None = None
+
+    @property
+    def start(self) -> Tensor | int:
+        """The positions, (R, 1, 1); a number where all rows have one."""
+        return self.positions[:, None, None] if self.all_at is None else self.all_at
 
     def move(self, positions: Tensor, seen: int) -> None:
         """Begin a step of the first R rows of the batch. positions: (R,) int64.

@@ -14,17 +14,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from torch_ref.batch import RunningBatch
 from torch_ref.cuda.capture import capture
 from torch_ref.cuda.noise import fill_uniform
 from torch_ref.cuda.qwen3.draws import settings
-from torch_ref.cuda.qwen3.step import FusedQwen3, Qwen3State, runs
+from torch_ref.cuda.qwen3.step import FusedQwen3, Qwen3Captured, runs
 from torch_ref.cuda.triton import compile_together
 from torch_ref.host import Host
+from torch_ref.qwen3 import decoder
+from torch_ref.qwen3.decoder import embedded
 from torch_ref.qwen3.qwen3 import Qwen3
-from torch_ref.qwen3.slots import Qwen3Slots, embedded
 from torch_ref.reading import begin_read, finish_read
 from tts_core.nn.noise import HostNoise
-from tts_core.qwen3.rows import Launched, Qwen3BatchRows, Qwen3Joining
+from tts_core.qwen3.inputs import Qwen3Inputs
+from tts_core.speaking.rows import BatchRows, Launched
 
 
 class Qwen3GraphSlots:
@@ -35,11 +38,11 @@ class Qwen3GraphSlots:
     @torch.inference_mode()
     def __init__(self, network: Qwen3, *, texts: int, room: int):
         self.talker, self.config, self.room = network.talker, network.config, room
-        self.host, self.plan = Host(self.talker.codec_head), Qwen3BatchRows(texts)
+        self.host, self.plan = Host(self.talker.codec_head), BatchRows(texts, room)
         device = self.talker.codec_head.weight.device
         self.inputs = torch.zeros(3, texts, dtype=torch.int64, device=device)
         self.seeds = torch.zeros(texts, dtype=torch.int64, device=device)
-        self.state = Qwen3State.empty(network, self.inputs, room)
+        self.state = Qwen3Captured.empty(network, self.inputs, room)
         self.step = step = FusedQwen3(network)  # whose joined weights the graphs read
         self.parts = {rows: self.state.first(rows, self.config) for rows in sizes(texts)}
         compile_together(
@@ -56,7 +59,7 @@ class Qwen3GraphSlots:
         return self.plan.can_step
 
     @torch.inference_mode()
-    def join(self, slot: int, text: Qwen3Joining) -> None:
+    def join(self, slot: int, text: Qwen3Inputs) -> None:
         """Read what comes before a text's speech but its last row; the next step reads that and draws. Its
         slot must be free.
         """
@@ -91,25 +94,23 @@ class Qwen3GraphSlots:
 
     def read(self, launched: Launched) -> np.ndarray:
         """Wait for a launch. → (1, texts, Q) codes; the first is WAITED of a text that waited."""
-        return launched.codes(finish_read(launched.reading))
+        return launched.ids(finish_read(launched.reading))
 
     def _step(self) -> Tensor:
         """Draw the next frame of every text that does not wait. → (texts, Q)."""
-        given = np.zeros((3, self.plan.slots), np.int64)
+        given = np.zeros((3, self.plan.places), np.int64)
         given[2] = -1
         for slot, text in self.plan.texts.items():
-            joining, step = text.joining, text.step
             # a text that has ended may be computed once more, and one that waits writes its place anew
-            at = min(joining.positions - 1 + step, self.room - 1)
-            read = text.trailing[step - 1 : step] if step else ()
-            id = read[0] if read else self.config.tts_pad_id
-            given[:, slot] = id, at, -1 if text.waits else step
+            at = min(text.inputs.positions - 1 + text.steps, self.room - 1)
+            own = text.inputs.given(text)
+            given[:, slot] = (0, at, -1) if own is None else (*own, at, text.steps)
         self.inputs.copy_(self.host.to_device(given))
         self._fill()
         for slot, text in self.plan.texts.items():
             noise = self.state.rows.noise[slot]
-            if not (text.waits or isinstance(text.joining.noise, HostNoise)):
-                noise.copy_(self.host.to_device(text.joining.noise.uniform(text.step, tuple(noise.shape))))
+            if not (text.waits or isinstance(text.inputs.noise, HostNoise)):
+                noise.copy_(self.host.to_device(text.inputs.noise.uniform(text.steps, tuple(noise.shape))))
         self.graphs[min(rows for rows in self.graphs if rows >= self.plan.count)].replay()
         self.plan.advance()
         return self.state.rows.codes.clone()
@@ -123,9 +124,9 @@ def sizes(texts: int) -> list[int]:
     return [*(1 << power for power in range((texts - 1).bit_length())), texts]
 
 
-def make_slots(network: Qwen3, *, texts: int, room: int) -> Qwen3Slots | Qwen3GraphSlots:
+def make_slots(network: Qwen3, *, texts: int, room: int) -> RunningBatch | Qwen3GraphSlots:
     """Build captured slots where the kernels support the network, else plain ones."""
-    return (Qwen3GraphSlots if runs(network) else Qwen3Slots)(network, texts=texts, room=room)
+    return (Qwen3GraphSlots if runs(network) else decoder.make_slots)(network, texts=texts, room=room)
 
 
 def _nothing() -> None:
