@@ -30,7 +30,8 @@ class CapturedDecoder(Protocol):
 
     inputs: (2 + n, B) int64 for a step: how many steps a text has drawn, -1 where it takes no part; the row
     of keys that it writes; and the host's numbers. None where the device counts the steps.
-    noise: (ring, B, ...) float32, for the steps to come: log(-log(u)) of uniform numbers.
+    noise: (ring, B, ...) float32, uniform numbers for the step; of a ring, without inputs, those of the steps
+    to come as log(-log(u)).
     acted: the read of actions, inside of the graph; None without actions.
     """
 
@@ -46,8 +47,8 @@ class CapturedDecoder(Protocol):
         """Numbers of slots in use that have a graph, in rising order, the last one of all."""
         return [self.noise.shape[1]]
 
-    def join(self, slot: int, text: Any) -> None:
-        """Read a text into a slot. Waits for nothing."""
+    def join(self, slot: int, text: Any) -> int:
+        """Read a text into a slot. Waits for nothing. Returns how many positions have keys."""
         ...
 
     def leave(self, slot: int) -> None:
@@ -90,8 +91,8 @@ class CapturedBatch(RunningBatch):
     @torch.inference_mode()
     def join(self, slot: int, text: TextInputs) -> None:
         """Read what comes before a text's first step, which is the next one. Its slot must be free."""
-        self.decoder.join(slot, text)
-        self.plan.join(slot, text)
+        read = self.decoder.join(slot, text)
+        self.plan.join(slot, text).read = read
         seed = text.noise.seed if isinstance(text.noise, HostNoise) else 0
         begin = np.array([np.uint64(seed).astype(np.int64), -self.ticks])
         self.begins[:, slot] = self.host.to_device(begin)
@@ -141,7 +142,8 @@ class CapturedBatch(RunningBatch):
                 for place in range(count):
                     numbers = text.inputs.uniform(text.steps + place, tuple(part.shape[2:]))
                     part[place, slot].copy_(self.host.to_device(numbers))
-        part.log_().neg_().log_()
+        if self.decoder.inputs is None:
+            part.log_().neg_().log_()
         self.noised = self.ticks + count
 
     def _fill(self, ticks: int, count: int) -> None:

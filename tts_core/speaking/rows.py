@@ -61,6 +61,7 @@ class TextInputs(Protocol):
 class BatchText:
     """A text in a slot.
 
+    read: positions that have keys from before its first step.
     ids, more: as of its inputs, with those that were fed.
     steps: that it has drawn.
     first: draws that reading it was enough for: 0 or 1.
@@ -69,6 +70,7 @@ class BatchText:
     inputs: Any
     ids: list[int]
     more: bool
+    read: int
     steps: int = 0
     first: int = 0
 
@@ -124,7 +126,7 @@ class BatchRows:
         """Give a free slot to a text, and the place after the last. Texts that left are closed."""
         assert slot not in self.texts
         assert 0 <= slot < self.slots
-        self.texts[slot] = BatchText(inputs, [*inputs.ids], inputs.more)
+        self.texts[slot] = BatchText(inputs, [*inputs.ids], inputs.more, inputs.positions)
         if not self.is_fixed:
             self.order.append(slot)
             assert len(self.order) == len(self.texts)
@@ -192,7 +194,7 @@ class BatchRows:
         """
         found = np.zeros(self.count, np.int32)
         for place, text in self._by_place().items():
-            position = text.inputs.positions + max(0, text.steps - text.first)
+            position = text.read + max(0, text.steps - text.first)
             found[place] = min(position, self.room - 1)
         return np.tile(found, self.copies)
 

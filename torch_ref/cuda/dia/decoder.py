@@ -55,13 +55,14 @@ class CapturedDia(CapturedDecoder):
         self.noise = torch.full((NOISE_STEPS, texts, channels, vocabulary), 0.5, device=device)
         self.clear()
 
-    def join(self, slot: int, text: DiaInputs) -> None:
+    def join(self, slot: int, text: DiaInputs) -> int:
         self._read(slot, text)
         to_device = self.host.to_device
         self.rows.cells[slot, : len(text.grid)] = to_device(text.grid)
         self.rows.settings[slot] = to_device(np.array(text.sampling.numbers, np.float32))
         states = DiaProgress(filled=text.filled, prompt=text.prompt_frames, limit=text.max_frames, ends=-1)
         self.states[:, slot] = to_device(np.array(states, np.int32))
+        return text.positions
 
     def leave(self, slot: int) -> None:
         self.rows.limit[slot], self.rows.filled[slot] = -1, 1

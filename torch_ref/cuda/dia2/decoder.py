@@ -36,13 +36,15 @@ class CapturedDia2(CapturedDecoder):
         self.inputs, self.noise = self.state.rows.inputs, self.state.rows.noise[None]
         self.acted: EarlyRead = EarlyRead(self.state.rows.actions)
 
-    def join(self, slot: int, text: Dia2Inputs) -> None:
+    def join(self, slot: int, text: Dia2Inputs) -> int:
         numbers = [numbers_of(text.sampling.action), numbers_of(text.sampling.audio)]
         self.state.rows.settings[slot] = self.host.to_device(np.array(numbers, np.float32))
         if text.positions:
             self._read_prefix(slot, text.before)
+        return text.positions
 
     def run(self, slots: int) -> Tensor:
+        self.noise.log_().neg_().log_()
         projected = self.fused.read(self.state)
         self.acted.put(self.state.rows.actions)
         return self.fused.codes(self.state, projected)
