@@ -18,7 +18,7 @@ from torch_ref.cuda.triton import columns, jit, pdl, tl, triton
 from tts_core.dia2.config import Dia2Config
 from tts_core.dia2.sampling import COLDEST, Dia2Choice
 
-INPUTS = 6  # rows of Dia2Draws.inputs before the codes
+INPUTS = 5  # rows of Dia2Draws.inputs before the codes
 EMBEDDED = 256  # numbers of a row that one program embeds
 DRAW_WARPS = 8
 
@@ -26,9 +26,9 @@ DRAW_WARPS = 8
 class Dia2Draws(NamedTuple):
     """State of B texts on the device.
 
-    inputs: (INPUTS + Q, B) int64, of the next step: ids of both text streams, row of the cache to write,
-    position, step of the noise, 1 where the text takes part in it, else 0; then the codes, negative where
-    those of `codes` are read.
+    inputs: (INPUTS + Q, B) int64, of the next step: its number, negative where the text takes no part; row of
+    the cache to write, position, ids of both text streams; then the codes, negative where those of `codes`
+    are read.
     codes: (B, Q) int32, of the last step that a text took part in, -1 where logits were not finite.
     actions: (B,) int32, likewise.
     settings: (B, 2, 5) float32, rows of Dia2Numbers, of actions and of codes.
@@ -155,7 +155,7 @@ def _embed(
     if PDL:
         tl.extra.cuda.gdc_wait()
         tl.extra.cuda.gdc_launch_dependents()
-    place, position = tl.load(inputs + 2 * texts + item), tl.load(inputs + 3 * texts + item)
+    place, position = tl.load(inputs + texts + item), tl.load(inputs + 2 * texts + item)
     own = tl.load(text + item * width + col, mask=inside, other=0.0)
     kind = own.dtype
     own = own.to(tl.float32)
@@ -188,7 +188,7 @@ def _draw(
     """Draw for one text. unconditional: the distance to its other row of logits."""
     item, ids = tl.program_id(0), tl.arange(0, BLOCK)
     inside = ids < vocabulary
-    takes_part = tl.load(inputs + 5 * texts + item) > 0
+    takes_part = tl.load(inputs + item) >= 0
     numbers = settings + item * settings_stride
     filter_k, near = tl.load(numbers + FILTER_K).to(tl.int32), tl.load(numbers + NEAR)
     factor, temperature = tl.load(numbers + FACTOR), tl.load(numbers + TEMPERATURE)

@@ -21,13 +21,13 @@ from torch_ref.dia2.depformer import DepformerLayer
 from torch_ref.dia2.dia2 import Dia2
 from torch_ref.dia2.transformer import TransformerLayer
 from tts_core.dia2.config import Dia2StackConfig
-from tts_core.dia2.slots import noise_shape
+from tts_core.dia2.inputs import noise_shape
 
 MOST_POSITIONS = 2**31  # more than any table has
 
 
 @dataclass(frozen=True, eq=False)
-class Dia2State:
+class Dia2Buffers:
     """All of B texts that is on the device; R is B, or 2 B with the unconditional rows after the others.
 
     memory: keys and values of all steps.
@@ -45,7 +45,7 @@ class Dia2State:
     positions: Tensor
 
     @classmethod
-    def empty(cls, network: Dia2, texts: int, rows: int, *, guided: bool) -> Dia2State:
+    def empty(cls, network: Dia2, texts: int, rows: int, *, guided: bool) -> Dia2Buffers:
         """Allocate zeros for texts of `rows` steps at most."""
         config, weight, copies = network.config, network.transformer.cb0_head.weight, (1 + guided) * texts
         device, streams = weight.device, config.n_streams
@@ -95,17 +95,17 @@ class FusedDia2:
         )
         self.nothing = transformer.text_embed(zero, pad)[0]  # the unconditional rows' text
 
-    def read(self, state: Dia2State) -> Tensor:
+    def read(self, state: Dia2Buffers) -> Tensor:
         """Read the inputs and draw the actions. → (R, V + sets·E), for `codes`."""
         inputs = state.rows.inputs
-        text = self.network.transformer.text_embed(inputs[0], inputs[1])
+        text = self.network.transformer.text_embed(inputs[3], inputs[4])
         embed(state.rows, text, self.nothing, self.table, state.x, state.places, state.positions)
         x, added = self.trunk.run(state.x, state.places, state.positions, state.memory)
         hidden = pointwise.add_norm(x, added, self.norm, self.trunk.eps)
         draw_action(F.linear(hidden.to(self.action_head.dtype), self.action_head), state.rows)
         return F.linear(hidden, self.heads)
 
-    def codes(self, state: Dia2State, projected: Tensor) -> Tensor:
+    def codes(self, state: Dia2Buffers, projected: Tensor) -> Tensor:
         """Draw the codes, one after the other. projected: of `read`. → (B, Q)."""
         config = self.network.config
         logits = projected[:, : config.audio_vocab_size]
@@ -117,7 +117,7 @@ class FusedDia2:
             draw_code(logits, state.rows, stage + 1, config, self._follows(stage + 1, state, projected))
         return state.rows.codes
 
-    def _follows(self, stage: int, state: Dia2State, projected: Tensor) -> Follows | None:
+    def _follows(self, stage: int, state: Dia2Buffers, projected: Tensor) -> Follows | None:
         """Return the input of a stage, which the draw before it writes; None after the last."""
         config, width = self.network.config, state.y.shape[1]
         if stage == len(config.stage_sets):
@@ -127,7 +127,7 @@ class FusedDia2:
         assert isinstance(table, Tensor)
         return Follows(projected[:, start : start + width], table, state.y)
 
-    def compiling(self, state: Dia2State) -> list[Callable[[], object]]:
+    def compiling(self, state: Dia2Buffers) -> list[Callable[[], object]]:
         """List calls that launch most kernels once, on arbitrary rows."""
         rows, config = state.rows, self.network.config
         text, projected = state.x[: len(rows.codes)], state.x.new_zeros(len(state.x), len(self.heads))

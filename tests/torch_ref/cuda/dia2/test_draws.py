@@ -10,7 +10,7 @@ from torch import Tensor
 from tests.torch_ref.cuda.dia2.kernel_dia2 import config, network
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
 from torch_ref.cuda.dia2.draws import INPUTS, Follows, draw_action, draw_code, embed, numbers_of
-from torch_ref.cuda.dia2.step import Dia2State, FusedDia2
+from torch_ref.cuda.dia2.step import Dia2Buffers, FusedDia2
 from torch_ref.cuda.triton import INTERPRETED
 from torch_ref.dia2.sampling import choose
 from tts_core.dia2.sampling import Dia2Choice
@@ -41,10 +41,9 @@ def hard_logits(width: int, dtype: torch.dtype) -> Tensor:
     return torch.from_numpy(logits).to(dtype)
 
 
-def state_of(choice: Dia2Choice, uniform: np.ndarray) -> Dia2State:
-    state = Dia2State.empty(network(), TEXTS, 8, guided=True)
+def state_of(choice: Dia2Choice, uniform: np.ndarray) -> Dia2Buffers:
+    state = Dia2Buffers.empty(network(), TEXTS, 8, guided=True)
     state.rows.settings[:] = torch.tensor([numbers_of(choice)] * 2, device=DEVICE)
-    state.rows.inputs[5] = 1
     state.rows.noise.copy_(torch.log(-torch.log(torch.from_numpy(uniform).to(DEVICE))))
     return state
 
@@ -92,7 +91,7 @@ def test_logits_that_are_not_finite_are_marked(number: float, row: int) -> None:
 def test_the_next_input_is_written_and_texts_that_wait_keep_their_ids() -> None:
     whole = config()
     state = state_of(CHOICES["greedy"], numbers(2, TEXTS, 1 + whole.n_streams, V))
-    state.rows.inputs[5, 4], state.rows.codes[4, 1] = 0, 9
+    state.rows.inputs[0, 4], state.rows.codes[4, 1] = -1, 9
     projected = torch.from_numpy(numbers(3, 2 * TEXTS, 40)).to(DEVICE)[:, 5:17]
     table = torch.from_numpy(numbers(4, V, 12)).to(DEVICE)
     logits = hard_logits(whole.codebook_size, torch.float32).to(DEVICE)
@@ -119,7 +118,7 @@ def test_embeddings_are_added_in_the_networks_order(dtype: str) -> None:
     """Equal to the bit, after the text's part; codes come from the host or from the last draw."""
     built = network(dtype=dtype)
     whole, step = built.config, FusedDia2(built)
-    state = Dia2State.empty(built, 3, 8, guided=True)
+    state = Dia2Buffers.empty(built, 3, 8, guided=True)
     random = np.random.default_rng(6)
     tokens = random.integers(0, 33, (3, 2 + whole.n_streams))
     given = np.zeros((INPUTS + whole.n_streams, 3), np.int64)
