@@ -1,16 +1,22 @@
 """Trace the path of a text through one `mlx-port generate` of each model, small and random.
 
-    python benchmarks/text_path.py [--models dia,qwen3] [--backend mlx|torch] [--through-self] [--list]
+    python benchmarks/text_path.py [--models dia,qwen3] [--backend mlx|torch] [--list]
 
-A function counts once, at its first call, if an argument other than self has the text or what was made of it:
-a string with a word of the text, an object or collection with one, or what a counted function returned. What
-comes out of a network does not count: neither the sound and its results, nor functions of layers, codecs and
-kernels. Methods that reach the text through self receive it only with --through-self. The path is those that
-hand it on to another one, without the functions of tts_core/text, which read and write strings. A return is a
-step of the path to a file that it was in before, and left. --list prints the path: file, line and name.
+The path is what a reader opens who asks how a text comes to the network: the functions that receive it, or
+what was made of it, and hand it on, from the command to the first launch of a running batch.
 
-Python's profiler sees calls of Python only, so what a function of C made of the text counts once a counted
-function returns it. The models are those of tests/contract.
+- A function receives what its arguments, or the object that it is a method of, have: a string with a word of
+  the text, an object or collection with one, or what a function of the path returned. It counts once.
+- It hands it on if it returns what was made of it, calls a network, or calls a function that hands it on. One
+  that only looks (checks it, estimates its seconds, logs it) does not count.
+- Rules for text (tts_core/text, and text, pieces, tokens and tokenizers of a model) are a box: only their
+  functions that other files call count.
+- Insides of networks, layers and kernels do not count, nor what happens to codes and sound after the launch.
+- A reader goes from a function to the next one that it calls, and back to it for the next. A return is such a
+  step, in the order of first calls, to a file that was read before, and left.
+
+--list prints the path: file, line and name. Python's profiler sees calls of Python only: what a function of C
+made of the text counts once a function of the path returns it. The models are those of tests/contract.
 """
 
 from __future__ import annotations
@@ -38,7 +44,8 @@ ROOT = Path(__file__).parents[1]
 WORDS = re.compile("yesterday|seventeen|kettles|whistled|tomorrow|nobody|remembers", re.IGNORECASE)
 PACKAGES = tuple(f"{ROOT / name}{os.sep}" for name in ("tts_core", "mlx_port", "torch_ref"))
 NETWORKS = re.compile(r"(mlx_port|torch_ref)/(layers|codecs|kernels|steps|cuda|limits|cpu|runtime)/")
-TEXTS = re.compile("tts_core/text/")
+TEXTS = re.compile(r"tts_core/(text/|\w+/(text|pieces|reading|tokens|tokenizer)\.py)")
+LAUNCH = re.compile(r"\w+/(\w+/)?(slots|batch)\.py")
 DEPTH = 3  # of attributes and elements in which a text is looked for
 VOICED = {"mars5": 1.0, "metavoice": 31.0, "qwen3": 2.0}  # seconds of the recording that a model needs
 
@@ -46,35 +53,44 @@ VOICED = {"mars5": 1.0, "metavoice": 31.0, "qwen3": 2.0}  # seconds of the recor
 class TextPath:
     """The functions that received the text, in the order of their first calls."""
 
-    def __init__(self, *, through_self: bool) -> None:
-        self.skipped = {"cls"} if through_self else {"cls", "self"}
-        self.found: dict[CodeType, None] = {}
-        self.hands_on: set[CodeType] = set()
+    def __init__(self) -> None:
+        self.found: dict[CodeType, dict[CodeType, None]] = {}  # → its callers among them, in order
+        self.ends: set[CodeType] = set()  # that return what was made of it, or call a network
+        self.has_launched = False
         self._made: dict[int, Any] = {}  # what they returned, kept so that no id is used again
 
     def __call__(self, frame: FrameType, event: str, value: Any) -> None:
         code = frame.f_code
+        if self.has_launched or not code.co_filename.startswith(PACKAGES):
+            return
         if event == "return" and code in self.found:
             self._keep(value)
-        if event == "call" and code in self.found:
-            self._handed(frame.f_back)
-        if event != "call" or code in self.found or not code.co_filename.startswith(PACKAGES):
+            if self._has(value, DEPTH):
+                self.ends.add(code)
+        if event != "call" or code.co_name.startswith("<"):
             return
-        name = str(Path(code.co_filename).relative_to(ROOT))
-        if code.co_name.startswith("<") or NETWORKS.match(name):
+        name = located(code)
+        self.has_launched = code.co_name == "launch" and LAUNCH.fullmatch(name) is not None
+        caller = self._caller(frame.f_back)
+        if NETWORKS.match(name):
+            self.ends.update(() if caller is None else [caller])
             return
-        names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + (code.co_flags >> 2 & 1)]
-        given = [frame.f_locals.get(one) for one in names if one not in self.skipped]
-        if any(self._has(one, DEPTH) for one in given):
-            self.found[code] = None
-            self._handed(frame.f_back)
+        if code not in self.found and not self._receives(frame):
+            return
+        callers = self.found.setdefault(code, {})
+        if caller is not None:
+            callers.setdefault(caller)
 
-    def _handed(self, frame: FrameType | None) -> None:
-        """Mark the nearest caller that was counted."""
+    def _receives(self, frame: FrameType) -> bool:
+        code = frame.f_code
+        names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + (code.co_flags >> 2 & 1)]
+        return any(self._has(frame.f_locals.get(name), DEPTH) for name in names if name != "cls")
+
+    def _caller(self, frame: FrameType | None) -> CodeType | None:
+        """Find the nearest caller that received the text."""
         while frame is not None and frame.f_code not in self.found:
             frame = frame.f_back
-        if frame is not None:
-            self.hands_on.add(frame.f_code)
+        return None if frame is None else frame.f_code
 
     def _keep(self, value: Any) -> None:
         if isinstance(value, (list, tuple, np.ndarray)) and len(value) > 1:
@@ -94,17 +110,33 @@ class TextPath:
     @property
     def path(self) -> list[tuple[str, CodeType]]:
         """Functions that hand it on, with their files."""
-        named = [(str(Path(code.co_filename).relative_to(ROOT)), code) for code in self.found]
-        return [(file, code) for file, code in named if code in self.hands_on and not TEXTS.match(file)]
+        on, after = set[CodeType](), [*self.ends]
+        while after:
+            code = after.pop()
+            if code not in on:
+                on.add(code)
+                after += self.found[code]
+        named = [(located(code), code) for code in self.found if code in on]
+        return [(file, code) for file, code in named if not (TEXTS.match(file) and self._is_inner(code))]
+
+    def _is_inner(self, code: CodeType) -> bool:
+        callers = self.found[code]
+        return bool(callers) and all(TEXTS.match(located(one)) for one in callers)
 
     @property
     def returns(self) -> int:
-        seen, last, count = set[str](), "", 0
-        for file, _ in self.path:
-            count += file != last and file in seen
-            seen.add(file)
-            last = file
+        seen, now, count = set[str](), "", 0
+        for file, code in self.path:
+            for step in (*(located(caller) for caller in [*self.found[code]][:1]), file):
+                count += step != now and step in seen
+                seen.add(step)
+                now = step
         return count
+
+
+def located(code: CodeType) -> str:
+    """Path of a function's file in the project."""
+    return os.path.relpath(code.co_filename, ROOT)
 
 
 def inside(value: Any) -> Iterable[Any]:
@@ -123,7 +155,7 @@ def fields(value: Any) -> Iterator[Any]:
     yield from (getattr(value, name, None) for name in getattr(type(value), "__slots__", ()))
 
 
-def trace(model: str, backend: str, made: Path, *, through_self: bool) -> TextPath:
+def trace(model: str, backend: str, made: Path) -> TextPath:
     """Run the command with a model and watch it."""
     sys.path.insert(0, str(ROOT))
     from mlx_port.commands.generate import generate
@@ -137,7 +169,7 @@ def trace(model: str, backend: str, made: Path, *, through_self: bool) -> TextPa
         flags += ["--ref-audio", str(made / "voice.wav")]
     if model == "mars5":
         flags += ["--timesteps", "2"]
-    path = TextPath(through_self=through_self)
+    path = TextPath()
     threading.setprofile(path)
     sys.setprofile(path)
     try:
@@ -152,16 +184,14 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--models", default=",".join(models.NAMES))
     parser.add_argument("--backend", choices=("mlx", "torch"), default="mlx")
-    parser.add_argument("--through-self", action="store_true")
     parser.add_argument("--list", action="store_true")
     args = parser.parse_args()
     logging.disable(logging.WARNING)
     with tempfile.TemporaryDirectory() as made:
         for model in args.models.split(","):
-            path = trace(model, args.backend, Path(made), through_self=args.through_self)
+            path = trace(model, args.backend, Path(made))
             count = f"{len(path.path)} functions in {len({file for file, _ in path.path})} files"
-            rest = f"{len(path.found)} with those that hand it on to none"
-            print(f"{model}, {args.backend}: {count}, {path.returns} returns; {rest}", flush=True)
+            print(f"{model}, {args.backend}: {count}, {path.returns} returns", flush=True)
             for file, code in path.path if args.list else ():
                 print(f"    {file}:{code.co_firstlineno} {code.co_qualname}")
 

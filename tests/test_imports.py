@@ -54,6 +54,7 @@ FLOORS: dict[str, list[Iterable[str]]] = {
         ("rules",),
         ("maps",),
         ("part",),
+        ("candidates",),
         ("search",),
         ("published",),
         ("card", "summary", "tensors"),

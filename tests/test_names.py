@@ -1,4 +1,4 @@
-"""A class name has one meaning in all packages; what both sides write has one name."""
+"""A class name, and a word of docs/architecture.md, has one meaning; what both sides write has one name."""
 
 import ast
 from collections import defaultdict
@@ -71,6 +71,16 @@ def is_one(name: str) -> bool:
 def test_no_class_name_has_two_meanings():
     found = {name: [one.file for one in definitions()[name]] for name in definitions() if not is_one(name)}
     assert {name: files for name, files in found.items() if name not in AGAIN} == {}
+
+
+def test_thirty_words_have_one_meaning_each():
+    """A comma would make two words of one, a semicolon two meanings."""
+    text = (ROOT / "docs/architecture.md").read_text("utf-8").partition("## Words\n")[2]
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")][1:]
+    words = [word for word, _ in rows]
+    assert 0 < len(words) <= 30
+    assert len({*words}) == len(words)
+    assert not [word for word, meaning in rows if "," in word or ";" in meaning]
 
 
 @pytest.mark.parametrize("name", AGAIN)

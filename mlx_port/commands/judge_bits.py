@@ -11,7 +11,6 @@ from typing import Any
 import click
 import mlx.core as mx
 
-from converters.card import JUDGED, add_measurements, measurements
 from mlx_port.commands.bench.cases import Case, Subject, choose_subject, plan
 from mlx_port.commands.bench.measure import load
 from tts_core import models
@@ -63,6 +62,8 @@ def judge_bits(
 
 def _note_in_card(folder: Path, shown: Sequence[str]) -> None:
     """Add figures to the card of a converted folder, and keep those of other forms."""
+    from converters.card import JUDGED, add_measurements, measurements
+
     again = {line.partition(":")[0] for line in shown}
     kept = [line for line in measurements(folder, JUDGED) if line.partition(":")[0] not in again]
     try:
