@@ -285,6 +285,14 @@ def decode_lookahead(config: DacConfig) -> int:
     return input_span(decoder_layers(config), 0, config.hop_length)[1] - 1
 
 
+def delay(config: DacConfig) -> int:
+    """Count the samples by which a stream that computes each frame once is late."""
+    late = 0
+    for layer in decoder_layers(config):
+        late = late * (layer.stride if isinstance(layer, ConvTranspose) else 1) + layer.padding
+    return late
+
+
 def encode_window(config: DacConfig, start: int, stop: int, frames: int) -> Window:
     """Find the samples to feed for frames [start, stop), in units of frames; whole hops keep the strides
     aligned.

@@ -46,7 +46,7 @@ class ReplayedPieces:
             return self.codec.decode_piece(codes, state)
         steps, arrays = state or self._start
         count = self.steps * codes.shape[2]
-        rotation, starts = self.attention.positions(steps, count, codes.device)
+        rotation, starts = self.attention.positions(steps, count)
         samples, *arrays = self._replayed(codes, *rotation, starts, *arrays)
         return samples, StreamState((steps[0] + count,), tuple(arrays))
 
