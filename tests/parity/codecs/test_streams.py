@@ -193,3 +193,12 @@ def test_a_delayed_stream_is_the_whole(name: str, frames: tuple[int, ...], cuts:
                 np.testing.assert_allclose(made, truth, rtol=0, atol=1e-11, err_msg=where)
             else:
                 assert_within(made, right, truth, where)
+
+
+@pytest.mark.parametrize("name", DAC)
+def test_a_delayed_state_has_the_numbers_that_the_plan_counts(name: str) -> None:
+    sides = bench_of_config(DAC[name])
+    for side in (sides.torch32, sides.side):
+        _, state = side.codec.decode_piece(np.zeros((2, DAC[name].n_codebooks, 1), np.int32), None)
+        held = sum(side.numpy(array).size for array in state.arrays)
+        assert held == 2 * dac.carried(DAC[name])
