@@ -14,7 +14,7 @@ from typing import Any
 from tts_core.codecs import dac
 from tts_core.codecs.dac import DacConfig
 from tts_core.codecs.dac_memory import copied, decoding, encoding, windows
-from tts_core.codecs.memory import stream_state
+from tts_core.codecs.memory import stream_states
 from tts_core.codecs.policy import smaller as smaller_windows
 from tts_core.config import Configs, config_of
 from tts_core.dia.config import DiaConfig, DiaDecoderConfig, DiaEncoderConfig
@@ -74,7 +74,7 @@ def estimate(configs: Configs, job: DiaJob, machine: Machine) -> Estimate:
     steps = Phase("decoder", (*rows, _activations(config, job, machine)))
     calls = decoding(codec, job.frames, machine, batch=job.batch)
     if machine.backend not in OVERLAPS:  # there streams are decoded one after the other
-        calls = *calls, stream_state(dac.carried(codec), job.batch, 0, machine)
+        calls = *calls, *stream_states(dac.carried(codec), job.batch, 0, machine)
     sound = Phase("codec", (*rows, *calls, *copied(codec, machine)))
     phases = with_sound(machine.backend, [steps], sound)
     if job.prompt_frames:
