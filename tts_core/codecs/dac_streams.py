@@ -35,7 +35,7 @@ def decode_next(
     config, total = codec.config, codes.shape[1]
     state, frames, rest = stream or DacStream(None, 0, np.zeros(0, np.float32))
     last, ends = stop + decode_lookahead(config), None
-    if stop == total:  # what is late comes with frames after the end, which may be any
+    if last > total:  # its end is known; what is late comes with frames after it, which may be any
         codes, ends = np.pad(codes, ((0, 0), (0, last - total))), [total]
 
     def work() -> list[Any]:
@@ -45,5 +45,6 @@ def decode_next(
 
     made = host.launch(work).take()[0][0]
     known = np.concatenate([rest, made[0 if frames else delay(config) :]], dtype=np.float32)
-    length = (decoded_length(config, total) if ends else stop * config.hop_length) - start * config.hop_length
+    end = decoded_length(config, total) if stop == total else stop * config.hop_length
+    length = end - start * config.hop_length
     return known[:length], DacStream(state, last, known[length:])

@@ -22,6 +22,8 @@ from tests.tiny.mimi import mimi_weights
 from tests.tiny.qwen3 import codec_config, codec_weights
 from tests.tolerance import assert_within
 from tts_core.codecs import dac, mimi, qwen3_codec
+from tts_core.codecs.dac_calls import Passage
+from tts_core.codecs.dac_streams import decode_next
 
 FRAMES = 23
 CODECS = [*MIMI, "qwen3"]
@@ -202,3 +204,28 @@ def test_a_delayed_state_has_the_numbers_that_the_plan_counts(name: str) -> None
         _, state = side.codec.decode_piece(np.zeros((2, DAC[name].n_codebooks, 1), np.int32), None)
         held = sum(side.numpy(array).size for array in state.arrays)
         assert held == 2 * dac.carried(DAC[name])
+
+
+@pytest.mark.parametrize("which", ["torch32", "side"])
+@settings(max_examples=12)
+@given(frames=st.integers(2, 40), cuts=st.sets(st.integers(1, 39)), more=st.integers(0, 25), data=st.data())
+def test_passages_of_a_delayed_stream(
+    which: str, frames: int, cuts: set[int], more: int, data: st.DataObject
+) -> None:
+    """Each is decoded as soon as enough codes are known, or the end is."""
+    config = data.draw(st.sampled_from([*DAC.values()]))
+    side: CodecSide = getattr(bench_of_config(config), which)
+    codes = np.random.default_rng(frames).integers(0, config.codebook_size, (1, config.n_codebooks, frames))
+    codes, ahead = codes.astype(np.int32), dac.decode_lookahead(config)
+    host, stream = side.module("host").Host(side.codec.decoder.conv2), None
+    stops, made = [*sorted(cut for cut in cuts if cut < frames), frames], list[np.ndarray]()
+    for start, stop in zip([0, *stops], stops, strict=False):
+        passage = Passage(codes[0][:, : stop + ahead + more], start, stop)
+        samples, stream = decode_next(side.codec, host, passage, stream)
+        assert stop == frames or len(samples) == (stop - start) * config.hop_length
+        made.append(samples)
+    known, truth = (
+        each.numpy(each.codec.decode_whole(each.array(codes)))[0]
+        for each in (bench_of_config(config).torch32, bench_of_config(config).torch64)
+    )
+    assert_within(np.concatenate(made), known, truth, f"{which} {stops} of {frames}")

@@ -1,7 +1,8 @@
 """Pieces of streams that Mimi and Qwen3-TTS's codec decode on CUDA, as graphs.
 
-A piece of a few frames takes the host about 5 ms to launch, and an H200 less to run. A state has one shape from
-the start of a stream on, so that pieces of the same length come again; it is one tensor, which a kernel copies.
+A piece of a few frames takes the host about 5 ms to launch, and an H200 less to run. A state has one shape
+from the start of a stream on, so that pieces of the same length come again; it is one tensor, which a kernel
+copies.
 """
 
 from __future__ import annotations
