@@ -33,7 +33,7 @@ from memory_jobs import MODELS
 from random_networks import MEMORY, PACKAGES
 from timing import arguments, machine
 
-from tts_core.codecs.dac_memory import GRAPHS
+from tts_core.codecs.memory import GRAPHS
 from tts_core.memory.machine import Machine
 
 

@@ -8,13 +8,16 @@ Differs from upstream: encode and decode run in windows with exact context. No l
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import mlx.core as mx
 import numpy as np
 from mlx import nn
 
 from mlx_port.kernels.sine import sine_squared
+from mlx_port.layers.carried import StreamState
 from mlx_port.layers.conv import Conv1d, ConvTranspose1d
+from mlx_port.layers.delayed import Delayed
 from tts_core.codecs.dac import DILATIONS, DacConfig, decode_window, decoded_length, encode_window
 from tts_core.codecs.policy import DEFAULT, CodecPolicy
 
@@ -41,8 +44,11 @@ class ResidualUnit(nn.Module):
         self.snake2 = Snake1d(channels)
         self.conv2 = Conv1d(channels, channels, 1)
 
-    def __call__(self, x: mx.array) -> mx.array:
-        return x + self.conv2(self.snake2(self.conv1(self.snake1(x))))
+    def __call__(self, x: mx.array, carried: Delayed | None = None) -> mx.array:
+        if carried is None:
+            return x + self.conv2(self.snake2(self.conv1(self.snake1(x))))
+        y = self.conv2(self.snake2(carried.convolved(self.snake1(x), self.conv1)))
+        return carried.inside(carried.delayed(x, self.conv1) + y)
 
 
 class EncoderBlock(nn.Module):
@@ -97,9 +103,10 @@ class DecoderBlock(nn.Module):
         self.res_unit2 = ResidualUnit(channels // 2, DILATIONS[1])
         self.res_unit3 = ResidualUnit(channels // 2, DILATIONS[2])
 
-    def __call__(self, x: mx.array) -> mx.array:
-        x = self.conv_t1(self.snake1(x))
-        return self.res_unit3(self.res_unit2(self.res_unit1(x)))
+    def __call__(self, x: mx.array, carried: Delayed | None = None) -> mx.array:
+        x = self.snake1(x)
+        x = self.conv_t1(x) if carried is None else carried.inside(carried.raised(x, self.conv_t1))
+        return self.res_unit3(self.res_unit2(self.res_unit1(x, carried), carried), carried)
 
 
 class Decoder(nn.Module):
@@ -115,11 +122,15 @@ class Decoder(nn.Module):
         self.snake1 = Snake1d(width // 2 ** len(config.upsampling_ratios))
         self.conv2 = Conv1d(width // 2 ** len(config.upsampling_ratios), 1, 7, padding=3)
 
-    def __call__(self, x: mx.array) -> mx.array:
-        x = self.conv1(x)
+    def __call__(self, x: mx.array, carried: Delayed | None = None) -> mx.array:
+        if carried is None:
+            x = self.conv1(x)
+        else:
+            x = carried.inside(carried.convolved(carried.inside(x), self.conv1))
         for block in self.block:
-            x = block(x)
-        return mx.tanh(self.conv2(self.snake1(x)))
+            x = block(x, carried)
+        x = self.snake1(x)
+        return mx.tanh(self.conv2(x) if carried is None else carried.convolved(x, self.conv2))
 
 
 class VectorQuantizer(nn.Module):
@@ -230,6 +241,21 @@ class Dac(nn.Module):
     def decode_whole(self, codes: mx.array) -> mx.array:
         """Decode codes without windows. (B, q, T) → (B, L)."""
         return self.decoder(self.quantizer.decode(codes))[..., 0]
+
+    def decode_piece(
+        self, codes: mx.array | np.ndarray, state: StreamState | None, ends: Sequence[int] | None = None
+    ) -> tuple[mx.array, StreamState]:
+        """Decode the next frames of streams, whose samples come `tts_core.codecs.dac.delay` late.
+
+        codes: (B, q, T), after the end any → (B, hop T).
+        state: after the pieces before; None at the start.
+        ends: frames of each stream, once they are known; before, no frame is after the end.
+        """
+        carried = Delayed(state, ends)
+        samples = self.decoder(self.quantizer.decode(mx.array(codes)), carried)[..., 0]
+        after = carried.after(codes.shape[0], codes.shape[2])
+        mx.eval(samples, after.arrays)  # else the state would keep all that it is cut from
+        return samples, after
 
     def _silence(self, batch: int) -> mx.array:
         return mx.zeros((batch, 0), dtype=self.decoder.conv2.weight.dtype)

@@ -16,9 +16,10 @@ from mlx import nn
 from mlx_port.layers.attention import scaled_dot_product_attention
 from mlx_port.layers.carried import Carried, Positions
 from mlx_port.layers.norm import LayerNorm
-from mlx_port.layers.rope import Rotation, rotate, rotation_of
+from mlx_port.layers.rope import Rotation, rotate
 from tts_core.codecs.mimi import MimiConfig
 from tts_core.codecs.qwen3_codec import Qwen3DecoderConfig
+from tts_core.nn.positions import rope_table
 
 
 class Places(NamedTuple):
@@ -75,15 +76,20 @@ class Attention(nn.Module):
         mask = (column <= row) & (column > row - self.window)
         positions, start = carried.positions, carried.starts[0]
         if positions is None and {*carried.starts} == {start} and held <= start:  # all rows have all keys
-            return Places(rotation_of(start, count, self.head_dim, self.theta), mask)
+            return Places(self.rotation(start, count), mask)
         positions = positions or self.positions(carried.starts, count)
         known = column >= held - positions.starts[:, None, None, None]
         return Places(positions.rotation, mask & known)
 
     def positions(self, starts: Sequence[int], count: int) -> Positions:
         """Compute the positions of `count` steps of rows that begin at `starts`."""
-        cos, sin = rotation_of(starts, count, self.head_dim, self.theta)
+        cos, sin = self.rotation(starts, count)
         return Positions((cos[:, None], sin[:, None]), mx.array([*starts]))
+
+    def rotation(self, start: int | Sequence[int], count: int) -> Rotation:
+        """Compute the tables of `count` steps from `start`; of several starts (R, T, E/2) each."""
+        cos, sin = rope_table(count, self.head_dim, self.theta, start=start)
+        return mx.array(cos), mx.array(sin)
 
 
 class FeedForward(nn.Module):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import mlx.core as mx
 from mlx import nn
 
@@ -26,12 +24,6 @@ class RotaryPositions(nn.Module):
         if not isinstance(start, int):
             return self._cos[start], self._sin[start]
         return self._cos[start : start + length], self._sin[start : start + length]
-
-
-def rotation_of(start: int | Sequence[int], length: int, head_dim: int, theta: float) -> Rotation:
-    """Compute the tables of `length` positions from `start`; of several starts (R, T, E/2) each."""
-    cos, sin = rope_table(length, head_dim, theta, start=start)
-    return mx.array(cos), mx.array(sin)
 
 
 def rotate(x: mx.array, rotation: Rotation) -> mx.array:

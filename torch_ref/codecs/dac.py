@@ -8,6 +8,7 @@ Differs from upstream: encode and decode run in windows with exact context. No l
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import cast
 
 import numpy as np
@@ -15,7 +16,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from torch_ref.layers.carried import StreamState
 from torch_ref.layers.conv import Conv1d, ConvTranspose1d
+from torch_ref.layers.delayed import Delayed
 from torch_ref.limits.precision import Codec, exactly, rounded
 from torch_ref.limits.remedies import first_largest
 from tts_core.codecs.dac import DILATIONS, DacConfig, decode_window, decoded_length, encode_window
@@ -47,8 +50,11 @@ class ResidualUnit(nn.Module):
         self.snake2 = Snake1d(channels)
         self.conv2 = Conv1d(channels, channels, 1)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return x + self.conv2(self.snake2(self.conv1(self.snake1(x))))
+    def forward(self, x: Tensor, carried: Delayed | None = None) -> Tensor:
+        if carried is None:
+            return x + self.conv2(self.snake2(self.conv1(self.snake1(x))))
+        y = self.conv2(self.snake2(carried.convolved(self.snake1(x), self.conv1)))
+        return carried.inside(carried.delayed(x, self.conv1) + y)
 
 
 class EncoderBlock(nn.Module):
@@ -103,9 +109,10 @@ class DecoderBlock(nn.Module):
         self.res_unit2 = ResidualUnit(channels // 2, DILATIONS[1])
         self.res_unit3 = ResidualUnit(channels // 2, DILATIONS[2])
 
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.conv_t1(self.snake1(x))
-        return self.res_unit3(self.res_unit2(self.res_unit1(x)))
+    def forward(self, x: Tensor, carried: Delayed | None = None) -> Tensor:
+        x = self.snake1(x)
+        x = self.conv_t1(x) if carried is None else carried.inside(carried.raised(x, self.conv_t1))
+        return self.res_unit3(self.res_unit2(self.res_unit1(x, carried), carried), carried)
 
 
 class Decoder(nn.Module):
@@ -121,11 +128,15 @@ class Decoder(nn.Module):
         self.snake1 = Snake1d(width // 2 ** len(config.upsampling_ratios))
         self.conv2 = Conv1d(width // 2 ** len(config.upsampling_ratios), 1, 7, padding=3)
 
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.conv1(x)
+    def forward(self, x: Tensor, carried: Delayed | None = None) -> Tensor:
+        if carried is None:
+            x = self.conv1(x)
+        else:
+            x = carried.inside(carried.convolved(carried.inside(x), self.conv1))
         for block in self.block:
-            x = block(x)
-        return torch.tanh(self.conv2(self.snake1(x)))
+            x = block(x, carried)
+        x = self.snake1(x)
+        return torch.tanh(self.conv2(x) if carried is None else carried.convolved(x, self.conv2))
 
 
 class VectorQuantizer(nn.Module):
@@ -243,6 +254,23 @@ class Dac(Codec):
         """Decode codes without windows. (B, q, T) → (B, L)."""
         audio = self.decoder(self.quantizer.decode(codes))[:, 0]
         return audio.to(self.decoder.conv2.weight.dtype)
+
+    @rounded
+    @torch.inference_mode()
+    def decode_piece(
+        self, codes: Tensor | np.ndarray, state: StreamState | None, ends: Sequence[int] | None = None
+    ) -> tuple[Tensor, StreamState]:
+        """Decode the next frames of streams, whose samples come `tts_core.codecs.dac.delay` late.
+
+        codes: (B, q, T), after the end any → (B, hop T).
+        state: after the pieces before; None at the start.
+        ends: frames of each stream, once they are known; before, no frame is after the end.
+        """
+        codes = torch.as_tensor(codes).to(self.decoder.conv2.weight.device)
+        carried = Delayed(state, ends)
+        samples = self.decoder(self.quantizer.decode(codes), carried)[:, 0]
+        after = carried.after(codes.shape[0], codes.shape[2])
+        return samples.to(self.decoder.conv2.weight.dtype), after
 
     def _silence(self, batch: int) -> Tensor:
         return self.decoder.conv2.weight.new_zeros(batch, 0)

@@ -17,9 +17,10 @@ from torch import Tensor, nn
 from torch_ref.layers.attention import scaled_dot_product_attention
 from torch_ref.layers.carried import Carried, Positions
 from torch_ref.layers.norm import LayerNorm
-from torch_ref.layers.rope import Rotation, rotate, rotation_of
+from torch_ref.layers.rope import Rotation, rotate
 from tts_core.codecs.mimi import MimiConfig
 from tts_core.codecs.qwen3_codec import Qwen3DecoderConfig
+from tts_core.nn.positions import rope_table
 
 
 class Places(NamedTuple):
@@ -76,15 +77,21 @@ class Attention(nn.Module):
         mask = (column <= row) & (column > row - self.window)
         positions, start = carried.positions, carried.starts[0]
         if positions is None and {*carried.starts} == {start} and held <= start:  # all rows have all keys
-            return Places(rotation_of(start, count, self.head_dim, self.theta, x.device), mask)
-        positions = positions or self.positions(carried.starts, count, x.device)
+            return Places(self.rotation(start, count), mask)
+        positions = positions or self.positions(carried.starts, count)
         known = column >= held - positions.starts[:, None, None, None]
         return Places(positions.rotation, mask & known)
 
-    def positions(self, starts: Sequence[int], count: int, device: torch.device) -> Positions:
+    def positions(self, starts: Sequence[int], count: int) -> Positions:
         """Compute the positions of `count` steps of rows that begin at `starts`."""
-        cos, sin = rotation_of(starts, count, self.head_dim, self.theta, device)
-        return Positions((cos[:, None], sin[:, None]), torch.tensor(starts, device=device))
+        cos, sin = self.rotation(starts, count)
+        return Positions((cos[:, None], sin[:, None]), torch.tensor(starts, device=cos.device))
+
+    def rotation(self, start: int | Sequence[int], count: int) -> Rotation:
+        """Compute the tables of `count` steps from `start`; of several starts (R, T, E/2) each."""
+        cos, sin = rope_table(count, self.head_dim, self.theta, start=start)
+        device = self.q_proj.weight.device
+        return torch.from_numpy(cos).to(device), torch.from_numpy(sin).to(device)
 
 
 class FeedForward(nn.Module):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor, nn
 
@@ -30,14 +28,6 @@ class RotaryPositions(nn.Module):
         if not isinstance(start, int):
             return self._cos[start], self._sin[start]
         return self._cos[start : start + length], self._sin[start : start + length]
-
-
-def rotation_of(
-    start: int | Sequence[int], length: int, head_dim: int, theta: float, device: torch.device
-) -> Rotation:
-    """Compute the tables of `length` positions from `start`; of several starts (R, T, E/2) each."""
-    cos, sin = rope_table(length, head_dim, theta, start=start)
-    return torch.from_numpy(cos).to(device), torch.from_numpy(sin).to(device)
 
 
 def rotate(x: Tensor, rotation: Rotation) -> Tensor:

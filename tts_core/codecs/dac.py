@@ -285,6 +285,23 @@ def decode_lookahead(config: DacConfig) -> int:
     return input_span(decoder_layers(config), 0, config.hop_length)[1] - 1
 
 
+def delay(config: DacConfig) -> int:
+    """Count the samples by which a stream that computes each frame once is late."""
+    late = 0
+    for layer in decoder_layers(config):
+        late = late * (layer.stride if isinstance(layer, ConvTranspose) else 1) + layer.padding
+    return late
+
+
+def carried(config: DacConfig) -> int:
+    """Count the numbers that a stream of the decoder carries from one call to the next."""
+    found, width = 6 * config.hidden_size, config.decoder_hidden_size
+    for stride in config.upsampling_ratios:
+        width //= 2
+        found += width * (stride + 9 * sum(DILATIONS))  # of a unit 6 inputs and 3 of its skip, dilated
+    return found + 6 * width
+
+
 def encode_window(config: DacConfig, start: int, stop: int, frames: int) -> Window:
     """Find the samples to feed for frames [start, stop), in units of frames; whole hops keep the strides
     aligned.

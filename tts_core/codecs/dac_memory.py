@@ -9,7 +9,7 @@ from dataclasses import replace
 from tts_core.codecs import dac
 from tts_core.codecs.dac import DacConfig
 from tts_core.codecs.dac_calls import even, most_fed
-from tts_core.codecs.memory import widest_layer
+from tts_core.codecs.memory import GRAPHS, widest_layer
 from tts_core.codecs.policy import CodecPolicy, fitting, own
 from tts_core.memory.machine import Machine
 from tts_core.memory.terms import LIVE, OVERLAPS, Term
@@ -19,7 +19,6 @@ from tts_core.nn.windows import ConvTranspose, Window
 # an H200 and on Linux; in TF32 and bfloat16 on an H100
 SNAKE_LIVE = LIVE | {"torch-cuda": 5, "mlx-cpu": 8}
 TF32_LIVE = SNAKE_LIVE | {"torch-cuda": 7}
-GRAPHS = "codec graphs"  # a term that no peak of CUDA's allocator shows: a graph's memory counts as free
 LAYOUTS = {"tf32": ("TF32", 4), "bfloat16": ("bfloat16", 2)}  # that copy weights; bytes of a number
 # Its tensors were fitted to windows of a stream, which are shorter than those of speech that nobody hears
 # before its end

@@ -11,15 +11,27 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from tts_core.codecs import dac
 from tts_core.codecs.dac import DacConfig
 from tts_core.codecs.dac_memory import copied, decoding, encoding, windows
+from tts_core.codecs.memory import stream_states
 from tts_core.codecs.policy import smaller as smaller_windows
 from tts_core.config import Configs, config_of
 from tts_core.dia.config import DiaConfig, DiaDecoderConfig, DiaEncoderConfig
 from tts_core.memory import fits, weights
 from tts_core.memory.fits import Option, dtypes, less
 from tts_core.memory.machine import Machine
-from tts_core.memory.terms import Estimate, Phase, Term, activations, gated_row, layer, rounded, with_sound
+from tts_core.memory.terms import (
+    OVERLAPS,
+    Estimate,
+    Phase,
+    Term,
+    activations,
+    gated_row,
+    layer,
+    rounded,
+    with_sound,
+)
 from tts_core.memory.weights import kept_terms
 from tts_core.printable import counted
 
@@ -61,6 +73,8 @@ def estimate(configs: Configs, job: DiaJob, machine: Machine) -> Estimate:
     rows = _cache(config, job, machine), _source(config, job, machine.size)
     steps = Phase("decoder", (*rows, _activations(config, job, machine)))
     calls = decoding(codec, job.frames, machine, batch=job.batch)
+    if machine.backend not in OVERLAPS:  # there streams are decoded one after the other
+        calls = *calls, *stream_states(dac.carried(codec), job.batch, 0, machine)
     sound = Phase("codec", (*rows, *calls, *copied(codec, machine)))
     phases = with_sound(machine.backend, [steps], sound)
     if job.prompt_frames:

@@ -14,23 +14,24 @@ import numpy as np
 from tts_core.audio.voice_cache import VoiceCache
 from tts_core.codecs.dac import DacConfig, decode_lookahead
 from tts_core.codecs.dac_calls import Passage, launch_passages, most_fed, split, stream_shapes
+from tts_core.codecs.dac_streams import decode_next
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.config import Configs
 from tts_core.dia.config import DiaConfig
 from tts_core.dia.grid import DelayGrid
 from tts_core.dia.request import DiaRequest
 from tts_core.errors import GenerationError
-from tts_core.nn.beside import Pending
+from tts_core.nn.beside import Done, Pending
 from tts_core.nn.calls import apart
 from tts_core.nn.host import Device
 from tts_core.speaking.net import Net
 from tts_core.speaking.running import RunningBatch
-from tts_core.speaking.speech import Sound
+from tts_core.speaking.speech import CodecMemory, Sound
 
 
 class DiaNet(Net):
-    """A Dia network and its codec, which decodes windows of several texts in shared calls. The empty text of
-    guidance is encoded once.
+    """A Dia network and its codec, which decodes windows of several texts in shared calls, or where nothing
+    runs beside the steps, streams one after the other. The empty text of guidance is encoded once.
 
     encode_nothing: of the network, encodes the empty text.
     make_slots: of the network, opens a running batch: `dia/decoder.py`.
@@ -108,9 +109,25 @@ class DiaNet(Net):
             return [range(len(windows))]
         return split(self.codec_config, _passages(windows), most=self.most_fed)
 
+    def memory(self, policy: CodecPolicy | None) -> CodecMemory | None:
+        """Return the memory of a piece whose frames are computed once; None where windows share calls."""
+        is_stream = policy is not None and policy.is_heard and not self.host.overlaps
+        return CodecMemory() if is_stream else None
+
     def launch(self, windows: Sequence[Sound], policy: CodecPolicy | None) -> Pending[list[np.ndarray]]:
+        if windows[0].memory is not None:
+            return Done([self._decode_next(window) for window in windows])
         passages = _passages(windows)
         return launch_passages(self.codec_config, passages, self._launch, most=self.most_fed)
+
+    def _decode_next(self, window: Sound) -> np.ndarray:
+        """Decode the next window of a stream; one that is the whole piece needs no delay. → (L,) float32."""
+        memory, passage = window.memory, window.source
+        assert memory is not None, "a window of a stream has the memory of its piece"
+        if memory.state is None and passage.stop == passage.codes.shape[1]:
+            return launch_passages(self.codec_config, [passage], self._launch, most=self.most_fed).take()[0]
+        samples, memory.state = decode_next(self.codec, self.host, passage, memory.state)
+        return samples
 
     @property
     def most_fed(self) -> int:

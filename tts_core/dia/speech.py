@@ -16,7 +16,7 @@ from tts_core.dia.net import DiaNet
 from tts_core.dia.request import DiaRequest
 from tts_core.dia.text import words_of
 from tts_core.results import SpokenPiece
-from tts_core.speaking.speech import Encode, Free, Ids, Slot, Sound, Speech
+from tts_core.speaking.speech import CodecMemory, Encode, Free, Ids, Slot, Sound, Speech
 from tts_core.text.duration import warn_of_cut
 
 
@@ -30,7 +30,7 @@ def speak(request: DiaRequest, net: DiaNet, policy: CodecPolicy | None) -> Speec
     while not text.done:
         place, *_ = text.ready(())
         piece = text.request(place)
-        grid, asked = piece.grid(), 0
+        grid, asked, memory = piece.grid(), 0, net.memory(policy)
         slot = Slot(DiaInputs.of(grid, piece.tokens, piece.sampling, piece.noise[0]))
         while not grid.done:
             for ids in (yield Ids(slot)):
@@ -41,14 +41,14 @@ def speak(request: DiaRequest, net: DiaNet, policy: CodecPolicy | None) -> Speec
                     break
             final = grid.frames - (1 if grid.done else net.lookahead)  # the last window ends the piece
             for start, stop in complete(policy, asked, final):
-                yield _sound(grid, start, stop, rows, is_kept=is_long)
+                yield _sound(grid, start, stop, rows, memory, is_kept=is_long)
                 asked = stop
         yield Free(slot)
         ended = text.end(place, grid.codes(), grid.finish_reason)
         if piece.own_limits and grid.finish_reason == "length":
             warn_of_cut(piece.limits[0], piece.frame_rate, words_of(piece.tokens))
         told = ended if is_long else None
-        yield _sound(grid, asked, grid.frames, rows, told, is_kept=is_long, ends=True)
+        yield _sound(grid, asked, grid.frames, rows, memory, told, is_kept=is_long, ends=True)
         rows += grid.filled
     return text.finish_reason
 
@@ -58,16 +58,18 @@ def _sound(
     start: int,
     stop: int,
     rows: int,
+    memory: CodecMemory | None,
     piece: SpokenPiece | None = None,
     *,
     is_kept: bool,
     ends: bool = False,
 ) -> Sound:
-    """Cut a window out of a piece. rows: of the pieces before.  is_kept, piece: as in Sound."""
+    """Cut a window out of a piece. rows: of the pieces before.  memory, is_kept, piece: as in Sound."""
     codes = grid.codes()
     return Sound(
         codes[:, start:stop],
         rows + grid.filled,
+        memory,
         source=Passage(codes, start, stop),
         is_urgent=start == 0,
         ends=ends,

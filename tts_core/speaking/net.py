@@ -54,10 +54,23 @@ class Net(Protocol):
     def decode(
         self, windows: Sequence[Sound], policy: CodecPolicy | None, check: Callable[[], None]
     ) -> list[np.ndarray]:
-        """Decode the windows of a call now. check: called between its steps; may raise."""
-        launched = self.launch(windows, policy)
-        assert launched is not None, "what cannot be launched has a decode of its own"
-        return launched.take()
+        """Decode the windows of a call now. If it fails, or a sound is wrong, their streams are as before.
+
+        check: called between its steps; may raise.
+        """
+        memories = [window.memory for window in windows if window.memory is not None]
+        states = [memory.state for memory in memories]
+        try:
+            launched = self.launch(windows, policy)
+            assert launched is not None, "what cannot be launched has a decode of its own"
+            made = launched.take()
+            for samples in made:
+                check_sound(samples)
+        except Exception:
+            for memory, state in zip(memories, states, strict=True):
+                memory.state = state
+            raise
+        return made
 
 
 class StreamNet(Net):
@@ -116,22 +129,6 @@ class StreamNet(Net):
     def launch(self, windows: Sequence[Sound], policy: CodecPolicy | None) -> Pending[list[np.ndarray]]:
         [window] = windows
         return Then(self._launch_window(window, policy), lambda samples: [samples])
-
-    def decode(
-        self, windows: Sequence[Sound], policy: CodecPolicy | None, check: Callable[[], None]
-    ) -> list[np.ndarray]:
-        """Decode the windows of a call now. If it fails, or a sound is wrong, their streams are as before."""
-        memories = [window.memory for window in windows if window.memory is not None]
-        states = [memory.state for memory in memories]
-        try:
-            made = super().decode(windows, policy, check)
-            for samples in made:
-                check_sound(samples)
-        except Exception:
-            for memory, state in zip(memories, states, strict=True):
-                memory.state = state
-            raise
-        return made
 
     def _launch_window(self, window: Sound, policy: CodecPolicy | None) -> Pending[np.ndarray]:
         """Begin to decode a window. → (L,) float32."""

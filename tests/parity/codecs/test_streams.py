@@ -1,4 +1,4 @@
-"""Streams of the causal codecs: each frame is computed once, and any cutting gives the whole decode.
+"""Streams of codecs: each frame is computed once, and any cutting gives the whole decode.
 
 The bound is that of a float32 run (tests/tolerance.py): a cut only moves where sums of a convolution begin.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -16,11 +16,14 @@ from hypothesis import strategies as st
 
 from tests.golden.bench import Bench
 from tests.golden.codec_bench import CodecSide, bench_of
-from tests.parity.codecs.kinds import MIMI
+from tests.parity.codecs.kinds import DAC, MIMI
+from tests.parity.codecs.kinds import bench as bench_of_config
 from tests.tiny.mimi import mimi_weights
 from tests.tiny.qwen3 import codec_config, codec_weights
 from tests.tolerance import assert_within
-from tts_core.codecs import mimi, qwen3_codec
+from tts_core.codecs import dac, mimi, qwen3_codec
+from tts_core.codecs.dac_calls import Passage
+from tts_core.codecs.dac_streams import decode_next
 
 FRAMES = 23
 CODECS = [*MIMI, "qwen3"]
@@ -140,3 +143,89 @@ def failing(leave: Any, place: int) -> Any:
         leave(self, array)
 
     return leave_or_fail
+
+
+class DacRun(NamedTuple):
+    """Streams of DAC that share calls, each from a frame of its own on."""
+
+    config: dac.DacConfig
+    codes: np.ndarray  # (B, Q, F), of which a row's may be fewer
+    frames: tuple[int, ...]
+    stops: tuple[int, ...]
+
+    @property
+    def ahead(self) -> int:
+        return dac.decode_lookahead(self.config)
+
+    def whole(self, side: CodecSide) -> list[np.ndarray]:
+        """Every row by itself, at once. → (L,) each."""
+        rows = [self.codes[[row], :, :end] for row, end in enumerate(self.frames)]
+        return [side.numpy(side.codec.decode_whole(side.array(row)))[0] for row in rows]
+
+    def streamed(self, side: CodecSide) -> list[np.ndarray]:
+        """All rows in calls up to each stop, and frames after their ends. → (L,) each."""
+        state, made, start, last = None, [], 0, max(self.frames) + self.ahead
+        for stop in (*self.stops, last):
+            ends = self.frames if stop > min(self.frames) else None
+            samples, state = side.codec.decode_piece(self.codes[:, :, start:stop], state, ends)
+            made.append(side.numpy(samples))
+            start = stop
+        late, every = dac.delay(self.config), np.concatenate(made, axis=1)
+        lengths = [dac.decoded_length(self.config, end) for end in self.frames]
+        return [samples[late : late + length] for samples, length in zip(every, lengths, strict=True)]
+
+
+@pytest.mark.parametrize("name", DAC)
+@settings(max_examples=8)
+@given(frames=st.tuples(st.integers(1, 15), st.integers(1, 15)), cuts=st.sets(st.integers(1, 24), max_size=7))
+def test_a_delayed_stream_is_the_whole(name: str, frames: tuple[int, ...], cuts: set[int]) -> None:
+    """Rows of lengths of their own; what is decoded after the end of one may be any codes."""
+    config, most = DAC[name], max(frames)
+    ahead = dac.decode_lookahead(config)
+    assert -(-dac.delay(config) // config.hop_length) == ahead
+    shape = len(frames), config.n_codebooks, most + ahead
+    codes = np.random.default_rng(3).integers(0, config.codebook_size, shape).astype(np.int32)
+    run = DacRun(config, codes, frames, tuple(sorted(cut for cut in cuts if cut < most + ahead)))
+    sides = bench_of_config(config)
+    known, truths = run.whole(sides.torch32), run.whole(sides.torch64)
+    for side in (sides.torch64, sides.torch32, sides.side):
+        for row, (made, right, truth) in enumerate(zip(run.streamed(side), known, truths, strict=True)):
+            where = f"{name} {side.kind} row {row} of {frames}, {run.stops}"
+            if side.kind == "float64":
+                np.testing.assert_allclose(made, truth, rtol=0, atol=1e-11, err_msg=where)
+            else:
+                assert_within(made, right, truth, where)
+
+
+@pytest.mark.parametrize("name", DAC)
+def test_a_delayed_state_has_the_numbers_that_the_plan_counts(name: str) -> None:
+    sides = bench_of_config(DAC[name])
+    for side in (sides.torch32, sides.side):
+        _, state = side.codec.decode_piece(np.zeros((2, DAC[name].n_codebooks, 1), np.int32), None)
+        held = sum(side.numpy(array).size for array in state.arrays)
+        assert held == 2 * dac.carried(DAC[name])
+
+
+@pytest.mark.parametrize("which", ["torch32", "side"])
+@settings(max_examples=12)
+@given(frames=st.integers(2, 40), cuts=st.sets(st.integers(1, 39)), more=st.integers(0, 25), data=st.data())
+def test_passages_of_a_delayed_stream(
+    which: str, frames: int, cuts: set[int], more: int, data: st.DataObject
+) -> None:
+    """Each is decoded as soon as enough codes are known, or the end is."""
+    config = data.draw(st.sampled_from([*DAC.values()]))
+    side: CodecSide = getattr(bench_of_config(config), which)
+    codes = np.random.default_rng(frames).integers(0, config.codebook_size, (1, config.n_codebooks, frames))
+    codes, ahead = codes.astype(np.int32), dac.decode_lookahead(config)
+    host, stream = side.module("host").Host(side.codec.decoder.conv2), None
+    stops, made = [*sorted(cut for cut in cuts if cut < frames), frames], list[np.ndarray]()
+    for start, stop in zip([0, *stops], stops, strict=False):
+        passage = Passage(codes[0][:, : stop + ahead + more], start, stop)
+        samples, stream = decode_next(side.codec, host, passage, stream)
+        assert stop == frames or len(samples) == (stop - start) * config.hop_length
+        made.append(samples)
+    known, truth = (
+        each.numpy(each.codec.decode_whole(each.array(codes)))[0]
+        for each in (bench_of_config(config).torch32, bench_of_config(config).torch64)
+    )
+    assert_within(np.concatenate(made), known, truth, f"{which} {stops} of {frames}")

@@ -1,7 +1,8 @@
 """Pieces of streams that Mimi and Qwen3-TTS's codec decode on CUDA, as graphs.
 
-A piece of a few frames takes the host about 5 ms to launch, and an H200 less to run. State has one shape from
-the start of a stream on, so that pieces of the same length come again.
+A piece of a few frames takes the host about 5 ms to launch, and an H200 less to run. A state has one shape
+from the start of a stream on, so that pieces of the same length come again; it is one tensor, which a kernel
+copies.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class ReplayedPieces:
             transformer, self.steps = codec.decoder.pre_transformer, 1
         self.attention = cast(Attention, transformer.layers[0].self_attn)
         self._replayed = ReplayedTensors(
-            self._run, lambda: codec.precision, lambda shape: shape[0] == 1 and shape[2] <= CAPTURED
+            self.run, lambda: codec.precision, lambda shape: shape[0] == 1 and shape[2] <= CAPTURED
         )
 
     def __call__(self, codes: Tensor, state: StreamState | None) -> tuple[Tensor, StreamState]:
@@ -44,24 +45,34 @@ class ReplayedPieces:
         """
         if not codes.is_cuda:
             return self.codec.decode_piece(codes, state)
-        steps, arrays = state or self._start
+        [start], [flat] = state or StreamState((0,), (self.empty,))
         count = self.steps * codes.shape[2]
-        rotation, starts = self.attention.positions(steps, count, codes.device)
-        samples, *arrays = self._replayed(codes, *rotation, starts, *arrays)
-        return samples, StreamState((steps[0] + count,), tuple(arrays))
+        rotation, starts = self.attention.positions((start,), count)
+        samples, flat = self._replayed(codes, *rotation, starts, flat)
+        return samples, StreamState((start + count,), (flat,))
 
-    def _run(
-        self, codes: Tensor, cos: Tensor, sin: Tensor, starts: Tensor, *arrays: Tensor
-    ) -> Sequence[Tensor]:
-        positions = Positions((cos, sin), starts)  # where the piece begins: a graph is for any
+    def run(self, codes: Tensor, cos: Tensor, sin: Tensor, starts: Tensor, flat: Tensor) -> Sequence[Tensor]:
+        """Decode a piece that begins at `starts`. → (B, hop T), and the next state.
+
+        flat: the state, (B, N).
+        """
+        parts = flat.split([shape.numel() for shape in self._shapes], dim=1)
+        arrays = tuple(part.unflatten(1, shape) for part, shape in zip(parts, self._shapes, strict=True))
+        positions = Positions((cos, sin), starts)
         samples, after = self.codec.decode_piece(codes, StreamState((0,), arrays), positions)
-        return samples, *after.arrays
+        return samples, torch.cat([array.flatten(1) for array in after.arrays], dim=1)
+
+    @property
+    def empty(self) -> Tensor:
+        """State before the first piece: zeros, also for all keys of the window. (1, N)."""
+        weight, count = self.attention.q_proj.weight, sum(shape.numel() for shape in self._shapes)
+        return weight.new_zeros(1, count)
 
     @cached_property
-    def _start(self) -> StreamState:
-        """State of a stream before its first piece: zeros, also for all keys of the window."""
+    def _shapes(self) -> list[torch.Size]:
+        """Shapes of the arrays of a stream with all keys of its window."""
         codes = torch.zeros(1, self.codec.n_codebooks, 1, dtype=torch.int32)
         _, after = self.codec.decode_piece(codes, None)
         keys = self.attention.window - 1
         arrays = (F.pad(x, (0, 0, 0, keys - x.shape[2])) if x.dim() == 4 else x for x in after.arrays)
-        return StreamState((0,), tuple(map(torch.zeros_like, arrays)))
+        return [array.shape[1:] for array in arrays]

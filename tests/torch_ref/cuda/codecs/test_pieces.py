@@ -59,6 +59,20 @@ def test_streams_by_turns_are_those_alone(codec: Any, device: str) -> None:
     assert [state.steps for state in kept] == [state.steps for state in alone]
 
 
+def test_a_state_in_one_tensor(codec: Any) -> None:
+    """What a graph runs, from a start whose keys are all zeros on."""
+    pieces = ReplayedPieces(codec)
+    codes, flat, state = torch.from_numpy(codes_of(codec, 0)), pieces.empty, None
+    for start, stop in windows():
+        steps = pieces.steps * (stop - start)
+        rotation, starts = pieces.attention.positions((pieces.steps * start,), steps)
+        with torch.inference_mode():
+            made, flat = pieces.run(codes[..., start:stop], *rotation, starts, flat)
+        wanted, state = codec.decode_piece(codes[..., start:stop], state)
+        torch.testing.assert_close(made, wanted, rtol=0, atol=1e-12 * float(wanted.abs().max()))
+        assert flat.shape == pieces.empty.shape
+
+
 @pytest.mark.cuda
 def test_short_pieces_are_captured_when_they_come_again(codec: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     codec.to("cuda")
