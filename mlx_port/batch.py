@@ -28,7 +28,11 @@ class RunningBatch:
     """
 
     def __init__(self, decoder: BatchDecoder, *, texts: int, room: int):
-        self.decoder, self.host, self.plan = decoder, decoder.host, BatchRows(texts, room)
+        self.decoder, self.host, self.plan = (
+            decoder,
+            decoder.host,
+            BatchRows(texts, room, is_exact=decoder.is_exact),
+        )
         self.steps, self.ahead, self.ticks = decoder.steps, decoder.ahead, 0
         self.at = RowPositions(room if decoder.window is None else min(decoder.window, room))
         self._free()
@@ -77,7 +81,8 @@ class RunningBatch:
 
     def read(self, launched: Launched) -> np.ndarray:
         """Wait for a launch. → (steps, slots, ...) ids; WAITED of a slot that took no part."""
-        return launched.ids(np.stack([finish_read(one) for one in launched.readings]), self.plan.slots)
+        first, *others = [finish_read(one)[None] for one in launched.readings]
+        return launched.ids(np.concatenate((first, *others)) if others else first, self.plan.slots)
 
     def _step(self, failed: list[int]) -> Reading:
         """Draw for every text that does not wait. failed: takes slots of those whose host part failed."""
@@ -159,7 +164,7 @@ class RunningBatch:
         """Let every layer have keys for all rows, this many of each; those that are there are kept."""
         held, plan = self.caches[0].keys, self.plan
         apart = len(held) // self.copies
-        places = apart if plan.copies == 1 and apart >= plan.count else plan.wanted
+        places = plan.wanted(apart)
         length = max(held.shape[2], min(-(-positions // CHUNK) * CHUNK, self.at.capacity))
         if (plan.copies, places, length) != (self.copies, apart, held.shape[2]):
             for cache in self.caches:  # only one layer is held twice

@@ -6,6 +6,7 @@ A text has its own rows, positions, settings and random numbers; its ids are tho
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,11 @@ class RunningBatch:
     """
 
     def __init__(self, decoder: BatchDecoder, *, texts: int, room: int):
-        self.decoder, self.host, self.plan = decoder, decoder.host, BatchRows(texts, room)
+        self.decoder, self.host, self.plan = (
+            decoder,
+            decoder.host,
+            BatchRows(texts, room, is_exact=decoder.is_exact),
+        )
         self.steps, self.ahead = decoder.steps, decoder.ahead
         self.at = RowPositions(room if decoder.window is None else min(decoder.window, room))
         self._free()
@@ -78,7 +83,8 @@ class RunningBatch:
 
     def read(self, launched: Launched) -> np.ndarray:
         """Wait for a launch. → (steps, slots, ...) ids; WAITED of a slot that took no part."""
-        return launched.ids(np.stack([finish_read(one) for one in launched.readings]), self.plan.slots)
+        first, *others = [finish_read(one)[None] for one in launched.readings]
+        return launched.ids(np.concatenate((first, *others)) if others else first, self.plan.slots)
 
     def _step(self, failed: list[int]) -> Reading:
         """Draw for every text that does not wait. failed: takes slots of those whose host part failed."""
@@ -99,7 +105,7 @@ class RunningBatch:
 
     def _draw(self, made: Tensor, state: Any, draws: Draws, uniform: Tensor, answers: np.ndarray) -> Reading:
         """Draw, and keep the state that follows, of the texts that draw."""
-        with independent_rows(self.decoder.network):
+        with self._independent():
             ids, following = self.decoder.draw(made, state, draws, uniform, answers)
         if len(self.plan.drawing) < self.plan.count:
             drawing = self.host.to_device(np.array([*self.plan.drawing]))
@@ -115,7 +121,7 @@ class RunningBatch:
             last = int(positions.max())
             self._reserve(1 + last)
             self._move(positions, last)
-            with independent_rows(self.decoder.network, 1 + positions):
+            with self._independent(1 + positions):
                 made = self.decoder.step(self.state, plan.given(), self.at, self.caches)
         else:
             one = next(iter(known.values()))
@@ -124,6 +130,11 @@ class RunningBatch:
             made[plan.order.index(slot)] = own[0]
         known.clear()
         return made
+
+    def _independent(self, keys: Sequence[int] | np.ndarray = ()) -> AbstractContextManager[None]:
+        """Let rows be computed by themselves. keys: that each one sees."""
+        network = self.decoder.network
+        return nullcontext() if network is None else independent_rows(network, keys)
 
     def _uniform(self) -> Tensor:
         """Draw the random numbers of the step. (N, ...)."""
@@ -154,7 +165,7 @@ class RunningBatch:
         """Let every layer have keys for all rows, this many of each; those that are there are kept."""
         held, plan = self.caches[0].keys, self.plan
         apart = len(held) // self.copies
-        places = apart if plan.copies == 1 and apart >= plan.count else plan.wanted
+        places = plan.wanted(apart)
         length = max(held.shape[2], min(-(-positions // CHUNK) * CHUNK, self.at.capacity))
         if (plan.copies, places, length) != (self.copies, apart, held.shape[2]):
             for cache in self.caches:  # only one layer is held twice

@@ -94,6 +94,8 @@ def arrivals(slots: RunningBatch, texts: list[Text], seed: int) -> Iterator[Text
                 one = waiting.pop(0)
                 running[slot] = one, one.grid()
                 slots.join(slot, one.inputs(running[slot][1]))
+        if not running:
+            continue
         rows = slots.read(slots.launch(int(random.integers(1, 6))))
         for slot, (one, grid) in list(running.items()):
             for ids in rows[:, slot]:
