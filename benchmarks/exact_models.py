@@ -27,7 +27,7 @@ from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.rows import Mars5Joining
 from tts_core.mars5.spec import MARS5_AR
 from tts_core.mars5.tokens import CodecPrompt
-from tts_core.metavoice.rows import MetaVoiceJoining
+from tts_core.metavoice.inputs import MetaVoiceInputs
 from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.metavoice.spec import METAVOICE_FIRST_STAGE
 from tts_core.nn.noise import HostNoise
@@ -80,11 +80,11 @@ def mars5_text(number: int) -> Mars5Joining:
     return Mars5Joining(CodecPrompt(tokens, len(said), 100, len(said) + 1), codes, options, HostNoise(number))
 
 
-def metavoice_text(number: int) -> MetaVoiceJoining:
+def metavoice_text(number: int) -> MetaVoiceInputs:
     random = np.random.default_rng(number)
     ids = random.integers(2049, 2561, random.integers(5, LONGEST)).astype(np.int32)
     vector = random.normal(0, 0.06, METAVOICE.speaker_embedding_size).astype(np.float32)
-    return MetaVoiceJoining(ids, vector, FirstStageSampling(), HostNoise(number))
+    return MetaVoiceInputs(ids, vector, FirstStageSampling(), HostNoise(number))
 
 
 def qwen3_text(number: int) -> Qwen3Inputs:

@@ -21,8 +21,8 @@ from mlx_port.dia2.dia2 import Dia2
 from mlx_port.kernels import add_norm
 from mlx_port.mars5.codec_lm import CodecLM
 from mlx_port.mars5.slots import Mars5Slots
+from mlx_port.metavoice import decoder as metavoice_decoder
 from mlx_port.metavoice.first_stage import FirstStage
-from mlx_port.metavoice.slots import MetaVoiceSlots
 from mlx_port.qwen3 import decoder as qwen3_decoder
 from mlx_port.qwen3.qwen3 import Qwen3
 from mlx_port.steps.dia import fused
@@ -40,7 +40,7 @@ from tts_core.dia2.sampling import Dia2Choice, Dia2Sampling
 from tts_core.dia2.spec import DIA2_2B
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.rows import Mars5Joining
-from tts_core.metavoice.rows import MetaVoiceJoining
+from tts_core.metavoice.inputs import MetaVoiceInputs
 from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.metavoice.spec import METAVOICE_FIRST_STAGE
 from tts_core.models import network as spec_of
@@ -99,13 +99,13 @@ def metavoice(layers: int, dtype: mx.Dtype) -> tuple[Any, Step]:
     config = replace(config, intermediate_size=96)
     network = FirstStage(config)
     cast(network, "metavoice", dtype)
-    slots = MetaVoiceSlots(network, texts=1, rows=2, room=40, end_of_text=2561)
+    slots = metavoice_decoder.make_slots(network, texts=1, room=40, end_of_text=2561)
     vector = np.zeros(config.speaker_embedding_size, np.float32)
     ids = np.array([2100, 2101, 2102], np.int32)
-    slots.join(0, MetaVoiceJoining(ids, vector, FirstStageSampling(), HostNoise(1)))
+    slots.join(0, MetaVoiceInputs(ids, vector, FirstStageSampling(), HostNoise(1)))
     slots.read(slots.launch(3))
-    mx.eval(slots.tokens)
-    return slots, lambda: (slots.launch(1), slots.tokens)
+    mx.eval(slots.state)
+    return slots, lambda: (*slots.launch(1).readings, *slots.state)
 
 
 def mars5(layers: int, dtype: mx.Dtype) -> tuple[Any, Step]:

@@ -13,11 +13,11 @@ from tts_core.metavoice.sampling import FirstStageSampling
 
 
 @lru_cache(maxsize=64)
-def drawing(sampling: FirstStageSampling) -> Callable[..., mx.array]:
-    """Build `draw_ids` under one setting: of logits, and of waiting times but for the most probable ids."""
+def drawing(sampling: FirstStageSampling) -> Callable[[mx.array, mx.array], mx.array]:
+    """Build `draw_ids` under one setting: of logits, and of uniform numbers."""
 
     @chain
-    def ids(logits: mx.array, *waiting: mx.array) -> mx.array:
-        return draw_ids(logits, waiting[0] if waiting else None, sampling)
+    def ids(logits: mx.array, uniform: mx.array) -> mx.array:
+        return draw_ids(logits, None if sampling.greedy else -mx.log(uniform), sampling)
 
     return ids
