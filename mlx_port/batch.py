@@ -28,11 +28,8 @@ class RunningBatch:
     """
 
     def __init__(self, decoder: BatchDecoder, *, texts: int, room: int):
-        self.decoder, self.host, self.plan = (
-            decoder,
-            decoder.host,
-            BatchRows(texts, room, is_exact=decoder.is_exact),
-        )
+        self.decoder, self.host = decoder, decoder.host
+        self.plan = BatchRows(texts, room, is_exact=decoder.is_exact)
         self.steps, self.ahead, self.ticks = decoder.steps, decoder.ahead, 0
         self.at = RowPositions(room if decoder.window is None else min(decoder.window, room))
         self._free()

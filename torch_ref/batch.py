@@ -28,11 +28,8 @@ class RunningBatch:
     """
 
     def __init__(self, decoder: BatchDecoder, *, texts: int, room: int):
-        self.decoder, self.host, self.plan = (
-            decoder,
-            decoder.host,
-            BatchRows(texts, room, is_exact=decoder.is_exact),
-        )
+        self.decoder, self.host = decoder, decoder.host
+        self.plan = BatchRows(texts, room, is_exact=decoder.is_exact)
         self.steps, self.ahead = decoder.steps, decoder.ahead
         self.at = RowPositions(room if decoder.window is None else min(decoder.window, room))
         self._free()
@@ -95,7 +92,8 @@ class RunningBatch:
         if decoder.reads_answers is None:
             reading = self._draw(*drawing, nothing)
         else:
-            acted = begin_read(decoder.act(*drawing))
+            with self._independent():
+                acted = begin_read(decoder.act(*drawing))
             early = None if decoder.reads_answers else self._draw(*drawing, nothing)  # while the host answers
             answers, lost = plan.answer(finish_read(acted))
             reading = self._draw(*drawing, answers) if early is None else early
