@@ -18,7 +18,7 @@ from torch_ref.layers.cache import CHUNK
 from torch_ref.layers.row_cache import RowCache, RowPositions
 from torch_ref.limits.independent import independent_rows
 from torch_ref.reading import Reading, begin_read, finish_read
-from tts_core.speaking.decoder import BatchDecoder
+from tts_core.speaking.decoder import BatchDecoder, TextRead
 from tts_core.speaking.rows import BatchRows, Draws, Launched, TextInputs, mapped
 
 
@@ -44,17 +44,12 @@ class RunningBatch:
         """Read what comes before a text's first step. Its slot must be free."""
         read = self.decoder.read(text)
         self._close()
-        joined, place = self.plan.join(slot, text), self.plan.count - 1
-        form = self.decoder.cache or RowCache
-        self.caches = self.caches or [form(keys[:0], values[:0], self.at) for keys, values in read.keys]
-        self._reserve(text.positions)
-        kept, apart = min(text.positions, self.at.capacity), len(self.caches[0].keys) // self.copies
-        for cache, pair in zip(self.caches, read.keys, strict=True):
-            for copy in range(text.rows):
-                cache.fill(copy * apart + place, *(each[copy, :, :kept] for each in pair))
-        self.state = mapped(appended, self.state, read.state) if place else read.state
-        if read.made is not None:
-            joined.first, self.known[slot] = 1, read.made
+        self.plan.join(slot, text)
+        try:
+            self._put(slot, text, read)
+        except Exception:  # the others go on
+            self.leave(slot)
+            raise
 
     def feed(self, slot: int, ids: Sequence[int], *, more: bool) -> None:
         """Append ids to a text that goes on. more: it still does."""
@@ -82,6 +77,20 @@ class RunningBatch:
         """Wait for a launch. → (steps, slots, ...) ids; WAITED of a slot that took no part."""
         first, *others = [finish_read(one)[None] for one in launched.readings]
         return launched.ids(np.concatenate((first, *others)) if others else first, self.plan.slots)
+
+    def _put(self, slot: int, text: TextInputs, read: TextRead) -> None:
+        """Take what was read of the text at the last place."""
+        place = self.plan.count - 1
+        form = self.decoder.cache or RowCache
+        self.caches = self.caches or [form(keys[:0], values[:0], self.at) for keys, values in read.keys]
+        self._reserve(text.positions)
+        kept, apart = min(text.positions, self.at.capacity), len(self.caches[0].keys) // self.copies
+        for cache, pair in zip(self.caches, read.keys, strict=True):
+            for copy in range(text.rows):
+                cache.fill(copy * apart + place, *(each[copy, :, :kept] for each in pair))
+        self.state = mapped(appended, self.state, read.state) if place else read.state
+        if read.made is not None:
+            self.plan.texts[slot].first, self.known[slot] = 1, read.made
 
     def _step(self, failed: list[int]) -> Reading:
         """Draw for every text that does not wait. failed: takes slots of those whose host part failed."""
