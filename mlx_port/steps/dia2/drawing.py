@@ -81,7 +81,7 @@ class Dia2Drawing:
 
     def _of_rows(self, x: mx.array) -> mx.array:
         """Repeat each text's row for all rows of its own. (N, E) → (R, E)."""
-        return x if self.copies == 1 else mx.concatenate([x, x])
+        return x if self.copies == 1 else mx.broadcast_to(x[None], (2, *x.shape)).flatten(0, 1)
 
     def _marked(self, ids: mx.array, bad: mx.array) -> mx.array:
         """Set ids to -1 in texts of which a row of `bad`, (R, V), is not finite."""

@@ -122,7 +122,7 @@ def test_embeddings_are_added_in_the_networks_order(dtype: str) -> None:
     random = np.random.default_rng(6)
     tokens = random.integers(0, 33, (3, 2 + whole.n_streams))
     given = np.zeros((INPUTS + whole.n_streams, 3), np.int64)
-    given[:INPUTS] = *tokens[:, :2].T, [5, 1, 7], [4, 2, 6], [0, 0, 0], [1, 1, 0]
+    given[:INPUTS] = [0, 0, -1], [5, 1, 7], [4, 2, 6], *tokens[:, :2].T
     given[INPUTS:] = tokens[:, 2:].T
     given[INPUTS + 1 :, 1] = -1
     state.rows.inputs.copy_(torch.from_numpy(given))
