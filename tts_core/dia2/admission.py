@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.dia2.memory import FIXED, Dia2Job, cached_rows, check_running, estimate
-from tts_core.dia2.net import Dia2Net
 from tts_core.dia2.recordings import longest_prefix
 from tts_core.dia2.request import Dia2Request, longest_frames
 from tts_core.memory.fits import check_places, largest
 from tts_core.memory.terms import Estimate
 from tts_core.speaking.admission import Admission
+
+if TYPE_CHECKING:
+    from tts_core.dia2.net import Dia2Net
 
 
 class Dia2Admission(Admission):

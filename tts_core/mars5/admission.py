@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from tts_core.errors import UsageError
 from tts_core.mars5.memory import Mars5Job, estimate, places_that_fit
-from tts_core.mars5.net import Mars5Net
 from tts_core.mars5.request import Mars5Request
 from tts_core.speaking.admission import PeakAdmission
+
+if TYPE_CHECKING:
+    from tts_core.mars5.net import Mars5Net
 
 
 class Mars5Admission(PeakAdmission):

@@ -12,7 +12,6 @@ from tts_core.audio.delivery import Pacing
 from tts_core.codecs.encodec import EncodecConfig
 from tts_core.config import Configs, config_of
 from tts_core.errors import UsageError
-from tts_core.live.voices import SameVoices
 from tts_core.mars5.config import CodecLMConfig, ResidualTransformerConfig
 from tts_core.mars5.diffusion import Diffusion
 from tts_core.mars5.memory import Mars5Job
@@ -21,6 +20,7 @@ from tts_core.mars5.reference import Mars5Voice, Sizes, as_spoken, read_voice
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecPrompt, CodecVocabulary
 from tts_core.nn.noise import Noise, per_text, piece_seed
 from tts_core.pipeline import PromptLike
+from tts_core.speaking.live import SameVoices
 from tts_core.speaking.request import WholeRequest
 from tts_core.speech.asked import each_text, frames_of, read_once, seed_of
 from tts_core.text import breaks

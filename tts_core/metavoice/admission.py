@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from tts_core.metavoice.memory import MetaVoiceJob, estimate, places_that_fit, positions
-from tts_core.metavoice.net import MetaVoiceNet
 from tts_core.metavoice.request import MetaVoiceRequest
 from tts_core.metavoice.rows import most_rows
 from tts_core.speaking.admission import PeakAdmission
+
+if TYPE_CHECKING:
+    from tts_core.metavoice.net import MetaVoiceNet
 
 
 class MetaVoiceAdmission(PeakAdmission):

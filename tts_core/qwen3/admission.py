@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from tts_core.errors import UsageError
 from tts_core.memory.fits import check_places
 from tts_core.memory.fits import places as fitting
 from tts_core.qwen3.memory import FIXED, Qwen3Job, estimate
-from tts_core.qwen3.net import Qwen3Net
 from tts_core.qwen3.request import Qwen3Request
 from tts_core.speaking.admission import PeakAdmission
+
+if TYPE_CHECKING:
+    from tts_core.qwen3.net import Qwen3Net
 
 SERVED = 8192  # positions of a request of unknown length, where memory is taken at once
 

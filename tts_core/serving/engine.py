@@ -255,7 +255,7 @@ class SpeechEngine:
 
     def _feed(self, one: LoadedModel, key: int, speech: Speech) -> None:
         try:
-            if not one.wants_text(key):
+            if not one.session.wants(key):
                 return
             for text in speech.take_texts():
                 if text is None:

@@ -9,11 +9,10 @@ from importlib import import_module
 from typing import Any
 
 from tts_core import models
-from tts_core.live.chain import Chain
 from tts_core.models import Configs, Documents, Model
 from tts_core.options import changed, options_class
 from tts_core.pipeline import Pipeline, PromptLike
-from tts_core.serving.live_session import LiveRequest
+from tts_core.speaking.live import LiveText
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,16 +43,15 @@ class ModelSource:
     def live(self, text: str, options: Mapping[str, Any], prompt: PromptLike) -> Any:
         """Check the first piece of a text that arrives in pieces.
 
-        A model that is `fed` reads on by itself; for any other the result is a LiveRequest, whose pieces are
-        spoken one after the other, in the same voices. Raises UsageError.
+        A model that is `fed` reads on by itself; for any other the result is a LiveText, whose pieces are spoken
+        one after the other, in the same voices. Raises UsageError.
         """
         chosen = changed(options_class(self.model)(), options)
         module = import_module(f"tts_core.{self.model}.request")
         if self.fed:
             return module.ask(self.configs, self.documents, text, chosen, prompt, more=True)
         ask = partial(module.ask, self.configs, self.documents)
-        chain = Chain(ask, chosen, module.voices(self.documents, prompt))
-        return LiveRequest(chain, chain.next(text))
+        return LiveText(ask, chosen, module.voices(self.documents, prompt)).begun(text)
 
     @property
     def spec(self) -> Model:

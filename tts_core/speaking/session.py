@@ -6,7 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -21,15 +21,18 @@ from tts_core.results import FinishReason, Meter
 from tts_core.serving.session import Event, Failed, Part, Session
 from tts_core.speaking.admission import Admission
 from tts_core.speaking.delivery import Delivered
+from tts_core.speaking.live import LiveText
+from tts_core.speaking.members import Job, Member, Voice, Window
 from tts_core.speaking.net import Net
 from tts_core.speaking.running import Running, RunningBatch
 from tts_core.speaking.speech import (
+    All,
     Append,
+    Ask,
     Encode,
     Free,
     Ids,
     MoreText,
-    Run,
     Slot,
     Sound,
     Speech,
@@ -42,52 +45,6 @@ SILENT = np.zeros(0, np.float32)
 NOTHING = Sound(np.zeros((0, 0), np.int32), 0)
 
 
-@dataclass(eq=False)
-class _Member:
-    """A request that has joined.
-
-    waits: what its speech waits for.
-    texts: that came and were not read; None is the end.
-    has_ended: the end was read.
-    held: its last sound, which ends the speech if nothing follows.
-    """
-
-    key: int
-    request: Any
-    speech: Speech
-    parts: Delivered
-    cancel: threading.Event
-    texts: deque[str | None] = field(default_factory=deque)
-    has_ended: bool = False
-    waits: Ids | MoreText | Work | None = None
-    held: Sound | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class _Window:
-    """A sound in the queue. reason: of the end of the speech, with its last one."""
-
-    member: _Member
-    sound: Sound
-    reason: FinishReason | None = None
-
-
-@dataclass(eq=False)
-class _Job:
-    """Work in the queue.
-
-    run: None before its turn.
-    is_stepped: a step of it ran.
-    begun: seconds of the clock.
-    """
-
-    member: _Member
-    work: Work
-    run: Run | None = None
-    is_stepped: bool = False
-    begun: float = 0.0
-
-
 class SpeechSession(Session):
     """A running batch of speeches, which it owns.
 
@@ -97,7 +54,7 @@ class SpeechSession(Session):
     is_late: nothing is decoded before all speeches have their codes, and the running batch's memory is free:
     for requests that join together, whose sound nobody awaits.
     report: takes the stages and steps of all requests.
-    meter: of the only request, where its time began before it joins.
+    at_once: speeches that a request runs at the same time, at most.
     """
 
     def __init__(
@@ -112,22 +69,24 @@ class SpeechSession(Session):
         has_sound: bool = True,
         is_late: bool = False,
         report: StageReport | None = None,
-        meter: Meter | None = None,
+        at_once: int = 1,
     ):
         self.net, self.admission, self.policy, self.has_sound = net, admission, policy, has_sound
         self._speak, self._rehearsal, self._is_late = speak, rehearsal, is_late
-        self._report, self._meter = report or StageReport(), meter
+        self._report, self._at_once = report or StageReport(), at_once
         self._has_listeners = policy is not None and policy.is_heard
         self.slots = Running(batch, admission.places)
-        self.members: dict[int, _Member] = {}
+        self.members: dict[int, Member] = {}
         self._joined = 0  # requests so far
+        self._encodes: list[tuple[Voice, Encode]] = []
         self._wanted: list[Slot] = []  # that join before the next step
-        self._jobs: list[_Job] = []
-        self._windows = WindowQueue[_Window, np.ndarray](
+        self._jobs: list[Job] = []
+        self._promised: int | None = None  # of the requests that hold a place, once it is known
+        self._windows = WindowQueue[Window, np.ndarray](
             net.host,
             self._decode,
             launch=self._launch if has_sound and net.host.overlaps else None,
-            split=lambda windows: net.split([window.sound for window in windows]),
+            split=self._split,
             owner=lambda window: window.member,
             is_urgent=lambda window: window.sound.is_urgent,
             is_wanted=lambda window: window.member.key in self.members,
@@ -150,14 +109,23 @@ class SpeechSession(Session):
     @property
     def _is_idle(self) -> bool:
         """True if no step has something to do."""
-        return not (self._wanted or self._jobs or self.slots.can_step)
+        return not (self._wanted or self._encodes or self._jobs or self.slots.can_step)
 
     @property
     def promised(self) -> int:
-        return self.admission.promised([one.request for one in self.members.values()])
+        if self._promised is None:
+            self._promised = self.admission.promised(self._present())
+        return self._promised
 
     def fits(self, request: Any, *, promised: int = 0) -> bool:
-        return self.admission.fits(request, [one.request for one in self.members.values()], promised)
+        if any(slot.owner.member.is_away for slot in self._wanted):
+            return False
+        asked = request.first if isinstance(request, LiveText) else request
+        return self.admission.fits(asked, self._present(), promised)
+
+    def _present(self) -> list[Any]:
+        """The requests that hold a place."""
+        return [one.asked for one in self.members.values() if not one.is_away]
 
     def prepare(self) -> None:
         if self.has_sound and self.policy is not None:
@@ -167,23 +135,36 @@ class SpeechSession(Session):
         return self._rehearsal()
 
     def join(self, request: Any, *, more: bool = False, cancel: threading.Event | None = None) -> int:
-        texts = deque[str | None]()
-        if more or request.is_open:
-            request = request.opened()
-            texts += [request.text] if more else [request.text, None]
+        texts, is_open = deque[str | None](), more or request.is_open
+        if isinstance(request, LiveText):
+            asked, speech = request.first, request.spoken(self._speech)
+        else:
+            asked = request = request.opened() if is_open else request
+            texts += [asked.text] if is_open else []
+            speech = self._speech(asked)
+        if is_open and not more:
+            texts.append(None)
         self._joined += 1
-        parts = Delivered(request, self._meter or Meter(self.net.sample_rate, self.net.stages))
-        speech = self._speak(request, self.net, self.policy)
-        one = _Member(self._joined, request, speech, parts, cancel or threading.Event(), texts)
-        self.members[one.key] = one
+        one = Member(
+            key=self._joined,
+            speech=speech,
+            is_heard=True,
+            asked=asked,
+            parts=Delivered(request, Meter(self.net.sample_rate, self.net.stages)),
+            cancel=cancel or threading.Event(),
+            texts=texts,
+        )
+        self.members[one.key], self._promised = one, None
         try:
-            self._advance(one, None)
-            for slot in [*self._wanted]:
-                self._begin(slot)
+            self._advance(one)
         except Exception:
             self.leave(one.key)
             raise
         return one.key
+
+    def wants(self, key: int) -> bool:
+        one = self.members[key]
+        return not one.texts and (isinstance(one.waits, MoreText) or _hears_text(one.waits))
 
     def feed(self, key: int, text: str) -> None:
         self._hear(self.members[key], text)
@@ -198,9 +179,12 @@ class SpeechSession(Session):
             self._retire(one)
 
     def step(self) -> list[Event]:
-        """Let slots join, run a step of the network and of the work, and decode the windows that they
-        complete.
+        """Encode a recording, let slots join, run a step of the network and of the work, and decode the
+        windows that they complete.
         """
+        if self._encodes:
+            voice, need = self._encodes.pop(0)
+            self._attempt(voice, partial(self._answer, voice, partial(self._encode, voice, need)))
         for slot in [*self._wanted]:
             self._attempt(slot.owner, partial(self._begin, slot))
         if self.slots.can_step:
@@ -221,79 +205,156 @@ class SpeechSession(Session):
         del self.slots
         drop_errors(self.net.host)
 
-    def _hear(self, one: _Member, text: str | None) -> None:
+    def _speech(self, request: Any) -> Speech:
+        return self._speak(request, self.net, self.policy)
+
+    def _hear(self, one: Member, text: str | None) -> None:
         """Let a speech read text that has come. Raises UsageError for text that cannot be read."""
         one.texts.append(text)
-        match one.waits:
-            case MoreText():
-                self._advance(one, self._text(one))
-            case Ids(or_text=True):
-                self._advance(one, None)
+        if isinstance(one.waits, MoreText):
+            self._advance(one, self._text(one))
+        elif _hears_text(one.waits):
+            self._advance(one)
 
-    def _text(self, one: _Member) -> str | None:
+    def _text(self, one: Member) -> str | None:
         """Take the next text that a speech has not read; None is the end."""
         text = one.texts.popleft()
         one.has_ended |= text is None
         return text
 
+    def _encode(self, voice: Voice, need: Encode) -> tuple[Any]:
+        """Run a network on a recording."""
+        self._tell(need.stage)
+        begun = time.perf_counter()
+        made = need.call()
+        self._count(voice, need.stage, begun)
+        return (made,)
+
     def _begin(self, slot: Slot) -> None:
-        """Let a slot's text join the running batch."""
+        """Let a slot's text join the running batch, if there is a place for it."""
+        one = slot.owner.member
+        if self.slots.is_full or (one.is_away and not self.admission.fits(one.asked, self._present(), 0)):
+            return
+        if one.is_away:
+            one.is_away, self._promised = False, None
         self._wanted.remove(slot)
-        self._tell(slot.stage, slot.steps)
+        self._tell(slot.stage or self.net.heard, slot.steps)
         slot.begun = time.perf_counter()
         self.slots.join(slot)
+        for text in slot.texts:
+            self.slots.feed(slot, text.ids, more=text.more)
 
-    def _advance(self, one: _Member, given: Any) -> None:
+    def _advance(self, one: Voice, given: Any = None, *, error: Exception | None = None) -> None:
         """Give a speech what it waited for, and whatever else it needs that takes no step."""
         one.waits = None
         while one.waits is None:
             try:
-                need = one.speech.send(given)
+                need = one.speech.send(given) if error is None else one.speech.throw(error)
             except StopIteration as end:
-                self._pass_on(one, end.value)
+                one.finish_reason = end.value
+                self._end(one)
                 return
             self._pass_on(one)
-            given = None
+            given = error = None
             match need:
                 case Encode():
-                    self._tell(need.stage)
-                    begun = time.perf_counter()
-                    given = need.call()
-                    self._count(one, need.stage, begun)
+                    self._encodes.append((one, need))
+                    one.waits = need
                 case Ids():
                     if need.slot.owner is None:
                         need.slot.owner = one
                         self._wanted.append(need.slot)
-                    if not (need.or_text and one.texts):
+                    if not (need.or_text and one.member.texts):
                         one.waits = need
                 case Append():
                     if need.slot in self._wanted:
-                        self._begin(need.slot)
-                    self.slots.feed(need.slot, need.ids, more=need.more)
+                        need.slot.texts.append(need)
+                    else:
+                        self.slots.feed(need.slot, need.ids, more=need.more)
                 case Free():
                     self.slots.leave(need.slot)
                     self._count(one, need.slot.stage, need.slot.begun)
                 case Work():
-                    self._jobs.append(_Job(one, need))
+                    self._jobs.append(Job(one, need))
                     one.waits = need
                 case Sound():
-                    one.held = need
+                    one.held = need if one.pacing is None else replace(need, pacing=one.pacing)
+                    one.pacing = None
+                    one.codes.append(need.codes)
+                case All():
+                    one.waits = need
+                    self._run(one, need)
                 case MoreText():
-                    if one.texts:
-                        given = self._text(one)
+                    if one.member.texts:
+                        given = self._text(one.member)
                     else:
-                        assert not one.has_ended, "a speech waits for text after its end"
+                        assert not one.member.has_ended, "a speech waits for text after its end"
                         one.waits = need
+                        one.member.is_away = not self._slots_of(one.member)
+                        self._promised = None
+
+    def _run(self, one: Voice, need: All) -> None:
+        """Let speeches of a speech begin."""
+        if need.text is not None:
+            one.member.asked, self._promised = need.text, None
+        one.children = [Voice(speech=speech, parent=one) for speech in need.speeches]
+        one.children[0].pacing, one.pacing = need.pacing or one.pacing, None
+        self._go_on(one)
+
+    def _go_on(self, one: Voice) -> None:
+        """Begin as many speeches of a speech as may run at once; once all have ended, it goes on."""
+        for child in one.begun(self._at_once):
+            self._advance(child)
+        if one.is_heard:
+            self._let_hear(one)
+        if one.children and all(child.finish_reason is not None for child in one.children):
+            children, one.children = one.children, []
+            one.held, children[-1].held = children[-1].held, None
+            for child in children:
+                self._pass_on(child)
+                one.sounds += child.sounds
+                one.codes += child.codes
+            self._advance(one, [child.spoken for child in children])
+
+    def _let_hear(self, one: Voice) -> None:
+        """Let the sounds of a speech be decoded, and those of the speeches that it runs in their order."""
+        one.is_heard = True
+        self._windows.add([Window(one.member, sound) for sound in one.sounds])
+        one.sounds = []
+        for child in one.children:
+            self._let_hear(child)
+            if child.finish_reason is None:
+                break
+            if child is not one.children[-1]:
+                self._pass_on(child)
+
+    def _end(self, one: Voice) -> None:
+        """Let what runs a speech that has ended go on."""
+        if one.parent is None:
+            self._pass_on(one, one.finish_reason)
+        else:
+            self._go_on(one.parent)
+
+    def _pass_on(self, one: Voice, reason: FinishReason | None = None) -> None:
+        """Let a speech's last sound be decoded. reason: of the end of the request, if it is that."""
+        if one.held is None:
+            return
+        if one.is_heard:
+            self._windows.add([Window(one.member, one.held, reason)])
+        else:
+            one.sounds.append(one.held)
+        one.held = None
 
     def _work(self) -> None:
         """Run a step of the first work; work without steps is followed by the next."""
         while self._jobs:
             job = self._jobs[0]
-            self._attempt(job.member, partial(self._go_on, job))
+            self._attempt(job.voice, partial(self._answer, job.voice, partial(self._worked, job)))
             if job.is_stepped:
                 return
 
-    def _go_on(self, job: _Job) -> None:
+    def _worked(self, job: Job) -> tuple[Any, ...]:
+        """Run a step of work. Returns what it made, after the last one."""
         if job.run is None:
             self._tell(job.work.stage, job.work.steps)
             job.begun = time.perf_counter()
@@ -302,40 +363,57 @@ class SpeechSession(Session):
             self._report.check()
             job.is_stepped = True
             apart(self.net.host, job.run.step)
-        if job.run.done:
-            made = job.run.result()
-            self._jobs.remove(job)
-            self._count(job.member, job.work.stage, job.begun)
-            self._advance(job.member, made)
+        if not job.run.done:
+            return ()
+        made = job.run.result()
+        self._jobs.remove(job)
+        self._count(job.voice, job.work.stage, job.begun)
+        return (made,)
 
-    def _attempt(self, one: _Member, work: Callable[[], None]) -> None:
+    def _answer(self, one: Voice, call: Callable[[], tuple[Any, ...]]) -> None:
+        """Give a speech what a call apart made, if it is done, or throw the call's own error."""
+        try:
+            made = call()
+        except CancelledError:  # by the caller of all requests
+            raise
+        except Exception as error:
+            found = own_error(error)
+            self._jobs = [job for job in self._jobs if job.voice is not one]
+            self._advance(one, error=found)
+        else:
+            if made:
+                self._advance(one, *made)
+
+    def _attempt(self, one: Voice, work: Callable[[], None]) -> None:
         """Do work of one request only. If it cannot go on, it fails after what was spoken.
 
         An error that may belong to the batch's steps is raised.
         """
         try:
             work()
-        except CancelledError:  # by the caller of all requests
+        except CancelledError:
             raise
         except Exception as error:
             found = own_error(error)
-            self._pass_on(one)
-            self._retire(one)
-            self._windows.fail(_Window(one, NOTHING), found)
+            if one.is_heard:
+                self._pass_on(one)
+            self._retire(one.member)
+            self._windows.fail(Window(one.member, NOTHING), found)
 
-    def _retire(self, one: _Member) -> None:
+    def _retire(self, one: Member) -> None:
         """End a speech; its sound may still come."""
         one.speech.close()
-        one.waits = None
-        self._wanted = [slot for slot in self._wanted if slot.owner is not one]
-        self._jobs = [job for job in self._jobs if job.member is not one]
-        self.slots.drop(one)
+        one.children, one.waits = [], None
+        self._promised = None
+        self._wanted = [slot for slot in self._wanted if slot.owner.member is not one]
+        self._encodes = [(voice, need) for voice, need in self._encodes if voice.member is not one]
+        self._jobs = [job for job in self._jobs if job.voice.member is not one]
+        for slot in self._slots_of(one):
+            self.slots.leave(slot)
 
-    def _pass_on(self, one: _Member, reason: FinishReason | None = None) -> None:
-        """Let a speech's last sound be decoded. reason: of the end of the speech, if it is that."""
-        if one.held is not None:
-            self._windows.add([_Window(one, one.held, reason)])
-            one.held = None
+    def _slots_of(self, one: Member) -> list[Slot]:
+        """List the slots of a request that have joined."""
+        return [slot for slot in self.slots.taken if slot.owner.member is one]
 
     def _heard(self) -> list[Event]:
         """Give out windows that are decoded.
@@ -346,27 +424,44 @@ class SpeechSession(Session):
         alone = len(members) == 1 and self._has_listeners and not members[0].parts.meter.samples
         ended = self._windows.ended(wait=alone or self._is_idle)
         peak = self.net.host.peak_bytes() if ended else 0  # once: CUDA's allocator collects every figure
-        return [self._event(*each, peak) for each in ended if each[0].member.key in self.members]
+        return [
+            event
+            for window, made in ended
+            if window.member.key in self.members
+            for event in self._events(window, made, peak)
+        ]
 
-    def _event(self, window: _Window, made: np.ndarray | Exception, peak: int) -> Event:
+    def _events(self, window: Window, made: np.ndarray | Exception, peak: int) -> list[Event]:
+        """The next part of a request, and the last one where that reaches its limit; or its error."""
         key, sound = window.member.key, window.sound
         try:
             if isinstance(made, Exception):
                 raise made
             if len(made) and sound.after is not None:
                 made = sound.after(made)
-            part = window.member.parts.part(sound, made, window.reason, peak_bytes=peak)
+            parts = window.member.parts.parts(sound, made, window.reason, peak_bytes=peak)
         except Exception as error:
             found = own_error(error)
             self.leave(key)
-            return Failed(key, found)
-        if self.net.heard and self.has_sound:
-            self._report.add(part, self.net.heard)
-        if window.reason is not None:
+            return [Failed(key, found)]
+        if self.has_sound:
+            self._report.add(parts[0], self.net.heard)
+        if parts[-1].is_final_chunk:
             self.leave(key)
-        return Part(key, part)
+        return [Part(key, part) for part in parts]
 
-    def _launch(self, windows: Sequence[_Window]) -> Pending[list[np.ndarray | Exception]] | None:
+    def _split(self, windows: Sequence[Window]) -> list[list[int]]:
+        """Divide windows into calls of the codec, each of at most as many as there are places; one without
+        frames needs none.
+        """
+        heard = [place for place, window in enumerate(windows) if _has_frames(window.sound)]
+        silent = [place for place in range(len(windows)) if place not in heard]
+        calls = [[heard[k] for k in call] for call in self.net.split([windows[k].sound for k in heard])]
+        most = self.places
+        calls = [call[k : k + most] for call in calls for k in range(0, len(call), most)]
+        return [*calls, silent] if silent else calls
+
+    def _launch(self, windows: Sequence[Window]) -> Pending[list[np.ndarray | Exception]] | None:
         sounds, begun = [window.sound for window in windows], time.perf_counter()
         launched = self.net.launch(sounds, self.policy) if all(map(_has_frames, sounds)) else None
         if launched is None:
@@ -383,7 +478,7 @@ class SpeechSession(Session):
 
         return Then(launched, checked_all)
 
-    def _decode(self, windows: Sequence[_Window]) -> list[np.ndarray]:
+    def _decode(self, windows: Sequence[Window]) -> list[np.ndarray]:
         """Decode windows now. Raises CancelledError once all their requests are cancelled."""
         made = [SILENT] * len(windows)
         heard = [place for place, window in enumerate(windows) if _has_frames(window.sound)]
@@ -413,15 +508,20 @@ class SpeechSession(Session):
         if self.net.stages:
             self._tell(self.net.stages[-1])
 
-    def _count(self, one: _Member, stage: str, begun: float) -> None:
+    def _count(self, one: Voice, stage: str, begun: float) -> None:
         """Add the time of a stage. begun: seconds of the clock."""
         if stage:
-            one.parts.meter.stage_seconds[stage] += time.perf_counter() - begun
+            one.member.parts.meter.stage_seconds[stage] += time.perf_counter() - begun
 
-    def _count_sound(self, windows: Sequence[_Window], begun: float) -> None:
+    def _count_sound(self, windows: Sequence[Window], begun: float) -> None:
         if self.net.stages:
             for window in windows:
                 self._count(window.member, self.net.stages[-1], begun)
+
+
+def _hears_text(waits: Ask | None) -> bool:
+    """Return True if a speech that waits for ids takes text instead."""
+    return isinstance(waits, Ids) and waits.or_text
 
 
 def _has_frames(sound: Sound) -> bool:
