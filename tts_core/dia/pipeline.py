@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 
 
 class DiaPipeline(SpeechPipeline[DiaNet]):
-    """A Dia of either side. prompt: a voice to continue, with its transcript. All pieces of a long text have the
-    same voices: the prompt's, else those of the first pieces (tts_core.dia.pieces); noise may be one source per
-    piece.
+    """A Dia of either side.
+
+    prompt: a voice to continue, with its transcript. All pieces of a long text have the same voices: the
+    prompt's, else those of the first pieces (tts_core.dia.pieces). noise may be one source per piece.
     """
 
     name, options, speech = "dia", DiaOptions, staticmethod(speak)

@@ -24,7 +24,8 @@ def speak(request: DiaRequest, net: DiaNet, policy: CodecPolicy | None) -> Speec
 
     policy: the codec's windows; None gives the codes of each piece at once.
     """
-    request = yield Encode(partial(request.encoded, net.encode))
+    if request.voice is not None:
+        request = yield Encode(partial(request.encoded, net.encode))
     text = DiaPieces(request)
     while places := text.ready():
         yield All([_speak(text, place, net, policy) for place in places])

@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 
 
 class Dia2Pipeline(SpeechPipeline[Dia2Net]):
-    """A Dia2 of either side. prompt: a recording of each speaker, with its words and their times. A long text is
-    spoken in pieces with the same voices: the recordings', else those of the first piece.
+    """A Dia2 of either side.
+
+    prompt: a recording of each speaker, with its words and their times. A long text is spoken in pieces with
+    the same voices: the recordings', else those of the first piece.
     """
 
     name, options, speech = "dia2", Dia2Options, staticmethod(speak)

@@ -42,7 +42,9 @@ def speak(request: Dia2Request, net: Dia2Net, policy: CodecPolicy | None) -> Spe
     facts, text = request.facts, None
     if request.is_open:
         text = ArrivingEntries(facts.reader, room(facts.config, request.options.initial_padding))
-    prefix: Prefix | None = yield Encode(partial(request.prefix, net.encode))
+    prefix: Prefix | None = None
+    if request.recordings:
+        prefix = yield Encode(partial(request.prefix, net.encode))
     place, left = 0, request.max_frames  # frames for the pieces that follow
     while True:
         run = _run(request, place, prefix, left)

@@ -26,9 +26,11 @@ if TYPE_CHECKING:
 
 
 class Mars5Pipeline(SpeechPipeline[Mars5Net]):
-    """A MARS5 of either side. prompt: the voice, or its (Q, P) codes. With a transcript the clone is deep (the
-    networks read the reference's words and continue it) unless deep_clone is False; whether its reference
-    leaves room for the text is checked after the codec has encoded it. noise may be one source per piece.
+    """A MARS5 of either side.
+
+    prompt: the voice, or its (Q, P) codes. With a transcript the clone is deep (the networks read the
+    reference's words and continue it) unless deep_clone is False; whether its reference leaves room for the
+    text is checked after the codec has encoded it. noise may be one source per piece.
     codes in the results: all frames, also those whose audio was trimmed.
     """
 

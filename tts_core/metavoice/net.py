@@ -80,6 +80,7 @@ class MetaVoiceNet(Net):
     ):
         self.configs, self.tokenizers, self.host = configs, tokenizers, host
         self.facts = MetaVoiceFacts.of(configs, tokenizers)
+        self.config, self.codec_config = self.facts.first, self.facts.vocoder
         self.network, self.second_stage, self.speaker_encoder = network, second_stage, speaker_encoder
         self._make_slots, self._fill_codebooks, self._fault = make_slots, fill_codebooks, fault
         self.voices = VoiceCache()

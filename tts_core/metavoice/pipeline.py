@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
 
 class MetaVoicePipeline(SpeechPipeline[MetaVoiceNet]):
-    """A MetaVoice of either side. prompt: the voice: one or more recordings of it, or a vector from `speaker`.
-    Sound is at -14 LUFS. Texts of a batch have one sampling; batch_size: most pieces at once.
+    """A MetaVoice of either side. Sound is at -14 LUFS. Texts of a batch have one sampling.
+
+    prompt: the voice: one or more recordings of it, or a vector from `speaker`.
     """
 
     name, options, speech = "metavoice", MetaVoiceOptions, staticmethod(speak)

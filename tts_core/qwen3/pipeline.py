@@ -27,10 +27,12 @@ if TYPE_CHECKING:
 
 
 class Qwen3Pipeline(SpeechPipeline[Qwen3Net]):
-    """A Qwen3-TTS of either side. prompt: of a Base model: a recording, with its transcript, which speech
-    continues, or without, for its voice alone; or a vector from `speaker`. Text that comes is read with the
-    frames, after a recording with its transcript from the first sentence on. `generate` decodes as the original
-    does, in pieces of 300 frames with 25 of context: the first 300 equal the stream's up to rounding.
+    """A Qwen3-TTS of either side.
+
+    prompt: of a Base model: a recording, with its transcript, which speech continues, or without, for its
+    voice alone; or a vector from `speaker`. Text that comes is read with the frames; after a recording with
+    its transcript speech begins with the first sentence. `generate` decodes as the original does, in pieces
+    of 300 frames with 25 of context: the first 300 equal the stream's up to rounding.
     """
 
     name, options, speech = "qwen3", Qwen3Options, staticmethod(speak)
@@ -57,6 +59,7 @@ class Qwen3Pipeline(SpeechPipeline[Qwen3Net]):
     def speaker(self, prompt: PromptLike) -> np.ndarray:
         """Compute the vector of a voice, (D,) float32, to pass as `prompt`; a vector is returned unchanged.
 
-        Vectors are cached by the audio. Raises UsageError for a prompt that is not a voice, and for a model that takes none.
+        Vectors are cached by the audio. Raises UsageError for a prompt that is not a voice, and for a
+        model that takes none.
         """
         return self.engine.voice(prompt)

@@ -43,8 +43,8 @@ class ModelSource:
     def live(self, text: str, options: Mapping[str, Any], prompt: PromptLike) -> Any:
         """Check the first piece of a text that arrives in pieces.
 
-        A model that is `fed` reads on by itself; for any other the result is a LiveText, whose pieces are spoken
-        one after the other, in the same voices. Raises UsageError.
+        A model that is `fed` reads on by itself; for any other the result is a LiveText, whose pieces are
+        spoken one after the other, in the same voices. Raises UsageError.
         """
         chosen = changed(options_class(self.model)(), options)
         module = import_module(f"tts_core.{self.model}.request")

@@ -32,6 +32,8 @@ class Net(Protocol):
     """
 
     host: Device
+    config: Any
+    codec_config: Any
     stages: Sequence[str] = ()
     heard: str = "speech"
 
@@ -152,6 +154,7 @@ class StreamNet(Net):
         decode_piece: Callable[[Any, Any], tuple[Any, Any]] | None = None,
     ):
         self.documents, self.network, self.codec, self.host = documents, network, codec, host
+        self.config, self.codec_config = network.config, codec.config
         self.configs: Configs = dict(zip(self.kinds, (network.config, codec.config), strict=True))
         self._make_slots, self._fault = make_slots, fault
         self._codes = VoiceCache()

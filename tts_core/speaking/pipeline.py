@@ -38,6 +38,16 @@ class SpeechPipeline(Generic[AnyNet]):
         self.engine = engine
         self.sample_rate = engine.sample_rate
 
+    @property
+    def config(self) -> Any:
+        """The network's configuration."""
+        return self.engine.config
+
+    @property
+    def codec_config(self) -> Any:
+        """The codec's configuration."""
+        return self.engine.codec_config
+
     def generate(
         self,
         text: str,
@@ -71,8 +81,8 @@ class SpeechPipeline(Generic[AnyNet]):
     ) -> Iterator[GenerationResult]:
         """Speak one text part by part, each as soon as its sound is known.
 
-        text: or an iterable of its pieces, each spoken while the next one is awaited: a model that reads while
-        it speaks takes words, others take sentences as they become complete.
+        text: or an iterable of its pieces, spoken while the next one is awaited: a model that reads while it
+        speaks takes words, others take sentences as they become complete.
         prompt: the voice, as the model takes it.
         options: settings; `changes` replace some of their fields. Seeds of the pieces of a long text are
         derived from the first.
@@ -117,7 +127,8 @@ class SpeechPipeline(Generic[AnyNet]):
         """Speak several texts in one running batch; each has the codes that it has by itself.
 
         prompts, seed, max_frames and noise: one for all, or one per text. All texts are checked before the
-        first is spoken. batch_size: pieces at once, at most. The times in a result are those until its text was spoken.
+        first is spoken. The times in a result are those until its text was spoken.
+        batch_size: pieces at once, at most; None for as many as fit.
         Raises UsageError, with the text's position, and ResourceError for too little memory.
         """
         given = chosen(self.options, options, changes)

@@ -180,11 +180,14 @@ class SpeechSession(Session):
 
     def step(self) -> list[Event]:
         """Encode a recording, let slots join, run a step of the network and of the work, and decode the
-        windows that they complete.
+        windows that they complete. Recordings of requests that begin together are encoded before their first
+        step.
         """
-        if self._encodes:
+        while self._encodes:
             voice, need = self._encodes.pop(0)
             self._attempt(voice, partial(self._answer, voice, partial(self._encode, voice, need)))
+            if self.slots.can_step:
+                break
         for slot in [*self._wanted]:
             self._attempt(slot.owner, partial(self._begin, slot))
         if self.slots.can_step:
