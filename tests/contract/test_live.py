@@ -11,6 +11,7 @@ import pytest
 
 from tests.contract.speakers import TEXTS, every_side, fed, request, speaker, unlimited
 from tts_core import models
+from tts_core.dia import request as dia
 from tts_core.errors import CancelledError, UsageError
 from tts_core.nn.noise import HostNoise
 from tts_core.options import options_class
@@ -228,21 +229,18 @@ def test_a_cancel_is_seen_while_a_sentence_is_awaited(model: str) -> None:
 
 
 @every_side
-def test_dias_voices_stay(side: str) -> None:
+def test_dias_voices_stay(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second piece continues the first; a speaker who is heard later is continued, too."""
     pipeline = speaker("dia", side)
-    asked, plain = [], pipeline.engine.request
+    asked, plain = [], dia.request
 
-    def request(text: str, given: Any, prompt: Any = None) -> Any:
+    def request(config: Any, codec: Any, text: str, given: Any, prompt: Any, rules: Any) -> Any:
         asked.append((text, prompt))
-        return plain(text, given, prompt)
+        return plain(config, codec, text, given, prompt, rules)
 
     pieces = ["[S1] The inn is near the hide. ", "Then it thins. [S2] It thins out, then. ", "An end to it."]
-    pipeline.engine.request = request
-    try:
-        parts = list(pipeline.stream(pieces, seed=5, max_seconds=3.0))
-    finally:
-        del pipeline.engine.request
+    monkeypatch.setattr(dia, "request", request)
+    parts = list(pipeline.stream(pieces, seed=5, max_seconds=3.0))
     assert parts
     assert [text for text, _ in asked][:2] == [
         "[S1] The inn is near the hide.",

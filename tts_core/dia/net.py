@@ -19,11 +19,10 @@ from tts_core.codecs.policy import CodecPolicy
 from tts_core.config import Configs
 from tts_core.dia.admission import DiaAdmission
 from tts_core.dia.config import DiaConfig
-from tts_core.dia.dialogue import Dialogue
 from tts_core.dia.grid import DelayGrid
 from tts_core.dia.memory import DiaJob, check_running, fitting_batch
 from tts_core.dia.options import DiaOptions
-from tts_core.dia.request import DiaRequest, request, requests
+from tts_core.dia.request import DiaRequest, live, request, requests
 from tts_core.errors import GenerationError
 from tts_core.nn.beside import Pending
 from tts_core.nn.calls import apart
@@ -98,7 +97,7 @@ class DiaNet(Net):
         return requests(self.config, self.codec_config, texts, options, prompts, rules, exactly=exactly)
 
     def live(self, options: DiaOptions, prompt: PromptLike) -> LiveText:
-        return LiveText(self.request, options, Dialogue(prompt, self.rules.shortest_anchor))
+        return live(self.config, self.codec_config, options, prompt, self.rules)
 
     def rehearsal(self) -> DiaRequest:
         options = DiaOptions(seed=0, max_frames=min(REHEARSAL, self.config.max_frames))

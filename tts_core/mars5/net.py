@@ -20,14 +20,14 @@ from tts_core.mars5.diffusion import Cells, Diffusion
 from tts_core.mars5.memory import Mars5Job, check_running
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.reference import Sizes
-from tts_core.mars5.request import BANDWIDTH_ID, STAGES, Mars5Request, for_vocoder, request, requests
+from tts_core.mars5.request import BANDWIDTH_ID, STAGES, Mars5Request, for_vocoder, live, request, requests
 from tts_core.mars5.tokens import CodecVocabulary
 from tts_core.nn.beside import Pending
 from tts_core.nn.calls import apart
 from tts_core.nn.host import Device
 from tts_core.nn.noise import Noise
 from tts_core.pipeline import PromptLike
-from tts_core.speaking.live import LiveText, SameVoices
+from tts_core.speaking.live import LiveText
 from tts_core.speaking.net import SIDE_BY_SIDE, Net
 from tts_core.speaking.running import RunningBatch
 from tts_core.speaking.speech import Run, Sound
@@ -96,7 +96,7 @@ class Mars5Net(Net):
         return requests(self.sizes, self.vocabulary, texts, options, prompts, exactly=exactly)
 
     def live(self, options: Mars5Options, prompt: PromptLike) -> LiveText:
-        return LiveText(self.request, options, SameVoices(prompt))
+        return live(self.sizes, self.vocabulary, options, prompt)
 
     def rehearsal(self) -> Mars5Request:
         """As of any model, of every network but the codec."""

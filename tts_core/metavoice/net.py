@@ -26,6 +26,7 @@ from tts_core.metavoice.request import (
     MetaVoiceFacts,
     MetaVoicePiece,
     MetaVoiceRequest,
+    live,
     read_voice,
     request,
     requests,
@@ -37,7 +38,7 @@ from tts_core.nn.calls import apart
 from tts_core.nn.host import Device
 from tts_core.nn.noise import NormalNoise
 from tts_core.pipeline import PromptLike
-from tts_core.speaking.live import LiveText, SameVoices
+from tts_core.speaking.live import LiveText
 from tts_core.speaking.net import SIDE_BY_SIDE, Net
 from tts_core.speaking.running import RunningBatch
 from tts_core.speaking.speech import Made, Sound
@@ -107,7 +108,7 @@ class MetaVoiceNet(Net):
         return requests(self.facts, texts, options, prompts, exactly=exactly)
 
     def live(self, options: MetaVoiceOptions, prompt: PromptLike) -> LiveText:
-        return LiveText(self.request, options, SameVoices(prompt))
+        return live(self.facts, options, prompt)
 
     def rehearsal(self) -> MetaVoiceRequest:
         """As of any model, of every network but the speaker encoder."""

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from tts_core.metavoice.text import Tokenizers, check_characters, is_readable, n
 from tts_core.nn.noise import per_text, piece_seed
 from tts_core.pipeline import PromptLike
 from tts_core.prompt import Prompt
-from tts_core.speaking.live import SameVoices
+from tts_core.speaking.live import LiveText, SameVoices
 from tts_core.speaking.request import WholeRequest
 from tts_core.speech.asked import each_text, frames_of, read_once, seed_of
 from tts_core.text import breaks
@@ -182,20 +182,26 @@ def request(
     return replace(made, notes=accent_notes("text", text, lambda char: _known(char, options)))
 
 
+def live(facts: MetaVoiceFacts, options: MetaVoiceOptions, prompt: PromptLike) -> LiveText:
+    """Check all of a text that comes but the text. Raises UsageError."""
+    return LiveText(partial(request, facts), options, SameVoices(prompt))
+
+
 def ask(
     configs: Configs,
     documents: Mapping[str, Mapping[str, str]],
     text: str,
     options: MetaVoiceOptions,
     prompt: PromptLike,
-) -> MetaVoiceRequest:
-    """Build a request from the configurations and documents of a model's parts, by kind."""
-    return request(MetaVoiceFacts.of(configs, read_tokenizers(documents)), text, options, prompt)
+    *,
+    more: bool = False,
+) -> Any:
+    """Build a request from the configurations and documents of a model's parts, by kind.
 
-
-def voices(documents: Mapping[str, Mapping[str, str]], prompt: PromptLike) -> SameVoices:
-    """Build the voices of a text that arrives in pieces: the prompt's."""
-    return SameVoices(prompt)
+    more: its text goes on.
+    """
+    facts = MetaVoiceFacts.of(configs, read_tokenizers(documents))
+    return live(facts, options, prompt).begun(text) if more else request(facts, text, options, prompt)
 
 
 def requests(

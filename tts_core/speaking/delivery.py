@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -53,6 +54,11 @@ class Delivered:
             empty = replace(window, codes=window.codes[:, :0], token_count=rows, ends=False)
             parts.append(self._part(empty, audio[:0], "length", peak_bytes, delivery))
         return parts
+
+    def count(self, stage: str, begun: float) -> None:
+        """Add the time of a stage, if it has a name. begun: seconds of the clock."""
+        if stage:
+            self.meter.stage_seconds[stage] += time.perf_counter() - begun
 
     @property
     def _left(self) -> int | None:

@@ -16,7 +16,7 @@ from tts_core.speaking.speech import Ask, Run, Sound, Speech, Spoken, Work
 
 
 @dataclass(eq=False, kw_only=True)
-class Voice:
+class Utterance:
     """A speech under way: of a request, or one of several that a speech runs at once.
 
     parent: that runs it.
@@ -31,7 +31,7 @@ class Voice:
     """
 
     speech: Speech
-    parent: Voice | None = None
+    parent: Utterance | None = None
     is_heard: bool = False
     has_begun: bool = False
     waits: Ask | None = None
@@ -39,7 +39,7 @@ class Voice:
     sounds: list[Sound] = field(default_factory=list)
     pacing: Pacing | None = None
     codes: list[np.ndarray] = field(default_factory=list)
-    children: list[Voice] = field(default_factory=list)
+    children: list[Utterance] = field(default_factory=list)
     finish_reason: FinishReason | None = None
 
     @property
@@ -55,7 +55,7 @@ class Voice:
         assert self.finish_reason is not None
         return Spoken(np.concatenate(self.codes, axis=1), self.finish_reason)
 
-    def begun(self, at_once: int) -> list[Voice]:
+    def begun(self, at_once: int) -> list[Utterance]:
         """Begin the next of its speeches, as long as fewer than `at_once` run; return them."""
         running = sum(one.has_begun and one.finish_reason is None for one in self.children)
         new = [one for one in self.children if not one.has_begun][: at_once - running]
@@ -65,7 +65,7 @@ class Voice:
 
 
 @dataclass(eq=False, kw_only=True)
-class Member(Voice):
+class Member(Utterance):
     """A request that has joined.
 
     asked: the request whose memory counts: itself, or its last sentence that has come.
@@ -84,7 +84,7 @@ class Member(Voice):
 
 
 @dataclass(frozen=True, eq=False)
-class Window:
+class DueSound:
     """A sound in the queue. reason: of the end of the request, with its last one."""
 
     member: Member
@@ -101,7 +101,7 @@ class Job:
     begun: seconds of the clock.
     """
 
-    voice: Voice
+    voice: Utterance
     work: Work
     run: Run | None = None
     is_stepped: bool = False

@@ -34,6 +34,7 @@ class Net(Protocol):
     host: Device
     config: Any
     codec_config: Any
+    configs: Configs
     stages: Sequence[str] = ()
     heard: str = "speech"
 

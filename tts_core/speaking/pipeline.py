@@ -27,7 +27,9 @@ AnyNet = TypeVar("AnyNet", bound=Net)
 class SpeechPipeline(Generic[AnyNet]):
     """A model over its sessions. Build it with `load`.
 
-    name: of the model, for logs.  options: their class.  speech: of a request, with its networks and windows.
+    name: of the model, for logs.
+    options: their class.
+    speech: of a request, with its networks and windows.
     """
 
     name: ClassVar[str]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,17 +14,16 @@ import numpy as np
 
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.errors import CancelledError, own_error
-from tts_core.nn.beside import Pending, Then
 from tts_core.nn.calls import apart, drop_errors
-from tts_core.nn.guard import check_sound, checked
 from tts_core.results import FinishReason, Meter
 from tts_core.serving.session import Event, Failed, Part, Session
 from tts_core.speaking.admission import Admission
 from tts_core.speaking.delivery import Delivered
 from tts_core.speaking.live import LiveText
-from tts_core.speaking.members import Job, Member, Voice, Window
+from tts_core.speaking.members import DueSound, Job, Member, Utterance
 from tts_core.speaking.net import Net
 from tts_core.speaking.running import Running, RunningBatch
+from tts_core.speaking.sounds import Sounds
 from tts_core.speaking.speech import (
     All,
     Append,
@@ -38,10 +37,8 @@ from tts_core.speaking.speech import (
     Speech,
     Work,
 )
-from tts_core.speaking.windows import WindowQueue
 from tts_core.speech.report import StageReport
 
-SILENT = np.zeros(0, np.float32)
 NOTHING = Sound(np.zeros((0, 0), np.int32), 0)
 
 
@@ -74,23 +71,20 @@ class SpeechSession(Session):
         self.net, self.admission, self.policy, self.has_sound = net, admission, policy, has_sound
         self._speak, self._rehearsal, self._is_late = speak, rehearsal, is_late
         self._report, self._at_once = report or StageReport(), at_once
-        self._has_listeners = policy is not None and policy.is_heard
         self.slots = Running(batch, admission.places)
         self.members: dict[int, Member] = {}
         self._joined = 0  # requests so far
-        self._encodes: list[tuple[Voice, Encode]] = []
+        self._encodes: list[tuple[Utterance, Encode]] = []
         self._wanted: list[Slot] = []  # that join before the next step
         self._jobs: list[Job] = []
         self._promised: int | None = None  # of the requests that hold a place, once it is known
-        self._windows = WindowQueue[Window, np.ndarray](
-            net.host,
-            self._decode,
-            launch=self._launch if has_sound and net.host.overlaps else None,
-            split=self._split,
-            owner=lambda window: window.member,
-            is_urgent=lambda window: window.sound.is_urgent,
+        self._sounds = Sounds(
+            net,
+            policy,
+            self._report,
+            has_sound=has_sound,
+            places=admission.places,
             is_wanted=lambda window: window.member.key in self.members,
-            most=admission.places if self._has_listeners else None,
         )
         net.host.reset_peak()
 
@@ -104,7 +98,7 @@ class SpeechSession(Session):
 
     @property
     def waiting(self) -> bool:
-        return self._is_idle and not (self.slots.has_launched or self._windows.is_busy)
+        return self._is_idle and not (self.slots.has_launched or self._sounds.is_busy)
 
     @property
     def _is_idle(self) -> bool:
@@ -204,7 +198,7 @@ class SpeechSession(Session):
     def close(self) -> None:
         for key in [*self.members]:
             self.leave(key)
-        self._windows.close()
+        self._sounds.close()
         del self.slots
         drop_errors(self.net.host)
 
@@ -225,12 +219,12 @@ class SpeechSession(Session):
         one.has_ended |= text is None
         return text
 
-    def _encode(self, voice: Voice, need: Encode) -> tuple[Any]:
+    def _encode(self, voice: Utterance, need: Encode) -> tuple[Any]:
         """Run a network on a recording."""
         self._tell(need.stage)
         begun = time.perf_counter()
         made = need.call()
-        self._count(voice, need.stage, begun)
+        voice.member.parts.count(need.stage, begun)
         return (made,)
 
     def _begin(self, slot: Slot) -> None:
@@ -247,7 +241,7 @@ class SpeechSession(Session):
         for text in slot.texts:
             self.slots.feed(slot, text.ids, more=text.more)
 
-    def _advance(self, one: Voice, given: Any = None, *, error: Exception | None = None) -> None:
+    def _advance(self, one: Utterance, given: Any = None, *, error: Exception | None = None) -> None:
         """Give a speech what it waited for, and whatever else it needs that takes no step."""
         one.waits = None
         while one.waits is None:
@@ -276,7 +270,7 @@ class SpeechSession(Session):
                         self.slots.feed(need.slot, need.ids, more=need.more)
                 case Free():
                     self.slots.leave(need.slot)
-                    self._count(one, need.slot.stage, need.slot.begun)
+                    one.member.parts.count(need.slot.stage, need.slot.begun)
                 case Work():
                     self._jobs.append(Job(one, need))
                     one.waits = need
@@ -296,15 +290,15 @@ class SpeechSession(Session):
                         one.member.is_away = not self._slots_of(one.member)
                         self._promised = None
 
-    def _run(self, one: Voice, need: All) -> None:
+    def _run(self, one: Utterance, need: All) -> None:
         """Let speeches of a speech begin."""
         if need.text is not None:
             one.member.asked, self._promised = need.text, None
-        one.children = [Voice(speech=speech, parent=one) for speech in need.speeches]
+        one.children = [Utterance(speech=speech, parent=one) for speech in need.speeches]
         one.children[0].pacing, one.pacing = need.pacing or one.pacing, None
         self._go_on(one)
 
-    def _go_on(self, one: Voice) -> None:
+    def _go_on(self, one: Utterance) -> None:
         """Begin as many speeches of a speech as may run at once; once all have ended, it goes on."""
         for child in one.begun(self._at_once):
             self._advance(child)
@@ -319,10 +313,10 @@ class SpeechSession(Session):
                 one.codes += child.codes
             self._advance(one, [child.spoken for child in children])
 
-    def _let_hear(self, one: Voice) -> None:
+    def _let_hear(self, one: Utterance) -> None:
         """Let the sounds of a speech be decoded, and those of the speeches that it runs in their order."""
         one.is_heard = True
-        self._windows.add([Window(one.member, sound) for sound in one.sounds])
+        self._sounds.add([DueSound(one.member, sound) for sound in one.sounds])
         one.sounds = []
         for child in one.children:
             self._let_hear(child)
@@ -331,19 +325,19 @@ class SpeechSession(Session):
             if child is not one.children[-1]:
                 self._pass_on(child)
 
-    def _end(self, one: Voice) -> None:
+    def _end(self, one: Utterance) -> None:
         """Let what runs a speech that has ended go on."""
         if one.parent is None:
             self._pass_on(one, one.finish_reason)
         else:
             self._go_on(one.parent)
 
-    def _pass_on(self, one: Voice, reason: FinishReason | None = None) -> None:
+    def _pass_on(self, one: Utterance, reason: FinishReason | None = None) -> None:
         """Let a speech's last sound be decoded. reason: of the end of the request, if it is that."""
         if one.held is None:
             return
         if one.is_heard:
-            self._windows.add([Window(one.member, one.held, reason)])
+            self._sounds.add([DueSound(one.member, one.held, reason)])
         else:
             one.sounds.append(one.held)
         one.held = None
@@ -370,10 +364,10 @@ class SpeechSession(Session):
             return ()
         made = job.run.result()
         self._jobs.remove(job)
-        self._count(job.voice, job.work.stage, job.begun)
+        job.voice.member.parts.count(job.work.stage, job.begun)
         return (made,)
 
-    def _answer(self, one: Voice, call: Callable[[], tuple[Any, ...]]) -> None:
+    def _answer(self, one: Utterance, call: Callable[[], tuple[Any, ...]]) -> None:
         """Give a speech what a call apart made, if it is done, or throw the call's own error."""
         try:
             made = call()
@@ -387,7 +381,7 @@ class SpeechSession(Session):
             if made:
                 self._advance(one, *made)
 
-    def _attempt(self, one: Voice, work: Callable[[], None]) -> None:
+    def _attempt(self, one: Utterance, work: Callable[[], None]) -> None:
         """Do work of one request only. If it cannot go on, it fails after what was spoken.
 
         An error that may belong to the batch's steps is raised.
@@ -401,7 +395,7 @@ class SpeechSession(Session):
             if one.is_heard:
                 self._pass_on(one)
             self._retire(one.member)
-            self._windows.fail(Window(one.member, NOTHING), found)
+            self._sounds.fail(DueSound(one.member, NOTHING), found)
 
     def _retire(self, one: Member) -> None:
         """End a speech; its sound may still come."""
@@ -424,8 +418,8 @@ class SpeechSession(Session):
         It waits for one if nothing else runs, or if the only listener waits for the first sound.
         """
         [*members] = self.members.values()
-        alone = len(members) == 1 and self._has_listeners and not members[0].parts.meter.samples
-        ended = self._windows.ended(wait=alone or self._is_idle)
+        alone = len(members) == 1 and self._sounds.has_listeners and not members[0].parts.meter.samples
+        ended = self._sounds.ended(wait=alone or self._is_idle)
         peak = self.net.host.peak_bytes() if ended else 0  # once: CUDA's allocator collects every figure
         return [
             event
@@ -434,7 +428,7 @@ class SpeechSession(Session):
             for event in self._events(window, made, peak)
         ]
 
-    def _events(self, window: Window, made: np.ndarray | Exception, peak: int) -> list[Event]:
+    def _events(self, window: DueSound, made: np.ndarray | Exception, peak: int) -> list[Event]:
         """The next part of a request, and the last one where that reaches its limit; or its error."""
         key, sound = window.member.key, window.sound
         try:
@@ -453,79 +447,12 @@ class SpeechSession(Session):
             self.leave(key)
         return [Part(key, part) for part in parts]
 
-    def _split(self, windows: Sequence[Window]) -> list[list[int]]:
-        """Divide windows into calls of the codec, each of at most as many as there are places; one without
-        frames needs none.
-        """
-        heard = [place for place, window in enumerate(windows) if _has_frames(window.sound)]
-        silent = [place for place in range(len(windows)) if place not in heard]
-        calls = [[heard[k] for k in call] for call in self.net.split([windows[k].sound for k in heard])]
-        most = self.places
-        calls = [call[k : k + most] for call in calls for k in range(0, len(call), most)]
-        return [*calls, silent] if silent else calls
-
-    def _launch(self, windows: Sequence[Window]) -> Pending[list[np.ndarray | Exception]] | None:
-        sounds, begun = [window.sound for window in windows], time.perf_counter()
-        launched = self.net.launch(sounds, self.policy) if all(map(_has_frames, sounds)) else None
-        if launched is None:
-            return None
-        self._tell_sound()
-
-        def checked_all(waves: list[np.ndarray]) -> list[np.ndarray | Exception]:
-            self._count_sound(windows, begun)
-            if any(sound.memory is not None for sound in sounds):  # it cannot be decoded again
-                return [checked(wave) for wave in waves]
-            for wave in waves:
-                check_sound(wave)
-            return [*waves]
-
-        return Then(launched, checked_all)
-
-    def _decode(self, windows: Sequence[Window]) -> list[np.ndarray]:
-        """Decode windows now. Raises CancelledError once all their requests are cancelled."""
-        made = [SILENT] * len(windows)
-        heard = [place for place, window in enumerate(windows) if _has_frames(window.sound)]
-        if not (self.has_sound and heard):
-            return made
-
-        def check() -> None:
-            self._report.check()
-            if all(window.member.cancel.is_set() for window in windows):
-                raise CancelledError("generation: cancelled")
-
-        begun = time.perf_counter()
-        self._tell_sound()
-        waves = self.net.decode([windows[place].sound for place in heard], self.policy, check)
-        self._count_sound(windows, begun)
-        for place, wave in zip(heard, waves, strict=True):
-            check_sound(wave)
-            made[place] = wave
-        return made
-
     def _tell(self, stage: str, steps: int | None = None) -> None:
         """Report that a stage begins. Raises CancelledError."""
         if stage:
             self._report.tell(stage, steps)
 
-    def _tell_sound(self) -> None:
-        if self.net.stages:
-            self._tell(self.net.stages[-1])
-
-    def _count(self, one: Voice, stage: str, begun: float) -> None:
-        """Add the time of a stage. begun: seconds of the clock."""
-        if stage:
-            one.member.parts.meter.stage_seconds[stage] += time.perf_counter() - begun
-
-    def _count_sound(self, windows: Sequence[Window], begun: float) -> None:
-        if self.net.stages:
-            for window in windows:
-                self._count(window.member, self.net.stages[-1], begun)
-
 
 def _hears_text(waits: Ask | None) -> bool:
     """Return True if a speech that waits for ids takes text instead."""
     return isinstance(waits, Ids) and waits.or_text
-
-
-def _has_frames(sound: Sound) -> bool:
-    return sound.codes.shape[1] > 0
