@@ -28,7 +28,7 @@ from tts_core.nn.host import Device
 from tts_core.nn.noise import Noise
 from tts_core.pipeline import PromptLike
 from tts_core.speaking.live import LiveText
-from tts_core.speaking.net import SIDE_BY_SIDE, Net
+from tts_core.speaking.net import SIDE_BY_SIDE, Net, at_once
 from tts_core.speaking.running import RunningBatch
 from tts_core.speaking.speech import Run, Sound
 
@@ -109,8 +109,7 @@ class Mars5Net(Net):
     def together(self, requests: Sequence[Mars5Request], most: int | None = None) -> tuple[Mars5Job, int]:
         for one in requests:
             self.check(one.job())
-        pieces = sum(len(one.pieces) for one in requests)
-        places = min(pieces, most or max(SIDE_BY_SIDE, len(requests)))
+        places = min(sum(map(at_once, requests)), most or max(SIDE_BY_SIDE, len(requests)))
         return Mars5Job.together([one.job() for one in requests]), places
 
     def longest(self, first: Mars5Request) -> Mars5Job:

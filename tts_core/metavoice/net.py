@@ -39,7 +39,7 @@ from tts_core.nn.host import Device
 from tts_core.nn.noise import NormalNoise
 from tts_core.pipeline import PromptLike
 from tts_core.speaking.live import LiveText
-from tts_core.speaking.net import SIDE_BY_SIDE, Net
+from tts_core.speaking.net import SIDE_BY_SIDE, Net, at_once
 from tts_core.speaking.running import RunningBatch
 from tts_core.speaking.speech import Made, Sound
 
@@ -122,7 +122,7 @@ class MetaVoiceNet(Net):
         self, requests: Sequence[MetaVoiceRequest], most: int | None = None
     ) -> tuple[MetaVoiceJob, int]:
         """As of any model, for requests of one sampling."""
-        pieces = min(most or SIDE_BY_SIDE, sum(len(one.pieces) for one in requests))
+        pieces = min(most or SIDE_BY_SIDE, sum(map(at_once, requests)))
         job = replace(MetaVoiceJob.together([one.job() for one in requests]), batch=pieces)
         if len(requests) == 1:
             plan = partial(estimate, self.configs)

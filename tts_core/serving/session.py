@@ -79,8 +79,12 @@ class Session(Protocol):
         more: its text goes on: `feed` follows, and `end`.
         cancel: set by any thread; looked at by a session whose steps take long. A caller that waits for the
         end of a step calls `leave` instead.
-        Raises SpeechError, and the batch is as before, if the request cannot begin.
+        No network runs. Raises SpeechError, and the batch is as before, if the request cannot begin.
         """
+        ...
+
+    def begun(self, key: int) -> bool:
+        """Return True once a request has taken part in a step."""
         ...
 
     def wants(self, key: int) -> bool:

@@ -227,3 +227,8 @@ class StreamNet(Net):
 def first(made: Sequence[np.ndarray]) -> np.ndarray:
     """Copy the samples of a launch, (1, L), out of memory that the next copies use again. → (L,) float32."""
     return made[0][0].astype(np.float32)
+
+
+def at_once(request: Any) -> int:
+    """Count the pieces of a request that can be spoken at once: one, if it limits the frames of all."""
+    return len(request.pieces) if request.max_frames is None else 1

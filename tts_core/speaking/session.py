@@ -156,6 +156,9 @@ class SpeechSession(Session):
             raise
         return one.key
 
+    def begun(self, key: int) -> bool:
+        return self.members[key].has_begun
+
     def wants(self, key: int) -> bool:
         one = self.members[key]
         return not one.texts and (isinstance(one.waits, MoreText) or _hears_text(one.waits))
@@ -238,6 +241,7 @@ class SpeechSession(Session):
         self._tell(slot.stage or self.net.heard, slot.steps)
         slot.begun = time.perf_counter()
         self.slots.join(slot)
+        one.has_begun = True
         for text in slot.texts:
             self.slots.feed(slot, text.ids, more=text.more)
 

@@ -124,6 +124,9 @@ class Chorus:
         self.log.append(f"join {request.words[0]}")
         return self.joined
 
+    def begun(self, key: int) -> bool:
+        return self.said[key][1] > 0
+
     def wants(self, key: int) -> bool:
         request, place, _ = self.said[key]
         return key not in self.live or (place == len(request.words) and not self.live[key].texts)
