@@ -64,7 +64,7 @@ def joining(pipeline: Any, texts: Sequence[Text], frames: int, seed: int) -> lis
     options = DiaOptions(seed=[number for number, _ in texts], max_frames=frames)
     said = [words for _, words in texts]
     asked = requests(pipeline.config, pipeline.codec_config, said, options, None, exactly=True)
-    session = pipeline.opened(PLACES, None, streamed=False, sound=False)
+    session = pipeline.opened(PLACES, None, streamed=False, has_sound=False)
     waiting, items = [int(one) for one in random.permutation(len(texts))], dict[int, int]()
     codes = dict[int, np.ndarray]()
     while waiting or session.running:

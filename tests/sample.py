@@ -40,7 +40,6 @@ NONE = (
     "tests/test_imports.py",
     "tests/torch_ref/limits",
     "tests/tts_core/judges",
-    "tests/tts_core/serving/test_live_session.py",
     "tests/tts_core/serving/test_shelf.py",
     "tests/tts_core/text/test_bpe.py",
 )

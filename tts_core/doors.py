@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, Unpack, overload
 
@@ -29,8 +29,20 @@ if TYPE_CHECKING:
         progress: Tell | None
         cancel: threading.Event | None
 
+    class SharedBatchArguments(TypedDict, total=False):
+        """Arguments of every model's `generate_batch` besides its options."""
+
+        prompts: PromptLike | Sequence[PromptLike]
+        progress: Tell | None
+        cancel: threading.Event | None
+
     class DiaArguments(SharedArguments, DiaChanges, total=False):
         """Dia's arguments."""
+
+        options: DiaOptions | None
+
+    class DiaBatchArguments(SharedBatchArguments, DiaChanges, total=False):
+        """Arguments of Dia's `generate_batch`."""
 
         options: DiaOptions | None
 
@@ -39,8 +51,18 @@ if TYPE_CHECKING:
 
         options: Dia2Options | None
 
+    class Dia2BatchArguments(SharedBatchArguments, Dia2Changes, total=False):
+        """Arguments of Dia2's `generate_batch`."""
+
+        options: Dia2Options | None
+
     class Mars5Arguments(SharedArguments, Mars5Changes, total=False):
         """MARS5's arguments."""
+
+        options: Mars5Options | None
+
+    class Mars5BatchArguments(SharedBatchArguments, Mars5Changes, total=False):
+        """Arguments of MARS5's `generate_batch`."""
 
         options: Mars5Options | None
 
@@ -49,8 +71,19 @@ if TYPE_CHECKING:
 
         options: MetaVoiceOptions | None
 
+    class MetaVoiceBatchArguments(SharedBatchArguments, MetaVoiceChanges, total=False):
+        """Arguments of MetaVoice's `generate_batch`."""
+
+        options: MetaVoiceOptions | None
+        batch_size: int
+
     class Qwen3Arguments(SharedArguments, Qwen3Changes, total=False):
         """Qwen3-TTS's arguments."""
+
+        options: Qwen3Options | None
+
+    class Qwen3BatchArguments(SharedBatchArguments, Qwen3Changes, total=False):
+        """Arguments of Qwen3-TTS's `generate_batch`."""
 
         options: Qwen3Options | None
 

@@ -51,7 +51,7 @@ class Callbacks:
 
     def check(self) -> None:
         """Count a step. Raise CancelledError once the caller has set `cancel`; report now and then."""
-        self._check_cancel()
+        self.check_cancel()
         self._step += 1
         if (
             self.progress is not None
@@ -64,11 +64,12 @@ class Callbacks:
         self, stage: str, seconds: float, expected: float | None = None, steps: int | None = None
     ) -> None:
         """Check `cancel`, then report to the caller that a stage begins. steps: about how many it has."""
-        self._check_cancel()
+        self.check_cancel()
         self._stage, self._step = Progress(stage, seconds, expected, steps=steps), 0
         self._report(self._stage)
 
-    def _check_cancel(self) -> None:
+    def check_cancel(self) -> None:
+        """Raise CancelledError once the caller has set `cancel`."""
         if self.cancel is not None and self.cancel.is_set():
             raise CancelledError("generation: cancelled")
 

@@ -161,8 +161,11 @@ class Meter:
     ) -> GenerationResult:
         """Build a part of a stream with the times of the last `add`. audio: (L,) float32, codes: (Q, T).
 
+        Stages of pieces that ran at once share the time that passed.
         finish_reason: None before the last part.
         """
+        spent = sum(self.stage_seconds.values())
+        share = 1.0 if spent <= self.seconds else math.floor(1e6 * self.seconds / spent) / 1e6
         return GenerationResult(
             audio=audio,
             sample_rate=self.sample_rate,
@@ -176,7 +179,7 @@ class Meter:
             peak_memory_usage=peak_bytes,
             segment_idx=segment_idx,
             is_final_chunk=finish_reason is not None,
-            stage_seconds=dict(self.stage_seconds),
+            stage_seconds={name: share * seconds for name, seconds in self.stage_seconds.items()},
             cues=tuple(cues),
             words=tuple(words),
         )

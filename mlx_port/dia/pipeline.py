@@ -54,6 +54,7 @@ def compose(network: Dia, codec: Dac, rules: TextRules = NO_RULES) -> DiaPipelin
         encode_nothing=network.encode_nothing,
         make_slots=make_slots,
         fault=fault,
+        rules=rules,
         decode=decode,
     )
-    return DiaPipeline(net, rules)
+    return DiaPipeline(net)

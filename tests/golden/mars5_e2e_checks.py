@@ -56,7 +56,9 @@ class Whole:
         """A run of the golden file. samples: (L,), the reference."""
         if label in self.runs:
             return self.runs[label]
-        noise = WholeNoise(about, (1, about["generated_frames"], self.pipeline.sizes.n_codebooks), classes)
+        noise = WholeNoise(
+            about, (1, about["generated_frames"], self.pipeline.engine.sizes.n_codebooks), classes
+        )
         run = Run()
         with exact_rotary(self.kind), self._watched(run):
             run.result = self.pipeline.generate(

@@ -49,6 +49,7 @@ def compose(network: Dia, codec: Dac, rules: TextRules = NO_RULES, **forms: Any)
         host,
         encode_nothing=torch.inference_mode()(network.encode_nothing),
         fault=fault,
+        rules=rules,
         **{"make_slots": make_slots, "decode": codec.decode_whole} | forms,
     )
-    return DiaPipeline(net, rules)
+    return DiaPipeline(net)

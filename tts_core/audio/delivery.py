@@ -54,6 +54,7 @@ class Delivery:
     def __init__(self, pacing: Pacing, sample_rate: int, *, more: bool = False):
         self.pacing, self.sample_rate = pacing, sample_rate
         self._place = 0  # of the piece under way
+        self._is_between = False  # the piece before has ended, and its pause has not come
         self._joiner = Joiner(sample_rate) if more or len(pacing.texts) > 1 else None
         self._stretcher = Stretcher(sample_rate, pacing.speed)
         self._lead = self._silence(pacing.silences[0])
@@ -67,27 +68,28 @@ class Delivery:
         """Append further text; its pieces follow the last known one, which must not be finished."""
         self.pacing = self.pacing.followed_by(more)
 
-    def add(self, chunk: np.ndarray, *, last_of_piece: bool = False) -> np.ndarray:
+    def add(self, chunk: np.ndarray, *, last_of_piece: bool = False, is_followed: bool = True) -> np.ndarray:
         """The next (L,) samples of the piece under way → samples that nothing to come can change.
 
-        last_of_piece: another piece follows.
+        last_of_piece: another piece follows.  is_followed: False if its text may not be known yet; the pause
+        then comes with the next piece.
         """
-        sound = self._stretcher.add(chunk)
-        if not last_of_piece:
-            return self._joined(sound)
-        sound = np.concatenate([sound, self._stretcher.finish()])
-        pause = self.pacing.pause(self._place)
-        joined = self._joined(sound, pause)
-        self._end_piece()
-        self._start = self._end = self._end + round(pause * self.sample_rate)
-        return joined
+        sound = [self._between(), self._joined(self._stretcher.add(chunk))]
+        if last_of_piece:
+            sound.append(self._joined(self._stretcher.finish()))
+            self._end_piece()
+            self._is_between = True
+            sound.append(self._pause() if is_followed else self._between())
+        return np.concatenate(sound)
 
     def finish(self) -> np.ndarray:
         """The rest of the last piece; after the last of all, the silence that the text ends with."""
-        parts = [self._joined(self._stretcher.finish())]
+        parts = []
+        if not self._is_between:
+            parts.append(self._joined(self._stretcher.finish()))
+            self._end_piece()
         if self._joiner is not None:
             parts.append(self._joiner.finish())
-        self._end_piece()
         if self._place == len(self.pacing.texts):
             parts.append(self._silence(self.pacing.silences[-1]))
         return np.concatenate(parts)
@@ -115,12 +117,24 @@ class Delivery:
         parts = [self.add(wave, last_of_piece=place < len(waves) - 1) for place, wave in enumerate(waves)]
         return np.concatenate([*parts, self.finish()])
 
-    def _joined(self, sound: np.ndarray, pause: float | None = None) -> np.ndarray:
-        """Final samples, after the silence at the start. pause: where the piece ends, seconds after it."""
+    def _between(self) -> np.ndarray:
+        """The pause after the piece before, if it is due and another piece is known."""
+        is_due = self._is_between and self._place < len(self.pacing.texts)
+        return self._pause() if is_due else np.zeros(0, np.float32)
+
+    def _pause(self) -> np.ndarray:
+        """The pause after the piece before, with the end of its sound."""
+        assert self._joiner is not None, "another piece follows"
+        pause, self._is_between = self.pacing.pause(self._place - 1), False
+        self._start = self._end = self._end + round(pause * self.sample_rate)
+        return self._joiner.add(np.zeros(0, np.float32), last_of_piece=True, pause_seconds=pause)
+
+    def _joined(self, sound: np.ndarray) -> np.ndarray:
+        """Final samples, after the silence at the start."""
         self._end += len(sound)
         self._levels.add(sound)
         if self._joiner is not None:
-            sound = self._joiner.add(sound, last_of_piece=pause is not None, pause_seconds=pause)
+            sound = self._joiner.add(sound)
         sound, self._lead = np.concatenate([self._lead, sound]), np.zeros(0, np.float32)
         return sound
 

@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from tts_core.audio.formats.writer import SoundWriter
 from tts_core.bulk.asking import Asking, BulkWork, failed
 from tts_core.bulk.outcome import Outcome
 from tts_core.bulk.rows import TextRow
-from tts_core.errors import comes_late, device_error
+from tts_core.errors import device_error
 from tts_core.results import GenerationResult, join
 from tts_core.serving.session import Failed, Session
 from tts_core.serving.source import ModelSource
@@ -30,16 +30,14 @@ Made = TypeVar("Made")
 THREADS = 2  # that encode sounds while others are spoken
 
 
-class _RowRequest(NamedTuple):
+@dataclass(eq=False)
+class _AskedRow:
+    """A row with its request. is_second: it joins another time."""
+
     row: TextRow
     key: str
     request: Any
-
-
-@dataclass(frozen=True, eq=False)
-class _RunningRow:
-    row: TextRow
-    key: str
+    is_second: bool = False
     parts: list[GenerationResult] = field(default_factory=list)
 
 
@@ -65,15 +63,15 @@ class RowSpeaker:
         rows: None means that there is none at the moment; those that were taken go on.
         """
         source, more = iter(rows), True
-        running: dict[int, _RunningRow] = {}  # by key of the session
-        asked: _RowRequest | None = None  # waits for memory
+        running: dict[int, _AskedRow] = {}  # by key of the session
+        waiting = deque[_AskedRow]()  # for memory, or for the next batch
         ended = InOrder[Outcome](THREADS, self.session.places)
-        while more or asked is not None or running or ended:
-            while asked is not None or (more and self.session.running < self.session.places):
-                if asked is not None:
-                    if not self._join(asked, running, ended):
+        while more or waiting or running or ended:
+            while waiting or (more and self.session.running < self.session.places):
+                if waiting:
+                    if not self._join(waiting[0], running, ended):
                         break
-                    asked = None
+                    waiting.popleft()
                     continue
                 try:
                     pair = next(source)
@@ -82,53 +80,49 @@ class RowSpeaker:
                     break
                 if pair is None:
                     break
-                asked = self._ask(*pair, ended)
+                waiting += self._ask(*pair, ended)
             if running:
                 try:
                     self._step(running, ended)
                 except Exception as error:
-                    self._broken(running, ended, error)
+                    waiting.extendleft(reversed(self._broken(running, ended, error)))
                     if device_error(error) is None:
                         yield ended.ended(wait=True)
                         raise
                     self._reopen()
             yield ended.ended(wait=not running)
 
-    def _ask(self, row: TextRow, key: str, ended: InOrder[Outcome]) -> _RowRequest | None:
+    def _ask(self, row: TextRow, key: str, ended: InOrder[Outcome]) -> list[_AskedRow]:
         """Build a row's request; a row that cannot be spoken has ended."""
         try:
-            return _RowRequest(row, key, self.asking.request(row))
+            return [_AskedRow(row, key, self.asking.request(row))]
         except Exception as error:
             ended.add(failed(row, key, error))
-            return None
+            return []
 
-    def _join(self, asked: _RowRequest, running: dict[int, _RunningRow], ended: InOrder[Outcome]) -> bool:
-        """Let a request join, unless it cannot be spoken and has ended; False if there is no room now.
-
-        If an error of the batch's steps comes only now, the request joins the next batch.
-        """
-        unable: Outcome | None = None
-        for _ in range(2):
-            try:
-                if not self.session.fits(asked.request):
-                    return False
-                running[self.session.join(asked.request)] = _RunningRow(asked.row, asked.key)
-                return True
-            except Exception as error:
-                unable = failed(asked.row, asked.key, error)
-                if not comes_late(error):
-                    break
-                self._broken(running, ended, error)
-            self._reopen()
-        assert unable is not None
-        ended.add(unable)
+    def _join(self, asked: _AskedRow, running: dict[int, _AskedRow], ended: InOrder[Outcome]) -> bool:
+        """Let a request join, unless it cannot be spoken and has ended; False if there is no room now."""
+        try:
+            if not self.session.fits(asked.request):
+                return False
+            running[self.session.join(asked.request)] = asked
+        except Exception as error:
+            ended.add(failed(asked.row, asked.key, error))
         return True
 
-    def _broken(self, running: dict[int, _RunningRow], ended: InOrder[Outcome], error: Exception) -> None:
-        """End all that ran with an error."""
-        for one in running.values():
-            ended.add(failed(one.row, one.key, error))
+    def _broken(
+        self, running: dict[int, _AskedRow], ended: InOrder[Outcome], error: Exception
+    ) -> list[_AskedRow]:
+        """End all that ran with an error. Returns those that had not begun, which join the next, once."""
+        again = list[_AskedRow]()
+        for key, one in running.items():
+            if one.is_second or self.session.begun(key):
+                ended.add(failed(one.row, one.key, error))
+            else:
+                one.is_second = True
+                again.append(one)
         running.clear()
+        return again
 
     def _reopen(self) -> None:
         """Open the next batch."""
@@ -138,7 +132,7 @@ class RowSpeaker:
             _LOG.warning("batch: the broken session does not close", exc_info=True)
         self.session = self.open_session()
 
-    def _step(self, running: dict[int, _RunningRow], ended: InOrder[Outcome]) -> None:
+    def _step(self, running: dict[int, _AskedRow], ended: InOrder[Outcome]) -> None:
         for event in self.session.step():
             joined = running[event.key]
             if isinstance(event, Failed):
@@ -150,7 +144,7 @@ class RowSpeaker:
                 del running[event.key]
                 ended.begin(partial(self._spoken, joined))
 
-    def _spoken(self, joined: _RunningRow) -> Outcome:
+    def _spoken(self, joined: _AskedRow) -> Outcome:
         row, result = joined.row, join(joined.parts)
         try:
             sound = encoded(result, self.work.suffix)

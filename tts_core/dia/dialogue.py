@@ -13,9 +13,9 @@ import numpy as np
 from tts_core.dia.pieces import VOICE, characters
 from tts_core.dia.text import TAGS, turns
 from tts_core.errors import UsageError
-from tts_core.live.voices import Voices
 from tts_core.pipeline import PromptLike
 from tts_core.prompt import Prompt, Reference
+from tts_core.speaking.live import Voices
 from tts_core.text import breaks
 from tts_core.text.pace import CHARACTERS_PER_SECOND
 

@@ -1,4 +1,4 @@
-"""A long text that Dia speaks in pieces: the pieces that can begin, and those already spoken."""
+"""A text that Dia speaks in pieces: the pieces that can begin, and those already spoken."""
 
 from __future__ import annotations
 
@@ -7,29 +7,46 @@ from dataclasses import replace
 
 import numpy as np
 
-from tts_core.audio.delivery import Delivery, Pacing
+from tts_core.audio.delivery import Pacing
 from tts_core.dia.pieces import DiaPiece, characters
 from tts_core.dia.request import DiaRequest
 from tts_core.dia.text import prepare, turns
 from tts_core.dia.voice import DiaVoice
 from tts_core.prompt import Prompt
-from tts_core.results import FinishReason, GenerationResult, Meter, SpokenPiece
-from tts_core.speech.script import Pieces
-from tts_core.speech.together import Line
+from tts_core.results import FinishReason, SpokenPiece
 
 SILENT = np.zeros(0, np.float32)
 
 
-class DiaPieces(Pieces[DiaRequest, SpokenPiece]):
-    """The state of a text whose pieces are requests; its reference is encoded."""
+class DiaPieces:
+    """The state of a text whose pieces are requests. whole: with its reference encoded."""
 
-    def __init__(self, request: DiaRequest):
-        super().__init__(request)
+    def __init__(self, whole: DiaRequest):
+        self.whole = whole
+        self.spoken: dict[int, SpokenPiece] = {}
         self._said: dict[int, tuple[str, Prompt | None, DiaRequest]] = {}
 
-    def may_begin(self, place: int) -> bool:
-        """Return True if its anchors are spoken."""
-        return self.spoken.keys() >= {*self.whole.pieces[place].anchors}
+    @property
+    def frames(self) -> int:
+        """Number of frames generated so far."""
+        return sum(one.codes.shape[1] for one in self.spoken.values())
+
+    @property
+    def finish_reason(self) -> FinishReason:
+        """ "stop" if every piece was spoken and ended by itself, else "length"."""
+        whole = len(self.spoken) == len(self.whole.pieces)
+        ended = all(one.finish_reason == "stop" for one in self.spoken.values())
+        return "stop" if whole and ended else "length"
+
+    def ready(self) -> list[int]:
+        """List the next pieces, all of whose anchors are spoken; with a limit on total frames one at a time,
+        as each leaves the next its remaining frames, and none once it is reached.
+        """
+        left = range(len(self.spoken), len(self.whole.pieces))
+        if self.whole.max_frames is not None:
+            return [*left[:1]] if self.frames < self.whole.max_frames else []
+        anchors = [self.whole.pieces[place].anchors for place in left]
+        return [place for place, before in zip(left, anchors, strict=True) if self.spoken.keys() >= {*before}]
 
     def prompt(self, place: int) -> Prompt | None:
         """Build the prompt that a piece continues: the reference and its anchors, without those that are
@@ -90,10 +107,8 @@ class DiaPieces(Pieces[DiaRequest, SpokenPiece]):
         self._said[place] = text, prompt, one
         return one
 
-    def end(
-        self, place: int, codes: np.ndarray, reason: FinishReason, audio: np.ndarray = SILENT
-    ) -> SpokenPiece:
-        """Store a piece whose request was spoken. codes: (Q, T).  audio: (L,), as far as it is known."""
+    def end(self, place: int, codes: np.ndarray, reason: FinishReason) -> SpokenPiece:
+        """Store a piece whose request was spoken, without its sound. codes: (Q, T)."""
         text, prompt, one = self._said.pop(place)
         self.spoken[place] = SpokenPiece(
             text=text,
@@ -101,37 +116,7 @@ class DiaPieces(Pieces[DiaRequest, SpokenPiece]):
             seed=self.whole.seeds[place],
             max_frames=one.limits[0],
             codes=codes,
-            audio=audio,
+            audio=SILENT,
             finish_reason=reason,
         )
         return self.spoken[place]
-
-
-class DiaScript(DiaPieces, Line):
-    """A long text whose pieces are spoken side by side. meter: from its beginning."""
-
-    def __init__(self, request: DiaRequest, meter: Meter):
-        super().__init__(request)
-        self.meter, self.token_count, self.peak_bytes = meter, 0, 0
-
-    def add(self, place: int, result: GenerationResult) -> None:
-        assert result.finish_reason is not None
-        self.end(place, result.codes, result.finish_reason, result.audio)
-        self.token_count += result.token_count
-        self.peak_bytes = max(self.peak_bytes, result.peak_memory_usage)
-
-    def result(self) -> GenerationResult:
-        """Join the pieces."""
-        delivery = Delivery(self.whole.pacing, self.meter.sample_rate)
-        audio = delivery.whole([self.spoken[place].audio for place in sorted(self.spoken)])
-        self.meter.add(len(audio))
-        whole = self.meter.result(
-            audio,
-            np.concatenate([self.spoken[place].codes for place in sorted(self.spoken)], axis=1),
-            seed=self.whole.seed,
-            token_count=self.token_count,
-            peak_bytes=self.peak_bytes,
-            finish_reason=self.finish_reason,
-            cues=delivery.cues(),
-        )
-        return replace(whole, pieces=tuple(self.spoken[place] for place in sorted(self.spoken)))

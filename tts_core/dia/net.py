@@ -6,27 +6,36 @@ Source: nari-labs/dia model.py@876125e (0626) and @2811af1 (v0.1), Apache-2.0.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 
 from tts_core.audio.voice_cache import VoiceCache
-from tts_core.codecs.dac import DacConfig, decode_lookahead
+from tts_core.codecs.dac import DacConfig, check_fits, decode_lookahead
 from tts_core.codecs.dac_calls import Passage, launch_passages, most_fed, split, stream_shapes
 from tts_core.codecs.dac_streams import decode_next
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.config import Configs
+from tts_core.dia.admission import DiaAdmission
 from tts_core.dia.config import DiaConfig
 from tts_core.dia.grid import DelayGrid
-from tts_core.dia.request import DiaRequest
+from tts_core.dia.memory import DiaJob, check_running, fitting_batch
+from tts_core.dia.options import DiaOptions
+from tts_core.dia.request import DiaRequest, live, request, requests
 from tts_core.errors import GenerationError
 from tts_core.nn.beside import Done, Pending
 from tts_core.nn.calls import apart
 from tts_core.nn.host import Device
-from tts_core.speaking.net import Net
+from tts_core.pipeline import PromptLike
+from tts_core.speaking.live import LiveText
+from tts_core.speaking.net import SIDE_BY_SIDE, Net
 from tts_core.speaking.running import RunningBatch
 from tts_core.speaking.speech import CodecMemory, Sound
+from tts_core.text.rules import NO_RULES, TextRules
+
+REHEARSAL = 40  # frames at most: every kernel, and the first windows
 
 
 class DiaNet(Net):
@@ -37,6 +46,7 @@ class DiaNet(Net):
     make_slots: of the network, opens a running batch: `dia/decoder.py`.
     fault: of the network, `dia/guard.py`.
     decode: of the codec without windows, codes (B, Q, F) on the device → samples (B, L).
+    rules: for texts.
     lookahead: frames after a window that its samples depend on.
     """
 
@@ -50,10 +60,13 @@ class DiaNet(Net):
         make_slots: Callable[..., RunningBatch],
         fault: Callable[..., GenerationError],
         decode: Callable[[Any], Any],
+        rules: TextRules = NO_RULES,
     ):
-        self.network, self.codec, self.host = network, codec, host
+        self.network, self.codec, self.host, self.rules = network, codec, host, rules
         self.config: DiaConfig = network.config
         self.codec_config: DacConfig = codec.config
+        decoder = self.config.decoder_config
+        check_fits(self.codec_config, decoder.num_channels, self.config.eos_token_id)
         self.configs: Configs = {"dia": self.config, "dac": self.codec_config}
         self.lookahead = decode_lookahead(self.codec_config)
         self._encode_nothing, self._make_slots = cache(encode_nothing), make_slots
@@ -67,6 +80,63 @@ class DiaNet(Net):
     @property
     def sample_rate(self) -> int:
         return self.codec_config.sample_rate
+
+    def request(self, text: str, options: DiaOptions, prompt: PromptLike = None) -> DiaRequest:
+        return request(self.config, self.codec_config, text, options, prompt, self.rules)
+
+    def requests(
+        self,
+        texts: Sequence[str],
+        options: DiaOptions,
+        prompts: PromptLike | Sequence[PromptLike],
+        *,
+        exactly: bool = False,
+    ) -> list[DiaRequest]:
+        """As of any model. A text with a pause inside is spoken in pieces, beside the others."""
+        rules = NO_RULES if exactly else self.rules
+        return requests(self.config, self.codec_config, texts, options, prompts, rules, exactly=exactly)
+
+    def live(self, options: DiaOptions, prompt: PromptLike) -> LiveText:
+        return live(self.config, self.codec_config, options, prompt, self.rules)
+
+    def rehearsal(self) -> DiaRequest:
+        options = DiaOptions(seed=0, max_frames=min(REHEARSAL, self.config.max_frames))
+        return self.request("[S1] Yes.", options)
+
+    def check(self, job: DiaJob) -> None:
+        check_running(self.configs, job, self.host.machine(self.policy))
+
+    def together(self, requests: Sequence[DiaRequest], most: int | None = None) -> tuple[DiaJob, int]:
+        """As of any model; texts of several pieces speak as many of them at once as fit."""
+        least = max(1, sum(len(one.pieces) == 1 for one in requests))
+        wanted = DiaJob.together([one.job(SIDE_BY_SIDE) for one in requests])
+        places = fitting_batch(self.configs, wanted, self.host.machine(self.policy))
+        job = replace(wanted, batch=max(places, least))
+        self.check(job)
+        return job, min(most or job.batch, job.batch, sum(len(one.pieces) for one in requests))
+
+    def is_late(self, requests: Sequence[DiaRequest], places: int) -> bool:
+        is_whole = all(len(one.pieces) == 1 for one in requests)
+        return not self.host.overlaps and is_whole and len(requests) <= places
+
+    def longest(self, first: DiaRequest) -> DiaJob:
+        return DiaJob(self.config.max_text_bytes, self.config.max_frames, guided=first.job().guided)
+
+    def windows(self, job: DiaJob | None, *, streamed: bool) -> CodecPolicy:
+        """As of any model. A job that is streamed has its session to itself; its windows grow faster."""
+        if not streamed:
+            return self.policy.unheard()
+        return self.policy if job is None else self.policy.alone()
+
+    def open(
+        self, places: int, job: DiaJob | None, policy: CodecPolicy | None
+    ) -> tuple[RunningBatch, DiaAdmission]:
+        admission = DiaAdmission(self.configs, self.host, places, job, policy or self.policy)
+        longest = admission.longest
+        batch = self.slots(
+            admission.places, rows=admission.rows, text_rows=longest.text_bytes, guided=longest.guided
+        )
+        return batch, admission
 
     def slots(self, texts: int, *, rows: int, text_rows: int, guided: bool) -> RunningBatch:
         """Open a running batch for texts of at most `text_rows` bytes and `rows` grid rows.

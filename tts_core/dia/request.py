@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from tts_core.dia.voice import DiaVoice, read_voice
 from tts_core.errors import UsageError
 from tts_core.nn.noise import Noise, per_text, piece_seed
 from tts_core.pipeline import PromptLike
+from tts_core.speaking.live import LiveText
 from tts_core.speaking.request import WholeRequest
 from tts_core.speech.asked import each_text, frames_of, seed_of
 from tts_core.text.alphabet import accent_notes
@@ -180,22 +182,35 @@ def _made(
     )
 
 
+def live(
+    config: DiaConfig, codec: DacConfig, options: DiaOptions, prompt: PromptLike, rules: TextRules = NO_RULES
+) -> LiveText:
+    """Check all of a text that comes but the text. Raises UsageError."""
+
+    def one(text: str, options: DiaOptions, prompt: PromptLike) -> DiaRequest:
+        return request(config, codec, text, options, prompt, rules)
+
+    return LiveText(one, options, Dialogue(prompt, rules.shortest_anchor))
+
+
 def ask(
     configs: Configs,
     documents: Mapping[str, Mapping[str, str]],
     text: str,
     options: DiaOptions,
     prompt: PromptLike,
-) -> DiaRequest:
-    """Build a request from the configurations and documents of a model's parts, by kind."""
+    *,
+    more: bool = False,
+) -> Any:
+    """Build a request from the configurations and documents of a model's parts, by kind.
+
+    more: its text goes on.
+    """
     rules = read_rules(documents.get("dia", {}))
     config, codec = config_of(configs, "dia", DiaConfig), config_of(configs, "dac", DacConfig)
+    if more:
+        return live(config, codec, options, prompt, rules).begun(text)
     return request(config, codec, text, options, prompt, rules)
-
-
-def voices(documents: Mapping[str, Mapping[str, str]], prompt: PromptLike) -> Dialogue:
-    """Build the voices of a text that arrives in pieces. documents: of the model's parts, by kind."""
-    return Dialogue(prompt, read_rules(documents.get("dia", {})).shortest_anchor)
 
 
 def requests(

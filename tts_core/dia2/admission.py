@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.dia2.memory import FIXED, Dia2Job, cached_rows, check_running, estimate
-from tts_core.dia2.net import Dia2Net
 from tts_core.dia2.recordings import longest_prefix
 from tts_core.dia2.request import Dia2Request, longest_frames
 from tts_core.memory.fits import check_places, largest
 from tts_core.memory.terms import Estimate
 from tts_core.speaking.admission import Admission
+from tts_core.speaking.net import StreamNet
 
 
 class Dia2Admission(Admission):
@@ -23,7 +23,7 @@ class Dia2Admission(Admission):
     job: bounds each request that will join; None for any. Raises ResourceError for too little memory.
     """
 
-    def __init__(self, net: Dia2Net, places: int, job: Dia2Job | None, policy: CodecPolicy):
+    def __init__(self, net: StreamNet, places: int, job: Dia2Job | None, policy: CodecPolicy):
         self.net, self.policy, config = net, policy, net.network.config
         longest = job or Dia2Job(longest_frames(config), longest_prefix(config))
         self.rows, self.guided = cached_rows(config, longest), longest.guided
@@ -59,6 +59,6 @@ class Dia2Admission(Admission):
         return estimate(self.net.configs, Dia2Job.together(jobs), self._machine)
 
 
-def check_memory(net: Dia2Net, job: Dia2Job) -> None:
+def check_memory(net: StreamNet, job: Dia2Job) -> None:
     """Raise ResourceError, with what would fit, unless a request fits in the free memory."""
     check_running(net.configs, job, net.host.machine(net.policy))

@@ -9,7 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from tts_core.codecs.policy import CodecPolicy
+from tts_core.dia2.admission import Dia2Admission, check_memory
+from tts_core.dia2.memory import Dia2Job
+from tts_core.dia2.options import Dia2Options
+from tts_core.dia2.request import Dia2Facts, Dia2Request, live, request
 from tts_core.errors import GenerationError
+from tts_core.pipeline import PromptLike
 from tts_core.speaking.net import StreamNet
 from tts_core.speaking.running import RunningBatch
 
@@ -17,7 +23,28 @@ from tts_core.speaking.running import RunningBatch
 class Dia2Net(StreamNet):
     """Dia2's networks and their codec. fault: `dia2/guard.py`."""
 
-    kinds = "dia2", "mimi"
+    kinds, facts_of = ("dia2", "mimi"), Dia2Facts.of
+
+    def request(self, text: str, options: Dia2Options, prompt: PromptLike = None) -> Dia2Request:
+        return request(self.facts, text, options, prompt)
+
+    def live(self, options: Dia2Options, prompt: PromptLike) -> Dia2Request:
+        return live(self.facts, "", options, prompt)
+
+    def rehearsal(self) -> Dia2Request:
+        return self.request("[S1] Yes.", Dia2Options(seed=0, max_frames=2))
+
+    def check(self, job: Dia2Job) -> None:
+        check_memory(self, job)
+
+    def windows(self, job: Dia2Job | None, *, streamed: bool) -> CodecPolicy:
+        return self.policy if streamed else self.policy.unheard()
+
+    def open(
+        self, places: int, job: Dia2Job | None, policy: CodecPolicy | None
+    ) -> tuple[RunningBatch, Dia2Admission]:
+        admission = Dia2Admission(self, places, job, policy or self.policy)
+        return self.slots(admission.places, admission.rows, guided=admission.guided), admission
 
     def slots(self, texts: int, rows: int, *, guided: bool) -> RunningBatch:
         """Open a running batch for texts that read at most `rows` steps. guided: some may be."""

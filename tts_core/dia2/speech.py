@@ -18,7 +18,6 @@ from tts_core.dia2.prefix import Prefix
 from tts_core.dia2.request import Dia2Request, longest_frames
 from tts_core.dia2.run import Dia2Run
 from tts_core.printable import counted
-from tts_core.speaking.running import WAITED
 from tts_core.speaking.speech import (
     CodecMemory,
     Encode,
@@ -43,9 +42,10 @@ def speak(request: Dia2Request, net: Dia2Net, policy: CodecPolicy | None) -> Spe
     facts, text = request.facts, None
     if request.is_open:
         text = ArrivingEntries(facts.reader, room(facts.config, request.options.initial_padding))
-    prefix: Prefix | None = yield Encode(partial(request.prefix, net.encode))
-    rows, left = 0, request.max_frames  # steps of the pieces before, and frames for the others
-    place = 0
+    prefix: Prefix | None = None
+    if request.recordings:
+        prefix = yield Encode(partial(request.prefix, net.encode))
+    place, left = 0, request.max_frames  # frames for the pieces that follow
     while True:
         run = _run(request, place, prefix, left)
         inputs = Dia2Inputs(run, text, request.sampling, request.noise_of(place))
@@ -62,7 +62,7 @@ def speak(request: Dia2Request, net: Dia2Net, policy: CodecPolicy | None) -> Spe
             if steps is None:
                 inputs.hear((yield MoreText()))
                 continue
-            for codes in steps[steps[:, 0] != WAITED]:
+            for codes in steps:
                 if codes.min() < 0:
                     raise inputs.error or net.fault(*run.history())
                 run.accept(codes)
@@ -70,17 +70,17 @@ def speak(request: Dia2Request, net: Dia2Net, policy: CodecPolicy | None) -> Spe
                 stop = min(run.frames, policy.served_stop(start))
                 words = run.words(facts.codec.frame_rate)[told:]
                 words = words[: sum(word.start * facts.codec.frame_rate < stop for word in words)]
-                count = rows + run.step - run.start
+                count = run.step - run.start
                 yield Sound(run.codes(start, stop), count, memory, after=clipped, words=words)
                 start, told = stop, told + len(words)
         yield Free(slot)
-        rows += run.step - run.start
         has_more = place + 1 < len(request.pieces) if text is None else text.has_entries
         pacing = None
         if text is not None:
             pacing = Pacing((written(facts.reader, run.own),), (None, None), request.pacing.speed)
         words = run.words(facts.codec.frame_rate)[told:]
-        yield Sound(run.codes(start, start), rows, memory, words=words, ends=True, pacing=pacing)
+        count = run.step - run.start
+        yield Sound(run.codes(start, start), count, memory, words=words, ends=True, pacing=pacing)
         if run.finish_reason == "length" or not has_more:
             return run.finish_reason
         if left is not None:

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from tts_core.errors import UsageError
 from tts_core.mars5.memory import Mars5Job, estimate, places_that_fit
-from tts_core.mars5.net import Mars5Net
 from tts_core.mars5.request import Mars5Request
 from tts_core.speaking.admission import PeakAdmission
+from tts_core.speaking.net import Net
 
 
 class Mars5Admission(PeakAdmission):
@@ -19,7 +19,7 @@ class Mars5Admission(PeakAdmission):
     checked by the caller. Raises ResourceError for too little memory.
     """
 
-    def __init__(self, net: Mars5Net, places: int, job: Mars5Job | None):
+    def __init__(self, net: Net, places: int, job: Mars5Job | None):
         self.net, self.machine = net, net.host.machine()  # as the batch begins
         longest = job or Mars5Job(prompt_ids=1, frames=1)
         if job is None or places > 1:

@@ -15,14 +15,20 @@ from tts_core.audio.voice_cache import VoiceCache
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.codecs.vocos_calls import launch_pieces
 from tts_core.config import Configs
+from tts_core.mars5.admission import Mars5Admission
 from tts_core.mars5.diffusion import Cells, Diffusion
-from tts_core.mars5.request import BANDWIDTH_ID, STAGES, for_vocoder
+from tts_core.mars5.memory import Mars5Job, check_running
+from tts_core.mars5.options import Mars5Options
+from tts_core.mars5.reference import Sizes
+from tts_core.mars5.request import BANDWIDTH_ID, STAGES, Mars5Request, for_vocoder, live, request, requests
 from tts_core.mars5.tokens import CodecVocabulary
 from tts_core.nn.beside import Pending
 from tts_core.nn.calls import apart
 from tts_core.nn.host import Device
 from tts_core.nn.noise import Noise
-from tts_core.speaking.net import Net
+from tts_core.pipeline import PromptLike
+from tts_core.speaking.live import LiveText
+from tts_core.speaking.net import SIDE_BY_SIDE, Net, at_once
 from tts_core.speaking.running import RunningBatch
 from tts_core.speaking.speech import Run, Sound
 
@@ -35,7 +41,7 @@ class Mars5Net(Net):
     make_slots: of the network, `mars5/slots.py`.
     """
 
-    stages, heard = STAGES, "speech"
+    stages = STAGES
 
     def __init__(
         self,
@@ -58,6 +64,7 @@ class Mars5Net(Net):
             "encodec": self.codec_config,
             "vocos": self.vocoder_config,
         }
+        self.sizes = Sizes.of(self.codec_config, self.nar_config)
         self.make_slots = make_slots
         self.voices = VoiceCache()
 
@@ -74,6 +81,45 @@ class Mars5Net(Net):
             return self.host.to_host(codes)[0]
 
         return self.voices.encoded([samples], lambda ones: apart(self.host, partial(encoded, ones))).copy()
+
+    def request(self, text: str, options: Mars5Options, prompt: PromptLike = None) -> Mars5Request:
+        return request(self.sizes, self.vocabulary, text, options, prompt)
+
+    def requests(
+        self,
+        texts: Sequence[str],
+        options: Mars5Options,
+        prompts: PromptLike | Sequence[PromptLike],
+        *,
+        exactly: bool = False,
+    ) -> list[Mars5Request]:
+        return requests(self.sizes, self.vocabulary, texts, options, prompts, exactly=exactly)
+
+    def live(self, options: Mars5Options, prompt: PromptLike) -> LiveText:
+        return live(self.sizes, self.vocabulary, options, prompt)
+
+    def rehearsal(self) -> Mars5Request:
+        """As of any model, of every network but the codec."""
+        voice = np.zeros((self.sizes.n_codebooks, round(self.sizes.frame_rate)), np.int32)
+        return self.request("Yes.", Mars5Options(seed=0, max_frames=16, timesteps=2), voice)
+
+    def check(self, job: Mars5Job) -> None:
+        check_running(self.configs, job, self.host.machine())
+
+    def together(self, requests: Sequence[Mars5Request], most: int | None = None) -> tuple[Mars5Job, int]:
+        for one in requests:
+            self.check(one.job())
+        places = min(sum(map(at_once, requests)), most or max(SIDE_BY_SIDE, len(requests)))
+        return Mars5Job.together([one.job() for one in requests]), places
+
+    def longest(self, first: Mars5Request) -> Mars5Job:
+        return Mars5Job(prompt_ids=1, frames=1, max_len=first.options.max_len)
+
+    def open(
+        self, places: int, job: Mars5Job | None, policy: CodecPolicy | None
+    ) -> tuple[RunningBatch, Mars5Admission]:
+        admission = Mars5Admission(self, places, job)
+        return self.slots(admission.places, admission.room), admission
 
     def slots(self, texts: int, room: int) -> RunningBatch:
         """Allocate a running batch of the autoregressive network for as many texts of `room` ids each."""

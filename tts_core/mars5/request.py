@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from functools import partial
+from typing import Any, cast
 
 import numpy as np
 
@@ -12,7 +13,6 @@ from tts_core.audio.delivery import Pacing
 from tts_core.codecs.encodec import EncodecConfig
 from tts_core.config import Configs, config_of
 from tts_core.errors import UsageError
-from tts_core.live.voices import SameVoices
 from tts_core.mars5.config import CodecLMConfig, ResidualTransformerConfig
 from tts_core.mars5.diffusion import Diffusion
 from tts_core.mars5.memory import Mars5Job
@@ -21,6 +21,7 @@ from tts_core.mars5.reference import Mars5Voice, Sizes, as_spoken, read_voice
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecPrompt, CodecVocabulary
 from tts_core.nn.noise import Noise, per_text, piece_seed
 from tts_core.pipeline import PromptLike
+from tts_core.speaking.live import LiveText, SameVoices
 from tts_core.speaking.request import WholeRequest
 from tts_core.speech.asked import each_text, frames_of, read_once, seed_of
 from tts_core.text import breaks
@@ -132,24 +133,31 @@ class Mars5Request(WholeRequest):
         )
 
 
+def live(sizes: Sizes, vocabulary: CodecVocabulary, options: Mars5Options, prompt: PromptLike) -> LiveText:
+    """Check all of a text that comes but the text. Raises UsageError."""
+    return LiveText(partial(request, sizes, vocabulary), options, SameVoices(prompt))
+
+
 def ask(
     configs: Configs,
     documents: Mapping[str, Mapping[str, str]],
     text: str,
     options: Mars5Options,
     prompt: PromptLike,
-) -> Mars5Request:
-    """Build a request from the configurations and documents of a model's parts, by kind."""
+    *,
+    more: bool = False,
+) -> Any:
+    """Build a request from the configurations and documents of a model's parts, by kind.
+
+    more: its text goes on.
+    """
     nar = config_of(configs, "mars5_nar", ResidualTransformerConfig)
     sizes, texts = Sizes.of(config_of(configs, "encodec", EncodecConfig), nar), documents["mars5"]
     ids = config_of(configs, "mars5", CodecLMConfig).vocab_size
     vocabulary = CodecVocabulary.read(texts[TEXT_FILE], texts[SPEECH_FILE], vocab_size=ids)
+    if more:
+        return live(sizes, vocabulary, options, prompt).begun(text)
     return request(sizes, vocabulary, text, options, prompt)
-
-
-def voices(documents: Mapping[str, Mapping[str, str]], prompt: PromptLike) -> SameVoices:
-    """Build the voices of a text that arrives in pieces: the prompt's."""
-    return SameVoices(prompt)
 
 
 def request(

@@ -1,4 +1,4 @@
-"""The speech of MARS5: pieces in order, each ids, then a diffusion over its codes, then sound.
+"""The speech of MARS5: pieces, each ids, then a diffusion over its codes, then sound.
 
 Upstream: Camb-ai/MARS5-TTS@84697c8 (AGPL-3.0); written from a description, none of its code was used.
 """
@@ -18,49 +18,48 @@ from tts_core.mars5.request import Mars5Piece, Mars5Request
 from tts_core.mars5.rows import Mars5Joining
 from tts_core.mars5.sequence import CodecSequence
 from tts_core.nn.guard import NotFiniteError
-from tts_core.speaking.speech import Encode, Free, Ids, Made, Run, Slot, Sound, Speech, Work
+from tts_core.speaking.speech import Encode, Free, Ids, Made, Run, Slot, Sound, Speech, Work, in_order
 from tts_core.text.duration import warn_of_cut
 
 
 def speak(request: Mars5Request, net: Mars5Net, policy: CodecPolicy | None) -> Speech:
-    """Speak the pieces of a request in order, each decoded once all of its codes are known, and trimmed.
+    """Speak the pieces of a request at once; with a limit of their frames one after the other.
 
     policy: not used; a piece is decoded as a whole.
     """
-    if request.voice.codes is None:
-        request = yield Encode(partial(request.encoded, net.encode, net.vocabulary), "codec")
+    request = yield Encode(partial(request.encoded, net.encode, net.vocabulary), "codec")
+    return (yield from in_order(request, lambda piece, left: _speak(request, piece, left, net)))
+
+
+def _speak(request: Mars5Request, piece: Mars5Piece, left: int | None, net: Mars5Net) -> Speech:
+    """Speak a piece, which is decoded once all of its codes are known, and trimmed. left: frames."""
     codes, options, rate = request.voice.codes, request.options, request.frame_rate
     assert codes is not None, "the reference is encoded first"
-    frames, count, is_cut = 0, 0, False  # frames and ids of the pieces so far
-    for place, piece in enumerate(request.pieces):
-        most = request.longest(piece) if request.max_frames is None else request.max_frames - frames
-        limit = None if most is None else request.known + most
-        sequence = CodecSequence(piece.prompt, net.vocabulary, options.max_len, limit)
-        inputs = Mars5Joining(piece.prompt, codes, options, piece.noise)
-        slot = Slot(inputs, "AR", round(piece.seconds * rate))
-        while not sequence.done:
-            for drawn in (yield Ids(slot)).tolist():
-                if drawn < 0:
-                    raise NotFiniteError(None, net.host.dtype, text=1, row=len(sequence.generated))
-                sequence.accept(drawn)
-                if sequence.done:
-                    break
-        yield Free(slot)
-        first = sequence.codes()
-        new = max(0, len(first) - request.known)
-        if sequence.finish_reason == "length":
-            is_cut = True
-            if request.max_frames is None:
-                warn_of_cut(new, rate, piece.text)
-        begin = partial(_begin, request, piece, first, new, net)
-        drawn_codes = yield Work(begin, "NAR", request.diffusion.timesteps)
-        frames += new
-        count += len(sequence.generated)
-        trimmed = partial(_trimmed, limit=options.trim_db)
-        yield Sound(drawn_codes[:, drawn_codes.shape[1] - new :], count, after=trimmed, ends=True)
-        if frames == request.max_frames and place + 1 < len(request.pieces):
-            return "length"
-    return "length" if is_cut else "stop"
+    most = request.longest(piece) if left is None else left
+    limit = None if most is None else request.known + most
+    sequence = CodecSequence(piece.prompt, net.vocabulary, options.max_len, limit)
+    inputs = Mars5Joining(piece.prompt, codes, options, piece.noise)
+    slot = Slot(inputs, "AR", round(piece.seconds * rate))
+    while not sequence.done:
+        for drawn in (yield Ids(slot)).tolist():
+            if drawn < 0:
+                raise NotFiniteError(None, net.host.dtype, text=1, row=len(sequence.generated))
+            sequence.accept(drawn)
+            if sequence.done:
+                break
+    yield Free(slot)
+    first = sequence.codes()
+    new = max(0, len(first) - request.known)
+    reason = sequence.finish_reason
+    assert reason is not None, "the sequence has ended"
+    if reason == "length" and left is None:
+        warn_of_cut(new, rate, piece.text)
+    begin = partial(_begin, request, piece, first, new, net)
+    drawn_codes = yield Work(begin, "NAR", request.diffusion.timesteps)
+    trimmed = partial(_trimmed, limit=options.trim_db)
+    heard = drawn_codes[:, drawn_codes.shape[1] - new :]
+    yield Sound(heard, len(sequence.generated), after=trimmed, ends=True)
+    return reason
 
 
 def _begin(request: Mars5Request, piece: Mars5Piece, first: np.ndarray, new: int, net: Mars5Net) -> Run:

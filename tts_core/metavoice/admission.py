@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tts_core.config import config_of
+from tts_core.metavoice.config import FirstStageConfig
 from tts_core.metavoice.inputs import most_rows
 from tts_core.metavoice.memory import MetaVoiceJob, estimate, places_that_fit, positions
-from tts_core.metavoice.net import MetaVoiceNet
 from tts_core.metavoice.request import MetaVoiceRequest
 from tts_core.speaking.admission import PeakAdmission
+from tts_core.speaking.net import Net
 
 
 class MetaVoiceAdmission(PeakAdmission):
@@ -19,13 +21,14 @@ class MetaVoiceAdmission(PeakAdmission):
     places as fit. Raises ResourceError for too little memory.
     """
 
-    def __init__(self, net: MetaVoiceNet, places: int, job: MetaVoiceJob | None):
+    def __init__(self, net: Net, places: int, job: MetaVoiceJob | None):
         self.net, self.machine = net, net.host.machine()  # as the batch begins
+        first = config_of(net.configs, "metavoice", FirstStageConfig)
         if job is None:
             places = places_that_fit(net.configs, places, self.machine)
-            self.rows, self.room = most_rows(places), net.facts.first.max_position_embeddings - 1
+            self.rows, self.room = most_rows(places), first.max_position_embeddings - 1
         else:
-            self.rows, self.room = places * job.rows, positions(net.facts.first, job)
+            self.rows, self.room = places * job.rows, positions(first, job)
         super().__init__(net.host, places, self._bytes)
 
     def fits(self, request: MetaVoiceRequest, others: Sequence[MetaVoiceRequest], promised: int) -> bool:

@@ -6,6 +6,7 @@ Source: metavoiceio/metavoice-src, July 2024 (Apache-2.0).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,16 +16,30 @@ from tts_core.audio.voice_cache import VoiceCache
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.codecs.vocos_calls import Vocoder
 from tts_core.errors import GenerationError
+from tts_core.memory.fits import fitting
+from tts_core.metavoice.admission import MetaVoiceAdmission
 from tts_core.metavoice.decoding import DiffusionDecoder, VocosDecoder
-from tts_core.metavoice.options import Decoder
-from tts_core.metavoice.request import STAGES, MetaVoiceFacts, MetaVoicePiece
+from tts_core.metavoice.memory import MetaVoiceJob, check_running, estimate
+from tts_core.metavoice.options import Decoder, MetaVoiceOptions
+from tts_core.metavoice.request import (
+    STAGES,
+    MetaVoiceFacts,
+    MetaVoicePiece,
+    MetaVoiceRequest,
+    live,
+    read_voice,
+    request,
+    requests,
+)
 from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.metavoice.text import Tokenizers
 from tts_core.nn.beside import Pending
 from tts_core.nn.calls import apart
 from tts_core.nn.host import Device
 from tts_core.nn.noise import NormalNoise
-from tts_core.speaking.net import Net
+from tts_core.pipeline import PromptLike
+from tts_core.speaking.live import LiveText
+from tts_core.speaking.net import SIDE_BY_SIDE, Net, at_once
 from tts_core.speaking.running import RunningBatch
 from tts_core.speaking.speech import Made, Sound
 
@@ -66,6 +81,7 @@ class MetaVoiceNet(Net):
     ):
         self.configs, self.tokenizers, self.host = configs, tokenizers, host
         self.facts = MetaVoiceFacts.of(configs, tokenizers)
+        self.config, self.codec_config = self.facts.first, self.facts.vocoder
         self.network, self.second_stage, self.speaker_encoder = network, second_stage, speaker_encoder
         self._make_slots, self._fill_codebooks, self._fault = make_slots, fill_codebooks, fault
         self.voices = VoiceCache()
@@ -78,10 +94,60 @@ class MetaVoiceNet(Net):
         """Of the sound, in Hz."""
         return self.facts.vocoder.sample_rate
 
+    def request(self, text: str, options: MetaVoiceOptions, prompt: PromptLike = None) -> MetaVoiceRequest:
+        return request(self.facts, text, options, prompt)
+
+    def requests(
+        self,
+        texts: Sequence[str],
+        options: MetaVoiceOptions,
+        prompts: PromptLike | Sequence[PromptLike],
+        *,
+        exactly: bool = False,
+    ) -> list[MetaVoiceRequest]:
+        return requests(self.facts, texts, options, prompts, exactly=exactly)
+
+    def live(self, options: MetaVoiceOptions, prompt: PromptLike) -> LiveText:
+        return live(self.facts, options, prompt)
+
+    def rehearsal(self) -> MetaVoiceRequest:
+        """As of any model, of every network but the speaker encoder."""
+        silence = np.zeros(self.facts.first.speaker_embedding_size, np.float32)
+        return self.request("Yes.", MetaVoiceOptions(seed=0, max_frames=16), silence)
+
+    def check(self, job: MetaVoiceJob) -> None:
+        check_running(self.configs, job, self.host.machine())
+
+    def together(
+        self, requests: Sequence[MetaVoiceRequest], most: int | None = None
+    ) -> tuple[MetaVoiceJob, int]:
+        """As of any model, for requests of one sampling."""
+        pieces = min(most or SIDE_BY_SIDE, sum(map(at_once, requests)))
+        job = replace(MetaVoiceJob.together([one.job() for one in requests]), batch=pieces)
+        if len(requests) == 1:
+            plan = partial(estimate, self.configs)
+            job = replace(job, batch=fitting(plan, job, self.host.machine()))
+        self.check(job)
+        return job, job.batch
+
+    def is_late(self, requests: Sequence[MetaVoiceRequest], places: int) -> bool:
+        """As of any model: for a diffusion, whose bands are loaded for each call."""
+        return requests[0].decoder == "mbd"
+
+    def open(
+        self, places: int, job: MetaVoiceJob | None, policy: CodecPolicy | None
+    ) -> tuple[RunningBatch, MetaVoiceAdmission]:
+        admission = MetaVoiceAdmission(self, places, job)
+        return self.slots(admission.places, admission.rows, admission.room), admission
+
     def speaker(self, utterances: Sequence[np.ndarray]) -> np.ndarray:
         """Encode recordings, (L,) float32 samples at 16 kHz each, as the voice's vector, (E,) float32."""
         embed = self.speaker_encoder.embed
         return self.voices.encoded(utterances, lambda ones: apart(self.host, partial(embed, ones))).copy()
+
+    def voice(self, prompt: PromptLike) -> np.ndarray:
+        """Encode a prompt as a voice's vector, (E,) float32."""
+        return read_voice(self.facts, prompt).encoded(self.speaker)
 
     def slots(self, texts: int, rows: int, room: int) -> RunningBatch:
         """Open a running batch of the first stage for as many texts, on as many rows of `room` ids."""

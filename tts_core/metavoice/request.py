@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from tts_core.audio.speaker_slices import TRIM_DB
 from tts_core.codecs.vocos import VocosConfig
 from tts_core.config import Configs, config_of
 from tts_core.errors import UsageError
-from tts_core.live.voices import SameVoices
 from tts_core.metavoice.codes import flattened, most_frames
 from tts_core.metavoice.config import END_OF_AUDIO, FIRST_STAGE_BOOKS, FirstStageConfig, SecondStageConfig
 from tts_core.metavoice.memory import MetaVoiceJob
@@ -28,6 +27,7 @@ from tts_core.metavoice.text import Tokenizers, check_characters, is_readable, n
 from tts_core.nn.noise import per_text, piece_seed
 from tts_core.pipeline import PromptLike
 from tts_core.prompt import Prompt
+from tts_core.speaking.live import LiveText, SameVoices
 from tts_core.speaking.request import WholeRequest
 from tts_core.speech.asked import each_text, frames_of, read_once, seed_of
 from tts_core.text import breaks
@@ -82,6 +82,20 @@ class MetaVoiceVoice:
         return encode(self.utterances) if self.vector is None else self.vector
 
 
+@dataclass(frozen=True)
+class Said:
+    """The first stage's result for a piece.
+
+    codes: (2, F) int32.
+    ids: their number.
+    ended: by itself.
+    """
+
+    codes: np.ndarray
+    ids: int
+    ended: bool
+
+
 @dataclass(frozen=True, eq=False)
 class MetaVoicePiece:
     """A piece of a text, ready for both stages."""
@@ -95,23 +109,30 @@ class MetaVoicePiece:
     number: int = 1  # among the pieces of its text
     of: int = 1  # pieces of its text
 
+    def most(self, left: int | None) -> int:
+        """Limit its frames. left: that a limit of all pieces leaves it; None for no such limit."""
+        return self.frames if left is None else min(self.frames, left)
+
     def limit(self, frames: int) -> int:
         """Limit the first stage's ids for this many frames: their codes, and the end of audio."""
         return min(FIRST_STAGE_BOOKS * frames + 1, self.room)
 
+    def said(self, sequence: np.ndarray, left: int | None) -> Said:
+        """Read a first-stage sequence, (N,) ids of text and audio, up to the limit. left: as in `most`.
 
-@dataclass(frozen=True)
-class Said:
-    """The first stage's result for a piece.
-
-    codes: (2, F) int32.
-    ids: their number.
-    ended: by itself.
-    """
-
-    codes: np.ndarray
-    ids: int
-    ended: bool
+        If it was cut off without a caller's limit, a warning is logged.
+        """
+        frames = self.most(left)
+        sequence = sequence[: len(self.first) + self.limit(frames)]
+        codes = flattened(sequence)[1][:, :frames]
+        ended = int(sequence[-1]) == END_OF_AUDIO
+        if not ended and left is None:
+            _LOG.warning(
+                "text: piece %d of %d did not end within %.1f s and was cut there; another seed or shorter "
+                "pieces may help",
+                *(self.number, self.of, codes.shape[1] / FRAME_RATE),
+            )
+        return Said(codes, len(sequence) - len(self.first), ended)
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,34 +163,11 @@ class MetaVoiceRequest(WholeRequest):
         """Return the memory job of the longest piece."""
         return MetaVoiceJob(
             max(len(piece.first) for piece in self.pieces),
-            max(self.frames(place) for place in range(len(self.pieces))),
+            max(piece.most(self.max_frames) for piece in self.pieces),
             1,
             self.sampling.rows,
             self.decoder,
         )
-
-    def frames(self, place: int, made: int = 0) -> int:
-        """Limit the frames of a piece. made: frames of the pieces before it."""
-        most = self.pieces[place].frames
-        return most if self.max_frames is None else min(most, self.max_frames - made)
-
-    def said(self, place: int, sequence: np.ndarray, made: int = 0) -> Said:
-        """Read a piece's first-stage sequence, (N,) ids of text and audio, up to the piece's limit.
-
-        made: frames of the pieces before it. If the piece was cut off without a caller's limit, a warning is
-        logged.
-        """
-        piece, frames = self.pieces[place], self.frames(place, made)
-        sequence = sequence[: len(piece.first) + piece.limit(frames)]
-        codes = flattened(sequence)[1][:, :frames]
-        ended = int(sequence[-1]) == END_OF_AUDIO
-        if not ended and self.max_frames is None:
-            _LOG.warning(
-                "text: piece %d of %d did not end within %.1f s and was cut there; another seed or shorter "
-                "pieces may help",
-                *(piece.number, piece.of, codes.shape[1] / FRAME_RATE),
-            )
-        return Said(codes, len(sequence) - len(piece.first), ended)
 
 
 def request(
@@ -184,20 +182,26 @@ def request(
     return replace(made, notes=accent_notes("text", text, lambda char: _known(char, options)))
 
 
+def live(facts: MetaVoiceFacts, options: MetaVoiceOptions, prompt: PromptLike) -> LiveText:
+    """Check all of a text that comes but the text. Raises UsageError."""
+    return LiveText(partial(request, facts), options, SameVoices(prompt))
+
+
 def ask(
     configs: Configs,
     documents: Mapping[str, Mapping[str, str]],
     text: str,
     options: MetaVoiceOptions,
     prompt: PromptLike,
-) -> MetaVoiceRequest:
-    """Build a request from the configurations and documents of a model's parts, by kind."""
-    return request(MetaVoiceFacts.of(configs, read_tokenizers(documents)), text, options, prompt)
+    *,
+    more: bool = False,
+) -> Any:
+    """Build a request from the configurations and documents of a model's parts, by kind.
 
-
-def voices(documents: Mapping[str, Mapping[str, str]], prompt: PromptLike) -> SameVoices:
-    """Build the voices of a text that arrives in pieces: the prompt's."""
-    return SameVoices(prompt)
+    more: its text goes on.
+    """
+    facts = MetaVoiceFacts.of(configs, read_tokenizers(documents))
+    return live(facts, options, prompt).begun(text) if more else request(facts, text, options, prompt)
 
 
 def requests(

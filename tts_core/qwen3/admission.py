@@ -9,9 +9,9 @@ from tts_core.errors import UsageError
 from tts_core.memory.fits import check_places
 from tts_core.memory.fits import places as fitting
 from tts_core.qwen3.memory import FIXED, Qwen3Job, estimate
-from tts_core.qwen3.net import Qwen3Net
 from tts_core.qwen3.request import Qwen3Request
 from tts_core.speaking.admission import PeakAdmission
+from tts_core.speaking.net import StreamNet
 
 SERVED = 8192  # positions of a request of unknown length, where memory is taken at once
 
@@ -23,7 +23,7 @@ class Qwen3Admission(PeakAdmission):
     job: bounds each request that will join; None for any. Raises ResourceError for too little memory.
     """
 
-    def __init__(self, net: Qwen3Net, places: int, job: Qwen3Job | None):
+    def __init__(self, net: StreamNet, places: int, job: Qwen3Job | None):
         self.net, self.machine = net, net.host.machine(net.policy)  # as the batch begins
         self.room = net.network.config.max_positions
         check_places(places)

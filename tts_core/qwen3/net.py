@@ -12,11 +12,17 @@ import numpy as np
 
 from tts_core.audio.voice_cache import VoiceCache
 from tts_core.codecs.policy import CodecPolicy
-from tts_core.errors import GenerationError
+from tts_core.errors import GenerationError, UsageError
 from tts_core.nn.beside import Pending, Then
 from tts_core.nn.calls import apart
+from tts_core.pipeline import PromptLike
+from tts_core.qwen3.admission import Qwen3Admission
 from tts_core.qwen3.inputs import Qwen3Inputs
 from tts_core.qwen3.layout import cut_of_recording
+from tts_core.qwen3.memory import Qwen3Job, check_running
+from tts_core.qwen3.options import Qwen3Options
+from tts_core.qwen3.request import Qwen3Facts, Qwen3Request, live, rehearsal, request
+from tts_core.qwen3.voice import read_voice
 from tts_core.speaking.net import StreamNet, first
 from tts_core.speaking.running import RunningBatch
 from tts_core.speaking.speech import Sound
@@ -29,11 +35,32 @@ class Qwen3Net(StreamNet):
     make_slots, fault: `qwen3/slots.py`.
     """
 
-    kinds = "qwen3", "qwen3_codec"
+    kinds, facts_of = ("qwen3", "qwen3_codec"), Qwen3Facts.of
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self._vectors = VoiceCache()
+
+    def request(self, text: str, options: Qwen3Options, prompt: PromptLike = None) -> Qwen3Request:
+        return request(self.facts, text, options, prompt)
+
+    def live(self, options: Qwen3Options, prompt: PromptLike) -> Qwen3Request:
+        return live(self.facts, "", options, prompt)
+
+    def rehearsal(self) -> Qwen3Request:
+        return rehearsal(self.facts)
+
+    def check(self, job: Qwen3Job) -> None:
+        check_running(self.configs, job, self.host.machine(self.policy))
+
+    def windows(self, job: Qwen3Job | None, *, streamed: bool) -> CodecPolicy | None:
+        return self.policy if streamed else None
+
+    def open(
+        self, places: int, job: Qwen3Job | None, policy: CodecPolicy | None
+    ) -> tuple[RunningBatch, Qwen3Admission]:
+        admission = Qwen3Admission(self, places, job)
+        return self.slots(admission.places, admission.room), admission
 
     def slots(self, texts: int, room: int) -> RunningBatch:
         """Open a running batch for as many texts, each of at most `room` positions."""
@@ -50,6 +77,17 @@ class Qwen3Net(StreamNet):
         """Encode a recording, (L,) float32 at the speaker encoder's rate, as the voice's vector (D,)."""
         embed = self.network.speaker_encoder.embed
         return self._vectors.encoded([samples], lambda _: apart(self.host, partial(embed, samples))).copy()
+
+    def voice(self, prompt: PromptLike) -> np.ndarray:
+        """Encode a recording as a voice's vector, (D,) float32; or return that vector."""
+        facts, options = self.facts, Qwen3Options(trust_transcript=True)
+        voice = read_voice(facts.config, facts.codec, facts.tokenizer, options, prompt)
+        vector = voice.vector_of(self.vector)
+        if vector is None:
+            raise UsageError(
+                "prompt: this checkpoint takes no recording; its voices are built in or described"
+            )
+        return vector.copy()
 
     def _launch_window(self, window: Sound, policy: CodecPolicy | None) -> Pending[np.ndarray]:
         """As of any stream; without a policy a piece is decoded in the original's pieces of 300 frames."""

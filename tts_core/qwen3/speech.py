@@ -16,7 +16,6 @@ from tts_core.qwen3.inputs import Qwen3Inputs
 from tts_core.qwen3.live import Live, Whole
 from tts_core.qwen3.net import Qwen3Net
 from tts_core.qwen3.request import Qwen3Request
-from tts_core.speaking.running import WAITED
 from tts_core.speaking.speech import (
     Append,
     CodecMemory,
@@ -45,7 +44,7 @@ def speak(request: Qwen3Request, net: Qwen3Net, policy: CodecPolicy | None) -> S
     if voice.heard is not None:
         vector = yield Encode(partial(net.vector, voice.heard))
     text = Live(request) if request.is_open else Whole(request)
-    spoken, rows, is_cut = 0, 0, False
+    spoken, is_cut = 0, False
     while True:
         while not text.can_begin:
             text.hear((yield MoreText()))
@@ -60,7 +59,7 @@ def speak(request: Qwen3Request, net: Qwen3Net, policy: CodecPolicy | None) -> S
                 if news := text.news():
                     yield Append(slot, *news)
                 continue
-            for codes in steps[steps[:, 0] != WAITED]:
+            for codes in steps:
                 if codes[0] < 0:
                     raise net.fault(replace(inputs, layout=text.piece.layout), _stacked(request, frames))
                 if codes[0] == request.facts.config.codec_eos_id:
@@ -72,19 +71,17 @@ def speak(request: Qwen3Request, net: Qwen3Net, policy: CodecPolicy | None) -> S
                     _warn(request, text, len(frames))
                     break
             for start, stop in complete(policy, asked, len(frames) - ended):
-                yield Sound(
-                    _stacked(request, frames[start:stop]), rows, memory, after=clipped, lead=text.lead
-                )
+                yield Sound(_stacked(request, frames[start:stop]), 0, memory, after=clipped, lead=text.lead)
                 asked = stop
         yield Free(slot)
         spoken += len(frames)
         is_full = request.max_frames is not None and spoken >= request.max_frames
         if asked < len(frames) and text.is_followed is None and not is_full:  # only further text says
-            yield Sound(_stacked(request, frames[asked:]), rows, memory, after=clipped, lead=text.lead)
+            yield Sound(_stacked(request, frames[asked:]), 0, memory, after=clipped, lead=text.lead)
             asked = len(frames)
         while text.is_followed is None and not is_full:
             text.hear((yield MoreText()))
-        rows += len(piece.layout.text) + len(frames)
+        rows = len(piece.layout.text) + len(frames)
         codes = _stacked(request, frames[asked:])
         yield Sound(codes, rows, memory, after=clipped, ends=True, pacing=text.pacing(), lead=text.lead)
         if is_full or not text.is_followed:

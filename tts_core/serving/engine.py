@@ -255,7 +255,7 @@ class SpeechEngine:
 
     def _feed(self, one: LoadedModel, key: int, speech: Speech) -> None:
         try:
-            if not one.wants_text(key):
+            if not one.session.wants(key):
                 return
             for text in speech.take_texts():
                 if text is None:
@@ -292,7 +292,7 @@ class SpeechEngine:
                 if not one.session.fits(speech.request, promised=promised):
                     full.add(speech.model)
                     continue
-                key = self._join(one, speech)
+                key = one.session.join(speech.request, more=speech.more, cancel=speech.cancelled)
             except Exception as error:
                 self._dequeue(speech, error)
                 continue
@@ -302,25 +302,20 @@ class SpeechEngine:
             if speech.more:
                 self._feed(one, key, speech)
 
-    def _join(self, one: LoadedModel, speech: Speech) -> int:
-        """Let a request join. If an error of the batch's steps comes only now, it joins the next batch."""
-        for is_last in (False, True):
-            try:
-                return one.session.join(speech.request, more=speech.more, cancel=speech.cancelled)
-            except Exception as error:
-                if not comes_late(error):
-                    raise
-                self._break(one, error)
-                if is_last or self._shelf.get(one.name) is not one:
-                    raise
-        raise AssertionError("the last attempt returns or raises")
-
     def _break(self, one: LoadedModel, error: Exception) -> None:
-        """End all requests of a batch with an error, and open the next batch."""
+        """End all requests of a batch that ran with an error, and open the next batch, for which one that had
+        not begun waits again, once.
+        """
         _LOG.error("serving: a batch of %s failed", one.name, exc_info=error)
-        for key in [*one.speeches]:
-            self._end(one, key, error)
+        again = deque[Speech]()
+        for key, speech in [*one.speeches.items()]:
+            if speech.more or speech.is_second or one.session.begun(key):
+                self._end(one, key, error)
+            else:
+                again.append(one.speeches.pop(key).again())
         self._shelf.reopen(one)
+        with self._changed:
+            self._queue = again + self._queue
 
     def _step(self, one: LoadedModel) -> None:
         """Run a step of a model's batch and hand out what it gave."""

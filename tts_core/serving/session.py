@@ -76,11 +76,19 @@ class Session(Protocol):
     def join(self, request: Any, *, more: bool = False, cancel: threading.Event | None = None) -> int:
         """Let a checked request, from `pipeline.request`, begin with the next step; return its key.
 
-        more: its text goes on: `feed` follows, and `end`. Only where the model's spec has `fed`.
+        more: its text goes on: `feed` follows, and `end`.
         cancel: set by any thread; looked at by a session whose steps take long. A caller that waits for the
         end of a step calls `leave` instead.
-        Raises SpeechError, and the batch is as before, if the request cannot begin.
+        No network runs. Raises SpeechError, and the batch is as before, if the request cannot begin.
         """
+        ...
+
+    def begun(self, key: int) -> bool:
+        """Return True once a request has taken part in a step."""
+        ...
+
+    def wants(self, key: int) -> bool:
+        """Return True if a request can take further text now: always, or once all of it is spoken."""
         ...
 
     def feed(self, key: int, text: str) -> None:

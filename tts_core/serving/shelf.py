@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 
 from tts_core.errors import ResourceError
 from tts_core.pipeline import Pipeline
-from tts_core.serving.live_session import LiveSession
 from tts_core.serving.session import Failed, Session
 from tts_core.serving.source import ModelSource
 from tts_core.serving.speech import Speech
@@ -30,10 +29,6 @@ class LoadedModel:
     session: Session
     speeches: dict[int, Speech] = field(default_factory=dict)
     used: float = field(default_factory=time.perf_counter)
-
-    def wants_text(self, key: int) -> bool:
-        """Return True if a request can take further text now."""
-        return not isinstance(self.session, LiveSession) or self.session.wants(key)
 
 
 class Shelf:
@@ -67,7 +62,7 @@ class Shelf:
         while True:
             try:
                 pipeline = self.sources[name].load()
-                found = LoadedModel(name, pipeline, self._session(name, pipeline))
+                found = LoadedModel(name, pipeline, pipeline.session(self.places))
                 break
             except ResourceError:
                 if not self._loaded:
@@ -90,7 +85,7 @@ class Shelf:
         except Exception:  # its memory is freed with the object
             _LOG.warning("serving: the broken batch of %s does not close", found.name, exc_info=True)
         try:
-            found.session = self._session(found.name, found.pipeline)
+            found.session = found.pipeline.session(self.places)
         except Exception:
             _LOG.exception("serving: %s is unloaded: its batch cannot be opened again", found.name)
             del self._loaded[found.name]
@@ -120,10 +115,6 @@ class Shelf:
         gc.collect()
         if self.freeze and self._loaded:
             gc.freeze()
-
-    def _session(self, name: str, pipeline: Pipeline) -> Session:
-        session = pipeline.session(self.places)
-        return session if self.sources[name].fed else LiveSession(session)
 
     def close(self) -> None:
         """Unload all models."""

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from importlib import import_module
 from typing import Any
 
 from tts_core import models
-from tts_core.live.chain import Chain
 from tts_core.models import Configs, Documents, Model
 from tts_core.options import changed, options_class
 from tts_core.pipeline import Pipeline, PromptLike
-from tts_core.serving.live_session import LiveRequest
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,28 +29,21 @@ class ModelSource:
     load: Callable[[], Pipeline]
     codec_precision: str = "float32"
 
-    def request(self, text: str, options: Mapping[str, Any], prompt: PromptLike) -> Any:
+    def request(self, text: str, options: Mapping[str, Any], prompt: PromptLike, **how: bool) -> Any:
         """Check a text with its options and prompt; returns a request for the pipeline.
 
-        options: changes of the model's defaults. Raises UsageError.
+        options: changes of the model's defaults.  how: of the model's `ask`. Raises UsageError.
         """
         chosen = changed(options_class(self.model)(), options)
         ask = import_module(f"tts_core.{self.model}.request").ask
-        return ask(self.configs, self.documents, text, chosen, prompt)
+        return ask(self.configs, self.documents, text, chosen, prompt, **how)
 
     def live(self, text: str, options: Mapping[str, Any], prompt: PromptLike) -> Any:
-        """Check the first piece of a text that arrives in pieces.
+        """Check the first piece of a text that arrives in pieces. Raises UsageError.
 
-        A model that is `fed` reads on by itself; for any other the result is a LiveRequest, whose pieces are
-        spoken one after the other, in the same voices. Raises UsageError.
+        A model that is `fed` reads on by itself; any other speaks piece by piece, in the same voices.
         """
-        chosen = changed(options_class(self.model)(), options)
-        module = import_module(f"tts_core.{self.model}.request")
-        if self.fed:
-            return module.ask(self.configs, self.documents, text, chosen, prompt, more=True)
-        ask = partial(module.ask, self.configs, self.documents)
-        chain = Chain(ask, chosen, module.voices(self.documents, prompt))
-        return LiveRequest(chain, chain.next(text))
+        return self.request(text, options, prompt, more=True)
 
     @property
     def spec(self) -> Model:

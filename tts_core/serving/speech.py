@@ -46,6 +46,7 @@ class Speech:
         self.seed: int | None = None  # known with the first part
         self.finish_reason: FinishReason | None = None
         self.error: Exception | None = None
+        self.is_second = False  # it joins another time
         self.cancelled = threading.Event()
         self.samples = self.token_count = self.sample_rate = self._taken = 0
         self._ahead = ahead
@@ -131,6 +132,11 @@ class Speech:
     def begin(self) -> None:
         """For the thread that speaks: the request has joined a batch."""
         self.started = time.perf_counter()
+
+    def again(self) -> Speech:
+        """For the thread that speaks: queue the request again, for its batch ended before it had begun."""
+        self.started, self.is_second = None, True
+        return self
 
     def give(self, part: GenerationResult) -> None:
         """For the thread that speaks: the next part. The one with a finish_reason ends the speech."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 from tts_core.memory.fits import check
 from tts_core.nn.host import Host
@@ -29,16 +30,22 @@ class Admission(Protocol):
 class PeakAdmission(Admission):
     """The places of a running batch whose requests reach their peaks one after the other.
 
-    needed: bytes of a request at its peak, besides the batch's own.
+    needed: bytes of a request at its peak, besides the batch's own; each request is estimated once.
     """
 
     def __init__(self, host: Host, places: int, needed: Callable[[Any], int]):
         self.host, self.places, self._needed = host, places, needed
+        self._peaks = WeakKeyDictionary[Any, int]()
 
     def promised(self, requests: Sequence[Any]) -> int:
-        return max(map(self._needed, requests), default=0)
+        return max(map(self._peak, requests), default=0)
 
     def fits(self, request: Any, others: Sequence[Any], promised: int) -> bool:
-        needed = self._needed(request)
+        needed = self._peak(request)
         check("a request's stages", needed, self.host.machine())
         return len(others) < self.places and self.host.machine().fits(needed + promised)
+
+    def _peak(self, request: Any) -> int:
+        if request not in self._peaks:
+            self._peaks[request] = self._needed(request)
+        return self._peaks[request]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -15,23 +16,92 @@ from tts_core.nn.beside import Pending, Then
 from tts_core.nn.calls import apart
 from tts_core.nn.guard import check_sound
 from tts_core.nn.host import Device
+from tts_core.pipeline import PromptLike
+from tts_core.speaking.admission import Admission
+from tts_core.speaking.running import RunningBatch
 from tts_core.speaking.speech import Sound
+from tts_core.speech.asked import each_text
+
+SIDE_BY_SIDE = 8  # pieces of a text at once, at most
 
 
 class Net(Protocol):
     """What a session asks of a model's networks.
 
     stages: names of the stages that results report, in order; none for a model of one stage.
-    heard: name under which progress tells of speech that is ready; none for a model of one stage.
+    heard: name under which progress tells of speech that is ready.
     """
 
     host: Device
+    config: Any
+    codec_config: Any
+    configs: Configs
     stages: Sequence[str] = ()
-    heard: str = ""
+    heard: str = "speech"
 
     @property
     def sample_rate(self) -> int:
         """Of the sound, in Hz."""
+        ...
+
+    def request(self, text: str, options: Any, prompt: PromptLike = None) -> Any:
+        """Check a caller's arguments, and cut a long text into pieces. Raises UsageError."""
+        ...
+
+    def requests(
+        self,
+        texts: Sequence[str],
+        options: Any,
+        prompts: PromptLike | Sequence[PromptLike],
+        *,
+        exactly: bool = False,
+    ) -> Sequence[Any]:
+        """Check several texts. prompts: one for all, or one per text.  exactly: read them as given."""
+        ...
+
+    def live(self, options: Any, prompt: PromptLike) -> Any:
+        """Check all of a text that comes but the text."""
+        ...
+
+    def rehearsal(self) -> Any:
+        """Build a short request that runs all kernels, for a warm-up."""
+        ...
+
+    def check(self, job: Any) -> None:
+        """Raise ResourceError, naming what would fit, unless a job fits in the free memory."""
+        ...
+
+    def together(self, requests: Sequence[Any], most: int | None = None) -> tuple[Any, int]:
+        """Return a job that bounds each of several requests, and the number of places to speak them at once.
+
+        most: of these.
+
+        Raises ResourceError for too little memory.
+        """
+        jobs = [one.job() for one in requests]
+        longest = replace(type(jobs[0]).together(jobs), texts=1)
+        self.check(longest)
+        return longest, min(len(requests), most or len(requests))
+
+    def is_late(self, requests: Sequence[Any], places: int) -> bool:
+        """Return True if sound of requests that join together is decoded after the last step."""
+        return False
+
+    def longest(self, first: Any) -> Any:
+        """Return a job that bounds every sentence of a text that comes. first: request of the first one."""
+        return None
+
+    def windows(self, job: Any, *, streamed: bool) -> CodecPolicy | None:
+        """Return the codec's windows of a session; None decodes each piece as a whole. job: of all its
+        requests, None for any.
+        """
+        return None
+
+    def open(self, places: int, job: Any, policy: CodecPolicy | None) -> tuple[RunningBatch, Admission]:
+        """Open a running batch. job: bounds each request that will join; None for any.
+
+        Raises ResourceError for too little memory.
+        """
         ...
 
     def prepare(self, policy: CodecPolicy) -> None:
@@ -77,6 +147,7 @@ class StreamNet(Net):
     """A network and a codec that decodes a piece window by window, with caches of recordings.
 
     kinds: of both.
+    facts_of: the model's, from configurations and documents.
     documents: texts of the model's own, by name.
     make_slots: of the network, `slots.py` of the model.
     fault: builds the error that names the first layer with NaN or infinity.
@@ -84,6 +155,7 @@ class StreamNet(Net):
     """
 
     kinds: tuple[str, str]
+    facts_of: ClassVar[Callable[[Configs, Mapping[str, str]], Any]]
 
     def __init__(
         self,
@@ -97,10 +169,12 @@ class StreamNet(Net):
         decode_piece: Callable[[Any, Any], tuple[Any, Any]] | None = None,
     ):
         self.documents, self.network, self.codec, self.host = documents, network, codec, host
+        self.config, self.codec_config = network.config, codec.config
         self.configs: Configs = dict(zip(self.kinds, (network.config, codec.config), strict=True))
         self._make_slots, self._fault = make_slots, fault
         self._codes = VoiceCache()
         self._decode_piece = decode_piece or (lambda codes, state: codec.decode_piece(codes, state))
+        self.facts = type(self).facts_of(self.configs, documents)
 
     @property
     def policy(self) -> CodecPolicy:
@@ -110,6 +184,18 @@ class StreamNet(Net):
     @property
     def sample_rate(self) -> int:
         return self.codec.config.sample_rate
+
+    def requests(
+        self,
+        texts: Sequence[str],
+        options: Any,
+        prompts: PromptLike | Sequence[PromptLike],
+        *,
+        exactly: bool = False,
+    ) -> Sequence[Any]:
+        options = replace(options, as_written=True) if exactly else options
+        asked = each_text(texts, options, prompts)
+        return [self.request(one.text, one.options, one.prompt) for one in asked]
 
     def _codes_of(self, samples: np.ndarray) -> Any:
         """Encode recordings, (1, L) float32 at the codec's rate, as codes (1, Q, F) of the framework."""
@@ -155,3 +241,8 @@ class StreamNet(Net):
 def first(made: Sequence[np.ndarray]) -> np.ndarray:
     """Copy the samples of a launch, (1, L), out of memory that the next copies use again. → (L,) float32."""
     return made[0][0].astype(np.float32)
+
+
+def at_once(request: Any) -> int:
+    """Count the pieces of a request that can be spoken at once: one, if it limits the frames of all."""
+    return len(request.pieces) if request.max_frames is None else 1

@@ -1,93 +1,219 @@
-"""The pipeline of models whose speech is a generator, but for their typed methods."""
+"""The pipeline of every model: requests through its sessions. A model's own only states types."""
 
 from __future__ import annotations
 
 import threading
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, ClassVar, Generic, TypeVar
 
+import numpy as np
+
+from tts_core.errors import UsageError
 from tts_core.nn.calls import exclusive, exclusive_parts
+from tts_core.options import chosen
 from tts_core.pipeline import Callbacks, Progress, PromptLike
-from tts_core.results import GenerationResult
-from tts_core.serving.session import Session
-from tts_core.speech.asked import each_text
-from tts_core.speech.together import Single, log, streamed, together
+from tts_core.results import GenerationResult, join
+from tts_core.speaking.doors import checked_pieces, log, sentences, spoken
+from tts_core.speaking.live import LiveText
+from tts_core.speaking.net import Net
+from tts_core.speaking.session import SpeechSession
+from tts_core.speaking.speech import Speech
+from tts_core.speech.report import StageReport
 
-Request = TypeVar("Request", bound=Any)  # a model's, with pieces, seconds, is_open and job
+Tell = Callable[[Progress], None]
+AnyNet = TypeVar("AnyNet", bound=Net)
 
 
-class SpeechPipeline(ABC, Generic[Request]):
-    """A model over its sessions. name: of the model, for logs."""
+class SpeechPipeline(Generic[AnyNet]):
+    """A model over its sessions. Build it with `load`.
 
-    name: str
-    engine: Any
+    name: of the model, for logs.
+    options: their class.
+    speech: of a request, with its networks and windows.
+    """
 
-    @abstractmethod
-    def request(self, text: str, options: Any, prompt: PromptLike = None) -> Request:
+    name: ClassVar[str]
+    options: ClassVar[type]
+    speech: ClassVar[Callable[..., Speech]]
+
+    def __init__(self, engine: AnyNet):
+        self.engine = engine
+        self.sample_rate = engine.sample_rate
+
+    @property
+    def config(self) -> Any:
+        """The network's configuration."""
+        return self.engine.config
+
+    @property
+    def codec_config(self) -> Any:
+        """The codec's configuration."""
+        return self.engine.codec_config
+
+    def generate(
+        self,
+        text: str,
+        *,
+        prompt: PromptLike = None,
+        options: Any = None,
+        progress: Tell | None = None,
+        cancel: threading.Event | None = None,
+        **changes: Any,
+    ) -> GenerationResult:
+        """Speak one text and return all of `stream` as one result, with its arguments and errors.
+
+        Pieces of a long text that do not depend on each other run at once, as many as fit in memory; with a
+        limit of all frames in order. The codec's windows may be longer than a stream's: samples are equal up
+        to rounding.
+        """
+        asked = self.request(text, chosen(self.options, options, changes), prompt)
+        log(self.name, asked)
+        [spoken] = self._together([asked], Callbacks(progress, cancel))
+        return spoken
+
+    def stream(
+        self,
+        text: str | Iterable[str],
+        *,
+        prompt: PromptLike = None,
+        options: Any = None,
+        progress: Tell | None = None,
+        cancel: threading.Event | None = None,
+        **changes: Any,
+    ) -> Iterator[GenerationResult]:
+        """Speak one text part by part, each as soon as its sound is known.
+
+        text: or an iterable of its pieces, spoken while the next one is awaited: a model that reads while it
+        speaks takes words, others take sentences as they become complete.
+        prompt: the voice, as the model takes it.
+        options: settings; `changes` replace some of their fields. Seeds of the pieces of a long text are
+        derived from the first.
+        progress: called as a stage begins and after every part.
+        cancel: once set, the stream ends with CancelledError.
+        Raises UsageError for a text, voice or value that cannot be used and ResourceError for too little
+        memory, both at the call, before any network runs; for pieces of text, as they come.
+        """
+        given, watch = chosen(self.options, options, changes), Callbacks(progress, cancel)
+        if isinstance(text, str):
+            return self.speak(self.request(text, given, prompt), progress=progress, cancel=cancel)
+        pieces, live = checked_pieces(text), self.engine.live(given, prompt)
+        if not isinstance(live, LiveText):
+            return self._speak(live, watch, pieces)
+        return self._sentences(live, watch, sentences(pieces, cancel))
+
+    def request(self, text: str, options: Any, prompt: PromptLike = None) -> Any:
         """Check a caller's arguments without running a network. Raises UsageError."""
+        return self.engine.request(text, options, prompt)
 
-    @abstractmethod
-    def check_memory(self, job: Any) -> None:
-        """Raise ResourceError, naming what would fit, unless a job fits in the free memory."""
+    def speak(
+        self, request: Any, *, progress: Tell | None = None, cancel: threading.Event | None = None
+    ) -> Iterator[GenerationResult]:
+        """Stream the speech of a request. Raises ResourceError, at the call, for too little memory."""
+        return self._speak(request, Callbacks(progress, cancel))
 
-    @abstractmethod
-    def opened(self, places: int, job: Any, *, streamed: bool, sound: bool = True) -> Session:
+    def session(self, places: int, *, streamed: bool = True) -> SpeechSession:
+        """Open a running batch; arguments as in Pipeline. Raises ResourceError for too little memory."""
+        return self.opened(places, None, streamed=streamed)
+
+    def generate_batch(
+        self,
+        texts: Sequence[str],
+        *,
+        prompts: PromptLike | Sequence[PromptLike] = None,
+        options: Any = None,
+        progress: Tell | None = None,
+        cancel: threading.Event | None = None,
+        batch_size: int | None = None,
+        **changes: Any,
+    ) -> list[GenerationResult]:
+        """Speak several texts in one running batch; each has the codes that it has by itself.
+
+        prompts, seed, max_frames and noise: one for all, or one per text. All texts are checked before the
+        first is spoken. The times in a result are those until its text was spoken.
+        batch_size: pieces at once, at most; None for as many as fit.
+        Raises UsageError, with the text's position, and ResourceError for too little memory.
+        """
+        given = chosen(self.options, options, changes)
+        asked = self.engine.requests(texts, given, prompts)
+        return self._together(asked, Callbacks(progress, cancel), batch_size)
+
+    def generate_codes(
+        self,
+        texts: Sequence[str],
+        prompts: PromptLike | Sequence[PromptLike] = None,
+        *,
+        options: Any = None,
+        batch_size: int | None = None,
+        **changes: Any,
+    ) -> list[np.ndarray]:
+        """Generate codec codes of several texts without waveforms: (Q, T) int32 each, prompts excluded.
+
+        Texts are read exactly as given. Other arguments and errors as in `generate_batch`.
+        """
+        given = chosen(self.options, options, changes)
+        asked = self.engine.requests(texts, given, prompts, exactly=True)
+        spoken = self._together(asked, Callbacks(None, None), batch_size, has_sound=False)
+        return [one.codes for one in spoken]
+
+    def opened(self, places: int, job: Any, *, streamed: bool, **how: Any) -> SpeechSession:
         """Open a running batch.
 
         job: bounds each request that will join; None for any.
         streamed: False for speech that nobody hears before its end.
-        sound: False for codes alone.
+        how: of SpeechSession.
         """
-
-    def speak(
-        self,
-        request: Request,
-        *,
-        progress: Callable[[Progress], None] | None = None,
-        cancel: threading.Event | None = None,
-    ) -> Iterator[GenerationResult]:
-        """Stream the speech of a request. Raises ResourceError, at the call, for too little memory."""
-        return self._speak(request, Callbacks(progress, cancel), is_streamed=True)
+        policy = self.engine.windows(job, streamed=streamed)
+        batch, admission = self.engine.open(places, job, policy)
+        rehearsal = self.engine.rehearsal
+        return SpeechSession(
+            self.engine, type(self).speech, batch, admission, rehearsal, policy=policy, **how
+        )
 
     def _speak(
-        self, request: Request, watch: Callbacks, *, is_streamed: bool, text: Iterator[str] | None = None
+        self, request: Any, watch: Callbacks, text: Iterator[str] | None = None
     ) -> Iterator[GenerationResult]:
         """Speak one request. text: that is still to come. Checks the memory at the call."""
         log(self.name, request)
-        self.check_memory(request.job())
-        return self._parts(request, watch, is_streamed, text)
+        self.engine.check(request.job())
+        return self._parts(request, request.job(), watch, text)
+
+    def _sentences(self, live: LiveText, watch: Callbacks, text: Iterator[str]) -> Iterator[GenerationResult]:
+        """Speak sentences as they come; the memory is checked with the first."""
+        live = live.begun(next(text))
+        self.engine.check(live.first.job())
+        yield from self._parts(live, self.engine.longest(live.first), watch, text)
 
     @exclusive_parts
     def _parts(
-        self, request: Request, watch: Callbacks, is_streamed: bool, text: Iterator[str] | None
+        self, request: Any, job: Any, watch: Callbacks, text: Iterator[str] | None
     ) -> Iterator[GenerationResult]:
         """Yield a text's speech as it is decoded."""
-        session = self.opened(1, request.job(), streamed=is_streamed)
-        yield from streamed(session, request, watch, request.seconds, text)
-
-    def _requests(
-        self, texts: Sequence[str], options: Any, prompts: PromptLike | Sequence[PromptLike]
-    ) -> list[Request]:
-        """Check several texts. prompts: one for all, or one per text."""
-        asked = each_text(texts, options, prompts)
-        return [self.request(one.text, one.options, one.prompt) for one in asked]
+        report = StageReport(watch, request.seconds)
+        for _, part in spoken(self.opened(1, job, streamed=True, report=report), [request], report, text):
+            yield part
 
     @exclusive
     def _together(
-        self, asked: Sequence[Request], watch: Callbacks, *, sound: bool = True
+        self, asked: Sequence[Any], watch: Callbacks, most: int | None = None, *, has_sound: bool = True
     ) -> list[GenerationResult]:
         """Speak requests in one batch, each as soon as it fits; in their order.
 
-        sound: False for codes alone.
+        most: pieces at once.  has_sound: False for codes alone.
         """
-        jobs = [one.job() for one in asked]
-        longest = replace(type(jobs[0]).together(jobs), texts=1)
-        self.check_memory(longest)
-
-        def session(texts: int) -> Session:
-            return self.opened(texts, longest, streamed=False, sound=sound)
-
-        lines = [Single(one) for one in asked]
-        return together(session, lines, watch, sum(one.seconds for one in asked))
+        if most is not None and most < 1:
+            raise UsageError(f"batch_size: {most} is not a number of pieces; give 1 or more")
+        job, places = self.engine.together(asked, most)
+        report = StageReport(watch, sum(one.seconds for one in asked))
+        session = self.opened(
+            places,
+            job,
+            streamed=False,
+            has_sound=has_sound,
+            is_late=self.engine.is_late(asked, places),
+            at_once=places,
+            report=report,
+        )
+        parts: list[list[GenerationResult]] = [[] for _ in asked]
+        for place, part in spoken(session, asked, report):
+            parts[place].append(part)
+        return [join(one) for one in parts]

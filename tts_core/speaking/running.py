@@ -62,6 +62,16 @@ class Running:
         return bool(self._slots) and self.batch.can_step
 
     @property
+    def is_full(self) -> bool:
+        """True if no index is free."""
+        return len(self._slots) == self._places
+
+    @property
+    def taken(self) -> list[Slot]:
+        """The slots that have joined."""
+        return [*self._slots.values()]
+
+    @property
     def has_launched(self) -> bool:
         """True if steps run that are not read."""
         return bool(self._slots and self._launched)
@@ -84,13 +94,10 @@ class Running:
             del self._slots[slot.index]
             slot.index = None
 
-    def drop(self, owner: Any) -> None:
-        """Free the slots of a request."""
-        for slot in [slot for slot in self._slots.values() if slot.owner is owner]:
-            self.leave(slot)
-
     def turn(self) -> list[tuple[Slot, np.ndarray]]:
-        """Launch the next steps and read the oldest. Returns the slots that took part, each with its ids."""
+        """Launch the next steps and read the oldest. Returns the slots that took part, each with the ids of
+        its steps.
+        """
         if not self._slots:
             self._launched.clear()
             return []
@@ -100,4 +107,10 @@ class Running:
             return []
         launched, slots = self._launched.popleft()
         ids = self.batch.read(launched)
-        return [(slot, ids[:, index]) for index, slot in slots.items() if self._slots.get(index) is slot]
+        drawn = [(slot, _of_steps(ids[:, index])) for index, slot in slots.items() if slot.index == index]
+        return [(slot, own) for slot, own in drawn if len(own)]
+
+
+def _of_steps(ids: np.ndarray) -> np.ndarray:
+    """Leave out the steps in which a text took no part. ids: (steps, ...)."""
+    return ids[ids.reshape(len(ids), -1)[:, 0] != WAITED]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,78 +14,32 @@ import numpy as np
 
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.errors import CancelledError, own_error
-from tts_core.nn.beside import Pending, Then
 from tts_core.nn.calls import apart, drop_errors
-from tts_core.nn.guard import check_sound, checked
 from tts_core.results import FinishReason, Meter
 from tts_core.serving.session import Event, Failed, Part, Session
 from tts_core.speaking.admission import Admission
 from tts_core.speaking.delivery import Delivered
+from tts_core.speaking.live import LiveText
+from tts_core.speaking.members import DueSound, Job, Member, Utterance
 from tts_core.speaking.net import Net
 from tts_core.speaking.running import Running, RunningBatch
+from tts_core.speaking.sounds import Sounds
 from tts_core.speaking.speech import (
+    All,
     Append,
+    Ask,
     Encode,
     Free,
     Ids,
     MoreText,
-    Run,
     Slot,
     Sound,
     Speech,
     Work,
 )
-from tts_core.speaking.windows import WindowQueue
 from tts_core.speech.report import StageReport
 
-SILENT = np.zeros(0, np.float32)
 NOTHING = Sound(np.zeros((0, 0), np.int32), 0)
-
-
-@dataclass(eq=False)
-class _Member:
-    """A request that has joined.
-
-    waits: what its speech waits for.
-    texts: that came and were not read; None is the end.
-    has_ended: the end was read.
-    held: its last sound, which ends the speech if nothing follows.
-    """
-
-    key: int
-    request: Any
-    speech: Speech
-    parts: Delivered
-    cancel: threading.Event
-    texts: deque[str | None] = field(default_factory=deque)
-    has_ended: bool = False
-    waits: Ids | MoreText | Work | None = None
-    held: Sound | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class _Window:
-    """A sound in the queue. reason: of the end of the speech, with its last one."""
-
-    member: _Member
-    sound: Sound
-    reason: FinishReason | None = None
-
-
-@dataclass(eq=False)
-class _Job:
-    """Work in the queue.
-
-    run: None before its turn.
-    is_stepped: a step of it ran.
-    begun: seconds of the clock.
-    """
-
-    member: _Member
-    work: Work
-    run: Run | None = None
-    is_stepped: bool = False
-    begun: float = 0.0
 
 
 class SpeechSession(Session):
@@ -97,7 +51,7 @@ class SpeechSession(Session):
     is_late: nothing is decoded before all speeches have their codes, and the running batch's memory is free:
     for requests that join together, whose sound nobody awaits.
     report: takes the stages and steps of all requests.
-    meter: of the only request, where its time began before it joins.
+    at_once: speeches that a request runs at the same time, at most.
     """
 
     def __init__(
@@ -112,26 +66,25 @@ class SpeechSession(Session):
         has_sound: bool = True,
         is_late: bool = False,
         report: StageReport | None = None,
-        meter: Meter | None = None,
+        at_once: int = 1,
     ):
         self.net, self.admission, self.policy, self.has_sound = net, admission, policy, has_sound
         self._speak, self._rehearsal, self._is_late = speak, rehearsal, is_late
-        self._report, self._meter = report or StageReport(), meter
-        self._has_listeners = policy is not None and policy.is_heard
+        self._report, self._at_once = report or StageReport(), at_once
         self.slots = Running(batch, admission.places)
-        self.members: dict[int, _Member] = {}
+        self.members: dict[int, Member] = {}
         self._joined = 0  # requests so far
+        self._encodes: list[tuple[Utterance, Encode]] = []
         self._wanted: list[Slot] = []  # that join before the next step
-        self._jobs: list[_Job] = []
-        self._windows = WindowQueue[_Window, np.ndarray](
-            net.host,
-            self._decode,
-            launch=self._launch if has_sound and net.host.overlaps else None,
-            split=lambda windows: net.split([window.sound for window in windows]),
-            owner=lambda window: window.member,
-            is_urgent=lambda window: window.sound.is_urgent,
+        self._jobs: list[Job] = []
+        self._promised: int | None = None  # of the requests that hold a place, once it is known
+        self._sounds = Sounds(
+            net,
+            policy,
+            self._report,
+            has_sound=has_sound,
+            places=admission.places,
             is_wanted=lambda window: window.member.key in self.members,
-            most=admission.places if self._has_listeners else None,
         )
         net.host.reset_peak()
 
@@ -145,19 +98,28 @@ class SpeechSession(Session):
 
     @property
     def waiting(self) -> bool:
-        return self._is_idle and not (self.slots.has_launched or self._windows.is_busy)
+        return self._is_idle and not (self.slots.has_launched or self._sounds.is_busy)
 
     @property
     def _is_idle(self) -> bool:
         """True if no step has something to do."""
-        return not (self._wanted or self._jobs or self.slots.can_step)
+        return not (self._wanted or self._encodes or self._jobs or self.slots.can_step)
 
     @property
     def promised(self) -> int:
-        return self.admission.promised([one.request for one in self.members.values()])
+        if self._promised is None:
+            self._promised = self.admission.promised(self._present())
+        return self._promised
 
     def fits(self, request: Any, *, promised: int = 0) -> bool:
-        return self.admission.fits(request, [one.request for one in self.members.values()], promised)
+        if any(slot.owner.member.is_away for slot in self._wanted):
+            return False
+        asked = request.first if isinstance(request, LiveText) else request
+        return self.admission.fits(asked, self._present(), promised)
+
+    def _present(self) -> list[Any]:
+        """The requests that hold a place."""
+        return [one.asked for one in self.members.values() if not one.is_away]
 
     def prepare(self) -> None:
         if self.has_sound and self.policy is not None:
@@ -167,23 +129,39 @@ class SpeechSession(Session):
         return self._rehearsal()
 
     def join(self, request: Any, *, more: bool = False, cancel: threading.Event | None = None) -> int:
-        texts = deque[str | None]()
-        if more or request.is_open:
-            request = request.opened()
-            texts += [request.text] if more else [request.text, None]
+        texts, is_open = deque[str | None](), more or request.is_open
+        if isinstance(request, LiveText):
+            asked, speech = request.first, request.spoken(self._speech)
+        else:
+            asked = request = request.opened() if is_open else request
+            texts += [asked.text] if is_open else []
+            speech = self._speech(asked)
+        if is_open and not more:
+            texts.append(None)
         self._joined += 1
-        parts = Delivered(request, self._meter or Meter(self.net.sample_rate, self.net.stages))
-        speech = self._speak(request, self.net, self.policy)
-        one = _Member(self._joined, request, speech, parts, cancel or threading.Event(), texts)
-        self.members[one.key] = one
+        one = Member(
+            key=self._joined,
+            speech=speech,
+            is_heard=True,
+            asked=asked,
+            parts=Delivered(request, Meter(self.net.sample_rate, self.net.stages)),
+            cancel=cancel or threading.Event(),
+            texts=texts,
+        )
+        self.members[one.key], self._promised = one, None
         try:
-            self._advance(one, None)
-            for slot in [*self._wanted]:
-                self._begin(slot)
+            self._advance(one)
         except Exception:
             self.leave(one.key)
             raise
         return one.key
+
+    def begun(self, key: int) -> bool:
+        return self.members[key].has_begun
+
+    def wants(self, key: int) -> bool:
+        one = self.members[key]
+        return not one.texts and (isinstance(one.waits, MoreText) or _hears_text(one.waits))
 
     def feed(self, key: int, text: str) -> None:
         self._hear(self.members[key], text)
@@ -198,9 +176,15 @@ class SpeechSession(Session):
             self._retire(one)
 
     def step(self) -> list[Event]:
-        """Let slots join, run a step of the network and of the work, and decode the windows that they
-        complete.
+        """Encode a recording, let slots join, run a step of the network and of the work, and decode the
+        windows that they complete. Recordings of requests that begin together are encoded before their first
+        step.
         """
+        while self._encodes:
+            voice, need = self._encodes.pop(0)
+            self._attempt(voice, partial(self._answer, voice, partial(self._encode, voice, need)))
+            if self.slots.can_step:
+                break
         for slot in [*self._wanted]:
             self._attempt(slot.owner, partial(self._begin, slot))
         if self.slots.can_step:
@@ -217,83 +201,161 @@ class SpeechSession(Session):
     def close(self) -> None:
         for key in [*self.members]:
             self.leave(key)
-        self._windows.close()
+        self._sounds.close()
         del self.slots
         drop_errors(self.net.host)
 
-    def _hear(self, one: _Member, text: str | None) -> None:
+    def _speech(self, request: Any) -> Speech:
+        return self._speak(request, self.net, self.policy)
+
+    def _hear(self, one: Member, text: str | None) -> None:
         """Let a speech read text that has come. Raises UsageError for text that cannot be read."""
         one.texts.append(text)
-        match one.waits:
-            case MoreText():
-                self._advance(one, self._text(one))
-            case Ids(or_text=True):
-                self._advance(one, None)
+        if isinstance(one.waits, MoreText):
+            self._advance(one, self._text(one))
+        elif _hears_text(one.waits):
+            self._advance(one)
 
-    def _text(self, one: _Member) -> str | None:
+    def _text(self, one: Member) -> str | None:
         """Take the next text that a speech has not read; None is the end."""
         text = one.texts.popleft()
         one.has_ended |= text is None
         return text
 
+    def _encode(self, voice: Utterance, need: Encode) -> tuple[Any]:
+        """Run a network on a recording."""
+        self._tell(need.stage)
+        begun = time.perf_counter()
+        made = need.call()
+        voice.member.parts.count(need.stage, begun)
+        return (made,)
+
     def _begin(self, slot: Slot) -> None:
-        """Let a slot's text join the running batch."""
+        """Let a slot's text join the running batch, if there is a place for it."""
+        one = slot.owner.member
+        if self.slots.is_full or (one.is_away and not self.admission.fits(one.asked, self._present(), 0)):
+            return
+        if one.is_away:
+            one.is_away, self._promised = False, None
         self._wanted.remove(slot)
-        self._tell(slot.stage, slot.steps)
+        self._tell(slot.stage or self.net.heard, slot.steps)
         slot.begun = time.perf_counter()
         self.slots.join(slot)
+        one.has_begun = True
+        for text in slot.texts:
+            self.slots.feed(slot, text.ids, more=text.more)
 
-    def _advance(self, one: _Member, given: Any) -> None:
+    def _advance(self, one: Utterance, given: Any = None, *, error: Exception | None = None) -> None:
         """Give a speech what it waited for, and whatever else it needs that takes no step."""
         one.waits = None
         while one.waits is None:
             try:
-                need = one.speech.send(given)
+                need = one.speech.send(given) if error is None else one.speech.throw(error)
             except StopIteration as end:
-                self._pass_on(one, end.value)
+                one.finish_reason = end.value
+                self._end(one)
                 return
             self._pass_on(one)
-            given = None
+            given = error = None
             match need:
                 case Encode():
-                    self._tell(need.stage)
-                    begun = time.perf_counter()
-                    given = need.call()
-                    self._count(one, need.stage, begun)
+                    self._encodes.append((one, need))
+                    one.waits = need
                 case Ids():
                     if need.slot.owner is None:
                         need.slot.owner = one
                         self._wanted.append(need.slot)
-                    if not (need.or_text and one.texts):
+                    if not (need.or_text and one.member.texts):
                         one.waits = need
                 case Append():
                     if need.slot in self._wanted:
-                        self._begin(need.slot)
-                    self.slots.feed(need.slot, need.ids, more=need.more)
+                        need.slot.texts.append(need)
+                    else:
+                        self.slots.feed(need.slot, need.ids, more=need.more)
                 case Free():
                     self.slots.leave(need.slot)
-                    self._count(one, need.slot.stage, need.slot.begun)
+                    one.member.parts.count(need.slot.stage, need.slot.begun)
                 case Work():
-                    self._jobs.append(_Job(one, need))
+                    self._jobs.append(Job(one, need))
                     one.waits = need
                 case Sound():
-                    one.held = need
+                    one.held = need if one.pacing is None else replace(need, pacing=one.pacing)
+                    one.pacing = None
+                    one.codes.append(need.codes)
+                case All():
+                    one.waits = need
+                    self._run(one, need)
                 case MoreText():
-                    if one.texts:
-                        given = self._text(one)
+                    if one.member.texts:
+                        given = self._text(one.member)
                     else:
-                        assert not one.has_ended, "a speech waits for text after its end"
+                        assert not one.member.has_ended, "a speech waits for text after its end"
                         one.waits = need
+                        one.member.is_away = not self._slots_of(one.member)
+                        self._promised = None
+
+    def _run(self, one: Utterance, need: All) -> None:
+        """Let speeches of a speech begin."""
+        if need.text is not None:
+            one.member.asked, self._promised = need.text, None
+        one.children = [Utterance(speech=speech, parent=one) for speech in need.speeches]
+        one.children[0].pacing, one.pacing = need.pacing or one.pacing, None
+        self._go_on(one)
+
+    def _go_on(self, one: Utterance) -> None:
+        """Begin as many speeches of a speech as may run at once; once all have ended, it goes on."""
+        for child in one.begun(self._at_once):
+            self._advance(child)
+        if one.is_heard:
+            self._let_hear(one)
+        if one.children and all(child.finish_reason is not None for child in one.children):
+            children, one.children = one.children, []
+            one.held, children[-1].held = children[-1].held, None
+            for child in children:
+                self._pass_on(child)
+                one.sounds += child.sounds
+                one.codes += child.codes
+            self._advance(one, [child.spoken for child in children])
+
+    def _let_hear(self, one: Utterance) -> None:
+        """Let the sounds of a speech be decoded, and those of the speeches that it runs in their order."""
+        one.is_heard = True
+        self._sounds.add([DueSound(one.member, sound) for sound in one.sounds])
+        one.sounds = []
+        for child in one.children:
+            self._let_hear(child)
+            if child.finish_reason is None:
+                break
+            if child is not one.children[-1]:
+                self._pass_on(child)
+
+    def _end(self, one: Utterance) -> None:
+        """Let what runs a speech that has ended go on."""
+        if one.parent is None:
+            self._pass_on(one, one.finish_reason)
+        else:
+            self._go_on(one.parent)
+
+    def _pass_on(self, one: Utterance, reason: FinishReason | None = None) -> None:
+        """Let a speech's last sound be decoded. reason: of the end of the request, if it is that."""
+        if one.held is None:
+            return
+        if one.is_heard:
+            self._sounds.add([DueSound(one.member, one.held, reason)])
+        else:
+            one.sounds.append(one.held)
+        one.held = None
 
     def _work(self) -> None:
         """Run a step of the first work; work without steps is followed by the next."""
         while self._jobs:
             job = self._jobs[0]
-            self._attempt(job.member, partial(self._go_on, job))
+            self._attempt(job.voice, partial(self._answer, job.voice, partial(self._worked, job)))
             if job.is_stepped:
                 return
 
-    def _go_on(self, job: _Job) -> None:
+    def _worked(self, job: Job) -> tuple[Any, ...]:
+        """Run a step of work. Returns what it made, after the last one."""
         if job.run is None:
             self._tell(job.work.stage, job.work.steps)
             job.begun = time.perf_counter()
@@ -302,40 +364,57 @@ class SpeechSession(Session):
             self._report.check()
             job.is_stepped = True
             apart(self.net.host, job.run.step)
-        if job.run.done:
-            made = job.run.result()
-            self._jobs.remove(job)
-            self._count(job.member, job.work.stage, job.begun)
-            self._advance(job.member, made)
+        if not job.run.done:
+            return ()
+        made = job.run.result()
+        self._jobs.remove(job)
+        job.voice.member.parts.count(job.work.stage, job.begun)
+        return (made,)
 
-    def _attempt(self, one: _Member, work: Callable[[], None]) -> None:
+    def _answer(self, one: Utterance, call: Callable[[], tuple[Any, ...]]) -> None:
+        """Give a speech what a call apart made, if it is done, or throw the call's own error."""
+        try:
+            made = call()
+        except CancelledError:  # by the caller of all requests
+            raise
+        except Exception as error:
+            found = own_error(error)
+            self._jobs = [job for job in self._jobs if job.voice is not one]
+            self._advance(one, error=found)
+        else:
+            if made:
+                self._advance(one, *made)
+
+    def _attempt(self, one: Utterance, work: Callable[[], None]) -> None:
         """Do work of one request only. If it cannot go on, it fails after what was spoken.
 
         An error that may belong to the batch's steps is raised.
         """
         try:
             work()
-        except CancelledError:  # by the caller of all requests
+        except CancelledError:
             raise
         except Exception as error:
             found = own_error(error)
-            self._pass_on(one)
-            self._retire(one)
-            self._windows.fail(_Window(one, NOTHING), found)
+            if one.is_heard:
+                self._pass_on(one)
+            self._retire(one.member)
+            self._sounds.fail(DueSound(one.member, NOTHING), found)
 
-    def _retire(self, one: _Member) -> None:
+    def _retire(self, one: Member) -> None:
         """End a speech; its sound may still come."""
         one.speech.close()
-        one.waits = None
-        self._wanted = [slot for slot in self._wanted if slot.owner is not one]
-        self._jobs = [job for job in self._jobs if job.member is not one]
-        self.slots.drop(one)
+        one.children, one.waits = [], None
+        self._promised = None
+        self._wanted = [slot for slot in self._wanted if slot.owner.member is not one]
+        self._encodes = [(voice, need) for voice, need in self._encodes if voice.member is not one]
+        self._jobs = [job for job in self._jobs if job.voice.member is not one]
+        for slot in self._slots_of(one):
+            self.slots.leave(slot)
 
-    def _pass_on(self, one: _Member, reason: FinishReason | None = None) -> None:
-        """Let a speech's last sound be decoded. reason: of the end of the speech, if it is that."""
-        if one.held is not None:
-            self._windows.add([_Window(one, one.held, reason)])
-            one.held = None
+    def _slots_of(self, one: Member) -> list[Slot]:
+        """List the slots of a request that have joined."""
+        return [slot for slot in self.slots.taken if slot.owner.member is one]
 
     def _heard(self) -> list[Event]:
         """Give out windows that are decoded.
@@ -343,86 +422,41 @@ class SpeechSession(Session):
         It waits for one if nothing else runs, or if the only listener waits for the first sound.
         """
         [*members] = self.members.values()
-        alone = len(members) == 1 and self._has_listeners and not members[0].parts.meter.samples
-        ended = self._windows.ended(wait=alone or self._is_idle)
+        alone = len(members) == 1 and self._sounds.has_listeners and not members[0].parts.meter.samples
+        ended = self._sounds.ended(wait=alone or self._is_idle)
         peak = self.net.host.peak_bytes() if ended else 0  # once: CUDA's allocator collects every figure
-        return [self._event(*each, peak) for each in ended if each[0].member.key in self.members]
+        return [
+            event
+            for window, made in ended
+            if window.member.key in self.members
+            for event in self._events(window, made, peak)
+        ]
 
-    def _event(self, window: _Window, made: np.ndarray | Exception, peak: int) -> Event:
+    def _events(self, window: DueSound, made: np.ndarray | Exception, peak: int) -> list[Event]:
+        """The next part of a request, and the last one where that reaches its limit; or its error."""
         key, sound = window.member.key, window.sound
         try:
             if isinstance(made, Exception):
                 raise made
             if len(made) and sound.after is not None:
                 made = sound.after(made)
-            part = window.member.parts.part(sound, made, window.reason, peak_bytes=peak)
+            parts = window.member.parts.parts(sound, made, window.reason, peak_bytes=peak)
         except Exception as error:
             found = own_error(error)
             self.leave(key)
-            return Failed(key, found)
-        if self.net.heard and self.has_sound:
-            self._report.add(part, self.net.heard)
-        if window.reason is not None:
+            return [Failed(key, found)]
+        if self.has_sound:
+            self._report.add(parts[0], self.net.heard)
+        if parts[-1].is_final_chunk:
             self.leave(key)
-        return Part(key, part)
-
-    def _launch(self, windows: Sequence[_Window]) -> Pending[list[np.ndarray | Exception]] | None:
-        sounds, begun = [window.sound for window in windows], time.perf_counter()
-        launched = self.net.launch(sounds, self.policy) if all(map(_has_frames, sounds)) else None
-        if launched is None:
-            return None
-        self._tell_sound()
-
-        def checked_all(waves: list[np.ndarray]) -> list[np.ndarray | Exception]:
-            self._count_sound(windows, begun)
-            if any(sound.memory is not None for sound in sounds):  # it cannot be decoded again
-                return [checked(wave) for wave in waves]
-            for wave in waves:
-                check_sound(wave)
-            return [*waves]
-
-        return Then(launched, checked_all)
-
-    def _decode(self, windows: Sequence[_Window]) -> list[np.ndarray]:
-        """Decode windows now. Raises CancelledError once all their requests are cancelled."""
-        made = [SILENT] * len(windows)
-        heard = [place for place, window in enumerate(windows) if _has_frames(window.sound)]
-        if not (self.has_sound and heard):
-            return made
-
-        def check() -> None:
-            self._report.check()
-            if all(window.member.cancel.is_set() for window in windows):
-                raise CancelledError("generation: cancelled")
-
-        begun = time.perf_counter()
-        self._tell_sound()
-        waves = self.net.decode([windows[place].sound for place in heard], self.policy, check)
-        self._count_sound(windows, begun)
-        for place, wave in zip(heard, waves, strict=True):
-            check_sound(wave)
-            made[place] = wave
-        return made
+        return [Part(key, part) for part in parts]
 
     def _tell(self, stage: str, steps: int | None = None) -> None:
         """Report that a stage begins. Raises CancelledError."""
         if stage:
             self._report.tell(stage, steps)
 
-    def _tell_sound(self) -> None:
-        if self.net.stages:
-            self._tell(self.net.stages[-1])
 
-    def _count(self, one: _Member, stage: str, begun: float) -> None:
-        """Add the time of a stage. begun: seconds of the clock."""
-        if stage:
-            one.parts.meter.stage_seconds[stage] += time.perf_counter() - begun
-
-    def _count_sound(self, windows: Sequence[_Window], begun: float) -> None:
-        if self.net.stages:
-            for window in windows:
-                self._count(window.member, self.net.stages[-1], begun)
-
-
-def _has_frames(sound: Sound) -> bool:
-    return sound.codes.shape[1] > 0
+def _hears_text(waits: Ask | None) -> bool:
+    """Return True if a speech that waits for ids takes text instead."""
+    return isinstance(waits, Ids) and waits.or_text

@@ -7,8 +7,8 @@ It never waits for a device, and knows nothing of other speeches. Each model has
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -28,15 +28,26 @@ class Encode:
     stage: str = ""
 
 
+@dataclass(frozen=True, eq=False)
+class Append:
+    """Append text that has come to a slot. ids, more: as the model's running batch takes them."""
+
+    slot: Slot
+    ids: Sequence[int]
+    more: bool
+
+
 @dataclass(eq=False)
 class Slot:
-    """A text in a network's running batch.
+    """A text in a network's running batch. The session sets what has a default, from `index` on.
 
     inputs: of the text, as the model's running batch takes them.
     stage: of the results, that its steps count for.
     steps: about how many there are.
     index: of its row; None before it has joined, and after it has left.
-    owner: the request that it is of, and begun: seconds of the clock; the session sets them.
+    owner: the speech that it is of.
+    texts: that came before it has joined.
+    begun: seconds of the clock.
     """
 
     inputs: Any
@@ -44,6 +55,7 @@ class Slot:
     steps: int | None = None
     index: int | None = None
     owner: Any = None
+    texts: list[Append] = field(default_factory=list)
     begun: float = 0.0
 
 
@@ -56,15 +68,6 @@ class Ids:
 
     slot: Slot
     or_text: bool = False
-
-
-@dataclass(frozen=True, eq=False)
-class Append:
-    """Append text that has come to a slot. ids, more: as the model's running batch takes them."""
-
-    slot: Slot
-    ids: Sequence[int]
-    more: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,6 +125,27 @@ class Work:
     steps: int | None = None
 
 
+class Spoken(NamedTuple):
+    """A speech that has ended. codes: (Q, F) int32, all of its frames."""
+
+    codes: np.ndarray
+    finish_reason: FinishReason
+
+
+@dataclass(frozen=True, eq=False)
+class All:
+    """Run speeches that do not depend on each other, several at once where the session lets them; they are
+    heard in this order. Gives what each has spoken.
+
+    text: of the only one, a request whose text has come: it begins once it fits.
+    pacing: of that text, where it follows others.
+    """
+
+    speeches: Sequence[Speech]
+    text: Any = None
+    pacing: Pacing | None = None
+
+
 @dataclass(frozen=True)
 class MoreText:
     """Wait for the next text that comes. Gives it, or None at its end."""
@@ -144,7 +168,7 @@ class Sound:
     """Let frames be decoded and heard, in the order of a speech, while the speech goes on.
 
     codes: (Q, F) int32.
-    token_count: steps of the speech so far.
+    token_count: steps of its piece so far.
     memory: of their piece; None for a codec that needs none, whose windows share calls.
     source: what the codec decodes, where that is more than the codes.
     after: a change of the samples, (L,).
@@ -153,7 +177,7 @@ class Sound:
     ends: the piece.
     is_kept: its samples are kept for the result of its piece.
     piece: that it ends, without its sound; None where results do not tell of pieces.
-    pacing: of the piece that it ends, where the text comes while it is spoken.
+    pacing: of text that has come: of the piece that it ends, where a model reads it while it speaks.
     lead: seconds of silence before the first piece of such a text.
     """
 
@@ -171,10 +195,29 @@ class Sound:
     lead: float | None = None
 
 
-Ask = Encode | Ids | Append | Free | Work | MoreText | Sound
+Ask = Encode | Ids | Append | Free | Work | All | MoreText | Sound
 Speech = Generator[Ask, Any, FinishReason]
 
 
 def clipped(samples: np.ndarray) -> np.ndarray:
     """Keep samples in [-1, 1]."""
     return np.clip(samples, -1, 1)
+
+
+def in_order(request: Any, speech: Callable[[Any, int | None], Speech]) -> Speech:
+    """Run the speeches of a request's pieces: all at once, or one after the other where it limits their
+    frames, each with the frames that are left.
+
+    request: with pieces and max_frames.  speech: of a piece; its argument after that is None for no limit.
+    """
+    left, pieces = request.max_frames, request.pieces
+    if left is None:
+        spoken = yield All([speech(piece, None) for piece in pieces])
+        return "length" if any(one.finish_reason == "length" for one in spoken) else "stop"
+    is_cut = False
+    for place, piece in enumerate(pieces, start=1):
+        [(codes, reason)] = yield All([speech(piece, left)])
+        left, is_cut = left - codes.shape[1], is_cut or reason == "length"
+        if not left and place < len(pieces):
+            return "length"
+    return "length" if is_cut else "stop"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from tts_core.errors import GenerationError, SpeechError, shortage
+from tts_core.errors import GenerationError, SpeechError, comes_late, shortage
 from tts_core.nn.beside import Done, Pending
 from tts_core.nn.calls import drop_errors
 from tts_core.nn.host import Host
@@ -147,7 +147,7 @@ class WindowQueue(Generic[One, Made]):
         try:
             pending = None if self._launch is None else self._launch(ones)
         except Exception as error:
-            if shortage(error) is None:
+            if shortage(error) is None or comes_late(error):
                 raise
         else:
             return Done(self._decoded(ones)) if pending is None else pending
@@ -168,11 +168,11 @@ class WindowQueue(Generic[One, Made]):
 def shared(
     host: Host, call: Callable[[Sequence[One]], Sequence[Made]], ones: Sequence[One]
 ) -> list[Made | SpeechError]:
-    """Make a call for several. If it lacks memory or time for all, or gives no sound, make it for each half,
-    down to one by one.
+    """Make a call for several. If it is told at once that memory lacks for all, or it gives no sound, make it
+    for each half, down to one by one.
 
-    Returns the result of each, or the error of one that cannot be done by itself. Raises any other error, and
-    that of an earlier call.
+    Returns the result of each, or the error of one that cannot be done by itself. Raises any other error, one
+    that a device tells late, and that of an earlier call.
     call: changes nothing if it raises; GenerationError is for sound that is wrong.
     """
     host.settle()
@@ -188,7 +188,7 @@ def _halved(
         return [*made]
     except Exception as error:
         fault = GenerationError(str(error)) if isinstance(error, GenerationError) else shortage(error)
-        if fault is None:
+        if fault is None or comes_late(error):
             raise
     # Here the error is gone, and with it what its frames kept in memory.
     drop_errors(host)

@@ -1,7 +1,9 @@
 """mlx-audio's Dia, nari-labs' v0.1 as mlx-community publishes it: mlx-port verify --with mlx-audio FOLDER.
 
 With `--codec DAC`, mlx-community's descript-audio-codec-44khz; without it, mlx-audio gets that from the hub.
-"""  # pyright: reportMissingImports=false
+"""
+
+# pyright: reportMissingImports=false
 
 from unittest.mock import patch
 

@@ -1,4 +1,6 @@
-"""mlx-audio's Qwen3-TTS, for `mlx-port verify --with mlx-audio FOLDER`."""  # pyright: reportMissingImports=false
+"""mlx-audio's Qwen3-TTS, for `mlx-port verify --with mlx-audio FOLDER`."""
+
+# pyright: reportMissingImports=false
 
 from unittest.mock import patch
 

@@ -16,12 +16,12 @@ from tests.tolerance import assert_within
 from torch_ref.api import embedded_voice as torch_voice
 from tts_core.audio.joining import PAUSE
 from tts_core.audio.joining import join as join_waves
-from tts_core.dia import pipeline as dia_pipeline
+from tts_core.dia import net as dia_net
 from tts_core.errors import ResourceError, UsageError
 from tts_core.nn.noise import HostNoise, piece_seed
 from tts_core.prompt import Prompt
 from tts_core.results import GenerationResult, join
-from tts_core.speaking.session import SpeechSession
+from tts_core.speaking.running import Running
 
 pytestmark = pytest.mark.rest
 
@@ -185,21 +185,21 @@ def test_sound_before_the_second_piece_is_begun(side: Side) -> None:
 def test_pieces_run_side_by_side(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
     """All pieces that only need the first run together, or fewer if memory is short, with the same codes."""
     voice, running = pipeline(side), list[int]()
-    step = SpeechSession.step
+    turn = Running.turn
 
-    def counted(session: SpeechSession) -> Any:
-        if not running or running[-1] != session.running:
-            running.append(session.running)
-        return step(session)
+    def counted(slots: Running) -> Any:
+        if slots.taken and (not running or running[-1] != len(slots.taken)):
+            running.append(len(slots.taken))
+        return turn(slots)
 
-    monkeypatch.setattr(SpeechSession, "step", counted)
+    monkeypatch.setattr(Running, "turn", counted)
     voice.generate(TEXT, seed=SEED)
     assert running[:2] == [1, 3]
     running.clear()
     list(voice.stream(TEXT, seed=SEED))
     assert running == [1]
     running.clear()
-    monkeypatch.setattr(dia_pipeline, "fitting_batch", lambda *_, **given: 2)
+    monkeypatch.setattr(dia_net, "fitting_batch", lambda *_, **given: 2)
     codes = voice.generate(TEXT, seed=SEED).codes
     assert max(running) == 2
     np.testing.assert_array_equal(codes, spoken(side).codes)

@@ -109,6 +109,7 @@ def test_a_voice_is_encoded_once(pipeline, asked, monkeypatch):
     session = pipeline("mlx").session(2)
     for _ in range(2):
         session.join(asked("mlx")[4])
+    session.step()
     assert len(encoded) == 2
 
 

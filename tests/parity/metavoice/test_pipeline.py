@@ -210,7 +210,7 @@ def test_keys_and_values_are_dropped_with_the_last_text(side: Any) -> None:
     """Later stages do not hold them."""
     slots = side.engine.slots(2, 4, 20)
     assert slots.cache == []
-    size = side.facts.first.speaker_embedding_size
+    size = side.engine.facts.first.speaker_embedding_size
     for slot in (0, 1):
         text = MetaVoiceInputs(
             np.array([2561], np.int32), np.zeros(size, np.float32), FirstStageSampling(), HostNoise(1)
@@ -314,7 +314,7 @@ def test_bad_input_is_one_clear_line_before_any_work(
 
 
 def test_a_model_without_diffusion(side: Any, voice: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(side, "facts", replace(side.facts, decoders=("vocos",)))
+    monkeypatch.setattr(side.engine, "facts", replace(side.engine.facts, decoders=("vocos",)))
     with pytest.raises(UsageError, match="convert-weights --include-mbd"):
         side.stream(TEXT, prompt=voice, decoder="mbd")
 
@@ -363,7 +363,7 @@ def test_loops_look_whether_they_are_cancelled(
     [piece], looks = asked.pieces, []
     watch = Callbacks(None, None)
     monkeypatch.setattr(watch, "check", lambda: looks.append(None))
-    session = side.opened(1, asked.job(), report=StageReport(watch), sound=False)
+    session = side.opened(1, asked.job(), streamed=True, report=StageReport(watch), has_sound=False)
     [part] = [event.result for event in run(session, asked)]
     assert len(looks) == part.token_count
     codes = side.engine.fill(piece, np.full((2, 20), 7, np.int32), voice).result()

@@ -89,6 +89,7 @@ def test_the_first_sentence_comes_whole_after_a_recording_with_its_transcript(si
     pipeline = speaker("qwen3", side)
     session = pipeline.session(1)
     key = session.join(pipeline.request("The inn is", Qwen3Options(seed=3), CONTINUED).opened(), more=True)
+    session.step()  # encodes the recording
     assert session.waiting
     session.feed(key, " near the hide. ")
     assert session.waiting

@@ -5,13 +5,13 @@ import pytest
 
 from tests.tiny.dia import dac_config, dia_config
 from tests.tiny.recordings import snippet
-from tts_core.dia.long_text import DiaScript
+from tts_core.dia.long_text import DiaPieces
 from tts_core.dia.memory import DiaJob
 from tts_core.dia.options import DiaOptions
 from tts_core.dia.request import DiaRequest, request
 from tts_core.prompt import Prompt
-from tts_core.results import Meter, SpokenPiece
-from tts_core.speech.script import SIDE_BY_SIDE
+from tts_core.results import SpokenPiece
+from tts_core.speaking.net import SIDE_BY_SIDE
 from tts_core.text.rules import TextRules
 
 CONFIG = dia_config(positions=400, text_positions=300)  # 11.9 s; a piece has up to 44 characters
@@ -30,7 +30,7 @@ def ask(text: str, prompt: Prompt | None) -> DiaRequest:
 
 def jobs(asked: DiaRequest) -> list[DiaJob]:
     """Memory jobs of the single pieces, with every piece before at its limit."""
-    script, found = DiaScript(asked.encoded(lambda samples: CODES), Meter(CODEC.sample_rate)), []
+    script, found = DiaPieces(asked.encoded(lambda samples: CODES)), []
     for place in range(len(asked.pieces)):
         one, prompt = script.request(place), script.prompt(place)
         found.append(one.job())
@@ -47,7 +47,7 @@ def test_a_piece_that_is_too_short_is_not_continued() -> None:
     for shortest in (0, 20):
         rules = TextRules(shortest_anchor=shortest)
         asked = request(CONFIG, CODEC, text, DiaOptions(seed=1), None, rules)
-        script, read[shortest] = DiaScript(asked, Meter(CODEC.sample_rate)), []
+        script, read[shortest] = DiaPieces(asked), []
         for place in range(len(asked.pieces)):
             prompt = script.prompt(place)
             said = script.text(place, prompt)

@@ -24,7 +24,6 @@ from tts_core.metavoice.request import (
     FRAME_RATE,
     MetaVoiceFacts,
     MetaVoiceRequest,
-    Said,
     ask,
     choose_sampling,
     cut,
@@ -39,8 +38,6 @@ from tts_core.metavoice.spec import METAVOICE_FIRST_STAGE as FIRST
 from tts_core.metavoice.spec import METAVOICE_SECOND_STAGE as SECOND
 from tts_core.metavoice.text import normalise
 from tts_core.prompt import Prompt, Reference
-from tts_core.results import GenerationResult, Meter
-from tts_core.speech.script import Script
 
 CONFIGS = {"metavoice": FIRST, "metavoice_second_stage": SECOND, "vocos": VOCODER}
 VECTOR = np.ones(FIRST.speaker_embedding_size, np.float32)
@@ -163,37 +160,13 @@ def test_seeds_of_pieces_are_their_own() -> None:
 
 
 def test_what_a_sequence_says() -> None:
-    one = speech("Hello there.", max_frames=2)
-    text = one.pieces[0].first
+    [piece] = speech("Hello there.").pieces
     codes = np.array([5, 1030, 6, 1031, 7, 1032, END_OF_AUDIO], np.int32)
-    said = one.said(0, np.concatenate([text, codes]))
+    said = piece.said(np.concatenate([piece.first, codes]), 2)
     np.testing.assert_array_equal(said.codes, [[5, 6], [6, 7]])
     assert (said.ids, said.ended) == (5, False)
-    whole = speech("Hello there.", max_frames=3).said(0, np.concatenate([text, codes]))
+    whole = piece.said(np.concatenate([piece.first, codes]), 3)
     assert (whole.codes.shape, whole.ids, whole.ended) == ((2, 3), 7, True)
-
-
-def test_pieces_behind_the_limit_are_not_spoken() -> None:
-    made = speech(LONG, max_frames=3)
-    codes = np.array([5, 1030, 6, 1031, END_OF_AUDIO], np.int32)
-    script = Script(made, Meter(24_000))
-    for frames, reason in ((2, "stop"), (1, "length")):
-        assert script.ready([0]) == []
-        [place] = script.ready([])
-        one = script.request(place)
-        said = one.said(0, np.concatenate([one.pieces[0].first, codes]))
-        assert (said.codes.shape[1], said.ended) == (frames, reason == "stop")
-        script.add(place, spoken(said, reason))
-    assert script.done
-    assert script.ready([]) == []
-    whole = script.result()
-    assert (whole.codes.shape, whole.token_count, whole.finish_reason) == ((2, 3), 8, "length")
-
-
-def spoken(said: Said, reason: Any) -> GenerationResult:
-    meter = Meter(24_000)
-    sound = np.zeros(0, np.float32)
-    return meter.result(sound, said.codes, seed=1, token_count=said.ids, peak_bytes=0, finish_reason=reason)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Errors that come with a later call, as those of Metal: only the batch that ran ends. Servers and bulk work.
 
-The sessions only talk; errors are raised by `join` and `feed`.
+The sessions only talk; errors are raised by `feed`, and by a step in which a request begins.
 """
 
 from __future__ import annotations
@@ -17,29 +17,30 @@ from tests.tts_core.serving.test_engine import Singing, engine
 from tts_core.bulk.asking import BulkWork
 from tts_core.bulk.rows import TextRow
 from tts_core.bulk.speaking import RowSpeaker
-from tts_core.errors import GenerationError, ResourceError
+from tts_core.errors import GenerationError, ResourceError, own_error
 from tts_core.serving.engine import SpeechEngine
-from tts_core.serving.session import Event, Part
+from tts_core.serving.session import Event, Failed, Part
 
 
 class Delayed(Chorus):
-    """A session with errors of its steps that come with the next calls of `join` and `feed`."""
+    """A session with errors that come with the next call of `feed`, or where the next request begins."""
 
     def __init__(self, errors: list[Exception], places: int, log: list[str], gate: Any = None):
         super().__init__(places, log, gate)
         self.errors = errors
 
-    def join(self, request: Said, **named: Any) -> int:
-        self._check()
-        return super().join(request, **named)
+    def step(self) -> list[Event]:
+        new = [key for key, (_, place, _) in self.said.items() if not place]
+        if new and self.errors:
+            found = own_error(self.errors.pop(0))
+            self.leave(new[0])
+            return [Failed(new[0], found)]
+        return super().step()
 
     def feed(self, key: int, text: str) -> None:
-        self._check()
-        super().feed(key, text)
-
-    def _check(self) -> None:
         if self.errors:
             raise self.errors.pop(0)
+        super().feed(key, text)
 
 
 class Source(Singing):
@@ -96,8 +97,8 @@ def test_a_late_error_of_a_join_ends_the_batch_that_ran(words: str, count: int) 
         assert speaking.ready
 
 
-def test_a_late_error_of_a_join_where_no_batch_can_be_opened_again_is_the_requests() -> None:
-    """The model is unloaded then; a further request loads it."""
+def test_a_late_error_where_no_batch_can_be_opened_again() -> None:
+    """The model is unloaded; the request that has not begun loads it."""
     source = Source()
     with engine(source, places=2) as speaking:
         neighbor = begun(source, speaking)
@@ -106,9 +107,8 @@ def test_a_late_error_of_a_join_where_no_batch_can_be_opened_again_is_the_reques
         found = speaking.submit("song", "f g")
         source.steps.release(99)
         with pytest.raises(ResourceError):
-            found.get(20)
-        with pytest.raises(ResourceError):
             list(neighbor)
+        assert len(list(found)) == 2
         assert len(list(speaking.submit("song", "h"))) == 1
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tts_core.speaking.running import Running, RunningBatch
+from tts_core.speaking.running import WAITED, Running, RunningBatch
 from tts_core.speaking.speech import Slot
 
 
@@ -89,9 +89,17 @@ def test_a_text_takes_the_lowest_free_index() -> None:
     assert [slot.index for slot in (d, b, c)] == [0, None, 2]
 
 
-def test_a_request_that_leaves_frees_its_slots() -> None:
-    running = Running(Counting(1, 0), 3)
-    slots = joined(running, 1, 2)
-    slots[0].owner = slots[1].owner = "it"
-    running.drop("it")
-    assert ([slot.index for slot in slots], running.turn()) == ([None, None], [])
+def test_steps_in_which_a_text_took_no_part_are_left_out() -> None:
+    batch = Counting(3, 0)
+    running = Running(batch, 3)
+    a, b = joined(running, 1, 2)
+    launch = batch.launch
+
+    def waiting(steps: int) -> np.ndarray:
+        ids = launch(steps)
+        ids[1:, 0] = ids[:, 1] = WAITED
+        return ids
+
+    batch.launch = waiting
+    [(slot, ids)] = running.turn()
+    assert (slot, ids.tolist(), running.taken) == (a, [100], [a, b])

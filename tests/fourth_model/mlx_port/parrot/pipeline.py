@@ -8,7 +8,8 @@ from mlx_port.codecs.dac import Dac
 from mlx_port.host import Host
 from mlx_port.loading import Parts
 from mlx_port.parrot.parrot import Parrot
-from tts_core.parrot.pipeline import ParrotEngine, ParrotPipeline
+from tts_core.parrot.net import ParrotNet
+from tts_core.parrot.pipeline import ParrotPipeline
 
 
 def assemble(parts: Parts) -> ParrotPipeline:
@@ -19,4 +20,4 @@ def assemble(parts: Parts) -> ParrotPipeline:
     def best(features: mx.array) -> mx.array:
         return mx.argmax(network(features), axis=-1)
 
-    return ParrotPipeline(ParrotEngine(network, best, codec, words, Host(network.norm)))
+    return ParrotPipeline(ParrotNet(network, best, codec, words, Host(network.norm)))

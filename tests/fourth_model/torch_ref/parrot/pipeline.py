@@ -8,7 +8,8 @@ from torch_ref.codecs.dac import Dac
 from torch_ref.host import Host
 from torch_ref.loading import Parts
 from torch_ref.parrot.parrot import Parrot
-from tts_core.parrot.pipeline import ParrotEngine, ParrotPipeline
+from tts_core.parrot.net import ParrotNet
+from tts_core.parrot.pipeline import ParrotPipeline
 
 
 def assemble(parts: Parts) -> ParrotPipeline:
@@ -20,4 +21,4 @@ def assemble(parts: Parts) -> ParrotPipeline:
     def best(features: torch.Tensor) -> torch.Tensor:
         return network(features).argmax(dim=-1)
 
-    return ParrotPipeline(ParrotEngine(network, best, codec, words, Host(network.norm)))
+    return ParrotPipeline(ParrotNet(network, best, codec, words, Host(network.norm)))

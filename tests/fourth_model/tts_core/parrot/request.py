@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -10,10 +10,8 @@ from tts_core.audio.delivery import Pacing
 from tts_core.codecs.dac import DacConfig
 from tts_core.config import Configs, config_of
 from tts_core.errors import UsageError
-from tts_core.memory.machine import Machine
-from tts_core.memory.terms import Estimate
 from tts_core.parrot.options import ParrotOptions
-from tts_core.parrot.outlook import ParrotJob, estimate
+from tts_core.parrot.outlook import ParrotJob
 from tts_core.parrot.spec import ParrotConfig
 from tts_core.pipeline import PromptLike
 from tts_core.text import breaks
@@ -30,6 +28,21 @@ class ParrotRequest:
     options: ParrotOptions
     pacing: Pacing
     notes: tuple[str, ...] = ()
+    text: str = ""
+
+    @property
+    def is_open(self) -> bool:
+        """True for a text that goes on."""
+        return not self.pieces
+
+    def opened(self) -> ParrotRequest:
+        """The request of the same text, which goes on."""
+        return replace(self, pieces=(), pacing=Pacing((), (None,), self.options.speed))
+
+    @property
+    def seed(self) -> int:
+        """It is fixed by default."""
+        return self.options.seed or 0
 
     @property
     def seconds(self) -> float:
@@ -42,10 +55,9 @@ class ParrotRequest:
         random = np.random.default_rng(list(piece.encode()))
         return random.normal(size=(1, self.options.frames_per_word, self.config.width)).astype(np.float32)
 
-    def estimate(self, machine: Machine) -> Estimate:
-        """Estimate the memory that it takes."""
-        configs = {"parrot": self.config, "dac": self.codec}
-        return estimate(configs, ParrotJob(self.options.frames_per_word), machine)
+    def job(self) -> ParrotJob:
+        """The memory job of a word."""
+        return ParrotJob(self.options.frames_per_word)
 
 
 def request(
@@ -54,11 +66,23 @@ def request(
     """Check one text. Raises UsageError."""
     if prompt is not None:
         raise UsageError("prompt: Parrot has one voice; leave it out")
-    paused = breaks.read("text", text)
-    check_words("text", paused.blanked)
-    words, silences = paused.cut(str.split)
-    pacing = Pacing(tuple(words), silences, options.speed)
-    return ParrotRequest(config, codec, pacing.texts, options, pacing)
+    pacing = paced(text, options)
+    return ParrotRequest(config, codec, pacing.texts, options, pacing, text=text)
+
+
+def paced(text: str, options: ParrotOptions) -> Pacing:
+    """Cut a text into words. Raises UsageError."""
+    found = breaks.read("text", text)
+    check_words("text", found.blanked)
+    words, silences = found.cut(str.split)
+    return Pacing(tuple(words), silences, options.speed)
+
+
+def live(
+    config: ParrotConfig, codec: DacConfig, text: str, options: ParrotOptions, prompt: PromptLike
+) -> ParrotRequest:
+    """Check the beginning of a text that goes on, which may be empty."""
+    return replace(request(config, codec, text or "Polly", options, prompt), text=text).opened()
 
 
 def ask(
@@ -72,4 +96,4 @@ def ask(
 ) -> ParrotRequest:
     """A request, from the configurations of a model's parts by kind. more: its text goes on."""
     config, codec = config_of(configs, "parrot", ParrotConfig), config_of(configs, "dac", DacConfig)
-    return request(config, codec, text, options, prompt)
+    return (live if more else request)(config, codec, text, options, prompt)

@@ -25,14 +25,12 @@ from tts_core import models
 from tts_core.audio.formats.names import FORMATS
 from tts_core.audio.formats.writer import StreamEncoder
 from tts_core.errors import UsageError
-from tts_core.live.chain import Chain
-from tts_core.live.voices import SameVoices
 from tts_core.options import changed, options_class
 from tts_core.serving.engine import SpeechEngine
-from tts_core.serving.live_session import LiveRequest
 from tts_core.serving.source import ModelSource
 from tts_core.serving.speech import Speech
 from tts_core.serving.voices import VoiceStore
+from tts_core.speaking.live import LiveText, SameVoices
 from tts_core.text.checks import check_words
 from tts_core.text.rules import FILE as RULES
 from tts_core.text.rules import TextRules
@@ -67,10 +65,12 @@ class Talk:
             raise UsageError("prompt: the model needs a reference voice")
         return self.said(text, chosen, prompt)
 
-    def live(self, text: str, options: Mapping[str, Any], prompt: Any) -> LiveRequest:
+    def live(self, text: str, options: Mapping[str, Any], prompt: Any) -> Any:
         """Check the first piece of a text that arrives in pieces."""
-        chain = Chain(self.said, changed(options_class(self.model)(), options), SameVoices(prompt))
-        return LiveRequest(chain, chain.next(text))
+        chosen = changed(options_class(self.model)(), options)
+        if self.fed:
+            return self.said(text, chosen, prompt)
+        return LiveText(self.said, chosen, SameVoices(prompt)).begun(text)
 
     def said(self, text: str, chosen: Any, prompt: Any) -> Said:
         """Check a text whose options are checked."""

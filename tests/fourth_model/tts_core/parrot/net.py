@@ -1,0 +1,79 @@
+"""Parrot's network and the codec of either side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tts_core.codecs.policy import CodecPolicy
+from tts_core.memory.fits import check
+from tts_core.nn.beside import Done, Pending
+from tts_core.nn.host import Device
+from tts_core.parrot.options import ParrotOptions
+from tts_core.parrot.outlook import ParrotJob, estimate
+from tts_core.parrot.request import ParrotRequest, live, request
+from tts_core.pipeline import PromptLike
+from tts_core.speaking.admission import PeakAdmission
+from tts_core.speaking.net import Net
+from tts_core.speaking.speech import Made, Sound
+
+
+class ParrotNet(Net):
+    """A seed and the codebook's number shift the code. Its words take no running batch.
+
+    best: the network's most probable logits, on its device.
+    """
+
+    def __init__(self, network: Any, best: Callable[[Any], Any], codec: Any, words: str, host: Device):
+        self.network, self.best, self.codec, self.words, self.host = network, best, codec, words, host
+        self.config, self.codec_config = network.config, codec.config
+        self.configs = {"parrot": self.config, "dac": self.codec_config}
+
+    @property
+    def sample_rate(self) -> int:
+        return self.codec_config.sample_rate
+
+    def request(self, text: str, options: ParrotOptions, prompt: PromptLike = None) -> ParrotRequest:
+        return request(self.config, self.codec_config, text, options, prompt)
+
+    def requests(
+        self, texts: Sequence[str], options: ParrotOptions, prompts: Any, *, exactly: bool = False
+    ) -> list[ParrotRequest]:
+        return [self.request(text, options) for text in texts]
+
+    def live(self, options: ParrotOptions, prompt: PromptLike) -> ParrotRequest:
+        return live(self.config, self.codec_config, "", options, prompt)
+
+    def rehearsal(self) -> ParrotRequest:
+        return self.request("Polly", ParrotOptions())
+
+    def check(self, job: ParrotJob) -> None:
+        machine = self.host.machine()
+        check("the words", estimate(self.configs, job, machine).running, machine)
+
+    def together(self, requests: Sequence[ParrotRequest], most: int | None = None) -> tuple[ParrotJob, int]:
+        self.check(requests[0].job())
+        return requests[0].job(), len(requests)
+
+    def open(
+        self, places: int, job: ParrotJob | None, policy: CodecPolicy | None
+    ) -> tuple[Any, PeakAdmission]:
+        machine = self.host.machine()
+        return None, PeakAdmission(
+            self.host, places, lambda one: estimate(self.configs, one.job(), machine).running
+        )
+
+    def codes(self, features: np.ndarray, seed: int) -> Made:
+        """(1, T, D) → (Q, T) int32."""
+        best = self.host.to_host(self.best(self.host.to_device(features)))
+        books = np.arange(self.codec_config.n_codebooks)[:, None]
+        return Made(((best + books + seed) % self.codec_config.codebook_size).astype(np.int32))
+
+    def split(self, windows: Sequence[Sound]) -> Iterable[Sequence[int]]:
+        return [range(len(windows))]
+
+    def launch(self, windows: Sequence[Sound], policy: CodecPolicy | None) -> Pending[list[np.ndarray]]:
+        codes = [window.codes for window in windows]
+        return Done([self.host.to_host(self.codec.decode(one[None]))[0].astype(np.float32) for one in codes])
