@@ -137,13 +137,10 @@ def _measured(model: str | None, bits: int | None) -> dict[str, str]:
 
     bits: of a copy, for which only `judge --bits` has figures; None is the folder itself.
     """
-    from converters.card import JUDGED, MEASURED, measurements
+    from converters.card import measurements
 
-    folder = Path("" if model is None else model).expanduser()
-    verified = [] if model is None or bits else measurements(folder)
-    judged = [] if model is None else measurements(folder, JUDGED)
-    judged = [line for line in judged if bits is None or line.startswith(f"{bits} bits,")]
-    return dict.fromkeys(verified, MEASURED) | dict.fromkeys(judged, JUDGED)
+    found = {} if model is None else measurements(Path(model).expanduser())
+    return {line: name for line, name in found.items() if bits is None or line.startswith(f"{bits} bits,")}
 
 
 class StoredModel(NamedTuple):
