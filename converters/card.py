@@ -122,12 +122,14 @@ def add_measurements(folder: Path, lines: Sequence[str], heading: str = MEASURED
         file.write(("\n".join(own) + after).encode())
 
 
-def measurements(folder: Path, heading: str = MEASURED) -> list[str]:
-    """Read the lines that `add_measurements` wrote; empty if nothing was measured. Raises SpeechError."""
-    card = folder / CARD
-    text = read_text(card) if card.is_file() else ""
-    found = text.partition(f"{heading}\n")[2].partition("\n## ")[0].splitlines()
-    return [line.removeprefix("- ") for line in found if line.startswith("- ")]
+def measurements(folder: Path) -> dict[str, str]:
+    """Read the lines that `add_measurements` wrote, each with its heading. Raises SpeechError."""
+    card, heading, found = folder / CARD, "", {}
+    for line in read_text(card).splitlines() if card.is_file() else ():
+        heading = line if line.startswith("#") else heading
+        if heading in (MEASURED, JUDGED) and line.startswith("- "):
+            found[line.removeprefix("- ")] = heading
+    return found
 
 
 def license_of(part: ModelPart) -> str | None:

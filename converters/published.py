@@ -87,18 +87,14 @@ def open_published(
     hints = Hints(cross_rope, None if config is None else locate(config, flag="--config").path)
     places = [locate(source, flag=flag, revision=revision, offline=offline) for source in given]
 
-    def goal_of(seen: Sequence[Candidate]) -> Goal:
-        if parts is None:
-            return Goal.of(seen, include, flag)
-        return Goal(next((kind for kind in parts if kind in models.NAMES), None), tuple(parts))
+    def in_sources(seen: Sequence[Candidate]) -> list[str]:
+        kinds = Goal.of(seen, parts, include, flag).kinds
+        return [kind for kind in kinds if codec is None or not is_codec(kind)]
 
-    def in_sources(goal: Goal) -> list[str]:
-        return [kind for kind in goal.kinds if codec is None or not is_codec(kind)]
-
-    scanned = scan(places, hints, lambda seen: in_sources(goal_of(seen)))
-    goal = goal_of(scanned.candidates)
+    scanned = scan(places, hints, in_sources)
+    goal = Goal.of(scanned.candidates, parts, include, flag)
     search = Search(goal, scanned, hints, flag)
-    search.take(scanned, in_sources(goal))
+    search.take(scanned, in_sources(scanned.candidates))
     if codec is not None:
         there = locate(codec, flag="--codec", offline=offline)
         search.look(there, [kind for kind in goal.kinds if is_codec(kind)])

@@ -28,11 +28,15 @@ class Goal:
     left_out: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, seen: Sequence[Candidate], include: Sequence[str], flag: str) -> Goal:
-        """Want the parts of the model in the files, and all extras of a converted folder.
+    def of(
+        cls, seen: Sequence[Candidate], parts: Sequence[str] | None, include: Sequence[str], flag: str
+    ) -> Goal:
+        """Want some parts, or those of the model in the files, with all extras of a converted folder.
 
         include: wanted extras. Raises UsageError for two models.
         """
+        if parts is not None:
+            return cls(next((kind for kind in parts if kind in models.NAMES), None), tuple(parts))
         model = _model_in(seen, flag)
         if model is None:
             return cls(None, ())

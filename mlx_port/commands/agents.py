@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -63,8 +64,6 @@ class Remote:
 
     def voices(self) -> list[str]:
         """List the server's voices."""
-        import json
-
         return [each["id"] for each in json.loads(self._ask("GET", "voices"))["data"]]
 
     def _ask(self, method: str, route: str, **body: Any) -> bytes:

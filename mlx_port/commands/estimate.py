@@ -137,13 +137,10 @@ def _measured(model: str | None, bits: int | None) -> dict[str, str]:
 
     bits: of a copy, for which only `judge --bits` has figures; None is the folder itself.
     """
-    from converters.card import JUDGED, MEASURED, measurements
+    from converters.card import measurements
 
-    folder = Path("" if model is None else model).expanduser()
-    verified = [] if model is None or bits else measurements(folder)
-    judged = [] if model is None else measurements(folder, JUDGED)
-    judged = [line for line in judged if bits is None or line.startswith(f"{bits} bits,")]
-    return dict.fromkeys(verified, MEASURED) | dict.fromkeys(judged, JUDGED)
+    found = {} if model is None else measurements(Path(model).expanduser())
+    return {line: name for line, name in found.items() if bits is None or line.startswith(f"{bits} bits,")}
 
 
 class StoredModel(NamedTuple):
@@ -163,13 +160,11 @@ def read_model(model: str | None, codec: str | None) -> StoredModel:
     if model is None:
         voice = open_published([DIA], codec=codec or CODEC, offline=True)
         return _of_parts(str(voice.model), voice.parts)._replace(dtype="float32")  # as it is converted
-    here, known = Path(model).expanduser().exists(), []
-    for name in models.NAMES:
-        sizes = models.model(name).sizes
-        known += [name, *sizes]
-        size = next(iter(sizes)) if model == name else model
-        if size in sizes and not here:
-            return StoredModel(name, sizes[size], models.model(name).published_dtype, None)
+    here, known = Path(model).expanduser().exists(), models.published()
+    size = next(iter(models.model(model).sizes)) if model in models.NAMES else model
+    if size in known and not here:
+        name, configs = known[size]
+        return StoredModel(name, configs, models.model(name).published_dtype, None)
     try:
         found = open_published([model], codec=codec, offline=True, flag="--model")
         return _of_parts(str(found.model), found.parts)
@@ -181,7 +176,7 @@ def read_model(model: str | None, codec: str | None) -> StoredModel:
             raise
         raise NotFoundError(
             f"--model: {model}: no such file, not in the hub's cache, and estimate downloads nothing; "
-            f"give a folder, or one of {', '.join(known)}"
+            f"give a folder, or one of {', '.join((*models.NAMES, *known))}"
         ) from None
 
 

@@ -65,7 +65,11 @@ def _note_in_card(folder: Path, shown: Sequence[str]) -> None:
     from converters.card import JUDGED, add_measurements, measurements
 
     again = {line.partition(":")[0] for line in shown}
-    kept = [line for line in measurements(folder, JUDGED) if line.partition(":")[0] not in again]
+    kept = [
+        line
+        for line, heading in measurements(folder).items()
+        if heading == JUDGED and line.partition(":")[0] not in again
+    ]
     try:
         add_measurements(folder, [*kept, *shown], JUDGED)
     except OSError as error:

@@ -29,13 +29,7 @@ def page(title: str, found: Sequence[Judged], lines: Sequence[Summary]) -> str:
 
 def _sums(lines: Sequence[Summary]) -> str:
     body = [
-        (
-            line.figure,
-            escape(line.judge),
-            str(line.rows),
-            f"{line.value:.3f}",
-            line.interval,
-        )
+        (line.figure, escape(line.judge), str(line.rows), f"{line.value:.3f}", line.interval)
         for line in lines
     ]
     return table(("figure", "judge", "recordings", "value", "95 %"), body)

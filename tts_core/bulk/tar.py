@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import tarfile
 from collections.abc import Collection
@@ -59,10 +58,3 @@ def _whole_end(path: Path, whole: Collection[str]) -> int:
                 break
             end = after
     return end
-
-
-def read_shard(path: Path) -> dict[str, bytes]:
-    """Read a shard: content by name."""
-    with tarfile.open(fileobj=io.BytesIO(path.read_bytes())) as archive:
-        members = [(member.name, archive.extractfile(member)) for member in archive]
-        return {name: file.read() for name, file in members if file is not None}

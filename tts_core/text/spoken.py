@@ -53,10 +53,6 @@ UNITS = {
 }
 WORDS = {"in": "inch", "m": "meter", "s": "second"}  # that are also words or letters
 # fmt: on
-SEVERAL = {
-    "foot": "feet",
-    "inch": "inches",
-}  # units of another plural than with s; hertz and percent have none
 FRACTIONS = {sign: unicodedata.normalize("NFKC", sign).replace("⁄", "/") for sign in "½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞"}
 # bottoms of fractions beyond tenths; 9/11 and 24/7 are none
 BOTTOMS = (*range(2, 11), 12, 16, 20, 24, 32, 48, 64, 100, 1000)

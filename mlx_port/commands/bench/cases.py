@@ -85,18 +85,13 @@ def choose_subject(
 
 
 def _published(given: str) -> Subject:
-    known: dict[str, tuple[str, str]] = {}
-    for name in models.NAMES:
-        for published in models.model(name).sizes:
-            known.setdefault(name, (name, published))
-            known[published] = name, published
-    if given not in known:
-        hint = did_you_mean(given, known)
-        raise NotFoundError(
-            f"random: {given} is not a published model; {hint or 'choose from ' + ', '.join(known)}"
-        )
-    name, published = known[given]
-    configs = models.model(name).sizes[published]
+    known = models.published()
+    published = next(iter(models.model(given).sizes)) if given in models.NAMES else given
+    if published not in known:
+        hint = did_you_mean(given, [*models.NAMES, *known])
+        every = ", ".join((*models.NAMES, *known))
+        raise NotFoundError(f"random: {given} is not a published model; {hint or f'choose from {every}'}")
+    name, configs = known[published]
     return Subject(name, configs, "bfloat16", published=published)
 
 

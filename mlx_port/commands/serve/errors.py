@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from starlette.responses import JSONResponse
 
@@ -62,13 +62,6 @@ class ApiError(Exception):
 def invalid(param: str | None, message: str, code: str = "invalid_value") -> ApiError:
     """Build a 400 for one field."""
     return ApiError(400, message, param=param, code=code)
-
-
-def check_fields(given: Iterable[str], known: Sequence[str]) -> None:
-    """Raise ApiError 400 for the first field that does not exist. known: those that do."""
-    for name in given:
-        if name not in known:
-            raise unknown_field(name, known)
 
 
 def unknown_field(name: str, known: Sequence[str]) -> ApiError:

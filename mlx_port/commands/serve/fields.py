@@ -46,7 +46,7 @@ RATES = (8000, 48_000)  # Hz, of sound that is asked for
 CAPTIONS = {"srt": "application/x-subrip", "vtt": "text/vtt"}
 UNKNOWN = "unknown_field"  # an error of our own
 OF_ANSWERS = ("stream_format", "stream", "pieces")  # fields that a WebSocket has not
-MESSAGES: dict[str, dict[str, Any]] = {"text": {"text": str}, "end": {}, "cancel": {}}  # of a WebSocket
+MESSAGES = ("text", "end", "cancel")  # of a WebSocket, after its start
 ONCE = ("input", "model", "voice", "response_format", "prompt", *OF_ANSWERS)
 
 
@@ -287,7 +287,7 @@ class Bodies(NamedTuple):
     batch: type[BatchBody]
     captions: type[CaptionsBody]
     voice: type[VoiceForm]
-    messages: dict[str, type[Body]]  # of a WebSocket, after its start
+    messages: dict[str, type[Body]]  # by MESSAGES
 
 
 @cache
@@ -305,13 +305,16 @@ def bodies(limits: Limits, batch: int) -> Bodies:
     speech = limited("Speech", SpeechBody, input=words, instructions=text, prompt=prompt | None)
     cue = limited("Cue", CueBody, text=text, words=list[limited("Word", WordBody, text=text)])
     items = Annotated[list[speech], Field(max_length=batch), FailFast()]
+    spoken = Annotated[str, Field(max_length=limits.message)]
+    messages: dict[str, type[Body]] = {}
+    for kind in MESSAGES:
+        own: dict[str, Any] = {"type": (Annotated[str, one_of([kind])], ...)}
+        own |= {"text": (spoken, ...)} if kind == "text" else {}
+        messages[kind] = create_model(f"Stream-{kind}", __base__=Body, **own)
     return Bodies(
         speech,
         limited("Batch", BatchBody, items=items),
         limited("Captions", CaptionsBody, cues=list[cue]),
         limited("Voice", VoiceForm),
-        {
-            kind: create_model(f"Stream-{kind}", __base__=Body, type=Annotated[str, one_of([kind])], **own)
-            for kind, own in MESSAGES.items()
-        },
+        messages,
     )

@@ -30,6 +30,7 @@ import mlx.core as mx
 import numpy as np
 
 from mlx_port.commands.verify.measure import FACTOR, FLOOR, LayerRow, measure
+from mlx_port.commands.verify.report import finite
 from mlx_port.commands.verify.watch import Outputs, watched
 from tts_core.errors import NotFoundError, UsageError
 from tts_core.nn.layers import Framework
@@ -70,8 +71,7 @@ class PortReport:
     def to_dict(self) -> dict[str, Any]:
         """Convert to JSON-serializable values; values that are not finite become null."""
         rows = [asdict(row) | {"passed": row.passed} for row in self.rows]
-        finite = [{k: None if v in (np.inf, -np.inf) else v for k, v in row.items()} for row in rows]
-        return asdict(self) | {"passed": self.passed, "rows": finite}
+        return finite(asdict(self) | {"passed": self.passed, "rows": rows})
 
     def lines(self, *, verbose: bool) -> Iterator[str]:
         """Format as Markdown: a table of the rows beyond the bound, or of all, then a line for each run."""

@@ -122,7 +122,7 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         """Convert to JSON-serializable values; values that are not finite become null."""
         losses = {part: vars(loss) | {"change": loss.change} for part, loss in self.losses.items()}
-        return _finite(
+        return finite(
             {
                 "format_version": 1,
                 "passed": self.passed,
@@ -281,9 +281,10 @@ def loss_line(loss: Loss) -> str:
     return line
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """Replace numbers that are not finite by None, for JSON."""
     if isinstance(value, dict):
-        return {name: _finite(one) for name, one in value.items()}
+        return {name: finite(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(one) for one in value]
+        return [finite(one) for one in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -201,7 +201,7 @@ def test_figures_are_kept_in_the_card_and_shown_by_estimate(
     assert card.endswith(f"\n\n{judged}\n{verified}")
     capsys.readouterr()
     for flags, shown in (
-        ([], [f"{MEASURED}: all within the bound", f"{JUDGED}: {wide}", f"{JUDGED}: {eight}"]),
+        ([], [f"{JUDGED}: {wide}", f"{JUDGED}: {eight}", f"{MEASURED}: all within the bound"]),
         (["-q"], [f"{JUDGED}: {eight}"]),
         (["-q", "--q-bits", "4"], []),
     ):

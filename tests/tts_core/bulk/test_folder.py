@@ -13,7 +13,7 @@ from tests.conftest import Calls
 from tts_core.bulk import folder, tar
 from tts_core.bulk.folder import OutputFolder
 from tts_core.bulk.outcome import Outcome
-from tts_core.bulk.tar import TarShard, read_shard
+from tts_core.bulk.tar import TarShard
 from tts_core.errors import CheckpointError, UsageError
 from tts_core.files import whole
 
@@ -28,6 +28,12 @@ def outcome(number: int, **changes: Any) -> Outcome:
 
 def opened(folder: Path, settings: Mapping[str, Any] | None = None, **changes: Any) -> OutputFolder:
     return OutputFolder(folder, settings or {"model": "m"}, suffix=".flac", **changes)
+
+
+def read_shard(path: Path) -> list[str]:
+    """Names of the files in a shard."""
+    with tarfile.open(path) as archive:
+        return archive.getnames()
 
 
 def lines(path: Path) -> list[dict[str, Any]]:

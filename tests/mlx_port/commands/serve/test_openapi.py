@@ -171,6 +171,7 @@ def test_the_page_names_the_body_of_every_call(everything: Served) -> None:
     assert posts == set(BODIES)
     for path, (body, kind) in BODIES.items():
         assert re.search(rf"POST {path}</code></h2><p>[^<]* Body: {body}, {kind}\.</p>", page), path
+    assert f"<td>string, at most {Limits().message} characters</td>" in page
     for kind in TYPES:
         assert f"Stream-{kind}" in page
         assert f"<td><code>type</code></td><td>{kind}</td>" in page
