@@ -80,7 +80,7 @@ class Carried:
         (B, T + count, C) → (B, T, C).
         """
         if self.next is not None:
-            x = x.at[:, :count].add(self.next)
+            x = mx.concatenate([x[:, :count] + self.next, x[:, count:]], axis=1)
         length = x.shape[1] - count
         self._leave(x[:, length:])
         return x[:, :length]

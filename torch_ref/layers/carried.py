@@ -65,13 +65,13 @@ class Carried:
         before = self.next if self.state else first
         if before is None:
             before = x.new_zeros(*x.shape[:2], count)
-        known = torch.cat((before, x), dim=2)
+        known = torch.cat((before.to(x.dtype), x), dim=2)
         self._leave(known[:, :, known.shape[2] - count :])
         return known
 
     def appended(self, x: Tensor, most: int) -> Tensor:
         """Put the keys or values so far before x, and leave at most `most`. (B, K, T, E) → (B, K, S, E)."""
-        known = x if self.next is None else torch.cat((self.next, x), dim=2)
+        known = x if self.next is None else torch.cat((self.next.to(x.dtype), x), dim=2)
         self._leave(known[:, :, max(0, known.shape[2] - most) :])
         return known
 
