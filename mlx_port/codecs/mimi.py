@@ -2,8 +2,9 @@
 
 Paper: Défossez et al. 2024, arXiv 2410.00037. Upstream: kyutai-labs/moshi@e6a55d2, MIT; parameter names are
 those of transformers' MimiModel, with the entries of a codebook computed when it is converted.
-Differs from upstream: encode and decode run in windows with exact context. The last, partial frame is padded
-layer by layer, as in transformers; kyutai's own code pads the samples with zeros first.
+Differs from upstream: encode runs in windows with exact context, decode in windows that carry its state. The
+last, partial frame is padded layer by layer, as in transformers; kyutai's own code pads the samples with
+zeros first.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from mlx import nn
 
 from mlx_port.codecs.encodec import CausalConvTranspose1d, VectorQuantizer
 from mlx_port.codecs.mimi_transformer import Transformer
-from mlx_port.layers.carried import Carried, Positions, StreamState
+from mlx_port.layers.carried import Carried, Places, StreamState
 from mlx_port.layers.conv import Conv1d
 from mlx_port.layers.snake import LogSnake1d
 from tts_core.codecs.mimi import (
@@ -276,15 +277,15 @@ class Mimi(MimiEncoder):
         return mx.concatenate(pieces, axis=1)
 
     def decode_piece(
-        self, codes: mx.array | np.ndarray, state: StreamState | None, positions: Positions | None = None
+        self, codes: mx.array | np.ndarray, state: StreamState | None, places: Places | None = None
     ) -> tuple[mx.array, StreamState]:
         """Decode the next frames of streams at once. Pieces of any lengths add up to the whole decode.
 
         codes: (B, q, T), at least one frame → (B, hop T).
         state: after the pieces before; None at the start.
-        positions: of the transformer's steps; computed unless given.
+        places: of the transformer's steps; computed unless given.
         """
-        carried = Carried(state, positions)
+        carried = Carried(state, places)
         steps = self.upsample(self.quantizer.decode(mx.array(codes)), carried)
         samples = self.decoder(self.decoder_transformer(steps, carried), carried)[..., 0]
         after = carried.after(codes.shape[0], steps.shape[1])

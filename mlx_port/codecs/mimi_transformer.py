@@ -7,29 +7,16 @@ Differs from upstream: a piece of any length sees its whole window; upstream's r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
-
 import mlx.core as mx
 from mlx import nn
 
 from mlx_port.layers.attention import scaled_dot_product_attention
-from mlx_port.layers.carried import Carried, Positions
+from mlx_port.layers.carried import Carried, Places
 from mlx_port.layers.norm import LayerNorm
-from mlx_port.layers.rope import Rotation, rotate
+from mlx_port.layers.rope import rotate
 from tts_core.codecs.mimi import MimiConfig
 from tts_core.codecs.qwen3_codec import Qwen3DecoderConfig
-from tts_core.nn.positions import rope_table
-
-
-class Places(NamedTuple):
-    """Steps of a call in their streams.
-
-    mask: True for keys that a step sees, (T, S), or (R, 1, T, S) for rows of their own.
-    """
-
-    rotation: Rotation
-    mask: mx.array
+from tts_core.nn.positions import stream_places
 
 
 class LayerScale(nn.Module):
@@ -61,7 +48,7 @@ class Attention(nn.Module):
         """Attend to x and to the keys before it."""
         projected = [layer(x) for layer in (self.q_proj, self.k_proj, self.v_proj)]
         q, k, v = (mx.unflatten(part, -1, (-1, self.head_dim)).swapaxes(1, 2) for part in projected)
-        q, k = rotate(q, places.rotation), rotate(k, places.rotation)
+        q, k = rotate(q, places[:2]), rotate(k, places[:2])
         if carried:
             k, v = carried.appended(k, self.window - 1), carried.appended(v, self.window - 1)
         y = scaled_dot_product_attention(q, k, v, places.mask, enable_gqa=True)
@@ -69,27 +56,13 @@ class Attention(nn.Module):
 
     def places(self, x: mx.array, carried: Carried | None = None) -> Places:
         """Find the steps of x, (B, T, D), in their streams."""
-        carried, count = carried or Carried(), x.shape[1]
+        carried = carried or Carried()
+        if carried.places is not None:
+            return carried.places
         held = 0 if carried.next is None else carried.next.shape[2]
-        column = mx.arange(held + count)
-        row = column[held:, None]
-        mask = (column <= row) & (column > row - self.window)
-        positions, start = carried.positions, carried.starts[0]
-        if positions is None and {*carried.starts} == {start} and held <= start:  # all rows have all keys
-            return Places(self.rotation(start, count), mask)
-        positions = positions or self.positions(carried.starts, count)
-        known = column >= held - positions.starts[:, None, None, None]
-        return Places(positions.rotation, mask & known)
-
-    def positions(self, starts: Sequence[int], count: int) -> Positions:
-        """Compute the positions of `count` steps of rows that begin at `starts`."""
-        cos, sin = self.rotation(starts, count)
-        return Positions((cos[:, None], sin[:, None]), mx.array([*starts]))
-
-    def rotation(self, start: int | Sequence[int], count: int) -> Rotation:
-        """Compute the tables of `count` steps from `start`; of several starts (R, T, E/2) each."""
-        cos, sin = rope_table(count, self.head_dim, self.theta, start=start)
-        return mx.array(cos), mx.array(sin)
+        sizes = {"window": self.window, "head_dim": self.head_dim, "theta": self.theta}
+        found = stream_places(carried.starts, x.shape[1], held, **sizes)
+        return Places(*(mx.array(each) for each in found))
 
 
 class FeedForward(nn.Module):

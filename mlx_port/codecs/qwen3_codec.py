@@ -15,7 +15,7 @@ from mlx import nn
 
 from mlx_port.codecs.mimi import MimiEncoder
 from mlx_port.codecs.qwen3_decoder import Decoder
-from mlx_port.layers.carried import Carried, Positions, StreamState
+from mlx_port.layers.carried import Carried, Places, StreamState
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.codecs.qwen3_codec import POLICY, Qwen3CodecConfig, original_pieces
 from tts_core.nn.windows import Window
@@ -57,15 +57,15 @@ class Qwen3Codec(nn.Module):
         return mx.concatenate(made, axis=1)
 
     def decode_piece(
-        self, codes: mx.array | np.ndarray, state: StreamState | None, positions: Positions | None = None
+        self, codes: mx.array | np.ndarray, state: StreamState | None, places: Places | None = None
     ) -> tuple[mx.array, StreamState]:
         """Decode the next frames of streams at once. Pieces of any lengths add up to one pass over all.
 
         codes: (B, Q, T), at least one frame → (B, hop T).
         state: after the pieces before; None at the start.
-        positions: of the transformer's steps; computed unless given.
+        places: of the transformer's steps; computed unless given.
         """
-        carried = Carried(state, positions)
+        carried = Carried(state, places)
         samples = self.decoder(mx.array(codes), carried)
         after = carried.after(codes.shape[0], codes.shape[2])
         mx.eval(samples, after.arrays)  # else the state would keep all that it is cut from

@@ -12,8 +12,8 @@ from mlx import nn
 
 from mlx_port.codecs.encodec import CausalConvTranspose1d
 from mlx_port.codecs.mimi import CausalConv1d, SplitResidualVectorQuantizer, through
-from mlx_port.codecs.mimi_transformer import Attention, LayerScale, Places
-from mlx_port.layers.carried import Carried
+from mlx_port.codecs.mimi_transformer import Attention, LayerScale
+from mlx_port.layers.carried import Carried, Places
 from mlx_port.layers.feed_forward import FeedForward
 from mlx_port.layers.norm import LayerNorm, RMSNorm
 from mlx_port.layers.snake import LogSnake1d

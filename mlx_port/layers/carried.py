@@ -10,8 +10,6 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from mlx_port.layers.rope import Rotation
-
 
 class StreamState(NamedTuple):
     """State of streams between two calls.
@@ -25,26 +23,23 @@ class StreamState(NamedTuple):
     arrays: tuple[mx.array, ...]
 
 
-class Positions(NamedTuple):
-    """Steps of a call in their streams, on the device.
+class Places(NamedTuple):
+    """Steps of a call in their streams (tts_core.nn.positions.stream_places)."""
 
-    rotation: (R, 1, T, E/2) each.
-    starts: (R,), steps of each row so far.
-    """
-
-    rotation: Rotation
-    starts: mx.array
+    cos: mx.array
+    sin: mx.array
+    mask: mx.array
 
 
 class Carried:
     """State of the streams of a call, for its operations.
 
     state: after the call before; None at the start of the streams.
-    positions: computed unless given.
+    places: of its steps; computed unless given.
     """
 
-    def __init__(self, state: StreamState | None = None, positions: Positions | None = None):
-        self.state, self.positions, self._left = state, positions, list[mx.array]()
+    def __init__(self, state: StreamState | None = None, places: Places | None = None):
+        self.state, self.places, self._left = state, places, list[mx.array]()
 
     @property
     def starts(self) -> tuple[int, ...]:
@@ -85,7 +80,7 @@ class Carried:
         (B, T + count, C) → (B, T, C).
         """
         if self.next is not None:
-            x = x.at[:, :count].add(self.next)
+            x = mx.concatenate([x[:, :count] + self.next, x[:, count:]], axis=1)
         length = x.shape[1] - count
         self._leave(x[:, length:])
         return x[:, :length]

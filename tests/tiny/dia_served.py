@@ -12,7 +12,7 @@ from tts_core.codecs.dac_calls import Passage
 from tts_core.dia.options import DiaOptions
 from tts_core.results import GenerationResult, join
 from tts_core.serving.session import Part
-from tts_core.speaking.speech import Sound
+from tts_core.speaking.speech import CodecMemory, Sound
 
 WORDS = ("inn", "near", "then", "thin", "out", "pine", "hide", "an", "old", "tin", "mine")
 
@@ -66,9 +66,15 @@ def served(pipeline: Any, asked: list[Any], *, places: int, seed: int, **how: An
     return [join(parts[place]) for place in range(len(asked))]
 
 
-def window(passage: Passage) -> Sound:
+def window(passage: Passage, memory: CodecMemory | None = None) -> Sound:
     """Frames of a text as a speech gives them to its session."""
-    return Sound(passage.codes[:, passage.start : passage.stop], 0, source=passage)
+    return Sound(passage.codes[:, passage.start : passage.stop], 0, memory, source=passage)
+
+
+def decoded_apart(net: Any, passages: Sequence[Passage]) -> list[np.ndarray]:
+    """Decode the passages of a stream with the networks of a pipeline, each by itself."""
+    memory = net.memory(net.policy)
+    return [net.decode([window(one, memory)], net.policy, lambda: None)[0] for one in passages]
 
 
 def decoded(net: Any, passages: Sequence[Passage]) -> list[np.ndarray]:

@@ -7,30 +7,19 @@ Differs from upstream: a piece of any length sees its whole window; upstream's r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, cast
+from typing import cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torch_ref.layers.attention import scaled_dot_product_attention
-from torch_ref.layers.carried import Carried, Positions
+from torch_ref.layers.carried import Carried, Places
 from torch_ref.layers.norm import LayerNorm
-from torch_ref.layers.rope import Rotation, rotate
+from torch_ref.layers.rope import rotate
 from tts_core.codecs.mimi import MimiConfig
 from tts_core.codecs.qwen3_codec import Qwen3DecoderConfig
-from tts_core.nn.positions import rope_table
-
-
-class Places(NamedTuple):
-    """Steps of a call in their streams.
-
-    mask: True for keys that a step sees, (T, S), or (R, 1, T, S) for rows of their own.
-    """
-
-    rotation: Rotation
-    mask: Tensor
+from tts_core.nn.positions import stream_places
 
 
 class LayerScale(nn.Module):
@@ -62,7 +51,7 @@ class Attention(nn.Module):
         """Attend to x and to the keys before it."""
         projected = [layer(x) for layer in (self.q_proj, self.k_proj, self.v_proj)]
         q, k, v = (part.unflatten(-1, (-1, self.head_dim)).transpose(1, 2) for part in projected)
-        q, k = rotate(q, places.rotation), rotate(k, places.rotation)
+        q, k = rotate(q, places[:2]), rotate(k, places[:2])
         if carried:
             k, v = carried.appended(k, self.window - 1), carried.appended(v, self.window - 1)
         y = scaled_dot_product_attention(q, k, v, places.mask, enable_gqa=True)
@@ -70,28 +59,13 @@ class Attention(nn.Module):
 
     def places(self, x: Tensor, carried: Carried | None = None) -> Places:
         """Find the steps of x, (B, T, D), in their streams."""
-        carried, count = carried or Carried(), x.shape[1]
+        carried = carried or Carried()
+        if carried.places is not None:
+            return carried.places
         held = 0 if carried.next is None else carried.next.shape[2]
-        column = torch.arange(held + count, device=x.device)
-        row = column[held:, None]
-        mask = (column <= row) & (column > row - self.window)
-        positions, start = carried.positions, carried.starts[0]
-        if positions is None and {*carried.starts} == {start} and held <= start:  # all rows have all keys
-            return Places(self.rotation(start, count), mask)
-        positions = positions or self.positions(carried.starts, count)
-        known = column >= held - positions.starts[:, None, None, None]
-        return Places(positions.rotation, mask & known)
-
-    def positions(self, starts: Sequence[int], count: int) -> Positions:
-        """Compute the positions of `count` steps of rows that begin at `starts`."""
-        cos, sin = self.rotation(starts, count)
-        return Positions((cos[:, None], sin[:, None]), torch.tensor(starts, device=cos.device))
-
-    def rotation(self, start: int | Sequence[int], count: int) -> Rotation:
-        """Compute the tables of `count` steps from `start`; of several starts (R, T, E/2) each."""
-        cos, sin = rope_table(count, self.head_dim, self.theta, start=start)
-        device = self.q_proj.weight.device
-        return torch.from_numpy(cos).to(device), torch.from_numpy(sin).to(device)
+        sizes = {"window": self.window, "head_dim": self.head_dim, "theta": self.theta}
+        found = stream_places(carried.starts, x.shape[1], held, **sizes)
+        return Places(*(torch.from_numpy(each).to(x.device) for each in found))
 
 
 class FeedForward(nn.Module):

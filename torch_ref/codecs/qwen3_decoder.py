@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from torch_ref.codecs.encodec import CausalConvTranspose1d
 from torch_ref.codecs.mimi import CausalConv1d, SplitResidualVectorQuantizer, through
-from torch_ref.codecs.mimi_transformer import Attention, LayerScale, Places
-from torch_ref.layers.carried import Carried
+from torch_ref.codecs.mimi_transformer import Attention, LayerScale
+from torch_ref.layers.carried import Carried, Places
 from torch_ref.layers.feed_forward import FeedForward
 from torch_ref.layers.norm import LayerNorm, RMSNorm
 from torch_ref.layers.snake import LogSnake1d

@@ -11,8 +11,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torch_ref.layers.rope import Rotation
-
 
 class StreamState(NamedTuple):
     """State of streams between two calls.
@@ -26,26 +24,23 @@ class StreamState(NamedTuple):
     arrays: tuple[Tensor, ...]
 
 
-class Positions(NamedTuple):
-    """Steps of a call in their streams, on the device.
+class Places(NamedTuple):
+    """Steps of a call in their streams (tts_core.nn.positions.stream_places)."""
 
-    rotation: (R, 1, T, E/2) each.
-    starts: (R,), steps of each row so far.
-    """
-
-    rotation: Rotation
-    starts: Tensor
+    cos: Tensor
+    sin: Tensor
+    mask: Tensor
 
 
 class Carried:
     """State of the streams of a call, for its operations.
 
     state: after the call before; None at the start of the streams.
-    positions: computed unless given.
+    places: of its steps; computed unless given.
     """
 
-    def __init__(self, state: StreamState | None = None, positions: Positions | None = None):
-        self.state, self.positions, self._left = state, positions, list[Tensor]()
+    def __init__(self, state: StreamState | None = None, places: Places | None = None):
+        self.state, self.places, self._left = state, places, list[Tensor]()
 
     @property
     def starts(self) -> tuple[int, ...]:
@@ -70,13 +65,13 @@ class Carried:
         before = self.next if self.state else first
         if before is None:
             before = x.new_zeros(*x.shape[:2], count)
-        known = torch.cat((before, x), dim=2)
+        known = torch.cat((before.to(x.dtype), x), dim=2)
         self._leave(known[:, :, known.shape[2] - count :])
         return known
 
     def appended(self, x: Tensor, most: int) -> Tensor:
         """Put the keys or values so far before x, and leave at most `most`. (B, K, T, E) → (B, K, S, E)."""
-        known = x if self.next is None else torch.cat((self.next, x), dim=2)
+        known = x if self.next is None else torch.cat((self.next.to(x.dtype), x), dim=2)
         self._leave(known[:, :, max(0, known.shape[2] - most) :])
         return known
 

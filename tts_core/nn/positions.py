@@ -35,6 +35,26 @@ def timestep_table(timesteps: int, width: int) -> np.ndarray:
     return np.concatenate([np.cos(angles), np.sin(angles)], axis=1)
 
 
+def stream_places(
+    starts: Sequence[int], count: int, held: int, *, window: int, head_dim: int, theta: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Find `count` steps in streams: cos and sin, and the keys that each step sees, itself included.
+
+    starts: steps of each stream so far.
+    held: keys before the new ones; the last of these are the stream's, others are padding.
+    → (T, E/2) float32 twice and (T, S) booleans, S = held + T; where streams differ (R, 1, ...) each.
+    """
+    column = np.arange(held + count)
+    row = column[held:, None]
+    mask = (column <= row) & (column > row - window)
+    if len({*starts}) == 1:
+        cos, sin = rope_table(count, head_dim, theta, start=starts[0])
+        return cos, sin, mask & (column >= held - starts[0])
+    cos, sin = rope_table(count, head_dim, theta, start=starts)
+    known = column >= held - np.asarray(starts)[:, None, None, None]
+    return cos[:, None], sin[:, None], mask & known
+
+
 def rope_table(
     length: int, head_dim: int, theta: float, *, start: int | Sequence[int] = 0, unit: float = 1.0
 ) -> tuple[np.ndarray, np.ndarray]:

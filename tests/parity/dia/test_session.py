@@ -12,7 +12,7 @@ import pytest
 from tests.hosts import Late, LateStream
 from tests.sides import SIDES
 from tests.tiny.dia import compose, dac_config, dac_weights, dia_config, dia_weights
-from tests.tiny.dia_served import decoded, requests, served
+from tests.tiny.dia_served import decoded_apart, requests, served
 from tests.tiny.noise import CountingNoise
 from tts_core.codecs.dac_calls import Passage
 from tts_core.codecs.policy import CodecPolicy
@@ -63,7 +63,7 @@ def test_sound_is_decoded_in_windows_that_depend_on_the_request_only(side: str) 
         while stops[-1] < frames:
             stops.append(min(frames, engine.policy.served_stop(stops[-1])))
         passages = [Passage(one.codes, *cut) for cut in pairwise(stops)]
-        np.testing.assert_array_equal(one.audio, np.concatenate(decoded(engine, passages)))
+        np.testing.assert_array_equal(one.audio, np.concatenate(decoded_apart(engine, passages)))
 
 
 @every_side

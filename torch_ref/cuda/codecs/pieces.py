@@ -19,7 +19,7 @@ from torch_ref.codecs.mimi import Mimi
 from torch_ref.codecs.mimi_transformer import Attention
 from torch_ref.codecs.qwen3_codec import Qwen3Codec
 from torch_ref.cuda.replayed import ReplayedTensors
-from torch_ref.layers.carried import Positions, StreamState
+from torch_ref.layers.carried import Carried, Places, StreamState
 from tts_core.codecs.mimi import STEPS
 from tts_core.codecs.policy import CAPTURED
 
@@ -46,20 +46,24 @@ class ReplayedPieces:
         if not codes.is_cuda:
             return self.codec.decode_piece(codes, state)
         [start], [flat] = state or StreamState((0,), (self.empty,))
-        count = self.steps * codes.shape[2]
-        rotation, starts = self.attention.positions((start,), count)
-        samples, flat = self._replayed(codes, *rotation, starts, flat)
-        return samples, StreamState((start + count,), (flat,))
+        samples, flat = self._replayed(codes, *self.places(codes, start), flat)
+        return samples, StreamState((start + self.steps * codes.shape[2],), (flat,))
 
-    def run(self, codes: Tensor, cos: Tensor, sin: Tensor, starts: Tensor, flat: Tensor) -> Sequence[Tensor]:
-        """Decode a piece that begins at `starts`. → (B, hop T), and the next state.
+    def places(self, codes: Tensor, start: int) -> Places:
+        """Find the frames of codes, (B, Q, T), in a stream of `start` steps so far that has all keys."""
+        keys = torch.empty(1, 0, self.attention.window - 1)
+        steps = codes.new_empty(1, self.steps * codes.shape[2])
+        return self.attention.places(steps, Carried(StreamState((start,), (keys,))))
+
+    def run(self, codes: Tensor, cos: Tensor, sin: Tensor, mask: Tensor, flat: Tensor) -> Sequence[Tensor]:
+        """Decode a piece at the places of three tensors. → (B, hop T), and the next state.
 
         flat: the state, (B, N).
         """
         parts = flat.split([shape.numel() for shape in self._shapes], dim=1)
         arrays = tuple(part.unflatten(1, shape) for part, shape in zip(parts, self._shapes, strict=True))
-        positions = Positions((cos, sin), starts)
-        samples, after = self.codec.decode_piece(codes, StreamState((0,), arrays), positions)
+        state, places = StreamState((0,), arrays), Places(cos, sin, mask)
+        samples, after = self.codec.decode_piece(codes, state, places)
         return samples, torch.cat([array.flatten(1) for array in after.arrays], dim=1)
 
     @property

@@ -64,10 +64,9 @@ def test_a_state_in_one_tensor(codec: Any) -> None:
     pieces = ReplayedPieces(codec)
     codes, flat, state = torch.from_numpy(codes_of(codec, 0)), pieces.empty, None
     for start, stop in windows():
-        steps = pieces.steps * (stop - start)
-        rotation, starts = pieces.attention.positions((pieces.steps * start,), steps)
+        places = pieces.places(codes[..., start:stop], pieces.steps * start)
         with torch.inference_mode():
-            made, flat = pieces.run(codes[..., start:stop], *rotation, starts, flat)
+            made, flat = pieces.run(codes[..., start:stop], *places, flat)
         wanted, state = codec.decode_piece(codes[..., start:stop], state)
         torch.testing.assert_close(made, wanted, rtol=0, atol=1e-12 * float(wanted.abs().max()))
         assert flat.shape == pieces.empty.shape
