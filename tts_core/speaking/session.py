@@ -281,7 +281,8 @@ class SpeechSession(Session):
                 case Sound():
                     one.held = need if one.pacing is None else replace(need, pacing=one.pacing)
                     one.pacing = None
-                    one.codes.append(need.codes)
+                    if one.parent is not None:
+                        one.codes.append(need.codes)
                 case All():
                     one.waits = need
                     self._run(one, need)
