@@ -28,9 +28,12 @@ from tests.contract.speakers import (
     windows,
 )
 from tests.metal_errors import INTERACTIVITY, LARGER, MESSAGES
+from tests.parity.recorded_runs import speech
 from tests.parity.stand_ins import Standing
+from tests.tiny.recordings import snippet
 from tts_core.errors import ResourceError, UsageError
 from tts_core.nn.guard import NotFiniteError
+from tts_core.prompt import Prompt
 from tts_core.results import GenerationResult, join
 from tts_core.serving.session import Failed, Part
 
@@ -230,7 +233,11 @@ ENCODERS = {"metavoice": "speaker"}  # of recordings; of others "encode"
 
 def recording(model: str) -> Any:
     """A voice that a network reads."""
-    return SMALL[model].voices[0 if model == "mars5" else -1]
+    if model == "mars5":
+        return snippet(speech(2.0, 24_000))
+    if model == "metavoice":
+        return Prompt.of(audio=speech(3.0, 24_000))
+    return SMALL[model].voices[-1]
 
 
 def encoder(model: str, monkeypatch: pytest.MonkeyPatch) -> Any:
