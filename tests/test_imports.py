@@ -43,7 +43,7 @@ FLOORS: dict[str, list[Iterable[str]]] = {
         ("config", "models", "options"),
         ("exports",),
         ("audio", "memory", "nn", "processes", "text", "voice"),
-        ("pipeline", "prompt", "results", "serving", "speech", "speed"),
+        ("pipeline", "prompt", "results", "serving", "speed"),
         ("bulk", "judges"),
         ("codecs", "speaking"),
         MODELS,

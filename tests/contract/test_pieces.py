@@ -6,12 +6,16 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+import numpy as np
 import pytest
 
-from tests.contract.speakers import SMALL, converted, every_model, every_side, speaker, unlimited
+from tests.contract.speakers import SENTENCES, SMALL, converted, every_model, every_side, speaker, unlimited
 from tests.parity.recorded_runs import SIDES
 from tests.tiny.qwen3 import write_published
-from tts_core.results import GenerationResult
+from tts_core.options import options_class
+from tts_core.results import GenerationResult, join
+from tts_core.serving.session import Failed
+from tts_core.speaking.running import Running
 
 TWO = "The inn is near. [pause:0.1] Then it thins out."
 FIRST, SECOND = "The inn is near.", "Then it thins out."
@@ -82,3 +86,68 @@ def test_a_cut_piece_of_qwen3_is_remembered(side: str) -> None:
     cut = speaker("qwen3", side).generate("In. [pause:0.1] It.", **arguments("qwen3"))
     assert [cue.text for cue in cut.cues] == ["In.", "It."]
     assert cut.finish_reason == "length"
+
+
+@pytest.mark.parametrize("model", ["dia", "mars5", "metavoice"])  # whose pieces wait for anchors only
+@every_side
+def test_pieces_run_at_once_where_nobody_hears_them_and_are_heard_in_order(
+    model: str, side: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not in a stream, nor in a session that requests share; with the same codes and captions."""
+    pipeline, taken, turn = speaking(model, side), list[int](), Running.turn
+    monkeypatch.setattr(Running, "turn", lambda slots: [taken.append(len(slots.taken)), turn(slots)][1])
+    named = unlimited(model, seed=3)
+    whole = pipeline.generate(SENTENCES, **named)
+    assert max(taken) > 1
+    taken.clear()
+    parts = list(pipeline.stream(SENTENCES, **named))
+    assert max(taken) == 1
+    np.testing.assert_array_equal(join(parts).codes, whole.codes)
+    assert join(parts).cues == whole.cues
+    assert [cue.start for cue in whole.cues] == sorted(cue.start for cue in whole.cues)
+    taken.clear()
+    pipeline.generate(SENTENCES, **{**named, "max_frames": 40})
+    assert max(taken) == 1
+    stages = whole.stage_seconds.values()
+    assert sum(stages) <= whole.processing_time_seconds
+
+
+@pytest.mark.parametrize("model", ["dia", "mars5", "metavoice"])
+def test_a_piece_that_fails_ends_its_request_only(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside another text of the batch, whose pieces go on."""
+    pipeline = speaking(model, "torch")
+    asked = [pipeline.request(SENTENCES, *given_to(model, seed)) for seed in (3, 4)]
+    job, places = pipeline.engine.together(asked)
+    session = pipeline.opened(places, job, streamed=False, at_once=2)
+    keys = [session.join(one) for one in asked]
+    session.step()
+    slot = next(slot for slot in session.slots.taken if slot.owner.member.key == keys[0])
+    throw = ValueError("a bug")
+    monkeypatch.setattr(slot.owner, "speech", broken(throw))
+    found: dict[int, Any] = {}
+    while session.running:
+        for event in session.step():
+            found[event.key] = event
+    assert isinstance(found[keys[0]], Failed)
+    assert found[keys[0]].error is throw
+    assert found[keys[1]].result.is_final_chunk
+    session.close()
+
+
+def broken(error: Exception) -> Any:
+    """A speech that fails when it goes on."""
+
+    def speech() -> Any:
+        yield
+        raise error
+
+    made = speech()
+    next(made)
+    return made
+
+
+def given_to(model: str, seed: int) -> tuple[Any, Any]:
+    """Options and prompt of a request."""
+    named = unlimited(model, seed=seed)
+    prompt = named.pop("prompt")
+    return options_class(model)(**named), prompt

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,13 @@ from tests.contract.speakers import (
     spoken,
     windows,
 )
+from tests.metal_errors import INTERACTIVITY, LARGER, MESSAGES
+from tests.parity.recorded_runs import speech
+from tests.parity.stand_ins import Standing
+from tests.tiny.recordings import snippet
 from tts_core.errors import ResourceError, UsageError
 from tts_core.nn.guard import NotFiniteError
+from tts_core.prompt import Prompt
 from tts_core.results import GenerationResult, join
 from tts_core.serving.session import Failed, Part
 
@@ -220,3 +226,89 @@ def test_settings_matter() -> None:
         for place in range(1, 2 + len(small.settings)):
             other = expected(model, "torch")[place]
             assert first.codes.shape != other.codes.shape or (first.codes != other.codes).any()
+
+
+ENCODERS = {"metavoice": "speaker"}  # of recordings; of others "encode"
+
+
+def recording(model: str) -> Any:
+    """A voice that a network reads."""
+    if model == "mars5":
+        return snippet(speech(2.0, 24_000))
+    if model == "metavoice":
+        return Prompt.of(audio=speech(3.0, 24_000))
+    return SMALL[model].voices[-1]
+
+
+def encoder(model: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Count the calls of the network that reads recordings; it raises `error` if there is one."""
+    engine, name = speaker(model, "torch").engine, ENCODERS.get(model, "encode")
+    standing = Standing(getattr(engine, name))
+    monkeypatch.setattr(engine, name, standing)
+    return standing
+
+
+@every_model
+def test_a_recording_is_encoded_between_two_steps_and_no_other(
+    model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While others are spoken; joining waits for no network."""
+    session, standing = speaker(model, "torch").session(3), encoder(model, monkeypatch)
+    session.join(session.rehearsal())
+    while not session.slots.can_step:
+        session.step()
+    standing.calls = 0
+    for seed in (1, 2):
+        session.join(request(model, "torch", TEXTS[0], seed=seed, prompt=recording(model)))
+    counts = [standing.calls]
+    for _ in range(2):
+        session.step()
+        counts.append(standing.calls)
+    first = counts[1]
+    assert counts == [0, first, 2 * first]
+    assert first > 0
+    session.close()
+
+
+@every_model
+def test_a_recording_that_cannot_be_encoded_fails_its_request_only(
+    model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With an event. An error of the device that comes late is the batch's."""
+    other = request(model, "torch", TEXTS[1], seed=3)
+    whole = alone(model, "torch", other)
+    session, standing = speaker(model, "torch").session(2), encoder(model, monkeypatch)
+    good = session.join(other)
+    while not session.begun(good):
+        session.step()
+    standing.error = RuntimeError(LARGER)
+    bad = session.join(request(model, "torch", TEXTS[0], seed=1, prompt=recording(model)))
+    parts, failed = [], []
+    while session.running:
+        for event in session.step():
+            if isinstance(event, Failed):
+                failed.append((event.key, str(event.error)))
+            else:
+                parts.append(event.result)
+    [(key, message)] = failed
+    assert key == bad
+    assert message.startswith(MESSAGES[LARGER])
+    assert_same(join(parts), whole, windows=windows(model))
+    standing.error = RuntimeError(INTERACTIVITY)
+    session.join(request(model, "torch", TEXTS[0], seed=1, prompt=recording(model)))
+    with pytest.raises(RuntimeError, match="Interactivity"):
+        session.step()
+    session.close()
+
+
+@every_model
+def test_what_is_promised_is_estimated_once(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not at every call of an engine, which asks all its sessions at every turn."""
+    session, module = speaker(model, "torch").session(3), import_module(f"tts_core.{model}.admission")
+    for seed in (1, 2):
+        session.join(request(model, "torch", TEXTS[0], seed=seed))
+    standing = Standing(module.estimate)
+    monkeypatch.setattr(module, "estimate", standing)
+    assert len({session.promised for _ in range(5)}) == 1
+    assert standing.calls <= 2
+    session.close()

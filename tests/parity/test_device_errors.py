@@ -80,7 +80,7 @@ class Source:
         self.model, self.load, self.fed = model, lambda: pipeline, models.model(model).fed
 
     def live(self, text: str, options: Any, prompt: Any) -> Any:
-        chosen, facts = changed(options_class(self.model)(), options), self.load().facts
+        chosen, facts = changed(options_class(self.model)(), options), self.load().engine.facts
         return import_module(f"tts_core.{self.model}.request").live(facts, text, chosen, prompt)
 
     def request(self, text: str, options: Any, prompt: Any) -> Any:

@@ -26,9 +26,9 @@ from tts_core.dia.voice import DiaVoice, read_voice
 from tts_core.errors import UsageError
 from tts_core.nn.noise import Noise, per_text, piece_seed
 from tts_core.pipeline import PromptLike
+from tts_core.speaking.asked import each_text, frames_of, seed_of
 from tts_core.speaking.live import LiveText
 from tts_core.speaking.request import WholeRequest
-from tts_core.speech.asked import each_text, frames_of, seed_of
 from tts_core.text.alphabet import accent_notes
 from tts_core.text.breaks import Paused
 from tts_core.text.duration import longest_frames

@@ -25,7 +25,7 @@ from tts_core.errors import UsageError
 from tts_core.models import Documents
 from tts_core.nn.noise import HostNoise, Noise, per_text, piece_seed
 from tts_core.pipeline import PromptLike
-from tts_core.speech.asked import frames_of, seed_of
+from tts_core.speaking.asked import frames_of, seed_of
 from tts_core.text.duration import expected_seconds
 
 VOICE_SECONDS = 15.0  # of a long text's first piece, whose voices the others continue

@@ -21,9 +21,9 @@ from tts_core.mars5.reference import Mars5Voice, Sizes, as_spoken, read_voice
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecPrompt, CodecVocabulary
 from tts_core.nn.noise import Noise, per_text, piece_seed
 from tts_core.pipeline import PromptLike
+from tts_core.speaking.asked import each_text, frames_of, read_once, seed_of
 from tts_core.speaking.live import LiveText, SameVoices
 from tts_core.speaking.request import WholeRequest
-from tts_core.speech.asked import each_text, frames_of, read_once, seed_of
 from tts_core.text import breaks
 from tts_core.text.breaks import Paused
 from tts_core.text.checks import check_one_speaker, check_words

@@ -27,9 +27,9 @@ from tts_core.metavoice.text import Tokenizers, check_characters, is_readable, n
 from tts_core.nn.noise import per_text, piece_seed
 from tts_core.pipeline import PromptLike
 from tts_core.prompt import Prompt
+from tts_core.speaking.asked import each_text, frames_of, read_once, seed_of
 from tts_core.speaking.live import LiveText, SameVoices
 from tts_core.speaking.request import WholeRequest
-from tts_core.speech.asked import each_text, frames_of, read_once, seed_of
 from tts_core.text import breaks
 from tts_core.text.alphabet import accent_notes, known_text
 from tts_core.text.breaks import Paused

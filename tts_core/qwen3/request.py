@@ -32,7 +32,7 @@ from tts_core.qwen3.options import Qwen3Options
 from tts_core.qwen3.sampling import GENERATION, Qwen3Choice, Qwen3Sampling, read_generation
 from tts_core.qwen3.tokenizer import FILES, Qwen3Tokenizer, shared_tokenizer
 from tts_core.qwen3.voice import Qwen3Voice, read_voice
-from tts_core.speech.asked import frames_of, seed_of
+from tts_core.speaking.asked import frames_of, seed_of
 from tts_core.text import breaks
 from tts_core.text.arriving import LEAST, MOST
 from tts_core.text.breaks import Paused

@@ -316,6 +316,7 @@ class SpeechEngine:
         self._shelf.reopen(one)
         with self._changed:
             self._queue = again + self._queue
+            self._news |= bool(again)
 
     def _step(self, one: LoadedModel) -> None:
         """Run a step of a model's batch and hand out what it gave."""

@@ -14,8 +14,8 @@ from tts_core.nn.guard import NotFiniteError
 from tts_core.printable import counted
 from tts_core.results import GenerationResult
 from tts_core.serving.session import Failed
+from tts_core.speaking.report import StageReport
 from tts_core.speaking.session import SpeechSession
-from tts_core.speech.report import StageReport
 from tts_core.text.arriving import Sentences
 from tts_core.text.checks import check_words
 

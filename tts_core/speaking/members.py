@@ -25,7 +25,7 @@ class Utterance:
     held: its last sound, which ends the request if nothing follows.
     sounds: that wait.
     pacing: of text that has come, for its next sound.
-    codes: of all sounds.
+    codes: of all sounds, where a speech runs it.
     children: speeches that it runs, in order.
     finish_reason: once it has ended.
     """

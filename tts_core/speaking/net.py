@@ -18,9 +18,9 @@ from tts_core.nn.guard import check_sound
 from tts_core.nn.host import Device
 from tts_core.pipeline import PromptLike
 from tts_core.speaking.admission import Admission
+from tts_core.speaking.asked import each_text
 from tts_core.speaking.running import RunningBatch
 from tts_core.speaking.speech import Sound
-from tts_core.speech.asked import each_text
 
 SIDE_BY_SIDE = 8  # pieces of a text at once, at most
 

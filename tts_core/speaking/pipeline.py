@@ -16,9 +16,9 @@ from tts_core.results import GenerationResult, join
 from tts_core.speaking.doors import checked_pieces, log, sentences, spoken
 from tts_core.speaking.live import LiveText
 from tts_core.speaking.net import Net
+from tts_core.speaking.report import StageReport
 from tts_core.speaking.session import SpeechSession
 from tts_core.speaking.speech import Speech
-from tts_core.speech.report import StageReport
 
 Tell = Callable[[Progress], None]
 AnyNet = TypeVar("AnyNet", bound=Net)

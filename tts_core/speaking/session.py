@@ -22,6 +22,7 @@ from tts_core.speaking.delivery import Delivered
 from tts_core.speaking.live import LiveText
 from tts_core.speaking.members import DueSound, Job, Member, Utterance
 from tts_core.speaking.net import Net
+from tts_core.speaking.report import StageReport
 from tts_core.speaking.running import Running, RunningBatch
 from tts_core.speaking.sounds import Sounds
 from tts_core.speaking.speech import (
@@ -37,7 +38,6 @@ from tts_core.speaking.speech import (
     Speech,
     Work,
 )
-from tts_core.speech.report import StageReport
 
 NOTHING = Sound(np.zeros((0, 0), np.int32), 0)
 
@@ -281,7 +281,8 @@ class SpeechSession(Session):
                 case Sound():
                     one.held = need if one.pacing is None else replace(need, pacing=one.pacing)
                     one.pacing = None
-                    one.codes.append(need.codes)
+                    if one.parent is not None:
+                        one.codes.append(need.codes)
                 case All():
                     one.waits = need
                     self._run(one, need)

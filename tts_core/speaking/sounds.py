@@ -13,9 +13,9 @@ from tts_core.nn.beside import Pending, Then
 from tts_core.nn.guard import check_sound, checked
 from tts_core.speaking.members import DueSound
 from tts_core.speaking.net import Net
+from tts_core.speaking.report import StageReport
 from tts_core.speaking.speech import Sound
 from tts_core.speaking.windows import WindowQueue
-from tts_core.speech.report import StageReport
 
 SILENT = np.zeros(0, np.float32)
 

@@ -324,11 +324,11 @@ def test_progress(side: str) -> None:
         [TEXT, TEXT], prompts=CODES, seed=4, timesteps=1, max_frames=3, progress=heard.append
     )
     heard = [one for one in heard if not one.step]
-    assert Counter(one.stage for one in heard) == Counter(["codec", *stages * 2])
-    assert [one.stage for one in heard[:3]] == ["codec", "AR", "AR"], "both begin at once"
+    assert Counter(one.stage for one in heard) == Counter(["codec", *stages] * 2)
+    assert [one.stage for one in heard[:4]] == ["codec", "codec", "AR", "AR"], "both begin at once"
     assert [one.stage for one in heard[-2:]] == ["vocoder", "speech"]
     assert heard[-1].seconds == sum(one.audio_seconds for one in both)
-    assert [one.expected for one in heard] == pytest.approx([6 / 75] * 9)
+    assert [one.expected for one in heard] == pytest.approx([6 / 75] * 10)
 
 
 @pytest.mark.parametrize(("stage", "draws"), [("AR", 5), ("NAR", 3)])

@@ -10,7 +10,7 @@ import pytest
 from mlx_port.loading import open_parts
 from tests.tiny.mars5 import CODES, LONG, SAID, TEXT, converted, limit, pipeline, reference, voice
 from tts_core.errors import ResourceError, UsageError
-from tts_core.mars5 import pipeline as mars5_pipeline
+from tts_core.mars5 import net as mars5_net
 from tts_core.mars5 import reference as mars5_reference
 from tts_core.mars5 import request as mars5_request
 from tts_core.mars5 import speech as mars5_speech
@@ -43,7 +43,7 @@ def test_memory_is_for_the_longest_piece_and_a_prompt_counts_once(
 ) -> None:
     """The most ids and the most characters may be those of different pieces."""
     voiced, jobs = pipeline("torch"), list[Mars5Job]()
-    for module, name in ((mars5_pipeline, "check_running"), (mars5_speech, "check_diffusion")):
+    for module, name in ((mars5_net, "check_running"), (mars5_speech, "check_diffusion")):
         monkeypatch.setattr(module, name, lambda configs, job, _: jobs.append(job))
     texts = ["Yes, yes.", "ÄÖÜ ÄÖÜ ÄÖÜ ÄÖÜ.", "The inn is in there."]
     prompt = Prompt.of(codes=CODES, text=said)
@@ -139,7 +139,7 @@ def test_a_request_may_be_spoken_later(side: str) -> None:
     """A request that `ask` builds without a pipeline gives the speech of `generate`."""
     speak, options = pipeline(side), Mars5Options(seed=3, timesteps=2, max_frames=9, piece_seconds=1.4)
     prompt = Prompt.of(np.tile(reference(), 8), SAID)  # a second, the least that `ask` takes
-    asked = mars5_request.ask(speak.configs, open_parts(converted()).documents, LONG, options, prompt)
+    asked = mars5_request.ask(speak.engine.configs, open_parts(converted()).documents, LONG, options, prompt)
     assert len(asked.pieces) == 4
     assert asked.seconds == 9 / 75
     later = join(list(speak.speak(asked)))

@@ -108,7 +108,7 @@ def test_a_diffusion_that_is_left_or_fails_lets_the_next_begin(side: str, begun:
 
 
 @SIDES
-def test_a_recording_is_encoded_when_its_request_joins(side: str) -> None:
+def test_a_recording_is_encoded_with_the_next_step(side: str) -> None:
     """Also the check that needs its codes: whether a deep clone leaves room."""
     session, text = pipeline(side).session(2), "A small green kettle."
     most = limit(text, 12, SAID, np.zeros((8, 200), np.int32))
@@ -117,8 +117,11 @@ def test_a_recording_is_encoded_when_its_request_joins(side: str) -> None:
     [result] = serve(session, [request], seed=0).values()
     np.testing.assert_array_equal(result.codes, join(list(pipeline(side).speak(request))).codes)
     short = Mars5Options(seed=1, generate_max_len_override=limit(text, 1, SAID, CODES[:, :1]))
-    with pytest.raises(UsageError, match="reference and text take"):
-        session.join(pipeline(side).request(text, short, voice(said=SAID)))
+    session.join(pipeline(side).request(text, short, voice(said=SAID)))
+    [event] = session.step()
+    assert isinstance(event, Failed)
+    assert isinstance(event.error, UsageError)
+    assert str(event.error).startswith("text: reference and text take")
     assert session.waiting
 
 

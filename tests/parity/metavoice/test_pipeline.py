@@ -29,9 +29,9 @@ from tts_core.nn.noise import HostNoise
 from tts_core.pipeline import Callbacks
 from tts_core.prompt import Prompt
 from tts_core.results import join
+from tts_core.speaking.report import StageReport
 from tts_core.speaking.session import SpeechSession
 from tts_core.speaking.speech import Sound
-from tts_core.speech.report import StageReport
 from tts_core.text.pace import CHARACTERS_PER_SECOND
 
 pytestmark = pytest.mark.rest

@@ -88,7 +88,7 @@ class Chorus:
     def __init__(self, places: int, log: list[str], gate: threading.Semaphore | None = None):
         self.places, self.log, self.gate = places, log, gate
         self.said: dict[int, tuple[Said, int, Meter]] = {}
-        self.open: set[int] = set()
+        self.open, self.stepped = set[int](), set[int]()
         self.live: dict[int, Sentences] = {}
         self.joined = 0
 
@@ -125,7 +125,7 @@ class Chorus:
         return self.joined
 
     def begun(self, key: int) -> bool:
-        return self.said[key][1] > 0
+        return key in self.stepped
 
     def wants(self, key: int) -> bool:
         request, place, _ = self.said[key]
@@ -150,6 +150,7 @@ class Chorus:
         if self.gate is not None:
             self.gate.acquire()
         self.log.append("step " + " ".join(one.words[0] for one, _, _ in self.said.values()))
+        self.stepped |= self.said.keys()
         events: list[Event] = []
         for key in [key for key in self.said if self._ready(key)]:
             request, place, _ = self.said[key]

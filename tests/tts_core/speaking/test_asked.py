@@ -12,7 +12,7 @@ from tts_core.models import NAMES
 from tts_core.nn.noise import HostNoise
 from tts_core.options import options_class
 from tts_core.prompt import Prompt
-from tts_core.speech.asked import each_text, frames_of, read_once, seed_of
+from tts_core.speaking.asked import each_text, frames_of, read_once, seed_of
 
 
 @pytest.mark.parametrize("model", NAMES)

@@ -1,1 +1,0 @@
-"""One way to speak: requests through a model's session."""
