@@ -10,7 +10,7 @@ from __future__ import annotations
 import mlx.core as mx
 
 from tts_core.mars5.options import Mars5Options
-from tts_core.mars5.sampling import TYPICAL_OFF
+from tts_core.mars5.sampling import TYPICAL_OFF, Mars5Numbers
 
 MARK = -1  # replaces an id drawn from NaN or infinite logits
 
@@ -22,7 +22,7 @@ def occurrences(ids: mx.array, vocab_size: int) -> mx.array:
     return counts.at[rows, ids].add(mx.ones(ids.shape))[:, :vocab_size]
 
 
-def penalize_repeats(logits: mx.array, counts: mx.array, options: Mars5Options) -> mx.array:
+def penalize_repeats(logits: mx.array, counts: mx.array, options: Mars5Numbers | Mars5Options) -> mx.array:
     """Lower the logits of ids that occurred: by count, plus a constant for presence. (B, V) each."""
     return logits - counts * options.freq_penalty - (counts > 0) * options.presence_penalty
 
@@ -72,7 +72,7 @@ def keep_typical(logits: mx.array, mass: float) -> mx.array:
 
 
 def log_probabilities(
-    logits: mx.array, counts: mx.array, penalty: mx.array, options: Mars5Options, *, lowest: int, end: int
+    logits: mx.array, counts: mx.array, penalty: mx.array, options: Mars5Numbers | Mars5Options, *, lowest: int, end: int
 ) -> mx.array:
     """Compute the log-probabilities that an id is drawn from. (B, V) float32 → same.
 
@@ -107,7 +107,7 @@ def draw_ids(
     seen: mx.array,
     penalty: mx.array,
     uniform: mx.array,
-    options: Mars5Options,
+    options: Mars5Numbers | Mars5Options,
     *,
     lowest: int,
     end: int,

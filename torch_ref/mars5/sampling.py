@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from tts_core.mars5.options import Mars5Options
-from tts_core.mars5.sampling import TYPICAL_OFF
+from tts_core.mars5.sampling import TYPICAL_OFF, Mars5Numbers
 
 MARK = -1  # replaces an id drawn from NaN or infinite logits
 
@@ -22,7 +22,7 @@ def occurrences(ids: Tensor, vocab_size: int) -> Tensor:
     return counts.scatter_add_(1, ids.long(), torch.ones_like(ids, dtype=counts.dtype))[:, :vocab_size]
 
 
-def penalize_repeats(logits: Tensor, counts: Tensor, options: Mars5Options) -> Tensor:
+def penalize_repeats(logits: Tensor, counts: Tensor, options: Mars5Numbers | Mars5Options) -> Tensor:
     """Lower the logits of ids that occurred: by count, plus a constant for presence. (B, V) each."""
     return logits - counts * options.freq_penalty - (counts > 0) * options.presence_penalty
 
@@ -71,7 +71,7 @@ def keep_typical(logits: Tensor, mass: float) -> Tensor:
 
 
 def log_probabilities(
-    logits: Tensor, counts: Tensor, penalty: Tensor, options: Mars5Options, *, lowest: int, end: int
+    logits: Tensor, counts: Tensor, penalty: Tensor, options: Mars5Numbers | Mars5Options, *, lowest: int, end: int
 ) -> Tensor:
     """Compute the log-probabilities that an id is drawn from. (B, V) float32 → same.
 
@@ -106,7 +106,7 @@ def draw_ids(
     seen: Tensor,
     penalty: Tensor,
     uniform: Tensor,
-    options: Mars5Options,
+    options: Mars5Numbers | Mars5Options,
     *,
     lowest: int,
     end: int,
