@@ -78,6 +78,11 @@ class Qwen3Sampling:
         if not self.repetition_penalty > 0:
             raise UsageError(f"repetition_penalty: {self.repetition_penalty} is not positive")
 
+    @property
+    def numbers(self) -> tuple[Qwen3Numbers, Qwen3Numbers]:
+        """The numbers by which the samplers of first codes and of others draw."""
+        return self.first.numbers(self.repetition_penalty), self.others.numbers()
+
 
 def read_generation(config: Mapping[str, Any]) -> Qwen3Sampling:
     """Read generation_config.json, with the original's values for missing ones.

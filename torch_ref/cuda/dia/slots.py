@@ -13,17 +13,20 @@ from torch import Tensor
 from torch_ref.cpu.dia.few_rows import few_rows
 from torch_ref.cpu.dia.slots import FewSlots
 from torch_ref.cuda.capture import capture
-from torch_ref.cuda.dia.draws import SETTINGS, DiaDraws, DiaProgress, draw
+from torch_ref.cuda.dia.draws import DiaDraws, DiaProgress, draw
 from torch_ref.cuda.dia.fused import DecoderMemory, FusedDecoder, runs
 from torch_ref.cuda.dia.reading import FusedReader
 from torch_ref.cuda.noise import fill_uniform
+from torch_ref.cuda.sampling import own_rows
 from torch_ref.cuda.triton import compile_together
 from torch_ref.dia.dia import Dia, DiaSource
 from torch_ref.dia.slots import DiaSlots
 from torch_ref.host import Host
 from torch_ref.reading import Reading, begin_read, finish_read
 from tts_core.dia.joining import DiaJoining
+from tts_core.dia.sampling import SAMPLER_0626, DiaSampling, allowed_ids
 from tts_core.nn.noise import HostNoise, Noise
+from tts_core.nn.sampling import columns
 
 NOISE_STEPS = 16  # steps whose noise is drawn at once
 STEPS = 2  # with 4 the first sound came 3 ms later, and 64 streams were no faster
@@ -53,11 +56,14 @@ class DiaGraphSlots:
             cells=whole(texts, rows, channels),
             tick=whole(texts),
             drawn=whole(DRAWN_STEPS, texts, channels),
-            settings=torch.zeros(texts, len(SETTINGS), device=device),
+            settings=torch.zeros(texts, len(columns(DiaSampling)._fields), device=device),
             arrivals=whole(texts),
+            own=own_rows(texts, device),
         )
         self.delays = torch.tensor(config.delay_pattern, dtype=torch.int32, device=device)
         vocabulary = config.decoder_config.vocab_size
+        allowed = allowed_ids(channels, vocabulary, config.eos_token_id)
+        self.allowed = torch.from_numpy(allowed).to(device, torch.int8)
         self.noise = torch.full((NOISE_STEPS, texts, channels, vocabulary), 0.5, device=device)
         self.begins = torch.zeros(2, texts, dtype=torch.int64, device=device)
         self.seeds, self.starts = self.begins
@@ -72,7 +78,7 @@ class DiaGraphSlots:
         self._read(slot, text)
         to_device = self.host.to_device
         self.rows.cells[slot, : len(text.grid)] = to_device(text.grid)
-        self.rows.settings[slot] = to_device(np.array(text.sampling.numbers, np.float32))
+        self.rows.settings[slot] = to_device(SAMPLER_0626.table([text.sampling])[0])
         states = DiaProgress(filled=text.filled, prompt=text.prompt_frames, limit=text.max_frames, ends=-1)
         self.states[:, slot] = to_device(np.array(states, np.int32))
         # a text's step at the first tick, so that step = this + tick
@@ -110,8 +116,11 @@ class DiaGraphSlots:
 
     def _step(self) -> Tensor:
         logits = self.decoder.logits(self.rows, self.memory)
-        draw(logits, self.noise, self.delays, self.rows, self.network.config)
+        self._draw(logits)
         return logits
+
+    def _draw(self, logits: Tensor) -> None:
+        draw(logits, self.noise, self.delays, self.allowed, self.rows, self.network.config)
 
     def _compile(self) -> None:
         """Compile all kernels of a step at the same time."""
@@ -120,14 +129,14 @@ class DiaGraphSlots:
             [
                 *self.decoder.compiling(self.memory),
                 lambda: self.decoder.embed(self.rows, len(self.memory.keys[0])),
-                lambda: draw(logits, self.noise, self.delays, self.rows, self.network.config),
+                lambda: self._draw(logits),
                 lambda: fill_uniform(self.noise, self.seeds, self.starts, 0, 1),
             ]
         )
 
     def _clear(self) -> None:
         """Free all slots."""
-        for state in self.rows:
+        for state in self.rows[:-1]:  # all but `own`
             state.zero_()
         self.rows.filled.fill_(1)
         self.rows.limit.fill_(-1)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from torch_ref.cuda.capture import capture
-from torch_ref.cuda.dia2.draws import INPUTS, numbers_of
+from torch_ref.cuda.dia2.draws import Dia2Given
 from torch_ref.cuda.dia2.fused_stack import runs
 from torch_ref.cuda.dia2.step import Dia2State, FusedDia2
 from torch_ref.cuda.early_read import EarlyRead
@@ -24,6 +24,7 @@ from torch_ref.dia2.dia2 import Dia2
 from torch_ref.dia2.slots import Dia2Slots
 from torch_ref.host import Host
 from torch_ref.reading import Reading, begin_read, finish_read
+from tts_core.dia2.sampling import SAMPLER
 from tts_core.dia2.slots import Dia2Joining, Dia2Text
 from tts_core.nn.noise import HostNoise
 
@@ -50,7 +51,7 @@ class Dia2GraphSlots:
     @torch.inference_mode()
     def join(self, slot: int, text: Dia2Joining) -> None:
         """Read a text's prefix and let it begin with the next step; its slot must be free."""
-        numbers = np.array([numbers_of(text.sampling.action), numbers_of(text.sampling.audio)], np.float32)
+        numbers = SAMPLER.table([text.sampling.action.numbers, text.sampling.audio.numbers])
         self.state.rows.settings[slot] = self.host.to_device(numbers)
         if isinstance(text.noise, HostNoise):
             self.seeds[slot] = int(np.uint64(text.noise.seed).astype(np.int64))
@@ -65,12 +66,15 @@ class Dia2GraphSlots:
     @torch.inference_mode()
     def act(self, inputs: Mapping[int, np.ndarray]) -> dict[int, int]:
         """Run a step; wait for the actions, but not for the codes."""
-        given = np.zeros((INPUTS + self.network.config.n_streams, self.texts), np.int64)
+        array = np.zeros(Dia2Given.shape(self.network.config.n_streams, self.texts), np.int64)
+        given = Dia2Given.of(array)
+        given.step[:] = -1
         for slot, text in self.running.items():  # one that waits writes only what its next step writes anew
-            given[2:5, slot] = text.length, text.joining.start + text.steps, text.steps
+            given.place[slot], given.position[slot] = text.length, text.joining.start + text.steps
         for slot, tokens in inputs.items():
-            given[:2, slot], given[5, slot], given[INPUTS:, slot] = tokens[:2], 1, tokens[2:]
-        self.state.rows.inputs.copy_(self.host.to_device(given))
+            given.text[slot], given.second_text[slot], given.codes[:, slot] = *tokens[:2], tokens[2:]
+            given.step[slot] = self.running[slot].steps
+        self.state.rows.inputs.copy_(self.host.to_device(array))
         self._draw_noise(inputs)
         self.graph.replay()
         self.drawn = begin_read(self.codes)
@@ -101,7 +105,8 @@ class Dia2GraphSlots:
         noise.log_().neg_().log_()
 
     def _fill(self) -> None:
-        fill_uniform(self.state.rows.noise[None], self.seeds, self.state.rows.inputs[4], 0, 1)
+        rows = self.state.rows
+        fill_uniform(rows.noise[None], self.seeds, Dia2Given.of(rows.inputs).step, 0, 1)
 
     def _read_prefix(self, slot: int, before: np.ndarray) -> None:
         """Compute keys and values of a prefix's steps. (P, 2 + Q)."""

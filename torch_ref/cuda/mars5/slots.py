@@ -13,8 +13,8 @@ from torch_ref.limits.remedies import at_least_float32
 from torch_ref.mars5.codec_lm import CodecLM
 from torch_ref.mars5.slots import Mars5Slots
 from torch_ref.reading import Reading, begin_read
-from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.rows import Inputs, Mars5Group, Mars5Joining
+from tts_core.mars5.sampling import SAMPLER, numbers
 
 PAST = 16  # steps that may be launched past the end of a text
 
@@ -86,10 +86,10 @@ class KernelSlot(Mars5Slots):
             self._begin(joining, text.penalties, inputs[0])
         elif len(joining.prompt.tokens) + first + steps >= self.plan.capacity + PAST:
             return begin_read(self.state.drawn[:steps, None])
-        numbers = np.array([one.uniform[0] for one in inputs], np.float32)
-        self.state.uniform[first : first + steps].copy_(self.host.to_device(numbers))
+        uniform = np.array([one.uniform[0] for one in inputs], np.float32)
+        self.state.uniform[first : first + steps].copy_(self.host.to_device(uniform))
         for _ in range(max(first, 1), first + steps):
-            graph = self.graph = self.graph or self._captured(joining.options)
+            graph = self.graph = self.graph or self._captured()
             graph.replay()
         return begin_read(self.state.drawn[first : first + steps, None])
 
@@ -108,13 +108,14 @@ class KernelSlot(Mars5Slots):
             penalties=torch.zeros(room, device=device),
             drawn=torch.zeros(room, dtype=torch.int32, device=device),
             row=self.network.embed(known),
+            settings=self.host.to_device(SAMPLER.table([numbers(text.options)])),
         )
         self.state.recent[:1] = known
         self.state.drawn[:1] = ids
         self.state.penalties[: len(penalties)] = self.host.to_device(penalties)
         self.row = Mars5Rows(self.network, self.cache, self.rotary, self.state.position, most_few=1)
 
-    def _captured(self, options: Mars5Options) -> torch.cuda.CUDAGraph:
+    def _captured(self) -> torch.cuda.CUDAGraph:
         """Capture a step."""
         before = [tensor.clone() for tensor in self.state]
 
@@ -124,7 +125,7 @@ class KernelSlot(Mars5Slots):
 
         def advance() -> Tensor:
             logits, table = self.row(self.state.row), self.network.embed.weight
-            draw_id(logits, table, self.state, options, lowest=self.lowest, end=self.end)
+            draw_id(logits, table, self.state, lowest=self.lowest, end=self.end)
             return self.state.drawn
 
         return capture(advance, before[0].device, again=again)[0]

@@ -9,12 +9,14 @@ import torch
 from torch import Tensor, nn
 
 from torch_ref.cuda.capture import capture
-from torch_ref.cuda.metavoice.draws import MetaVoiceDraws, MetaVoiceNumbers, draw_rows, embed_rows, settings
+from torch_ref.cuda.metavoice.draws import MetaVoiceDraws, draw_ids, embed_rows
 from torch_ref.cuda.metavoice.rows import MetaVoiceRows
 from torch_ref.cuda.rows import usable
 from torch_ref.metavoice.first_stage import FirstStage
 from torch_ref.metavoice.slots import MetaVoiceSlots
 from tts_core.metavoice.rows import MetaVoiceJoining
+from tts_core.metavoice.sampling import SAMPLER, MetaVoiceNumbers
+from tts_core.nn.sampling import columns
 
 
 class MetaVoiceGraphSlots(MetaVoiceSlots):
@@ -34,9 +36,11 @@ class MetaVoiceGraphSlots(MetaVoiceSlots):
             tokens=self.tokens,
             positions=torch.zeros(rows, dtype=torch.int64, device=device),
             own=torch.full((texts, 3), -1, dtype=torch.int32, device=device),
-            settings=torch.zeros(texts, len(MetaVoiceNumbers._fields), device=device),
+            settings=torch.zeros(texts, len(columns(MetaVoiceNumbers)._fields), device=device),
+            step=torch.full((texts,), -1, dtype=torch.int32, device=device),
         )
-        self.times = torch.ones(texts, network.config.vocab_size, device=device)
+        self.noise = torch.zeros(texts, network.config.vocab_size, device=device)
+        self.drawn = self.tokens.new_zeros(texts)
         self.layers = MetaVoiceRows(network, self.cache, self.rows.positions)
         with torch.inference_mode():
             # what the warm-up writes, at position 0, each text that joins writes anew
@@ -49,18 +53,19 @@ class MetaVoiceGraphSlots(MetaVoiceSlots):
         own = np.full(3, -1, np.int32)
         own[: text.sampling.rows] = rows = self.plan.texts[slot].rows
         self.rows.own[slot] = self.host.to_device(own)
-        self.rows.settings[slot] = self.host.to_device(settings(text.sampling))
+        self.rows.settings[slot] = self.host.to_device(SAMPLER.table([text.sampling.numbers])[0])
+        self.rows.step[slot] = 0
         self.rows.positions[rows] = len(text.ids) - 1
 
     @torch.inference_mode()
     def leave(self, slot: int) -> None:
         """Free a slot and its rows."""
         self.plan.leave(slot)
-        self.rows.own[slot] = -1
+        self.rows.own[slot] = self.rows.step[slot] = -1
 
     def step(self) -> Tensor:
         """Draw the next id of every text, which the next step reads. → (texts,)."""
-        self.times.copy_(self.waiting())
+        torch.log(self.waiting(), out=self.noise)
         self.graph.replay()
         return self.ids.clone()
 
@@ -74,16 +79,9 @@ class MetaVoiceGraphSlots(MetaVoiceSlots):
         return self.layers(x)
 
     def _compute(self) -> Tensor:
-        ids = self.tokens.new_empty(self.plan.slots)
-        draw_rows(
-            self.logits(),
-            self.times,
-            self.rows,
-            ids,
-            last=self.plan.capacity - 1,
-            end_of_text=self.end_of_text,
-        )
-        return ids
+        last = self.plan.capacity - 1
+        draw_ids(self.logits(), self.noise, self.rows, self.drawn, last=last, end_of_text=self.end_of_text)
+        return self.drawn
 
 
 def make_slots(network: FirstStage, *, texts: int, rows: int, room: int, end_of_text: int) -> MetaVoiceSlots:

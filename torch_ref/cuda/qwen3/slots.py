@@ -16,7 +16,6 @@ from torch import Tensor
 
 from torch_ref.cuda.capture import capture
 from torch_ref.cuda.noise import fill_uniform
-from torch_ref.cuda.qwen3.draws import settings
 from torch_ref.cuda.qwen3.step import FusedQwen3, Qwen3State, runs
 from torch_ref.cuda.triton import compile_together
 from torch_ref.host import Host
@@ -25,6 +24,7 @@ from torch_ref.qwen3.slots import Qwen3Slots, embedded
 from torch_ref.reading import begin_read, finish_read
 from tts_core.nn.noise import HostNoise
 from tts_core.qwen3.rows import Launched, Qwen3BatchRows, Qwen3Joining
+from tts_core.qwen3.sampling import FIRST
 
 
 class Qwen3GraphSlots:
@@ -70,7 +70,7 @@ class Qwen3GraphSlots:
                 own[slot, :, :count] = read[0, :, :count]
         rows.last[slot] = x[0, count]
         rows.seen[slot] = 0
-        rows.settings[slot] = self.host.to_device(settings(text.sampling))
+        rows.settings[slot] = self.host.to_device(FIRST.table(text.sampling.numbers))
         if isinstance(text.noise, HostNoise):
             self.seeds[slot] = int(np.uint64(text.noise.seed).astype(np.int64))
         self.plan.join(slot, text)

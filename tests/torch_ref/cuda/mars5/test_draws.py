@@ -8,9 +8,10 @@ import torch
 
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
 from torch_ref.cuda.mars5.draws import EMPTY, Mars5Draws, draw_id
-from torch_ref.mars5.sampling import draw, log_probabilities, occurrences
+from torch_ref.mars5.sampling import occurrences
+from torch_ref.sampling import draw_rows
 from tts_core.mars5.options import Mars5Options
-from tts_core.mars5.sampling import PENALTIES_ABOVE
+from tts_core.mars5.sampling import PENALTIES_ABOVE, SAMPLER, numbers
 
 pytestmark = kernel_marks()
 
@@ -39,6 +40,7 @@ def state(options: Mars5Options, uniform: torch.Tensor, penalties: torch.Tensor)
         penalties,
         whole(IDS, -7),
         torch.zeros(1, WIDTH, device=DEVICE),
+        torch.from_numpy(SAMPLER.table([numbers(options)])).to(DEVICE),
     )
 
 
@@ -56,13 +58,21 @@ def test_ids_are_those_of_the_rules(name: str) -> None:
     own = state(options, uniform, penalties)
     expected: list[int] = []
     for place in range(IDS):
-        draw_id(logits[place : place + 1], table, own, options, lowest=LOWEST, end=END)
+        draw_id(logits[place : place + 1], table, own, lowest=LOWEST, end=END)
         recent = expected[-options.rep_penalty_window :] if place > PENALTIES_ABOVE else []
         counts = occurrences(torch.tensor([recent], dtype=torch.long, device=DEVICE), VOCABULARY)
-        scores = log_probabilities(
-            logits[place : place + 1], counts, penalties[place], options, lowest=LOWEST, end=END
+        inputs = {"allowed": torch.arange(VOCABULARY, device=DEVICE) >= LOWEST, "counts": counts}
+        inputs["penalty"] = penalties[place, None, None]
+        numbers_of = SAMPLER.named(own.settings, 2)
+        drawn = draw_rows(
+            logits[None, place : place + 1],
+            numbers_of,
+            uniform[place, None, None],
+            SAMPLER,
+            end=END,
+            **inputs,
         )
-        expected.append(int(draw(scores, uniform[place : place + 1])))
+        expected.append(int(drawn))
         assert torch.equal(own.row[0], table[expected[-1]])
     assert own.drawn.tolist() == expected
     assert (own.position.item(), own.count.item()) == (7 + IDS, IDS)
@@ -79,6 +89,6 @@ def test_logits_that_are_no_numbers(number: float, place: int) -> None:
     logits[0, place] = number
     own = state(FREE, torch.full((IDS,), 0.3, device=DEVICE), torch.zeros(IDS, device=DEVICE))
     table = torch.ones(VOCABULARY, WIDTH, device=DEVICE)
-    draw_id(logits, table, own, FREE, lowest=LOWEST, end=END)
+    draw_id(logits, table, own, lowest=LOWEST, end=END)
     assert own.drawn[0] == -1
     assert own.row.isfinite().all()
