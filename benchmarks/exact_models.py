@@ -34,7 +34,7 @@ from tts_core.nn.noise import HostNoise
 from tts_core.qwen3 import layout
 from tts_core.qwen3.config import CUSTOM_VOICE
 from tts_core.qwen3.config import Qwen3StackConfig as Qwen3Stack
-from tts_core.qwen3.rows import Qwen3Joining
+from tts_core.qwen3.inputs import Qwen3Inputs
 from tts_core.qwen3.sampling import Qwen3Sampling
 from tts_core.qwen3.spec import qwen3
 
@@ -86,11 +86,11 @@ def metavoice_text(number: int) -> MetaVoiceJoining:
     return MetaVoiceJoining(ids, vector, FirstStageSampling(), HostNoise(number))
 
 
-def qwen3_text(number: int) -> Qwen3Joining:
+def qwen3_text(number: int) -> Qwen3Inputs:
     random = np.random.default_rng(number)
     ids = random.integers(0, 9999, random.integers(5, LONGEST)).tolist()
     laid = layout.build(QWEN3, ids, language=None, streamed=True)
-    return Qwen3Joining(laid, Qwen3Sampling(), HostNoise(number))
+    return Qwen3Inputs(laid, Qwen3Sampling(), HostNoise(number))
 
 
 def dia2_text(number: int) -> Dia2Joining:

@@ -35,8 +35,8 @@ from tts_core.nn.noise import HostNoise
 from tts_core.prompt import Prompt, Reference
 from tts_core.qwen3 import layout as layouts
 from tts_core.qwen3 import speaker
+from tts_core.qwen3.inputs import Qwen3Inputs
 from tts_core.qwen3.memory import Qwen3Job
-from tts_core.qwen3.rows import Qwen3Joining
 from tts_core.qwen3.sampling import Qwen3Choice, Qwen3Sampling
 from tts_core.results import GenerationResult
 from tts_core.voice.embedded import CODEC, DIA
@@ -339,7 +339,7 @@ def qwen3_job(spec: str) -> Qwen3Job:
 def qwen3(given: Namespace, spec: str) -> Speak:
     """Speak in slots until a seed does not end the speech early, then decode."""
     job, config = qwen3_job(spec), qwen3_networks.CONFIGS[given.size]
-    slots_of = import_module(f"{PACKAGES[given.side]}.qwen3.slots").Qwen3Slots
+    slots_of = import_module(f"{PACKAGES[given.side]}.qwen3.decoder").make_slots
     built, codec = qwen3_networks.networks(given.side, config, given.dtype, given.device)
 
     def speak() -> None:
@@ -362,7 +362,7 @@ def qwen3(given: Namespace, spec: str) -> Speak:
             slots = slots_of(built, texts=1, room=len(laid.text) + job.frames)
             slots.join(
                 0,
-                Qwen3Joining(
+                Qwen3Inputs(
                     laid, Qwen3Sampling(Qwen3Choice(), Qwen3Choice()), HostNoise(seed), vector, frames
                 ),
             )

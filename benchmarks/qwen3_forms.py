@@ -21,8 +21,8 @@ from qwen3_networks import networks
 from tts_core.nn.noise import HostNoise
 from tts_core.qwen3 import layout as layouts
 from tts_core.qwen3.config import Qwen3Config
+from tts_core.qwen3.inputs import Qwen3Inputs
 from tts_core.qwen3.options import Qwen3Options
-from tts_core.qwen3.rows import Qwen3Joining
 from tts_core.qwen3.sampling import Qwen3Sampling
 from tts_core.serving.session import Failed
 from tts_core.speed import speed
@@ -88,17 +88,17 @@ def ours(side: str, config: Qwen3Config, dtype: str, texts: Sequence[int]) -> It
         import torch
 
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    package = "mlx_port" if side == "mlx" else "torch_ref.cuda"
     network, codec = networks(side, config, dtype, device)
-    made = import_module(f"{package}.qwen3.slots")
-    make = made.Qwen3Slots if side == "mlx" else made.make_slots
+    make = import_module(
+        "mlx_port.qwen3.decoder" if side == "mlx" else "torch_ref.cuda.qwen3.decoder"
+    ).make_slots
     laid = layouts.build(config, ids().tolist(), language=None, streamed=False)
     for count in texts:
         slots = make(network, texts=count, room=PROMPT + 520)
 
         def speak(frames: int, slots: Any = slots, count: int = count) -> list[float]:
             for slot in range(count):
-                slots.join(slot, Qwen3Joining(laid, Qwen3Sampling(), HostNoise(slot)))
+                slots.join(slot, Qwen3Inputs(laid, Qwen3Sampling(), HostNoise(slot)))
             launched = [slots.launch(1) for _ in range(slots.ahead)]
             for _ in range(frames):
                 launched.append(slots.launch(1))

@@ -30,26 +30,26 @@ from timing import arguments, copy_rate, machine
 
 from torch_ref.cuda.qwen3.slots import Qwen3GraphSlots
 from torch_ref.cuda.qwen3.step import runs
-from torch_ref.qwen3.slots import Qwen3Slots
+from torch_ref.qwen3.decoder import make_slots
 from tts_core.nn.noise import HostNoise
 from tts_core.qwen3 import layout as layouts
 from tts_core.qwen3.config import Qwen3Config, parameter_shapes
-from tts_core.qwen3.rows import Qwen3Joining
+from tts_core.qwen3.inputs import Qwen3Inputs
 from tts_core.qwen3.sampling import Qwen3Sampling
 
-FORMS: dict[str, Any] = {"captured": Qwen3GraphSlots, "plain": Qwen3Slots}
+FORMS: dict[str, Any] = {"captured": Qwen3GraphSlots, "plain": make_slots}
 PLAIN = 10  # times slower, at least
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def joining(config: Qwen3Config, seed: int, prompt: int) -> Qwen3Joining:
+def joining(config: Qwen3Config, seed: int, prompt: int) -> Qwen3Inputs:
     """Lay out random text of about `prompt` positions, all read before speech."""
     ids = np.random.default_rng(seed).integers(0, 9999, prompt).tolist()
     laid = layouts.build(config, ids, language=None, streamed=False)
-    return Qwen3Joining(laid, Qwen3Sampling(), HostNoise(seed))
+    return Qwen3Inputs(laid, Qwen3Sampling(), HostNoise(seed))
 
 
-def speak(slots: Any, texts: list[Qwen3Joining], frames: int) -> np.ndarray:
+def speak(slots: Any, texts: list[Qwen3Inputs], frames: int) -> np.ndarray:
     """Draw frames as a session does. → (frames, texts, Q)."""
     for slot, text in enumerate(texts):
         slots.join(slot, text)

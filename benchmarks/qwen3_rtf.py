@@ -36,10 +36,10 @@ def measure(side: str, size: str, dtype: str, seconds: float, runs: int) -> str:
     if side == "mlx":
         _fill(codec)
     own = speed("qwen3").documents({"qwen3": config})["qwen3"]
-    slots = import_module(f"{package}.qwen3.slots")
+    slots = import_module(f"{package}.qwen3.decoder")
     host = import_module(f"{package}.host").Host(network.talker.model.codec_embedding)
     pipeline = Qwen3Pipeline(
-        Qwen3Net(own, network, codec, host, make_slots=slots.Qwen3Slots, fault=slots.fault)
+        Qwen3Net(own, network, codec, host, make_slots=slots.make_slots, fault=slots.fault)
     )
     vector = np.random.default_rng(0).normal(0, 1, config.talker.hidden_size).astype(np.float32)
     times = []

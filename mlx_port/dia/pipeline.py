@@ -5,9 +5,9 @@ from __future__ import annotations
 import mlx.core as mx
 
 from mlx_port.codecs.dac import Dac
+from mlx_port.dia.decoder import make_slots
 from mlx_port.dia.dia import Dia
 from mlx_port.dia.guard import fault
-from mlx_port.dia.slots import DiaSlots
 from mlx_port.host import Host
 from mlx_port.loading import Loaded, Parts
 from mlx_port.steps.dia.fused import join, try_kernels
@@ -52,7 +52,7 @@ def compose(network: Dia, codec: Dac, rules: TextRules = NO_RULES) -> DiaPipelin
         codec,
         Host(network.model.decoder.embeddings.embed),
         encode_nothing=network.encode_nothing,
-        make_slots=DiaSlots,
+        make_slots=make_slots,
         fault=fault,
         decode=decode,
     )

@@ -5,9 +5,9 @@ from __future__ import annotations
 import mlx.core as mx
 
 from mlx_port.codecs.mimi import Mimi
+from mlx_port.dia2.decoder import make_slots
 from mlx_port.dia2.dia2 import Dia2
 from mlx_port.dia2.guard import fault
-from mlx_port.dia2.slots import Dia2Slots
 from mlx_port.host import Host
 from mlx_port.kernels.attention_support import try_long
 from mlx_port.loading import Loaded, Parts
@@ -40,9 +40,4 @@ def compose(network: Dia2, codec: Mimi, tokenizer: str) -> Dia2Pipeline:
     """Build the pipeline of loaded networks. tokenizer: the text of its file."""
     join(network)
     host = Host(network.transformer.text_embed.embedding)
-    return Dia2Pipeline(Dia2Net({FILE: tokenizer}, network, codec, host, make_slots=_slots, fault=fault))
-
-
-def _slots(network: Dia2, *, texts: int, rows: int, guided: bool) -> Dia2Slots:
-    """Make slots, which grow with their texts whatever the bounds are."""
-    return Dia2Slots(network)
+    return Dia2Pipeline(Dia2Net({FILE: tokenizer}, network, codec, host, make_slots=make_slots, fault=fault))

@@ -10,8 +10,8 @@ from mlx_port.codecs.qwen3_codec import Qwen3Codec
 from mlx_port.host import Host
 from mlx_port.kernels.attention_support import try_long
 from mlx_port.loading import Loaded, Parts
+from mlx_port.qwen3.decoder import fault, make_slots
 from mlx_port.qwen3.qwen3 import Qwen3
-from mlx_port.qwen3.slots import Qwen3Slots, fault
 from mlx_port.steps.qwen3.fused import try_kernels
 from tts_core.qwen3 import pipeline
 from tts_core.qwen3.memory import check_loading
@@ -37,4 +37,4 @@ def assemble(parts: Parts) -> Qwen3Pipeline:
 def compose(network: Qwen3, codec: Qwen3Codec, documents: Mapping[str, str]) -> Qwen3Pipeline:
     """Build the pipeline of loaded networks. documents: the model's own, by name."""
     host = Host(network.talker.model.codec_embedding)
-    return Qwen3Pipeline(Qwen3Net(documents, network, codec, host, make_slots=Qwen3Slots, fault=fault))
+    return Qwen3Pipeline(Qwen3Net(documents, network, codec, host, make_slots=make_slots, fault=fault))

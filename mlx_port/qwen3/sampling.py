@@ -17,11 +17,13 @@ def penalize(logits: mx.array, seen: mx.array, penalty: float) -> mx.array:
     return mx.where(seen, mx.where(logits < 0, logits * penalty, logits / penalty), logits)
 
 
-def allow(logits: mx.array, eos: int, step: int) -> mx.array:
-    """Keep codes and, from the third step on, the end of speech. (..., V)."""
+def allow(logits: mx.array, eos: int, step: int | mx.array) -> mx.array:
+    """Keep codes and, from the third step on, the end of speech. (..., V).
+
+    step: a number, or (..., 1).
+    """
     ids = mx.arange(logits.shape[-1])
-    allowed = ids < logits.shape[-1] - SUPPRESSED
-    allowed = allowed & (ids != eos) if step < LEAST_FRAMES else allowed | (ids == eos)
+    allowed = mx.where(ids == eos, step >= LEAST_FRAMES, ids < logits.shape[-1] - SUPPRESSED)
     return mx.where(allowed, logits, -mx.inf)
 
 

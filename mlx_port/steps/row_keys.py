@@ -11,7 +11,7 @@ import numpy as np
 from mlx_port.kernels.attention_support import has_kernel
 from mlx_port.kernels.source import on_gpu
 from mlx_port.layers.attention import scaled_dot_product_attention
-from mlx_port.layers.row_cache import RowPositions
+from mlx_port.layers.row_cache import RowCache, RowPositions, relaid
 from tts_core.nn.row_calls import Runs, alike
 
 
@@ -94,3 +94,31 @@ def written(cache: mx.array, fresh: mx.array, places: np.ndarray) -> mx.array:
         return cache
     rows = mx.array(places).reshape(*(1,) * (cache.ndim - 4), -1, 1, 1, 1)
     return mx.put_along_axis(cache, rows, fresh, axis=-2)
+
+
+class JoinedCache(RowCache):
+    """Keys and values of a layer, which one launch writes. both: (2, R, K, rows, E)."""
+
+    def __init__(self, keys: mx.array, values: mx.array, at: RowPositions):
+        self.both, self.at = mx.stack([keys, values]), at
+
+    @property
+    def keys(self) -> mx.array:
+        """(R, K, rows, E)."""
+        return self.both[:1].squeeze(0)  # both[0] would copy the whole cache
+
+    @property
+    def values(self) -> mx.array:
+        """(R, K, rows, E)."""
+        return self.both[1:].squeeze(0)
+
+    def fill(self, row: int, keys: mx.array, values: mx.array) -> None:
+        self.both[:, row, :, : keys.shape[1]] = mx.stack([keys, values])
+
+    def move(self, row: int, before: int) -> None:
+        self.both[:, row] = self.both[:, before]
+
+    def relay(self, before: int, copies: int, places: int, length: int) -> None:
+        self.both = mx.stack(
+            [relaid(each, before, copies, places, length) for each in (self.keys, self.values)]
+        )

@@ -19,8 +19,8 @@ from tts_core.prompt import Prompt
 from tts_core.qwen3 import layout as layouts
 from tts_core.qwen3 import speaker
 from tts_core.qwen3.config import Qwen3Config
+from tts_core.qwen3.inputs import Qwen3Inputs
 from tts_core.qwen3.layout import Qwen3Recording, TalkerInputs
-from tts_core.qwen3.rows import Qwen3Joining
 from tts_core.qwen3.sampling import Qwen3Choice, Qwen3Sampling, read_generation
 
 WHOLE = "non_streaming_mode"
@@ -249,10 +249,10 @@ def _check_layout(row: Row, b: int, part: str, vectors: Vectors, benches: Benche
 def spoken(side: ModelSide, rows: list[Row], sampling: Qwen3Sampling, most: int) -> list[np.ndarray]:
     """Speak rows together in slots. → (F, Q) codes each, F at most `most`."""
     room = most + max(len(row.layout.text) for row in rows)
-    slots = side.module("qwen3.slots").Qwen3Slots(side.network, texts=len(rows), room=room)
+    slots = side.module("qwen3.decoder").make_slots(side.network, texts=len(rows), room=room)
     for b, row in enumerate(rows):
         frames, noise = None if row.frames is None else row.frames[0], HostNoise(row.seed or 0)
-        slots.join(b, Qwen3Joining(row.layout, sampling, noise, row.speaker, frames))
+        slots.join(b, Qwen3Inputs(row.layout, sampling, noise, row.speaker, frames))
     made: dict[int, list[np.ndarray]] = {b: [] for b in range(len(rows))}
     while slots.plan.texts:
         [drawn] = slots.read(slots.launch(1))

@@ -23,8 +23,8 @@ from mlx_port.mars5.codec_lm import CodecLM
 from mlx_port.mars5.slots import Mars5Slots
 from mlx_port.metavoice.first_stage import FirstStage
 from mlx_port.metavoice.slots import MetaVoiceSlots
+from mlx_port.qwen3 import decoder as qwen3_decoder
 from mlx_port.qwen3.qwen3 import Qwen3
-from mlx_port.qwen3.slots import Qwen3Slots
 from mlx_port.steps.dia import fused
 from mlx_port.steps.qwen3 import fused as qwen3_fused
 from mlx_port.steps.rows import product
@@ -46,8 +46,8 @@ from tts_core.metavoice.spec import METAVOICE_FIRST_STAGE
 from tts_core.models import network as spec_of
 from tts_core.nn.noise import HostNoise
 from tts_core.qwen3.config import CUSTOM_VOICE, Qwen3StackConfig
+from tts_core.qwen3.inputs import Qwen3Inputs
 from tts_core.qwen3.layout import build
-from tts_core.qwen3.rows import Qwen3Joining
 from tts_core.qwen3.sampling import Qwen3Sampling
 from tts_core.qwen3.spec import qwen3 as published_qwen3
 from tts_core.speed import speed
@@ -55,7 +55,7 @@ from tts_core.speed import speed
 pytestmark = pytest.mark.rest
 
 Step = Callable[[], tuple[mx.array, ...]]
-LAUNCHES = {"dia": (14, 35), "dia2": (11, 598), "mars5": (11, 37), "metavoice": (10, 35), "qwen3": (11, 205)}
+LAUNCHES = {"dia": (14, 35), "dia2": (11, 598), "mars5": (11, 37), "metavoice": (10, 35), "qwen3": (11, 199)}
 # of a step of one text in bfloat16: a layer's, and those of the rest
 LAYER, REST = 22, 40  # most launches of a decoder layer, and of everything else in a step
 QWEN3 = published_qwen3("1b7", CUSTOM_VOICE)
@@ -209,18 +209,17 @@ def qwen3(layers: int, dtype: mx.Dtype, *, depth: int = 1) -> tuple[Any, Step]:
     network = Qwen3(config)
     cast(network, "qwen3", dtype)
     with mock.patch.object(qwen3_fused, "independent", product):  # a CPU's calls follow its BLAS
-        slots = Qwen3Slots(network, texts=1, room=60)
+        slots = qwen3_decoder.make_slots(network, texts=1, room=60)
     slots.join(
         0,
-        Qwen3Joining(build(config, [*range(9)], language=None, streamed=True), Qwen3Sampling(), HostNoise(1)),
+        Qwen3Inputs(build(config, [*range(9)], language=None, streamed=True), Qwen3Sampling(), HostNoise(1)),
     )
     for _ in range(2):
         slots.read(slots.launch(1))
     return slots, lambda: (
         slots._step(),
-        slots.hidden,
-        slots.seen,
-        *(each for held in slots.cache for each in (held.keys, held.values)),
+        *slots.state,
+        *(each for held in slots.caches for each in (held.keys, held.values)),
     )
 
 

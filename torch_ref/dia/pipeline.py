@@ -7,9 +7,9 @@ from typing import Any
 import torch
 
 from torch_ref.codecs.dac import Dac
+from torch_ref.dia.decoder import make_slots
 from torch_ref.dia.dia import Dia
 from torch_ref.dia.guard import fault
-from torch_ref.dia.slots import DiaSlots
 from torch_ref.host import Host
 from torch_ref.loading import Loaded, Parts
 from tts_core.codecs.dac_memory import codec_policy
@@ -49,6 +49,6 @@ def compose(network: Dia, codec: Dac, rules: TextRules = NO_RULES, **forms: Any)
         host,
         encode_nothing=torch.inference_mode()(network.encode_nothing),
         fault=fault,
-        **{"make_slots": DiaSlots, "decode": codec.decode_whole} | forms,
+        **{"make_slots": make_slots, "decode": codec.decode_whole} | forms,
     )
     return DiaPipeline(net, rules)

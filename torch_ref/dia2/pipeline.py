@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from torch_ref.codecs.mimi import Mimi
+from torch_ref.dia2.decoder import make_slots
 from torch_ref.dia2.dia2 import Dia2
 from torch_ref.dia2.guard import fault
-from torch_ref.dia2.slots import Dia2Slots
 from torch_ref.host import Host
 from torch_ref.loading import Loaded, Parts
 from tts_core.dia2 import pipeline
@@ -37,5 +37,5 @@ def compose(network: Dia2, codec: Mimi, tokenizer: str, **forms: Any) -> Dia2Pip
     """
     host = Host(network.transformer.text_embed.embedding)
     host.codec = codec
-    forms.setdefault("make_slots", Dia2Slots)
+    forms.setdefault("make_slots", make_slots)
     return Dia2Pipeline(Dia2Net({FILE: tokenizer}, network, codec, host, fault=fault, **forms))

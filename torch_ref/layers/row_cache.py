@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from torch_ref.layers.cache import RingCache
@@ -12,12 +14,20 @@ class RowPositions:
     """Positions of the rows of one step, shared by the caches of all layers.
 
     capacity: rows of keys that are kept per row of the batch.
+    places: (R,), the positions on the host.
     """
+
+    places: np.ndarray
 
     def __init__(self, capacity: int):
         self.capacity = capacity
         self.all_at: int | None = None  # the position of all rows, if they share one
         self.mask: Tensor | None = None
+
+    @property
+    def start(self) -> Tensor | int:
+        """The positions, (R, 1, 1); a number where all rows have one."""
+        return self.positions[:, None, None] if self.all_at is None else self.all_at
 
     def move(self, positions: Tensor, seen: int) -> None:
         """Begin a step of the first R rows of the batch. positions: (R,) int64.
@@ -56,6 +66,15 @@ class RowCache:
         self.keys[row, :, : keys.shape[1]] = keys
         self.values[row, :, : values.shape[1]] = values
 
+    def move(self, row: int, before: int) -> None:
+        """Let a row take what another one has."""
+        self.keys[row], self.values[row] = self.keys[before], self.values[before]
+
+    def relay(self, before: int, copies: int, places: int, length: int) -> None:
+        """Hold keys of other numbers of rows, as `relaid` does."""
+        self.keys = relaid(self.keys, before, copies, places, length)
+        self.values = relaid(self.values, before, copies, places, length)
+
     def extend(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Write a key for each row and return all that may be read. (R, K, 1, E) → (R, K, seen, E) each."""
         at, count = self.at, keys.shape[0]
@@ -89,3 +108,13 @@ class FirstRows(RingCache):
         self.cache.fill(self.row, kept[0][0], kept[1][0])
         self.buffers = self.cache.keys, self.cache.values
         return keys, values
+
+
+def relaid(x: Tensor, before: int, copies: int, places: int, length: int) -> Tensor:
+    """Lay out keys for other numbers of rows, and add zeros.
+
+    (before · N, K, T, E) → (copies · places, K, length, E).
+    """
+    x = x.unflatten(0, (before, -1))[:copies, :places]
+    short = [wanted - there for wanted, there in zip((copies, places), x.shape, strict=False)]
+    return F.pad(x, (0, 0, 0, length - x.shape[3], 0, 0, 0, short[1], 0, short[0])).flatten(0, 1)

@@ -8,8 +8,8 @@ from typing import Any
 from torch_ref.codecs.qwen3_codec import Qwen3Codec
 from torch_ref.host import Host
 from torch_ref.loading import Loaded, Parts
+from torch_ref.qwen3.decoder import fault, make_slots
 from torch_ref.qwen3.qwen3 import Qwen3
-from torch_ref.qwen3.slots import Qwen3Slots, fault
 from tts_core.qwen3 import pipeline
 from tts_core.qwen3.memory import check_loading
 from tts_core.qwen3.net import Qwen3Net
@@ -36,5 +36,5 @@ def compose(network: Qwen3, codec: Qwen3Codec, documents: Mapping[str, str], **f
     """
     host = Host(network.talker.codec_head)
     host.codec = codec
-    forms.setdefault("make_slots", Qwen3Slots)
+    forms.setdefault("make_slots", make_slots)
     return Qwen3Pipeline(Qwen3Net(documents, network, codec, host, fault=fault, **forms))

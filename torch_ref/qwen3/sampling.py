@@ -19,11 +19,13 @@ def penalize(logits: Tensor, seen: Tensor, penalty: float) -> Tensor:
     return torch.where(seen, torch.where(logits < 0, logits * penalty, logits / penalty), logits)
 
 
-def allow(logits: Tensor, eos: int, step: int) -> Tensor:
-    """Keep codes and, from the third step on, the end of speech. (..., V)."""
+def allow(logits: Tensor, eos: int, step: int | Tensor) -> Tensor:
+    """Keep codes and, from the third step on, the end of speech. (..., V).
+
+    step: a number, or (..., 1).
+    """
     ids = torch.arange(logits.shape[-1], device=logits.device)
-    allowed = ids < logits.shape[-1] - SUPPRESSED
-    allowed = allowed & (ids != eos) if step < LEAST_FRAMES else allowed | (ids == eos)
+    allowed = torch.where(ids == eos, step >= LEAST_FRAMES, ids < logits.shape[-1] - SUPPRESSED)
     return logits.masked_fill(~allowed, -torch.inf)
 
 

@@ -12,9 +12,6 @@ from typing import Literal
 import numpy as np
 
 from tts_core.dia.config import DiaConfig
-from tts_core.dia.joining import DiaJoining
-from tts_core.dia.sampling import DiaSampling
-from tts_core.nn.noise import Noise
 
 FREE = -1  # a slot that the model fills
 
@@ -47,18 +44,6 @@ class DelayGrid:
         self.rows = np.full((length, self.channels), FREE, dtype=np.int32)
         self.filled = 1 + self.prompt_frames  # rows that need no prediction
         self._force(prompt, last_channel_free)
-
-    @classmethod
-    def joined(cls, config: DiaConfig, text: DiaJoining) -> DelayGrid:
-        """Build the grid of a text that takes a slot; its rows are copied."""
-        grid = cls(config, None, text.max_frames)
-        grid.prompt_frames, grid.rows, grid.filled = text.prompt_frames, text.grid.copy(), text.filled
-        return grid
-
-    def joining(self, tokens: np.ndarray, sampling: DiaSampling, noise: Noise) -> DiaJoining:
-        """Describe the text for slots. tokens: (S,) int32, with its transcript."""
-        frames = self.prompt_frames, self.max_frames
-        return DiaJoining(tokens, self.rows.copy(), self.filled, *frames, sampling, noise)
 
     def _force(self, prompt: np.ndarray | None, last_channel_free: bool) -> None:
         bos = self.config.bos_token_id

@@ -33,8 +33,7 @@ class DiaNet(Net):
     guidance is encoded once.
 
     encode_nothing: of the network, encodes the empty text.
-    make_slots: of the network, `dia/slots.py`; `join` takes a `DiaJoining`, and ids are read as (steps,
-    texts, C) int32.
+    make_slots: of the network, opens a running batch: `dia/decoder.py`.
     fault: of the network, `dia/guard.py`.
     decode: of the codec without windows, codes (B, Q, F) on the device → samples (B, L).
     lookahead: frames after a window that its samples depend on.
@@ -47,7 +46,7 @@ class DiaNet(Net):
         host: Device,
         *,
         encode_nothing: Callable[[], Any],
-        make_slots: Callable[..., Any],
+        make_slots: Callable[..., RunningBatch],
         fault: Callable[..., GenerationError],
         decode: Callable[[Any], Any],
     ):
@@ -74,7 +73,7 @@ class DiaNet(Net):
         guided: some may be.
         """
         nothing = self._encode_nothing() if guided else None
-        return self._make_slots(self.network, nothing, texts=texts, rows=rows, text_rows=text_rows)
+        return self._make_slots(self.network, nothing, texts=texts, room=rows, text_rows=text_rows)
 
     def fault(self, piece: DiaRequest, grid: DelayGrid) -> GenerationError:
         """Build the error for logits of a request with one piece that are not all finite. grid: its rows so

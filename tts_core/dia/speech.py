@@ -10,6 +10,7 @@ from functools import partial
 from tts_core.codecs.dac_calls import Passage
 from tts_core.codecs.policy import CodecPolicy, complete
 from tts_core.dia.grid import DelayGrid
+from tts_core.dia.inputs import DiaInputs
 from tts_core.dia.long_text import DiaPieces
 from tts_core.dia.net import DiaNet
 from tts_core.dia.request import DiaRequest
@@ -30,7 +31,7 @@ def speak(request: DiaRequest, net: DiaNet, policy: CodecPolicy | None) -> Speec
         place, *_ = text.ready(())
         piece = text.request(place)
         grid, asked = piece.grid(), 0
-        slot = Slot(grid.joining(piece.tokens, piece.sampling, piece.noise[0]))
+        slot = Slot(DiaInputs.of(grid, piece.tokens, piece.sampling, piece.noise[0]))
         while not grid.done:
             for ids in (yield Ids(slot)):
                 if ids.min() < 0:

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from tts_core.dia2.slots import Dia2Batch
 from tts_core.errors import GenerationError
 from tts_core.speaking.net import StreamNet
+from tts_core.speaking.running import RunningBatch
 
 
 class Dia2Net(StreamNet):
@@ -19,10 +19,9 @@ class Dia2Net(StreamNet):
 
     kinds = "dia2", "mimi"
 
-    def slots(self, texts: int, rows: int, *, guided: bool) -> Dia2Batch:
+    def slots(self, texts: int, rows: int, *, guided: bool) -> RunningBatch:
         """Open a running batch for texts that read at most `rows` steps. guided: some may be."""
-        slots = self._make_slots(self.network, texts=texts, rows=rows, guided=guided)
-        return Dia2Batch(slots, texts, self.network.config.n_streams)
+        return self._make_slots(self.network, texts=texts, room=rows, guided=guided)
 
     def fault(self, tokens: np.ndarray, text: tuple[int, int]) -> GenerationError:
         """Build the error for logits that are not all finite.

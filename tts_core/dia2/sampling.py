@@ -78,6 +78,11 @@ class Dia2Sampling:
     audio: Dia2Choice
 
     @property
+    def numbers(self) -> tuple[Dia2Numbers, Dia2Numbers]:
+        """The numbers by which samplers draw actions and codes."""
+        return self.action.numbers, self.audio.numbers
+
+    @property
     def is_guided(self) -> bool:
         """True if unconditional rows are needed."""
         return self.action.is_guided or self.audio.is_guided

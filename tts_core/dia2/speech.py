@@ -11,12 +11,12 @@ from functools import partial
 from tts_core.audio.delivery import Pacing
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.dia2.arriving import ArrivingEntries
+from tts_core.dia2.inputs import Dia2Inputs
 from tts_core.dia2.net import Dia2Net
 from tts_core.dia2.pieces import room, written
 from tts_core.dia2.prefix import Prefix
 from tts_core.dia2.request import Dia2Request, longest_frames
 from tts_core.dia2.run import Dia2Run
-from tts_core.dia2.slots import Dia2Inputs, Dia2Joining
 from tts_core.printable import counted
 from tts_core.speaking.running import WAITED
 from tts_core.speaking.speech import (
@@ -48,15 +48,14 @@ def speak(request: Dia2Request, net: Dia2Net, policy: CodecPolicy | None) -> Spe
     place = 0
     while True:
         run = _run(request, place, prefix, left)
-        inputs = Dia2Inputs(run, text)
+        inputs = Dia2Inputs(run, text, request.sampling, request.noise_of(place))
         inputs.supply()
         while run.waits:
             inputs.hear((yield MoreText()))
-        before = run.warm_up()
+        inputs.before = run.warm_up()
         inputs.supply()
         if not place:
             _warn(run)
-        inputs.joining = Dia2Joining(before, run.start, request.sampling, request.noise_of(place))
         slot, memory, start, told = Slot(inputs), CodecMemory(), 0, 0
         while not run.is_done:
             steps = yield Ids(slot, or_text=text is not None and text.is_open)

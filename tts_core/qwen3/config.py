@@ -81,6 +81,11 @@ class Qwen3Config(Schema):
     speakers: tuple[Speaker, ...]
     speaker_encoder: SpeakerConfig | None  # that reads a recording; of the mode `base` alone
 
+    @property
+    def numbers(self) -> int:
+        """Random numbers that the draws of a frame take."""
+        return self.vocab_size + (self.n_codebooks - 1) * self.codebook_size
+
     def __post_init__(self) -> None:
         check_numbers(self, "Qwen3-TTS config")
         if self.mode not in MODES:

@@ -23,12 +23,13 @@ class TalkerInputs:
     """Ids by position, whose embeddings are added.
 
     text, codec: (T,) int32.  SPEAKER is the vector of a recording, FRAMEs are its frames in order.
-    trailing: text ids that are added to the first generated frames; after them, the padding's.
+    trailing: text ids that are added to the first generated frames; after them, `padding`.
     """
 
     text: np.ndarray
     codec: np.ndarray
     trailing: tuple[int, ...]
+    padding: int
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,8 @@ class _Rows:
         self.codec += [codec] * len(text)
 
     def layout(self, trailing: Sequence[int] = ()) -> TalkerInputs:
-        return TalkerInputs(np.array(self.text, np.int32), np.array(self.codec, np.int32), tuple(trailing))
+        text, codec = np.array(self.text, np.int32), np.array(self.codec, np.int32)
+        return TalkerInputs(text, codec, tuple(trailing), self.config.tts_pad_id)
 
 
 def cut_of_recording(frames: int, total: int, samples: int) -> int:

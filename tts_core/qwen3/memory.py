@@ -130,8 +130,9 @@ def _steps(config: Qwen3Config, job: Qwen3Job, size: int) -> Term:
     stack, other = config.talker, config.predictor
     rows = job.texts * _row(config, size) + scores(job.texts * stack.num_attention_heads, job.positions)
     predicted = 2 * size * other.num_key_value_heads * other.head_dim * config.n_codebooks
-    draws = config.vocab_size + (config.n_codebooks - 1) * config.codebook_size
-    kept = job.texts * (other.num_hidden_layers * predicted + 4 * draws + LOGITS * 4 * config.vocab_size)
+    kept = job.texts * (
+        other.num_hidden_layers * predicted + 4 * config.numbers + LOGITS * 4 * config.vocab_size
+    )
     return Term(
         "activations",
         rows + kept,

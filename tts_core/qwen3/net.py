@@ -15,8 +15,8 @@ from tts_core.codecs.policy import CodecPolicy
 from tts_core.errors import GenerationError
 from tts_core.nn.beside import Pending, Then
 from tts_core.nn.calls import apart
+from tts_core.qwen3.inputs import Qwen3Inputs
 from tts_core.qwen3.layout import cut_of_recording
-from tts_core.qwen3.rows import Qwen3Joining
 from tts_core.speaking.net import StreamNet, first
 from tts_core.speaking.running import RunningBatch
 from tts_core.speaking.speech import Sound
@@ -39,7 +39,7 @@ class Qwen3Net(StreamNet):
         """Open a running batch for as many texts, each of at most `room` positions."""
         return self._make_slots(self.network, texts=texts, room=room)
 
-    def fault(self, text: Qwen3Joining, frames: np.ndarray) -> GenerationError:
+    def fault(self, text: Qwen3Inputs, frames: np.ndarray) -> GenerationError:
         """Build the error that names the first layer with NaN or infinity, by running a text again.
 
         frames: drawn before the logits that are not finite, (Q, T).

@@ -12,10 +12,10 @@ from functools import partial
 import numpy as np
 
 from tts_core.codecs.policy import CodecPolicy, complete
+from tts_core.qwen3.inputs import Qwen3Inputs
 from tts_core.qwen3.live import Live, Whole
 from tts_core.qwen3.net import Qwen3Net
 from tts_core.qwen3.request import Qwen3Request
-from tts_core.qwen3.rows import Qwen3Joining
 from tts_core.speaking.running import WAITED
 from tts_core.speaking.speech import (
     Append,
@@ -50,7 +50,7 @@ def speak(request: Qwen3Request, net: Qwen3Net, policy: CodecPolicy | None) -> S
         while not text.can_begin:
             text.hear((yield MoreText()))
         piece = text.begin()
-        inputs = Qwen3Joining(piece.layout, request.sampling, piece.noise, vector, before, more=piece.more)
+        inputs = Qwen3Inputs(piece.layout, request.sampling, piece.noise, vector, before, more=piece.more)
         slot, memory = Slot(inputs), CodecMemory(before)
         frames, asked, ended = list[np.ndarray](), 0, False
         while not ended:

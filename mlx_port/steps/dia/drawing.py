@@ -15,6 +15,7 @@ from mlx_port.guard import marked
 from mlx_port.steps.chain import chain
 from tts_core.dia.config import DiaConfig
 from tts_core.dia.grid import FREE
+from tts_core.dia.inputs import LIMIT, NEVER, SPEECH
 from tts_core.dia.sampling import DiaSampling
 
 
@@ -41,8 +42,8 @@ def drawing(sampling: DiaSampling, *, eos: int, cross_rope: bool) -> Callable[[m
 def accepting(config: DiaConfig) -> Callable[..., tuple[mx.array, mx.array]]:
     """Build the rule of DelayGrid.accept.
 
-    It takes drawn ids (B, C), ends (B, C) of channel 0's EOS row or -1, the same in all channels, forced ids
-    of the next row (B, C), and its number, prompt and limit (3, B, C); it returns the row and new ends.
+    It takes drawn ids (B, C), ends (B, C) of channel 0's EOS row or NEVER, the same in all channels, forced
+    ids of the next row (B, C), and its number and phase (2, B, C); it returns the row and new ends.
     """
     eos, pad, delays = config.eos_token_id, config.pad_token_id, mx.array(config.delay_pattern)
 
@@ -50,10 +51,10 @@ def accepting(config: DiaConfig) -> Callable[..., tuple[mx.array, mx.array]]:
     def accept(
         ids: mx.array, lead: mx.array, ends: mx.array, forced: mx.array, numbers: mx.array
     ) -> tuple[mx.array, mx.array]:
-        row, prompt, limit = (part.squeeze(0) for part in mx.split(numbers, 3))
-        speaking = (row > prompt) & (ends < 0)
-        ends = mx.where(speaking & ((lead == eos) | (row > prompt + limit)), row, ends)
-        since = mx.where(ends < 0, -1, row - ends)
+        row, phase = (part.squeeze(0) for part in mx.split(numbers, 2))
+        ending = (phase == LIMIT) | ((phase == SPEECH) & (lead == eos))
+        ends = mx.where(ending & (ends == NEVER), row, ends)
+        since = row - ends
         ids = mx.where(since == delays, eos, mx.where(since > delays, pad, ids))
         return mx.where(forced == FREE, mx.maximum(ids, 0), forced), ends
 

@@ -5,7 +5,7 @@ depend on the other texts.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,15 +17,17 @@ from mlx_port.kernels import noise
 from mlx_port.kernels.attention_support import try_long
 from mlx_port.kernels.source import on_gpu, passes
 from mlx_port.layers.norm import RMSNorm
+from mlx_port.layers.row_cache import RowPositions
 from mlx_port.steps.add_norm import add_norm
 from mlx_port.steps.chain import chain
 from mlx_port.steps.joined import joined
 from mlx_port.steps.kept import kept
-from mlx_port.steps.row_keys import attend_seen, seen_keys, written
+from mlx_port.steps.row_keys import JoinedCache, attend_seen, seen_keys, written
 from mlx_port.steps.rows import independent
 from mlx_port.steps.spin import Spins, turn, turn_queries
 
 Product = Callable[[mx.array], mx.array]
+Source = tuple[Sequence[mx.array], Sequence[mx.array]]  # keys and values of each layer
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,31 +45,6 @@ class FusedLayer:
     nothing: mx.array | None
     gate_up: Product
     down: Product
-
-
-@dataclass(eq=False)
-class DecoderMemory:
-    """Keys and values of B texts; R is B, or 2 B with the unconditional rows after the conditional ones.
-
-    own: (2, R, K, rows, E) per layer, keys and values.
-    source_keys, source_values: (B, K, text rows, E) per layer.
-    lengths: of the texts.
-    """
-
-    own: list[mx.array]
-    source_keys: list[mx.array]
-    source_values: list[mx.array]
-    lengths: np.ndarray
-
-    @classmethod
-    def empty(cls, network: Dia, texts: int, rows: int, text_rows: int, *, guided: bool) -> DecoderMemory:
-        """Zeros for texts of `text_rows` bytes and `rows` grid rows at most. They take memory when used."""
-        config, kind = network.config.decoder_config, network.model.decoder.embeddings.embed.weight.dtype
-        own = 2, (1 + guided) * texts, config.num_key_value_heads, rows, config.head_dim
-        source = texts, config.cross_num_key_value_heads, text_rows, config.cross_head_dim
-        layers = range(config.num_hidden_layers)
-        made = [[mx.zeros(shape, kind) for _ in layers] for shape in (own, source, source)]
-        return cls(*made, lengths=np.ones(texts, np.int32))
 
 
 class FusedDecoder:
@@ -97,34 +74,46 @@ class FusedDecoder:
         self.middles = [chain(partial(self._middle, index)) for index in places]
         self.ends = [chain(partial(self._end, index)) for index in places]
 
-    def logits(self, tokens: mx.array, places: np.ndarray, memory: DecoderMemory) -> mx.array:
+    def logits(
+        self,
+        tokens: mx.array,
+        at: RowPositions,
+        caches: Sequence[JoinedCache],
+        source: Source,
+        lengths: np.ndarray,
+    ) -> mx.array:
         """Compute logits for every text's next row. → (R, C·V) in the network's dtype.
 
-        tokens: (B, C), the last known row of each text.  places: (B,), their positions; `memory` takes them.
+        tokens: (B, C), the last known row of each text.
+        source: keys and values of the texts, (B, K, S, E) of each layer.
+        lengths: (B,), bytes of the texts.
         """
-        both = np.tile(places, self.copies)
-        spin, heard = self.spins(both), seen_keys(memory.lengths)
-        seen = seen_keys(both + 1, texts=len(places))
-        source_spin = () if self.source_spins is None else (self.source_spins(places),)
+        texts = len(tokens)
+        spin, heard = self.spins(at.places), seen_keys(lengths)
+        seen = seen_keys(at.places + 1, texts=texts)
+        source_spin = () if self.source_spins is None else (self.source_spins(at.places[:texts]),)
         x, queries, fresh = self.start(tokens, spin)
         for index, (middle, end) in enumerate(zip(self.middles, self.ends, strict=True)):
-            own = written(memory.own[index], fresh, both)
-            memory.own[index] = own
-            keys, values = own[:1].squeeze(0), own[1:].squeeze(0)  # own[0] would copy the whole cache
-            attended = attend_seen(queries, keys, values, seen, SCALE)
+            cache, pair = caches[index], (source[0][index], source[1][index])
+            cache.both = written(cache.both, fresh, at.places)
+            attended = attend_seen(queries, cache.keys, cache.values, seen, SCALE)
             x, queries = middle(x, attended, *source_spin)
-            keys, values = memory.source_keys[index], memory.source_values[index]
-            attended = attend_seen(queries, keys, values, heard, SCALE)
+            attended = attend_seen(queries, *pair, heard, SCALE)
             x, queries, fresh = end(x, attended, spin)
         return x
 
     def try_kernels(self) -> None:
         """Run the trials of all kernels that texts use: build a step's graph, but do not run it."""
         passes(noise.trial)
-        memory = DecoderMemory.empty(self.network, 1, 1, 1, guided=self.copies == 2)
-        tokens = mx.zeros((1, self.config.num_channels), mx.int32)
-        self.logits(tokens, np.zeros(1, np.int32), memory)
-        kind, config = memory.own[0].dtype, self.config
+        config, at, kind = self.config, RowPositions(1), self.embeddings.embed.weight.dtype
+        at.places = np.zeros(self.copies, np.int32)
+        own = mx.zeros((self.copies, config.num_key_value_heads, 1, config.head_dim), kind)
+        caches = [JoinedCache(own, own, at) for _ in self.layers]
+        crossed = [mx.zeros((1, config.cross_num_key_value_heads, 1, config.cross_head_dim), kind)] * len(
+            caches
+        )
+        tokens = mx.zeros((1, config.num_channels), mx.int32)
+        self.logits(tokens, at, caches, (crossed, crossed), np.ones(1, np.int32))
         try_long(config.num_attention_heads, config.num_key_value_heads, config.head_dim, kind)
         try_long(
             config.cross_num_attention_heads, config.cross_num_key_value_heads, config.cross_head_dim, kind

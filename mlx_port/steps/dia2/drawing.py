@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import mlx.core as mx
-import numpy as np
 
 from mlx_port.dia2.sampling import choose
 from mlx_port.steps.chain import chain
@@ -17,18 +16,13 @@ from tts_core.dia2.sampling import Dia2Sampling
 
 
 class Dia2Drawing:
-    """Draws for texts of these settings, whose rows follow each other.
-
-    owner: text of each row.  first, other: both rows of each text, the same one without guidance.
-    """
+    """Draws for texts of these settings, whose unconditional rows follow the others."""
 
     def __init__(self, fused: FusedDia2, samplings: Sequence[Dia2Sampling]):
         self.fused, config = fused, fused.network.config
-        counts = np.array([1 + one.is_guided for one in samplings], np.int32)
-        first = np.cumsum(counts) - counts
-        self.owner = np.repeat(np.arange(len(counts)), counts)
-        self.is_paired, self.is_single = bool((counts == 2).all()), bool((counts == 1).all())
-        self.first, self.other = mx.array(first), mx.array(first + counts - 1)
+        self.texts, self.copies = len(samplings), 1 + any(one.is_guided for one in samplings)
+        guided = [one.is_guided for one in samplings]
+        self.is_bare = None if len(set(guided)) == 1 else ~mx.array(guided)[:, None]
         groups: dict[Dia2Sampling, list[int]] = {}
         for place, sampling in enumerate(samplings):
             groups.setdefault(sampling, []).append(place)
@@ -36,7 +30,7 @@ class Dia2Drawing:
         ids = mx.arange(config.audio_vocab_size)
         self.is_code = (ids != config.audio_pad_id) & (ids != config.audio_bos_id)
         self.action, self.codes = chain(self._action), chain(self._codes)
-        mx.eval(self.first, self.other, self.is_code)
+        mx.eval(self.is_code, self.is_bare)
 
     def _action(self, hidden: mx.array, noise: mx.array) -> mx.array:
         """Choose an action for each text. (R, D), (N, 1 + Q, ids) → (N,) int32, -1 where not finite."""
@@ -81,25 +75,16 @@ class Dia2Drawing:
         assert ids is not None
         return ids
 
-    def _pair(self, logits: mx.array) -> tuple[mx.array, mx.array]:
-        """Return both rows of each text, (N, V) each."""
-        if self.is_single:
-            return logits, logits
-        if self.is_paired:
-            both = mx.unflatten(logits, 0, (-1, 2))
-            return both[:, 0], both[:, 1]
-        return logits[self.first], logits[self.other]
+    def _pair(self, x: mx.array) -> tuple[mx.array, mx.array]:
+        """Return both rows of each text, the same one without guidance. (R, ...) → (N, ...) each."""
+        return x[: self.texts], x[-self.texts :]
 
     def _of_rows(self, x: mx.array) -> mx.array:
         """Repeat each text's row for all rows of its own. (N, E) → (R, E)."""
-        if self.is_single:
-            return x
-        if self.is_paired:
-            return mx.broadcast_to(x[:, None], (len(x), 2, x.shape[1])).flatten(0, 1)
-        return x[mx.array(self.owner)]
+        return x if self.copies == 1 else mx.concatenate([x, x])
 
     def _marked(self, ids: mx.array, bad: mx.array) -> mx.array:
         """Set ids to -1 in texts of which a row of `bad`, (R, V), is not finite."""
         cond, uncond = self._pair(mx.isfinite(bad).all(axis=-1, keepdims=True))
-        finite = cond & uncond if ids.ndim == 2 else (cond & uncond)[:, 0]
-        return mx.where(finite, ids, -1)
+        finite = cond & (uncond if self.is_bare is None else uncond | self.is_bare)
+        return mx.where(finite if ids.ndim == 2 else finite[:, 0], ids, -1)

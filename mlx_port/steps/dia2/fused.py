@@ -1,7 +1,7 @@
 """Dia2's networks for one step of each text, with few launches: joined weights and tables, compiled chains of
 element-wise operations, and all codes of a frame in one graph. Rounded where the layers round.
 
-Rows of a text: the conditional one and, with guidance, the unconditional one after it.
+Rows are the conditional ones of all texts and, with guidance, the unconditional ones after them.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from mlx_port.dia2.dia2 import Dia2
 from mlx_port.kernels import noise
 from mlx_port.kernels.attention_support import try_long
 from mlx_port.kernels.source import on_gpu, passes
+from mlx_port.layers.row_cache import RowCache
 from mlx_port.steps.add_norm import add_norm
 from mlx_port.steps.chain import chain
-from mlx_port.steps.fused_stack import FusedStack, StackLayer
+from mlx_port.steps.fused_stack import FusedStack, StackLayer, trial_cache
 from mlx_port.steps.joined import joined
 from mlx_port.steps.kept import kept
 from mlx_port.steps.row_keys import attend_row, attend_seen, seen_keys, written
@@ -96,23 +97,27 @@ class FusedDia2:
         mx.eval(self.offsets, self.depth_spins or [])
 
     def hidden(
-        self, tokens: mx.array, places: np.ndarray, lengths: np.ndarray, cache: list[list[mx.array]]
+        self,
+        tokens: mx.array,
+        places: np.ndarray,
+        lengths: np.ndarray,
+        caches: Sequence[RowCache],
+        *,
+        texts: int,
     ) -> mx.array:
         """Run the transformer.
 
         tokens: (R, 2 + Q).
         places: (R,), positions.
-        lengths: (R,), keys so far.
-        cache: [keys, values] of each layer, (R, K, rows, E); written in place.
+        lengths: (R,), keys so far; both repeat after the first `texts` rows.
         → (R, D) after the last norm.
         """
-        spin, seen = self.spins(places), seen_keys(lengths + 1)
+        spin, seen = self.spins(places), seen_keys(lengths + 1, texts=texts)
 
-        def attend(layer: int, queries: mx.array, *fresh: mx.array) -> mx.array:
-            held = cache[layer]
-            held[:] = (written(each, new, lengths) for each, new in zip(held, fresh, strict=True))
-            keys, values = held
-            return attend_seen(queries, keys, values, seen, SCALE)
+        def attend(layer: int, queries: mx.array, keys: mx.array, values: mx.array) -> mx.array:
+            held = caches[layer]
+            held.keys, held.values = written(held.keys, keys, lengths), written(held.values, values, lengths)
+            return attend_seen(queries, held.keys, held.values, seen, SCALE)
 
         return self.trunk.run(self.start(tokens, spin), spin, attend)
 
@@ -164,9 +169,8 @@ class FusedDia2:
         passes(noise.trial)
         config, zero = self.network.config, np.zeros(1, np.int32)
         stack = config.transformer
-        shape = 1, stack.num_key_value_heads, 1, stack.head_dim
-        cache = [[mx.zeros(shape, self.kind), mx.zeros(shape, self.kind)] for _ in self.trunk.layers]
-        hidden = self.hidden(mx.zeros((1, 2 + config.n_streams), mx.int32), zero, zero, cache)
+        caches = trial_cache(len(self.trunk.layers), stack.num_key_value_heads, stack.head_dim, self.kind)
+        hidden = self.hidden(mx.zeros((1, 2 + config.n_streams), mx.int32), zero, zero, caches, texts=1)
         projected, read = self.stages(hidden), mx.zeros((1, config.depformer.hidden_size), self.kind)
         stages = self.new_stages(1)
         for stage in range(len(self.network.depformer.stage_sets)):

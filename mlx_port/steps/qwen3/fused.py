@@ -26,6 +26,7 @@ from mlx_port.steps.splitting import Splitting
 from tts_core.qwen3.config import Qwen3StackConfig
 from tts_core.qwen3.sampling import Qwen3Choice
 
+FORMS_KEPT = 16  # compiled draws, one for each mixture of settings
 Frame = list[list[mx.array]]  # [keys, values] of each layer of the predictor, (R, K, Q, E)
 
 
@@ -55,9 +56,12 @@ class FusedQwen3:
         self.head = independent(talker.codec_head)
         self.heads = [independent(one) for one in predictor.lm_head]
         self.projection = independent(predictor.small_to_mtp_projection)
+        text = talker.text_projection
+        self.text = talker.model.text_embedding, independent(text.linear_fc1), independent(text.linear_fc2)
         self.spins = Spins(talker.rotary(0, config.max_positions))
         table = Spins(predictor.rotary(0, config.n_codebooks)).table
         self.places = [*mx.split(table, len(table))]  # (1, 2, E/2) each, as from Spins
+        self.drawings: dict[tuple[Qwen3Choice | None, ...], OtherCodes] = {}
         self.start, self.embed = chain(self.talker.start), chain(self._embed)
         mx.eval(self.offsets, self.places)
 
@@ -93,6 +97,14 @@ class FusedQwen3:
         """Compute the logits of a stage's code. (R, E) → (R, V') float32."""
         return self.heads[stage](hidden).astype(mx.float32)
 
+    def others(self, choices: tuple[Qwen3Choice | None, ...]) -> OtherCodes:
+        """Return the compiled draws of the other codes of texts with these choices."""
+        if choices not in self.drawings:
+            if len(self.drawings) == FORMS_KEPT:
+                self.drawings.clear()
+            self.drawings[choices] = OtherCodes(self, choices)
+        return self.drawings[choices]
+
     def try_kernels(self) -> None:
         """Run the trials of all kernels that texts use: build a frame's graph, but do not run it."""
         stack = self.network.config.talker
@@ -101,13 +113,14 @@ class FusedQwen3:
         self.read(hidden, 0, self.new_frame(1))
         try_long(stack.num_attention_heads, stack.num_key_value_heads, stack.head_dim, self.kind)
 
-    def _embed(self, frames: mx.array, text: mx.array) -> mx.array:
-        """Sum the embeddings of frames, (R, Q), and of the text that belongs to each, (R, D). → (R, D)."""
-        heard = self.table(frames + self.offsets)  # (R, Q, D)
+    def _embed(self, frames: mx.array, ids: mx.array) -> mx.array:
+        """Sum the embeddings of frames, (R, Q), and of the id of the text that goes with each. → (R, D)."""
+        embedding, first, second = self.text
+        heard = self.table(mx.maximum(frames, 0) + self.offsets)  # (R, Q, D)
         x = heard[:, 0]
         for book in range(1, heard.shape[1]):
             x = x + heard[:, book]
-        return x + text
+        return x + second(nn.silu(first(embedding(ids))))
 
 
 class OtherCodes:
@@ -127,25 +140,28 @@ class OtherCodes:
         self.draw = chain(self._draw)
         mx.eval(*(every for _, every in self.groups))
 
-    def _draw(self, hidden: mx.array, first: mx.array, uniform: mx.array) -> tuple[mx.array, mx.array]:
+    def _draw(self, hidden: mx.array, logits: mx.array, first: mx.array, uniform: mx.array) -> mx.array:
         """Draw the other codes of each frame.
 
         hidden: (R, D).
+        logits: (R, V), of the first codes.
         first: (R,).
         uniform: (R, (Q - 1) V').
-        → (R, Q) codes, and (R,) whether all logits were finite.
+        → (R, Q) codes, the first of them -1 where logits were not all finite.
         """
         fused, predictor = self.fused, self.fused.network.talker.code_predictor
         size, frame = fused.network.config.codebook_size, fused.new_frame(len(first))
         fused.read(hidden, 0, frame)
-        codes, bad = [first], mx.zeros((len(first), size))
+        codes, bad = list[mx.array](), mx.zeros((len(first), size))
+        finite = mx.isfinite(logits).all(axis=-1)
         x = fused.network.talker.model.codec_embedding(first)
         for stage in range(predictor.stages):
             logits = fused.stage(stage, fused.read(x, stage + 1, frame))
             bad = bad + (logits - logits)  # NaN where logits are not finite
             codes.append(self._choose(logits, uniform[:, stage * size : (stage + 1) * size]))
             x = predictor.embed(stage, codes[-1])
-        return mx.stack(codes, axis=1), mx.isfinite(bad).all(axis=-1)
+        finite = finite & mx.isfinite(bad).all(axis=-1)
+        return mx.stack([mx.where(finite, first, -1), *codes], axis=1)
 
     def _choose(self, logits: mx.array, uniform: mx.array) -> mx.array:
         """Choose an id for each row, those of equal choices together. (R, V') → (R,)."""

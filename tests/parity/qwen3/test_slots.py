@@ -12,8 +12,8 @@ import pytest
 from tests.sides import Side
 from tests.tiny.qwen3 import qwen3_config, qwen3_weights
 from tts_core.nn.noise import HostNoise
+from tts_core.qwen3.inputs import Qwen3Inputs
 from tts_core.qwen3.layout import build
-from tts_core.qwen3.rows import Qwen3Joining
 from tts_core.qwen3.sampling import Qwen3Choice, Qwen3Sampling
 from tts_core.speaking.running import WAITED
 
@@ -41,7 +41,7 @@ class Text:
 
     seed: int
     limit: int
-    joining: Qwen3Joining
+    joining: Qwen3Inputs
     drawn: list[np.ndarray] = field(default_factory=list)
 
 
@@ -50,11 +50,11 @@ def text(seed: int) -> Text:
     ids = random.integers(0, 256, int(random.integers(9, 25))).tolist()
     layout = build(CONFIG, ids, language=None, streamed=bool(random.integers(2)))
     sampling = SAMPLINGS[int(random.integers(len(SAMPLINGS)))]
-    return Text(seed, int(random.integers(1, 12)), Qwen3Joining(layout, sampling, HostNoise(seed)))
+    return Text(seed, int(random.integers(1, 12)), Qwen3Inputs(layout, sampling, HostNoise(seed)))
 
 
 def slots_of(side: str, count: int) -> Any:
-    return Side(side).module("qwen3.slots").Qwen3Slots(network(side), texts=count, room=ROOM)
+    return Side(side).module("qwen3.decoder").make_slots(network(side), texts=count, room=ROOM)
 
 
 def read(slots: Any) -> np.ndarray:
@@ -90,7 +90,7 @@ def test_texts_come_and_go(side: str, count: int) -> None:
                 np.testing.assert_array_equal(np.stack(one.drawn), alone(side, one.seed))
                 slots.leave(slot)
                 del running[slot]
-    assert not slots.cache
+    assert not slots.caches
 
 
 def test_both_sides_draw_the_same() -> None:

@@ -29,7 +29,7 @@ def eager(run: Callable[[], torch.Tensor], device: torch.device, *, again: Calla
 
 
 def uncaptured(monkeypatch: pytest.MonkeyPatch, slots: Any) -> None:
-    """Let a module of slots run in Triton's interpreter, which has neither graphs nor threads."""
+    """Let a module that captures run in Triton's interpreter, which has neither graphs nor threads."""
     if INTERPRETED:
         monkeypatch.setattr(slots, "capture", eager)
         monkeypatch.setattr(slots, "compile_together", lambda calls: [call() for call in calls])

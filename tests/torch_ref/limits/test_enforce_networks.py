@@ -22,8 +22,8 @@ from torch_ref.limits import Backend, enforce
 from torch_ref.mars5.residual_transformer import ResidualTransformer
 from torch_ref.metavoice.first_stage import FirstStage
 from torch_ref.metavoice.second_stage import SecondStage
+from torch_ref.qwen3.decoder import make_slots
 from torch_ref.qwen3.qwen3 import Qwen3
-from torch_ref.qwen3.slots import Qwen3Slots
 from tts_core.dia2.sampling import Dia2Choice, Dia2Sampling
 from tts_core.dia2.slots import Dia2Joining
 from tts_core.dia2.spec import DIA2_2B
@@ -33,8 +33,8 @@ from tts_core.mars5.spec import MARS5_NAR
 from tts_core.metavoice.spec import METAVOICE_FIRST_STAGE, METAVOICE_SECOND_STAGE
 from tts_core.nn.noise import HostNoise
 from tts_core.qwen3.config import BASE
+from tts_core.qwen3.inputs import Qwen3Inputs
 from tts_core.qwen3.layout import Qwen3Recording, build
-from tts_core.qwen3.rows import Qwen3Joining
 from tts_core.qwen3.sampling import Qwen3Choice, Qwen3Sampling
 from tts_core.qwen3.spec import qwen3
 
@@ -66,7 +66,7 @@ def dia2(patch: pytest.MonkeyPatch) -> None:
     assert slots.read(slots.draw({0: (2, 3)}))[0].shape == (streams,)
 
 
-def joining(seed: int, words: int, sampling: Qwen3Sampling, frames: int = 0) -> Qwen3Joining:
+def joining(seed: int, words: int, sampling: Qwen3Sampling, frames: int = 0) -> Qwen3Inputs:
     """A text of Qwen3-TTS that continues a recording, if it has frames."""
     random = np.random.default_rng(seed)
     recording, spoken = None, None
@@ -75,7 +75,7 @@ def joining(seed: int, words: int, sampling: Qwen3Sampling, frames: int = 0) -> 
         spoken = np.zeros((QWEN3.n_codebooks, frames), np.int32)
     ids = random.integers(0, 200, words).tolist()
     layout = build(QWEN3, ids, language=None, streamed=bool(seed % 2), recording=recording)
-    return Qwen3Joining(layout, sampling, HostNoise(seed), normal(seed, QWEN3.talker.hidden_size), spoken)
+    return Qwen3Inputs(layout, sampling, HostNoise(seed), normal(seed, QWEN3.talker.hidden_size), spoken)
 
 
 def qwen3_tts(patch: pytest.MonkeyPatch) -> None:
@@ -83,15 +83,15 @@ def qwen3_tts(patch: pytest.MonkeyPatch) -> None:
 
     Then ten seconds for the speaker encoder.
     """
-    patch.setattr("torch_ref.qwen3.slots.begin_read", lambda drawn: drawn)
-    patch.setattr("torch_ref.qwen3.slots.finish_read", lambda x: np.zeros(x.shape, np.int32))
+    patch.setattr("torch_ref.batch.begin_read", lambda drawn: drawn)
+    patch.setattr("torch_ref.batch.finish_read", lambda x: np.zeros(x.shape, np.int32))
     made = network(Qwen3, QWEN3)
-    slots = Qwen3Slots(made, texts=2, room=900)
+    slots = make_slots(made, texts=2, room=900)
     nucleus = Qwen3Sampling(Qwen3Choice(top_k=0, top_p=0.9), Qwen3Choice(temperature=1.3), 1.0)
     greedy = Qwen3Sampling(Qwen3Choice(is_greedy=True), Qwen3Choice(is_greedy=True), 1.2)
     slots.join(0, joining(1, 60, nucleus, 700))
     for _ in range(2):
-        assert slots.read(slots.launch(1)).shape == (1, 2, QWEN3.n_codebooks)
+        assert slots.read(slots.launch(1)).shape == (1, 1, QWEN3.n_codebooks)
     slots.join(1, replace(joining(2, 20, greedy), more=True))
     slots.feed(1, [5, 6], more=False)
     for _ in range(3):

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch_ref.codecs.dac import Dac, Snake1d
 from torch_ref.cuda.dia.dac import FusedDac, KernelSnake1d
-from torch_ref.cuda.dia.slots import make_slots
+from torch_ref.cuda.dia.decoder import make_slots
 from torch_ref.cuda.replayed import Replayed
 from torch_ref.device import backend_name
 from tts_core.codecs.dac_calls import most_fed

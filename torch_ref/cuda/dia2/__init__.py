@@ -6,7 +6,7 @@ from typing import Any
 
 from torch_ref.codecs.mimi import Mimi
 from torch_ref.cuda.codecs.pieces import ReplayedPieces
-from torch_ref.cuda.dia2.slots import make_slots
+from torch_ref.cuda.dia2.decoder import make_slots
 
 
 def forms(codec: Mimi) -> dict[str, Any]:

@@ -22,17 +22,17 @@ EMBEDDED = 256  # numbers of a row that one program embeds
 class Dia2Given(NamedTuple):
     """What the host gives for a step of B texts, rows of one array.
 
-    text, second_text: (B,), ids of both text streams.
-    place, position: (B,), of the cache's row to write, and of its angle.
     step: (B,), of the noise; -1 for a text that takes no part.
+    place, position: (B,), of the cache's row to write, and of its angle.
+    text, second_text: (B,), ids of both text streams.
     codes: (Q, B), negative where those that were drawn last are read.
     """
 
-    text: Any
-    second_text: Any
+    step: Any
     place: Any
     position: Any
-    step: Any
+    text: Any
+    second_text: Any
     codes: Any
 
     @classmethod

@@ -22,22 +22,22 @@ from torch_ref.dia2.depformer import DepformerLayer
 from torch_ref.dia2.dia2 import Dia2
 from torch_ref.dia2.transformer import TransformerLayer
 from tts_core.dia2.config import Dia2StackConfig
+from tts_core.dia2.inputs import noise_shape
 from tts_core.dia2.sampling import Dia2Numbers, allowed_ids
-from tts_core.dia2.slots import noise_shape
 from tts_core.nn.sampling import columns
 
 MOST_POSITIONS = 2**31  # more than any table has
 
 
 @dataclass(frozen=True, eq=False)
-class Dia2State:
+class Dia2Buffers:
     """All of B texts that is on the device; R is B, or 2 B with the unconditional rows after the others.
 
     memory: keys and values of all steps.
     frame: those of the present step's codes.
     x: (R, D), y: (R, E), rows on their way through the transformer and the depformer.
     places, positions: (R,) int64, of the present step in the memory, and of its angles.
-    own: (B, R / B) int32, rows of each text; None if each has one.
+    own: (B, 2) int32, rows of each text; None if each has one.
     """
 
     rows: Dia2Draws
@@ -50,7 +50,7 @@ class Dia2State:
     own: Tensor | None
 
     @classmethod
-    def empty(cls, network: Dia2, texts: int, rows: int, *, guided: bool) -> Dia2State:
+    def empty(cls, network: Dia2, texts: int, rows: int, *, guided: bool) -> Dia2Buffers:
         """Allocate zeros for texts of `rows` steps at most."""
         config, weight, copies = network.config, network.transformer.cb0_head.weight, (1 + guided) * texts
         device, streams = weight.device, config.n_streams
@@ -103,7 +103,7 @@ class FusedDia2:
         allowed = allowed_ids(config.audio_vocab_size, (config.audio_pad_id, config.audio_bos_id))
         self.allowed = torch.from_numpy(allowed).to(device, torch.int8)
 
-    def read(self, state: Dia2State) -> Tensor:
+    def read(self, state: Dia2Buffers) -> Tensor:
         """Read the inputs and draw the actions. → (R, V + sets·E), for `codes`."""
         given = Dia2Given.of(state.rows.inputs)
         text = self.network.transformer.text_embed(given.text, given.second_text)
@@ -113,7 +113,7 @@ class FusedDia2:
         draw_action(F.linear(hidden.to(self.action_head.dtype), self.action_head), state.rows, state.own)
         return F.linear(hidden, self.heads)
 
-    def codes(self, state: Dia2State, projected: Tensor) -> Tensor:
+    def codes(self, state: Dia2Buffers, projected: Tensor) -> Tensor:
         """Draw the codes, one after the other. projected: of `read`. → (B, Q)."""
         config = self.network.config
         logits = projected[:, : config.audio_vocab_size]
@@ -125,7 +125,7 @@ class FusedDia2:
             draw_code(logits, state.rows, stage + 1, state.own, self._follows(stage + 1, state, projected))
         return state.rows.codes
 
-    def _follows(self, stage: int, state: Dia2State, projected: Tensor) -> Follows | None:
+    def _follows(self, stage: int, state: Dia2Buffers, projected: Tensor) -> Follows | None:
         """Return the input of a stage, which the draw before it writes; None after the last."""
         config, width = self.network.config, state.y.shape[1]
         if stage == len(config.stage_sets):
@@ -135,7 +135,7 @@ class FusedDia2:
         assert isinstance(table, Tensor)
         return Follows(projected[:, start : start + width], table, state.y)
 
-    def compiling(self, state: Dia2State) -> list[Callable[[], object]]:
+    def compiling(self, state: Dia2Buffers) -> list[Callable[[], object]]:
         """List calls that launch most kernels once, on arbitrary rows."""
         rows, config = state.rows, self.network.config
         text, projected = state.x[: len(rows.codes)], state.x.new_zeros(len(state.x), len(self.heads))

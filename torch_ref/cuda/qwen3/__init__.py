@@ -6,7 +6,7 @@ from typing import Any
 
 from torch_ref.codecs.qwen3_codec import Qwen3Codec
 from torch_ref.cuda.codecs.pieces import ReplayedPieces
-from torch_ref.cuda.qwen3.slots import make_slots
+from torch_ref.cuda.qwen3.decoder import make_slots
 
 
 def forms(codec: Qwen3Codec) -> dict[str, Any]:

@@ -30,7 +30,7 @@ MOST_POSITIONS = 2**31  # more than any table has
 
 
 @dataclass(frozen=True, eq=False)
-class Qwen3State:
+class Qwen3Captured:
     """All of B texts that is on the device.
 
     memory: the talker's keys and values.
@@ -45,12 +45,15 @@ class Qwen3State:
     y: Tensor
 
     @classmethod
-    def empty(cls, network: Qwen3, inputs: Tensor, room: int) -> Qwen3State:
-        """Allocate zeros. inputs: (3, B), taken as ids, positions and steps.  room: positions of a text."""
+    def empty(cls, network: Qwen3, inputs: Tensor, room: int) -> Qwen3Captured:
+        """Allocate zeros. inputs: (3, B), of a batch.  room: positions of a text."""
         config, weight, texts = network.config, network.talker.codec_head.weight, inputs.shape[1]
-        device, numbers = weight.device, config.vocab_size + (config.n_codebooks - 1) * config.codebook_size
+        device, numbers = weight.device, config.numbers
+        steps, positions, ids = inputs.unbind()
         rows = Qwen3Draws(
-            *inputs.unbind(),
+            ids=ids,
+            positions=positions,
+            steps=steps,
             codes=torch.zeros(texts, config.n_codebooks, dtype=torch.int32, device=device),
             seen=torch.zeros(texts, config.vocab_size, dtype=torch.int8, device=device),
             settings=torch.zeros(texts, 2, len(columns(Qwen3Numbers)._fields), device=device),
@@ -65,14 +68,14 @@ class Qwen3State:
             weight.new_zeros(texts, config.predictor.hidden_size),
         )
 
-    def first(self, texts: int, config: Qwen3Config) -> Qwen3State:
+    def first(self, texts: int, config: Qwen3Config) -> Qwen3Captured:
         """Return the part of the first texts, with workspaces of its own."""
 
         def part(memory: StackMemory, stack: Qwen3StackConfig, most: int) -> StackMemory:
             keys, values = ([each[:texts] for each in rows] for rows in (memory.keys, memory.values))
             return _memory(stack, keys, values, most)
 
-        return Qwen3State(
+        return Qwen3Captured(
             Qwen3Draws(*(each[:texts] for each in self.rows)),
             part(self.memory, config.talker, MOST_SPLITS),
             part(self.frame, config.predictor, 1),
@@ -107,7 +110,7 @@ class FusedQwen3:
         allowed = allowed_ids(config.vocab_size, SUPPRESSED, config.codec_eos_id)
         self.allowed = torch.from_numpy(allowed).to(self.table.device, torch.int8)
 
-    def run(self, state: Qwen3State) -> Tensor:
+    def run(self, state: Qwen3Captured) -> Tensor:
         """Read the frame before and draw the next one. → (B, Q)."""
         rows, frame, head = state.rows, state.frame, self.talker.codec_head.weight
         rows.noise.log_().neg_().log_()
@@ -125,11 +128,11 @@ class FusedQwen3:
             draw(logits, rows, stage, self.config, self._following(stage, state))
         return rows.codes
 
-    def _following(self, stage: int, state: Qwen3State) -> tuple[Tensor, Tensor] | None:
+    def _following(self, stage: int, state: Qwen3Captured) -> tuple[Tensor, Tensor] | None:
         """Return what the draw of a stage but the last writes the next input from, and where."""
         return (self.tables[stage], state.y) if stage < len(self.heads) else None
 
-    def compiling(self, state: Qwen3State) -> list[Callable[[], object]]:
+    def compiling(self, state: Qwen3Captured) -> list[Callable[[], object]]:
         """List calls that launch most kernels once, on arbitrary rows."""
         rows, config, x = state.rows, self.config, state.x
         first, other = (x.new_zeros(len(x), size) for size in (config.vocab_size, config.codebook_size))

@@ -3,9 +3,9 @@
 import pytest
 
 from tests.torch_ref.cuda.eager import uncaptured
-from torch_ref.cuda.qwen3 import slots
+from torch_ref.cuda import batch
 
 
 @pytest.fixture(autouse=True)
 def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    uncaptured(monkeypatch, slots)
+    uncaptured(monkeypatch, batch)

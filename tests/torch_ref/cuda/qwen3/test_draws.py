@@ -9,7 +9,7 @@ import torch
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
 from tests.torch_ref.cuda.qwen3.kernel_qwen3 import config, network
 from torch_ref.cuda.qwen3.draws import draw, embed
-from torch_ref.cuda.qwen3.step import FusedQwen3, Qwen3State
+from torch_ref.cuda.qwen3.step import FusedQwen3, Qwen3Captured
 from torch_ref.cuda.triton import INTERPRETED
 from torch_ref.sampling import draw_rows
 from tts_core.qwen3.config import SUPPRESSED
@@ -31,10 +31,10 @@ SAMPLINGS = [Qwen3Sampling(one, one, penalty) for one in CHOICES.values() for pe
 TEXTS = len(SAMPLINGS)
 
 
-def state_of(random: np.random.Generator) -> Qwen3State:
+def state_of(random: np.random.Generator) -> Qwen3Captured:
     """Of a text of every sampling, each with its own random numbers, penalties and step."""
     built = network()
-    state = Qwen3State.empty(built, torch.zeros(3, TEXTS, dtype=torch.int64, device=DEVICE), 4)
+    state = Qwen3Captured.empty(built, torch.zeros(3, TEXTS, dtype=torch.int64, device=DEVICE), 4)
     rows = state.rows
     rows.steps.copy_(torch.arange(TEXTS) % 4)
     rows.settings.copy_(torch.from_numpy(np.stack([FIRST.table(one.numbers) for one in SAMPLINGS])))
@@ -112,7 +112,7 @@ def test_embeddings_are_added_in_the_networks_order(dtype: str) -> None:
     """Equal to the bit; a text that has not drawn reads its last row."""
     built, random = network(dtype=dtype), np.random.default_rng(6)
     step, talker = FusedQwen3(built), built.talker
-    state = Qwen3State.empty(built, torch.zeros(3, 4, dtype=torch.int64, device=DEVICE), 4)
+    state = Qwen3Captured.empty(built, torch.zeros(3, 4, dtype=torch.int64, device=DEVICE), 4)
     rows, codes = state.rows, torch.from_numpy(random.integers(0, 40, (4, 3))).to(DEVICE)
     codes[0, 0] = 1042  # the end of speech, which a text that stays reads
     rows.codes.copy_(codes)

@@ -3,18 +3,18 @@
 import torch
 
 from tests.tiny.qwen3 import qwen3_config
-from torch_ref.cuda.qwen3.slots import make_slots, sizes
+from torch_ref.batch import RunningBatch
+from torch_ref.cuda.qwen3.decoder import make_slots, sizes
 from torch_ref.cuda.qwen3.step import runs
 from torch_ref.qwen3.qwen3 import Qwen3
-from torch_ref.qwen3.slots import Qwen3Slots
 
 
 def test_heads_of_other_widths_take_the_plain_form() -> None:
     network = Qwen3(qwen3_config())
     assert not runs(network)
     slots = make_slots(network, texts=2, room=40)
-    assert type(slots) is Qwen3Slots
-    assert slots.room == 40
+    assert type(slots) is RunningBatch
+    assert slots.plan.room == 40
 
 
 def test_float64_takes_the_plain_form() -> None:

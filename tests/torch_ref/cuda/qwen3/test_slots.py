@@ -14,14 +14,15 @@ from tests.parity.qwen3.test_slots import SAMPLINGS
 from tests.tiny.noise import GivenNoise
 from tests.torch_ref.cuda.marks import kernel_marks
 from tests.torch_ref.cuda.qwen3.kernel_qwen3 import config, network
-from torch_ref.cuda.qwen3.slots import Qwen3GraphSlots, make_slots
+from torch_ref.cuda.batch import CapturedBatch
+from torch_ref.cuda.qwen3.decoder import make_slots
 from torch_ref.cuda.qwen3.step import FusedQwen3
+from torch_ref.qwen3 import decoder
 from torch_ref.qwen3.qwen3 import Qwen3
-from torch_ref.qwen3.slots import Qwen3Slots
 from tts_core.nn.noise import HostNoise
 from tts_core.qwen3.config import Qwen3Config
+from tts_core.qwen3.inputs import Qwen3Inputs
 from tts_core.qwen3.layout import SPEAKER, Qwen3Recording, build
-from tts_core.qwen3.rows import Qwen3Joining
 from tts_core.speaking.running import WAITED, Running
 from tts_core.speaking.speech import Slot
 
@@ -35,7 +36,7 @@ shared = cache(network)
 class Text:
     """A text, and the frames that it draws until its limit."""
 
-    joining: Qwen3Joining
+    joining: Qwen3Inputs
     limit: int
     drawn: list[np.ndarray] = field(default_factory=list)
 
@@ -59,7 +60,7 @@ def text(whole: Qwen3Config, seed: int) -> Text:
         streamed=bool(seed % 2),
     )
     noise = GivenNoise(seed) if seed == 1 else HostNoise(2**64 - 1 - seed)
-    return Text(Qwen3Joining(laid, SAMPLINGS[seed % len(SAMPLINGS)], noise, **voice), 1 + seed % 3)
+    return Text(Qwen3Inputs(laid, SAMPLINGS[seed % len(SAMPLINGS)], noise, **voice), 1 + seed % 3)
 
 
 def serve(slots: Any, texts: list[Text], *, places: int, seed: int | None = None) -> list[Text]:
@@ -82,7 +83,7 @@ def serve(slots: Any, texts: list[Text], *, places: int, seed: int | None = None
 def same(built: Qwen3, texts: list[Text]) -> None:
     """Equal to plain slots, one by one."""
     for one in texts:
-        [other] = serve(Qwen3Slots(built, texts=1, room=ROOM), [replace(one, drawn=[])], places=1)
+        [other] = serve(decoder.make_slots(built, texts=1, room=ROOM), [replace(one, drawn=[])], places=1)
         np.testing.assert_array_equal(np.stack(one.drawn), np.stack(other.drawn))
 
 
@@ -91,7 +92,7 @@ def test_draws_are_the_plain_ones(mode: str) -> None:
     """Few rows, of which the last text runs alone."""
     built = shared(mode)
     slots = make_slots(built, texts=2, room=ROOM)
-    assert type(slots) is Qwen3GraphSlots
+    assert type(slots) is CapturedBatch
     same(built, serve(slots, [text(built.config, seed) for seed in (1, 2)], places=2))
 
 
@@ -100,7 +101,7 @@ def test_draws_are_the_plain_ones(mode: str) -> None:
 def test_texts_come_and_go_without_a_new_capture(places: int) -> None:
     """Samplings differ within a batch; free slots leave no trace."""
     built = shared()
-    slots = Qwen3GraphSlots(built, texts=places, room=ROOM)
+    slots = make_slots(built, texts=places, room=ROOM)
     graphs = dict(slots.graphs)
     texts = [text(built.config, seed) for seed in range(2 * places + 2)]
     same(built, serve(slots, texts, places=places, seed=places))
@@ -112,11 +113,11 @@ def test_a_text_that_is_fed_waits() -> None:
     built = shared()
     whole, other = text(built.config, 3), text(built.config, 4)
     laid = replace(whole.joining.layout, trailing=(5, 6, 7))
-    plain = Qwen3Slots(built, texts=1, room=ROOM)
+    plain = decoder.make_slots(built, texts=1, room=ROOM)
     plain.join(0, replace(whole.joining, layout=laid))
     expected = [plain.read(plain.launch(1))[0, 0] for _ in range(5)]
 
-    slots = Qwen3GraphSlots(built, texts=2, room=ROOM)
+    slots = make_slots(built, texts=2, room=ROOM)
     slots.join(0, replace(whole.joining, layout=replace(laid, trailing=()), more=True))
     slots.join(1, other.joining)
     drawn = list[np.ndarray]()
@@ -136,7 +137,7 @@ def test_logits_that_are_not_finite_are_marked() -> None:
     [own, *_] = set(bad.joining.layout.text.tolist()) - set(good.joining.layout.text.tolist())
     with torch.no_grad():
         built.talker.model.text_embedding.weight[own] = torch.nan
-    serve(Qwen3GraphSlots(built, texts=2, room=ROOM), [bad, good], places=2)
+    serve(make_slots(built, texts=2, room=ROOM), [bad, good], places=2)
     assert bad.drawn[0][0] == -1
     same(shared(), [good])
 

@@ -1,0 +1,198 @@
+"""A running batch: texts that share the steps of one network, each joining and leaving between two of them.
+
+A text has its own rows, positions, settings and random numbers; its ids are those that it has by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+
+from mlx_port.kernels.noise import trial, uniform
+from mlx_port.kernels.source import passes
+from mlx_port.layers.cache import CHUNK
+from mlx_port.layers.row_cache import RowCache, RowPositions
+from mlx_port.reading import Reading, begin_read, finish_read
+from tts_core.speaking.decoder import BatchDecoder
+from tts_core.speaking.rows import BatchRows, Draws, Launched, TextInputs, mapped
+
+STEPS_KEPT = 256  # between two times that MLX's unused memory is freed
+
+
+class RunningBatch:
+    """Slots for `texts` texts of at most `room` positions. Keys and values grow with the longest text and
+    with the texts that are there, and are freed with the last one.
+    """
+
+    def __init__(self, decoder: BatchDecoder, *, texts: int, room: int):
+        self.decoder, self.host, self.plan = decoder, decoder.host, BatchRows(texts, room)
+        self.steps, self.ahead, self.ticks = decoder.steps, decoder.ahead, 0
+        self.at = RowPositions(room if decoder.window is None else min(decoder.window, room))
+        self._free()
+
+    @property
+    def can_step(self) -> bool:
+        """True if a text takes part in the next step."""
+        return self.plan.can_step
+
+    def join(self, slot: int, text: TextInputs) -> None:
+        """Read what comes before a text's first step. Its slot must be free."""
+        read = self.decoder.read(text)
+        self._close()
+        joined, place = self.plan.join(slot, text), self.plan.count - 1
+        form = self.decoder.cache or RowCache
+        self.caches = self.caches or [form(keys[:0], values[:0], self.at) for keys, values in read.keys]
+        self._reserve(text.positions)
+        kept, apart = min(text.positions, self.at.capacity), len(self.caches[0].keys) // self.copies
+        for cache, pair in zip(self.caches, read.keys, strict=True):
+            for copy in range(text.rows):
+                cache.fill(copy * apart + place, *(each[copy, :, :kept] for each in pair))
+        self.state = mapped(appended, self.state, read.state) if place else read.state
+        if read.made is not None:
+            joined.first, self.known[slot] = 1, read.made
+
+    def feed(self, slot: int, ids: Sequence[int], *, more: bool) -> None:
+        """Append ids to a text that goes on. more: it still does."""
+        self.plan.feed(slot, ids, more=more)
+
+    def leave(self, slot: int) -> None:
+        """Free a slot; with the last one all memory."""
+        self.plan.leave(slot)
+        self.known.pop(slot, None)
+        if not self.plan.texts:
+            self._free()
+
+    def launch(self, steps: int) -> Launched:
+        """Run some steps of all texts that do not wait; waits for actions only. There must be a text.
+
+        Returns reads of (texts, ...) ids: the first is -1 where logits were not all finite.
+        """
+        self._close()
+        places, failed = self.plan.begin(), list[int]()
+        readings = [self._step(failed) for _ in range(steps)]
+        return Launched(readings, places, failed)
+
+    def read(self, launched: Launched) -> np.ndarray:
+        """Wait for a launch. → (steps, slots, ...) ids; WAITED of a slot that took no part."""
+        return launched.ids(np.stack([finish_read(one) for one in launched.readings]), self.plan.slots)
+
+    def _step(self, failed: list[int]) -> Reading:
+        """Draw for every text that does not wait. failed: takes slots of those whose host part failed."""
+        plan, decoder = self.plan, self.decoder
+        made = self._made()
+        drawing = made, self.state, plan.draws(), self._uniform()
+        nothing = np.zeros((plan.count, 2), np.int32)
+        if decoder.reads_answers is None:
+            reading = self._draw(*drawing, nothing)
+        else:
+            acted = begin_read(decoder.act(*drawing))
+            early = None if decoder.reads_answers else self._draw(*drawing, nothing)  # while the host answers
+            answers, lost = plan.answer(finish_read(acted))
+            reading = self._draw(*drawing, answers) if early is None else early
+            failed += lost
+        plan.end()
+        self.ticks += 1
+        if self.ticks % STEPS_KEPT == 0:
+            mx.clear_cache()
+        return reading
+
+    def _draw(
+        self, made: mx.array, state: Any, draws: Draws, uniform: mx.array, answers: np.ndarray
+    ) -> Reading:
+        """Draw, and keep the state that follows, of the texts that draw."""
+        ids, following = self.decoder.draw(made, state, draws, uniform, answers)
+        if len(self.plan.drawing) < self.plan.count:
+            drawing = self.host.to_device(np.array([*self.plan.drawing]))
+            following = mapped(lambda held, new: merged(held, new, drawing), state, following)
+        self.state = following
+        return begin_read(ids)
+
+    def _made(self) -> mx.array:
+        """Run the network for the texts that drew before; what others draw from is known."""
+        plan, known = self.plan, self.known
+        if len(known) < len(plan.drawing):
+            positions = plan.positions()
+            last = int(positions.max())
+            self._reserve(1 + last)
+            self._move(positions, last)
+            made = self.decoder.step(self.state, plan.given(), self.at, self.caches)
+        else:
+            one = next(iter(known.values()))
+            made = mx.zeros((plan.count, *one.shape[1:]), one.dtype)
+        for slot, own in known.items():
+            made[plan.order.index(slot)] = own[0]
+        known.clear()
+        return made
+
+    def _uniform(self) -> mx.array:
+        """Draw the random numbers of the step. (N, ...)."""
+        seeds = self.plan.seeds()
+        if seeds is not None and passes(trial):
+            return uniform(*seeds, self.decoder.numbers)
+        return self.host.to_device(self.plan.uniform(self.decoder.numbers))
+
+    def _move(self, positions: np.ndarray, last: int) -> None:
+        """Let caches write at the rows' positions."""
+        self.at.places = positions
+        if (positions == last).all():
+            self.at.level(last)
+        else:
+            self.at.move(self.host.to_device(positions), min(1 + last, self.at.capacity))
+
+    def _close(self) -> None:
+        """Let the last texts take the places of those that left."""
+        if not self.plan.has_gaps:
+            return
+        moved = self.plan.close()
+        apart = len(self.caches[0].keys) // self.copies
+        for place, before in moved.items():
+            for copy in range(self.copies):
+                for cache in self.caches:
+                    cache.move(copy * apart + place, copy * apart + before)
+        places = self.host.to_device(np.array([moved.get(place, place) for place in range(self.plan.count)]))
+        self.state = mapped(lambda held: held[places], self.state)
+
+    def _reserve(self, positions: int) -> None:
+        """Let every layer have keys for all rows, this many of each; those that are there are kept."""
+        held, plan = self.caches[0].keys, self.plan
+        apart = len(held) // self.copies
+        places = apart if plan.copies == 1 and apart >= plan.count else plan.wanted
+        length = max(held.shape[2], min(-(-positions // CHUNK) * CHUNK, self.at.capacity))
+        if (plan.copies, places, length) != (self.copies, apart, held.shape[2]):
+            for cache in self.caches:  # only one layer is held twice
+                cache.relay(self.copies, plan.copies, places, length)
+            self.copies = plan.copies
+
+    def _free(self) -> None:
+        """Drop all that belongs to texts.
+
+        copies: rows of each text that have keys.
+        known: by slot, what texts draw from that have only been read.
+        """
+        self.caches: list[RowCache] = []
+        self.state: Any = ()
+        self.copies = 1
+        self.known: dict[int, mx.array] = {}
+
+
+def appended(held: mx.array, row: mx.array) -> mx.array:
+    """Append a text's row, (1, ...), to those of others, (N, ...), with zeros where one is shorter."""
+    sizes = [max(pair) for pair in zip(held.shape[1:], row.shape[1:], strict=True)]
+
+    def padded(x: mx.array) -> mx.array:
+        short = [size - there for size, there in zip(sizes, x.shape[1:], strict=True)]
+        return mx.pad(x, [(0, 0), *((0, each) for each in short)]) if any(short) else x
+
+    return mx.concatenate([padded(held), padded(row)])
+
+
+def merged(held: mx.array, new: mx.array, places: mx.array) -> mx.array:
+    """Take what is new at some places, (N,)."""
+    if new is held:
+        return held
+    found = mx.array(held)
+    found[places] = new[places]
+    return found

@@ -1,0 +1,115 @@
+"""Dia in a running batch: the next row of every text, each at its own place in its grid.
+
+A step takes the last row and the end of each text from the device, so the next one is built and submitted
+while the last one runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import mlx.core as mx
+import numpy as np
+
+from mlx_port.batch import RunningBatch
+from mlx_port.dia.dia import Dia
+from mlx_port.host import Host
+from mlx_port.layers.row_cache import RowPositions
+from mlx_port.steps.dia.drawing import accepting, drawing
+from mlx_port.steps.dia.fused import fused
+from mlx_port.steps.row_keys import JoinedCache
+from tts_core.dia.inputs import NEVER, DiaGiven, DiaInputs
+from tts_core.speaking.decoder import BatchDecoder, TextRead
+from tts_core.speaking.rows import Draws
+
+
+class DiaState(NamedTuple):
+    """Of N texts. tokens: (N, C), the last row of each.  ends: (N, C), the row of channel 0's EOS, or NEVER.
+
+    keys, values: of the texts, (N, K, S, E) of each layer.
+    """
+
+    tokens: mx.array
+    ends: mx.array
+    keys: tuple[mx.array, ...]
+    values: tuple[mx.array, ...]
+
+
+class DiaDecoder(BatchDecoder):
+    """The decoder. nothing: (1, 1, source width), the encoding of the empty text; None without guidance.
+
+    Rows are the conditional ones of all texts, then the unconditional ones.
+    """
+
+    ahead, cache = 1, JoinedCache
+
+    def __init__(self, network: Dia, nothing: mx.array | None):
+        self.network, self.host, config = network, Host(network.logits_dense), network.config
+        self.numbers = config.decoder_config.num_channels, config.decoder_config.vocab_size
+        self.accept, self.forms = accepting(config), {1: fused(network, None)}  # by rows of a text
+        if nothing is not None:
+            self.forms[2] = fused(network, nothing)
+
+    def read(self, text: DiaInputs) -> TextRead:
+        """Read a text, and the rows before the last known one."""
+        source, cache = self.network.read([self.host.to_device(text.tokens)]), self.network.new_cache()
+        rows = self.host.to_device(text.grid[None, : text.filled])
+        if text.positions:
+            heard = source._replace(unconditional=self.forms[text.rows].constants)
+            copies = mx.concatenate([rows[:, :-1]] * text.rows)
+            self.network.model.decoder(copies, cache, heard)
+        config, like = self.network.config.decoder_config, source.keys[0]
+        empty = mx.zeros((text.rows, config.num_key_value_heads, 0, config.head_dim), like.dtype)
+        ends = mx.full(rows[:, -1].shape, NEVER)
+        state = DiaState(rows[:, -1], ends, tuple(source.keys), tuple(source.values))
+        return TextRead(state, [layer.buffers or (empty, empty) for layer in cache])
+
+    def step(
+        self, state: DiaState, given: np.ndarray, at: RowPositions, caches: Sequence[JoinedCache]
+    ) -> tuple[mx.array, DiaGiven]:
+        """Compute logits of the next rows, (G, N, C, V)."""
+        known, copies = DiaGiven.of(given), len(at.places) // len(given)
+        source = state.keys, state.values
+        logits = self.forms[copies].logits(state.tokens, at, caches, source, known.lengths)
+        return logits.reshape(copies, len(given), *self.numbers), known
+
+    def draw(
+        self,
+        made: tuple[mx.array, DiaGiven],
+        state: DiaState,
+        draws: Draws,
+        uniform: mx.array,
+        answers: np.ndarray,
+    ) -> tuple[mx.array, DiaState]:
+        """Draw the next rows, and put them into the grids. → (N, C)."""
+        logits, known = made
+        config, groups, ids = self.network.config, draws.groups(), state.tokens
+        for sampling, places in groups.items():
+            draw = drawing(sampling, eos=config.eos_token_id, cross_rope=config.cross_rope)
+            own = logits if sampling.cfg_scale else logits[:1]
+            if len(groups) == 1:
+                ids = draw(own, uniform)
+            else:
+                at = mx.array(places)
+                ids = mx.put_along_axis(ids, at[:, None], draw(own[:, at], uniform[at]), axis=0)
+        return ids, self._accepted(ids, state, known)
+
+    def _accepted(self, ids: mx.array, state: DiaState, known: DiaGiven) -> DiaState:
+        """Apply the rule of DelayGrid.accept."""
+        wide = np.broadcast_to(
+            known.numbers[..., None], (2, *ids.shape)
+        )  # one launch takes arrays of one shape
+        forced = self.host.to_device(known.forced)
+        tokens, ends = self.accept(ids, state.ends, forced, self.host.to_device(wide))
+        return state._replace(tokens=tokens, ends=ends)
+
+
+def make_slots(
+    network: Dia, nothing: mx.array | None, *, texts: int, room: int, **bounds: int
+) -> RunningBatch:
+    """Open a running batch of at most `texts` texts of at most `room` rows.
+
+    nothing: (1, 1, source width), the encoding of the empty text; None without guidance.
+    """
+    return RunningBatch(DiaDecoder(network, nothing), texts=texts, room=room)

@@ -1,0 +1,96 @@
+"""Dia2 in a running batch: the transformer and the actions, then the codes of each text, stage by stage.
+
+Codes are submitted with the transformer where they do not depend on the new text, so that the device has work
+while the host moves the state machines on; they stay on the device for the next step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import mlx.core as mx
+import numpy as np
+
+from mlx_port.batch import RunningBatch
+from mlx_port.dia2.dia2 import Dia2
+from mlx_port.host import Host
+from mlx_port.layers.row_cache import RowCache, RowPositions
+from mlx_port.steps.dia2.drawing import Dia2Drawing
+from mlx_port.steps.dia2.fused import fused
+from tts_core.dia2.inputs import Dia2Inputs, noise_shape
+from tts_core.dia2.sampling import Dia2Sampling
+from tts_core.speaking.decoder import BatchDecoder, TextRead
+from tts_core.speaking.rows import Draws
+
+FORMS_KEPT = 16  # compiled draws, one for each mixture of settings
+
+
+class Dia2State(NamedTuple):
+    """codes: (N, Q), of the last step of each text."""
+
+    codes: mx.array
+
+
+class Dia2Decoder(BatchDecoder):
+    """Both networks. Rows are the conditional ones of all texts, then the unconditional ones."""
+
+    ahead = 1  # the next step acts before the codes of the last one are read
+
+    def __init__(self, network: Dia2):
+        self.network, self.host = network, Host(network.transformer.norm)
+        config = network.config
+        self.numbers, self.reads_answers = noise_shape(config), config.depformer_has_text
+        self.nothing = mx.array([config.text_zero_id, config.text_pad_id])
+        self.fused = fused(network)
+        self.drawings: dict[tuple[Dia2Sampling, ...], Dia2Drawing] = {}
+
+    def read(self, text: Dia2Inputs) -> TextRead:
+        """Read the steps of a prefix."""
+        transformer, config = self.network.transformer, self.network.config
+        cache, stack = transformer.new_cache(), config.transformer
+        if text.positions:
+            tokens = mx.repeat(self.host.to_device(text.before)[None], text.rows, axis=0)
+            tokens[1:, :, :2] = self.nothing
+            transformer(tokens, 0, cache)
+        empty = mx.zeros((text.rows, stack.num_key_value_heads, 0, stack.head_dim), self.fused.kind)
+        codes = mx.zeros((1, config.n_streams), mx.int32)
+        return TextRead(Dia2State(codes), [layer.buffers or (empty, empty) for layer in cache])
+
+    def step(
+        self, state: Dia2State, given: np.ndarray, at: RowPositions, caches: Sequence[RowCache]
+    ) -> mx.array:
+        """Run the transformer. → (R, D) after the last norm."""
+        copies, texts = len(at.places) // len(given), len(given)
+        angles, host = np.tile(given[:, 0], copies), np.tile(given[:, 1:], (copies, 1))
+        host[texts:, :2] = self.network.config.text_zero_id, self.network.config.text_pad_id
+        tokens = self.host.to_device(host)
+        if (host < 0).any():
+            codes = mx.concatenate([state.codes] * copies)
+            tokens = mx.where(tokens < 0, mx.pad(codes, [(0, 0), (2, 0)]), tokens)
+        return self.fused.hidden(tokens, angles, at.places, caches, texts=texts)
+
+    def act(self, made: mx.array, state: Dia2State, draws: Draws, uniform: mx.array) -> mx.array:
+        """Choose an action for each text. → (N,), -1 where logits were not all finite."""
+        return self._drawing(draws).action(made, uniform)
+
+    def draw(
+        self, made: mx.array, state: Dia2State, draws: Draws, uniform: mx.array, answers: np.ndarray
+    ) -> tuple[mx.array, Dia2State]:
+        """Choose the codes. answers: (N, 2), the new ids of both text streams. → (N, Q)."""
+        codes = self._drawing(draws).codes(made, uniform, self.host.to_device(answers))
+        return codes, Dia2State(mx.maximum(codes, 0))
+
+    def _drawing(self, draws: Draws) -> Dia2Drawing:
+        """Return the compiled draws of these texts."""
+        settings = tuple(draws.settings)
+        if settings not in self.drawings:
+            if len(self.drawings) == FORMS_KEPT:
+                del self.drawings[next(iter(self.drawings))]
+            self.drawings[settings] = Dia2Drawing(self.fused, settings)
+        return self.drawings[settings]
+
+
+def make_slots(network: Dia2, *, texts: int, room: int, **bounds: bool) -> RunningBatch:
+    """Open a running batch of at most `texts` texts that read at most `room` steps."""
+    return RunningBatch(Dia2Decoder(network), texts=texts, room=room)

@@ -1,0 +1,152 @@
+"""A running batch on captured graphs: a step and its draws are one launch.
+
+What differs between texts is on the device, in buffers that are allocated once: texts join and leave without
+a new capture. The host copies a step's numbers, and reads ids late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from torch_ref.batch import RunningBatch
+from torch_ref.cuda.capture import capture
+from torch_ref.cuda.early_read import EarlyRead
+from torch_ref.cuda.noise import fill_uniform
+from torch_ref.cuda.triton import compile_together
+from torch_ref.host import Host
+from torch_ref.reading import begin_read, finish_read
+from tts_core.nn.noise import HostNoise
+from tts_core.speaking.rows import BatchRows, Launched, TextInputs
+
+
+class CapturedDecoder(Protocol):
+    """Step and draws of B texts, whose places are slots, on the device.
+
+    inputs: (2 + n, B) int64 for a step: how many steps a text has drawn, -1 where it takes no part; the row
+    of keys that it writes; and the host's numbers. None where the device counts the steps.
+    noise: (ring, B, ...) float32, uniform numbers for the step; of a ring, without inputs, those of the steps
+    to come as log(-log(u)).
+    acted: the read of actions, inside of the graph; None without actions.
+    """
+
+    host: Host
+    noise: Tensor
+    inputs: Tensor | None = None
+    acted: EarlyRead | None = None
+    steps: int = 1
+    ahead: int = 1
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        """Numbers of slots in use that have a graph, in rising order, the last one of all."""
+        return [self.noise.shape[1]]
+
+    def join(self, slot: int, text: Any) -> int:
+        """Read a text into a slot. Waits for nothing. Returns how many positions have keys."""
+        ...
+
+    def leave(self, slot: int) -> None:
+        """Free a slot. Steps that run already still compute it."""
+
+    def run(self, slots: int) -> Tensor:
+        """Compute a step of the first slots; this is captured."""
+        ...
+
+    def ids(self, tick: int, steps: int) -> Tensor:
+        """Return the ids of the last steps, of which the first was at this tick. (steps, B, ...)."""
+        ...
+
+    def clear(self) -> None:
+        """Undo a step that was run as a warm-up, where a text that joins does not write all of it anew."""
+
+    def compiling(self) -> list[Callable[[], object]]:
+        """List calls that launch each kernel once."""
+        ...
+
+
+class CapturedBatch(RunningBatch):
+    """Slots for `texts` texts of at most `room` positions, allocated at once."""
+
+    decoder: CapturedDecoder
+
+    @torch.inference_mode()
+    def __init__(self, decoder: CapturedDecoder, *, texts: int, room: int):
+        self.decoder, self.host, self.plan = decoder, decoder.host, BatchRows(texts, room, is_fixed=True)
+        self.steps, self.ahead = decoder.steps, decoder.ahead
+        self.ticks = self.noised = 0
+        device = decoder.noise.device
+        self.begins = torch.zeros(2, texts, dtype=torch.int64, device=device)  # seeds, and steps at tick 0
+        compile_together([*decoder.compiling(), partial(self._fill, 0, 1)])
+        self.graphs = {
+            slots: capture(partial(decoder.run, slots), device, again=decoder.clear)[0]
+            for slots in decoder.sizes
+        }
+
+    @torch.inference_mode()
+    def join(self, slot: int, text: TextInputs) -> None:
+        """Read what comes before a text's first step, which is the next one. Its slot must be free."""
+        read = self.decoder.join(slot, text)
+        self.plan.join(slot, text).read = read
+        seed = text.noise.seed if isinstance(text.noise, HostNoise) else 0
+        begin = np.array([np.uint64(seed).astype(np.int64), -self.ticks])
+        self.begins[:, slot] = self.host.to_device(begin)
+        self.noised = self.ticks  # what was drawn ahead is drawn again, with this text's
+
+    @torch.inference_mode()
+    def leave(self, slot: int) -> None:
+        """Free a slot. Steps that run already still compute it."""
+        self.plan.leave(slot)
+        self.decoder.leave(slot)
+
+    @torch.inference_mode()
+    def launch(self, steps: int) -> Launched:
+        """Run some steps of all texts that do not wait; waits for actions only."""
+        places, failed, first = self.plan.begin(), list[int](), self.ticks
+        for _ in range(steps):
+            self._step()
+        reading = begin_read(self.decoder.ids(first, steps))
+        if self.decoder.acted is not None:
+            _, failed = self.plan.answer(self.decoder.acted.wait())
+        return Launched([reading], places, failed)
+
+    def read(self, launched: Launched) -> np.ndarray:
+        """Wait for a launch. → (steps, slots, ...) ids; WAITED of a slot that took no part."""
+        return launched.ids(finish_read(launched.readings[0]), self.plan.slots)
+
+    def _step(self) -> None:
+        plan, inputs = self.plan, self.decoder.inputs
+        if inputs is not None:
+            given = np.vstack((plan.steps(), plan.positions()[: plan.slots], plan.given().T))
+            inputs.copy_(self.host.to_device(given.astype(np.int64)))
+        if inputs is not None or self.ticks == self.noised:
+            self._draw_noise()
+        count = 1 + max(plan.texts)
+        self.graphs[next(slots for slots in self.graphs if slots >= count)].replay()
+        self.ticks += 1
+        plan.end()
+
+    def _draw_noise(self) -> None:
+        """Draw the numbers of the next steps, up to the ring's end."""
+        noise, ticks = self.decoder.noise, self.ticks * (self.decoder.inputs is None)
+        first, count = ticks % len(noise), len(noise) - ticks % len(noise)
+        part = noise[first:]
+        self._fill(ticks, count)
+        for slot, text in self.plan.drawing.items():
+            if not isinstance(text.inputs.noise, HostNoise):
+                for place in range(count):
+                    numbers = text.inputs.uniform(text.steps + place, tuple(part.shape[2:]))
+                    part[place, slot].copy_(self.host.to_device(numbers))
+        if self.decoder.inputs is None:
+            part.log_().neg_().log_()
+        self.noised = self.ticks + count
+
+    def _fill(self, ticks: int, count: int) -> None:
+        seeds, starts = self.begins
+        inputs = self.decoder.inputs
+        fill_uniform(self.decoder.noise, seeds, starts if inputs is None else inputs[0], ticks, count)

@@ -1,0 +1,142 @@
+"""Dia captured: one graph of the decoder, its draws and the grid's rule.
+
+Positions, lengths, seeds, settings and ends are on the device, one of each a text, so that a step takes
+nothing from the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from torch_ref.batch import RunningBatch
+from torch_ref.cpu.dia import decoder as plain
+from torch_ref.cuda.batch import CapturedBatch, CapturedDecoder
+from torch_ref.cuda.dia.draws import DiaDraws, DiaProgress, draw
+from torch_ref.cuda.dia.fused import DecoderMemory, FusedDecoder, runs
+from torch_ref.cuda.dia.reading import FusedReader
+from torch_ref.cuda.sampling import own_rows
+from torch_ref.dia.dia import Dia, DiaSource
+from torch_ref.host import Host
+from tts_core.dia.inputs import DiaInputs
+from tts_core.dia.sampling import SAMPLER_0626, DiaSampling, allowed_ids
+from tts_core.nn.sampling import columns
+
+NOISE_STEPS = 16  # steps whose noise is drawn at once
+DRAWN_STEPS = 64  # draws that are kept
+
+
+class CapturedDia(CapturedDecoder):
+    """The decoder for `texts` texts of at most `text_rows` bytes and `room` grid rows."""
+
+    steps = 2  # with 4 the first sound came 3 ms later, and 64 streams were no faster
+
+    def __init__(self, decoder: FusedDecoder, *, texts: int, room: int, text_rows: int):
+        self.fused, self.network = decoder, decoder.network
+        self.reader, self.host = FusedReader(self.network), Host(self.network.logits_dense)
+        self.texts, self.guided, config = texts, decoder.constants is not None, self.network.config
+        self.memory = DecoderMemory.empty(self.network, texts, room, text_rows, guided=self.guided)
+        device, channels = self.network.logits_dense.weight.device, config.decoder_config.num_channels
+
+        def whole(*shape: int) -> Tensor:
+            return torch.zeros(shape, dtype=torch.int32, device=device)
+
+        self.states = whole(len(DiaProgress._fields), texts)  # so that joining is one copy
+        self.rows = DiaDraws(
+            **DiaProgress(*self.states)._asdict(),
+            cells=whole(texts, room, channels),
+            tick=whole(texts),
+            drawn=whole(DRAWN_STEPS, texts, channels),
+            settings=torch.zeros(texts, len(columns(DiaSampling)._fields), device=device),
+            arrivals=whole(texts),
+            own=own_rows(texts, device),
+        )
+        self.delays = torch.tensor(config.delay_pattern, dtype=torch.int32, device=device)
+        vocabulary = config.decoder_config.vocab_size
+        allowed = allowed_ids(channels, vocabulary, config.eos_token_id)
+        self.allowed = torch.from_numpy(allowed).to(device, torch.int8)
+        self.noise = torch.full((NOISE_STEPS, texts, channels, vocabulary), 0.5, device=device)
+        self.clear()
+
+    def join(self, slot: int, text: DiaInputs) -> int:
+        self._read(slot, text)
+        to_device = self.host.to_device
+        self.rows.cells[slot, : len(text.grid)] = to_device(text.grid)
+        self.rows.settings[slot] = to_device(SAMPLER_0626.table([text.sampling])[0])
+        states = DiaProgress(filled=text.filled, prompt=text.prompt_frames, limit=text.max_frames, ends=-1)
+        self.states[:, slot] = to_device(np.array(states, np.int32))
+        return text.positions
+
+    def leave(self, slot: int) -> None:
+        self.rows.limit[slot], self.rows.filled[slot] = -1, 1
+
+    def run(self, slots: int) -> Tensor:
+        logits = self.fused.logits(self.rows, self.memory)
+        self._draw(logits)
+        return logits
+
+    def ids(self, tick: int, steps: int) -> Tensor:
+        start, end = tick % DRAWN_STEPS, (tick + steps - 1) % DRAWN_STEPS + 1
+        drawn = self.rows.drawn
+        return drawn[start:end] if start < end else torch.cat((drawn[start:], drawn[:end]))
+
+    def clear(self) -> None:
+        """Free all slots."""
+        for state in self.rows[:-1]:  # all but `own`
+            state.zero_()
+        self.rows.filled.fill_(1)
+        self.rows.limit.fill_(-1)
+        self.rows.ends.fill_(-1)
+        self.memory.lengths.fill_(1)
+
+    def compiling(self) -> list[Callable[[], object]]:
+        logits = self.fused.head.new_zeros(len(self.memory.keys[0]), len(self.fused.head))
+        return [
+            *self.fused.compiling(self.memory),
+            lambda: self.fused.embed(self.rows, len(self.memory.keys[0])),
+            lambda: self._draw(logits),
+        ]
+
+    def _draw(self, logits: Tensor) -> None:
+        draw(logits, self.noise, self.delays, self.allowed, self.rows, self.network.config)
+
+    def _read(self, slot: int, text: DiaInputs) -> None:
+        """Compute keys and values of a text, and of the rows before the last known one."""
+        memory, to_device, length = self.memory, self.host.to_device, len(text.tokens)
+        keys, values = self.reader.read(to_device(text.tokens))
+        memory.source_keys[:, slot, :, :length] = keys
+        memory.source_values[:, slot, :, :length] = values
+        memory.lengths[slot] = length
+        before = text.positions
+        if not before:
+            return
+        source = DiaSource([*keys[:, None]], [*values[:, None]], None, self.fused.constants)
+        rows = to_device(text.grid[None, :before])
+        cache = self.network.new_cache()
+        self.network.model.decoder(torch.cat((rows, rows)) if self.guided else rows, cache, source)
+        places = [slot, self.texts + slot] if self.guided else [slot]
+        for index, held in enumerate(cache):
+            assert held.buffers is not None
+            for one, place in enumerate(places):
+                memory.keys[index][place, :, :before] = held.buffers[0][one, :, :before]
+                memory.values[index][place, :, :before] = held.buffers[1][one, :, :before]
+
+
+@torch.inference_mode()
+def make_slots(
+    network: Dia, nothing: Tensor | None, *, texts: int, room: int, text_rows: int
+) -> RunningBatch:
+    """Open a running batch in the fastest form that runs this network: captured, for a CPU, or plain.
+
+    nothing: (1, 1, source width), the encoding of the empty text; None without guidance.
+    texts: that run at once.
+    room: rows of a grid at most.
+    text_rows: bytes of a text at most.
+    """
+    if not runs(network):
+        return plain.make_slots(network, nothing, texts=texts, room=room)
+    decoder = CapturedDia(FusedDecoder(network, nothing), texts=texts, room=room, text_rows=text_rows)
+    return CapturedBatch(decoder, texts=texts, room=room)

@@ -1,0 +1,75 @@
+"""Qwen3-TTS captured: a graph of the talker, the first code, then the predictor's stages and draws.
+
+A graph for each number of slots in use: a few texts do not pay for free slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from torch_ref.batch import RunningBatch
+from torch_ref.cuda.batch import CapturedBatch, CapturedDecoder
+from torch_ref.cuda.qwen3.step import FusedQwen3, Qwen3Captured, runs
+from torch_ref.host import Host
+from torch_ref.qwen3 import decoder as plain
+from torch_ref.qwen3.decoder import embedded
+from torch_ref.qwen3.qwen3 import Qwen3
+from tts_core.qwen3.inputs import Qwen3Inputs
+from tts_core.qwen3.sampling import FIRST
+
+
+class CapturedQwen3(CapturedDecoder):
+    """Both networks for `texts` texts of at most `room` positions."""
+
+    def __init__(self, network: Qwen3, *, texts: int, room: int):
+        self.talker, self.host = network.talker, Host(network.talker.codec_head)
+        device = network.talker.codec_head.weight.device
+        self.inputs: Tensor = torch.zeros(3, texts, dtype=torch.int64, device=device)
+        self.state = Qwen3Captured.empty(network, self.inputs, room)
+        self.noise = self.state.rows.noise[None]
+        self.fused = FusedQwen3(network)  # whose joined weights the graphs read
+        self.parts = {slots: self.state.first(slots, network.config) for slots in sizes(texts)}
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        return [*self.parts]
+
+    def join(self, slot: int, text: Qwen3Inputs) -> int:
+        """Read what comes before a text's speech but its last row; the next step reads that and draws."""
+        talker, rows, count = self.talker, self.state.rows, text.positions - 1
+        x, cache = embedded(talker, self.host, text), talker.new_cache()
+        talker(x[:, :count], 0, cache)
+        memory = self.state.memory
+        for keys, values, held in zip(memory.keys, memory.values, cache, strict=True):
+            assert held.buffers is not None
+            for own, read in zip((keys, values), held.buffers, strict=True):
+                own[slot, :, :count] = read[0, :, :count]
+        rows.last[slot] = x[0, count]
+        rows.seen[slot] = 0
+        rows.settings[slot] = self.host.to_device(FIRST.table(text.sampling.numbers))
+        return count
+
+    def run(self, slots: int) -> Tensor:
+        return self.fused.run(self.parts[slots])
+
+    def ids(self, tick: int, steps: int) -> Tensor:
+        return self.state.rows.codes[None]
+
+    def compiling(self) -> list[Callable[[], object]]:
+        return [call for part in self.parts.values() for call in self.fused.compiling(part)]
+
+
+def sizes(texts: int) -> list[int]:
+    """Return the numbers of rows that have a graph: powers of two, and all."""
+    return [*(1 << power for power in range((texts - 1).bit_length())), texts]
+
+
+@torch.inference_mode()
+def make_slots(network: Qwen3, *, texts: int, room: int) -> RunningBatch:
+    """Open a captured running batch where the kernels support the network, else a plain one."""
+    if not runs(network):
+        return plain.make_slots(network, texts=texts, room=room)
+    return CapturedBatch(CapturedQwen3(network, texts=texts, room=room), texts=texts, room=room)

@@ -1,0 +1,132 @@
+"""Dia in a running batch: the next row of every text, each at its own place in its grid."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from torch_ref.batch import RunningBatch
+from torch_ref.dia.dia import DecoderLayer, Dia, DiaSource
+from torch_ref.dia.sampling import candidates_0626, candidates_v01, draw
+from torch_ref.guard import marked
+from torch_ref.host import Host
+from torch_ref.layers.row_cache import RowCache, RowPositions
+from torch_ref.limits.remedies import first_largest
+from tts_core.dia.grid import FREE
+from tts_core.dia.inputs import LIMIT, NEVER, SPEECH, DiaGiven, DiaInputs
+from tts_core.speaking.decoder import BatchDecoder, TextRead
+from tts_core.speaking.rows import Draws
+
+
+class DiaState(NamedTuple):
+    """Of N texts. tokens: (N, C), the last row of each.  ends: (N, 1), the row of channel 0's EOS, or NEVER.
+
+    keys, values: of the texts, (N, K, S, E) of each layer.
+    """
+
+    tokens: Tensor
+    ends: Tensor
+    keys: tuple[Tensor, ...]
+    values: tuple[Tensor, ...]
+
+
+class DiaDecoder(BatchDecoder):
+    """The decoder. nothing: (1, 1, source width), the encoding of the empty text; None without guidance.
+
+    Rows are the conditional ones of all texts, then the unconditional ones.
+    """
+
+    def __init__(self, network: Dia, nothing: Tensor | None):
+        self.network, self.host, config = network, Host(network.logits_dense), network.config
+        self.numbers = config.decoder_config.num_channels, config.decoder_config.vocab_size
+        self.constants = None if nothing is None else network.model.decoder.constants(nothing)
+        self.delays = self.host.to_device(np.array(config.delay_pattern))
+
+    def read(self, text: DiaInputs) -> TextRead:
+        """Read a text, and the rows before the last known one."""
+        source, cache = self.network.read([self.host.to_device(text.tokens)]), self.network.new_cache()
+        rows = self.host.to_device(text.grid[None, : text.filled]).long()
+        if text.positions:
+            copies = torch.cat([rows[:, :-1]] * text.rows)
+            self.network.model.decoder(
+                copies, cache, self._source(source.keys, source.values, None, text.rows)
+            )
+        config, like = self.network.config.decoder_config, source.keys[0]
+        empty = like.new_zeros(text.rows, config.num_key_value_heads, 0, config.head_dim)
+        ends = torch.full_like(rows[:, -1, :1], NEVER)
+        state = DiaState(rows[:, -1], ends, tuple(source.keys), tuple(source.values))
+        return TextRead(state, [layer.buffers or (empty, empty) for layer in cache])
+
+    def step(
+        self, state: DiaState, given: np.ndarray, at: RowPositions, caches: Sequence[RowCache]
+    ) -> tuple[Tensor, DiaGiven]:
+        """Compute logits of the next rows, (R, C, V) float32."""
+        decoder, known, texts = self.network.model.decoder, DiaGiven.of(given), len(given)
+        copies, mask = len(at.places) // texts, None
+        if known.lengths.min() < known.lengths.max():
+            seen = np.arange(known.lengths.max()) < known.lengths[:, None]
+            mask = self.host.to_device(seen)[:, None, None]
+        source = self._source(state.keys, state.values, mask, copies)
+        rotation, cross_rotation = decoder.rotary(at.start, 1), None
+        if decoder.cross_rope:
+            start = at.start if isinstance(at.start, int) else at.start[:texts]
+            cross_rotation = decoder.cross_rotary(start, 1)
+        x = decoder.embeddings(state.tokens.repeat(copies, 1)[:, None])
+        layers = cast(Sequence[DecoderLayer], decoder.layers)
+        for index, (layer, rows) in enumerate(zip(layers, caches, strict=True)):
+            x = layer(x, rotation, cross_rotation, rows, source, index)
+        return self.network.head(decoder.norm(x))[:, 0], known
+
+    def draw(
+        self,
+        made: tuple[Tensor, DiaGiven],
+        state: DiaState,
+        draws: Draws,
+        uniform: Tensor,
+        answers: np.ndarray,
+    ) -> tuple[Tensor, DiaState]:
+        """Draw the next rows, and put them into the grids. → (N, C)."""
+        logits, known = made
+        config, texts = self.network.config, len(uniform)
+        candidates = candidates_v01 if config.cross_rope else candidates_0626
+        cond, uncond = logits[:texts], logits[-texts:]
+        ids = torch.zeros(cond.shape[:2], dtype=torch.int64, device=logits.device)
+        for sampling, places in draws.groups().items():
+            own = slice(None) if len(places) == texts else places
+            pair = cond[own], (uncond if sampling.cfg_scale else cond)[own]
+            kept = candidates(*pair, sampling, config.eos_token_id)
+            drawn = draw(kept, uniform[own]) if sampling.temperature else first_largest(kept)
+            ids[own] = marked(drawn, torch.cat(pair))
+        return ids, self._accepted(ids, state, known)
+
+    def _accepted(self, ids: Tensor, state: DiaState, known: DiaGiven) -> DiaState:
+        """Apply the rule of DelayGrid.accept."""
+        eos, pad = self.network.config.eos_token_id, self.network.config.pad_token_id
+        row, phase = self.host.to_device(known.numbers)[..., None]
+        ending = (phase == LIMIT) | ((phase == SPEECH) & (ids[:, :1] == eos))
+        ends = torch.where(ending & (state.ends == NEVER), row, state.ends)
+        since = row - ends
+        tokens = torch.where(since > self.delays, pad, ids.clamp(min=0))
+        tokens = torch.where(since == self.delays, eos, tokens)
+        if (known.forced != FREE).any():
+            forced = self.host.to_device(known.forced)
+            tokens = torch.where(forced == FREE, tokens, forced)
+        return state._replace(tokens=tokens, ends=ends)
+
+    def _source(
+        self, keys: Sequence[Tensor], values: Sequence[Tensor], mask: Tensor | None, copies: int
+    ) -> DiaSource:
+        return DiaSource(list(keys), list(values), mask, self.constants if copies == 2 else None)
+
+
+@torch.inference_mode()
+def make_slots(network: Dia, nothing: Tensor | None, *, texts: int, room: int, **bounds: int) -> RunningBatch:
+    """Open a running batch of at most `texts` texts of at most `room` rows.
+
+    nothing: (1, 1, source width), the encoding of the empty text; None without guidance.
+    """
+    return RunningBatch(DiaDecoder(network, nothing), texts=texts, room=room)

@@ -1,0 +1,104 @@
+"""Dia2 in a running batch: the transformer and the actions, then the codes of each text, stage by stage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from torch_ref.batch import RunningBatch
+from torch_ref.dia2.dia2 import Dia2
+from torch_ref.dia2.sampling import choose
+from torch_ref.guard import marked
+from torch_ref.host import Host
+from torch_ref.layers.row_cache import RowCache, RowPositions
+from tts_core.dia2.inputs import Dia2Inputs, noise_shape
+from tts_core.speaking.decoder import BatchDecoder, TextRead
+from tts_core.speaking.rows import Draws
+
+
+class Dia2State(NamedTuple):
+    """codes: (N, Q), of the last step of each text."""
+
+    codes: Tensor
+
+
+class Dia2Decoder(BatchDecoder):
+    """Both networks. Rows are the conditional ones of all texts, then the unconditional ones."""
+
+    ahead = 1  # the next step acts before the codes of the last one are read
+
+    def __init__(self, network: Dia2):
+        self.network, self.host = network, Host(network.transformer.norm)
+        config, device = network.config, network.transformer.norm.weight.device
+        self.numbers, self.reads_answers = noise_shape(config), config.depformer_has_text
+        self.nothing = torch.tensor([config.text_zero_id, config.text_pad_id], device=device)
+        ids = torch.arange(config.audio_vocab_size, device=device)
+        self.is_code = (ids != config.audio_pad_id) & (ids != config.audio_bos_id)
+
+    def read(self, text: Dia2Inputs) -> TextRead:
+        """Read the steps of a prefix."""
+        transformer, config = self.network.transformer, self.network.config
+        cache, stack = transformer.new_cache(), config.transformer
+        if text.positions:
+            tokens = self.host.to_device(text.before)[None].repeat(text.rows, 1, 1)
+            tokens[1:, :, :2] = self.nothing
+            transformer(tokens, 0, cache)
+        kind = transformer.compute or transformer.text_embed.embedding.weight.dtype
+        shape = text.rows, stack.num_key_value_heads, 0, stack.head_dim
+        empty = torch.zeros(shape, dtype=kind, device=self.nothing.device)
+        codes = self.nothing.new_zeros(1, config.n_streams)
+        return TextRead(Dia2State(codes), [layer.buffers or (empty, empty) for layer in cache])
+
+    def step(
+        self, state: Dia2State, given: np.ndarray, at: RowPositions, caches: Sequence[RowCache]
+    ) -> Tensor:
+        """Run the transformer. → (R, D) after the last norm."""
+        copies, texts = len(at.places) // len(given), len(given)
+        angles, tokens = self.host.to_device(given).long().split((1, given.shape[1] - 1), dim=1)
+        tokens = torch.cat((tokens[:, :2], torch.where(tokens[:, 2:] < 0, state.codes, tokens[:, 2:])), dim=1)
+        rows = tokens.repeat(copies, 1)
+        rows[texts:, :2] = self.nothing
+        return self.network.transformer(rows[:, None], angles.repeat(copies, 1)[..., None], caches)[:, 0]
+
+    def act(self, made: Tensor, state: Dia2State, draws: Draws, uniform: Tensor) -> Tensor:
+        """Choose an action for each text. → (N,), -1 where logits were not all finite."""
+        return self._choose(self.network.transformer.actions(made), 0, draws, uniform)
+
+    def draw(
+        self, made: Tensor, state: Dia2State, draws: Draws, uniform: Tensor, answers: np.ndarray
+    ) -> tuple[Tensor, Dia2State]:
+        """Choose the codes. answers: (N, 2), the new ids of both text streams. → (N, Q)."""
+        depformer, copies = self.network.depformer, len(made) // len(uniform)
+        text, cache = self.host.to_device(answers).long().repeat(copies, 1), depformer.new_cache()
+        found = [self._choose(self.network.transformer.codes(made), 1, draws, uniform)]
+        for stage in range(self.network.config.n_streams - 1):
+            previous = found[-1].clamp(min=0).repeat(copies)
+            logits = depformer(stage, made, previous, (text[:, 0], text[:, 1]), cache)
+            found.append(self._choose(logits, stage + 2, draws, uniform))
+        codes = torch.stack(found, dim=1)
+        return codes, Dia2State(codes.clamp(min=0))
+
+    def _choose(self, logits: Tensor, place: int, draws: Draws, uniform: Tensor) -> Tensor:
+        """Choose an id for each text, those of equal settings together. (R, V) → (N,).
+
+        place: of its random numbers: 0 is the action, 1 the first code.
+        """
+        texts, noise = len(uniform), uniform[:, place, : logits.shape[-1]]
+        cond, uncond = logits[:texts], logits[-texts:]
+        ids = torch.zeros(texts, dtype=torch.int64, device=logits.device)
+        for sampling, own in draws.groups().items():
+            pair = cond[own], (uncond if sampling.is_guided else cond)[own]
+            choice = sampling.audio if place else sampling.action
+            chosen = choose(*pair, choice, noise[own], self.is_code if place == 1 else None)
+            ids[own] = marked(chosen[:, None], torch.cat(pair)[:, None])[:, 0]
+        return ids
+
+
+@torch.inference_mode()
+def make_slots(network: Dia2, *, texts: int, room: int, **bounds: bool) -> RunningBatch:
+    """Open a running batch of at most `texts` texts that read at most `room` steps."""
+    return RunningBatch(Dia2Decoder(network), texts=texts, room=room)

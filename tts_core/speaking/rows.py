@@ -1,0 +1,262 @@
+"""Texts that share a running batch: the place of each, and what the next step takes of them.
+
+All of it is known to the host before the ids are: numbers of steps that ran, no ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from tts_core.nn.noise import HostNoise, Noise
+from tts_core.speaking.running import WAITED
+
+
+class TextInputs(Protocol):
+    """What a model's text brings to its running batch; besides, what its decoder reads.
+
+    sampling: numbers that its draws take.
+    ids: of its text, which go with its steps.
+    more: further ids come, by `feed`.
+    error: of the host's part of a step.
+    """
+
+    sampling: Any
+    noise: Noise
+    ids: Sequence[int] = ()
+    more: bool = False
+    error: Exception | None = None
+
+    @property
+    def rows(self) -> int:
+        """Rows of the network that it takes, with those of guidance."""
+        return 1
+
+    @property
+    def positions(self) -> int:
+        """Keys that are read before its first step."""
+        ...
+
+    def waits(self, text: BatchText) -> bool:
+        """Return True if what its next step takes has not come."""
+        return False
+
+    def given(self, text: BatchText) -> Sequence[int] | np.ndarray:
+        """Return the host's numbers for its next step."""
+        return ()
+
+    def answer(self, action: int) -> Sequence[int]:
+        """Take the action of a step; returns the host's numbers for its draw."""
+        raise AssertionError("its network has no actions")
+
+    def uniform(self, step: int, shape: tuple[int, ...]) -> np.ndarray:
+        """Return the random numbers of a draw, float32."""
+        return self.noise.uniform(step, shape)
+
+
+@dataclass(eq=False)
+class BatchText:
+    """A text in a slot.
+
+    read: positions that have keys from before its first step.
+    ids, more: as of its inputs, with those that were fed.
+    steps: that it has drawn.
+    first: draws that reading it was enough for: 0 or 1.
+    """
+
+    inputs: Any
+    ids: list[int]
+    more: bool
+    read: int
+    steps: int = 0
+    first: int = 0
+
+
+class Launched(NamedTuple):
+    """Steps that run. readings: of their ids.  places: by slot, of texts that take part.  failed: slots."""
+
+    readings: Sequence[Any]
+    places: Mapping[int, int]
+    failed: Sequence[int]
+
+    def ids(self, read: np.ndarray, slots: int) -> np.ndarray:
+        """Order by slot the ids that were read. (steps, places, ...) → (steps, slots, ...)."""
+        found = np.full((len(read), slots, *read.shape[2:]), WAITED, read.dtype)
+        found[:, [*self.places]] = read[:, [*self.places.values()]]
+        found[:, [*self.failed]] = -1
+        return found
+
+
+class Draws(NamedTuple):
+    """The draws of a step, by place, also of texts that wait. steps: (N,), drawn before."""
+
+    settings: list[Any]
+    steps: np.ndarray
+
+    def groups(self) -> dict[Any, list[int]]:
+        """Group places by equal settings."""
+        found: dict[Any, list[int]] = {}
+        for place, settings in enumerate(self.settings):
+            found.setdefault(settings, []).append(place)
+        return found
+
+
+@dataclass(eq=False)
+class BatchRows:
+    """Slots of at most `slots` texts of at most `room` positions.
+
+    is_fixed: places are slots. Otherwise texts have the first places, without gaps. A step computes a row for
+    each place, or two or three where a text has guidance: those after the first follow the first ones of all.
+    """
+
+    slots: int
+    room: int
+    is_fixed: bool = False
+    texts: dict[int, BatchText] = field(default_factory=dict)  # by slot
+    order: list[int] = field(default_factory=list)  # slots by place, also of texts that left
+    drawing: dict[int, BatchText] = field(default_factory=dict)  # by place, that take part in the step
+
+    def __post_init__(self) -> None:
+        self.order += range(self.slots * self.is_fixed)
+
+    def join(self, slot: int, inputs: TextInputs) -> BatchText:
+        """Give a free slot to a text, and the place after the last. Texts that left are closed."""
+        assert slot not in self.texts
+        assert 0 <= slot < self.slots
+        self.texts[slot] = BatchText(inputs, [*inputs.ids], inputs.more, inputs.positions)
+        if not self.is_fixed:
+            self.order.append(slot)
+            assert len(self.order) == len(self.texts)
+        return self.texts[slot]
+
+    def feed(self, slot: int, ids: Sequence[int], *, more: bool) -> None:
+        """Append ids to a text that goes on. more: it still does."""
+        text = self.texts[slot]
+        text.ids += ids
+        text.more = more
+
+    def leave(self, slot: int) -> None:
+        """Free a slot; its place is there until `close`, or the last text leaves."""
+        del self.texts[slot]
+        if not self.texts and not self.is_fixed:
+            self.order.clear()
+
+    def close(self) -> dict[int, int]:
+        """Close the places of texts that left. Returns those that others take, each with the place before."""
+        kept = [place for place, slot in enumerate(self.order) if slot in self.texts]
+        holes = sorted(set(range(len(kept))) - set(kept))
+        moved = dict(zip(holes, reversed(kept), strict=False))
+        self.order = [self.order[moved.get(place, place)] for place in range(len(kept))]
+        return moved
+
+    @property
+    def count(self) -> int:
+        """Places."""
+        return len(self.order)
+
+    @property
+    def has_gaps(self) -> bool:
+        """True if texts left whose places are not closed."""
+        return len(self.texts) < len(self.order)
+
+    @property
+    def copies(self) -> int:
+        """Rows of a text."""
+        return max((text.inputs.rows for text in self.texts.values()), default=1)
+
+    @property
+    def wanted(self) -> int:
+        """Places to have memory for: those that are there, or where others need not move, a power of two."""
+        return self.count if self.copies > 1 else min(1 << (self.count - 1).bit_length(), self.slots)
+
+    @property
+    def can_step(self) -> bool:
+        """True if a text does not wait."""
+        return any(not text.inputs.waits(text) for text in self.texts.values())
+
+    def begin(self) -> dict[int, int]:
+        """Begin a step of the texts that do not wait. Returns their places by slot."""
+        found = self._by_place()
+        self.drawing = {place: text for place, text in found.items() if not text.inputs.waits(text)}
+        return {self.order[place]: place for place in self.drawing}
+
+    def end(self) -> None:
+        """Count the step."""
+        for text in self.drawing.values():
+            text.steps += 1
+
+    def positions(self) -> np.ndarray:
+        """Return where each row is written next, (R,) int32. A text past its end stays at its last position;
+        one that waits, or that draws from what was read, writes nothing of use to its next one.
+        """
+        found = np.zeros(self.count, np.int32)
+        for place, text in self._by_place().items():
+            position = text.read + max(0, text.steps - text.first)
+            found[place] = min(position, self.room - 1)
+        return np.tile(found, self.copies)
+
+    def given(self) -> np.ndarray:
+        """Return the host's numbers for the step, (N, n) int32; zeros for texts that wait."""
+        numbers = {place: text.inputs.given(text) for place, text in self.drawing.items()}
+        found = np.zeros((self.count, len(next(iter(numbers.values())))), np.int32)
+        for place, own in numbers.items():
+            found[place] = own
+        return found
+
+    def steps(self) -> np.ndarray:
+        """Return how many steps each text has drawn, (N,) int32; -1 where it takes no part."""
+        found = np.full(self.count, -1, np.int32)
+        for place, text in self.drawing.items():
+            found[place] = text.steps
+        return found
+
+    def answer(self, actions: np.ndarray) -> tuple[np.ndarray, list[int]]:
+        """Give texts their actions, (N,). Returns the host's numbers for their draws, (N, 2) int32, and the
+        slots of those that failed.
+        """
+        found, failed = np.zeros((self.count, 2), np.int32), list[int]()
+        for place, text in self.drawing.items():
+            action = int(actions[place])
+            try:
+                found[place] = text.inputs.answer(max(action, 0))
+            except Exception as error:  # of this text only
+                text.inputs.error = error
+            if action < 0 or text.inputs.error is not None:
+                failed.append(self.order[place])
+        return found, failed
+
+    def draws(self) -> Draws:
+        """Return what the next draws go by."""
+        texts = self._by_place().values()
+        return Draws(
+            [text.inputs.sampling for text in texts], np.array([text.steps for text in texts], np.int32)
+        )
+
+    def uniform(self, shape: tuple[int, ...]) -> np.ndarray:
+        """Return random numbers for the next draws, (N, *shape) float32; 0.5 where none draws."""
+        found = np.full((self.count, *shape), 0.5, np.float32)
+        for place, text in self.drawing.items():
+            found[place] = text.inputs.uniform(text.steps, shape)
+        return found
+
+    def seeds(self) -> tuple[list[int], list[int]] | None:
+        """Return the seed and the step of each text's numbers; None where a source is not of the host."""
+        texts = [*self._by_place().values()]
+        noise = [text.inputs.noise for text in texts]
+        seeds = [one.seed for one in noise if isinstance(one, HostNoise)]
+        return (seeds, [text.steps for text in texts]) if len(seeds) == len(noise) else None
+
+    def _by_place(self) -> dict[int, BatchText]:
+        return {place: self.texts[slot] for place, slot in enumerate(self.order) if slot in self.texts}
+
+
+def mapped(function: Callable[..., Any], *states: Any) -> Any:
+    """Apply a function of arrays to states: NamedTuples of arrays, and of tuples of them."""
+    first = states[0]
+    if not isinstance(first, tuple):
+        return function(*states)
+    found = [mapped(function, *each) for each in zip(*states, strict=True)]
+    return type(first)(*found) if hasattr(first, "_fields") else tuple(found)
