@@ -5,6 +5,7 @@ A model's `Sampler` states which rules apply, in which order. Rows of different 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import mlx.core as mx
@@ -18,7 +19,7 @@ class Draw(NamedTuple):
     """Rows of scores on their way through the rules of a sampler, each a method.
 
     scores: (B, ..., V), at first the conditional logits.
-    logits: (G, B, ..., V), of the rows of guidance.
+    logits: (B, ..., V) each, of the rows of guidance.
     table: columns of settings by name, (B, 1, ...) each.
     allowed: (..., V) bool, ids that may be drawn.
     counts: (B, ..., V), how often each id was drawn among the last ones.
@@ -30,7 +31,7 @@ class Draw(NamedTuple):
     """
 
     scores: mx.array
-    logits: mx.array
+    logits: Sequence[mx.array]
     table: Any
     allowed: mx.array | None = None
     counts: mx.array | None = None
@@ -227,9 +228,9 @@ class Draw(NamedTuple):
 
 
 def draw_rows(
-    logits: mx.array, table: Any, uniform: mx.array | None, sampler: Sampler, **inputs: Any
+    logits: Sequence[mx.array], table: Any, uniform: mx.array | None, sampler: Sampler, **inputs: Any
 ) -> mx.array:
-    """Draw an id from each row. (G, B, ..., V) logits of the rows of guidance → (B, ...) int32, < V.
+    """Draw an id from each row. (B, ..., V) logits of each row of guidance → (B, ...) int32, < V.
 
     table: settings by name, from `sampler.named`, with the axes of an id's row.
     uniform: (B, ..., V), or (B, ..., 1) for the inverse distribution; None takes the best id of each row.
@@ -243,7 +244,7 @@ def draw_rows(
     return ids.astype(mx.int32)
 
 
-def score_rows(logits: mx.array, table: Any, sampler: Sampler, **inputs: Any) -> Draw:
+def score_rows(logits: Sequence[mx.array], table: Any, sampler: Sampler, **inputs: Any) -> Draw:
     """Apply the rules of a sampler: ids are drawn by the softmax of `scores`. Arguments as in `draw_rows`."""
     draw = Draw(logits[0], logits, table, scale=sampler.end_scale, most=sampler.most, **inputs)
     for rule in sampler.rules:

@@ -5,6 +5,7 @@ A model's `Sampler` states which rules apply, in which order. Rows of different 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -18,7 +19,7 @@ class Draw(NamedTuple):
     """Rows of scores on their way through the rules of a sampler, each a method.
 
     scores: (B, ..., V), at first the conditional logits.
-    logits: (G, B, ..., V), of the rows of guidance.
+    logits: (B, ..., V) each, of the rows of guidance.
     table: columns of settings by name, (B, 1, ...) each.
     allowed: (..., V) bool, ids that may be drawn.
     counts: (B, ..., V), how often each id was drawn among the last ones.
@@ -30,7 +31,7 @@ class Draw(NamedTuple):
     """
 
     scores: Tensor
-    logits: Tensor
+    logits: Sequence[Tensor]
     table: Any
     allowed: Tensor | None = None
     counts: Tensor | None = None
@@ -221,8 +222,10 @@ class Draw(NamedTuple):
         return rising, probs.flip(-1).cumsum(dim=-1).flip(-1) - probs
 
 
-def draw_rows(logits: Tensor, table: Any, uniform: Tensor | None, sampler: Sampler, **inputs: Any) -> Tensor:
-    """Draw an id from each row. (G, B, ..., V) logits of the rows of guidance → (B, ...) int64, < V.
+def draw_rows(
+    logits: Sequence[Tensor], table: Any, uniform: Tensor | None, sampler: Sampler, **inputs: Any
+) -> Tensor:
+    """Draw an id from each row. (B, ..., V) logits of each row of guidance → (B, ...) int64, < V.
 
     table: settings by name, from `sampler.named`, with the axes of an id's row.
     uniform: (B, ..., V), or (B, ..., 1) for the inverse distribution; None takes the best id of each row.
@@ -233,10 +236,10 @@ def draw_rows(logits: Tensor, table: Any, uniform: Tensor | None, sampler: Sampl
         ids = first_largest(draw.scores)
     else:
         ids = {"gumbel": gumbel, "inverse": inverse}[sampler.pick](draw, uniform)
-    return ids.clamp(max=logits.shape[-1] - 1)  # where logits are NaN
+    return ids.clamp(max=logits[0].shape[-1] - 1)  # where logits are NaN
 
 
-def score_rows(logits: Tensor, table: Any, sampler: Sampler, **inputs: Any) -> Draw:
+def score_rows(logits: Sequence[Tensor], table: Any, sampler: Sampler, **inputs: Any) -> Draw:
     """Apply the rules of a sampler: ids are drawn by the softmax of `scores`. Arguments as in `draw_rows`."""
     draw = Draw(logits[0], logits, table, scale=sampler.end_scale, most=sampler.most, **inputs)
     for rule in sampler.rules:

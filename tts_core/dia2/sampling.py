@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -77,7 +78,7 @@ class Dia2Sampling:
     action: Dia2Choice
     audio: Dia2Choice
 
-    @property
+    @cached_property
     def numbers(self) -> tuple[Dia2Numbers, Dia2Numbers]:
         """The numbers by which samplers draw actions and codes."""
         return self.action.numbers, self.audio.numbers

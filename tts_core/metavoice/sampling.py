@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, Protocol
 
 import numpy as np
@@ -72,7 +73,7 @@ class FirstStageSampling:
         """True if a draw does not depend on its noise, apart from equal logits."""
         return self.top_k == 1 or self.temperature == 0
 
-    @property
+    @cached_property
     def numbers(self) -> MetaVoiceNumbers:
         """The numbers by which the sampler draws."""
         fast = self.rule == "fast"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import Any, Literal
 
 import numpy as np
+
+from tts_core.nn.host import Device
 
 OFF: dict[str, float] = {  # the number with which the rule of a column's name changes nothing
     "cfg_filter_k": 0,
@@ -64,6 +66,22 @@ class Sampler:
             (int(column.max()) for name, column in own._asdict().items() if name.endswith("_k")), default=0
         )
         return replace(self, rules=rules, most=1 << max(0, most - 1).bit_length())
+
+
+class TextSettings:
+    """Settings of the texts of a batch as a table on the device; written anew when they change."""
+
+    def __init__(self, sampler: Sampler, host: Device):
+        self.sampler, self.host = sampler, host
+        self._known: list[Any] = []
+
+    def of(self, settings: Sequence[Any]) -> tuple[Sampler, Any]:
+        """Return the sampler that these texts need, and their table, (B, N) on the device."""
+        if self._known != settings:
+            table = self.sampler.table(settings)
+            self._found = self.sampler.needed(table), self.host.to_device(table)
+            self._known = [*settings]
+        return self._found
 
 
 @cache

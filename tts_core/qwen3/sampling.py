@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -78,7 +79,7 @@ class Qwen3Sampling:
         if not self.repetition_penalty > 0:
             raise UsageError(f"repetition_penalty: {self.repetition_penalty} is not positive")
 
-    @property
+    @cached_property
     def numbers(self) -> tuple[Qwen3Numbers, Qwen3Numbers]:
         """The numbers by which the samplers of first codes and of others draw."""
         return self.first.numbers(self.repetition_penalty), self.others.numbers()
