@@ -35,11 +35,11 @@ from dia2_networks import SIZES, engine
 from timing import arguments, machine, step
 
 from tts_core.dia2.config import Dia2Config
+from tts_core.dia2.inputs import Dia2Inputs
 from tts_core.dia2.options import Dia2Options
 from tts_core.dia2.request import choose_sampling
 from tts_core.dia2.run import Dia2Run
 from tts_core.dia2.script import Entry
-from tts_core.dia2.slots import Dia2Joining
 from tts_core.nn.noise import HostNoise
 
 WORDS = [Entry((40 + n % 90, 41 + n % 80), "word", 2) for n in range(600)]  # more than any run speaks
@@ -54,26 +54,22 @@ def frames_of(built: Any, config: Dia2Config, guidance: float) -> Frames:
     sampling = choose_sampling(Dia2Options(cfg_scale=guidance))
 
     def frames(texts: int, count: int) -> None:
-        slots = built.slots(texts, count + config.longest_delay, guided=sampling.is_guided).slots
+        batch = built.slots(texts, count + config.longest_delay, guided=sampling.is_guided)
         runs = [Dia2Run(config, WORDS, max_frames=count) for _ in range(texts)]
         for slot, run in enumerate(runs):
-            slots.join(slot, Dia2Joining(run.warm_up(), run.start, sampling, HostNoise(slot)))
+            batch.join(slot, Dia2Inputs(run, None, sampling, HostNoise(slot), run.warm_up()))
         drawn = None
-        while runs[0].has_step:
-            actions = slots.act({slot: run.tokens() for slot, run in enumerate(runs)})
-            before, drawn = (
-                drawn,
-                slots.draw({slot: run.act(actions[slot]) for slot, run in enumerate(runs)}),
-            )
+        while batch.can_step:
+            before, drawn = drawn, batch.launch(1)
             if before is not None:
-                accept(runs, slots.read(before))
-        accept(runs, slots.read(drawn))
+                accept(runs, batch.read(before)[0])
+        accept(runs, batch.read(drawn)[0])
         assert all(run.frames == count for run in runs)
 
     return frames
 
 
-def accept(runs: list[Dia2Run], codes: dict[int, np.ndarray]) -> None:
+def accept(runs: list[Dia2Run], codes: np.ndarray) -> None:
     for slot, run in enumerate(runs):
         run.accept(codes[slot])
 

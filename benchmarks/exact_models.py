@@ -8,8 +8,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 from unittest import mock
 
@@ -20,14 +21,13 @@ from tts_core.dia2.config import GATED
 from tts_core.dia2.config import Dia2StackConfig as Dia2Stack
 from tts_core.dia2.grid import FREE
 from tts_core.dia2.sampling import Dia2Choice, Dia2Sampling
-from tts_core.dia2.slots import Dia2Joining
 from tts_core.dia2.spec import DIA2_2B
 from tts_core.exports import STEMS
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.rows import Mars5Joining
 from tts_core.mars5.spec import MARS5_AR
 from tts_core.mars5.tokens import CodecPrompt
-from tts_core.metavoice.rows import MetaVoiceJoining
+from tts_core.metavoice.inputs import MetaVoiceInputs
 from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.metavoice.spec import METAVOICE_FIRST_STAGE
 from tts_core.nn.noise import HostNoise
@@ -37,6 +37,7 @@ from tts_core.qwen3.config import Qwen3StackConfig as Qwen3Stack
 from tts_core.qwen3.inputs import Qwen3Inputs
 from tts_core.qwen3.sampling import Qwen3Sampling
 from tts_core.qwen3.spec import qwen3
+from tts_core.speaking.rows import BatchText, TextInputs
 
 LONGEST = 40  # ids of a text
 
@@ -79,11 +80,11 @@ def mars5_text(number: int) -> Mars5Joining:
     return Mars5Joining(CodecPrompt(tokens, len(said), 100, len(said) + 1), codes, options, HostNoise(number))
 
 
-def metavoice_text(number: int) -> MetaVoiceJoining:
+def metavoice_text(number: int) -> MetaVoiceInputs:
     random = np.random.default_rng(number)
     ids = random.integers(2049, 2561, random.integers(5, LONGEST)).astype(np.int32)
     vector = random.normal(0, 0.06, METAVOICE.speaker_embedding_size).astype(np.float32)
-    return MetaVoiceJoining(ids, vector, FirstStageSampling(), HostNoise(number))
+    return MetaVoiceInputs(ids, vector, FirstStageSampling(), HostNoise(number))
 
 
 def qwen3_text(number: int) -> Qwen3Inputs:
@@ -93,10 +94,37 @@ def qwen3_text(number: int) -> Qwen3Inputs:
     return Qwen3Inputs(laid, Qwen3Sampling(), HostNoise(number))
 
 
-def dia2_text(number: int) -> Dia2Joining:
+@dataclass(eq=False)
+class Dia2Words(TextInputs):
+    """A text of Dia2 without a run: random ids in its text streams. before: of a prefix, (P, 2 + Q)."""
+
+    number: int
+    before: np.ndarray
+    sampling: Dia2Sampling
+    noise: HostNoise
+    actions: list[int] = field(default_factory=list)
+
+    @property
+    def rows(self) -> int:
+        return 2
+
+    @property
+    def positions(self) -> int:
+        return len(self.before)
+
+    def given(self, text: BatchText) -> np.ndarray:
+        said = np.random.default_rng((self.number, text.steps)).integers(0, 900, 2)
+        return np.array([len(self.before) + text.steps, *said, *[FREE] * DIA2.n_streams], np.int32)
+
+    def answer(self, action: int) -> tuple[int, int]:
+        self.actions.append(action)
+        return 5, 3
+
+
+def dia2_text(number: int) -> Dia2Words:
     random, choice = np.random.default_rng(number), Dia2Choice(2.0, 50, 0.8, 50)
     before = random.integers(0, 590, (random.integers(1, LONGEST), 2 + DIA2.n_streams)).astype(np.int32)
-    return Dia2Joining(before, len(before), Dia2Sampling(choice, choice), HostNoise(number))
+    return Dia2Words(number, before, Dia2Sampling(choice, choice), HostNoise(number))
 
 
 KINDS = {
@@ -114,7 +142,9 @@ KINDS = {
         ),
         metavoice_text,
     ),
-    "dia2": Kind(DIA2, lambda form, net, texts, steps: form(net), dia2_text),
+    "dia2": Kind(
+        DIA2, lambda form, net, texts, steps: form(net, texts=texts, room=LONGEST + steps), dia2_text
+    ),
     "qwen3": Kind(
         QWEN3,
         lambda form, net, texts, steps: form(net, texts=texts, room=LONGEST + 60 + steps),
@@ -137,9 +167,12 @@ def _law(name: str, shape: tuple[int, ...]) -> tuple[float, float]:
 def opened(model: str, side: str, network: Any, texts: int, steps: int) -> Any:
     """Open slots of a network."""
     kind = KINDS[model]
-    form = getattr(
-        import_module(f"{PACKAGES[side]}.{model}.slots"), f"{STEMS.get(model, model.capitalize())}Slots"
-    )
+    if find_spec(f"{PACKAGES[side]}.{model}.decoder"):
+        form = import_module(f"{PACKAGES[side]}.{model}.decoder").make_slots
+    else:
+        form = getattr(
+            import_module(f"{PACKAGES[side]}.{model}.slots"), f"{STEMS.get(model, model.capitalize())}Slots"
+        )
     return kind.slots(form, network, texts, steps)
 
 
@@ -175,30 +208,26 @@ def speak(
     slots = opened(model, side, network, len(numbers), steps)
     for slot, number in enumerate(numbers):
         slots.join(slot, KINDS[model].text(number))
-    drawn = [step(model, slots, numbers, place) for place in range(steps)]
+    drawn = [step(model, slots) for _ in range(steps)]
     codes = [np.stack([each[slot] for each in drawn]) for slot in range(len(numbers))]
     return list(zip(codes, kept(model, slots, len(numbers)), strict=True))
 
 
-def step(model: str, slots: Any, numbers: Sequence[int], place: int) -> np.ndarray:
-    """Run one step of all texts, and wait for it. → (texts, ...) codes."""
+def step(model: str, slots: Any) -> np.ndarray:
+    """Run one step of all texts, and wait for it. → (texts, ...) codes, with the actions last."""
+    codes = np.asarray(slots.read(slots.launch(1)))[0]
     if model != "dia2":
-        return np.asarray(slots.read(slots.launch(1)))[0]
-    said = [np.random.default_rng((number, place)).integers(0, 900, 2) for number in numbers]
-    ids = {
-        slot: np.concatenate([own, np.full(DIA2.n_streams, FREE)]).astype(np.int32)
-        for slot, own in enumerate(said)
-    }
-    actions = slots.act(ids)
-    codes = slots.read(slots.draw({slot: (int(own[0]), int(own[1])) for slot, own in enumerate(said)}))
-    return np.stack([np.append(codes[slot], actions[slot]) for slot in range(len(numbers))])
+        return codes
+    actions = [slots.plan.texts[slot].inputs.actions[-1] for slot in range(len(codes))]
+    return np.column_stack((codes, actions))
 
 
 def kept(model: str, slots: Any, texts: int) -> list[np.ndarray]:
     """Return each text's keys of the last layer, (rows, K, S, E), which show every rounding of a step."""
-    if model == "dia2":
-        keys, owner = _host(slots.cache[-1][0]), np.asarray(slots.owner)
-        return [keys[owner == slot] for slot in range(texts)]
+    if hasattr(slots, "caches"):
+        keys = _host(slots.caches[-1].keys)
+        apart = len(keys) // slots.copies
+        return [keys[slot::apart][: slots.copies] for slot in range(texts)]
     keys = _host(slots.cache[-1].keys)
     if model == "metavoice":
         rows = {
@@ -219,7 +248,8 @@ def plain(model: str, side: str) -> Iterator[None]:
     """Let slots that are built and run inside take the libraries' products and masked attention."""
     with ExitStack() as stack:
         if side == "torch":
-            slots = import_module(f"torch_ref.{model}.slots")
+            has_decoder = find_spec(f"torch_ref.{model}.decoder")
+            slots = import_module("torch_ref.batch" if has_decoder else f"torch_ref.{model}.slots")
             stack.enter_context(mock.patch.object(slots, "independent_rows", return_value=nullcontext()))
         else:
             from mlx_port.steps import row_keys, rows
@@ -242,10 +272,10 @@ def turns(model: str, side: str, texts: int, steps: int) -> tuple[list[float], l
             slots.append(opened(model, side, one, texts, steps + 2))
             for slot, number in enumerate(numbers):
                 slots[-1].join(slot, KINDS[model].text(number))
-    for place in range(steps + 2):
+    for _ in range(steps + 2):
         for which, way in enumerate(ways):
             with way():
                 started = time.process_time()
-                step(model, slots[which], numbers, place)
+                step(model, slots[which])
                 took[which].append(time.process_time() - started)
     return took[0][2:], took[1][2:]

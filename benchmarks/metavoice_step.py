@@ -24,7 +24,7 @@ from random_networks import gpu, network, usual
 from timing import arguments, copy_rate, machine, step
 
 from tts_core.metavoice.config import FirstStageConfig, is_quantisable
-from tts_core.metavoice.rows import MetaVoiceJoining
+from tts_core.metavoice.inputs import MetaVoiceInputs
 from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.metavoice.spec import METAVOICE_FIRST_STAGE
 from tts_core.nn.noise import HostNoise
@@ -61,7 +61,7 @@ def generator(make_slots: Callable[..., Any], network: Any, config: FirstStageCo
         sampling = FirstStageSampling(cfg_scale=guidance)
         room, end_of_text = TEXT_TOKENS + tokens, config.vocab_size - 1
         slots = make_slots(network, texts=1, rows=sampling.rows, room=room, end_of_text=end_of_text)
-        slots.join(0, MetaVoiceJoining(prompt, speaker, sampling, HostNoise(1)))
+        slots.join(0, MetaVoiceInputs(prompt, speaker, sampling, HostNoise(1)))
         assert tokens % slots.steps == 0
         launched = deque(slots.launch(slots.steps) for _ in range(1 + slots.ahead))
         for _ in range(tokens // slots.steps - len(launched)):
@@ -77,15 +77,15 @@ def torch_side(config: FirstStageConfig, dtype: str, forms: list[str]) -> list[t
     """Build each form: name, function, floor in ms."""
     import torch
 
-    from torch_ref.cuda.metavoice.slots import make_slots
-    from torch_ref.metavoice.slots import MetaVoiceSlots
+    from torch_ref.cuda.metavoice.decoder import make_slots
+    from torch_ref.metavoice import decoder
 
     torch.backends.cuda.matmul.allow_tf32 = False
     device = gpu()
     built = network("torch", "metavoice", config, dtype, device=device, law=law)
     size = sum(value.nbytes for name, value in built.named_parameters() if read_each_step(name))
     floor = 1000 * size / copy_rate("torch")
-    every = {"captured": make_slots, "plain": MetaVoiceSlots}
+    every = {"captured": make_slots, "plain": decoder.make_slots}
     where = torch.cuda.get_device_name() if device == "cuda" else "cpu"
     return [
         (
@@ -102,7 +102,7 @@ def mlx_side(config: FirstStageConfig, dtype: str, bits: int) -> tuple[str, Gene
     from mlx import nn
     from mlx.utils import tree_flatten
 
-    from mlx_port.metavoice.slots import MetaVoiceSlots
+    from mlx_port.metavoice.decoder import make_slots
 
     built = network("mlx", "metavoice", config, dtype, law=law)
     if bits < 16:
@@ -118,7 +118,7 @@ def mlx_side(config: FirstStageConfig, dtype: str, bits: int) -> tuple[str, Gene
     name = (
         f"mlx_port {metadata.version('mlx')} {f'{bits}-bit' if bits < 16 else dtype}, {mx.default_device()}"
     )
-    return name, generator(MetaVoiceSlots, built, config), 1000 * size / copy_rate("mlx")
+    return name, generator(make_slots, built, config), 1000 * size / copy_rate("mlx")
 
 
 def main() -> None:

@@ -28,7 +28,7 @@ import torch
 from qwen3_networks import CONFIGS, networks
 from timing import arguments, copy_rate, machine
 
-from torch_ref.cuda.qwen3.slots import Qwen3GraphSlots
+from torch_ref.cuda.qwen3.decoder import make_slots as captured
 from torch_ref.cuda.qwen3.step import runs
 from torch_ref.qwen3.decoder import make_slots
 from tts_core.nn.noise import HostNoise
@@ -37,7 +37,7 @@ from tts_core.qwen3.config import Qwen3Config, parameter_shapes
 from tts_core.qwen3.inputs import Qwen3Inputs
 from tts_core.qwen3.sampling import Qwen3Sampling
 
-FORMS: dict[str, Any] = {"captured": Qwen3GraphSlots, "plain": make_slots}
+FORMS: dict[str, Any] = {"captured": captured, "plain": make_slots}
 PLAIN = 10  # times slower, at least
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 

@@ -104,8 +104,8 @@ class DiaDecoder(BatchDecoder):
 def make_slots(
     network: Dia, nothing: mx.array | None, *, texts: int, room: int, **bounds: int
 ) -> RunningBatch:
-    """Open a running batch of at most `texts` texts of at most `room` rows.
+    """Open a running batch of at most `texts` texts of at most `room` rows, of which the last is not read.
 
     nothing: (1, 1, source width), the encoding of the empty text; None without guidance.
     """
-    return RunningBatch(DiaDecoder(network, nothing), texts=texts, room=room)
+    return RunningBatch(DiaDecoder(network, nothing), texts=texts, room=room - 1)

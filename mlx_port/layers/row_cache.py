@@ -110,8 +110,8 @@ class FirstRows(RingCache):
 def relaid(x: mx.array, before: int, copies: int, places: int, length: int) -> mx.array:
     """Lay out keys for other numbers of rows, and add zeros.
 
-    (before · N, K, T, E) → (copies · places, K, length, E).
+    (..., before · N, K, T, E) → (..., copies · places, K, length, E).
     """
-    x = mx.unflatten(x, 0, (before, -1))[:copies, :places]
-    short = [wanted - there for wanted, there in zip((copies, places), x.shape, strict=False)]
-    return mx.pad(x, [(0, short[0]), (0, short[1]), (0, 0), (0, length - x.shape[3]), (0, 0)]).flatten(0, 1)
+    x = mx.unflatten(x, -4, (before, -1))[..., :copies, :places, :, :, :]
+    wanted = *x.shape[:-5], copies, places, x.shape[-3], length, x.shape[-1]
+    return mx.pad(x, [(0, size - there) for size, there in zip(wanted, x.shape, strict=True)]).flatten(-5, -4)

@@ -8,10 +8,10 @@ from mlx_port.codecs.vocos import Vocos
 from mlx_port.host import Host
 from mlx_port.loading import Loaded, Parts
 from mlx_port.metavoice.codes import fill_codebooks
+from mlx_port.metavoice.decoder import make_slots
 from mlx_port.metavoice.first_stage import FirstStage
 from mlx_port.metavoice.guidance import fault
 from mlx_port.metavoice.second_stage import SecondStage
-from mlx_port.metavoice.slots import MetaVoiceSlots
 from mlx_port.metavoice.speaker_encoder import SpeakerEncoder
 from mlx_port.steps.metavoice.one_row import try_kernels
 from tts_core.metavoice import pipeline
@@ -48,7 +48,7 @@ def assemble(parts: Parts) -> MetaVoicePipeline:
         vocoder,
         diffusion,
         Host(network.transformer.wpe),
-        make_slots=MetaVoiceSlots,
+        make_slots=make_slots,
         fill_codebooks=fill_codebooks,
         fault=fault,
     )

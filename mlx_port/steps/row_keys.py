@@ -119,6 +119,4 @@ class JoinedCache(RowCache):
         self.both[:, row] = self.both[:, before]
 
     def relay(self, before: int, copies: int, places: int, length: int) -> None:
-        self.both = mx.stack(
-            [relaid(each, before, copies, places, length) for each in (self.keys, self.values)]
-        )
+        self.both = relaid(self.both, before, copies, places, length)

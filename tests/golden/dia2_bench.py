@@ -20,11 +20,11 @@ from tests.golden.exact import exact_rotary
 from tests.sides import Side, Stored
 from tests.tiny.weights import Weights
 from tts_core.dia2.config import Dia2Config, read_published
+from tts_core.dia2.inputs import Dia2Inputs
 from tts_core.dia2.run import Dia2Run
 from tts_core.dia2.sampling import Dia2Sampling
 from tts_core.dia2.script import Reader
 from tts_core.dia2.shapes import parameter_shapes
-from tts_core.dia2.slots import Dia2Joining
 from tts_core.dia2.tokenizer import CONFIG_FILE, FILE, Dia2Tokenizer, bos_id
 from tts_core.files.json_object import read_json
 from tts_core.nn.noise import HostNoise
@@ -41,6 +41,20 @@ class Ran:
     main: list[int] = field(default_factory=list)
     second: list[int] = field(default_factory=list)
     cache: tuple[np.ndarray, np.ndarray] | None = None
+
+
+@dataclass(eq=False)
+class Noted(Dia2Inputs):
+    """A run whose actions and answers are noted."""
+
+    ran: Ran = field(kw_only=True)
+
+    def answer(self, action: int) -> tuple[int, int]:
+        main, second = super().answer(action)
+        self.ran.actions.append(action)
+        self.ran.main.append(main)
+        self.ran.second.append(second)
+        return main, second
 
 
 @dataclass(frozen=True)
@@ -95,23 +109,21 @@ class Dia2Side(Side):
 
     def speak(self, run: Dia2Run, sampling: Dia2Sampling, picks: Iterator[int] | None = None) -> Ran:
         """Run to the end. picks: ids drawn by the original, in order; None is greedy."""
-        slots, made, warm = self.slots(), Ran(run), run.warm_up()
-        slots.join(0, Dia2Joining(warm, run.start, sampling, HostNoise(0)))
+        batch, made, warm = self.batch(1), Ran(run), run.warm_up()
+        batch.join(0, Noted(run, None, sampling, HostNoise(0), warm, ran=made))
         if len(warm):
-            keys, values = (self.numpy(part)[:, :, : len(warm)] for part in slots.cache[0])
+            cache = batch.caches[0]
+            keys, values = (self.numpy(part)[:, :, : len(warm)] for part in (cache.keys, cache.values))
             made.cache = keys, values
         with self._picking(picks):
             while not run.is_done:
-                made.actions.append(slots.act({0: run.tokens()})[0])
-                main, second = run.act(made.actions[-1])
-                made.main.append(main)
-                made.second.append(second)
-                run.accept(slots.read(slots.draw({0: (main, second)}))[0])
+                run.accept(batch.read(batch.launch(1))[0, 0])
         return made
 
-    def slots(self) -> Any:
-        """Slots that run on a CPU."""
-        return self.module("dia2.slots").Dia2Slots(self.network)
+    def batch(self, texts: int) -> Any:
+        """A running batch on a CPU."""
+        room = 4 * self.network.config.max_context_steps
+        return self.module("dia2.decoder").make_slots(self.network, texts=texts, room=room)
 
     @contextmanager
     def _picking(self, picks: Iterator[int] | None) -> Iterator[None]:
@@ -119,7 +131,7 @@ class Dia2Side(Side):
         if picks is None:
             yield
             return
-        draws = self.module("steps.dia2.drawing" if self.kind == "mlx" else "dia2.slots")
+        draws = self.module("steps.dia2.drawing" if self.kind == "mlx" else "dia2.decoder")
         sampling, original = self.module("dia2.sampling"), draws.choose
 
         def choose(cond: Any, uncond: Any, choice: Any, uniform: Any, is_code: Any = None) -> Any:

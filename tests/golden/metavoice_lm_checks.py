@@ -14,7 +14,7 @@ from tests.tiny.metavoice import tilted
 from tests.tts_core.metavoice import sampling_rules as rules
 from tts_core.metavoice.codes import flattened, interleave
 from tts_core.metavoice.config import first_stage_parameter_shapes, second_stage_parameter_shapes
-from tts_core.metavoice.rows import MetaVoiceJoining
+from tts_core.metavoice.inputs import MetaVoiceInputs
 from tts_core.metavoice.sampling import LOWEST_TEMPERATURE, FirstStageSampling
 from tts_core.metavoice.text import normalise
 
@@ -215,7 +215,7 @@ def run_loop(
     """Prompt and new ids of texts in the side's own slots."""
     every = zip(prompts, embeddings, noise or [NOTHING] * len(prompts), strict=True)
     texts = [
-        MetaVoiceJoining(np.array(ids, np.int32), vector, sampling, source) for ids, vector, source in every
+        MetaVoiceInputs(np.array(ids, np.int32), vector, sampling, source) for ids, vector, source in every
     ]
     end_of_text = bench.tokenizers.first_stage.end_of_text
     return bench.side.speak(bench.side.first, texts, limits, end_of_text=end_of_text, end=end)

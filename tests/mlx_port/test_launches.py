@@ -14,15 +14,15 @@ import pytest
 from mlx import nn
 from mlx.utils import tree_flatten
 
+from mlx_port.dia.decoder import make_slots as dia_slots
 from mlx_port.dia.dia import Dia
-from mlx_port.dia.slots import DiaSlots
+from mlx_port.dia2.decoder import make_slots as dia2_slots
 from mlx_port.dia2.dia2 import Dia2
-from mlx_port.dia2.slots import Dia2Slots
 from mlx_port.kernels import add_norm
 from mlx_port.mars5.codec_lm import CodecLM
 from mlx_port.mars5.slots import Mars5Slots
+from mlx_port.metavoice import decoder as metavoice_decoder
 from mlx_port.metavoice.first_stage import FirstStage
-from mlx_port.metavoice.slots import MetaVoiceSlots
 from mlx_port.qwen3 import decoder as qwen3_decoder
 from mlx_port.qwen3.qwen3 import Qwen3
 from mlx_port.steps.dia import fused
@@ -30,17 +30,17 @@ from mlx_port.steps.qwen3 import fused as qwen3_fused
 from mlx_port.steps.rows import product
 from tests.mlx_port.launches import as_on_metal, bytes_read, launches
 from tests.tiny.dia import SAMPLING, dia_config
+from tests.tiny.dia2_texts import GivenText
 from tests.tiny.mars5_ar import VOCABULARY, ar_config, deep_prompt, reference
 from tests.tiny.qwen3 import qwen3_config
-from tts_core.dia.joining import DiaJoining
+from tts_core.dia.inputs import DiaInputs
 from tts_core.dia2.config import GATED, Dia2StackConfig
 from tts_core.dia2.grid import FREE
 from tts_core.dia2.sampling import Dia2Choice, Dia2Sampling
-from tts_core.dia2.slots import Dia2Joining
 from tts_core.dia2.spec import DIA2_2B
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.rows import Mars5Joining
-from tts_core.metavoice.rows import MetaVoiceJoining
+from tts_core.metavoice.inputs import MetaVoiceInputs
 from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.metavoice.spec import METAVOICE_FIRST_STAGE
 from tts_core.models import network as spec_of
@@ -75,7 +75,7 @@ def _cast(path: str, module: nn.Module, kind: str, dtype: mx.Dtype) -> None:
 
 def dia(
     layers: int, dtype: mx.Dtype, *, cross_rope: bool = False, sizes: dict[str, int] | None = None
-) -> tuple[DiaSlots, Step]:
+) -> tuple[Any, Step]:
     """One guided text, some rows in."""
     config = dia_config(cross_rope=cross_rope)
     heads: dict[str, Any] = {"num_hidden_layers": layers, "head_dim": 64, "cross_head_dim": 128}
@@ -83,13 +83,13 @@ def dia(
     network = Dia(config)
     cast(network, "dia", dtype)
     with mock.patch.object(fused, "independent", product):  # a CPU's calls follow its BLAS
-        slots = DiaSlots(network, network.encode_nothing(), texts=1, rows=40, text_rows=20)
+        batch = dia_slots(network, network.encode_nothing(), texts=1, room=40)
     grid = np.full((40, 4), -1, np.int32)
     grid[0] = config.bos_token_id
     tokens = np.arange(1, 9).astype(np.int32)
-    slots.join(0, DiaJoining(tokens, grid, 1, 0, 30, SAMPLING, HostNoise(1)))
-    slots.read(slots.launch(2))
-    return slots, lambda: (slots._step(), slots.tokens, slots.ends)
+    batch.join(0, DiaInputs(tokens, grid, 1, 0, 30, SAMPLING, HostNoise(1)))
+    batch.read(batch.launch(2))
+    return batch, lambda: (*batch.launch(1).readings, batch.state.tokens, batch.state.ends)
 
 
 def metavoice(layers: int, dtype: mx.Dtype) -> tuple[Any, Step]:
@@ -98,13 +98,13 @@ def metavoice(layers: int, dtype: mx.Dtype) -> tuple[Any, Step]:
     config = replace(config, intermediate_size=96)
     network = FirstStage(config)
     cast(network, "metavoice", dtype)
-    slots = MetaVoiceSlots(network, texts=1, rows=2, room=40, end_of_text=2561)
+    slots = metavoice_decoder.make_slots(network, texts=1, room=40, end_of_text=2561)
     vector = np.zeros(config.speaker_embedding_size, np.float32)
     ids = np.array([2100, 2101, 2102], np.int32)
-    slots.join(0, MetaVoiceJoining(ids, vector, FirstStageSampling(), HostNoise(1)))
+    slots.join(0, MetaVoiceInputs(ids, vector, FirstStageSampling(), HostNoise(1)))
     slots.read(slots.launch(3))
-    mx.eval(slots.tokens)
-    return slots, lambda: (slots.launch(1), slots.tokens)
+    mx.eval(slots.state)
+    return slots, lambda: (*slots.launch(1).readings, *slots.state)
 
 
 def mars5(layers: int, dtype: mx.Dtype) -> tuple[Any, Step]:
@@ -137,19 +137,14 @@ def dia2(layers: int, dtype: mx.Dtype, *, depth: int = 1) -> tuple[Any, Step]:
     )
     network = Dia2(config)
     cast(network, "dia2", dtype)
-    slots, ids = Dia2Slots(network), np.zeros(2 + config.n_streams, np.int32)
-    choice = Dia2Choice(2.0, 50, 0.8, 50)
-    slots.join(
-        0, Dia2Joining(np.zeros((0, len(ids)), np.int32), 0, Dia2Sampling(choice, choice), HostNoise(1))
-    )
+    batch, ids = dia2_slots(network, texts=1, room=40), np.zeros(2 + config.n_streams, np.int32)
+    choice, free = Dia2Choice(2.0, 50, 0.8, 50), np.append(ids[:2], np.full(config.n_streams, FREE))
+    batch.join(0, GivenText([ids, ids, free], Dia2Sampling(choice, choice), HostNoise(1)))
     for _ in range(2):
-        slots.act({0: ids})
-        slots.read(slots.draw({0: (3, 3)}))
-    ids[2:] = FREE
-    return slots, lambda: (
-        slots._step({0: ids}),
-        slots.codes,
-        *(each for held in slots.cache for each in held),
+        batch.read(batch.launch(1))
+    return batch, lambda: (
+        *batch.launch(1).readings,
+        *(each for held in batch.caches for each in (held.keys, held.values)),
     )
 
 
@@ -217,7 +212,7 @@ def qwen3(layers: int, dtype: mx.Dtype, *, depth: int = 1) -> tuple[Any, Step]:
     for _ in range(2):
         slots.read(slots.launch(1))
     return slots, lambda: (
-        slots._step(),
+        *slots.launch(1).readings,
         *slots.state,
         *(each for held in slots.caches for each in (held.keys, held.values)),
     )
@@ -258,14 +253,15 @@ def test_launches_of_a_frame(model: str, dtype: mx.Dtype) -> None:
 def test_a_step_reads_its_weights_once() -> None:
     """All launches together read at most 1.05 times the weights and the keys and values."""
     sizes = {"hidden_size": 1024, "intermediate_size": 4096, "vocab_size": 1028, "num_attention_heads": 8}
-    slots, step = dia(2, mx.bfloat16, sizes=sizes)
-    network = slots.network
+    batch, step = dia(2, mx.bfloat16, sizes=sizes)
+    network = batch.decoder.network
     once = ("cross_attention.k_proj", "cross_attention.v_proj")  # of the text, not of a step
     layers: Any = tree_flatten([layer.parameters() for layer in network.model.decoder.layers])
     weights = sum(value.nbytes for name, value in layers if not any(part in name for part in once))
     weights += network.logits_dense.weight.nbytes
     with as_on_metal(), mock.patch.object(mx, "async_eval"):
         found = bytes_read(step)
-    cache = sum(one.nbytes for one in slots.memory.own) * int(slots.filled[0]) // 39
-    cache += sum(one.nbytes for one in slots.memory.source_keys) * 2 * 8 // 20
+    seen = batch.plan.texts[0].steps + 1
+    cache = sum(one.both[..., :seen, :].nbytes for one in batch.caches)
+    cache += sum(one.nbytes for one in (*batch.state.keys, *batch.state.values))
     assert weights + cache < found <= 1.05 * (weights + cache)

@@ -37,7 +37,7 @@ from tts_core.mars5.config import is_norm, residual_transformer_parameter_shapes
 from tts_core.mars5.diffusion import Diffusion, first_noise, make_cells
 from tts_core.mars5.spec import MARS5_AR, MARS5_NAR
 from tts_core.memory.weights import weight_bytes
-from tts_core.metavoice.rows import MetaVoiceJoining
+from tts_core.metavoice.inputs import MetaVoiceInputs
 from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.nn.noise import HostNoise
 
@@ -199,7 +199,7 @@ def test_a_quantised_first_stage_draws_alike_on_both_sides(folder: Folder, form:
         config = network.config
         vector = np.random.default_rng(2).normal(0, 0.2, config.speaker_embedding_size).astype(np.float32)
         ids = np.array([2060, config.vocab_size - 1], np.int32)
-        text = MetaVoiceJoining(ids, vector, FirstStageSampling(), HostNoise(3))
+        text = MetaVoiceInputs(ids, vector, FirstStageSampling(), HostNoise(3))
         made += LanguageSide(side.kind).speak(network, [text], [30], end_of_text=config.vocab_size - 1)
     np.testing.assert_array_equal(made[0], made[1])
     assert len(made[0]) > 10

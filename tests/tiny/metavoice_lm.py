@@ -13,7 +13,7 @@ from tests.tiny.metavoice import tilted
 from tests.tts_core.metavoice import sampling_rules as rules
 from tts_core.metavoice.codes import second_stage_rows
 from tts_core.metavoice.config import END_OF_AUDIO
-from tts_core.metavoice.rows import MetaVoiceJoining
+from tts_core.metavoice.inputs import MetaVoiceInputs
 from tts_core.metavoice.sampling import FirstStageSampling, waiting_times
 from tts_core.nn.noise import Noise
 
@@ -81,14 +81,14 @@ class LanguageSide(Side):
             logits = self.numpy(step.network.next_logits(ids, step.speakers, step.cache))
         return logits.reshape(step.sampling.rows, len(tokens), -1)
 
-    def alone(self, network: Any, text: MetaVoiceJoining, *, count: int, end_of_text: int) -> list[int]:
+    def alone(self, network: Any, text: MetaVoiceInputs, *, count: int, end_of_text: int) -> list[int]:
         """The first `count` ids that a text draws, by plain steps and the rules in NumPy."""
         sampling, made = text.sampling, list[int]()
         step = self.step(
-            network, text.vector[None], sampling, room=len(text.ids) + count, end_of_text=end_of_text
+            network, text.vector[None], sampling, room=len(text.tokens) + count, end_of_text=end_of_text
         )
         while len(made) < count:
-            new = np.array(made[-1:], np.int32) if made else text.ids
+            new = np.array(made[-1:], np.int32) if made else text.tokens
             logits = self.rows(step, new[None])[:, 0]
             guided = rules.guide(list(logits), sampling.cfg_scale, sampling.text_cfg_scale)
             rule = rules.probabilities_fast if sampling.rule == "fast" else rules.probabilities_slow
@@ -100,7 +100,7 @@ class LanguageSide(Side):
     def speak(
         self,
         network: Any,
-        texts: Sequence[MetaVoiceJoining],
+        texts: Sequence[MetaVoiceInputs],
         limits: Sequence[int],
         *,
         end_of_text: int,
@@ -110,10 +110,9 @@ class LanguageSide(Side):
 
         limits: most new ids of each.  end: the id that ends a text, and is its last.
         """
-        slots = self.module("metavoice.slots").MetaVoiceSlots(
+        slots = self.module("metavoice.decoder").make_slots(
             network,
             texts=len(texts),
-            rows=sum(text.sampling.rows for text in texts),
             room=network.config.max_position_embeddings - 1,
             end_of_text=end_of_text,
         )
@@ -129,7 +128,8 @@ class LanguageSide(Side):
                     slots.leave(slot)
                     running.remove(slot)
         return [
-            np.concatenate([text.ids, np.array(new, np.int32)]) for text, new in zip(texts, made, strict=True)
+            np.concatenate([text.tokens, np.array(new, np.int32)])
+            for text, new in zip(texts, made, strict=True)
         ]
 
     def guided(self, rows: Sequence[np.ndarray], sampling: FirstStageSampling) -> np.ndarray:

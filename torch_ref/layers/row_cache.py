@@ -113,8 +113,9 @@ class FirstRows(RingCache):
 def relaid(x: Tensor, before: int, copies: int, places: int, length: int) -> Tensor:
     """Lay out keys for other numbers of rows, and add zeros.
 
-    (before · N, K, T, E) → (copies · places, K, length, E).
+    (..., before · N, K, T, E) → (..., copies · places, K, length, E).
     """
-    x = x.unflatten(0, (before, -1))[:copies, :places]
-    short = [wanted - there for wanted, there in zip((copies, places), x.shape, strict=False)]
-    return F.pad(x, (0, 0, 0, length - x.shape[3], 0, 0, 0, short[1], 0, short[0])).flatten(0, 1)
+    x = x.unflatten(-4, (before, -1))[..., :copies, :places, :, :, :]
+    wanted = *x.shape[:-5], copies, places, x.shape[-3], length, x.shape[-1]
+    short = [size - there for size, there in zip(wanted, x.shape, strict=True)]
+    return F.pad(x, [number for each in reversed(short) for number in (0, each)]).flatten(-5, -4)

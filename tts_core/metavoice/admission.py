@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tts_core.metavoice.inputs import most_rows
 from tts_core.metavoice.memory import MetaVoiceJob, estimate, places_that_fit, positions
 from tts_core.metavoice.net import MetaVoiceNet
 from tts_core.metavoice.request import MetaVoiceRequest
-from tts_core.metavoice.rows import most_rows
 from tts_core.speaking.admission import PeakAdmission
 
 
 class MetaVoiceAdmission(PeakAdmission):
-    """The places of a running batch on `rows` rows, for texts of at most `room` ids. A request keeps its rows
-    until it leaves; guidance on speaker and text takes a row more.
+    """The places of a running batch on `rows` rows, for texts of at most `room` ids. Each text takes as many
+    rows as the one with the most; guidance on speaker and text takes a row more.
 
     job: bounds each request where it is known that `places` of them fit; None for any request, on as many
     places as fit. Raises ResourceError for too little memory.
@@ -29,7 +29,7 @@ class MetaVoiceAdmission(PeakAdmission):
         super().__init__(net.host, places, self._bytes)
 
     def fits(self, request: MetaVoiceRequest, others: Sequence[MetaVoiceRequest], promised: int) -> bool:
-        rows = sum(one.sampling.rows for one in (request, *others))
+        rows = (1 + len(others)) * max(one.sampling.rows for one in (request, *others))
         return super().fits(request, others, promised) and rows <= self.rows
 
     def _bytes(self, request: MetaVoiceRequest) -> int:

@@ -40,7 +40,7 @@ from tts_core.metavoice.config import (
     SecondStageConfig,
     SpeakerEncoderConfig,
 )
-from tts_core.metavoice.rows import most_rows
+from tts_core.metavoice.inputs import most_rows
 from tts_core.printable import counted
 
 VOICE_SECONDS = 80  # of speech, whose slices are encoded at once

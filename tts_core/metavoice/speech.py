@@ -12,9 +12,9 @@ import numpy as np
 from tts_core.audio.loudness import normalize_loudness
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.metavoice.config import END_OF_AUDIO, FIRST_STAGE_BOOKS
+from tts_core.metavoice.inputs import MetaVoiceInputs
 from tts_core.metavoice.net import MetaVoiceNet, MetaVoiceSource
 from tts_core.metavoice.request import FRAME_RATE, MetaVoiceRequest
-from tts_core.metavoice.rows import MetaVoiceJoining
 from tts_core.speaking.speech import Encode, Free, Ids, Slot, Sound, Speech, Work
 
 
@@ -27,7 +27,7 @@ def speak(request: MetaVoiceRequest, net: MetaVoiceNet, policy: CodecPolicy | No
     frames, count, is_cut = 0, 0, False  # frames and ids of the pieces so far
     for place, piece in enumerate(request.pieces):
         limit = piece.limit(request.frames(place, frames))
-        inputs = MetaVoiceJoining(piece.first, vector, request.sampling, piece.noise)
+        inputs = MetaVoiceInputs(piece.first, vector, request.sampling, piece.noise)
         slot = Slot(inputs, "first stage", round(FIRST_STAGE_BOOKS * FRAME_RATE * piece.seconds))
         ids = list[int]()
         while len(ids) < limit and ids[-1:] != [END_OF_AUDIO]:

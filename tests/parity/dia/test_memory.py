@@ -7,11 +7,10 @@ import pytest
 import torch
 
 import mlx_port
-import mlx_port.dia.slots
 import mlx_port.layers.cache
 import mlx_port.runtime.memory
 import torch_ref
-import torch_ref.cuda.dia.slots
+import torch_ref.cuda.dia.decoder
 import torch_ref.layers.cache
 from tests.sides import PORT, YARDSTICK, Side
 from tests.tiny.dia import compose, dac_config, dac_weights, dia_config, dia_weights
@@ -38,59 +37,40 @@ def tiny(side: Side) -> Any:
 def test_constants_are_those_of_both_sides() -> None:
     for cache in (torch_ref.layers.cache, mlx_port.layers.cache):
         assert cache.CHUNK == CACHE_CHUNK
-    assert torch_ref.cuda.dia.slots.NOISE_STEPS == estimate.NOISE_STEPS
+    assert torch_ref.cuda.dia.decoder.NOISE_STEPS == estimate.NOISE_STEPS
     assert attention.AttentionPolicy().budget_bytes == SCORES
 
 
-def nbytes(side: Side, arrays: Any) -> int:
+def nbytes(arrays: Any) -> int:
     return sum(x.nbytes for x in arrays)
 
 
 def test_weights_are_those_of_the_networks() -> None:
     network, codec = tiny(YARDSTICK).engine.network, tiny(YARDSTICK).engine.codec
     held = [*network.parameters(), *network.buffers()]
-    assert nbytes(YARDSTICK, held) == estimate.weight_bytes(dia_config(), "float32")
-    assert nbytes(YARDSTICK, codec.parameters()) == weight_bytes("dac", dac_config(), "float32")
+    assert nbytes(held) == estimate.weight_bytes(dia_config(), "float32")
+    assert nbytes(codec.parameters()) == weight_bytes("dac", dac_config(), "float32")
 
 
 @pytest.mark.parametrize(("batch", "frames", "guided"), [(1, 10, True), (2, 260, True), (3, 20, False)])
-def test_growing_caches_are_those_of_a_run(
-    batch: int, frames: int, guided: bool, monkeypatch: pytest.MonkeyPatch
+def test_caches_are_those_of_a_run(
+    side: Side, batch: int, frames: int, guided: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     most: dict[str, int] = {"cache": 0, "text": 0}
-    slots = YARDSTICK.module("cpu.dia.slots").FewSlots
+    slots = side.module("batch").RunningBatch
     launch = slots.launch
 
     def launched(slots: Any, steps: int) -> Any:
-        held, crossed = ([buffer for pair in pairs for buffer in pair] for pairs in (slots.own, slots.source))
-        most["cache"] = max(most["cache"], nbytes(YARDSTICK, held) + held[0].nbytes)
-        most["text"] = max(most["text"], text_bytes(crossed, batch))
-        return launch(slots, steps)
+        found = launch(slots, steps)
+        layers = [nbytes([cache.keys, cache.values]) for cache in slots.caches]
+        most["cache"] = max(most["cache"], sum(layers) + layers[0])
+        most["text"] = max(most["text"], text_bytes([*slots.state.keys, *slots.state.values], batch))
+        return found
 
     monkeypatch.setattr(slots, "launch", launched)
-    run(YARDSTICK, batch, frames, guided=guided)
-    guess = guessed("torch-cpu", batch, frames, guided=guided)
+    run(side, batch, frames, guided=guided)
+    guess = guessed("mlx-cpu" if side is PORT else "torch-cpu", batch, frames, guided=guided)
     assert {name: guess[name].bytes for name in most} == most
-
-
-@pytest.mark.parametrize(("batch", "frames", "guided"), [(1, 10, True), (2, 260, True), (3, 20, False)])
-def test_fixed_caches_are_those_of_a_run(
-    batch: int, frames: int, guided: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kept: list[Any] = []
-    slots = mlx_port.dia.slots.DiaSlots
-    join = slots.join
-
-    def joined(slots: Any, slot: int, text: Any) -> None:
-        kept.append(slots)
-        join(slots, slot, text)
-
-    monkeypatch.setattr(slots, "join", joined)
-    run(PORT, batch, frames, guided=guided)
-    memory = kept[0].memory
-    guess = guessed("mlx-cpu", batch, frames, guided=guided)
-    assert guess["cache"].bytes == nbytes(PORT, memory.own)
-    assert guess["text"].bytes == text_bytes([*memory.source_keys, *memory.source_values], batch)
 
 
 def run(side: Side, batch: int, frames: int, *, guided: bool) -> None:
@@ -106,7 +86,7 @@ def guessed(backend: str, batch: int, frames: int, *, guided: bool) -> Any:
 def text_bytes(crossed: list[Any], batch: int) -> int:
     """Keys and values of the text, and its encoding twice."""
     encoded = 2 * 4 * batch * (len(TEXT) - 3) * dia_config().encoder_config.hidden_size
-    return nbytes(YARDSTICK, crossed) + encoded
+    return nbytes(crossed) + encoded
 
 
 def test_the_widest_layer_is_that_of_a_run() -> None:

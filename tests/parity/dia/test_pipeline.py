@@ -213,19 +213,16 @@ def test_one_read_from_the_device_a_row(
 def as_on_a_gpu(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
     """Take torch's loop of devices: the one of CPUs in float32 reads its ids without the host."""
     if side is not PORT:
-        monkeypatch.setattr(side.module("cuda.dia.slots"), "few_rows", lambda network: None)
+        monkeypatch.setattr(side.module("cpu.dia.decoder"), "few_rows", lambda network: None)
 
 
 def watched(side: Side, seen: Callable[[np.ndarray], None]) -> Watched:
     """Pass the ids of each row, (B, C), to `seen`."""
-    if side is PORT:
-        return Watched(side.module("dia.slots").DiaSlots, lambda rows: seen(rows[0]), "read")
-    return Watched(side.module("host").Host, seen)
+    return Watched(side.module("batch").RunningBatch, lambda rows: seen(rows[0]), "read")
 
 
 def loop_modules(side: Side) -> list[Any]:
-    names = ["host"] + (["dia.slots"] if side is PORT else [])
-    return [net, *(side.module(name) for name in names)]
+    return [net, *(side.module(name) for name in ("host", "batch", "dia.decoder"))]
 
 
 def test_forbidden_reads_are_seen(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:

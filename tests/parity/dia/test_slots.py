@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 import torch
 
-from mlx_port.dia.slots import DiaSlots
+from mlx_port.batch import RunningBatch
+from mlx_port.dia.decoder import make_slots
 from tests.parity.dia.near_ties import nearest
 from tests.sides import ORACLE, PORT, YARDSTICK
 from tests.tiny.dia import SAMPLING, compose, dac_config, dac_weights, dia_config, dia_weights
 from tests.tiny.dia_draws import draws
 from tts_core.dia.grid import DelayGrid
-from tts_core.dia.joining import DiaJoining
+from tts_core.dia.inputs import DiaInputs
 from tts_core.dia.sampling import DiaSampling
 from tts_core.nn.noise import HostNoise, Noise
 
@@ -37,8 +38,8 @@ class Text:
     def grid(self) -> DelayGrid:
         return DelayGrid(dia_config(), self.prompt, self.frames)
 
-    def joining(self, grid: DelayGrid) -> DiaJoining:
-        return grid.joining(self.tokens, self.sampling, self.noise)
+    def inputs(self, grid: DelayGrid) -> DiaInputs:
+        return DiaInputs.of(grid, self.tokens, self.sampling, self.noise)
 
 
 def text(seed: int, *, sampling: DiaSampling = SAMPLING) -> Text:
@@ -61,10 +62,10 @@ def plainly(one: Text, *, cross_rope: bool = False) -> np.ndarray:
     return draws(network("torch", cross_rope), one.tokens, one.grid(), one.sampling, one.noise)
 
 
-def slots_of(count: int, *, guided: bool = True, rows: int = 80, cross_rope: bool = False) -> DiaSlots:
+def slots_of(count: int, *, guided: bool = True, rows: int = 80, cross_rope: bool = False) -> RunningBatch:
     built = network("mlx", cross_rope)
     nothing = built.encode_nothing() if guided else None
-    return DiaSlots(built, nothing, texts=count, rows=rows, text_rows=40)
+    return make_slots(built, nothing, texts=count, room=rows)
 
 
 @pytest.mark.parametrize("cross_rope", [False, True])
@@ -77,22 +78,22 @@ def test_draws_are_the_plain_ones(count: int, settings: dict, cross_rope: bool) 
     texts = [text(seed, sampling=sampling) for seed in range(count)]
     slots = slots_of(count, guided=sampling.cfg_scale != 0, cross_rope=cross_rope)
     for slot, one in enumerate(texts):
-        slots.join(slot, one.joining(one.grid()))
+        slots.join(slot, one.inputs(one.grid()))
     drawn = np.concatenate([slots.read(slots.launch(7)) for _ in range(10)])
     for slot, one in enumerate(texts):
         expected = plainly(one, cross_rope=cross_rope)
         np.testing.assert_array_equal(drawn[: len(expected), slot], expected)
 
 
-def arrivals(slots: DiaSlots, texts: list[Text], seed: int) -> Iterator[Text]:
+def arrivals(slots: RunningBatch, texts: list[Text], seed: int) -> Iterator[Text]:
     """Texts in random order of time: each joins a free slot and leaves when its grid is done."""
     random, waiting, running = np.random.default_rng(seed), list(texts), {}
     while waiting or running:
-        for slot in range(slots.texts):
+        for slot in range(slots.plan.slots):
             if slot not in running and waiting and random.random() < 0.5:
                 one = waiting.pop(0)
                 running[slot] = one, one.grid()
-                slots.join(slot, one.joining(running[slot][1]))
+                slots.join(slot, one.inputs(running[slot][1]))
         rows = slots.read(slots.launch(int(random.integers(1, 6))))
         for slot, (one, grid) in list(running.items()):
             for ids in rows[:, slot]:
@@ -128,7 +129,7 @@ def test_a_row_does_not_depend_on_the_batch() -> None:
     def drawn(members: list[int]) -> np.ndarray:
         slots = slots_of(len(members), rows=rows)
         for slot, one in enumerate(members):
-            slots.join(slot, DiaJoining(tokens[one], forced[one], 1, 0, rows, SAMPLING, HostNoise(one)))
+            slots.join(slot, DiaInputs(tokens[one], forced[one], 1, 0, rows, SAMPLING, HostNoise(one)))
         return slots.read(slots.launch(rows - 1))
 
     together = drawn(list(range(texts)))
@@ -145,21 +146,49 @@ def test_a_row_does_not_depend_on_the_batch() -> None:
         assert nearest(cond, uncond, uniform, int(channel), ids, SAMPLING, 60, 1e-5).explained
 
 
-def test_a_free_slot_stays_where_it_is() -> None:
-    """Longer than the grid has rows: nothing is written out of bounds, and a text may join afterwards."""
-    one, slots = text(2), slots_of(2, rows=60)
-    slots.read(slots.launch(64))
-    slots.join(1, one.joining(one.grid()))
+def test_steps_past_the_end_stay_in_the_grid() -> None:
+    """Nothing is written out of bounds, and another text may join."""
+    one, other, slots = text(2), text(5), slots_of(2, rows=60)
+    slots.join(0, other.inputs(other.grid()))
+    slots.read(slots.launch(70))
+    slots.join(1, one.inputs(one.grid()))
     expected = plainly(one)
-    np.testing.assert_array_equal(slots.read(slots.launch(60))[: len(expected), 1], expected)
-    assert slots.filled.max() == 59
+    np.testing.assert_array_equal(slots.read(slots.launch(58))[: len(expected), 1], expected)
+    assert slots.plan.positions().max() == 58
+
+
+def test_unconditional_rows_come_and_go_with_their_texts() -> None:
+    """A text without guidance has one row, alone or beside those that have two."""
+    bare = replace(SAMPLING, cfg_scale=0.0)
+    texts = [text(1, sampling=bare), text(3), text(4, sampling=bare)]
+    slots, drawn = slots_of(3), {slot: list[np.ndarray]() for slot in range(3)}
+
+    def run(steps: int) -> list[int]:
+        rows = slots.read(slots.launch(steps))
+        for slot in slots.plan.texts:
+            drawn[slot].extend(rows[:, slot])
+        return [len(cache.keys) for cache in slots.caches]
+
+    slots.join(0, texts[0].inputs(texts[0].grid()))
+    assert set(run(2)) == {1}
+    slots.join(1, texts[1].inputs(texts[1].grid()))
+    assert set(run(2)) == {4}
+    slots.join(2, texts[2].inputs(texts[2].grid()))
+    assert set(run(2)) == {6}
+    slots.leave(1)
+    run(2)
+    for slot, one in enumerate(texts):
+        found = np.stack(drawn[slot])
+        expected = plainly(one)[: len(found)]
+        np.testing.assert_array_equal(found[: len(expected)], expected)
 
 
 def test_unused_memory_is_freed_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     freed: list[int] = []
-    slots = slots_of(1)
-    monkeypatch.setattr("mlx_port.dia.slots.STEPS_KEPT", 5)
+    one, slots = text(2), slots_of(1)
+    monkeypatch.setattr("mlx_port.batch.STEPS_KEPT", 5)
     monkeypatch.setattr("mlx.core.clear_cache", lambda: freed.append(slots.ticks))
+    slots.join(0, one.inputs(one.grid()))
     slots.read(slots.launch(12))
     assert freed == [5, 10]
 
@@ -167,9 +196,11 @@ def test_unused_memory_is_freed_now_and_then(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_step_is_submitted_before_the_last_ones_draws_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Launch, launch, read, launch, read."""
     done: list[str] = []
-    launch, read = DiaSlots.launch, DiaSlots.read
-    monkeypatch.setattr(DiaSlots, "launch", lambda self, steps: done.append("launch") or launch(self, steps))
-    monkeypatch.setattr(DiaSlots, "read", lambda self, rows: done.append("read") or read(self, rows))
+    launch, read = RunningBatch.launch, RunningBatch.read
+    monkeypatch.setattr(
+        RunningBatch, "launch", lambda self, steps: done.append("launch") or launch(self, steps)
+    )
+    monkeypatch.setattr(RunningBatch, "read", lambda self, rows: done.append("read") or read(self, rows))
     voice = compose(PORT, dia_weights(dia_config(), seed=3, eos=0.0), dac_weights(dac_config()))
     voice.generate_codes(["[S1] One."], max_frames=4, seed=1)
     assert done[:5] == ["launch", "launch", "read", "launch", "read"]

@@ -10,8 +10,8 @@ import pytest
 from tests.golden.dia2_bench import build
 from tests.sides import BOTH
 from tests.tiny.dia2 import dia2_config, dia2_weights
+from tests.tiny.dia2_texts import GivenText
 from tts_core.dia2.sampling import Dia2Choice, Dia2Sampling
-from tts_core.dia2.slots import Dia2Joining
 from tts_core.nn.noise import HostNoise
 
 GUIDED = Dia2Sampling(Dia2Choice(2.0, 5, 0.6, 2), Dia2Choice(2.0, 5, 0.8, 5))
@@ -48,21 +48,35 @@ def mlx_nan(logits: Any, row: int) -> Any:
 def test_every_stage_and_row_counts(side: str, row: int, stage: int, monkeypatch: pytest.MonkeyPatch) -> None:
     config = dia2_config()
     made = build(side, dia2_weights(config, seed=2))
-    slots = made.slots()
+    batch, ids = made.batch(2), np.ones(2 + config.n_streams, np.int32)
     for slot in (0, 1):
-        slots.join(
-            slot, Dia2Joining(np.zeros((0, 2 + config.n_streams), np.int32), 0, GUIDED, HostNoise(slot))
-        )
+        batch.join(slot, GivenText([ids], GUIDED, HostNoise(slot)))
     if side == "mlx":
-        monkeypatch.setattr(slots.fused, "stage", poisoned(slots.fused.stage, stage, row, mlx_nan))
+        form = batch.decoder.fused
+        monkeypatch.setattr(form, "stage", poisoned(form.stage, stage, 2 * row, mlx_nan))
     else:
-        depformer = slots.network.depformer
-        monkeypatch.setattr(depformer, "forward", poisoned(depformer.forward, stage, row, torch_nan))
-    ids = np.ones(2 + config.n_streams, np.int32)
-    assert min(slots.act({0: ids, 1: ids}).values()) >= 0
-    codes = slots.read(slots.draw({0: (3, 3), 1: (3, 3)}))
+        depformer = made.network.depformer
+        monkeypatch.setattr(depformer, "forward", poisoned(depformer.forward, stage, 2 * row, torch_nan))
+    [codes] = batch.read(batch.launch(1))
     assert codes[0].min() == -1, "the text whose row is spoiled"
     assert codes[1].min() >= 0, "its neighbor"
+
+
+@pytest.mark.parametrize("side", BOTH)
+def test_rows_that_a_text_does_not_use_do_not_count(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside a guided text an unguided one has an unconditional row, of which nothing is read."""
+    config, alone = dia2_config(), Dia2Choice(1.0, 5, 0.8, 5)
+    made = build(side, dia2_weights(config, seed=2))
+    batch, ids = made.batch(2), np.ones(2 + config.n_streams, np.int32)
+    batch.join(0, GivenText([ids], Dia2Sampling(alone, alone), HostNoise(0)))
+    batch.join(1, GivenText([ids], GUIDED, HostNoise(1)))
+    if side == "mlx":
+        form = batch.decoder.fused
+        monkeypatch.setattr(form, "stage", poisoned(form.stage, 0, 2, mlx_nan))
+    else:
+        depformer = made.network.depformer
+        monkeypatch.setattr(depformer, "forward", poisoned(depformer.forward, 0, 2, torch_nan))
+    assert batch.read(batch.launch(1)).min() >= 0
 
 
 @pytest.mark.parametrize("side", BOTH)

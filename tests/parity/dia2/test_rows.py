@@ -12,8 +12,8 @@ import pytest
 
 from tests.golden.dia2_bench import Dia2Side, build
 from tests.tiny.dia2 import dia2_weights, other_config
+from tests.tiny.dia2_texts import GivenText
 from tts_core.dia2.sampling import Dia2Choice, Dia2Sampling
-from tts_core.dia2.slots import Dia2Joining
 from tts_core.nn.noise import HostNoise
 
 pytestmark = pytest.mark.rest
@@ -36,7 +36,7 @@ class Draws:
 @contextmanager
 def noted(side: Dia2Side, scores: list[np.ndarray]) -> Iterator[None]:
     """Note the scores of all draws: logits of the candidates with their Gumbel numbers."""
-    draws = side.module("steps.dia2.drawing" if side.kind == "mlx" else "dia2.slots")
+    draws = side.module("steps.dia2.drawing" if side.kind == "mlx" else "dia2.decoder")
     sampling, original = side.module("dia2.sampling"), draws.choose
 
     def choose(cond: Any, uncond: Any, choice: Any, uniform: Any, is_code: Any = None) -> Any:
@@ -52,16 +52,18 @@ def noted(side: Dia2Side, scores: list[np.ndarray]) -> Iterator[None]:
 
 
 def drawn(side: Dia2Side, members: list[int]) -> Draws:
-    slots, found = side.slots(), Draws(np.zeros((len(members), STEPS, 1 + CONFIG.n_streams), np.int32), [])
-    for slot, one in enumerate(members):
-        nothing = np.zeros((0, 2 + CONFIG.n_streams), np.int32)
-        slots.join(slot, Dia2Joining(nothing, 0, SAMPLING, HostNoise(one)))
+    batch, found = (
+        side.batch(len(members)),
+        Draws(np.zeros((len(members), STEPS, 1 + CONFIG.n_streams), np.int32), []),
+    )
+    texts = [GivenText(IDS[one], SAMPLING, HostNoise(one)) for one in members]
+    for slot, text in enumerate(texts):
+        batch.join(slot, text)
     with noted(side, found.scores):
         for step in range(STEPS):
-            actions = slots.act({slot: IDS[one, step] for slot, one in enumerate(members)})
-            codes = slots.read(slots.draw({slot: (5, 3) for slot in range(len(members))}))
-            for slot in range(len(members)):
-                found.ids[slot, step] = [actions[slot], *codes[slot]]
+            found.ids[:, step, 1:] = batch.read(batch.launch(1))[0]
+    for slot, text in enumerate(texts):
+        found.ids[slot, :, 0] = text.actions
     return found
 
 

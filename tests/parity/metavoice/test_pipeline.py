@@ -19,11 +19,11 @@ from tests.tolerance import assert_within
 from tts_core.audio.loudness import TARGET, integrated_loudness, normalize_loudness
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.errors import CancelledError, ResourceError, UsageError
+from tts_core.metavoice.inputs import MetaVoiceInputs
 from tts_core.metavoice.memory import MetaVoiceJob, positions
 from tts_core.metavoice.net import MetaVoiceSource
 from tts_core.metavoice.options import Decoder, MetaVoiceOptions
 from tts_core.metavoice.request import STAGES, MetaVoiceFacts, MetaVoiceRequest, log_license, request
-from tts_core.metavoice.rows import MetaVoiceJoining
 from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.nn.noise import HostNoise
 from tts_core.pipeline import Callbacks
@@ -212,7 +212,7 @@ def test_keys_and_values_are_dropped_with_the_last_text(side: Any) -> None:
     assert slots.cache == []
     size = side.facts.first.speaker_embedding_size
     for slot in (0, 1):
-        text = MetaVoiceJoining(
+        text = MetaVoiceInputs(
             np.array([2561], np.int32), np.zeros(size, np.float32), FirstStageSampling(), HostNoise(1)
         )
         slots.join(slot, text)

@@ -12,7 +12,7 @@ import pytest
 from tests.tiny.metavoice import first_stage_config, first_stage_weights, tokenizers
 from tests.tiny.metavoice_lm import LanguageSide
 from tts_core.metavoice.config import END_OF_AUDIO
-from tts_core.metavoice.rows import MetaVoiceJoining
+from tts_core.metavoice.inputs import MetaVoiceInputs
 from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.nn.noise import HostNoise
 
@@ -47,8 +47,8 @@ class Text:
     drawn: list[int] = field(default_factory=list)
 
     @property
-    def joining(self) -> MetaVoiceJoining:
-        return MetaVoiceJoining(self.ids, self.vector, self.sampling, HostNoise(self.seed))
+    def joining(self) -> MetaVoiceInputs:
+        return MetaVoiceInputs(self.ids, self.vector, self.sampling, HostNoise(self.seed))
 
 
 def text(seed: int) -> Text:
@@ -67,16 +67,12 @@ def alone(side: LanguageSide, seed: int) -> list[int]:
     return side.alone(network(side), one.joining, count=one.limit, end_of_text=END_OF_TEXT)
 
 
-def slots_of(side: LanguageSide, count: int, rows: int) -> Any:
-    kind = side.module("metavoice.slots").MetaVoiceSlots
-    return kind(network(side), texts=count, rows=rows, room=ROOM, end_of_text=END_OF_TEXT)
+def slots_of(side: LanguageSide, count: int) -> Any:
+    make = side.module("metavoice.decoder").make_slots
+    return make(network(side), texts=count, room=ROOM, end_of_text=END_OF_TEXT)
 
 
-def read(side: LanguageSide, launched: Any) -> np.ndarray:
-    return side.module("reading").finish_read(launched)
-
-
-def come_and_go(side: LanguageSide, slots: Any, texts: list[Text], seed: int) -> list[Text]:
+def come_and_go(slots: Any, texts: list[Text], seed: int) -> list[Text]:
     """Let the texts join at random times and leave at their limits; some leave early, for good.
 
     Returns those that ended.
@@ -86,12 +82,11 @@ def come_and_go(side: LanguageSide, slots: Any, texts: list[Text], seed: int) ->
         for slot in range(slots.plan.slots):
             if slot in running or not waiting or random.random() < 0.5:
                 continue
-            if slots.plan.fits(waiting[0].sampling):
-                running[slot] = waiting.pop(0)
-                slots.join(slot, running[slot].joining)
+            running[slot] = waiting.pop(0)
+            slots.join(slot, running[slot].joining)
         if not running:
             continue
-        drawn = read(side, slots.launch(int(random.integers(1, 5))))
+        drawn = slots.read(slots.launch(int(random.integers(1, 5))))
         for slot, one in list(running.items()):
             one.drawn += drawn[:, slot].tolist()
             cancelled = random.random() < 0.02
@@ -104,16 +99,14 @@ def come_and_go(side: LanguageSide, slots: Any, texts: list[Text], seed: int) ->
 
 
 @EVERY_SIDE
-@pytest.mark.parametrize(
-    ("count", "rows", "texts"), [(1, 3, 30), (6, 14, 30), pytest.param(8, 18, 400, marks=pytest.mark.slow)]
-)
-def test_texts_come_and_go(side: LanguageSide, count: int, rows: int, texts: int) -> None:
+@pytest.mark.parametrize(("count", "texts"), [(1, 30), (6, 30), pytest.param(8, 400, marks=pytest.mark.slow)])
+def test_texts_come_and_go(side: LanguageSide, count: int, texts: int) -> None:
     """Other lengths, speakers, samplings and guidance in each slot; a cancelled text leaves no trace.
 
     Near-ties: none of 29,154 draws of 1,265 texts differed.
     """
     asked = [text(seed) for seed in range(texts)]
-    ended = come_and_go(side, slots_of(side, count, rows), asked, seed=count)
+    ended = come_and_go(slots_of(side, count), asked, seed=count)
     assert len(ended) > 0.6 * texts
     for one in ended:
         assert one.drawn[: one.limit] == alone(side, one.seed)
@@ -122,43 +115,23 @@ def test_texts_come_and_go(side: LanguageSide, count: int, rows: int, texts: int
 @EVERY_SIDE
 def test_a_text_stays_in_its_rows(side: LanguageSide) -> None:
     """Steps past its last position write nothing elsewhere, and another text may follow in its rows."""
-    slots, long, short = slots_of(side, 2, 4), text(3), text(5)
+    slots, long, short = slots_of(side, 2), text(3), text(5)
     slots.join(0, long.joining)
     slots.join(1, short.joining)
-    drawn = read(side, slots.launch(80))
+    drawn = slots.read(slots.launch(80))
     for slot, one in enumerate((long, short)):
         assert drawn[: one.limit, slot].tolist() == alone(side, one.seed)
     slots.leave(1)
     follower = text(8)
     slots.join(1, follower.joining)
-    assert read(side, slots.launch(follower.limit))[:, 1].tolist() == alone(side, follower.seed)
+    assert slots.read(slots.launch(follower.limit))[:, 1].tolist() == alone(side, follower.seed)
 
 
 @EVERY_SIDE
 def test_a_text_without_finite_logits_is_marked_by_itself(side: LanguageSide) -> None:
-    slots, one, other = slots_of(side, 2, 4), text(3), text(5)
+    slots, one, other = slots_of(side, 2), text(3), text(5)
     slots.join(0, other.joining)
-    slots.join(1, MetaVoiceJoining(one.ids, one.vector * np.float32(np.nan), SAMPLINGS[0], HostNoise(1)))
-    drawn = read(side, slots.launch(4))
+    slots.join(1, MetaVoiceInputs(one.ids, one.vector * np.float32(np.nan), SAMPLINGS[0], HostNoise(1)))
+    drawn = slots.read(slots.launch(4))
     assert drawn[:, 1].tolist() == [-1] * 4
     assert drawn[:, 0].tolist() == alone(side, other.seed)[:4]
-
-
-def test_rows_are_counted() -> None:
-    """A text takes as many rows as its guidance; the lowest free ones."""
-    plan = slots_of(SIDES["mlx_port"], 3, 5).plan
-    by_rows = {one.rows: one for one in SAMPLINGS}
-    joinings = {
-        rows: MetaVoiceJoining(text(1).ids, text(1).vector, one, HostNoise(0))
-        for rows, one in by_rows.items()
-    }
-    assert plan.join(2, joinings[3]) == [0, 1, 2]
-    assert plan.fits(by_rows[2])
-    assert not plan.fits(by_rows[3])
-    assert plan.join(0, joinings[2]) == [3, 4]
-    assert not plan.fits(by_rows[1])
-    assert plan.count == 5
-    plan.leave(2)
-    assert plan.join(1, joinings[1]) == [0]
-    assert plan.fits(by_rows[2])
-    assert plan.count == 5

@@ -13,11 +13,12 @@ import pytest
 import torch
 
 import torch_ref.mars5.reverse as reverse
+from tests.tiny.dia2_texts import GivenText
 from tests.tiny.inputs import normal
 from tests.torch_ref.limits.full_size import codes, network, zeros
 from tests.torch_ref.limits.stand_ins import stand_ins
+from torch_ref.dia2.decoder import make_slots as dia2_slots
 from torch_ref.dia2.dia2 import Dia2
-from torch_ref.dia2.slots import Dia2Slots
 from torch_ref.limits import Backend, enforce
 from torch_ref.mars5.residual_transformer import ResidualTransformer
 from torch_ref.metavoice.first_stage import FirstStage
@@ -25,7 +26,6 @@ from torch_ref.metavoice.second_stage import SecondStage
 from torch_ref.qwen3.decoder import make_slots
 from torch_ref.qwen3.qwen3 import Qwen3
 from tts_core.dia2.sampling import Dia2Choice, Dia2Sampling
-from tts_core.dia2.slots import Dia2Joining
 from tts_core.dia2.spec import DIA2_2B
 from tts_core.mars5.config import is_norm
 from tts_core.mars5.diffusion import Diffusion, make_cells
@@ -54,16 +54,21 @@ QWEN3 = replace(
 MARS5 = replace(MARS5_NAR, encoder_layers=1, decoder_layers=2, speaker_layers=1)
 
 
+def shapes_only(patch: pytest.MonkeyPatch) -> None:
+    """Let nothing be read from the device."""
+    patch.setattr("torch_ref.batch.begin_read", lambda drawn: drawn)
+    patch.setattr("torch_ref.batch.finish_read", lambda x: np.zeros(x.shape, np.int32))
+
+
 def dia2(patch: pytest.MonkeyPatch) -> None:
     """A long prefix, then a step with all codes."""
     streams = DIA2.n_streams
     before = np.zeros((700, 2 + streams), np.int32)
     usual = Dia2Sampling(Dia2Choice(2.0, 50, 0.6, 50), Dia2Choice(2.0, 50, 0.8, 50))
-    slots = Dia2Slots(network(Dia2, DIA2))
-    patch.setattr(slots.host, "to_host", lambda x: np.zeros(x.shape, np.int64))  # shapes only
-    slots.join(0, Dia2Joining(before, 699, usual, HostNoise(1)))
-    assert slots.act({0: before[0]}) == {0: 0}
-    assert slots.read(slots.draw({0: (2, 3)}))[0].shape == (streams,)
+    shapes_only(patch)
+    batch = dia2_slots(network(Dia2, DIA2), texts=1, room=702)
+    batch.join(0, GivenText(before, usual, HostNoise(1), before, 699, answers=(2, 3)))
+    assert batch.read(batch.launch(1)).shape == (1, 1, streams)
 
 
 def joining(seed: int, words: int, sampling: Qwen3Sampling, frames: int = 0) -> Qwen3Inputs:
@@ -83,15 +88,14 @@ def qwen3_tts(patch: pytest.MonkeyPatch) -> None:
 
     Then ten seconds for the speaker encoder.
     """
-    patch.setattr("torch_ref.batch.begin_read", lambda drawn: drawn)
-    patch.setattr("torch_ref.batch.finish_read", lambda x: np.zeros(x.shape, np.int32))
+    shapes_only(patch)
     made = network(Qwen3, QWEN3)
     slots = make_slots(made, texts=2, room=900)
     nucleus = Qwen3Sampling(Qwen3Choice(top_k=0, top_p=0.9), Qwen3Choice(temperature=1.3), 1.0)
     greedy = Qwen3Sampling(Qwen3Choice(is_greedy=True), Qwen3Choice(is_greedy=True), 1.2)
     slots.join(0, joining(1, 60, nucleus, 700))
     for _ in range(2):
-        assert slots.read(slots.launch(1)).shape == (1, 1, QWEN3.n_codebooks)
+        assert slots.read(slots.launch(1)).shape == (1, 2, QWEN3.n_codebooks)
     slots.join(1, replace(joining(2, 20, greedy), more=True))
     slots.feed(1, [5, 6], more=False)
     for _ in range(3):

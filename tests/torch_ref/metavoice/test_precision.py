@@ -25,12 +25,12 @@ from tests.tiny.metavoice_pipeline import reference
 from torch_ref import device as policy
 from torch_ref.device import Precision
 from torch_ref.metavoice.codes import predict
+from torch_ref.metavoice.decoder import make_slots
 from torch_ref.metavoice.first_stage import FirstStage
 from torch_ref.metavoice.second_stage import SecondStage
-from torch_ref.metavoice.slots import MetaVoiceSlots
 from tts_core.metavoice.codes import second_stage_rows
 from tts_core.metavoice.decoding import VocosDecoder
-from tts_core.metavoice.rows import MetaVoiceJoining
+from tts_core.metavoice.inputs import MetaVoiceInputs
 from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.nn.noise import HostNoise
 
@@ -136,12 +136,13 @@ def test_a_gpu_never_meets_the_other_half_precision(dtype: torch.dtype, other: t
 def test_one_dtype_from_weights_to_cache_and_float32_where_it_counts(dtype: torch.dtype) -> None:
     precision = Precision(torch.device("cpu"), dtype)
     first, second = networks(precision)
-    slots = MetaVoiceSlots(first, texts=1, rows=2, room=9, end_of_text=0)
+    slots = make_slots(first, texts=1, room=9, end_of_text=0)
     ids = np.array([2050, 2060, 7], np.int32)
-    slots.join(0, MetaVoiceJoining(ids, SPEAKERS[0], FirstStageSampling(), HostNoise(1)))
-    assert slots.speakers.dtype == dtype
-    assert slots.logits().dtype == torch.float32
-    assert {buffer.dtype for layer in slots.cache for buffer in (layer.keys, layer.values)} == {dtype}
+    slots.join(0, MetaVoiceInputs(ids, SPEAKERS[0], FirstStageSampling(), HostNoise(1)))
+    assert slots.state.speakers.dtype == dtype
+    slots.plan.begin()
+    assert slots._made().dtype == torch.float32
+    assert {buffer.dtype for layer in slots.caches for buffer in (layer.keys, layer.values)} == {dtype}
     norm = first.transformer.h[0].ln_1
     x = torch.randn(2, 3, 36, dtype=dtype)
     exact = torch.nn.functional.rms_norm(x.double(), (36,), None, 1e-5).float().to(dtype)

@@ -18,7 +18,7 @@ from tts_core.metavoice.config import END_OF_AUDIO
 from tts_core.metavoice.net import MetaVoiceNet
 from tts_core.metavoice.pipeline import MetaVoicePipeline
 from tts_core.metavoice.request import STAGES
-from tts_core.metavoice.rows import MetaVoiceJoining
+from tts_core.metavoice.inputs import MetaVoiceInputs
 from tts_core.metavoice.spec import (
     METAVOICE_FIRST_STAGE,
     METAVOICE_SECOND_STAGE,
@@ -44,7 +44,7 @@ class Slots:
     def __init__(self, engine: Engine):
         self.engine, self.drawn = engine, dict[int, int]()
 
-    def join(self, slot: int, text: MetaVoiceJoining) -> None:
+    def join(self, slot: int, text: MetaVoiceInputs) -> None:
         if not self.drawn:
             self.engine.calls.append("first stage")
         self.drawn[slot] = 0

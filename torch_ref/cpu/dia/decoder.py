@@ -59,4 +59,4 @@ class FewRowsDecoder(DiaDecoder):
 def make_slots(network: Dia, nothing: Tensor | None, *, texts: int, room: int, **bounds: int) -> RunningBatch:
     """Open a running batch as torch_ref.dia.decoder does, with the form of few rows where there is one."""
     form = DiaDecoder if few_rows(network) is None else FewRowsDecoder
-    return RunningBatch(form(network, nothing), texts=texts, room=room)
+    return RunningBatch(form(network, nothing), texts=texts, room=room - 1)

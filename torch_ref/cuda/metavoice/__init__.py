@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch_ref.cuda.metavoice.slots import make_slots
+from torch_ref.cuda.metavoice.decoder import make_slots
 
 
 def forms() -> dict[str, Any]:

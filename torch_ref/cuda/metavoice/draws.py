@@ -28,7 +28,7 @@ class MetaVoiceDraws(NamedTuple):
     positions: (R,) int64, theirs.
     own: (B, 3) int32, rows of each text's guidance, -1 where there is none.
     settings: (B, N) float32, with the columns of the sampler.
-    step: (B,) int32, 0, or -1 without a text.
+    step: (B,) int64, -1 for a text that takes no part.
     """
 
     tokens: Tensor

@@ -16,14 +16,15 @@ from tests.tolerance import assert_within
 from torch_ref import DiaPipeline
 from torch_ref.cpu import half_weights
 from torch_ref.cpu.dia import few_rows
+from torch_ref.cpu.dia.decoder import FewRowsDecoder
 from torch_ref.cpu.dia.few_rows import DiaFewRows, Pair, SourceRuns, near
-from torch_ref.cpu.dia.slots import FewSlots
-from torch_ref.dia import slots as plain_slots
+from torch_ref.dia import decoder as plain
 from torch_ref.dia.dia import Dia
 from tts_core.dia.config import DiaConfig
-from tts_core.dia.joining import DiaJoining
+from tts_core.dia.inputs import DiaInputs
 from tts_core.nn.row_calls import alike
 from tts_core.prompt import Prompt
+from tts_core.speaking.decoder import TextRead
 
 pytestmark = pytest.mark.rest
 
@@ -162,7 +163,7 @@ def test_rows_of_a_small_network_run_in_one_thread(
         seen.append(torch.get_num_threads())
         raise ArithmeticError
 
-    monkeypatch.setattr(plain_slots, "candidates_0626", candidates)
+    monkeypatch.setattr(plain, "candidates_0626", candidates)
     torch.set_num_threads(3)
     try:
         with pytest.raises(ArithmeticError):
@@ -176,18 +177,18 @@ def test_rows_of_a_small_network_run_in_one_thread(
 def test_prompts_of_unequal_lengths_are_read_as_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each in one call, with no row of it in a step that texts share."""
     pipeline = compose(YARDSTICK, dia_weights(dia_config(), seed=4), dac_weights(dac_config()))
-    random, join, known = np.random.default_rng(6), FewSlots.join, dict[int, int]()
+    random, read, known = np.random.default_rng(6), FewRowsDecoder.read, list[int]()
 
-    def joined(slots: FewSlots, slot: int, text: DiaJoining) -> None:
-        known[slot] = text.filled - 1
-        join(slots, slot, text)
+    def noted(decoder: FewRowsDecoder, text: DiaInputs) -> TextRead:
+        known.append(text.positions)
+        return read(decoder, text)
 
-    monkeypatch.setattr(FewSlots, "join", joined)
+    monkeypatch.setattr(FewRowsDecoder, "read", noted)
     codes = [random.integers(0, 60, (4, frames)) for frames in (7, 3)]
     prompts = [Prompt.of(codes=codes[0], text="[S1] A."), None, Prompt.of(codes=codes[1], text="[S1] B.")]
     texts = ["[S1] One.", "[S2] Two, and more.", "[S1] Three."]
     every = pipeline.generate_codes(texts, prompts, seed=[1, 2, 3], max_frames=12)
-    assert known == {0: 7, 1: 0, 2: 3}
+    assert known == [7, 0, 3]
     for place, (text, prompt) in enumerate(zip(texts, prompts, strict=True)):
         [alone] = pipeline.generate_codes([text], [prompt], seed=place + 1, max_frames=12)
         np.testing.assert_array_equal(every[place], alone)

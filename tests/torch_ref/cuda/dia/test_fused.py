@@ -9,10 +9,11 @@ import torch
 
 from tests.torch_ref.cuda.dia.kernel_dia import network
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
+from torch_ref.cuda.dia.decoder import CapturedDia
 from torch_ref.cuda.dia.fused import FusedDecoder, runs
-from torch_ref.cuda.dia.slots import DiaGraphSlots, DiaJoining
 from torch_ref.dia.dia import Dia
 from tts_core.dia.grid import FREE
+from tts_core.dia.inputs import DiaInputs
 from tts_core.dia.sampling import DiaSampling
 from tts_core.nn.noise import HostNoise
 
@@ -44,14 +45,14 @@ def plain(built: Dia, count: int, *, guided: bool) -> torch.Tensor:
 def fused(built: Dia, count: int, *, guided: bool) -> torch.Tensor:
     """The same: all rows but the last read as a prompt."""
     decoder = FusedDecoder(built, built.encode_nothing() if guided else None)
-    slots = DiaGraphSlots(decoder, texts=count, rows=ROWS + 2, text_rows=20)
+    captured = CapturedDia(decoder, texts=count, room=ROWS + 2, text_rows=20)
     sampling = DiaSampling(cfg_scale=3.0, temperature=0.0, top_p=1.0, top_k=0)
     for slot, (tokens, rows) in enumerate(zip(texts(count), grid(count), strict=True)):
         known = torch.full((ROWS + 2, 4), FREE)
         known[:ROWS] = rows
         ids, whole = tokens.int().numpy(), known.int().numpy()
-        slots.join(slot, DiaJoining(ids, whole, ROWS, 0, 100, sampling, HostNoise(1)))
-    return decoder.logits(slots.rows, slots.memory)
+        captured.join(slot, DiaInputs(ids, whole, ROWS, 0, 100, sampling, HostNoise(1)))
+    return decoder.logits(captured.rows, captured.memory)
 
 
 @torch.inference_mode()

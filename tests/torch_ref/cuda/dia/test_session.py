@@ -12,7 +12,7 @@ from tests.sides import YARDSTICK
 from tests.tiny.dia import dac_config, dac_weights, dia_config, dia_weights
 from tests.tiny.dia_served import requests, served
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
-from torch_ref.cuda.dia.slots import DiaGraphSlots
+from torch_ref.cuda.batch import CapturedBatch
 from torch_ref.cuda.triton import INTERPRETED
 from torch_ref.dia.pipeline import compose
 from torch_ref.loading import Parts
@@ -35,7 +35,7 @@ def pipeline() -> Any:
 def test_codes_are_those_of_the_request_alone() -> None:
     """Among others that arrive and leave at random; each in the slots of one captured step."""
     voice = pipeline()
-    assert isinstance(voice.session(1).slots.batch, DiaGraphSlots)
+    assert isinstance(voice.session(1).slots.batch, CapturedBatch)
     asked = requests(voice)
     for places in (1, 5):
         for place, found in enumerate(served(voice, asked, places=places, seed=places)):

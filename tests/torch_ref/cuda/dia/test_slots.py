@@ -14,14 +14,14 @@ from tests.tiny.dia_draws import draws
 from tests.tiny.noise import GivenNoise
 from tests.torch_ref.cuda.dia.kernel_dia import network
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
-from torch_ref.cuda.dia.fused import FusedDecoder
-from torch_ref.cuda.dia.slots import DiaGraphSlots
+from torch_ref.cuda.batch import CapturedBatch
+from torch_ref.cuda.dia.decoder import make_slots
 from torch_ref.cuda.triton import INTERPRETED
+from torch_ref.dia import decoder as plain
 from torch_ref.dia import sampling as rules
 from torch_ref.dia.dia import Dia
-from torch_ref.dia.slots import DiaSlots
 from tts_core.dia.grid import DelayGrid
-from tts_core.dia.joining import DiaJoining
+from tts_core.dia.inputs import DiaInputs
 from tts_core.dia.sampling import DiaSampling
 from tts_core.nn.noise import HostNoise, Noise
 
@@ -45,8 +45,8 @@ class Text:
     def grid(self, built: Dia) -> DelayGrid:
         return DelayGrid(built.config, self.prompt, self.frames)
 
-    def joining(self, grid: DelayGrid) -> DiaJoining:
-        return grid.joining(self.tokens, self.sampling, self.noise)
+    def inputs(self, grid: DelayGrid) -> DiaInputs:
+        return DiaInputs.of(grid, self.tokens, self.sampling, self.noise)
 
 
 def text(seed: int, *, sampling: DiaSampling = SAMPLING, noise: Noise | None = None) -> Text:
@@ -63,9 +63,11 @@ def plainly(built: Dia, one: Text) -> np.ndarray:
     return draws(built, one.tokens, one.grid(built), one.sampling, one.noise)
 
 
-def slots_of(built: Dia, count: int, *, guided: bool = True, rows: int = 80) -> DiaGraphSlots:
-    decoder = FusedDecoder(built, built.encode_nothing() if guided else None)
-    return DiaGraphSlots(decoder, texts=count, rows=rows, text_rows=40)
+def slots_of(built: Dia, count: int, *, guided: bool = True, rows: int = 80) -> Any:
+    nothing = built.encode_nothing() if guided else None
+    batch = make_slots(built, nothing, texts=count, room=rows, text_rows=40)
+    assert type(batch) is CapturedBatch
+    return batch
 
 
 @long
@@ -81,7 +83,7 @@ def test_draws_are_the_plain_ones(count: int, settings: dict, cross_rope: bool) 
     texts = [text(seed, sampling=sampling) for seed in range(count)]
     slots = slots_of(built, count, guided=sampling.cfg_scale != 0)
     for slot, one in enumerate(texts):
-        slots.join(slot, one.joining(one.grid(built)))
+        slots.join(slot, one.inputs(one.grid(built)))
     drawn = np.concatenate([slots.read(slots.launch(7)) for _ in range(10)])
     for slot, one in enumerate(texts):
         expected = plainly(built, one)
@@ -92,11 +94,11 @@ def arrivals(slots: Any, built: Dia, texts: list[Text], seed: int) -> Iterator[T
     """Texts in random order of time: each joins a free slot and leaves when its grid is done."""
     random, waiting, running = np.random.default_rng(seed), list(texts), {}
     while waiting or running:
-        for slot in range(slots.texts):
+        for slot in range(slots.plan.slots):
             if slot not in running and waiting and random.random() < 0.5:
                 one = waiting.pop(0)
                 running[slot] = one, one.grid(built)
-                slots.join(slot, one.joining(running[slot][1]))
+                slots.join(slot, one.inputs(running[slot][1]))
         rows = slots.read(slots.launch(int(random.integers(1, 6))))
         for slot, (one, grid) in list(running.items()):
             for ids in rows[:, slot]:
@@ -111,9 +113,9 @@ def arrivals(slots: Any, built: Dia, texts: list[Text], seed: int) -> Iterator[T
 
 @pytest.mark.slow
 @torch.inference_mode()
-@pytest.mark.parametrize("form", [DiaGraphSlots, DiaSlots])
+@pytest.mark.parametrize("form", ["captured", "plain"])
 @pytest.mark.parametrize("cross_rope", [False, True])
-def test_short_texts_come_and_go(cross_rope: bool, form: type) -> None:
+def test_short_texts_come_and_go(cross_rope: bool, form: str) -> None:
     """Few steps for Triton's interpreter; plain slots draw the same ids."""
     built = network(cross_rope=cross_rope)
     settings = [{}, {"temperature": 0.0}, {"cfg_scale": 1.5, "top_k": 5}, {"top_k": 0, "top_p": 1.0}]
@@ -121,7 +123,9 @@ def test_short_texts_come_and_go(cross_rope: bool, form: type) -> None:
     for one in texts:
         one.frames = 3
     texts[1].noise = GivenNoise(1)
-    slots = slots_of(built, 2) if form is DiaGraphSlots else DiaSlots(built, built.encode_nothing(), texts=2)
+    slots = slots_of(built, 2)
+    if form == "plain":
+        slots = plain.make_slots(built, built.encode_nothing(), texts=2, room=80)
     assert len(list(arrivals(slots, built, texts, seed=2))) == len(texts)
     for one in texts:
         np.testing.assert_array_equal(np.stack(one.drawn), plainly(built, one))
@@ -137,8 +141,8 @@ def test_texts_come_and_go(count: int) -> None:
         texts[place].sampling = DiaSampling(cfg_scale=1.5, temperature=0.7, top_p=1.0, top_k=5)
         texts[place + 1].noise = GivenNoise(place)
     slots = slots_of(built, count)
-    graph, finished = slots.graph, list(arrivals(slots, built, texts, seed=count))
-    assert slots.graph is graph
+    graphs, finished = dict(slots.graphs), list(arrivals(slots, built, texts, seed=count))
+    assert slots.graphs == graphs
     assert len(finished) == len(texts)
     for one in texts:
         np.testing.assert_array_equal(np.stack(one.drawn), plainly(built, one))
@@ -159,7 +163,7 @@ def test_a_row_does_not_depend_on_the_batch() -> None:
     def drawn(members: list[int]) -> np.ndarray:
         slots, found = slots_of(built, len(members), rows=rows), []
         for slot, one in enumerate(members):
-            slots.join(slot, DiaJoining(tokens[one], forced[one], 1, 0, rows, SAMPLING, HostNoise(one)))
+            slots.join(slot, DiaInputs(tokens[one], forced[one], 1, 0, rows, SAMPLING, HostNoise(one)))
         for _ in range(rows // 40):
             found.append(slots.read(slots.launch(40)).copy())
         return np.concatenate(found)
@@ -192,8 +196,8 @@ def test_a_free_slot_stays_where_it_is() -> None:
     built, one = network(), text(2)
     slots = slots_of(built, 2, rows=60)
     slots.read(slots.launch(64))
-    assert slots.rows.filled.tolist() == [1, 1]
-    slots.join(1, one.joining(one.grid(built)))
+    assert slots.decoder.rows.filled.tolist() == [1, 1]
+    slots.join(1, one.inputs(one.grid(built)))
     expected = plainly(built, one)
     np.testing.assert_array_equal(slots.read(slots.launch(60))[: len(expected), 1], expected)
-    assert slots.rows.filled.tolist() == [1, 59] or len(expected) < 60
+    assert slots.decoder.rows.filled.tolist() == [1, 59] or len(expected) < 60

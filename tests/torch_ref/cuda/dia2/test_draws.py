@@ -10,7 +10,7 @@ from torch import Tensor
 from tests.torch_ref.cuda.dia2.kernel_dia2 import config, network
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
 from torch_ref.cuda.dia2.draws import Dia2Given, Follows, draw_action, draw_code, embed
-from torch_ref.cuda.dia2.step import Dia2State, FusedDia2
+from torch_ref.cuda.dia2.step import Dia2Buffers, FusedDia2
 from torch_ref.cuda.triton import INTERPRETED
 from torch_ref.sampling import draw_rows
 from tts_core.dia2.sampling import FIRST_STREAM, SAMPLER, Dia2Choice, allowed_ids
@@ -41,8 +41,8 @@ def hard_logits(width: int, dtype: torch.dtype) -> Tensor:
     return torch.from_numpy(logits).to(dtype)
 
 
-def state_of(choice: Dia2Choice, uniform: np.ndarray) -> Dia2State:
-    state = Dia2State.empty(network(), TEXTS, 8, guided=True)
+def state_of(choice: Dia2Choice, uniform: np.ndarray) -> Dia2Buffers:
+    state = Dia2Buffers.empty(network(), TEXTS, 8, guided=True)
     state.rows.settings[:] = torch.from_numpy(SAMPLER.table([choice.numbers] * 2)).to(DEVICE)
     state.rows.noise.copy_(torch.log(-torch.log(torch.from_numpy(uniform).to(DEVICE))))
     return state
@@ -123,7 +123,7 @@ def test_embeddings_are_added_in_the_networks_order(dtype: str) -> None:
     """Equal to the bit, after the text's part; codes come from the host or from the last draw."""
     built = network(dtype=dtype)
     whole, step = built.config, FusedDia2(built)
-    state = Dia2State.empty(built, 3, 8, guided=True)
+    state = Dia2Buffers.empty(built, 3, 8, guided=True)
     random = np.random.default_rng(6)
     tokens = random.integers(0, 33, (3, 2 + whole.n_streams))
     array = np.zeros(Dia2Given.shape(whole.n_streams, 3), np.int64)

@@ -14,7 +14,7 @@ from torch import Tensor
 from tests.torch_ref.cuda.dia2.kernel_dia2 import config, network
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
 from torch_ref.cuda.dia2.fused_stack import runs
-from torch_ref.cuda.dia2.step import Dia2State, FusedDia2
+from torch_ref.cuda.dia2.step import Dia2Buffers, FusedDia2
 from torch_ref.dia2.dia2 import Dia2
 from tts_core.dia2.config import GATED
 
@@ -45,11 +45,11 @@ def plain_reading(built: Dia2, texts: int) -> Tensor:
 
 
 def fused_reading(built: Dia2, texts: int) -> Tensor:
-    state, step = Dia2State.empty(built, texts, STEPS, guided=True), FusedDia2(built)
+    state, step = Dia2Buffers.empty(built, texts, STEPS, guided=True), FusedDia2(built)
     for place in range(STEPS):
         tokens = torch.from_numpy(read(texts, built.config)[:, place].T).to(DEVICE)
-        state.rows.inputs[:2], state.rows.inputs[2:4] = tokens[:2], place
-        state.rows.inputs[6:] = tokens[2:]
+        state.rows.inputs[3:5], state.rows.inputs[1:3] = tokens[:2], place
+        state.rows.inputs[5:] = tokens[2:]
         projected = step.read(state)
     return projected
 
@@ -68,7 +68,7 @@ def plain_stages(built: Dia2, rows: int) -> Tensor:
 
 
 def fused_stages(built: Dia2, rows: int) -> Tensor:
-    state, step, found = Dia2State.empty(built, rows, STEPS, guided=False), FusedDia2(built), []
+    state, step, found = Dia2Buffers.empty(built, rows, STEPS, guided=False), FusedDia2(built), []
     for stage, given in enumerate(inputs(rows, built)):
         layers, at = step.sets[built.config.stage_sets[stage]], step.stages[stage : stage + 1]
         y, added = layers.run(given.to(DEVICE, step.heads.dtype), at, at, state.frame)

@@ -12,17 +12,20 @@ import torch
 from tests.tiny.noise import GivenNoise
 from tests.torch_ref.cuda.dia2.kernel_dia2 import network
 from tests.torch_ref.cuda.marks import kernel_marks
-from torch_ref.cuda.dia2.slots import Dia2GraphSlots, make_slots
-from torch_ref.cuda.dia2.step import FusedDia2
+from torch_ref.batch import RunningBatch
+from torch_ref.cuda.batch import CapturedBatch
+from torch_ref.cuda.dia2.decoder import make_slots
+from torch_ref.dia2 import decoder as plain
 from torch_ref.dia2.dia2 import Dia2
-from torch_ref.dia2.slots import Dia2Slots
 from tts_core.dia2.config import Dia2Config
+from tts_core.dia2.inputs import Dia2Inputs
 from tts_core.dia2.prefix import Prefix
 from tts_core.dia2.run import Dia2Run
 from tts_core.dia2.sampling import Dia2Choice, Dia2Sampling
 from tts_core.dia2.script import Entry
-from tts_core.dia2.slots import Dia2Joining
-from tts_core.nn.noise import HostNoise, Noise
+from tts_core.nn.noise import HostNoise
+from tts_core.speaking.rows import BatchText
+from tts_core.speaking.running import WAITED
 
 pytestmark = kernel_marks()
 
@@ -36,17 +39,19 @@ SETTINGS = {
 
 
 @dataclass(eq=False)
-class Talk:
-    """A text, and what was drawn for it. drawn: (action, codes) of each step."""
+class Talk(Dia2Inputs):
+    """A text, and what was drawn for it. rests: takes no part in the next step."""
 
-    run: Dia2Run
-    sampling: Dia2Sampling
-    noise: Noise
     actions: list[int] = field(default_factory=list)
     codes: list[np.ndarray] = field(default_factory=list)
+    rests: bool = False
 
-    def joining(self) -> Dia2Joining:
-        return Dia2Joining(self.run.warm_up(), self.run.start, self.sampling, self.noise)
+    def waits(self, text: BatchText) -> bool:
+        return self.rests or super().waits(text)
+
+    def answer(self, action: int) -> tuple[int, int]:
+        self.actions.append(action)
+        return super().answer(action)
 
 
 def talk(whole: Dia2Config, seed: int, sampling: Dia2Sampling = SETTINGS["defaults"], **changes: Any) -> Talk:
@@ -62,18 +67,18 @@ def talk(whole: Dia2Config, seed: int, sampling: Dia2Sampling = SETTINGS["defaul
         prefix = Prefix(codes, tuple(entries[:2]), frozenset({1, 4}))
     frames = int(random.integers(6, 14))
     run = Dia2Run(whole, entries[2:], prefix=prefix, max_frames=frames)
-    return Talk(run, sampling, HostNoise(2**64 - 1 - seed), **changes)
+    return Talk(run, None, sampling, HostNoise(2**64 - 1 - seed), run.warm_up(), **changes)
 
 
 def plainly(built: Dia2, one: Talk) -> Talk:
     """The same text by itself in plain slots."""
-    serve(Dia2Slots(built), [one], places=1)
+    serve(plain.make_slots(built, texts=1, room=ROWS), [one], places=1)
     return one
 
 
 def serve(slots: Any, talks: list[Talk], *, places: int, seed: int | None = None) -> None:
-    """Run all talks; with a seed, they come, wait and leave at random. As a session does, a step acts before
-    the codes of the last one are read.
+    """Run all talks; with a seed, they come, wait and leave at random. The codes of a step are read after the
+    next one was launched.
     """
     random = np.random.default_rng(seed)
     coming, there = list(talks), dict[int, Talk]()
@@ -82,30 +87,20 @@ def serve(slots: Any, talks: list[Talk], *, places: int, seed: int | None = None
         for slot in range(places):
             if slot not in there and coming and (seed is None or random.random() < 0.4):
                 there[slot] = coming.pop(0)
-                slots.join(slot, there[slot].joining())
-        acting = {
-            slot: one
-            for slot, one in there.items()
-            if one.run.has_step and (seed is None or random.random() < 0.8)
-        }
-        drawn = None
-        if acting:
-            actions = slots.act({slot: one.run.tokens() for slot, one in acting.items()})
-            for slot, one in acting.items():
-                one.actions.append(actions[slot])
-            drawn = (
-                slots.draw({slot: one.run.act(max(0, actions[slot])) for slot, one in acting.items()}),
-                acting,
-            )
+                slots.join(slot, there[slot])
+        for one in there.values():
+            one.rests = seed is not None and random.random() < 0.2
+        launched = (slots.launch(1), dict(there)) if slots.can_step else None
         if before is not None:
-            for slot, codes in slots.read(before[0]).items():
-                one = before[1][slot]
-                one.codes.append(codes.copy())
-                one.run.accept(codes)
-        before = drawn
+            drawn, texts = slots.read(before[0])[0], before[1]
+            for slot, one in texts.items():
+                if drawn[slot, 0] != WAITED:
+                    one.codes.append(drawn[slot].copy())
+                    one.run.accept(drawn[slot])
+        before = launched
         for slot, one in list(there.items()):
             gone = seed is not None and random.random() < 0.01
-            if one.run.is_done or (gone and slot not in acting):
+            if one.run.is_done or (gone and one.rests):
                 slots.leave(slot)
                 del there[slot]
 
@@ -117,8 +112,10 @@ def same(one: Talk, other: Talk) -> None:
         np.testing.assert_array_equal(np.stack(one.codes), np.stack(other.codes[: len(one.codes)]))
 
 
-def slots_of(built: Dia2, texts: int, *, guided: bool = True) -> Dia2GraphSlots:
-    return Dia2GraphSlots(FusedDia2(built), texts=texts, rows=ROWS, guided=guided)
+def slots_of(built: Dia2, texts: int, *, guided: bool = True) -> Any:
+    batch = make_slots(built, texts=texts, room=ROWS, guided=guided)
+    assert type(batch) is CapturedBatch
+    return batch
 
 
 @torch.inference_mode()
@@ -146,9 +143,9 @@ def test_texts_come_wait_and_leave_without_a_new_capture(places: int) -> None:
         return made
 
     slots, served = slots_of(built, places), talks()
-    graph = slots.graph
+    graphs = dict(slots.graphs)
     serve(slots, served, places=places, seed=places)
-    assert graph is slots.graph
+    assert graphs == slots.graphs
     assert sum(one.run.is_done for one in served) > len(served) // 2
     for one, other in zip(served, talks(), strict=True):
         same(one, plainly(built, other))
@@ -164,7 +161,6 @@ def test_logits_that_are_not_finite_are_marked() -> None:
     good = talk(built.config, 2, SETTINGS["greedy"])
     good.run = Dia2Run(built.config, (), max_frames=8)
     serve(slots_of(built, 2), [bad, good], places=2)
-    assert -1 in bad.actions
     assert np.stack(bad.codes).min() == -1
     other = talk(built.config, 2, SETTINGS["greedy"])
     other.run = Dia2Run(built.config, (), max_frames=8)
@@ -172,7 +168,5 @@ def test_logits_that_are_not_finite_are_marked() -> None:
     assert np.stack(good.codes).min() >= 0
 
 
-def test_the_engine_takes_them_where_they_run() -> None:
-    built = network()
-    assert isinstance(make_slots(built, texts=2, rows=20, guided=True), Dia2GraphSlots)
-    assert isinstance(make_slots(built.double(), texts=2, rows=20, guided=True), Dia2Slots)
+def test_other_networks_take_the_plain_batch() -> None:
+    assert type(make_slots(network().double(), texts=2, room=20, guided=True)) is RunningBatch

@@ -12,18 +12,20 @@ import pytest
 from mlx import nn
 from mlx.utils import tree_flatten
 
+from mlx_port.batch import RunningBatch
+from mlx_port.dia2.decoder import make_slots
 from mlx_port.dia2.dia2 import Dia2
-from mlx_port.dia2.slots import Dia2Slots
 from mlx_port.layers.cache import KeyValueCache
+from mlx_port.layers.row_cache import RowCache, RowPositions
 from mlx_port.steps import rows
 from mlx_port.steps.dia2.fused import FusedDia2, fused
 from tests.golden.dia2_bench import build
 from tests.tiny.dia2 import dia2_config, dia2_weights, other_config
+from tests.tiny.dia2_texts import GivenText
 from tts_core.dia2.config import Dia2Config
 from tts_core.dia2.grid import FREE
 from tts_core.dia2.sampling import Dia2Choice, Dia2Sampling
 from tts_core.dia2.shapes import is_norm
-from tts_core.dia2.slots import Dia2Joining
 from tts_core.nn.noise import HostNoise
 
 pytestmark = pytest.mark.rest
@@ -67,18 +69,18 @@ def test_a_step_has_the_numbers_of_the_layers(
     tokens, starts = mx.array(ids.astype(np.int32)), np.array([0, 4, 4], np.int32)
     stack = config.transformer
     room = 3, stack.num_key_value_heads, 12, stack.head_dim
-    held = [[mx.zeros(room, steps.kind), mx.zeros(room, steps.kind)] for _ in steps.trunk.layers]
+    at = RowPositions(12)
+    held = [RowCache(mx.zeros(room, steps.kind), mx.zeros(room, steps.kind), at) for _ in steps.trunk.layers]
     caches = [built.transformer.new_cache() for _ in range(3)]
     for row in (1, 2):  # four steps before
         before = mx.array(random.integers(0, 30, (1, 4, 2 + config.n_streams)).astype(np.int32))
         built.transformer(before, 0, caches[row])
         for layer, known in zip(held, caches[row], strict=True):
             assert known.buffers is not None
-            for mine, theirs in zip(layer, known.buffers, strict=True):
-                mine[row, :, :4] = theirs[0, :, :4]
+            layer.fill(row, *(each[0, :, :4] for each in known.buffers))
     hidden = mx.zeros(0)
     for step in range(6):
-        hidden = steps.hidden(tokens[:, step], starts + step, starts + step, held)
+        hidden = steps.hidden(tokens[:, step], starts + step, starts + step, held, texts=3)
         for row in range(3):
             known = built.transformer(
                 tokens[row : row + 1, step : step + 1], int(starts[row]) + step, caches[row]
@@ -115,10 +117,11 @@ def test_weights_are_stored_once() -> None:
     assert fused(built) is not first
 
 
-def running(config: Dia2Config) -> tuple[Dia2Slots, np.ndarray]:
-    slots, ids = Dia2Slots(network(config, mx.float32)), np.ones(2 + config.n_streams, np.int32)
-    slots.join(0, Dia2Joining(np.zeros((0, len(ids)), np.int32), 0, USUAL, HostNoise(1)))
-    return slots, ids
+def running(config: Dia2Config, **changes: Any) -> tuple[RunningBatch, GivenText]:
+    text = GivenText([np.ones(2 + config.n_streams, np.int32)], USUAL, HostNoise(1), **changes)
+    batch = make_slots(network(config, mx.float32), texts=2, room=50)
+    batch.join(0, text)
+    return batch, text
 
 
 @pytest.mark.parametrize("config", [dia2_config(), other_config()], ids=["reads text", "without text"])
@@ -126,51 +129,40 @@ def test_codes_are_submitted_before_the_action_is_read(
     config: Dia2Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Unless the depformer reads the new text: then they follow the state machine's answer."""
-    slots, ids = running(config)
-    done: list[str] = []
-    submit, draw = mx.async_eval, slots._draw
+    (batch, text), done = running(config), list[str]()
+    submit, answer = mx.async_eval, text.answer
     monkeypatch.setattr(mx, "async_eval", lambda *arrays: done.append("submit") or submit(*arrays))
-    monkeypatch.setattr(slots, "_draw", lambda text: done.append("draw") or draw(text))
-    slots.act({0: ids})
-    assert done == (["submit"] if config.depformer_has_text else ["submit", "draw", "submit"])
-    codes = slots.draw({0: (3, 3)})
-    assert done == ["submit", "draw", "submit"]
-    assert slots.read(codes)[0].shape == (config.n_streams,)
+    monkeypatch.setattr(text, "answer", lambda action: done.append("answer") or answer(action))
+    codes = batch.launch(1)
+    assert done == (
+        ["submit", "answer", "submit"] if config.depformer_has_text else ["submit", "submit", "answer"]
+    )
+    assert batch.read(codes).shape == (1, 2, config.n_streams)
 
 
 def test_codes_stay_on_the_device() -> None:
-    """FREE ids are the codes that the slot drew last: the same step as with the ids themselves."""
-    (one, ids), (other, _) = running(other_config()), running(other_config())
-    for slots in (one, other):
-        slots.act({0: ids})
-    drawn, known = one.draw({0: (5, 3)}), other.read(other.draw({0: (5, 3)}))[0]
-    waiting = np.array([5, 3, *[FREE] * len(known)], np.int32)
-    assert one.act({0: waiting}) == other.act({0: np.array([5, 3, *known], np.int32)})
-    np.testing.assert_array_equal(one.read(drawn)[0], known)
-    np.testing.assert_array_equal(numbers(one.hidden), numbers(other.hidden))
-
-
-def test_unused_memory_is_freed_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    freed: list[int] = []
-    slots, ids = running(other_config())
-    monkeypatch.setattr("mlx_port.dia2.slots.STEPS_KEPT", 3)
-    monkeypatch.setattr("mlx.core.clear_cache", lambda: freed.append(slots.ticks))
-    for _ in range(7):
-        slots.act({0: ids})
-        slots.read(slots.draw({0: (3, 3)}))
-    assert freed == [3, 6]
+    """FREE ids are the codes that the text drew last: the same step as with the ids themselves."""
+    config, first = other_config(), np.ones(2 + other_config().n_streams, np.int32)
+    (one, text), (other, _) = running(config), running(config)
+    drawn, known = one.launch(1), other.read(other.launch(1))[0, 0]
+    text.steps = [first, np.array([5, 3, *[FREE] * len(known)], np.int32)]
+    other.plan.texts[0].inputs.steps = [first, np.array([5, 3, *known], np.int32)]
+    np.testing.assert_array_equal(one.read(one.launch(1)), other.read(other.launch(1)))
+    np.testing.assert_array_equal(one.read(drawn)[0, 0], known)
+    for own, theirs in zip(one.caches, other.caches, strict=True):
+        np.testing.assert_array_equal(numbers(own.keys), numbers(theirs.keys))
 
 
 def test_compiled_draws_of_old_mixtures_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mlx_port.dia2.slots.FORMS_KEPT", 2)
-    slots, ids = running(other_config())
+    monkeypatch.setattr("mlx_port.dia2.decoder.FORMS_KEPT", 2)
+    batch, text = running(other_config())
     for k in range(4):
         choice = Dia2Choice(1.0, 0, 0.5, k)
-        text = Dia2Joining(np.zeros((0, len(ids)), np.int32), 0, Dia2Sampling(choice, choice), HostNoise(1))
-        slots.join(1, text)
-        slots.leave(1)
-    assert len(slots.drawings) <= 2
-    assert slots.act({0: ids}).keys() == {0}
+        batch.join(1, GivenText(text.steps, Dia2Sampling(choice, choice), HostNoise(1)))
+        batch.read(batch.launch(1))
+        batch.leave(1)
+    assert len(batch.decoder.drawings) <= 2
+    assert batch.read(batch.launch(1))[0, 0].min() >= 0
 
 
 @pytest.mark.slow
@@ -181,18 +173,21 @@ def test_compiled_chains_have_the_same_numbers(config: Dia2Config, monkeypatch: 
     bare = Dia2Choice(1.0, 0, 0.7, 5)
 
     def drawn() -> list[np.ndarray]:
-        slots = Dia2Slots(build("mlx", dia2_weights(config, seed=8)).network)
-        ids, found = np.ones(2 + config.n_streams, np.int32), []
-        for slot, sampling in enumerate([USUAL, Dia2Sampling(bare, bare)]):
-            slots.join(slot, Dia2Joining(np.zeros((0, len(ids)), np.int32), 0, sampling, HostNoise(slot)))
-            for _ in range(3):
-                actions = slots.act(dict.fromkeys(slots.running, ids))
-                codes = slots.read(slots.draw(dict.fromkeys(slots.running, (5, 3))))
-                found += [np.append(codes[each], actions[each]) for each in slots.running]
-                ids = np.array([5, 3, *[FREE] * config.n_streams], np.int32)
-            ids = np.ones_like(ids)
-        return found
+        batch, found = make_slots(build("mlx", dia2_weights(config, seed=8)).network, texts=2, room=50), []
+        ids, free = (
+            np.ones(2 + config.n_streams, np.int32),
+            np.array([5, 3, *[FREE] * config.n_streams], np.int32),
+        )
+        texts = [
+            GivenText([ids, free], each, HostNoise(slot))
+            for slot, each in enumerate((USUAL, Dia2Sampling(bare, bare)))
+        ]
+        for slot, text in enumerate(texts):
+            batch.join(slot, text)
+            found += [batch.read(batch.launch(1)) for _ in range(3)]
+        return [*found, *(np.array(text.actions) for text in texts)]
 
     plain = drawn()
     monkeypatch.setattr("mlx_port.steps.chain.on_gpu", lambda: True)
-    np.testing.assert_array_equal(drawn(), plain)
+    for own, known in zip(drawn(), plain, strict=True):
+        np.testing.assert_array_equal(own, known)
