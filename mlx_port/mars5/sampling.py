@@ -72,7 +72,13 @@ def keep_typical(logits: mx.array, mass: float) -> mx.array:
 
 
 def log_probabilities(
-    logits: mx.array, counts: mx.array, penalty: mx.array, options: Mars5Numbers | Mars5Options, *, lowest: int, end: int
+    logits: mx.array,
+    counts: mx.array,
+    penalty: mx.array,
+    options: Mars5Numbers | Mars5Options,
+    *,
+    lowest: int,
+    end: int,
 ) -> mx.array:
     """Compute the log-probabilities that an id is drawn from. (B, V) float32 → same.
 

@@ -71,7 +71,13 @@ def keep_typical(logits: Tensor, mass: float) -> Tensor:
 
 
 def log_probabilities(
-    logits: Tensor, counts: Tensor, penalty: Tensor, options: Mars5Numbers | Mars5Options, *, lowest: int, end: int
+    logits: Tensor,
+    counts: Tensor,
+    penalty: Tensor,
+    options: Mars5Numbers | Mars5Options,
+    *,
+    lowest: int,
+    end: int,
 ) -> Tensor:
     """Compute the log-probabilities that an id is drawn from. (B, V) float32 → same.
 

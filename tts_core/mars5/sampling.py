@@ -1,4 +1,9 @@
-"""Constants of MARS5's sampling, shared by both sides."""
+"""Sampling of MARS5's ids: its rules, their settings and constants.
+
+Source: a description of Camb-ai/MARS5-TTS@84697c8 (AGPL-3.0); none of its code was used.
+Differs from upstream: a nucleus cut keeps all of several equal ids, independent of the order of a sort; ids
+are drawn with the inverse cumulative distribution, from one number each.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tts_core.mars5.options import Mars5Options
+from tts_core.nn.sampling import Sampler
 
 PENALTIES_ABOVE = 1  # generated ids: up to this many, repeats have no penalty
 TYPICAL_OFF = 0.999  # a `typical_p` above it keeps all ids
@@ -22,6 +28,22 @@ class Mars5Numbers:
     top_k: int
     top_p: float
     typical_p: float
+
+
+SAMPLER = Sampler(
+    Mars5Numbers,
+    (
+        "freq_penalty",
+        "presence_penalty",
+        "allowed_ids",
+        "end_penalty",
+        "temperature",
+        "top_k",
+        "top_p",
+        "typical_p",
+    ),
+    pick="inverse",
+)
 
 
 def numbers(options: Mars5Options) -> Mars5Numbers:

@@ -208,10 +208,12 @@ class BatchRows:
         return found
 
     def steps(self) -> np.ndarray:
-        """Return how many steps each text has drawn, (N,) int32; -1 where it takes no part."""
+        """Return how many steps each text has drawn, (N,) int32; -1 where it takes no part, or drew as it
+        was read.
+        """
         found = np.full(self.count, -1, np.int32)
         for place, text in self.drawing.items():
-            found[place] = text.steps
+            found[place] = text.steps if text.steps >= text.first else -1
         return found
 
     def answer(self, actions: np.ndarray) -> tuple[np.ndarray, list[int]]:

@@ -7,10 +7,11 @@ import pytest
 import torch
 
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
-from torch_ref.cuda.mars5.draws import EMPTY, Mars5Draws, draw_id
-from torch_ref.mars5.sampling import draw, log_probabilities, occurrences
+from torch_ref.cuda.mars5.draws import EMPTY, Mars5Draws, draw_ids
+from torch_ref.mars5.sampling import occurrences
+from torch_ref.sampling import draw_rows
 from tts_core.mars5.options import Mars5Options
-from tts_core.mars5.sampling import PENALTIES_ABOVE
+from tts_core.mars5.sampling import PENALTIES_ABOVE, SAMPLER, numbers
 
 pytestmark = kernel_marks()
 
@@ -26,19 +27,23 @@ SETTINGS = {
 }
 
 
-def state(options: Mars5Options, uniform: torch.Tensor, penalties: torch.Tensor) -> Mars5Draws:
-    def whole(size: int, value: int, kind: torch.dtype = torch.int32) -> torch.Tensor:
-        return torch.full((size,), value, dtype=kind, device=DEVICE)
+def state(options: Mars5Options, penalties: torch.Tensor) -> Mars5Draws:
+    """Of two texts, of which the first takes no part."""
 
+    def whole(*shape: int, value: int, kind: torch.dtype = torch.int32) -> torch.Tensor:
+        return torch.full(shape, value, dtype=kind, device=DEVICE)
+
+    settings = torch.from_numpy(SAMPLER.table([numbers(options)] * 2)).to(DEVICE)
     return Mars5Draws(
-        whole(1, 7, torch.int64),
-        whole(1, 0, torch.int64),
-        whole(VOCABULARY, 0),
-        whole(options.rep_penalty_window, EMPTY),
-        uniform,
-        penalties,
-        whole(IDS, -7),
-        torch.zeros(1, WIDTH, device=DEVICE),
+        step=torch.tensor([-1, 0], device=DEVICE),
+        uniform=torch.full((1, 2), 0.5, device=DEVICE),
+        counts=whole(2, VOCABULARY, value=0),
+        recent=whole(2, IDS, value=EMPTY),
+        windows=whole(2, value=options.rep_penalty_window),
+        penalties=torch.stack((torch.zeros_like(penalties), penalties)),
+        ids=whole(2, value=-7, kind=torch.int64),
+        row=torch.zeros(2, WIDTH, device=DEVICE),
+        settings=settings,
     )
 
 
@@ -53,21 +58,31 @@ def test_ids_are_those_of_the_rules(name: str) -> None:
     uniform = torch.from_numpy(random.random(IDS, np.float32)).to(DEVICE)
     penalties = torch.linspace(3, 0, IDS, device=DEVICE)
     table = torch.from_numpy(random.normal(0, 1, (VOCABULARY, WIDTH)).astype(np.float32)).to(DEVICE)
-    own = state(options, uniform, penalties)
+    own = state(options, penalties)
     expected: list[int] = []
     for place in range(IDS):
-        draw_id(logits[place : place + 1], table, own, options, lowest=LOWEST, end=END)
+        own.step[1], own.uniform[0, 1] = place, uniform[place]
+        draw_ids(logits[place].expand(2, -1).contiguous(), table, own, lowest=LOWEST, end=END)
         recent = expected[-options.rep_penalty_window :] if place > PENALTIES_ABOVE else []
         counts = occurrences(torch.tensor([recent], dtype=torch.long, device=DEVICE), VOCABULARY)
-        scores = log_probabilities(
-            logits[place : place + 1], counts, penalties[place], options, lowest=LOWEST, end=END
+        inputs = {"allowed": torch.arange(VOCABULARY, device=DEVICE) >= LOWEST, "counts": counts}
+        inputs["penalty"] = penalties[place, None, None]
+        numbers_of = SAMPLER.named(own.settings[1:], 2)
+        drawn = draw_rows(
+            [logits[place : place + 1]],
+            numbers_of,
+            uniform[place, None, None],
+            SAMPLER,
+            end=END,
+            **inputs,
         )
-        expected.append(int(draw(scores, uniform[place : place + 1])))
-        assert torch.equal(own.row[0], table[expected[-1]])
-    assert own.drawn.tolist() == expected
-    assert (own.position.item(), own.count.item()) == (7 + IDS, IDS)
+        expected.append(int(drawn))
+        assert torch.equal(own.row[1], table[expected[-1]])
+        assert own.ids.tolist() == [-7, expected[-1]]
+    assert not own.row[0].any()
+    assert not own.counts[0].any()
     left = occurrences(torch.tensor([expected[-options.rep_penalty_window :]], device=DEVICE), VOCABULARY)
-    assert torch.equal(own.counts, left[0].int())
+    assert torch.equal(own.counts[1], left[0].int())
     assert len(set(expected)) > 2
 
 
@@ -75,10 +90,10 @@ def test_ids_are_those_of_the_rules(name: str) -> None:
 @pytest.mark.parametrize("place", [3, 60], ids=["of text", "of speech"])
 @pytest.mark.parametrize("number", [torch.nan, torch.inf, -torch.inf])
 def test_logits_that_are_no_numbers(number: float, place: int) -> None:
-    logits = torch.zeros(1, VOCABULARY, device=DEVICE)
-    logits[0, place] = number
-    own = state(FREE, torch.full((IDS,), 0.3, device=DEVICE), torch.zeros(IDS, device=DEVICE))
+    logits = torch.zeros(2, VOCABULARY, device=DEVICE)
+    logits[1, place] = number
+    own = state(FREE, torch.zeros(IDS, device=DEVICE))
     table = torch.ones(VOCABULARY, WIDTH, device=DEVICE)
-    draw_id(logits, table, own, FREE, lowest=LOWEST, end=END)
-    assert own.drawn[0] == -1
+    draw_ids(logits, table, own, lowest=LOWEST, end=END)
+    assert own.ids.tolist() == [-7, -1]
     assert own.row.isfinite().all()
