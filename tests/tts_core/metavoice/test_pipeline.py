@@ -15,10 +15,10 @@ from tts_core.codecs.policy import CodecPolicy
 from tts_core.codecs.vocos import VOCOS_ENCODEC_24KHZ
 from tts_core.errors import CancelledError, UsageError
 from tts_core.metavoice.config import END_OF_AUDIO
+from tts_core.metavoice.inputs import MetaVoiceInputs
 from tts_core.metavoice.net import MetaVoiceNet
 from tts_core.metavoice.pipeline import MetaVoicePipeline
 from tts_core.metavoice.request import STAGES
-from tts_core.metavoice.inputs import MetaVoiceInputs
 from tts_core.metavoice.spec import (
     METAVOICE_FIRST_STAGE,
     METAVOICE_SECOND_STAGE,
