@@ -239,7 +239,8 @@ def check_sampler(bench: LanguageBench) -> None:
     for number, case in enumerate(bench.info["sampler"]):
         golden, row = vectors[f"sampler.fast{number}"], logits[case["row"]]
         given = case["temperature"], case["top_p"], case["top_k"]
-        side = bench.side.probabilities(row[None], FirstStageSampling(1.0, 1.0, *given))[0]
+        settings = FirstStageSampling(1.0, 1.0, max(case["temperature"], floor), *given[1:])
+        side = bench.side.probabilities(row[None], settings)[0]
         for own in (rules.probabilities_fast(row, *given), side):
             if case["tied_cut"]:  # upstream does not define which of equal numbers stays
                 own, golden = np.sort(own), np.sort(golden)
