@@ -23,8 +23,8 @@ from tts_core.dia2.grid import FREE
 from tts_core.dia2.sampling import Dia2Choice, Dia2Sampling
 from tts_core.dia2.spec import DIA2_2B
 from tts_core.exports import STEMS
+from tts_core.mars5.inputs import Mars5Inputs
 from tts_core.mars5.options import Mars5Options
-from tts_core.mars5.rows import Mars5Joining
 from tts_core.mars5.spec import MARS5_AR
 from tts_core.mars5.tokens import CodecPrompt
 from tts_core.metavoice.inputs import MetaVoiceInputs
@@ -71,13 +71,13 @@ class Kind:
     text: Callable[[int], Any]
 
 
-def mars5_text(number: int) -> Mars5Joining:
+def mars5_text(number: int) -> Mars5Inputs:
     random = np.random.default_rng(number)
     said = random.integers(0, 500, random.integers(5, LONGEST)).astype(np.int32)
     tokens = np.concatenate([said, random.integers(501, 1500, 8).astype(np.int32)])
     codes = random.integers(0, 1024, (MARS5.n_codebooks, int(random.integers(10, 30)))).astype(np.int32)
     options = Mars5Options(generate_max_len_override=LONGEST + 200)
-    return Mars5Joining(CodecPrompt(tokens, len(said), 100, len(said) + 1), codes, options, HostNoise(number))
+    return Mars5Inputs(CodecPrompt(tokens, len(said), 100, len(said) + 1), codes, options, HostNoise(number))
 
 
 def metavoice_text(number: int) -> MetaVoiceInputs:

@@ -12,8 +12,8 @@ from unittest import mock
 import numpy as np
 
 from tests.sides import Side
+from tts_core.mars5.inputs import Mars5Inputs
 from tts_core.mars5.options import Mars5Options
-from tts_core.mars5.rows import Mars5Joining
 from tts_core.mars5.sequence import CodecSequence
 from tts_core.nn.guard import NotFiniteError
 from tts_core.nn.noise import Noise
@@ -39,8 +39,8 @@ def extend(
     options = replace(options, generate_max_len_override=sequence.max_len)
     vocabulary = sequence.vocabulary
     room, ids = sequence.max_len, {"lowest": vocabulary.lowest, "end": vocabulary.end}
-    own = slots or side.module("mars5.slots").Mars5Slots(network, texts=1, room=room, **ids)
-    own.join(0, Mars5Joining(sequence.prompt, codes, options, noise))
+    own = slots or side.module("mars5.decoder").make_slots(network, texts=1, room=room, **ids)
+    own.join(0, Mars5Inputs(sequence.prompt, codes, options, noise))
     launched, sent = deque[Any](), 0
     while not sequence.done:
         while sent < sequence.room and len(launched) <= own.ahead:

@@ -37,7 +37,7 @@ class DrawRows(NamedTuple):
     number.
     allowed: (C, V) int8, 1 for ids that may be drawn.
     counts: (B, V), how often each id was drawn among the last ones.
-    penalties: (N,) float32, of the end, by step.
+    penalties: (B, N) float32, of the end, by step.
     """
 
     logits: Tensor
@@ -58,6 +58,7 @@ class DrawSizes(NamedTuple):
     noise_step: int
     noise_text: int
     table_row: int
+    penalties_row: int
     end: int
 
 
@@ -92,6 +93,7 @@ def draw_rows(
         noise_step=rows.noise.stride(0),
         noise_text=rows.noise.stride(1),
         table_row=table.stride(0),
+        penalties_row=0 if rows.penalties is None else rows.penalties.stride(0),
         end=end,
     )
     _draw_rows[texts, channels](
@@ -130,7 +132,7 @@ def _draw_rows(
     if rows.counts is not None:
         counts = tl.load(rows.counts + text * sizes.vocabulary + ids, mask=inside & (step > ABOVE), other=0)
     if rows.penalties is not None:
-        penalty = tl.load(rows.penalties + step)
+        penalty = tl.load(rows.penalties + text * sizes.penalties_row + tl.maximum(step, 0))
     at = rows.logits + channel * sizes.vocabulary
     if GROUPS == 1:
         first = at + text * sizes.logits_row

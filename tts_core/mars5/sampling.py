@@ -55,6 +55,11 @@ def numbers(options: Mars5Options) -> Mars5Numbers:
     return Mars5Numbers(*penalties, options.temperature, options.top_k, options.top_p, typical_p)
 
 
+def allowed_ids(vocabulary: int, lowest: int) -> np.ndarray:
+    """Return which ids may be drawn: from `lowest` on. → (V,) bool."""
+    return np.arange(vocabulary) >= lowest
+
+
 def end_penalties(options: Mars5Options, expected: int, count: int) -> np.ndarray:
     """Compute the penalty on the end's logit after n generated ids, n = 0 .. count - 1. (count,) float32.
 
@@ -63,15 +68,3 @@ def end_penalties(options: Mars5Options, expected: int, count: int) -> np.ndarra
     missing = expected - np.arange(count)
     penalty = options.eos_penalty_factor * np.maximum(missing, 1.0) ** options.eos_penalty_decay
     return np.where(missing >= 0, penalty, 0.0).astype(np.float32)
-
-
-def sampling_key(options: Mars5Options) -> tuple[float, ...]:
-    """Return the values that `log_probabilities` of both sides reads; texts with equal ones draw together."""
-    return (
-        options.temperature,
-        options.top_k,
-        options.top_p,
-        options.typical_p,
-        options.freq_penalty,
-        options.presence_penalty,
-    )

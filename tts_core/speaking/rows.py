@@ -95,6 +95,7 @@ class Draws(NamedTuple):
 
     settings: list[Any]
     steps: np.ndarray
+    texts: Sequence[BatchText]
 
     def groups(self) -> dict[Any, list[int]]:
         """Group places by equal settings."""
@@ -230,10 +231,9 @@ class BatchRows:
 
     def draws(self) -> Draws:
         """Return what the next draws go by."""
-        texts = self._by_place().values()
-        return Draws(
-            [text.inputs.sampling for text in texts], np.array([text.steps for text in texts], np.int32)
-        )
+        texts = [*self._by_place().values()]
+        steps = np.array([text.steps for text in texts], np.int32)
+        return Draws([text.inputs.sampling for text in texts], steps, texts)
 
     def uniform(self, shape: tuple[int, ...]) -> np.ndarray:
         """Return random numbers for the next draws, (N, *shape) float32; 0.5 where none draws."""

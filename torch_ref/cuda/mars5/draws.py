@@ -1,4 +1,4 @@
-"""The end of MARS5's captured step, as a Triton kernel: logits in, the next id and its embedding out.
+"""The end of MARS5's captured step, as a Triton kernel: logits in, the next ids and their embeddings out.
 
 Draws are those of torch_ref.cuda.sampling.
 """
@@ -17,89 +17,98 @@ from torch_ref.cuda.triton import jit, tl
 from tts_core.mars5.sampling import PENALTIES_ABOVE, SAMPLER
 
 WARPS = 16
-EMBEDDED = 1024  # numbers of a row that are embedded at once
 EMPTY = -1  # a place of `recent` without an id
+EMBEDDED = 1024  # numbers of a row that are embedded at once
 
 
 class Mars5Draws(NamedTuple):
-    """State of one text on the device.
+    """State of B texts on the device.
 
-    position: (1,) int64, of the row to compute.
-    count: (1,) int64, ids so far.
-    counts: (V,) int32, their occurrences among `recent`: (window,) int32, a ring of the last ids or EMPTY.
-    uniform, penalties: (N,) float32, by count.
-    drawn: (N,) int32, by count, -1 where logits were not finite.
-    row: (1, D), the next row.
-    settings: (1, K) float32, with the columns of the sampler.
+    positions: (B,) int64, of the rows to compute.
+    step: (B,) int64, ids so far; -1 for a text that takes no part.
+    counts: (B, V) int32, occurrences of ids among `recent`: (B, W) int32, a ring of the last ids or EMPTY.
+    window: (B,) int32, places of the ring that a text uses.
+    uniform: (1, B) float32, of the step.
+    penalties: (B, N) float32, of the end, by step.
+    drawn: (B,) int32, -1 where logits were not finite.
+    rows: (B, D), the next ones.
+    settings: (B, K) float32, with the columns of the sampler.
     """
 
-    position: Tensor
-    count: Tensor
+    positions: Tensor
+    step: Tensor
     counts: Tensor
     recent: Tensor
+    window: Tensor
     uniform: Tensor
     penalties: Tensor
     drawn: Tensor
-    row: Tensor
+    rows: Tensor
     settings: Tensor
 
 
 class Mars5Drawn(NamedTuple):
-    """What a draw writes: the state of Mars5Draws, and the id's row of `table`, (V, D)."""
+    """What a draw writes: ids, their counts, and their rows of `table`, (V, D). ring: places of `recent`."""
 
-    position: Tensor
-    count: Tensor
+    step: Tensor
     counts: Tensor
     recent: Tensor
+    window: Tensor
     drawn: Tensor
-    row: Tensor
+    rows: Tensor
     table: Tensor
+    vocabulary: int
     width: int
-    window: int
+    ring: int
     empty: int
 
 
-def draw_id(logits: Tensor, table: Tensor, state: Mars5Draws, *, lowest: int, end: int) -> None:
-    """Draw the next id and advance the state.
+def draw_ids(logits: Tensor, table: Tensor, state: Mars5Draws, *, lowest: int, end: int) -> None:
+    """Draw the next id of each text.
 
-    logits: (1, V).
+    logits: (B, V).
     table: (V, D), the ids' embedding.
     lowest: first id that may be drawn.
     end: id of the end.
     """
     draw_rows(
-        DrawRows(
-            logits, state.uniform[:, None], state.count, counts=state.counts, penalties=state.penalties
-        ),
+        DrawRows(logits, state.uniform, state.step, counts=state.counts, penalties=state.penalties),
         state.settings,
         SAMPLER,
         _drawn,
         Mars5Drawn(
-            position=state.position, count=state.count, counts=state.counts, recent=state.recent,
-            drawn=state.drawn, row=state.row, table=table, width=table.shape[1],
-            window=len(state.recent), empty=EMPTY,
+            step=state.step,
+            counts=state.counts,
+            recent=state.recent,
+            window=state.window,
+            drawn=state.drawn,
+            rows=state.rows,
+            table=table,
+            vocabulary=table.shape[0],
+            width=table.shape[1],
+            ring=state.recent.shape[1],
+            empty=EMPTY,
         ),
         lowest=lowest,
         end=end,
         penalties_above=PENALTIES_ABOVE,
         wide=EMBEDDED,
         warps=WARPS,
-    )  # fmt: skip
+    )
 
 
 @jit
 def _drawn(state, text, channel, id, finite, GROUPS: tl.constexpr, WIDE: tl.constexpr):
     """Note the id, count it among the last ones, and embed it."""
-    now = tl.load(state.count)
-    tl.store(state.drawn + now, tl.where(finite, id, -1))
-    slot = state.recent + now % state.window
-    leaving = tl.load(slot)
-    tl.atomic_add(state.counts + leaving, -1, mask=leaving != state.empty)
-    tl.atomic_add(state.counts + id, 1)
-    tl.store(slot, id)
+    step, counts = tl.load(state.step + text), state.counts + text * state.vocabulary
+    tl.store(state.drawn + text, tl.where(finite, id, -1))
+    place = state.recent + text * state.ring + step % tl.load(state.window + text)
+    leaving = tl.load(place)
+    tl.atomic_add(counts + leaving, -1, mask=leaving != state.empty)
+    tl.atomic_add(counts + id, 1)
+    tl.store(place, id)
     for start in range(0, state.width, WIDE):
         col = start + tl.arange(0, WIDE)
         there = col < state.width
-        tl.store(state.row + col, tl.load(state.table + id * state.width + col, mask=there), mask=there)
-    tl.store(state.position, tl.load(state.position) + 1)
-    tl.store(state.count, now + 1)
+        row = tl.load(state.table + id.to(tl.int64) * state.width + col, mask=there)
+        tl.store(state.rows + text * state.width + col, row, mask=there)

@@ -25,8 +25,8 @@ from torch_ref.mars5.codec_lm import CodecLM
 from torch_ref.mars5.sampling import draw_ids
 from torch_ref.mars5.slots import Mars5Slots
 from tts_core.mars5.config import is_norm
+from tts_core.mars5.inputs import Mars5Inputs
 from tts_core.mars5.options import Mars5Options
-from tts_core.mars5.rows import Mars5Joining
 from tts_core.mars5.sampling import PENALTIES_ABOVE
 from tts_core.mars5.sequence import CodecSequence
 from tts_core.nn.noise import HostNoise
@@ -151,7 +151,7 @@ def test_logits_that_are_no_numbers() -> None:
     weights.tensors["embed.weight"][VOCABULARY.shallow("x").tokens[1]] = np.nan
     slot = single(YARDSTICK.network("mars5", weights))
     options = Mars5Options(generate_max_len_override=ROOM)
-    slot.join(0, Mars5Joining(VOCABULARY.shallow("x"), reference(5, ar_config()), options, HostNoise(1)))
+    slot.join(0, Mars5Inputs(VOCABULARY.shallow("x"), reference(5, ar_config()), options, HostNoise(1)))
     assert slot.read(slot.launch(4))[:, 0].tolist() == [-1] * 4
 
 
