@@ -7,6 +7,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from mlx_port.layers.row_cache import RowCache, RowPositions
 from mlx_port.steps.dia2.fused import FusedDia2
 from tests.draws import only, score
 from tests.golden.bench import Bench
@@ -87,10 +88,11 @@ def stepped(side: Dia2Side, members: Sequence[int]) -> dict[str, np.ndarray]:
         return {name: value[:, -1] for name, value in found.items()} | logits
     steps, stack = FusedDia2(side.network), config.transformer
     shape = len(read), stack.num_key_value_heads, STEPS, stack.head_dim
-    held, hidden = [[mx.zeros(shape), mx.zeros(shape)] for _ in steps.trunk.layers], mx.zeros(0)
+    held = [RowCache(mx.zeros(shape), mx.zeros(shape), RowPositions(STEPS)) for _ in steps.trunk.layers]
+    hidden = mx.zeros(0)
     for step in range(STEPS):
         places = np.full(len(read), step, np.int32)
-        hidden = steps.hidden(mx.array(read[:, step]), places, places, held)
+        hidden = steps.hidden(mx.array(read[:, step]), places, places, held, texts=len(read))
     made = {"hidden": hidden, "action_logits": steps.actions(hidden), "cb0_logits": steps.codes(hidden)}
     projected, cache, depformer = steps.stages(hidden), steps.new_stages(len(read)), side.network.depformer
     main, second = mx.array(read[:, -1, 0]), mx.array(read[:, -1, 1])
