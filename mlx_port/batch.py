@@ -16,7 +16,7 @@ from mlx_port.kernels.source import passes
 from mlx_port.layers.cache import CHUNK
 from mlx_port.layers.row_cache import RowCache, RowPositions
 from mlx_port.reading import Reading, begin_read, finish_read
-from tts_core.speaking.decoder import BatchDecoder
+from tts_core.speaking.decoder import BatchDecoder, TextRead
 from tts_core.speaking.rows import BatchRows, Draws, Launched, TextInputs, mapped
 
 STEPS_KEPT = 256  # between two times that MLX's unused memory is freed
@@ -28,7 +28,8 @@ class RunningBatch:
     """
 
     def __init__(self, decoder: BatchDecoder, *, texts: int, room: int):
-        self.decoder, self.host, self.plan = decoder, decoder.host, BatchRows(texts, room)
+        self.decoder, self.host = decoder, decoder.host
+        self.plan = BatchRows(texts, room, is_exact=decoder.is_exact)
         self.steps, self.ahead, self.ticks = decoder.steps, decoder.ahead, 0
         self.at = RowPositions(room if decoder.window is None else min(decoder.window, room))
         self.caches: list[RowCache] = []
@@ -45,17 +46,12 @@ class RunningBatch:
         """Read what comes before a text's first step. Its slot must be free."""
         read = self.decoder.read(text)
         self._close()
-        joined, place = self.plan.join(slot, text), self.plan.count - 1
-        form = self.decoder.cache or RowCache
-        self.caches = self.caches or [form(keys[:0], values[:0], self.at) for keys, values in read.keys]
-        self._reserve(text.positions)
-        kept, apart = min(text.positions, self.at.capacity), len(self.caches[0].keys) // self.copies
-        for cache, pair in zip(self.caches, read.keys, strict=True):
-            for copy in range(text.rows):
-                cache.fill(copy * apart + place, *(each[copy, :, :kept] for each in pair))
-        self.state = mapped(appended, self.state, read.state) if place else read.state
-        if read.made is not None:
-            joined.first, self.known[slot] = 1, read.made
+        self.plan.join(slot, text)
+        try:
+            self._put(slot, text, read)
+        except Exception:  # the others go on
+            self.leave(slot)
+            raise
 
     def feed(self, slot: int, ids: Sequence[int], *, more: bool) -> None:
         """Append ids to a text that goes on. more: it still does."""
@@ -82,7 +78,22 @@ class RunningBatch:
 
     def read(self, launched: Launched) -> np.ndarray:
         """Wait for a launch. → (steps, slots, ...) ids; WAITED of a slot that took no part."""
-        return launched.ids(np.stack([finish_read(one) for one in launched.readings]), self.plan.slots)
+        first, *others = [finish_read(one)[None] for one in launched.readings]
+        return launched.ids(np.concatenate((first, *others)) if others else first, self.plan.slots)
+
+    def _put(self, slot: int, text: TextInputs, read: TextRead) -> None:
+        """Take what was read of the text at the last place."""
+        place = self.plan.count - 1
+        form = self.decoder.cache or RowCache
+        self.caches = self.caches or [form(keys[:0], values[:0], self.at) for keys, values in read.keys]
+        self._reserve(text.positions)
+        kept, apart = min(text.positions, self.at.capacity), len(self.caches[0].keys) // self.copies
+        for cache, pair in zip(self.caches, read.keys, strict=True):
+            for copy in range(text.rows):
+                cache.fill(copy * apart + place, *(each[copy, :, :kept] for each in pair))
+        self.state = mapped(appended, self.state, read.state) if place else read.state
+        if read.made is not None:
+            self.plan.texts[slot].first, self.known[slot] = 1, read.made
 
     def _step(self, failed: list[int]) -> Reading:
         """Draw for every text that does not wait. failed: takes slots of those whose host part failed."""
@@ -164,7 +175,7 @@ class RunningBatch:
         """Let every layer have keys for all rows, this many of each; those that are there are kept."""
         held, plan = self.caches[0].keys, self.plan
         apart = len(held) // self.copies
-        places = apart if plan.copies == 1 and apart >= plan.count else plan.wanted
+        places = plan.wanted(apart)
         length = max(held.shape[2], min(-(-positions // CHUNK) * CHUNK, self.at.capacity))
         if self.decoder.reserves:
             places, length = plan.slots if plan.copies == 1 else places, self.at.capacity

@@ -269,6 +269,12 @@ def inverse(draw: Draw, uniform: mx.array) -> mx.array:
     return mx.minimum(first, mx.where(possible, places, 0).max(axis=-1))
 
 
+def occurrences(ids: mx.array, vocab_size: int) -> mx.array:
+    """Count each id in `ids`. (B, N) → (B, V) float32."""
+    counts, rows = mx.zeros((len(ids), vocab_size)), mx.arange(len(ids))[:, None]
+    return counts.at[rows, ids].add(mx.ones(ids.shape))
+
+
 def at_the_edge(x: mx.array, ordered: mx.array, kept: mx.array, *, last: bool) -> mx.array:
     """Map `kept`, a selection of the sorted values `ordered`, back to `x` as a stable sort would, on any
     backend. (..., V) each → (..., V) bool.

@@ -227,8 +227,8 @@ def test_imports_are_absolute(package):
 def floor(module: str) -> int | None:
     """Number of a module's floor in its package; None for the package itself."""
     package, _, inside = module.partition(".")
-    if model_of(module) or inside.startswith("cuda.codecs"):
-        inside = re.sub(r"^(cpu|cuda|steps)\.", "", inside)  # folders of models and of codecs in these
+    if model_of(module) or inside.startswith(("cuda.batch", "cuda.codecs")):
+        inside = re.sub(r"^(cpu|cuda|steps)\.", "", inside)  # models, codecs and the batch in these
     found = [number for number, units in enumerate(FLOORS[package]) if inside.partition(".")[0] in units]
     assert len(found) == 1 or not inside, f"{module}: on {len(found)} floors; give it one in FLOORS"
     return found[0] if inside else None

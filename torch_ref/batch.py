@@ -6,6 +6,7 @@ A text has its own rows, positions, settings and random numbers; its ids are tho
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from torch_ref.layers.cache import CHUNK
 from torch_ref.layers.row_cache import RowCache, RowPositions
 from torch_ref.limits.independent import independent_rows
 from torch_ref.reading import Reading, begin_read, finish_read
-from tts_core.speaking.decoder import BatchDecoder
+from tts_core.speaking.decoder import BatchDecoder, TextRead
 from tts_core.speaking.rows import BatchRows, Draws, Launched, TextInputs, mapped
 
 
@@ -27,7 +28,8 @@ class RunningBatch:
     """
 
     def __init__(self, decoder: BatchDecoder, *, texts: int, room: int):
-        self.decoder, self.host, self.plan = decoder, decoder.host, BatchRows(texts, room)
+        self.decoder, self.host = decoder, decoder.host
+        self.plan = BatchRows(texts, room, is_exact=decoder.is_exact)
         self.steps, self.ahead = decoder.steps, decoder.ahead
         self.at = RowPositions(room if decoder.window is None else min(decoder.window, room))
         self.caches: list[RowCache] = []
@@ -45,17 +47,12 @@ class RunningBatch:
         """Read what comes before a text's first step. Its slot must be free."""
         read = self.decoder.read(text)
         self._close()
-        joined, place = self.plan.join(slot, text), self.plan.count - 1
-        form = self.decoder.cache or RowCache
-        self.caches = self.caches or [form(keys[:0], values[:0], self.at) for keys, values in read.keys]
-        self._reserve(text.positions)
-        kept, apart = min(text.positions, self.at.capacity), len(self.caches[0].keys) // self.copies
-        for cache, pair in zip(self.caches, read.keys, strict=True):
-            for copy in range(text.rows):
-                cache.fill(copy * apart + place, *(each[copy, :, :kept] for each in pair))
-        self.state = mapped(appended, self.state, read.state) if place else read.state
-        if read.made is not None:
-            joined.first, self.known[slot] = 1, read.made
+        self.plan.join(slot, text)
+        try:
+            self._put(slot, text, read)
+        except Exception:  # the others go on
+            self.leave(slot)
+            raise
 
     def feed(self, slot: int, ids: Sequence[int], *, more: bool) -> None:
         """Append ids to a text that goes on. more: it still does."""
@@ -83,7 +80,22 @@ class RunningBatch:
 
     def read(self, launched: Launched) -> np.ndarray:
         """Wait for a launch. → (steps, slots, ...) ids; WAITED of a slot that took no part."""
-        return launched.ids(np.stack([finish_read(one) for one in launched.readings]), self.plan.slots)
+        first, *others = [finish_read(one)[None] for one in launched.readings]
+        return launched.ids(np.concatenate((first, *others)) if others else first, self.plan.slots)
+
+    def _put(self, slot: int, text: TextInputs, read: TextRead) -> None:
+        """Take what was read of the text at the last place."""
+        place = self.plan.count - 1
+        form = self.decoder.cache or RowCache
+        self.caches = self.caches or [form(keys[:0], values[:0], self.at) for keys, values in read.keys]
+        self._reserve(text.positions)
+        kept, apart = min(text.positions, self.at.capacity), len(self.caches[0].keys) // self.copies
+        for cache, pair in zip(self.caches, read.keys, strict=True):
+            for copy in range(text.rows):
+                cache.fill(copy * apart + place, *(each[copy, :, :kept] for each in pair))
+        self.state = mapped(appended, self.state, read.state) if place else read.state
+        if read.made is not None:
+            self.plan.texts[slot].first, self.known[slot] = 1, read.made
 
     def _step(self, failed: list[int]) -> Reading:
         """Draw for every text that does not wait. failed: takes slots of those whose host part failed."""
@@ -94,7 +106,8 @@ class RunningBatch:
         if decoder.reads_answers is None:
             reading = self._draw(*drawing, nothing)
         else:
-            acted = begin_read(decoder.act(*drawing))
+            with self._independent():
+                acted = begin_read(decoder.act(*drawing))
             early = None if decoder.reads_answers else self._draw(*drawing, nothing)  # while the host answers
             answers, lost = plan.answer(finish_read(acted))
             reading = self._draw(*drawing, answers) if early is None else early
@@ -104,7 +117,7 @@ class RunningBatch:
 
     def _draw(self, made: Tensor, state: Any, draws: Draws, uniform: Tensor, answers: np.ndarray) -> Reading:
         """Draw, and keep the state that follows, of the texts that draw."""
-        with independent_rows(self.decoder.network):
+        with self._independent():
             ids, following = self.decoder.draw(made, state, draws, uniform, answers)
         if len(self.plan.drawing) < self.plan.count:
             drawing = self.host.to_device(np.array([*self.plan.drawing]))
@@ -120,7 +133,7 @@ class RunningBatch:
             last = int(positions.max())
             self._reserve(1 + last)
             self._move(positions, last)
-            with independent_rows(self.decoder.network, 1 + positions):
+            with self._independent(1 + positions):
                 made = self.decoder.step(self.state, plan.given(), self.at, self.caches)
         else:
             one = next(iter(known.values()))
@@ -129,6 +142,11 @@ class RunningBatch:
             made[plan.order.index(slot)] = own[0]
         known.clear()
         return made
+
+    def _independent(self, keys: Sequence[int] | np.ndarray = ()) -> AbstractContextManager[None]:
+        """Let rows be computed by themselves. keys: that each one sees."""
+        network = self.decoder.network
+        return nullcontext() if network is None else independent_rows(network, keys)
 
     def _uniform(self) -> Tensor:
         """Draw the random numbers of the step. (N, ...)."""
@@ -159,7 +177,7 @@ class RunningBatch:
         """Let every layer have keys for all rows, this many of each; those that are there are kept."""
         held, plan = self.caches[0].keys, self.plan
         apart = len(held) // self.copies
-        places = apart if plan.copies == 1 and apart >= plan.count else plan.wanted
+        places = plan.wanted(apart)
         length = max(held.shape[2], min(-(-positions // CHUNK) * CHUNK, self.at.capacity))
         if self.decoder.reserves:
             places, length = plan.slots if plan.copies == 1 else places, self.at.capacity

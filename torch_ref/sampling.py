@@ -264,6 +264,12 @@ def inverse(draw: Draw, uniform: Tensor) -> Tensor:
     return torch.minimum(first, torch.where(possible, places, 0).amax(dim=-1))
 
 
+def occurrences(ids: Tensor, vocab_size: int) -> Tensor:
+    """Count each id in `ids`. (B, N) → (B, V) float32."""
+    counts = torch.zeros(len(ids), vocab_size, device=ids.device)
+    return counts.scatter_add_(1, ids.long(), torch.ones_like(ids, dtype=counts.dtype))
+
+
 def at_the_edge(x: Tensor, ordered: Tensor, kept: Tensor, *, last: bool) -> Tensor:
     """Map `kept`, a selection of the sorted values `ordered`, back to `x` as a stable sort would, on any
     backend. (..., V) each → (..., V) bool.

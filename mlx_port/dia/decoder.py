@@ -19,7 +19,7 @@ from mlx_port.layers.row_cache import RowPositions
 from mlx_port.steps.dia.drawing import accepting, drawing
 from mlx_port.steps.dia.fused import fused
 from mlx_port.steps.row_keys import JoinedCache
-from tts_core.dia.inputs import NEVER, DiaGiven, DiaInputs
+from tts_core.dia.inputs import RUNNING, DiaGiven, DiaInputs
 from tts_core.dia.sampling import SAMPLER_0626, SAMPLER_V01
 from tts_core.nn.sampling import TextSettings
 from tts_core.speaking.decoder import BatchDecoder, TextRead
@@ -27,13 +27,15 @@ from tts_core.speaking.rows import Draws
 
 
 class DiaState(NamedTuple):
-    """Of N texts. tokens: (N, C), the last row of each.  ends: (N, C), the row of channel 0's EOS, or NEVER.
+    """Of N texts.
 
+    tokens: (N, C), the last row of each.
+    since: (N, C), rows since channel 0's EOS; negative before.
     keys, values: of the texts, (N, K, S, E) of each layer.
     """
 
     tokens: mx.array
-    ends: mx.array
+    since: mx.array
     keys: tuple[mx.array, ...]
     values: tuple[mx.array, ...]
 
@@ -44,10 +46,10 @@ class DiaDecoder(BatchDecoder):
     Rows are the conditional ones of all texts, then the unconditional ones.
     """
 
-    ahead, cache = 1, JoinedCache
+    ahead, is_exact, cache = 1, True, JoinedCache
 
     def __init__(self, network: Dia, nothing: mx.array | None):
-        self.network, self.host, config = network, Host(network.logits_dense), network.config
+        self.dia, self.host, config = network, Host(network.logits_dense), network.config
         self.numbers = config.decoder_config.num_channels, config.decoder_config.vocab_size
         self.settings = TextSettings(SAMPLER_V01 if config.cross_rope else SAMPLER_0626, self.host)
         self.accept, self.forms = accepting(config), {1: fused(network, None)}  # by rows of a text
@@ -56,16 +58,16 @@ class DiaDecoder(BatchDecoder):
 
     def read(self, text: DiaInputs) -> TextRead:
         """Read a text, and the rows before the last known one."""
-        source, cache = self.network.read([self.host.to_device(text.tokens)]), self.network.new_cache()
+        source, cache = self.dia.read([self.host.to_device(text.tokens)]), self.dia.new_cache()
         rows = self.host.to_device(text.grid[None, : text.filled])
         if text.positions:
             heard = source._replace(unconditional=self.forms[text.rows].constants)
             copies = mx.concatenate([rows[:, :-1]] * text.rows)
-            self.network.model.decoder(copies, cache, heard)
-        config, like = self.network.config.decoder_config, source.keys[0]
+            self.dia.model.decoder(copies, cache, heard)
+        config, like = self.dia.config.decoder_config, source.keys[0]
         empty = mx.zeros((text.rows, config.num_key_value_heads, 0, config.head_dim), like.dtype)
-        ends = mx.full(rows[:, -1].shape, NEVER)
-        state = DiaState(rows[:, -1], ends, tuple(source.keys), tuple(source.values))
+        since = mx.full(rows[:, -1].shape, RUNNING)
+        state = DiaState(rows[:, -1], since, tuple(source.keys), tuple(source.values))
         return TextRead(state, [layer.buffers or (empty, empty) for layer in cache])
 
     def step(
@@ -88,17 +90,15 @@ class DiaDecoder(BatchDecoder):
         """Draw the next rows, and put them into the grids. → (N, C)."""
         logits, known = made
         sampler, settings = self.settings.of(draws.settings)
-        ids = drawing(sampler, self.network.config)(logits, settings, uniform)
+        ids = drawing(sampler, self.dia.config)(logits, settings, uniform)
         return ids, self._accepted(ids, state, known)
 
     def _accepted(self, ids: mx.array, state: DiaState, known: DiaGiven) -> DiaState:
         """Apply the rule of DelayGrid.accept."""
-        wide = np.broadcast_to(
-            known.numbers[..., None], (2, *ids.shape)
-        )  # one launch takes arrays of one shape
-        forced = self.host.to_device(known.forced)
-        tokens, ends = self.accept(ids, state.ends, forced, self.host.to_device(wide))
-        return state._replace(tokens=tokens, ends=ends)
+        wide = np.broadcast_to(known.is_last[:, None], ids.shape)  # one launch takes arrays of one shape
+        forced, is_last = (self.host.to_device(each) for each in (known.forced, wide))
+        tokens, since = self.accept(ids, state.since, forced, is_last)
+        return state._replace(tokens=tokens, since=since)
 
 
 def make_slots(

@@ -35,6 +35,7 @@ class Dia2Decoder(BatchDecoder):
     """Both networks. Rows are the conditional ones of all texts, then the unconditional ones."""
 
     ahead = 1  # the next step acts before the codes of the last one are read
+    is_exact = True
 
     def __init__(self, network: Dia2):
         self.network, self.host = network, Host(network.transformer.norm)
@@ -66,7 +67,7 @@ class Dia2Decoder(BatchDecoder):
         host[texts:, :2] = self.network.config.text_zero_id, self.network.config.text_pad_id
         tokens = self.host.to_device(host)
         if (host < 0).any():
-            codes = mx.concatenate([state.codes] * copies)
+            codes = mx.broadcast_to(state.codes[None], (copies, *state.codes.shape)).flatten(0, 1)
             tokens = mx.where(tokens < 0, mx.pad(codes, [(0, 0), (2, 0)]), tokens)
         return self.fused.hidden(tokens, angles, at.places, caches, texts=texts)
 

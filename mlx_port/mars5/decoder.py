@@ -17,10 +17,12 @@ from mlx_port.batch import RunningBatch
 from mlx_port.host import Host
 from mlx_port.layers.row_cache import RowCache, RowPositions
 from mlx_port.mars5.codec_lm import CodecLM
-from mlx_port.steps.mars5.drawing import Drawing
+from mlx_port.steps.mars5.drawing import drawing
 from mlx_port.steps.mars5.one_row import fused
 from mlx_port.steps.spin import Spins
 from tts_core.mars5.inputs import Mars5Inputs
+from tts_core.mars5.sampling import SAMPLER
+from tts_core.nn.sampling import TextSettings
 from tts_core.speaking.decoder import BatchDecoder, TextRead
 from tts_core.speaking.rows import Draws
 
@@ -43,11 +45,11 @@ class Mars5Decoder(BatchDecoder):
 
     def __init__(self, network: CodecLM, *, room: int, lowest: int, end: int):
         self.network, self.window = network, network.config.sliding_window
-        self.lowest, self.end = lowest, end
+        self.bounds = {"lowest": lowest, "end": end}
         self.host, self.rotary = Host(network.embed), network.positions(room)
+        self.settings = TextSettings(SAMPLER, self.host)
         self.reserves = True  # diffusions would take the memory into which keys are to grow
         self._spins = Spins(self.rotary(0, room))
-        self._drawing = Drawing(lowest, end)
 
     def read(self, text: Mars5Inputs) -> TextRead:
         """Read the speaker and the prompt."""
@@ -71,18 +73,9 @@ class Mars5Decoder(BatchDecoder):
         """Draw the next ids, (N,)."""
         places, penalties, repeats = Mars5Inputs.steps(draws.texts)
         seen = state.recent if repeats.all() else mx.where(self.host.to_device(repeats), state.recent, 0)
-        groups, drawing = draws.groups(), (made, seen, self.host.to_device(penalties), uniform)
-        ids = known = mx.zeros(len(made), mx.int32)
-        for numbers, rows in groups.items():
-            if len(groups) == 1:
-                ids, known = self._drawing.ids(numbers)(*drawing)
-            else:
-                own = mx.array(rows)
-                drawn = self._drawing.ids(numbers)(*(each[own] for each in drawing))
-                ids, known = (
-                    mx.put_along_axis(all_ids, own, part, axis=0)
-                    for all_ids, part in zip((ids, known), drawn, strict=True)
-                )
+        sampler, settings = self.settings.of(draws.settings)
+        draw = drawing(sampler, made.shape[1], **self.bounds)
+        ids, known = draw(made, seen, self.host.to_device(penalties), uniform, settings)
         recent = mx.put_along_axis(state.recent, self.host.to_device(places), known[:, None], axis=1)
         return ids, Mars5State(known, recent)
 

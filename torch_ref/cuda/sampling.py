@@ -37,7 +37,7 @@ class DrawRows(NamedTuple):
     number.
     allowed: (C, V) int8, 1 for ids that may be drawn.
     counts: (B, V), how often each id was drawn among the last ones.
-    penalties: (B, N) float32, of the end, by step; the last one goes on.
+    penalties: (B, N) float32, of the end, by step.
     """
 
     logits: Tensor
@@ -58,7 +58,7 @@ class DrawSizes(NamedTuple):
     noise_step: int
     noise_text: int
     table_row: int
-    penalties: int
+    penalties_row: int
     end: int
 
 
@@ -93,7 +93,7 @@ def draw_rows(
         noise_step=rows.noise.stride(0),
         noise_text=rows.noise.stride(1),
         table_row=table.stride(0),
-        penalties=0 if rows.penalties is None else rows.penalties.shape[1],
+        penalties_row=0 if rows.penalties is None else rows.penalties.stride(0),
         end=end,
     )
     _draw_rows[texts, channels](
@@ -132,9 +132,7 @@ def _draw_rows(
     if rows.counts is not None:
         counts = tl.load(rows.counts + text * sizes.vocabulary + ids, mask=inside & (step > ABOVE), other=0)
     if rows.penalties is not None:
-        penalty = tl.load(
-            rows.penalties + text * sizes.penalties + tl.minimum(tl.maximum(step, 0), sizes.penalties - 1)
-        )
+        penalty = tl.load(rows.penalties + text * sizes.penalties_row + tl.maximum(step, 0))
     at = rows.logits + channel * sizes.vocabulary
     if GROUPS == 1:
         first = at + text * sizes.logits_row

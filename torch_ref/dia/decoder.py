@@ -16,7 +16,7 @@ from torch_ref.host import Host
 from torch_ref.layers.row_cache import RowCache, RowPositions
 from torch_ref.sampling import draw_rows
 from tts_core.dia.grid import FREE
-from tts_core.dia.inputs import LIMIT, NEVER, SPEECH, DiaGiven, DiaInputs
+from tts_core.dia.inputs import RUNNING, DiaGiven, DiaInputs
 from tts_core.dia.sampling import SAMPLER_0626, SAMPLER_V01, allowed_ids
 from tts_core.nn.sampling import TextSettings
 from tts_core.speaking.decoder import BatchDecoder, TextRead
@@ -24,13 +24,15 @@ from tts_core.speaking.rows import Draws
 
 
 class DiaState(NamedTuple):
-    """Of N texts. tokens: (N, C), the last row of each.  ends: (N, 1), the row of channel 0's EOS, or NEVER.
+    """Of N texts.
 
+    tokens: (N, C), the last row of each.
+    since: (N, 1), rows since channel 0's EOS; negative before.
     keys, values: of the texts, (N, K, S, E) of each layer.
     """
 
     tokens: Tensor
-    ends: Tensor
+    since: Tensor
     keys: tuple[Tensor, ...]
     values: tuple[Tensor, ...]
 
@@ -42,7 +44,7 @@ class DiaDecoder(BatchDecoder):
     """
 
     def __init__(self, network: Dia, nothing: Tensor | None):
-        self.network, self.host, config = network, Host(network.logits_dense), network.config
+        self.dia, self.host, config = network, Host(network.logits_dense), network.config
         self.numbers = config.decoder_config.num_channels, config.decoder_config.vocab_size
         self.constants = None if nothing is None else network.model.decoder.constants(nothing)
         self.delays = self.host.to_device(np.array(config.delay_pattern))
@@ -51,24 +53,22 @@ class DiaDecoder(BatchDecoder):
 
     def read(self, text: DiaInputs) -> TextRead:
         """Read a text, and the rows before the last known one."""
-        source, cache = self.network.read([self.host.to_device(text.tokens)]), self.network.new_cache()
+        source, cache = self.dia.read([self.host.to_device(text.tokens)]), self.dia.new_cache()
         rows = self.host.to_device(text.grid[None, : text.filled]).long()
         if text.positions:
             copies = torch.cat([rows[:, :-1]] * text.rows)
-            self.network.model.decoder(
-                copies, cache, self._source(source.keys, source.values, None, text.rows)
-            )
-        config, like = self.network.config.decoder_config, source.keys[0]
+            self.dia.model.decoder(copies, cache, self._source(source.keys, source.values, None, text.rows))
+        config, like = self.dia.config.decoder_config, source.keys[0]
         empty = like.new_zeros(text.rows, config.num_key_value_heads, 0, config.head_dim)
-        ends = torch.full_like(rows[:, -1, :1], NEVER)
-        state = DiaState(rows[:, -1], ends, tuple(source.keys), tuple(source.values))
+        since = torch.full_like(rows[:, -1, :1], RUNNING)
+        state = DiaState(rows[:, -1], since, tuple(source.keys), tuple(source.values))
         return TextRead(state, [layer.buffers or (empty, empty) for layer in cache])
 
     def step(
         self, state: DiaState, given: np.ndarray, at: RowPositions, caches: Sequence[RowCache]
     ) -> tuple[Tensor, DiaGiven]:
         """Compute logits of the next rows, (R, C, V) float32."""
-        decoder, known, texts = self.network.model.decoder, DiaGiven.of(given), len(given)
+        decoder, known, texts = self.dia.model.decoder, DiaGiven.of(given), len(given)
         copies, mask = len(at.places) // texts, None
         if known.lengths.min() < known.lengths.max():
             seen = np.arange(known.lengths.max()) < known.lengths[:, None]
@@ -82,7 +82,7 @@ class DiaDecoder(BatchDecoder):
         layers = cast(Sequence[DecoderLayer], decoder.layers)
         for index, (layer, rows) in enumerate(zip(layers, caches, strict=True)):
             x = layer(x, rotation, cross_rotation, rows, source, index)
-        return self.network.head(decoder.norm(x))[:, 0], known
+        return self.dia.head(decoder.norm(x))[:, 0], known
 
     def draw(
         self,
@@ -94,7 +94,7 @@ class DiaDecoder(BatchDecoder):
     ) -> tuple[Tensor, DiaState]:
         """Draw the next rows, and put them into the grids. → (N, C)."""
         logits, known = made
-        texts, end = len(uniform), self.network.config.eos_token_id
+        texts, end = len(uniform), self.dia.config.eos_token_id
         sampler, settings = self.settings.of(draws.settings)
         table, cond = sampler.named(settings, 3), logits[:texts]
         pair = cond, torch.where(table.cfg_scale != 0, logits[-texts:], cond)
@@ -104,17 +104,16 @@ class DiaDecoder(BatchDecoder):
 
     def _accepted(self, ids: Tensor, state: DiaState, known: DiaGiven) -> DiaState:
         """Apply the rule of DelayGrid.accept."""
-        eos, pad = self.network.config.eos_token_id, self.network.config.pad_token_id
-        row, phase = self.host.to_device(known.numbers)[..., None]
-        ending = (phase == LIMIT) | ((phase == SPEECH) & (ids[:, :1] == eos))
-        ends = torch.where(ending & (state.ends == NEVER), row, state.ends)
-        since = row - ends
-        tokens = torch.where(since > self.delays, pad, ids.clamp(min=0))
-        tokens = torch.where(since == self.delays, eos, tokens)
-        if (known.forced != FREE).any():
+        config, ending = self.dia.config, ids[:, :1] == self.dia.config.eos_token_id
+        if known.is_last.any():
+            ending |= self.host.to_device(known.is_last)[:, None] > 0
+        since = torch.where(ending & (state.since < 0), 0, state.since + 1)
+        tokens = torch.where(since > self.delays, config.pad_token_id, ids.clamp(min=0))
+        tokens = torch.where(since == self.delays, config.eos_token_id, tokens)
+        if known.is_forced.any():
             forced = self.host.to_device(known.forced)
             tokens = torch.where(forced == FREE, tokens, forced)
-        return state._replace(tokens=tokens, ends=ends)
+        return state._replace(tokens=tokens, since=since)
 
     def _source(
         self, keys: Sequence[Tensor], values: Sequence[Tensor], mask: Tensor | None, copies: int

@@ -15,11 +15,14 @@ import torch
 from torch import Tensor
 
 from torch_ref.batch import RunningBatch
+from torch_ref.guard import marked
 from torch_ref.host import Host
 from torch_ref.layers.row_cache import RowCache, RowPositions
 from torch_ref.mars5.codec_lm import CodecLM
-from torch_ref.mars5.sampling import draw_ids
+from torch_ref.sampling import draw_rows, occurrences
 from tts_core.mars5.inputs import Mars5Inputs
+from tts_core.mars5.sampling import SAMPLER, allowed_ids
+from tts_core.nn.sampling import TextSettings
 from tts_core.speaking.decoder import BatchDecoder, TextRead
 from tts_core.speaking.rows import Draws
 
@@ -42,8 +45,9 @@ class Mars5Decoder(BatchDecoder):
 
     def __init__(self, network: CodecLM, *, room: int, lowest: int, end: int):
         self.network, self.window = network, network.config.sliding_window
-        self.lowest, self.end = lowest, end
-        self.host, self.rotary = Host(network.embed), network.positions(room)
+        self.host, self.rotary, self.end = Host(network.embed), network.positions(room), end
+        self.settings = TextSettings(SAMPLER, self.host)
+        self.allowed = self.host.to_device(allowed_ids(network.config.vocab_size, lowest))
         # on a GPU, diffusions would take the memory into which keys are to grow
         self.reserves = not network.embed.weight.is_cpu
 
@@ -73,11 +77,11 @@ class Mars5Decoder(BatchDecoder):
     ) -> tuple[Tensor, Mars5State]:
         """Draw the next ids, (N,)."""
         places, penalty, repeats = map(self.host.to_device, Mars5Inputs.steps(draws.texts))
-        seen = torch.where(repeats, state.recent, 0)
-        ids, bounds = torch.zeros_like(state.tokens), {"lowest": self.lowest, "end": self.end}
-        for numbers, own in draws.groups().items():
-            drawing = made[own], seen[own], penalty[own], uniform[own]
-            ids[own] = draw_ids(*drawing, numbers, **bounds)
+        counts = occurrences(torch.where(repeats, state.recent, 0), made.shape[1])
+        sampler, settings = self.settings.of(draws.settings)
+        inputs = {"allowed": self.allowed, "counts": counts, "penalty": penalty, "end": self.end}
+        ids = draw_rows([made], sampler.named(settings, 2), uniform, sampler, **inputs)
+        ids = marked(ids[:, None], made[:, None])[:, 0]
         known = ids.clamp(min=0)
         recent = state.recent.scatter(1, places.long(), known[:, None])
         return ids, Mars5State(known, recent)

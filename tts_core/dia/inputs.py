@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -12,8 +13,7 @@ from tts_core.dia.sampling import DiaSampling
 from tts_core.nn.noise import Noise
 from tts_core.speaking.rows import BatchText, TextInputs
 
-PROMPT, SPEECH, LIMIT = range(3)  # phases of a row: an end of speech is ignored, ends the text, is forced
-NEVER = 2**30  # in place of the row of an end that has not come
+RUNNING = -(2**30)  # in place of the rows since the end of a text that has none
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,12 +50,20 @@ class DiaInputs(TextInputs):
         return self.filled - 1
 
     def given(self, text: BatchText) -> np.ndarray:
-        """Return what is known of the row that the next step draws, (3 + C,) int32: as DiaGiven, in order."""
-        row = self.filled + text.steps
-        phase = PROMPT if row <= self.prompt_frames else SPEECH
-        phase = LIMIT if row > self.prompt_frames + self.max_frames else phase
-        forced = self.grid[row] if row < len(self.grid) else np.full(self.grid.shape[1], FREE)
-        return np.array([len(self.tokens), row, phase, *forced], np.int32)
+        """Return what is known of the row that the next step draws, (3 + C,) int32, as in DiaGiven."""
+        return self._known[min(text.steps, len(self._known) - 1)]
+
+    @cached_property
+    def _known(self) -> np.ndarray:
+        """Of all rows that are drawn, and of one after them. (rows, 3 + C) int32."""
+        forced = np.pad(self.grid[self.filled :], ((0, 1), (0, 0)), constant_values=FREE)
+        rows = np.arange(self.filled, self.filled + len(forced))
+        numbers = (
+            np.full(len(rows), len(self.tokens)),
+            rows > self.prompt_frames + self.max_frames,
+            (forced != FREE).any(axis=1),
+        )
+        return np.column_stack((*numbers, forced)).astype(np.int32)
 
     def uniform(self, step: int, shape: tuple[int, ...]) -> np.ndarray:
         """Return the numbers of a step; 0.5 if none is used."""
@@ -68,15 +76,18 @@ class DiaGiven(NamedTuple):
     """What the host knows of the rows that a step draws, of N texts.
 
     lengths: (N,), bytes of the texts.
-    numbers: (2, N), of the rows: the row itself, and its phase.
-    forced: (N, C), ids or FREE.
+    is_last: (N,), 1 where the speech ends at the latest.
+    is_forced: (N,), 1 where ids are forced.
+    forced: (N, C), forced ids or FREE.
     """
 
     lengths: np.ndarray
-    numbers: np.ndarray
+    is_last: np.ndarray
+    is_forced: np.ndarray
     forced: np.ndarray
 
     @classmethod
     def of(cls, given: np.ndarray) -> DiaGiven:
         """Split the numbers of a batch, (N, 3 + C)."""
-        return cls(given[:, 0], given[:, 1:3].T, given[:, 3:])
+        lengths, is_last, is_forced = given[:, :3].T
+        return cls(lengths, is_last, is_forced, given[:, 3:])

@@ -23,7 +23,7 @@ from tts_core.memory.terms import Estimate, Phase, Term, activations, gated_row,
 from tts_core.memory.weights import kept_terms
 from tts_core.printable import counted
 
-FIXED = ("torch-cuda",)  # backends whose caches are allocated at once
+FIXED = ("torch-cuda", "mlx-cpu", "mlx-metal", "mlx-cuda")  # caches are planned at their full size
 NOISE_STEPS = 16  # captured steps whose noise is drawn at once
 
 
@@ -96,7 +96,7 @@ def _cache(config: DiaConfig, job: DiaJob, machine: Machine) -> Term:
     held = decoder.num_hidden_layers * layer * capacity
     why = f"keys and values of {rows} rows, capacity {capacity}, {counted(job.streams, 'stream')}"
     if machine.backend not in FIXED:
-        return Term("cache", held + layer * capacity, f"{why}; a layer's twice while it grows")
+        return Term("cache", held + layer // 2 * capacity, f"{why}, two copies of a buffer while it grows")
     first = rounded(1 + job.prompt_frames) if job.prompt_frames else 0
     before = decoder.num_hidden_layers * layer // job.batch * first
     return Term("cache", held + before, f"{why}, and one text's while its prompt is read")

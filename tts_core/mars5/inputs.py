@@ -24,7 +24,7 @@ class Mars5Inputs(TextInputs):
     options: Mars5Options
     noise: Noise
 
-    @property
+    @cached_property
     def sampling(self) -> Mars5Numbers:
         return numbers(self.options)
 

@@ -55,6 +55,11 @@ def numbers(options: Mars5Options) -> Mars5Numbers:
     return Mars5Numbers(*penalties, options.temperature, options.top_k, options.top_p, typical_p)
 
 
+def allowed_ids(vocabulary: int, lowest: int) -> np.ndarray:
+    """Return which ids may be drawn: from `lowest` on. → (V,) bool."""
+    return np.arange(vocabulary) >= lowest
+
+
 def end_penalties(options: Mars5Options, expected: int, count: int) -> np.ndarray:
     """Compute the penalty on the end's logit after n generated ids, n = 0 .. count - 1. (count,) float32.
 

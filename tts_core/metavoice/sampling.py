@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, Protocol
 
-import numpy as np
-
 from tts_core.errors import UsageError
 from tts_core.nn.noise import Noise, NormalNoise
 from tts_core.nn.sampling import OFF, Sampler
@@ -108,8 +106,3 @@ class MetaVoiceNumbers:
 SAMPLER = Sampler(
     MetaVoiceNumbers, ("three_way_guidance", "temperature", "top_k", "rising_top_p", "first_top_p")
 )
-
-
-def waiting_times(noise: Noise, step: int, shape: tuple[int, ...]) -> np.ndarray:
-    """Draw exponentially distributed numbers for generated row `step`. → float32, > 0."""
-    return (-np.log(noise.uniform(step, shape).astype(np.float64))).astype(np.float32)

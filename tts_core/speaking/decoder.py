@@ -27,8 +27,9 @@ class TextRead(NamedTuple):
 class BatchDecoder(Protocol):
     """One step of a network for texts that share it. State is a NamedTuple of arrays with a row a text.
 
-    network: whose rows are independent of each other.
+    network: whose rows are independent of each other on a CPU; None if the decoder sees to that.
     numbers: shape of a text's random numbers for a step.
+    is_exact: keys are of just the rows that it computes.
     cache: class of a layer's keys and values; None for RowCache.
     window: keys that a row keeps; None for all.
     reserves: True if keys are allocated at once, for all slots where texts have one row, and kept by a batch
@@ -38,9 +39,10 @@ class BatchDecoder(Protocol):
     reads_answers: True if draws depend on what the host answers to actions; None if there are no actions.
     """
 
-    network: Any
+    network: Any = None
     host: Device
     numbers: tuple[int, ...]
+    is_exact: bool = False
     cache: Any = None
     window: int | None = None
     reserves: bool = False

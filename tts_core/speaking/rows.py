@@ -76,7 +76,12 @@ class BatchText:
 
 
 class Launched(NamedTuple):
-    """Steps that run. readings: of their ids.  places: by slot, of texts that take part.  failed: slots."""
+    """Steps that run.
+
+    readings: of their ids.
+    places: by slot, of texts that take part.
+    failed: slots of texts whose host part failed.
+    """
 
     readings: Sequence[Any]
     places: Mapping[int, int]
@@ -84,6 +89,8 @@ class Launched(NamedTuple):
 
     def ids(self, read: np.ndarray, slots: int) -> np.ndarray:
         """Order by slot the ids that were read. (steps, places, ...) → (steps, slots, ...)."""
+        if not self.failed and [*self.places.items()] == [(slot, slot) for slot in range(slots)]:
+            return read
         found = np.full((len(read), slots, *read.shape[2:]), WAITED, read.dtype)
         found[:, [*self.places]] = read[:, [*self.places.values()]]
         found[:, [*self.failed]] = -1
@@ -109,13 +116,16 @@ class Draws(NamedTuple):
 class BatchRows:
     """Slots of at most `slots` texts of at most `room` positions.
 
-    is_fixed: places are slots. Otherwise texts have the first places, without gaps. A step computes a row for
-    each place, or two or three where a text has guidance: those after the first follow the first ones of all.
+    is_fixed: places are slots. Otherwise texts have the first places, without gaps.
+    is_exact: there is no memory for more places than texts.
+    A step computes a row for each place, or two or three where a text has guidance: those after the first
+    follow the first ones of all.
     """
 
     slots: int
     room: int
     is_fixed: bool = False
+    is_exact: bool = False
     texts: dict[int, BatchText] = field(default_factory=dict)  # by slot
     order: list[int] = field(default_factory=list)  # slots by place, also of texts that left
     drawing: dict[int, BatchText] = field(default_factory=dict)  # by place, that take part in the step
@@ -168,10 +178,14 @@ class BatchRows:
         """Rows of a text."""
         return max((text.inputs.rows for text in self.texts.values()), default=1)
 
-    @property
-    def wanted(self) -> int:
-        """Places to have memory for: those that are there, or where others need not move, a power of two."""
-        return self.count if self.copies > 1 else min(1 << (self.count - 1).bit_length(), self.slots)
+    def wanted(self, places: int) -> int:
+        """Return for how many places to have memory. places: that have it now.
+
+        Those of texts; in a batch without guidance, where others need not move, also a power of two.
+        """
+        if self.is_exact or self.copies > 1:
+            return self.count
+        return places if places >= self.count else min(1 << (self.count - 1).bit_length(), self.slots)
 
     @property
     def can_step(self) -> bool:
@@ -193,18 +207,18 @@ class BatchRows:
         """Return where each row is written next, (R,) int32. A text past its end stays at its last position;
         one that waits, or that draws from what was read, writes nothing of use to its next one.
         """
-        found = np.zeros(self.count, np.int32)
+        found = [0] * self.count
         for place, text in self._by_place().items():
-            position = text.read + max(0, text.steps - text.first)
-            found[place] = min(position, self.room - 1)
-        return np.tile(found, self.copies)
+            found[place] = min(text.read + max(0, text.steps - text.first), self.room - 1)
+        return np.array(found * self.copies, np.int32)
 
     def given(self) -> np.ndarray:
         """Return the host's numbers for the step, (N, n) int32; zeros for texts that wait."""
-        numbers = {place: text.inputs.given(text) for place, text in self.drawing.items()}
-        found = np.zeros((self.count, len(next(iter(numbers.values())))), np.int32)
-        for place, own in numbers.items():
-            found[place] = own
+        numbers = [text.inputs.given(text) for text in self.drawing.values()]
+        if len(numbers) == self.count:
+            return np.array(numbers, np.int32)
+        found = np.zeros((self.count, len(numbers[0])), np.int32)
+        found[[*self.drawing]] = numbers
         return found
 
     def steps(self) -> np.ndarray:
@@ -239,9 +253,11 @@ class BatchRows:
 
     def uniform(self, shape: tuple[int, ...]) -> np.ndarray:
         """Return random numbers for the next draws, (N, *shape) float32; 0.5 where none draws."""
+        numbers = [text.inputs.uniform(text.steps, shape) for text in self.drawing.values()]
+        if len(numbers) == self.count:
+            return np.stack(numbers) if len(numbers) > 1 else numbers[0][None]
         found = np.full((self.count, *shape), 0.5, np.float32)
-        for place, text in self.drawing.items():
-            found[place] = text.inputs.uniform(text.steps, shape)
+        found[[*self.drawing]] = numbers
         return found
 
     def seeds(self) -> tuple[list[int], list[int]] | None:

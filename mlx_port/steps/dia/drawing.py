@@ -15,7 +15,6 @@ from mlx_port.sampling import draw_rows
 from mlx_port.steps.chain import chain
 from tts_core.dia.config import DiaConfig
 from tts_core.dia.grid import FREE
-from tts_core.dia.inputs import LIMIT, NEVER, SPEECH
 from tts_core.dia.sampling import allowed_ids
 from tts_core.nn.sampling import Sampler
 
@@ -45,20 +44,19 @@ def drawing(sampler: Sampler, config: DiaConfig) -> Callable[[mx.array, mx.array
 def accepting(config: DiaConfig) -> Callable[..., tuple[mx.array, mx.array]]:
     """Build the rule of DelayGrid.accept.
 
-    It takes drawn ids (B, C), ends (B, C) of channel 0's EOS row or NEVER, the same in all channels, forced
-    ids of the next row (B, C), and its number and phase (2, B, C); it returns the row and new ends.
+    It takes drawn ids (B, C), rows since channel 0's EOS (B, C), negative before it and the same in all
+    channels, forced ids of the next row (B, C), and 1 where it is the last of speech (B, C); it returns the
+    row, and the rows since the EOS.
     """
     eos, pad, delays = config.eos_token_id, config.pad_token_id, mx.array(config.delay_pattern)
 
     @chain
     def accept(
-        ids: mx.array, lead: mx.array, ends: mx.array, forced: mx.array, numbers: mx.array
+        ids: mx.array, lead: mx.array, since: mx.array, forced: mx.array, is_last: mx.array
     ) -> tuple[mx.array, mx.array]:
-        row, phase = (part.squeeze(0) for part in mx.split(numbers, 2))
-        ending = (phase == LIMIT) | ((phase == SPEECH) & (lead == eos))
-        ends = mx.where(ending & (ends == NEVER), row, ends)
-        since = row - ends
+        ending = (lead == eos) | (is_last > 0)
+        since = mx.where(ending & (since < 0), 0, since + 1)
         ids = mx.where(since == delays, eos, mx.where(since > delays, pad, ids))
-        return mx.where(forced == FREE, mx.maximum(ids, 0), forced), ends
+        return mx.where(forced == FREE, mx.maximum(ids, 0), forced), since
 
-    return lambda ids, ends, *rest: accept(ids, ids[:, :1], ends, *rest)
+    return lambda ids, since, *rest: accept(ids, ids[:, :1], since, *rest)

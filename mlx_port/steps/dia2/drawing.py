@@ -63,7 +63,7 @@ class Dia2Drawing:
             read = depformer.audio_embeds[stage](found[-1]).astype(fused.kind)
             if stage == 0 and fused.depth_text is not None:
                 read = read + fused.depth_text(text).astype(fused.kind)
-            own = read if copies == 1 else mx.concatenate([read, read])
+            own = read if copies == 1 else mx.broadcast_to(read[None], (2, *read.shape)).flatten(0, 1)
             pair = _pair(fused.stage(stage, projected, own, cache), settings)
             size = pair[0].shape[1]
             found.append(draw_rows(pair, table, noise[:, 2 + stage, :size], self.samplers.others))

@@ -12,7 +12,6 @@ import pytest
 from mlx import nn
 from mlx.utils import tree_flatten
 
-from mlx_port.batch import RunningBatch
 from mlx_port.dia2.decoder import make_slots
 from mlx_port.dia2.dia2 import Dia2
 from mlx_port.layers.cache import KeyValueCache
@@ -117,7 +116,7 @@ def test_weights_are_stored_once() -> None:
     assert fused(built) is not first
 
 
-def running(config: Dia2Config, **changes: Any) -> tuple[RunningBatch, GivenText]:
+def running(config: Dia2Config, **changes: Any) -> tuple[Any, GivenText]:
     text = GivenText([np.ones(2 + config.n_streams, np.int32)], USUAL, HostNoise(1), **changes)
     batch = make_slots(network(config, mx.float32), texts=2, room=50)
     batch.join(0, text)

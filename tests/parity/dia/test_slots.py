@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import torch
 
 from mlx_port.batch import RunningBatch
 from mlx_port.dia.decoder import make_slots
+from mlx_port.steps.row_keys import JoinedCache
 from tests.parity.dia.near_ties import nearest
 from tests.sides import ORACLE, PORT, YARDSTICK
 from tests.tiny.dia import SAMPLING, compose, dac_config, dac_weights, dia_config, dia_weights
@@ -94,6 +96,8 @@ def arrivals(slots: RunningBatch, texts: list[Text], seed: int) -> Iterator[Text
                 one = waiting.pop(0)
                 running[slot] = one, one.grid()
                 slots.join(slot, one.inputs(running[slot][1]))
+        if not running:
+            continue
         rows = slots.read(slots.launch(int(random.integers(1, 6))))
         for slot, (one, grid) in list(running.items()):
             for ids in rows[:, slot]:
@@ -181,6 +185,29 @@ def test_unconditional_rows_come_and_go_with_their_texts() -> None:
         found = np.stack(drawn[slot])
         expected = plainly(one)[: len(found)]
         np.testing.assert_array_equal(found[: len(expected)], expected)
+
+
+def test_a_text_that_does_not_fit_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory that is short while its rows are taken over: its slot stays free."""
+    one, other, slots = text(3), text(4), slots_of(2)
+    slots.join(0, one.inputs(one.grid()))
+    with monkeypatch.context() as patch:
+        patch.setattr(JoinedCache, "fill", raising(MemoryError("none is left")))
+        with pytest.raises(MemoryError, match="none is left"):
+            slots.join(1, other.inputs(other.grid()))
+    assert slots.plan.texts.keys() == {0}
+    slots.join(1, other.inputs(other.grid()))
+    drawn = slots.read(slots.launch(60))
+    for slot, each in enumerate((one, other)):
+        expected = plainly(each)
+        np.testing.assert_array_equal(drawn[: len(expected), slot], expected)
+
+
+def raising(error: Exception) -> Any:
+    def fail(*_: Any) -> None:
+        raise error
+
+    return fail
 
 
 def test_unused_memory_is_freed_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,13 +7,16 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from mlx_port.layers.row_cache import RowCache, RowPositions
 from mlx_port.steps.dia2.fused import FusedDia2
+from tests.draws import only, score
 from tests.golden.bench import Bench
 from tests.golden.dia2_bench import Dia2Side, build
 from tests.sides import BOTH, Side
 from tests.tiny.dia2 import dia2_config, dia2_weights, other_config
 from tests.tolerance import assert_within
 from tts_core.dia2.config import Dia2Config
+from tts_core.dia2.sampling import SAMPLER, Dia2Choice
 
 TINY, OTHER = dia2_config(), other_config()
 CONFIGS = pytest.mark.parametrize("config", [TINY, OTHER], ids=["gaps", "plain"])
@@ -50,8 +53,9 @@ def test_guidance_has_one_value_in_either_form(kind: str, cfg_scale: float) -> N
     """Of whole numbers, with which float32 is exact here."""
     side = Side(kind)
     cond, uncond = np.random.default_rng(2).integers(-50, 50, (2, 3, 40)).astype(np.float32)
-    found = side.module("dia2.sampling").guide(side.array(cond), side.array(uncond), cfg_scale)
-    np.testing.assert_array_equal(side.numpy(found), uncond + cfg_scale * (cond - uncond))
+    sampler = only(SAMPLER, "nearer_guidance", "guided_logits")
+    found = score(side, sampler, (cond, uncond), Dia2Choice(cfg_scale, 5, 1.0, 0).numbers)
+    np.testing.assert_array_equal(found, uncond + cfg_scale * (cond - uncond))
 
 
 @CONFIGS
@@ -84,10 +88,11 @@ def stepped(side: Dia2Side, members: Sequence[int]) -> dict[str, np.ndarray]:
         return {name: value[:, -1] for name, value in found.items()} | logits
     steps, stack = FusedDia2(side.network), config.transformer
     shape = len(read), stack.num_key_value_heads, STEPS, stack.head_dim
-    held, hidden = [[mx.zeros(shape), mx.zeros(shape)] for _ in steps.trunk.layers], mx.zeros(0)
+    held = [RowCache(mx.zeros(shape), mx.zeros(shape), RowPositions(STEPS)) for _ in steps.trunk.layers]
+    hidden = mx.zeros(0)
     for step in range(STEPS):
         places = np.full(len(read), step, np.int32)
-        hidden = steps.hidden(mx.array(read[:, step]), places, places, held)
+        hidden = steps.hidden(mx.array(read[:, step]), places, places, held, texts=len(read))
     made = {"hidden": hidden, "action_logits": steps.actions(hidden), "cb0_logits": steps.codes(hidden)}
     projected, cache, depformer = steps.stages(hidden), steps.new_stages(len(read)), side.network.depformer
     main, second = mx.array(read[:, -1, 0]), mx.array(read[:, -1, 1])

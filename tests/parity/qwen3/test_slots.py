@@ -128,4 +128,4 @@ def test_a_text_that_is_fed_waits_and_draws_the_same(side: str) -> None:
             drawn.append(codes[0])
     assert fed == len(ids)
     np.testing.assert_array_equal(np.stack(drawn[:frames]), expected)
-    assert not slots.plan.waiting
+    assert all(not text.inputs.waits(text) for text in slots.plan.texts.values())

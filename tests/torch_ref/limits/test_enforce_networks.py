@@ -67,7 +67,7 @@ def dia2(patch: pytest.MonkeyPatch) -> None:
     usual = Dia2Sampling(Dia2Choice(2.0, 50, 0.6, 50), Dia2Choice(2.0, 50, 0.8, 50))
     shapes_only(patch)
     batch = dia2_slots(network(Dia2, DIA2), texts=1, room=702)
-    batch.join(0, GivenText(before, usual, HostNoise(1), before, 699, answers=(2, 3)))
+    batch.join(0, GivenText([*before[:1]], usual, HostNoise(1), before, 699, answers=(2, 3)))
     assert batch.read(batch.launch(1)).shape == (1, 1, streams)
 
 

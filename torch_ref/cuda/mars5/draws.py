@@ -1,4 +1,4 @@
-"""The end of MARS5's captured step, as a Triton kernel: logits in, the next id and its embedding out.
+"""The end of MARS5's captured step, as a Triton kernel: logits in, the next ids and their embeddings out.
 
 Draws are those of torch_ref.cuda.sampling.
 """
@@ -17,52 +17,54 @@ from torch_ref.cuda.triton import jit, tl
 from tts_core.mars5.sampling import PENALTIES_ABOVE, SAMPLER
 
 WARPS = 16
-EMBEDDED = 1024  # numbers of a row that are embedded at once
 EMPTY = -1  # a place of `recent` without an id
+EMBEDDED = 1024  # numbers of a row that are embedded at once
 
 
 class Mars5Draws(NamedTuple):
     """State of B texts on the device.
 
-    step: (B,) int64, ids so far, -1 of a text that draws nothing.
-    uniform: (1, B) float32, for this step.
-    counts: (B, V) int32, occurrences among `recent`: (B, W) int32, rings of the last ids or EMPTY.
-    windows: (B,) int32, places of each ring.
-    penalties: (B, S) float32, of the end by step.
-    ids: (B,) int64, drawn last, -1 where logits were not finite.
-    row: (B, D), the next rows.
+    positions: (B,) int64, of the rows to compute.
+    step: (B,) int64, ids so far; -1 for a text that takes no part.
+    counts: (B, V) int32, occurrences of ids among `recent`: (B, W) int32, a ring of the last ids or EMPTY.
+    window: (B,) int32, places of the ring that a text uses.
+    uniform: (1, B) float32, of the step.
+    penalties: (B, N) float32, of the end, by step.
+    drawn: (B,) int32, -1 where logits were not finite.
+    rows: (B, D), the next ones.
     settings: (B, K) float32, with the columns of the sampler.
     """
 
+    positions: Tensor
     step: Tensor
-    uniform: Tensor
     counts: Tensor
     recent: Tensor
-    windows: Tensor
+    window: Tensor
+    uniform: Tensor
     penalties: Tensor
-    ids: Tensor
-    row: Tensor
+    drawn: Tensor
+    rows: Tensor
     settings: Tensor
 
 
 class Mars5Drawn(NamedTuple):
-    """What a draw reads and writes of Mars5Draws, and the ids' rows of `table`, (V, D)."""
+    """What a draw writes: ids, their counts, and their rows of `table`, (V, D). ring: places of `recent`."""
 
     step: Tensor
     counts: Tensor
     recent: Tensor
-    windows: Tensor
-    ids: Tensor
-    row: Tensor
+    window: Tensor
+    drawn: Tensor
+    rows: Tensor
     table: Tensor
-    width: int
     vocabulary: int
-    places: int
+    width: int
+    ring: int
     empty: int
 
 
 def draw_ids(logits: Tensor, table: Tensor, state: Mars5Draws, *, lowest: int, end: int) -> None:
-    """Draw the next id of each text, and embed it.
+    """Draw the next id of each text.
 
     logits: (B, V).
     table: (V, D), the ids' embedding.
@@ -75,29 +77,38 @@ def draw_ids(logits: Tensor, table: Tensor, state: Mars5Draws, *, lowest: int, e
         SAMPLER,
         _drawn,
         Mars5Drawn(
-            step=state.step, counts=state.counts, recent=state.recent, windows=state.windows, ids=state.ids,
-            row=state.row, table=table, width=table.shape[1], vocabulary=state.counts.shape[1],
-            places=state.recent.shape[1], empty=EMPTY,
+            step=state.step,
+            counts=state.counts,
+            recent=state.recent,
+            window=state.window,
+            drawn=state.drawn,
+            rows=state.rows,
+            table=table,
+            vocabulary=table.shape[0],
+            width=table.shape[1],
+            ring=state.recent.shape[1],
+            empty=EMPTY,
         ),
         lowest=lowest,
         end=end,
         penalties_above=PENALTIES_ABOVE,
         wide=EMBEDDED,
         warps=WARPS,
-    )  # fmt: skip
+    )
 
 
 @jit
 def _drawn(state, text, channel, id, finite, GROUPS: tl.constexpr, WIDE: tl.constexpr):
     """Note the id, count it among the last ones, and embed it."""
-    tl.store(state.ids + text, tl.where(finite, id, -1).to(tl.int64))
-    slot = state.recent + text * state.places + tl.load(state.step + text) % tl.load(state.windows + text)
-    counts, leaving = state.counts + text * state.vocabulary, tl.load(slot)
+    step, counts = tl.load(state.step + text), state.counts + text * state.vocabulary
+    tl.store(state.drawn + text, tl.where(finite, id, -1))
+    place = state.recent + text * state.ring + step % tl.load(state.window + text)
+    leaving = tl.load(place)
     tl.atomic_add(counts + leaving, -1, mask=leaving != state.empty)
     tl.atomic_add(counts + id, 1)
-    tl.store(slot, id)
+    tl.store(place, id)
     for start in range(0, state.width, WIDE):
         col = start + tl.arange(0, WIDE)
         there = col < state.width
-        word = tl.load(state.table + id.to(tl.int64) * state.width + col, mask=there)
-        tl.store(state.row + text * state.width + col, word, mask=there)
+        row = tl.load(state.table + id.to(tl.int64) * state.width + col, mask=there)
+        tl.store(state.rows + text * state.width + col, row, mask=there)

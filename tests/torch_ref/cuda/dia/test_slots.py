@@ -99,6 +99,8 @@ def arrivals(slots: Any, built: Dia, texts: list[Text], seed: int) -> Iterator[T
                 one = waiting.pop(0)
                 running[slot] = one, one.grid(built)
                 slots.join(slot, one.inputs(running[slot][1]))
+        if not running:
+            continue
         rows = slots.read(slots.launch(int(random.integers(1, 6))))
         for slot, (one, grid) in list(running.items()):
             for ids in rows[:, slot]:
@@ -193,10 +195,12 @@ def test_a_row_does_not_depend_on_the_batch() -> None:
 @torch.inference_mode()
 def test_a_free_slot_stays_where_it_is() -> None:
     """Longer than the grid has rows: nothing is written out of bounds, and a text may join afterwards."""
-    built, one = network(), text(2)
+    built, one, other = network(), text(2), text(5)
     slots = slots_of(built, 2, rows=60)
+    slots.join(0, other.inputs(other.grid(built)))
     slots.read(slots.launch(64))
-    assert slots.decoder.rows.filled.tolist() == [1, 1]
+    assert slots.decoder.rows.filled.tolist() == [59, 1]
+    slots.leave(0)
     slots.join(1, one.inputs(one.grid(built)))
     expected = plainly(built, one)
     np.testing.assert_array_equal(slots.read(slots.launch(60))[: len(expected), 1], expected)

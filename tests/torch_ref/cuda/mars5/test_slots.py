@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -24,15 +23,16 @@ from torch_ref.cuda.mars5.decoder import CapturedMars5, make_slots
 from torch_ref.cuda.mars5.draws import EMPTY, Mars5Draws
 from torch_ref.cuda.mars5.rows import runs
 from torch_ref.cuda.triton import INTERPRETED, triton
+from torch_ref.guard import marked
 from torch_ref.layers.rope import RotaryPositions
 from torch_ref.layers.row_cache import RowCache
 from torch_ref.mars5 import decoder as plain
-from torch_ref.mars5 import sampling
 from torch_ref.mars5.codec_lm import CodecLM
+from torch_ref.sampling import draw_rows
 from tts_core.mars5.config import is_norm
 from tts_core.mars5.inputs import Mars5Inputs
 from tts_core.mars5.options import Mars5Options
-from tts_core.mars5.sampling import PENALTIES_ABOVE, Mars5Numbers
+from tts_core.mars5.sampling import PENALTIES_ABOVE, SAMPLER, allowed_ids
 from tts_core.mars5.sequence import CodecSequence
 from tts_core.nn.noise import HostNoise
 
@@ -87,22 +87,24 @@ class PlainRows:
 def draw_ids(logits: Tensor, table: Tensor, state: Mars5Draws, *, lowest: int, end: int) -> None:
     """In place of the kernel."""
     for slot in (state.step >= 0).nonzero().flatten().tolist():
-        now, window = int(state.step[slot]), int(state.windows[slot])
+        now, window = int(state.step[slot]), int(state.window[slot])
         recent = state.recent[slot, :window]
         seen = recent[(recent != EMPTY) & (now > PENALTIES_ABOVE)].long()
         if now > PENALTIES_ABOVE:
             assert torch.equal(state.counts[slot].long(), seen.bincount(minlength=len(table)))
-        penalty = state.penalties[slot, min(now, state.penalties.shape[1] - 1)]
-        options = Mars5Numbers(*state.settings[slot].tolist())
-        options = replace(options, top_k=int(options.top_k))
-        [id] = sampling.draw_ids(
-            logits[slot][None], seen[None], penalty, state.uniform[0, slot], options, lowest=lowest, end=end
+        penalty = state.penalties[slot : slot + 1, now : now + 1]
+        counts = seen.bincount(minlength=len(table)).float()[None]
+        inputs = {"allowed": torch.from_numpy(allowed_ids(len(table), lowest)), "counts": counts}
+        own, own_logits = SAMPLER.named(state.settings[slot : slot + 1], 2), logits[slot : slot + 1]
+        [id] = draw_rows(
+            [own_logits], own, state.uniform[:, slot : slot + 1], SAMPLER, penalty=penalty, end=end, **inputs
         )
+        id = marked(id[None, None], own_logits[:, None])[0, 0]
         known, place = id.clamp(min=0), now % window
         if recent[place] != EMPTY:
             state.counts[slot, recent[place].long()] -= 1
         state.counts[slot, known] += 1
-        recent[place], state.ids[slot], state.row[slot] = known, id, table[known]
+        recent[place], state.drawn[slot], state.rows[slot] = known, id, table[known]
 
 
 def fill_uniform(out: Tensor, seeds: Tensor, steps: Tensor, first: int, count: int) -> None:
@@ -279,8 +281,8 @@ def computed(shared: RunningBatch, following: int) -> Tensor:
         form = shared.decoder
         assert isinstance(form, CapturedMars5)
         form.inputs[1] = torch.from_numpy(shared.plan.positions()).long()
-        found = form.layers(form.state.row).double().cpu()
-        form.state.row.copy_(form.network.embed.weight[following])
+        found = form.layers(form.state.rows).double().cpu()
+        form.state.rows.copy_(form.network.embed.weight[following])
     else:
         found = shared._made().double().cpu()
         shared.state = shared.state._replace(tokens=torch.full_like(shared.state.tokens, following))

@@ -102,6 +102,7 @@ def test_texts_come_and_go_without_a_new_capture(places: int) -> None:
     """Samplings differ within a batch; free slots leave no trace."""
     built = shared()
     slots = make_slots(built, texts=places, room=ROOM)
+    assert type(slots) is CapturedBatch
     graphs = dict(slots.graphs)
     texts = [text(built.config, seed) for seed in range(2 * places + 2)]
     same(built, serve(slots, texts, places=places, seed=places))
