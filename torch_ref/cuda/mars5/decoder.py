@@ -20,7 +20,6 @@ from tts_core.mars5.sampling import SAMPLER
 from tts_core.nn.sampling import columns
 
 DRAWN_STEPS = 16  # whose ids are kept
-PAST = 16  # steps that may be launched past the end of a text
 
 
 class CapturedMars5(CapturedDecoder):
@@ -49,7 +48,7 @@ class CapturedMars5(CapturedDecoder):
             counts=torch.zeros(texts, vocabulary, dtype=torch.int32, device=device),
             recent=torch.full((texts, room), EMPTY, dtype=torch.int32, device=device),
             window=torch.ones(texts, dtype=torch.int32, device=device),
-            penalties=torch.zeros(texts, room + PAST, device=device),
+            penalties=torch.zeros(texts, room, device=device),
             drawn=torch.zeros(texts, dtype=torch.int32, device=device),
             rows=weight.new_zeros(texts, width),
             settings=torch.zeros(texts, len(columns(SAMPLER.settings)._fields), device=device),
@@ -92,7 +91,8 @@ class CapturedMars5(CapturedDecoder):
 
     def run(self, slots: int) -> Tensor:
         """Draw the next ids, whose rows the next step reads."""
-        self._draw(self.layers(self.state.rows), self.state)
+        rows = self.state.rows.clone()  # a text that takes no part keeps its own
+        self._draw(self.layers(rows), self.state)
         return self.drawn.copy_(torch.cat((self.drawn[1:], self.state.drawn[None])))
 
     def _draw(self, logits: Tensor, state: Mars5Draws) -> None:

@@ -92,7 +92,8 @@ def draw_ids(logits: Tensor, table: Tensor, state: Mars5Draws, *, lowest: int, e
         seen = recent[(recent != EMPTY) & (now > PENALTIES_ABOVE)].long()
         if now > PENALTIES_ABOVE:
             assert torch.equal(state.counts[slot].long(), seen.bincount(minlength=len(table)))
-        penalty = state.penalties[slot : slot + 1, now : now + 1]
+        place = min(now, state.penalties.shape[1] - 1)
+        penalty = state.penalties[slot : slot + 1, place : place + 1]
         counts = seen.bincount(minlength=len(table)).float()[None]
         inputs = {"allowed": torch.from_numpy(allowed_ids(len(table), lowest)), "counts": counts}
         own, own_logits = SAMPLER.named(state.settings[slot : slot + 1], 2), logits[slot : slot + 1]
