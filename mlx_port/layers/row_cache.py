@@ -87,10 +87,10 @@ class RowCache:
 
 
 def relaid(x: mx.array, before: int, copies: int, places: int, length: int) -> mx.array:
-    """Lay out keys for other numbers of rows, and add zeros.
+    """Lay out keys for other numbers of rows, and cut them or add zeros.
 
     (..., before · N, K, T, E) → (..., copies · places, K, length, E).
     """
-    x = mx.unflatten(x, -4, (before, -1))[..., :copies, :places, :, :, :]
+    x = mx.unflatten(x, -4, (before, -1))[..., :copies, :places, :, :length, :]
     wanted = *x.shape[:-5], copies, places, x.shape[-3], length, x.shape[-1]
     return mx.pad(x, [(0, size - there) for size, there in zip(wanted, x.shape, strict=True)]).flatten(-5, -4)

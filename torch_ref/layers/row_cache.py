@@ -90,11 +90,11 @@ class RowCache:
 
 
 def relaid(x: Tensor, before: int, copies: int, places: int, length: int) -> Tensor:
-    """Lay out keys for other numbers of rows, and add zeros.
+    """Lay out keys for other numbers of rows, and cut them or add zeros.
 
     (..., before · N, K, T, E) → (..., copies · places, K, length, E).
     """
-    x = x.unflatten(-4, (before, -1))[..., :copies, :places, :, :, :]
+    x = x.unflatten(-4, (before, -1))[..., :copies, :places, :, :length, :]
     wanted = *x.shape[:-5], copies, places, x.shape[-3], length, x.shape[-1]
     short = [size - there for size, there in zip(wanted, x.shape, strict=True)]
     return F.pad(x, [number for each in reversed(short) for number in (0, each)]).flatten(-5, -4)
