@@ -29,8 +29,8 @@ from random_networks import gpu, network
 from timing import arguments, copy_rate, machine
 
 from tts_core.mars5.config import CodecLMConfig, codec_lm_parameter_shapes, is_norm
+from tts_core.mars5.inputs import Mars5Inputs
 from tts_core.mars5.options import Mars5Options
-from tts_core.mars5.rows import Mars5Joining
 from tts_core.mars5.sequence import CodecSequence
 from tts_core.mars5.spec import MARS5_AR, MARS5_TEXT_IDS
 from tts_core.mars5.tokens import CodecPrompt, CodecVocabulary
@@ -107,7 +107,7 @@ def run(form: Any, network: Any, job: Job) -> Generate:
         options = replace(job.options, generate_max_len_override=sequence.max_len)
         ids = {"lowest": sequence.vocabulary.lowest, "end": sequence.vocabulary.end}
         running = Running(form(network, texts=1, room=sequence.max_len, **ids), 1)
-        running.join(Slot(Mars5Joining(sequence.prompt, job.reference(), options, HostNoise(7))))
+        running.join(Slot(Mars5Inputs(sequence.prompt, job.reference(), options, HostNoise(7))))
         while not sequence.done:
             for _, drawn in running.turn():
                 for one in drawn[: draws - len(sequence.generated)].tolist():
@@ -120,22 +120,21 @@ def run(form: Any, network: Any, job: Job) -> Generate:
 def torch_rows(job: Job, dtype: str) -> Rows:
     import torch
 
-    from torch_ref.cuda.mars5 import rows, slots
-    from torch_ref.mars5.slots import Mars5Slots
+    from torch_ref.cuda.mars5 import decoder, rows
+    from torch_ref.mars5.decoder import make_slots
 
     torch.backends.cuda.matmul.allow_tf32 = False
     built = network("torch", "mars5", job.config, dtype, device=gpu(), law=law, edit=silent_end)
     if rows.runs(built):
-        yield "torch_ref, captured (default)", run(slots.KernelSlot, built, job), False
-        yield "torch_ref, captured network", run(slots.Mars5GraphSlots, built, job), False
-    yield "torch_ref, launched from Python", run(Mars5Slots, built, job), True
+        yield "torch_ref, captured (default)", run(decoder.make_slots, built, job), False
+    yield "torch_ref, launched from Python", run(make_slots, built, job), True
 
 
 def mlx_rows(job: Job, dtype: str, bits: list[int]) -> Rows:
     import mlx.core as mx
     from mlx import nn
 
-    from mlx_port.mars5 import slots
+    from mlx_port.mars5 import decoder
 
     for width in (None, *bits):
         built = network("mlx", "mars5", job.config, dtype, law=law, edit=silent_end)
@@ -143,7 +142,11 @@ def mlx_rows(job: Job, dtype: str, bits: list[int]) -> Rows:
             chosen = lambda path, layer: isinstance(layer, nn.Linear) and path.startswith("ar.")  # noqa: E731
             nn.quantize(built, group_size=64, bits=width, class_predicate=chosen)
             mx.eval(built.parameters())
-        yield f"mlx_port{'' if width is None else f', {width} bit'}", run(slots.Mars5Slots, built, job), False
+        yield (
+            f"mlx_port{'' if width is None else f', {width} bit'}",
+            run(decoder.make_slots, built, job),
+            False,
+        )
 
 
 class Form:

@@ -32,7 +32,10 @@ class RunningBatch:
         self.plan = BatchRows(texts, room, is_exact=decoder.is_exact)
         self.steps, self.ahead = decoder.steps, decoder.ahead
         self.at = RowPositions(room if decoder.window is None else min(decoder.window, room))
-        self._free()
+        self.caches: list[RowCache] = []
+        self.copies = 1  # rows of each text that have keys
+        self.state: Any = ()
+        self.known: dict[int, Tensor] = {}  # by slot, what texts draw from that have only been read
 
     @property
     def can_step(self) -> bool:
@@ -56,11 +59,13 @@ class RunningBatch:
         self.plan.feed(slot, ids, more=more)
 
     def leave(self, slot: int) -> None:
-        """Free a slot; with the last one all memory."""
+        """Free a slot; with the last one all memory but keys that are reserved."""
         self.plan.leave(slot)
         self.known.pop(slot, None)
         if not self.plan.texts:
-            self._free()
+            self.state = ()
+            if not self.decoder.reserves or self.plan.slots == 1:
+                self.caches, self.copies = [], 1
 
     @torch.inference_mode()
     def launch(self, steps: int) -> Launched:
@@ -176,21 +181,12 @@ class RunningBatch:
         apart = len(held) // self.copies
         places = plan.wanted(apart)
         length = min(-(-positions // CHUNK) * CHUNK, self.at.capacity)
+        if self.decoder.reserves:
+            places, length = plan.slots if plan.copies == 1 else places, self.at.capacity
         if (plan.copies, places) != (self.copies, apart) or length > held.shape[2]:
             for cache in self.caches:  # only one layer is held twice
                 cache.relay(self.copies, plan.copies, places, length)
             self.copies = plan.copies
-
-    def _free(self) -> None:
-        """Drop all that belongs to texts.
-
-        copies: rows of each text that have keys.
-        known: by slot, what texts draw from that have only been read.
-        """
-        self.caches: list[RowCache] = []
-        self.state: Any = ()
-        self.copies = 1
-        self.known: dict[int, Tensor] = {}
 
 
 def appended(held: Tensor, row: Tensor) -> Tensor:

@@ -20,6 +20,8 @@ from mlx_port.steps.dia.drawing import accepting, drawing
 from mlx_port.steps.dia.fused import fused
 from mlx_port.steps.row_keys import JoinedCache
 from tts_core.dia.inputs import RUNNING, DiaGiven, DiaInputs
+from tts_core.dia.sampling import SAMPLER_0626, SAMPLER_V01
+from tts_core.nn.sampling import TextSettings
 from tts_core.speaking.decoder import BatchDecoder, TextRead
 from tts_core.speaking.rows import Draws
 
@@ -49,6 +51,7 @@ class DiaDecoder(BatchDecoder):
     def __init__(self, network: Dia, nothing: mx.array | None):
         self.dia, self.host, config = network, Host(network.logits_dense), network.config
         self.numbers = config.decoder_config.num_channels, config.decoder_config.vocab_size
+        self.settings = TextSettings(SAMPLER_V01 if config.cross_rope else SAMPLER_0626, self.host)
         self.accept, self.forms = accepting(config), {1: fused(network, None)}  # by rows of a text
         if nothing is not None:
             self.forms[2] = fused(network, nothing)
@@ -86,15 +89,8 @@ class DiaDecoder(BatchDecoder):
     ) -> tuple[mx.array, DiaState]:
         """Draw the next rows, and put them into the grids. → (N, C)."""
         logits, known = made
-        config, groups, ids = self.dia.config, draws.groups(), state.tokens
-        for sampling, places in groups.items():
-            draw = drawing(sampling, eos=config.eos_token_id, cross_rope=config.cross_rope)
-            own = logits if sampling.cfg_scale else logits[:1]
-            if len(groups) == 1:
-                ids = draw(own, uniform)
-            else:
-                at = mx.array(places)
-                ids = mx.put_along_axis(ids, at[:, None], draw(own[:, at], uniform[at]), axis=0)
+        sampler, settings = self.settings.of(draws.settings)
+        ids = drawing(sampler, self.dia.config)(logits, settings, uniform)
         return ids, self._accepted(ids, state, known)
 
     def _accepted(self, ids: mx.array, state: DiaState, known: DiaGiven) -> DiaState:

@@ -16,14 +16,13 @@ from mlx_port.batch import RunningBatch
 from mlx_port.dia2.dia2 import Dia2
 from mlx_port.host import Host
 from mlx_port.layers.row_cache import RowCache, RowPositions
-from mlx_port.steps.dia2.drawing import Dia2Drawing
+from mlx_port.steps.dia2.drawing import Dia2Drawing, Dia2Samplers, Dia2Settings
 from mlx_port.steps.dia2.fused import fused
 from tts_core.dia2.inputs import Dia2Inputs, noise_shape
-from tts_core.dia2.sampling import Dia2Sampling
+from tts_core.dia2.sampling import FIRST_STREAM, SAMPLER
+from tts_core.nn.sampling import TextSettings
 from tts_core.speaking.decoder import BatchDecoder, TextRead
 from tts_core.speaking.rows import Draws
-
-FORMS_KEPT = 16  # compiled draws, one for each mixture of settings
 
 
 class Dia2State(NamedTuple):
@@ -44,7 +43,8 @@ class Dia2Decoder(BatchDecoder):
         self.numbers, self.reads_answers = noise_shape(config), config.depformer_has_text
         self.nothing = mx.array([config.text_zero_id, config.text_pad_id])
         self.fused = fused(network)
-        self.drawings: dict[tuple[Dia2Sampling, ...], Dia2Drawing] = {}
+        self.drawings: dict[Dia2Samplers, Dia2Drawing] = {}
+        self.settings = [TextSettings(each, self.host) for each in (SAMPLER, FIRST_STREAM, SAMPLER)]
 
     def read(self, text: Dia2Inputs) -> TextRead:
         """Read the steps of a prefix."""
@@ -73,23 +73,28 @@ class Dia2Decoder(BatchDecoder):
 
     def act(self, made: mx.array, state: Dia2State, draws: Draws, uniform: mx.array) -> mx.array:
         """Choose an action for each text. → (N,), -1 where logits were not all finite."""
-        return self._drawing(draws).action(made, uniform)
+        drawing, settings = self._drawing(draws)
+        return drawing.action(made, uniform, settings)
 
     def draw(
         self, made: mx.array, state: Dia2State, draws: Draws, uniform: mx.array, answers: np.ndarray
     ) -> tuple[mx.array, Dia2State]:
         """Choose the codes. answers: (N, 2), the new ids of both text streams. → (N, Q)."""
-        codes = self._drawing(draws).codes(made, uniform, self.host.to_device(answers))
+        drawing, settings = self._drawing(draws)
+        codes = drawing.codes(made, uniform, self.host.to_device(answers), settings)
         return codes, Dia2State(mx.maximum(codes, 0))
 
-    def _drawing(self, draws: Draws) -> Dia2Drawing:
-        """Return the compiled draws of these texts."""
-        settings = tuple(draws.settings)
-        if settings not in self.drawings:
-            if len(self.drawings) == FORMS_KEPT:
-                del self.drawings[next(iter(self.drawings))]
-            self.drawings[settings] = Dia2Drawing(self.fused, settings)
-        return self.drawings[settings]
+    def _drawing(self, draws: Draws) -> tuple[Dia2Drawing, Dia2Settings]:
+        """Return draws for these texts, compiled once for their samplers, and settings."""
+        actions, codes = ([one.numbers[which] for one in draws.settings] for which in range(2))
+        action, first, others = (
+            each.of(numbers) for each, numbers in zip(self.settings, (actions, codes, codes), strict=True)
+        )
+        samplers = Dia2Samplers(action[0], first[0], others[0])
+        if samplers not in self.drawings:
+            self.drawings[samplers] = Dia2Drawing(self.fused, samplers)
+        guided = self.host.to_device(np.array([[one.is_guided] for one in draws.settings]))
+        return self.drawings[samplers], Dia2Settings(action[1], others[1], guided)
 
 
 def make_slots(network: Dia2, *, texts: int, room: int, **bounds: bool) -> RunningBatch:

@@ -7,9 +7,9 @@ from mlx_port.codecs.vocos import Vocos
 from mlx_port.host import Host
 from mlx_port.loading import Loaded, Parts
 from mlx_port.mars5.codec_lm import CodecLM
+from mlx_port.mars5.decoder import make_slots
 from mlx_port.mars5.residual_transformer import ResidualTransformer
 from mlx_port.mars5.reverse import ReverseDiffusion
-from mlx_port.mars5.slots import Mars5Slots
 from mlx_port.steps.mars5.one_row import try_kernels
 from mlx_port.stored import understood
 from tts_core.config import config_of
@@ -58,6 +58,6 @@ def compose(
         vocoder,
         vocabulary,
         Host(network.embed),
-        make_slots=Mars5Slots,
+        make_slots=make_slots,
     )
     return Mars5Pipeline(engine)

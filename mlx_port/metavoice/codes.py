@@ -11,11 +11,11 @@ import mlx.core as mx
 import numpy as np
 
 from mlx_port.host import Host
-from mlx_port.metavoice.sampling import probabilities_slow, race
 from mlx_port.metavoice.second_stage import SecondStage
+from mlx_port.sampling import draw_rows
 from tts_core.metavoice.codes import by_position, second_stage_rows
 from tts_core.metavoice.config import CODEBOOK_SIZE
-from tts_core.metavoice.sampling import SECOND_STAGE_STEP, waiting_times
+from tts_core.metavoice.sampling import SAMPLER, SECOND_STAGE_STEP, FirstStageSampling
 from tts_core.nn.noise import Noise
 
 TEMPERATURE, TOP_K = 1.0, 200  # as in upstream, which ignores its user's values here
@@ -42,7 +42,7 @@ def fill_codebooks(
     places = slice(len(text), min(len(text) + codes.shape[1], rows.shape[1]))
     logits = predict(network, rows, embedding)[:, places]
     ids = draw(logits, noise, temperature=temperature, top_k=top_k)
-    ids = mx.where(ids < CODEBOOK_SIZE, ids, race(logits[..., :CODEBOOK_SIZE], None))
+    ids = mx.where(ids < CODEBOOK_SIZE, ids, mx.argmax(logits[..., :CODEBOOK_SIZE], axis=-1))
     return np.concatenate([by_position(rows, len(text), codes.shape[1]), _read(network, ids)])
 
 
@@ -55,11 +55,10 @@ def predict(network: SecondStage, rows: np.ndarray, embedding: np.ndarray | None
 
 def draw(logits: mx.array, noise: Noise, *, temperature: float, top_k: int | None) -> mx.array:
     """Draw one id for each row of logits (..., V), independently. → (...)."""
-    probs = probabilities_slow(logits, temperature, None, top_k)
-    if top_k == 1:
-        return race(probs, None)
-    waiting = waiting_times(noise, SECOND_STAGE_STEP, tuple(probs.shape))
-    return race(probs, mx.array(waiting))
+    sampling = FirstStageSampling(1.0, 1.0, temperature, None, top_k, rule="slow")
+    table = SAMPLER.named(mx.array(SAMPLER.table([sampling.numbers])), logits.ndim)
+    uniform = noise.uniform(SECOND_STAGE_STEP, tuple(logits.shape))
+    return draw_rows([logits], table, mx.array(uniform), SAMPLER)
 
 
 def _read(network: SecondStage, ids: mx.array) -> np.ndarray:

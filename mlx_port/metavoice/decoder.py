@@ -17,6 +17,8 @@ from mlx_port.steps.metavoice.drawing import drawing
 from mlx_port.steps.metavoice.one_row import fused
 from tts_core.metavoice.config import END_OF_AUDIO
 from tts_core.metavoice.inputs import MOST_ROWS, MetaVoiceInputs
+from tts_core.metavoice.sampling import SAMPLER
+from tts_core.nn.sampling import TextSettings
 from tts_core.speaking.decoder import BatchDecoder, TextRead
 from tts_core.speaking.rows import Draws
 
@@ -36,7 +38,7 @@ class MetaVoiceDecoder(BatchDecoder):
     def __init__(self, network: FirstStage, end_of_text: int):
         self.network, self.end_of_text = network, end_of_text
         self.host = Host(network.transformer.wpe)
-        self.numbers = (network.config.vocab_size,)
+        self.numbers, self.settings = (network.config.vocab_size,), TextSettings(SAMPLER, self.host)
 
     def read(self, text: MetaVoiceInputs) -> TextRead:
         """Read a text's ids but the last."""
@@ -64,14 +66,9 @@ class MetaVoiceDecoder(BatchDecoder):
         self, made: mx.array, state: MetaVoiceState, draws: Draws, uniform: mx.array, answers: np.ndarray
     ) -> tuple[mx.array, MetaVoiceState]:
         """Draw the next ids, (N,)."""
-        groups, ids = draws.groups(), mx.zeros(len(uniform), mx.int32)
-        for sampling, places in groups.items():
-            if len(groups) == 1:
-                ids = drawing(sampling)(made[: sampling.rows], uniform)
-            else:
-                own = mx.array(places)
-                drawn = drawing(sampling)(made[: sampling.rows, own], uniform[own])
-                ids = mx.put_along_axis(ids, own, drawn, axis=0)
+        sampler, settings = self.settings.of([one.numbers for one in draws.settings])
+        rows = self.host.to_device(np.array([[one.rows] for one in draws.settings]))
+        ids = drawing(sampler)(made, settings, rows, uniform)
         return ids, state._replace(tokens=self._tokens(mx.maximum(ids, 0)))
 
     def _tokens(self, ids: mx.array) -> mx.array:

@@ -18,12 +18,13 @@ from mlx_port.guard import watched
 from mlx_port.host import Host
 from mlx_port.layers.row_cache import RowCache, RowPositions
 from mlx_port.qwen3.qwen3 import Qwen3, Talker
-from mlx_port.qwen3.sampling import allow, candidates, draw, penalize
 from mlx_port.steps.qwen3.fused import fused
 from tts_core.errors import GenerationError
 from tts_core.nn.guard import NotFiniteError
 from tts_core.nn.host import Device
+from tts_core.nn.sampling import TextSettings
 from tts_core.qwen3.inputs import Qwen3Inputs
+from tts_core.qwen3.sampling import FIRST, OTHERS
 from tts_core.speaking.decoder import BatchDecoder, TextRead
 from tts_core.speaking.rows import Draws
 
@@ -46,6 +47,7 @@ class Qwen3Decoder(BatchDecoder):
         self.network, self.talker, self.config = network, fused(network), network.config
         self.host = Host(network.talker.model.norm)
         self.numbers = (self.config.numbers,)
+        self.settings = [TextSettings(sampler, self.host) for sampler in (FIRST, OTHERS)]
 
     def read(self, text: Qwen3Inputs) -> TextRead:
         talker, config = self.network.talker, self.config
@@ -67,22 +69,14 @@ class Qwen3Decoder(BatchDecoder):
         self, made: mx.array, state: Qwen3State, draws: Draws, uniform: mx.array, answers: np.ndarray
     ) -> tuple[mx.array, Qwen3State]:
         """Draw the next frames, whose first code may be the end of speech. made: (N, D).  → ids (N, Q)."""
-        logits = self.talker.logits(made)
-        first = self._first_codes(logits, state.seen, draws, uniform[:, : self.config.vocab_size])
-        others = self.talker.others(tuple(one.others for one in draws.settings))
-        frames = others.draw(made, logits, first, uniform[:, self.config.vocab_size :])
+        numbers = zip(*(one.numbers for one in draws.settings), strict=True)
+        found = [each.of([*own]) for each, own in zip(self.settings, numbers, strict=True)]
+        (first_codes, first_table), (others, table) = found
+        steps = self.host.to_device(draws.steps[:, None])
+        draw = self.talker.draws(first_codes, others).draw
+        frames, first = draw(made, state.seen, steps, (first_table, table), uniform)
         seen = mx.put_along_axis(state.seen, first[:, None], mx.array(True), axis=1)
         return frames, Qwen3State(frames, seen)
-
-    def _first_codes(self, logits: mx.array, seen: mx.array, draws: Draws, uniform: mx.array) -> mx.array:
-        """Draw the first code of each frame, or the end of speech. (N, V) each → (N,)."""
-        ids = mx.zeros(len(logits), mx.int32)
-        for sampling, slots in draws.groups().items():
-            rows = mx.array(slots)
-            kept = penalize(logits[rows], seen[rows], sampling.repetition_penalty)
-            kept = allow(kept, self.config.codec_eos_id, self.host.to_device(draws.steps[slots, None]))
-            ids[rows] = draw(candidates(kept, sampling.first), sampling.first, uniform[rows])
-        return ids
 
 
 def make_slots(network: Qwen3, *, texts: int, room: int) -> RunningBatch:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -132,19 +133,15 @@ class Dia2Side(Side):
             yield
             return
         draws = self.module("steps.dia2.drawing" if self.kind == "mlx" else "dia2.decoder")
-        sampling, original = self.module("dia2.sampling"), draws.choose
+        sampling = self.module("sampling")
 
-        def choose(cond: Any, uncond: Any, choice: Any, uniform: Any, is_code: Any = None) -> Any:
-            logits = sampling.candidates(cond, uncond, choice, is_code)
-            drawn.append(self.numpy(logits)[0])
+        def choose(logits: Any, table: Any, uniform: Any, sampler: Any, **inputs: Any) -> Any:
+            drawn.append(self.numpy(sampling.score_rows(logits, table, sampler, **inputs).scores)[0])
             return self.array(np.array([next(picks)]))
 
         drawn.clear()
-        draws.choose = choose
-        try:
+        with mock.patch.object(draws, "draw_rows", choose):
             yield
-        finally:
-            draws.choose = original
 
     def _wide(self, x: Any) -> Any:
         """bfloat16 as float32."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import soundfile
 
+from tests.draws import draw, only, score
 from tests.golden.bench import Bench
 from tests.golden.cases import Case, Vectors
 from tests.golden.codec_bench import CodecSide
@@ -17,7 +18,7 @@ from tests.tolerance import EPS, bound
 from tts_core.dia2.config import Dia2Config
 from tts_core.dia2.prefix import Prefix, align, join
 from tts_core.dia2.run import Dia2Run
-from tts_core.dia2.sampling import Dia2Choice, Dia2Sampling
+from tts_core.dia2.sampling import FIRST_STREAM, SAMPLER, Dia2Choice, Dia2Sampling, allowed_ids
 from tts_core.prompt import Word
 
 ROWS = ("actions", "main", "second")
@@ -238,24 +239,21 @@ def _prefix(
 def check_sampler(case: Case, kind: str) -> None:
     """Check every setting of the sampler on one side."""
     info, vectors, side = case.info, case.vectors(), Side(kind)
-    rules = side.module("dia2.sampling")
+    picked = only(SAMPLER, "nearer_guidance", "cfg_filter_k")
     for place, given in info["settings"]:
         logits = vectors[f"logits.{given['logits']}"]
         choice = Dia2Choice(given["cfg_scale"], given["cfg_filter_k"], given["temperature"], given["top_k"])
-        cond, uncond = (side.array(np.ascontiguousarray(logits[:, row])) for row in (0, 1))
-        kept = side.numpy(rules.picked(cond, uncond, choice))
+        pair = [np.ascontiguousarray(logits[:, row]) for row in (0, 1)]
+        kept = score(side, picked, pair, choice.numbers) > -np.inf
         np.testing.assert_array_equal(kept, vectors[f"{place}.kept"].astype(bool), f"{case}: {place}.kept")
-        is_code = None
+        sampler, inputs = SAMPLER, dict[str, np.ndarray]()
         if given["mask_special"]:
-            ids = np.arange(logits.shape[-1])
-            is_code = side.array((ids != given["pad"]) & (ids != given["bos"]))
-        chosen = rules.choose(
-            cond, uncond, Dia2Choice(choice.cfg_scale, choice.cfg_filter_k, 0, 0), None, is_code
-        )
-        np.testing.assert_array_equal(
-            side.numpy(chosen), vectors[f"{place}.argmax"], f"{case}: {place}.argmax"
-        )
-        own = probabilities(side.numpy(rules.candidates(cond, uncond, choice, is_code)))
+            sampler = FIRST_STREAM
+            inputs["allowed"] = allowed_ids(logits.shape[-1], (given["pad"], given["bos"]))
+        greedy = Dia2Choice(choice.cfg_scale, choice.cfg_filter_k, 0, 0).numbers
+        chosen = draw(side, sampler, pair, greedy, None, **inputs)
+        np.testing.assert_array_equal(chosen, vectors[f"{place}.argmax"], f"{case}: {place}.argmax")
+        own = probabilities(score(side, sampler, pair, choice.numbers, **inputs))
         if choice.is_greedy:  # what is drawn from is the likeliest id alone
             own = np.eye(own.shape[-1], dtype=np.float32)[own.argmax(-1)]
         golden = {name: vectors[f"{place}.{name}"] for name in ("ids", "prob", "count")}

@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from tests.draws import draw
 from tests.golden.metavoice_lm_bench import SAFE, LanguageBench, Networks
 from tests.tiny.metavoice import tilted
 from tests.tts_core.metavoice import sampling_rules as rules
 from tts_core.metavoice.codes import flattened, interleave
 from tts_core.metavoice.config import first_stage_parameter_shapes, second_stage_parameter_shapes
 from tts_core.metavoice.inputs import MetaVoiceInputs
-from tts_core.metavoice.sampling import LOWEST_TEMPERATURE, FirstStageSampling
+from tts_core.metavoice.sampling import LOWEST_TEMPERATURE, SAMPLER, FirstStageSampling
 from tts_core.metavoice.text import normalise
 
 
@@ -238,17 +239,17 @@ def check_sampler(bench: LanguageBench) -> None:
     for number, case in enumerate(bench.info["sampler"]):
         golden, row = vectors[f"sampler.fast{number}"], logits[case["row"]]
         given = case["temperature"], case["top_p"], case["top_k"]
-        for own in (
-            rules.probabilities_fast(row, *given),
-            _rule(bench, "probabilities_fast", row, *given),
-        ):
+        settings = FirstStageSampling(1.0, 1.0, max(case["temperature"], floor), *given[1:])
+        side = bench.side.probabilities(row[None], settings)[0]
+        for own in (rules.probabilities_fast(row, *given), side):
             if case["tied_cut"]:  # upstream does not define which of equal numbers stays
                 own, golden = np.sort(own), np.sort(golden)
             np.testing.assert_allclose(own, golden, rtol=1e-5, atol=1e-7, err_msg=f"sampler.fast{number}")
     exps = rules.softmax(logits)
     for top_p in bench.settings["sampler.slow_top_p"]["top_p"]:
         golden = vectors[f"sampler.slow_top_p_{top_p}"]
-        for own in (rules.keep_top_p(exps, top_p), _rule(bench, "keep_top_p", exps, top_p)):
+        side = bench.side.probabilities(logits, FirstStageSampling(1.0, 1.0, 1.0, top_p, rule="slow"))
+        for own in (rules.keep_top_p(exps, top_p), side):
             _assert_but_for_ties(own, golden, exps, f"sampler.slow_top_p_{top_p}")
     given = bench.settings["sampler.cfg"]
     rows = list(vectors["sampler.cfg_logits"][:, -1])
@@ -261,15 +262,10 @@ def check_sampler(bench: LanguageBench) -> None:
         np.testing.assert_allclose(own, golden, rtol=1e-5, atol=1e-7, err_msg=f"sampler.cfg_{scale}")
         own = bench.side.probabilities(bench.side.guided(rows, sampling), sampling)
         np.testing.assert_allclose(own, golden, rtol=1e-5, atol=1e-7, err_msg=f"sampler.cfg_{scale}")
-    waiting = vectors["sampler.q"]
-    for own in (rules.race(exps[0], waiting), _rule(bench, "race", exps[0], waiting)):
+    waiting, settings = vectors["sampler.q"], FirstStageSampling(1.0, 1.0, 1.0, None).numbers
+    uniform = np.exp(-waiting.astype(np.float64)).reshape(1, -1)
+    for own in (rules.race(exps[0], waiting), draw(bench.side, SAMPLER, [logits[:1]], settings, uniform)):
         assert own == vectors["sampler.q_argmax"][0], "sampler.q_argmax"
-
-
-def _rule(bench: LanguageBench, name: str, *given: Any) -> np.ndarray:
-    side = bench.side
-    arrays = [side.array(each) if isinstance(each, np.ndarray) else each for each in given]
-    return side.numpy(getattr(side.module("metavoice.sampling"), name)(*arrays))
 
 
 def _assert_but_for_ties(own: np.ndarray, golden: np.ndarray, source: np.ndarray, what: str) -> None:

@@ -56,9 +56,8 @@ def check_second(bench: LanguageBench) -> None:
 
     def probabilities(networks: Networks) -> np.ndarray:
         chosen = logits(networks)[drawn["item"], drawn["head"]][drawn["positions"]]
-        rule = networks.module("metavoice.sampling").probabilities_slow
-        given = networks.array(chosen), drawn["temperature"], None, drawn["top_k"]
-        return networks.numpy(rule(*given))
+        given = drawn["temperature"], None, drawn["top_k"]
+        return networks.probabilities(chosen, FirstStageSampling(1.0, 1.0, *given, rule="slow"))
 
     bench.compare("second.probs_h0_t0.8_k200", vectors["second.probs_h0_t0.8_k200"], probabilities)
     definition = rules.probabilities_slow(

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tests.draws import score
 from tests.golden.bench import Bench
 from tests.golden.cases import Case, Vectors
 from tests.golden.codec_bench import CodecSide
@@ -18,10 +19,17 @@ from tts_core.nn.noise import HostNoise
 from tts_core.prompt import Prompt
 from tts_core.qwen3 import layout as layouts
 from tts_core.qwen3 import speaker
-from tts_core.qwen3.config import Qwen3Config
+from tts_core.qwen3.config import SUPPRESSED, Qwen3Config
 from tts_core.qwen3.inputs import Qwen3Inputs
 from tts_core.qwen3.layout import Qwen3Recording, TalkerInputs
-from tts_core.qwen3.sampling import Qwen3Choice, Qwen3Sampling, read_generation
+from tts_core.qwen3.sampling import (
+    FIRST,
+    OTHERS,
+    Qwen3Choice,
+    Qwen3Sampling,
+    allowed_ids,
+    read_generation,
+)
 
 WHOLE = "non_streaming_mode"
 CHUNK = "speech_tokenizer"
@@ -382,17 +390,17 @@ def _draws(
     sampling: Qwen3Sampling,
 ) -> dict[str, np.ndarray]:
     """By how much each drawn code was the best, and of how many candidates."""
-    module, eos = side.module("qwen3.sampling"), side.network.config.codec_eos_id
+    config = side.network.config
+    allowed = allowed_ids(config.vocab_size, SUPPRESSED, config.codec_eos_id)
     with side.inference():
         logits = found["logits"]
         seen = np.zeros(logits.shape, bool)
         for step, code in enumerate(code0[:-1]):
             seen[step + 1 :, code] = True
-        scores = module.penalize(side.array(logits), side.array(seen), sampling.repetition_penalty)
-        parts = [module.allow(scores[:1], eos, 0), module.allow(scores[1:2], eos, 1)]
-        scores = _joined(side, [*parts, module.allow(scores[2:], eos, 2)], axis=0)
-        first = side.numpy(module.candidates(scores, sampling.first))
-        others = side.numpy(module.candidates(side.array(found["stage_logits"]), sampling.others))
+        steps, (first_numbers, numbers) = np.arange(len(logits))[:, None], sampling.numbers
+        inputs = {"allowed": allowed, "counts": seen, "step": steps, "end": config.codec_eos_id}
+        first = score(side, FIRST, [logits], first_numbers, **inputs)
+        others = score(side, OTHERS, [found["stage_logits"]], numbers)
     made = {"count0": np.isfinite(first).sum(axis=-1), "count": np.isfinite(others).sum(axis=-1)}
     if noise is not None:
         wide = noise.astype(first.dtype)

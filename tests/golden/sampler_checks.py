@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
+from tests.draws import score
 from tests.golden.cases import Case, Vectors
+from tests.sides import Side
 from tests.tolerance import assert_within
 from tests.tts_core.dia import sampling_rules
-from tts_core.dia.sampling import DiaSampling
+from tts_core.dia.sampling import SAMPLER_0626, SAMPLER_V01, DiaSampling, allowed_ids
 
 RULES = {"head": "candidates_0626", "hf": "candidates_0626", "v1": "candidates_v01"}
 SPECIAL_IDS = 4  # a vocabulary has the codebook's entries, then EOS, PAD, BOS and one unused id
@@ -63,27 +64,18 @@ def check_file(
         assert_within(sampling_rules.softmax(logits), known, oracle, what)
 
 
-def rules_of(side: str) -> Callable[[str], Candidates]:
-    """A side's own rules, NumPy in and out."""
+def rules_of(kind: str) -> Callable[[str], Candidates]:
+    """A side's own samplers, NumPy in and out."""
+    samplers = {"candidates_0626": SAMPLER_0626, "candidates_v01": SAMPLER_V01}
 
     def named(rule: str) -> Candidates:
-        module, to_device = _side(side)
-        return lambda cond, uncond, setting, eos: np.asarray(
-            getattr(module, rule)(to_device(cond), to_device(uncond), setting, eos)
+        return lambda cond, uncond, setting, eos: score(
+            Side(kind),
+            samplers[rule],
+            (cond, uncond),
+            setting,
+            allowed=allowed_ids(cond.shape[-2], cond.shape[-1], eos),
+            end=eos,
         )
 
     return named
-
-
-def _side(side: str) -> tuple[Any, Callable[[np.ndarray], Any]]:
-    if side == "torch":
-        import torch
-
-        from torch_ref.dia import sampling as torch_sampling
-
-        return torch_sampling, torch.from_numpy
-    import mlx.core as mx
-
-    from mlx_port.dia import sampling as mlx_sampling
-
-    return mlx_sampling, mx.array

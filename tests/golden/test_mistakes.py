@@ -27,13 +27,17 @@ residual = pytest.importorskip("torch_ref.mars5.residual_transformer")
 reverse = pytest.importorskip("torch_ref.mars5.reverse")
 first = pytest.importorskip("torch_ref.metavoice.first_stage")
 second = pytest.importorskip("torch_ref.metavoice.second_stage")
-sampling = pytest.importorskip("torch_ref.metavoice.sampling")
+sampling = pytest.importorskip("torch_ref.sampling")
 guidance = pytest.importorskip("torch_ref.metavoice.guidance")
 
 pytestmark = pytest.mark.golden
 
 # name → owner of a function, its name, what stands in its place and is called with it first, and the check
 Mistakes = dict[str, tuple[Any, str, Callable[..., Any], Any]]
+
+
+def with_settings(draw: Any, **columns: Any) -> Any:
+    return draw._replace(table=draw.table._replace(**columns))
 
 
 def without_leak(f: Any, timesteps: int, n_classes: int, pinned: int) -> np.ndarray:
@@ -112,15 +116,15 @@ LANGUAGE: Mistakes = {
         check_teacher,
     ),
     "guidance from the unconditional row": (
-        sampling,
-        "guide",
-        lambda f, rows, scale, text=1.0: f(rows, scale + 1, text),
+        sampling.Draw,
+        "three_way_guidance",
+        lambda f, self: f(with_settings(self, full=self.table.full + 1, speaker=self.table.speaker - 1)),
         check_greedy,
     ),
     "top p from the top": (
-        sampling,
-        "probabilities_fast",
-        lambda f, x, t, p, k: sampling.probabilities_slow(x, max(t, 1e-5), p, k if p is None else None),
+        sampling.Draw,
+        "rising_top_p",
+        lambda f, self: with_settings(self, first_top_p=1 - self.table.rising_top_p).first_top_p(),
         check_sampler,
     ),
     "silence of the text kept": (

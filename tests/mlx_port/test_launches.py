@@ -19,8 +19,8 @@ from mlx_port.dia.dia import Dia
 from mlx_port.dia2.decoder import make_slots as dia2_slots
 from mlx_port.dia2.dia2 import Dia2
 from mlx_port.kernels import add_norm
+from mlx_port.mars5 import decoder as mars5_decoder
 from mlx_port.mars5.codec_lm import CodecLM
-from mlx_port.mars5.slots import Mars5Slots
 from mlx_port.metavoice import decoder as metavoice_decoder
 from mlx_port.metavoice.first_stage import FirstStage
 from mlx_port.qwen3 import decoder as qwen3_decoder
@@ -38,8 +38,8 @@ from tts_core.dia2.config import GATED, Dia2StackConfig
 from tts_core.dia2.grid import FREE
 from tts_core.dia2.sampling import Dia2Choice, Dia2Sampling
 from tts_core.dia2.spec import DIA2_2B
+from tts_core.mars5.inputs import Mars5Inputs
 from tts_core.mars5.options import Mars5Options
-from tts_core.mars5.rows import Mars5Joining
 from tts_core.metavoice.inputs import MetaVoiceInputs
 from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.metavoice.spec import METAVOICE_FIRST_STAGE
@@ -117,11 +117,11 @@ def mars5(layers: int, dtype: mx.Dtype) -> tuple[Any, Step]:
     prompt = deep_prompt(codes)
     options = Mars5Options(generate_max_len_override=len(prompt.tokens) + 40)
     ids = {"lowest": VOCABULARY.lowest, "end": VOCABULARY.end}
-    slots = Mars5Slots(network, texts=1, room=options.max_len, **ids)
-    slots.join(0, Mars5Joining(prompt, codes, options, HostNoise(1)))
+    slots = mars5_decoder.make_slots(network, texts=1, room=options.max_len, **ids)
+    slots.join(0, Mars5Inputs(prompt, codes, options, HostNoise(1)))
     slots.read(slots.launch(3))
-    mx.eval(slots.recent, slots.tokens)
-    return slots, lambda: (slots.launch(1), slots.recent, slots.tokens)
+    mx.eval(slots.state)
+    return slots, lambda: (*slots.launch(1).readings, *slots.state)
 
 
 def dia2(layers: int, dtype: mx.Dtype, *, depth: int = 1) -> tuple[Any, Step]:

@@ -12,8 +12,8 @@ from unittest import mock
 import numpy as np
 
 from tests.sides import Side
+from tts_core.mars5.inputs import Mars5Inputs
 from tts_core.mars5.options import Mars5Options
-from tts_core.mars5.rows import Mars5Joining
 from tts_core.mars5.sequence import CodecSequence
 from tts_core.nn.guard import NotFiniteError
 from tts_core.nn.noise import Noise
@@ -34,13 +34,13 @@ def extend(
 ) -> Iterator[CodecSequence]:
     """Draw ids until the sequence is done; yield it after each id. codes: (Q, P), the reference's.
 
-    slots: of one text; None builds the side's plain ones.  choose: in place of `sampling.draw`.
+    slots: of one text; None builds the side's plain ones.  choose: in place of `sampling.inverse`.
     """
     options = replace(options, generate_max_len_override=sequence.max_len)
     vocabulary = sequence.vocabulary
     room, ids = sequence.max_len, {"lowest": vocabulary.lowest, "end": vocabulary.end}
-    own = slots or side.module("mars5.slots").Mars5Slots(network, texts=1, room=room, **ids)
-    own.join(0, Mars5Joining(sequence.prompt, codes, options, noise))
+    own = slots or side.module("mars5.decoder").make_slots(network, texts=1, room=room, **ids)
+    own.join(0, Mars5Inputs(sequence.prompt, codes, options, noise))
     launched, sent = deque[Any](), 0
     while not sequence.done:
         while sent < sequence.room and len(launched) <= own.ahead:
@@ -60,13 +60,20 @@ def extend(
 
 @contextmanager
 def drawing(side: Side, choose: Draw | None) -> Iterator[None]:
-    """Let `choose` draw in place of `sampling.draw`, which it may call."""
-    sampling = side.module("mars5.sampling")
-    own = sampling.draw
+    """Let `choose` draw in place of `sampling.inverse`, which it may call."""
+    sampling = side.module("sampling")
+    own = sampling.inverse
 
-    def chosen(log_probs: Any, uniform: Any) -> Any:
-        with mock.patch.object(sampling, "draw", own):
-            return own(log_probs, uniform) if choose is None else choose(log_probs, uniform)
+    def chosen(draw: Any, uniform: Any) -> Any:
+        with mock.patch.object(sampling, "inverse", own):
+            return own(draw, uniform) if choose is None else choose(draw, uniform)
 
-    with mock.patch.object(sampling, "draw", chosen):
+    with mock.patch.object(sampling, "inverse", chosen):
         yield
+
+
+def probabilities(side: Side, draw: Any) -> np.ndarray:
+    """Of the id that a text's `sampling.Draw` draws, (V,) float64."""
+    scores = side.numpy(draw.scores)[0].astype(np.float64)
+    weights = np.exp(scores - scores.max())
+    return weights / weights.sum()

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from tests.draws import only, score
 from tests.sides import Side, Stored
 from tests.tiny.metavoice import tilted
 from tests.tts_core.metavoice import sampling_rules as rules
 from tts_core.metavoice.codes import second_stage_rows
 from tts_core.metavoice.config import END_OF_AUDIO
 from tts_core.metavoice.inputs import MetaVoiceInputs
-from tts_core.metavoice.sampling import FirstStageSampling, waiting_times
+from tts_core.metavoice.sampling import SAMPLER, FirstStageSampling
 from tts_core.nn.noise import Noise
 
 
@@ -93,7 +94,7 @@ class LanguageSide(Side):
             guided = rules.guide(list(logits), sampling.cfg_scale, sampling.text_cfg_scale)
             rule = rules.probabilities_fast if sampling.rule == "fast" else rules.probabilities_slow
             probs = rule(guided, sampling.temperature, sampling.top_p, sampling.top_k)
-            waiting = waiting_times(text.noise, len(made), probs.shape)
+            waiting = rules.waiting_times(text.noise, len(made), probs.shape)
             made.append(int(probs.argmax() if sampling.greedy else rules.race(probs, waiting)))
         return made
 
@@ -134,12 +135,11 @@ class LanguageSide(Side):
 
     def guided(self, rows: Sequence[np.ndarray], sampling: FirstStageSampling) -> np.ndarray:
         """(G, B, V) → (B, V)."""
-        guide = self.module("metavoice.sampling").guide
-        arrays = [self.array(row) for row in rows]
-        return self.numpy(guide(arrays, sampling.cfg_scale, sampling.text_cfg_scale))
+        return score(self, only(SAMPLER, "three_way_guidance"), rows, sampling.numbers)
 
     def probabilities(self, logits: np.ndarray, sampling: FirstStageSampling) -> np.ndarray:
-        return self.numpy(self.module("metavoice.sampling").probabilities(self.array(logits), sampling))
+        """Probabilities of guided logits. (B, V) → same."""
+        return rules.softmax(score(self, SAMPLER, [logits], sampling.numbers))
 
     def predict(self, network: Any, rows: np.ndarray, embeddings: np.ndarray | None) -> np.ndarray:
         """The second stage's logits. (B, 2, W), (B, E) → (B, Q, W, V)."""

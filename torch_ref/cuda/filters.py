@@ -55,11 +55,17 @@ def first_k_kept(scores, top_k, vocabulary):
 
 
 @jit
+def softmax(scores):
+    """Compute the probabilities of scores."""
+    weights = tl.exp(scores - tl.max(scores, axis=0))
+    return weights / tl.sum(weights, axis=0)
+
+
+@jit
 def top_p_kept(scores, top_p):
     """Drop numbers whose more probable predecessors already hold more than `top_p`; ties at the edge stay."""
     if top_p < 1:
-        weights = tl.exp(scores - tl.max(scores, axis=0))
-        probs = weights / tl.sum(weights, axis=0)
+        probs = softmax(scores)
         keys = probs.to(tl.int32, bitcast=True)
         edge = tl.full([], 0, dtype=tl.int32)
         bit = tl.full([], 1073741824, dtype=tl.int32)
@@ -78,22 +84,70 @@ def top_p_kept(scores, top_p):
 
 
 @jit
-def rising_kept(scores, probs, need):
-    """Find what stays if, from the least probable up, ids are dropped while their sum is at most `need`.
+def rising_kept(scores, need):
+    """From the least probable id up, drop ids while their sum is at most `need`; a negative one keeps all.
 
     Of equal ones at the cut the last stay; the most probable one, and the last of several, always does.
     """
-    keys = ordered(scores)
-    edge = tl.full([], 0, dtype=tl.uint32)
-    bit = tl.full([], 2147483648, dtype=tl.uint32)
-    for _ in range(32):  # the largest edge that all ids below leave room for
-        tried = edge | bit
-        edge = tl.where(tl.sum(tl.where(keys < tried, probs, 0.0), axis=0) <= need, tried, edge)
-        bit = bit >> 1
-    highest = tl.max(keys, axis=0)
-    edge = tl.minimum(edge, highest)
-    below = tl.sum(tl.where(keys < edge, probs, 0.0), axis=0)
-    equal = keys == edge
-    rank = tl.cumsum(equal.to(tl.int32), axis=0)
-    last = (edge == highest) & (rank == tl.sum(equal.to(tl.int32), axis=0))
-    return (keys > edge) | (equal & ((below + rank * probs > need) | last))
+    if need >= 0:
+        probs, keys = softmax(scores), ordered(scores)
+        edge = tl.full([], 0, dtype=tl.uint32)
+        bit = tl.full([], 2147483648, dtype=tl.uint32)
+        for _ in range(32):  # the largest edge that all ids below leave room for
+            tried = edge | bit
+            edge = tl.where(tl.sum(tl.where(keys < tried, probs, 0.0), axis=0) <= need, tried, edge)
+            bit = bit >> 1
+        highest = tl.max(keys, axis=0)
+        edge = tl.minimum(edge, highest)
+        below = tl.sum(tl.where(keys < edge, probs, 0.0), axis=0)
+        equal = keys == edge
+        rank = tl.cumsum(equal.to(tl.int32), axis=0)
+        last = (edge == highest) & (rank == tl.sum(equal.to(tl.int32), axis=0))
+        kept = (keys > edge) | (equal & ((below + rank * probs > need) | last))
+        scores = tl.where(kept, scores, -float("inf"))
+    return scores
+
+
+@jit
+def falling_kept(scores, most):
+    """Keep the most probable ids until their sum exceeds `most`, with the one that crosses it.
+
+    Of equal ones at the cut the first stay. More than 1 keeps all.
+    """
+    if most <= 1:
+        probs = softmax(scores)
+        keys = probs.to(tl.int32, bitcast=True)
+        edge = tl.full([], 0, dtype=tl.int32)
+        bit = tl.full([], 1073741824, dtype=tl.int32)
+        for _ in range(31):  # the largest edge that is still too low
+            tried = edge | bit
+            edge = tl.where(tl.sum(tl.where(keys > tried, probs, 0.0), axis=0) > most, tried, edge)
+            bit = bit >> 1
+        edge = tl.where(tl.sum(tl.where(keys > edge, probs, 0.0), axis=0) > most, edge, -1)
+        lowest = tl.min(tl.where(keys > edge, keys, 2147483647), axis=0)
+        above = tl.sum(tl.where(keys > lowest, probs, 0.0), axis=0)
+        equal = keys == lowest
+        rank = tl.cumsum(equal.to(tl.int32), axis=0)
+        kept = (keys > lowest) | (equal & (above + (rank - 1) * probs <= most))
+        scores = tl.where(kept, scores, -float("inf"))
+    return scores
+
+
+@jit
+def typical_kept(scores, mass):
+    """Drop numbers once those with surprise nearer to the expected one sum to `mass`; 1 keeps all."""
+    if mass < 1:
+        highest = tl.max(scores, axis=0)
+        total = tl.sum(tl.exp(scores - highest), axis=0)
+        surprise = tl.log(total) + highest - scores
+        probs = tl.exp(-surprise)
+        expected = tl.sum(tl.where(probs > 0, probs * surprise, 0.0), axis=0)
+        keys = tl.abs(surprise - expected).to(tl.int32, bitcast=True)
+        edge = tl.full([], 0, dtype=tl.int32)
+        bit = tl.full([], 1073741824, dtype=tl.int32)
+        for _ in range(31):  # the largest edge whose predecessors are too few
+            tried = edge | bit
+            edge = tl.where(tl.sum(tl.where(keys < tried, probs, 0.0), axis=0) < mass, tried, edge)
+            bit = bit >> 1
+        scores = tl.where(keys > edge, -float("inf"), scores)
+    return scores

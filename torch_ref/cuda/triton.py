@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from importlib.util import find_spec
@@ -30,12 +30,6 @@ def pdl(device: torch.device) -> dict[str, Any]:
     if INTERPRETED or torch.cuda.get_device_capability(device) < DEPENDENT_LAUNCH:
         return {"PDL": False}
     return {"PDL": True, "launch_pdl": True}
-
-
-def columns(names: Iterable[str]) -> dict[str, int]:
-    """Return a kernel's arguments for a table with a row a text: each column's place, SETTINGS of them."""
-    places = {name.upper(): place for place, name in enumerate(names)}
-    return places | {"SETTINGS": len(places)}
 
 
 @functools.cache

@@ -11,13 +11,14 @@ from torch import Tensor
 
 from torch_ref.batch import RunningBatch
 from torch_ref.dia.dia import DecoderLayer, Dia, DiaSource
-from torch_ref.dia.sampling import candidates_0626, candidates_v01, draw
 from torch_ref.guard import marked
 from torch_ref.host import Host
 from torch_ref.layers.row_cache import RowCache, RowPositions
-from torch_ref.limits.remedies import first_largest
+from torch_ref.sampling import draw_rows
 from tts_core.dia.grid import FREE
 from tts_core.dia.inputs import RUNNING, DiaGiven, DiaInputs
+from tts_core.dia.sampling import SAMPLER_0626, SAMPLER_V01, allowed_ids
+from tts_core.nn.sampling import TextSettings
 from tts_core.speaking.decoder import BatchDecoder, TextRead
 from tts_core.speaking.rows import Draws
 
@@ -47,6 +48,8 @@ class DiaDecoder(BatchDecoder):
         self.numbers = config.decoder_config.num_channels, config.decoder_config.vocab_size
         self.constants = None if nothing is None else network.model.decoder.constants(nothing)
         self.delays = self.host.to_device(np.array(config.delay_pattern))
+        self.settings = TextSettings(SAMPLER_V01 if config.cross_rope else SAMPLER_0626, self.host)
+        self.allowed = self.host.to_device(allowed_ids(*self.numbers, config.eos_token_id))
 
     def read(self, text: DiaInputs) -> TextRead:
         """Read a text, and the rows before the last known one."""
@@ -91,16 +94,12 @@ class DiaDecoder(BatchDecoder):
     ) -> tuple[Tensor, DiaState]:
         """Draw the next rows, and put them into the grids. → (N, C)."""
         logits, known = made
-        config, texts = self.dia.config, len(uniform)
-        candidates = candidates_v01 if config.cross_rope else candidates_0626
-        cond, uncond = logits[:texts], logits[-texts:]
-        ids = torch.zeros(cond.shape[:2], dtype=torch.int64, device=logits.device)
-        for sampling, places in draws.groups().items():
-            own = slice(None) if len(places) == texts else places
-            pair = cond[own], (uncond if sampling.cfg_scale else cond)[own]
-            kept = candidates(*pair, sampling, config.eos_token_id)
-            drawn = draw(kept, uniform[own]) if sampling.temperature else first_largest(kept)
-            ids[own] = marked(drawn, torch.cat(pair))
+        texts, end = len(uniform), self.dia.config.eos_token_id
+        sampler, settings = self.settings.of(draws.settings)
+        table, cond = sampler.named(settings, 3), logits[:texts]
+        pair = cond, torch.where(table.cfg_scale != 0, logits[-texts:], cond)
+        ids = draw_rows(pair, table, uniform, sampler, allowed=self.allowed, end=end)
+        ids = marked(ids, torch.cat(pair))
         return ids, self._accepted(ids, state, known)
 
     def _accepted(self, ids: Tensor, state: DiaState, known: DiaGiven) -> DiaState:

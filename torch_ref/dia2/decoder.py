@@ -11,11 +11,13 @@ from torch import Tensor
 
 from torch_ref.batch import RunningBatch
 from torch_ref.dia2.dia2 import Dia2
-from torch_ref.dia2.sampling import choose
 from torch_ref.guard import marked
 from torch_ref.host import Host
 from torch_ref.layers.row_cache import RowCache, RowPositions
+from torch_ref.sampling import draw_rows
 from tts_core.dia2.inputs import Dia2Inputs, noise_shape
+from tts_core.dia2.sampling import FIRST_STREAM, SAMPLER, allowed_ids
+from tts_core.nn.sampling import TextSettings
 from tts_core.speaking.decoder import BatchDecoder, TextRead
 from tts_core.speaking.rows import Draws
 
@@ -36,8 +38,10 @@ class Dia2Decoder(BatchDecoder):
         config, device = network.config, network.transformer.norm.weight.device
         self.numbers, self.reads_answers = noise_shape(config), config.depformer_has_text
         self.nothing = torch.tensor([config.text_zero_id, config.text_pad_id], device=device)
-        ids = torch.arange(config.audio_vocab_size, device=device)
-        self.is_code = (ids != config.audio_pad_id) & (ids != config.audio_bos_id)
+        allowed = allowed_ids(config.audio_vocab_size, (config.audio_pad_id, config.audio_bos_id))
+        self.allowed = self.host.to_device(allowed)
+        samplers = SAMPLER, FIRST_STREAM, SAMPLER  # of the action, of the first code and of the others
+        self.settings = [TextSettings(sampler, self.host) for sampler in samplers]
 
     def read(self, text: Dia2Inputs) -> TextRead:
         """Read the steps of a prefix."""
@@ -83,19 +87,18 @@ class Dia2Decoder(BatchDecoder):
         return codes, Dia2State(codes.clamp(min=0))
 
     def _choose(self, logits: Tensor, place: int, draws: Draws, uniform: Tensor) -> Tensor:
-        """Choose an id for each text, those of equal settings together. (R, V) → (N,).
+        """Choose an id for each text. (R, V) → (N,).
 
         place: of its random numbers: 0 is the action, 1 the first code.
         """
         texts, noise = len(uniform), uniform[:, place, : logits.shape[-1]]
-        cond, uncond = logits[:texts], logits[-texts:]
-        ids = torch.zeros(texts, dtype=torch.int64, device=logits.device)
-        for sampling, own in draws.groups().items():
-            pair = cond[own], (uncond if sampling.is_guided else cond)[own]
-            choice = sampling.audio if place else sampling.action
-            chosen = choose(*pair, choice, noise[own], self.is_code if place == 1 else None)
-            ids[own] = marked(chosen[:, None], torch.cat(pair)[:, None])[:, 0]
-        return ids
+        numbers = [one.numbers[min(place, 1)] for one in draws.settings]
+        sampler, settings = self.settings[min(place, 2)].of(numbers)
+        guided = self.host.to_device(np.array([[one.is_guided] for one in draws.settings]))
+        pair = logits[:texts], torch.where(guided, logits[-texts:], logits[:texts])
+        allowed = self.allowed if place == 1 else None
+        ids = draw_rows(pair, sampler.named(settings, 2), noise, sampler, allowed=allowed)
+        return marked(ids[:, None], torch.cat(pair)[:, None])[:, 0]
 
 
 @torch.inference_mode()

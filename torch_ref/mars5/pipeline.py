@@ -9,9 +9,9 @@ from torch_ref.codecs.vocos import Vocos
 from torch_ref.host import Host
 from torch_ref.loading import Loaded, Parts
 from torch_ref.mars5.codec_lm import CodecLM
+from torch_ref.mars5.decoder import make_slots
 from torch_ref.mars5.residual_transformer import ResidualTransformer
 from torch_ref.mars5.reverse import DenoisingStep, ReverseDiffusion
-from torch_ref.mars5.slots import Mars5Slots
 from tts_core.config import config_of
 from tts_core.mars5 import pipeline
 from tts_core.mars5.config import CodecLMConfig
@@ -60,6 +60,6 @@ def compose(
         vocoder,
         vocabulary,
         Host(network.embed),
-        make_slots=forms.get("make_slots", Mars5Slots),
+        make_slots=forms.get("make_slots", make_slots),
     )
     return Mars5Pipeline(engine)

@@ -12,11 +12,12 @@ import torch
 from torch import Tensor
 
 from torch_ref.host import Host
-from torch_ref.metavoice.sampling import probabilities_slow, race
+from torch_ref.limits.remedies import first_largest
 from torch_ref.metavoice.second_stage import SecondStage
+from torch_ref.sampling import draw_rows
 from tts_core.metavoice.codes import by_position, second_stage_rows
 from tts_core.metavoice.config import CODEBOOK_SIZE
-from tts_core.metavoice.sampling import SECOND_STAGE_STEP, waiting_times
+from tts_core.metavoice.sampling import SAMPLER, SECOND_STAGE_STEP, FirstStageSampling
 from tts_core.nn.noise import Noise
 
 TEMPERATURE, TOP_K = 1.0, 200  # as in upstream, which ignores its user's values here
@@ -43,7 +44,7 @@ def fill_codebooks(
     places = slice(len(text), min(len(text) + codes.shape[1], rows.shape[1]))
     logits = predict(network, rows, embedding)[:, places]
     ids = draw(logits, noise, temperature=temperature, top_k=top_k)
-    ids = torch.where(ids < CODEBOOK_SIZE, ids, race(logits[..., :CODEBOOK_SIZE], None))
+    ids = torch.where(ids < CODEBOOK_SIZE, ids, first_largest(logits[..., :CODEBOOK_SIZE]))
     return np.concatenate([by_position(rows, len(text), codes.shape[1]), _read(network, ids)])
 
 
@@ -58,11 +59,10 @@ def predict(network: SecondStage, rows: np.ndarray, embedding: np.ndarray | None
 @torch.inference_mode()
 def draw(logits: Tensor, noise: Noise, *, temperature: float, top_k: int | None) -> Tensor:
     """Draw one id for each row of logits (..., V), independently. → (...)."""
-    probs = probabilities_slow(logits, temperature, None, top_k)
-    if top_k == 1:
-        return race(probs, None)
-    waiting = waiting_times(noise, SECOND_STAGE_STEP, tuple(probs.shape))
-    return race(probs, torch.from_numpy(waiting).to(probs.device))
+    sampling = FirstStageSampling(1.0, 1.0, temperature, None, top_k, rule="slow")
+    table = SAMPLER.named(torch.from_numpy(SAMPLER.table([sampling.numbers])).to(logits.device), logits.ndim)
+    uniform = noise.uniform(SECOND_STAGE_STEP, tuple(logits.shape))
+    return draw_rows([logits], table, torch.from_numpy(uniform).to(logits.device), SAMPLER)
 
 
 def _read(network: SecondStage, ids: Tensor) -> np.ndarray:

@@ -10,13 +10,16 @@ import torch
 from torch import Tensor
 
 from torch_ref.batch import RunningBatch
+from torch_ref.guard import marked
 from torch_ref.host import Host
 from torch_ref.layers.row_cache import RowCache, RowPositions
 from torch_ref.metavoice.first_stage import FirstStage
 from torch_ref.metavoice.guidance import speaker_rows, stacked
-from torch_ref.metavoice.sampling import draw_ids
+from torch_ref.sampling import draw_rows
 from tts_core.metavoice.config import END_OF_AUDIO
 from tts_core.metavoice.inputs import MOST_ROWS, MetaVoiceInputs
+from tts_core.metavoice.sampling import SAMPLER
+from tts_core.nn.sampling import TextSettings
 from tts_core.speaking.decoder import BatchDecoder, TextRead
 from tts_core.speaking.rows import Draws
 
@@ -34,7 +37,7 @@ class MetaVoiceDecoder(BatchDecoder):
     def __init__(self, network: FirstStage, end_of_text: int):
         self.network, self.end_of_text = network, end_of_text
         self.host = Host(network.transformer.wpe)
-        self.numbers = (network.config.vocab_size,)
+        self.numbers, self.settings = (network.config.vocab_size,), TextSettings(SAMPLER, self.host)
 
     def read(self, text: MetaVoiceInputs) -> TextRead:
         """Read a text's ids but the last."""
@@ -62,10 +65,12 @@ class MetaVoiceDecoder(BatchDecoder):
         self, made: Tensor, state: MetaVoiceState, draws: Draws, uniform: Tensor, answers: np.ndarray
     ) -> tuple[Tensor, MetaVoiceState]:
         """Draw the next ids, (N,)."""
-        ids = torch.zeros(len(uniform), dtype=torch.int64, device=uniform.device)
-        for sampling, places in draws.groups().items():
-            waiting = None if sampling.greedy else -torch.log(uniform[places])
-            ids[places] = draw_ids(made[: sampling.rows, places], waiting, sampling)
+        sampler, settings = self.settings.of([one.numbers for one in draws.settings])
+        rows = self.host.to_device(np.array([[one.rows] for one in draws.settings]))
+        # in place of rows that a text does not have
+        logits = [torch.where(rows > copy, each, made[0]) for copy, each in enumerate(made)]
+        ids = draw_rows(logits, sampler.named(settings, 2), uniform, sampler)
+        ids = marked(ids[:, None], torch.cat(logits)[:, None])[:, 0]
         return ids, state._replace(tokens=self._tokens(ids.clamp(min=0)))
 
     def _tokens(self, ids: Tensor) -> Tensor:

@@ -19,11 +19,14 @@ from torch_ref.guard import watched
 from torch_ref.host import Host
 from torch_ref.layers.row_cache import RowCache, RowPositions
 from torch_ref.qwen3.qwen3 import Qwen3, Talker
-from torch_ref.qwen3.sampling import allow, candidates, draw, penalize
+from torch_ref.sampling import draw_rows
 from tts_core.errors import GenerationError
 from tts_core.nn.guard import NotFiniteError
 from tts_core.nn.host import Device
+from tts_core.nn.sampling import TextSettings
+from tts_core.qwen3.config import SUPPRESSED
 from tts_core.qwen3.inputs import Qwen3Inputs
+from tts_core.qwen3.sampling import FIRST, OTHERS, allowed_ids
 from tts_core.speaking.decoder import BatchDecoder, TextRead
 from tts_core.speaking.rows import Draws
 
@@ -46,6 +49,10 @@ class Qwen3Decoder(BatchDecoder):
         self.network, self.talker, self.config = network, network.talker, network.config
         self.host = Host(self.talker.codec_head)
         self.numbers = (self.config.numbers,)
+        self.settings = [TextSettings(sampler, self.host) for sampler in (FIRST, OTHERS)]
+        self.allowed = self.host.to_device(
+            allowed_ids(self.config.vocab_size, SUPPRESSED, self.config.codec_eos_id)
+        )
 
     def read(self, text: Qwen3Inputs) -> TextRead:
         talker, cache, config = self.talker, self.talker.new_cache(), self.config
@@ -69,16 +76,15 @@ class Qwen3Decoder(BatchDecoder):
     ) -> tuple[Tensor, Qwen3State]:
         """Draw the next frames, whose first code may be the end of speech. made: (N, D).  → ids (N, Q)."""
         talker, predictor, size = self.talker, self.talker.code_predictor, self.config.codebook_size
-        logits, groups = talker.logits(made), draws.groups()
+        logits = talker.logits(made)
         first = self._first_codes(logits, state.seen, draws, uniform[:, : self.config.vocab_size])
+        sampler, settings = self.settings[1].of([one.numbers[1] for one in draws.settings])
+        table = sampler.named(settings, 2)
         finite, codes, cache = logits.isfinite().all(dim=-1), list[Tensor](), predictor.new_cache()
         x = torch.stack((made, talker.model.codec_embedding(first)), dim=1)
         for stage, numbers in enumerate(uniform[:, self.config.vocab_size :].split(size, dim=-1)):
-            logits, ids = predictor(stage, x, cache), torch.zeros_like(first)
-            for sampling, rows in groups.items():
-                choice = sampling.others
-                ids[rows] = draw(candidates(logits[rows], choice), choice, numbers[rows])
-            codes.append(ids.clamp(max=size - 1))  # where logits are NaN
+            logits = predictor(stage, x, cache)
+            codes.append(draw_rows([logits], table, numbers, sampler))
             finite &= logits.isfinite().all(dim=-1)
             x = predictor.embed(stage, codes[-1])[:, None]
         frames = torch.stack((torch.where(finite, first, -1), *codes), dim=1)
@@ -86,12 +92,10 @@ class Qwen3Decoder(BatchDecoder):
 
     def _first_codes(self, logits: Tensor, seen: Tensor, draws: Draws, uniform: Tensor) -> Tensor:
         """Draw the first code of each frame, or the end of speech. (N, V) each → (N,)."""
-        ids = torch.zeros(len(logits), dtype=torch.int64, device=logits.device)
-        for sampling, rows in draws.groups().items():
-            kept = penalize(logits[rows], seen[rows], sampling.repetition_penalty)
-            kept = allow(kept, self.config.codec_eos_id, self.host.to_device(draws.steps[rows, None]))
-            ids[rows] = draw(candidates(kept, sampling.first), sampling.first, uniform[rows])
-        return ids.clamp(max=self.config.vocab_size - 1)  # where logits are NaN
+        sampler, settings = self.settings[0].of([one.numbers[0] for one in draws.settings])
+        steps = self.host.to_device(draws.steps[:, None])
+        inputs = {"allowed": self.allowed, "counts": seen, "step": steps, "end": self.config.codec_eos_id}
+        return draw_rows([logits], sampler.named(settings, 2), uniform, sampler, **inputs)
 
 
 @torch.inference_mode()

@@ -1,15 +1,18 @@
 """Settings of Dia's sampling, and the options for them.
 
-A new one is a field of the three classes below, and its rule in dia/sampling.py of both sides and in
-torch_ref/cuda/dia/draws.py. Plain NumPy versions of the rules are in tests/tts_core/dia/sampling_rules.py.
+A new one is a field of the three classes below and a rule of the samplers, which sampling.py of both sides
+and torch_ref/cuda/sampling.py have. Plain NumPy versions are in tests/tts_core/dia/sampling_rules.py.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+
+import numpy as np
 
 from tts_core.errors import UsageError
+from tts_core.nn.sampling import Sampler
 from tts_core.options import SharedChanges, SharedOptions, option
 
 V01_EOS_SCALE = 0.8  # v0.1 multiplies channel 0's guided EOS logit by this, positive or negative
@@ -28,11 +31,6 @@ class DiaSampling:
     top_p: float
     top_k: int
 
-    @property
-    def numbers(self) -> list[float]:
-        """All of them, ordered by name, as a kernel reads them."""
-        return [float(getattr(self, name)) for name in sorted(one.name for one in fields(self))]
-
     def __post_init__(self) -> None:
         if not (math.isfinite(self.cfg_scale) and self.cfg_scale >= 0):
             raise UsageError(f"cfg_scale: {self.cfg_scale} is not a number >= 0")
@@ -42,6 +40,25 @@ class DiaSampling:
             raise UsageError(f"top_p: {self.top_p} is outside (0, 1]")
         if self.top_k != int(self.top_k) or self.top_k < 0:
             raise UsageError(f"top_k: {self.top_k} is not a whole number >= 0 (0 keeps every id)")
+
+
+LAST = "top_k", "top_p"
+# upstream samples from the conditional logits; guidance only picks the candidates
+SAMPLER_0626 = Sampler(
+    DiaSampling,
+    ("guidance", "allowed_ids", "guided_top_k", "temperature", "end_exactly_if_best", *LAST),
+)
+SAMPLER_V01 = Sampler(
+    DiaSampling,
+    ("guidance", "guided_logits", "allowed_ids", "end_scale", "temperature", "end_only_if_best", *LAST),
+    end_scale=V01_EOS_SCALE,
+)
+
+
+def allowed_ids(channels: int, vocabulary: int, eos: int) -> np.ndarray:
+    """Return which ids each channel may draw: codes, and channel 0 also the end. → (C, V) bool."""
+    ids, channel = np.arange(vocabulary), np.arange(channels)[:, None]
+    return (ids < eos) | ((ids == eos) & (channel == 0))
 
 
 DEFAULTS_0626 = DiaSampling(cfg_scale=3.0, temperature=1.2, top_p=0.95, top_k=45)

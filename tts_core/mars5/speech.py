@@ -12,10 +12,10 @@ import numpy as np
 from tts_core.audio.silence import loud_span
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.mars5.diffusion import first_noise, make_cells
+from tts_core.mars5.inputs import Mars5Inputs
 from tts_core.mars5.memory import check_diffusion
 from tts_core.mars5.net import Mars5Net
 from tts_core.mars5.request import Mars5Piece, Mars5Request
-from tts_core.mars5.rows import Mars5Joining
 from tts_core.mars5.sequence import CodecSequence
 from tts_core.nn.guard import NotFiniteError
 from tts_core.speaking.speech import Encode, Free, Ids, Made, Run, Slot, Sound, Speech, Work, in_order
@@ -38,7 +38,7 @@ def _speak(request: Mars5Request, piece: Mars5Piece, left: int | None, net: Mars
     most = request.longest(piece) if left is None else left
     limit = None if most is None else request.known + most
     sequence = CodecSequence(piece.prompt, net.vocabulary, options.max_len, limit)
-    inputs = Mars5Joining(piece.prompt, codes, options, piece.noise)
+    inputs = Mars5Inputs(piece.prompt, codes, options, piece.noise)
     slot = Slot(inputs, "AR", round(piece.seconds * rate))
     while not sequence.done:
         for drawn in (yield Ids(slot)).tolist():

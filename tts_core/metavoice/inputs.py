@@ -40,3 +40,7 @@ class MetaVoiceInputs(TextInputs):
     @property
     def positions(self) -> int:
         return len(self.tokens) - 1
+
+    def uniform(self, step: int, shape: tuple[int, ...]) -> np.ndarray:
+        """Return the numbers of a draw; 0.5 if it is greedy."""
+        return np.full(shape, 0.5, np.float32) if self.sampling.greedy else self.noise.uniform(step, shape)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, Protocol
-
-import numpy as np
 
 from tts_core.errors import UsageError
 from tts_core.nn.noise import Noise, NormalNoise
+from tts_core.nn.sampling import OFF, Sampler
 
 LOWEST_TEMPERATURE = 1e-5  # of the fast rule
 SECOND_STAGE_STEP = 1 << 32  # step in a text's noise source that its second stage draws from
@@ -71,7 +71,38 @@ class FirstStageSampling:
         """True if a draw does not depend on its noise, apart from equal logits."""
         return self.top_k == 1 or self.temperature == 0
 
+    @cached_property
+    def numbers(self) -> MetaVoiceNumbers:
+        """The numbers by which the sampler draws."""
+        fast = self.rule == "fast"
+        return MetaVoiceNumbers(
+            full=self.cfg_scale + self.text_cfg_scale - 1,
+            speaker=1 - self.cfg_scale,
+            textual=1 - self.text_cfg_scale,
+            temperature=0 if self.greedy else max(self.temperature, LOWEST_TEMPERATURE),
+            top_k=self.top_k or 0,
+            rising_top_p=OFF["rising_top_p"] if self.top_p is None or not fast else 1 - self.top_p,
+            first_top_p=OFF["first_top_p"] if self.top_p is None or fast else self.top_p,
+        )
 
-def waiting_times(noise: Noise, step: int, shape: tuple[int, ...]) -> np.ndarray:
-    """Draw exponentially distributed numbers for generated row `step`. → float32, > 0."""
-    return (-np.log(noise.uniform(step, shape).astype(np.float64))).astype(np.float32)
+
+@dataclass(frozen=True)
+class MetaVoiceNumbers:
+    """A text's sampling as its sampler draws.
+
+    full, speaker, textual: factors of the rows of guidance.
+    rising_top_p, first_top_p: top-p of the fast rule, and of the slow one.
+    """
+
+    full: float
+    speaker: float
+    textual: float
+    temperature: float
+    top_k: int
+    rising_top_p: float
+    first_top_p: float
+
+
+SAMPLER = Sampler(
+    MetaVoiceNumbers, ("three_way_guidance", "temperature", "top_k", "rising_top_p", "first_top_p")
+)

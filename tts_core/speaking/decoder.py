@@ -32,6 +32,8 @@ class BatchDecoder(Protocol):
     is_exact: keys are of just the rows that it computes.
     cache: class of a layer's keys and values; None for RowCache.
     window: keys that a row keeps; None for all.
+    reserves: True if keys are allocated at once, for all slots where texts have one row, and kept by a batch
+    of several: other work would take the memory into which they are to grow.
     steps: that one launch runs.
     ahead: launches before the first is read.
     reads_answers: True if draws depend on what the host answers to actions; None if there are no actions.
@@ -43,6 +45,7 @@ class BatchDecoder(Protocol):
     is_exact: bool = False
     cache: Any = None
     window: int | None = None
+    reserves: bool = False
     steps: int = 1
     ahead: int = 0
     reads_answers: bool | None = None

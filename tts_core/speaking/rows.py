@@ -104,6 +104,7 @@ class Draws(NamedTuple):
 
     settings: list[Any]
     steps: np.ndarray
+    texts: Sequence[BatchText]
 
     def groups(self) -> dict[Any, list[int]]:
         """Group places by equal settings."""
@@ -228,10 +229,12 @@ class BatchRows:
         return found
 
     def steps(self) -> np.ndarray:
-        """Return how many steps each text has drawn, (N,) int32; -1 where it takes no part."""
+        """Return how many steps each text has drawn, (N,) int32; -1 where it takes no part, or drew as it
+        was read.
+        """
         found = np.full(self.count, -1, np.int32)
         for place, text in self.drawing.items():
-            found[place] = text.steps
+            found[place] = text.steps if text.steps >= text.first else -1
         return found
 
     def answer(self, actions: np.ndarray) -> tuple[np.ndarray, list[int]]:
@@ -251,10 +254,9 @@ class BatchRows:
 
     def draws(self) -> Draws:
         """Return what the next draws go by."""
-        texts = self._by_place().values()
-        return Draws(
-            [text.inputs.sampling for text in texts], np.array([text.steps for text in texts], np.int32)
-        )
+        texts = [*self._by_place().values()]
+        steps = np.array([text.steps for text in texts], np.int32)
+        return Draws([text.inputs.sampling for text in texts], steps, texts)
 
     def uniform(self, shape: tuple[int, ...]) -> np.ndarray:
         """Return random numbers for the next draws, (N, *shape) float32; 0.5 where none draws."""

@@ -1,6 +1,6 @@
 """The end of Dia's step: ids from logits, and the grid's rule on the device.
 
-Draws follow mlx_port.dia.sampling, rows tts_core.dia.grid.
+Draws are those of mlx_port.sampling, rows follow tts_core.dia.grid.
 """
 
 from __future__ import annotations
@@ -10,30 +10,33 @@ from functools import lru_cache
 
 import mlx.core as mx
 
-from mlx_port.dia.sampling import candidates_0626, candidates_v01, draw
 from mlx_port.guard import marked
+from mlx_port.sampling import draw_rows
 from mlx_port.steps.chain import chain
 from tts_core.dia.config import DiaConfig
 from tts_core.dia.grid import FREE
-from tts_core.dia.sampling import DiaSampling
+from tts_core.dia.sampling import allowed_ids
+from tts_core.nn.sampling import Sampler
 
 
 @lru_cache(maxsize=64)
-def drawing(sampling: DiaSampling, *, eos: int, cross_rope: bool) -> Callable[[mx.array, mx.array], mx.array]:
-    """Build the draw of ids under one setting; -1 for a text whose logits are not all finite.
+def drawing(sampler: Sampler, config: DiaConfig) -> Callable[[mx.array, mx.array, mx.array], mx.array]:
+    """Build the draw of ids; -1 for a text whose logits are not all finite.
 
-    It takes logits (G, B, C, V) of conditional and, with G = 2, unconditional rows, and uniform numbers
-    (B, C, V), unused at temperature 0, and returns (B, C) int32.
+    It takes logits (G, B, C, V) of conditional and, with G = 2, unconditional rows, the table of settings,
+    and uniform numbers (B, C, V), and returns (B, C) int32.
     """
-    candidates = candidates_v01 if cross_rope else candidates_0626
+    shape, eos = config.decoder_config, config.eos_token_id
+    allowed = mx.array(allowed_ids(shape.num_channels, shape.vocab_size, eos))
 
     @chain
-    def ids(logits: mx.array, uniform: mx.array) -> mx.array:
-        wide = logits.astype(mx.float32)
-        # without guidance both are the conditional rows, which guidance leaves unchanged
-        kept = candidates(wide[:1].squeeze(0), wide[-1:].squeeze(0), sampling, eos)
-        drawn = mx.argmax(kept, axis=-1) if sampling.temperature == 0 else draw(kept, uniform)
-        return marked(drawn, wide.flatten(0, 1))
+    def ids(logits: mx.array, settings: mx.array, uniform: mx.array) -> mx.array:
+        table, wide = sampler.named(settings, 3), logits.astype(mx.float32)
+        cond = wide[:1].squeeze(0)
+        # a text without guidance has no unconditional row of its own
+        uncond = mx.where(table.cfg_scale != 0, wide[-1:].squeeze(0), cond)
+        drawn = draw_rows((cond, uncond), table, uniform, sampler, allowed=allowed, end=eos)
+        return marked(drawn, (cond - cond) + (uncond - uncond))
 
     return ids
 

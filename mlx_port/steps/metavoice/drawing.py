@@ -1,4 +1,4 @@
-"""The end of MetaVoice's step: ids from logits. Draws follow mlx_port.metavoice.sampling."""
+"""The end of MetaVoice's step: ids from logits."""
 
 from __future__ import annotations
 
@@ -7,17 +7,26 @@ from functools import lru_cache
 
 import mlx.core as mx
 
-from mlx_port.metavoice.sampling import draw_ids
+from mlx_port.sampling import draw_rows
 from mlx_port.steps.chain import chain
-from tts_core.metavoice.sampling import FirstStageSampling
+from tts_core.nn.sampling import Sampler
 
 
 @lru_cache(maxsize=64)
-def drawing(sampling: FirstStageSampling) -> Callable[[mx.array, mx.array], mx.array]:
-    """Build `draw_ids` under one setting: of logits, and of uniform numbers."""
+def drawing(sampler: Sampler) -> Callable[[mx.array, mx.array, mx.array, mx.array], mx.array]:
+    """Build the draw of ids; -1 for a text whose logits are not all finite.
+
+    It takes logits (G, B, V), the table of settings, how many of the G rows each text has (B, 1), and uniform
+    numbers (B, V), and returns (B,) int32.
+    """
 
     @chain
-    def ids(logits: mx.array, uniform: mx.array) -> mx.array:
-        return draw_ids(logits, None if sampling.greedy else -mx.log(uniform), sampling)
+    def ids(logits: mx.array, settings: mx.array, rows: mx.array, uniform: mx.array) -> mx.array:
+        first, *others = (each.squeeze(0) for each in mx.split(logits, len(logits)))
+        # in place of rows that a text does not have
+        own = [first, *(mx.where(rows > copy, each, first) for copy, each in enumerate(others, 1))]
+        drawn = draw_rows(own, sampler.named(settings, 2), uniform, sampler)
+        bad = sum((each - each for each in own[1:]), first - first)  # NaN where logits are not finite
+        return mx.where(mx.isfinite(bad).all(axis=-1), drawn, -1)
 
     return ids

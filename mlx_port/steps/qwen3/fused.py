@@ -14,7 +14,7 @@ from mlx_port.kernels.source import on_gpu
 from mlx_port.layers.row_cache import RowCache
 from mlx_port.qwen3.blocks import TransformerLayer
 from mlx_port.qwen3.qwen3 import Qwen3
-from mlx_port.qwen3.sampling import candidates, draw
+from mlx_port.sampling import draw_rows
 from mlx_port.steps.chain import chain
 from mlx_port.steps.fused_stack import FusedStack, StackLayer, attending, trial_cache
 from mlx_port.steps.joined import joined
@@ -23,10 +23,10 @@ from mlx_port.steps.row_keys import attend_row
 from mlx_port.steps.rows import independent
 from mlx_port.steps.spin import Spins
 from mlx_port.steps.splitting import Splitting
-from tts_core.qwen3.config import Qwen3StackConfig
-from tts_core.qwen3.sampling import Qwen3Choice
+from tts_core.nn.sampling import Sampler
+from tts_core.qwen3.config import SUPPRESSED, Qwen3StackConfig
+from tts_core.qwen3.sampling import allowed_ids
 
-FORMS_KEPT = 16  # compiled draws, one for each mixture of settings
 Frame = list[list[mx.array]]  # [keys, values] of each layer of the predictor, (R, K, Q, E)
 
 
@@ -61,7 +61,7 @@ class FusedQwen3:
         self.spins = Spins(talker.rotary(0, config.max_positions))
         table = Spins(predictor.rotary(0, config.n_codebooks)).table
         self.places = [*mx.split(table, len(table))]  # (1, 2, E/2) each, as from Spins
-        self.drawings: dict[tuple[Qwen3Choice | None, ...], OtherCodes] = {}
+        self.drawings: dict[tuple[Sampler, Sampler], FrameDraws] = {}
         self.start, self.embed = chain(self.talker.start), chain(self._embed)
         mx.eval(self.offsets, self.places)
 
@@ -97,13 +97,11 @@ class FusedQwen3:
         """Compute the logits of a stage's code. (R, E) → (R, V') float32."""
         return self.heads[stage](hidden).astype(mx.float32)
 
-    def others(self, choices: tuple[Qwen3Choice | None, ...]) -> OtherCodes:
-        """Return the compiled draws of the other codes of texts with these choices."""
-        if choices not in self.drawings:
-            if len(self.drawings) == FORMS_KEPT:
-                self.drawings.clear()
-            self.drawings[choices] = OtherCodes(self, choices)
-        return self.drawings[choices]
+    def draws(self, first: Sampler, others: Sampler) -> FrameDraws:
+        """Return the draws of a frame by these samplers; they are compiled once for each pair."""
+        if (first, others) not in self.drawings:
+            self.drawings[first, others] = FrameDraws(self, first, others)
+        return self.drawings[first, others]
 
     def try_kernels(self) -> None:
         """Run the trials of all kernels that texts use: build a frame's graph, but do not run it."""
@@ -123,34 +121,39 @@ class FusedQwen3:
         return x + second(nn.silu(first(embedding(ids))))
 
 
-class OtherCodes:
-    """The draws of a frame's other codes, all in one graph. The rules are those of mlx_port.qwen3.sampling.
+class FrameDraws:
+    """The draws of a frame's codes, all in one graph."""
 
-    choices: of the rows; None for those without a text.
-    """
-
-    def __init__(self, fused: FusedQwen3, choices: Sequence[Qwen3Choice | None]):
-        self.fused = fused
-        rows: dict[Qwen3Choice, list[int]] = {}
-        for row, choice in enumerate(choices):
-            if choice is not None:
-                rows.setdefault(choice, []).append(row)
-        self.is_alike = len(rows) == 1 and None not in choices
-        self.groups = [(choice, mx.array(every)) for choice, every in rows.items()]
+    def __init__(self, fused: FusedQwen3, first: Sampler, others: Sampler):
+        self.fused, self.first, self.others, config = fused, first, others, fused.network.config
+        self.end = config.codec_eos_id
+        self.allowed = mx.array(allowed_ids(config.vocab_size, SUPPRESSED, self.end))
         self.draw = chain(self._draw)
-        mx.eval(*(every for _, every in self.groups))
+        mx.eval(self.allowed)
 
-    def _draw(self, hidden: mx.array, logits: mx.array, first: mx.array, uniform: mx.array) -> mx.array:
-        """Draw the other codes of each frame.
+    def _draw(
+        self,
+        hidden: mx.array,
+        seen: mx.array,
+        steps: mx.array,
+        settings: tuple[mx.array, mx.array],
+        uniform: mx.array,
+    ) -> tuple[mx.array, mx.array]:
+        """Draw a frame of each text.
 
         hidden: (R, D).
-        logits: (R, V), of the first codes.
-        first: (R,).
-        uniform: (R, (Q - 1) V').
-        → (R, Q) codes, the first of them -1 where logits were not all finite.
+        seen: (R, V), first codes that were drawn.
+        steps: (R, 1), frames that were drawn.
+        settings: tables of both samplers.
+        uniform: (R, V + (Q - 1) V').
+        → (R, Q) codes, the first of them -1 where logits were not all finite, and (R,), that one without it.
         """
-        fused, predictor = self.fused, self.fused.network.talker.code_predictor
-        size, frame = fused.network.config.codebook_size, fused.new_frame(len(first))
+        fused, config = self.fused, self.fused.network.config
+        predictor = fused.network.talker.code_predictor
+        size, frame, logits = config.codebook_size, fused.new_frame(len(hidden)), fused.logits(hidden)
+        own, table = self.first.named(settings[0], 2), self.others.named(settings[1], 2)
+        inputs = {"allowed": self.allowed, "counts": seen, "step": steps, "end": self.end}
+        first = draw_rows([logits], own, uniform[:, : config.vocab_size], self.first, **inputs)
         fused.read(hidden, 0, frame)
         codes, bad = list[mx.array](), mx.zeros((len(first), size))
         finite = mx.isfinite(logits).all(axis=-1)
@@ -158,20 +161,11 @@ class OtherCodes:
         for stage in range(predictor.stages):
             logits = fused.stage(stage, fused.read(x, stage + 1, frame))
             bad = bad + (logits - logits)  # NaN where logits are not finite
-            codes.append(self._choose(logits, uniform[:, stage * size : (stage + 1) * size]))
+            start = config.vocab_size + stage * size
+            codes.append(draw_rows([logits], table, uniform[:, start : start + size], self.others))
             x = predictor.embed(stage, codes[-1])
         finite = finite & mx.isfinite(bad).all(axis=-1)
-        return mx.stack([mx.where(finite, first, -1), *codes], axis=1)
-
-    def _choose(self, logits: mx.array, uniform: mx.array) -> mx.array:
-        """Choose an id for each row, those of equal choices together. (R, V') → (R,)."""
-        ids = mx.zeros(len(logits), mx.int32)
-        for choice, rows in self.groups:
-            if self.is_alike:
-                return draw(candidates(logits, choice), choice, uniform).astype(mx.int32)
-            made = draw(candidates(logits[rows], choice), choice, uniform[rows]).astype(mx.int32)
-            ids = mx.put_along_axis(ids, rows, made, axis=0)
-        return ids
+        return mx.stack([mx.where(finite, first, -1), *codes], axis=1), first
 
 
 def fused(network: Qwen3) -> FusedQwen3:

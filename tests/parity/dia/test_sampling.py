@@ -3,15 +3,13 @@
 import numpy as np
 import pytest
 
-import mlx_port.dia.sampling
-import torch_ref.dia.sampling
-from tests.sides import PORT, YARDSTICK
+from tests.draws import draw, only, score
+from tests.sides import SIDES
 from tests.tolerance import assert_within
 from tests.tts_core.dia import sampling_rules as rules
-from tts_core.dia.sampling import DiaSampling
+from tts_core.dia.sampling import SAMPLER_0626, SAMPLER_V01, DiaSampling, allowed_ids
 
-SIDES = {"torch_ref": (YARDSTICK, torch_ref.dia.sampling), "mlx_port": (PORT, mlx_port.dia.sampling)}
-RULES = ["candidates_0626", "candidates_v01"]
+RULES = {"candidates_0626": SAMPLER_0626, "candidates_v01": SAMPLER_V01}
 SETTINGS = [
     DiaSampling(3.0, 1.2, 0.95, 45),
     DiaSampling(3.0, 0.0, 0.95, 45),
@@ -40,12 +38,20 @@ def logits(kind: str) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("name", SIDES)
 def test_candidates(name: str, rule: str, kind: str, setting: DiaSampling) -> None:
-    """The same ids stay, with the same logits; few rows are on top-p's edge, where rounding decides."""
-    side, module = SIDES[name]
-    cond, uncond = logits(kind)
+    """The same ids stay, with the same logits; few rows are on top-p's edge, where rounding decides.
+
+    At temperature 0 only the best id matters.
+    """
+    side, (cond, uncond) = SIDES[name], logits(kind)
     expected = getattr(rules, rule)(cond, uncond, setting, EOS)
     exact = getattr(rules, rule)(cond.astype(np.float64), uncond.astype(np.float64), setting, EOS)
-    got = side.numpy(getattr(module, rule)(side.array(cond), side.array(uncond), setting, EOS))
+    inputs = {"allowed": allowed_ids(cond.shape[1], cond.shape[2], EOS), "end": EOS}
+    got = score(side, RULES[rule], (cond, uncond), setting, **inputs)
+    if setting.temperature == 0:
+        np.testing.assert_array_equal(got.argmax(axis=-1), exact.argmax(axis=-1))
+        drawn = draw(side, RULES[rule], (cond, uncond), setting, np.full_like(cond, 0.01), **inputs)
+        np.testing.assert_array_equal(drawn, exact.argmax(axis=-1))
+        return
     clear = ((expected > -np.inf) == (exact > -np.inf)).all(axis=-1)
     assert clear.mean() > 0.97
     np.testing.assert_array_equal((got > -np.inf)[clear], (exact > -np.inf)[clear])
@@ -56,14 +62,13 @@ def test_candidates(name: str, rule: str, kind: str, setting: DiaSampling) -> No
 @pytest.mark.parametrize("name", SIDES)
 def test_draw(name: str) -> None:
     """The id of the definition, the first of equal ones; forbidden ids are never drawn."""
-    side, module = SIDES[name]
-    cond, uncond = logits("plain")
+    side, sampler, (cond, uncond) = SIDES[name], only(SAMPLER_0626), logits("plain")
     kept = rules.candidates_0626(cond, uncond, SETTINGS[0], EOS)
     uniform = np.random.default_rng(8).uniform(1e-6, 1 - 1e-6, kept.shape).astype(np.float32)
     uniform[0, 0] = np.float32(2**-24)
     uniform[0, 1] = np.float32(1 - 2**-24)
-    drawn = side.numpy(module.draw(side.array(kept), side.array(uniform)))
+    drawn = draw(side, sampler, [kept], SETTINGS[0], uniform)
     np.testing.assert_array_equal(drawn, rules.draw(kept.astype(np.float64), uniform.astype(np.float64)))
     assert (np.take_along_axis(kept, drawn[..., None].astype(int), axis=-1) > -np.inf).all()
     level = np.zeros((1, 1, 67), np.float32)
-    assert side.numpy(module.draw(side.array(level), side.array(level + np.float32(0.5)))) == 0
+    assert draw(side, sampler, [level], SETTINGS[0], level + np.float32(0.5)) == 0

@@ -9,12 +9,14 @@ import pytest
 
 from mlx_port.layers.row_cache import RowCache, RowPositions
 from mlx_port.steps.dia2.fused import FusedDia2
+from tests.draws import only, score
 from tests.golden.bench import Bench
 from tests.golden.dia2_bench import Dia2Side, build
 from tests.sides import BOTH, Side
 from tests.tiny.dia2 import dia2_config, dia2_weights, other_config
 from tests.tolerance import assert_within
 from tts_core.dia2.config import Dia2Config
+from tts_core.dia2.sampling import SAMPLER, Dia2Choice
 
 TINY, OTHER = dia2_config(), other_config()
 CONFIGS = pytest.mark.parametrize("config", [TINY, OTHER], ids=["gaps", "plain"])
@@ -51,8 +53,9 @@ def test_guidance_has_one_value_in_either_form(kind: str, cfg_scale: float) -> N
     """Of whole numbers, with which float32 is exact here."""
     side = Side(kind)
     cond, uncond = np.random.default_rng(2).integers(-50, 50, (2, 3, 40)).astype(np.float32)
-    found = side.module("dia2.sampling").guide(side.array(cond), side.array(uncond), cfg_scale)
-    np.testing.assert_array_equal(side.numpy(found), uncond + cfg_scale * (cond - uncond))
+    sampler = only(SAMPLER, "nearer_guidance", "guided_logits")
+    found = score(side, sampler, (cond, uncond), Dia2Choice(cfg_scale, 5, 1.0, 0).numbers)
+    np.testing.assert_array_equal(found, uncond + cfg_scale * (cond - uncond))
 
 
 @CONFIGS

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -37,18 +38,15 @@ class Draws:
 def noted(side: Dia2Side, scores: list[np.ndarray]) -> Iterator[None]:
     """Note the scores of all draws: logits of the candidates with their Gumbel numbers."""
     draws = side.module("steps.dia2.drawing" if side.kind == "mlx" else "dia2.decoder")
-    sampling, original = side.module("dia2.sampling"), draws.choose
+    sampling = side.module("sampling")
 
-    def choose(cond: Any, uncond: Any, choice: Any, uniform: Any, is_code: Any = None) -> Any:
-        kept = side.numpy(sampling.candidates(cond, uncond, choice, is_code))
+    def choose(logits: Any, table: Any, uniform: Any, sampler: Any, **inputs: Any) -> Any:
+        kept = side.numpy(sampling.score_rows(logits, table, sampler, **inputs).scores)
         scores.append(kept - np.log(-np.log(side.numpy(uniform))))
-        return original(cond, uncond, choice, uniform, is_code)
+        return sampling.draw_rows(logits, table, uniform, sampler, **inputs)
 
-    draws.choose = choose
-    try:
+    with mock.patch.object(draws, "draw_rows", choose):
         yield
-    finally:
-        draws.choose = original
 
 
 def drawn(side: Dia2Side, members: list[int]) -> Draws:

@@ -13,8 +13,8 @@ from tests.sides import SIDES, Side
 from tests.tiny.mars5_ar import VOCABULARY, ar_config, ar_weights, deep_prompt, reference
 from tests.tiny.mars5_draws import extend
 from tts_core.mars5.config import CodecLMConfig
+from tts_core.mars5.inputs import Mars5Inputs
 from tts_core.mars5.options import Mars5Options
-from tts_core.mars5.rows import Mars5Joining
 from tts_core.mars5.sequence import CodecSequence
 from tts_core.nn.noise import HostNoise
 
@@ -41,7 +41,7 @@ class Text:
     """A text, and the ids that it draws."""
 
     seed: int
-    joining: Mars5Joining
+    joining: Mars5Inputs
     drawn: list[int] = field(default_factory=list)
 
     @property
@@ -59,7 +59,7 @@ def text(seed: int) -> Text:
     settings = SETTINGS[int(random.choice(4, p=[0.5, 0.2, 0.2, 0.1]))]
     most = len(prompt.tokens) + int(random.integers(1, 30))
     options = replace(settings, generate_max_len_override=most)
-    return Text(seed, Mars5Joining(prompt, codes, options, HostNoise(2**63 + seed)))
+    return Text(seed, Mars5Inputs(prompt, codes, options, HostNoise(2**63 + seed)))
 
 
 @cache
@@ -73,15 +73,11 @@ def alone(side: Side, config: CodecLMConfig, seed: int) -> list[int]:
 
 
 def slots_of(side: Side, config: CodecLMConfig, count: int) -> Any:
-    kind = side.module("mars5.slots").Mars5Slots
-    return kind(network(side, config), texts=count, room=ROOM, lowest=VOCABULARY.lowest, end=VOCABULARY.end)
+    make = side.module("mars5.decoder").make_slots
+    return make(network(side, config), texts=count, room=ROOM, lowest=VOCABULARY.lowest, end=VOCABULARY.end)
 
 
-def read(side: Side, launched: Any) -> np.ndarray:
-    return side.module("reading").finish_read(launched)
-
-
-def come_and_go(side: Side, slots: Any, texts: list[Text], seed: int) -> list[Text]:
+def come_and_go(slots: Any, texts: list[Text], seed: int) -> list[Text]:
     """Let the texts join at random times and leave at their ends; some leave early, for good.
 
     Returns those that ended.
@@ -94,7 +90,7 @@ def come_and_go(side: Side, slots: Any, texts: list[Text], seed: int) -> list[Te
                 slots.join(slot, running[slot].joining)
         if not running:
             continue
-        drawn = read(side, slots.launch(int(random.integers(1, 5))))
+        drawn = slots.read(slots.launch(int(random.integers(1, 5))))
         for slot, one in list(running.items()):
             one.drawn += drawn[:, slot].tolist()
             if VOCABULARY.end in one.drawn:
@@ -119,7 +115,7 @@ def test_texts_come_and_go(side: Side, count: int, texts: int, config: CodecLMCo
     Near-ties: none of 19,557 draws of 1,354 texts differed, on either side.
     """
     asked = [text(seed) for seed in range(texts)]
-    ended = come_and_go(side, slots_of(side, config, count), asked, seed=count)
+    ended = come_and_go(slots_of(side, config, count), asked, seed=count)
     assert len(ended) > 0.6 * texts
     assert max(one.joining.options.max_len for one in ended) > NARROW.sliding_window + 10
     for one in ended:
@@ -132,7 +128,7 @@ def test_a_text_stays_in_its_row(side: Side) -> None:
     slots, one, other = slots_of(side, CONFIG, 2), text(1), text(7)
     slots.join(0, one.joining)
     slots.join(1, other.joining)
-    drawn = read(side, slots.launch(100))
+    drawn = slots.read(slots.launch(100))
     for slot, given in enumerate((one, other)):
         expected = alone(side, CONFIG, given.seed)
         assert drawn[: len(expected), slot].tolist() == expected
@@ -140,7 +136,7 @@ def test_a_text_stays_in_its_row(side: Side) -> None:
     follower = text(8)
     slots.join(1, follower.joining)
     expected = alone(side, CONFIG, follower.seed)
-    assert read(side, slots.launch(len(expected)))[:, 1].tolist() == expected
+    assert slots.read(slots.launch(len(expected)))[:, 1].tolist() == expected
 
 
 @EVERY_SIDE
@@ -148,12 +144,12 @@ def test_a_text_without_finite_logits_is_marked_by_itself(side: Side) -> None:
     weights = ar_weights(CONFIG, seed=3)
     weights.tensors["embed.weight"][VOCABULARY.shallow("x").tokens[1]] = np.nan
     broken, one = side.network("mars5", weights), text(4)
-    slots = side.module("mars5.slots").Mars5Slots(
+    slots = side.module("mars5.decoder").make_slots(
         broken, texts=2, room=ROOM, lowest=VOCABULARY.lowest, end=VOCABULARY.end
     )
-    slots.join(0, Mars5Joining(VOCABULARY.shallow("x"), one.joining.codes, Mars5Options(), HostNoise(1)))
+    slots.join(0, Mars5Inputs(VOCABULARY.shallow("x"), one.joining.codes, Mars5Options(), HostNoise(1)))
     slots.join(1, one.joining)
-    drawn = read(side, slots.launch(3))
+    drawn = slots.read(slots.launch(3))
     assert drawn[:, 0].tolist() == [-1] * 3
     assert one.limit > 3
     assert drawn[:, 1].tolist() == alone(side, CONFIG, one.seed)[:3]

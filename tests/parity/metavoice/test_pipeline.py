@@ -209,7 +209,7 @@ def test_the_cache_is_of_the_requests_size(
 def test_keys_and_values_are_dropped_with_the_last_text(side: Any) -> None:
     """Later stages do not hold them."""
     slots = side.engine.slots(2, 4, 20)
-    assert slots.cache == []
+    assert slots.caches == []
     size = side.engine.facts.first.speaker_embedding_size
     for slot in (0, 1):
         text = MetaVoiceInputs(
@@ -217,9 +217,9 @@ def test_keys_and_values_are_dropped_with_the_last_text(side: Any) -> None:
         )
         slots.join(slot, text)
     slots.leave(0)
-    assert slots.cache
+    assert slots.caches
     slots.leave(1)
-    assert slots.cache == []
+    assert slots.caches == []
 
 
 def test_an_end_and_a_cut_are_told(side: Any, voice: np.ndarray, caplog: pytest.LogCaptureFixture) -> None:

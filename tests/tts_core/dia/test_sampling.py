@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.draws import only, score
+from tests.sides import PORT, YARDSTICK
 from tests.tts_core.dia.sampling_rules import (
     candidates_0626,
     candidates_v01,
@@ -16,7 +18,7 @@ from tests.tts_core.dia.sampling_rules import (
     keep_top_p,
     softmax,
 )
-from tts_core.dia.sampling import DiaSampling
+from tts_core.dia.sampling import SAMPLER_0626, DiaSampling, allowed_ids
 from tts_core.errors import UsageError
 
 INF = np.inf
@@ -112,19 +114,8 @@ def test_when_guidance_picks_forbidden_ids_alone_every_allowed_id_is_a_candidate
     sampling = DiaSampling(cfg_scale=3.0, temperature=0.0, top_p=1.0, top_k=1)
     kept = candidates_0626(cond, uncond, sampling, eos=3)
     assert kept[0, 0].tolist() == [0.0, 1.0, 2.0, 0.5, -np.inf]
-    for side in (torch_candidates, mlx_candidates):
-        np.testing.assert_array_equal(side(cond, uncond, sampling, 3), kept)
-
-
-def torch_candidates(cond, uncond, sampling, eos):
-    torch = pytest.importorskip("torch")
-    from torch_ref.dia.sampling import candidates_0626
-
-    return candidates_0626(torch.from_numpy(cond), torch.from_numpy(uncond), sampling, eos).numpy()
-
-
-def mlx_candidates(cond, uncond, sampling, eos):
-    mx = pytest.importorskip("mlx.core")
-    from mlx_port.dia.sampling import candidates_0626
-
-    return np.array(candidates_0626(mx.array(cond), mx.array(uncond), sampling, eos))
+    for framework, side in (("torch", YARDSTICK), ("mlx.core", PORT)):
+        pytest.importorskip(framework)
+        sampler = only(SAMPLER_0626, "guidance", "allowed_ids", "guided_top_k")
+        own = score(side, sampler, (cond, uncond), sampling, allowed=allowed_ids(1, 5, 3), end=3)
+        np.testing.assert_array_equal(own, kept)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tts_core.metavoice.sampling import LOWEST_TEMPERATURE
+from tts_core.nn.noise import Noise
 
 
 def guide(rows: Sequence[np.ndarray], cfg_scale: float, text_cfg_scale: float = 1.0) -> np.ndarray:
@@ -79,6 +80,11 @@ def softmax(logits: np.ndarray) -> np.ndarray:
     """Softmax over the last axis in the input's precision."""
     shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return shifted / shifted.sum(axis=-1, keepdims=True)
+
+
+def waiting_times(noise: Noise, step: int, shape: tuple[int, ...]) -> np.ndarray:
+    """Exponentially distributed numbers for generated row `step`. → float32, > 0."""
+    return (-np.log(noise.uniform(step, shape).astype(np.float64))).astype(np.float32)
 
 
 def race(probs: np.ndarray, waiting: np.ndarray) -> np.ndarray:

@@ -15,12 +15,15 @@ from torch import Tensor
 from torch_ref.batch import RunningBatch
 from torch_ref.cpu.dia import decoder as plain
 from torch_ref.cuda.batch import CapturedBatch, CapturedDecoder
-from torch_ref.cuda.dia.draws import SETTINGS, DiaDraws, DiaProgress, draw
+from torch_ref.cuda.dia.draws import DiaDraws, DiaProgress, draw
 from torch_ref.cuda.dia.fused import DecoderMemory, FusedDecoder, runs
 from torch_ref.cuda.dia.reading import FusedReader
+from torch_ref.cuda.sampling import own_rows
 from torch_ref.dia.dia import Dia, DiaSource
 from torch_ref.host import Host
 from tts_core.dia.inputs import DiaInputs
+from tts_core.dia.sampling import SAMPLER_0626, DiaSampling, allowed_ids
+from tts_core.nn.sampling import columns
 
 NOISE_STEPS = 16  # steps whose noise is drawn at once
 DRAWN_STEPS = 64  # draws that are kept
@@ -47,11 +50,14 @@ class CapturedDia(CapturedDecoder):
             cells=whole(texts, room, channels),
             tick=whole(texts),
             drawn=whole(DRAWN_STEPS, texts, channels),
-            settings=torch.zeros(texts, len(SETTINGS), device=device),
+            settings=torch.zeros(texts, len(columns(DiaSampling)._fields), device=device),
             arrivals=whole(texts),
+            own=own_rows(texts, device),
         )
         self.delays = torch.tensor(config.delay_pattern, dtype=torch.int32, device=device)
         vocabulary = config.decoder_config.vocab_size
+        allowed = allowed_ids(channels, vocabulary, config.eos_token_id)
+        self.allowed = torch.from_numpy(allowed).to(device, torch.int8)
         self.noise = torch.full((NOISE_STEPS, texts, channels, vocabulary), 0.5, device=device)
         self.clear()
 
@@ -59,7 +65,7 @@ class CapturedDia(CapturedDecoder):
         self._read(slot, text)
         to_device = self.host.to_device
         self.rows.cells[slot, : len(text.grid)] = to_device(text.grid)
-        self.rows.settings[slot] = to_device(np.array(text.sampling.numbers, np.float32))
+        self.rows.settings[slot] = to_device(SAMPLER_0626.table([text.sampling])[0])
         states = DiaProgress(filled=text.filled, prompt=text.prompt_frames, limit=text.max_frames, ends=-1)
         self.states[:, slot] = to_device(np.array(states, np.int32))
         return text.positions
@@ -69,7 +75,7 @@ class CapturedDia(CapturedDecoder):
 
     def run(self, slots: int) -> Tensor:
         logits = self.fused.logits(self.rows, self.memory)
-        draw(logits, self.noise, self.delays, self.rows, self.network.config)
+        self._draw(logits)
         return logits
 
     def ids(self, tick: int, steps: int) -> Tensor:
@@ -79,7 +85,7 @@ class CapturedDia(CapturedDecoder):
 
     def clear(self) -> None:
         """Free all slots."""
-        for state in self.rows:
+        for state in self.rows[:-1]:  # all but `own`
             state.zero_()
         self.rows.filled.fill_(1)
         self.rows.limit.fill_(-1)
@@ -91,8 +97,11 @@ class CapturedDia(CapturedDecoder):
         return [
             *self.fused.compiling(self.memory),
             lambda: self.fused.embed(self.rows, len(self.memory.keys[0])),
-            lambda: draw(logits, self.noise, self.delays, self.rows, self.network.config),
+            lambda: self._draw(logits),
         ]
+
+    def _draw(self, logits: Tensor) -> None:
+        draw(logits, self.noise, self.delays, self.allowed, self.rows, self.network.config)
 
     def _read(self, slot: int, text: DiaInputs) -> None:
         """Compute keys and values of a text, and of the rows before the last known one."""

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from torch_ref.batch import RunningBatch
 from torch_ref.cuda.batch import CapturedBatch, CapturedDecoder
-from torch_ref.cuda.dia2.draws import numbers_of
 from torch_ref.cuda.dia2.fused_stack import runs
 from torch_ref.cuda.dia2.step import Dia2Buffers, FusedDia2
 from torch_ref.cuda.early_read import EarlyRead
@@ -22,6 +21,7 @@ from torch_ref.dia2 import decoder as plain
 from torch_ref.dia2.dia2 import Dia2
 from torch_ref.host import Host
 from tts_core.dia2.inputs import Dia2Inputs
+from tts_core.dia2.sampling import SAMPLER
 
 
 class CapturedDia2(CapturedDecoder):
@@ -37,8 +37,7 @@ class CapturedDia2(CapturedDecoder):
         self.acted: EarlyRead = EarlyRead(self.state.rows.actions)
 
     def join(self, slot: int, text: Dia2Inputs) -> int:
-        numbers = [numbers_of(text.sampling.action), numbers_of(text.sampling.audio)]
-        self.state.rows.settings[slot] = self.host.to_device(np.array(numbers, np.float32))
+        self.state.rows.settings[slot] = self.host.to_device(SAMPLER.table(text.sampling.numbers))
         if text.positions:
             self._read_prefix(slot, text.before)
         return text.positions

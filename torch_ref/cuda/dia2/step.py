@@ -12,16 +12,19 @@ from torch import Tensor, nn
 
 from torch_ref.cuda import pointwise
 from torch_ref.cuda.attention import MOST_SPLITS, workspace
-from torch_ref.cuda.dia2.draws import INPUTS, Dia2Draws, Dia2Numbers, Follows, draw_action, draw_code, embed
+from torch_ref.cuda.dia2.draws import Dia2Draws, Dia2Given, Follows, draw_action, draw_code, embed
 from torch_ref.cuda.dia2.fused_stack import depformer_layer, gain, transformer_layer
 from torch_ref.cuda.fused_stack import FusedStack, StackMemory
 from torch_ref.cuda.joined import joined
+from torch_ref.cuda.sampling import own_rows
 from torch_ref.dia2.blocks import SCALE
 from torch_ref.dia2.depformer import DepformerLayer
 from torch_ref.dia2.dia2 import Dia2
 from torch_ref.dia2.transformer import TransformerLayer
 from tts_core.dia2.config import Dia2StackConfig
 from tts_core.dia2.inputs import noise_shape
+from tts_core.dia2.sampling import Dia2Numbers, allowed_ids
+from tts_core.nn.sampling import columns
 
 MOST_POSITIONS = 2**31  # more than any table has
 
@@ -34,6 +37,7 @@ class Dia2Buffers:
     frame: those of the present step's codes.
     x: (R, D), y: (R, E), rows on their way through the transformer and the depformer.
     places, positions: (R,) int64, of the present step in the memory, and of its angles.
+    own: (B, 2) int32, rows of each text; None if each has one.
     """
 
     rows: Dia2Draws
@@ -43,6 +47,7 @@ class Dia2Buffers:
     y: Tensor
     places: Tensor
     positions: Tensor
+    own: Tensor | None
 
     @classmethod
     def empty(cls, network: Dia2, texts: int, rows: int, *, guided: bool) -> Dia2Buffers:
@@ -51,10 +56,10 @@ class Dia2Buffers:
         device, streams = weight.device, config.n_streams
         return cls(
             Dia2Draws(
-                torch.zeros(INPUTS + streams, texts, dtype=torch.int64, device=device),
+                torch.zeros(Dia2Given.shape(streams, texts), dtype=torch.int64, device=device),
                 torch.zeros(texts, streams, dtype=torch.int32, device=device),
                 torch.zeros(texts, dtype=torch.int32, device=device),
-                torch.zeros(texts, 2, len(Dia2Numbers._fields), device=device),
+                torch.zeros(texts, 2, len(columns(Dia2Numbers)._fields), device=device),
                 torch.full((texts, *noise_shape(config)), 0.5, device=device),
             ),
             _memory(config.transformer, copies, rows, weight, MOST_SPLITS),
@@ -63,6 +68,7 @@ class Dia2Buffers:
             weight.new_zeros(copies, config.depformer.hidden_size),
             torch.zeros(copies, dtype=torch.int64, device=device),
             torch.zeros(copies, dtype=torch.int64, device=device),
+            own_rows(texts, device) if guided else None,
         )
 
 
@@ -94,27 +100,29 @@ class FusedDia2:
             torch.tensor([each], device=device) for each in (config.text_zero_id, config.text_pad_id)
         )
         self.nothing = transformer.text_embed(zero, pad)[0]  # the unconditional rows' text
+        allowed = allowed_ids(config.audio_vocab_size, (config.audio_pad_id, config.audio_bos_id))
+        self.allowed = torch.from_numpy(allowed).to(device, torch.int8)
 
     def read(self, state: Dia2Buffers) -> Tensor:
         """Read the inputs and draw the actions. → (R, V + sets·E), for `codes`."""
-        inputs = state.rows.inputs
-        text = self.network.transformer.text_embed(inputs[3], inputs[4])
+        given = Dia2Given.of(state.rows.inputs)
+        text = self.network.transformer.text_embed(given.text, given.second_text)
         embed(state.rows, text, self.nothing, self.table, state.x, state.places, state.positions)
         x, added = self.trunk.run(state.x, state.places, state.positions, state.memory)
         hidden = pointwise.add_norm(x, added, self.norm, self.trunk.eps)
-        draw_action(F.linear(hidden.to(self.action_head.dtype), self.action_head), state.rows)
+        draw_action(F.linear(hidden.to(self.action_head.dtype), self.action_head), state.rows, state.own)
         return F.linear(hidden, self.heads)
 
     def codes(self, state: Dia2Buffers, projected: Tensor) -> Tensor:
         """Draw the codes, one after the other. projected: of `read`. → (B, Q)."""
         config = self.network.config
         logits = projected[:, : config.audio_vocab_size]
-        draw_code(logits, state.rows, 0, config, self._follows(0, state, projected))
+        draw_code(logits, state.rows, 0, state.own, self._follows(0, state, projected), self.allowed)
         for stage, place in enumerate(config.stage_sets):
             layers, at = self.sets[place], self.stages[stage : stage + 1]
             y, added = layers.run(state.y, at, at, state.frame)
             logits = layers.norm_linear(y, added, self.stage_norm, self.logits[stage])
-            draw_code(logits, state.rows, stage + 1, config, self._follows(stage + 1, state, projected))
+            draw_code(logits, state.rows, stage + 1, state.own, self._follows(stage + 1, state, projected))
         return state.rows.codes
 
     def _follows(self, stage: int, state: Dia2Buffers, projected: Tensor) -> Follows | None:
@@ -137,13 +145,18 @@ class FusedDia2:
             *self.trunk.compiling(state.x, state.places, state.memory),
             *self.sets[0].compiling(state.y, self.stages[:1], state.frame),
             lambda: embed(rows, text, self.nothing, self.table, state.x, state.places, state.positions),
-            lambda: draw_action(actions, rows),
+            lambda: draw_action(actions, rows, state.own),
             lambda: pointwise.add_norm(state.x, None, self.norm, self.trunk.eps),
             lambda: draw_code(
-                projected[:, : config.audio_vocab_size], rows, 0, config, self._follows(0, state, projected)
+                projected[:, : config.audio_vocab_size],
+                rows,
+                0,
+                state.own,
+                self._follows(0, state, projected),
+                self.allowed,
             ),
-            lambda: draw_code(codes, rows, 1, config, self._follows(0, state, projected)),
-            lambda: draw_code(codes, rows, 1, config),
+            lambda: draw_code(codes, rows, 1, state.own, self._follows(0, state, projected)),
+            lambda: draw_code(codes, rows, 1, state.own),
         ]
 
 

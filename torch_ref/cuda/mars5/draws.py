@@ -1,6 +1,6 @@
-"""The end of MARS5's captured step, as a Triton kernel: logits in, the next id and its embedding out.
+"""The end of MARS5's captured step, as a Triton kernel: logits in, the next ids and their embeddings out.
 
-Draws follow torch_ref.mars5.sampling.
+Draws are those of torch_ref.cuda.sampling.
 """
 
 # pyright: reportInvalidTypeForm=false
@@ -12,123 +12,103 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from torch_ref.cuda.filters import top_k_kept, top_p_kept
-from torch_ref.cuda.triton import jit, pdl, tl, triton
-from tts_core.mars5.options import Mars5Options
-from tts_core.mars5.sampling import PENALTIES_ABOVE, TYPICAL_OFF
+from torch_ref.cuda.sampling import DrawRows, draw_rows
+from torch_ref.cuda.triton import jit, tl
+from tts_core.mars5.sampling import PENALTIES_ABOVE, SAMPLER
 
 WARPS = 16
 EMPTY = -1  # a place of `recent` without an id
+EMBEDDED = 1024  # numbers of a row that are embedded at once
 
 
 class Mars5Draws(NamedTuple):
-    """State of one text on the device.
+    """State of B texts on the device.
 
-    position: (1,) int64, of the row to compute.
-    count: (1,) int64, ids so far.
-    counts: (V,) int32, their occurrences among `recent`: (window,) int32, a ring of the last ids or EMPTY.
-    uniform, penalties: (N,) float32, by count.
-    drawn: (N,) int32, by count, -1 where logits were not finite.
-    row: (1, D), the next row.
+    positions: (B,) int64, of the rows to compute.
+    step: (B,) int64, ids so far; -1 for a text that takes no part.
+    counts: (B, V) int32, occurrences of ids among `recent`: (B, W) int32, a ring of the last ids or EMPTY.
+    window: (B,) int32, places of the ring that a text uses.
+    uniform: (1, B) float32, of the step.
+    penalties: (B, N) float32, of the end, by step.
+    drawn: (B,) int32, -1 where logits were not finite.
+    rows: (B, D), the next ones.
+    settings: (B, K) float32, with the columns of the sampler.
     """
 
-    position: Tensor
-    count: Tensor
+    positions: Tensor
+    step: Tensor
     counts: Tensor
     recent: Tensor
+    window: Tensor
     uniform: Tensor
     penalties: Tensor
     drawn: Tensor
-    row: Tensor
+    rows: Tensor
+    settings: Tensor
 
 
-def draw_id(
-    logits: Tensor, table: Tensor, state: Mars5Draws, options: Mars5Options, *, lowest: int, end: int
-) -> None:
-    """Draw the next id and advance the state.
+class Mars5Drawn(NamedTuple):
+    """What a draw writes: ids, their counts, and their rows of `table`, (V, D). ring: places of `recent`."""
 
-    logits: (1, V).
+    step: Tensor
+    counts: Tensor
+    recent: Tensor
+    window: Tensor
+    drawn: Tensor
+    rows: Tensor
+    table: Tensor
+    vocabulary: int
+    width: int
+    ring: int
+    empty: int
+
+
+def draw_ids(logits: Tensor, table: Tensor, state: Mars5Draws, *, lowest: int, end: int) -> None:
+    """Draw the next id of each text.
+
+    logits: (B, V).
     table: (V, D), the ids' embedding.
-    lowest, end: ids, as in `log_probabilities`.
+    lowest: first id that may be drawn.
+    end: id of the end.
     """
-    vocabulary, width = table.shape
-    block = triton.next_power_of_2(vocabulary - lowest)
-    _draw_id[1,](
-        logits=logits, table=table, **state._asdict(), vocabulary=vocabulary, width=width,
-        window=len(state.recent), lowest=lowest, end=end, freq=float(options.freq_penalty),
-        presence=float(options.presence_penalty), temperature=float(options.temperature),
-        top_k=options.top_k, top_p=float(options.top_p), typical=float(options.typical_p),
-        ABOVE=PENALTIES_ABOVE, OFF=TYPICAL_OFF, EMPTY=EMPTY, BLOCK=block, num_warps=WARPS,
-        enable_fp_fusion=False, **pdl(logits.device),
-    )  # fmt: skip
+    draw_rows(
+        DrawRows(logits, state.uniform, state.step, counts=state.counts, penalties=state.penalties),
+        state.settings,
+        SAMPLER,
+        _drawn,
+        Mars5Drawn(
+            step=state.step,
+            counts=state.counts,
+            recent=state.recent,
+            window=state.window,
+            drawn=state.drawn,
+            rows=state.rows,
+            table=table,
+            vocabulary=table.shape[0],
+            width=table.shape[1],
+            ring=state.recent.shape[1],
+            empty=EMPTY,
+        ),
+        lowest=lowest,
+        end=end,
+        penalties_above=PENALTIES_ABOVE,
+        wide=EMBEDDED,
+        warps=WARPS,
+    )
 
 
 @jit
-def _draw_id(
-    logits, table, position, count, counts, recent, uniform, penalties, drawn, row,
-    vocabulary, width, window, lowest, end, freq, presence, temperature, top_k, top_p, typical,
-    ABOVE: tl.constexpr, OFF: tl.constexpr, EMPTY: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr,
-):  # fmt: skip
-    place = tl.arange(0, BLOCK)
-    ids = lowest + place
-    inside = ids < vocabulary
-    now = tl.load(count)
-    seen = tl.load(counts + ids, mask=inside & (now > ABOVE), other=0).to(tl.float32)
-    number, penalty = tl.load(uniform + now), tl.load(penalties + now)
-    if PDL:
-        tl.extra.cuda.gdc_wait()
-        tl.extra.cuda.gdc_launch_dependents()
-    scores = tl.load(logits + ids, mask=inside, other=0.0).to(tl.float32)
-    wrong = (scores - scores != 0).to(tl.int32)  # NaN or infinity
-    for first in range(0, lowest, BLOCK):  # of text: never drawn, but finite
-        text = tl.load(logits + first + place, mask=first + place < lowest, other=0.0).to(tl.float32)
-        wrong |= (text - text != 0).to(tl.int32)
-    finite = tl.max(wrong, axis=0) == 0
-    scores = scores - seen * freq - tl.where(seen > 0, presence, 0.0)
-    scores = scores - tl.where(ids == end, penalty, 0.0)
-    scores = tl.where(inside, scores, -float("inf"))
-    if temperature > 0:
-        scores = tl.div_rn(scores, temperature)
-        scores = top_k_kept(scores, scores, top_k, vocabulary)
-        scores = top_p_kept(scores, top_p)
-        if typical <= OFF:
-            scores = _typical_kept(scores, typical)
-    else:
-        scores = tl.where(scores == tl.max(scores, axis=0), scores, -float("inf"))
-    weights = tl.exp(scores - tl.max(scores, axis=0))
-    sums = tl.cumsum(weights, axis=0)
-    whole = tl.sum(tl.where(place == BLOCK - 1, sums, 0.0), axis=0)
-    possible = weights > 0
-    beyond = possible & (sums / whole > number)
-    first = tl.min(tl.where(beyond, ids, vocabulary), axis=0)
-    chosen = tl.minimum(first, tl.max(tl.where(possible, ids, 0), axis=0))
-    chosen = tl.where(finite, chosen, 0)
-    tl.store(drawn + now, tl.where(finite, chosen, -1))
-    slot = recent + now % window
-    leaving = tl.load(slot)
-    tl.atomic_add(counts + leaving, -1, mask=leaving != EMPTY)
-    tl.atomic_add(counts + chosen, 1)
-    tl.store(slot, chosen)
-    for start in range(0, width, BLOCK):
-        col = start + place
-        tl.store(row + col, tl.load(table + chosen * width + col, mask=col < width), mask=col < width)
-    tl.store(position, tl.load(position) + 1)
-    tl.store(count, now + 1)
-
-
-@jit
-def _typical_kept(scores, mass):
-    """Drop numbers once those with surprise nearer to the expected one sum to `mass`."""
-    highest = tl.max(scores, axis=0)
-    total = tl.sum(tl.exp(scores - highest), axis=0)
-    surprise = tl.log(total) + highest - scores
-    probs = tl.exp(-surprise)
-    expected = tl.sum(tl.where(probs > 0, probs * surprise, 0.0), axis=0)
-    keys = tl.abs(surprise - expected).to(tl.int32, bitcast=True)
-    edge = tl.full([], 0, dtype=tl.int32)
-    bit = tl.full([], 1073741824, dtype=tl.int32)
-    for _ in range(31):  # the largest edge whose predecessors are too few
-        tried = edge | bit
-        edge = tl.where(tl.sum(tl.where(keys < tried, probs, 0.0), axis=0) < mass, tried, edge)
-        bit = bit >> 1
-    return tl.where(keys > edge, -float("inf"), scores)
+def _drawn(state, text, channel, id, finite, GROUPS: tl.constexpr, WIDE: tl.constexpr):
+    """Note the id, count it among the last ones, and embed it."""
+    step, counts = tl.load(state.step + text), state.counts + text * state.vocabulary
+    tl.store(state.drawn + text, tl.where(finite, id, -1))
+    place = state.recent + text * state.ring + step % tl.load(state.window + text)
+    leaving = tl.load(place)
+    tl.atomic_add(counts + leaving, -1, mask=leaving != state.empty)
+    tl.atomic_add(counts + id, 1)
+    tl.store(place, id)
+    for start in range(0, state.width, WIDE):
+        col = start + tl.arange(0, WIDE)
+        there = col < state.width
+        row = tl.load(state.table + id.to(tl.int64) * state.width + col, mask=there)
+        tl.store(state.rows + text * state.width + col, row, mask=there)

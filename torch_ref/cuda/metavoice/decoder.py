@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from torch_ref.batch import RunningBatch
 from torch_ref.cuda.batch import CapturedBatch, CapturedDecoder
-from torch_ref.cuda.metavoice.draws import MetaVoiceDraws, MetaVoiceNumbers, draw_rows, embed_rows, settings
+from torch_ref.cuda.metavoice.draws import MetaVoiceDraws, draw_ids, embed_rows
 from torch_ref.cuda.metavoice.rows import MetaVoiceRows
 from torch_ref.cuda.rows import usable
 from torch_ref.host import Host
@@ -19,6 +19,8 @@ from torch_ref.layers.row_cache import RowCache, RowPositions
 from torch_ref.metavoice import decoder as plain
 from torch_ref.metavoice.first_stage import FirstStage
 from tts_core.metavoice.inputs import MOST_ROWS, MetaVoiceInputs
+from tts_core.metavoice.sampling import SAMPLER, MetaVoiceNumbers
+from tts_core.nn.sampling import columns
 
 DRAWN_STEPS = 16  # whose ids are kept
 
@@ -42,15 +44,15 @@ class CapturedMetaVoice(CapturedDecoder):
         self.speakers = weight.new_zeros(rows, 1, config.hidden_size)
         self.taken: dict[int, list[int]] = {}  # rows of each slot
         device = weight.device
+        self.inputs: Tensor = torch.zeros(2, texts, dtype=torch.int64, device=device)
         self.state = MetaVoiceDraws(
             tokens=torch.zeros(rows, 1, dtype=torch.int64, device=device),
             positions=torch.zeros(rows, dtype=torch.int64, device=device),
             own=torch.full((texts, MOST_ROWS), -1, dtype=torch.int32, device=device),
-            settings=torch.zeros(texts, len(MetaVoiceNumbers._fields), device=device),
+            settings=torch.zeros(texts, len(columns(MetaVoiceNumbers)._fields), device=device),
+            step=self.inputs[0],
         )
-        self.inputs: Tensor = torch.zeros(2, texts, dtype=torch.int64, device=device)
         self.noise = torch.full((1, texts, config.vocab_size), 0.5, device=device)
-        self.greedy = torch.zeros(texts, 1, dtype=torch.bool, device=device)
         self.drawn = torch.zeros(DRAWN_STEPS, texts, dtype=torch.int64, device=device)
         self.layers = MetaVoiceRows(network, self.caches, self.state.positions)
 
@@ -67,8 +69,7 @@ class CapturedMetaVoice(CapturedDecoder):
         state.tokens[rows, 0], self.speakers[rows, 0] = (each[0, : text.rows] for each in read.state)
         state.positions[rows] = count
         state.own[slot] = self.host.to_device(np.array([*rows, -1, -1][:MOST_ROWS], np.int32))
-        state.settings[slot] = self.host.to_device(settings(text.sampling))
-        self.greedy[slot] = text.sampling.greedy
+        state.settings[slot] = self.host.to_device(SAMPLER.table([text.sampling.numbers])[0])
         return count
 
     def leave(self, slot: int) -> None:
@@ -77,9 +78,8 @@ class CapturedMetaVoice(CapturedDecoder):
 
     def run(self, slots: int) -> Tensor:
         """Draw the next ids, which the next step reads."""
-        waiting = self.noise[0].log_().neg_().masked_fill_(self.greedy, 1)
-        ids = self.drawn.new_empty(len(waiting))
-        draw_rows(self.logits(), waiting, self.state, ids, last=self.last, end_of_text=self.plain.end_of_text)
+        noise, ids = self.noise[0].log_().neg_().log_(), self.drawn.new_empty(self.drawn.shape[1])
+        draw_ids(self.logits(), noise, self.state, ids, last=self.last, end_of_text=self.plain.end_of_text)
         return self.drawn.copy_(torch.cat((self.drawn[1:], ids[None])))
 
     def logits(self) -> Tensor:

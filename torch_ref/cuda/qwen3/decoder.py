@@ -12,13 +12,13 @@ from torch import Tensor
 
 from torch_ref.batch import RunningBatch
 from torch_ref.cuda.batch import CapturedBatch, CapturedDecoder
-from torch_ref.cuda.qwen3.draws import settings
 from torch_ref.cuda.qwen3.step import FusedQwen3, Qwen3Captured, runs
 from torch_ref.host import Host
 from torch_ref.qwen3 import decoder as plain
 from torch_ref.qwen3.decoder import embedded
 from torch_ref.qwen3.qwen3 import Qwen3
 from tts_core.qwen3.inputs import Qwen3Inputs
+from tts_core.qwen3.sampling import FIRST
 
 
 class CapturedQwen3(CapturedDecoder):
@@ -49,7 +49,7 @@ class CapturedQwen3(CapturedDecoder):
                 own[slot, :, :count] = read[0, :, :count]
         rows.last[slot] = x[0, count]
         rows.seen[slot] = 0
-        rows.settings[slot] = self.host.to_device(settings(text.sampling))
+        rows.settings[slot] = self.host.to_device(FIRST.table(text.sampling.numbers))
         return count
 
     def run(self, slots: int) -> Tensor:

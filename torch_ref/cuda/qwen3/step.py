@@ -16,13 +16,15 @@ from torch_ref.cuda import pointwise
 from torch_ref.cuda.attention import MOST_SPLITS, workspace
 from torch_ref.cuda.fused_stack import FusedStack, StackLayer, StackMemory
 from torch_ref.cuda.joined import joined
-from torch_ref.cuda.qwen3.draws import Qwen3Draws, Qwen3Numbers, draw, embed
+from torch_ref.cuda.qwen3.draws import Qwen3Draws, draw, embed
 from torch_ref.cuda.rows import usable
 from torch_ref.layers.norm import RMSNorm
 from torch_ref.layers.rope import RotaryPositions
 from torch_ref.qwen3.blocks import TransformerLayer
 from torch_ref.qwen3.qwen3 import Qwen3
-from tts_core.qwen3.config import Qwen3Config, Qwen3StackConfig
+from tts_core.nn.sampling import columns
+from tts_core.qwen3.config import SUPPRESSED, Qwen3Config, Qwen3StackConfig
+from tts_core.qwen3.sampling import Qwen3Numbers, allowed_ids
 
 MOST_POSITIONS = 2**31  # more than any table has
 
@@ -47,13 +49,14 @@ class Qwen3Captured:
         """Allocate zeros. inputs: (3, B), of a batch.  room: positions of a text."""
         config, weight, texts = network.config, network.talker.codec_head.weight, inputs.shape[1]
         device, numbers = weight.device, config.numbers
+        steps, positions, ids = inputs.unbind()
         rows = Qwen3Draws(
-            ids=inputs[2],
-            positions=inputs[1],
-            steps=inputs[0],
+            ids=ids,
+            positions=positions,
+            steps=steps,
             codes=torch.zeros(texts, config.n_codebooks, dtype=torch.int32, device=device),
             seen=torch.zeros(texts, config.vocab_size, dtype=torch.int8, device=device),
-            settings=torch.zeros(texts, 2, len(Qwen3Numbers._fields), device=device),
+            settings=torch.zeros(texts, 2, len(columns(Qwen3Numbers)._fields), device=device),
             noise=torch.full((texts, numbers), 0.5, device=device),
             last=weight.new_zeros(texts, config.talker.hidden_size),
         )
@@ -104,6 +107,8 @@ class FusedQwen3:
         self.trunk = _stack(talker.model.layers, config.talker, talker.rotary)
         self.stages = _stack(predictor.model.layers, config.predictor, predictor.rotary)
         self.places = torch.arange(config.n_codebooks, device=self.table.device)
+        allowed = allowed_ids(config.vocab_size, SUPPRESSED, config.codec_eos_id)
+        self.allowed = torch.from_numpy(allowed).to(self.table.device, torch.int8)
 
     def run(self, state: Qwen3Captured) -> Tensor:
         """Read the frame before and draw the next one. → (B, Q)."""
@@ -115,7 +120,7 @@ class FusedQwen3:
         logits = F.linear(hidden, head)
         y = self.talker.code_predictor.small_to_mtp_projection(hidden)
         self.stages.run(y, self.places[:1], self.places[:1], frame)
-        draw(logits, rows, 0, self.config, (self.tables[0], state.y))
+        draw(logits, rows, 0, self.config, (self.tables[0], state.y), self.allowed)
         for stage, weight in enumerate(self.heads, 1):
             at = self.places[stage : stage + 1]
             y, added = self.stages.run(state.y, at, at, frame)
@@ -136,7 +141,7 @@ class FusedQwen3:
             *self.stages.compiling(state.y, self.places[:1], state.frame),
             lambda: embed(rows, x, self.table, x, config),
             lambda: pointwise.add_norm(x, None, self.norm, self.trunk.eps),
-            lambda: draw(first, rows, 0, config, self._following(0, state)),
+            lambda: draw(first, rows, 0, config, self._following(0, state), self.allowed),
             lambda: draw(other, rows, 1, config, self._following(1, state)),
             lambda: draw(other, rows, 1, config, None),
         ]

@@ -11,9 +11,11 @@ import torch
 from tests.torch_ref.cuda.dia.kernel_dia import config
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
 from torch_ref.cuda.dia.draws import DiaDraws, draw
-from torch_ref.dia import sampling as rules
+from torch_ref.cuda.sampling import own_rows
+from torch_ref.sampling import draw_rows
+from tts_core.dia.config import DiaConfig
 from tts_core.dia.grid import FREE, DelayGrid
-from tts_core.dia.sampling import DiaSampling
+from tts_core.dia.sampling import SAMPLER_0626, SAMPLER_V01, DiaSampling, allowed_ids
 
 pytestmark = kernel_marks()
 
@@ -35,7 +37,6 @@ def rows_of(grids: list[DelayGrid], sampling: DiaSampling, ring: int = 4) -> Dia
     def given(x: list[int] | np.ndarray) -> torch.Tensor:
         return torch.from_numpy(np.asarray(x, np.int32)).to(DEVICE)
 
-    numbers = [sampling.cfg_scale, sampling.temperature, sampling.top_k, sampling.top_p]
     return DiaDraws(
         filled=given([grid.filled for grid in grids]),
         prompt=given([grid.prompt_frames for grid in grids]),
@@ -44,9 +45,20 @@ def rows_of(grids: list[DelayGrid], sampling: DiaSampling, ring: int = 4) -> Dia
         cells=given(np.stack([padded(grid, rows) for grid in grids])),
         tick=whole(texts),
         drawn=whole(ring, texts, channels),
-        settings=torch.tensor([numbers] * texts, device=DEVICE),
+        settings=torch.from_numpy(SAMPLER_0626.table([sampling] * texts)).to(DEVICE),
         arrivals=whole(texts),
+        own=own_rows(texts, torch.device(DEVICE)),
     )
+
+
+def allowed(network: DiaConfig) -> torch.Tensor:
+    shape = network.decoder_config.num_channels, network.decoder_config.vocab_size
+    return torch.from_numpy(allowed_ids(*shape, network.eos_token_id)).to(DEVICE, torch.int8)
+
+
+def drawn(logits: torch.Tensor, noise: torch.Tensor, rows: DiaDraws, network: DiaConfig) -> None:
+    delays = torch.tensor(network.delay_pattern, dtype=torch.int32, device=DEVICE)
+    draw(logits.flatten(1).to(DEVICE), noise, delays, allowed(network), rows, network)
 
 
 def padded(grid: DelayGrid, rows: int) -> np.ndarray:
@@ -77,14 +89,14 @@ def test_draws(cross_rope: bool, name: str) -> None:
     uniform = torch.from_numpy(
         np.random.default_rng(2).uniform(1e-6, 1 - 1e-6, (texts, *logits.shape[1:])).astype(np.float32)
     )
-    candidates = rules.candidates_v01 if cross_rope else rules.candidates_0626
-    kept = candidates(logits[:texts].clone(), logits[-texts:].clone(), sampling, network.eos_token_id)
-    expected = rules.first_largest(kept) if sampling.temperature == 0 else rules.draw(kept, uniform)
+    sampler = SAMPLER_V01 if cross_rope else SAMPLER_0626
+    table = sampler.named(torch.from_numpy(sampler.table([sampling] * texts)), 3)
+    forbidding = {"allowed": allowed(network).cpu() > 0, "end": network.eos_token_id}
+    expected = draw_rows(logits.unflatten(0, (-1, texts)), table, uniform, sampler, **forbidding)
 
     rows = rows_of([DelayGrid(network, None, 20)] * texts, sampling)
     noise = torch.log(-torch.log(uniform.to(DEVICE))).expand(4, *uniform.shape).contiguous()
-    delays = torch.tensor(network.delay_pattern, dtype=torch.int32, device=DEVICE)
-    draw(logits.flatten(1).to(DEVICE), noise, delays, rows, network)
+    drawn(logits, noise, rows, network)
     np.testing.assert_array_equal(rows.drawn[0].cpu().numpy(), expected.numpy())
     assert (rows.tick == 1).all()
     assert not rows.arrivals.any()
@@ -100,8 +112,7 @@ def test_logits_that_are_not_finite_are_marked(number: float, unconditional: boo
     logits[2 + texts * unconditional, 1, 3] = number
     rows = rows_of([DelayGrid(network, None, 20)] * texts, SETTINGS["defaults"])
     noise = torch.zeros(4, texts, *logits.shape[1:], device=DEVICE)
-    delays = torch.tensor(network.delay_pattern, dtype=torch.int32, device=DEVICE)
-    draw(logits.flatten(1).to(DEVICE), noise, delays, rows, network)
+    drawn(logits, noise, rows, network)
     marked = rows.drawn[0].cpu().numpy() == -1
     assert marked[2, 1]
     assert marked.sum() == 1
@@ -121,16 +132,15 @@ def test_rows_follow_the_grid() -> None:
     rows = rows_of(grids, replace(SETTINGS["greedy"], top_k=0))
     last = rows.cells.shape[1] - 1
     noise = torch.zeros(4, texts, channels, vocabulary, device=DEVICE)
-    delays = torch.tensor(network.delay_pattern, dtype=torch.int32, device=DEVICE)
     for step in range(rows.cells.shape[1] - 1):
         logits = random.normal(0, 1, (texts, channels, vocabulary)).astype(np.float32)
         logits[2, 0, network.eos_token_id] = 50.0 if step == 5 else -50.0
-        draw(torch.from_numpy(logits).flatten(1).to(DEVICE), noise, delays, rows, network)
-        drawn = rows.drawn[step % 4].cpu().numpy()
+        drawn(torch.from_numpy(logits), noise, rows, network)
+        ids = rows.drawn[step % 4].cpu().numpy()
         for text, grid in enumerate(grids):
             if grid.done:
                 continue
-            grid.accept(drawn[text])
+            grid.accept(ids[text])
             known = rows.cells[text, : grid.filled].cpu().numpy()
             np.testing.assert_array_equal(known, grid.rows[: grid.filled])
             assert rows.ends[text] == grid.end

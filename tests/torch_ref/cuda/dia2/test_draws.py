@@ -9,11 +9,11 @@ from torch import Tensor
 
 from tests.torch_ref.cuda.dia2.kernel_dia2 import config, network
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
-from torch_ref.cuda.dia2.draws import INPUTS, Follows, draw_action, draw_code, embed, numbers_of
+from torch_ref.cuda.dia2.draws import Dia2Given, Follows, draw_action, draw_code, embed
 from torch_ref.cuda.dia2.step import Dia2Buffers, FusedDia2
 from torch_ref.cuda.triton import INTERPRETED
-from torch_ref.dia2.sampling import choose
-from tts_core.dia2.sampling import Dia2Choice
+from torch_ref.sampling import draw_rows
+from tts_core.dia2.sampling import FIRST_STREAM, SAMPLER, Dia2Choice, allowed_ids
 
 pytestmark = kernel_marks()
 
@@ -43,7 +43,7 @@ def hard_logits(width: int, dtype: torch.dtype) -> Tensor:
 
 def state_of(choice: Dia2Choice, uniform: np.ndarray) -> Dia2Buffers:
     state = Dia2Buffers.empty(network(), TEXTS, 8, guided=True)
-    state.rows.settings[:] = torch.tensor([numbers_of(choice)] * 2, device=DEVICE)
+    state.rows.settings[:] = torch.from_numpy(SAMPLER.table([choice.numbers] * 2)).to(DEVICE)
     state.rows.noise.copy_(torch.log(-torch.log(torch.from_numpy(uniform).to(DEVICE))))
     return state
 
@@ -57,16 +57,20 @@ def test_draws(name: str, stream: int, dtype: torch.dtype) -> None:
     whole, choice = config(), CHOICES[name]
     width = {-1: whole.action_vocab_size, 0: V}.get(stream, whole.codebook_size)
     logits, uniform = hard_logits(width, dtype), numbers(2, TEXTS, 1 + whole.n_streams, V)
-    ids = torch.arange(V)
-    is_code = (ids != whole.audio_pad_id) & (ids != whole.audio_bos_id) if stream == 0 else None
+    codes = (
+        torch.from_numpy(allowed_ids(V, (whole.audio_pad_id, whole.audio_bos_id))) if stream == 0 else None
+    )
     noise = torch.from_numpy(uniform[:, 1 + stream, :width])
-    known = choose(logits[:TEXTS].float(), logits[TEXTS:].float(), choice, noise, is_code)
+    table = SAMPLER.named(torch.from_numpy(SAMPLER.table([choice.numbers] * TEXTS)), 2)
+    sampler = SAMPLER if codes is None else FIRST_STREAM
+    known = draw_rows(logits.float().unflatten(0, (2, -1)), table, noise, sampler, allowed=codes)
     state = state_of(choice, uniform)
     if stream < 0:
-        draw_action(logits.to(DEVICE), state.rows)
+        draw_action(logits.to(DEVICE), state.rows, state.own)
         own = state.rows.actions
     else:
-        draw_code(logits.to(DEVICE), state.rows, stream, whole)
+        allowed = None if codes is None else codes.to(DEVICE, torch.int8)
+        draw_code(logits.to(DEVICE), state.rows, stream, state.own, allowed=allowed)
         own = state.rows.codes[:, stream]
     np.testing.assert_array_equal(own.cpu().numpy(), known.numpy())
 
@@ -81,7 +85,8 @@ def test_logits_that_are_not_finite_are_marked(number: float, row: int) -> None:
     state = state_of(CHOICES["defaults"], numbers(2, TEXTS, 1 + whole.n_streams, V))
     projected, table = torch.zeros(2 * TEXTS, 12, device=DEVICE), torch.ones(V, 12, device=DEVICE)
     table[0] = 7
-    draw_code(logits.to(DEVICE), state.rows, 0, whole, Follows(projected, table, state.y))
+    allowed = torch.ones(V, dtype=torch.int8, device=DEVICE)
+    draw_code(logits.to(DEVICE), state.rows, 0, state.own, Follows(projected, table, state.y), allowed)
     marked = state.rows.codes[:, 0] == -1
     assert marked.nonzero().flatten().tolist() == [2]
     assert (state.y[[2, 2 + TEXTS]] == 7).all()
@@ -91,11 +96,11 @@ def test_logits_that_are_not_finite_are_marked(number: float, row: int) -> None:
 def test_the_next_input_is_written_and_texts_that_wait_keep_their_ids() -> None:
     whole = config()
     state = state_of(CHOICES["greedy"], numbers(2, TEXTS, 1 + whole.n_streams, V))
-    state.rows.inputs[0, 4], state.rows.codes[4, 1] = -1, 9
+    Dia2Given.of(state.rows.inputs).step[4], state.rows.codes[4, 1] = -1, 9
     projected = torch.from_numpy(numbers(3, 2 * TEXTS, 40)).to(DEVICE)[:, 5:17]
     table = torch.from_numpy(numbers(4, V, 12)).to(DEVICE)
     logits = hard_logits(whole.codebook_size, torch.float32).to(DEVICE)
-    draw_code(logits, state.rows, 1, whole, Follows(projected, table, state.y))
+    draw_code(logits, state.rows, 1, state.own, Follows(projected, table, state.y))
     assert state.rows.codes[4, 1] == 9
     drawn = state.rows.codes[:, 1].long()
     others = torch.arange(TEXTS, device=DEVICE) != 4
@@ -121,11 +126,12 @@ def test_embeddings_are_added_in_the_networks_order(dtype: str) -> None:
     state = Dia2Buffers.empty(built, 3, 8, guided=True)
     random = np.random.default_rng(6)
     tokens = random.integers(0, 33, (3, 2 + whole.n_streams))
-    given = np.zeros((INPUTS + whole.n_streams, 3), np.int64)
-    given[:INPUTS] = [0, 0, -1], [5, 1, 7], [4, 2, 6], *tokens[:, :2].T
-    given[INPUTS:] = tokens[:, 2:].T
-    given[INPUTS + 1 :, 1] = -1
-    state.rows.inputs.copy_(torch.from_numpy(given))
+    array = np.zeros(Dia2Given.shape(whole.n_streams, 3), np.int64)
+    given = Dia2Given.of(array)
+    given.text[:], given.second_text[:], given.codes[:] = *tokens[:, :2].T, tokens[:, 2:].T
+    given.place[:], given.position[:], given.step[:] = [5, 1, 7], [4, 2, 6], [0, 0, -1]
+    given.codes[1:, 1] = -1
+    state.rows.inputs.copy_(torch.from_numpy(array))
     state.rows.codes.copy_(torch.from_numpy(tokens[:, 2:]))
     state.rows.codes[0] = 1
     rows = torch.from_numpy(np.concatenate([tokens, tokens])).to(DEVICE)

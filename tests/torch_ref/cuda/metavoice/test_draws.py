@@ -8,11 +8,11 @@ import torch
 
 from tests.tiny.metavoice import first_stage_config
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
-from torch_ref.cuda.metavoice.draws import MetaVoiceDraws, draw_rows, embed_rows, settings
+from torch_ref.cuda.metavoice.draws import MetaVoiceDraws, draw_ids, embed_rows
 from torch_ref.metavoice.first_stage import FirstStage
-from torch_ref.metavoice.sampling import draw_ids
+from torch_ref.sampling import draw_rows
 from tts_core.metavoice.config import END_OF_AUDIO
-from tts_core.metavoice.sampling import FirstStageSampling
+from tts_core.metavoice.sampling import SAMPLER, FirstStageSampling
 
 pytestmark = kernel_marks()
 
@@ -45,13 +45,14 @@ def rows_of(samplings: list[FirstStageSampling]) -> MetaVoiceDraws:
         torch.zeros(count, 1, dtype=torch.long, device=DEVICE),
         torch.arange(5, 5 + count, device=DEVICE),
         torch.from_numpy(own).to(DEVICE),
-        torch.from_numpy(np.stack([settings(sampling) for sampling in samplings])).to(DEVICE),
+        torch.from_numpy(SAMPLER.table(sampling.numbers for sampling in samplings)).to(DEVICE),
+        torch.zeros(len(samplings), dtype=torch.int32, device=DEVICE),
     )
 
 
-def drawn(logits: torch.Tensor, waiting: torch.Tensor, rows: MetaVoiceDraws) -> list[int]:
-    out = torch.full((len(waiting),), 7, device=DEVICE)
-    draw_rows(logits, waiting, rows, out, last=LAST, end_of_text=END_OF_TEXT)
+def drawn(logits: torch.Tensor, noise: torch.Tensor, rows: MetaVoiceDraws) -> list[int]:
+    out = torch.full((len(noise),), 7, device=DEVICE)
+    draw_ids(logits, noise, rows, out, last=LAST, end_of_text=END_OF_TEXT)
     return out.tolist()
 
 
@@ -64,14 +65,14 @@ def test_ids_are_those_of_the_rules(*, ties: bool) -> None:
     for place in range(6):
         made = random.normal(0, 2, (len(rows.tokens), VOCABULARY)).astype(np.float32)
         logits = torch.from_numpy(np.round(made) if ties else made).to(DEVICE)
-        times = random.exponential(1, (len(samplings), VOCABULARY)).astype(np.float32)
-        times[[one.greedy for one in samplings]] = 1
-        waiting = torch.from_numpy(times).to(DEVICE)
+        shape = len(samplings), VOCABULARY
+        uniform = torch.from_numpy(random.uniform(1e-6, 1 - 1e-6, shape).astype(np.float32)).to(DEVICE)
         expected = []
-        for sampling, own, each in zip(samplings, rows.own.tolist(), waiting, strict=True):
+        for text, (settings, own) in enumerate(zip(rows.settings, rows.own.tolist(), strict=True)):
             parts = logits[[row for row in own if row >= 0]][:, None]
-            expected.append(draw_ids(parts, None if sampling.greedy else each[None], sampling).item())
-        assert drawn(logits, waiting, rows) == expected, place
+            table = SAMPLER.named(settings[None], 2)
+            expected.append(draw_rows(parts, table, uniform[text : text + 1], SAMPLER).item())
+        assert drawn(logits, torch.log(-torch.log(uniform)), rows) == expected, place
         for own, drawn_id in zip(rows.own.tolist(), expected, strict=True):
             assert {rows.tokens[row].item() for row in own if row >= 0} == {drawn_id}
     assert rows.positions.tolist() == [LAST] * len(rows.tokens)
@@ -83,18 +84,18 @@ def test_logits_that_are_no_numbers_mark_their_text(row: int) -> None:
     rows = rows_of([SETTINGS["slow, three rows"]] * 2)
     logits = torch.zeros(6, VOCABULARY, device=DEVICE)
     logits[3 + row, 8] = torch.inf
-    assert drawn(logits, torch.ones(2, VOCABULARY, device=DEVICE), rows) == [0, -1]
+    assert drawn(logits, torch.zeros(2, VOCABULARY, device=DEVICE), rows) == [0, -1]
     assert rows.tokens.flatten().tolist() == [0] * 6
 
 
 @torch.inference_mode()
 def test_text_is_replaced_in_rows_without_it_and_free_slots_draw_nothing() -> None:
     rows = rows_of([SETTINGS["slow, three rows"]] * 2)
-    rows.own[0] = -1
+    rows.own[0] = rows.step[0] = -1
     word, vocabulary = END_OF_AUDIO + 9, END_OF_TEXT + 1
     logits = torch.zeros(6, vocabulary, device=DEVICE)
     logits[3:, word] = 100
-    assert drawn(logits, torch.ones(2, vocabulary, device=DEVICE), rows) == [0, word]
+    assert drawn(logits, torch.zeros(2, vocabulary, device=DEVICE), rows) == [7, word]
     assert rows.tokens.flatten().tolist() == [0, 0, 0, word, word, END_OF_TEXT]
     assert rows.positions.tolist() == [5, 6, 7, 9, 9, 9]
 
@@ -111,6 +112,6 @@ def test_rows_are_the_networks(dtype: torch.dtype) -> None:
     expected = network.transformer.embed(tokens, speakers, positions[:, None])[:, 0]
     x = torch.empty_like(expected)
     table = cast(torch.nn.Embedding, network.transformer.wtes[0]).weight
-    rows = MetaVoiceDraws(tokens, positions, torch.empty(0), torch.empty(0))
+    rows = MetaVoiceDraws(tokens, positions, *(torch.empty(0) for _ in range(3)))
     embed_rows(rows, table, network.transformer.wpe.weight, speakers, x)
     torch.testing.assert_close(x, expected, rtol=0, atol=0)

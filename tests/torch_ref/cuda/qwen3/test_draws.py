@@ -8,12 +8,12 @@ import torch
 
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
 from tests.torch_ref.cuda.qwen3.kernel_qwen3 import config, network
-from torch_ref.cuda.qwen3.draws import draw, embed, settings
+from torch_ref.cuda.qwen3.draws import draw, embed
 from torch_ref.cuda.qwen3.step import FusedQwen3, Qwen3Captured
 from torch_ref.cuda.triton import INTERPRETED
-from torch_ref.qwen3.sampling import allow, candidates, penalize
-from torch_ref.qwen3.sampling import draw as choose
-from tts_core.qwen3.sampling import Qwen3Choice, Qwen3Sampling
+from torch_ref.sampling import draw_rows
+from tts_core.qwen3.config import SUPPRESSED
+from tts_core.qwen3.sampling import FIRST, OTHERS, Qwen3Choice, Qwen3Sampling, allowed_ids
 
 pytestmark = kernel_marks()
 
@@ -37,11 +37,18 @@ def state_of(random: np.random.Generator) -> Qwen3Captured:
     state = Qwen3Captured.empty(built, torch.zeros(3, TEXTS, dtype=torch.int64, device=DEVICE), 4)
     rows = state.rows
     rows.steps.copy_(torch.arange(TEXTS) % 4)
-    rows.settings.copy_(torch.from_numpy(np.stack([settings(one) for one in SAMPLINGS])))
+    rows.settings.copy_(torch.from_numpy(np.stack([FIRST.table(one.numbers) for one in SAMPLINGS])))
     rows.seen.copy_(torch.from_numpy(random.integers(0, 2, rows.seen.shape)))
     uniform = torch.from_numpy(random.uniform(1e-6, 1 - 1e-6, rows.noise.shape).astype(np.float32))
     rows.noise.copy_(uniform)
     return state
+
+
+def allowed() -> torch.Tensor:
+    whole = config()
+    return torch.from_numpy(allowed_ids(whole.vocab_size, SUPPRESSED, whole.codec_eos_id)).to(
+        DEVICE, torch.int8
+    )
 
 
 @torch.inference_mode()
@@ -60,15 +67,14 @@ def test_ids_are_those_of_the_rules(stage: int, *, ties: bool) -> None:
     start = whole.vocab_size + (stage - 1) * size if stage else 0
     uniform, seen = rows.noise[:, start : start + width].cpu().clone(), rows.seen.cpu().clone()
     rows.noise.log_().neg_().log_()
-    known = []
-    for text, sampling in enumerate(SAMPLINGS):
-        choice, kept = (sampling.others if stage else sampling.first), logits[text]
-        if not stage:
-            kept = penalize(kept, seen[text] > 0, sampling.repetition_penalty)
-            kept = allow(kept, whole.codec_eos_id, text % 4)
-        known.append(int(choose(candidates(kept, choice), choice, uniform[text])))
+    sampler, codes = (OTHERS if stage else FIRST), allowed()
+    columns = sampler.named(
+        torch.from_numpy(sampler.table(one.numbers[min(stage, 1)] for one in SAMPLINGS)), 2
+    )
+    inputs = {"allowed": codes.cpu() > 0, "counts": seen, "step": rows.steps[:, None].cpu()}
+    known = draw_rows(logits[None], columns, uniform, sampler, end=whole.codec_eos_id, **inputs).tolist()
     table = torch.from_numpy(random.normal(0, 1, (width, 32)).astype(np.float32)).to(DEVICE)
-    draw(logits.to(DEVICE), rows, stage, whole, (table, state.y))
+    draw(logits.to(DEVICE), rows, stage, whole, (table, state.y), None if stage else codes)
     assert rows.codes[:, stage].tolist() == known
     torch.testing.assert_close(state.y, table[torch.tensor(known, device=DEVICE)], rtol=0, atol=0)
     if not stage:
@@ -86,7 +92,7 @@ def test_logits_that_are_not_finite_are_marked(number: float) -> None:
     logits[2, 3] = number
     table = torch.ones(whole.vocab_size, 32, device=DEVICE)
     table[0] = 7
-    draw(logits, state.rows, 0, whole, (table, state.y))
+    draw(logits, state.rows, 0, whole, (table, state.y), allowed())
     assert (state.rows.codes[:, 0] == -1).nonzero().flatten().tolist() == [2]
     assert (state.y[2] == 7).all()
 
