@@ -94,6 +94,7 @@ def estimate(
     SRC: folder or file of a model, converted or not, its published name, or its name, as dia; nothing is
     downloaded. Without one, the embedded voice.
     """
+    from converters.card import measurements
     from tts_core.memory import computer
     from tts_core.memory.machine import Machine
     from tts_core.memory.terms import BACKENDS
@@ -121,7 +122,10 @@ def estimate(
         for backend in BACKENDS
     ]
     guesses = [outlook.estimate(found.configs, job, machine) for machine in machines]
-    measured = _measured(model, quantization["bits"] if quantize and quantization else None)
+    measured = {} if model is None else measurements(Path(model).expanduser())
+    if quantize and quantization is not None:  # of a copy only `judge --bits` has figures
+        of_copy = f"{quantization['bits']} bits,"
+        measured = {line: heading for line, heading in measured.items() if line.startswith(of_copy)}
     if as_json:
         known = {"job": asdict(job), **how, "measured": list(measured), "backends": facts(guesses)}
         click.echo(json_text(known))
@@ -130,17 +134,6 @@ def estimate(
         shown = table(guesses, above, below, computer.free_bytes())
         of_it = [one_line(f"{heading[3:]}: {line}") for line, heading in measured.items()] or [NOTHING]
         click.echo(lines("\n".join([shown, "", *of_it])))
-
-
-def _measured(model: str | None, bits: int | None) -> dict[str, str]:
-    """Read the lines of the card of a converted folder, each with its heading.
-
-    bits: of a copy, for which only `judge --bits` has figures; None is the folder itself.
-    """
-    from converters.card import measurements
-
-    found = {} if model is None else measurements(Path(model).expanduser())
-    return {line: name for line, name in found.items() if bits is None or line.startswith(f"{bits} bits,")}
 
 
 class StoredModel(NamedTuple):

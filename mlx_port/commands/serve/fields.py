@@ -62,6 +62,13 @@ def filled(text: str) -> str:
     return text
 
 
+def fragment(text: Any) -> str:
+    """Take a part of a text, which may end between the halves of a surrogate pair: pydantic's str may not."""
+    if not isinstance(text, str):
+        raise ValueError("not a string")
+    return text
+
+
 def installed(name: str) -> str:
     """Refuse a format whose library is missing."""
     try:
@@ -305,7 +312,8 @@ def bodies(limits: Limits, batch: int) -> Bodies:
     speech = limited("Speech", SpeechBody, input=words, instructions=text, prompt=prompt | None)
     cue = limited("Cue", CueBody, text=text, words=list[limited("Word", WordBody, text=text)])
     items = Annotated[list[speech], Field(max_length=batch), FailFast()]
-    spoken = Annotated[str, Field(max_length=limits.message)]
+    schema = {"type": "string", "maxLength": limits.message}
+    spoken = Annotated[Any, AfterValidator(fragment), WithJsonSchema(schema)]
     messages: dict[str, type[Body]] = {}
     for kind in MESSAGES:
         own: dict[str, Any] = {"type": (Annotated[str, one_of([kind])], ...)}
