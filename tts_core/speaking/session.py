@@ -103,7 +103,8 @@ class SpeechSession(Session):
     @property
     def _is_idle(self) -> bool:
         """True if no step has something to do."""
-        return not (self._wanted or self._encodes or self._jobs or self.slots.can_step)
+        can_begin = bool(self._wanted) and not self.slots.is_full
+        return not (can_begin or self._encodes or self._jobs or self.slots.can_step)
 
     @property
     def promised(self) -> int:

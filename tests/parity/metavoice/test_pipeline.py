@@ -159,7 +159,9 @@ def test_a_stream_joins_to_the_whole_and_starts_early(
 def test_pieces_at_once_are_those_in_order(
     side: Any, voice: np.ndarray, decoder: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A diffusion, whose bands are loaded for each call, waits for the last first stage."""
+    """Pieces wait for those before them, here for the first, and are decoded together. A diffusion, whose bands
+    are loaded for each call, waits for the last first stage.
+    """
     asked: dict[str, Any] = {"noise": endings(24, 9, 15), "top_p": 1.0, "decoder": decoder}
     asked |= {"piece_seconds": MOST}
     in_order = side.generate(LONG, prompt=voice, max_frames=10_000, **asked)
@@ -171,7 +173,7 @@ def test_pieces_at_once_are_those_in_order(
     np.testing.assert_array_equal(at_once.codes, in_order.codes)
     np.testing.assert_array_equal(at_once.audio, in_order.audio)
     assert at_once.cues == in_order.cues
-    assert calls == ([3] if decoder == "mbd" else [1, 1, 1])
+    assert calls == [3]
     assert (at_once.token_count, at_once.finish_reason) == (in_order.token_count, "stop")
     assert list(at_once.stage_seconds) == list(STAGES)
     assert 0 < sum(at_once.stage_seconds.values()) <= at_once.processing_time_seconds
