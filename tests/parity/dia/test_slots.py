@@ -1,8 +1,8 @@
-"""MLX's slots draw the ids of torch's plain runs, whenever texts join and leave."""
+"""Running batches draw the ids of torch's plain runs, whenever texts join and leave."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -18,12 +18,20 @@ from tests.parity.dia.near_ties import nearest
 from tests.sides import ORACLE, PORT, YARDSTICK
 from tests.tiny.dia import SAMPLING, compose, dac_config, dac_weights, dia_config, dia_weights
 from tests.tiny.dia_draws import draws
+from torch_ref.cpu.dia import decoder as few
+from torch_ref.dia import decoder as plain
 from tts_core.dia.grid import DelayGrid
 from tts_core.dia.inputs import DiaInputs
 from tts_core.dia.sampling import DiaSampling
 from tts_core.nn.noise import HostNoise, Noise
 
 pytestmark = pytest.mark.rest
+
+FORMS: dict[str, Callable[..., Any]] = {
+    "mlx": make_slots,
+    "torch": plain.make_slots,
+    "few rows": few.make_slots,
+}
 
 
 @dataclass
@@ -64,10 +72,13 @@ def plainly(one: Text, *, cross_rope: bool = False) -> np.ndarray:
     return draws(network("torch", cross_rope), one.tokens, one.grid(), one.sampling, one.noise)
 
 
-def slots_of(count: int, *, guided: bool = True, rows: int = 80, cross_rope: bool = False) -> RunningBatch:
-    built = network("mlx", cross_rope)
+def slots_of(
+    count: int, *, guided: bool = True, rows: int = 80, cross_rope: bool = False, form: str = "mlx"
+) -> Any:
+    """Open a running batch. form: also of torch, plain or on a CPU."""
+    built = network("mlx" if form == "mlx" else "torch", cross_rope)
     nothing = built.encode_nothing() if guided else None
-    return make_slots(built, nothing, texts=count, room=rows)
+    return FORMS[form](built, nothing, texts=count, room=rows)
 
 
 @pytest.mark.parametrize("cross_rope", [False, True])
@@ -87,7 +98,7 @@ def test_draws_are_the_plain_ones(count: int, settings: dict, cross_rope: bool) 
         np.testing.assert_array_equal(drawn[: len(expected), slot], expected)
 
 
-def arrivals(slots: RunningBatch, texts: list[Text], seed: int) -> Iterator[Text]:
+def arrivals(slots: Any, texts: list[Text], seed: int) -> Iterator[Text]:
     """Texts in random order of time: each joins a free slot and leaves when its grid is done."""
     random, waiting, running = np.random.default_rng(seed), list(texts), {}
     while waiting or running:
@@ -110,14 +121,16 @@ def arrivals(slots: RunningBatch, texts: list[Text], seed: int) -> Iterator[Text
                 yield one
 
 
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("count", [1, 3, 8])
-def test_texts_come_and_go(count: int) -> None:
+@torch.inference_mode()
+def test_texts_come_and_go(count: int, form: str) -> None:
     """Other lengths, prompts, settings and noise in each slot."""
     texts = [text(seed) for seed in range(15)]
     for place in (1, 4, 7):
         texts[place].sampling = DiaSampling(cfg_scale=1.5, temperature=0.7, top_p=1.0, top_k=5)
     texts[10].sampling = DiaSampling(cfg_scale=0.0, temperature=0.0, top_p=1.0, top_k=5)
-    finished = list(arrivals(slots_of(count), texts, seed=count))
+    finished = list(arrivals(slots_of(count, form=form), texts, seed=count))
     assert len(finished) == len(texts)
     for one in texts:
         np.testing.assert_array_equal(np.stack(one.drawn), plainly(one))
@@ -161,11 +174,13 @@ def test_steps_past_the_end_stay_in_the_grid() -> None:
     assert slots.plan.positions().max() == 58
 
 
-def test_unconditional_rows_come_and_go_with_their_texts() -> None:
+@pytest.mark.parametrize("form", FORMS)
+@torch.inference_mode()
+def test_unconditional_rows_come_and_go_with_their_texts(form: str) -> None:
     """A text without guidance has one row, alone or beside those that have two."""
     bare = replace(SAMPLING, cfg_scale=0.0)
     texts = [text(1, sampling=bare), text(3), text(4, sampling=bare)]
-    slots, drawn = slots_of(3), {slot: list[np.ndarray]() for slot in range(3)}
+    slots, drawn = slots_of(3, form=form), {slot: list[np.ndarray]() for slot in range(3)}
 
     def run(steps: int) -> list[int]:
         rows = slots.read(slots.launch(steps))
@@ -187,10 +202,13 @@ def test_unconditional_rows_come_and_go_with_their_texts() -> None:
         np.testing.assert_array_equal(found[: len(expected)], expected)
 
 
-def test_memory_follows_the_longest_text(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("form", FORMS)
+@torch.inference_mode()
+def test_memory_follows_the_longest_text(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is given back when that one leaves, and all of it with the last."""
-    monkeypatch.setattr("mlx_port.batch.CHUNK", 8)
-    short, long, slots = text(1), text(3), slots_of(2)
+    for side in ("mlx_port", "torch_ref"):
+        monkeypatch.setattr(f"{side}.batch.CHUNK", 8)
+    short, long, slots = text(1), text(3), slots_of(2, form=form)
     long.prompt, long.tokens = np.zeros((4, 20), np.int32), np.arange(1, 36).astype(np.int32)
     slots.join(0, short.inputs(short.grid()))
     slots.join(1, long.inputs(long.grid()))

@@ -79,3 +79,28 @@ def test_a_row_does_not_depend_on_the_batch(kind: str) -> None:
             assert abs(scores[first] - scores[second]) < NEAR, (one, step, place)
             ties += 1
     assert ties <= 2  # of 480 frames
+
+
+@pytest.mark.parametrize("kind", ["torch", "mlx"])
+def test_texts_of_other_guidance_come_and_go(kind: str) -> None:
+    """A text without guidance beside those with it, which leave before it: the ids that it draws alone."""
+    side, bare = build(kind, dia2_weights(CONFIG, seed=6)), Dia2Choice(1.0, 9, 0.8, 9)
+    samplings = [Dia2Sampling(bare, bare), SAMPLING, SAMPLING]
+
+    def drawn(members: list[int], leaving: dict[int, int]) -> dict[int, np.ndarray]:
+        """leaving: step before which a text leaves."""
+        batch, found = side.batch(3), {one: list[np.ndarray]() for one in members}
+        for one in members:
+            batch.join(one, GivenText(IDS[one], samplings[one], HostNoise(one)))
+        for step in range(12):
+            for one in [one for one, last in leaving.items() if last == step]:
+                batch.leave(one)
+            [ids] = batch.read(batch.launch(1))
+            for one in batch.plan.texts:
+                found[one].append(ids[one])
+        return {one: np.stack(ids) for one, ids in found.items()}
+
+    together = drawn([1, 0, 2], {1: 4, 2: 8})
+    for one in range(3):
+        alone = drawn([one], {})[one]
+        np.testing.assert_array_equal(together[one], alone[: len(together[one])])
