@@ -34,7 +34,7 @@ def extend(
 ) -> Iterator[CodecSequence]:
     """Draw ids until the sequence is done; yield it after each id. codes: (Q, P), the reference's.
 
-    slots: of one text; None builds the side's plain ones.  choose: in place of `sampling.draw`.
+    slots: of one text; None builds the side's plain ones.  choose: in place of `sampling.inverse`.
     """
     options = replace(options, generate_max_len_override=sequence.max_len)
     vocabulary = sequence.vocabulary
@@ -60,13 +60,20 @@ def extend(
 
 @contextmanager
 def drawing(side: Side, choose: Draw | None) -> Iterator[None]:
-    """Let `choose` draw in place of `sampling.draw`, which it may call."""
-    sampling = side.module("mars5.sampling")
-    own = sampling.draw
+    """Let `choose` draw in place of `sampling.inverse`, which it may call."""
+    sampling = side.module("sampling")
+    own = sampling.inverse
 
-    def chosen(log_probs: Any, uniform: Any) -> Any:
-        with mock.patch.object(sampling, "draw", own):
-            return own(log_probs, uniform) if choose is None else choose(log_probs, uniform)
+    def chosen(draw: Any, uniform: Any) -> Any:
+        with mock.patch.object(sampling, "inverse", own):
+            return own(draw, uniform) if choose is None else choose(draw, uniform)
 
-    with mock.patch.object(sampling, "draw", chosen):
+    with mock.patch.object(sampling, "inverse", chosen):
         yield
+
+
+def probabilities(side: Side, draw: Any) -> np.ndarray:
+    """Of the id that a text's `sampling.Draw` draws, (V,) float64."""
+    scores = side.numpy(draw.scores)[0].astype(np.float64)
+    weights = np.exp(scores - scores.max())
+    return weights / weights.sum()
