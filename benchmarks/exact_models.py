@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 from unittest import mock
 
@@ -22,7 +21,6 @@ from tts_core.dia2.config import Dia2StackConfig as Dia2Stack
 from tts_core.dia2.grid import FREE
 from tts_core.dia2.sampling import Dia2Choice, Dia2Sampling
 from tts_core.dia2.spec import DIA2_2B
-from tts_core.exports import STEMS
 from tts_core.mars5.inputs import Mars5Inputs
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.spec import MARS5_AR
@@ -166,14 +164,8 @@ def _law(name: str, shape: tuple[int, ...]) -> tuple[float, float]:
 
 def opened(model: str, side: str, network: Any, texts: int, steps: int) -> Any:
     """Open slots of a network."""
-    kind = KINDS[model]
-    if find_spec(f"{PACKAGES[side]}.{model}.decoder"):
-        form = import_module(f"{PACKAGES[side]}.{model}.decoder").make_slots
-    else:
-        form = getattr(
-            import_module(f"{PACKAGES[side]}.{model}.slots"), f"{STEMS.get(model, model.capitalize())}Slots"
-        )
-    return kind.slots(form, network, texts, steps)
+    form = import_module(f"{PACKAGES[side]}.{model}.decoder").make_slots
+    return KINDS[model].slots(form, network, texts, steps)
 
 
 def compared(
@@ -224,19 +216,9 @@ def step(model: str, slots: Any) -> np.ndarray:
 
 def kept(model: str, slots: Any, texts: int) -> list[np.ndarray]:
     """Return each text's keys of the last layer, (rows, K, S, E), which show every rounding of a step."""
-    if hasattr(slots, "caches"):
-        keys = _host(slots.caches[-1].keys)
-        apart = len(keys) // slots.copies
-        return [keys[slot::apart][: slots.copies] for slot in range(texts)]
-    keys = _host(slots.cache[-1].keys)
-    if model == "metavoice":
-        rows = {
-            int(slot): own
-            for _, at, every in slots.plan.groups()
-            for slot, own in zip(at, every.T, strict=True)
-        }
-        return [keys[rows[slot]] for slot in range(texts)]
-    return [keys[slot : slot + 1] for slot in range(texts)]
+    keys = _host(slots.caches[-1].keys)
+    apart = len(keys) // slots.copies
+    return [keys[slot::apart][: slots.copies] for slot in range(texts)]
 
 
 def _host(x: Any) -> np.ndarray:
@@ -248,9 +230,8 @@ def plain(model: str, side: str) -> Iterator[None]:
     """Let slots that are built and run inside take the libraries' products and masked attention."""
     with ExitStack() as stack:
         if side == "torch":
-            has_decoder = find_spec(f"torch_ref.{model}.decoder")
-            slots = import_module("torch_ref.batch" if has_decoder else f"torch_ref.{model}.slots")
-            stack.enter_context(mock.patch.object(slots, "independent_rows", return_value=nullcontext()))
+            batch = import_module("torch_ref.batch")
+            stack.enter_context(mock.patch.object(batch, "independent_rows", return_value=nullcontext()))
         else:
             from mlx_port.steps import row_keys, rows
 

@@ -120,14 +120,13 @@ def run(form: Any, network: Any, job: Job) -> Generate:
 def torch_rows(job: Job, dtype: str) -> Rows:
     import torch
 
-    from torch_ref.cuda.mars5 import rows, slots
+    from torch_ref.cuda.mars5 import decoder, rows
     from torch_ref.mars5.decoder import make_slots
 
     torch.backends.cuda.matmul.allow_tf32 = False
     built = network("torch", "mars5", job.config, dtype, device=gpu(), law=law, edit=silent_end)
     if rows.runs(built):
-        yield "torch_ref, captured (default)", run(slots.KernelSlot, built, job), False
-        yield "torch_ref, captured network", run(slots.Mars5GraphSlots, built, job), False
+        yield "torch_ref, captured (default)", run(decoder.make_slots, built, job), False
     yield "torch_ref, launched from Python", run(make_slots, built, job), True
 
 

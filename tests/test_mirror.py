@@ -30,7 +30,6 @@ DIFFERENT = {
     "layers/lstm.py:LSTM": "torch's own layer, its cells unrolled where a device's is not trusted",
     "loading.py:*": "torch_ref reads published layouts, the codec apart from them, and chooses a device",
     "pipelines.py:load": "arguments of loading.py",
-    "*/slots.py:*Slots.__init__": "MLX runs forms that are built once, mlx_port/steps; torch_ref the layers",
     "batch.py:RunningBatch.__init__": "MLX counts steps, after some of which unused memory is freed",
     "dia/decoder.py:DiaDecoder.__init__": "MLX runs forms that are built once, with and without guidance",
     "dia2/decoder.py:Dia2Decoder.__init__": "MLX runs forms that are built once",

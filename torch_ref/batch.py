@@ -88,12 +88,13 @@ class RunningBatch:
         place = self.plan.count - 1
         form = self.decoder.cache or RowCache
         self.caches = self.caches or [form(keys[:0], values[:0], self.at) for keys, values in read.keys]
-        self._reserve(text.positions)
+        self._reserve(int(self.plan.positions().max()))
         kept, apart = min(text.positions, self.at.capacity), len(self.caches[0].keys) // self.copies
         for cache, pair in zip(self.caches, read.keys, strict=True):
             for copy in range(text.rows):
                 cache.fill(copy * apart + place, *(each[copy, :, :kept] for each in pair))
         self.state = mapped(appended, self.state, read.state) if place else read.state
+        mapped(lambda row: self.plan.texts[slot].shapes.append(row.shape), read.state)
         if read.made is not None:
             self.plan.texts[slot].first, self.known[slot] = 1, read.made
 
@@ -171,17 +172,18 @@ class RunningBatch:
                 for cache in self.caches:
                     cache.move(copy * apart + place, copy * apart + before)
         places = self.host.to_device(np.array([moved.get(place, place) for place in range(self.plan.count)]))
-        self.state = mapped(lambda held: held[places], self.state)
+        sizes = iter(self.plan.sizes())
+        self.state = mapped(lambda held: held[(places, *map(slice, next(sizes)))], self.state)
 
     def _reserve(self, positions: int) -> None:
-        """Let every layer have keys for all rows, this many of each; those that are there are kept."""
+        """Let every layer have keys for all rows, this many of each: no row has more."""
         held, plan = self.caches[0].keys, self.plan
         apart = len(held) // self.copies
         places = plan.wanted(apart)
-        length = max(held.shape[2], min(-(-positions // CHUNK) * CHUNK, self.at.capacity))
+        length = min(-(-positions // CHUNK) * CHUNK, self.at.capacity)
         if self.decoder.reserves:
             places, length = plan.slots if plan.copies == 1 else places, self.at.capacity
-        if (plan.copies, places, length) != (self.copies, apart, held.shape[2]):
+        if (plan.copies, places) != (self.copies, apart) or length > held.shape[2]:
             for cache in self.caches:  # only one layer is held twice
                 cache.relay(self.copies, plan.copies, places, length)
             self.copies = plan.copies

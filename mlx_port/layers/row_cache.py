@@ -5,8 +5,6 @@ from __future__ import annotations
 import mlx.core as mx
 import numpy as np
 
-from mlx_port.layers.cache import RingCache
-
 
 class RowPositions:
     """Positions of the rows of one step, shared by the caches of all layers.
@@ -88,30 +86,11 @@ class RowCache:
         return False, self.at.mask
 
 
-class FirstRows(RingCache):
-    """The cache of a text's first rows, which are read at once and kept in a row of a batch.
-
-    window: as in RingCache.  cache: of the batch, whose capacity is the text's.
-    """
-
-    def __init__(self, window: int, cache: RowCache, row: int):
-        super().__init__(window, cache.at.capacity)
-        self.cache, self.row = cache, row
-
-    def extend(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
-        """Keep the last rows and return all. (1, K, T, E) each → same."""
-        self.length = keys.shape[2]
-        kept = [rows if self.length <= self.capacity else self.kept(rows) for rows in (keys, values)]
-        self.cache.fill(self.row, kept[0][0], kept[1][0])
-        self.buffers = self.cache.keys, self.cache.values
-        return keys, values
-
-
 def relaid(x: mx.array, before: int, copies: int, places: int, length: int) -> mx.array:
-    """Lay out keys for other numbers of rows, and add zeros.
+    """Lay out keys for other numbers of rows, and cut them or add zeros.
 
     (..., before · N, K, T, E) → (..., copies · places, K, length, E).
     """
-    x = mx.unflatten(x, -4, (before, -1))[..., :copies, :places, :, :, :]
+    x = mx.unflatten(x, -4, (before, -1))[..., :copies, :places, :, :length, :]
     wanted = *x.shape[:-5], copies, places, x.shape[-3], length, x.shape[-1]
     return mx.pad(x, [(0, size - there) for size, there in zip(wanted, x.shape, strict=True)]).flatten(-5, -4)

@@ -8,8 +8,6 @@ even if the products are not.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import mlx.core as mx
 import numpy as np
 from mlx import nn
@@ -17,8 +15,6 @@ from mlx import nn
 from mlx_port.layers.attention import scaled_dot_product_attention
 from mlx_port.layers.norm import LayerNorm
 from tts_core.nn.positions import position_table
-
-Pairs = Sequence[tuple[slice, slice]]  # queries, and the keys that they see; in order of the queries
 
 
 class SwiGLU(nn.Module):
@@ -42,12 +38,10 @@ class MultiheadAttention(nn.Module):
         self.in_proj = nn.Linear(width, 3 * width)
         self.out_proj = nn.Linear(width, width)
 
-    def __call__(
-        self, x: mx.array, source: mx.array | None = None, mask: mx.array | Pairs | None = None
-    ) -> mx.array:
+    def __call__(self, x: mx.array, source: mx.array | None = None, mask: mx.array | None = None) -> mx.array:
         """source: attended rows, if not x; if it has more batch rows than x, they share x's single one.
 
-        mask: (B, 1, 1, keys), True at keys to see; or pairs, each a call of its own; None sees all.
+        mask: (B, 1, 1, keys), True at keys to see; None sees all.
         """
         x = x.astype(self.in_proj.bias.dtype)
         if source is None:
@@ -60,7 +54,7 @@ class MultiheadAttention(nn.Module):
             memory = source.astype(x.dtype)
             keys, values = mx.split(_some_rows(self.in_proj, memory, slice(width, None)), 2, axis=-1)
         queries, keys, values = (split_heads(part, self.heads) for part in (queries, keys, values))
-        return self.out_proj(merge_heads(attend(queries, keys, values, mask)))
+        return self.out_proj(merge_heads(scaled_dot_product_attention(queries, keys, values, mask)))
 
 
 class EncoderLayer(nn.Module):
@@ -74,7 +68,7 @@ class EncoderLayer(nn.Module):
         self.norm2 = LayerNorm(width, eps)
         self.activation = SwiGLU(width, inner)
 
-    def __call__(self, x: mx.array, mask: mx.array | Pairs | None = None) -> mx.array:
+    def __call__(self, x: mx.array, mask: mx.array | None = None) -> mx.array:
         x = x + self.self_attn(self.norm1(x), mask=mask)
         return x + self.linear2(self.activation(self.norm2(x).astype(self.linear2.bias.dtype)))
 
@@ -87,8 +81,8 @@ class Encoder(nn.Module):
         self.layers = [EncoderLayer(width, heads, inner, eps) for _ in range(layers)]
         self.norm = LayerNorm(width, eps)
 
-    def __call__(self, x: mx.array, mask: mx.array | Pairs | None = None) -> mx.array:
-        """mask: (B, 1, 1, S), True at positions to see; or pairs; None sees all."""
+    def __call__(self, x: mx.array, mask: mx.array | None = None) -> mx.array:
+        """mask: (B, 1, 1, S), True at positions to see; None sees all."""
         for layer in self.layers:
             x = layer(x, mask)
         return self.norm(x)
@@ -137,15 +131,6 @@ def speaker_rows(identity: mx.array, codes: mx.array, positions: mx.array) -> mx
     first = mx.broadcast_to(identity, (codes.shape[0], 1, identity.shape[-1]))
     rows = mx.concatenate([first, codes], axis=1)
     return rows.astype(mx.float32) + positions
-
-
-def attend(queries: mx.array, keys: mx.array, values: mx.array, mask: mx.array | Pairs | None) -> mx.array:
-    """Attend under a mask, or pair by pair. (B, H, S, E), keys and values (B, H, N, E) → (B, H, S, E)."""
-    if mask is None or isinstance(mask, mx.array):
-        return scaled_dot_product_attention(queries, keys, values, mask)
-    seen = [(queries[:, :, own], keys[:, :, other], values[:, :, other]) for own, other in mask]
-    made = [scaled_dot_product_attention(*part) for part in seen]
-    return made[0] if len(made) == 1 else mx.concatenate(made, axis=2)
 
 
 def _some_rows(linear: nn.Linear | nn.QuantizedLinear, x: mx.array, rows: slice) -> mx.array:

@@ -21,7 +21,6 @@ from mlx_port.mars5.encoder import (
     ChunkedEmbedding,
     Encoder,
     MultiheadAttention,
-    Pairs,
     SinePositions,
     SwiGLU,
     speaker_vector,
@@ -64,8 +63,8 @@ class DecoderLayer(nn.Module):
         self,
         x: mx.array,
         memory: mx.array,
-        mask: mx.array | Pairs | None,
-        memory_mask: mx.array | Pairs | None,
+        mask: mx.array | None,
+        memory_mask: mx.array | None,
     ) -> mx.array:
         """memory: (R, N + 1, D); if x has one row, all of memory's rows share it."""
         x = x + self.self_attn(self.norm1(x), mask=mask)
@@ -85,8 +84,8 @@ class Decoder(nn.Module):
         self,
         x: mx.array,
         memory: mx.array,
-        mask: mx.array | Pairs | None,
-        memory_mask: mx.array | Pairs | None,
+        mask: mx.array | None,
+        memory_mask: mx.array | None,
     ) -> mx.array:
         for layer in self.layers:
             x = layer(x, memory, mask, memory_mask)

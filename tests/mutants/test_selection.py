@@ -111,6 +111,6 @@ def test_tests_of_the_same_files():
 
 def test_mutants_are_drawn_from_what_a_cpu_runs():
     assert (ROOT / selection.GPU / "capture.py").is_file()
-    drawn = ("torch_ref/dia/slots.py", "mlx_port/dia/slots.py", "torch_ref/cpu/dia/slots.py")
+    drawn = ("torch_ref/dia/decoder.py", "mlx_port/dia/decoder.py", "torch_ref/cpu/dia/decoder.py")
     assert all(map(selection.runs_on_a_cpu, drawn))
     assert not any(map(selection.runs_on_a_cpu, ("torch_ref/cuda/capture.py", "torch_ref/cuda/dia/draws.py")))

@@ -33,6 +33,8 @@ class CapturedDecoder(Protocol):
     noise: (ring, B, ...) float32, uniform numbers for the step; of a ring, without inputs, those of the steps
     to come as log(-log(u)).
     acted: the read of actions, inside of the graph; None without actions.
+    is_kept: False if its memory and graphs are freed with the last text.
+    draws_first: True if a text's first ids are drawn as it is read, and kept until its first step.
     """
 
     host: Host
@@ -41,6 +43,8 @@ class CapturedDecoder(Protocol):
     acted: EarlyRead | None = None
     steps: int = 1
     ahead: int = 1
+    is_kept: bool = True
+    draws_first: bool = False
 
     @property
     def sizes(self) -> Sequence[int]:
@@ -53,6 +57,12 @@ class CapturedDecoder(Protocol):
 
     def leave(self, slot: int) -> None:
         """Free a slot. Steps that run already still compute it."""
+
+    def open(self) -> None:
+        """Allocate what is freed with the last text."""
+
+    def close(self) -> None:
+        """Free it, and the graphs."""
 
     def run(self, slots: int) -> Tensor:
         """Compute a step of the first slots; this is captured."""
@@ -83,16 +93,15 @@ class CapturedBatch(RunningBatch):
         device = decoder.noise.device
         self.begins = torch.zeros(2, texts, dtype=torch.int64, device=device)  # seeds, and steps at tick 0
         compile_together([*decoder.compiling(), partial(self._fill, 0, 1)])
-        self.graphs = {
-            slots: capture(partial(decoder.run, slots), device, again=decoder.clear)[0]
-            for slots in decoder.sizes
-        }
+        self.graphs = self._captured() if decoder.is_kept else {}
 
     @torch.inference_mode()
     def join(self, slot: int, text: TextInputs) -> None:
         """Read what comes before a text's first step, which is the next one. Its slot must be free."""
+        self.graphs = self.graphs or self._captured()
         read = self.decoder.join(slot, text)
-        self.plan.join(slot, text).read = read
+        joined = self.plan.join(slot, text)
+        joined.read, joined.first = read, int(self.decoder.draws_first)
         seed = text.noise.seed if isinstance(text.noise, HostNoise) else 0
         begin = np.array([np.uint64(seed).astype(np.int64), -self.ticks])
         self.begins[:, slot] = self.host.to_device(begin)
@@ -103,6 +112,9 @@ class CapturedBatch(RunningBatch):
         """Free a slot. Steps that run already still compute it."""
         self.plan.leave(slot)
         self.decoder.leave(slot)
+        if not self.plan.texts and not self.decoder.is_kept:
+            self.graphs = {}
+            self.decoder.close()
 
     @torch.inference_mode()
     def launch(self, steps: int) -> Launched:
@@ -118,6 +130,14 @@ class CapturedBatch(RunningBatch):
     def read(self, launched: Launched) -> np.ndarray:
         """Wait for a launch. → (steps, slots, ...) ids; WAITED of a slot that took no part."""
         return launched.ids(finish_read(launched.readings[0]), self.plan.slots)
+
+    def _captured(self) -> dict[int, torch.cuda.CUDAGraph]:
+        decoder, device = self.decoder, self.decoder.noise.device
+        decoder.open()
+        return {
+            slots: capture(partial(decoder.run, slots), device, again=decoder.clear)[0]
+            for slots in decoder.sizes
+        }
 
     def _step(self) -> None:
         plan, inputs = self.plan, self.decoder.inputs

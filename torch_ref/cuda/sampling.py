@@ -37,7 +37,7 @@ class DrawRows(NamedTuple):
     number.
     allowed: (C, V) int8, 1 for ids that may be drawn.
     counts: (B, V), how often each id was drawn among the last ones.
-    penalties: (B, N) float32, of the end, by step.
+    penalties: (B, N) float32, of the end, by step; past them the last.
     """
 
     logits: Tensor
@@ -132,7 +132,8 @@ def _draw_rows(
     if rows.counts is not None:
         counts = tl.load(rows.counts + text * sizes.vocabulary + ids, mask=inside & (step > ABOVE), other=0)
     if rows.penalties is not None:
-        penalty = tl.load(rows.penalties + text * sizes.penalties_row + tl.maximum(step, 0))
+        now = tl.minimum(tl.maximum(step, 0), sizes.penalties_row - 1)
+        penalty = tl.load(rows.penalties + text * sizes.penalties_row + now)
     at = rows.logits + channel * sizes.vocabulary
     if GROUPS == 1:
         first = at + text * sizes.logits_row

@@ -7,8 +7,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_ref.layers.cache import RingCache
-
 
 class RowPositions:
     """Positions of the rows of one step, shared by the caches of all layers.
@@ -91,31 +89,12 @@ class RowCache:
         return False, self.at.mask
 
 
-class FirstRows(RingCache):
-    """The cache of a text's first rows, which are read at once and kept in a row of a batch.
-
-    window: as in RingCache.  cache: of the batch, whose capacity is the text's.
-    """
-
-    def __init__(self, window: int, cache: RowCache, row: int):
-        super().__init__(window, cache.at.capacity)
-        self.cache, self.row = cache, row
-
-    def extend(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Keep the last rows and return all. (1, K, T, E) each → same."""
-        self.length = keys.shape[2]
-        kept = [rows if self.length <= self.capacity else self.kept(rows) for rows in (keys, values)]
-        self.cache.fill(self.row, kept[0][0], kept[1][0])
-        self.buffers = self.cache.keys, self.cache.values
-        return keys, values
-
-
 def relaid(x: Tensor, before: int, copies: int, places: int, length: int) -> Tensor:
-    """Lay out keys for other numbers of rows, and add zeros.
+    """Lay out keys for other numbers of rows, and cut them or add zeros.
 
     (..., before · N, K, T, E) → (..., copies · places, K, length, E).
     """
-    x = x.unflatten(-4, (before, -1))[..., :copies, :places, :, :, :]
+    x = x.unflatten(-4, (before, -1))[..., :copies, :places, :, :length, :]
     wanted = *x.shape[:-5], copies, places, x.shape[-3], length, x.shape[-1]
     short = [size - there for size, there in zip(wanted, x.shape, strict=True)]
     return F.pad(x, [number for each in reversed(short) for number in (0, each)]).flatten(-5, -4)

@@ -8,8 +8,6 @@ even if the products are not.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -18,8 +16,6 @@ from torch_ref.layers.attention import scaled_dot_product_attention
 from torch_ref.layers.norm import LayerNorm
 from torch_ref.limits.remedies import at_least_float32
 from tts_core.nn.positions import position_table
-
-Pairs = Sequence[tuple[slice, slice]]  # queries, and the keys that they see; in order of the queries
 
 
 class SwiGLU(nn.Module):
@@ -45,10 +41,10 @@ class MultiheadAttention(nn.Module):
         self.in_proj = nn.Linear(width, 3 * width)
         self.out_proj = nn.Linear(width, width)
 
-    def forward(self, x: Tensor, source: Tensor | None = None, mask: Tensor | Pairs | None = None) -> Tensor:
+    def forward(self, x: Tensor, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         """source: attended rows, if not x; if it has more batch rows than x, they share x's single one.
 
-        mask: (B, 1, 1, keys), True at keys to see; or pairs, each a call of its own; None sees all.
+        mask: (B, 1, 1, keys), True at keys to see; None sees all.
         """
         weight, bias = self.in_proj.weight, self.in_proj.bias
         x = x.to(bias.dtype)
@@ -59,7 +55,7 @@ class MultiheadAttention(nn.Module):
             queries = F.linear(x, weight[:width], bias[:width]).expand(source.shape[0], -1, -1)
             keys, values = F.linear(source.to(bias.dtype), weight[width:], bias[width:]).chunk(2, dim=-1)
         queries, keys, values = (split_heads(part, self.heads) for part in (queries, keys, values))
-        return self.out_proj(merge_heads(attend(queries, keys, values, mask)))
+        return self.out_proj(merge_heads(scaled_dot_product_attention(queries, keys, values, mask)))
 
 
 class EncoderLayer(nn.Module):
@@ -73,7 +69,7 @@ class EncoderLayer(nn.Module):
         self.norm2 = LayerNorm(width, eps)
         self.activation = SwiGLU(width, inner)
 
-    def forward(self, x: Tensor, mask: Tensor | Pairs | None = None) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         x = x + self.self_attn(self.norm1(x), mask=mask)
         return x + self.linear2(self.activation(self.norm2(x).to(self.linear2.weight.dtype)))
 
@@ -86,8 +82,8 @@ class Encoder(nn.Module):
         self.layers = nn.ModuleList(EncoderLayer(width, heads, inner, eps) for _ in range(layers))
         self.norm = LayerNorm(width, eps)
 
-    def forward(self, x: Tensor, mask: Tensor | Pairs | None = None) -> Tensor:
-        """mask: (B, 1, 1, S), True at positions to see; or pairs; None sees all."""
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """mask: (B, 1, 1, S), True at positions to see; None sees all."""
         for layer in self.layers:
             x = layer(x, mask)
         return self.norm(x)
@@ -136,15 +132,6 @@ def speaker_rows(identity: Tensor, codes: Tensor, positions: Tensor) -> Tensor:
     """Concatenate the identity row and a reference's embedded frames. → (B, P + 1, D), float32 or wider."""
     rows = torch.cat((identity.expand(codes.shape[0], 1, -1), codes), dim=1)
     return at_least_float32(rows) + positions
-
-
-def attend(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | Pairs | None) -> Tensor:
-    """Attend under a mask, or pair by pair. (B, H, S, E), keys and values (B, H, N, E) → (B, H, S, E)."""
-    if mask is None or isinstance(mask, Tensor):
-        return scaled_dot_product_attention(queries, keys, values, mask)
-    seen = [(queries[:, :, own], keys[:, :, other], values[:, :, other]) for own, other in mask]
-    made = [scaled_dot_product_attention(*part) for part in seen]
-    return made[0] if len(made) == 1 else torch.cat(made, dim=2)
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:

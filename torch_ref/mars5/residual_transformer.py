@@ -21,7 +21,6 @@ from torch_ref.mars5.encoder import (
     ChunkedEmbedding,
     Encoder,
     MultiheadAttention,
-    Pairs,
     SinePositions,
     SwiGLU,
     speaker_vector,
@@ -60,9 +59,7 @@ class DecoderLayer(nn.Module):
         self.norm3 = LayerNorm(width, eps)
         self.activation = SwiGLU(width, inner)
 
-    def forward(
-        self, x: Tensor, memory: Tensor, mask: Tensor | Pairs | None, memory_mask: Tensor | Pairs | None
-    ) -> Tensor:
+    def forward(self, x: Tensor, memory: Tensor, mask: Tensor | None, memory_mask: Tensor | None) -> Tensor:
         """memory: (R, N + 1, D); if x has one row, all of memory's rows share it."""
         x = x + self.self_attn(self.norm1(x), mask=mask)
         x = x + self.multihead_attn(self.norm2(x), memory, memory_mask)
@@ -77,9 +74,7 @@ class Decoder(nn.Module):
         self.layers = nn.ModuleList(DecoderLayer(width, heads, inner, eps) for _ in range(layers))
         self.norm = LayerNorm(width, eps)
 
-    def forward(
-        self, x: Tensor, memory: Tensor, mask: Tensor | Pairs | None, memory_mask: Tensor | Pairs | None
-    ) -> Tensor:
+    def forward(self, x: Tensor, memory: Tensor, mask: Tensor | None, memory_mask: Tensor | None) -> Tensor:
         for layer in self.layers:
             x = layer(x, memory, mask, memory_mask)
         return self.norm(x)

@@ -32,7 +32,7 @@ class Mars5Net(Net):
 
     network: autoregressive.
     diffusion: of the transformer, `mars5/reverse.py`.
-    make_slots: of the network, `mars5/slots.py`.
+    make_slots: of the network, `mars5/decoder.py`.
     """
 
     stages, heard = STAGES, "speech"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tts_core.metavoice.inputs import most_rows
-from tts_core.metavoice.memory import MetaVoiceJob, estimate, places_that_fit, positions
+from tts_core.metavoice.memory import FIXED, MetaVoiceJob, estimate, places_that_fit, positions
 from tts_core.metavoice.net import MetaVoiceNet
 from tts_core.metavoice.request import MetaVoiceRequest
 from tts_core.speaking.admission import PeakAdmission
@@ -33,5 +33,6 @@ class MetaVoiceAdmission(PeakAdmission):
         return super().fits(request, others, promised) and rows <= self.rows
 
     def _bytes(self, request: MetaVoiceRequest) -> int:
-        """Estimate the largest stage, besides the cache."""
-        return estimate(self.net.configs, request.job(), self.machine).running_beside("cache")
+        """Estimate the largest stage, with the cache where it grows."""
+        found = estimate(self.net.configs, request.job(), self.machine)
+        return found.running_beside("cache") if self.machine.backend in FIXED else found.running

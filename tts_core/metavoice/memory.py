@@ -49,6 +49,7 @@ VOICE_SECONDS = 80  # of speech, whose slices are encoded at once
 DRAW_DEVICE, DRAW_HOST = 24, 28
 EQ_BANDS, EQ_LIVE = 32, 6  # last step of multi-band diffusion: band waveforms, and live copies of each
 HOST = ("torch-cpu", "mlx-cpu", "torch-mps", "mlx-metal")  # backends whose host memory is also the device's
+FIXED = ("torch-cuda",)  # backends whose caches are allocated at once
 
 
 @dataclass(frozen=True)

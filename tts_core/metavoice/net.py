@@ -42,7 +42,7 @@ class MetaVoiceNet(Net):
     configs: of all parts, by kind.
     network: the first stage.
     diffusion: with its codec; None if the model has none.
-    make_slots: of the first stage, `metavoice/slots.py`.
+    make_slots: of the first stage, `metavoice/decoder.py`.
     fill_codebooks: with the second stage, `metavoice/codes.py`.
     fault: of the first stage, `metavoice/guidance.py`.
     """

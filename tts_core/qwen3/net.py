@@ -26,7 +26,7 @@ class Qwen3Net(StreamNet):
     """Qwen3-TTS's networks and their codec.
 
     network: the talker, and the speaker encoder of a model that has one.
-    make_slots, fault: `qwen3/slots.py`.
+    make_slots, fault: `qwen3/decoder.py`.
     """
 
     kinds = "qwen3", "qwen3_codec"

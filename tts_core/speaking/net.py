@@ -64,7 +64,7 @@ class StreamNet(Net):
 
     kinds: of both.
     documents: texts of the model's own, by name.
-    make_slots: of the network, `slots.py` of the model.
+    make_slots: of the network, `decoder.py` of the model.
     fault: builds the error that names the first layer with NaN or infinity.
     decode_piece: as the codec's, where a side has a faster form.
     """

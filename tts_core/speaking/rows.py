@@ -65,6 +65,7 @@ class BatchText:
     ids, more: as of its inputs, with those that were fed.
     steps: that it has drawn.
     first: draws that reading it was enough for: 0 or 1.
+    shapes: of its row in each array of the state, (1, ...).
     """
 
     inputs: Any
@@ -73,6 +74,7 @@ class BatchText:
     read: int
     steps: int = 0
     first: int = 0
+    shapes: list[tuple[int, ...]] = field(default_factory=list)
 
 
 class Launched(NamedTuple):
@@ -178,6 +180,11 @@ class BatchRows:
         """Rows of a text."""
         return max((text.inputs.rows for text in self.texts.values()), default=1)
 
+    def sizes(self) -> list[tuple[int, ...]]:
+        """Return what the longest row has in each array of the state, without the axis of rows."""
+        by_array = zip(*(text.shapes for text in self.texts.values()), strict=True)
+        return [tuple(map(max, zip(*shapes, strict=True)))[1:] for shapes in by_array]
+
     def wanted(self, places: int) -> int:
         """Return for how many places to have memory. places: that have it now.
 
@@ -222,10 +229,12 @@ class BatchRows:
         return found
 
     def steps(self) -> np.ndarray:
-        """Return how many steps each text has drawn, (N,) int32; -1 where it takes no part."""
+        """Return how many steps each text has drawn, (N,) int32; -1 where it takes no part, or drew as it
+        was read.
+        """
         found = np.full(self.count, -1, np.int32)
         for place, text in self.drawing.items():
-            found[place] = text.steps
+            found[place] = text.steps if text.steps >= text.first else -1
         return found
 
     def answer(self, actions: np.ndarray) -> tuple[np.ndarray, list[int]]:

@@ -14,7 +14,7 @@ WAITED = -2  # in place of a text's first id: it took no part in the step
 
 
 class RunningBatch(Protocol):
-    """Texts that share the steps of one network: `slots.py` of a model, on either side.
+    """Texts that share the steps of one network: `batch.py` of either side.
 
     steps: that one launch runs.  ahead: launches before the first is read.
     """

@@ -187,6 +187,24 @@ def test_unconditional_rows_come_and_go_with_their_texts() -> None:
         np.testing.assert_array_equal(found[: len(expected)], expected)
 
 
+def test_memory_follows_the_longest_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is given back when that one leaves, and all of it with the last."""
+    monkeypatch.setattr("mlx_port.batch.CHUNK", 8)
+    short, long, slots = text(1), text(3), slots_of(2)
+    long.prompt, long.tokens = np.zeros((4, 20), np.int32), np.arange(1, 36).astype(np.int32)
+    slots.join(0, short.inputs(short.grid()))
+    slots.join(1, long.inputs(long.grid()))
+    drawn = [slots.read(slots.launch(2))[:, 0]]
+    assert [cache.keys.shape[2] for cache in slots.caches] == [24] * len(slots.caches)
+    slots.leave(1)
+    drawn.append(slots.read(slots.launch(5))[:, 0])
+    assert [cache.keys.shape[2] for cache in slots.caches] == [8] * len(slots.caches)
+    assert {each.shape[2] for each in (*slots.state.keys, *slots.state.values)} == {len(short.tokens)}
+    np.testing.assert_array_equal(np.concatenate(drawn), plainly(short)[:7])
+    slots.leave(0)
+    assert slots.caches == []
+
+
 def test_a_text_that_does_not_fit_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory that is short while its rows are taken over: its slot stays free."""
     one, other, slots = text(3), text(4), slots_of(2)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch_ref.cuda.mars5.decoder import make_slots
 from torch_ref.cuda.mars5.reverse import make_step
-from torch_ref.mars5.decoder import make_slots
 
 
 def forms() -> dict[str, Any]:

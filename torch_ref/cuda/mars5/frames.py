@@ -23,7 +23,7 @@ def embed_frames(codes: Tensor, tables: Tensor, positions: Tensor, steps: Tensor
     tables: (Q·rows, D / Q).
     positions: (S, D).
     steps: (T, D).
-    t: (S,) int64.
+    t: (1,) int64.
     """
     frames, books = codes.shape
     width = positions.shape[1]
@@ -108,7 +108,7 @@ def _embed_frames(
     code = tl.load(codes + frame * books + book, mask=inside, other=0)
     entry = tl.load(tables + (book * rows + code) * part + col % part, mask=inside, other=0.0)
     place = tl.load(positions + frame * width + col, mask=inside, other=0.0)
-    moment = tl.load(steps + tl.load(t + frame) * width + col, mask=inside, other=0.0)
+    moment = tl.load(steps + tl.load(t) * width + col, mask=inside, other=0.0)
     tl.store(x + frame * width + col, entry.to(tl.float32) + place + moment, mask=inside)
 
 

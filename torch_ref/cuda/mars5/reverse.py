@@ -10,7 +10,7 @@ from torch import Tensor
 
 from torch_ref.cuda.capture import capture
 from torch_ref.cuda.mars5.frames import draw_cells
-from torch_ref.cuda.mars5.fused import FusedTransformer, Reading, runs
+from torch_ref.cuda.mars5.fused import FusedTransformer, runs
 from torch_ref.limits.remedies import at_least_float32
 from torch_ref.mars5.residual_transformer import Mars5Source, ResidualTransformer
 from torch_ref.mars5.reverse import DenoisingStep
@@ -53,7 +53,7 @@ class KernelDenoisingStep(DenoisingStep):
 
     def __init__(self, network: ResidualTransformer, source: Mars5Source, cells: Cells, settings: Diffusion):
         super().__init__(network, source, cells, settings)
-        self.fused = FusedTransformer(network, [Reading.of(network, source)])
+        self.fused = FusedTransformer(network, source)
         self.captured = Captured()
 
     def __call__(self, codes: Tensor, t: Tensor, numbers: Tensor) -> Tensor:
@@ -80,7 +80,7 @@ class KernelDenoisingStep(DenoisingStep):
 
     def logits(self, codes: Tensor, t: Tensor) -> Tensor:
         """Compute logits in the network's dtype."""
-        return self.fused.logits(codes, t, [self.first_frame], self.first_book)
+        return self.fused.logits(codes, t, self.first_frame, self.first_book)
 
 
 def make_step(

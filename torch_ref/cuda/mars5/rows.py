@@ -12,6 +12,7 @@ from torch_ref.cuda.attention import workspace
 from torch_ref.cuda.fused_stack import FusedStack, StackLayer, StackMemory
 from torch_ref.cuda.joined import joined
 from torch_ref.cuda.rows import usable
+from torch_ref.layers.cache import RingCache
 from torch_ref.layers.rope import RotaryPositions
 from torch_ref.layers.row_cache import RowCache
 from torch_ref.mars5.codec_lm import Block, CodecLM
@@ -52,6 +53,25 @@ class Mars5Rows:
         """Compute logits; overwrites x. (R, D) → (R, V), in the network's dtype."""
         x, added = self.stack.run(x, self.positions, self.positions, self.memory)
         return self.stack.norm_linear(x, added, self.network.ar.norm.weight, self.network.ar.output.weight)
+
+
+class FirstRows(RingCache):
+    """The cache of a text's first rows, which are read at once and kept in a row of a batch.
+
+    window: as in RingCache.  cache: of the batch, whose capacity is the text's.
+    """
+
+    def __init__(self, window: int, cache: RowCache, row: int):
+        super().__init__(window, cache.at.capacity)
+        self.cache, self.row = cache, row
+
+    def extend(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Keep the last rows and return all. (1, K, T, E) each → same."""
+        self.length = keys.shape[2]
+        kept = [rows if self.length <= self.capacity else self.kept(rows) for rows in (keys, values)]
+        self.cache.fill(self.row, kept[0][0], kept[1][0])
+        self.buffers = self.cache.keys, self.cache.values
+        return keys, values
 
 
 def runs(network: CodecLM) -> bool:

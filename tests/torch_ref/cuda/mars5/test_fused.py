@@ -11,7 +11,7 @@ from tests.tolerance import assert_within
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
 from tests.torch_ref.cuda.mars5.diffusions import cells, tiny
 from torch_ref.cuda.mars5.frames import draw_cells
-from torch_ref.cuda.mars5.fused import FusedTransformer, Reading
+from torch_ref.cuda.mars5.fused import FusedTransformer
 from torch_ref.cuda.mars5.reverse import KernelDenoisingStep
 from torch_ref.cuda.triton import INTERPRETED
 from torch_ref.limits.remedies import at_least_float32
@@ -126,7 +126,7 @@ def test_weights_are_stored_once() -> None:
     network, begin, settings = tiny(DEVICE), cells(deep=True), Diffusion(timesteps=2)
     source = reverse.ReverseDiffusion(network).read(TEXT, codes(4, seed=2), begin, settings)
     with torch.inference_mode():
-        first, second = (FusedTransformer(network, [Reading.of(network, source)]) for _ in range(2))
+        first, second = (FusedTransformer(network, source) for _ in range(2))
     assert first.head_weights.data_ptr() == second.head_weights.data_ptr()
     assert first.text_weights.data_ptr() == second.text_weights.data_ptr()
     assert first.tables.data_ptr() == second.tables.data_ptr()

@@ -14,20 +14,25 @@ from tests.parity.mars5.test_slots import ROOM, SETTINGS, Text, come_and_go, tex
 from tests.sides import YARDSTICK
 from tests.tiny.mars5_ar import VOCABULARY, ar_config, ar_weights, reference
 from tests.tiny.mars5_draws import extend
-from tests.torch_ref.cuda.eager import eager
-from torch_ref.cuda.mars5 import slots
+from tests.torch_ref.cuda.eager import eager, uncaptured
+from torch_ref.batch import RunningBatch
+from torch_ref.cuda import batch
+from torch_ref.cuda.batch import CapturedBatch
+from torch_ref.cuda.mars5 import decoder
+from torch_ref.cuda.mars5.decoder import CapturedMars5, make_slots
 from torch_ref.cuda.mars5.draws import EMPTY, Mars5Draws
 from torch_ref.cuda.mars5.rows import runs
 from torch_ref.cuda.triton import INTERPRETED, triton
+from torch_ref.guard import marked
 from torch_ref.layers.rope import RotaryPositions
 from torch_ref.layers.row_cache import RowCache
+from torch_ref.mars5 import decoder as plain
 from torch_ref.mars5.codec_lm import CodecLM
-from torch_ref.mars5.sampling import draw_ids
-from torch_ref.mars5.slots import Mars5Slots
+from torch_ref.sampling import draw_rows
 from tts_core.mars5.config import is_norm
 from tts_core.mars5.inputs import Mars5Inputs
 from tts_core.mars5.options import Mars5Options
-from tts_core.mars5.sampling import PENALTIES_ABOVE
+from tts_core.mars5.sampling import PENALTIES_ABOVE, SAMPLER, allowed_ids
 from tts_core.mars5.sequence import CodecSequence
 from tts_core.nn.noise import HostNoise
 
@@ -47,10 +52,13 @@ def alone(network: CodecLM, one: Text) -> list[int]:
     return [*sequence.generated, *[VOCABULARY.end] * sequence.ended]
 
 
-def captured(network: CodecLM, texts: int) -> slots.Mars5GraphSlots:
-    return slots.Mars5GraphSlots(
-        network, texts=texts, room=ROOM, lowest=VOCABULARY.lowest, end=VOCABULARY.end
-    )
+def captured(network: CodecLM, texts: int) -> CapturedBatch:
+    form = CapturedMars5(network, texts=texts, room=ROOM, lowest=VOCABULARY.lowest, end=VOCABULARY.end)
+    return CapturedBatch(form, texts=texts, room=ROOM)
+
+
+def opened(network: CodecLM, texts: int) -> RunningBatch:
+    return make_slots(network, texts=texts, room=ROOM, lowest=VOCABULARY.lowest, end=VOCABULARY.end)
 
 
 class PlainRows:
@@ -76,37 +84,45 @@ class PlainRows:
         return made
 
 
-def draw_id(
-    logits: Tensor, table: Tensor, state: Mars5Draws, options: Mars5Options, *, lowest: int, end: int
-) -> None:
+def draw_ids(logits: Tensor, table: Tensor, state: Mars5Draws, *, lowest: int, end: int) -> None:
     """In place of the kernel."""
-    now, recent = int(state.count), state.recent
-    seen = recent[(recent != EMPTY) & (now > PENALTIES_ABOVE)].long()
-    if now > PENALTIES_ABOVE:
-        assert torch.equal(state.counts.long(), seen.bincount(minlength=len(table)))
-    penalty, number = state.penalties[now], state.uniform[now]
-    ids = draw_ids(logits, seen[None], penalty, number, options, lowest=lowest, end=end)
-    known, place = ids.clamp(min=0), now % len(recent)
-    if recent[place] != EMPTY:
-        state.counts[recent[place].long()] -= 1
-    state.counts[known] += 1
-    recent[place] = known[0]
-    state.drawn[now] = ids[0]
-    state.row.copy_(table[known])
-    state.position.add_(1)
-    state.count.add_(1)
+    for slot in (state.step >= 0).nonzero().flatten().tolist():
+        now, window = int(state.step[slot]), int(state.window[slot])
+        recent = state.recent[slot, :window]
+        seen = recent[(recent != EMPTY) & (now > PENALTIES_ABOVE)].long()
+        if now > PENALTIES_ABOVE:
+            assert torch.equal(state.counts[slot].long(), seen.bincount(minlength=len(table)))
+        place = min(now, state.penalties.shape[1] - 1)
+        penalty = state.penalties[slot : slot + 1, place : place + 1]
+        counts = seen.bincount(minlength=len(table)).float()[None]
+        inputs = {"allowed": torch.from_numpy(allowed_ids(len(table), lowest)), "counts": counts}
+        own, own_logits = SAMPLER.named(state.settings[slot : slot + 1], 2), logits[slot : slot + 1]
+        [id] = draw_rows(
+            [own_logits], own, state.uniform[:, slot : slot + 1], SAMPLER, penalty=penalty, end=end, **inputs
+        )
+        id = marked(id[None, None], own_logits[:, None])[0, 0]
+        known, place = id.clamp(min=0), now % window
+        if recent[place] != EMPTY:
+            state.counts[slot, recent[place].long()] -= 1
+        state.counts[slot, known] += 1
+        recent[place], state.drawn[slot], state.rows[slot] = known, id, table[known]
 
 
-def single(network: CodecLM) -> slots.KernelSlot:
-    ids = {"lowest": VOCABULARY.lowest, "end": VOCABULARY.end}
-    return slots.KernelSlot(network, texts=1, room=ROOM, **ids)
+def fill_uniform(out: Tensor, seeds: Tensor, steps: Tensor, first: int, count: int) -> None:
+    """In place of the kernel."""
+    for slot, step in enumerate(steps.tolist()):
+        seed = int(np.int64(seeds[slot].item()).astype(np.uint64))
+        drawn = HostNoise(seed).uniform(max(step, 0), tuple(out.shape[2:]))
+        out[0, slot] = torch.from_numpy(drawn) if step >= 0 else 0.5
 
 
 @pytest.fixture
 def plain_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slots, "Mars5Rows", PlainRows)
-    monkeypatch.setattr(slots, "capture", eager)
-    monkeypatch.setattr(slots, "draw_id", draw_id)
+    monkeypatch.setattr(decoder, "Mars5Rows", PlainRows)
+    monkeypatch.setattr(decoder, "draw_ids", draw_ids)
+    monkeypatch.setattr(batch, "capture", eager)
+    monkeypatch.setattr(batch, "compile_together", lambda calls: None)
+    monkeypatch.setattr(batch, "fill_uniform", fill_uniform)
 
 
 @pytest.mark.usefixtures("plain_kernels")
@@ -115,8 +131,8 @@ def test_texts_come_and_go_without_a_new_capture(window: int) -> None:
     """The work that a graph replays, without a graph or kernels."""
     built, texts = network(window), [text(seed) for seed in range(16)]
     shared = captured(built, 3)
-    graph, ended = shared.graph, come_and_go(YARDSTICK, shared, texts, seed=1)
-    assert shared.graph is graph
+    graphs, ended = dict(shared.graphs), come_and_go(shared, texts, seed=1)
+    assert shared.graphs == graphs
     assert len(ended) > 10
     for one in ended:
         assert one.drawn[: one.limit] == alone(built, one)
@@ -127,7 +143,7 @@ def test_texts_come_and_go_without_a_new_capture(window: int) -> None:
 def test_texts_come_and_go_in_a_single_slot(window: int) -> None:
     """The work that its graph replays, without kernels. The ring wraps in the prompt, after it and never."""
     built, texts = network(window), [text(seed) for seed in range(16)]
-    ended = come_and_go(YARDSTICK, single(built), texts, seed=1)
+    ended = come_and_go(captured(built, 1), texts, seed=1)
     assert len(ended) > 10
     assert {one.joining.options.temperature for one in ended} >= {one.temperature for one in SETTINGS}
     for one in ended:
@@ -136,20 +152,21 @@ def test_texts_come_and_go_in_a_single_slot(window: int) -> None:
 
 @pytest.mark.usefixtures("plain_kernels")
 def test_a_single_slot_past_the_end_of_its_text() -> None:
-    one, slot = text(7), single(network())
+    one, slot = text(7), captured(network(), 1)
     slot.join(0, one.joining)
     drawn = [row for _ in range(30) for row in slot.read(slot.launch(4))[:, 0].tolist()]
     expected = alone(network(), one)
     assert drawn[: len(expected)] == expected
     slot.leave(0)
-    assert (slot.cache, slot.graph) == ([], None)
+    assert isinstance(slot.decoder, CapturedMars5)
+    assert (slot.decoder.caches, slot.graphs) == ([], {})
 
 
 @pytest.mark.usefixtures("plain_kernels")
 def test_logits_that_are_no_numbers() -> None:
     weights = ar_weights(ar_config(), seed=3)
     weights.tensors["embed.weight"][VOCABULARY.shallow("x").tokens[1]] = np.nan
-    slot = single(YARDSTICK.network("mars5", weights))
+    slot = captured(YARDSTICK.network("mars5", weights), 1)
     options = Mars5Options(generate_max_len_override=ROOM)
     slot.join(0, Mars5Inputs(VOCABULARY.shallow("x"), reference(5, ar_config()), options, HostNoise(1)))
     assert slot.read(slot.launch(4))[:, 0].tolist() == [-1] * 4
@@ -158,8 +175,8 @@ def test_logits_that_are_no_numbers() -> None:
 @pytest.mark.skipif(not INTERPRETED, reason="Triton's interpreter is off (TRITON_INTERPRET=1)")
 def test_kernels_of_a_single_slot_in_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only a few draws, since each takes seconds."""
-    monkeypatch.setattr(slots, "capture", eager)
-    one, slot = text(4), single(copy.deepcopy(network(16)))
+    uncaptured(monkeypatch, batch)
+    one, slot = text(4), captured(copy.deepcopy(network(16)), 1)
     slot.join(0, one.joining)
     expected = alone(network(16), one)[:4]
     assert slot.read(slot.launch(4))[: len(expected), 0].tolist() == expected
@@ -171,11 +188,9 @@ def test_texts_come_and_go_in_a_single_slot_on_a_gpu(window: int) -> None:
     if triton is None:
         pytest.skip("Triton is not installed")
     built, texts = network(window), [text(seed) for seed in range(30)]
-    slot = slots.make_slots(
-        copy.deepcopy(built).to("cuda"), texts=1, room=ROOM, lowest=VOCABULARY.lowest, end=VOCABULARY.end
-    )
-    assert type(slot) is slots.KernelSlot
-    ended = come_and_go(YARDSTICK, slot, texts, seed=1)
+    slot = opened(copy.deepcopy(built).to("cuda"), 1)
+    assert type(slot) is CapturedBatch
+    ended = come_and_go(slot, texts, seed=1)
     assert len(ended) > 16
     for one in ended:
         assert one.drawn[: one.limit] == alone(built, one)
@@ -184,7 +199,7 @@ def test_texts_come_and_go_in_a_single_slot_on_a_gpu(window: int) -> None:
 @pytest.mark.skipif(not INTERPRETED, reason="Triton's interpreter is off (TRITON_INTERPRET=1)")
 def test_kernels_in_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only a few draws, since each takes seconds."""
-    monkeypatch.setattr(slots, "capture", eager)
+    uncaptured(monkeypatch, batch)
     texts = [text(seed) for seed in (4, 7)]
     shared = captured(copy.deepcopy(network()), 2)
     for slot, one in enumerate(texts):
@@ -198,20 +213,19 @@ def test_kernels_in_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not INTERPRETED, reason="Triton's interpreter is off (TRITON_INTERPRET=1)")
 @pytest.mark.parametrize("window", [3000, 16])
-@pytest.mark.parametrize(("count", "form"), [(1, slots.KernelSlot), (3, slots.Mars5GraphSlots)])
+@pytest.mark.parametrize("count", [1, 3])
 def test_texts_come_and_go_in_the_interpreter(
-    count: int, form: type[Mars5Slots], window: int, monkeypatch: pytest.MonkeyPatch
+    count: int, window: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A few ids of texts of every sampling."""
-    monkeypatch.setattr(slots, "capture", eager)
+    uncaptured(monkeypatch, batch)
     texts = [one for one in map(text, range(150)) if 3 < one.limit < 8]
     some = [one for place, one in enumerate(texts) if sampling_of(one) not in map(sampling_of, texts[:place])]
     assert len(some) == len(SETTINGS)
     some += [next(one for one in texts[5:] if one not in some)]
-    ids = {"lowest": VOCABULARY.lowest, "end": VOCABULARY.end}
-    shared = slots.make_slots(copy.deepcopy(network(window)), texts=count, room=ROOM, **ids)
-    assert type(shared) is form
-    ended = come_and_go(YARDSTICK, shared, some, seed=count)
+    shared = opened(copy.deepcopy(network(window)), count)
+    assert type(shared) is CapturedBatch
+    ended = come_and_go(shared, some, seed=count)
     assert len(ended) >= len(SETTINGS)
     for one in ended:
         assert one.drawn[: one.limit] == alone(network(window), one)
@@ -229,7 +243,7 @@ def test_texts_come_and_go_on_a_gpu(count: int, window: int) -> None:
         pytest.skip("Triton is not installed")
     built, texts = network(window), [text(seed) for seed in range(30)]
     shared = captured(copy.deepcopy(built).to("cuda"), count)
-    ended = come_and_go(YARDSTICK, shared, texts, seed=count)
+    ended = come_and_go(shared, texts, seed=count)
     assert len(ended) > 16
     for one in ended:
         assert one.drawn[: one.limit] == alone(built, one)
@@ -248,32 +262,39 @@ def test_the_kernels_are_as_exact_as_the_layers(dtype: torch.dtype) -> None:
     exact = copy.deepcopy(own).cpu().double()
     texts = [text(seed) for seed in (1, 4, 7)]
     logits = {}
-    for name, built, form in (
-        ("kernels", own.to("cuda"), slots.Mars5GraphSlots),
-        ("layers", own.to("cuda"), Mars5Slots),
-        ("truth", exact, Mars5Slots),
-    ):
-        shared = form(built, texts=3, room=ROOM, lowest=VOCABULARY.lowest, end=VOCABULARY.end)
+    for name, built in (("kernels", own.to("cuda")), ("layers", own.to("cuda")), ("truth", exact)):
+        ids = {"lowest": VOCABULARY.lowest, "end": VOCABULARY.end}
+        shared: RunningBatch = plain.make_slots(built, texts=3, room=ROOM, **ids)
+        if name == "kernels":
+            shared = captured(built, 3)
         for slot, one in enumerate(texts):
             shared.join(slot, one.joining)
-        found = []
-        for step in range(6):
-            found.append(shared.logits(shared.plan.step().positions).double().cpu())
-            shared.tokens.fill_(VOCABULARY.lowest + step)
-        logits[name] = torch.stack(found)
+        logits[name] = torch.stack([computed(shared, VOCABULARY.lowest + step) for step in range(6)])
     off, plainly_off = ((logits[name] - logits["truth"]).norm() for name in ("kernels", "layers"))
     assert off < 1.5 * plainly_off + 1e-6
     assert plainly_off < 64 * torch.finfo(dtype).eps * logits["truth"].norm()
 
 
+def computed(shared: RunningBatch, following: int) -> Tensor:
+    """Logits of each text, after which all go on with one id. → (N, V) float64."""
+    shared.plan.begin()
+    if isinstance(shared, CapturedBatch):
+        form = shared.decoder
+        assert isinstance(form, CapturedMars5)
+        form.inputs[1] = torch.from_numpy(shared.plan.positions()).long()
+        found = form.layers(form.state.rows).double().cpu()
+        form.state.rows.copy_(form.network.embed.weight[following])
+    else:
+        found = shared._made().double().cpu()
+        shared.state = shared.state._replace(tokens=torch.full_like(shared.state.tokens, following))
+    shared.plan.end()
+    return found
+
+
 @pytest.mark.usefixtures("plain_kernels")
-@pytest.mark.parametrize(("count", "form"), [(1, slots.KernelSlot), (2, slots.Mars5GraphSlots)])
-def test_the_form_where_kernels_run_and_elsewhere(
-    count: int, form: type[Mars5Slots], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("count", [1, 2])
+def test_the_form_where_kernels_run_and_elsewhere(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert runs(network()) == INTERPRETED
     for usable in (True, False):
-        monkeypatch.setattr(slots, "runs", lambda _, usable=usable: usable)
-        ids = {"lowest": VOCABULARY.lowest, "end": VOCABULARY.end}
-        made = slots.make_slots(network(), texts=count, room=ROOM, **ids)
-        assert type(made) is (form if usable else Mars5Slots)
+        monkeypatch.setattr(decoder, "runs", lambda _, usable=usable: usable)
+        assert type(opened(network(), count)) is (CapturedBatch if usable else RunningBatch)
