@@ -301,7 +301,7 @@ def test_what_a_draw_is_made_from(side: Side) -> None:
 
     def choose(draw: Any, uniform: Any) -> Any:
         seen.append(probabilities(side, draw))
-        return side.array(np.array([drawn[len(seen) - 1]], np.int32))
+        return side.array(np.array([drawn[len(seen) - 1]], np.int64))
 
     sequence = sequence_of(prompt, len(drawn))
     for _ in extend(side, quiet, codes, sequence, settings, HostNoise(1), choose=choose):
@@ -349,7 +349,7 @@ def test_logits_that_are_not_finite_are_named(side: Side, dtype: str, drawn: int
     ids = iter([first + 1] * (drawn - 1) + [first] * 12)
 
     def choose(draw: Any, uniform: Any) -> Any:
-        return side.array(np.array([next(ids)], np.int32))
+        return side.array(np.array([next(ids)], np.int64))
 
     said = rf"^generation: logits are NaN or infinite in {dtype} \(text 1, row {drawn}\); "
     with pytest.raises(GenerationError, match=said):
