@@ -29,8 +29,9 @@ from converters.published import open_published
 from converters.rules.dequantize import Quantization
 from mlx_port import DiaPipeline
 from mlx_port.dia.dia import Dia
-from mlx_port.dia.sampling import candidates_0626, draw, forbid_special
+from mlx_port.sampling import draw_rows
 from tts_core.dia.grid import apply_delay
+from tts_core.dia.sampling import SAMPLER_0626, allowed_ids
 from tts_core.dia.text import tokenize
 from tts_core.nn.noise import HostNoise
 from tts_core.voice.embedded import CODEC, DIA
@@ -95,10 +96,11 @@ def teacher_forced(network: Dia, text: str, codes: np.ndarray, seed: int) -> For
     source = network.read([mx.array(tokenize(text))], network.encode_nothing())
     cond, uncond = network(mx.concatenate([given, given]), network.new_cache(), source)  # (T', C, V)
     uniform = np.stack([HostNoise(seed).uniform(step, cond.shape[1:]) for step in range(len(cond))])
-    kept = candidates_0626(cond, uncond, config.sampling, eos)
-    drawn = np.array(draw(kept, mx.array(uniform)))
+    codes = mx.array(allowed_ids(cond.shape[1], cond.shape[2], eos))
+    table = SAMPLER_0626.named(mx.array(SAMPLER_0626.table([config.sampling])), 3)
+    drawn = np.array(draw_rows((cond, uncond), table, mx.array(uniform), SAMPLER_0626, allowed=codes, end=eos))
     # compare codes with codes only: the end of speech is another decision
-    allowed = mx.where(mx.arange(cond.shape[-1]) == eos, -mx.inf, forbid_special(cond, eos))
+    allowed = mx.where(codes & (mx.arange(cond.shape[-1]) != eos), cond, -mx.inf)
     log_p = np.array(allowed - mx.logsumexp(allowed, axis=-1, keepdims=True))
     place = np.arange(frames) + np.asarray(config.delay_pattern)[:, None]  # (C, T): the row that predicts it
     channel = np.arange(len(codes))[:, None]

@@ -6,7 +6,6 @@ import json
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from safetensors.numpy import load_file
 from tests.golden.cases import existing
 from tests.golden.exact import exact_rotary
 from tests.sides import Side
-from tests.tiny.mars5_draws import extend
+from tests.tiny.mars5_draws import extend, probabilities
 from tests.tiny.weights import Weights
 from tts_core.mars5.config import CodecLMConfig, codec_lm_from_shapes
 from tts_core.mars5.options import Mars5Options
@@ -56,10 +55,10 @@ class Recorder:
     forced: dict[int, int] = field(default_factory=dict)  # draw → id
     probs: list[np.ndarray] = field(default_factory=list)  # (V,) each
 
-    def __call__(self, log_probs: Any, uniform: Any) -> Any:
+    def __call__(self, draw: Any, uniform: Any) -> Any:
         at = len(self.probs)
-        self.probs.append(np.exp(self.side.numpy(log_probs)[0]))
-        drawn = self.side.sampling.draw(log_probs, uniform)
+        self.probs.append(probabilities(self.side, draw).astype(self.side.numpy(draw.scores).dtype))
+        drawn = self.side.module("sampling").inverse(draw, uniform)
         return self.side.array(np.array([self.forced[at]])) if at in self.forced else drawn
 
 
@@ -68,10 +67,6 @@ class ArSide(Side):
     """A side with the network; None where only the sampler is asked."""
 
     network: Any
-
-    @property
-    def sampling(self) -> ModuleType:
-        return self.module("mars5.sampling")
 
     def speaker(self, codes: np.ndarray) -> np.ndarray:
         """(P, Q) → (1, D)."""

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from tests.draws import only, score
 from tests.golden.bench import Bench
 from tests.golden.cases import Vectors, _Info, existing
 from tests.golden.mars5_ar_bench import ArSide, ar_side, read_checkpoint, sampling_side
 from tts_core.mars5.options import Mars5Options
-from tts_core.mars5.sampling import PENALTIES_ABOVE, end_penalties
+from tts_core.mars5.sampling import PENALTIES_ABOVE, SAMPLER, allowed_ids, end_penalties, numbers
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecPrompt, CodecVocabulary
 from tts_core.nn.noise import HostNoise
 
@@ -241,7 +242,7 @@ def check_samplers(folder: Path, side: str) -> None:
         assert case["result"] == ("log_probabilities" if case["kind"] == "chain" else "logits")
 
         def run(s: ArSide, case: Any = case, logits: np.ndarray = logits) -> np.ndarray:
-            return s.numpy(filtered(s, case, s.array(logits), previous))
+            return filtered(s, case, logits, previous)
 
         kept = golden > -np.inf
         for one in {bench.side, bench.torch32, bench.torch64}:
@@ -251,30 +252,33 @@ def check_samplers(folder: Path, side: str) -> None:
     vectors.assert_all_read()
 
 
-def filtered(side: ArSide, case: Any, logits: Any, previous: np.ndarray) -> Any:
+RULES = {  # by kind of filter
+    "freq_rep": ("freq_penalty", "presence_penalty"),
+    "eos": ("end_penalty",),
+    "topk_topp": ("top_k", "top_p"),
+    "typical": ("typical_p",),
+    "typical_after_topk8": ("top_k", "top_p", "typical_p"),
+}
+
+
+def filtered(side: ArSide, case: Any, logits: np.ndarray, previous: np.ndarray) -> np.ndarray:
     """One case's filter on one side. (B, V) → same."""
-    rules, kind = side.sampling, case["kind"]
-    options = options_of(case)
-    seen = side.array(previous[:, -options.rep_penalty_window :])
-
-    def penalty() -> Any:
-        count = case["n_generated"] + 1
-        return side.array(end_penalties(options, case["n_est"], count))[-1]
-
-    if kind == "freq_rep":
-        return rules.penalize_repeats(logits, rules.occurrences(seen, logits.shape[-1]), options)
-    if kind == "eos":
-        return rules.penalize_end(logits, case["eos_id"], penalty())
-    if kind == "topk_topp":
-        return rules.keep_top(logits, options.top_k, options.top_p)
-    if kind == "typical":
-        return rules.keep_typical(logits, options.typical_p)
-    if kind == "typical_after_topk8":
-        return rules.keep_typical(rules.keep_top(logits, options.top_k, options.top_p), options.typical_p)
-    assert kind == "chain", f"unknown kind of filter: {kind}"
-    assert case["penalties_apply"] == (case["n_generated"] > PENALTIES_ABOVE)
-    assert case["lowest_allowed_id"] == case["first_speech_id"] - 1
-    counts = rules.occurrences(seen if case["penalties_apply"] else seen[:, :0], logits.shape[-1])
-    return rules.log_probabilities(
-        logits, counts, penalty(), options, lowest=case["lowest_allowed_id"], end=case["eos_id"]
-    )
+    kind, options = case["kind"], options_of(case)
+    seen = previous[:, -options.rep_penalty_window :]
+    if kind == "chain" and not case["penalties_apply"]:
+        seen = seen[:, :0]
+    counts = np.stack([np.bincount(row, minlength=logits.shape[1] + 1) for row in seen])[:, : logits.shape[1]]
+    inputs: dict[str, Any] = {"counts": counts.astype(np.float32)}
+    if kind in ("eos", "chain"):
+        penalty = end_penalties(options, case["n_est"], case["n_generated"] + 1)[-1]
+        inputs |= {"penalty": penalty.reshape(1, 1), "end": case["eos_id"]}
+    if kind == "chain":
+        assert case["penalties_apply"] == (case["n_generated"] > PENALTIES_ABOVE)
+        assert case["lowest_allowed_id"] == case["first_speech_id"] - 1
+        inputs["allowed"] = allowed_ids(logits.shape[1], case["lowest_allowed_id"])
+    sampler = SAMPLER if kind == "chain" else only(SAMPLER, *RULES[kind])
+    scores = score(side, sampler, [logits], numbers(options), **inputs)
+    if kind != "chain":
+        return scores
+    highest = scores.max(axis=-1, keepdims=True)
+    return scores - highest - np.log(np.exp(scores - highest).sum(axis=-1, keepdims=True))

@@ -40,7 +40,7 @@ RULES = (
         ops=("multinomial",),
         effect="silent",
         message="multinomial may return an index outside its domain",
-        remedy="draw on the host: argmax of log p plus Gumbel noise (torch_ref.dia.sampling)",
+        remedy="draw on the host: argmax of log p plus Gumbel noise (torch_ref.sampling)",
         source="pytorch #136623 (open)",
         evidence="thread",
     ),

@@ -9,16 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.draws import draw, only, score
 from tests.parity.mars5 import plain_codec_lm as plain
 from tests.sides import ORACLE, PORT, YARDSTICK, Side, assert_parity
 from tests.tiny.inputs import normal
 from tests.tiny.mars5_ar import VOCABULARY, ar_config, ar_weights, deep_prompt, reference, sequence_of
-from tests.tiny.mars5_draws import extend
+from tests.tiny.mars5_draws import extend, probabilities
 from tests.tolerance import EPS, FACTOR, assert_within
 from torch_ref.limits import Backend, enforce
 from tts_core.errors import GenerationError
 from tts_core.mars5.config import CodecLMConfig
 from tts_core.mars5.options import Mars5Options
+from tts_core.mars5.sampling import SAMPLER, numbers
 from tts_core.mars5.tokens import CodecPrompt
 from tts_core.nn.noise import HostNoise
 
@@ -208,7 +210,8 @@ def some_logits(kind: str) -> np.ndarray:
 def test_keep_top(side: Side, kind: str, top_k: int, top_p: float) -> None:
     """The same ids stay; rows that differ between float64 and float32 are on the nucleus' edge, and rare."""
     logits = some_logits(kind)
-    got = side.numpy(side.module("mars5.sampling").keep_top(side.array(logits), top_k, top_p))
+    options = Mars5Options(temperature=1.0, top_k=top_k, top_p=top_p)
+    got = score(side, only(SAMPLER, "top_k", "top_p"), [logits], numbers(options))
     exact = np.stack([plain.top(row.astype(np.float64), top_k, top_p) for row in logits])
     single = np.stack([plain.top(row, top_k, top_p) for row in logits])
     clear = ((exact > -np.inf) == (single > -np.inf)).all(axis=1)
@@ -222,7 +225,8 @@ def test_keep_top(side: Side, kind: str, top_k: int, top_p: float) -> None:
 def test_keep_typical(side: Side, kind: str, mass: float) -> None:
     logits = some_logits(kind)
     logits[::2] = np.where(logits[::2] < 1, -np.inf, logits[::2])
-    got = side.numpy(side.module("mars5.sampling").keep_typical(side.array(logits), mass))
+    options = Mars5Options(temperature=1.0, typical_p=mass)
+    got = score(side, only(SAMPLER, "typical_p"), [logits], numbers(options))
     exact = np.stack([plain.typical(row.astype(np.float64), mass) for row in logits])
     same = (got == exact).all(axis=1)
     assert same.mean() > 0.9
@@ -231,23 +235,22 @@ def test_keep_typical(side: Side, kind: str, mass: float) -> None:
 
 @BOTH
 def test_occurrences(side: Side) -> None:
-    ids = np.array([[3, 3, 0, 6, 6, 3], [7, 7, 7, 7, 7, 6]], np.int32)
-    counts = side.numpy(side.module("mars5.sampling").occurrences(side.array(ids), 7))
-    assert counts.tolist() == [[1, 0, 0, 3, 0, 0, 2], [0, 0, 0, 0, 0, 0, 1]]
-    nothing = side.numpy(side.module("mars5.sampling").occurrences(side.array(ids[:, :0]), 7))
+    ids = np.array([[3, 3, 0, 6, 6, 3], [0, 0, 0, 0, 0, 6]], np.int32)
+    counts = side.numpy(side.module("sampling").occurrences(side.array(ids), 7))
+    assert counts.tolist() == [[1, 0, 0, 3, 0, 0, 2], [5, 0, 0, 0, 0, 0, 1]]
+    nothing = side.numpy(side.module("sampling").occurrences(side.array(ids[:, :0]), 7))
     assert nothing.tolist() == [[0] * 7] * 2
 
 
 @BOTH
 def test_draw(side: Side) -> None:
     """The inverse of the cumulative distribution; an id without probability is never drawn."""
-    draw = side.module("mars5.sampling").draw
-    probs = np.array([[0, 0.25, 0, 0.5, 0.25, 0]], np.float32)
+    probs, sampler = np.array([[0, 0.25, 0, 0.5, 0.25, 0]], np.float32), only(SAMPLER)
     with np.errstate(divide="ignore"):
-        logs = side.array(np.log(probs))
-    numbers = [2.0**-24, 0.1, 0.25, 0.4, 0.7499, 0.75, 0.9, 1 - 2.0**-24]
-    drawn = [int(side.numpy(draw(logs, side.array(np.array(number, np.float32))))[0]) for number in numbers]
-    assert drawn == [1, 1, 3, 3, 3, 4, 4, 4]
+        logs = np.log(probs)
+    uniform = np.array([2.0**-24, 0.1, 0.25, 0.4, 0.7499, 0.75, 0.9, 1 - 2.0**-24], np.float32)[:, None]
+    logits, settings = logs.repeat(len(uniform), axis=0), numbers(Mars5Options())
+    assert draw(side, sampler, [logits], settings, uniform).tolist() == [1, 1, 3, 3, 3, 4, 4, 4]
 
 
 def run_of(side: Side, name: str, prompt: CodecPrompt, codes: np.ndarray, config: CodecLMConfig) -> list[int]:
@@ -296,9 +299,9 @@ def test_what_a_draw_is_made_from(side: Side) -> None:
     first = VOCABULARY.first_speech
     drawn = [first, first + 1, first + 1, first + 2, first, first, first + 3, first + 4, first]
 
-    def choose(log_probs: Any, uniform: Any) -> Any:
-        seen.append(np.exp(side.numpy(log_probs)[0].astype(np.float64)))
-        return side.array(np.array([drawn[len(seen) - 1]], np.int32))
+    def choose(draw: Any, uniform: Any) -> Any:
+        seen.append(probabilities(side, draw))
+        return side.array(np.array([drawn[len(seen) - 1]], np.int64))
 
     sequence = sequence_of(prompt, len(drawn))
     for _ in extend(side, quiet, codes, sequence, settings, HostNoise(1), choose=choose):
@@ -318,11 +321,11 @@ def test_what_a_draw_is_made_from(side: Side) -> None:
 def test_the_end_stops_the_loop(side: Side) -> None:
     """A certain end: it is not part of the ids, and no id is drawn after it."""
     codes, sequence = reference(10, CONFIG), sequence_of(VOCABULARY.shallow("Thin."), 12)
-    rules, drawn = side.module("mars5.sampling"), []
+    rules, drawn = side.module("sampling"), []
 
-    def choose(log_probs: Any, uniform: Any) -> Any:
+    def choose(draw: Any, uniform: Any) -> Any:
         drawn.append(1)
-        ids = rules.draw(log_probs, uniform)
+        ids = rules.inverse(draw, uniform)
         return ids * 0 + VOCABULARY.end if len(drawn) == 4 else ids
 
     for _ in extend(side, network(side), codes, sequence, Mars5Options(), HostNoise(1), choose=choose):
@@ -345,8 +348,8 @@ def test_logits_that_are_not_finite_are_named(side: Side, dtype: str, drawn: int
     broken = side.network("mars5", weights, dtype)
     ids = iter([first + 1] * (drawn - 1) + [first] * 12)
 
-    def choose(log_probs: Any, uniform: Any) -> Any:
-        return side.array(np.array([next(ids)], np.int32))
+    def choose(draw: Any, uniform: Any) -> Any:
+        return side.array(np.array([next(ids)], np.int64))
 
     said = rf"^generation: logits are NaN or infinite in {dtype} \(text 1, row {drawn}\); "
     with pytest.raises(GenerationError, match=said):
