@@ -11,7 +11,7 @@ from tts_core.judges import judging
 from tts_core.judges.dnsmos import Scores
 from tts_core.judges.judging import Judged, Measure, judged, measures, summaries
 from tts_core.judges.rows import RecordingRow
-from tts_core.judges.statistics import ratio_interval
+from tts_core.judges.statistics import paired_interval, ratio_interval
 from tts_core.judges.words import Recognizer, recognizer
 
 
@@ -114,6 +114,13 @@ def test_intervals_cover_the_mean_in_nineteen_of_twenty_cases() -> None:
         covered += low <= 0.2 <= high
     # binomial(200, 0.95): 180 or fewer in one of 400 runs
     assert covered > 180
+
+
+def test_a_paired_interval_is_narrower_for_like_rows() -> None:
+    rng = np.random.default_rng(4)
+    hard = rng.integers(0, 10, size=50)
+    ours, theirs = ((hard + 1).tolist(), [20] * 50), (hard.tolist(), [20] * 50)
+    assert paired_interval(ours, theirs) == pytest.approx((0.05, 0.05))
 
 
 def test_whisper_needs_weights(tmp_path: Path) -> None:
