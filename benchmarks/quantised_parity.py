@@ -96,9 +96,11 @@ def teacher_forced(network: Dia, text: str, codes: np.ndarray, seed: int) -> For
     source = network.read([mx.array(tokenize(text))], network.encode_nothing())
     cond, uncond = network(mx.concatenate([given, given]), network.new_cache(), source)  # (T', C, V)
     uniform = np.stack([HostNoise(seed).uniform(step, cond.shape[1:]) for step in range(len(cond))])
-    codes = mx.array(allowed_ids(cond.shape[1], cond.shape[2], eos))
+    codes = mx.array(allowed_ids(cond.shape[1], cond.shape[2], eos).tolist())
     table = SAMPLER_0626.named(mx.array(SAMPLER_0626.table([config.sampling])), 3)
-    drawn = np.array(draw_rows((cond, uncond), table, mx.array(uniform), SAMPLER_0626, allowed=codes, end=eos))
+    drawn = np.array(
+        draw_rows((cond, uncond), table, mx.array(uniform), SAMPLER_0626, allowed=codes, end=eos)
+    )
     # compare codes with codes only: the end of speech is another decision
     allowed = mx.where(codes & (mx.arange(cond.shape[-1]) != eos), cond, -mx.inf)
     log_p = np.array(allowed - mx.logsumexp(allowed, axis=-1, keepdims=True))
