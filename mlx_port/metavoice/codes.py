@@ -57,8 +57,10 @@ def draw(logits: mx.array, noise: Noise, *, temperature: float, top_k: int | Non
     """Draw one id for each row of logits (..., V), independently. → (...)."""
     sampling = FirstStageSampling(1.0, 1.0, temperature, None, top_k, rule="slow")
     table = SAMPLER.named(mx.array(SAMPLER.table([sampling.numbers])), logits.ndim)
-    uniform = noise.uniform(SECOND_STAGE_STEP, tuple(logits.shape))
-    return draw_rows([logits], table, mx.array(uniform), SAMPLER)
+    uniform = None
+    if not sampling.greedy:
+        uniform = mx.array(noise.uniform(SECOND_STAGE_STEP, tuple(logits.shape)))
+    return draw_rows([logits], table, uniform, SAMPLER)
 
 
 def _read(network: SecondStage, ids: mx.array) -> np.ndarray:

@@ -61,8 +61,11 @@ def draw(logits: Tensor, noise: Noise, *, temperature: float, top_k: int | None)
     """Draw one id for each row of logits (..., V), independently. → (...)."""
     sampling = FirstStageSampling(1.0, 1.0, temperature, None, top_k, rule="slow")
     table = SAMPLER.named(torch.from_numpy(SAMPLER.table([sampling.numbers])).to(logits.device), logits.ndim)
-    uniform = noise.uniform(SECOND_STAGE_STEP, tuple(logits.shape))
-    return draw_rows([logits], table, torch.from_numpy(uniform).to(logits.device), SAMPLER)
+    uniform = None
+    if not sampling.greedy:
+        numbers = noise.uniform(SECOND_STAGE_STEP, tuple(logits.shape))
+        uniform = torch.from_numpy(numbers).to(logits.device)
+    return draw_rows([logits], table, uniform, SAMPLER)
 
 
 def _read(network: SecondStage, ids: Tensor) -> np.ndarray:

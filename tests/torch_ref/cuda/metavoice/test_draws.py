@@ -71,7 +71,7 @@ def test_ids_are_those_of_the_rules(*, ties: bool) -> None:
         for text, (settings, own) in enumerate(zip(rows.settings, rows.own.tolist(), strict=True)):
             parts = logits[[row for row in own if row >= 0]][:, None]
             table = SAMPLER.named(settings[None], 2)
-            expected.append(draw_rows(parts, table, uniform[text : text + 1], SAMPLER).item())
+            expected.append(draw_rows([*parts], table, uniform[text : text + 1], SAMPLER).item())
         assert drawn(logits, torch.log(-torch.log(uniform)), rows) == expected, place
         for own, drawn_id in zip(rows.own.tolist(), expected, strict=True):
             assert {rows.tokens[row].item() for row in own if row >= 0} == {drawn_id}
