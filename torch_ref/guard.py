@@ -9,7 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-MARK = -1  # replaces ids drawn from NaN or infinite logits
+from tts_core.nn.sentinels import Sentinel
+
+MARK = Sentinel.MARK  # replaces ids drawn from NaN or infinite logits
 
 
 def marked(ids: Tensor, logits: Tensor) -> Tensor:

@@ -12,8 +12,9 @@ from typing import Literal
 import numpy as np
 
 from tts_core.dia.config import DiaConfig
+from tts_core.nn.sentinels import Sentinel
 
-FREE = -1  # a slot that the model fills
+FREE = Sentinel.FREE  # a slot that the model fills
 
 
 class DelayGrid:

@@ -9,7 +9,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-FREE = -1  # in place of a code that is not known to the host
+from tts_core.nn.sentinels import Sentinel
+
+FREE = Sentinel.FREE  # in place of a code that is not known to the host
 
 
 def apply_delay(codes: np.ndarray, delays: Sequence[int], pad: int) -> np.ndarray:

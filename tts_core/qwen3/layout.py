@@ -11,9 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from tts_core.errors import UsageError, did_you_mean
+from tts_core.nn.sentinels import Sentinel
 from tts_core.qwen3.config import Qwen3Config, Speaker
 
-NOTHING, SPEAKER, FRAME = -1, -2, -3  # in place of a codec id; NOTHING also of a text id
+# in place of a codec id; NOTHING also of a text id
+NOTHING, SPEAKER, FRAME = Sentinel.NOTHING, Sentinel.SPEAKER, Sentinel.FRAME
 ROLE = 3  # ids before a text's body
 ENDS, REFERENCE_ENDS = 5, 2  # ids after the body of a text, and of a recording's transcript
 

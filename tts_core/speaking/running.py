@@ -8,9 +8,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from tts_core.nn.sentinels import Sentinel
 from tts_core.speaking.speech import Slot
 
-WAITED = -2  # in place of a text's first id: it took no part in the step
+WAITED = Sentinel.WAITED  # in place of a text's first id: it took no part in the step
 
 
 class RunningBatch(Protocol):

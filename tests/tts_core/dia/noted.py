@@ -1,5 +1,8 @@
 """The end of a draw in a kernel that only notes ids."""
 
+# pyright: reportInvalidTypeForm=false
+# (Triton reads the kernel's annotations)
+
 from typing import NamedTuple
 
 from torch import Tensor

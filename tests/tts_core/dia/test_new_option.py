@@ -1,7 +1,7 @@
 """A new option of Dia's sampling is written in four files: its declaration, and its rule three times.
 
-A copy of the packages gets one, and uses it in a separate interpreter: its flag, folders that lack it, the table
-of texts of different settings, draws on both sides and, where Triton is installed, the kernel.
+A copy of the packages gets one, and uses it in a separate interpreter: its flag, folders that lack it, the
+table of texts of different settings, draws on both sides and, where Triton is interpreted, the kernel.
 """
 
 import os
@@ -87,8 +87,9 @@ if INTERPRETED:
 
     ids = torch.zeros(2, 3, dtype=torch.int32)
     rows = DrawRows(
-        torch.from_numpy(logits).flatten(0, 1).flatten(1), torch.zeros(1, 2, 27), torch.zeros(2, dtype=torch.int64),
-        own_rows(2, torch.device("cpu")), torch.from_numpy(allowed).to(torch.int8),
+        torch.from_numpy(logits).flatten(0, 1).flatten(1), torch.zeros(1, 2, 27),
+        torch.zeros(2, dtype=torch.int64), own_rows(2, torch.device("cpu")),
+        torch.from_numpy(allowed).to(torch.int8),
     )
     draw_rows(rows, torch.from_numpy(numbers), SAMPLER_0626, noted, Noted(ids, 3), channels=3, end=7)
     assert ids.tolist() == expected, ids

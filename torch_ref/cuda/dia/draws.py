@@ -114,7 +114,7 @@ def draw(
         _drawn,
         DiaDrawn(
             **state, delays=delays, drawn_ring=len(rows.drawn), capacity=capacity, channels=channels,
-            texts=texts, eos=config.eos_token_id, pad=config.pad_token_id, free=FREE,
+            texts=texts, eos=config.eos_token_id, pad=config.pad_token_id, free=int(FREE),
         ),
         channels=channels,
         end=config.eos_token_id,

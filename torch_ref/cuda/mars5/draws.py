@@ -15,9 +15,10 @@ from torch import Tensor
 from torch_ref.cuda.sampling import DrawRows, draw_rows
 from torch_ref.cuda.triton import jit, tl
 from tts_core.mars5.sampling import PENALTIES_ABOVE, SAMPLER
+from tts_core.nn.sentinels import Sentinel
 
 WARPS = 16
-EMPTY = -1  # a place of `recent` without an id
+EMPTY = Sentinel.EMPTY  # a place of `recent` without an id
 EMBEDDED = 1024  # numbers of a row that are embedded at once
 
 
@@ -87,7 +88,7 @@ def draw_ids(logits: Tensor, table: Tensor, state: Mars5Draws, *, lowest: int, e
             vocabulary=table.shape[0],
             width=table.shape[1],
             ring=state.recent.shape[1],
-            empty=EMPTY,
+            empty=int(EMPTY),
         ),
         lowest=lowest,
         end=end,
