@@ -38,16 +38,15 @@ def load(folder, codec):
 
 
 def talker(model, given):
-    """As in `generate`: the whole text is read first, then padding is added to each frame."""
-    network, cache, made = model.talker, model.talker.make_cache(), []
+    """As in `generate`: the whole text is read first, and padding is added to each frame."""
+    network, cache, codes = model.talker, model.talker.make_cache(), given["codes"]
     prompt, _, padding = model._prepare_generation_inputs(
         given["text"], given["language"], speaker=given["voice"], instruct=given["instruct"]
     )
     embeddings = [network.get_input_embeddings(), *network.code_predictor.codec_embedding]
-    for read in (prompt, *mx.split(given["codes"], given["codes"].shape[2], axis=2)):
-        if made:
-            read = sum((embed(read[:, q]) for q, embed in enumerate(embeddings)), padding)
-        made.append(network(read, cache=cache))
+    frames = sum((embed(codes[:, q]) for q, embed in enumerate(embeddings)), padding)
+    first, *single = mx.split(frames, [codes.shape[2] - 2, codes.shape[2] - 1], axis=1)
+    made = [network(read, cache=cache) for read in (mx.concatenate([prompt, first], axis=1), *single)]
     return {"prompt": prompt, "hidden": [one[1] for one in made], "logits": [one[0] for one in made]}
 
 

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import redirect_stdout
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,8 +23,8 @@ from tts_core.printable import json_text, lines, one_line
 if TYPE_CHECKING:
     from converters.published import ModelPart, Published
     from mlx_port.commands.verify.report import Report
-    from mlx_port.commands.verify.run import Runner, Side
-    from tts_core.nn.layers import Layers
+    from mlx_port.commands.verify.run import Build
+    from tts_core.nn.probe import Framework, Probe
 
 
 @click.command()
@@ -150,16 +151,21 @@ def _run_port(
         raise NotFoundError(f"FOLDER: {folder} is not a folder here; fetch the checkpoint first")
     environment = {"TF32": "off"} | _frameworks()
 
+    from torch import nn
+
     from mlx_port.commands.verify import ports
-    from torch_ref.layerwise import TORCH
     from torch_ref.loading import open_parts
-    from tts_core.nn.ladder import InputSources
-    from tts_core.nn.probe import probes
+    from tts_core.nn.probe import InputSources, probes
 
     parts = [open_parts(folder, dtype=dtype, device="cpu", **how) for dtype in ("float64", "float32")]
     adapter = ports.open_port(port, str(parts[0].model))
     given = InputSources(parts[0].configs, parts[0].documents, rows, seconds, seed)
-    listed = [probe for probe in probes(str(parts[0].model), given) if probe.name in adapter.calls]
+    listed = [
+        replace(probe, part=name, half="")
+        for probe in probes(str(parts[0].model), given)
+        for name in adapter.calls
+        if name == probe.name or name.startswith(f"{probe.name}, ")
+    ]
     codec = None if how["codec"] is None else Path(how["codec"]).expanduser()
     report = ports.PortReport(folder, ports.named_version(adapter), environment)
     with redirect_stdout(sys.stderr):  # what the port prints is no part of the report
@@ -171,9 +177,9 @@ def _run_port(
                 "give a checkpoint in a layout that it reads"
             ) from error
         for kind in dict.fromkeys(probe.kind for probe in listed):
-            oracle, yardstick = (each.network(kind, TORCH.nn.Module).requires_grad_(False) for each in parts)
+            oracle, yardstick = (each.network(kind, nn.Module).requires_grad_(False) for each in parts)
             for probe in (one for one in listed if one.kind == kind):
-                report.rows += ports.compare(probe, adapter, model, oracle, yardstick, TORCH)
+                report.rows += ports.compare(probe, adapter, model, oracle, yardstick)
     click.echo(json_text(report.to_dict()) if as_json else lines("\n".join(report.lines(verbose=verbose))))
     return report.passed
 
@@ -270,17 +276,19 @@ def _frameworks() -> dict[str, str]:
     return {"mlx": f"{version('mlx')} ({device})", "torch": f"{version('torch')} (cpu)"}
 
 
-def _sides() -> tuple[Side, Side]:
-    """Layers of PyTorch, read through the maps, and of MLX, read from the stored files."""
-    from mlx_port.layerwise import Layerwise
+def _sides() -> tuple[Build, Build]:
+    """Networks of PyTorch, read through the maps, and of MLX, read from the stored files."""
+    from mlx_port import watch
     from mlx_port.stored_published import stored_in
-    from torch_ref.layerwise import Layerwise as TorchLayerwise
+    from torch_ref import watch as torch_watch
 
-    def reference(weights: ModelPart, layers: type[Layers], config: object, dtype: str) -> Runner:
-        return TorchLayerwise(layers, config, weights, dtype).run
+    def reference(probe: Probe, part: ModelPart, dtype: str) -> tuple[Any, Framework]:
+        network = torch_watch.unloaded(probe.network_class("torch_ref"), part.config, part, dtype)
+        return network, torch_watch.framework(dtype)
 
-    def port(weights: ModelPart, layers: type[Layers], config: object, dtype: str) -> Runner:
-        return Layerwise(layers, config, stored_in(weights), dtype).run
+    def port(probe: Probe, part: ModelPart, dtype: str) -> tuple[Any, Framework]:
+        network = watch.unloaded(probe.network_class("mlx_port"), part.config, stored_in(part), dtype)
+        return network, watch.framework(dtype)
 
     return reference, port
 

@@ -73,7 +73,7 @@ def compare_tensors(
 ) -> tuple[list[TensorClass], list[Fault]]:
     """Compare every tensor of a network, reading one at a time.
 
-    title: of the part.  groups: a tensor's class by its name (tts_core.nn.ladder.Rung); None: its module.
+    title: of the part.  groups: a tensor's class by its name (tts_core.nn.probe.Probe); None: its module.
     """
     sums: dict[str, list[float]] = {}
     faults = []

@@ -15,8 +15,8 @@ from tts_core.printable import counted, one_line
 WIDTH = 100
 HEAD = "  err mlx    /scale err torch  ratio      SNR     bound"
 METHOD = (
-    "Every layer is fed the same float32 input, the rounded output of the float64 layer before, so errors do "
-    "not add up, except in the rows 'whole network'."
+    "Every layer reads the output of the float64 layer before, rounded, so errors do not add up, except in "
+    "the rows 'whole network'."
 )
 UNJUDGED = (
     "As this model runs here, without a verdict: on a CPU, MLX sums quantized products in 16 bits, torch in "
