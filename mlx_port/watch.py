@@ -45,13 +45,16 @@ def unloaded(
     names = weights.names()
     if weights.quantization:
         quantize_linears(network, weights.quantization, set(names))
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(_group(name), []).append(name)
     latest: dict[str, dict[str, mx.array]] = {}  # of one group
 
     def read(name: str) -> mx.array:
         group = _group(name)
         if group not in latest:
             latest.clear()
-            found = weights.read([one for one in names if _group(one) == group])
+            found = weights.read(groups[group])
             if weights.quantization:
                 found = dequantize_others(network, found, weights.quantization)
             latest[group] = {

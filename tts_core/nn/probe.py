@@ -134,7 +134,7 @@ class Probe:
         found = [
             name
             for at, module in network.named_modules()
-            if at and any(True for _ in module.parameters())
+            if any(True for _ in module.parameters())
             for name in (at, *(f"{at}.{method}" for method in METHODS if hasattr(module, method)))
         ]
         return [name for name in found if re.fullmatch(self.rows, name)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from mlx_port.commands.verify.conversion import compare_tensors, teacher_forced
 from mlx_port.commands.verify.measure import Choices, compare_choices, distances
 from mlx_port.commands.verify.report import Report
-from mlx_port.commands.verify.watch import Side, Trace, compare_outputs, find_module, trace
+from mlx_port.commands.verify.watch import Side, Trace, Values, compare_outputs, find_module, trace
 from tts_core import models
 from tts_core.errors import CheckpointError
 from tts_core.nn.probe import Framework, InputSources, Probe, probes
@@ -77,62 +77,71 @@ class Comparison:
 
     def run(self) -> None:
         """Compare in float32, and in the type in which the converted part is stored; fill the report."""
-        probe, held = self.probe, self.before if _exact(self.after) else self.after  # the oracle's numbers
-        network, framework = self.reference(probe, held, "float64")
-        names = probe.rows_in(network)
-        truth = self._trace(self._side(network, framework, names))
+        held = self.before if _exact(self.after) else self.after  # the oracle's numbers
+        oracle = self._side(self.reference, held, "float64")
+        truth, names = self._trace(oracle), list(oracle.modules)
         ends = truth
         for dtype in dict.fromkeys(("float32", self.after.dtype)):
-            torch = self._side(*self.reference(probe, held, dtype), names)
-            turned = [name for name in names if re.fullmatch(probe.turned, name)]
-            mlx = self._side(*self.port(probe, self.after, dtype), names, turned)
-            fed = [truth, *(self._trace(side, truth) for side in (torch, mlx))]
-            whole = [truth, *(self._trace(side) for side in (torch, mlx))]
-            self._compare(dtype, fed, whole, held)
-            ends = whole[2]
-        if not _exact(self.after) and probe.targets is not None:
-            source = self._side(*self.reference(probe, self.before, "float32"), names)
-            own, converted = (_whole(run.results["logits"]) for run in (self._trace(source), ends))
-            self.report.losses[probe.part] = teacher_forced(own, converted, probe.targets)
+            sides = [
+                self._side(self.reference, held, dtype, names),
+                self._side(self.port, self.after, dtype, names),
+            ]
+            self._compare_modules(dtype, [truth, *(self._trace(side, truth.outputs) for side in sides)], held)
+            whole = [truth, *(self._trace(side) for side in sides)]
+            self._compare_results(dtype, whole)
+            ends = whole[-1]
+        if not _exact(self.after) and self.probe.targets is not None:
+            source = self._trace(self._side(self.reference, self.before, "float32"))
+            own, converted = (_whole(run.results["logits"]) for run in (source, ends))
+            self.report.losses[self.probe.part] = teacher_forced(own, converted, self.probe.targets)
 
-    def _side(
-        self, network: Any, framework: Framework, names: list[str], turned: list[str] | None = None
-    ) -> Side:
+    def _side(self, build: Build, part: ModelPart, dtype: str, names: Sequence[str] = ()) -> Side:
+        """names: of modules to watch; empty in a network of torch takes those of the probe."""
+        network, framework = build(self.probe, part, dtype)
+        names = names or self.probe.rows_in(network)
+        turned = [name for name in names if build is self.port and re.fullmatch(self.probe.turned, name)]
         modules = {name: find_module(network, name) for name in names}
-        return Side(lambda: self.probe.run(network, framework), framework, modules, turned or ())
+        return Side(lambda: self.probe.run(network, framework), framework, modules, turned)
 
-    def _trace(self, side: Side, truth: Trace | None = None) -> Trace:
-        def show(name: str) -> None:
-            self.progress(f"{self.probe.name}: {name}")
+    def _trace(self, side: Side, truth: Values | None = None) -> Trace:
+        return trace(side, truth, lambda name: self.progress(f"{self.probe.name}: {name}"))
 
-        return trace(side, truth and truth.outputs, show)
-
-    def _compare(self, dtype: str, fed: list[Trace], whole: list[Trace], held: ModelPart) -> None:
-        probe, report, judged = self.probe, self.report, dtype == "float32" or not _is_quantized(self.after)
-        for name in fed[0].outputs:
-            outputs = [run.outputs.get(name, []) for run in fed]
+    def _compare_modules(self, dtype: str, runs: list[Trace], held: ModelPart) -> None:
+        """Add a row for each module, and for what is between the last ones and the results."""
+        for name in runs[0].outputs:
             if name.endswith(".encode"):
-                report.choices.append(self._codes(name, dtype, fed, held))
+                self.report.choices.append(self._codes(name, dtype, runs, held))
             else:
                 label = name.removeprefix("model.").removesuffix(".decode")
-                report.rows.append(compare_outputs(probe.part, label, dtype, outputs, judged=judged))
-        for name in fed[0].results:
-            made, ends = ([run.results[name] for run in runs] for runs in (fed, whole))
-            if (
-                ends[0][0].dtype.kind != "f"
-            ):  # no verdict: a near-tie changes all later codebooks of its frame
-                truth, port = np.concatenate(ends[0]), np.concatenate(ends[2])
-                report.choices.append(Choices(probe.part, END, dtype, truth.size, int((truth == port).sum())))
-                continue
-            report.rows.append(compare_outputs(probe.part, name, dtype, made, judged=judged))
-            if name == list(fed[0].results)[-1]:
-                report.rows.append(compare_outputs(probe.part, END, dtype, ends, judged=judged))
-            if name == "logits":
-                truth, torch, port = map(_whole, ends)
-                title, chosen = "argmax of the logits", port.argmax(-1)
-                report.choices.append(
-                    compare_choices(probe.part, title, dtype, -truth, -torch, chosen, judged)
-                )
+                self._add(label, dtype, [run.outputs.get(name, []) for run in runs])
+        for name, values in runs[0].results.items():
+            if values[0].dtype.kind == "f":
+                self._add(name, dtype, [run.results[name] for run in runs])
+
+    def _compare_results(self, dtype: str, runs: list[Trace]) -> None:
+        """Add the row of the last result, and the agreement of codes."""
+        part, last = self.probe.part, list(runs[0].results)[-1]
+        ends = [run.results[last] for run in runs]
+        if last == "codes" and ends[0][0].dtype.kind != "f":
+            # no verdict: a near-tie changes all later codebooks of its frame
+            truth, port = np.concatenate(ends[0]), np.concatenate(ends[2])
+            self.report.choices.append(Choices(part, END, dtype, truth.size, int((truth == port).sum())))
+            return
+        self._add(END, dtype, ends)
+        if last == "logits":
+            truth, torch, port = map(_whole, ends)
+            title, chosen = "argmax of the logits", port.argmax(-1)
+            self.report.choices.append(
+                compare_choices(part, title, dtype, -truth, -torch, chosen, self._judged(dtype))
+            )
+
+    def _add(self, layer: str, dtype: str, sides: list[list[np.ndarray]]) -> None:
+        judged = self._judged(dtype)
+        self.report.rows.append(compare_outputs(self.probe.part, layer, dtype, sides, judged=judged))
+
+    def _judged(self, dtype: str) -> bool:
+        """Judge float32 and unquantized layers only: on a CPU, MLX sums quantized products in 16 bits."""
+        return dtype == "float32" or not _is_quantized(self.after)
 
     def _codes(self, name: str, dtype: str, runs: list[Trace], held: ModelPart) -> Choices:
         """Compare a quantizer's codes by the oracle's distances."""

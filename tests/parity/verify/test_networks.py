@@ -120,7 +120,7 @@ NETWORKS = {
     ),
     "qwen3 speaker encoder": Faults(
         QWEN3, "speaker", "speaker_encoder.blocks.0.conv.weight", "speaker_encoder.fc.weight",
-        ("speaker_encoder.blocks.1", "speaker_encoder.blocks.2"),
+        ("speaker_encoder.blocks.1.tdnn1", "speaker_encoder.blocks.1.tdnn2"),
     ),
     "qwen3_codec encoder": Faults(
         QWEN3, "codec encoder", "encoder.downsample.conv.weight", f"encoder.{VQ}.0.codebook.embed",
