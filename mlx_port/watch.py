@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 import numpy as np
@@ -12,8 +12,11 @@ from mlx import nn
 
 from mlx_port.loading import DTYPES
 from mlx_port.stored import Stored, cast_floats, dequantize_others, quantize_linears
-from mlx_port.stored_published import Mapped
-from tts_core.nn.probe import Framework
+from mlx_port.stored_published import Mapped, stored_in
+from tts_core.nn.probe import Framework, Probe
+
+if TYPE_CHECKING:
+    from converters.published import ModelPart
 
 GROUP = re.compile(r"(.*\.\d+)\..*|(.*)\.[^.]*")  # a list's element, or a module outside of lists
 
@@ -33,14 +36,16 @@ def framework(dtype: str) -> Framework:
 
 
 def unloaded(
-    network_class: Callable[..., nn.Module], config: object, weights: Stored | Mapped, dtype: str
-) -> nn.Module:
-    """Build a network that reads its tensors when they are used.
+    probe: Probe, part: ModelPart, dtype: str, weights: Stored | Mapped | None = None
+) -> tuple[nn.Module, Framework]:
+    """Build a probe's network, which reads its tensors when they are used.
 
     dtype: of weights, as in `framework`; tensors that stay float32 in every folder are float32, codes of
     quantized weights are unchanged.
+    weights: None reads those of the part.
     """
-    network = network_class(config)  # its own arrays are never evaluated
+    weights = weights or stored_in(part)
+    network = probe.network_class("mlx_port")(part.config)  # its own arrays are never evaluated
     network.eval()
     names = weights.names()
     if weights.quantization:
@@ -68,7 +73,7 @@ def unloaded(
         )
         if lazy:
             module.__class__ = _reading(type(module), lambda name, at=at: read(f"{at}.{name}"), lazy)
-    return network
+    return network, framework(dtype)
 
 
 def _group(name: str) -> str:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from converters.published import ModelPart
 from torch_ref.device import DTYPES
 from torch_ref.limits.remedies import at_least_float32
-from tts_core.nn.probe import Framework
+from tts_core.nn.probe import Framework, Probe
 
 
 def framework(dtype: str) -> Framework:
@@ -29,7 +29,7 @@ def framework(dtype: str) -> Framework:
     return Framework(torch.concatenate, array, host, lambda x: x.transpose(1, 2))
 
 
-class LazyWeights(dict[str, Any]):
+class _LazyWeights(dict[str, Any]):
     """The tensors of one module, read at each use; iterating gives empty ones of their shapes."""
 
     def __init__(self, empty: Mapping[str, Tensor | None], read: Callable[[str], Tensor]):
@@ -40,20 +40,17 @@ class LazyWeights(dict[str, Any]):
         return None if super().__getitem__(name) is None else self._read(name)
 
 
-def unloaded(
-    network_class: Callable[..., nn.Module], config: object, weights: ModelPart, dtype: str
-) -> nn.Module:
-    """Build a network that reads its tensors when they are used.
+def unloaded(probe: Probe, part: ModelPart, dtype: str) -> tuple[nn.Module, Framework]:
+    """Build a probe's network, which reads its tensors when they are used.
 
     dtype: of weights, as in `framework`; tensors that stay float32 in every folder are at least float32.
-    Raises KeyError for tensors that are missing.
     """
     with torch.device("meta"):
-        network = network_class(config).eval()
+        network = probe.network_class("torch_ref")(part.config).eval()
     wide = torch.promote_types(DTYPES[dtype], torch.float32)
 
     def kind(name: str) -> torch.dtype:
-        return wide if weights.stays_float32(name) else DTYPES[dtype]
+        return wide if part.stays_float32(name) else DTYPES[dtype]
 
     latest: dict[str, Tensor] = {}  # of one module
 
@@ -61,21 +58,20 @@ def unloaded(
         if name not in latest:
             if latest and next(iter(latest)).rpartition(".")[0] != name.rpartition(".")[0]:
                 latest.clear()
-            values = weights.read(name)
+            values = part.read(name)
             made = torch.from_numpy(values if values.flags.writeable else values.copy())
             latest[name] = made.to(kind(name))
         return latest[name]
 
     for at, module in network.named_modules():
-        held = {name: value for name, value in module._parameters.items()}
         empty = {
             name: None if value is None else torch.zeros((), dtype=kind(f"{at}.{name}")).expand(value.shape)
-            for name, value in held.items()
+            for name, value in module._parameters.items()
         }
-        vars(module)["_parameters"] = LazyWeights(empty, lambda name, at=at: read(f"{at}.{name}"))
+        vars(module)["_parameters"] = _LazyWeights(empty, lambda name, at=at: read(f"{at}.{name}"))
         if isinstance(module, nn.LSTM):
             module.__class__ = _lazy_lstm(type(module))
-    return network
+    return network, framework(dtype)
 
 
 def _lazy_lstm(own: type) -> type:

@@ -33,7 +33,7 @@ from tests.tiny.dia import dac_weights, dia_config, dia_weights, published_dac_c
 from tests.tiny.dia2 import published_dia2
 from tests.tiny.published_models import sources
 from tests.tiny.qwen3 import write_published as published_qwen3
-from torch_ref.watch import framework, unloaded
+from torch_ref.watch import unloaded
 from tts_core.nn.noise import HostNoise
 from tts_core.nn.probe import InputSources, Probe, probes, sound
 from tts_core.prompt import Prompt
@@ -221,9 +221,9 @@ def _options(model: str, changes: Mapping[str, Any]) -> Any:
 
 
 def _side(probe: Probe, part: ModelPart, dtype: str) -> Side:
-    network, torch_in = unloaded(probe.network_class("torch_ref"), part.config, part, dtype), framework(dtype)
+    network, framework = unloaded(probe, part, dtype)
     modules = {name: find_module(network, name) for name in probe.rows_in(network)}
-    return Side(lambda: probe.run(network, torch_in), torch_in, modules)
+    return Side(lambda: probe.run(network, framework), framework, modules)
 
 
 def _bound(truth: list[np.ndarray], yardstick: list[np.ndarray]) -> float:

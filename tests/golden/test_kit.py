@@ -12,14 +12,12 @@ pytest.importorskip("torch", reason="torch is not installed: it makes the kit")
 pytest.importorskip("mlx.core", reason="MLX is not installed")
 
 import mlx_port
+from converters.published import open_published
 from mlx_port.commands.verify.watch import Side, find_module, trace
 from mlx_port.loading import open_parts
-from mlx_port.stored import Stored, read_config
-from mlx_port.stored_published import open_copied, stored_in
-from mlx_port.watch import framework, unloaded
+from mlx_port.watch import unloaded
 from tests.golden import kit
 from tts_core import models
-from tts_core.files.record import Record
 from tts_core.nn.probe import InputSources, probes
 from tts_core.prompt import Prompt
 
@@ -65,22 +63,18 @@ def test_every_layer_is_within_its_bound(folder, example):
 def port(place: Path, model: str, number: int, run: dict, expected: dict) -> dict:
     """Run MLX's network from the converted folder, each module going on with the kit's arrays."""
     kind = run["kind"]
-    where = place / models.network(kind).folder
-    parts = open_parts(place)
-    given = InputSources(parts.configs, parts.documents, kit.ROWS, kit.SECONDS, kit.SEED)
-    probe = probes(model, given)[number]
+    part = open_published(place, offline=True).parts[kind]
+    given = open_parts(place)
+    probe = probes(model, InputSources(given.configs, given.documents, kit.ROWS, kit.SECONDS, kit.SEED))[
+        number
+    ]
     assert (probe.kind, probe.name) == (kind, run["part"])
-    assert models.kind_of(read_config(where, kind)) == kind
-    if models.network(kind).is_copied:
-        stored = stored_in(open_copied(place, kind))
-    else:
-        stored = Stored(kind, Record.read(place).weights(models.network(kind).folder))
-    network = unloaded(probe.network_class("mlx_port"), parts.configs[kind], stored, "float32")
+    network, framework = unloaded(probe, part, "float32")
     at = f"{number}.row."
     truth = {name.removeprefix(at): calls for name, calls in expected.items() if name.startswith(at)}
     turned = [name for name in truth if re.fullmatch(probe.turned, name)]
     modules = {name: find_module(network, name) for name in truth}
-    side = Side(lambda: probe.run(network, framework("float32")), framework("float32"), modules, turned)
+    side = Side(lambda: probe.run(network, framework), framework, modules, turned)
     made = trace(side, truth)
     results = {f"{number}.out.{name}": calls for name, calls in made.results.items()}
     return {f"{at}{name}": calls for name, calls in made.outputs.items()} | results

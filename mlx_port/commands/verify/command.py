@@ -10,7 +10,7 @@ from contextlib import redirect_stdout
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -21,10 +21,9 @@ from tts_core.extras import install
 from tts_core.printable import json_text, lines, one_line
 
 if TYPE_CHECKING:
-    from converters.published import ModelPart, Published
+    from converters.published import Published
+    from mlx_port.commands.verify.ports import PortReport
     from mlx_port.commands.verify.report import Report
-    from mlx_port.commands.verify.run import Build
-    from tts_core.nn.probe import Framework, Probe
 
 
 @click.command()
@@ -76,60 +75,49 @@ def verify(context: click.Context, **flags: Any) -> None:
 def _run(
     sources: tuple[str, ...],
     destination: str,
-    codec: str | None,
+    port: str | None,
+    page: str | None,
+    verbose: bool,
+    as_json: bool,
     rows: int,
     seconds: float,
     seed: int,
-    cross_rope: bool | None,
-    config: str | None,
-    revision: str | None,
-    offline: bool,
-    port: str | None,
-    verbose: bool,
-    as_json: bool,
-    page: str | None,
+    **how: Any,
 ) -> bool:
+    """Compare, and print the report. how: arguments of open_published, of which ports take all but config."""
     if port is not None:
-        if sources or page or config:
+        if sources or page or how.pop("config"):
             raise UsageError("--with: takes one FOLDER, and neither SRC, --config nor --html; omit them")
-        how = {"codec": codec, "cross_rope": cross_rope, "revision": revision, "offline": offline}
-        return _run_port(port, destination, how, rows, seconds, seed, verbose, as_json)
+        compared = _run_port(port, destination, how, rows, seconds, seed)
+        _print(compared.to_dict(), "\n".join(compared.lines(verbose=verbose)), as_json=as_json)
+        return compared.passed
     started = time.perf_counter()
     if page is not None:
         _check_page(page)
     environment = {"TF32": "off"} | _frameworks()
 
     from converters.published import open_published
+    from mlx_port import watch
     from mlx_port.commands.verify import html, run
     from mlx_port.commands.verify.report import Report
+    from torch_ref import watch as torch_watch
 
     converted = _converted(destination)
     parts = list(converted.parts)
-    published = open_published(
-        sources,
-        codec=codec,
-        cross_rope=cross_rope,
-        config=config,
-        revision=revision,
-        offline=offline,
-        parts=parts,
-        flag="SRC",
-    )
+    published = open_published(sources, parts=parts, flag="SRC", **how)
     root = next(part for kind, part in converted.parts.items() if kind in models.NAMES)
     report = Report(
         ", ".join(sources), destination, root.dtype, root.quantization, rows, seconds, seed, environment
     )
-    reference, ours = _sides()
     try:
         _show("hashes")
         report.changed += _changed(destination, parts)
-        run.verify(published, converted, reference, ours, report, progress=_show)
+        run.verify(published, converted, torch_watch.unloaded, watch.unloaded, report, progress=_show)
     finally:
         _show("")
     report.seconds_taken = time.perf_counter() - started
     report.peak_memory_bytes = _peak_bytes()
-    shown = report.details() if verbose else report.text()
-    click.echo(json_text(report.to_dict()) if as_json else lines(shown))
+    _print(report.to_dict(), report.details() if verbose else report.text(), as_json=as_json)
     if page is not None:
         Path(page).write_text(html.page(report), "utf-8")
     _note_in_card(report, destination)
@@ -137,21 +125,12 @@ def _run(
 
 
 def _run_port(
-    port: str,
-    folder: str,
-    how: dict[str, Any],
-    rows: int,
-    seconds: float,
-    seed: int,
-    verbose: bool,
-    as_json: bool,
-) -> bool:
+    port: str, folder: str, how: dict[str, Any], rows: int, seconds: float, seed: int
+) -> PortReport:
     """Compare another program's port; how: arguments of torch_ref's loading."""
     if not Path(folder).expanduser().is_dir():
         raise NotFoundError(f"FOLDER: {folder} is not a folder here; fetch the checkpoint first")
     environment = {"TF32": "off"} | _frameworks()
-
-    from torch import nn
 
     from mlx_port.commands.verify import ports
     from torch_ref.loading import open_parts
@@ -177,11 +156,16 @@ def _run_port(
                 "give a checkpoint in a layout that it reads"
             ) from error
         for kind in dict.fromkeys(probe.kind for probe in listed):
-            oracle, yardstick = (each.network(kind, nn.Module).requires_grad_(False) for each in parts)
+            oracle, yardstick = (
+                cast(Any, each.network(kind, object)).requires_grad_(False) for each in parts
+            )
             for probe in (one for one in listed if one.kind == kind):
                 report.rows += ports.compare(probe, adapter, model, oracle, yardstick)
-    click.echo(json_text(report.to_dict()) if as_json else lines("\n".join(report.lines(verbose=verbose))))
-    return report.passed
+    return report
+
+
+def _print(found: dict[str, Any], text: str, *, as_json: bool) -> None:
+    click.echo(json_text(found) if as_json else lines(text))
 
 
 def _note_in_card(report: Report, destination: str) -> None:
@@ -274,23 +258,6 @@ def _frameworks() -> dict[str, str]:
         raise NotFoundError(f"verify: PyTorch is not installed; {install('torch')}")
     device = mx.default_device().type.name
     return {"mlx": f"{version('mlx')} ({device})", "torch": f"{version('torch')} (cpu)"}
-
-
-def _sides() -> tuple[Build, Build]:
-    """Networks of PyTorch, read through the maps, and of MLX, read from the stored files."""
-    from mlx_port import watch
-    from mlx_port.stored_published import stored_in
-    from torch_ref import watch as torch_watch
-
-    def reference(probe: Probe, part: ModelPart, dtype: str) -> tuple[Any, Framework]:
-        network = torch_watch.unloaded(probe.network_class("torch_ref"), part.config, part, dtype)
-        return network, torch_watch.framework(dtype)
-
-    def port(probe: Probe, part: ModelPart, dtype: str) -> tuple[Any, Framework]:
-        network = watch.unloaded(probe.network_class("mlx_port"), part.config, stored_in(part), dtype)
-        return network, watch.framework(dtype)
-
-    return reference, port
 
 
 def _show(text: str) -> None:

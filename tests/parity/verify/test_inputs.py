@@ -11,7 +11,7 @@ from converters.published import ModelPart
 from mlx_port.commands.verify.watch import Side, find_module, trace
 from tests.parity.verify.origins import inputs
 from tests.tiny.published_models import AR, FIRST
-from torch_ref.watch import framework, unloaded
+from torch_ref.watch import unloaded
 from tts_core.errors import UsageError
 from tts_core.nn.probe import probes
 from tts_core.qwen3.config import MODES
@@ -64,9 +64,9 @@ def test_every_tensor_is_read_and_has_a_line(name, origin, monkeypatch):
     monkeypatch.setattr(ModelPart, "read", note)
     for probe in probes(files.model, inputs(published, 11, files.seconds, 0)):
         part = published.parts[probe.kind]
-        network = unloaded(probe.network_class("torch_ref"), part.config, part, "float32")
+        network, framework = unloaded(probe, part, "float32")
         rows = {name: find_module(network, name) for name in probe.rows_in(network)}
-        heard = trace(Side(lambda: probe.run(network, framework("float32")), framework("float32"), rows))  # noqa: B023
+        heard = trace(Side(lambda: probe.run(network, framework), framework, rows))  # noqa: B023
         assert heard.outputs.keys() == rows.keys(), probe.name
         assert probe.groups is None or all(map(probe.groups, part.names()))
     names = {(kind, tensor) for kind, part in published.parts.items() for tensor in part.names()}

@@ -2,7 +2,6 @@
 
 import gc
 import weakref
-from dataclasses import replace
 
 import mlx.core as mx
 import numpy as np
@@ -53,13 +52,10 @@ def test_they_are_the_loaded_networks(source, folder):
     for probe in probes("dia", inputs(source, 20, 0.1, 3)):
         part = source.parts[probe.kind]
         stored = Stored(probe.kind, converted[probe.kind].files)
-        mlx = watch.unloaded(probe.network_class("mlx_port"), part.config, stored, "float32")
-        torch = torch_watch.unloaded(probe.network_class("torch_ref"), part.config, part, "float32")
+        mlx = watch.unloaded(probe, part, "float32", stored)
+        torch = torch_watch.unloaded(probe, part, "float32")
         known = pipeline.network if probe.kind == "dia" else pipeline.codec
-        for framework, network, whole in (
-            (watch.framework("float32"), mlx, known),
-            (torch_watch.framework("float32"), torch, loaded.network(probe.kind, object)),
-        ):
+        for (network, framework), whole in ((mlx, known), (torch, loaded.network(probe.kind, object))):
             both = [trace(Side(lambda n=n: probe.run(n, framework), framework, {})) for n in (network, whole)]  # noqa: B023
             for name, calls in both[0].results.items():
                 for one, other in zip(calls, both[1].results[name], strict=True):
@@ -78,8 +74,7 @@ def test_torch_holds_one_module_at_a_time(voice, monkeypatch):
 
     original = ModelPart.read
     monkeypatch.setattr(ModelPart, "read", read)
-    network = torch_watch.unloaded(probe.network_class("torch_ref"), part.config, part, "float32")
-    framework = torch_watch.framework("float32")
+    network, framework = torch_watch.unloaded(probe, part, "float32")
     modules = {name: find_module(network, name) for name in probe.rows_in(network)}
 
     def note(name: str) -> None:
@@ -99,10 +94,8 @@ def test_torch_holds_one_module_at_a_time(voice, monkeypatch):
 def test_mlx_holds_one_layer_at_a_time(voice):
     """MLX's allocations and their peak against the sizes of the layers."""
     part, probe = voice.parts["dia"], dia(voice)
-    framework = watch.framework("float32")
-    stored = Stored("dia", part.files)
-    network = watch.unloaded(probe.network_class("mlx_port"), part.config, stored, "float32")
-    names = [name for name in probe.rows_in(torch_network(part, probe))]
+    network, framework = watch.unloaded(probe, part, "float32")
+    names = probe.rows_in(torch_watch.unloaded(probe, part, "float32")[0])
     sizes = [
         sum(4 * np.prod(part.shape(tensor)) for tensor in part.names() if tensor.startswith(f"{name}."))
         for name in names
@@ -116,21 +109,16 @@ def test_mlx_holds_one_layer_at_a_time(voice):
     assert mx.get_peak_memory() - before < 2 * max(sizes) + 4 * slack < total / 2
 
 
-def torch_network(part: ModelPart, probe: Probe):
-    return torch_watch.unloaded(probe.network_class("torch_ref"), part.config, part, "float32")
-
-
 def test_an_error_while_they_run_leaves_the_modules_as_they_were(source):
     part, probe = source.parts["dia"], dia(source)
-    network = torch_network(part, probe)
+    network, framework = torch_watch.unloaded(probe, part, "float32")
     modules = {name: find_module(network, name) for name in probe.rows_in(network)}
     classes = [type(module) for module in modules.values()]
 
     def fail(name: str) -> None:
         raise KeyboardInterrupt
 
-    framework = torch_watch.framework("float32")
-    side = Side(lambda: replace(probe).run(network, framework), framework, modules)
+    side = Side(lambda: probe.run(network, framework), framework, modules)
     with pytest.raises(KeyboardInterrupt):
         trace(side, progress=fail)
     assert [type(module) for module in modules.values()] == classes

@@ -186,18 +186,12 @@ def faults_of(origin) -> Callable[..., tuple[list[str], Callable[..., Report]]]:
         [probe] = [one for one in listed if one.name == run]
         part = published.parts[probe.kind]
 
-        def reference(probe: Probe, part: ModelPart, dtype: str) -> tuple[Any, Framework]:
-            network = torch_watch.unloaded(probe.network_class("torch_ref"), part.config, part, dtype)
-            return network, torch_watch.framework(dtype)
-
         def compare(change: Mapping[str, Change], other: Mapping[str, str]) -> Report:
             def port(probe: Probe, part: ModelPart, dtype: str) -> tuple[Any, Framework]:
-                network_class = probe.network_class("mlx_port")
-                network = watch.unloaded(network_class, part.config, Changed(part, change, other), dtype)
-                return network, watch.framework(dtype)
+                return watch.unloaded(probe, part, dtype, Changed(part, change, other))
 
             report = Report("a", "b", "float32", None, files.rows, files.seconds, 0)
-            Comparison(probe, part, part, reference, port, report, lambda _: None).run()
+            Comparison(probe, part, part, torch_watch.unloaded, port, report, lambda _: None).run()
             return report
 
         return part.names(), compare
