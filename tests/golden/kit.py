@@ -27,7 +27,7 @@ import torch_ref
 from converters.convert import convert
 from converters.published import ModelPart, Published, open_published
 from mlx_port.commands.verify.measure import measure
-from mlx_port.commands.verify.watch import Side, find_module, trace
+from mlx_port.commands.verify.watch import Side, side_of, trace
 from tests.tiny import mars5, metavoice_pipeline
 from tests.tiny.dia import dac_weights, dia_config, dia_weights, published_dac_config, write_published
 from tests.tiny.dia2 import published_dia2
@@ -221,9 +221,7 @@ def _options(model: str, changes: Mapping[str, Any]) -> Any:
 
 
 def _side(probe: Probe, part: ModelPart, dtype: str) -> Side:
-    network, framework = unloaded(probe, part, dtype)
-    modules = {name: find_module(network, name) for name in probe.rows_in(network)}
-    return Side(lambda: probe.run(network, framework), framework, modules)
+    return side_of(probe, *unloaded(probe, part, dtype))
 
 
 def _bound(truth: list[np.ndarray], yardstick: list[np.ndarray]) -> float:

@@ -13,7 +13,7 @@ pytest.importorskip("mlx.core", reason="MLX is not installed")
 
 import mlx_port
 from converters.published import open_published
-from mlx_port.commands.verify.watch import Side, find_module, trace
+from mlx_port.commands.verify.watch import side_of, trace
 from mlx_port.loading import open_parts
 from mlx_port.watch import unloaded
 from tests.golden import kit
@@ -69,13 +69,10 @@ def port(place: Path, model: str, number: int, run: dict, expected: dict) -> dic
         number
     ]
     assert (probe.kind, probe.name) == (kind, run["part"])
-    network, framework = unloaded(probe, part, "float32")
     at = f"{number}.row."
     truth = {name.removeprefix(at): calls for name, calls in expected.items() if name.startswith(at)}
     turned = [name for name in truth if re.fullmatch(probe.turned, name)]
-    modules = {name: find_module(network, name) for name in truth}
-    side = Side(lambda: probe.run(network, framework), framework, modules, turned)
-    made = trace(side, truth)
+    made = trace(side_of(probe, *unloaded(probe, part, "float32"), list(truth), turned), truth)
     results = {f"{number}.out.{name}": calls for name, calls in made.results.items()}
     return {f"{at}{name}": calls for name, calls in made.outputs.items()} | results
 

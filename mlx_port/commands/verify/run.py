@@ -12,7 +12,7 @@ import numpy as np
 from mlx_port.commands.verify.conversion import compare_tensors, teacher_forced
 from mlx_port.commands.verify.measure import Choices, compare_choices, distances
 from mlx_port.commands.verify.report import Report
-from mlx_port.commands.verify.watch import Side, Trace, Values, compare_outputs, find_module, trace
+from mlx_port.commands.verify.watch import Side, Trace, Values, compare_outputs, side_of, trace
 from tts_core import models
 from tts_core.errors import CheckpointError
 from tts_core.nn.probe import Framework, InputSources, Probe, probes
@@ -96,12 +96,8 @@ class Comparison:
             self.report.losses[self.probe.part] = teacher_forced(own, converted, self.probe.targets)
 
     def _side(self, build: Build, part: ModelPart, dtype: str, names: Sequence[str] = ()) -> Side:
-        """names: of modules to watch; empty in a network of torch takes those of the probe."""
-        network, framework = build(self.probe, part, dtype)
-        names = names or self.probe.rows_in(network)
         turned = [name for name in names if build is self.port and re.fullmatch(self.probe.turned, name)]
-        modules = {name: find_module(network, name) for name in names}
-        return Side(lambda: self.probe.run(network, framework), framework, modules, turned)
+        return side_of(self.probe, *build(self.probe, part, dtype), names, turned)
 
     def _trace(self, side: Side, truth: Values | None = None) -> Trace:
         return trace(side, truth, lambda name: self.progress(f"{self.probe.name}: {name}"))

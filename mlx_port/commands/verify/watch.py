@@ -11,7 +11,7 @@ import numpy as np
 
 from mlx_port.commands.verify.measure import LayerRow, measure
 from tts_core.errors import UsageError
-from tts_core.nn.probe import METHODS, Framework
+from tts_core.nn.probe import METHODS, Framework, Probe
 
 Results = Mapping[str, Any]
 Values = dict[str, list[np.ndarray]]  # by module or result, one a call
@@ -30,6 +30,14 @@ class Side:
     framework: Framework
     modules: Mapping[str, Any]
     turned: Collection[str] = ()
+
+
+def side_of(
+    probe: Probe, network: Any, framework: Framework, names: Sequence[str] = (), turned: Sequence[str] = ()
+) -> Side:
+    """Build a side of a probe. names: of modules to watch; empty in a network of torch takes the probe's."""
+    modules = {name: find_module(network, name) for name in names or probe.rows_in(network)}
+    return Side(lambda: probe.run(network, framework), framework, modules, turned)
 
 
 @dataclass

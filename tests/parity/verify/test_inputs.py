@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from converters.published import ModelPart
-from mlx_port.commands.verify.watch import Side, find_module, trace
+from mlx_port.commands.verify.watch import side_of, trace
 from tests.parity.verify.origins import inputs
 from tests.tiny.published_models import AR, FIRST
 from torch_ref.watch import unloaded
@@ -64,10 +64,8 @@ def test_every_tensor_is_read_and_has_a_line(name, origin, monkeypatch):
     monkeypatch.setattr(ModelPart, "read", note)
     for probe in probes(files.model, inputs(published, 11, files.seconds, 0)):
         part = published.parts[probe.kind]
-        network, framework = unloaded(probe, part, "float32")
-        rows = {name: find_module(network, name) for name in probe.rows_in(network)}
-        heard = trace(Side(lambda: probe.run(network, framework), framework, rows))  # noqa: B023
-        assert heard.outputs.keys() == rows.keys(), probe.name
+        side = side_of(probe, *unloaded(probe, part, "float32"))
+        assert trace(side).outputs.keys() == side.modules.keys(), probe.name
         assert probe.groups is None or all(map(probe.groups, part.names()))
     names = {(kind, tensor) for kind, part in published.parts.items() for tensor in part.names()}
     missing = {(kind, tensor) for kind, tensor in names - read if not _unused(kind, tensor)}

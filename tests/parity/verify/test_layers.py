@@ -11,7 +11,7 @@ import mlx_port
 from converters.convert import convert
 from converters.published import ModelPart, open_published
 from mlx_port import watch
-from mlx_port.commands.verify.watch import Side, find_module, trace
+from mlx_port.commands.verify.watch import Side, side_of, trace
 from mlx_port.stored import Stored
 from tests.converters.folders import DAC, V_V01
 from tests.parity.verify.origins import inputs
@@ -75,7 +75,6 @@ def test_torch_holds_one_module_at_a_time(voice, monkeypatch):
     original = ModelPart.read
     monkeypatch.setattr(ModelPart, "read", read)
     network, framework = torch_watch.unloaded(probe, part, "float32")
-    modules = {name: find_module(network, name) for name in probe.rows_in(network)}
 
     def note(name: str) -> None:
         gc.collect()
@@ -84,7 +83,7 @@ def test_torch_holds_one_module_at_a_time(voice, monkeypatch):
     gc.collect()
     gc.freeze()  # older objects are not scanned again for every layer
     try:
-        trace(Side(lambda: probe.run(network, framework), framework, modules), progress=note)
+        trace(side_of(probe, network, framework), progress=note)
     finally:
         gc.unfreeze()
     largest = max(4 * np.prod(part.shape(name)) for name in part.names())
@@ -103,22 +102,19 @@ def test_mlx_holds_one_layer_at_a_time(voice):
     mx.synchronize()
     before, slack = mx.get_active_memory(), 2**20  # activations, rotary tables
     mx.reset_peak_memory()
-    modules = {name: find_module(network, name) for name in names}
-    trace(Side(lambda: probe.run(network, framework), framework, modules))
+    trace(side_of(probe, network, framework, names))
     total = sum(4 * np.prod(part.shape(name)) for name in part.names())
     assert mx.get_peak_memory() - before < 2 * max(sizes) + 4 * slack < total / 2
 
 
 def test_an_error_while_they_run_leaves_the_modules_as_they_were(source):
     part, probe = source.parts["dia"], dia(source)
-    network, framework = torch_watch.unloaded(probe, part, "float32")
-    modules = {name: find_module(network, name) for name in probe.rows_in(network)}
-    classes = [type(module) for module in modules.values()]
+    side = side_of(probe, *torch_watch.unloaded(probe, part, "float32"))
+    classes = [type(module) for module in side.modules.values()]
 
     def fail(name: str) -> None:
         raise KeyboardInterrupt
 
-    side = Side(lambda: probe.run(network, framework), framework, modules)
     with pytest.raises(KeyboardInterrupt):
         trace(side, progress=fail)
-    assert [type(module) for module in modules.values()] == classes
+    assert [type(module) for module in side.modules.values()] == classes
