@@ -84,7 +84,7 @@ def vocos_probe(sources: InputSources, bandwidth_id: int) -> Probe:
     """Build the run of Vocos with all its codebooks. bandwidth_id: row of its norms that the model uses."""
     config = config_of(sources.configs, "vocos", VocosConfig)
     vocos.check_request(config, config.n_codebooks, bandwidth_id)
-    codes = sources.codes(config.n_codebooks, config.codebook_size, max(2, sources.rows))[None]
+    codes = _codes(sources, config)
 
     def run(network: Any, framework: Framework) -> Mapping[str, Any]:
         return {"samples": network.decode(framework.array(codes), bandwidth_id)}
@@ -160,7 +160,8 @@ def _decoder(
 
 
 def _codes(sources: InputSources, config: Any) -> np.ndarray:
-    return sources.codes(config.n_codebooks, config.codebook_size, max(2, sources.rows))[None]
+    frames = max(2, round(sources.seconds * config.frame_rate))
+    return sources.codes(config.n_codebooks, config.codebook_size, frames)[None]
 
 
 def _all(network: Any, heard: np.ndarray) -> Any:
