@@ -79,7 +79,7 @@ def _depformer(
         cache, logits = depformer.new_cache(), []
         for stage, ids in enumerate(previous):
             logits.append(depformer(stage, x, framework.array(np.ascontiguousarray(ids)), both, cache))
-        return {"codes": logits}
+        return {"logits": logits}
 
     watched = rf"depformer\.({EMBEDDINGS}|depformer_in\.\d+|layers\.\d+|norm|logits\.\d+)"
     given = {"hidden": hidden, "codes": previous, "text": text}

@@ -118,8 +118,7 @@ class Comparison:
         """Add the row of the last result, and the agreement of codes."""
         part, last = self.probe.part, list(runs[0].results)[-1]
         ends = [run.results[last] for run in runs]
-        if last == "codes" and ends[0][0].dtype.kind != "f":
-            # no verdict: a near-tie changes all later codebooks of its frame
+        if ends[0][0].dtype.kind != "f":  # no verdict: a near-tie changes all later codebooks of its frame
             truth, port = np.concatenate(ends[0]), np.concatenate(ends[2])
             self.report.choices.append(Choices(part, END, dtype, truth.size, int((truth == port).sum())))
             return
@@ -159,8 +158,8 @@ class Comparison:
 
 
 def _whole(logits: list[np.ndarray]) -> np.ndarray:
-    """Join the logits of all calls. (R, T, ..., V)."""
-    return np.concatenate(logits, axis=1)
+    """Join the logits of all calls, (R, T, ..., V), or of stages, (R, V) each."""
+    return np.stack(logits, axis=1) if logits[0].ndim == 2 else np.concatenate(logits, axis=1)
 
 
 def _exact(part: ModelPart) -> bool:

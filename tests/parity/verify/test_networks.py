@@ -225,3 +225,10 @@ def test_each_fault_is_found_where_it_is(network, faults_of):
             at = re.compile(rf"(model\.)?{re.escape(layer)}(\.|$)")
             near = any(at.match(tensor) or layer.startswith(tensor.rpartition(".")[0]) for tensor in damaged)
             assert near or layer in AFTER.get(network, []), (fault, layer)
+
+
+@pytest.mark.parametrize(("network", "stages"), [("qwen3 predictor", 4), ("dia2 depformer", 4)])
+def test_the_likeliest_code_of_every_stage_is_compared(network, stages, faults_of):
+    _, compare = faults_of(NETWORKS[network].model, NETWORKS[network].run)
+    [choices] = compare({}, {}).choices
+    assert (choices.layer, choices.total) == ("argmax of the logits", 12 * stages)
