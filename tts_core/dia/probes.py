@@ -11,7 +11,6 @@ from tts_core.codecs.probes import dac_probes
 from tts_core.config import config_of
 from tts_core.dia.config import DiaConfig
 from tts_core.dia.grid import apply_delay
-from tts_core.dia.shapes import is_norm
 from tts_core.dia.text import tokenize
 from tts_core.nn.probe import Framework, InputSources, Probe, single_passes
 
@@ -21,6 +20,7 @@ ROWS = (
     r"|model\.decoder\.(embeddings|layers\.\d+(\.cross_attention\.[kv]_proj)?|norm)"
 )
 GROUPS = {
+    "norm.weight": "norms",
     ".self_attention.": "self-attention",
     ".cross_attention.": "cross-attention",
     ".mlp.": "mlp",
@@ -57,11 +57,4 @@ def _dia(sources: InputSources) -> Probe:
         (grid[1:], np.full_like(grid[:1], eos))
     )  # a forced BOS, EOS or PAD is no target
     targets = np.where(following < eos, following, -1)
-    return Probe("dia", "dia", given, run, ROWS, targets=targets, groups=tensor_group)
-
-
-def tensor_group(name: str) -> str:
-    """Name the report line for a tensor, by its function in the network."""
-    if is_norm(name):
-        return "norms"
-    return next(group for part, group in GROUPS.items() if part in name)
+    return Probe("dia", "dia", given, run, ROWS, targets=targets, groups=GROUPS)

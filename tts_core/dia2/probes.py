@@ -13,11 +13,12 @@ from tts_core.dia2.config import Dia2Config
 from tts_core.dia2.grid import apply_delay
 from tts_core.dia2.machine import StateMachine
 from tts_core.dia2.script import Reader
-from tts_core.dia2.shapes import is_norm
 from tts_core.dia2.tokenizer import FILE, shared_tokenizer
 from tts_core.nn.probe import TEXT, Framework, InputSources, Probe, passes
 
 GROUPS = {
+    "norm.weight": "norms",
+    "action_head.": "norms",  # as small, and float32 as they are
     ".attn.": "attention",
     ".self_attention.": "depformer attention",
     ".mlp.": "mlp",
@@ -62,7 +63,7 @@ def _transformer(config: Dia2Config, codes: np.ndarray, texts: np.ndarray) -> Pr
         return {"actions": actions, "logits": [transformer.codes(one) for one in hidden]}
 
     watched = rf"transformer\.({EMBEDDINGS}|layers\.\d+|norm|action_head|cb0_head)"
-    return Probe("dia2", "dia2", {"tokens": both}, run, watched, half="transformer", groups=tensor_group)
+    return Probe("dia2", "dia2", {"tokens": both}, run, watched, half="transformer", groups=GROUPS)
 
 
 def _depformer(
@@ -83,14 +84,7 @@ def _depformer(
 
     watched = rf"depformer\.({EMBEDDINGS}|depformer_in\.\d+|layers\.\d+|norm|logits\.\d+)"
     given = {"hidden": hidden, "codes": previous, "text": text}
-    return Probe("dia2", "dia2", given, run, watched, half="depformer", groups=tensor_group)
-
-
-def tensor_group(name: str) -> str:
-    """Name the report line for a tensor, by its function in the network."""
-    if is_norm(name):
-        return "norms"
-    return next(group for part, group in GROUPS.items() if part in name)
+    return Probe("dia2", "dia2", given, run, watched, half="depformer", groups=GROUPS)
 
 
 def _texts(sources: InputSources, config: Dia2Config) -> np.ndarray:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any, Literal, Protocol
 
@@ -101,7 +101,7 @@ class Probe:
     entries: a codec's tensor below a quantizer with the codebook's entries, and the distance that selects
     them.
     targets: the codes that the logits predict, negative for positions without one.
-    groups: report line for a tensor of this name; None groups tensors by module.
+    groups: parts of tensors' names → line of the report; others are grouped by module.
     network: module and class of the network in a side's package, if not the kind's own.
     """
 
@@ -114,7 +114,7 @@ class Probe:
     half: str = ""
     entries: tuple[str, Literal["directions", "points"]] | None = None
     targets: np.ndarray | None = None
-    groups: Callable[[str], str] | None = None
+    groups: Mapping[str, str] = field(default_factory=dict)
     network: str | None = None
 
     @property

@@ -80,7 +80,7 @@ def _talker(sources: InputSources, config: Qwen3Config, codes: np.ndarray) -> Pr
     }
     embeddings = r"model\.(text_embedding|codec_embedding)|text_projection"
     watched = rf"talker\.({embeddings}|model\.({LAYER}|norm)|codec_head)"
-    return Probe("talker", "qwen3", given, run, watched, groups=tensor_group)
+    return Probe("talker", "qwen3", given, run, watched, groups=GROUPS)
 
 
 def _predictor(config: Qwen3Config, codes: np.ndarray, rng: np.random.Generator) -> Probe:
@@ -100,7 +100,7 @@ def _predictor(config: Qwen3Config, codes: np.ndarray, rng: np.random.Generator)
     inner = rf"model\.(codec_embedding\.\d+|{LAYER}|norm)"
     watched = rf"talker\.code_predictor\.(small_to_mtp_projection|{inner}|lm_head\.\d+)"
     given = {"hidden": hidden, "codes": codes}
-    return Probe("predictor", "qwen3", given, run, watched, groups=tensor_group)
+    return Probe("predictor", "qwen3", given, run, watched, groups=GROUPS)
 
 
 def _speaker(sources: InputSources, config: speaker.SpeakerConfig) -> Probe:
@@ -112,9 +112,4 @@ def _speaker(sources: InputSources, config: speaker.SpeakerConfig) -> Probe:
         return {"vector": encoder(framework.array(mel, encoder.fc.weight))}
 
     watched = r"speaker_encoder\.(blocks\.\d+|mfa|asp|fc)"
-    return Probe("speaker", "qwen3", {"mel": mel}, run, watched, watched, groups=tensor_group)
-
-
-def tensor_group(name: str) -> str:
-    """Name the report line for a tensor, by its function in the network."""
-    return next(group for part, group in GROUPS.items() if part in name)
+    return Probe("speaker", "qwen3", {"mel": mel}, run, watched, watched, groups=GROUPS)

@@ -56,7 +56,7 @@ def verify(
     groups = {probe.kind: probe.groups for probe in listed}
     for kind, pair in parts.items():
         progress(f"tensors of {models.network(kind).title}")
-        classes, faults = compare_tensors(_title(kind), *pair, groups.get(kind))
+        classes, faults = compare_tensors(_title(kind), *pair, groups.get(kind, {}))
         report.tensors += classes
         report.faults += faults
     for probe in listed:
