@@ -77,6 +77,7 @@ def _talker(sources: InputSources, config: Qwen3Config, codes: np.ndarray) -> Pr
         "language": language,
         "instruct": style,
         "codes": codes,
+        "passes": single_passes(codes.shape[2]),
     }
     embeddings = r"model\.(text_embedding|codec_embedding)|text_projection"
     watched = rf"talker\.({embeddings}|model\.({LAYER}|norm)|codec_head)"

@@ -39,14 +39,15 @@ def load(folder, codec):
 
 def talker(model, given):
     """As in `generate`: the whole text is read first, and padding is added to each frame."""
-    network, cache, codes = model.talker, model.talker.make_cache(), given["codes"]
+    network, cache, codes, made = model.talker, model.talker.make_cache(), given["codes"], []
     prompt, _, padding = model._prepare_generation_inputs(
         given["text"], given["language"], speaker=given["voice"], instruct=given["instruct"]
     )
     embeddings = [network.get_input_embeddings(), *network.code_predictor.codec_embedding]
     frames = sum((embed(codes[:, q]) for q, embed in enumerate(embeddings)), padding)
-    first, *single = mx.split(frames, [codes.shape[2] - 2, codes.shape[2] - 1], axis=1)
-    made = [network(read, cache=cache) for read in (mx.concatenate([prompt, first], axis=1), *single)]
+    for start, stop in given["passes"]:
+        read = frames[:, start:stop] if made else mx.concatenate([prompt, frames[:, :stop]], axis=1)
+        made.append(network(read, cache=cache))
     return {"prompt": prompt, "hidden": [one[1] for one in made], "logits": [one[0] for one in made]}
 
 
