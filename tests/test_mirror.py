@@ -33,6 +33,7 @@ DIFFERENT = {
     "batch.py:RunningBatch.__init__": "MLX counts steps, after some of which unused memory is freed",
     "dia/decoder.py:DiaDecoder.__init__": "MLX runs forms that are built once, with and without guidance",
     "dia2/decoder.py:Dia2Decoder.__init__": "MLX runs forms that are built once",
+    "watch.py:unloaded": "MLX's weights may be others than the part's: those that a folder stores",
 }
 
 

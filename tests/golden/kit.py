@@ -27,16 +27,15 @@ import torch_ref
 from converters.convert import convert
 from converters.published import ModelPart, Published, open_published
 from mlx_port.commands.verify.measure import measure
-from mlx_port.commands.verify.run import trace
+from mlx_port.commands.verify.watch import Side, side_of, trace
 from tests.tiny import mars5, metavoice_pipeline
 from tests.tiny.dia import dac_weights, dia_config, dia_weights, published_dac_config, write_published
 from tests.tiny.dia2 import published_dia2
 from tests.tiny.published_models import sources
 from tests.tiny.qwen3 import write_published as published_qwen3
-from torch_ref.layerwise import Layerwise
-from tts_core.nn.ladder import InputSources, Rung, ladder, sound
-from tts_core.nn.layer_order import Stage, State
+from torch_ref.watch import unloaded
 from tts_core.nn.noise import HostNoise
+from tts_core.nn.probe import InputSources, Probe, probes, sound
 from tts_core.prompt import Prompt
 
 PAGE = Path(__file__).parents[2] / "docs/use/kit.md"
@@ -141,7 +140,7 @@ def publish(name: str, folder: Path) -> Published:
 
 
 def layers(model: str, published: Published) -> tuple[Tensors, list[dict[str, Any]]]:
-    """Run every layer in float64 on float32 inputs. Returns arrays, and the runs that list them in order."""
+    """Watch every network in float64. Returns arrays, and the runs that list them in order."""
     parts = published.parts
     given = InputSources(
         {kind: part.config for kind, part in parts.items()},
@@ -152,29 +151,26 @@ def layers(model: str, published: Published) -> tuple[Tensors, list[dict[str, An
     )
     arrays: Tensors = {}
     runs = []
-    for number, rung in enumerate(ladder(model, given)):
-        state, part = rung.state(given), parts[rung.kind]
-        truth = trace(rung.stages, _side(rung, part, "float64"), state)
-        yardstick = trace(rung.stages, _side(rung, part, "float32"), state, truth.inputs)
-        given.made.update({name: truth.whole[name] for name in rung.keeps})
-        arrays |= {f"{number}.in.{name}": _stored(value) for name, value in state.items()}
-        stages = []
-        for place, (stage, *made) in enumerate(zip(rung.stages, truth.made, yardstick.made, strict=True)):
-            arrays |= {f"{number}.{place}.{name}": _stored(value) for name, value in made[0].items()}
-            compared = {
-                row: {"arrays": names, "bound": _bound(names, made)} for row, names in stage.compared.items()
-            }
-            stages.append(
-                {
-                    "name": stage.name,
-                    "kind": stage.kind,
-                    "index": stage.index,
-                    "modules": list(stage.modules),
-                    "outputs": list(made[0]),
-                    "compared": compared,
-                }
-            )
-        runs.append({"part": rung.part, "kind": rung.kind, "inputs": list(state), "stages": stages})
+    for number, probe in enumerate(probes(model, given)):
+        truth = trace(_side(probe, parts[probe.kind], "float64"))
+        yardstick = trace(_side(probe, parts[probe.kind], "float32"), truth.outputs)
+        values = {name: value for name, value in probe.inputs.items() if isinstance(value, np.ndarray)}
+        arrays |= {f"{number}.in.{name}": _stored(value) for name, value in values.items()}
+        rows = []
+        for at, known, other in (
+            ("", truth.outputs, yardstick.outputs),
+            ("out", truth.results, yardstick.results),
+        ):
+            for name, calls in known.items():
+                tensor = f"{number}.{at or 'row'}.{name}"
+                arrays |= {f"{tensor}.{call}": _stored(value) for call, value in enumerate(calls)}
+                rows.append(
+                    {"name": name, "tensor": tensor, "calls": len(calls), "bound": _bound(calls, other[name])}
+                )
+        others = {name: value for name, value in probe.inputs.items() if name not in values}
+        runs.append(
+            {"part": probe.name, "kind": probe.kind, "inputs": [*values], "given": others, "rows": rows}
+        )
     return arrays, runs
 
 
@@ -224,13 +220,12 @@ def _options(model: str, changes: Mapping[str, Any]) -> Any:
     return options_class(model)(**changes)
 
 
-def _side(rung: Rung, part: ModelPart, dtype: str) -> Callable[[Stage, Sequence[State]], list[State]]:
-    return Layerwise(rung.layers, part.config, part, dtype).run
+def _side(probe: Probe, part: ModelPart, dtype: str) -> Side:
+    return side_of(probe, *unloaded(probe, part, dtype))
 
 
-def _bound(names: Sequence[str], made: Sequence[State]) -> float:
+def _bound(truth: list[np.ndarray], yardstick: list[np.ndarray]) -> float:
     """Bound the absolute error of another float32 implementation (mlx_port.commands.verify.measure)."""
-    truth, yardstick = ([side[name] for name in names] for side in made)
     return measure("", "", "float32", truth, yardstick, yardstick, True).bound
 
 

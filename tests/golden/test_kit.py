@@ -1,6 +1,7 @@
 """The conformance kit, used as a stranger uses it: by its files only, here with MLX's side."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -11,14 +12,13 @@ pytest.importorskip("torch", reason="torch is not installed: it makes the kit")
 pytest.importorskip("mlx.core", reason="MLX is not installed")
 
 import mlx_port
-from mlx_port.layerwise import Layerwise
+from converters.published import open_published
+from mlx_port.commands.verify.watch import side_of, trace
 from mlx_port.loading import open_parts
-from mlx_port.stored import Stored, read_config
-from mlx_port.stored_published import open_copied, stored_in
+from mlx_port.watch import unloaded
 from tests.golden import kit
 from tts_core import models
-from tts_core.files.record import Record
-from tts_core.nn.layer_order import Stage
+from tts_core.nn.probe import InputSources, probes
 from tts_core.prompt import Prompt
 
 pytestmark = pytest.mark.rest
@@ -43,44 +43,38 @@ def test_the_kit_has_every_model():
 def test_every_layer_is_within_its_bound(folder, example):
     arrays = load_file(folder / example / "layers.safetensors")
     runs = json.loads((folder / example / "layers.json").read_text())
-    judged, read = 0, set()
+    read = set()
     for number, run in enumerate(runs):
-        names = {f"{number}.in.{name}": name for name in run["inputs"]}
-        state = {name: arrays[at] for at, name in names.items()}
-        read |= names.keys()
-        side = port(folder / example / "model", run["kind"], run["part"], kit.MODELS[example])
-        for place, stage in enumerate(run["stages"]):
-            compared = {row: tuple(one["arrays"]) for row, one in stage["compared"].items()}
-            modules = tuple(stage["modules"])
-            [made] = side(Stage(stage["name"], stage["kind"], modules, compared, stage["index"]), [state])
-            assert list(made) == stage["outputs"]
-            expected = {name: arrays[f"{number}.{place}.{name}"] for name in made}
-            read |= {f"{number}.{place}.{name}" for name in made}
-            for row, one in stage["compared"].items():
-                for name in one["arrays"]:
-                    error = np.abs(made[name].astype(np.float64) - expected[name]).max()
-                    rounding = np.spacing(np.abs(expected[name]).max())  # of the file
-                    assert error <= one["bound"] + rounding, (run["part"], row, name)
-                judged += 1
-            state = state | expected
-    assert judged > 10
+        read |= {f"{number}.in.{name}" for name in run["inputs"]}
+        expected = {
+            row["tensor"]: [arrays[f"{row['tensor']}.{call}"] for call in range(row["calls"])]
+            for row in run["rows"]
+        }
+        made = port(folder / example / "model", kit.MODELS[example], number, run, expected)
+        for row in run["rows"]:
+            read |= {f"{row['tensor']}.{call}" for call in range(row["calls"])}
+            for value, true in zip(made[row["tensor"]], expected[row["tensor"]], strict=True):
+                error = np.abs(value.astype(np.float64) - true).max()
+                assert error <= row["bound"] + np.spacing(np.abs(true).max()), (run["part"], row)
+    assert sum(len(run["rows"]) for run in runs) > 30
     assert read == arrays.keys()
 
 
-def port(place: Path, kind: str, part: str, model: str):
-    """Run MLX's layers of a network from the converted folder."""
-    from tts_core.nn.ladder import InputSources, ladder
-
-    where = place / models.network(kind).folder
-    parts = open_parts(place)
-    given = InputSources(parts.configs, parts.documents, kit.ROWS, kit.SECONDS, kit.SEED)
-    rung = next(one for one in ladder(model, given) if (one.kind, one.part) == (kind, part))
-    assert models.kind_of(read_config(where, kind)) == kind
-    if models.network(kind).is_copied:
-        stored = stored_in(open_copied(place, kind))
-    else:
-        stored = Stored(kind, Record.read(place).weights(models.network(kind).folder))
-    return Layerwise(rung.layers, parts.configs[kind], stored, "float32").run
+def port(place: Path, model: str, number: int, run: dict, expected: dict) -> dict:
+    """Run MLX's network from the converted folder, each module going on with the kit's arrays."""
+    kind = run["kind"]
+    part = open_published(place, offline=True).parts[kind]
+    given = open_parts(place)
+    probe = probes(model, InputSources(given.configs, given.documents, kit.ROWS, kit.SECONDS, kit.SEED))[
+        number
+    ]
+    assert (probe.kind, probe.name) == (kind, run["part"])
+    at = f"{number}.row."
+    truth = {name.removeprefix(at): calls for name, calls in expected.items() if name.startswith(at)}
+    turned = [name for name in truth if re.fullmatch(probe.turned, name)]
+    made = trace(side_of(probe, *unloaded(probe, part, "float32"), list(truth), turned), truth)
+    results = {f"{number}.out.{name}": calls for name, calls in made.results.items()}
+    return {f"{at}{name}": calls for name, calls in made.outputs.items()} | results
 
 
 class Replayed:

@@ -15,7 +15,6 @@ from tts_core.codecs.published import published_fields
 from tts_core.config import MOST_LAYERS, check_numbers, exact_fields, mapping
 from tts_core.errors import CheckpointError
 from tts_core.models import Network
-from tts_core.nn.layer_order import Stage, stage, stages
 from tts_core.nn.windows import Conv, ConvTranspose, Layer, Window, input_span, output_length
 
 DILATIONS = (1, 3, 9)  # of a block's three residual units
@@ -333,36 +332,3 @@ NETWORK = Network(
     mlx_axes=lambda config, name, rank: mlx_axes(name, rank),
     repository="descript/dac_44khz",
 )
-# Layer order. State: samples (B, L), hidden and latents (B, C, T), encodings (B, E, T),
-# codes (B, Q, T), audio (B, L).
-
-
-def encode_stages(config: DacConfig) -> list[Stage]:
-    """List the layers from samples to codes. A quantizer leaves the residual for the next in `latents`."""
-    names = [f"quantizer.quantizers.{i}" for i in range(config.n_codebooks)]
-    return [
-        stage("encoder_input", "encoder.conv1", "hidden"),
-        *stages("encoder_block", "encoder.block", len(config.downsampling_ratios), "hidden"),
-        stage("encoder_output", "encoder.conv2", "latents", beside=("encoder.snake1",)),
-        *(
-            Stage(
-                name,
-                "quantizer",
-                (name,),
-                {name: ("encodings",)},
-                i,
-                (f"{name}.codebook.weight", "directions"),
-            )
-            for i, name in enumerate(names)
-        ),
-    ]
-
-
-def decode_stages(config: DacConfig) -> list[Stage]:
-    """List the layers from codes to audio."""
-    return [
-        stage("dequantizer", "quantizer", "hidden"),
-        stage("decoder_input", "decoder.conv1", "hidden"),
-        *stages("decoder_block", "decoder.block", len(config.upsampling_ratios), "hidden"),
-        stage("decoder_output", "decoder.conv2", "audio", beside=("decoder.snake1",)),
-    ]

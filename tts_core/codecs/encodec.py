@@ -16,7 +16,6 @@ from tts_core.codecs.published import published_fields
 from tts_core.config import MOST_LAYERS, check_numbers, exact_fields
 from tts_core.errors import CheckpointError, UsageError
 from tts_core.models import Network
-from tts_core.nn.layer_order import Stage, stage
 from tts_core.nn.windows import Conv, ConvTranspose, Layer, Window, input_span
 
 SAMPLE_RATE = 24000  # Hz; the model's files do not state it
@@ -333,36 +332,3 @@ NETWORK = Network(
     mlx_axes=mlx_axes,
     repository="facebook/encodec_24khz",
 )
-# Layer order. State: hidden and latents (B, C, T), encodings (B, E, T), codes (B, Q, T),
-# audio (B, L).
-
-
-def encode_stages(config: EncodecConfig) -> list[Stage]:
-    """List the layers from samples, (B, 1, L) in `hidden`, to codes. Quantizers search latents directly."""
-    *inner, last = _layers_with_weights(config, "encoder")
-    names = [f"quantizer.layers.{i}" for i in range(config.n_codebooks)]
-    return [
-        *(stage("encoder_layer", f"encoder.layers.{i}", "hidden", index=i) for i in inner),
-        stage("encoder_output", f"encoder.layers.{last}", "latents", index=last),
-        *(
-            Stage(name, "quantizer", (name,), {}, i, (f"{name}.codebook.embed", "points"))
-            for i, name in enumerate(names)
-        ),
-    ]
-
-
-def decode_stages(config: EncodecConfig) -> list[Stage]:
-    """List the layers from codes to audio."""
-    first, *inner, last = _layers_with_weights(config, "decoder")
-    return [
-        stage("dequantizer", "quantizer", "latents"),
-        stage("decoder_input", f"decoder.layers.{first}", "hidden", index=first),
-        *(stage("decoder_layer", f"decoder.layers.{i}", "hidden", index=i) for i in inner),
-        stage("decoder_output", f"decoder.layers.{last}", "audio", index=last),
-    ]
-
-
-def _layers_with_weights(config: EncodecConfig, half: str) -> list[int]:
-    """Return the indices of the encoder's or decoder's layers with weights; the others are activations."""
-    names = [name.split(".") for name in parameter_shapes(config)]
-    return list(dict.fromkeys(int(name[2]) for name in names if name[:2] == [half, "layers"]))

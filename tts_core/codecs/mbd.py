@@ -17,7 +17,6 @@ from tts_core.codecs.encodec import EncodecConfig
 from tts_core.config import MOST_LAYERS, check_numbers, exact_fields, mapping
 from tts_core.errors import CheckpointError, UsageError
 from tts_core.models import Network
-from tts_core.nn.layer_order import Stage, stage, stages
 
 _LOG = logging.getLogger("tts_core")
 Shapes = dict[str, tuple[int, ...]]
@@ -360,23 +359,3 @@ def check_items(
             steps = -(-wave[0] // band.unet.stride**band.unet.depth)
             if not 0 < latent[1] <= 2 * steps:
                 raise UsageError(f"mbd: {latent[1]} frames of latents do not match {wave[0]} samples")
-
-
-def band_stages(config: MbdConfig, band: int) -> list[Stage]:
-    """List the layers of one band: its processor on a sound, then one estimate of the noise in `hidden`.
-
-    State: band and step (1,), sound, processed and estimate (B, L), latents of the codec (B, C, T), and
-    skip0, skip1 .. (B, C, T): the outputs of each level for the upsampling path.
-    """
-    at, depth = f"bands.{band}.unet", len(config.bands[band].unet.channels)
-    tables = [f"{at}.embedding", *(f"{at}.embeddings.{i}" for i in range(depth - 1))]
-    found = [
-        stage("down", f"{at}.encoders.{i}", "hidden", beside=(table,), index=i)
-        for i, table in enumerate(tables)
-    ]
-    found.append(stage("condition", f"{at}.conv_codec", f"skip{depth - 1}"))
-    found += stages("up", f"{at}.decoders", depth - 1, "hidden")
-    found.append(stage("estimate", f"{at}.decoders.{depth - 1}", "estimate", index=depth - 1))
-    if config.bands[band].processor is not None:
-        found.insert(0, stage("processor", f"bands.{band}.processor", "processed"))
-    return found

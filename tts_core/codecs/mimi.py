@@ -15,7 +15,6 @@ from tts_core.codecs.policy import CodecPolicy
 from tts_core.config import MOST_LAYERS, check_numbers, exact_fields
 from tts_core.errors import CheckpointError, UsageError
 from tts_core.models import Network
-from tts_core.nn.layer_order import Stage, stage, stages
 from tts_core.nn.windows import Conv, Layer, Window, input_span
 
 STEPS = 2  # of the transformers in a frame
@@ -290,47 +289,3 @@ NETWORK = Network(
     repository="kyutai/mimi",
     license="cc-by-4.0",
 )
-# Layer order. State: hidden, latents and encodings (B, C, T), skip (B, E, T), the rest of a quantizer's
-# input, codes (B, Q, T), audio (B, L).
-
-
-def encode_stages(config: MimiConfig) -> list[Stage]:
-    """List the layers from samples, (B, 1, L) in `hidden`, to codes. Both quantizers begin with latents."""
-    found = [
-        *(
-            stage("encoder_layer", f"encoder.layers.{i}", "hidden", index=i)
-            for i in _layers_with_weights(config, "encoder")
-        ),
-        *stages(
-            "encoder_transformer_layer", "encoder_transformer.layers", config.num_hidden_layers, "hidden"
-        ),
-        stage("downsampling", "downsample", "latents"),
-    ]
-    for which, (half, count) in enumerate(_quantizers(config)):
-        part = f"quantizer.{half}_residual_vector_quantizer"
-        found.append(stage("quantizer_input", f"{part}.input_proj", "skip", index=which))
-        for q in range(count):
-            name = f"{part}.layers.{q}"
-            book = (f"{name}.codebook.embed", "points")
-            found.append(Stage(name, f"{half}_quantizer", (name,), {}, q, book))
-    return found
-
-
-def decode_stages(config: MimiConfig) -> list[Stage]:
-    """List the layers from codes to audio."""
-    *inner, last = _layers_with_weights(config, "decoder")
-    return [
-        stage("dequantizer", "quantizer", "latents"),
-        stage("upsampling", "upsample", "hidden"),
-        *stages(
-            "decoder_transformer_layer", "decoder_transformer.layers", config.num_hidden_layers, "hidden"
-        ),
-        *(stage("decoder_layer", f"decoder.layers.{i}", "hidden", index=i) for i in inner),
-        stage("decoder_output", f"decoder.layers.{last}", "audio", index=last),
-    ]
-
-
-def _layers_with_weights(config: MimiConfig, half: str) -> list[int]:
-    """Return the indices of the encoder's or decoder's layers with weights; the others are activations."""
-    names = [name.split(".") for name in parameter_shapes(config)]
-    return sorted({int(name[2]) for name in names if name[:2] == [half, "layers"]})

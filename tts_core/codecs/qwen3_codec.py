@@ -18,7 +18,6 @@ from tts_core.codecs.policy import CodecPolicy
 from tts_core.config import LARGEST, MOST_LAYERS, check_numbers, exact_fields, section
 from tts_core.errors import CheckpointError
 from tts_core.models import Network
-from tts_core.nn.layer_order import Stage, stage, stages
 from tts_core.nn.windows import Window
 
 POLICY = CodecPolicy(max_frames=64, first_frames=2)  # as Mimi's: frames are as long
@@ -346,39 +345,6 @@ def original_pieces(frames: int, size: int = PIECE, context: int = CONTEXT) -> l
     before = {start: context if start > context else start for start in starts}
     stops = {start: min(start + size, frames) for start in starts}
     return [Window(start, stops[start], start - before[start], stops[start]) for start in starts]
-
-
-def encode_stages(config: Qwen3CodecConfig) -> list[Stage]:
-    """List the layers from samples, (B, 1, L) in `hidden`, to codes: Mimi's, in this codec's names."""
-    found = []
-    for each in mimi.encode_stages(config.encoder):
-        modules = each.modules
-        if each.kind == "quantizer_input":  # the encoder's other projections are never used
-            modules = (*modules, modules[0].replace("input_proj", "output_proj"))
-        book = each.codebook and (f"encoder.{each.codebook[0]}", each.codebook[1])
-        compared = {f"encoder.{row}": arrays for row, arrays in each.compared.items()}
-        modules = tuple(f"encoder.{module}" for module in modules)
-        found.append(Stage(f"encoder.{each.name}", each.kind, modules, compared, each.index, book))
-    return found
-
-
-def decode_stages(config: Qwen3CodecConfig) -> list[Stage]:
-    """List the layers from codes to audio; `rows` are the transformer's, (B, T, D)."""
-    sizes, part, up = config.decoder, "decoder.pre_transformer", "decoder.upsample"
-    last = len(sizes.upsample_rates) + 2
-    return [
-        stage("dequantizer", "decoder.quantizer", "latents"),
-        stage("pre_conv", "decoder.pre_conv", "hidden"),
-        stage("transformer_input", f"{part}.input_proj", "rows"),
-        *stages("transformer_layer", f"{part}.layers", sizes.num_hidden_layers, "rows"),
-        stage("transformer_output", f"{part}.output_proj", "hidden", beside=(f"{part}.norm",)),
-        *(
-            stage("upsampling", f"{up}.{i}.0", "hidden", beside=(f"{up}.{i}.1",), index=i)
-            for i in range(len(sizes.upsampling_ratios))
-        ),
-        *stages("decoder_layer", "decoder.decoder", last, "hidden"),
-        stage("decoder_output", f"decoder.decoder.{last}", "audio", index=last),
-    ]
 
 
 # Published as 12 Hz: the numbers follow from the length of the file, or are those that several ports state

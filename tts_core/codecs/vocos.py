@@ -14,7 +14,6 @@ from tts_core.config import MOST_LAYERS, check_numbers, exact_fields, mapping
 from tts_core.errors import CheckpointError, UsageError
 from tts_core.files.yaml_object import parse_yaml
 from tts_core.models import Network
-from tts_core.nn.layer_order import Stage, stage, stages
 from tts_core.nn.windows import Conv, ConvTranspose, Layer, Window, input_span
 from tts_core.printable import named
 
@@ -259,17 +258,3 @@ NETWORK = Network(
     repository="charactr/vocos-encodec-24khz",
     license="mit",
 )
-
-
-def decode_stages(config: VocosConfig) -> list[Stage]:
-    """List the layers from codes to audio.
-
-    State: codes (B, Q, T), bandwidth (1,), rows (B, T, D), audio (B, L).
-    """
-    return [
-        stage("features", "feature_extractor", "rows"),
-        stage("embedding", "backbone.embed", "rows", beside=("backbone.norm",)),
-        *stages("block", "backbone.convnext", config.num_layers, "rows"),
-        stage("norm", "backbone.final_layer_norm", "rows"),
-        stage("head", "head.out", "audio"),
-    ]

@@ -1,57 +1,50 @@
-"""Whole runs of Dia and its codec, to compare another port with."""
+"""The runs of Dia and its codec that `mlx-port verify` watches, and their inputs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from tts_core.codecs.dac import DacConfig
+from tts_core.codecs.probes import dac_probes
 from tts_core.config import config_of
 from tts_core.dia.config import DiaConfig
 from tts_core.dia.grid import apply_delay
 from tts_core.dia.text import tokenize
-from tts_core.nn.ladder import InputSources, signal
-from tts_core.nn.layer_order import single_passes
-from tts_core.nn.layers import Framework
-from tts_core.nn.probe import Probe
+from tts_core.nn.probe import Framework, InputSources, Probe, single_passes
 
-TEXT = "[S1] The quick brown fox jumps. [S2] Does it? (laughs)"
+TEXT = "[S1] The quick brown fox jumps over the lazy dog. [S2] Does it? (laughs) It does."
+ROWS = (
+    r"model\.encoder\.(embedding|layers\.\d+|norm)|logits_dense"
+    r"|model\.decoder\.(embeddings|layers\.\d+(\.cross_attention\.[kv]_proj)?|norm)"
+)
+GROUPS = {
+    "norm.weight": "norms",
+    ".self_attention.": "self-attention",
+    ".cross_attention.": "cross-attention",
+    ".mlp.": "mlp",
+    ".embedding": "embeddings",
+    "logits_dense.": "head",
+}
 
 
 def probes(sources: InputSources) -> list[Probe]:
-    """List the runs: Dia, Dia with the text as the port prepares it, and both directions of the codec."""
-    config = config_of(sources.configs, "dia", DiaConfig)
-    codec = config_of(sources.configs, "dac", DacConfig)
+    """List the runs: the codec in both directions, then Dia."""
+    return [*dac_probes(sources), _dia(sources)]
+
+
+def _dia(sources: InputSources) -> Probe:
+    """The unconditional text, the text, then rows of codes, in several calls; two rows, for guidance."""
+    config, rows = config_of(sources.configs, "dia", DiaConfig), sources.rows
     sources.check_rows(config.decoder_config.max_position_embeddings)
-    rng = np.random.default_rng(sources.seed)
-    dia = _dia(config, sources.rows, rng)
-    samples = signal(codec, sources.seconds, sources.seed)
-    codes = rng.integers(0, codec.codebook_size, (1, codec.n_codebooks, sources.rows), dtype=np.int32)
-
-    def encode(network: Any, framework: Framework) -> Mapping[str, Any]:
-        return {"codes": network.encode(samples)}
-
-    def decode(network: Any, framework: Framework) -> Mapping[str, Any]:
-        return {"samples": network.decode_whole(framework.array(codes))}
-
-    return [
-        dia,
-        replace(dia, name="dia, prepared text"),
-        Probe("codec encoder", "dac", {"samples": samples}, encode),
-        Probe("codec decoder", "dac", {"codes": codes}, decode),
-    ]
-
-
-def _dia(config: DiaConfig, rows: int, rng: np.random.Generator) -> Probe:
-    """The unconditional text, the text, then given rows: half of them at once, the others one at a time."""
-    channels = config.decoder_config.num_channels
-    said = rng.integers(0, config.eos_token_id, (channels, rows), dtype=np.int32)
-    delayed = apply_delay(said, config.delay_pattern, config.bos_token_id, config.pad_token_id)
+    channels, eos = config.decoder_config.num_channels, config.eos_token_id
+    delayed = apply_delay(
+        sources.codes(channels, eos, rows), config.delay_pattern, config.bos_token_id, config.pad_token_id
+    )
     grid = np.concatenate((np.full((1, channels), config.bos_token_id, np.int32), delayed.T))[:rows]
-    ids, tokens = tokenize(TEXT).astype(np.int32), np.stack((grid, grid))
+    ids = tokenize(TEXT)[: config.max_text_bytes] % config.encoder_config.vocab_size
+    ids, tokens = ids.astype(np.int32), np.stack((grid, grid)).astype(np.int32)
 
     def run(network: Any, framework: Framework) -> Mapping[str, Any]:
         nothing = network.encode_nothing()
@@ -60,4 +53,8 @@ def _dia(config: DiaConfig, rows: int, rng: np.random.Generator) -> Probe:
         return {"logits": [network(piece, cache, source) for piece in pieces]}
 
     given = {"text": TEXT, "ids": ids, "tokens": tokens, "passes": single_passes(rows)}
-    return Probe("dia", "dia", given, run)
+    following = np.concatenate(
+        (grid[1:], np.full_like(grid[:1], eos))
+    )  # a forced BOS, EOS or PAD is no target
+    targets = np.where(following < eos, following, -1)
+    return Probe("dia", "dia", given, run, ROWS, targets=targets, groups=GROUPS)

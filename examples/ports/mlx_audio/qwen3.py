@@ -40,15 +40,15 @@ def load(folder, codec):
 
 
 def talker(model, given):
-    """As in `generate`: the whole text is read first, then padding is added to each frame."""
-    network, cache, made = model.talker, model.talker.make_cache(), []
+    """As in `generate`: the whole text is read first, and padding is added to each frame."""
+    network, cache, codes, made = model.talker, model.talker.make_cache(), given["codes"], []
     prompt, _, padding = model._prepare_generation_inputs(
         given["text"], given["language"], speaker=given["voice"], instruct=given["instruct"]
     )
     embeddings = [network.get_input_embeddings(), *network.code_predictor.codec_embedding]
-    for read in (prompt, *mx.split(given["codes"], given["codes"].shape[2], axis=2)):
-        if made:
-            read = sum((embed(read[:, q]) for q, embed in enumerate(embeddings)), padding)
+    frames = sum((embed(codes[:, q]) for q, embed in enumerate(embeddings)), padding)
+    for start, stop in given["passes"]:
+        read = frames[:, start:stop] if made else mx.concatenate([prompt, frames[:, :stop]], axis=1)
         made.append(network(read, cache=cache))
     return {"prompt": prompt, "hidden": [one[1] for one in made], "logits": [one[0] for one in made]}
 

@@ -7,9 +7,10 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import redirect_stdout
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -20,10 +21,9 @@ from tts_core.extras import install
 from tts_core.printable import json_text, lines, one_line
 
 if TYPE_CHECKING:
-    from converters.published import ModelPart, Published
+    from converters.published import Published
+    from mlx_port.commands.verify.ports import PortReport
     from mlx_port.commands.verify.report import Report
-    from mlx_port.commands.verify.run import Runner, Side
-    from tts_core.nn.layers import Layers
 
 
 @click.command()
@@ -75,60 +75,49 @@ def verify(context: click.Context, **flags: Any) -> None:
 def _run(
     sources: tuple[str, ...],
     destination: str,
-    codec: str | None,
+    port: str | None,
+    page: str | None,
+    verbose: bool,
+    as_json: bool,
     rows: int,
     seconds: float,
     seed: int,
-    cross_rope: bool | None,
-    config: str | None,
-    revision: str | None,
-    offline: bool,
-    port: str | None,
-    verbose: bool,
-    as_json: bool,
-    page: str | None,
+    **how: Any,
 ) -> bool:
+    """Compare, and print the report. how: arguments of open_published, of which ports take all but config."""
     if port is not None:
-        if sources or page or config:
+        if sources or page or how.pop("config"):
             raise UsageError("--with: takes one FOLDER, and neither SRC, --config nor --html; omit them")
-        how = {"codec": codec, "cross_rope": cross_rope, "revision": revision, "offline": offline}
-        return _run_port(port, destination, how, rows, seconds, seed, verbose, as_json)
+        compared = _run_port(port, destination, how, rows, seconds, seed)
+        _print(compared.to_dict(), "\n".join(compared.lines(verbose=verbose)), as_json=as_json)
+        return compared.passed
     started = time.perf_counter()
     if page is not None:
         _check_page(page)
     environment = {"TF32": "off"} | _frameworks()
 
     from converters.published import open_published
+    from mlx_port import watch
     from mlx_port.commands.verify import html, run
     from mlx_port.commands.verify.report import Report
+    from torch_ref import watch as torch_watch
 
     converted = _converted(destination)
     parts = list(converted.parts)
-    published = open_published(
-        sources,
-        codec=codec,
-        cross_rope=cross_rope,
-        config=config,
-        revision=revision,
-        offline=offline,
-        parts=parts,
-        flag="SRC",
-    )
+    published = open_published(sources, parts=parts, flag="SRC", **how)
     root = next(part for kind, part in converted.parts.items() if kind in models.NAMES)
     report = Report(
         ", ".join(sources), destination, root.dtype, root.quantization, rows, seconds, seed, environment
     )
-    reference, ours = _sides()
     try:
         _show("hashes")
         report.changed += _changed(destination, parts)
-        run.verify(published, converted, reference, ours, report, progress=_show)
+        run.verify(published, converted, torch_watch.unloaded, watch.unloaded, report, progress=_show)
     finally:
         _show("")
     report.seconds_taken = time.perf_counter() - started
     report.peak_memory_bytes = _peak_bytes()
-    shown = report.details() if verbose else report.text()
-    click.echo(json_text(report.to_dict()) if as_json else lines(shown))
+    _print(report.to_dict(), report.details() if verbose else report.text(), as_json=as_json)
     if page is not None:
         Path(page).write_text(html.page(report), "utf-8")
     _note_in_card(report, destination)
@@ -136,30 +125,26 @@ def _run(
 
 
 def _run_port(
-    port: str,
-    folder: str,
-    how: dict[str, Any],
-    rows: int,
-    seconds: float,
-    seed: int,
-    verbose: bool,
-    as_json: bool,
-) -> bool:
+    port: str, folder: str, how: dict[str, Any], rows: int, seconds: float, seed: int
+) -> PortReport:
     """Compare another program's port; how: arguments of torch_ref's loading."""
     if not Path(folder).expanduser().is_dir():
         raise NotFoundError(f"FOLDER: {folder} is not a folder here; fetch the checkpoint first")
     environment = {"TF32": "off"} | _frameworks()
 
     from mlx_port.commands.verify import ports
-    from torch_ref.layerwise import TORCH
     from torch_ref.loading import open_parts
-    from tts_core.nn.ladder import InputSources
-    from tts_core.nn.probe import probes
+    from tts_core.nn.probe import InputSources, probes
 
     parts = [open_parts(folder, dtype=dtype, device="cpu", **how) for dtype in ("float64", "float32")]
     adapter = ports.open_port(port, str(parts[0].model))
     given = InputSources(parts[0].configs, parts[0].documents, rows, seconds, seed)
-    listed = [probe for probe in probes(str(parts[0].model), given) if probe.name in adapter.calls]
+    listed = [
+        replace(probe, part=name, half="")
+        for probe in probes(str(parts[0].model), given)
+        for name in adapter.calls
+        if name == probe.name or name.startswith(f"{probe.name}, ")
+    ]
     codec = None if how["codec"] is None else Path(how["codec"]).expanduser()
     report = ports.PortReport(folder, ports.named_version(adapter), environment)
     with redirect_stdout(sys.stderr):  # what the port prints is no part of the report
@@ -171,11 +156,16 @@ def _run_port(
                 "give a checkpoint in a layout that it reads"
             ) from error
         for kind in dict.fromkeys(probe.kind for probe in listed):
-            oracle, yardstick = (each.network(kind, TORCH.nn.Module).requires_grad_(False) for each in parts)
+            oracle, yardstick = (
+                cast(Any, each.network(kind, object)).requires_grad_(False) for each in parts
+            )
             for probe in (one for one in listed if one.kind == kind):
-                report.rows += ports.compare(probe, adapter, model, oracle, yardstick, TORCH)
-    click.echo(json_text(report.to_dict()) if as_json else lines("\n".join(report.lines(verbose=verbose))))
-    return report.passed
+                report.rows += ports.compare(probe, adapter, model, oracle, yardstick)
+    return report
+
+
+def _print(found: dict[str, Any], text: str, *, as_json: bool) -> None:
+    click.echo(json_text(found) if as_json else lines(text))
 
 
 def _note_in_card(report: Report, destination: str) -> None:
@@ -268,21 +258,6 @@ def _frameworks() -> dict[str, str]:
         raise NotFoundError(f"verify: PyTorch is not installed; {install('torch')}")
     device = mx.default_device().type.name
     return {"mlx": f"{version('mlx')} ({device})", "torch": f"{version('torch')} (cpu)"}
-
-
-def _sides() -> tuple[Side, Side]:
-    """Layers of PyTorch, read through the maps, and of MLX, read from the stored files."""
-    from mlx_port.layerwise import Layerwise
-    from mlx_port.stored_published import stored_in
-    from torch_ref.layerwise import Layerwise as TorchLayerwise
-
-    def reference(weights: ModelPart, layers: type[Layers], config: object, dtype: str) -> Runner:
-        return TorchLayerwise(layers, config, weights, dtype).run
-
-    def port(weights: ModelPart, layers: type[Layers], config: object, dtype: str) -> Runner:
-        return Layerwise(layers, config, stored_in(weights), dtype).run
-
-    return reference, port
 
 
 def _show(text: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -69,16 +69,17 @@ class Loss:
 
 
 def compare_tensors(
-    title: str, source: ModelPart, destination: ModelPart, groups: Callable[[str], str] | None = None
+    title: str, source: ModelPart, destination: ModelPart, groups: Mapping[str, str]
 ) -> tuple[list[TensorClass], list[Fault]]:
     """Compare every tensor of a network, reading one at a time.
 
-    title: of the part.  groups: a tensor's class by its name (tts_core.nn.ladder.Rung); None: its module.
+    title: of the part.  groups: as in tts_core.nn.probe.Probe.
     """
     sums: dict[str, list[float]] = {}
     faults = []
     for name in source.names():
-        group = groups(name) if groups else _by_module(title, source.kind, name)
+        known = [group for part, group in groups.items() if part in name]
+        group = known[0] if known else _by_module(title, source.kind, name)
         total = sums.setdefault(group, [0, 0, 0.0, 0.0, 0.0])
         worst = Fault(title, name, 0.0, 0.0)
         for before, after, allowed in _pieces(source, destination, name):

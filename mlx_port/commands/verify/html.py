@@ -37,16 +37,10 @@ def page(report: Report) -> str:
 
 def _parts(report: Report) -> str:
     head = ("part", "layers", "nearest to its bound", "at", "")
-    body = [
-        (
-            escape(part.part),
-            str(part.layers),
-            escape(part.nearest or ""),
-            f"{100 * part.share:.0f}%",
-            _word(part.passed),
-        )
-        for part in report.parts()
-    ]
+    body = []
+    for one in report.parts():
+        nearest, share = escape(one.nearest or ""), f"{100 * one.share:.0f}%"
+        body.append((escape(one.part), str(one.layers), nearest, share, _word(one.passed)))
     return f"<h2>Parts</h2>{table(head, body)}"
 
 
@@ -141,19 +135,11 @@ def _share(row: LayerRow, value: float) -> float:
 
 def _table(rows: Sequence[LayerRow]) -> str:
     head = ("layer", "err mlx", "/ scale", "err torch", "ratio", "SNR dB", "bound", "")
-    body = [
-        (
-            escape(row.layer),
-            f"{row.error:.2e}",
-            f"{row.relative:.2e}",
-            f"{row.torch_error:.2e}",
-            f"{row.ratio:.2f}",
-            f"{row.snr_db:.1f}",
-            f"{row.bound:.2e}",
-            _verdict(row),
-        )
-        for row in rows
-    ]
+    body = []
+    for row in rows:
+        errors = (f"{value:.2e}" for value in (row.error, row.relative, row.torch_error))
+        others = f"{row.ratio:.2f}", f"{row.snr_db:.1f}", f"{row.bound:.2e}", _verdict(row)
+        body.append((escape(row.layer), *errors, *others))
     return table(head, body)
 
 
@@ -167,30 +153,18 @@ def _word(passed: bool) -> str:
 
 def _codes(report: Report) -> str:
     head = ("codes", "equal", "of", "near-ties", "wrong")
-    body = [
-        (
-            f"{escape(one.part)} {escape(one.layer)}, {escape(one.dtype)}",
-            str(one.equal),
-            str(one.total),
-            str(len(one.near_ties)),
-            str(len(one.wrong)),
-        )
-        for one in report.choices
-    ]
+    body = []
+    for one in report.choices:
+        counts = map(str, (one.equal, one.total, len(one.near_ties), len(one.wrong)))
+        body.append((escape(f"{one.part} {one.layer}, {one.dtype}"), *counts))
     return f"<h2>Codes</h2>{table(head, body)}"
 
 
 def _conversion(report: Report) -> str:
     head = ("tensors", "number", "parameters", "SNR dB", "largest change")
-    body = [
-        (
-            escape(one.name),
-            str(one.tensors),
-            f"{one.parameters:,}",
-            "exact" if one.snr_db == math.inf else f"{one.snr_db:.1f}",
-            f"{one.error:.2e}",
-        )
-        for one in report.tensors
-    ]
+    body = []
+    for one in report.tensors:
+        snr = "exact" if one.snr_db == math.inf else f"{one.snr_db:.1f}"
+        body.append((escape(one.name), str(one.tensors), f"{one.parameters:,}", snr, f"{one.error:.2e}"))
     loss = "".join(f"<p>{escape(part)}, {escape(loss_line(one))}</p>" for part, one in report.losses.items())
     return f"<h2>Conversion</h2>{table(head, body)}{loss}"

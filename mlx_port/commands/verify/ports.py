@@ -9,7 +9,7 @@ A port is described by an adapter, one Python file a model, of which this module
     calls         by run: runs the port on the run's inputs, NumPy's arrays as MLX's; returns results by name
 
 Runs, their inputs and the names of their results are in tts_core/<model>/probes.py; a run without a call is
-not compared. `examples/ports/mlx_audio` has two adapters.
+not compared, one may have several, named "dia, ..". `examples/ports/mlx_audio` has two adapters.
 
 Each run is made twice. First every named module hands on torch's float64 output instead of its own, so that
 an error shows only where it arises, in the module or in what lies between it and those before; then as it
@@ -29,16 +29,14 @@ from typing import Any, Protocol, cast
 import mlx.core as mx
 import numpy as np
 
-from mlx_port.commands.verify.measure import FACTOR, FLOOR, LayerRow, measure
-from mlx_port.commands.verify.report import finite
-from mlx_port.commands.verify.watch import Outputs, watched
+from mlx_port.commands.verify.measure import FACTOR, FLOOR, LayerRow
+from mlx_port.commands.verify.watch import Results, Side, Trace, compare_outputs, find_module, trace
+from mlx_port.watch import framework as mlx_in
 from tts_core.errors import NotFoundError, UsageError
-from tts_core.nn.layers import Framework
-from tts_core.nn.probe import Probe
+from tts_core.nn.probe import Framework, Probe
 from tts_core.printable import counted
 
 FOLDER = Path(__file__).parents[3] / "examples/ports"
-Results = Mapping[str, Any]
 
 
 class Port(Protocol):
@@ -133,66 +131,48 @@ def named_version(port: Port) -> str:
         return port.distribution
 
 
-def compare(
-    probe: Probe, port: Port, model: Any, oracle: Any, yardstick: Any, framework: Framework
-) -> list[LayerRow]:
+def compare(probe: Probe, port: Port, model: Any, oracle: Any, yardstick: Any) -> list[LayerRow]:
     """Compare a port's run.
 
-    model: what the adapter loaded.  oracle, yardstick: our network in float64 and float32, of `framework`.
+    model: what the adapter loaded.  oracle, yardstick: networks of torch_ref in float64 and float32.
     """
-    call = port.calls[probe.name]
+    from torch_ref.watch import framework as torch_in
+
+    call, torch = port.calls[probe.name], (torch_in("float64"), torch_in("float32"))
     given = {name: mx.array(v) if isinstance(v, np.ndarray) else v for name, v in probe.inputs.items()}
     names = list(_pairs(port.names.get(probe.name, {}), oracle))
     turned = [ours for pattern, ours, _ in names if pattern in port.turned]
 
-    def ours(network: Any, truth: Mapping[str, list[np.ndarray]]) -> tuple[Outputs, Results]:
-        heard = Outputs(framework.array, truth)
-        with watched({name: _module(network, name) for _, name, _ in names}, heard):
-            return heard, probe.run(network, framework)
+    def ours(network: Any, framework: Framework) -> Side:
+        modules = {name: find_module(network, name) for _, name, _ in names}
+        return Side(lambda: probe.run(network, framework), framework, modules)
 
-    true, results = ours(oracle, {})
-    unused = {pattern for pattern, _, _ in names} - {p for p, name, _ in names if name in true.by_module}
+    true, yard = ours(oracle, torch[0]), ours(yardstick, torch[1])
+    truth = trace(true)
+    unused = {pattern for pattern, _, _ in names} - {p for p, name, _ in names if name in truth.outputs}
     unused |= port.names.get(probe.name, {}).keys() - {pattern for pattern, _, _ in names}
     if unused:
         raise UsageError(
             f"--with: names: {probe.name}: no module of ours runs as {', '.join(sorted(unused))}"
         )
-    yard, yard_results = ours(yardstick, true.by_module)
-    theirs = Outputs(mx.array, true.by_module, turned)
-    with watched({name: _module(model, path) for _, name, path in names}, theirs):
-        port_results = call(model, given)
+    modules = {name: find_module(model, path) for _, name, path in names}
+    theirs = Side(lambda: call(model, given), mlx_in("float32"), modules, turned)
+    fed = [truth, trace(yard, truth.outputs), trace(theirs, truth.outputs)]
+    whole = [truth, trace(yard), trace(theirs)]
     rows = [
-        _row(probe.name, name, values, yard.by_module[name], theirs.by_module.get(name, []))
-        for name, values in true.by_module.items()
+        compare_outputs(probe.name, name, "float32", [side.outputs.get(name, []) for side in fed])
+        for name in truth.outputs
     ]
-    sides = [_arrays(each) for each in (results, yard_results, port_results)]
-    whole = [sides[0], _arrays(probe.run(yardstick, framework)), _arrays(call(model, given))]
-    for title, ends in (("{}", sides), ("whole network, {}", whole)):
-        rows += [
-            _row(probe.name, title.format(name), *(end.get(name, []) for end in ends)) for name in results
-        ]
+    for title, runs in (("{}", fed), ("whole network, {}", whole)):
+        for name in dict.fromkeys([*truth.results, *runs[2].results]):
+            sides = [_result(run, name) for run in runs[:2]] + [runs[2].results.get(name, [])]
+            rows.append(compare_outputs(probe.name, title.format(name), "float32", sides))
     return rows
 
 
-def _row(
-    part: str, layer: str, truth: list[np.ndarray], torch: list[np.ndarray], port: list[np.ndarray]
-) -> LayerRow:
-    """Measure a row; arrays of other shapes, or another number of calls, are an infinite error."""
-    shapes = [[one.shape for one in side] for side in (port, truth)]
-    if shapes[0] == shapes[1]:
-        return measure(part, layer, "float32", truth, torch, port, True)
-    theirs, ours = (" ".join(str(list(shape)) for shape in dict.fromkeys(side)) or "none" for side in shapes)
-    if theirs == ours:
-        theirs, ours = f"{len(shapes[0])} calls", f"{len(shapes[1])}"
-    scale = max((float(np.abs(one).max(initial=0)) for one in truth), default=0.0)
-    return LayerRow(part, f"{layer}: {theirs} instead of {ours}", "float32", np.inf, 0.0, scale, 0.0, -np.inf)
-
-
-def _arrays(results: Results) -> dict[str, list[np.ndarray]]:
-    return {
-        name: [np.asarray(one) for one in (made if isinstance(made, list | tuple) else [made])]
-        for name, made in results.items()
-    }
+def _result(run: Trace, name: str) -> list[np.ndarray]:
+    """Find a result of ours; a port may return it in several forms, named "samples after ..."."""
+    return run.results.get(name, run.results.get(name.partition(" ")[0], []))
 
 
 def _pairs(names: Mapping[str, str], network: Any) -> Iterator[tuple[str, str, str]]:
@@ -201,13 +181,3 @@ def _pairs(names: Mapping[str, str], network: Any) -> Iterator[tuple[str, str, s
     for pattern, theirs in names.items():
         for found in filter(None, map(re.compile(pattern).fullmatch, modules)):
             yield pattern, found.string, found.expand(theirs)
-
-
-def _module(network: Any, path: str) -> Any:
-    """Find a module. Raises UsageError where there is none."""
-    for name in path.split("."):
-        try:
-            network = network[int(name)] if name.isdigit() else getattr(network, name)
-        except (AttributeError, IndexError, KeyError, TypeError):
-            raise UsageError(f"--with: names: {path}: the port has no such module") from None
-    return network

@@ -15,8 +15,8 @@ from tts_core.printable import counted, one_line
 WIDTH = 100
 HEAD = "  err mlx    /scale err torch  ratio      SNR     bound"
 METHOD = (
-    "Every layer is fed the same float32 input, the rounded output of the float64 layer before, so errors do "
-    "not add up, except in the rows 'whole network'."
+    "Every layer reads the output of the float64 layer before, rounded, so errors do not add up, except in "
+    "the rows 'whole network'."
 )
 UNJUDGED = (
     "As this model runs here, without a verdict: on a CPU, MLX sums quantized products in 16 bits, torch in "
@@ -157,15 +157,12 @@ class Report:
 
     def summary(self) -> list[str]:
         """List the lines for the model card: the verdict, the change by conversion, the versions."""
-        layers, tensors = sum(row.judged for row in self.rows), sum(one.tensors for one in self.tensors)
-        verdict = (
-            "all within the bound"
-            if self.passed
-            else f"FAIL: {counted(len(self.failures()), 'check')} failed"
-        )
+        layers, tensors = self._counts()
+        failed = counted(len(self.failures()), "check")
+        verdict = "all within the bound" if self.passed else f"FAIL: {failed} failed"
         return [
-            f"{counted(layers, 'layer')} of MLX in float32 compared with PyTorch in float64, "
-            f"{counted(tensors, 'tensor')} with the source: {verdict}",
+            f"{layers} of MLX in float32 compared with PyTorch in float64, "
+            f"{tensors} with the source: {verdict}",
             *(f"{part}, {loss_line(loss)}" for part, loss in self.losses.items()),
             ", ".join(f"{name} {value}" for name, value in self.environment.items()),
         ]
@@ -189,14 +186,11 @@ class Report:
                 "judge; more bits keep more.",
                 WIDTH,
             )
-        yield from (f"FAIL {line}" for line in self.failures())
-        if self.passed:
-            tensors = sum(one.tensors for one in self.tensors)
-            layers = counted(sum(row.judged for row in self.rows), "layer")
-            yield (
-                f"PASS: {layers} of MLX within the bound of PyTorch on the same numbers, "
-                f"{counted(tensors, 'tensor')} as converted from the source"
-            )
+        layers, tensors = self._counts()
+        yield from self._verdict(
+            f"{layers} of MLX within the bound of PyTorch on the same numbers, "
+            f"{tensors} as converted from the source"
+        )
 
     def _lines(self) -> Iterator[str]:
         yield f"{self.source} -> {self.destination} ({self.stored_as})"
@@ -216,21 +210,23 @@ class Report:
         yield from _choice_lines(self.choices)
         yield ""
         for one in self.tensors:
-            lost = (
-                "exact"
-                if one.snr_db == math.inf
-                else f"SNR {one.snr_db:.1f} dB, largest change {one.error:.2e}"
-            )
+            lost = f"SNR {one.snr_db:.1f} dB, largest change {one.error:.2e}"
+            lost = "exact" if one.snr_db == math.inf else lost
             yield f"{one.name}: {counted(one.tensors, 'tensor')}, {one.parameters:,} numbers, {lost}"
         yield from (f"{part}, {loss_line(loss)}" for part, loss in self.losses.items())
         yield f"{self.seconds_taken:.1f} s, peak memory {self.peak_memory_bytes / 1e9:.2f} GB"
         yield ""
         yield from map(_part_line, self.parts())
-        yield from (f"FAIL {line}" for line in self.failures())
-        if self.passed:
-            tensors = sum(one.tensors for one in self.tensors)
-            layers = counted(sum(row.judged for row in self.rows), "layer")
-            yield f"PASS: {layers} within the bound, {counted(tensors, 'tensor')}"
+        layers, tensors = self._counts()
+        yield from self._verdict(f"{layers} within the bound, {tensors}")
+
+    def _counts(self) -> tuple[str, str]:
+        """Numbers of judged layers and of tensors, with their nouns."""
+        layers, tensors = sum(row.judged for row in self.rows), sum(one.tensors for one in self.tensors)
+        return counted(layers, "layer"), counted(tensors, "tensor")
+
+    def _verdict(self, passed: str) -> list[str]:
+        return [f"FAIL {line}" for line in self.failures()] or [f"PASS: {passed}"]
 
 
 def _part_line(part: PartResult) -> str:

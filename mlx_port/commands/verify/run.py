@@ -1,7 +1,8 @@
-"""Run of both sides one after the other, a layer at a time, on the same inputs."""
+"""Run of both sides one after the other, each module on the oracle's values."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -9,145 +10,34 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlx_port.commands.verify.conversion import compare_tensors, teacher_forced
-from mlx_port.commands.verify.measure import Choices, LayerRow, compare_choices, distances, measure
+from mlx_port.commands.verify.measure import Choices, compare_choices, distances
 from mlx_port.commands.verify.report import Report
+from mlx_port.commands.verify.watch import Side, Trace, Values, compare_outputs, side_of, trace
 from tts_core import models
 from tts_core.errors import CheckpointError
-from tts_core.nn.ladder import InputSources, Rung, ladder
-from tts_core.nn.layer_order import Stage, State
-from tts_core.nn.layers import Layers
+from tts_core.nn.probe import Framework, InputSources, Probe, probes
 
 if TYPE_CHECKING:
     from converters.published import ModelPart, Published
 
-Runner = Callable[[Stage, Sequence[State]], list[State]]  # loads a layer's weights and runs it on each state
-Side = Callable[["ModelPart", type[Layers], object, str], Runner]  # weights, layers, configuration, dtype
+Build = Callable[[Probe, "ModelPart", str], tuple[Any, Framework]]  # a network of a side in a dtype
 Progress = Callable[[str], object]
 
 END = "whole network"
 
 
-@dataclass(frozen=True)
-class Trace:
-    """Run of a network.
-
-    inputs: of each stage, common to all sides.
-    made: the stages' outputs.
-    whole: the final state if every stage is fed this run's own outputs.
-    """
-
-    inputs: list[State]
-    made: list[State]
-    whole: State
-
-
-def trace(
-    stages: Sequence[Stage],
-    runner: Runner,
-    state: State,
-    given: Sequence[State] | None = None,
-    progress: Progress = lambda _: None,
-) -> Trace:
-    """Run the stages in order, each twice: on the common input and on this run's own outputs.
-
-    given: the common inputs; None builds them from this run's outputs, rounded to float32.
-    """
-    own, common = state, state
-    read: list[State] = []
-    made: list[State] = []
-    for place, stage in enumerate(stages):
-        progress(stage.name)
-        read.append(common if given is None else given[place])
-        one, next_own = runner(stage, (read[-1], own))
-        made.append(one)
-        own = own | next_own
-        common = common | {name: _rounded(value) for name, value in made[-1].items()}
-    return Trace(read, made, own)
-
-
-class Comparison:
-    """Comparison of one network with the oracle's run. quantized: True if MLX's weights are."""
-
-    def __init__(
-        self, rung: Rung, oracle: Runner, state: State, report: Report, progress: Progress, quantized: bool
-    ):
-        self.part, self.stages, self.state = rung.part, rung.stages, state
-        self.report, self.progress, self.quantized = report, progress, quantized
-        self.truth = trace(self.stages, oracle, state, progress=self._tell)
-
-    def compare(self, yardstick: Runner, port: Runner, dtype: str, codebooks: ModelPart) -> State:
-        """Compare the layers in `dtype` and add the rows to the report. Returns MLX's own last state.
-
-        codebooks: the weights of the oracle's quantizers.
-        """
-        torch, mlx = (
-            trace(self.stages, side, self.state, self.truth.inputs, self._tell) for side in (yardstick, port)
-        )
-        for stage, *made in zip(self.stages, self.truth.made, torch.made, mlx.made, strict=True):
-            self.report.rows += [
-                self._row(name, dtype, arrays, made) for name, arrays in stage.compared.items()
-            ]
-            if stage.codebook is not None:
-                self.report.choices.append(self._codes(stage, dtype, made, codebooks))
-        ends = [run.whole for run in (self.truth, torch, mlx)]
-        last = self.stages[-1]
-        if last.codebook is not None:  # no verdict: a near-tie changes all later codebooks of its frame
-            equal = int((ends[0]["codes"] == ends[2]["codes"]).sum())
-            self.report.choices.append(Choices(self.part, END, dtype, ends[0]["codes"].size, equal))
-            return mlx.whole
-        self.report.rows.append(self._row(END, dtype, last.arrays, ends))
-        if last.arrays[0].startswith("logits"):
-            truth, yard, chosen = (logits_of(last, end) for end in ends)
-            self.report.choices.append(
-                compare_choices(
-                    self.part,
-                    "argmax of the logits",
-                    dtype,
-                    -truth,
-                    -yard,
-                    chosen.argmax(-1),
-                    self._judged(dtype),
-                )
-            )
-        return mlx.whole
-
-    def _tell(self, stage: str) -> None:
-        self.progress(f"{self.part}: {stage}")
-
-    def _row(self, layer: str, dtype: str, names: Sequence[str], made: Sequence[State]) -> LayerRow:
-        truth, torch, mlx = ([side[name] for name in names] for side in made)
-        return measure(self.part, layer, dtype, truth, torch, mlx, self._judged(dtype))
-
-    def _judged(self, dtype: str) -> bool:
-        """Judge float32 and unquantized layers only: on a CPU, MLX sums quantized products in 16 bits."""
-        return dtype == "float32" or not self.quantized
-
-    def _codes(self, stage: Stage, dtype: str, made: Sequence[State], codebooks: ModelPart) -> Choices:
-        assert stage.codebook is not None
-        name, between = stage.codebook
-        codebook = codebooks.read(name)
-        truth, yardstick = (distances(side["encodings"], codebook, between) for side in made[:2])
-        return compare_choices(self.part, stage.name, dtype, truth, yardstick, made[2]["codes"][:, -1], True)
-
-
-def logits_of(last: Stage, state: State) -> np.ndarray:
-    """Logits of a network's last layer: (R, T, V), or (R, T, C, V) for several codebooks."""
-    logits = [state[name] for name in last.arrays]
-    return np.stack(logits, axis=2) if len(logits) > 1 else logits[0]
-
-
 def verify(
     source: Published,
     destination: Published,
-    reference: Side,
-    port: Side,
+    reference: Build,
+    port: Build,
     report: Report,
     *,
     progress: Progress = lambda _: None,
 ) -> None:
     """Compare a converted model with its source; results are added to `report`, whose settings are used.
 
-    reference, port: layers of torch and of MLX.
+    reference, port: build networks of torch and of MLX.
     Raises CheckpointError if the two are not the same network, UsageError for values out of range.
     """
     parts = {kind: (part, destination.parts[kind]) for kind, part in source.parts.items()}
@@ -162,44 +52,114 @@ def verify(
         report.seconds,
         report.seed,
     )
-    rungs = ladder(str(destination.model), given)
-    groups = {rung.kind: rung.groups for rung in rungs}
+    listed = probes(str(destination.model), given)
+    groups = {probe.kind: probe.groups for probe in listed}
     for kind, pair in parts.items():
         progress(f"tensors of {models.network(kind).title}")
-        classes, faults = compare_tensors(_title(kind), *pair, groups.get(kind))
+        classes, faults = compare_tensors(_title(kind), *pair, groups.get(kind, {}))
         report.tensors += classes
         report.faults += faults
-    for rung in rungs:
-        _climb(rung, given, *parts[rung.kind], reference, port, report, progress)
+    for probe in listed:
+        Comparison(probe, *parts[probe.kind], reference, port, report, progress).run()
 
 
-def _climb(
-    rung: Rung,
-    given: InputSources,
-    before: ModelPart,
-    after: ModelPart,
-    reference: Side,
-    port: Side,
-    report: Report,
-    progress: Progress,
-) -> None:
-    """Compare one rung in float32, and in the type in which the converted part is stored."""
-    held = before if _exact(after) else after  # the numbers for the oracle
-    state = rung.state(given)
-    oracle = reference(held, rung.layers, before.config, "float64")
-    comparison = Comparison(rung, oracle, state, report, progress, _is_quantized(after))
-    given.made.update({name: comparison.truth.whole[name] for name in rung.keeps})
-    end: State = {}
-    for dtype in dict.fromkeys(("float32", after.dtype)):
-        yardstick = reference(held, rung.layers, before.config, dtype)
-        end = comparison.compare(yardstick, port(after, rung.layers, after.config, dtype), dtype, held)
-    if not _exact(after) and rung.targets is not None:
-        source = reference(before, rung.layers, before.config, "float32")
-        own = trace(rung.stages, source, state, progress=progress).whole
-        last = rung.stages[-1]
-        report.losses[rung.part] = teacher_forced(
-            logits_of(last, own), logits_of(last, end), rung.targets(state)
-        )
+@dataclass(frozen=True)
+class Comparison:
+    """Comparison of one run. before, after: the part of the source and of the converted model."""
+
+    probe: Probe
+    before: ModelPart
+    after: ModelPart
+    reference: Build
+    port: Build
+    report: Report
+    progress: Progress
+
+    def run(self) -> None:
+        """Compare in float32, and in the type in which the converted part is stored; fill the report."""
+        held = self.before if _exact(self.after) else self.after  # the oracle's numbers
+        oracle = self._side(self.reference, held, "float64")
+        truth, names = self._trace(oracle), list(oracle.modules)
+        ends = truth
+        for dtype in dict.fromkeys(("float32", self.after.dtype)):
+            sides = [
+                self._side(self.reference, held, dtype, names),
+                self._side(self.port, self.after, dtype, names),
+            ]
+            self._compare_modules(dtype, [truth, *(self._trace(side, truth.outputs) for side in sides)], held)
+            whole = [truth, *(self._trace(side) for side in sides)]
+            self._compare_results(dtype, whole)
+            ends = whole[-1]
+        if not _exact(self.after) and self.probe.targets is not None:
+            source = self._trace(self._side(self.reference, self.before, "float32"))
+            own, converted = (_whole(run.results["logits"]) for run in (source, ends))
+            self.report.losses[self.probe.part] = teacher_forced(own, converted, self.probe.targets)
+
+    def _side(self, build: Build, part: ModelPart, dtype: str, names: Sequence[str] = ()) -> Side:
+        turned = [name for name in names if build is self.port and re.fullmatch(self.probe.turned, name)]
+        return side_of(self.probe, *build(self.probe, part, dtype), names, turned)
+
+    def _trace(self, side: Side, truth: Values | None = None) -> Trace:
+        return trace(side, truth, lambda name: self.progress(f"{self.probe.name}: {name}"))
+
+    def _compare_modules(self, dtype: str, runs: list[Trace], held: ModelPart) -> None:
+        """Add a row for each module, and for what is between the last ones and the results."""
+        for name in runs[0].outputs:
+            if name.endswith(".encode"):
+                self.report.choices.append(self._codes(name, dtype, runs, held))
+            else:
+                label = name.removeprefix("model.").removesuffix(".decode")
+                self._add(label, dtype, [run.outputs.get(name, []) for run in runs])
+        for name, values in runs[0].results.items():
+            if values[0].dtype.kind == "f":
+                self._add(name, dtype, [run.results[name] for run in runs])
+
+    def _compare_results(self, dtype: str, runs: list[Trace]) -> None:
+        """Add the row of the last result, and the agreement of codes."""
+        part, last = self.probe.part, list(runs[0].results)[-1]
+        ends = [run.results[last] for run in runs]
+        if ends[0][0].dtype.kind != "f":  # no verdict: a near-tie changes all later codebooks of its frame
+            truth, port = np.concatenate(ends[0]), np.concatenate(ends[2])
+            self.report.choices.append(Choices(part, END, dtype, truth.size, int((truth == port).sum())))
+            return
+        self._add(END, dtype, ends)
+        if last == "logits":
+            truth, torch, port = map(_whole, ends)
+            title, chosen = "argmax of the logits", port.argmax(-1)
+            self.report.choices.append(
+                compare_choices(part, title, dtype, -truth, -torch, chosen, self._judged(dtype))
+            )
+
+    def _add(self, layer: str, dtype: str, sides: list[list[np.ndarray]]) -> None:
+        judged = self._judged(dtype)
+        self.report.rows.append(compare_outputs(self.probe.part, layer, dtype, sides, judged=judged))
+
+    def _judged(self, dtype: str) -> bool:
+        """Judge float32 and unquantized layers only: on a CPU, MLX sums quantized products in 16 bits."""
+        return dtype == "float32" or not _is_quantized(self.after)
+
+    def _codes(self, name: str, dtype: str, runs: list[Trace], held: ModelPart) -> Choices:
+        """Compare a quantizer's codes by the oracle's distances."""
+        assert self.probe.entries is not None
+        quantizer = name.removesuffix(".encode")
+        tensor, between = self.probe.entries
+        entries = held.read(f"{quantizer}.{tensor}")
+
+        def costs(run: Trace) -> np.ndarray:
+            if between == "directions":
+                vectors = run.outputs[f"{quantizer}.in_proj"]
+            else:
+                vectors = [value.swapaxes(1, 2) for value in run.inputs[name]]
+            return np.concatenate([distances(value, entries, between) for value in vectors], axis=1)
+
+        codes = np.concatenate(runs[2].outputs[name], axis=1)
+        truth, torch = map(costs, runs[:2])
+        return compare_choices(self.probe.part, quantizer, dtype, truth, torch, codes, True)
+
+
+def _whole(logits: list[np.ndarray]) -> np.ndarray:
+    """Join the logits of all calls, (R, T, ..., V), or of stages, (R, V) each."""
+    return np.stack(logits, axis=1) if logits[0].ndim == 2 else np.concatenate(logits, axis=1)
 
 
 def _exact(part: ModelPart) -> bool:
@@ -263,7 +223,3 @@ def _flat(config: Mapping[str, Any], at: str = "") -> dict[str, Any]:
             value = {str(i): one for i, one in enumerate(value)}
         flat |= _flat(value, f"{at}{name}.") if isinstance(value, dict) else {at + name: value}
     return flat
-
-
-def _rounded(value: np.ndarray) -> np.ndarray:
-    return value.astype(np.float32) if value.dtype.kind == "f" else value

@@ -2,16 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from mlx_port.commands.verify.measure import LayerRow, measure
+from tts_core.errors import UsageError
+from tts_core.nn.probe import METHODS, Framework, Probe
+
+Results = Mapping[str, Any]
+Values = dict[str, list[np.ndarray]]  # by module or result, one a call
+
+
+@dataclass(frozen=True)
+class Side:
+    """A network that is watched while it runs.
+
+    run: runs it. Returns results by name.
+    modules: by our names, of modules or of their methods.
+    turned: those names whose outputs are (B, T, C) here and (B, C, T) in the oracle's network.
+    """
+
+    run: Callable[[], Results]
+    framework: Framework
+    modules: Mapping[str, Any]
+    turned: Collection[str] = ()
+
+
+def side_of(
+    probe: Probe, network: Any, framework: Framework, names: Sequence[str] = (), turned: Sequence[str] = ()
+) -> Side:
+    """Build a side of a probe. names: of modules to watch; empty in a network of torch takes the probe's."""
+    modules = {name: find_module(network, name) for name in names or probe.rows_in(network)}
+    return Side(lambda: probe.run(network, framework), framework, modules, turned)
+
+
+@dataclass
+class Trace:
+    """Values of a run. inputs: of methods that encode."""
+
+    outputs: Values = field(default_factory=dict)
+    inputs: Values = field(default_factory=dict)
+    results: Values = field(default_factory=dict)
+
+
+def trace(
+    side: Side, truth: Mapping[str, list[np.ndarray]] | None = None, progress: Callable[[str], object] = str
+) -> Trace:
+    """Run a network. truth: outputs that it goes on with instead of its own, so that errors do not add up."""
+    heard = Outputs(side.framework, truth, side.turned, progress)
+    with watched(side.modules, heard):
+        results = side.run()
+    made = {
+        name: [side.framework.host(one) for one in (each if isinstance(each, list | tuple) else [each])]
+        for name, each in results.items()
+    }
+    return Trace(heard.by_module, heard.inputs, made)
+
+
+def compare_outputs(
+    part: str, layer: str, dtype: str, sides: Sequence[list[np.ndarray]], *, judged: bool = True
+) -> LayerRow:
+    """Measure the calls of the oracle, torch and the port; other shapes or counts are an infinite error."""
+    truth, torch, port = sides
+    shapes = [[one.shape for one in side] for side in (port, truth)]
+    if shapes[0] == shapes[1]:
+        return measure(part, layer, dtype, truth, torch, port, judged)
+    theirs, ours = (" ".join(str(list(shape)) for shape in dict.fromkeys(side)) or "none" for side in shapes)
+    if theirs == ours:
+        theirs, ours = f"{len(shapes[0])} calls", f"{len(shapes[1])}"
+    scale = max((float(np.abs(one).max(initial=0)) for one in truth), default=0.0)
+    return LayerRow(part, f"{layer}: {theirs} instead of {ours}", dtype, np.inf, 0.0, scale, 0.0, -np.inf)
+
 
 @contextmanager
-def watched(modules: Mapping[str, Any], heard: Callable[[str, Any], Any]) -> Iterator[None]:
-    """Pass the output of each module's calls to `heard`, whose result replaces it."""
+def watched(modules: Mapping[str, Any], heard: Callable[..., Any]) -> Iterator[None]:
+    """Pass name, output and arguments of each call to `heard`, whose result replaces the output.
+
+    modules: by name; of a name that ends with one of METHODS, this method is watched.
+    """
     plain = [(module, type(module)) for module in modules.values()]
     try:
         for name, module in modules.items():
@@ -25,38 +97,58 @@ def watched(modules: Mapping[str, Any], heard: Callable[[str, Any], Any]) -> Ite
 class Outputs:
     """Outputs by module, in order of their calls.
 
-    array: makes an array of the framework.
-    truth: outputs that the network goes on with instead of its own, so that errors do not add up.
+    truth: outputs that the network goes on with instead of its own.
     turned: modules whose axes are (B, T, C) here and (B, C, T) in `truth`.
     """
 
     def __init__(
         self,
-        array: Callable[[np.ndarray], Any],
+        framework: Framework,
         truth: Mapping[str, list[np.ndarray]] | None = None,
         turned: Collection[str] = (),
+        progress: Callable[[str], object] = str,
     ):
-        self.array, self.truth, self.turned = array, truth or {}, turned
-        self.by_module: dict[str, list[np.ndarray]] = {}
+        self.framework, self.truth, self.turned = framework, truth or {}, turned
+        self.progress = progress
+        self.by_module: Values = {}
+        self.inputs: Values = {}
 
-    def __call__(self, name: str, output: Any) -> Any:
+    def __call__(self, name: str, output: Any, given: Sequence[Any] = ()) -> Any:
         """Keep an output; of several, the first. Returns what the network goes on with."""
+        self.progress(name)
         several = isinstance(output, tuple | list)
-        own = self._turned(name, np.asarray(output[0] if several else output).copy())
+        value = output[0] if several else output
+        own = self._turned(name, self.framework.host(value))
         kept = self.by_module.setdefault(name, [])
         kept.append(own)
+        if name.endswith(".encode"):
+            self.inputs.setdefault(name, []).append(self.framework.host(given[0]))
         true = self.truth.get(name, [])[len(kept) - 1 : len(kept)]
         if not true or true[0].shape != own.shape:
             return output
-        value = self.array(np.ascontiguousarray(self._turned(name, true[0]), own.dtype))
+        value = self.framework.array(np.ascontiguousarray(self._turned(name, true[0])), value)
         return type(output)((value, *output[1:])) if several else value
 
     def _turned(self, name: str, value: np.ndarray) -> np.ndarray:
         return value.swapaxes(1, 2) if name in self.turned else value
 
 
-def _watched(own: type, name: str, heard: Callable[[str, Any], Any]) -> type:
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return heard(name, own.__call__(self, *args, **kwargs))
+def find_module(network: Any, path: str) -> Any:
+    """Find a module, or that of a method of METHODS. Raises UsageError where there is none."""
+    *names, last = path.split(".")
+    for name in names if last in METHODS else (*names, last):
+        try:
+            network = network[int(name)] if name.isdigit() else getattr(network, name)
+        except (AttributeError, IndexError, KeyError, TypeError):
+            raise UsageError(f"--with: names: {path}: the port has no such module") from None
+    return network
 
-    return type(own.__name__, (own,), {"__call__": call})
+
+def _watched(own: type, name: str, heard: Callable[..., Any]) -> type:
+    last = name.rpartition(".")[2]
+    method = last if last in METHODS else "__call__"
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return heard(name, getattr(own, method)(self, *args, **kwargs), args)
+
+    return type(own.__name__, (own,), {method: call})

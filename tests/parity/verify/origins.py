@@ -20,7 +20,7 @@ from tests.tiny.metavoice_pipeline import bands_for
 from tests.tiny.published_models import sources
 from tests.tiny.qwen3 import write_published as write_qwen3
 from tts_core import models
-from tts_core.nn.ladder import InputSources
+from tts_core.nn.probe import InputSources
 
 # forms of Dia and their codecs
 DIA: Mapping[str, tuple[Path, Path]] = {
@@ -71,11 +71,11 @@ def write_origin(name: str, folder: Path) -> Origin:
     return Origin(model, (*sources(model), file), 12, 0.06)
 
 
-def inputs(published: Published, *sizes: Any, made: dict[str, np.ndarray] | None = None) -> InputSources:
-    """sizes: rows, seconds and the seed. made: in place of the oracle's outputs."""
+def inputs(published: Published, *sizes: Any) -> InputSources:
+    """sizes: rows, seconds and the seed."""
     configs = {kind: part.config for kind, part in published.parts.items()}
     documents = {kind: part.documents for kind, part in published.parts.items()}
-    return InputSources(configs, documents, *sizes, made={} if made is None else made)
+    return InputSources(configs, documents, *sizes)
 
 
 def edit_tensor(part: str, name: str, change: Callable[[np.ndarray], object]) -> Callable[[Path], None]:

@@ -31,8 +31,8 @@ def test_a_faithful_conversion_passes(name, converted, verify):
     assert "PASS" in done.out
     assert "FAIL" not in done.out
     assert "TF32 off" in done.out
-    stages = ["encoder.block.3", "quantizer.quantizers.8", "decoder.block.0"]
-    stages += ["encoder.layers.1", "decoder.layers.1.cross_attention", "logits_dense", "whole network"]
+    stages = ["encoder.block.3", "quantizer.quantizers.8.out_proj", "decoder.block.0"]
+    stages += ["encoder.layers.1", "decoder.layers.1.cross_attention.k_proj", "logits_dense", "whole network"]
     for stage in stages:
         assert re.search(rf"^{re.escape(stage)} .* ok$", done.out, re.MULTILINE), stage
     assert re.search(r"^codec, 9 quantizers: (\d+) of \1 codes equal$", done.out, re.MULTILINE)
@@ -103,9 +103,13 @@ def test_swapped_rows_are_named(damaged, verify):
     """In two layers of each network: these layers and their parents are named, and no other."""
     swapped = [
         ("", "model.encoder.layers.0.self_attention.k_proj.weight", "dia encoder.layers.0"),
-        ("", "model.decoder.layers.0.cross_attention.v_proj.weight", "dia decoder.layers.0.cross_attention"),
+        (
+            "",
+            "model.decoder.layers.0.cross_attention.v_proj.weight",
+            "dia decoder.layers.0.cross_attention.v_proj",
+        ),
         ("codec", "decoder.block.2.res_unit2.conv1.weight", "codec decoder.block.2"),
-        ("codec", "quantizer.quantizers.4.in_proj.weight", "codec quantizer.quantizers.4"),
+        ("codec", "quantizer.quantizers.4.in_proj.weight", "codec quantizer.quantizers.4.in_proj"),
     ]
 
     def damage(folder: Path) -> None:
@@ -153,7 +157,7 @@ def test_swapped_rows_of_a_quantised_layer_are_named(damaged, verify):
 @pytest.mark.parametrize("bits", [4, 8])
 def test_a_code_that_is_three_steps_off_is_named(bits, damaged, verify, monkeypatch):
     """A bound of four times the two steps of a group would accept it."""
-    monkeypatch.setattr(verifying, "ladder", lambda *_: [])  # tensors only
+    monkeypatch.setattr(verifying, "probes", lambda *_: [])  # tensors only
     tensor = "model.decoder.layers.1.mlp.gate_up_proj.weight"
 
     def damage(words: np.ndarray) -> None:
@@ -176,7 +180,7 @@ def test_a_wrong_configuration_is_named(damaged, verify):
     done = verify("dia, v_0626", damaged("dia, v_0626", damage))
     assert done.code == 1
     assert "FAIL configuration: cross_rope: False in the source, True in the converted model" in done.out
-    assert "FAIL dia decoder.layers.0.cross_attention (float32): error " in done.out
+    assert "FAIL dia decoder.layers.0 (float32): error " in done.out
 
 
 def test_numbers_that_are_not_finite_fail(damaged, verify):
@@ -221,7 +225,7 @@ def test_the_page_is_whole_and_fetches_nothing(converted, verify, tmp_path):
     assert page.fetched == []
     assert "@import" not in text
     assert "url(" not in text
-    for name in ("decoder.layers.1.cross_attention", "quantizer.quantizers.0", "PASS"):
+    for name in ("decoder.layers.1.cross_attention.k_proj", "quantizer.quantizers.0", "PASS"):
         assert name in text
     coordinates = [float(y) for y in re.findall(r'c?y="(-?[\d.]+|nan|inf)"', text)]
     assert coordinates
@@ -249,7 +253,7 @@ def test_flags_are_checked(flags, code, words, converted, verify):
 
 def test_the_seed_is_that_of_the_inputs(converted, verify, monkeypatch):
     given = []
-    monkeypatch.setattr(verifying, "ladder", lambda model, inputs: given.append(inputs) or [])
+    monkeypatch.setattr(verifying, "probes", lambda model, inputs: given.append(inputs) or [])
     seeds = [
         json.loads(verify("dia, v_0626", converted("dia, v_0626"), "--json", *flags).out)["seed"]
         for flags in SEEDS
@@ -273,7 +277,7 @@ def test_revision_and_offline_reach_the_download(flags, converted, monkeypatch):
         return str({"our/dia": V_0626_HF, "our/dac": DAC_HF}[repository])
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
-    monkeypatch.setattr(verifying, "ladder", lambda *_: [])
+    monkeypatch.setattr(verifying, "probes", lambda *_: [])
     destination = str(converted("dia, v_0626_hf"))
     assert cli.run(["verify", "our/dia", destination, "--codec", "our/dac", "--revision", "v9", *flags]) == 0
     assert calls == [("our/dia", "v9", bool(flags)), ("our/dac", None, bool(flags))]

@@ -1,79 +1,76 @@
-"""The inputs of `mlx-port verify`: texts and codes that belong to the model, random numbers of the seed."""
+"""The runs of `mlx-port verify`: texts that belong to the model, random numbers of the seed, every tensor."""
 
-from dataclasses import replace
+import re
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pytest
 
+from converters.published import ModelPart
+from mlx_port.commands.verify.watch import side_of, trace
 from tests.parity.verify.origins import inputs
 from tests.tiny.published_models import AR, FIRST
+from torch_ref.watch import unloaded
 from tts_core.errors import UsageError
-from tts_core.nn.ladder import InputSources, ladder, sound
+from tts_core.nn.probe import probes
 from tts_core.qwen3.config import MODES
 
-MADE = {  # replaces the oracle
-    "codes": np.zeros((1, 9, 30), np.int32),
-    "speaker": np.ones(16),
-    "audio": np.zeros((1, 640)),
-    "latents": np.zeros((1, 4, 2)),
+MODELS = [
+    *("dia, v_0626_hf", "mars5", "metavoice", "dia2, v_main", "dia2, v_text"),
+    *(f"qwen3, {mode}" for mode in MODES),
+]
+UNUSED = {  # tensors that no run of a published model reads
+    "qwen3_codec": r"encoder\.quantizer\.\w+\.output_proj\..*|decoder\.quantizer\.\w+\.input_proj\..*",
 }
-DRAWN = {  # parts with random inputs; the others read their outputs
-    "dia, v_0626_hf": {"codec"},
-    "mars5": {"codec", "nar"},
-    "metavoice": {"codec", "speaker_encoder", "mbd, band 0", "mbd, band 1"},
-}
+pytestmark = pytest.mark.skipif(not (AR.is_file() and FIRST.is_file()), reason=f"{AR} or {FIRST} is missing")
 
 
-@pytest.mark.skipif(not (AR.is_file() and FIRST.is_file()), reason=f"{AR} or {FIRST} is missing")
-@pytest.mark.parametrize("name", DRAWN)
+def arrays(given: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    return {name: value for name, value in given.items() if isinstance(value, np.ndarray)}
+
+
+@pytest.mark.parametrize("name", MODELS)
 def test_what_is_drawn_follows_the_seed(name, origin):
-    given, changed = inputs(origin(name).open(), 12, 0.06, 3, made=MADE), set()
-    for rung in ladder(origin(name).model, given):
-        first, again, other = (rung.state(replace(given, seed=seed)) for seed in (3, 3, 4))
-        for at, array in first.items():
-            np.testing.assert_array_equal(again[at], array, err_msg=f"{rung.part} {at}")
-        if any(not np.array_equal(other[at], array) for at, array in first.items()):
-            changed.add(rung.part)
-    assert changed == DRAWN[name]
-
-
-def test_codes_that_do_not_fit_are_drawn_from_the_seed():
+    files = origin(name)
+    published = files.open()
     first, again, other = (
-        InputSources({}, {}, 12, 0.06, seed, MADE).codes(10, 1024, 7) for seed in (3, 3, 4)
+        probes(files.model, inputs(published, 20, files.seconds, seed)) for seed in (3, 3, 4)
     )
-    assert first.shape == (10, 7)
-    np.testing.assert_array_equal(again, first)
-    assert (other != first).any()
+    for one, same, changed in zip(first, again, other, strict=True):
+        for at, array in arrays(one.inputs).items():
+            np.testing.assert_array_equal(same.inputs[at], array, err_msg=f"{one.name} {at}")
+        values = arrays(one.inputs).items()
+        assert any((changed.inputs[at] != array).any() for at, array in values), one.name
 
 
-def test_a_sound_follows_its_seed():
-    np.testing.assert_array_equal(sound(16000, 4000, 5), sound(16000, 4000, 5))
-    assert (sound(16000, 4000, 5) != sound(16000, 4000, 6)).mean() > 0.9
-
-
-FED = [*(f"dia2, {name}" for name in ("v_main", "v_text")), *(f"qwen3, {mode}" for mode in MODES)]
-
-
-@pytest.mark.rest
-@pytest.mark.parametrize("name", FED)
-def test_the_inputs_are_a_text_and_the_codecs_codes(name, origin):
-    published, model = origin(name).open(), origin(name).model
-    given, config = inputs(published, 20, 0.8, 0), published.parts[model].config
-    books = 8 if model == "dia2" else config.n_codebooks
-    given.made["codes"] = np.arange(books * 20).reshape(1, books, 20) % 7
-    state = ladder(model, given)[2].state(given)
-    if model == "dia2":
-        tokens = state["tokens"]
-        assert tokens.shape == (2, 20, 2 + config.n_streams)
-        assert tokens[0, 0, 0] == config.text_bos_id
-        assert len(np.unique(tokens[0, :, 0])) > 8
-        assert (tokens[1, :, :2] == (config.text_zero_id, config.text_pad_id)).all()
-        assert (tokens[0, 0, 2:] == config.audio_bos_id).all()
-        assert (tokens[0, config.longest_delay :, 2:] < 7).all()
-    else:
-        assert state["text"].shape == (2, 20)
-        assert state["text"][0, 0] == config.im_start_id
-        assert len(np.unique(state["text"])) > 8
-        np.testing.assert_array_equal(state["frames"][0], given.made["codes"][0])
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "mars5"])
+def test_more_rows_than_a_model_holds_are_refused(name, origin):
+    files = origin(name)
     with pytest.raises(UsageError, match="--rows"):
-        ladder(model, inputs(published, 5000, 0.8, 0))
+        probes(files.model, inputs(files.open(), 70_000, files.seconds, 0))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_tensor_is_read_and_has_a_line(name, origin, monkeypatch):
+    files, read = origin(name), set()
+    original = ModelPart.read
+
+    def note(part: ModelPart, tensor: str) -> np.ndarray:
+        read.add((part.kind, tensor))
+        return original(part, tensor)
+
+    published = files.open()
+    monkeypatch.setattr(ModelPart, "read", note)
+    for probe in probes(files.model, inputs(published, 11, files.seconds, 0)):
+        part = published.parts[probe.kind]
+        side = side_of(probe, *unloaded(probe, part, "float32"))
+        assert trace(side).outputs.keys() == side.modules.keys(), probe.name
+        assert not probe.groups or all(any(at in name for at in probe.groups) for name in part.names())
+    names = {(kind, tensor) for kind, part in published.parts.items() for tensor in part.names()}
+    missing = {(kind, tensor) for kind, tensor in names - read if not _unused(kind, tensor)}
+    assert missing == set()
+
+
+def _unused(kind: str, tensor: str) -> bool:
+    return re.fullmatch(UNUSED.get(kind, ""), tensor) is not None

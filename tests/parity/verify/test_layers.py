@@ -1,8 +1,7 @@
-"""A network run layer by layer: equal to the whole network in MLX, with one layer at a time in memory."""
+"""Networks whose weights are read as they are used: equal to loaded ones, with few weights in memory."""
 
 import gc
 import weakref
-from typing import Any
 
 import mlx.core as mx
 import numpy as np
@@ -11,19 +10,14 @@ import pytest
 import mlx_port
 from converters.convert import convert
 from converters.published import ModelPart, open_published
-from mlx_port.commands.verify.run import trace
-from mlx_port.layerwise import Layerwise
+from mlx_port import watch
+from mlx_port.commands.verify.watch import Side, side_of, trace
 from mlx_port.stored import Stored
 from tests.converters.folders import DAC, V_V01
-from tests.tolerance import bound
-from torch_ref.layerwise import Layerwise as TorchLayerwise
-from tts_core.codecs import dac
-from tts_core.codecs.dac_layers import DacLayers
-from tts_core.dia.config import DiaConfig
-from tts_core.dia.ladder import dia_state
-from tts_core.dia.layer_order import dia_stages
-from tts_core.dia.layers import DiaLayers
-from tts_core.nn.ladder import InputSources, no_codes, signal
+from tests.parity.verify.origins import inputs
+from torch_ref import watch as torch_watch
+from torch_ref.loading import open_parts
+from tts_core.nn.probe import Probe, probes
 from tts_core.voice.embedded import CODEC, DIA
 
 
@@ -44,109 +38,83 @@ def voice(tmp_path_factory):
     """The embedded voice: 66 MB in float32, its largest layer 8."""
     path = tmp_path_factory.mktemp("voice") / "model"
     convert(open_published(DIA, codec=CODEC, offline=True), path, dtype="float32")
-    return open_published(path, offline=True).parts["dia"]
+    return open_published(path, offline=True)
 
 
-def rows_of(config: DiaConfig, rows: int, *, seed: int = 0) -> InputSources:
-    """Random codes, since the codec computes none here."""
-    given = InputSources({"dia": config}, {}, rows, 0.1, seed)
-    given.made["codes"] = np.zeros((1, 0, 1), np.int32)
-    return given
+def dia(published) -> Probe:
+    return probes("dia", inputs(published, 4, 0.1, 3))[-1]
 
 
-def rounding(layers: Any, part: ModelPart, stages: Any, state: Any, name: str) -> float:
-    """Largest difference of two float32 runs, by those of PyTorch."""
-    known, truth = (
-        trace(stages, TorchLayerwise(layers, part.config, part, dtype).run, state).whole[name]
-        for dtype in ("float32", "float64")
-    )
-    return 2 * bound(known, truth)
+def test_they_are_the_loaded_networks(source, folder):
+    converted = open_published(folder, offline=True).parts
+    pipeline = mlx_port.DiaPipeline.load(folder).engine
+    loaded = open_parts(V_V01, codec=DAC, dtype="float32", device="cpu")
+    for probe in probes("dia", inputs(source, 20, 0.1, 3)):
+        part = source.parts[probe.kind]
+        stored = Stored(probe.kind, converted[probe.kind].files)
+        mlx = watch.unloaded(probe, part, "float32", stored)
+        torch = torch_watch.unloaded(probe, part, "float32")
+        known = pipeline.network if probe.kind == "dia" else pipeline.codec
+        for (network, framework), whole in ((mlx, known), (torch, loaded.network(probe.kind, object))):
+            both = [trace(Side(lambda n=n: probe.run(n, framework), framework, {})) for n in (network, whole)]  # noqa: B023
+            for name, calls in both[0].results.items():
+                for one, other in zip(calls, both[1].results[name], strict=True):
+                    np.testing.assert_array_equal(one, other, err_msg=f"{probe.name} {name}")
 
 
-def test_mlx_layers_in_a_row_are_the_network(source, folder):
-    """Whole runs of MLX against its own networks, with another cut of the rows; torch: test_ladders.py."""
-    config = source.parts["dia"].config
-    state = dia_state(rows_of(config, 20, seed=3))
-    ours = mlx_port.DiaPipeline.load(folder).engine.network
-    read = ours.read([mx.array(state["ids"][0])], ours.encode_nothing())
-    logits = ours(mx.array(state["tokens"]), ours.new_cache(), read)
-    converted = open_published(folder, offline=True).parts["dia"]
-    port = Layerwise(DiaLayers, converted.config, Stored("dia", converted.files), "float32")
-    whole = trace(dia_stages(config), port.run, state).whole["logits"]
-    allowed = rounding(DiaLayers, source.parts["dia"], dia_stages(config), state, "logits")
-    np.testing.assert_allclose(whole, np.array(logits), rtol=0, atol=allowed)
-
-
-def test_mlx_layers_in_a_row_are_the_codec(source, folder):
-    config = source.parts["dac"].config
-    samples = signal(config, 0.1, 4)
-    converted = open_published(folder, offline=True).parts["dac"]
-    codec = mlx_port.DiaPipeline.load(folder).engine.codec
-    port = Layerwise(DacLayers, config, Stored("dac", converted.files), "float32")
-    encoded = trace(
-        dac.encode_stages(config),
-        port.run,
-        {"samples": samples, "codes": no_codes(samples, config.hop_length)},
-    ).whole
-    np.testing.assert_array_equal(encoded["codes"], np.array(codec.encode(samples)))
-    given = {"codes": encoded["codes"]}
-    decoded = trace(dac.decode_stages(config), port.run, given).whole["audio"]
-    allowed = rounding(DacLayers, source.parts["dac"], dac.decode_stages(config), given, "audio")
-    np.testing.assert_allclose(decoded, np.array(codec.decode(encoded["codes"])), rtol=0, atol=allowed)
-
-
-def test_inputs_are_the_oracles_own_rounded(source):
-    config = source.parts["dia"].config
-    layers = TorchLayerwise(DiaLayers, config, source.parts["dia"], "float64")
-    run = trace(dia_stages(config), layers.run, dia_state(rows_of(config, 8)))
-    assert run.made[1]["text"].dtype == np.float64
-    assert run.inputs[2]["text"].dtype == np.float32
-    np.testing.assert_array_equal(run.inputs[2]["text"], run.made[1]["text"].astype(np.float32))
-    again = trace(dia_stages(config), layers.run, dia_state(rows_of(config, 8)), run.inputs)
-    assert all(given is taken for given, taken in zip(run.inputs, again.inputs, strict=True))
-
-
-def test_torch_holds_one_layer_at_a_time(voice, monkeypatch):
-    """Every array of a layer is freed when the next layer starts, and no other parameter has memory."""
+def test_torch_holds_one_module_at_a_time(voice, monkeypatch):
     alive: list[weakref.ref] = []
-    layers = TorchLayerwise(DiaLayers, voice.config, voice, "float64")
-    starts = []
+    held: list[int] = []
+    part, probe = voice.parts["dia"], dia(voice)
 
     def read(part: ModelPart, name: str) -> np.ndarray:
-        array = original(part, name)
+        array = original(part, name).copy()
         alive.append(weakref.ref(array))
         return array
 
-    def start(stage: str) -> None:
-        gc.collect()
-        assert [ref for ref in alive if ref() is not None] == [], stage
-        assert all(parameter.is_meta for parameter in layers.network.parameters()), stage
-        alive.clear()
-        starts.append(stage)
-
     original = ModelPart.read
     monkeypatch.setattr(ModelPart, "read", read)
-    stages = dia_stages(voice.config)
+    network, framework = torch_watch.unloaded(probe, part, "float32")
+
+    def note(name: str) -> None:
+        gc.collect()
+        held.append(sum(array.nbytes for ref in alive if (array := ref()) is not None))
+
     gc.collect()
     gc.freeze()  # older objects are not scanned again for every layer
     try:
-        trace(stages, layers.run, dia_state(rows_of(voice.config, 4)), progress=start)
-        start("the end")
+        trace(side_of(probe, network, framework), progress=note)
     finally:
         gc.unfreeze()
-    assert len(starts) == len(stages) + 1
+    largest = max(4 * np.prod(part.shape(name)) for name in part.names())
+    assert 0 < max(held) <= largest < sum(4 * np.prod(part.shape(name)) for name in part.names()) / 4
 
 
 def test_mlx_holds_one_layer_at_a_time(voice):
     """MLX's allocations and their peak against the sizes of the layers."""
-    stages, names = dia_stages(voice.config), voice.names()
-    sizes = [sum(4 * np.prod(voice.shape(name)) for name in stage.tensors(names)) for stage in stages]
-    layers = Layerwise(DiaLayers, voice.config, Stored("dia", voice.files), "float32")
-    state = dia_state(rows_of(voice.config, 4))
+    part, probe = voice.parts["dia"], dia(voice)
+    network, framework = watch.unloaded(probe, part, "float32")
+    names = probe.rows_in(torch_watch.unloaded(probe, part, "float32")[0])
+    sizes = [
+        sum(4 * np.prod(part.shape(tensor)) for tensor in part.names() if tensor.startswith(f"{name}."))
+        for name in names
+    ]
     mx.synchronize()
     before, slack = mx.get_active_memory(), 2**20  # activations, rotary tables
-    held = []
     mx.reset_peak_memory()
-    trace(stages, layers.run, state, progress=lambda _: held.append(mx.get_active_memory() - before))
-    assert max(held) < slack
-    assert mx.get_peak_memory() - before < 2 * max(sizes) + 4 * slack < sum(sizes) / 2
+    trace(side_of(probe, network, framework, names))
+    total = sum(4 * np.prod(part.shape(name)) for name in part.names())
+    assert mx.get_peak_memory() - before < 2 * max(sizes) + 4 * slack < total / 2
+
+
+def test_an_error_while_they_run_leaves_the_modules_as_they_were(source):
+    part, probe = source.parts["dia"], dia(source)
+    side = side_of(probe, *torch_watch.unloaded(probe, part, "float32"))
+    classes = [type(module) for module in side.modules.values()]
+
+    def fail(name: str) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        trace(side, progress=fail)
+    assert [type(module) for module in side.modules.values()] == classes
