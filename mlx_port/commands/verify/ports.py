@@ -30,6 +30,7 @@ import mlx.core as mx
 import numpy as np
 
 from mlx_port.commands.verify.measure import FACTOR, FLOOR, LayerRow
+from mlx_port.commands.verify.report import finite
 from mlx_port.commands.verify.watch import Results, Side, Trace, compare_outputs, find_module, trace
 from mlx_port.watch import framework as mlx_in
 from tts_core.errors import NotFoundError, UsageError
