@@ -63,7 +63,7 @@ FLOORS: dict[str, list[Iterable[str]]] = {
         ("cli",),
     ],
     "torch_ref": [
-        ("layers", "limits"),  # layers ask the rules; some of the rules' own tools run layers
+        ("layers", "limits", "sampling"),  # layers ask the rules; some of the rules' own tools run layers
         ("cpu", "cuda"),
         ("device", "guard", "host", "reading"),
         ("from_hub",),
@@ -75,7 +75,7 @@ FLOORS: dict[str, list[Iterable[str]]] = {
     "mlx_port": [
         ("runtime",),
         ("kernels",),
-        ("layers",),
+        ("layers", "sampling"),
         ("steps",),
         ("from_hub", "guard", "host", "reading", "stored", "stored_published", "stored_voice"),
         ("batch", "loading", "watch"),
