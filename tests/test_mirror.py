@@ -33,6 +33,8 @@ DIFFERENT = {
     "batch.py:RunningBatch.__init__": "MLX counts steps, after some of which unused memory is freed",
     "dia/decoder.py:DiaDecoder.__init__": "MLX runs forms that are built once, with and without guidance",
     "dia2/decoder.py:Dia2Decoder.__init__": "MLX runs forms that are built once",
+    "mars5/decoder.py:Mars5Decoder.__init__": "MLX's compiled draw holds which ids are allowed",
+    "qwen3/decoder.py:Qwen3Decoder.__init__": "MLX's compiled draws hold which ids are allowed",
 }
 
 

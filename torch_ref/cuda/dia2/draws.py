@@ -132,8 +132,9 @@ def draw_code(
     follows: Follows | None = None,
     allowed: Tensor | None = None,
 ) -> None:
-    """Draw each text's code of one stream. logits: (R, V), with any distance between rows.
+    """Draw each text's code of one stream.
 
+    logits: (R, V), with any distance between rows.
     own: as in DrawRows.
     allowed: (V,) int8, ids of the first stream.
     """

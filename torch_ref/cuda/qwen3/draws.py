@@ -83,8 +83,9 @@ def draw(
     following: tuple[Tensor, Tensor] | None,
     allowed: Tensor | None = None,
 ) -> None:
-    """Draw each text's code of a frame. logits: (B, V), of stage 0, or (B, V').
+    """Draw each text's code of a frame.
 
+    logits: (B, V), of stage 0, or (B, V').
     following: (V, E) and (B, E): the embedding of the code is written to the latter.
     allowed: (V,) int8, first codes and the end; for stage 0.
     """
