@@ -64,7 +64,7 @@ FLOORS: dict[str, list[Iterable[str]]] = {
     "torch_ref": [
         ("layers", "limits"),  # layers ask the rules; some of the rules' own tools run layers
         ("cpu", "cuda"),
-        ("device", "guard", "host", "reading"),
+        ("device", "guard", "host", "reading", "sampling"),
         ("from_hub",),
         ("batch", "layerwise", "loading"),
         ("codecs",),
@@ -76,7 +76,7 @@ FLOORS: dict[str, list[Iterable[str]]] = {
         ("kernels",),
         ("layers",),
         ("steps",),
-        ("from_hub", "guard", "host", "reading", "stored", "stored_published", "stored_voice"),
+        ("from_hub", "guard", "host", "reading", "sampling", "stored", "stored_published", "stored_voice"),
         ("batch", "layerwise", "loading"),
         ("codecs",),
         MODELS,
