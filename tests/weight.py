@@ -30,7 +30,7 @@ PATTERNS: tuple[tuple[str, str], ...] = (
     (
         "verify: ladders, layer orders, command",
         r"tts_core/(\w+/(ladder|layer_order|layers|probes)|codecs/\w+_layers|nn/probe)\.py"
-        r"|(mlx_port|torch_ref)/layerwise\.py|mlx_port/commands/(verify/.*|page\.py)",
+        r"|(mlx_port|torch_ref)/watch\.py|mlx_port/commands/(verify/.*|page\.py)",
     ),
     ("bench command (load, cases)", r"mlx_port/commands/bench/.*|tts_core/(\w+/)?speed\.py"),
     ("MPS limits, emulator, remedies", r"torch_ref/(limits/(?!independent)|integrations/).*"),
@@ -72,10 +72,10 @@ PATTERNS: tuple[tuple[str, str], ...] = (
     (
         SESSIONS,
         r"tts_core/(speaking|speech)/.*|tts_core/serving/(session|slot_session|sounding|turns)\.py"
-        r"|tts_core/\w+/(session|engine|rows|slots|run|speaking|speech|net|admission|together|long_text|joining"
+        r"|tts_core/\w+/(session|engine|rows|slots|run|speaking|speech|net|admission|together|long_text|inputs|joining"
         r"|pipeline|grid|sequence|machine|prefix|decoding|codes|layout|diffusion|sampling|schedule|class_hash)\.py"
         r"|tts_core/(pipeline|results|sampling)\.py"
-        r"|tts_core/(nn/(host|calls|beside|guard|noise)|codecs/(\w+_calls|policy|mbd_schedule))\.py"
+        r"|tts_core/(nn/(host|calls|beside|guard|noise|sampling|sentinels)|codecs/(\w+_calls|dac_streams|policy|mbd_schedule))\.py"
         r"|(torch_ref|mlx_port)/(\w+/)?(slots|together|pipeline|guard|guidance|reverse|diffusion|class_numbers"
         r"|codes|sampling|decoder|batch|running|settings|draws?|host|reading|watch)\.py",
     ),

@@ -92,7 +92,7 @@ def test_draws(cross_rope: bool, name: str) -> None:
     sampler = SAMPLER_V01 if cross_rope else SAMPLER_0626
     table = sampler.named(torch.from_numpy(sampler.table([sampling] * texts)), 3)
     forbidding = {"allowed": allowed(network).cpu() > 0, "end": network.eos_token_id}
-    expected = draw_rows(logits.unflatten(0, (-1, texts)), table, uniform, sampler, **forbidding)
+    expected = draw_rows([*logits.unflatten(0, (-1, texts))], table, uniform, sampler, **forbidding)
 
     rows = rows_of([DelayGrid(network, None, 20)] * texts, sampling)
     noise = torch.log(-torch.log(uniform.to(DEVICE))).expand(4, *uniform.shape).contiguous()

@@ -63,7 +63,7 @@ def test_draws(name: str, stream: int, dtype: torch.dtype) -> None:
     noise = torch.from_numpy(uniform[:, 1 + stream, :width])
     table = SAMPLER.named(torch.from_numpy(SAMPLER.table([choice.numbers] * TEXTS)), 2)
     sampler = SAMPLER if codes is None else FIRST_STREAM
-    known = draw_rows(logits.float().unflatten(0, (2, -1)), table, noise, sampler, allowed=codes)
+    known = draw_rows([*logits.float().unflatten(0, (2, -1))], table, noise, sampler, allowed=codes)
     state = state_of(choice, uniform)
     if stream < 0:
         draw_action(logits.to(DEVICE), state.rows, state.own)

@@ -72,7 +72,7 @@ def test_ids_are_those_of_the_rules(stage: int, *, ties: bool) -> None:
         torch.from_numpy(sampler.table(one.numbers[min(stage, 1)] for one in SAMPLINGS)), 2
     )
     inputs = {"allowed": codes.cpu() > 0, "counts": seen, "step": rows.steps[:, None].cpu()}
-    known = draw_rows(logits[None], columns, uniform, sampler, end=whole.codec_eos_id, **inputs).tolist()
+    known = draw_rows([logits], columns, uniform, sampler, end=whole.codec_eos_id, **inputs).tolist()
     table = torch.from_numpy(random.normal(0, 1, (width, 32)).astype(np.float32)).to(DEVICE)
     draw(logits.to(DEVICE), rows, stage, whole, (table, state.y), None if stage else codes)
     assert rows.codes[:, stage].tolist() == known
