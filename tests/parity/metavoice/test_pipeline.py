@@ -159,8 +159,8 @@ def test_a_stream_joins_to_the_whole_and_starts_early(
 def test_pieces_at_once_are_those_in_order(
     side: Any, voice: np.ndarray, decoder: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Pieces wait for those before them, here for the first, and are decoded together. A diffusion, whose bands
-    are loaded for each call, waits for the last first stage.
+    """Pieces wait for those before them, here for the first, and are decoded together. A diffusion, whose
+    bands are loaded for each call, waits for the last first stage.
     """
     asked: dict[str, Any] = {"noise": endings(24, 9, 15), "top_p": 1.0, "decoder": decoder}
     asked |= {"piece_seconds": MOST}
