@@ -30,7 +30,6 @@ DIFFERENT = {
     "layers/lstm.py:LSTM": "torch's own layer, its cells unrolled where a device's is not trusted",
     "loading.py:*": "torch_ref reads published layouts, the codec apart from them, and chooses a device",
     "pipelines.py:load": "arguments of loading.py",
-    "watch.py:unloaded": "MLX's weights may be others than the part's: those that a folder stores",
     "*/slots.py:*Slots.__init__": "MLX runs forms that are built once, mlx_port/steps; torch_ref the layers",
 }
 
