@@ -11,8 +11,8 @@ import numpy as np
 from mlx import nn
 
 from mlx_port.loading import DTYPES
-from mlx_port.stored import Stored, cast_floats, dequantize_others, quantize_linears
-from mlx_port.stored_published import Mapped, stored_in
+from mlx_port.stored import cast_floats, dequantize_others, quantize_linears
+from mlx_port.stored_published import stored_in
 from tts_core.nn.probe import Framework, Probe
 
 if TYPE_CHECKING:
@@ -35,16 +35,13 @@ def framework(dtype: str) -> Framework:
     return Framework(mx.concatenate, array, host, lambda x: x)
 
 
-def unloaded(
-    probe: Probe, part: ModelPart, dtype: str, weights: Stored | Mapped | None = None
-) -> tuple[nn.Module, Framework]:
+def unloaded(probe: Probe, part: ModelPart, dtype: str) -> tuple[nn.Module, Framework]:
     """Build a probe's network, which reads its tensors when they are used.
 
     dtype: of weights, as in `framework`; tensors that stay float32 in every folder are float32, codes of
     quantized weights are unchanged.
-    weights: None reads those of the part.
     """
-    weights = weights or stored_in(part)
+    weights = stored_in(part)
     network = probe.network_class("mlx_port")(part.config)  # its own arrays are never evaluated
     network.eval()
     names = weights.names()

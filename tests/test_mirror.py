@@ -33,7 +33,6 @@ DIFFERENT = {
     "batch.py:RunningBatch.__init__": "MLX counts steps, after some of which unused memory is freed",
     "dia/decoder.py:DiaDecoder.__init__": "MLX runs forms that are built once, with and without guidance",
     "dia2/decoder.py:Dia2Decoder.__init__": "MLX runs forms that are built once",
-    "watch.py:unloaded": "MLX's weights may be others than the part's: those that a folder stores",
     "mars5/decoder.py:Mars5Decoder.__init__": "MLX runs forms that are built once, and keeps rotations",
     "qwen3/decoder.py:Qwen3Decoder.__init__": "MLX's form that is built once has the ids that may be drawn",
 }

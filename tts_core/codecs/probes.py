@@ -54,7 +54,7 @@ def mimi_probes(sources: InputSources) -> list[Probe]:
     heard, codes = signal(config, sources.seconds, sources.seed), _codes(sources, config)
     rows = rf"(upsample|decoder(_transformer)?{STACK})|quantizer\.(\w+\.)?decode"
     return [
-        _mimi_encoder("mimi", "", heard, _every(config)),
+        _mimi_encoder("mimi", "", heard, config, lambda network: network),
         _decoder("mimi", rows, codes, _whole, r"(?!decoder_transformer).*"),
     ]
 
@@ -75,7 +75,7 @@ def qwen3_codec_probes(sources: InputSources) -> list[Probe]:
         return network.decode_piece(ids, None)[0]
 
     return [
-        _mimi_encoder("qwen3_codec", r"encoder\.", heard, _all),
+        _mimi_encoder("qwen3_codec", r"encoder\.", heard, config, lambda network: network.encoder),
         _decoder("qwen3_codec", rows, codes, decode, rf"(?!{at}\.).*"),
     ]
 
@@ -129,8 +129,13 @@ def mbd_probes(sources: InputSources) -> list[Probe]:
     return [probe(band) for band in range(len(config.bands))]
 
 
-def _mimi_encoder(kind: str, at: str, heard: np.ndarray, encode: Callable[[Any, Any], Any]) -> Probe:
-    """The encoder that Mimi and Qwen3-TTS's codec share. at: where it is in the network."""
+def _mimi_encoder(kind: str, at: str, heard: np.ndarray, config: Any, half: Callable[[Any], Any]) -> Probe:
+    """The encoder that Mimi and Qwen3-TTS's codec share, without windows. at, half: where it is."""
+    frames = heard.shape[1] // config.hop_length
+
+    def encode(network: Any, samples: Any) -> Any:
+        return half(network).encode_in_windows(samples, config.n_codebooks, frames)
+
     turned = rf"{at}(encoder{STACK}|downsample|quantizer\.\w+\.input_proj)"
     rows = rf"{turned}|{at}(encoder_transformer{STACK}|quantizer\.\w+\.layers\.\d+\.(en|de)code)"
     return _encoder(kind, rows, turned, heard, POINTS, encode)
@@ -142,10 +147,10 @@ def _encoder(
     turned: str,
     heard: np.ndarray,
     entries: Any,
-    encode: Callable[[Any, np.ndarray], Any],
+    encode: Callable[[Any, Any], Any],
 ) -> Probe:
     def run(network: Any, framework: Framework) -> Mapping[str, Any]:
-        return {"codes": encode(network, heard)}
+        return {"codes": encode(network, framework.array(heard))}
 
     return Probe("codec", kind, {"samples": heard}, run, rows, turned, half="encoder", entries=entries)
 
@@ -164,7 +169,7 @@ def _codes(sources: InputSources, config: Any) -> np.ndarray:
     return sources.codes(config.n_codebooks, config.codebook_size, frames)[None]
 
 
-def _all(network: Any, heard: np.ndarray) -> Any:
+def _all(network: Any, heard: Any) -> Any:
     return network.encode(heard)
 
 
@@ -176,5 +181,5 @@ def _unwindowed(network: Any, codes: Any) -> Any:
     return network.decode_whole(codes)
 
 
-def _every(config: Any) -> Callable[[Any, np.ndarray], Any]:
+def _every(config: Any) -> Callable[[Any, Any], Any]:
     return lambda network, heard: network.encode(heard, config.n_codebooks)

@@ -141,7 +141,7 @@ def _run_port(
     given = InputSources(parts[0].configs, parts[0].documents, rows, seconds, seed)
     listed = [
         replace(probe, part=name, half="")
-        for probe in probes(str(parts[0].model), given)
+        for probe in sorted(probes(str(parts[0].model), given), key=lambda one: one.part == "codec")
         for name in adapter.calls
         if name == probe.name or name.startswith(f"{probe.name}, ")
     ]

@@ -12,7 +12,6 @@ from converters.convert import convert
 from converters.published import ModelPart, open_published
 from mlx_port import watch
 from mlx_port.commands.verify.watch import Side, side_of, trace
-from mlx_port.stored import Stored
 from tests.converters.folders import DAC, V_V01
 from tests.parity.verify.origins import inputs
 from torch_ref import watch as torch_watch
@@ -51,8 +50,7 @@ def test_they_are_the_loaded_networks(source, folder):
     loaded = open_parts(V_V01, codec=DAC, dtype="float32", device="cpu")
     for probe in probes("dia", inputs(source, 20, 0.1, 3)):
         part = source.parts[probe.kind]
-        stored = Stored(probe.kind, converted[probe.kind].files)
-        mlx = watch.unloaded(probe, part, "float32", stored)
+        mlx = watch.unloaded(probe, converted[probe.kind], "float32")
         torch = torch_watch.unloaded(probe, part, "float32")
         known = pipeline.network if probe.kind == "dia" else pipeline.codec
         for (network, framework), whole in ((mlx, known), (torch, loaded.network(probe.kind, object))):

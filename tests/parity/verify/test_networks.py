@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-import mlx.core as mx
 import numpy as np
 import pytest
 
@@ -19,7 +18,6 @@ from mlx_port import watch
 from mlx_port.commands.verify.measure import Choices, LayerRow
 from mlx_port.commands.verify.report import Report
 from mlx_port.commands.verify.run import Comparison
-from mlx_port.stored_published import Mapped
 from tests.parity.verify.origins import inputs
 from tests.tiny.published_models import AR, FIRST
 from torch_ref import watch as torch_watch
@@ -138,20 +136,19 @@ RESULTS |= {"prompt", "hidden", "actions"}
 AFTER = {"metavoice speaker encoder": ["linear"]}  # reads the state, of which nothing is replaced
 
 
-class Changed(Mapped):
-    """A part's tensors, some of them changed or exchanged."""
+@dataclass(frozen=True)
+class Changed(ModelPart):
+    """A part, some of whose tensors are changed, or read by the name of another one."""
 
-    def __init__(self, part: ModelPart, change: Mapping[str, Change], other: Mapping[str, str]):
-        super().__init__(part)
-        self.change, self.other = change, other
+    change: Mapping[str, Change] = field(default_factory=dict)
+    other: Mapping[str, str] = field(default_factory=dict)
 
-    def _read(self, name: str) -> mx.array:
-        made = super()._read(self.other.get(name, name))
-        if name not in self.change:
-            return made
-        values = np.array(made)
-        self.change[name](values)
-        return mx.array(values)
+    def read(self, name: str) -> np.ndarray:
+        values = super().read(self.other.get(name, name))
+        if name in self.change:
+            values = values.copy()
+            self.change[name](values)
+        return values
 
 
 def flip(values: np.ndarray) -> None:
@@ -188,7 +185,8 @@ def faults_of(origin) -> Callable[..., tuple[list[str], Callable[..., Report]]]:
 
         def compare(change: Mapping[str, Change], other: Mapping[str, str]) -> Report:
             def port(probe: Probe, part: ModelPart, dtype: str) -> tuple[Any, Framework]:
-                return watch.unloaded(probe, part, dtype, Changed(part, change, other))
+                known = {each.name: getattr(part, each.name) for each in fields(part)}
+                return watch.unloaded(probe, Changed(**known, change=change, other=other), dtype)
 
             report = Report("a", "b", "float32", None, files.rows, files.seconds, 0)
             Comparison(probe, part, part, torch_watch.unloaded, port, report, lambda _: None).run()
