@@ -46,7 +46,9 @@ def talker(model, given):
         given["text"], given["language"], speaker=given["voice"], instruct=given["instruct"]
     )
     embeddings = [network.get_input_embeddings(), *network.code_predictor.codec_embedding]
-    frames = sum((embed(codes[:, q]) for q, embed in enumerate(embeddings)), padding)
+    frames = padding
+    for q, embed in enumerate(embeddings):
+        frames = frames + embed(codes[:, q])
     for start, stop in given["passes"]:
         read = frames[:, start:stop] if made else mx.concatenate([prompt, frames[:, :stop]], axis=1)
         made.append(network(read, cache=cache))

@@ -1,19 +1,12 @@
 import json
-from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests.tiny.dia2 import GOLDEN
 from tts_core.codecs.mimi import (
     MIMI_24KHZ,
-    MimiConfig,
     check_codebooks,
-    decode_stages,
-    encode_stages,
     encode_windows,
-    parameter_shapes,
 )
 from tts_core.codecs.mimi_published import read_transformers
 from tts_core.errors import CheckpointError, UsageError
@@ -99,34 +92,6 @@ def test_codebooks_that_are_not_there_are_refused():
     for count in (0, 33):
         with pytest.raises(UsageError, match="give 1 to 32"):
             check_codebooks(MIMI_24KHZ, count)
-
-
-CONFIGS = st.builds(
-    replace,
-    st.just(MIMI_24KHZ),
-    hidden_size=st.integers(1, 9),
-    num_filters=st.integers(3, 7),
-    num_residual_layers=st.integers(1, 3),
-    upsampling_ratios=st.lists(st.integers(2, 9), min_size=1, max_size=5).map(tuple),
-    kernel_size=st.integers(1, 9),
-    compress=st.integers(1, 3),
-    num_hidden_layers=st.integers(1, 3),
-    num_key_value_heads=st.sampled_from([1, 2, 8]),
-    n_codebooks=st.integers(2, 5),
-    codebook_dim=st.integers(1, 9),
-)
-
-
-@settings(max_examples=30)
-@given(config=CONFIGS)
-def test_every_tensor_belongs_to_a_stage(config: MimiConfig):
-    names = list(parameter_shapes(config))
-    once = [name for stage in encode_stages(config) for name in stage.tensors(names)]
-    again = [name for stage in decode_stages(config) for name in stage.tensors(names)]
-    assert {*once, *again} == {*names}
-    assert len(once) == len({*once})
-    assert len(again) == len({*again})
-    assert all(name.startswith("quantizer.") for name in {*once} & {*again})
 
 
 def test_windows_of_the_published_model():

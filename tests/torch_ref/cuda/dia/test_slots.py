@@ -18,11 +18,11 @@ from torch_ref.cuda.batch import CapturedBatch
 from torch_ref.cuda.dia.decoder import make_slots
 from torch_ref.cuda.triton import INTERPRETED
 from torch_ref.dia import decoder as plain
-from torch_ref.dia import sampling as rules
 from torch_ref.dia.dia import Dia
+from torch_ref.sampling import score_rows
 from tts_core.dia.grid import DelayGrid
 from tts_core.dia.inputs import DiaInputs
-from tts_core.dia.sampling import DiaSampling
+from tts_core.dia.sampling import SAMPLER_0626, DiaSampling, allowed_ids
 from tts_core.nn.noise import HostNoise, Noise
 
 pytestmark = kernel_marks()
@@ -180,7 +180,10 @@ def test_a_row_does_not_depend_on_the_batch() -> None:
         known = torch.from_numpy(forced[one : one + 1, : row + 1]).to(DEVICE)
         source = exact.read([torch.from_numpy(tokens[one]).to(DEVICE)], exact.encode_nothing())
         logits = exact.next_logits(torch.cat([known, known]), exact.new_cache(), source).cpu()
-        kept = rules.candidates_0626(logits[:1], logits[1:], SAMPLING, exact.config.eos_token_id)
+        codes = torch.from_numpy(allowed_ids(logits.shape[1], logits.shape[2], exact.config.eos_token_id))
+        table = SAMPLER_0626.named(torch.from_numpy(SAMPLER_0626.table([SAMPLING])), 3)
+        inputs = {"allowed": codes, "end": exact.config.eos_token_id}
+        kept = score_rows((logits[:1], logits[1:]), table, SAMPLER_0626, **inputs).scores
         shape = tuple(kept.shape[1:])
         scores = (
             kept - torch.log(-torch.log(torch.from_numpy(HostNoise(int(one)).uniform(int(row), shape))))
