@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
 from tts_core.memory.machine import Machine
 from tts_core.metavoice.admission import MetaVoiceAdmission
 from tts_core.metavoice.sampling import FirstStageSampling
+from tts_core.speaking.admission import PeakAdmission
+
+
+@dataclass(eq=False)
+class SampledRequest:
+    """Of a request, its sampling."""
+
+    sampling: FirstStageSampling
+
 
 ONE, TWO, THREE = (
-    SimpleNamespace(sampling=sampling)
-    for sampling in (
-        FirstStageSampling(cfg_scale=1.0),
-        FirstStageSampling(),
-        FirstStageSampling(text_cfg_scale=1.5, rule="slow"),
-    )
+    SampledRequest(FirstStageSampling(cfg_scale=1.0)),
+    SampledRequest(FirstStageSampling()),
+    SampledRequest(FirstStageSampling(text_cfg_scale=1.5, rule="slow")),
 )
 
 
@@ -23,9 +30,9 @@ class Rows(MetaVoiceAdmission):
     """Four places on eight rows, and memory for any request."""
 
     def __init__(self) -> None:
-        self.places, self.rows, self.machine = 4, 8, Machine("float32", "torch-cpu", 1 << 40)
-        self.host: Any = SimpleNamespace(machine=lambda: self.machine)
-        self._needed = lambda request: 0
+        self.rows, self.machine = 8, Machine("float32", "torch-cpu", 1 << 40)
+        host: Any = SimpleNamespace(machine=lambda: self.machine)
+        PeakAdmission.__init__(self, host, 4, lambda request: 0)
 
 
 def test_rows_are_those_of_the_text_with_the_most() -> None:
