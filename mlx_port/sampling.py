@@ -131,8 +131,8 @@ class Draw(NamedTuple):
 
     def temperature(self) -> Draw:
         """Divide by the temperature; 0 divides by 1, and `gumbel` then takes the best id."""
-        own = self.table.temperature
-        return self._becomes(self.scores / mx.where(own == 0, 1, own))  # fused: `gumbel` compares otherwise
+        own = self.table.temperature  # a comparison like the one in `gumbel` would be a launch of its own
+        return self._becomes(self.scores / mx.where(own == 0, 1, own))
 
     def top_k(self) -> Draw:
         """Keep the `top_k` largest, and ties with the last. Source: arXiv:1805.04833."""
@@ -142,12 +142,11 @@ class Draw(NamedTuple):
         """Keep the `first_top_k` largest; of ties at the edge the first. Source: nari-labs/dia2@8687268."""
         k, size = self.table.first_top_k, self.scores.shape[-1]
         edge = self._kth_largest(self.scores, k)
-        # one sum counts both: ids above the edge, each as more than all ties together, and ties
-        one = size + 1
-        marks = mx.where(self.scores > edge, one, (self.scores == edge).astype(mx.int32))
+        more = size + 1  # an id above the edge counts as more than all ties, so that one sum counts both
+        marks = mx.where(self.scores > edge, more, (self.scores == edge).astype(mx.int32))
         sums = mx.cumsum(marks, axis=-1)
-        room = mx.where(k > 0, k, size) - sums[..., -1:] // one
-        return self._keep((marks == one) | ((marks == 1) & (sums % one <= room)))
+        room = mx.where(k > 0, k, size) - sums[..., -1:] // more
+        return self._keep((marks == more) | ((marks == 1) & (sums % more <= room)))
 
     def top_p(self) -> Draw:
         """Drop ids whose more probable ones sum to more than `top_p`; ties at the edge stay.
@@ -213,8 +212,9 @@ class Draw(NamedTuple):
         return self._becomes(mx.where(lost, self.scores, kept.scores))
 
     def _kth_largest(self, x: mx.array, k: mx.array) -> mx.array:
-        """Find the k-th largest of each row, or what keeps all: the smallest or -inf where k is 0, the smallest
-        where k is larger than V. (..., V), (B, 1, ...) → (..., 1).
+        """Find the k-th largest of each row. (..., V), (B, 1, ...) → (..., 1).
+
+        Where k is 0 or above V: at most the smallest, which keeps all.
         """
         size = x.shape[-1]
         if on_gpu():

@@ -36,8 +36,8 @@ def drawing(sampler: Sampler, config: DiaConfig) -> Callable[[mx.array, mx.array
         # a text without guidance has no unconditional row of its own
         uncond = mx.where(table.cfg_scale != 0, last, cond)
         drawn = draw_rows((cond, uncond), table, uniform, sampler, allowed=allowed, end=eos)
-        bad = (cond - cond) + mx.where(table.cfg_scale == 0, 0, last - last)  # from what the rules do not share
-        return marked(drawn, bad)
+        # `uncond` - `uncond`, but computed apart, so that guidance is one launch
+        return marked(drawn, (cond - cond) + mx.where(table.cfg_scale == 0, 0, last - last))
 
     return ids
 
