@@ -131,8 +131,8 @@ class Draw(NamedTuple):
 
     def temperature(self) -> Draw:
         """Divide by the temperature; 0 divides by 1, and `gumbel` then takes the best id."""
-        own = self.table.temperature
-        return self._becomes(self.scores / mx.where(own > 0, own, 1))
+        own = self.table.temperature  # a comparison like the one in `gumbel` would be a launch of its own
+        return self._becomes(self.scores / mx.where(own == 0, 1, own))
 
     def top_k(self) -> Draw:
         """Keep the `top_k` largest, and ties with the last. Source: arXiv:1805.04833."""
@@ -140,11 +140,13 @@ class Draw(NamedTuple):
 
     def first_top_k(self) -> Draw:
         """Keep the `first_top_k` largest; of ties at the edge the first. Source: nari-labs/dia2@8687268."""
-        k = self.table.first_top_k
+        k, size = self.table.first_top_k, self.scores.shape[-1]
         edge = self._kth_largest(self.scores, k)
-        above, ties = self.scores > edge, self.scores == edge
-        room = k - above.sum(axis=-1, keepdims=True)
-        return self._keep(above | (ties & (mx.cumsum(ties.astype(mx.int32), axis=-1) <= room)))
+        more = size + 1  # an id above the edge counts as more than all ties, so that one sum counts both
+        marks = mx.where(self.scores > edge, more, (self.scores == edge).astype(mx.int32))
+        sums = mx.cumsum(marks, axis=-1)
+        room = mx.where(k > 0, k, size) - sums[..., -1:] // more
+        return self._keep((marks == more) | ((marks == 1) & (sums % more <= room)))
 
     def top_p(self) -> Draw:
         """Drop ids whose more probable ones sum to more than `top_p`; ties at the edge stay.
@@ -210,15 +212,19 @@ class Draw(NamedTuple):
         return self._becomes(mx.where(lost, self.scores, kept.scores))
 
     def _kth_largest(self, x: mx.array, k: mx.array) -> mx.array:
-        """Find the k-th largest of each row; -inf where k keeps all. (..., V), (B, 1, ...) → (..., 1)."""
+        """Find the k-th largest of each row. (..., V), (B, 1, ...) → (..., 1).
+
+        Where k is 0 or above V: at most the smallest, which keeps all.
+        """
         size = x.shape[-1]
-        most = min(self.most or size, size)
-        if not on_gpu():  # where a sort takes 30 times a top-k; a GPU's sorts all
-            x = mx.topk(x, most, axis=-1)
-        rising = mx.sort(x, axis=-1)
-        place = mx.clip(rising.shape[-1] - k, 0, rising.shape[-1] - 1).astype(mx.int32)
-        place = mx.broadcast_to(place, (*x.shape[:-1], 1))
-        return mx.where((k <= 0) | (k >= size), -mx.inf, mx.take_along_axis(rising, place, axis=-1))
+        if on_gpu():
+            rising = mx.sort(x, axis=-1)
+        else:  # where a sort takes 30 times a top-k
+            largest = mx.topk(x, min(self.most or size, size), axis=-1)
+            lowest = mx.full((*x.shape[:-1], 1), -mx.inf, x.dtype)
+            rising = mx.concatenate([lowest, mx.sort(largest, axis=-1)], axis=-1)
+        place = mx.broadcast_to((-mx.minimum(k, size)).astype(mx.int32), (*x.shape[:-1], 1))
+        return mx.take_along_axis(rising, place, axis=-1)
 
     def _sums(self) -> tuple[mx.array, mx.array]:
         """Return the scores from the smallest up, and the sum of the probabilities above each."""
@@ -241,7 +247,7 @@ def draw_rows(
         ids = mx.argmax(draw.scores, axis=-1)
     else:
         ids = {"gumbel": gumbel, "inverse": inverse}[sampler.pick](draw, uniform)
-    return ids.astype(mx.int32)
+    return ids.view(mx.int32)  # of uint32 or int32; a cast would be a launch
 
 
 def score_rows(logits: Sequence[mx.array], table: Any, sampler: Sampler, **inputs: Any) -> Draw:

@@ -55,7 +55,7 @@ from tts_core.speed import speed
 pytestmark = pytest.mark.rest
 
 Step = Callable[[], tuple[mx.array, ...]]
-LAUNCHES = {"dia": (14, 33), "dia2": (11, 597), "mars5": (11, 32), "metavoice": (10, 33), "qwen3": (11, 199)}
+LAUNCHES = {"dia": (14, 33), "dia2": (11, 551), "mars5": (11, 32), "metavoice": (10, 32), "qwen3": (11, 196)}
 # of a step of one text in bfloat16: a layer's, and those of the rest
 LAYER, REST = 22, 40  # most launches of a decoder layer, and of everything else in a step
 QWEN3 = published_qwen3("1b7", CUSTOM_VOICE)

@@ -120,10 +120,14 @@ MODELS = {
 RULES = {rule for model in MODELS.values() for rule in model.sampler.rules}
 
 
+@pytest.mark.parametrize("sorts_all", [False, True], ids=["as a CPU", "as a GPU"])
 @pytest.mark.parametrize("kind", ["plain", "ties"])
 @pytest.mark.parametrize("name", MODELS)
-def test_a_row_is_drawn_as_by_itself(name: str, kind: str) -> None:
-    """Whatever the settings of the others; both sides draw the same ids."""
+def test_a_row_is_drawn_as_by_itself(
+    name: str, kind: str, sorts_all: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the settings of the others; both sides draw the same ids. sorts_all: MLX's form for GPUs."""
+    monkeypatch.setattr("mlx_port.sampling.on_gpu", lambda: sorts_all)
     model, random = MODELS[name], np.random.default_rng(5)
     logits = random.normal(0, 3, (model.guidance, TEXTS, IDS)).astype(np.float32)
     logits[:, ::3, END] += 9

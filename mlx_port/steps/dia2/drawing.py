@@ -42,10 +42,11 @@ class Dia2Drawing:
 
     def _action(self, hidden: mx.array, noise: mx.array, settings: Dia2Settings) -> mx.array:
         """Choose an action for each text. (R, D), (N, 1 + Q, ids) → (N,) int32, -1 where not finite."""
-        pair = _pair(self.fused.actions(hidden), settings)
+        logits = self.fused.actions(hidden)
+        pair = _pair(logits, settings)
         sampler = self.samplers.action
         ids = draw_rows(pair, sampler.named(settings.action, 2), noise[:, 0, : pair[0].shape[1]], sampler)
-        return mx.where(mx.isfinite(_bad(pair)).all(axis=-1), ids, -1)
+        return mx.where(_finite(logits, settings)[:, 0], ids, -1)
 
     def _codes(self, hidden: mx.array, noise: mx.array, text: mx.array, settings: Dia2Settings) -> mx.array:
         """Choose all codes of each text. text: (N, 2), the new ids of both streams, which stage 0 may read.
@@ -54,21 +55,23 @@ class Dia2Drawing:
         """
         fused, depformer = self.fused, self.fused.network.depformer
         copies, table = len(hidden) // len(noise), self.samplers.others.named(settings.codes, 2)
-        pair = _pair(fused.codes(hidden), settings)
+        logits = fused.codes(hidden)
+        pair = _pair(logits, settings)
         numbers = noise[:, 1, : pair[0].shape[1]]
         found = [draw_rows(pair, table, numbers, self.samplers.first, allowed=self.allowed)]
-        bad = _bad(pair)
+        bad = logits - logits  # NaN where logits are not finite
         projected, cache = fused.stages(hidden), fused.new_stages(len(hidden))
         for stage in range(len(depformer.stage_sets)):
             read = depformer.audio_embeds[stage](found[-1]).astype(fused.kind)
             if stage == 0 and fused.depth_text is not None:
                 read = read + fused.depth_text(text).astype(fused.kind)
             own = read if copies == 1 else mx.broadcast_to(read[None], (2, *read.shape)).flatten(0, 1)
-            pair = _pair(fused.stage(stage, projected, own, cache), settings)
+            logits = fused.stage(stage, projected, own, cache)
+            pair = _pair(logits, settings)
             size = pair[0].shape[1]
             found.append(draw_rows(pair, table, noise[:, 2 + stage, :size], self.samplers.others))
-            bad = bad[:, :size] + _bad(pair)
-        return mx.where(mx.isfinite(bad).all(axis=-1, keepdims=True), mx.stack(found, axis=1), -1)
+            bad = bad[:, :size] + (logits - logits)
+        return mx.where(_finite(bad, settings), mx.stack(found, axis=1), -1)
 
 
 def _pair(logits: mx.array, settings: Dia2Settings) -> tuple[mx.array, ...]:
@@ -79,6 +82,7 @@ def _pair(logits: mx.array, settings: Dia2Settings) -> tuple[mx.array, ...]:
     return logits[:count], mx.where(settings.guided, logits[count:], logits[:count])
 
 
-def _bad(pair: tuple[mx.array, ...]) -> mx.array:
-    """Compute NaN where logits are not finite, else 0. → (N, V)."""
-    return (pair[0] - pair[0]) + (pair[-1] - pair[-1])
+def _finite(logits: mx.array, settings: Dia2Settings) -> mx.array:
+    """Return which texts have only finite numbers in their rows. (R, V) → (N, 1)."""
+    pair = _pair(mx.isfinite(logits).all(axis=-1, keepdims=True), settings)
+    return pair[0] & pair[-1]

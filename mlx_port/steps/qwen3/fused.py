@@ -94,8 +94,8 @@ class FusedQwen3:
         return self.predictor.run(self.predictor.start(self.projection(x), spin), spin, attend)
 
     def stage(self, stage: int, hidden: mx.array) -> mx.array:
-        """Compute the logits of a stage's code. (R, E) → (R, V') float32."""
-        return self.heads[stage](hidden).astype(mx.float32)
+        """Compute the logits of a stage's code. (R, E) → (R, V'), in the head's dtype."""
+        return self.heads[stage](hidden)
 
     def draws(self, first: Sampler, others: Sampler) -> FrameDraws:
         """Return the draws of a frame by these samplers; they are compiled once for each pair."""
@@ -155,14 +155,15 @@ class FrameDraws:
         inputs = {"allowed": self.allowed, "counts": seen, "step": steps, "end": self.end}
         first = draw_rows([logits], own, uniform[:, : config.vocab_size], self.first, **inputs)
         fused.read(hidden, 0, frame)
-        codes, bad = list[mx.array](), mx.zeros((len(first), size))
+        codes, bad = list[mx.array](), mx.zeros((len(first), size), fused.kind)
         finite = mx.isfinite(logits).all(axis=-1)
         x = fused.network.talker.model.codec_embedding(first)
         for stage in range(predictor.stages):
             logits = fused.stage(stage, fused.read(x, stage + 1, frame))
             bad = bad + (logits - logits)  # NaN where logits are not finite
             start = config.vocab_size + stage * size
-            codes.append(draw_rows([logits], table, uniform[:, start : start + size], self.others))
+            wide, numbers = logits.astype(mx.float32), uniform[:, start : start + size]
+            codes.append(draw_rows([wide], table, numbers, self.others))
             x = predictor.embed(stage, codes[-1])
         finite = finite & mx.isfinite(bad).all(axis=-1)
         return mx.stack([mx.where(finite, first, -1), *codes], axis=1), first
