@@ -89,8 +89,8 @@ def finetune(model: str | Path, codec: str | Path | None, data: Path, out: Path,
         if config.own_speakers:  # other ones now
             config = replace(config, own_speakers=("a fine-tuned voice",) * 2)
         configs = {"config.json": dia_config(config), "generation_config.json": generation_config(config)}
-        if pipeline.engine.rules != NO_RULES:
-            configs[RULES] = pipeline.engine.rules.to_dict()
+        if pipeline.rules != NO_RULES:
+            configs[RULES] = pipeline.rules.to_dict()
         size = write(out / "dia", network.state_dict(), configs)
         print(f"fine-tuning: {out / 'dia'}, {size:,} bytes", flush=True)
     processes.close()

@@ -15,6 +15,7 @@ from tts_core.dia.options import DiaOptions
 from tts_core.dia.speech import speak
 from tts_core.results import GenerationResult
 from tts_core.speaking.pipeline import SpeechPipeline
+from tts_core.text.rules import TextRules
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,6 +33,11 @@ class DiaPipeline(SpeechPipeline[DiaNet]):
     """
 
     name, options, speech = "dia", DiaOptions, staticmethod(speak)
+
+    @property
+    def rules(self) -> TextRules:
+        """The rules for texts."""
+        return self.engine.rules
 
     if TYPE_CHECKING:
 

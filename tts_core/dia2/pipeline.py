@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from tts_core.dia2.net import Dia2Net
 from tts_core.dia2.options import Dia2Options
+from tts_core.dia2.request import Dia2Facts
 from tts_core.dia2.speech import speak
 from tts_core.results import GenerationResult
 from tts_core.speaking.pipeline import SpeechPipeline
@@ -32,6 +33,11 @@ class Dia2Pipeline(SpeechPipeline[Dia2Net]):
     """
 
     name, options, speech = "dia2", Dia2Options, staticmethod(speak)
+
+    @property
+    def facts(self) -> Dia2Facts:
+        """The facts of the networks that requests ask."""
+        return self.engine.facts
 
     if TYPE_CHECKING:
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from tts_core.mars5.net import Mars5Net
 from tts_core.mars5.options import Mars5Options
+from tts_core.mars5.reference import Sizes
 from tts_core.mars5.speech import speak
 from tts_core.results import GenerationResult
 from tts_core.speaking.pipeline import SpeechPipeline
@@ -35,6 +36,11 @@ class Mars5Pipeline(SpeechPipeline[Mars5Net]):
     """
 
     name, options, speech = "mars5", Mars5Options, staticmethod(speak)
+
+    @property
+    def sizes(self) -> Sizes:
+        """The sizes of the networks that requests ask."""
+        return self.engine.sizes
 
     if TYPE_CHECKING:
 

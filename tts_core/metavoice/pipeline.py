@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from tts_core.metavoice.net import MetaVoiceNet
 from tts_core.metavoice.options import MetaVoiceOptions
+from tts_core.metavoice.request import MetaVoiceFacts
 from tts_core.metavoice.speech import speak
 from tts_core.nn.calls import exclusive
 from tts_core.results import GenerationResult
@@ -33,6 +34,11 @@ class MetaVoicePipeline(SpeechPipeline[MetaVoiceNet]):
     """
 
     name, options, speech = "metavoice", MetaVoiceOptions, staticmethod(speak)
+
+    @property
+    def facts(self) -> MetaVoiceFacts:
+        """The facts of the networks that requests ask."""
+        return self.engine.facts
 
     if TYPE_CHECKING:
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Unpack
 from tts_core.nn.calls import exclusive
 from tts_core.qwen3.net import Qwen3Net
 from tts_core.qwen3.options import Qwen3Options
+from tts_core.qwen3.request import Qwen3Facts
 from tts_core.qwen3.speech import speak
 from tts_core.results import GenerationResult
 from tts_core.speaking.pipeline import SpeechPipeline
@@ -36,6 +37,11 @@ class Qwen3Pipeline(SpeechPipeline[Qwen3Net]):
     """
 
     name, options, speech = "qwen3", Qwen3Options, staticmethod(speak)
+
+    @property
+    def facts(self) -> Qwen3Facts:
+        """The facts of the networks that requests ask."""
+        return self.engine.facts
 
     if TYPE_CHECKING:
 

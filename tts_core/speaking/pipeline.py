@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
+from tts_core.config import Configs
 from tts_core.errors import UsageError
 from tts_core.nn.calls import exclusive, exclusive_parts
 from tts_core.options import chosen
@@ -49,6 +50,11 @@ class SpeechPipeline(Generic[AnyNet]):
     def codec_config(self) -> Any:
         """The codec's configuration."""
         return self.engine.codec_config
+
+    @property
+    def configs(self) -> Configs:
+        """The configurations of all networks, by kind."""
+        return self.engine.configs
 
     def generate(
         self,
