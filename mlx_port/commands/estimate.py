@@ -222,7 +222,7 @@ def table(guesses: Sequence[Estimate], above: str, below: str, free: int | None)
     lines = [above, ""]
     lines.append(" " * 14 + "".join(f"{guess.backend:>12}" for guess in guesses))
     held = [{term.name: term for term in guess.terms} for guess in guesses]
-    names = list(max(held, key=len))  # the others' are some of them
+    names = list(dict.fromkeys(name for one in sorted(held, key=len, reverse=True) for name in one))
     for name in names:
         sizes = [f"{terms[name].bytes / 1e6:,.0f}" if name in terms else "" for terms in held]
         lines.append(f"{name:<14}" + "".join(f"{size:>12}" for size in sizes))

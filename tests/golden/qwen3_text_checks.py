@@ -38,7 +38,11 @@ def check_sampler(case: Case, side: str) -> None:
         logits, history = vectors[f"{i}.logits"], vectors[f"{i}.history"]
         scores = vectors[f"{i}.scores"]
         choice = Qwen3Choice(not stated["do_sample"], stated["temperature"], stated["top_k"], stated["top_p"])
-        numbers, sampler, inputs = choice.numbers(stated["repetition_penalty"]), OTHERS, dict[str, Any]()
+        numbers, sampler, inputs = (
+            choice.numbers(stated.get("repetition_penalty", 1.0)),
+            OTHERS,
+            dict[str, Any](),
+        )
         if not stated["stage"]:
             seen = np.zeros(logits.shape, bool)
             np.put_along_axis(seen, history.astype(np.int64), True, axis=1)

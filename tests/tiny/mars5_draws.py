@@ -66,7 +66,10 @@ def drawing(side: Side, choose: Draw | None) -> Iterator[None]:
 
     def chosen(draw: Any, uniform: Any) -> Any:
         with mock.patch.object(sampling, "inverse", own):
-            return own(draw, uniform) if choose is None else choose(draw, uniform)
+            if choose is None:
+                return own(draw, uniform)
+            ids = side.numpy(choose(draw, uniform))
+            return side.array(ids.astype(np.int32 if side.kind == "mlx" else np.int64))
 
     with mock.patch.object(sampling, "inverse", chosen):
         yield

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from tts_core.errors import UsageError
 from tts_core.nn.sampling import Sampler
 from tts_core.options import SharedChanges, SharedOptions, option
+
+if TYPE_CHECKING:
+    import numpy as np
 
 V01_EOS_SCALE = 0.8  # v0.1 multiplies channel 0's guided EOS logit by this, positive or negative
 
@@ -57,6 +59,8 @@ SAMPLER_V01 = Sampler(
 
 def allowed_ids(channels: int, vocabulary: int, eos: int) -> np.ndarray:
     """Return which ids each channel may draw: codes, and channel 0 also the end. → (C, V) bool."""
+    import numpy as np
+
     ids, channel = np.arange(vocabulary), np.arange(channels)[:, None]
     return (ids < eos) | ((ids == eos) & (channel == 0))
 

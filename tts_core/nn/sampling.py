@@ -6,11 +6,12 @@ from collections import namedtuple
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
-from tts_core.nn.host import Device
+    from tts_core.nn.host import Device
 
 OFF: dict[str, float] = {  # the number with which the rule of a column's name changes nothing
     "cfg_filter_k": 0,
@@ -46,6 +47,8 @@ class Sampler:
 
     def table(self, settings: Iterable[Any]) -> np.ndarray:
         """Write the settings of texts, (B, N) float32."""
+        import numpy as np
+
         names = columns(self.settings)._fields
         return np.array([[getattr(one, name) for name in names] for one in settings], np.float32)
 

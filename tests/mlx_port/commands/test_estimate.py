@@ -33,7 +33,7 @@ def test_a_published_model_needs_no_files(capsys):
     lines = out.splitlines()
     assert lines[0] == "MB at the peak of a text of 1024 bytes and 10.0 s of speech"
     assert lines[2].split() == list(BACKENDS)
-    rows = {line[:14].strip(): line[14:].split() for line in lines[3:12]}
+    rows = {line[:14].strip(): line[14:].split() for line in lines[3:13]}
     assert rows["weights"] == ["6,448"] * 6
     assert len(rows["total"]) == 6
     assert "codec weights: float32" in lines

@@ -39,6 +39,8 @@ FLAGS_OF_OPTIONS = {
     "tts_core.text.pace",
     *(f"tts_core.{model}{part}" for model in NAMES for part in ("", ".options")),
     "tts_core.dia.sampling",
+    "tts_core.nn",
+    "tts_core.nn.sampling",
 }
 SECONDS = {"tts_core.command.seconds"}
 EXTRAS = {"tts_core.extras"}

@@ -23,18 +23,18 @@ from mlx_port import stored
 from mlx_port.commands import main as cli
 from tests.conftest import Calls
 from tests.tiny import mars5, metavoice_pipeline
-from tts_core.dia import pipeline as dia_pipeline
+from tts_core.dia import net as dia_net
 from tts_core.dia import request as dia_request
-from tts_core.mars5 import pipeline as mars5_pipeline
+from tts_core.mars5 import net as mars5_net
 from tts_core.mars5 import request as mars5_request
-from tts_core.metavoice import pipeline as metavoice_module
+from tts_core.metavoice import net as metavoice_net
 from tts_core.metavoice import request as metavoice_request
 
 BACKENDS = pytest.mark.parametrize("backend", ["mlx", "torch"])
 MODELS = {
-    "dia": (dia_request, dia_pipeline, ["--max-seconds", "0.2"]),
-    "mars5": (mars5_request, mars5_pipeline, ["--timesteps", "2", "--generate-max-len-override", "40"]),
-    "metavoice": (metavoice_request, metavoice_module, ["--max-seconds", "0.15"]),
+    "dia": (dia_request, dia_net, ["--max-seconds", "0.2"]),
+    "mars5": (mars5_request, mars5_net, ["--timesteps", "2", "--generate-max-len-override", "40"]),
+    "metavoice": (metavoice_request, metavoice_net, ["--max-seconds", "0.15"]),
 }
 
 
@@ -70,9 +70,9 @@ def test_a_request_is_built_once(
     folders: dict[str, Path], model: str, backend: str, calls: Calls, tmp_path: Path
 ) -> None:
     """Each part is planned once, for the request and for loading."""
-    request, pipeline, _ = MODELS[model]
+    request, net, _ = MODELS[model]
     calls.watch(request, "ask", "request", "read_voice")
-    calls.watch(pipeline, "request")
+    calls.watch(net, "request")
     calls.watch(search, "open_part")
     calls.watch(part, "plan")
     generate(folders, model, backend, tmp_path / "speech.wav")

@@ -19,7 +19,7 @@ from tests.tts_core.text.matching import Matcher
 from tts_core.text.rules import FILE, read_rules
 from tts_core.voice.embedded import DIA
 
-FOLDERS = ("text", "live", "dia", "dia2", "mars5", "metavoice", "qwen3")
+FOLDERS = ("text", "speaking", "dia", "dia2", "mars5", "metavoice", "qwen3")
 SHORT = 25  # characters
 AT_A_PLACE = {"match", "fullmatch"}
 

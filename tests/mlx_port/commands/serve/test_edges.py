@@ -68,6 +68,6 @@ def test_a_client_may_be_silent_after_the_end_of_its_text(tmp_path: Path) -> Non
         found.send("text", text="One two.")
         found.send("end")
         time.sleep(0.8)
-        gate.release(2)
+        gate.release(3)
         found.end()
     assert found.events[-1] == {"type": "done", "finish_reason": "stop"}
