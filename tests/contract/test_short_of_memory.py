@@ -15,7 +15,7 @@ import torch
 
 from tests.contract.speakers import every_side, request, speaker
 from tests.hosts import LateStream
-from tests.metal_errors import INTERACTIVITY
+from tests.metal_errors import LARGER
 from tts_core.errors import ResourceError
 from tts_core.results import join
 from tts_core.serving.session import Failed, Part
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.rest
 # as each side raises it
 ERRORS: dict[str, Exception] = {
     "torch": torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
-    "mlx": RuntimeError(INTERACTIVITY),  # a full memory in tests/tts_core/speaking/test_shared.py
+    "mlx": RuntimeError(LARGER),  # told at once; errors that come late in tests/parity/test_device_errors.py
 }
 DECODERS = {"dia": "decode", "metavoice": "decode"}  # whose pieces may end together
 

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 import mlx.core as mx
 from mlx import nn
 
-from mlx_port.kernels.source import on_gpu
+from mlx_port.kernels import noise
+from mlx_port.kernels.source import on_gpu, passes
 from mlx_port.layers.row_cache import RowCache
 from mlx_port.metavoice.first_stage import Block, FirstStage
 from mlx_port.steps.chain import chain
@@ -79,6 +80,7 @@ def fused(network: FirstStage) -> FusedFirstStage:
 def try_kernels(network: FirstStage) -> None:
     """Run the trials of the kernels that texts use; without effect on a CPU."""
     if on_gpu():
+        passes(noise.trial)
         fused(network).try_kernels()
 
 

@@ -9,8 +9,9 @@ import mlx.core as mx
 import numpy as np
 from mlx import nn
 
+from mlx_port.kernels import noise
 from mlx_port.kernels.attention_support import try_long
-from mlx_port.kernels.source import on_gpu
+from mlx_port.kernels.source import on_gpu, passes
 from mlx_port.layers.row_cache import RowCache
 from mlx_port.qwen3.blocks import TransformerLayer
 from mlx_port.qwen3.qwen3 import Qwen3
@@ -177,6 +178,7 @@ def fused(network: Qwen3) -> FusedQwen3:
 def try_kernels(network: Qwen3) -> None:
     """Run the trials of the kernels that texts use; without effect on a CPU."""
     if on_gpu():
+        passes(noise.trial)
         fused(network).try_kernels()
 
 

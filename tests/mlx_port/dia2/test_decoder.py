@@ -152,18 +152,6 @@ def test_codes_stay_on_the_device() -> None:
         np.testing.assert_array_equal(numbers(own.keys), numbers(theirs.keys))
 
 
-def test_compiled_draws_of_old_mixtures_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mlx_port.dia2.decoder.FORMS_KEPT", 2)
-    batch, text = running(other_config())
-    for k in range(4):
-        choice = Dia2Choice(1.0, 0, 0.5, k)
-        batch.join(1, GivenText(text.steps, Dia2Sampling(choice, choice), HostNoise(1)))
-        batch.read(batch.launch(1))
-        batch.leave(1)
-    assert len(batch.decoder.drawings) <= 2
-    assert batch.read(batch.launch(1))[0, 0].min() >= 0
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="MLX compiles chains for a CPU with g++")
 @pytest.mark.parametrize("config", [dia2_config(), other_config()], ids=["reads text", "without text"])
