@@ -7,6 +7,7 @@ import resource
 import sys
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from torch_ref.limits import backend_of
@@ -162,3 +163,14 @@ def free_bytes(device: torch.device) -> int | None:
 def backend_name(device: torch.device) -> str:
     """Return a device's backend name, as in tts_core.memory.terms."""
     return f"torch-{device.type}"
+
+
+def to_device(array: np.ndarray, device: torch.device) -> torch.Tensor:
+    """Copy an array to a device. Does not wait: CUDA uses pinned memory."""
+    x = torch.from_numpy(np.ascontiguousarray(array))
+    return (x.pin_memory() if device.type == "cuda" else x).to(device, non_blocking=True)
+
+
+def tensor(array: np.ndarray) -> torch.Tensor:
+    """Share the memory of an array, or copy one that cannot be written."""
+    return torch.from_numpy(array if array.flags.writeable else array.copy())

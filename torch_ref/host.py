@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torch_ref.device import backend_name, free_bytes, name_of, peak_bytes, reset_peak
+from torch_ref.device import backend_name, free_bytes, name_of, peak_bytes, reset_peak, to_device
 from torch_ref.limits.precision import Codec
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.memory.machine import Machine
@@ -91,8 +91,7 @@ class Host:
 
     def to_device(self, array: np.ndarray) -> Tensor:
         """Copy an array to the device, for networks to read. Does not wait: CUDA uses pinned memory."""
-        device, x = self.layer.weight.device, torch.from_numpy(np.ascontiguousarray(array))
-        return (x.pin_memory() if device.type == "cuda" else x).to(device, non_blocking=True)
+        return to_device(array, self.layer.weight.device)
 
     def to_host(self, x: Tensor) -> np.ndarray:
         """Wait for the device and return the array."""

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, cast
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -22,6 +21,7 @@ from torch_ref.device import (
     choose_dtype,
     free_bytes,
     name_of,
+    tensor,
 )
 from torch_ref.limits.precision import Codec, choose_precision
 from torch_ref.limits.precision import Precision as CodecPrecision
@@ -197,8 +197,4 @@ def _read(part: ModelPart, precision: Precision, prefix: str = "") -> Iterator[t
     for name in part.names():
         if name.startswith(prefix):
             dtype = precision.wide if part.stays_float32(name) else precision.dtype
-            yield name, _tensor(part.read(name)).to(precision.device, dtype)
-
-
-def _tensor(array: np.ndarray) -> torch.Tensor:
-    return torch.from_numpy(array if array.flags.writeable else array.copy())
+            yield name, tensor(part.read(name)).to(precision.device, dtype)

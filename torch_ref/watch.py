@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from converters.published import ModelPart
-from torch_ref.device import DTYPES
+from torch_ref.device import DTYPES, tensor
 from torch_ref.limits.remedies import at_least_float32
 from tts_core.nn.probe import Framework, Probe
 
@@ -19,7 +19,7 @@ def framework(dtype: str) -> Framework:
     """PyTorch with a dtype: float32, float64, bfloat16 or float16."""
 
     def array(values: np.ndarray, like: Tensor | None = None) -> Tensor:
-        made = torch.from_numpy(values if values.flags.writeable else values.copy())
+        made = tensor(values)
         kind = DTYPES[dtype] if like is None else like.dtype
         return made.to(kind) if made.is_floating_point() else made
 
@@ -58,9 +58,7 @@ def unloaded(probe: Probe, part: ModelPart, dtype: str) -> tuple[nn.Module, Fram
         if name not in latest:
             if latest and next(iter(latest)).rpartition(".")[0] != name.rpartition(".")[0]:
                 latest.clear()
-            values = part.read(name)
-            made = torch.from_numpy(values if values.flags.writeable else values.copy())
-            latest[name] = made.to(kind(name))
+            latest[name] = tensor(part.read(name)).to(kind(name))
         return latest[name]
 
     for at, module in network.named_modules():

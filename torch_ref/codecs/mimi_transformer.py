@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from torch_ref.device import to_device
 from torch_ref.layers.attention import scaled_dot_product_attention
 from torch_ref.layers.carried import Carried, Places
 from torch_ref.layers.norm import LayerNorm
@@ -65,7 +66,7 @@ class Attention(nn.Module):
         held = 0 if carried.next is None else carried.next.shape[2]
         sizes = {"window": self.window, "head_dim": self.head_dim, "theta": self.theta}
         found = stream_places(carried.starts, x.shape[1], held, **sizes)
-        return Places(*(torch.from_numpy(each).to(x.device) for each in found))
+        return Places(*(to_device(each, x.device) for each in found))
 
 
 class FeedForward(nn.Module):

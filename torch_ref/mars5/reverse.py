@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torch_ref.device import name_of
+from torch_ref.device import name_of, to_device
 from torch_ref.mars5.diffusion import (
     at_timestep,
     draw_per_cell,
@@ -188,5 +188,4 @@ class ReverseDiffusion:
 
 def _to_device(network: ResidualTransformer, array: np.ndarray) -> Tensor:
     """Copy an array to the network's device."""
-    device = network.text_embed.weight.device
-    return torch.from_numpy(np.ascontiguousarray(array)).to(device, non_blocking=True)
+    return to_device(array, network.text_embed.weight.device)

@@ -179,7 +179,7 @@ class MetaVoiceNet(Net):
     ) -> Pending[list[np.ndarray]] | None:
         return self._decoder(windows).launch([window.codes for window in windows])
 
-    def decode(
+    def _decode_now(
         self, windows: Sequence[Sound], policy: CodecPolicy | None, check: Callable[[], None]
     ) -> list[np.ndarray]:
         """As of any model. check: called between windows or timesteps."""

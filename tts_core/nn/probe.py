@@ -143,7 +143,7 @@ class Probe:
 def probes(model: str, sources: InputSources) -> list[Probe]:
     """List the runs of a model, in order. Raises UsageError for a model without any."""
     if find_spec(f"tts_core.{model}.probes") is None:
-        raise UsageError(f"--with: {model} has no runs for ports; it needs tts_core/{model}/probes.py")
+        raise UsageError(f"model: {model} has no runs to watch; it needs tts_core/{model}/probes.py")
     return importlib.import_module(f"tts_core.{model}.probes").probes(sources)
 
 

@@ -131,9 +131,7 @@ class Net(Protocol):
         memories = [window.memory for window in windows if window.memory is not None]
         states = [memory.state for memory in memories]
         try:
-            launched = self.launch(windows, policy)
-            assert launched is not None, "what cannot be launched has a decode of its own"
-            made = launched.take()
+            made = self._decode_now(windows, policy, check)
             for samples in made:
                 check_sound(samples)
         except Exception:
@@ -141,6 +139,14 @@ class Net(Protocol):
                 memory.state = state
             raise
         return made
+
+    def _decode_now(
+        self, windows: Sequence[Sound], policy: CodecPolicy | None, check: Callable[[], None]
+    ) -> list[np.ndarray]:
+        """Decode the windows of a call. check: as in `decode`."""
+        launched = self.launch(windows, policy)
+        assert launched is not None, "what cannot be launched has a way of its own"
+        return launched.take()
 
 
 class StreamNet(Net):

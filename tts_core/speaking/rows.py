@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from tts_core.nn.noise import HostNoise, Noise
+from tts_core.nn.sentinels import Sentinel
 from tts_core.speaking.running import WAITED
 
 
@@ -95,7 +96,7 @@ class Launched(NamedTuple):
             return read
         found = np.full((len(read), slots, *read.shape[2:]), WAITED, read.dtype)
         found[:, [*self.places]] = read[:, [*self.places.values()]]
-        found[:, [*self.failed]] = -1
+        found[:, [*self.failed]] = Sentinel.MARK
         return found
 
 
@@ -105,13 +106,6 @@ class Draws(NamedTuple):
     settings: list[Any]
     steps: np.ndarray
     texts: Sequence[BatchText]
-
-    def groups(self) -> dict[Any, list[int]]:
-        """Group places by equal settings."""
-        found: dict[Any, list[int]] = {}
-        for place, settings in enumerate(self.settings):
-            found.setdefault(settings, []).append(place)
-        return found
 
 
 @dataclass(eq=False)
