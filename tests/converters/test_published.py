@@ -276,7 +276,7 @@ def test_codec_that_is_no_codec():
     ],
 )
 def test_what_looks_like_a_path_never_goes_to_the_hub(monkeypatch, tmp_path, source):
-    (tmp_path / "here").mkdir()
+    (tmp_path / "here/tests").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "here")  # with nothing beside it
     monkeypatch.setattr(huggingface_hub, "snapshot_download", None)
     assert "is not there" in fails(NotFoundError, source)
