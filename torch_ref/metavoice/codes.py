@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from torch_ref.device import to_device
 from torch_ref.host import Host
 from torch_ref.limits.remedies import first_largest
 from torch_ref.metavoice.second_stage import SecondStage
@@ -60,11 +61,11 @@ def predict(network: SecondStage, rows: np.ndarray, embedding: np.ndarray | None
 def draw(logits: Tensor, noise: Noise, *, temperature: float, top_k: int | None) -> Tensor:
     """Draw one id for each row of logits (..., V), independently. → (...)."""
     sampling = FirstStageSampling(1.0, 1.0, temperature, None, top_k, rule="slow")
-    table = SAMPLER.named(torch.from_numpy(SAMPLER.table([sampling.numbers])).to(logits.device), logits.ndim)
+    table = SAMPLER.named(to_device(SAMPLER.table([sampling.numbers]), logits.device), logits.ndim)
     uniform = None
     if not sampling.greedy:
         numbers = noise.uniform(SECOND_STAGE_STEP, tuple(logits.shape))
-        uniform = torch.from_numpy(numbers).to(logits.device)
+        uniform = to_device(numbers, logits.device)
     return draw_rows([logits], table, uniform, SAMPLER)
 
 

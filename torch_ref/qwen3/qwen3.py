@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from torch_ref.device import to_device
 from torch_ref.layers.cache import KeyValueCache
 from torch_ref.layers.norm import RMSNorm
 from torch_ref.layers.rope import RotaryPositions
@@ -121,13 +122,13 @@ class Talker(nn.Module):
         speaker: (D,) vector of a recording.  frames: (1, Q, F) codes of a recording.
         """
         device = self.codec_head.weight.device
-        text, codec = (torch.from_numpy(ids).to(device).long() for ids in (layout.text, layout.codec))
+        text, codec = (to_device(ids, device).long() for ids in (layout.text, layout.codec))
         read = self.embed_text(text)
         x = torch.where((codec >= 0)[:, None], read + self.model.codec_embedding(codec.clamp(min=0)), read)
         if speaker is not None:
             x = torch.where((codec == SPEAKER)[:, None], read + speaker.to(x.dtype), x)
         if frames is not None:
-            places = torch.from_numpy(np.flatnonzero(layout.codec == FRAME)).to(device)
+            places = to_device(np.flatnonzero(layout.codec == FRAME), device)
             x = x.index_add(0, places, self.embed_frames(frames)[0])
         return x[None]
 

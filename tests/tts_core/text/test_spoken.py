@@ -139,6 +139,7 @@ TEXT = st.text(st.sampled_from("0123456789.,:;-–%$€£'’& \n") | st.charact
 @example("1" * 5000 + "%")
 @example("٣ and ３")
 @example("$" * 30 + "5")
+@example("0`A")
 def test_no_digit_is_left_and_nothing_is_said_twice(text: str) -> None:
     said = spoken(text)
     assert not re.search(r"\d", said)
