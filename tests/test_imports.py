@@ -18,7 +18,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 OURS = ("tts_core", "torch_ref", "mlx_port", "converters")
 FRAMEWORKS = ("mlx", "torch")
-MODELS = tuple(sorted(spec.parent.name for spec in (ROOT / "tts_core").glob("*/spec.py")))
+MODELS = tuple(sorted(facts.parent.name for facts in (ROOT / "tts_core").glob("*/model.py")))
 
 ARROWS = {
     "tts_core": set(),

@@ -57,7 +57,7 @@ def tiny(monkeypatch):
     monkeypatch.setattr(sys.modules["tts_core.mars5.speed"], "SPEED", few)
     for name, configs in sizes.items():
         spec = replace(models.model(name), sizes={f"tiny/{name}": configs})
-        monkeypatch.setattr(sys.modules[f"tts_core.{name}.spec"], "MODEL", spec)
+        monkeypatch.setattr(sys.modules[f"tts_core.{name}.model"], "MODEL", spec)
     return sizes
 
 
