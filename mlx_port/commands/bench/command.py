@@ -21,7 +21,18 @@ MOST_SECONDS = 60
 MOST_TEXTS = 64
 ROW_SECONDS = 60  # of a row of --report; loading is not counted
 HERE = ("random", "batch", "dtypes", "bits", "runs", "rows", "revision", "offline")  # without --server
-THERE = ("rates", "seed", "voice", "form", "sample_rate", "body", "timeout", "api_key", "plot_file")
+THERE = (
+    "texts_file",
+    "rates",
+    "seed",
+    "voice",
+    "form",
+    "sample_rate",
+    "body",
+    "timeout",
+    "api_key",
+    "plot_file",
+)
 
 
 class Several(click.ParamType):
@@ -91,6 +102,12 @@ class Several(click.ParamType):
     type=Several(click.FloatRange(0, 1000, min_open=True)),
     default="1,5,10,20",
     help="Requests a second; stops at the first rate that is too much.",
+)
+@click.option(
+    "--texts",
+    "texts_file",
+    metavar="FILE",
+    help="Texts to ask the server for by turns, one a line; of .jsonl, the field text.",
 )
 @click.option("--seed", type=click.IntRange(0), default=0, help="Seed of the random arrivals.")
 @click.option("--voice", default="alloy", help="Voice to ask the server for.")
