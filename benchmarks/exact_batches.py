@@ -8,7 +8,8 @@ places that texts join at random steps. The first two texts differed once, from 
 
 With --model: texts of a small random network of another model (benchmarks/lib/exact_models.py), in its slots:
 how many have other codes than by themselves, and how many other keys in any bit, with the steps as they are
-and with plain ones. --cost times steps of 8 texts and of one by turns, as they are and plain, in processor time.
+and with plain ones. --cost times steps of 8 texts and of one by turns, as they are and plain, in processor
+time.
 """
 
 from __future__ import annotations

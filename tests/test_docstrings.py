@@ -20,8 +20,8 @@ TREES = (*PACKAGES, "tests", "benchmarks", "examples")
 PATH = re.compile(rf"(?<![\w./-])(?:{'|'.join((*TREES, 'docs'))})/[\w./-]*\w/?(?![\w<*{{])")
 BARE = re.compile(r"(?<![\w./@*<{-])(?:[\w-]+/)*([\w-]+\.(?:py|toml))\b(?![\w(@])")
 # files of other projects, which docstrings cite, and the reader's own adapter
-OTHERS = {"diffusion_schedule.py", "fast_model.py", "loss.py", "lowpass.py", "model.py", "multibanddiffusion.py"}
-OTHERS |= {"my_port.py", "non_causal.py", "spectral_ops.py", "unet.py"}
+OTHERS = {"diffusion_schedule.py", "fast_model.py", "loss.py", "lowpass.py", "model.py", "my_port.py"}
+OTHERS |= {"multibanddiffusion.py", "non_causal.py", "spectral_ops.py", "unet.py"}
 MODULE = re.compile(rf"(?<![\w./])(?:{'|'.join((*PACKAGES, 'benchmarks', 'examples'))})(?:\.\w+)+")
 # a line's end: half of a path, of owner/name@commit, of a hyphenated name before a path, of a [--flag VALUE]
 CUT = re.compile(r"[\w)]/$|[\w/-]@$|\w-\n\w+/|\[--?\w[\w-]*$")
