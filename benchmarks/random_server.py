@@ -36,7 +36,7 @@ def dia(dtype: str) -> Any:
 def dia2(dtype: str) -> Any:
     from benchmarks.lib.dia2_networks import engine
     from torch_ref.dia2.pipeline import Dia2Pipeline
-    from tts_core.dia2.spec import DIA2_2B
+    from tts_core.dia2.model import DIA2_2B
 
     return Dia2Pipeline(engine("torch", DIA2_2B, dtype)[0])
 

@@ -7,7 +7,7 @@ from typing import Any
 from benchmarks.lib.random_networks import dac_law, gpu, network
 from tts_core.codecs.dac import DAC_44KHZ
 from tts_core.codecs.policy import own
-from tts_core.dia.spec import DIA_0626
+from tts_core.dia.model import DIA_0626
 
 TEXT = (
     "[S1] Dia is an open weights text to dialogue model. [S2] You get full control over scripts and voices. "
