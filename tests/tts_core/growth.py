@@ -1,8 +1,8 @@
 """Growth of work with its input, counted in lines of Python, and peak memory.
 
 Eight times the input takes eight times the work if it is linear and 64 times if it is quadratic: the limit
-between them is a factor of about three from both. Lines are the same on every machine, but leave out what C
-does within one; steps of regular expressions are counted in text/test_patterns.py.
+between them is a factor of about three from both. Lines are the same on every machine; what C does within one
+is in docs/measured/speed.md.
 """
 
 from __future__ import annotations

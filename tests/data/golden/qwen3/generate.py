@@ -7,9 +7,8 @@ transformers 4.57.3, tokenizers 0.22.2, librosa 0.11.0, and the root of this rep
 
 This folder is the template: OUT gets its configurations, tokenizers, calls and inputs, and the values that
 the original computes from them. Without --seed OUT has the committed weights, and equals this folder up to
-rounding. With --seed each row of a weight gets its numbers in another order, recordings, codes and logits
-change, too, and the runs draw from other seeds; a set with a draw whose two best candidates are within 1e-4 is
-refused: choose another seed.
+rounding. With --seed each row of a weight gets its numbers in another order, recordings and logits change, too,
+and the runs draw from other seeds. If the two best candidates of a draw are then within 1e-4, choose another.
 
 Differences from the original: torch.multinomial takes the Gumbel maximum of given numbers; sox, onnxruntime
 and torchaudio, which only the codec at 25 Hz needs, are stand-ins.
@@ -355,7 +354,7 @@ def sampler(folder: Path, info: Info, template: Tensors, vary: Callable[..., Any
 
 
 def tokenizer(folder: Path, cases: list[Info]) -> None:
-    """Ids of texts in Qwen's pattern, and others where transformers' slow class or Mistral's pattern differ."""
+    """Ids of texts in Qwen's pattern, and those of transformers' slow class where it differs."""
     import transformers
 
     fast = transformers.AutoTokenizer.from_pretrained(folder)
