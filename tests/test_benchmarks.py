@@ -34,7 +34,9 @@ def test_make_bench_runs_those_that_need_nothing():
 
 
 def imported(path: Path) -> set[str]:
-    found = (node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.ImportFrom))
+    found = (
+        node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.ImportFrom)
+    )
     return {node.module for node in found if node.module and node.module.startswith("benchmarks.")}
 
 
@@ -56,5 +58,7 @@ def test_make_bench_needs_no_argument(name):
         f"sys.argv = ['{name}']\n"
         f"runpy.run_path({str(COMMANDS[name])!r}, run_name='__main__')\n"
     )
-    ran = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert ran.returncode == 0, ran.stderr

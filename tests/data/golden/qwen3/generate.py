@@ -7,7 +7,7 @@ transformers 4.57.3, tokenizers 0.22.2, librosa 0.11.0, and the root of this rep
 
 This folder is the template: OUT gets its configurations, tokenizers, calls and inputs, and the values that
 the original computes from them. Without --seed OUT has the committed weights, and equals this folder up to
-rounding. With --seed each row of a weight gets its numbers in another order, recordings and logits change, too,
+rounding. With --seed each row of a weight gets its numbers in another order, recordings and logits change,
 and the runs draw from other seeds. If the two best candidates of a draw are then within 1e-4, choose another.
 
 Differences from the original: torch.multinomial takes the Gumbel maximum of given numbers; sox, onnxruntime
