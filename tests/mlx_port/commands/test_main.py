@@ -217,6 +217,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return made
 
 
+@pytest.mark.torch
 @pytest.mark.skipif(
     not os.path.exists("/proc/self/mem"), reason="no /proc/self/mem, which reads as a failing disk"
 )
