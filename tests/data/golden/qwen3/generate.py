@@ -27,6 +27,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from importlib import metadata
 from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -304,7 +305,7 @@ def codec(folder: Path, info: Info, template: Tensors, vary: Callable[..., Any])
         made[f"chunk.{i}.wav"] = array(decoder.chunked_decode(codes, size, context))
     frames = len(template["pad.1.wav"]) // info["hop"]
     both = torch.full((2, codes.shape[2], codes.shape[1]), -1)
-    both[0], both[1, :frames] = codes[0].T, codes[0, :, :frames].T.flip(1)
+    both[0], both[1, :frames] = codes[0].T, codes[0, :, :frames].T.flip(0)
     made |= {
         f"pad.{i}.wav": array(x) for i, x in enumerate(model.decode(both, return_dict=True).audio_values)
     }
@@ -398,7 +399,8 @@ def main() -> None:
     sys.path.insert(0, str(given.checkout))
     stand_in()
     torch.set_num_threads(1)
-    versions = {"python": platform.python_version(), **{name: metadata.version(name) for name in VERSIONS}}
+    versions = {name: metadata.version(name) for name in VERSIONS if find_spec(name)}
+    versions = {"python": platform.python_version(), **versions, "qwen3-tts": COMMIT}
     for name in given.only.split(","):
         folder = given.out / name
         shutil.copytree(HERE / name, folder)
@@ -419,7 +421,7 @@ def main() -> None:
                 else:
                     tensors = checkpoint(folder, info, template, 1000 * (given.seed or 0), vary)
             save_file(tensors, folder / "golden.safetensors")
-        info["versions"] = versions | {"qwen3-tts": COMMIT}
+        info["versions"] = versions
         (folder / "info.json").write_text(json.dumps(info, indent=1, ensure_ascii=False))
         print(name, flush=True)
 
