@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tts_core.codecs.mimi import MIMI_24KHZ, MimiConfig
 from tts_core.config import config_of
-from tts_core.dia2.config import GATED, Dia2Config, Dia2StackConfig, read_converted
+from tts_core.dia2.config import GATED, Dia2Config, Dia2StackConfig
 from tts_core.dia2.shapes import is_large, is_norm, parameter_shapes
 from tts_core.dia2.tokenizer import ASSETS_FILE, CONFIG_FILE, FILE, shared_tokenizer
 from tts_core.errors import CheckpointError
@@ -64,7 +64,7 @@ MODEL = Model(
             folder="",
             network="dia2.dia2:Dia2",
             parameter_shapes=parameter_shapes,
-            read_converted=read_converted,
+            read_converted=Dia2Config.from_dict,
             stays_float32=is_norm,
             is_large=is_large,
             wide=(
