@@ -8,7 +8,7 @@ none of these, all faults between fields.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from functools import cache
 from operator import attrgetter
 from types import UnionType
@@ -56,6 +56,7 @@ Fault = tuple[str, str]  # expectation, if any, and what was found
 
 def at(
     *paths: str,
+    default: Any = MISSING,
     otherwise: Any = _NONE,
     convert: Callable[..., Any] | None = None,
     **forms: str,
@@ -64,12 +65,13 @@ def at(
 
     paths: `section.name` inside the file's part for this class, or from the top with a leading "/"; the first
     that has a value counts, and with `convert` all do. Without any, the field's own name.
+    default: of the constructor.
     otherwise: the value where the file has none, or a function of the fields before it.
     convert: makes the field of the file's value, or those of all paths, and the fields before it.
     forms: path by the name of a published form, instead of `paths`.
     """
     how = {"paths": paths, "otherwise": otherwise, "convert": convert, "forms": forms}
-    return field(metadata=how)
+    return field(default=default, metadata=how)
 
 
 @dataclass(frozen=True)
@@ -79,8 +81,9 @@ class FileForm:
     where: str  # the file, in messages
     unused: Mapping[str, Collection[str]] | None = None  # section → names without effect; None: any names
     fixed: Mapping[str, Any] = field(default_factory=dict)  # path → the only supported value
-    equal: Mapping[str, str] = field(default_factory=dict)  # path → the attribute whose value it must have
-    needs: Collection[str] = ()  # paths of these two that may not be missing
+    # path → the attribute, or the function of the configuration, whose value it must have
+    equal: Mapping[str, str | Callable[[Any], Any]] = field(default_factory=dict)
+    needs: Collection[str] = ()  # paths that may not be missing, besides those of fields
     support: str = "this variant is not supported"
     name: str = ""  # in `at`
 
@@ -201,8 +204,8 @@ class _Reading:
         """Return the value at a path, _NONE if there is none."""
         held: Any = self.document
         for name in path.split(".") if path else ():
-            if isinstance(held, list | tuple):  # whose items `decoded` reads
-                held = held[int(name)]
+            if isinstance(held, list | tuple) and name.isdigit() and int(name) < len(held):
+                held = held[int(name)]  # which `decoded` reads
             elif isinstance(held, Mapping) and name in held:
                 held = held[name]
             else:
@@ -239,8 +242,8 @@ class _Reading:
             inside = [path for path in self.claimed if not section or path.startswith(f"{section}.")]
             known = {path.removeprefix(f"{section}.").partition(".")[0] for path in inside}
             self.check_section(section, {*known, *unused})
-        for path in self.form.needs:
-            self.miss(path)
+        for path in (*self.form.needs, *self.form.fixed, *self.form.equal):
+            self.miss(path, needed=path in self.form.needs)
         for path, value in self.form.fixed.items():
             self.compare(path, value)
 
@@ -252,8 +255,8 @@ class _Reading:
 
     def check_equal(self, config: object) -> None:
         """Note other values than those of the configuration's attributes."""
-        for path, attribute in self.form.equal.items():
-            self.compare(path, attrgetter(attribute)(config))
+        for path, of in self.form.equal.items():
+            self.compare(path, of(config) if callable(of) else attrgetter(of)(config))
 
     def compare(self, path: str, value: object) -> None:
         """Note a value that is stated and differs."""

@@ -128,13 +128,12 @@ class Dia2Config(Config, title="Dia2 config"):
         """Place of each stage's set of weights."""
         return tuple(self.weight_sets.index(each) for each in self.weights_schedule)
 
-    @property
-    def n_channels(self) -> int:
-        """Number of published channels: the audio streams and two of text."""
-        return self.n_streams + 2
 
-
-_FILE = FileForm("config.json", equal={"data.channels": "n_channels"}, needs=["data.channels", "runtime"])
+_FILE = FileForm(
+    "config.json",
+    equal={"data.channels": lambda config: config.n_streams + 2},
+    needs=["data.channels", "runtime"],
+)
 
 
 def read_published(config: Mapping[str, Any], *, text_bos_id: int = 1) -> Dia2Config:

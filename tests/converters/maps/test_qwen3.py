@@ -132,7 +132,12 @@ TALKER, CODES = ("talker_config",), ("talker_config", "code_predictor_config")
 @pytest.mark.parametrize(
     ("file", "at", "change", "named"),
     [
-        ("config", (), {"tts_model_type": "singer"}, "'singer': expected one of base, custom_voice, voice_design"),
+        (
+            "config",
+            (),
+            {"tts_model_type": "singer"},
+            "'singer': expected one of base, custom_voice, voice_design",
+        ),
         (
             "config",
             (),
