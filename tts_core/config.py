@@ -49,6 +49,7 @@ Id = Annotated[int, Bounds(0, LARGEST)]
 Count = Annotated[int, Bounds(1, MOST_LAYERS)]  # of layers or codebooks
 Signed = Annotated[float, Bounds(-LARGEST, LARGEST)]
 Sizes = Annotated[tuple[int, ...], Bounds(1, MOST_LAYERS)]
+Strides = Annotated[tuple[Annotated[int, Bounds(2, LARGEST)], ...], Bounds(1, MOST_LAYERS)]
 _BOUNDS = {int: Bounds(1, LARGEST), float: Bounds(5e-324, LARGEST)}  # of fields without any
 _NONE = object()
 Fault = tuple[str, str]  # expectation, if any, and what was found
@@ -189,7 +190,7 @@ class _Reading:
         except CheckpointError as fault:
             self.faults["", f"{path}: {fault}"] = None
             return
-        except (TypeError, ValueError, AttributeError, ArithmeticError, KeyError) as fault:
+        except (TypeError, ValueError, AttributeError, ArithmeticError, LookupError) as fault:
             # KeyError: a field before it has a fault, and is not in `found`
             if not isinstance(fault, KeyError) or not (self.faults or self.missing):
                 self.faults["", f"{path} {raw!r:.40} is not understood"] = None
@@ -256,7 +257,8 @@ class _Reading:
     def check_equal(self, config: object) -> None:
         """Note other values than those of the configuration's attributes."""
         for path, of in self.form.equal.items():
-            self.compare(path, of(config) if callable(of) else attrgetter(of)(config))
+            if path in self.form.needs or self.look(path) is not None:
+                self.compare(path, of(config) if callable(of) else attrgetter(of)(config))
 
     def compare(self, path: str, value: object) -> None:
         """Note a value that is stated and differs."""

@@ -55,6 +55,7 @@ DECLARED = [kind for kind, config in CONFIGS.items() if isinstance(config, Confi
 WRONG = (None, True, "x", 1.5, -1, 0, [], {}, math.nan, 10**400)
 OPTIONAL = ("dialect", "speaker_encoder", "processor")  # fields that may be null
 FRACTIONS = ("rope_min_timescale", "rope_max_timescale", "growth", "clip")  # whole in some published files
+SIGNED = ("power_std",)
 MAY_BE_EMPTY = ("languages", "speakers", "own_speakers")
 
 
@@ -67,7 +68,8 @@ def fits(name: str, old: Any, new: Any) -> bool:
     if isinstance(old, int | float):
         return (
             isinstance(new, int if isinstance(old, int) and name not in FRACTIONS else int | float)
-            and 0 <= new < 2**31
+            and abs(new) < 2**31
+            and (new >= 0 or name in SIGNED)
         )
     return isinstance(new, type(old)) and (new != [] or name in MAY_BE_EMPTY)
 
