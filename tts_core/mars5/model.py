@@ -14,8 +14,6 @@ from tts_core.mars5.config import (
     ResidualTransformerConfig,
     codec_lm_parameter_shapes,
     is_norm,
-    read_converted_codec_lm,
-    read_converted_residual_transformer,
     residual_transformer_parameter_shapes,
 )
 from tts_core.mars5.options import Mars5Options
@@ -118,7 +116,7 @@ MODEL = Model(
             folder="",
             network="mars5.codec_lm:CodecLM",
             parameter_shapes=codec_lm_parameter_shapes,
-            read_converted=read_converted_codec_lm,
+            read_converted=CodecLMConfig.from_dict,
             stays_float32=is_norm,
             is_large=lambda name: _AR_LAYERS.fullmatch(name) is not None,
             wide=(
@@ -136,7 +134,7 @@ MODEL = Model(
             folder="nar",
             network="mars5.residual_transformer:ResidualTransformer",
             parameter_shapes=residual_transformer_parameter_shapes,
-            read_converted=read_converted_residual_transformer,
+            read_converted=ResidualTransformerConfig.from_dict,
             stays_float32=is_norm,
             is_large=lambda name: _NAR_LAYERS.fullmatch(name) is not None,
             wide=(
