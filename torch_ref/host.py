@@ -61,7 +61,7 @@ class Host:
 
     @property
     def backend(self) -> str:
-        """Backend name as in tts_core.memory.terms, such as "torch-cpu"."""
+        """Backend name as in tts_core.memory.machine, such as "torch-cpu"."""
         return backend_name(self.layer.weight.device)
 
     @property

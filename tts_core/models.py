@@ -20,6 +20,8 @@ from tts_core.errors import UsageError, did_you_mean
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tts_core.memory.fits import Plan
+
 NAMES = (
     "dia",
     "dia2",
@@ -186,6 +188,11 @@ def check_name(name: str | None) -> None:
 def model(name: str) -> Model:
     """Import a model's spec. name: one of NAMES."""
     return importlib.import_module(f"tts_core.{name}.spec").MODEL
+
+
+def plan(name: str) -> Plan:
+    """Import a model's memory plan. name: one of NAMES."""
+    return importlib.import_module(f"tts_core.{name}.footprint").PLAN
 
 
 def owner(kind: str) -> str | None:

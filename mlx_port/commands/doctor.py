@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import sys
-from importlib import import_module
 from typing import Any
 
 import click
@@ -143,12 +142,13 @@ def verdict(found: dict[str, Any]) -> dict[str, Any]:
 def needed_bytes(backend: str) -> int:
     """Estimated peak of the embedded voice at its longest text."""
     from mlx_port.commands.estimate import read_model
+    from tts_core import models
     from tts_core.memory.machine import Machine
 
     voice = read_model(None, None)
-    outlook = import_module(f"tts_core.{voice.name}.outlook")
-    job = outlook.plan(voice.configs, None, None, 1)
-    return outlook.estimate(voice.configs, job, Machine(voice.dtype, backend)).total
+    plan = models.plan(voice.name)
+    job = plan.job(voice.configs, None, None, 1)
+    return plan.footprint(voice.configs, job, Machine(voice.dtype, backend)).total
 
 
 def text(found: dict[str, Any]) -> str:

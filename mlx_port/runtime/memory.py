@@ -89,7 +89,7 @@ def bound_cache() -> None:
 
 
 def backend_name() -> str:
-    """Return the default device's backend name, as in tts_core.memory.terms."""
+    """Return the default device's backend name, as in tts_core.memory.machine."""
     if mx.default_device().type == mx.DeviceType.cpu:
         return "mlx-cpu"
     return "mlx-metal" if mx.metal.is_available() else "mlx-cuda"

@@ -24,7 +24,7 @@ class Host(Protocol):
 
     @property
     def backend(self) -> str:
-        """Backend name as in tts_core.memory.terms, such as "mlx-metal"."""
+        """Backend name as in tts_core.memory.machine, such as "mlx-metal"."""
         ...
 
     @property

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -108,14 +107,14 @@ def plan(
 
     Raises UsageError for flags that do not go together.
     """
-    outlook, backend, free = import_module(f"tts_core.{subject.name}.outlook"), backend_name(), free_bytes()
+    plan, backend, free = models.plan(subject.name), backend_name(), free_bytes()
     said = subject.speed.text if text is None else text
     frames = math.ceil(seconds * subject.speed.frame_rate(subject.configs))
     cases = []
     for dtype, how in _stored(subject, dtypes, bits):
         for texts in batch:
-            job = outlook.plan(subject.configs, said, seconds, texts)
-            guess = outlook.estimate(subject.configs, job, Machine(dtype, backend, free, how))
+            job = plan.job(subject.configs, said, seconds, texts)
+            guess = plan.footprint(subject.configs, job, Machine(dtype, backend, free, how))
             refused = None
             if free is not None and guess.total > free:
                 refused = f"takes {gigabytes(guess.total)} of memory, {gigabytes(free)} are free"

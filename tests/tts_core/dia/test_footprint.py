@@ -1,6 +1,6 @@
 """Estimates against tables and files, and refusals in one line that names a job that would fit.
 
-What is live at once: tests/parity/dia/test_memory.py.
+What is live at once: tests/parity/dia/test_footprint.py.
 """
 
 import math
@@ -16,32 +16,26 @@ from converters.rules.dequantize import Quantization
 from tests.tiny.dia import dac_config, dac_weights, dia_config, dia_weights, write_published
 from tts_core.codecs import dac
 from tts_core.codecs.dac import DAC_44KHZ
-from tts_core.codecs.dac_memory import FITTED_TO_STREAMS, codec_policy
+from tts_core.codecs.memory import FITTED_TO_STREAMS, codec_policy, dac_call, dac_encode, dac_fed
 from tts_core.codecs.policy import CodecPolicy, own
-from tts_core.dia.memory import (
-    DiaJob,
-    cache_rows,
-    check_loading,
-    check_running,
-    estimate,
-    fitting_batch,
-    grid_rows,
-    weight_bytes,
-)
+from tts_core.dia.footprint import PLAN, DiaJob, cache_rows, grid_rows
 from tts_core.dia.spec import DIA_0626
 from tts_core.errors import ResourceError
 from tts_core.memory.fits import QUANTIZATIONS
-from tts_core.memory.machine import Machine
-from tts_core.memory.terms import BACKENDS, OVERLAPS, Estimate
-from tts_core.memory.weights import weight_bytes as network_bytes
+from tts_core.memory.footprint import OVERLAPS, Footprint
+from tts_core.memory.machine import BACKENDS, Machine
 
 FULL = DIA_0626
 CONFIGS = {"dia": FULL, "dac": DAC_44KHZ}
 JOB = DiaJob(text_bytes=200, frames=860)
 
 
+def take(job: DiaJob = JOB, backend: str = "torch-cpu", dtype: str = "float32", **given: Any) -> Footprint:
+    return PLAN.footprint(CONFIGS, job, Machine(dtype, backend, **given))
+
+
 def total(job: DiaJob = JOB, backend: str = "torch-cpu", dtype: str = "float32", **given: Any) -> int:
-    return estimate(CONFIGS, job, Machine(dtype, backend, **given)).total
+    return take(job, backend, dtype, **given).total
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
@@ -65,8 +59,9 @@ def test_weights_are_what_convert_writes(tmp_path, mode, dtype):
     positions = [encoder.max_position_embeddings, config.decoder_config.max_position_embeddings]
     tables = positions[0] * encoder.head_dim + positions[1] * config.decoder_config.head_dim
     tables += max(positions) * config.decoder_config.cross_head_dim
-    assert weight_bytes(config, dtype, entry) == written["dia"] + 4 * tables
-    assert network_bytes("dac", published_codec(), "float32") == written["dac"]
+    configs = {"dia": config, "dac": published_codec()}
+    found = PLAN.footprint(configs, DiaJob(1, 1), Machine(dtype, "mlx-cpu", quantization=entry))
+    assert found.weights == written["dia"] + written["dac"] + 4 * tables
 
 
 def published_codec():
@@ -105,45 +100,33 @@ def test_narrower_and_quantised_take_less(backend):
     assert less == backend.startswith("mlx"), "torch dequantises when it loads"
 
 
-def test_terms_add_up_and_say_why():
-    guess = estimate(CONFIGS, JOB, Machine("float32", "torch-cpu"))
-    sizes = {term.name: term.bytes for term in guess.terms}
-    assert guess.total == sum(sizes.values()) - min(sizes["activations"], sizes["codec"])
-    assert all(term.bytes > 0 for term in guess.terms)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_prompts_are_encoded_before_the_rest(backend):
+    long, machine = DiaJob(text_bytes=5, frames=4, prompt_frames=2000), Machine("bfloat16", backend)
+    found, encoded = take(long, backend, "bfloat16"), dac_encode(DAC_44KHZ, 2000, machine)
+    assert found.running == max(encoded, found.row + found.work)
+    assert encoded > dac_call(DAC_44KHZ, dac_fed(DAC_44KHZ, 4, machine), machine)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_prompts_are_encoded_before_the_rest(backend):
-    long = DiaJob(text_bytes=5, frames=4, prompt_frames=2000)
-    guess = estimate(CONFIGS, long, Machine("bfloat16", backend))
-    sizes = {term.name: term.bytes for term in guess.terms}
-    together = sum if backend in OVERLAPS else max  # on a stream of its own the codec runs beside the steps
-    codec = sizes["codec"] + sizes.get("codec graphs", 0) + sizes.get("codec layout", 0)
-    rows = sizes["cache"] + sizes["text"] + together((sizes["activations"], codec))
-    assert guess.running == max(sizes["prompts"], rows)
-    assert sizes["prompts"] > sizes["codec"]
-
-
-@pytest.mark.parametrize(("backend", "bytes_"), [("torch-cpu", 0.4e9), ("torch-cuda", 1.6e9)])
-def test_the_codec_is_bounded_by_its_window(backend, bytes_):
-    """The longest speech needs no more memory for the codec than a largest window, and a captured one."""
-
-    def codec(frames: int) -> int:
-        terms = estimate(CONFIGS, DiaJob(10, frames), Machine("float32", backend)).terms
-        return sum(term.bytes for term in terms if term.name in ("codec", "codec graphs"))
-
-    assert codec(600) <= codec(2100) == codec(3056) < bytes_
+def test_the_codec_is_beside_the_steps_or_after_them(backend):
+    """And bounded by its windows: the longest speech needs no more than a largest one, and a captured one."""
+    machine = Machine("float32", backend)
+    calls = [dac_call(DAC_44KHZ, dac_fed(DAC_44KHZ, most, machine), machine) for most in (600, 2100, 3056)]
+    assert calls[0] <= calls[1] == calls[2]
+    found = [take(DiaJob(10, frames), backend) for frames in (3000, 3056)]
+    captured = calls[1] if backend in OVERLAPS else 0
+    assert [one.graphs for one in found] == [captured] * 2
+    assert (found[1].work > calls[1] + captured) == (backend in OVERLAPS)
+    assert found[1].work >= calls[1] + captured
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_decode_that_nobody_hears_before_its_end_feeds_largest_windows(backend):
     """100 frames in one; a stream's largest window is 56..100 with 12 frames of context."""
-    codec = estimate(CONFIGS, DiaJob(200, 100), Machine("float32", backend))["codec"]
-    fed = 56 if backend in FITTED_TO_STREAMS else 100
-    assert codec.why.endswith(f"{fed} frames")
-    unheard = Machine("float32", backend, policy=own(backend).unheard())
-    codec = estimate(CONFIGS, DiaJob(200, 100), unheard)["codec"]
-    assert codec.why.endswith("100 frames"), "a running batch without listeners, everywhere"
+    machine = Machine("float32", backend)
+    assert dac_fed(DAC_44KHZ, 100, machine) == (56 if backend in FITTED_TO_STREAMS else 100)
+    assert dac_fed(DAC_44KHZ, 100, replace(machine, policy=own(backend).unheard())) == 100
 
 
 # MB of one H100's allocator, the codec in float32; the bound is that of benchmarks/memory.py
@@ -151,45 +134,34 @@ def test_a_decode_that_nobody_hears_before_its_end_feeds_largest_windows(backend
 def test_measured_peaks_on_cuda(batch, measured, most):
     """Beside them graphs keep what the allocator counts as free."""
     job = DiaJob(text_bytes=174, frames=430, batch=batch)
-    guess = estimate(CONFIGS, job, Machine("bfloat16", "torch-cuda", codec_precision="float32"))
-    assert measured <= (guess.total - guess["codec graphs"].bytes) / 1e6 <= most * measured
-    assert guess["codec graphs"].bytes == guess["codec"].bytes
-
-
-def names(guess: Estimate) -> set[str]:
-    return {term.name for term in guess.terms}
+    guess = take(job, "torch-cuda", "bfloat16", codec_precision="float32")
+    assert measured <= (guess.total - guess.graphs) / 1e6 <= most * measured
 
 
 def test_the_codecs_precision_decides_its_tensors_and_a_copy_of_its_weights():
     """A call of 788 frames took 1.01 GB in TF32 on an H100, 0.78 in float32 and 0.39 in bfloat16."""
     shapes = dac.parameter_shapes(DAC_44KHZ)
     decoder = sum(math.prod(shape) for name, shape in shapes.items() if name.startswith("decoder."))
-
-    def guess(precision: str, dtype: str = "bfloat16") -> Estimate:
-        long = DiaJob(200, 3000)
-        return estimate(CONFIGS, long, Machine(dtype, "torch-cuda", codec_precision=precision))
-
-    for precision, gigabytes, size in (("float32", 0.78, 0), ("tf32", 1.01, 4), ("bfloat16", 0.39, 2)):
-        for dtype in ("float32", "bfloat16"):
-            found = guess(precision, dtype)
-            assert found["codec"].bytes / 1e9 == pytest.approx(gigabytes, rel=0.08)
-            assert ("codec layout" in names(found)) == bool(size)
-            assert not size or found["codec layout"].bytes == size * decoder
-    assert guess("bfloat16").total < guess("float32").total < guess("tf32").total
+    for dtype in ("float32", "bfloat16"):
+        found = {}
+        for precision, gigabytes in (("float32", 0.78), ("tf32", 1.01), ("bfloat16", 0.39)):
+            found[precision] = take(DiaJob(200, 3000), "torch-cuda", dtype, codec_precision=precision)
+            assert found[precision].graphs / 1e9 == pytest.approx(gigabytes, rel=0.08)
+        whole = found["float32"].work - 2 * found["float32"].graphs
+        for precision, size in (("tf32", 4), ("bfloat16", 2)):
+            assert found[precision].work - 2 * found[precision].graphs == whole + size * decoder
+        assert found["bfloat16"].total < found["float32"].total < found["tf32"].total
 
 
 def test_codecs_decode_in_tf32_beside_half_precision_on_cuda_by_default():
-    layouts = [
-        (dtype, backend)
-        for dtype in ("float32", "bfloat16", "float16")
-        for backend in BACKENDS
-        if "codec layout" in names(estimate(CONFIGS, JOB, Machine(dtype, backend)))
-    ]
-    assert layouts == [("bfloat16", "torch-cuda"), ("float16", "torch-cuda")]
-    asked = Machine("bfloat16", "torch-cuda", codec_precision="float32")
-    assert "codec layout" not in names(estimate(CONFIGS, JOB, asked))
-    port = replace(asked, backend="mlx-cuda", codec_precision="tf32")
-    assert "codec layout" not in names(estimate(CONFIGS, JOB, port)), "MLX has no such switch"
+    for backend in BACKENDS:
+        for dtype in ("float32", "bfloat16", "float16"):
+            precision = "tf32" if backend == "torch-cuda" and dtype != "float32" else "float32"
+            assert take(backend=backend, dtype=dtype) == take(
+                backend=backend, dtype=dtype, codec_precision=precision
+            )
+    asked = take(backend="mlx-cuda", dtype="bfloat16", codec_precision="tf32")
+    assert asked == take(backend="mlx-cuda", dtype="bfloat16"), "MLX has no such switch"
 
 
 def test_a_default_precision_follows_the_dtype():
@@ -233,7 +205,7 @@ def refusal(check, *arguments) -> str:
     ],
 )
 def test_loading_offers_what_fits(free, offered):
-    message = refusal(check_loading, Machine("float32", "torch-cpu", int(free * GB)))
+    message = refusal(PLAN.check_loading, Machine("float32", "torch-cpu", int(free * GB)))
     assert f"take 6.87 GB on torch-cpu, {free:.2f} GB are free; " in message
     assert message.count("GB)") == len(offered)
     assert all(part in message for part in offered)
@@ -242,13 +214,13 @@ def test_loading_offers_what_fits(free, offered):
 
 def test_float16_is_offered_on_cuda_only():
     for backend in ("torch-cpu", "torch-cuda", "torch-mps", "mlx-metal"):
-        message = refusal(check_loading, Machine("float32", backend, int(6.5 * GB)))
+        message = refusal(PLAN.check_loading, Machine("float32", backend, int(6.5 * GB)))
         assert ("float16 (3" in message.replace("bfloat16", "")) == (backend == "torch-cuda")
 
 
 def test_a_quantised_model_that_does_not_fit():
     how = QUANTIZATIONS["-q"]
-    message = refusal(check_loading, Machine("bfloat16", "mlx-metal", 10**9, how))
+    message = refusal(PLAN.check_loading, Machine("bfloat16", "mlx-metal", 10**9, how))
     assert "convert-weights" not in message
 
 
@@ -258,11 +230,11 @@ def test_running_offers_lengths_and_batches_that_fit(backend):
 
     def takes(**changed) -> int:
         job = replace(LARGE, **changed)
-        return estimate(CONFIGS, job, Machine("float32", backend)).running
+        return take(job, backend).running
 
     free = int(2.6 * GB)
-    message = refusal(check_running, LARGE, Machine("float32", backend, free))
-    assert "memory: 8 texts of 300 bytes and 34.8 s of speech take " in message
+    message = refusal(PLAN.check_running, LARGE, Machine("float32", backend, free))
+    assert "memory: 8 texts of 34.8 s of speech take " in message
     [batch] = map(int, re.findall(r"a batch of (\d+)", message))
     [frames] = map(int, re.findall(r"max_frames (\d+)", message))
     assert takes(batch=batch) <= free < takes(batch=batch + 1)
@@ -270,32 +242,10 @@ def test_running_offers_lengths_and_batches_that_fit(backend):
 
 
 def test_running_offers_a_dtype():
-    free = estimate(CONFIGS, LARGE, Machine("bfloat16", "torch-cpu")).running
-    message = refusal(check_running, LARGE, Machine("float32", "torch-cpu", free))
+    free = take(LARGE, dtype="bfloat16").running
+    message = refusal(PLAN.check_running, LARGE, Machine("float32", "torch-cpu", free))
     assert "dtype bfloat16" in message
-    assert refusal(check_running, LARGE, Machine("float32", "torch-cpu", 1)).endswith("larger machine")
-
-
-@pytest.mark.parametrize("backend", ["torch-cpu", "torch-cuda", "mlx-cpu", "mlx-metal"])
-@pytest.mark.parametrize("prompt", [0, 500])
-def test_running_offers_a_codec_window(backend, prompt):
-    """The largest halved window that fits; the message names none if none fits."""
-    job = DiaJob(text_bytes=100, frames=1000, prompt_frames=prompt)
-
-    def takes(frames: int) -> int:
-        return estimate(CONFIGS, job, Machine("bfloat16", backend, policy=CodecPolicy(frames))).running
-
-    machine = Machine("bfloat16", backend, policy=CodecPolicy(512))
-    for frames in (64, 16):
-        free = takes(frames)
-        [offered] = re.findall(
-            r"codec windows of (\d+) frames", refusal(check_running, job, replace(machine, free=free))
-        )
-        assert takes(int(offered)) <= free
-        assert int(offered) >= frames
-    least = min(takes(frames) for frames in (256, 128, 64, 32, 16, 8))
-    assert "codec windows" not in refusal(check_running, job, replace(machine, free=least - 1))
-    check_running(CONFIGS, job, replace(machine, free=takes(512)))
+    assert refusal(PLAN.check_running, LARGE, Machine("float32", "torch-cpu", 1)).endswith("larger machine")
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -304,10 +254,9 @@ def test_the_codec_is_given_half_of_what_is_free(backend, dtype):
     """The windows of a policy take the codec memory of a long job with that policy."""
 
     def takes(policy: CodecPolicy) -> int:
-        job = DiaJob(text_bytes=1, frames=3000, prompt_frames=3000)
-        guess = estimate(CONFIGS, job, Machine(dtype, backend, policy=policy))
-        calls = sum(term.bytes for term in guess.terms if term.name in ("codec", "codec graphs"))
-        return max(calls, guess["prompts"].bytes)
+        machine = Machine(dtype, backend, policy=policy)
+        call = dac_call(DAC_44KHZ, dac_fed(DAC_44KHZ, 3000, machine), machine)
+        return max(call * (1 + (backend in OVERLAPS)), dac_encode(DAC_44KHZ, 3000, machine))
 
     own = CodecPolicy(768, first_frames=5, lead=3) if backend == "torch-cuda" else CodecPolicy(256)
     assert codec_policy(DAC_44KHZ, Machine(dtype, backend, None)) == own
@@ -322,18 +271,5 @@ def test_the_codec_is_given_half_of_what_is_free(backend, dtype):
 @pytest.mark.parametrize("free", [None, 100 * GB])
 def test_what_fits_or_is_not_known_passes(free):
     machine = Machine("float32", "torch-cpu", free)
-    check_loading(CONFIGS, machine)
-    check_running(CONFIGS, LARGE, machine)
-
-
-@pytest.mark.parametrize("batch", [1, 2, 5, 8])
-def test_a_batch_is_as_large_as_memory_allows(batch):
-    def takes(batch):
-        return estimate(CONFIGS, replace(LARGE, batch=batch), Machine("bfloat16", "mlx-metal")).running
-
-    def fitting(free: int | None) -> int:
-        return fitting_batch(CONFIGS, LARGE, Machine("bfloat16", "mlx-metal", free, policy=CodecPolicy()))
-
-    assert fitting(takes(batch)) == batch
-    assert fitting(takes(batch) - 1) == max(1, batch - 1)
-    assert fitting(None) == 8
+    PLAN.check_loading(CONFIGS, machine)
+    PLAN.check_running(CONFIGS, LARGE, machine)
