@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from argparse import Namespace
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
@@ -52,7 +52,6 @@ class Model:
     configs: size, job → configurations of all parts.
     parse: job → what the estimate takes.
     build: flags, job → speaks once; returns a result if its speed is to be printed.
-    environment: of the process that speaks.
     """
 
     jobs: Mapping[str, str]
@@ -60,7 +59,6 @@ class Model:
     configs: Callable[[str, str], dict[str, Any]]
     parse: Callable[[str], Any]
     build: Callable[[Namespace, str], Speak]
-    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 def numbers(spec: str, *defaults: int) -> list[int]:
@@ -378,8 +376,6 @@ def qwen3(given: Namespace, spec: str) -> Speak:
     return without_gradients
 
 
-# freed arrays go back at once: what glibc keeps otherwise changes from run to run by up to 0.5 GB
-GIVEN_BACK = {"MALLOC_MMAP_THRESHOLD_": str(2**20), "MALLOC_TRIM_THRESHOLD_": str(2**20)}
 DIA2_JOBS, QWEN3_JOBS = "60,40x4,40x1x125", "40,40x60x25"
 MODELS: Mapping[str, Model] = {
     "dia": Model(
@@ -413,6 +409,5 @@ MODELS: Mapping[str, Model] = {
         qwen3_configs,
         qwen3_job,
         qwen3,
-        environment=GIVEN_BACK,
     ),
 }
