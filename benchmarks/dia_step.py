@@ -29,8 +29,8 @@ from timing import arguments, machine, step
 
 from tts_core.codecs import dac
 from tts_core.codecs.policy import own
+from tts_core.dia.model import DIA_0626
 from tts_core.dia.shapes import is_norm, parameter_shapes
-from tts_core.dia.spec import DIA_0626
 from tts_core.voice.embedded import CODEC, DIA
 
 TEXT = (

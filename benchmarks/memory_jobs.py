@@ -22,14 +22,14 @@ from tts_core.codecs.policy import own
 from tts_core.codecs.qwen3_codec import QWEN3_CODEC_12HZ
 from tts_core.codecs.vocos import VOCOS_ENCODEC_24KHZ
 from tts_core.dia.footprint import DiaJob
-from tts_core.dia.spec import DIA_0626
+from tts_core.dia.model import DIA_0626
 from tts_core.dia2.footprint import Dia2Job
 from tts_core.mars5.footprint import Mars5Job
-from tts_core.mars5.spec import MARS5_AR, MARS5_NAR
+from tts_core.mars5.model import MARS5_AR, MARS5_NAR
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecVocabulary
 from tts_core.metavoice.config import CODEBOOK_SIZE, END_OF_AUDIO, is_quantisable
 from tts_core.metavoice.footprint import MetaVoiceJob
-from tts_core.metavoice.spec import METAVOICE_FIRST_STAGE, METAVOICE_SECOND_STAGE, METAVOICE_SPEAKER_ENCODER
+from tts_core.metavoice.model import METAVOICE_FIRST_STAGE, METAVOICE_SECOND_STAGE, METAVOICE_SPEAKER_ENCODER
 from tts_core.metavoice.text import PATTERN, MetaVoiceTokenizer
 from tts_core.nn.noise import HostNoise
 from tts_core.prompt import Prompt, Reference

@@ -24,7 +24,7 @@ from random_networks import tensors
 
 from tts_core.codecs.qwen3_codec import QWEN3_CODEC_12HZ
 from tts_core.qwen3.config import Qwen3Config
-from tts_core.qwen3.spec import qwen3
+from tts_core.qwen3.model import qwen3
 
 PROFILE = "ttfa"
 FEW = {  # captures of the measured numbers of texts only: it then starts in one minute, not in several

@@ -38,7 +38,7 @@ def dia2(dtype: str) -> Any:
     from dia2_networks import engine
 
     from torch_ref.dia2.pipeline import Dia2Pipeline
-    from tts_core.dia2.spec import DIA2_2B
+    from tts_core.dia2.model import DIA2_2B
 
     return Dia2Pipeline(engine("torch", DIA2_2B, dtype)[0])
 

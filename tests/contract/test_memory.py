@@ -84,6 +84,8 @@ def test_weights_are_what_convert_writes(name: str, dtype: str, bits: int | None
             assert own == each.nbytes, each.part.kind
             written += each.nbytes
     parts = {each.part.kind: each.part.config for each in whole}
+    if model == "metavoice":  # its codec is read for the diffusion only
+        copied -= weights.weight_bytes("encodec", parts["encodec"], dtype)
     plan, machine = models.plan(model), Machine(dtype, "mlx-cpu", quantization=entry)
     found = plan.footprint(parts, plan.job(parts, None, None, 1), machine).weights
     tables = TABLES[model](parts[model]) if model in TABLES else 0

@@ -2,44 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 import click
 
-from mlx_port.commands.loading_flags import Loading, loading, loading_flags
+from mlx_port.commands.batch.flags import BatchFlags
+from mlx_port.commands.loading_flags import loading, loading_flags
 from mlx_port.commands.model_flags import ModelCommand, chosen_options, option_flags
 from tts_core.audio.formats.names import CORPUS
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-
-@dataclass(frozen=True)
-class BatchFlags:
-    """Flags of one call as given; None is the default. options: the model's options by name."""
-
-    source: Path
-    out: Path
-    model: str | None
-    loading: Loading
-    voices: Path | None
-    form: str
-    captions: str | None
-    tar: int | None
-    places: int
-    limit: int | None
-    shard: str | None
-    engine: Literal["local", "ray"]
-    workers: int | None
-    gpus: float
-    reject: tuple[str, ...]
-    retries: int | None
-    judges: int | None
-    dry_run: bool
-    quiet: bool
-    options: dict[str, Any]
 
 
 @click.command(cls=ModelCommand)

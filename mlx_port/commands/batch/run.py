@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from mlx_port.commands.batch.command import BatchFlags
+from mlx_port.commands.batch.flags import BatchFlags
 from mlx_port.commands.batch.local import devices, speak_locally
 from mlx_port.commands.batch.worker import Setting, build_speaker
 from mlx_port.commands.display import duration

@@ -19,7 +19,7 @@ from tts_core.codecs.dac import DAC_44KHZ
 from tts_core.codecs.memory import FITTED_TO_STREAMS, codec_policy, dac_call, dac_encode, dac_fed
 from tts_core.codecs.policy import CodecPolicy, own
 from tts_core.dia.footprint import PLAN, DiaJob, cache_rows, grid_rows
-from tts_core.dia.spec import DIA_0626
+from tts_core.dia.model import DIA_0626
 from tts_core.errors import ResourceError
 from tts_core.memory.fits import QUANTIZATIONS
 from tts_core.memory.footprint import OVERLAPS, Footprint

@@ -8,9 +8,9 @@ from tests.tiny.dia2 import GOLDEN, dia2_config
 from tts_core.codecs import mimi
 from tts_core.codecs.mimi import MIMI_24KHZ
 from tts_core.dia2.footprint import PLAN, Dia2Job
+from tts_core.dia2.model import DIA2_2B
 from tts_core.dia2.options import Dia2Options
 from tts_core.dia2.request import Dia2Facts, request
-from tts_core.dia2.spec import DIA2_2B
 from tts_core.dia2.tokenizer import FILE
 from tts_core.errors import UsageError
 from tts_core.memory.fits import together

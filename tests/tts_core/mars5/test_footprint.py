@@ -9,7 +9,7 @@ import pytest
 
 from tts_core.errors import ResourceError, UsageError
 from tts_core.mars5.footprint import PLAN, Mars5Job
-from tts_core.mars5.spec import MODEL
+from tts_core.mars5.model import MODEL
 from tts_core.memory.footprint import OVERLAPS, Footprint
 from tts_core.memory.machine import BACKENDS, Machine
 

@@ -13,7 +13,7 @@ from tts_core.memory.footprint import Footprint
 from tts_core.memory.machine import BACKENDS, Machine
 from tts_core.memory.weights import weight_bytes
 from tts_core.metavoice.footprint import PLAN, MetaVoiceJob
-from tts_core.metavoice.spec import MODEL
+from tts_core.metavoice.model import MODEL
 
 CONFIGS = dict(next(iter(MODEL.sizes.values())))
 SCHEDULE = MbdScheduleConfig(1e-5, 2.9e-2, 7.5, 1000, 5.0, 1.0)

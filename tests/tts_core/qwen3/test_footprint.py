@@ -11,7 +11,7 @@ from tts_core.errors import ResourceError
 from tts_core.memory.footprint import Footprint
 from tts_core.memory.machine import Machine
 from tts_core.qwen3.footprint import PLAN, Qwen3Job, most_fed
-from tts_core.qwen3.spec import MODEL
+from tts_core.qwen3.model import MODEL
 
 SMALL, LARGE = (MODEL.sizes[f"Qwen/Qwen3-TTS-12Hz-{size}-Base"] for size in ("0.6B", "1.7B"))
 EIGHT, FOUR = ({"group_size": 64, "bits": bits, "mode": "affine"} for bits in (8, 4))

@@ -42,13 +42,13 @@ def admission(backend: str, free: int | None, places: int = 5, **how: Any) -> Ad
     return Admission(PLAN, {}, host, places, lambda texts: replace(LONG, batch=texts), **how)
 
 
-def test_a_batch_of_fixed_size_has_the_places_that_fit() -> None:
+def test_a_batch_of_fixed_size_has_the_places_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Then everything fits that the model can speak; texts that run may still allocate what is not rows."""
     assert admission("torch-cuda", 3 * 300 + 30).places == 3
     assert admission("torch-cuda", 3 * 300 + 29).places == 2
     assert admission("torch-cuda", None).places == 5
     found, one = admission("torch-cuda", 3 * 300 + 30), asked(SHORT)
-    found.host.free = 0  # what the slots took does not count again
+    monkeypatch.setattr(found.host, "free", 0)  # what the slots took does not count again
     assert found.fits(asked(LONG), [one] * 2, 10**9)
     assert not found.fits(one, [one] * 3, 0)
     assert (found.promised([]), found.promised([one, asked(LONG)])) == (0, 30)

@@ -11,7 +11,7 @@ from tts_core.memory.fits import Plan
 from tts_core.memory.footprint import Footprint, footprint
 from tts_core.memory.machine import Machine
 from tts_core.memory.weights import held
-from tts_core.parrot.spec import ParrotConfig
+from tts_core.parrot.model import ParrotConfig
 from tts_core.text.breaks import Paused
 
 
