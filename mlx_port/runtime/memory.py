@@ -27,6 +27,11 @@ def peak_bytes() -> int:
     return mx.get_peak_memory()
 
 
+def used_bytes() -> int:
+    """Return the bytes in use now."""
+    return mx.get_active_memory()
+
+
 def free_bytes() -> int | None:
     """Return the memory that this process may still allocate; None if unknown.
 

@@ -66,7 +66,8 @@ def dia_footprint(configs: Configs, job: DiaJob, machine: Machine) -> Footprint:
     )  # one after the other
     call = dac_call(codec, dac_fed(codec, job.frames, machine, batch=job.batch), machine)
     graphs = call if overlaps else 0
-    beside, after = turns(machine, call + graphs + dac_layout(codec, machine))
+    sound = call + graphs + dac_layout(codec, machine)
+    beside, after = turns(machine, sound)
     kept = cache + text + states
     prompts = dac_encode(codec, job.prompt_frames, machine) if job.prompt_frames else 0
     return footprint(
@@ -75,6 +76,7 @@ def dia_footprint(configs: Configs, job: DiaJob, machine: Machine) -> Footprint:
         row=kept,
         running=max(prompts, kept + _steps(config, job, machine, capacity) + beside, kept + after),
         minute=60 * codec.frame_rate * whole * job.streams,
+        sound=sound,
         graphs=graphs,
     )
 

@@ -177,6 +177,10 @@ class DiaNet(Net):
             return [range(len(windows))]
         return split(self.codec_config, _passages(windows), most=self.most_fed)
 
+    def silence(self, frames: int) -> Sound:
+        window = super().silence(frames)
+        return replace(window, source=Passage(window.codes, 0, frames))
+
     def memory(self, policy: CodecPolicy | None) -> CodecMemory | None:
         """Return the memory of a piece whose frames are computed once; None where windows share calls."""
         is_stream = policy is not None and policy.is_heard and not self.host.overlaps

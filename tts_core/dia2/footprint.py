@@ -58,8 +58,8 @@ def dia2_footprint(configs: Configs, job: Dia2Job, machine: Machine) -> Footprin
     one = gated_row(stack.hidden_size, stack.intermediate_size, width, machine.size)
     step = layer(most, one, heads=stack.num_attention_heads, keys=steps)
     step += sampling(job.rows * config.audio_vocab_size)
-    decoded = widest(machine, mimi.widest(codec, min(job.frames, policy.max_frames)))
-    beside, after = turns(machine, decoded + graphs)
+    sound = graphs + widest(machine, mimi.widest(codec, min(job.frames, policy.max_frames)))
+    beside, after = turns(machine, sound)
     prefix = 0
     if job.prefix_frames:
         prefix = widest(machine, mimi.widest(codec, mimi_fed(codec, job.prefix_frames, policy)))
@@ -71,6 +71,7 @@ def dia2_footprint(configs: Configs, job: Dia2Job, machine: Machine) -> Footprin
         row=row,
         running=max(prefix, row + step + beside, row + after),
         minute=60 * codec.frame_rate * stack.num_hidden_layers * position,
+        sound=sound,
         graphs=graphs,
     )
 

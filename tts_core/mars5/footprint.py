@@ -76,6 +76,7 @@ def mars5_footprint(configs: Configs, job: Mars5Job, machine: Machine) -> Footpr
         row=cache,
         running=max(cache + step + beside, kept + apart),
         minute=60 * _frame_rate(configs) * position,
+        sound=vocoder,
     )
 
 

@@ -52,6 +52,7 @@ class Footprint(NamedTuple):
     row: keys, values and states of the streams of all texts.
     work: the most that is live beside them.
     minute: keys and values of a minute of speech of all texts, in a cache that is as long as the speech.
+    sound: of the work, the codec's largest window, as stated.
     graphs: of the work, what captured calls keep; CUDA's allocator counts it as free.
     """
 
@@ -60,6 +61,7 @@ class Footprint(NamedTuple):
     row: int
     work: int
     minute: int
+    sound: int = 0
     graphs: int = 0
 
     @property
@@ -79,15 +81,16 @@ class Footprint(NamedTuple):
 
 
 def footprint(
-    machine: Machine, *, weights: int, row: int, running: int, minute: float, graphs: int = 0
+    machine: Machine, *, weights: int, row: int, running: int, minute: float, sound: int, graphs: int = 0
 ) -> Footprint:
     """Build a footprint. running: bytes at the peak, besides the weights; others as in Footprint."""
-    work = round(machine.worked * max(0, running - row))
-    return Footprint(weights, LIBRARIES[machine.backend], row, work, round(minute), graphs)
+    work = max(0, running - row)
+    return Footprint(weights, LIBRARIES[machine.backend], row, work, round(minute), sound, graphs)
 
 
 def turns(machine: Machine, sound: int) -> tuple[int, int]:
-    """Split the bytes of a codec into those beside the steps, and those after them."""
+    """Split the bytes of a codec into those beside the steps, and those after them, as measured."""
+    sound = round(machine.measured * sound)
     return (sound, 0) if machine.backend in OVERLAPS else (0, sound)
 
 

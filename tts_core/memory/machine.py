@@ -23,7 +23,7 @@ class Machine:
     quantization: of the large networks, as in config.json.
     policy: the codec's windows; None is the default.
     codec_precision: asked of codecs' decoders: float32, tf32 or bfloat16; None is the default.
-    worked: measured work of a rehearsal on it as a share of the stated one; 1 without a rehearsal.
+    measured: bytes of the codec's largest window in a rehearsal, as a share of the stated ones.
     """
 
     dtype: str
@@ -32,7 +32,7 @@ class Machine:
     quantization: Mapping[str, Any] | None = None
     policy: CodecPolicy | None = None
     codec_precision: str | None = None
-    worked: float = 1.0
+    measured: float = 1.0
 
     @property
     def size(self) -> int:

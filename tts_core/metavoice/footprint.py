@@ -69,10 +69,11 @@ def metavoice_footprint(configs: Configs, job: MetaVoiceJob, machine: Machine) -
     text = layer(streams * job.text_ids, row, heads=first.num_attention_heads, keys=job.text_ids)
     text += sampling(streams * first.vocab_size)
     if job.mbd:  # it runs by itself
-        beside, after = 0, _diffusion(configs, job, machine)
+        beside, after = 0, (sound := _diffusion(configs, job, machine))
     else:
         codec, most = config_of(configs, "vocos", VocosConfig), CodecPolicy().max_frames
-        beside, after = turns(machine, vocos_window(codec, job.frames, most, machine))
+        sound = vocos_window(codec, job.frames, most, machine)
+        beside, after = turns(machine, sound)
     return footprint(
         machine,
         weights=held(configs, [*kinds, "encodec"] if "mbd" in configs else kinds, machine),
@@ -84,6 +85,7 @@ def metavoice_footprint(configs: Configs, job: MetaVoiceJob, machine: Machine) -
             after,
         ),
         minute=60 * FRAME_RATE * FIRST_STAGE_BOOKS * position,
+        sound=sound,
     )
 
 

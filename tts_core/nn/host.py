@@ -40,6 +40,12 @@ class Host(Protocol):
         """Return the memory that may still be allocated; None if unknown."""
         ...
 
+    measured: float  # as of Machine
+
+    def used_bytes(self) -> int | None:
+        """Return the bytes in use now where `peak_bytes` counts in the same way; else None."""
+        ...
+
     def machine(self, policy: CodecPolicy | None = None) -> Machine:
         """Describe it for a memory plan, with what is free now. policy: the codec's windows."""
         ...

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tts_core.codecs import mimi, qwen3_codec
@@ -88,9 +87,10 @@ def qwen3_footprint(configs: Configs, job: Qwen3Job, machine: Machine) -> Footpr
     )
     states, graphs = stream_states(qwen3_codec.carried(codec.decoder), job.batch, machine)
     policy, captured = machine.policy or qwen3_codec.POLICY, CAPTURED if machine.backend in OVERLAPS else 0
-    fed, live = most_fed(job, policy, captured), CODEC_LIVE | {"torch-cuda": CUDA_LIVE[machine.decoded_in]}
-    decoded = widest(machine, qwen3_codec.widest(codec.decoder, fed), live)
-    beside, after = turns(machine, decoded + graphs)
+    fed = min(max(job.recording, job.frames), policy.max_frames) + min(captured, job.frames)
+    live = CODEC_LIVE | {"torch-cuda": CUDA_LIVE[machine.decoded_in]}
+    sound = graphs + widest(machine, qwen3_codec.widest(codec.decoder, fed), live)
+    beside, after = turns(machine, sound)
     kept = cache + states
     tables = config.max_positions * stack.head_dim + config.n_codebooks * other.head_dim
     return footprint(
@@ -101,31 +101,9 @@ def qwen3_footprint(configs: Configs, job: Qwen3Job, machine: Machine) -> Footpr
             _recording(config, codec, job, machine, policy), kept + max(prompt, step) + beside, kept + after
         ),
         minute=60 * codec.frame_rate * job.batch * stack.num_hidden_layers * position,
+        sound=sound,
         graphs=graphs,
     )
-
-
-def most_fed(job: Qwen3Job, policy: CodecPolicy, captured: int = 0) -> int:
-    """Count the frames of the largest call of the decoder: a window.
-
-    The windows are even, or those of a stream by itself or among others; a recording's come before.
-    captured: frames of the longest piece of a stream that is captured; such pieces have memory of their own.
-    """
-
-    def most(cuts: Iterable[tuple[int, int]]) -> int:
-        return max((stop - start for start, stop in cuts), default=0)
-
-    streams = (policy.decode_cuts(job.frames), _served_cuts(policy, job.frames))
-    whole = min(max(job.recording, job.frames), policy.max_frames)
-    return max(whole, min(captured, job.frames) + max(map(most, streams)))
-
-
-def _served_cuts(policy: CodecPolicy, frames: int) -> Iterator[tuple[int, int]]:
-    start = 0
-    while start < frames:
-        stop = min(policy.served_stop(start), frames)
-        yield start, stop
-        start = stop
 
 
 def _recording(

@@ -21,7 +21,7 @@ from tts_core.pipeline import PromptLike
 from tts_core.speaking.admission import Admission
 from tts_core.speaking.asked import each_text
 from tts_core.speaking.running import RunningBatch
-from tts_core.speaking.speech import Sound
+from tts_core.speaking.speech import CodecMemory, Sound
 
 SIDE_BY_SIDE = 8  # pieces of a text at once, at most
 
@@ -125,6 +125,10 @@ class Net(Protocol):
 
     def prepare(self, policy: CodecPolicy) -> None:
         """Do what the first windows would wait for."""
+
+    def silence(self, frames: int) -> Sound:
+        """Build a window of so many frames of the first code, for a rehearsal."""
+        return Sound(np.zeros((self.codec_config.n_codebooks, frames), np.int32), 0)
 
     def split(self, windows: Sequence[Sound]) -> Iterable[Sequence[int]]:
         """Divide windows that are due into calls of the codec, by their places."""
@@ -233,6 +237,9 @@ class StreamNet(Net):
             return self.host.to_host(self._codes_of(samples[None]))[0]
 
         return self._codes.encoded([samples], lambda _: apart(self.host, encode)).copy()
+
+    def silence(self, frames: int) -> Sound:
+        return replace(super().silence(frames), memory=CodecMemory())
 
     def split(self, windows: Sequence[Sound]) -> Iterable[Sequence[int]]:
         return [[place] for place in range(len(windows))]  # each changes the state of its stream

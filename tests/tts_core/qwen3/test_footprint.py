@@ -10,7 +10,7 @@ from tts_core.codecs.qwen3_codec import QWEN3_CODEC_12HZ
 from tts_core.errors import ResourceError
 from tts_core.memory.footprint import Footprint
 from tts_core.memory.machine import Machine
-from tts_core.qwen3.footprint import PLAN, Qwen3Job, most_fed
+from tts_core.qwen3.footprint import PLAN, Qwen3Job
 from tts_core.qwen3.model import MODEL
 
 SMALL, LARGE = (MODEL.sizes[f"Qwen/Qwen3-TTS-12Hz-{size}-Base"] for size in ("0.6B", "1.7B"))
@@ -45,28 +45,15 @@ def test_the_cache_on_cuda_is_allocated_at_once() -> None:
     assert held.work - short.work > 29 * position * 256
 
 
-@pytest.mark.parametrize(
-    ("frames", "recording", "fed"),
-    [
-        (1, 0, 1),
-        (64, 0, 64),
-        (100, 0, 64),
-        (9999, 0, 64),
-        (1, 5, 5),
-        (20, 30, 30),
-        (20, 300, 64),
-    ],
-)
-def test_the_largest_call_of_the_codec(frames: int, recording: int, fed: int) -> None:
+def test_the_codec_is_bounded_by_its_windows() -> None:
     """Windows have at most 64 frames, those of a recording before the speech too."""
-    job = Qwen3Job(frames, recording=recording)
-    assert most_fed(job, qwen3_codec.POLICY) == fed
+    assert plan(Qwen3Job(64)).sound == plan(Qwen3Job(9999)).sound == plan(Qwen3Job(1, recording=300)).sound
+    assert plan(Qwen3Job(5, recording=30)).sound == plan(Qwen3Job(30)).sound < plan(Qwen3Job(64)).sound
 
 
 def test_captured_pieces_have_memory_beside_a_streams_windows() -> None:
     """A stream of 190 frames by itself has windows of 64; captured pieces have 12."""
     job = Qwen3Job(190)
-    assert most_fed(job, qwen3_codec.POLICY, 12) == 64 + 12
     calls = [plan(job, backend="torch-cuda", codec_precision=one).work for one in ("float32", "tf32")]
     assert calls[1] - calls[0] == 4 * qwen3_codec.widest(QWEN3_CODEC_12HZ.decoder, 64 + 12)
 
