@@ -76,6 +76,8 @@ def test_weights_are_what_convert_writes(name: str, dtype: str, bits: int | None
     whole = outline(open_published([made(name)], offline=True), dtype=dtype, quantization=how).plans
     copied, written, entry = 0, 0, whole[0].quantization_entry()
     for each in whole:
+        if each.part.kind == "mbd":  # a band at a time, while it samples
+            continue
         own = weights.weight_bytes(each.part.kind, each.part.config, dtype, each.quantization_entry())
         if each.kind.is_copied:  # as published: with sums of entries, and codebooks that nothing reads
             assert own < each.nbytes
@@ -84,8 +86,6 @@ def test_weights_are_what_convert_writes(name: str, dtype: str, bits: int | None
             assert own == each.nbytes, each.part.kind
             written += each.nbytes
     parts = {each.part.kind: each.part.config for each in whole}
-    if model == "metavoice":  # its codec is read for the diffusion only
-        copied -= weights.weight_bytes("encodec", parts["encodec"], dtype)
     plan, machine = models.plan(model), Machine(dtype, "mlx-cpu", quantization=entry)
     found = plan.footprint(parts, plan.job(parts, None, None, 1), machine).weights
     tables = TABLES[model](parts[model]) if model in TABLES else 0
@@ -131,14 +131,14 @@ def test_more_takes_more(model: str, backend: str) -> None:
 @pytest.mark.parametrize(
     ("model", "backend", "dtype", "how", "free", "fits", "not_offered"),
     [
-        ("mars5", "torch-cpu", "float32", None, 3.0, "dtype bfloat16 (2.6", NOTHING),
+        ("mars5", "torch-cpu", "float32", None, 3.0, "dtype bfloat16 (2.7", NOTHING),
         ("mars5", "torch-mps", "float32", None, 3.0, "dtype float16 (2.5", NOTHING),
         ("mars5", "mlx-metal", "bfloat16", None, 2.0, "convert-weights -q (1.", NOTHING),
         ("mars5", "mlx-metal", "bfloat16", EIGHT, 1.0, NOTHING, "convert"),
-        ("metavoice", "torch-cpu", "float32", None, 3.0, "dtype bfloat16 (2.71 GB)", "dtype float16"),
+        ("metavoice", "torch-cpu", "float32", None, 3.0, "dtype bfloat16 (2.76 GB)", "dtype float16"),
         ("metavoice", "torch-mps", "float32", None, 3.0, "dtype float16 (2.59 GB)", "dtype bfloat16"),
         ("metavoice", "torch-cuda", "float32", None, 3.0, "bfloat16 (2.69 GB) or dtype float16", NOTHING),
-        ("metavoice", "torch-cuda", "float16", None, 1.6, "convert-weights -q (1.4", "dtype"),
+        ("metavoice", "torch-cuda", "float16", None, 1.6, "convert-weights -q (1.5", "dtype"),
         ("metavoice", "mlx-metal", "bfloat16", None, 1.6, "convert-weights -q (1.4", "dtype float"),
         ("metavoice", "mlx-metal", "bfloat16", None, 1.0, "-q --q-bits 4 (0.8", "convert-weights -q ("),
         ("metavoice", "mlx-metal", "bfloat16", EIGHT, 1.0, NOTHING, "convert"),

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
-from tts_core.codecs.policy import smaller
 from tts_core.config import Configs
 from tts_core.errors import ResourceError, UsageError
 from tts_core.memory.footprint import Footprint
@@ -104,7 +103,7 @@ class Plan:
             if most:
                 options[words.format(most, most / rate)] = bounded(most)
         options |= {f"dtype {other.dtype}": takes(job, other) for other in self._narrower(machine)}
-        for policy in smaller(machine.policy) if machine.policy else ():
+        for policy in machine.policy.smaller() if machine.policy else ():
             if machine.fits(size := takes(job, replace(machine, policy=policy))):
                 options[f"codec windows of {policy.max_frames} frames"] = size
                 break
