@@ -20,9 +20,9 @@ from importlib import metadata
 from typing import Any
 
 import numpy as np
-from random_networks import gpu, network, usual
-from timing import arguments, copy_rate, machine, step
 
+from benchmarks.lib.random_networks import gpu, network, usual
+from benchmarks.lib.timing import arguments, copy_rate, machine, step
 from tts_core.metavoice.config import FirstStageConfig, is_quantisable
 from tts_core.metavoice.inputs import MetaVoiceInputs
 from tts_core.metavoice.model import METAVOICE_FIRST_STAGE

@@ -268,7 +268,7 @@ def by_name(package: str) -> Iterator[tuple[str, str]]:
             if ast.unparse(call.func).rpartition(".")[2] == "import_module":
                 [name, *_] = call.args
                 if isinstance(name, ast.Constant):
-                    yield module, name.value
+                    yield module, str(name.value)
 
 
 def circle(left_out: Collection[tuple[str, str]]) -> list[str]:

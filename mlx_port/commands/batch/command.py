@@ -21,9 +21,6 @@ from tts_core.audio.formats.names import CORPUS
 @click.option("--voices", type=click.Path(), help="Folder of stored voices.")
 @click.option("--format", "form", type=click.Choice(CORPUS), default="flac", help="Of the sounds.")
 @click.option("--captions", type=click.Choice(["srt", "vtt"]), help="Write captions beside each sound.")
-@click.option(
-    "--tar", type=click.IntRange(1), metavar="N", help="Write tar shards of N rows, not single files."
-)
 @click.option("--places", type=click.IntRange(1), default=8, help="Rows at once on a device, at most.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Speak the first N rows only.")
 @click.option("--shard", metavar="I/N", help="Speak a part of the rows: 0/2 and 1/2 are all.")

@@ -22,7 +22,6 @@ class BatchFlags:
     voices: Path | None
     form: str
     captions: str | None
-    tar: int | None
     places: int
     limit: int | None
     shard: str | None

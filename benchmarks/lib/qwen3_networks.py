@@ -8,8 +8,8 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-import random_networks
 
+from benchmarks.lib import random_networks
 from tts_core.codecs.qwen3_codec import QWEN3_CODEC_12HZ
 from tts_core.qwen3.config import Qwen3Config, Qwen3StackConfig
 from tts_core.qwen3.model import qwen3

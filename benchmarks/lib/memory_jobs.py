@@ -9,11 +9,10 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
-import dia2_networks
 import numpy as np
-import qwen3_networks
-from random_networks import PACKAGES, RandomParts, dac_law, network, tensors
 
+from benchmarks.lib import dia2_networks, qwen3_networks
+from benchmarks.lib.random_networks import PACKAGES, RandomParts, dac_law, network, tensors
 from converters.published import open_published
 from tts_core.codecs.dac import DAC_44KHZ
 from tts_core.codecs.encodec import ENCODEC_24KHZ

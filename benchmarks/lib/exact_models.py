@@ -15,7 +15,7 @@ from unittest import mock
 
 import numpy as np
 
-from benchmarks.random_networks import PACKAGES, network
+from benchmarks.lib.random_networks import PACKAGES, network
 from tts_core.dia2.config import GATED
 from tts_core.dia2.config import Dia2StackConfig as Dia2Stack
 from tts_core.dia2.grid import FREE

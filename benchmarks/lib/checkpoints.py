@@ -22,7 +22,7 @@ from tts_core.qwen3.config import Qwen3Config
 from tts_core.qwen3.model import qwen3
 from tts_core.text.byte_bpe import byte_signs
 
-KEYS = Path(__file__).parents[1] / "tests/data/keys"
+KEYS = Path(__file__).parents[2] / "tests/data/keys"
 FORMS = {
     "dia": ("safetensors", "pth"),
     "mars5": ("safetensors", "pt"),
