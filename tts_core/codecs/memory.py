@@ -18,7 +18,7 @@ from tts_core.nn.windows import ConvTranspose, Window
 
 # Tensors that are live at once where Snake is one kernel, or NumPy's on a CPU: measured in float32, on
 # an H200 and on Linux; in TF32 and bfloat16 on an H100
-SNAKE_LIVE = LIVE | {"torch-cuda": 5, "mlx-cpu": 8}
+SNAKE_LIVE = LIVE | {"torch-cuda": 5, "mlx-cpu": 7}
 TF32_LIVE = 7
 LAYOUTS = {"tf32": 4, "bfloat16": 2}  # bytes of a number of the copies of weights in another layout
 # Its tensors were fitted to windows of a stream, which are shorter than those of speech that nobody hears

@@ -29,10 +29,10 @@ LIVE: dict[str, int] = {
 # MLX on a CPU: its cache of freed buffers, 32 MB, and code. CUDA: cuBLAS's workspaces, 32 MB for each of the
 # streams of a generation: torch's steps, captures and codec, MLX's two
 LIBRARIES: dict[str, int] = {
-    "torch-cpu": 160 * 2**20,
+    "torch-cpu": 150 * 2**20,
     "torch-cuda": 96 * 2**20,
     "torch-mps": 0,
-    "mlx-cpu": 72 * 2**20,
+    "mlx-cpu": 82 * 2**20,
     "mlx-metal": 0,
     "mlx-cuda": 64 * 2**20,
 }
