@@ -36,7 +36,6 @@ VOICE_SECONDS = 80  # of speech, whose slices are encoded at once
 # Bytes per logit of the second stage while it samples: copies of logits on the device, and the random
 # numbers on the host, temporarily in double precision
 DRAW_DEVICE, DRAW_HOST = 24, 28
-BESIDE = 3  # tensors of a band besides those of its levels and of a layer, measured on a CPU
 EQ_BANDS, EQ_LIVE = 32, 6  # last step of multi-band diffusion: band waveforms, and live copies of each
 HOST = ("torch-cpu", "mlx-cpu", "torch-mps", "mlx-metal")  # backends whose host memory is also the device's
 
@@ -118,10 +117,11 @@ def _diffusion(configs: Configs, job: MetaVoiceJob, machine: Machine) -> int:
     length, live = job.frames * codec.hop_length, LIVE[machine.backend]
     largest = EQ_LIVE * EQ_BANDS * length
     for band in bands.bands:
-        weights = sum(math.prod(shape) for shape in mbd.band_parameter_shapes(band).values())
+        sizes = [math.prod(shape) for shape in mbd.band_parameter_shapes(band).values()]
+        weights = sum(sizes) + 2 * max(sizes)  # two tensors on their way, measured on a CPU
         levels = enumerate(band.unet.channels, start=1)
         most = max(width * -(-length // band.unet.stride**level) for level, width in levels)
-        largest = max(largest, weights + (band.unet.depth + live + BESIDE) * most)
+        largest = max(largest, weights + (band.unet.depth + live) * most)
     return max(machine.wide * largest, widest(machine, encodec.widest(codec, job.frames)))
 
 
