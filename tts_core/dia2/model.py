@@ -74,12 +74,12 @@ def _reads(name: str) -> bool:
 
 def code() -> Code:
     """Import the functions."""
-    from tts_core.dia2.outlook import estimate, headline, plan
+    from tts_core.dia2.footprint import PLAN
     from tts_core.dia2.probes import probes
     from tts_core.dia2.request import ask
     from tts_core.dia2.speech import speak
 
-    return Code(ask, speak, plan, estimate, headline, probes)
+    return Code(ask, speak, PLAN, probes)
 
 
 MODEL = Model(

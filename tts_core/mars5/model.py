@@ -97,12 +97,12 @@ def _documents(configs: Configs) -> Documents:
 
 def code() -> Code:
     """Import the functions."""
-    from tts_core.mars5.outlook import estimate, headline, plan
+    from tts_core.mars5.footprint import PLAN
     from tts_core.mars5.probes import probes
     from tts_core.mars5.request import ask
     from tts_core.mars5.speech import speak
 
-    return Code(ask, speak, plan, estimate, headline, probes)
+    return Code(ask, speak, PLAN, probes)
 
 
 MODEL = Model(

@@ -100,12 +100,12 @@ def _documents(configs: Configs) -> Documents:
 
 def code() -> Code:
     """Import the functions."""
-    from tts_core.metavoice.outlook import estimate, headline, plan
+    from tts_core.metavoice.footprint import PLAN
     from tts_core.metavoice.probes import probes
     from tts_core.metavoice.request import ask
     from tts_core.metavoice.speech import speak
 
-    return Code(ask, speak, plan, estimate, headline, probes)
+    return Code(ask, speak, PLAN, probes)
 
 
 MODEL = Model(

@@ -45,12 +45,12 @@ def check(configs: Configs, documents: Documents) -> None:
 
 def code() -> Code:
     """Import the functions."""
-    from tts_core.parrot.outlook import estimate, headline, plan
+    from tts_core.parrot.footprint import PLAN
     from tts_core.parrot.probes import probes
     from tts_core.parrot.request import ask
     from tts_core.parrot.speech import speak
 
-    return Code(ask, speak, plan, estimate, headline, probes)
+    return Code(ask, speak, PLAN, probes)
 
 
 MODEL = Model(
