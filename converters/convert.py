@@ -176,7 +176,7 @@ def _check_original(parts: Sequence[ModelPart], dtype: str | None) -> None:
 
 def _owners() -> str:
     """List the models with a quantization of their own, and the networks that it applies to."""
-    networks = [(models.model(name).title, models.model(name).networks.values()) for name in models.NAMES]
+    networks = [(models.MODELS[name].title, models.MODELS[name].networks.values()) for name in models.NAMES]
     own = [(title, each) for title, kinds in networks for each in kinds if each.original_modes]
     return ", ".join(
         f"{' and '.join(each.original_modes)} are {title}'s own, of {each.title}" for title, each in own
