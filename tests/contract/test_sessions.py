@@ -131,10 +131,10 @@ def test_a_request_is_admitted_to_the_byte(model: str, side: str, monkeypatch: p
     assert session.fits(one, promised=10)
     assert not session.fits(one, promised=11)
     monkeypatch.setattr(host, "free_bytes", lambda _: needed - 1)
-    with pytest.raises(ResourceError, match="a request's stages take"):
+    with pytest.raises(ResourceError, match=r"one text of .* take"):
         session.fits(one)
     monkeypatch.setattr(host, "free_bytes", lambda _: 1000)
-    with pytest.raises(ResourceError, match="a batch of one text"):
+    with pytest.raises(ResourceError, match=r"one text of .* take"):
         pipeline.session(3)
 
 

@@ -68,13 +68,16 @@ def mars5_footprint(configs: Configs, job: Mars5Job, machine: Machine) -> Footpr
     step += sampling(ar.vocab_size * job.batch)
     vocoder = vocos_window(config_of(configs, "vocos", VocosConfig), job.frames, SPOKEN, machine)
     beside, after = turns(machine, vocoder)
-    kept = cache if job.batch > 1 else 0
-    apart = max(_voice(configs, job, machine), _diffusion(nar, job, machine) + beside, after)
+    steps, others = (
+        step + beside,
+        (_voice(configs, job, machine), _diffusion(nar, job, machine) + beside, after),
+    )
     return footprint(
         machine,
         weights=held(configs, ("mars5", "mars5_nar", "encodec", "vocos"), machine),
         row=cache,
-        running=max(cache + step + beside, kept + apart),
+        stages=(steps,) if job.batch == 1 else (steps, *others),
+        freed=others,
         minute=60 * _frame_rate(configs) * position,
         sound=vocoder,
     )
@@ -127,4 +130,4 @@ def _smaller(job: Mars5Job) -> Mapping[str, Mars5Job]:
     return others
 
 
-PLAN = Plan(mars5_footprint, _longest, _frame_rate, BACKENDS, _smaller)
+PLAN = Plan(mars5_footprint, _longest, _frame_rate, BACKENDS, _smaller, in_turn=True)

@@ -108,8 +108,7 @@ class Mars5Net(Net):
 
     def check_beside(self, job: Mars5Job) -> None:
         """Raise ResourceError unless a piece's stages fit beside the batch in what is free now."""
-        kept = replace(job, batch=max(2, job.batch))  # several texts' cache stays
-        self.plan.check_running(self.configs, kept, self.host.machine(), "work")
+        self.plan.check_running(self.configs, job, self.host.machine(), "peak")
 
     def together(self, requests: Sequence[Mars5Request], most: int | None = None) -> tuple[Mars5Job, int]:
         for one in requests:
@@ -133,7 +132,6 @@ class Mars5Net(Net):
                     f"generate_max_len_override: {last.options.max_len} ids; a running batch keeps "
                     f"{room} of each request, lower it"
                 )
-            self.check_beside(last.job())
             return True
 
         admission = self.admission(places, lambda texts: replace(longest, batch=texts), holds=holds)

@@ -34,6 +34,7 @@ class Plan:
     fixed: backends on which a running batch is allocated at once.
     smaller: job → jobs that take less, by the options that make them.
     halves: 16-bit types to suggest, by backend.
+    in_turn: texts of a batch of fixed size reach their peaks one after the other, which each is checked for.
     requantized: True if a dtype makes quantized weights smaller.
     """
 
@@ -44,6 +45,7 @@ class Plan:
     smaller: Callable[[Job], Mapping[str, Job]] = lambda job: {}
     halves: Callable[[str], Sequence[str]] = lambda backend: HALVES.get(backend, ("bfloat16", "float16"))
     requantized: bool = True
+    in_turn: bool = False
 
     def job(self, configs: Configs, text: str | None, seconds: float | None, batch: int) -> Job:
         """Return the longest run of `batch` texts that the flags allow; None is the model's limit.
@@ -81,11 +83,11 @@ class Plan:
         _refuse(what, machine, {name: loaded(other) for name, other in others.items()})
 
     def check_running(
-        self, configs: Configs, job: Job, machine: Machine, part: Literal["running", "work"] = "running"
+        self, configs: Configs, job: Job, machine: Machine, part: Literal["running", "peak"] = "running"
     ) -> None:
         """Raise ResourceError, with the largest length and batch that fit, unless a loaded model runs a job.
 
-        part: of the footprint: "work" beside rows that are allocated.
+        part: of the footprint: "peak" beside rows that are allocated.
         """
 
         def takes(job: Job, where: Machine = machine) -> int:

@@ -4,7 +4,7 @@ constants that benchmarks/memory.py measured bound.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from tts_core.memory.machine import Machine
@@ -51,6 +51,7 @@ class Footprint(NamedTuple):
     weights, libraries: live from loading on.
     row: keys, values and states of the streams of all texts.
     work: the most that is live beside them.
+    peak: the same if rows stay in every stage, as beside other texts.
     minute: keys and values of a minute of speech of all texts, in a cache that is as long as the speech.
     sound: of the work, the codec's largest window, as stated.
     graphs: of the work, what captured calls keep; CUDA's allocator counts it as free.
@@ -60,6 +61,7 @@ class Footprint(NamedTuple):
     libraries: int
     row: int
     work: int
+    peak: int
     minute: int
     sound: int = 0
     graphs: int = 0
@@ -81,11 +83,25 @@ class Footprint(NamedTuple):
 
 
 def footprint(
-    machine: Machine, *, weights: int, row: int, running: int, minute: float, sound: int, graphs: int = 0
+    machine: Machine,
+    *,
+    weights: int,
+    row: int,
+    stages: Sequence[int],
+    freed: Sequence[int] = (),
+    minute: float,
+    sound: int,
+    graphs: int = 0,
 ) -> Footprint:
-    """Build a footprint. running: bytes at the peak, besides the weights; others as in Footprint."""
-    work = max(0, running - row)
-    return Footprint(weights, LIBRARIES[machine.backend], row, work, round(minute), sound, graphs)
+    """Build a footprint; weights, row, sound and graphs as there.
+
+    stages: bytes beside the rows, one after the other.
+    freed: bytes of stages before the rows are there, or after.
+    minute: bytes of keys and values.
+    """
+    work = max(*stages, *(stage - row for stage in freed))
+    libraries, peak = LIBRARIES[machine.backend], max(*stages, *freed)
+    return Footprint(weights, libraries, row, work, peak, round(minute), sound, graphs)
 
 
 def turns(machine: Machine, sound: int) -> tuple[int, int]:

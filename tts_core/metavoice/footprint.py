@@ -78,12 +78,8 @@ def metavoice_footprint(configs: Configs, job: MetaVoiceJob, machine: Machine) -
         machine,
         weights=held(configs, [*kinds, "encodec"] if "mbd" in configs else kinds, machine),
         row=cache,
-        running=max(
-            _voice(configs, machine),
-            cache + text + beside,
-            _second_stage(configs, job, machine) + beside,
-            after,
-        ),
+        stages=(text + beside,),
+        freed=(_voice(configs, machine), _second_stage(configs, job, machine) + beside, after),
         minute=60 * FRAME_RATE * FIRST_STAGE_BOOKS * position,
         sound=sound,
     )
@@ -149,4 +145,6 @@ def _smaller(job: MetaVoiceJob) -> Mapping[str, MetaVoiceJob]:
     return {"decoder vocos": replace(job, mbd=False)} if job.mbd else {}
 
 
-PLAN = Plan(metavoice_footprint, _longest, lambda _: FRAME_RATE, BACKENDS, _smaller, requantized=False)
+PLAN = Plan(
+    metavoice_footprint, _longest, lambda _: FRAME_RATE, BACKENDS, _smaller, in_turn=True, requantized=False
+)

@@ -97,9 +97,8 @@ def qwen3_footprint(configs: Configs, job: Qwen3Job, machine: Machine) -> Footpr
         machine,
         weights=held(configs, ("qwen3", "qwen3_codec"), machine, tables=tables),
         row=kept,
-        running=max(
-            _recording(config, codec, job, machine, policy), kept + max(prompt, step) + beside, kept + after
-        ),
+        stages=(max(prompt, step) + beside, after),
+        freed=(_recording(config, codec, job, machine, policy),),
         minute=60 * codec.frame_rate * job.batch * stack.num_hidden_layers * position,
         sound=sound,
         graphs=graphs,
@@ -139,4 +138,4 @@ def _frame_rate(configs: Configs) -> float:
     return config_of(configs, "qwen3_codec", Qwen3CodecConfig).frame_rate
 
 
-PLAN = Plan(qwen3_footprint, _longest, _frame_rate, FIXED)
+PLAN = Plan(qwen3_footprint, _longest, _frame_rate, FIXED, in_turn=True)

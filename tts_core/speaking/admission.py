@@ -51,6 +51,8 @@ class Admission:
         """Bound the bytes that requests may still allocate."""
         if not requests:
             return 0
+        if self._is_fixed and self.plan.in_turn:
+            return max(self._footprint([one]).peak for one in requests)
         found = self._footprint(requests)
         return found.work if self._is_fixed else found.running
 
@@ -59,7 +61,13 @@ class Admission:
 
         Raises ResourceError for one that does not fit in an empty batch either.
         """
-        if not self._is_fixed:
+        if self._is_fixed:
+            if self.plan.in_turn:
+                machine = self.host.machine(self.policy)
+                self.plan.check_running(self.configs, request.job(), machine, "peak")
+                if not machine.fits(self._footprint([request]).peak + promised):
+                    return False
+        else:
             if not others:
                 self._machine = self.host.machine(self.policy)
                 self.plan.check_running(self.configs, request.job(), self._machine)

@@ -28,7 +28,7 @@ def sizes(configs: Any, job: BytesJob, machine: Machine) -> Footprint:
     size = {"float32": 400, "bfloat16": 200, "float16": 200}[machine.dtype]
     if machine.held is not None:
         size = 15 * machine.held["bits"]
-    return Footprint(size, 0, 25 * machine.size * job.frames * job.batch, 0, 0)
+    return Footprint(size, 0, 25 * machine.size * job.frames * job.batch, 0, 0, 0)
 
 
 def plan(**how: Any) -> Plan:

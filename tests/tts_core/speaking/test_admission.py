@@ -26,7 +26,7 @@ class InventedJob:
 
 
 def invented(configs: Any, job: InventedJob, machine: Machine) -> Footprint:
-    return Footprint(100, 0, 10 * job.frames * job.batch, job.frames, 0)
+    return Footprint(100, 0, 10 * job.frames * job.batch, job.frames, 2 * job.frames, 0)
 
 
 PLAN = Plan(invented, lambda *_: InventedJob(1), lambda _: 1.0, fixed=("torch-cuda",))
@@ -54,6 +54,20 @@ def test_a_batch_of_fixed_size_has_the_places_that_fit(monkeypatch: pytest.Monke
     assert (found.promised([]), found.promised([one, asked(LONG)])) == (0, 30)
     with pytest.raises(ResourceError, match=r"^memory: one text .* max_frames 29, 29\.0 s"):
         admission("torch-cuda", 329)
+
+
+def test_texts_whose_stages_come_in_turn_are_checked_one_by_one() -> None:
+    """Against what is free now, beside the bytes that other models may allocate."""
+    plan, host = replace(PLAN, in_turn=True), LateHost("torch-cuda", "bfloat16", 1000)
+    found = Admission(plan, {}, host, 3, lambda texts: replace(SHORT, batch=texts))
+    one = asked(SHORT)
+    assert found.promised([one, asked(LONG)]) == 60
+    host.free = 70
+    assert found.fits(asked(LONG), [one], 10)
+    assert not found.fits(asked(LONG), [one], 11)
+    host.free = 59
+    with pytest.raises(ResourceError, match=r"^memory: one text of 30\.0 s .* max_frames 29, "):
+        found.fits(asked(LONG), [one], 0)
 
 
 def test_a_growing_batch_counts_each_text_at_its_longest() -> None:

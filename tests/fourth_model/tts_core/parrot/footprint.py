@@ -28,7 +28,7 @@ def parrot_footprint(configs: Configs, job: ParrotJob, machine: Machine) -> Foot
     config, codec = config_of(configs, "parrot", ParrotConfig), config_of(configs, "dac", DacConfig)
     rows, wave = machine.size * job.frames * config.width, machine.wide * job.frames * codec.hop_length
     weights = held(configs, ("parrot", "dac"), machine)
-    return footprint(machine, weights=weights, row=0, running=max(rows, wave), minute=0, sound=wave)
+    return footprint(machine, weights=weights, row=0, stages=(rows, wave), minute=0, sound=wave)
 
 
 def longest(configs: Configs, text: Paused | None, seconds: float | None) -> ParrotJob:
