@@ -73,14 +73,13 @@ def fits(name: str, old: Any, new: Any) -> bool:
     return isinstance(new, type(old)) and (new != [] or name in MAY_BE_EMPTY)
 
 
-def places(value: Any, name: str = "") -> Iterator[tuple[Any, Any, str]]:
+def places(held: Any, name: str = "") -> Iterator[tuple[Any, Any, str]]:
     """Every place inside a JSON value: its container, its key, and the name of its field."""
-    keys: list[Any] = [*value] if isinstance(value, dict) else []
-    keys += range(len(value)) if isinstance(value, list) else []
-    for key in keys:
+    pairs = held.items() if isinstance(held, dict) else enumerate(held) if isinstance(held, list) else ()
+    for key, value in [*pairs]:
         inside = key if isinstance(key, str) else name
-        yield value, key, inside
-        yield from places(value[key], inside)
+        yield held, key, inside
+        yield from places(value, inside)
 
 
 @pytest.mark.parametrize("kind", CONFIGS)
