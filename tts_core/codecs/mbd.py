@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tts_core.codecs.encodec import EncodecConfig
-from tts_core.config import MOST_LAYERS, Config, Count, FileForm, Signed, at
+from tts_core.config import MOST_LAYERS, Config, Count, FileForm, Signed, at, mapping
 from tts_core.errors import CheckpointError, UsageError
 from tts_core.models import Network
 
@@ -158,7 +158,7 @@ def read_published(content: Mapping[Any, Any]) -> MbdConfig:
     Sizes other than the published model's are valid and logged.
     Raises CheckpointError for a cfg with missing, unknown or unsupported entries, or at odds with the file.
     """
-    rate: Any = content.get("sample_rate")
+    rate: Any = mapping(content, "MBD").get("sample_rate")
     count = content.get("n_bands")
     if type(count) is not int or not 0 < count <= MOST_LAYERS:
         raise CheckpointError(f"MBD: n_bands {count!r:.40} is not a number of bands")

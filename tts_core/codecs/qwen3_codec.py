@@ -163,7 +163,9 @@ _FILE = FileForm(
 
 def read_published(config: Mapping[str, Any]) -> Qwen3CodecConfig:
     """Read the config.json of a `speech_tokenizer` folder."""
-    encoder = read_transformers(mapping(config, _FILE.where).get(_ENCODER, {}))
+    encoder = read_transformers(
+        mapping(mapping(config, _FILE.where).get(_ENCODER), f"{_FILE.where}: {_ENCODER}")
+    )
     valid = config.get(_VALID)
     if type(valid) is not int or not encoder.n_semantic < valid <= encoder.n_codebooks:
         raise CheckpointError(f"{_FILE.where}: {_VALID} {valid!r:.40} is no number of codebooks")

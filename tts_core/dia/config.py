@@ -209,7 +209,7 @@ def read_published(
     sampling, if present, replace the defaults of the release.
     Raises CheckpointError naming every missing and every unknown field.
     """
-    if "data" in config and "model" in config:
+    if {"data", "model"} <= mapping(config, "config.json").keys():
         read = DiaConfig.read(_NESTED, config, cross_rope=True, sampling=DEFAULTS_V01, own_speakers=())
         encoder, decoder = (
             replace(part, max_position_embeddings=-(-part.max_position_embeddings // 128) * 128)

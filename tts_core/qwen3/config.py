@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Annotated, Any
 
-from tts_core.config import Config, Count, FileForm, Id, at, heads_faults
+from tts_core.config import Config, Count, FileForm, Id, at, heads_faults, mapping
 from tts_core.printable import named
 from tts_core.qwen3 import speaker
 from tts_core.qwen3.speaker import SpeakerConfig
@@ -167,7 +167,9 @@ _FILE = FileForm(
 
 def read_published(config: Mapping[str, Any]) -> Qwen3Config:
     """Read the config.json of a published folder."""
-    if config.get("tts_model_type") != BASE:  # a fine-tuned folder keeps the section of the Base that it was
+    if (
+        mapping(config, _FILE.where).get("tts_model_type") != BASE
+    ):  # a fine-tuned folder keeps the section of the Base that it was
         config = {name: value for name, value in config.items() if name != _ENCODER}
     return Qwen3Config.read(_FILE, config)
 
