@@ -1,12 +1,12 @@
 """Steps of single rows in float32 on a CPU, in which a text's numbers do not depend on the other texts.
 
 Products of a few rows run in whole blocks (tts_core.nn.row_calls), and each row attends only to its own keys,
-without padding.
+without padding. Of sequences that are read together each has products and SiLU of its own, in any dtype.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from threading import local
@@ -17,9 +17,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tts_core.nn.packed import Packed
 from tts_core.nn.row_calls import FIXED, FOR_BATCHES, Calls, alike, first_independent
 
-_HERE = local()  # of this thread. is_on; keys: of each row
+_HERE = local()  # of this thread. is_on; keys: of each row; packed: sequences that are read
 _READY: WeakSet[nn.Module] = WeakSet()
 
 
@@ -30,17 +31,49 @@ def independent_rows(network: nn.Module, keys: Sequence[int] | np.ndarray = ()) 
     keys: that each row sees with this step's own, from the first on, where masks hide others: numbers of the
     host, so that no mask is read. Those that a ring buffer no longer keeps may be counted.
     """
-    if network not in _READY:
-        for layer in network.modules():
-            if type(layer) is nn.Linear:
-                layer.__class__ = RowLinear
-        _READY.add(network)
+    _prepare(network)
     before = is_on(), _keys()
     _HERE.is_on, _HERE.keys = next(network.parameters()).is_cpu, [int(count) for count in keys]
     try:
         yield
     finally:
         _HERE.is_on, _HERE.keys = before
+
+
+@contextmanager
+def sequences_apart(network: nn.Module, packed: Packed) -> Iterator[None]:
+    """Let sequences inside have the numbers that each has alone; without effect on a GPU."""
+    before = _packed()
+    if next(network.parameters()).is_cpu:
+        _prepare(network)
+        _HERE.packed = packed
+    try:
+        yield
+    finally:
+        _HERE.packed = before
+
+
+def _prepare(network: nn.Module) -> None:
+    if network in _READY:
+        return
+    for layer in network.modules():
+        if type(layer) is nn.Linear:
+            layer.__class__ = RowLinear
+    _READY.add(network)
+
+
+def each_sequence(call: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """Apply a function of positions; inside `sequences_apart` to each sequence by itself. (..., T, D)."""
+    packed = _packed()
+    if packed is None or x.dim() < 2 or x.shape[-2] != packed.total:
+        return call(x)
+    made = [call(x[..., span, :].contiguous()) for span in packed.filled]
+    return made[0] if len(made) == 1 else torch.cat(made, dim=-2)
+
+
+def silu(x: Tensor) -> Tensor:
+    """Compute F.silu, whose last numbers torch rounds otherwise on a CPU. (..., T, D) → same."""
+    return each_sequence(F.silu, x)
 
 
 def is_on() -> bool:
@@ -52,17 +85,24 @@ def _keys() -> list[int]:
     return getattr(_HERE, "keys", [])
 
 
+def _packed() -> Packed | None:
+    return getattr(_HERE, "packed", None)
+
+
 class RowLinear(nn.Linear):
-    """nn.Linear, which inside `independent_rows` computes few rows, each by itself. (..., D) → (..., N)."""
+    """nn.Linear, which computes as `linear` does. (..., D) → (..., N)."""
 
     def forward(self, input: Tensor) -> Tensor:
         return linear(input, self.weight, self.bias)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Compute F.linear; inside `independent_rows` of few rows. (..., D) → (..., N)."""
+    """Compute F.linear; inside `independent_rows` of few rows, inside `sequences_apart` of each sequence.
+
+    (..., D) → (..., N).
+    """
     if not is_on() or x.dtype != torch.float32 or weight.dtype != torch.float32:
-        return F.linear(x, weight, bias)
+        return each_sequence(lambda part: F.linear(part, weight, bias), x)
     rows, calls = x.reshape(-1, x.shape[-1]), _calls(*weight.shape, torch.get_num_threads())
     count, whole = len(rows), calls.padded(len(rows))
     if whole > count:
