@@ -16,9 +16,9 @@ from mlx_port.kernels.source import passes
 from mlx_port.layers.cache import CHUNK
 from mlx_port.layers.row_cache import RowCache, RowPositions
 from mlx_port.reading import Reading, begin_read, finish_read
+from tts_core.memory.terms import TOGETHER
 from tts_core.speaking.decoder import BatchDecoder, TextRead
 from tts_core.speaking.rows import BatchRows, Draws, Launched, TextInputs, mapped
-from tts_core.speaking.running import TOGETHER
 
 STEPS_KEPT = 256  # between two times that MLX's unused memory is freed
 

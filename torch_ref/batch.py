@@ -18,9 +18,9 @@ from torch_ref.layers.cache import CHUNK
 from torch_ref.layers.row_cache import RowCache, RowPositions
 from torch_ref.limits.independent import independent_rows
 from torch_ref.reading import Reading, begin_read, finish_read
+from tts_core.memory.terms import TOGETHER
 from tts_core.speaking.decoder import BatchDecoder, TextRead
 from tts_core.speaking.rows import BatchRows, Draws, Launched, TextInputs, mapped
-from tts_core.speaking.running import TOGETHER
 
 
 class RunningBatch:

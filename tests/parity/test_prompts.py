@@ -1,4 +1,4 @@
-"""Texts that are read in one pass have the keys, values and states that each has alone, bit for bit on a CPU."""
+"""Texts that are read in one pass have on a CPU, bit for bit, what each has alone."""
 
 from __future__ import annotations
 
@@ -115,11 +115,12 @@ def qwen3(side: str) -> Case:
         if seed % 2:
             codec = np.append(layout.codec, [SPEAKER, FRAME, FRAME][: seed + 1]).astype(np.int32)
             text = np.append(layout.text, [7] * (len(codec) - len(layout.codec))).astype(np.int32)
+            frames = random.integers(0, 40, (config.n_codebooks, int((codec == FRAME).sum())))
             given = replace(
                 given,
                 layout=replace(layout, text=text, codec=codec),
                 speaker=random.normal(size=config.talker.hidden_size).astype(np.float32),
-                frames=random.integers(0, 40, (config.n_codebooks, int((codec == FRAME).sum()))).astype(np.int32),
+                frames=frames.astype(np.int32),
             )
         texts.append(given)
     return slots, texts
@@ -203,4 +204,4 @@ def test_where_packed_sequences_are() -> None:
     assert packed.spans == [slice(0, 2), slice(2, 2), slice(2, 5)]
     assert (packed.filled, packed.total) == ([slice(0, 2), slice(2, 5)], 5)
     assert packed.positions.tolist() == [0, 1, 0, 1, 2]
-    assert [(part.rows, part.causal) for part in packed.parts()] == [(slice(0, 2), False), (slice(2, 5), False)]
+    assert [part.rows for part in packed.parts()] == packed.filled

@@ -29,6 +29,7 @@ from tts_core.memory.terms import (
     activations,
     gated_row,
     layer,
+    read_at_once,
     rounded,
     with_sound,
 )
@@ -131,8 +132,12 @@ def _activations(config: DiaConfig, job: DiaJob, machine: Machine) -> Term:
     heads = max(decoder.num_attention_heads, decoder.cross_num_attention_heads)
     capacity = cache_rows(grid_rows(config, job), machine.backend)
     row, encoder_row = _row(decoder, machine.size), _row(encoder, machine.size)
-    read = layer(text, encoder_row, heads=encoder.num_attention_heads, keys=text)
+    texts = read_at_once(job.batch, text, machine.backend)
+    read = layer(texts, encoder_row, heads=encoder.num_attention_heads, keys=text)
     start = layer(job.streams * first, row, heads=heads, keys=max(first, text))
+    if job.prompt_frames and machine.backend not in FIXED:
+        each = 2 * decoder.num_hidden_layers * decoder.num_key_value_heads * decoder.head_dim * machine.size
+        start += each * read_at_once(job.batch, job.streams // job.batch * first, machine.backend)
     step = layer(job.streams, row, heads=heads, keys=max(capacity, text))
     used, where = max((read, "the text"), (start, f"the first {first} rows"), (step, "a step"))
     logits = decoder.num_channels * decoder.vocab_size

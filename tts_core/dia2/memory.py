@@ -27,6 +27,7 @@ from tts_core.memory.terms import (
     activations,
     gated_row,
     layer,
+    read_at_once,
     rounded,
     with_sound,
 )
@@ -70,7 +71,7 @@ def estimate(configs: Configs, job: Dia2Job, machine: Machine) -> Estimate:
     """Estimate the memory of `job`. configs: of the model's parts by kind."""
     config, codec = config_of(configs, "dia2", Dia2Config), config_of(configs, "mimi", MimiConfig)
     cache = _cache(config, job, machine.size)
-    steps = Phase("steps", (cache, _activations(config, job, machine.size)))
+    steps = Phase("steps", (cache, _activations(config, job, machine)))
     sound = Phase("codec", (cache, *_decoding(codec, job, machine)))
     phases = with_sound(machine.backend, [steps], sound)
     if job.prefix_frames:
@@ -101,12 +102,16 @@ def _cache(config: Dia2Config, job: Dia2Job, size: int) -> Term:
     return Term("cache", (stack.num_hidden_layers + 1) * layer, why)
 
 
-def _activations(config: Dia2Config, job: Dia2Job, size: int) -> Term:
-    stack = config.transformer
-    most = max(job.rows, (1 + job.guided) * job.prefix_frames)  # prefixes are read one by one
+def _activations(config: Dia2Config, job: Dia2Job, machine: Machine) -> Term:
+    stack, size = config.transformer, machine.size
+    prefixes = read_at_once(job.texts, (1 + job.guided) * job.prefix_frames, machine.backend)
+    most = max(job.rows, prefixes)
     width = stack.num_attention_heads * stack.head_dim
     row = gated_row(stack.hidden_size, stack.intermediate_size, width, size)
     read = layer(most, row, heads=stack.num_attention_heads, keys=cached_rows(config, job))
+    if machine.backend != "torch-cuda":
+        kept = 2 * stack.num_key_value_heads * stack.head_dim * size
+        read += prefixes * stack.num_hidden_layers * kept  # before they are copied
     return activations(read, counted(most, "row"), job.rows * config.audio_vocab_size)
 
 

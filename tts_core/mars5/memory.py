@@ -23,7 +23,17 @@ from tts_core.mars5.options import MAX_LEN, Mars5Options
 from tts_core.memory import fits
 from tts_core.memory.fits import Option, dtypes
 from tts_core.memory.machine import Machine
-from tts_core.memory.terms import LIVE, Estimate, Phase, Term, activations, layer, libraries, with_sound
+from tts_core.memory.terms import (
+    LIVE,
+    Estimate,
+    Phase,
+    Term,
+    activations,
+    layer,
+    libraries,
+    read_at_once,
+    with_sound,
+)
 from tts_core.memory.weights import stored_with_norms, weight_bytes
 from tts_core.printable import counted
 
@@ -99,7 +109,7 @@ def estimate(configs: Configs, job: Mars5Job, machine: Machine) -> Estimate:
             *with_sound(
                 machine.backend,
                 [
-                    Phase("AR", (cache, _activations(ar, job, machine.size))),
+                    Phase("AR", (cache, _activations(ar, job, machine))),
                     Phase("NAR", (_diffusion(nar, job, machine), *kept)),
                 ],
                 Phase("vocoder", (vocos_window("vocoder", vocoder, job.frames, SPOKEN, machine), *kept)),
@@ -119,11 +129,14 @@ def _cache(config: CodecLMConfig, job: Mars5Job, size: int) -> Term:
     return Term("cache", held + tables, f"keys and values of {room} ids{texts}")
 
 
-def _activations(config: CodecLMConfig, job: Mars5Job, size: int) -> Term:
+def _activations(config: CodecLMConfig, job: Mars5Job, machine: Machine) -> Term:
+    size = machine.size
     row = size * max(2 * config.hidden_size + 3 * config.intermediate_size, 6 * config.hidden_size)
-    rows = job.prompt_ids + 1
-    read = layer(rows, row, heads=config.num_attention_heads, keys=rows)
-    return activations(read, f"{job.prompt_ids} ids of prompt", config.vocab_size * job.batch)
+    rows = read_at_once(job.batch, job.prompt_ids + 1, machine.backend)
+    read = layer(rows, row, heads=config.num_attention_heads, keys=job.prompt_ids + 1)
+    if machine.backend != "torch-cuda":
+        read += 2 * config.num_hidden_layers * config.hidden_size * size * rows  # before they are copied
+    return activations(read, f"{rows} ids of prompts", config.vocab_size * job.batch)
 
 
 def _diffusion(config: ResidualTransformerConfig, job: Mars5Job, machine: Machine) -> Term:

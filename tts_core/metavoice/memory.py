@@ -31,6 +31,7 @@ from tts_core.memory.terms import (
     activations,
     layer,
     libraries,
+    read_at_once,
     with_sound,
 )
 from tts_core.memory.weights import stored_as, weight_bytes
@@ -124,6 +125,9 @@ def _activations(config: FirstStageConfig, job: MetaVoiceJob, machine: Machine) 
     streams, width = job.batch * job.rows, config.hidden_size
     row = machine.wide * 2 * width + machine.size * max(4 * width, 3 * config.intermediate_size)
     read = layer(streams * job.text_ids, row, heads=config.num_attention_heads, keys=job.text_ids)
+    if machine.backend != "torch-cuda":
+        ids = read_at_once(job.batch, job.rows * job.text_ids, machine.backend)
+        read += 2 * config.num_hidden_layers * width * machine.size * ids  # before they are copied
     return activations(read, "the text", streams * config.vocab_size)
 
 

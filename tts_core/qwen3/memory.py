@@ -28,6 +28,7 @@ from tts_core.memory.terms import (
     Term,
     gated_row,
     layer,
+    read_at_once,
     rounded,
     scores,
     with_sound,
@@ -115,15 +116,17 @@ def _kept_layer(config: Qwen3Config, positions: int, size: int) -> int:
 
 
 def _prompt(config: Qwen3Config, job: Qwen3Job, machine: Machine) -> Term:
-    """One prompt after the other is read, into a cache of its own where the batch's is of fixed size."""
+    """Prompts are read in passes of several, into caches of their own; on CUDA one after the other."""
     stack, size = config.talker, machine.size
     row = _row(config, size) + 3 * size * config.text_hidden_size
-    used = layer(job.prompt, row, heads=stack.num_attention_heads, keys=job.prompt)
-    why = f"one layer of {counted(job.prompt, 'position')}, and embeddings of text"
+    read = read_at_once(job.texts, job.prompt, machine.backend)
+    used = layer(read, row, heads=stack.num_attention_heads, keys=job.prompt)
     if machine.backend in FIXED:
         used += (stack.num_hidden_layers + 1) * _kept_layer(config, rounded(job.prompt), size)
-        why += "; its keys and values before they are copied"
-    return Term("prompt", used, why)
+    else:
+        used += stack.num_hidden_layers * _kept_layer(config, read, size)
+    why = f"one layer of {counted(read, 'position')}, and embeddings of text; keys and values before"
+    return Term("prompt", used, f"{why} they are copied")
 
 
 def _steps(config: Qwen3Config, job: Qwen3Job, size: int) -> Term:

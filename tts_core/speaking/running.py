@@ -13,7 +13,6 @@ from tts_core.errors import own_error
 from tts_core.nn.sentinels import Sentinel
 from tts_core.speaking.speech import Slot
 
-TOGETHER = 1024  # positions of texts that are read in one pass, at most
 WAITED = Sentinel.WAITED  # in place of a text's first id: it took no part in the step
 
 

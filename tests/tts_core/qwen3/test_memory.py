@@ -44,7 +44,19 @@ def test_the_cache_on_cuda_is_allocated_at_once() -> None:
     short = plan(replace(MINUTE, prompt=40, frames=1010), backend="torch-cuda")
     assert short["cache"].bytes == held["cache"].bytes
     assert held["prompt"].bytes - short["prompt"].bytes > 29 * position * 256 > 0.9 * short["prompt"].bytes
-    assert plan(MINUTE, backend="torch-mps")["prompt"].bytes < 29 * position * 512
+
+
+def test_prompts_are_read_in_passes_of_several() -> None:
+    """Of 1024 positions at most, and with keys and values of their own before those are copied."""
+    position, short = 2 * 8 * 128 * 2, replace(MINUTE, prompt=40)
+    one, two, many, more = (
+        plan(replace(short, texts=texts), backend="torch-mps")["prompt"].bytes for texts in (1, 2, 30, 300)
+    )
+    assert one > 28 * position * 40
+    assert (two - one) / 40 == pytest.approx((many - one) / (1024 - 40), rel=0.1)
+    assert many == more
+    captured = (plan(replace(short, texts=texts), backend="torch-cuda")["prompt"].bytes for texts in (1, 30))
+    assert len({*captured}) == 1
 
 
 @pytest.mark.parametrize(
