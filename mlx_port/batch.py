@@ -16,6 +16,7 @@ from mlx_port.kernels.source import passes
 from mlx_port.layers.cache import CHUNK
 from mlx_port.layers.row_cache import RowCache, RowPositions
 from mlx_port.reading import Reading, begin_read, finish_read
+from mlx_port.runtime.switches import kind_of_keys
 from tts_core.memory.terms import TOGETHER
 from tts_core.speaking.decoder import BatchDecoder, TextRead
 from tts_core.speaking.rows import BatchRows, Draws, Launched, TextInputs, mapped
@@ -93,8 +94,10 @@ class RunningBatch:
 
     def _allocate(self, keys: Sequence[tuple[Any, Any]]) -> None:
         """Let every layer have room for what was read of texts. keys: as those of one of them."""
-        form = self.decoder.cache or RowCache
-        self.caches = self.caches or [form(own[:0], values[:0], self.at) for own, values in keys]
+        form, kind = self.decoder.cache or RowCache, kind_of_keys(keys[0][0].dtype)
+        self.caches = self.caches or [
+            form(own[:0].astype(kind), values[:0].astype(kind), self.at) for own, values in keys
+        ]
         self._reserve(int(self.plan.positions().max()))
 
     def _put(self, place: int, slot: int, read: TextRead) -> None:

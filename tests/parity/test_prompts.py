@@ -169,7 +169,7 @@ def test_texts_that_join_together_draw_what_they_draw_one_after_the_other(
     case: Callable[[str], Case], side: str
 ) -> None:
     """Beside one that has begun, with its slot among theirs."""
-    drawn = list[np.ndarray]()
+    drawn = dict[bool, np.ndarray]()
     for at_once in (True, False):
         slots, texts = case(side)
         slots.join({2: texts[2]})
@@ -177,15 +177,15 @@ def test_texts_that_join_together_draw_what_they_draw_one_after_the_other(
         slots.read(slots.launch(1))
         for group in [others] if at_once else [{slot: text} for slot, text in others.items()]:
             slots.join(group)
-        drawn.append(np.concatenate([slots.read(slots.launch(1)) for _ in range(4)]))
-    np.testing.assert_array_equal(*drawn)
+        drawn[at_once] = np.concatenate([slots.read(slots.launch(1)) for _ in range(4)])
+    np.testing.assert_array_equal(drawn[True], drawn[False])
 
 
 @every_side
 @every_case
 def test_if_a_text_cannot_be_read_none_joins(case: Callable[[str], Case], side: str) -> None:
     """The one that runs goes on as alone."""
-    drawn = list[np.ndarray]()
+    drawn = dict[bool, np.ndarray]()
     for fails in (True, False):
         slots, texts = case(side)
         slots.join({2: texts[2]})
@@ -195,8 +195,8 @@ def test_if_a_text_cannot_be_read_none_joins(case: Callable[[str], Case], side: 
                 slots.join({0: texts[0], 1: texts[1]})
             slots._reserve = reserve
             assert [*slots.plan.texts] == [2]
-        drawn.append(np.concatenate([slots.read(slots.launch(1)) for _ in range(3)])[:, 2])
-    np.testing.assert_array_equal(*drawn)
+        drawn[fails] = np.concatenate([slots.read(slots.launch(1)) for _ in range(3)])[:, 2]
+    np.testing.assert_array_equal(drawn[True], drawn[False])
 
 
 def test_where_packed_sequences_are() -> None:
