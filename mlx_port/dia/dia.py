@@ -21,7 +21,7 @@ from mlx_port.layers.norm import RMSNorm
 from mlx_port.layers.rope import RotaryPositions, Rotation, rotate
 from mlx_port.layers.row_cache import RowCache
 from tts_core.dia.config import DiaConfig, DiaDecoderConfig, DiaEncoderConfig
-from tts_core.nn.packed import PackedCache, Parts
+from tts_core.nn.packed import PackedCache, PackedMask
 
 Cache = KeyValueCache | RowCache | PackedCache
 SCALE = 1.0  # attention scores are not divided by sqrt(E): the weights were trained that way
@@ -38,7 +38,7 @@ class DiaSource(NamedTuple):
 
     keys: list[mx.array]
     values: list[mx.array]
-    mask: mx.array | Parts | None
+    mask: mx.array | PackedMask | None
     unconditional: list[mx.array] | None
 
 
@@ -103,7 +103,7 @@ class CrossAttention(nn.Module):
         x: mx.array,
         keys: mx.array,
         values: mx.array,
-        mask: mx.array | Parts | None,
+        mask: mx.array | PackedMask | None,
         rotation: Rotation | None,
     ) -> mx.array:
         queries = split_heads(self.q_proj(x), self.head_dim)

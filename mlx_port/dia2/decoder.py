@@ -52,20 +52,16 @@ class Dia2Decoder(BatchDecoder):
         """Read the steps of prefixes."""
         transformer, config, rows = self.network.transformer, self.network.config, texts[0].rows
         packed, stack = Packed.of(text.positions for text in texts), config.transformer
-        at = self.host.to_device(packed.positions)
-        caches = packed.caches(transformer.layers, at)
+        caches = packed.caches(transformer.layers, self.host.to_device)
         if packed.total:
             before = np.concatenate([text.before for text in texts if text.positions])
             tokens = mx.repeat(self.host.to_device(before)[None], rows, axis=0)
             tokens[1:, :, :2] = self.nothing
             with sequences_apart(transformer, packed):
-                transformer(tokens, at, caches)
+                transformer(tokens, caches[0].length, caches)
         empty = mx.zeros((rows, stack.num_key_value_heads, 0, stack.head_dim), self.fused.kind)
         state = Dia2State(mx.zeros((1, config.n_streams), mx.int32))
-        return [
-            TextRead(state, [cache.of(span) if packed.total else (empty, empty) for cache in caches])
-            for span in packed.spans
-        ]
+        return [TextRead(state, keys) for keys in packed.keys(caches, empty)]
 
     def step(
         self, state: Dia2State, given: np.ndarray, at: RowPositions, caches: Sequence[RowCache]

@@ -15,7 +15,6 @@ import numpy as np
 
 from mlx_port.batch import RunningBatch
 from mlx_port.host import Host
-from mlx_port.layers.cache import RingCache
 from mlx_port.layers.row_cache import RowCache, RowPositions
 from mlx_port.mars5.codec_lm import CodecLM
 from mlx_port.steps.apart import sequences_apart
@@ -24,7 +23,7 @@ from mlx_port.steps.mars5.one_row import fused
 from mlx_port.steps.spin import Spins
 from tts_core.mars5.inputs import Mars5Inputs
 from tts_core.mars5.sampling import SAMPLER
-from tts_core.nn.packed import Packed, PackedCache, window_mask
+from tts_core.nn.packed import Packed, ring
 from tts_core.nn.sampling import TextSettings
 from tts_core.speaking.decoder import BatchDecoder, TextRead
 from tts_core.speaking.rows import Draws
@@ -56,42 +55,23 @@ class Mars5Decoder(BatchDecoder):
 
     def read(self, texts: Sequence[Mars5Inputs]) -> list[TextRead]:
         """Read the speakers and the prompts. A speaker of several is read once."""
-        network, to_device, speakers = self.network, self.host.to_device, dict[bytes, mx.array]()
-        packed = Packed.of(text.positions for text in texts)
-        caches = packed.caches(network.ar.layers, to_device(packed.positions), self._rule)
-        for text in texts:
-            if text.codes.tobytes() not in speakers:
-                speakers[text.codes.tobytes()] = network.speaker(to_device(text.codes.T[None]))
+        network, to_device, found = self.network, self.host.to_device, list[TextRead]()
+        voices = {text.codes.tobytes(): text.codes for text in texts}
+        speakers = {key: network.speaker(to_device(codes.T[None])) for key, codes in voices.items()}
+        packed, window = Packed.of(text.positions for text in texts), network.config.sliding_window
+        caches = packed.caches(network.ar.layers, to_device, window)
+        prompts = [(text.codes.tobytes(), to_device(text.prompt.tokens[None])) for text in texts]
+        rows = [network.rows(speakers[key], ids) for key, ids in prompts]
         with sequences_apart(network, packed):
-            rows = [
-                network.rows(speakers[text.codes.tobytes()], to_device(text.prompt.tokens[None]))
-                for text in texts
-            ]
             hidden = network.ar(
                 mx.concatenate(rows, axis=1), self.rotary(caches[0].length, packed.total), caches
             )
-            return [
-                self._read(text, span, hidden, caches) for text, span in zip(texts, packed.spans, strict=True)
-            ]
-
-    def _read(
-        self, text: Mars5Inputs, span: slice, hidden: mx.array, caches: Sequence[PackedCache]
-    ) -> TextRead:
-        """Return what was read of a text at a span. hidden: (1, ΣT, D), of all texts."""
-        state = Mars5State(mx.zeros(1, mx.int32), mx.zeros((1, text.window), mx.int32))
-        keys = [cache.of(span) for cache in caches]
-        window = self.network.config.sliding_window
-        if text.positions > window:
-            rings = [RingCache(window, text.positions) for _ in keys]
-            keys = [(ring.kept(pair[0]), ring.kept(pair[1])) for ring, pair in zip(rings, keys, strict=True)]
-        return TextRead(state, keys, self.network.head(hidden[:, span.stop - 1]))
-
-    def _rule(self, length: int) -> tuple[bool, mx.array | None]:
-        """Let a row of a prompt see itself and as many earlier ones as the window has."""
-        window = self.network.config.sliding_window
-        if length <= window + 1:
-            return length > 1, None
-        return False, self.host.to_device(window_mask(length, window))
+        for text, span in zip(texts, packed.spans, strict=True):
+            state = Mars5State(mx.zeros(1, mx.int32), mx.zeros((1, text.window), mx.int32))
+            places = span if text.positions <= window else to_device(ring(span, window))
+            keys = [cache.of(places) for cache in caches]
+            found.append(TextRead(state, keys, network.head(hidden[:, span.stop - 1])))
+        return found
 
     def step(
         self, state: Mars5State, given: np.ndarray, at: RowPositions, caches: Sequence[RowCache]

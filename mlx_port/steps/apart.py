@@ -2,38 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from threading import local
+from contextlib import AbstractContextManager
 
 import mlx.core as mx
 from mlx import nn
 
 from mlx_port.kernels.source import on_gpu
-from tts_core.nn.packed import Packed
-
-_HERE = local()  # of this thread. packed: sequences that are read
+from tts_core.nn.packed import Packed, each_sequence
 
 
-@contextmanager
-def sequences_apart(network: nn.Module, packed: Packed) -> Iterator[None]:
+def sequences_apart(network: nn.Module, packed: Packed) -> AbstractContextManager[None]:
     """Let linears inside compute each sequence by itself, because OpenBLAS adds in other orders for other
     numbers of rows; without effect on a GPU.
     """
-    before = _packed()
-    if not on_gpu():
-        for layer in network.modules():
-            if type(layer) is nn.Linear:
-                layer.__class__ = SequenceLinear
-        _HERE.packed = packed
-    try:
-        yield
-    finally:
-        _HERE.packed = before
-
-
-def _packed() -> Packed | None:
-    return getattr(_HERE, "packed", None)
+    for layer in [] if on_gpu() else network.modules():
+        if type(layer) is nn.Linear:
+            layer.__class__ = SequenceLinear
+    return packed.apart(is_on=not on_gpu())
 
 
 class SequenceLinear(nn.Linear):
@@ -43,8 +28,4 @@ class SequenceLinear(nn.Linear):
     """
 
     def __call__(self, x: mx.array) -> mx.array:
-        packed = _packed()
-        if packed is None or x.ndim < 2 or x.shape[-2] != packed.total or len(packed.filled) == 1:
-            return super().__call__(x)
-        call = super().__call__
-        return mx.concatenate([call(x[..., span, :]) for span in packed.filled], axis=-2)
+        return each_sequence(super().__call__, x, mx.concatenate)

@@ -28,7 +28,7 @@ from tts_core.metavoice.config import END_OF_AUDIO
 from tts_core.metavoice.inputs import MetaVoiceInputs
 from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.nn.noise import HostNoise
-from tts_core.nn.packed import Packed
+from tts_core.nn.packed import Packed, ring
 from tts_core.qwen3.inputs import Qwen3Inputs
 from tts_core.qwen3.layout import FRAME, SPEAKER, build
 from tts_core.qwen3.sampling import Qwen3Sampling
@@ -204,4 +204,5 @@ def test_where_packed_sequences_are() -> None:
     assert packed.spans == [slice(0, 2), slice(2, 2), slice(2, 5)]
     assert (packed.filled, packed.total) == ([slice(0, 2), slice(2, 5)], 5)
     assert packed.positions.tolist() == [0, 1, 0, 1, 2]
-    assert [part.rows for part in packed.parts()] == packed.filled
+    assert [part.rows for part in packed.everywhere(np.asarray).mask] == packed.filled
+    assert ring(slice(2, 9), 4).tolist() == [6, 7, 8, 5]

@@ -19,7 +19,7 @@ from torch_ref.sampling import draw_rows
 from tts_core.dia.grid import FREE
 from tts_core.dia.inputs import RUNNING, DiaGiven, DiaInputs
 from tts_core.dia.sampling import SAMPLER_0626, SAMPLER_V01, allowed_ids
-from tts_core.nn.packed import Packed, PackedCache, Part, Parts
+from tts_core.nn.packed import Packed, PackedMask, PackedPart
 from tts_core.nn.sampling import TextSettings
 from tts_core.speaking.decoder import BatchDecoder, TextRead
 from tts_core.speaking.rows import Draws
@@ -59,26 +59,22 @@ class DiaDecoder(BatchDecoder):
         heard = Packed.of(len(text.tokens) for text in texts)
         ids = to_device(np.concatenate([text.tokens for text in texts])[None])
         with sequences_apart(self.dia, heard):
-            own = PackedCache(heard.parts(), to_device(heard.positions))
-            source = self.dia.read_packed(ids, own)
+            source = self.dia.read_packed(ids, heard.everywhere(to_device))
         packed = Packed.of(text.positions for text in texts)
-        caches = packed.caches(decoder.layers, to_device(packed.positions))
+        caches = packed.caches(decoder.layers, to_device)
         if packed.total:
             rows = to_device(np.concatenate([text.grid[: text.positions] for text in texts])[None]).long()
             spans = [pair for pair in zip(packed.spans, heard.spans, strict=True) if pair[0] in packed.filled]
             constants = self.constants if texts[0].rows == 2 else None
-            own = source._replace(mask=Parts(Part(*pair) for pair in spans), unconditional=constants)
+            own = source._replace(
+                mask=PackedMask(PackedPart(*pair) for pair in spans), unconditional=constants
+            )
             with sequences_apart(self.dia, packed):
                 decoder(torch.cat([rows] * texts[0].rows), caches, own)
         config, like = self.dia.config.decoder_config, source.keys[0]
         empty = like.new_zeros(texts[0].rows, config.num_key_value_heads, 0, config.head_dim)
-        return [
-            TextRead(
-                self._state(text, source, which),
-                [cache.of(span) if packed.total else (empty, empty) for cache in caches],
-            )
-            for text, which, span in zip(texts, heard.spans, packed.spans, strict=True)
-        ]
+        states = (self._state(text, source, span) for text, span in zip(texts, heard.spans, strict=True))
+        return [*map(TextRead, states, packed.keys(caches, empty))]
 
     def _state(self, text: DiaInputs, source: DiaSource, span: slice) -> DiaState:
         """Return the first state of a text. span: its place in the source."""

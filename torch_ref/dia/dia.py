@@ -24,7 +24,7 @@ from torch_ref.layers.row_cache import RowCache
 from torch_ref.limits.independent import silu
 from torch_ref.limits.remedies import at_least_float32
 from tts_core.dia.config import DiaConfig, DiaDecoderConfig, DiaEncoderConfig
-from tts_core.nn.packed import PackedCache, Parts
+from tts_core.nn.packed import PackedCache, PackedMask
 
 Cache = KeyValueCache | RowCache | PackedCache
 SCALE = 1.0  # attention scores are not divided by sqrt(E): the weights were trained that way
@@ -41,7 +41,7 @@ class DiaSource(NamedTuple):
 
     keys: list[Tensor]
     values: list[Tensor]
-    mask: Tensor | Parts | None
+    mask: Tensor | PackedMask | None
     unconditional: list[Tensor] | None
 
 
@@ -102,7 +102,12 @@ class CrossAttention(nn.Module):
         return keys if rotation is None else rotate(keys, rotation), values
 
     def forward(
-        self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor | Parts | None, rotation: Rotation | None
+        self,
+        x: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        mask: Tensor | PackedMask | None,
+        rotation: Rotation | None,
     ) -> Tensor:
         queries = split_heads(self.q_proj(x), self.head_dim)
         queries = queries if rotation is None else rotate(queries, rotation)

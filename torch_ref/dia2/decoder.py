@@ -49,22 +49,18 @@ class Dia2Decoder(BatchDecoder):
         """Read the steps of prefixes."""
         transformer, config, rows = self.network.transformer, self.network.config, texts[0].rows
         packed, stack = Packed.of(text.positions for text in texts), config.transformer
-        at = self.host.to_device(packed.positions)
-        caches = packed.caches(transformer.layers, at)
+        caches = packed.caches(transformer.layers, self.host.to_device)
         if packed.total:
             before = np.concatenate([text.before for text in texts if text.positions])
             tokens = self.host.to_device(before)[None].repeat(rows, 1, 1)
             tokens[1:, :, :2] = self.nothing
             with sequences_apart(transformer, packed):
-                transformer(tokens, at, caches)
+                transformer(tokens, caches[0].length, caches)
         kind = transformer.compute or transformer.text_embed.embedding.weight.dtype
         shape = rows, stack.num_key_value_heads, 0, stack.head_dim
         empty = torch.zeros(shape, dtype=kind, device=self.nothing.device)
         state = Dia2State(self.nothing.new_zeros(1, config.n_streams))
-        return [
-            TextRead(state, [cache.of(span) if packed.total else (empty, empty) for cache in caches])
-            for span in packed.spans
-        ]
+        return [TextRead(state, keys) for keys in packed.keys(caches, empty)]
 
     def step(
         self, state: Dia2State, given: np.ndarray, at: RowPositions, caches: Sequence[RowCache]

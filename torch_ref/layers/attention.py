@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -20,7 +21,7 @@ from torch_ref import limits
 from torch_ref.limits import independent
 from torch_ref.limits.attention import last_contiguous
 from tts_core.nn.attention import AttentionPolicy, AttentionSizes, block_sizes, lane_spans, spans
-from tts_core.nn.packed import Parts
+from tts_core.nn.packed import PackedMask
 
 __all__ = ["AttentionPolicy", "scaled_dot_product_attention"]
 
@@ -33,7 +34,7 @@ def scaled_dot_product_attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    attn_mask: Tensor | Parts | None = None,
+    attn_mask: Tensor | PackedMask | None = None,
     dropout_p: float = 0.0,
     is_causal: bool = False,
     scale: float | None = None,
@@ -54,9 +55,9 @@ def scaled_dot_product_attention(
     """
     if is_causal and attn_mask is not None:
         raise ValueError("attention: both attn_mask and is_causal are given; put causality into the mask")
-    if isinstance(attn_mask, Parts):
-        given = {"scale": scale, "enable_gqa": enable_gqa, "policy": policy}
-        attended = attn_mask.attend(scaled_dot_product_attention, query, key, value, **given)
+    if isinstance(attn_mask, PackedMask):
+        attend = partial(scaled_dot_product_attention, scale=scale, enable_gqa=enable_gqa, policy=policy)
+        attended = attn_mask.attend(attend, query, key, value)
         return attended[0] if len(attended) == 1 else torch.cat(attended, dim=-2)
     policy = policy or DEFAULT
     if enable_gqa and query.shape[-2] == 1 and not is_causal and _shared_by_heads(query, key, attn_mask):

@@ -6,8 +6,8 @@ without padding. Of sequences that are read together each has products and SiLU 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from threading import local
 from weakref import WeakSet
@@ -17,10 +17,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tts_core.nn.packed import Packed
+from tts_core.nn.packed import Packed, each_sequence
 from tts_core.nn.row_calls import FIXED, FOR_BATCHES, Calls, alike, first_independent
 
-_HERE = local()  # of this thread. is_on; keys: of each row; packed: sequences that are read
+_HERE = local()  # of this thread. is_on; keys: of each row
 _READY: WeakSet[nn.Module] = WeakSet()
 
 
@@ -40,17 +40,12 @@ def independent_rows(network: nn.Module, keys: Sequence[int] | np.ndarray = ()) 
         _HERE.is_on, _HERE.keys = before
 
 
-@contextmanager
-def sequences_apart(network: nn.Module, packed: Packed) -> Iterator[None]:
+def sequences_apart(network: nn.Module, packed: Packed) -> AbstractContextManager[None]:
     """Let sequences inside have the numbers that each has alone; without effect on a GPU."""
-    before = _packed()
-    if next(network.parameters()).is_cpu:
+    is_cpu = next(network.parameters()).is_cpu
+    if is_cpu:
         _prepare(network)
-        _HERE.packed = packed
-    try:
-        yield
-    finally:
-        _HERE.packed = before
+    return packed.apart(is_on=is_cpu)
 
 
 def _prepare(network: nn.Module) -> None:
@@ -62,18 +57,9 @@ def _prepare(network: nn.Module) -> None:
     _READY.add(network)
 
 
-def each_sequence(call: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """Apply a function of positions; inside `sequences_apart` to each sequence by itself. (..., T, D)."""
-    packed = _packed()
-    if packed is None or x.dim() < 2 or x.shape[-2] != packed.total:
-        return call(x)
-    made = [call(x[..., span, :].contiguous()) for span in packed.filled]
-    return made[0] if len(made) == 1 else torch.cat(made, dim=-2)
-
-
 def silu(x: Tensor) -> Tensor:
     """Compute F.silu, whose last numbers torch rounds otherwise on a CPU. (..., T, D) → same."""
-    return each_sequence(F.silu, x)
+    return each_sequence(lambda part: F.silu(part.contiguous()), x, torch.cat)
 
 
 def is_on() -> bool:
@@ -83,10 +69,6 @@ def is_on() -> bool:
 
 def _keys() -> list[int]:
     return getattr(_HERE, "keys", [])
-
-
-def _packed() -> Packed | None:
-    return getattr(_HERE, "packed", None)
 
 
 class RowLinear(nn.Linear):
@@ -102,7 +84,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     (..., D) → (..., N).
     """
     if not is_on() or x.dtype != torch.float32 or weight.dtype != torch.float32:
-        return each_sequence(lambda part: F.linear(part, weight, bias), x)
+        return each_sequence(lambda part: F.linear(part.contiguous(), weight, bias), x, torch.cat)
     rows, calls = x.reshape(-1, x.shape[-1]), _calls(*weight.shape, torch.get_num_threads())
     count, whole = len(rows), calls.padded(len(rows))
     if whole > count:

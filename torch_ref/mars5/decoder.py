@@ -17,14 +17,13 @@ from torch import Tensor
 from torch_ref.batch import RunningBatch
 from torch_ref.guard import marked
 from torch_ref.host import Host
-from torch_ref.layers.cache import RingCache
 from torch_ref.layers.row_cache import RowCache, RowPositions
 from torch_ref.limits.independent import sequences_apart
 from torch_ref.mars5.codec_lm import CodecLM
 from torch_ref.sampling import draw_rows, occurrences
 from tts_core.mars5.inputs import Mars5Inputs
 from tts_core.mars5.sampling import SAMPLER, allowed_ids
-from tts_core.nn.packed import Packed, PackedCache, window_mask
+from tts_core.nn.packed import Packed, ring
 from tts_core.nn.sampling import TextSettings
 from tts_core.speaking.decoder import BatchDecoder, TextRead
 from tts_core.speaking.rows import Draws
@@ -56,43 +55,24 @@ class Mars5Decoder(BatchDecoder):
 
     def read(self, texts: Sequence[Mars5Inputs]) -> list[TextRead]:
         """Read the speakers and the prompts. A speaker of several is read once."""
-        network, to_device, speakers = self.network, self.host.to_device, dict[bytes, Tensor]()
-        packed = Packed.of(text.positions for text in texts)
-        caches = packed.caches(network.ar.layers, to_device(packed.positions), self._rule)
-        for text in texts:
-            if text.codes.tobytes() not in speakers:
-                speakers[text.codes.tobytes()] = network.speaker(to_device(text.codes.T[None]))
+        network, to_device, found = self.network, self.host.to_device, list[TextRead]()
+        voices = {text.codes.tobytes(): text.codes for text in texts}
+        speakers = {key: network.speaker(to_device(codes.T[None])) for key, codes in voices.items()}
+        packed, window = Packed.of(text.positions for text in texts), network.config.sliding_window
+        caches = packed.caches(network.ar.layers, to_device, window)
+        prompts = [(text.codes.tobytes(), to_device(text.prompt.tokens[None])) for text in texts]
+        rows = [network.rows(speakers[key], ids) for key, ids in prompts]
         with sequences_apart(network, packed):
-            rows = [
-                network.rows(speakers[text.codes.tobytes()], to_device(text.prompt.tokens[None]))
-                for text in texts
-            ]
             hidden = network.ar(torch.cat(rows, dim=1), self.rotary(caches[0].length, packed.total), caches)
-            return [
-                self._read(text, span, hidden, caches) for text, span in zip(texts, packed.spans, strict=True)
-            ]
-
-    def _read(
-        self, text: Mars5Inputs, span: slice, hidden: Tensor, caches: Sequence[PackedCache]
-    ) -> TextRead:
-        """Return what was read of a text at a span. hidden: (1, ΣT, D), of all texts."""
-        state = Mars5State(
-            torch.zeros(1, dtype=torch.int64, device=hidden.device),
-            torch.zeros(1, text.window, dtype=torch.int64, device=hidden.device),
-        )
-        keys = [cache.of(span) for cache in caches]
-        window = self.network.config.sliding_window
-        if text.positions > window:
-            rings = [RingCache(window, text.positions) for _ in keys]
-            keys = [(ring.kept(pair[0]), ring.kept(pair[1])) for ring, pair in zip(rings, keys, strict=True)]
-        return TextRead(state, keys, self.network.head(hidden[:, span.stop - 1]))
-
-    def _rule(self, length: int) -> tuple[bool, Tensor | None]:
-        """Let a row of a prompt see itself and as many earlier ones as the window has."""
-        window = self.network.config.sliding_window
-        if length <= window + 1:
-            return length > 1, None
-        return False, self.host.to_device(window_mask(length, window))
+        for text, span in zip(texts, packed.spans, strict=True):
+            state = Mars5State(
+                torch.zeros(1, dtype=torch.int64, device=hidden.device),
+                torch.zeros(1, text.window, dtype=torch.int64, device=hidden.device),
+            )
+            places = span if text.positions <= window else to_device(ring(span, window))
+            keys = [cache.of(places) for cache in caches]
+            found.append(TextRead(state, keys, network.head(hidden[:, span.stop - 1])))
+        return found
 
     def step(
         self, state: Mars5State, given: np.ndarray, at: RowPositions, caches: Sequence[RowCache]

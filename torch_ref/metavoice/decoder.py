@@ -46,7 +46,7 @@ class MetaVoiceDecoder(BatchDecoder):
         network, config, to_device = self.network, self.network.config, self.host.to_device
         packed, sampling = Packed.of(text.positions for text in texts), texts[0].sampling
         voices = [speaker_rows(network, to_device(text.vector[None]), sampling) for text in texts]
-        caches = packed.caches(network.transformer.h, to_device(packed.positions))
+        caches = packed.caches(network.transformer.h, to_device)
         if packed.total:
             ids = to_device(np.concatenate([text.tokens[:-1] for text in texts])[None]).long()
             spoken = [voice.expand(-1, text.positions, -1) for voice, text in zip(voices, texts, strict=True)]
@@ -54,13 +54,8 @@ class MetaVoiceDecoder(BatchDecoder):
                 tokens = stacked(ids, sampling, self.end_of_text)
                 network.transformer(tokens, torch.cat(spoken, dim=1), caches)
         empty = voices[0].new_zeros(texts[0].rows, config.num_attention_heads, 0, config.head_dim)
-        return [
-            TextRead(
-                self._state(text, voice),
-                [cache.of(span) if packed.total else (empty, empty) for cache in caches],
-            )
-            for text, voice, span in zip(texts, voices, packed.spans, strict=True)
-        ]
+        states = map(self._state, texts, voices)
+        return [*map(TextRead, states, packed.keys(caches, empty))]
 
     def step(
         self, state: MetaVoiceState, given: np.ndarray, at: RowPositions, caches: Sequence[RowCache]

@@ -59,10 +59,9 @@ class Qwen3Decoder(BatchDecoder):
     def read(self, texts: Sequence[Qwen3Inputs]) -> list[TextRead]:
         talker, config = self.talker, self.config
         packed = Packed.of(text.positions for text in texts)
-        at = self.host.to_device(packed.positions)
-        caches = packed.caches(talker.model.layers, at)
+        caches = packed.caches(talker.model.layers, self.host.to_device)
         with sequences_apart(self.network, packed):
-            hidden = talker(embedded(talker, self.host, texts), at, caches)
+            hidden = talker(embedded(talker, self.host, texts), caches[0].length, caches)
         state = Qwen3State(
             torch.zeros(1, config.n_codebooks, dtype=torch.int64, device=hidden.device),
             torch.zeros(1, config.vocab_size, dtype=torch.bool, device=hidden.device),

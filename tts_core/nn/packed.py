@@ -7,23 +7,21 @@ itself, as it does alone. Batched attention with padding rounds otherwise than a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
+from threading import local
 from typing import Any, NamedTuple
 
 import numpy as np
 
-Rule = Callable[[int], tuple[bool, Any]]  # of a sequence by its length: is_causal, and a mask
+_HERE = local()  # of this thread. packed: sequences that products compute one by one
+Concatenate = Callable[[list[Any], int], Any]
 
 
-def window_mask(length: int, window: int) -> np.ndarray:
-    """Let each position see itself and `window` earlier ones. → (length, length), True at keys to see."""
-    return np.triu(np.tril(np.ones((length, length), np.bool_)), -window)
-
-
-class Part(NamedTuple):
+class PackedPart(NamedTuple):
     """One sequence's attention. rows, keys: its queries and its keys.  causal, mask: of these."""
 
     rows: slice
@@ -32,20 +30,20 @@ class Part(NamedTuple):
     mask: Any = None
 
 
-class Parts(tuple[Part, ...]):
+class PackedMask(tuple[PackedPart, ...]):
     """Attention of each sequence by itself, in place of a mask."""
 
     __slots__ = ()
 
-    def attend(self, attend: Callable[..., Any], query: Any, key: Any, value: Any, **given: Any) -> list[Any]:
+    def attend(self, attend: Callable[..., Any], query: Any, key: Any, value: Any) -> list[Any]:
         """Call `attend` for each sequence. (..., H, ΣL, E), (..., K, ΣS, E) twice → (..., H, L, E) each."""
         return [
             attend(
                 query[..., one.rows, :],
-                *(each[..., one.keys, :] for each in (key, value)),
+                key[..., one.keys, :],
+                value[..., one.keys, :],
                 one.mask,
                 is_causal=one.causal,
-                **given,
             )
             for one in self
         ]
@@ -59,6 +57,7 @@ class Packed:
 
     @classmethod
     def of(cls, lengths: Iterable[int]) -> Packed:
+        """Pack sequences of these lengths."""
         return cls(tuple(lengths))
 
     @cached_property
@@ -81,14 +80,55 @@ class Packed:
         """Positions, of each sequence from 0 on. (ΣT,) int32."""
         return np.concatenate([np.arange(length, dtype=np.int32) for length in self.lengths])
 
-    def parts(self, rule: Rule = lambda length: (False, None)) -> Parts:
-        """Let each sequence attend to itself; everywhere without a rule."""
-        return Parts(Part(span, span, *rule(span.stop - span.start)) for span in self.filled)
+    def everywhere(self, to_device: Callable[[np.ndarray], Any]) -> PackedCache:
+        """Build the cache of any layer in which each position sees all of its sequence."""
+        mask = PackedMask(PackedPart(span, span) for span in self.filled)
+        return PackedCache(mask, to_device(self.positions))
 
-    def caches(self, layers: Iterable[Any], at: Any, rule: Rule | None = None) -> list[PackedCache]:
-        """Build the cache of each layer. at: `positions` on the device.  rule: causal if None."""
-        parts = self.parts(rule or (lambda length: (length > 1, None)))
-        return [PackedCache(parts, at) for _ in layers]
+    def caches(
+        self, layers: Iterable[Any], to_device: Callable[[np.ndarray], Any], window: int | None = None
+    ) -> list[PackedCache]:
+        """Build each layer's cache. window: earlier positions that one sees; None for all."""
+
+        def part(span: slice) -> PackedPart:
+            length = span.stop - span.start
+            if window is None or length <= window + 1:
+                return PackedPart(span, span, causal=length > 1)
+            seen = np.triu(np.tril(np.ones((length, length), np.bool_)), -window)
+            return PackedPart(span, span, mask=to_device(seen))
+
+        mask, at = PackedMask(map(part, self.filled)), to_device(self.positions)
+        return [PackedCache(mask, at) for _ in layers]
+
+    def keys(self, caches: Iterable[PackedCache], empty: Any) -> list[list[tuple[Any, Any]]]:
+        """Return keys and values of each sequence by layer, as views. empty: (B, K, 0, E), where none has a
+        position.
+        """
+        return [[each.of(span) if self.total else (empty, empty) for each in caches] for span in self.spans]
+
+    @contextmanager
+    def apart(self, *, is_on: bool) -> Iterator[None]:
+        """Let `each_sequence` compute sequences one by one."""
+        before, _HERE.packed = getattr(_HERE, "packed", None), self if is_on else None
+        try:
+            yield
+        finally:
+            _HERE.packed = before
+
+
+def ring(span: slice, window: int) -> np.ndarray:
+    """Return the last `window` places of a span in the order of a ring, (window,) int32."""
+    last = span.stop - span.start - 1
+    return (span.stop - 1 - (last - np.arange(window)) % window).astype(np.int32)
+
+
+def each_sequence(call: Callable[[Any], Any], x: Any, concatenate: Concatenate) -> Any:
+    """Apply a function of positions; inside of `apart` to each sequence by itself. (..., T, D)."""
+    packed = getattr(_HERE, "packed", None)
+    if packed is None or x.ndim < 2 or x.shape[-2] != packed.total:
+        return call(x)
+    made = [call(x[..., span, :]) for span in packed.filled]
+    return made[0] if len(made) == 1 else concatenate(made, -2)
 
 
 class PackedCache:
@@ -97,18 +137,21 @@ class PackedCache:
     length: the positions of all, (ΣT,).
     """
 
-    def __init__(self, parts: Parts, length: Any):
-        self.parts, self.length = parts, length
+    keys: Any
+    values: Any
+
+    def __init__(self, mask: PackedMask, length: Any):
+        self.mask, self.length = mask, length
 
     def extend(self, keys: Any, values: Any) -> tuple[Any, Any]:
         """Keep keys and values, and return them. (B, K, ΣT, E) each → same."""
         self.keys, self.values = keys, values
         return keys, values
 
-    def rule(self, rows: int) -> tuple[bool, Parts]:
+    def rule(self, rows: int) -> tuple[bool, PackedMask]:
         """Return (is_causal, mask): each sequence attends by itself."""
-        return False, self.parts
+        return False, self.mask
 
-    def of(self, span: slice) -> tuple[Any, Any]:
-        """Return keys and values of a sequence, as views. → (B, K, T, E) each."""
-        return self.keys[:, :, span], self.values[:, :, span]
+    def of(self, places: Any) -> tuple[Any, Any]:
+        """Return keys and values at places, of a slice as views. → (B, K, T, E) each."""
+        return self.keys[:, :, places], self.values[:, :, places]

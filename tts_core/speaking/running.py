@@ -19,7 +19,8 @@ WAITED = Sentinel.WAITED  # in place of a text's first id: it took no part in th
 class RunningBatch(Protocol):
     """Texts that share the steps of one network: `batch.py` of either side.
 
-    steps: that one launch runs.  ahead: launches before the first is read.
+    steps: that one launch runs.
+    ahead: launches before the first is read.
     together: positions of texts that join with one call, at most; one text may have more.
     """
 
