@@ -15,9 +15,11 @@ def sequences_apart(network: nn.Module, packed: Packed) -> AbstractContextManage
     """Let linears inside compute each sequence by itself, because OpenBLAS adds in other orders for other
     numbers of rows; without effect on a GPU.
     """
-    for layer in [] if on_gpu() else network.modules():
-        if type(layer) is nn.Linear:
-            layer.__class__ = SequenceLinear
+    if not on_gpu() and not vars(network).setdefault("_is_apart", False):
+        for layer in network.modules():
+            if type(layer) is nn.Linear:
+                layer.__class__ = SequenceLinear
+        vars(network)["_is_apart"] = True
     return packed.apart(is_on=not on_gpu())
 
 
