@@ -57,7 +57,7 @@ def frames_of(built: Any, config: Dia2Config, guidance: float) -> Frames:
         batch = built.slots(texts, count + config.longest_delay, guided=sampling.is_guided)
         runs = [Dia2Run(config, WORDS, max_frames=count) for _ in range(texts)]
         for slot, run in enumerate(runs):
-            batch.join(slot, Dia2Inputs(run, None, sampling, HostNoise(slot), run.warm_up()))
+            batch.join({slot: Dia2Inputs(run, None, sampling, HostNoise(slot), run.warm_up())})
         drawn = None
         while batch.can_step:
             before, drawn = drawn, batch.launch(1)

@@ -52,7 +52,7 @@ def joining(config: Qwen3Config, seed: int, prompt: int) -> Qwen3Inputs:
 def speak(slots: Any, texts: list[Qwen3Inputs], frames: int) -> np.ndarray:
     """Draw frames as a session does. → (frames, texts, Q)."""
     for slot, text in enumerate(texts):
-        slots.join(slot, text)
+        slots.join({slot: text})
     launched, drawn = deque[Any](), list[np.ndarray]()
     while len(drawn) < frames:
         while len(launched) <= slots.ahead and len(drawn) + len(launched) < frames:

@@ -5,7 +5,7 @@ A text has its own rows, positions, settings and random numbers; its ids are tho
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import mlx.core as mx
@@ -17,6 +17,7 @@ from mlx_port.layers.cache import CHUNK
 from mlx_port.layers.row_cache import RowCache, RowPositions
 from mlx_port.reading import Reading, begin_read, finish_read
 from mlx_port.runtime.switches import kind_of_keys
+from tts_core.memory.footprint import TOGETHER
 from tts_core.speaking.decoder import BatchDecoder, TextRead
 from tts_core.speaking.rows import BatchRows, Draws, Launched, TextInputs, mapped
 
@@ -27,6 +28,8 @@ class RunningBatch:
     """Slots for `texts` texts of at most `room` positions. Keys and values grow with the longest text and
     with the texts that are there, and are freed with the last one.
     """
+
+    together = TOGETHER
 
     def __init__(self, decoder: BatchDecoder, *, texts: int, room: int):
         self.decoder, self.host = decoder, decoder.host
@@ -43,15 +46,22 @@ class RunningBatch:
         """True if a text takes part in the next step."""
         return self.plan.can_step
 
-    def join(self, slot: int, text: TextInputs) -> None:
-        """Read what comes before a text's first step. Its slot must be free."""
-        read = self.decoder.read(text)
+    def join(self, texts: Mapping[int, TextInputs]) -> None:
+        """Read what comes before the first steps of texts, in one pass; all have as many rows. Their slots,
+        by which they are given, must be free. If it fails, none joins.
+        """
+        found = self.decoder.read([*texts.values()])
         self._close()
-        self.plan.join(slot, text)
+        first = self.plan.count
+        for slot, text in texts.items():
+            self.plan.join(slot, text)
         try:
-            self._put(slot, text, read)
+            self._allocate(found[0].keys)
+            for place, (slot, read) in enumerate(zip(texts, found, strict=True), first):
+                self._put(place, slot, read)
         except Exception:  # the others go on
-            self.leave(slot)
+            for slot in texts:
+                self.leave(slot)
             raise
 
     def feed(self, slot: int, ids: Sequence[int], *, more: bool) -> None:
@@ -82,22 +92,25 @@ class RunningBatch:
         first, *others = [finish_read(one)[None] for one in launched.readings]
         return launched.ids(np.concatenate((first, *others)) if others else first, self.plan.slots)
 
-    def _put(self, slot: int, text: TextInputs, read: TextRead) -> None:
-        """Take what was read of the text at the last place."""
-        place = self.plan.count - 1
-        form, kind = self.decoder.cache or RowCache, kind_of_keys(read.keys[0][0].dtype)
+    def _allocate(self, keys: Sequence[tuple[Any, Any]]) -> None:
+        """Let every layer have room for what was read of texts. keys: as those of one of them."""
+        form, kind = self.decoder.cache or RowCache, kind_of_keys(keys[0][0].dtype)
         self.caches = self.caches or [
-            form(keys[:0].astype(kind), values[:0].astype(kind), self.at) for keys, values in read.keys
+            form(own[:0].astype(kind), values[:0].astype(kind), self.at) for own, values in keys
         ]
         self._reserve(int(self.plan.positions().max()))
-        kept, apart = min(text.positions, self.at.capacity), len(self.caches[0].keys) // self.copies
+
+    def _put(self, place: int, slot: int, read: TextRead) -> None:
+        """Take what was read of the text at a place, the first without a state."""
+        text = self.plan.texts[slot]
+        kept, apart = min(text.read, self.at.capacity), len(self.caches[0].keys) // self.copies
         for cache, pair in zip(self.caches, read.keys, strict=True):
-            for copy in range(text.rows):
+            for copy in range(text.inputs.rows):
                 cache.fill(copy * apart + place, *(each[copy, :, :kept] for each in pair))
         self.state = mapped(appended, self.state, read.state) if place else read.state
-        mapped(lambda row: self.plan.texts[slot].shapes.append(row.shape), read.state)
+        mapped(lambda row: text.shapes.append(row.shape), read.state)
         if read.made is not None:
-            self.plan.texts[slot].first, self.known[slot] = 1, read.made
+            text.first, self.known[slot] = 1, read.made
 
     def _step(self, failed: list[int]) -> Reading:
         """Draw for every text that does not wait. failed: takes slots of those whose host part failed."""

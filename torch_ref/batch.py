@@ -5,7 +5,7 @@ A text has its own rows, positions, settings and random numbers; its ids are tho
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -18,6 +18,7 @@ from torch_ref.layers.cache import CHUNK
 from torch_ref.layers.row_cache import RowCache, RowPositions
 from torch_ref.limits.independent import independent_rows
 from torch_ref.reading import Reading, begin_read, finish_read
+from tts_core.memory.footprint import TOGETHER
 from tts_core.speaking.decoder import BatchDecoder, TextRead
 from tts_core.speaking.rows import BatchRows, Draws, Launched, TextInputs, mapped
 
@@ -26,6 +27,8 @@ class RunningBatch:
     """Slots for `texts` texts of at most `room` positions. Keys and values grow with the longest text and
     with the texts that are there, and are freed with the last one.
     """
+
+    together = TOGETHER
 
     def __init__(self, decoder: BatchDecoder, *, texts: int, room: int):
         self.decoder, self.host = decoder, decoder.host
@@ -43,15 +46,22 @@ class RunningBatch:
         return self.plan.can_step
 
     @torch.inference_mode()
-    def join(self, slot: int, text: TextInputs) -> None:
-        """Read what comes before a text's first step. Its slot must be free."""
-        read = self.decoder.read(text)
+    def join(self, texts: Mapping[int, TextInputs]) -> None:
+        """Read what comes before the first steps of texts, in one pass; all have as many rows. Their slots,
+        by which they are given, must be free. If it fails, none joins.
+        """
+        found = self.decoder.read([*texts.values()])
         self._close()
-        self.plan.join(slot, text)
+        first = self.plan.count
+        for slot, text in texts.items():
+            self.plan.join(slot, text)
         try:
-            self._put(slot, text, read)
+            self._allocate(found[0].keys)
+            for place, (slot, read) in enumerate(zip(texts, found, strict=True), first):
+                self._put(place, slot, read)
         except Exception:  # the others go on
-            self.leave(slot)
+            for slot in texts:
+                self.leave(slot)
             raise
 
     def feed(self, slot: int, ids: Sequence[int], *, more: bool) -> None:
@@ -83,20 +93,23 @@ class RunningBatch:
         first, *others = [finish_read(one)[None] for one in launched.readings]
         return launched.ids(np.concatenate((first, *others)) if others else first, self.plan.slots)
 
-    def _put(self, slot: int, text: TextInputs, read: TextRead) -> None:
-        """Take what was read of the text at the last place."""
-        place = self.plan.count - 1
+    def _allocate(self, keys: Sequence[tuple[Any, Any]]) -> None:
+        """Let every layer have room for what was read of texts. keys: as those of one of them."""
         form = self.decoder.cache or RowCache
-        self.caches = self.caches or [form(keys[:0], values[:0], self.at) for keys, values in read.keys]
+        self.caches = self.caches or [form(own[:0], values[:0], self.at) for own, values in keys]
         self._reserve(int(self.plan.positions().max()))
-        kept, apart = min(text.positions, self.at.capacity), len(self.caches[0].keys) // self.copies
+
+    def _put(self, place: int, slot: int, read: TextRead) -> None:
+        """Take what was read of the text at a place, the first without a state."""
+        text = self.plan.texts[slot]
+        kept, apart = min(text.read, self.at.capacity), len(self.caches[0].keys) // self.copies
         for cache, pair in zip(self.caches, read.keys, strict=True):
-            for copy in range(text.rows):
+            for copy in range(text.inputs.rows):
                 cache.fill(copy * apart + place, *(each[copy, :, :kept] for each in pair))
         self.state = mapped(appended, self.state, read.state) if place else read.state
-        mapped(lambda row: self.plan.texts[slot].shapes.append(row.shape), read.state)
+        mapped(lambda row: text.shapes.append(row.shape), read.state)
         if read.made is not None:
-            self.plan.texts[slot].first, self.known[slot] = 1, read.made
+            text.first, self.known[slot] = 1, read.made
 
     def _step(self, failed: list[int]) -> Reading:
         """Draw for every text that does not wait. failed: takes slots of those whose host part failed."""

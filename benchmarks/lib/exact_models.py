@@ -199,7 +199,7 @@ def speak(
     """Let texts speak together for some steps. → codes of each, a row a step, and its keys, as `kept`."""
     slots = opened(model, side, network, len(numbers), steps)
     for slot, number in enumerate(numbers):
-        slots.join(slot, KINDS[model].text(number))
+        slots.join({slot: KINDS[model].text(number)})
     drawn = [step(model, slots) for _ in range(steps)]
     codes = [np.stack([each[slot] for each in drawn]) for slot in range(len(numbers))]
     return list(zip(codes, kept(model, slots, len(numbers)), strict=True))
@@ -252,7 +252,7 @@ def turns(model: str, side: str, texts: int, steps: int) -> tuple[list[float], l
         with way():
             slots.append(opened(model, side, one, texts, steps + 2))
             for slot, number in enumerate(numbers):
-                slots[-1].join(slot, KINDS[model].text(number))
+                slots[-1].join({slot: KINDS[model].text(number)})
     for _ in range(steps + 2):
         for which, way in enumerate(ways):
             with way():

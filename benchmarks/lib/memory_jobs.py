@@ -354,12 +354,8 @@ def qwen3(given: Namespace, spec: str) -> Speak:
         made, seed = list[np.ndarray](), 0
         while len(made) < job.frames:
             slots = slots_of(built, texts=1, room=len(laid.text) + job.frames)
-            slots.join(
-                0,
-                Qwen3Inputs(
-                    laid, Qwen3Sampling(Qwen3Choice(), Qwen3Choice()), HostNoise(seed), vector, frames
-                ),
-            )
+            sampling = Qwen3Sampling(Qwen3Choice(), Qwen3Choice())
+            slots.join({0: Qwen3Inputs(laid, sampling, HostNoise(seed), vector, frames)})
             made, seed = [], seed + 1
             while len(made) < job.frames and not (made and made[-1][0, 0] == config.codec_eos_id):
                 made.append(slots.read(slots.launch(1))[0])

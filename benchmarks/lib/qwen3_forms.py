@@ -98,7 +98,7 @@ def ours(side: str, config: Qwen3Config, dtype: str, texts: Sequence[int]) -> It
 
         def speak(frames: int, slots: Any = slots, count: int = count) -> list[float]:
             for slot in range(count):
-                slots.join(slot, Qwen3Inputs(laid, Qwen3Sampling(), HostNoise(slot)))
+                slots.join({slot: Qwen3Inputs(laid, Qwen3Sampling(), HostNoise(slot))})
             launched = [slots.launch(1) for _ in range(slots.ahead)]
             for _ in range(frames):
                 launched.append(slots.launch(1))

@@ -13,14 +13,16 @@ import mlx.core as mx
 import numpy as np
 
 from mlx_port.batch import RunningBatch
-from mlx_port.dia.dia import Dia
+from mlx_port.dia.dia import Dia, DiaSource
 from mlx_port.host import Host
 from mlx_port.layers.row_cache import RowPositions
+from mlx_port.steps.apart import sequences_apart
 from mlx_port.steps.dia.drawing import accepting, drawing
 from mlx_port.steps.dia.fused import fused
 from mlx_port.steps.row_keys import JoinedCache
 from tts_core.dia.inputs import RUNNING, DiaGiven, DiaInputs
 from tts_core.dia.sampling import SAMPLER_0626, SAMPLER_V01
+from tts_core.nn.packed import Packed, PackedMask, PackedPart
 from tts_core.nn.sampling import TextSettings
 from tts_core.speaking.decoder import BatchDecoder, TextRead
 from tts_core.speaking.rows import Draws
@@ -56,19 +58,34 @@ class DiaDecoder(BatchDecoder):
         if nothing is not None:
             self.forms[2] = fused(network, nothing)
 
-    def read(self, text: DiaInputs) -> TextRead:
-        """Read a text, and the rows before the last known one."""
-        source, cache = self.dia.read([self.host.to_device(text.tokens)]), self.dia.new_cache()
-        rows = self.host.to_device(text.grid[None, : text.filled])
-        if text.positions:
-            heard = source._replace(unconditional=self.forms[text.rows].constants)
-            copies = mx.concatenate([rows[:, :-1]] * text.rows)
-            self.dia.model.decoder(copies, cache, heard)
+    def read(self, texts: Sequence[DiaInputs]) -> list[TextRead]:
+        """Read texts, and the rows before the last known ones."""
+        to_device, decoder = self.host.to_device, self.dia.model.decoder
+        heard = Packed.of(len(text.tokens) for text in texts)
+        ids = to_device(np.concatenate([text.tokens for text in texts])[None])
+        with sequences_apart(self.dia, heard):
+            source = self.dia.read_packed(ids, heard.everywhere(to_device))
+        packed = Packed.of(text.positions for text in texts)
+        caches = packed.caches(decoder.layers, to_device)
+        if packed.total:
+            rows = to_device(np.concatenate([text.grid[: text.positions] for text in texts])[None])
+            spans = [pair for pair in zip(packed.spans, heard.spans, strict=True) if pair[0] in packed.filled]
+            constants = self.forms[texts[0].rows].constants
+            own = source._replace(
+                mask=PackedMask(PackedPart(*pair) for pair in spans), unconditional=constants
+            )
+            with sequences_apart(self.dia, packed):
+                decoder(mx.concatenate([rows] * texts[0].rows), caches, own)
         config, like = self.dia.config.decoder_config, source.keys[0]
-        empty = mx.zeros((text.rows, config.num_key_value_heads, 0, config.head_dim), like.dtype)
-        since = mx.full(rows[:, -1].shape, RUNNING)
-        state = DiaState(rows[:, -1], since, tuple(source.keys), tuple(source.values))
-        return TextRead(state, [layer.buffers or (empty, empty) for layer in cache])
+        empty = mx.zeros((texts[0].rows, config.num_key_value_heads, 0, config.head_dim), like.dtype)
+        states = (self._state(text, source, span) for text, span in zip(texts, heard.spans, strict=True))
+        return [*map(TextRead, states, packed.keys(caches, empty))]
+
+    def _state(self, text: DiaInputs, source: DiaSource, span: slice) -> DiaState:
+        """Return the first state of a text. span: its place in the source."""
+        last = self.host.to_device(text.grid[None, text.positions])
+        keys, values = (tuple(each[:, :, span] for each in layers) for layers in source[:2])
+        return DiaState(last, mx.full(last.shape, RUNNING), keys, values)
 
     def step(
         self, state: DiaState, given: np.ndarray, at: RowPositions, caches: Sequence[JoinedCache]

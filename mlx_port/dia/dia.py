@@ -19,8 +19,11 @@ from mlx_port.layers.attention import scaled_dot_product_attention
 from mlx_port.layers.cache import KeyValueCache
 from mlx_port.layers.norm import RMSNorm
 from mlx_port.layers.rope import RotaryPositions, Rotation, rotate
+from mlx_port.layers.row_cache import RowCache
 from tts_core.dia.config import DiaConfig, DiaDecoderConfig, DiaEncoderConfig
+from tts_core.nn.packed import PackedCache, PackedMask
 
+Cache = KeyValueCache | RowCache | PackedCache
 SCALE = 1.0  # attention scores are not divided by sqrt(E): the weights were trained that way
 
 
@@ -28,14 +31,14 @@ class DiaSource(NamedTuple):
     """Inputs of cross-attention: one entry per layer, computed once per batch of texts.
 
     keys, values: (B, H, S, E).
-    mask: (B, 1, 1, S), True at text, or None if all texts are equally long.
+    mask: (B, 1, 1, S), True at text, or None if all texts are equally long; of packed rows their parts.
     unconditional: (1, 1, D) per layer, the cross-attention of every row after the first B; None without such
     rows.
     """
 
     keys: list[mx.array]
     values: list[mx.array]
-    mask: mx.array | None
+    mask: mx.array | PackedMask | None
     unconditional: list[mx.array] | None
 
 
@@ -63,7 +66,7 @@ class SelfAttention(nn.Module):
         self.v_proj = nn.Linear(width, kv_heads * head_dim, bias=False)
         self.o_proj = nn.Linear(heads * head_dim, width, bias=False)
 
-    def __call__(self, x: mx.array, rotation: Rotation, cache: KeyValueCache | None = None) -> mx.array:
+    def __call__(self, x: mx.array, rotation: Rotation, cache: Cache | None = None) -> mx.array:
         """With a cache, rows follow the cached ones, and each attends only to itself and earlier rows."""
         queries = rotate(split_heads(self.q_proj(x), self.head_dim), rotation)
         keys = rotate(split_heads(self.k_proj(x), self.head_dim), rotation)
@@ -96,7 +99,12 @@ class CrossAttention(nn.Module):
         return keys if rotation is None else rotate(keys, rotation), values
 
     def __call__(
-        self, x: mx.array, keys: mx.array, values: mx.array, mask: mx.array | None, rotation: Rotation | None
+        self,
+        x: mx.array,
+        keys: mx.array,
+        values: mx.array,
+        mask: mx.array | PackedMask | None,
+        rotation: Rotation | None,
     ) -> mx.array:
         queries = split_heads(self.q_proj(x), self.head_dim)
         queries = queries if rotation is None else rotate(queries, rotation)
@@ -116,8 +124,8 @@ class EncoderLayer(nn.Module):
         self.post_sa_norm = RMSNorm(config.hidden_size, config.norm_eps)
         self.mlp = MLP(config.hidden_size, config.intermediate_size)
 
-    def __call__(self, x: mx.array, rotation: Rotation) -> mx.array:
-        x = x + self.self_attention(self.pre_sa_norm(x), rotation)
+    def __call__(self, x: mx.array, rotation: Rotation, cache: PackedCache | None = None) -> mx.array:
+        x = x + self.self_attention(self.pre_sa_norm(x), rotation, cache)
         return x + self.mlp(self.post_sa_norm(x))
 
 
@@ -131,11 +139,12 @@ class Encoder(nn.Module):
         self.norm = RMSNorm(config.hidden_size, config.norm_eps)
         self.rotary = RotaryPositions(config.max_position_embeddings, config.head_dim, config.rope_theta)
 
-    def __call__(self, ids: mx.array) -> mx.array:
+    def __call__(self, ids: mx.array, cache: PackedCache | None = None) -> mx.array:
+        """cache: of packed texts, one for all layers."""
         x = self.embedding(ids)
-        rotation = self.rotary(0, ids.shape[1])
+        rotation = self.rotary(0 if cache is None else cache.length, ids.shape[1])
         for layer in self.layers:
-            x = layer(x, rotation)
+            x = layer(x, rotation, cache)
         return self.norm(x)
 
 
@@ -180,7 +189,7 @@ class DecoderLayer(nn.Module):
         x: mx.array,
         rotation: Rotation,
         cross_rotation: Rotation | None,
-        cache: KeyValueCache,
+        cache: Cache,
         source: DiaSource,
         index: int,
     ) -> mx.array:
@@ -214,7 +223,11 @@ class Decoder(nn.Module):
         )
 
     def source(
-        self, encoded: mx.array, mask: mx.array | None, unconditional: mx.array | None = None
+        self,
+        encoded: mx.array,
+        mask: mx.array | None,
+        unconditional: mx.array | None = None,
+        at: int | mx.array = 0,
     ) -> DiaSource:
         """Project encoded texts once for all later rows.
 
@@ -222,8 +235,9 @@ class Decoder(nn.Module):
         mask: (B, 1, 1, S) or None.
         unconditional: (1, 1, source width), the encoding of one zero token, or None without unconditional
         rows.
+        at: position of the first row, or of each one, (S,).
         """
-        rotation = self.cross_rotary(0, encoded.shape[1]) if self.cross_rope else None
+        rotation = self.cross_rotary(at, encoded.shape[1]) if self.cross_rope else None
         pairs = [layer.cross_attention.project(encoded, rotation) for layer in self.layers]
         constants = None if unconditional is None else self.constants(unconditional)
         return DiaSource([keys for keys, _ in pairs], [values for _, values in pairs], mask, constants)
@@ -240,7 +254,7 @@ class Decoder(nn.Module):
             found.append(layer.cross_attention(query, keys, values, None, None))
         return found
 
-    def __call__(self, tokens: mx.array, cache: Sequence[KeyValueCache], source: DiaSource) -> mx.array:
+    def __call__(self, tokens: mx.array, cache: Sequence[Cache], source: DiaSource) -> mx.array:
         start = cache[0].length
         rotation = self.rotary(start, tokens.shape[1])
         cross_rotation = self.cross_rotary(start, tokens.shape[1]) if self.cross_rope else None
@@ -287,15 +301,19 @@ class Dia(nn.Module):
             mask = (mx.arange(longest) < lengths[:, None])[:, None, None]
         return self.model.decoder.source(padded, mask, unconditional)
 
+    def read_packed(self, ids: mx.array, cache: PackedCache) -> DiaSource:
+        """Encode packed texts, each by itself. (1, ΣS) int → keys and values (1, H, ΣS, E)."""
+        return self.model.decoder.source(self.model.encoder(ids, cache), None, at=cache.length)
+
     def encode_nothing(self) -> mx.array:
         """Encode the unconditional text: all zero ids have this same vector. → (1, 1, source width)."""
         return self.model.encoder(mx.zeros((1, 1), dtype=mx.int32))
 
-    def __call__(self, tokens: mx.array, cache: Sequence[KeyValueCache], source: DiaSource) -> mx.array:
+    def __call__(self, tokens: mx.array, cache: Sequence[Cache], source: DiaSource) -> mx.array:
         """Compute logits for the row after each of `tokens`. (R, T, C) → (R, T, C, V) float32."""
         return self.head(self.model.decoder(tokens, cache, source))
 
-    def next_logits(self, tokens: mx.array, cache: Sequence[KeyValueCache], source: DiaSource) -> mx.array:
+    def next_logits(self, tokens: mx.array, cache: Sequence[Cache], source: DiaSource) -> mx.array:
         """Compute logits only for the row after the last of `tokens`. (R, T, C) → (R, C, V) float32."""
         return self.head(self.model.decoder(tokens, cache, source)[:, -1:])[:, 0]
 

@@ -16,8 +16,9 @@ from mlx_port.layers.cache import KeyValueCache
 from mlx_port.layers.rope import Rotation, rotate
 from mlx_port.layers.row_cache import RowCache
 from tts_core.dia2.config import Dia2StackConfig
+from tts_core.nn.packed import PackedCache
 
-Cache = KeyValueCache | RowCache
+Cache = KeyValueCache | RowCache | PackedCache
 SCALE = 1.0  # attention scores are not divided by sqrt(E): queries and keys are normalized
 
 

@@ -16,10 +16,12 @@ from mlx_port.batch import RunningBatch
 from mlx_port.dia2.dia2 import Dia2
 from mlx_port.host import Host
 from mlx_port.layers.row_cache import RowCache, RowPositions
+from mlx_port.steps.apart import sequences_apart
 from mlx_port.steps.dia2.drawing import Dia2Drawing, Dia2Samplers, Dia2Settings
 from mlx_port.steps.dia2.fused import fused
 from tts_core.dia2.inputs import Dia2Inputs, noise_shape
 from tts_core.dia2.sampling import FIRST_STREAM, SAMPLER
+from tts_core.nn.packed import Packed
 from tts_core.nn.sampling import TextSettings
 from tts_core.speaking.decoder import BatchDecoder, TextRead
 from tts_core.speaking.rows import Draws
@@ -46,17 +48,20 @@ class Dia2Decoder(BatchDecoder):
         self.drawings: dict[Dia2Samplers, Dia2Drawing] = {}
         self.settings = [TextSettings(each, self.host) for each in (SAMPLER, FIRST_STREAM, SAMPLER)]
 
-    def read(self, text: Dia2Inputs) -> TextRead:
-        """Read the steps of a prefix."""
-        transformer, config = self.network.transformer, self.network.config
-        cache, stack = transformer.new_cache(), config.transformer
-        if text.positions:
-            tokens = mx.repeat(self.host.to_device(text.before)[None], text.rows, axis=0)
+    def read(self, texts: Sequence[Dia2Inputs]) -> list[TextRead]:
+        """Read the steps of prefixes."""
+        transformer, config, rows = self.network.transformer, self.network.config, texts[0].rows
+        packed, stack = Packed.of(text.positions for text in texts), config.transformer
+        caches = packed.caches(transformer.layers, self.host.to_device)
+        if packed.total:
+            before = np.concatenate([text.before for text in texts if text.positions])
+            tokens = mx.repeat(self.host.to_device(before)[None], rows, axis=0)
             tokens[1:, :, :2] = self.nothing
-            transformer(tokens, 0, cache)
-        empty = mx.zeros((text.rows, stack.num_key_value_heads, 0, stack.head_dim), self.fused.kind)
-        codes = mx.zeros((1, config.n_streams), mx.int32)
-        return TextRead(Dia2State(codes), [layer.buffers or (empty, empty) for layer in cache])
+            with sequences_apart(transformer, packed):
+                transformer(tokens, caches[0].length, caches)
+        empty = mx.zeros((rows, stack.num_key_value_heads, 0, stack.head_dim), self.fused.kind)
+        state = Dia2State(mx.zeros((1, config.n_streams), mx.int32))
+        return [TextRead(state, keys) for keys in packed.keys(caches, empty)]
 
     def step(
         self, state: Dia2State, given: np.ndarray, at: RowPositions, caches: Sequence[RowCache]

@@ -92,8 +92,8 @@ class Transformer(nn.Module):
     def __call__(self, tokens: mx.array, start: int | mx.array, cache: Sequence[Cache]) -> mx.array:
         """Read steps. tokens: (R, T, 2 + Q) → (R, T, D) after the last norm.
 
-        start: position of the first one, for single steps also (R, 1, 1); after a prefix not the number of
-        cached rows.
+        start: position of the first one, for single steps also (R, 1, 1), for packed sequences (T,); after a
+        prefix not the number of cached rows.
         """
         x, rotation = self.embed(tokens), self.rotary(start, tokens.shape[1])
         for layer, rows in zip(self.layers, cache, strict=True):

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import mlx.core as mx
 
 from mlx_port.kernels.attention_support import HALF, has_kernel
 from mlx_port.runtime.memory import backend_name
 from tts_core.nn.attention import AttentionPolicy, AttentionSizes, block_sizes, lane_spans, spans
+from tts_core.nn.packed import PackedMask
 
 __all__ = ["AttentionPolicy", "scaled_dot_product_attention"]
 
@@ -25,7 +27,7 @@ def scaled_dot_product_attention(
     query: mx.array,
     key: mx.array,
     value: mx.array,
-    attn_mask: mx.array | None = None,
+    attn_mask: mx.array | PackedMask | None = None,
     dropout_p: float = 0.0,
     is_causal: bool = False,
     scale: float | None = None,
@@ -38,7 +40,8 @@ def scaled_dot_product_attention(
     query (..., H, L, E), key (..., K, S, E), value (..., K, S, Ev); returns (..., H, L, Ev) in query's dtype.
     H is a multiple of K with enable_gqa; K and V are not repeated.
     scale: 1/sqrt(E) if None.
-    attn_mask: boolean (True = keep) or added to the scores, broadcast to (..., H, L, S).
+    attn_mask: boolean (True = keep) or added to the scores, broadcast to (..., H, L, S); or the parts that
+    attend by themselves.
     is_causal: row i sees keys <= i, also if L differs from S (mx.fast's own rule is i + S - L). Rows without
     keys give 0.
     dropout_p: must be 0.
@@ -48,6 +51,10 @@ def scaled_dot_product_attention(
         raise ValueError("attention: both attn_mask and is_causal are given; put causality into the mask")
     if dropout_p:
         raise ValueError(f"attention: dropout_p is {dropout_p}; the MLX side only does inference, give 0")
+    if isinstance(attn_mask, PackedMask):
+        attend = partial(scaled_dot_product_attention, scale=scale, enable_gqa=enable_gqa, policy=policy)
+        attended = attn_mask.attend(attend, query, key, value)
+        return attended[0] if len(attended) == 1 else mx.concatenate(attended, axis=-2)
     policy = policy or DEFAULT
     if policy.native and _trusted(query, key, value, attn_mask, is_causal, enable_gqa, policy):
         factor = query.shape[-1] ** -0.5 if scale is None else scale

@@ -20,7 +20,7 @@ class RotaryPositions(nn.Module):
         self._sin = mx.array(sin)
 
     def __call__(self, start: int | mx.array, length: int) -> Rotation:
-        """Return tables of `length` positions from `start`; a `start` on the device needs length 1."""
+        """Return tables of `length` positions from `start`, or of those that a `start` on the device has."""
         if not isinstance(start, int):
             return self._cos[start], self._sin[start]
         return self._cos[start : start + length], self._sin[start : start + length]

@@ -28,8 +28,9 @@ from mlx_port.mars5.encoder import (
     split_heads,
 )
 from tts_core.mars5.config import CodecLMConfig
+from tts_core.nn.packed import PackedCache
 
-Cache = RingCache | RowCache
+Cache = RingCache | RowCache | PackedCache
 
 
 class FeedForward(nn.Module):

@@ -17,11 +17,13 @@ from mlx_port.batch import RunningBatch
 from mlx_port.host import Host
 from mlx_port.layers.row_cache import RowCache, RowPositions
 from mlx_port.mars5.codec_lm import CodecLM
+from mlx_port.steps.apart import sequences_apart
 from mlx_port.steps.mars5.drawing import drawing
 from mlx_port.steps.mars5.one_row import fused
 from mlx_port.steps.spin import Spins
 from tts_core.mars5.inputs import Mars5Inputs
 from tts_core.mars5.sampling import SAMPLER
+from tts_core.nn.packed import Packed, ring
 from tts_core.nn.sampling import TextSettings
 from tts_core.speaking.decoder import BatchDecoder, TextRead
 from tts_core.speaking.rows import Draws
@@ -51,15 +53,25 @@ class Mars5Decoder(BatchDecoder):
         self.reserves = True  # diffusions would take the memory into which keys are to grow
         self._spins = Spins(self.rotary(0, room))
 
-    def read(self, text: Mars5Inputs) -> TextRead:
-        """Read the speaker and the prompt."""
-        network, to_device, count = self.network, self.host.to_device, text.positions
-        cache = network.new_cache(count)
-        speaker = network.speaker(to_device(text.codes.T[None]))
-        rows = network.rows(speaker, to_device(text.prompt.tokens[None]))
-        logits = network.next_logits(rows, self.rotary(0, count), cache)
-        state = Mars5State(mx.zeros(1, mx.int32), mx.zeros((1, text.window), mx.int32))
-        return TextRead(state, [held.buffers for held in cache if held.buffers], logits)
+    def read(self, texts: Sequence[Mars5Inputs]) -> list[TextRead]:
+        """Read the speakers and the prompts. A speaker of several is read once."""
+        network, to_device, found = self.network, self.host.to_device, list[TextRead]()
+        voices = {text.codes.tobytes(): text.codes for text in texts}
+        speakers = {key: network.speaker(to_device(codes.T[None])) for key, codes in voices.items()}
+        packed, window = Packed.of(text.positions for text in texts), network.config.sliding_window
+        caches = packed.caches(network.ar.layers, to_device, window)
+        prompts = [(text.codes.tobytes(), to_device(text.prompt.tokens[None])) for text in texts]
+        rows = [network.rows(speakers[key], ids) for key, ids in prompts]
+        with sequences_apart(network, packed):
+            hidden = network.ar(
+                mx.concatenate(rows, axis=1), self.rotary(caches[0].length, packed.total), caches
+            )
+        for text, span in zip(texts, packed.spans, strict=True):
+            state = Mars5State(mx.zeros(1, mx.int32), mx.zeros((1, text.window), mx.int32))
+            places = span if text.positions <= window else to_device(ring(span, window))
+            keys = [cache.of(places) for cache in caches]
+            found.append(TextRead(state, keys, network.head(hidden[:, span.stop - 1])))
+        return found
 
     def step(
         self, state: Mars5State, given: np.ndarray, at: RowPositions, caches: Sequence[RowCache]

@@ -13,11 +13,13 @@ from mlx_port.host import Host
 from mlx_port.layers.row_cache import RowCache, RowPositions
 from mlx_port.metavoice.first_stage import FirstStage
 from mlx_port.metavoice.guidance import speaker_rows, stacked
+from mlx_port.steps.apart import sequences_apart
 from mlx_port.steps.metavoice.drawing import drawing
 from mlx_port.steps.metavoice.one_row import fused
 from tts_core.metavoice.config import END_OF_AUDIO
 from tts_core.metavoice.inputs import MOST_ROWS, MetaVoiceInputs
 from tts_core.metavoice.sampling import SAMPLER
+from tts_core.nn.packed import Packed
 from tts_core.nn.sampling import TextSettings
 from tts_core.speaking.decoder import BatchDecoder, TextRead
 from tts_core.speaking.rows import Draws
@@ -40,19 +42,23 @@ class MetaVoiceDecoder(BatchDecoder):
         self.host = Host(network.transformer.wpe)
         self.numbers, self.settings = (network.config.vocab_size,), TextSettings(SAMPLER, self.host)
 
-    def read(self, text: MetaVoiceInputs) -> TextRead:
-        """Read a text's ids but the last."""
-        network, config, before = self.network, self.network.config, text.positions
-        ids = self.host.to_device(text.tokens[None])
-        voice = self.host.to_device(text.vector[None])
-        tokens = stacked(ids, text.sampling, self.end_of_text)
-        cache, speakers = network.new_cache(before), speaker_rows(network, voice, text.sampling)
-        if before:
-            network.transformer(tokens[:, :before], speakers, cache)
-        voiced, none = speakers[:1, 0], mx.zeros_like(speakers[:1, 0])
-        state = MetaVoiceState(self._tokens(ids[0, before:]), mx.stack([voiced, none, voiced], axis=1))
-        empty = mx.zeros((text.rows, config.num_attention_heads, 0, config.head_dim), none.dtype)
-        return TextRead(state, [held.buffers or (empty, empty) for held in cache])
+    def read(self, texts: Sequence[MetaVoiceInputs]) -> list[TextRead]:
+        """Read the ids of texts but the last."""
+        network, config, to_device = self.network, self.network.config, self.host.to_device
+        packed, sampling = Packed.of(text.positions for text in texts), texts[0].sampling
+        voices = [speaker_rows(network, to_device(text.vector[None]), sampling) for text in texts]
+        caches = packed.caches(network.transformer.h, to_device)
+        if packed.total:
+            ids = to_device(np.concatenate([text.tokens[:-1] for text in texts])[None])
+            spoken = [
+                mx.repeat(voice, text.positions, axis=1) for voice, text in zip(voices, texts, strict=True)
+            ]
+            with sequences_apart(network, packed):
+                tokens = stacked(ids, sampling, self.end_of_text)
+                network.transformer(tokens, mx.concatenate(spoken, axis=1), caches)
+        empty = mx.zeros((texts[0].rows, config.num_attention_heads, 0, config.head_dim), voices[0].dtype)
+        states = map(self._state, texts, voices)
+        return [*map(TextRead, states, packed.keys(caches, empty))]
 
     def step(
         self, state: MetaVoiceState, given: np.ndarray, at: RowPositions, caches: Sequence[RowCache]
@@ -70,6 +76,12 @@ class MetaVoiceDecoder(BatchDecoder):
         rows = self.host.to_device(np.array([[one.rows] for one in draws.settings]))
         ids = drawing(sampler)(made, settings, rows, uniform)
         return ids, state._replace(tokens=self._tokens(mx.maximum(ids, 0)))
+
+    def _state(self, text: MetaVoiceInputs, voice: mx.array) -> MetaVoiceState:
+        """Return the first state of a text. voice: (G, 1, D), of its rows."""
+        last, voiced = self.host.to_device(text.tokens[-1:]), voice[:1, 0]
+        none = mx.zeros_like(voice[:1, 0])
+        return MetaVoiceState(self._tokens(last), mx.stack([voiced, none, voiced], axis=1))
 
     def _tokens(self, ids: mx.array) -> mx.array:
         """Return ids as the rows of guidance read them. (N,) → (N, 3)."""

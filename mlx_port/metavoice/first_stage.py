@@ -17,8 +17,9 @@ from mlx_port.layers.attention import scaled_dot_product_attention
 from mlx_port.layers.cache import KeyValueCache
 from mlx_port.layers.row_cache import RowCache
 from tts_core.metavoice.config import FirstStageConfig
+from tts_core.nn.packed import PackedCache
 
-Cache = KeyValueCache | RowCache
+Cache = KeyValueCache | RowCache | PackedCache
 
 
 class RMSNorm(nn.Module):
@@ -113,7 +114,7 @@ class Transformer(nn.Module):
         return self.ln_f(x)
 
     def embed(self, tokens: mx.array, speakers: mx.array, start: int | mx.array) -> mx.array:
-        """Sum token, position and speaker embeddings; a `start` on the device needs T = 1."""
+        """Sum token, position and speaker embeddings; a `start` on the device is all positions."""
         at = start if isinstance(start, mx.array) else slice(start, start + tokens.shape[1])
         x = self.wtes[0](tokens) + self.wpe.weight[at] + speakers
         return x.astype(mx.float32) if x.dtype == mx.float16 else x

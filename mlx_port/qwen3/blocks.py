@@ -18,9 +18,10 @@ from mlx_port.layers.feed_forward import FeedForward
 from mlx_port.layers.norm import RMSNorm
 from mlx_port.layers.rope import Rotation, rotate
 from mlx_port.layers.row_cache import RowCache
+from tts_core.nn.packed import PackedCache
 from tts_core.qwen3.config import Qwen3StackConfig
 
-Cache = KeyValueCache | RowCache
+Cache = KeyValueCache | RowCache | PackedCache
 
 
 class Attention(nn.Module):

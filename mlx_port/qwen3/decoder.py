@@ -18,10 +18,12 @@ from mlx_port.guard import watched
 from mlx_port.host import Host
 from mlx_port.layers.row_cache import RowCache, RowPositions
 from mlx_port.qwen3.qwen3 import Qwen3, Talker
+from mlx_port.steps.apart import sequences_apart
 from mlx_port.steps.qwen3.fused import fused
 from tts_core.errors import GenerationError
 from tts_core.nn.guard import NotFiniteError
 from tts_core.nn.host import Device
+from tts_core.nn.packed import Packed
 from tts_core.nn.sampling import TextSettings
 from tts_core.qwen3.inputs import Qwen3Inputs
 from tts_core.qwen3.sampling import FIRST, OTHERS
@@ -49,14 +51,19 @@ class Qwen3Decoder(BatchDecoder):
         self.numbers = (self.config.numbers,)
         self.settings = [TextSettings(sampler, self.host) for sampler in (FIRST, OTHERS)]
 
-    def read(self, text: Qwen3Inputs) -> TextRead:
+    def read(self, texts: Sequence[Qwen3Inputs]) -> list[TextRead]:
         talker, config = self.network.talker, self.config
-        cache = talker.new_cache()
-        hidden = talker(embedded(talker, self.host, text), 0, cache)[:, -1]
+        packed = Packed.of(text.positions for text in texts)
+        caches = packed.caches(talker.model.layers, self.host.to_device)
+        with sequences_apart(self.network, packed):
+            hidden = talker(embedded(talker, self.host, texts), caches[0].length, caches)
         state = Qwen3State(
             mx.zeros((1, config.n_codebooks), mx.int32), mx.zeros((1, config.vocab_size), mx.bool_)
         )
-        return TextRead(state, [held.buffers for held in cache if held.buffers], hidden)
+        return [
+            TextRead(state, [cache.of(span) for cache in caches], hidden[:, span.stop - 1])
+            for span in packed.spans
+        ]
 
     def step(
         self, state: Qwen3State, given: np.ndarray, at: RowPositions, caches: Sequence[RowCache]
@@ -84,11 +91,12 @@ def make_slots(network: Qwen3, *, texts: int, room: int) -> RunningBatch:
     return RunningBatch(Qwen3Decoder(network), texts=texts, room=room)
 
 
-def embedded(talker: Talker, host: Device, text: Qwen3Inputs) -> mx.array:
-    """Embed what is read before a text's speech. → (1, T, D)."""
-    speaker = None if text.speaker is None else host.to_device(text.speaker)
-    frames = None if text.frames is None else host.to_device(text.frames[None])
-    return talker.embed_layout(text.layout, speaker, frames)
+def embedded(talker: Talker, host: Device, texts: Sequence[Qwen3Inputs]) -> mx.array:
+    """Embed what is read before the speech of texts. → (1, ΣT, D)."""
+    layout, speakers, frames = Qwen3Inputs.joined(texts)
+    voices = None if speakers is None else host.to_device(speakers)
+    codes = None if frames is None else host.to_device(frames[None])
+    return talker.embed_layout(layout, voices, codes)
 
 
 def fault(network: Qwen3, text: Qwen3Inputs, frames: np.ndarray) -> GenerationError:
@@ -98,7 +106,7 @@ def fault(network: Qwen3, text: Qwen3Inputs, frames: np.ndarray) -> GenerationEr
     """
     talker, host = network.talker, Host(network.talker.model.codec_embedding)
     with watched(network) as found:
-        x, cache = embedded(talker, host, text), talker.new_cache()
+        x, cache = embedded(talker, host, [text]), talker.new_cache()
         hidden = talker(x, 0, cache)
         if frames.shape[1]:
             read = talker.embed_text(host.to_device(text.read_with(frames.shape[1])))

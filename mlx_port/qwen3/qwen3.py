@@ -116,15 +116,16 @@ class Talker(nn.Module):
     def embed_layout(
         self, layout: TalkerInputs, speaker: mx.array | None, frames: mx.array | None
     ) -> mx.array:
-        """Embed what is read before speech. → (1, T, D).
+        """Embed what is read before speech, of one text or of several joined ones. → (1, T, D).
 
-        speaker: (D,) vector of a recording.  frames: (1, Q, F) codes of a recording.
+        speaker: (D,) vector of a recording, or (N, D).  frames: (1, Q, F) codes of a recording.
         """
         text, codec = mx.array(layout.text), mx.array(layout.codec)
         read = self.embed_text(text)
         x = mx.where((codec >= 0)[:, None], read + self.model.codec_embedding(mx.maximum(codec, 0)), read)
         if speaker is not None:
-            x = mx.where((codec == SPEAKER)[:, None], read + speaker.astype(x.dtype), x)
+            places = mx.array(np.flatnonzero(layout.codec == SPEAKER))
+            x[places] = read[places] + speaker.astype(x.dtype)
         if frames is not None:
             places = mx.array(np.flatnonzero(layout.codec == FRAME))
             x = x.at[places].add(self.embed_frames(frames)[0])
@@ -133,7 +134,7 @@ class Talker(nn.Module):
     def __call__(self, x: mx.array, start: int | mx.array, cache: Sequence[Cache]) -> mx.array:
         """Read positions. (B, T, D) → (B, T, D) after the last norm.
 
-        start: position of the first one, for single steps also (B, 1, 1).
+        start: position of the first one, for single steps also (B, 1, 1), for packed sequences (T,).
         """
         return self.model.norm(run(self.model.layers, x, self.rotary(start, x.shape[1]), cache))
 

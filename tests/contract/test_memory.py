@@ -138,7 +138,7 @@ def test_more_takes_more(model: str, backend: str) -> None:
         ("mars5", "torch-mps", "float32", None, 3.0, "dtype float16 (2.5", NOTHING),
         ("mars5", "mlx-metal", "bfloat16", None, 2.0, "convert-weights -q (1.", NOTHING),
         ("mars5", "mlx-metal", "bfloat16", EIGHT, 1.0, NOTHING, "convert"),
-        ("metavoice", "torch-cpu", "float32", None, 3.0, "dtype bfloat16 (2.76 GB)", "dtype float16"),
+        ("metavoice", "torch-cpu", "float32", None, 3.0, "dtype bfloat16 (2.75 GB)", "dtype float16"),
         ("metavoice", "torch-mps", "float32", None, 3.0, "dtype float16 (2.59 GB)", "dtype bfloat16"),
         ("metavoice", "torch-cuda", "float32", None, 3.0, "bfloat16 (2.69 GB) or dtype float16", NOTHING),
         ("metavoice", "torch-cuda", "float16", None, 1.6, "convert-weights -q (1.5", "dtype"),

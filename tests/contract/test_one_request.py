@@ -156,11 +156,11 @@ class Breaking:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.slots, name)
 
-    def join(self, slot: int, text: Any) -> None:
-        self.joined += 1
-        if self.joined == 3:
+    def join(self, texts: dict[int, Any]) -> None:
+        self.joined += len(texts)
+        if self.joined >= 3:
             raise self.error
-        self.slots.join(slot, text)
+        self.slots.join(texts)
 
 
 @pytest.mark.parametrize("model", [name for name in SMALL if name != "dia2"])  # which reads all at once

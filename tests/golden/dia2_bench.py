@@ -111,7 +111,7 @@ class Dia2Side(Side):
     def speak(self, run: Dia2Run, sampling: Dia2Sampling, picks: Iterator[int] | None = None) -> Ran:
         """Run to the end. picks: ids drawn by the original, in order; None is greedy."""
         batch, made, warm = self.batch(1), Ran(run), run.warm_up()
-        batch.join(0, Noted(run, None, sampling, HostNoise(0), warm, ran=made))
+        batch.join({0: Noted(run, None, sampling, HostNoise(0), warm, ran=made)})
         if len(warm):
             cache = batch.caches[0]
             keys, values = (self.numpy(part)[:, :, : len(warm)] for part in (cache.keys, cache.values))

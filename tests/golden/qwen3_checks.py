@@ -260,7 +260,7 @@ def spoken(side: ModelSide, rows: list[Row], sampling: Qwen3Sampling, most: int)
     slots = side.module("qwen3.decoder").make_slots(side.network, texts=len(rows), room=room)
     for b, row in enumerate(rows):
         frames, noise = None if row.frames is None else row.frames[0], HostNoise(row.seed or 0)
-        slots.join(b, Qwen3Inputs(row.layout, sampling, noise, row.speaker, frames))
+        slots.join({b: Qwen3Inputs(row.layout, sampling, noise, row.speaker, frames)})
     made: dict[int, list[np.ndarray]] = {b: [] for b in range(len(rows))}
     while slots.plan.texts:
         [drawn] = slots.read(slots.launch(1))

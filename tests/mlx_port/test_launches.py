@@ -86,7 +86,7 @@ def dia(
     grid = np.full((40, 4), -1, np.int32)
     grid[0] = config.bos_token_id
     tokens = np.arange(1, 9).astype(np.int32)
-    batch.join(0, DiaInputs(tokens, grid, 1, 0, 30, SAMPLING, HostNoise(1)))
+    batch.join({0: DiaInputs(tokens, grid, 1, 0, 30, SAMPLING, HostNoise(1))})
     batch.read(batch.launch(2))
     mx.eval(batch.state)
     return batch, lambda: (*batch.launch(1).readings, batch.state.tokens, batch.state.since)
@@ -101,7 +101,7 @@ def metavoice(layers: int, dtype: mx.Dtype) -> tuple[Any, Step]:
     slots = metavoice_decoder.make_slots(network, texts=1, room=40, end_of_text=2561)
     vector = np.zeros(config.speaker_embedding_size, np.float32)
     ids = np.array([2100, 2101, 2102], np.int32)
-    slots.join(0, MetaVoiceInputs(ids, vector, FirstStageSampling(), HostNoise(1)))
+    slots.join({0: MetaVoiceInputs(ids, vector, FirstStageSampling(), HostNoise(1))})
     slots.read(slots.launch(3))
     mx.eval(slots.state)
     return slots, lambda: (*slots.launch(1).readings, *slots.state)
@@ -117,7 +117,7 @@ def mars5(layers: int, dtype: mx.Dtype) -> tuple[Any, Step]:
     options = Mars5Options(generate_max_len_override=len(prompt.tokens) + 40)
     ids = {"lowest": VOCABULARY.lowest, "end": VOCABULARY.end}
     slots = mars5_decoder.make_slots(network, texts=1, room=options.max_len, **ids)
-    slots.join(0, Mars5Inputs(prompt, codes, options, HostNoise(1)))
+    slots.join({0: Mars5Inputs(prompt, codes, options, HostNoise(1))})
     slots.read(slots.launch(3))
     mx.eval(slots.state)
     return slots, lambda: (*slots.launch(1).readings, *slots.state)
@@ -139,7 +139,7 @@ def dia2(layers: int, dtype: mx.Dtype, *, depth: int = 1) -> tuple[Any, Step]:
     cast(network, "dia2", dtype)
     batch, ids = dia2_slots(network, texts=1, room=40), np.zeros(2 + config.n_streams, np.int32)
     choice, free = Dia2Choice(2.0, 50, 0.8, 50), np.append(ids[:2], np.full(config.n_streams, FREE))
-    batch.join(0, GivenText([ids, ids, free], Dia2Sampling(choice, choice), HostNoise(1)))
+    batch.join({0: GivenText([ids, ids, free], Dia2Sampling(choice, choice), HostNoise(1))})
     for _ in range(2):
         batch.read(batch.launch(1))
 
@@ -213,10 +213,8 @@ def qwen3(layers: int, dtype: mx.Dtype, *, depth: int = 1) -> tuple[Any, Step]:
     cast(network, "qwen3", dtype)
     with mock.patch.object(qwen3_fused, "independent", product):  # a CPU's calls follow its BLAS
         slots = qwen3_decoder.make_slots(network, texts=1, room=60)
-    slots.join(
-        0,
-        Qwen3Inputs(build(config, [*range(9)], language=None, streamed=True), Qwen3Sampling(), HostNoise(1)),
-    )
+    layout = build(config, [*range(9)], language=None, streamed=True)
+    slots.join({0: Qwen3Inputs(layout, Qwen3Sampling(), HostNoise(1))})
     for _ in range(2):
         slots.read(slots.launch(1))
     return slots, lambda: (

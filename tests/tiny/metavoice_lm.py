@@ -118,7 +118,7 @@ class LanguageSide(Side):
             end_of_text=end_of_text,
         )
         for slot, text in enumerate(texts):
-            slots.join(slot, text)
+            slots.join({slot: text})
         made: list[list[int]] = [[] for _ in texts]
         running = [*range(len(texts))]
         while running:

@@ -6,7 +6,7 @@ a new capture. The host copies a step's numbers, and reads ids late.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -84,6 +84,7 @@ class CapturedBatch(RunningBatch):
     """Slots for `texts` texts of at most `room` positions, allocated at once."""
 
     decoder: CapturedDecoder
+    together = 0  # texts are read one after the other
 
     @torch.inference_mode()
     def __init__(self, decoder: CapturedDecoder, *, texts: int, room: int):
@@ -96,8 +97,9 @@ class CapturedBatch(RunningBatch):
         self.graphs = self._captured() if decoder.is_kept else {}
 
     @torch.inference_mode()
-    def join(self, slot: int, text: TextInputs) -> None:
+    def join(self, texts: Mapping[int, TextInputs]) -> None:
         """Read what comes before a text's first step, which is the next one. Its slot must be free."""
+        [(slot, text)] = texts.items()
         self.graphs = self.graphs or self._captured()
         read = self.decoder.join(slot, text)
         joined = self.plan.join(slot, text)

@@ -14,10 +14,12 @@ from torch_ref.dia.dia import DecoderLayer, Dia, DiaSource
 from torch_ref.guard import marked
 from torch_ref.host import Host
 from torch_ref.layers.row_cache import RowCache, RowPositions
+from torch_ref.limits.independent import sequences_apart
 from torch_ref.sampling import draw_rows
 from tts_core.dia.grid import FREE
 from tts_core.dia.inputs import RUNNING, DiaGiven, DiaInputs
 from tts_core.dia.sampling import SAMPLER_0626, SAMPLER_V01, allowed_ids
+from tts_core.nn.packed import Packed, PackedMask, PackedPart
 from tts_core.nn.sampling import TextSettings
 from tts_core.speaking.decoder import BatchDecoder, TextRead
 from tts_core.speaking.rows import Draws
@@ -51,18 +53,34 @@ class DiaDecoder(BatchDecoder):
         self.settings = TextSettings(SAMPLER_V01 if config.cross_rope else SAMPLER_0626, self.host)
         self.allowed = self.host.to_device(allowed_ids(*self.numbers, config.eos_token_id))
 
-    def read(self, text: DiaInputs) -> TextRead:
-        """Read a text, and the rows before the last known one."""
-        source, cache = self.dia.read([self.host.to_device(text.tokens)]), self.dia.new_cache()
-        rows = self.host.to_device(text.grid[None, : text.filled]).long()
-        if text.positions:
-            copies = torch.cat([rows[:, :-1]] * text.rows)
-            self.dia.model.decoder(copies, cache, self._source(source.keys, source.values, None, text.rows))
+    def read(self, texts: Sequence[DiaInputs]) -> list[TextRead]:
+        """Read texts, and the rows before the last known ones."""
+        to_device, decoder = self.host.to_device, self.dia.model.decoder
+        heard = Packed.of(len(text.tokens) for text in texts)
+        ids = to_device(np.concatenate([text.tokens for text in texts])[None])
+        with sequences_apart(self.dia, heard):
+            source = self.dia.read_packed(ids, heard.everywhere(to_device))
+        packed = Packed.of(text.positions for text in texts)
+        caches = packed.caches(decoder.layers, to_device)
+        if packed.total:
+            rows = to_device(np.concatenate([text.grid[: text.positions] for text in texts])[None]).long()
+            spans = [pair for pair in zip(packed.spans, heard.spans, strict=True) if pair[0] in packed.filled]
+            constants = self.constants if texts[0].rows == 2 else None
+            own = source._replace(
+                mask=PackedMask(PackedPart(*pair) for pair in spans), unconditional=constants
+            )
+            with sequences_apart(self.dia, packed):
+                decoder(torch.cat([rows] * texts[0].rows), caches, own)
         config, like = self.dia.config.decoder_config, source.keys[0]
-        empty = like.new_zeros(text.rows, config.num_key_value_heads, 0, config.head_dim)
-        since = torch.full_like(rows[:, -1, :1], RUNNING)
-        state = DiaState(rows[:, -1], since, tuple(source.keys), tuple(source.values))
-        return TextRead(state, [layer.buffers or (empty, empty) for layer in cache])
+        empty = like.new_zeros(texts[0].rows, config.num_key_value_heads, 0, config.head_dim)
+        states = (self._state(text, source, span) for text, span in zip(texts, heard.spans, strict=True))
+        return [*map(TextRead, states, packed.keys(caches, empty))]
+
+    def _state(self, text: DiaInputs, source: DiaSource, span: slice) -> DiaState:
+        """Return the first state of a text. span: its place in the source."""
+        last = self.host.to_device(text.grid[None, text.positions]).long()
+        keys, values = (tuple(each[:, :, span] for each in layers) for layers in source[:2])
+        return DiaState(last, torch.full_like(last[:, :1], RUNNING), keys, values)
 
     def step(
         self, state: DiaState, given: np.ndarray, at: RowPositions, caches: Sequence[RowCache]

@@ -20,9 +20,13 @@ from torch_ref.layers.attention import scaled_dot_product_attention
 from torch_ref.layers.cache import KeyValueCache
 from torch_ref.layers.norm import RMSNorm
 from torch_ref.layers.rope import RotaryPositions, Rotation, rotate
+from torch_ref.layers.row_cache import RowCache
+from torch_ref.limits.independent import silu
 from torch_ref.limits.remedies import at_least_float32
 from tts_core.dia.config import DiaConfig, DiaDecoderConfig, DiaEncoderConfig
+from tts_core.nn.packed import PackedCache, PackedMask
 
+Cache = KeyValueCache | RowCache | PackedCache
 SCALE = 1.0  # attention scores are not divided by sqrt(E): the weights were trained that way
 
 
@@ -30,14 +34,14 @@ class DiaSource(NamedTuple):
     """Inputs of cross-attention: one entry per layer, computed once per batch of texts.
 
     keys, values: (B, H, S, E).
-    mask: (B, 1, 1, S), True at text, or None if all texts are equally long.
+    mask: (B, 1, 1, S), True at text, or None if all texts are equally long; of packed rows their parts.
     unconditional: (1, 1, D) per layer, the cross-attention of every row after the first B; None without such
     rows.
     """
 
     keys: list[Tensor]
     values: list[Tensor]
-    mask: Tensor | None
+    mask: Tensor | PackedMask | None
     unconditional: list[Tensor] | None
 
 
@@ -51,7 +55,7 @@ class MLP(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         gate, up = self.gate_up_proj(x).chunk(2, dim=-1)
-        return self.down_proj(F.silu(gate) * up)
+        return self.down_proj(silu(gate) * up)
 
 
 class SelfAttention(nn.Module):
@@ -65,7 +69,7 @@ class SelfAttention(nn.Module):
         self.v_proj = nn.Linear(width, kv_heads * head_dim, bias=False)
         self.o_proj = nn.Linear(heads * head_dim, width, bias=False)
 
-    def forward(self, x: Tensor, rotation: Rotation, cache: KeyValueCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, rotation: Rotation, cache: Cache | None = None) -> Tensor:
         """With a cache, rows follow the cached ones, and each attends only to itself and earlier rows."""
         queries = rotate(split_heads(self.q_proj(x), self.head_dim), rotation)
         keys = rotate(split_heads(self.k_proj(x), self.head_dim), rotation)
@@ -98,7 +102,12 @@ class CrossAttention(nn.Module):
         return keys if rotation is None else rotate(keys, rotation), values
 
     def forward(
-        self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, rotation: Rotation | None
+        self,
+        x: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        mask: Tensor | PackedMask | None,
+        rotation: Rotation | None,
     ) -> Tensor:
         queries = split_heads(self.q_proj(x), self.head_dim)
         queries = queries if rotation is None else rotate(queries, rotation)
@@ -118,8 +127,8 @@ class EncoderLayer(nn.Module):
         self.post_sa_norm = RMSNorm(config.hidden_size, config.norm_eps)
         self.mlp = MLP(config.hidden_size, config.intermediate_size)
 
-    def forward(self, x: Tensor, rotation: Rotation) -> Tensor:
-        x = x + self.self_attention(self.pre_sa_norm(x), rotation)
+    def forward(self, x: Tensor, rotation: Rotation, cache: PackedCache | None = None) -> Tensor:
+        x = x + self.self_attention(self.pre_sa_norm(x), rotation, cache)
         return x + self.mlp(self.post_sa_norm(x))
 
 
@@ -133,11 +142,12 @@ class Encoder(nn.Module):
         self.norm = RMSNorm(config.hidden_size, config.norm_eps)
         self.rotary = RotaryPositions(config.max_position_embeddings, config.head_dim, config.rope_theta)
 
-    def forward(self, ids: Tensor) -> Tensor:
+    def forward(self, ids: Tensor, cache: PackedCache | None = None) -> Tensor:
+        """cache: of packed texts, one for all layers."""
         x = self.embedding(ids)
-        rotation = self.rotary(0, ids.shape[1])
+        rotation = self.rotary(0 if cache is None else cache.length, ids.shape[1])
         for layer in self.layers:
-            x = layer(x, rotation)
+            x = layer(x, rotation, cache)
         return self.norm(x)
 
 
@@ -182,7 +192,7 @@ class DecoderLayer(nn.Module):
         x: Tensor,
         rotation: Rotation,
         cross_rotation: Rotation | None,
-        cache: KeyValueCache,
+        cache: Cache,
         source: DiaSource,
         index: int,
     ) -> Tensor:
@@ -214,15 +224,22 @@ class Decoder(nn.Module):
             max(positions, text_positions), config.cross_head_dim, config.rope_theta
         )
 
-    def source(self, encoded: Tensor, mask: Tensor | None, unconditional: Tensor | None = None) -> DiaSource:
+    def source(
+        self,
+        encoded: Tensor,
+        mask: Tensor | None,
+        unconditional: Tensor | None = None,
+        at: int | Tensor = 0,
+    ) -> DiaSource:
         """Project encoded texts once for all later rows.
 
         encoded: (B, S, source width).
         mask: (B, 1, 1, S) or None.
         unconditional: (1, 1, source width), the encoding of one zero token, or None without unconditional
         rows.
+        at: position of the first row, or of each one, (S,).
         """
-        rotation = self.cross_rotary(0, encoded.shape[1]) if self.cross_rope else None
+        rotation = self.cross_rotary(at, encoded.shape[1]) if self.cross_rope else None
         layers = cast(list[DecoderLayer], self.layers)
         pairs = [layer.cross_attention.project(encoded, rotation) for layer in layers]
         constants = None if unconditional is None else self.constants(unconditional)
@@ -240,7 +257,7 @@ class Decoder(nn.Module):
             found.append(layer.cross_attention(query, keys, values, None, None))
         return found
 
-    def forward(self, tokens: Tensor, cache: Sequence[KeyValueCache], source: DiaSource) -> Tensor:
+    def forward(self, tokens: Tensor, cache: Sequence[Cache], source: DiaSource) -> Tensor:
         start = cache[0].length
         rotation = self.rotary(start, tokens.shape[1])
         cross_rotation = self.cross_rotary(start, tokens.shape[1]) if self.cross_rope else None
@@ -287,16 +304,20 @@ class Dia(nn.Module):
             mask = (torch.arange(longest, device=padded.device) < lengths[:, None])[:, None, None]
         return self.model.decoder.source(padded, mask, unconditional)
 
+    def read_packed(self, ids: Tensor, cache: PackedCache) -> DiaSource:
+        """Encode packed texts, each by itself. (1, ΣS) int → keys and values (1, H, ΣS, E)."""
+        return self.model.decoder.source(self.model.encoder(ids, cache), None, at=cache.length)
+
     def encode_nothing(self) -> Tensor:
         """Encode the unconditional text: all zero ids have this same vector. → (1, 1, source width)."""
         weight = self.model.encoder.embedding.weight
         return self.model.encoder(torch.zeros(1, 1, dtype=torch.long, device=weight.device))
 
-    def forward(self, tokens: Tensor, cache: Sequence[KeyValueCache], source: DiaSource) -> Tensor:
+    def forward(self, tokens: Tensor, cache: Sequence[Cache], source: DiaSource) -> Tensor:
         """Compute logits for the row after each of `tokens`. (R, T, C) → (R, T, C, V) float32."""
         return self.head(self.model.decoder(tokens, cache, source))
 
-    def next_logits(self, tokens: Tensor, cache: Sequence[KeyValueCache], source: DiaSource) -> Tensor:
+    def next_logits(self, tokens: Tensor, cache: Sequence[Cache], source: DiaSource) -> Tensor:
         """Compute logits only for the row after the last of `tokens`. (R, T, C) → (R, C, V) float32."""
         return self.head(self.model.decoder(tokens, cache, source)[:, -1:])[:, 0]
 

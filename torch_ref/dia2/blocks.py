@@ -16,10 +16,12 @@ from torch_ref.layers.attention import scaled_dot_product_attention
 from torch_ref.layers.cache import KeyValueCache
 from torch_ref.layers.rope import Rotation, rotate
 from torch_ref.layers.row_cache import RowCache
+from torch_ref.limits.independent import silu
 from torch_ref.limits.remedies import at_least_float32
 from tts_core.dia2.config import Dia2StackConfig
+from tts_core.nn.packed import PackedCache
 
-Cache = KeyValueCache | RowCache
+Cache = KeyValueCache | RowCache | PackedCache
 SCALE = 1.0  # attention scores are not divided by sqrt(E): queries and keys are normalized
 
 
@@ -29,7 +31,7 @@ def linear(x: Tensor) -> Tensor:
 
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "silu": F.silu,
+    "silu": silu,
     "gelu": F.gelu,
     "relu": F.relu,
     "linear": linear,

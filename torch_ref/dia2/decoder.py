@@ -14,9 +14,11 @@ from torch_ref.dia2.dia2 import Dia2
 from torch_ref.guard import marked
 from torch_ref.host import Host
 from torch_ref.layers.row_cache import RowCache, RowPositions
+from torch_ref.limits.independent import sequences_apart
 from torch_ref.sampling import draw_rows
 from tts_core.dia2.inputs import Dia2Inputs, noise_shape
 from tts_core.dia2.sampling import FIRST_STREAM, SAMPLER, allowed_ids
+from tts_core.nn.packed import Packed
 from tts_core.nn.sampling import TextSettings
 from tts_core.speaking.decoder import BatchDecoder, TextRead
 from tts_core.speaking.rows import Draws
@@ -43,19 +45,22 @@ class Dia2Decoder(BatchDecoder):
         samplers = SAMPLER, FIRST_STREAM, SAMPLER  # of the action, of the first code and of the others
         self.settings = [TextSettings(sampler, self.host) for sampler in samplers]
 
-    def read(self, text: Dia2Inputs) -> TextRead:
-        """Read the steps of a prefix."""
-        transformer, config = self.network.transformer, self.network.config
-        cache, stack = transformer.new_cache(), config.transformer
-        if text.positions:
-            tokens = self.host.to_device(text.before)[None].repeat(text.rows, 1, 1)
+    def read(self, texts: Sequence[Dia2Inputs]) -> list[TextRead]:
+        """Read the steps of prefixes."""
+        transformer, config, rows = self.network.transformer, self.network.config, texts[0].rows
+        packed, stack = Packed.of(text.positions for text in texts), config.transformer
+        caches = packed.caches(transformer.layers, self.host.to_device)
+        if packed.total:
+            before = np.concatenate([text.before for text in texts if text.positions])
+            tokens = self.host.to_device(before)[None].repeat(rows, 1, 1)
             tokens[1:, :, :2] = self.nothing
-            transformer(tokens, 0, cache)
+            with sequences_apart(transformer, packed):
+                transformer(tokens, caches[0].length, caches)
         kind = transformer.compute or transformer.text_embed.embedding.weight.dtype
-        shape = text.rows, stack.num_key_value_heads, 0, stack.head_dim
+        shape = rows, stack.num_key_value_heads, 0, stack.head_dim
         empty = torch.zeros(shape, dtype=kind, device=self.nothing.device)
-        codes = self.nothing.new_zeros(1, config.n_streams)
-        return TextRead(Dia2State(codes), [layer.buffers or (empty, empty) for layer in cache])
+        state = Dia2State(self.nothing.new_zeros(1, config.n_streams))
+        return [TextRead(state, keys) for keys in packed.keys(caches, empty)]
 
     def step(
         self, state: Dia2State, given: np.ndarray, at: RowPositions, caches: Sequence[RowCache]

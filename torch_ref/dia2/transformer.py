@@ -93,8 +93,8 @@ class Transformer(nn.Module):
     def forward(self, tokens: Tensor, start: int | Tensor, cache: Sequence[Cache]) -> Tensor:
         """Read steps. tokens: (R, T, 2 + Q) → (R, T, D) after the last norm.
 
-        start: position of the first one, for single steps also (R, 1, 1); after a prefix not the number of
-        cached rows.
+        start: position of the first one, for single steps also (R, 1, 1), for packed sequences (T,); after a
+        prefix not the number of cached rows.
         """
         x, rotation = self.embed(tokens), self.rotary(start, tokens.shape[1])
         for layer, rows in zip(self.layers, cache, strict=True):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -20,6 +21,7 @@ from torch_ref import limits
 from torch_ref.limits import independent
 from torch_ref.limits.attention import last_contiguous
 from tts_core.nn.attention import AttentionPolicy, AttentionSizes, block_sizes, lane_spans, spans
+from tts_core.nn.packed import PackedMask
 
 __all__ = ["AttentionPolicy", "scaled_dot_product_attention"]
 
@@ -32,7 +34,7 @@ def scaled_dot_product_attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    attn_mask: Tensor | None = None,
+    attn_mask: Tensor | PackedMask | None = None,
     dropout_p: float = 0.0,
     is_causal: bool = False,
     scale: float | None = None,
@@ -45,13 +47,18 @@ def scaled_dot_product_attention(
     query (..., H, L, E), key (..., K, S, E), value (..., K, S, Ev); returns (..., H, L, Ev) in query's dtype.
     H is a multiple of K with enable_gqa; K and V are not repeated.
     scale: 1/sqrt(E) if None.
-    attn_mask: boolean (True = keep) or added to the scores, broadcast to (..., H, L, S).
+    attn_mask: boolean (True = keep) or added to the scores, broadcast to (..., H, L, S); or the parts that
+    attend by themselves.
     is_causal: row i sees keys <= i, also if L differs from S. Rows without keys give 0.
     dropout_p: blocks draw other numbers than the whole call.
     Raises ValueError for attn_mask together with is_causal, and for shapes and dtypes that do not fit.
     """
     if is_causal and attn_mask is not None:
         raise ValueError("attention: both attn_mask and is_causal are given; put causality into the mask")
+    if isinstance(attn_mask, PackedMask):
+        attend = partial(scaled_dot_product_attention, scale=scale, enable_gqa=enable_gqa, policy=policy)
+        attended = attn_mask.attend(attend, query, key, value)
+        return attended[0] if len(attended) == 1 else torch.cat(attended, dim=-2)
     policy = policy or DEFAULT
     if enable_gqa and query.shape[-2] == 1 and not is_causal and _shared_by_heads(query, key, attn_mask):
         # With one row per head, a group's heads become rows of its key head: no kernel repeats K/V; 1.5x

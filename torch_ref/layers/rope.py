@@ -24,7 +24,7 @@ class RotaryPositions(nn.Module):
         self.register_buffer("_sin", torch.from_numpy(sin), persistent=False)
 
     def forward(self, start: int | Tensor, length: int) -> Rotation:
-        """Return tables of `length` positions from `start`; a `start` on the device needs length 1."""
+        """Return tables of `length` positions from `start`, or of those that a `start` on the device has."""
         if not isinstance(start, int):
             return self._cos[start], self._sin[start]
         return self._cos[start : start + length], self._sin[start : start + length]

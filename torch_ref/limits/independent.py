@@ -1,13 +1,13 @@
 """Steps of single rows in float32 on a CPU, whose numbers do not depend on the other texts.
 
 Products of a few rows run in whole blocks (tts_core.nn.row_calls), and each row attends only to its own keys,
-without padding.
+without padding. Of sequences that are read together each has products and SiLU of its own, in any dtype.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from threading import local
 from weakref import WeakSet
@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tts_core.nn.packed import Packed, each_sequence
 from tts_core.nn.row_calls import FIXED, FOR_BATCHES, Calls, alike, first_independent
 
 _HERE = local()  # of this thread. is_on; keys: of each row
@@ -30,17 +31,35 @@ def independent_rows(network: nn.Module, keys: Sequence[int] | np.ndarray = ()) 
     keys: that each row sees with this step's own, from the first on, where masks hide others: numbers of the
     host, so that no mask is read. Those that a ring buffer no longer keeps may be counted.
     """
-    if network not in _READY:
-        for layer in network.modules():
-            if type(layer) is nn.Linear:
-                layer.__class__ = RowLinear
-        _READY.add(network)
+    _prepare(network)
     before = is_on(), _keys()
     _HERE.is_on, _HERE.keys = next(network.parameters()).is_cpu, [int(count) for count in keys]
     try:
         yield
     finally:
         _HERE.is_on, _HERE.keys = before
+
+
+def sequences_apart(network: nn.Module, packed: Packed) -> AbstractContextManager[None]:
+    """Let sequences inside have the numbers that each has alone; without effect on a GPU."""
+    is_cpu = next(network.parameters()).is_cpu
+    if is_cpu:
+        _prepare(network)
+    return packed.apart(is_on=is_cpu)
+
+
+def _prepare(network: nn.Module) -> None:
+    if network in _READY:
+        return
+    for layer in network.modules():
+        if type(layer) is nn.Linear:
+            layer.__class__ = RowLinear
+    _READY.add(network)
+
+
+def silu(x: Tensor) -> Tensor:
+    """Compute F.silu, whose last numbers torch rounds otherwise on a CPU. (..., T, D) → same."""
+    return each_sequence(lambda part: F.silu(part.contiguous()), x, torch.cat)
 
 
 def is_on() -> bool:
@@ -53,16 +72,19 @@ def _keys() -> list[int]:
 
 
 class RowLinear(nn.Linear):
-    """nn.Linear, which inside `independent_rows` computes few rows, each by itself. (..., D) → (..., N)."""
+    """nn.Linear, which computes as `linear` does. (..., D) → (..., N)."""
 
     def forward(self, input: Tensor) -> Tensor:
         return linear(input, self.weight, self.bias)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Compute F.linear; inside `independent_rows` of few rows. (..., D) → (..., N)."""
+    """Compute F.linear; inside `independent_rows` of few rows, inside `sequences_apart` of each sequence.
+
+    (..., D) → (..., N).
+    """
     if not is_on() or x.dtype != torch.float32 or weight.dtype != torch.float32:
-        return F.linear(x, weight, bias)
+        return each_sequence(lambda part: F.linear(part.contiguous(), weight, bias), x, torch.cat)
     rows, calls = x.reshape(-1, x.shape[-1]), _calls(*weight.shape, torch.get_num_threads())
     count, whole = len(rows), calls.padded(len(rows))
     if whole > count:

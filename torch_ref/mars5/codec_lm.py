@@ -20,6 +20,7 @@ from torch_ref.layers.cache import RingCache
 from torch_ref.layers.norm import RMSNorm
 from torch_ref.layers.rope import RotaryPositions, Rotation, rotate_pairs
 from torch_ref.layers.row_cache import RowCache
+from torch_ref.limits.independent import silu
 from torch_ref.limits.remedies import at_least_float32
 from torch_ref.mars5.encoder import (
     ChunkedEmbedding,
@@ -30,8 +31,9 @@ from torch_ref.mars5.encoder import (
     split_heads,
 )
 from tts_core.mars5.config import CodecLMConfig
+from tts_core.nn.packed import PackedCache
 
-Cache = RingCache | RowCache
+Cache = RingCache | RowCache | PackedCache
 
 
 class FeedForward(nn.Module):
@@ -44,7 +46,7 @@ class FeedForward(nn.Module):
         self.w3 = nn.Linear(width, inner, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.w2(F.silu(self.w1(x)) * self.w3(x))
+        return self.w2(silu(self.w1(x)) * self.w3(x))
 
 
 class Attention(nn.Module):

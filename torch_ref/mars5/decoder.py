@@ -18,10 +18,12 @@ from torch_ref.batch import RunningBatch
 from torch_ref.guard import marked
 from torch_ref.host import Host
 from torch_ref.layers.row_cache import RowCache, RowPositions
+from torch_ref.limits.independent import sequences_apart
 from torch_ref.mars5.codec_lm import CodecLM
 from torch_ref.sampling import draw_rows, occurrences
 from tts_core.mars5.inputs import Mars5Inputs
 from tts_core.mars5.sampling import SAMPLER, allowed_ids
+from tts_core.nn.packed import Packed, ring
 from tts_core.nn.sampling import TextSettings
 from tts_core.speaking.decoder import BatchDecoder, TextRead
 from tts_core.speaking.rows import Draws
@@ -51,18 +53,26 @@ class Mars5Decoder(BatchDecoder):
         # on a GPU, diffusions would take the memory into which keys are to grow
         self.reserves = not network.embed.weight.is_cpu
 
-    def read(self, text: Mars5Inputs) -> TextRead:
-        """Read the speaker and the prompt."""
-        network, to_device, count = self.network, self.host.to_device, text.positions
-        cache = network.new_cache(count)
-        speaker = network.speaker(to_device(text.codes.T[None]))
-        rows = network.rows(speaker, to_device(text.prompt.tokens[None]))
-        logits = network.next_logits(rows, self.rotary(0, count), cache)
-        state = Mars5State(
-            torch.zeros(1, dtype=torch.int64, device=logits.device),
-            torch.zeros(1, text.window, dtype=torch.int64, device=logits.device),
-        )
-        return TextRead(state, [held.buffers for held in cache if held.buffers], logits)
+    def read(self, texts: Sequence[Mars5Inputs]) -> list[TextRead]:
+        """Read the speakers and the prompts. A speaker of several is read once."""
+        network, to_device, found = self.network, self.host.to_device, list[TextRead]()
+        voices = {text.codes.tobytes(): text.codes for text in texts}
+        speakers = {key: network.speaker(to_device(codes.T[None])) for key, codes in voices.items()}
+        packed, window = Packed.of(text.positions for text in texts), network.config.sliding_window
+        caches = packed.caches(network.ar.layers, to_device, window)
+        prompts = [(text.codes.tobytes(), to_device(text.prompt.tokens[None])) for text in texts]
+        rows = [network.rows(speakers[key], ids) for key, ids in prompts]
+        with sequences_apart(network, packed):
+            hidden = network.ar(torch.cat(rows, dim=1), self.rotary(caches[0].length, packed.total), caches)
+        for text, span in zip(texts, packed.spans, strict=True):
+            state = Mars5State(
+                torch.zeros(1, dtype=torch.int64, device=hidden.device),
+                torch.zeros(1, text.window, dtype=torch.int64, device=hidden.device),
+            )
+            places = span if text.positions <= window else to_device(ring(span, window))
+            keys = [cache.of(places) for cache in caches]
+            found.append(TextRead(state, keys, network.head(hidden[:, span.stop - 1])))
+        return found
 
     def step(
         self, state: Mars5State, given: np.ndarray, at: RowPositions, caches: Sequence[RowCache]

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from torch_ref.layers.attention import scaled_dot_product_attention
 from torch_ref.layers.norm import LayerNorm
+from torch_ref.limits.independent import silu
 from torch_ref.limits.remedies import at_least_float32
 from tts_core.nn.positions import position_table
 
@@ -29,7 +30,7 @@ class SwiGLU(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         # differs from mlx_port: on MPS equal half-precision products of three axes without bias may differ
         rows = x.flatten(0, -2)
-        return (F.silu(self.W(rows)) * self.V(rows)).unflatten(0, x.shape[:-1])
+        return (silu(self.W(rows)) * self.V(rows)).unflatten(0, x.shape[:-1])
 
 
 class MultiheadAttention(nn.Module):

@@ -13,12 +13,14 @@ from torch_ref.batch import RunningBatch
 from torch_ref.guard import marked
 from torch_ref.host import Host
 from torch_ref.layers.row_cache import RowCache, RowPositions
+from torch_ref.limits.independent import sequences_apart
 from torch_ref.metavoice.first_stage import FirstStage
 from torch_ref.metavoice.guidance import speaker_rows, stacked
 from torch_ref.sampling import draw_rows
 from tts_core.metavoice.config import END_OF_AUDIO
 from tts_core.metavoice.inputs import MOST_ROWS, MetaVoiceInputs
 from tts_core.metavoice.sampling import SAMPLER
+from tts_core.nn.packed import Packed
 from tts_core.nn.sampling import TextSettings
 from tts_core.speaking.decoder import BatchDecoder, TextRead
 from tts_core.speaking.rows import Draws
@@ -39,19 +41,21 @@ class MetaVoiceDecoder(BatchDecoder):
         self.host = Host(network.transformer.wpe)
         self.numbers, self.settings = (network.config.vocab_size,), TextSettings(SAMPLER, self.host)
 
-    def read(self, text: MetaVoiceInputs) -> TextRead:
-        """Read a text's ids but the last."""
-        network, config, before = self.network, self.network.config, text.positions
-        ids = self.host.to_device(text.tokens[None]).long()
-        voice = self.host.to_device(text.vector[None])
-        tokens = stacked(ids, text.sampling, self.end_of_text)
-        cache, speakers = network.new_cache(before), speaker_rows(network, voice, text.sampling)
-        if before:
-            network.transformer(tokens[:, :before], speakers, cache)
-        voiced, none = speakers[:1, 0], torch.zeros_like(speakers[:1, 0])
-        state = MetaVoiceState(self._tokens(ids[0, before:]), torch.stack((voiced, none, voiced), dim=1))
-        empty = none.new_zeros(text.rows, config.num_attention_heads, 0, config.head_dim)
-        return TextRead(state, [held.buffers or (empty, empty) for held in cache])
+    def read(self, texts: Sequence[MetaVoiceInputs]) -> list[TextRead]:
+        """Read the ids of texts but the last."""
+        network, config, to_device = self.network, self.network.config, self.host.to_device
+        packed, sampling = Packed.of(text.positions for text in texts), texts[0].sampling
+        voices = [speaker_rows(network, to_device(text.vector[None]), sampling) for text in texts]
+        caches = packed.caches(network.transformer.h, to_device)
+        if packed.total:
+            ids = to_device(np.concatenate([text.tokens[:-1] for text in texts])[None]).long()
+            spoken = [voice.expand(-1, text.positions, -1) for voice, text in zip(voices, texts, strict=True)]
+            with sequences_apart(network, packed):
+                tokens = stacked(ids, sampling, self.end_of_text)
+                network.transformer(tokens, torch.cat(spoken, dim=1), caches)
+        empty = voices[0].new_zeros(texts[0].rows, config.num_attention_heads, 0, config.head_dim)
+        states = map(self._state, texts, voices)
+        return [*map(TextRead, states, packed.keys(caches, empty))]
 
     def step(
         self, state: MetaVoiceState, given: np.ndarray, at: RowPositions, caches: Sequence[RowCache]
@@ -72,6 +76,12 @@ class MetaVoiceDecoder(BatchDecoder):
         ids = draw_rows(logits, sampler.named(settings, 2), uniform, sampler)
         ids = marked(ids[:, None], torch.cat(logits)[:, None])[:, 0]
         return ids, state._replace(tokens=self._tokens(ids.clamp(min=0)))
+
+    def _state(self, text: MetaVoiceInputs, voice: Tensor) -> MetaVoiceState:
+        """Return the first state of a text. voice: (G, 1, D), of its rows."""
+        last, voiced = self.host.to_device(text.tokens[-1:]).long(), voice[:1, 0]
+        none = torch.zeros_like(voice[:1, 0])
+        return MetaVoiceState(self._tokens(last), torch.stack((voiced, none, voiced), dim=1))
 
     def _tokens(self, ids: Tensor) -> Tensor:
         """Return ids as the rows of guidance read them. (N,) → (N, 3)."""

@@ -18,11 +18,12 @@ from torch import Tensor, nn
 from torch_ref.layers.attention import scaled_dot_product_attention
 from torch_ref.layers.cache import KeyValueCache
 from torch_ref.layers.row_cache import RowCache
-from torch_ref.limits.independent import linear
+from torch_ref.limits.independent import linear, silu
 from torch_ref.limits.remedies import at_least_float32
 from tts_core.metavoice.config import FirstStageConfig
+from tts_core.nn.packed import PackedCache
 
-Cache = KeyValueCache | RowCache
+Cache = KeyValueCache | RowCache | PackedCache
 
 
 class RMSNorm(nn.Module):
@@ -50,7 +51,7 @@ class SwiGLU(nn.Module):
         self.w3 = nn.Linear(width, inner, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.silu(self.w1(x)) * self.w3(x)
+        return silu(self.w1(x)) * self.w3(x)
 
 
 class MLP(nn.Module):
@@ -115,7 +116,7 @@ class Transformer(nn.Module):
         return self.ln_f(x)
 
     def embed(self, tokens: Tensor, speakers: Tensor, start: int | Tensor) -> Tensor:
-        """Sum token, position and speaker embeddings; a `start` on the device needs T = 1."""
+        """Sum token, position and speaker embeddings; a `start` on the device is all positions."""
         at = start if isinstance(start, Tensor) else slice(start, start + tokens.shape[1])
         x = self.wtes[0](tokens) + self.wpe.weight[at] + speakers
         return x.float() if x.dtype == torch.float16 else x

@@ -17,9 +17,10 @@ from torch_ref.layers.feed_forward import FeedForward
 from torch_ref.layers.norm import RMSNorm, at_least_float32
 from torch_ref.layers.rope import Rotation, rotate
 from torch_ref.layers.row_cache import RowCache
+from tts_core.nn.packed import PackedCache
 from tts_core.qwen3.config import Qwen3StackConfig
 
-Cache = KeyValueCache | RowCache
+Cache = KeyValueCache | RowCache | PackedCache
 
 
 class Attention(nn.Module):

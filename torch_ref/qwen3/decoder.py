@@ -18,11 +18,13 @@ from torch_ref.batch import RunningBatch
 from torch_ref.guard import watched
 from torch_ref.host import Host
 from torch_ref.layers.row_cache import RowCache, RowPositions
+from torch_ref.limits.independent import sequences_apart
 from torch_ref.qwen3.qwen3 import Qwen3, Talker
 from torch_ref.sampling import draw_rows
 from tts_core.errors import GenerationError
 from tts_core.nn.guard import NotFiniteError
 from tts_core.nn.host import Device
+from tts_core.nn.packed import Packed
 from tts_core.nn.sampling import TextSettings
 from tts_core.qwen3.config import SUPPRESSED
 from tts_core.qwen3.inputs import Qwen3Inputs
@@ -54,14 +56,20 @@ class Qwen3Decoder(BatchDecoder):
             allowed_ids(self.config.vocab_size, SUPPRESSED, self.config.codec_eos_id)
         )
 
-    def read(self, text: Qwen3Inputs) -> TextRead:
-        talker, cache, config = self.talker, self.talker.new_cache(), self.config
-        hidden = talker(embedded(talker, self.host, text), 0, cache)[:, -1]
+    def read(self, texts: Sequence[Qwen3Inputs]) -> list[TextRead]:
+        talker, config = self.talker, self.config
+        packed = Packed.of(text.positions for text in texts)
+        caches = packed.caches(talker.model.layers, self.host.to_device)
+        with sequences_apart(self.network, packed):
+            hidden = talker(embedded(talker, self.host, texts), caches[0].length, caches)
         state = Qwen3State(
             torch.zeros(1, config.n_codebooks, dtype=torch.int64, device=hidden.device),
             torch.zeros(1, config.vocab_size, dtype=torch.bool, device=hidden.device),
         )
-        return TextRead(state, [held.buffers for held in cache if held.buffers], hidden)
+        return [
+            TextRead(state, [cache.of(span) for cache in caches], hidden[:, span.stop - 1])
+            for span in packed.spans
+        ]
 
     def step(
         self, state: Qwen3State, given: np.ndarray, at: RowPositions, caches: Sequence[RowCache]
@@ -104,11 +112,12 @@ def make_slots(network: Qwen3, *, texts: int, room: int) -> RunningBatch:
     return RunningBatch(Qwen3Decoder(network), texts=texts, room=room)
 
 
-def embedded(talker: Talker, host: Device, text: Qwen3Inputs) -> Tensor:
-    """Embed what is read before a text's speech. → (1, T, D)."""
-    speaker = None if text.speaker is None else host.to_device(text.speaker)
-    frames = None if text.frames is None else host.to_device(text.frames[None]).long()
-    return talker.embed_layout(text.layout, speaker, frames)
+def embedded(talker: Talker, host: Device, texts: Sequence[Qwen3Inputs]) -> Tensor:
+    """Embed what is read before the speech of texts. → (1, ΣT, D)."""
+    layout, speakers, frames = Qwen3Inputs.joined(texts)
+    voices = None if speakers is None else host.to_device(speakers)
+    codes = None if frames is None else host.to_device(frames[None]).long()
+    return talker.embed_layout(layout, voices, codes)
 
 
 def fault(network: Qwen3, text: Qwen3Inputs, frames: np.ndarray) -> GenerationError:
@@ -118,7 +127,7 @@ def fault(network: Qwen3, text: Qwen3Inputs, frames: np.ndarray) -> GenerationEr
     """
     talker, host = network.talker, Host(network.talker.codec_head)
     with watched(network) as found, torch.inference_mode():
-        x, cache = embedded(talker, host, text), talker.new_cache()
+        x, cache = embedded(talker, host, [text]), talker.new_cache()
         hidden = talker(x, 0, cache)
         if frames.shape[1]:
             read = talker.embed_text(host.to_device(text.read_with(frames.shape[1])))

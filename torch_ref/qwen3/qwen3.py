@@ -11,13 +11,13 @@ from typing import cast
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torch_ref.device import to_device
 from torch_ref.layers.cache import KeyValueCache
 from torch_ref.layers.norm import RMSNorm
 from torch_ref.layers.rope import RotaryPositions
+from torch_ref.limits.independent import silu
 from torch_ref.qwen3.blocks import Cache, TransformerLayer, logits_of, run
 from torch_ref.qwen3.speaker_encoder import SpeakerEncoder
 from tts_core.qwen3.config import Qwen3Config
@@ -78,7 +78,7 @@ class TextProjection(nn.Module):
         self.linear_fc2 = nn.Linear(inner, config.talker.hidden_size)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.linear_fc2(F.silu(self.linear_fc1(x)))
+        return self.linear_fc2(silu(self.linear_fc1(x)))
 
 
 class TalkerModel(nn.Module):
@@ -117,16 +117,17 @@ class Talker(nn.Module):
         return x
 
     def embed_layout(self, layout: TalkerInputs, speaker: Tensor | None, frames: Tensor | None) -> Tensor:
-        """Embed what is read before speech. → (1, T, D).
+        """Embed what is read before speech, of one text or of several joined ones. → (1, T, D).
 
-        speaker: (D,) vector of a recording.  frames: (1, Q, F) codes of a recording.
+        speaker: (D,) vector of a recording, or (N, D).  frames: (1, Q, F) codes of a recording.
         """
         device = self.codec_head.weight.device
         text, codec = (to_device(ids, device).long() for ids in (layout.text, layout.codec))
         read = self.embed_text(text)
         x = torch.where((codec >= 0)[:, None], read + self.model.codec_embedding(codec.clamp(min=0)), read)
         if speaker is not None:
-            x = torch.where((codec == SPEAKER)[:, None], read + speaker.to(x.dtype), x)
+            places = to_device(np.flatnonzero(layout.codec == SPEAKER), device)
+            x = x.index_copy(0, places, read[places] + speaker.to(x.dtype))
         if frames is not None:
             places = to_device(np.flatnonzero(layout.codec == FRAME), device)
             x = x.index_add(0, places, self.embed_frames(frames)[0])
@@ -135,7 +136,7 @@ class Talker(nn.Module):
     def forward(self, x: Tensor, start: int | Tensor, cache: Sequence[Cache]) -> Tensor:
         """Read positions. (B, T, D) → (B, T, D) after the last norm.
 
-        start: position of the first one, for single steps also (B, 1, 1).
+        start: position of the first one, for single steps also (B, 1, 1), for packed sequences (T,).
         """
         return self.model.norm(run(self.model.layers, x, self.rotary(start, x.shape[1]), cache))
 

@@ -18,6 +18,7 @@ from tts_core.memory.footprint import (
     footprint,
     gated_row,
     layer,
+    read_at_once,
     rounded,
     sampling,
     turns,
@@ -106,8 +107,12 @@ def _steps(config: DiaConfig, job: DiaJob, machine: Machine, capacity: int) -> i
     first, text = 1 + job.prompt_frames, job.text_bytes
     heads = max(decoder.num_attention_heads, decoder.cross_num_attention_heads)
     row, encoder_row = _row(decoder, machine.size), _row(encoder, machine.size)
-    read = layer(text, encoder_row, heads=encoder.num_attention_heads, keys=text)
+    texts = read_at_once(job.batch, text, machine.backend)
+    read = layer(texts, encoder_row, heads=encoder.num_attention_heads, keys=text)
     start = layer(job.streams * first, row, heads=heads, keys=max(first, text))
+    if job.prompt_frames and machine.backend not in FIXED:  # keys and values before they are copied
+        each = 2 * decoder.num_hidden_layers * decoder.num_key_value_heads * decoder.head_dim * machine.size
+        start += each * read_at_once(job.batch, job.streams // job.batch * first, machine.backend)
     step = layer(job.streams, row, heads=heads, keys=max(capacity, text))
     logits = decoder.num_channels * decoder.vocab_size
     noise = NOISE_STEPS * 4 * job.batch * logits if machine.backend == "torch-cuda" else 0

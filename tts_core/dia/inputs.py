@@ -49,6 +49,11 @@ class DiaInputs(TextInputs):
         """Rows before the last known one, with which the first step begins."""
         return self.filled - 1
 
+    @property
+    def reads(self) -> int:
+        """Bytes of the text, or rows before the last known one."""
+        return max(super().reads, len(self.tokens))
+
     def given(self, text: BatchText) -> np.ndarray:
         """Return what is known of the row that the next step draws, (3 + C,) int32, as in DiaGiven."""
         return self._known[min(text.steps, len(self._known) - 1)]

@@ -17,7 +17,17 @@ from tts_core.dia2.pieces import room
 from tts_core.dia2.recordings import longest_voice
 from tts_core.dia2.script import SPEAKERS
 from tts_core.memory.fits import Plan
-from tts_core.memory.footprint import Footprint, footprint, gated_row, layer, rounded, sampling, turns, widest
+from tts_core.memory.footprint import (
+    Footprint,
+    footprint,
+    gated_row,
+    layer,
+    read_at_once,
+    rounded,
+    sampling,
+    turns,
+    widest,
+)
 from tts_core.memory.machine import Machine
 from tts_core.memory.weights import held
 from tts_core.text.breaks import Paused
@@ -53,11 +63,14 @@ def dia2_footprint(configs: Configs, job: Dia2Job, machine: Machine) -> Footprin
     position = 2 * job.rows * stack.num_key_value_heads * stack.head_dim * machine.size  # of a layer
     states, graphs = stream_states(mimi.carried(codec), job.batch, machine)
     row = (stack.num_hidden_layers + 1) * position * rounded(steps) + states  # a layer's while it grows
-    most = max(job.rows, (1 + job.guided) * job.prefix_frames)  # prefixes are read one by one
+    prefixes = read_at_once(job.batch, (1 + job.guided) * job.prefix_frames, machine.backend)
+    most = max(job.rows, prefixes)
     width = stack.num_attention_heads * stack.head_dim
     one = gated_row(stack.hidden_size, stack.intermediate_size, width, machine.size)
     step = layer(most, one, heads=stack.num_attention_heads, keys=steps)
     step += sampling(job.rows * config.audio_vocab_size)
+    if machine.backend not in FIXED:  # keys and values of prefixes before they are copied
+        step += prefixes * stack.num_hidden_layers * position // job.rows
     sound = graphs + widest(machine, mimi.widest(codec, min(job.frames, policy.max_frames)))
     beside, after = turns(machine, sound)
     prefix = 0

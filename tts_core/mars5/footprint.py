@@ -16,7 +16,7 @@ from tts_core.mars5.config import CodecLMConfig, ResidualTransformerConfig
 from tts_core.mars5.options import MAX_LEN, PIECE_SECONDS, Mars5Options
 from tts_core.mars5.reference import as_spoken
 from tts_core.memory.fits import Plan
-from tts_core.memory.footprint import Footprint, footprint, layer, sampling, turns, widest
+from tts_core.memory.footprint import Footprint, footprint, layer, read_at_once, sampling, turns, widest
 from tts_core.memory.machine import BACKENDS, Machine
 from tts_core.memory.weights import held
 from tts_core.text.breaks import Paused
@@ -64,7 +64,10 @@ def mars5_footprint(configs: Configs, job: Mars5Job, machine: Machine) -> Footpr
     cache = position * min(ar.sliding_window, job.max_len) + 2 * 4 * job.max_len * ar.head_dim
     wide = max(2 * ar.hidden_size + 3 * ar.intermediate_size, 6 * ar.hidden_size)
     ids = job.prompt_ids + 1
-    step = layer(ids, machine.size * wide, heads=ar.num_attention_heads, keys=ids)
+    read = read_at_once(job.batch, ids, machine.backend)
+    step = layer(read, machine.size * wide, heads=ar.num_attention_heads, keys=ids)
+    if machine.backend != "torch-cuda":  # keys and values of prompts before they are copied
+        step += position // job.batch * read
     step += sampling(ar.vocab_size * job.batch)
     vocoder = vocos_window(config_of(configs, "vocos", VocosConfig), job.frames, SPOKEN, machine)
     beside, after = turns(machine, vocoder)

@@ -11,6 +11,7 @@ from tts_core.memory.machine import Machine
 
 SCORES = 256 * 2**20  # tts_core.nn.attention's budget
 LOGITS = 10  # live copies of a row's logits during sampling
+TOGETHER = 1024  # positions of several texts that one pass reads, at most
 CACHE_CHUNK = 256  # rows by which a cache grows
 
 # Tensors of a codec's widest layer that are live at once. torch: counted in a residual unit; on CUDA plus
@@ -128,6 +129,11 @@ def gated_row(width: int, inner: int, heads: int, size: int) -> int:
     size: bytes of a number.
     """
     return max(size * (2 * width + 4 * inner), size * (2 * width + 4 * heads) + 3 * 4 * heads)
+
+
+def read_at_once(texts: int, positions: int, backend: str) -> int:
+    """Count the positions of texts that one pass reads. positions: of a text."""
+    return min(texts * positions, positions if backend == "torch-cuda" else max(positions, TOGETHER))
 
 
 def sampling(logits: int) -> int:

@@ -15,7 +15,17 @@ from tts_core.codecs.vocos import VocosConfig
 from tts_core.config import Configs, config_of
 from tts_core.errors import UsageError
 from tts_core.memory.fits import Plan
-from tts_core.memory.footprint import LIVE, SCORES, Footprint, footprint, layer, sampling, turns, widest
+from tts_core.memory.footprint import (
+    LIVE,
+    SCORES,
+    Footprint,
+    footprint,
+    layer,
+    read_at_once,
+    sampling,
+    turns,
+    widest,
+)
 from tts_core.memory.machine import BACKENDS, Machine
 from tts_core.memory.weights import held
 from tts_core.metavoice.codes import most_frames
@@ -68,6 +78,9 @@ def metavoice_footprint(configs: Configs, job: MetaVoiceJob, machine: Machine) -
     row = machine.wide * 2 * width + machine.size * max(4 * width, 3 * first.intermediate_size)
     text = layer(streams * job.text_ids, row, heads=first.num_attention_heads, keys=job.text_ids)
     text += sampling(streams * first.vocab_size)
+    if machine.backend != "torch-cuda":  # keys and values of texts before they are copied
+        read = read_at_once(job.batch, job.rows * job.text_ids, machine.backend)
+        text += position // streams * read
     if job.mbd:  # it runs by itself
         beside, after = 0, (sound := _diffusion(configs, job, machine))
     else:

@@ -18,6 +18,7 @@ from tts_core.memory.footprint import (
     footprint,
     gated_row,
     layer,
+    read_at_once,
     rounded,
     sampling,
     scores,
@@ -76,10 +77,12 @@ def qwen3_footprint(configs: Configs, job: Qwen3Job, machine: Machine) -> Footpr
         for each in (stack, other)
     )
     read = row + 3 * size * config.text_hidden_size
-    prompt = layer(job.prompt, read, heads=stack.num_attention_heads, keys=job.prompt)  # one after the other
+    together = read_at_once(job.batch, job.prompt, machine.backend)
+    prompt = layer(together, read, heads=stack.num_attention_heads, keys=job.prompt)
     if machine.backend in FIXED:  # its keys and values before they are copied
         prompt += (stack.num_hidden_layers + 1) * position * rounded(job.prompt)
     else:  # a layer's while it grows
+        prompt += stack.num_hidden_layers * position * together
         cache = job.batch * (stack.num_hidden_layers + 1) * position * rounded(job.positions)
     predicted = 2 * size * other.num_key_value_heads * other.head_dim * config.n_codebooks
     step = scores(job.batch * stack.num_attention_heads, job.positions) + job.batch * (

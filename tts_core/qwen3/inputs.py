@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -27,6 +28,21 @@ class Qwen3Inputs(TextInputs):
     speaker: np.ndarray | None = None
     frames: np.ndarray | None = None
     more: bool = False
+
+    @staticmethod
+    def joined(texts: Sequence[Qwen3Inputs]) -> tuple[TalkerInputs, np.ndarray | None, np.ndarray | None]:
+        """Join what texts read before their speech: layouts, speakers (N, D) and frames (Q, ΣF), of those
+        texts that have them.
+        """
+        layouts = [text.layout for text in texts]
+        speakers = [text.speaker for text in texts if text.speaker is not None]
+        frames = [text.frames for text in texts if text.frames is not None]
+        ids = {name: np.concatenate([getattr(one, name) for one in layouts]) for name in ("text", "codec")}
+        return (
+            replace(layouts[0], **ids),
+            np.stack(speakers) if speakers else None,
+            np.concatenate(frames, axis=1) if frames else None,
+        )
 
     @property
     def ids(self) -> tuple[int, ...]:

@@ -50,8 +50,8 @@ class BatchDecoder(Protocol):
     ahead: int = 0
     reads_answers: bool | None = None
 
-    def read(self, text: Any) -> TextRead:
-        """Read a text up to its first step."""
+    def read(self, texts: Sequence[Any]) -> list[TextRead]:
+        """Read texts up to their first steps, in one pass of the network. All have as many rows."""
         ...
 
     def step(self, state: Any, given: np.ndarray, at: Any, caches: Sequence[Any]) -> Any:

@@ -41,6 +41,11 @@ class TextInputs(Protocol):
         """Keys that are read before its first step."""
         ...
 
+    @property
+    def reads(self) -> int:
+        """Positions that its reading computes, of all rows, in the network that has most."""
+        return self.rows * self.positions
+
     def waits(self, text: BatchText) -> bool:
         """Return True if what its next step takes has not come."""
         return False

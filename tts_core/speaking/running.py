@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any, Protocol
 
 import numpy as np
 
+from tts_core.errors import own_error
 from tts_core.nn.sentinels import Sentinel
 from tts_core.speaking.speech import Slot
 
@@ -17,19 +19,24 @@ WAITED = Sentinel.WAITED  # in place of a text's first id: it took no part in th
 class RunningBatch(Protocol):
     """Texts that share the steps of one network: `batch.py` of either side.
 
-    steps: that one launch runs.  ahead: launches before the first is read.
+    steps: that one launch runs.
+    ahead: launches before the first is read.
+    together: positions of texts that join with one call, at most; one text may have more.
     """
 
     steps: int
     ahead: int
+    together: int
 
     @property
     def can_step(self) -> bool:
         """True if a text takes part in the next step."""
         ...
 
-    def join(self, slot: int, text: Any) -> None:
-        """Let a text begin with the next launch; its slot must be free."""
+    def join(self, texts: Mapping[int, Any]) -> None:
+        """Let texts begin with the next launch, all or none. They have as many rows, and are given by their
+        slots, which must be free.
+        """
         ...
 
     def feed(self, slot: int, ids: Sequence[int], *, more: bool) -> None:
@@ -63,9 +70,9 @@ class Running:
         return bool(self._slots) and self.batch.can_step
 
     @property
-    def is_full(self) -> bool:
-        """True if no index is free."""
-        return len(self._slots) == self._places
+    def free(self) -> int:
+        """Indices that are free."""
+        return self._places - len(self._slots)
 
     @property
     def taken(self) -> list[Slot]:
@@ -77,11 +84,35 @@ class Running:
         """True if steps run that are not read."""
         return bool(self._slots and self._launched)
 
-    def join(self, slot: Slot) -> None:
-        """Let a slot's text join at the lowest free index; there must be one."""
-        index = min(set(range(self._places)) - self._slots.keys())
-        self.batch.join(index, slot.inputs)
-        self._slots[index], slot.index = slot, index
+    def join(self, slots: Sequence[Slot]) -> list[Exception | None]:
+        """Let the texts of slots join at the lowest free indices; there must be enough. Those with as many
+        rows are read together.
+
+        Returns the error of each that cannot join. Raises an error that may belong to the batch's steps.
+        """
+        free = sorted(set(range(self._places)) - self._slots.keys())
+        for group in groups([*zip(free, slots, strict=False)], self.batch.together):
+            self._join(group)
+        return [slot.error for slot in slots]
+
+    def _join(self, group: Sequence[tuple[int, Slot]]) -> None:
+        """Let the texts of a group join; if they cannot all, those of each half."""
+        try:
+            self.batch.join({index: slot.inputs for index, slot in group})
+        except Exception as error:
+            found = own_error(error)
+            if len(group) == 1:
+                group[0][1].error = found
+                return
+            del found
+        else:
+            for index, slot in group:
+                self._slots[index], slot.index = slot, index
+            return
+        # Here the error is gone, and with it what its frames kept in memory.
+        half = len(group) // 2
+        self._join(group[:half])
+        self._join(group[half:])
 
     def feed(self, slot: Slot, ids: Sequence[int], *, more: bool) -> None:
         """Append to the text of a slot that has joined. more: it still goes on."""
@@ -110,6 +141,24 @@ class Running:
         ids = self.batch.read(launched)
         drawn = [(slot, _of_steps(ids[:, index])) for index, slot in slots.items() if slot.index == index]
         return [(slot, own) for slot, own in drawn if len(own)]
+
+
+def groups(slots: Sequence[tuple[int, Slot]], most: int) -> Iterator[list[tuple[int, Slot]]]:
+    """Divide texts, with their indices, into those that one pass reads: of as many rows, and several of at
+    most `most` positions.
+    """
+    for _, alike in groupby(
+        sorted(slots, key=lambda one: one[1].inputs.rows), lambda one: one[1].inputs.rows
+    ):
+        group, read = list[tuple[int, Slot]](), 0
+        for one in alike:
+            count = one[1].inputs.reads
+            if group and read + count > most:
+                yield group
+                group, read = [], 0
+            group.append(one)
+            read += count
+        yield group
 
 
 def _of_steps(ids: np.ndarray) -> np.ndarray:

@@ -104,7 +104,7 @@ class SpeechSession(Session):
     @property
     def _is_idle(self) -> bool:
         """True if no step has something to do."""
-        can_begin = bool(self._wanted) and not self.slots.is_full
+        can_begin = bool(self._wanted and self.slots.free)
         return not (can_begin or self._encodes or self._jobs or self.slots.can_step)
 
     @property
@@ -188,8 +188,7 @@ class SpeechSession(Session):
             self._attempt(voice, partial(self._answer, voice, partial(self._encode, voice, need)))
             if self.slots.can_step:
                 break
-        for slot in [*self._wanted]:
-            self._attempt(slot.owner, partial(self._begin, slot))
+        self._begin()
         if self.slots.can_step:
             for _ in range(self.slots.batch.steps):
                 self._report.check()
@@ -233,18 +232,37 @@ class SpeechSession(Session):
         voice.member.parts.count(need.stage, begun)
         return (made,)
 
-    def _begin(self, slot: Slot) -> None:
-        """Let a slot's text join the running batch, if there is a place for it."""
+    def _begin(self) -> None:
+        """Let texts that wait join the running batch together, as far as there are places for them."""
+        ready, ended = list[Slot](), set[int]()
+        for slot in [*self._wanted]:
+            if slot in self._wanted and len(ready) < self.slots.free:
+                self._attempt(slot.owner, partial(self._choose, slot, ready))
+        ready = [slot for slot in ready if slot in self._wanted]
+        self._wanted = [slot for slot in self._wanted if slot not in ready]
+        for slot, error in zip(ready, self.slots.join(ready), strict=True):
+            one = slot.owner.member
+            if one.key not in ended:
+                self._attempt(slot.owner, partial(self._go_in, slot, error))
+            if error is not None:  # the request's others have left
+                ended.add(one.key)
+
+    def _choose(self, slot: Slot, ready: list[Slot]) -> None:
+        """Let a slot's text be one of those that join, if its request fits beside the others."""
         one = slot.owner.member
-        if self.slots.is_full or (one.is_away and not self.admission.fits(one.asked, self._present(), 0)):
+        if one.is_away and not self.admission.fits(one.asked, self._present(), 0):
             return
         if one.is_away:
             one.is_away, self._promised = False, None
-        self._wanted.remove(slot)
         self._tell(slot.stage or self.net.heard, slot.steps)
         slot.begun = time.perf_counter()
-        self.slots.join(slot)
-        one.has_begun = True
+        ready.append(slot)
+
+    def _go_in(self, slot: Slot, error: Exception | None) -> None:
+        """Give a text that has joined what came before. Raises the error for which it could not join."""
+        if error is not None:
+            raise error
+        slot.owner.member.has_begun = True
         for text in slot.texts:
             self.slots.feed(slot, text.ids, more=text.more)
 

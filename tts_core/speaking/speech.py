@@ -48,6 +48,7 @@ class Slot:
     owner: the speech that it is of.
     texts: that came before it has joined.
     begun: seconds of the clock.
+    error: that it could not join for.
     """
 
     inputs: Any
@@ -57,6 +58,7 @@ class Slot:
     owner: Any = None
     texts: list[Append] = field(default_factory=list)
     begun: float = 0.0
+    error: Exception | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -119,7 +119,7 @@ def test_weights_are_stored_once() -> None:
 def running(config: Dia2Config, **changes: Any) -> tuple[Any, GivenText]:
     text = GivenText([np.ones(2 + config.n_streams, np.int32)], USUAL, HostNoise(1), **changes)
     batch = make_slots(network(config, mx.float32), texts=2, room=50)
-    batch.join(0, text)
+    batch.join({0: text})
     return batch, text
 
 
@@ -170,7 +170,7 @@ def test_compiled_chains_have_the_same_numbers(config: Dia2Config, monkeypatch: 
             for slot, each in enumerate((USUAL, Dia2Sampling(bare, bare)))
         ]
         for slot, text in enumerate(texts):
-            batch.join(slot, text)
+            batch.join({slot: text})
             found += [batch.read(batch.launch(1)) for _ in range(3)]
         return [*found, *(np.array(text.actions) for text in texts)]
 

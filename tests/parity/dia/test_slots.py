@@ -91,7 +91,7 @@ def test_draws_are_the_plain_ones(count: int, settings: dict, cross_rope: bool) 
     texts = [text(seed, sampling=sampling) for seed in range(count)]
     slots = slots_of(count, guided=sampling.cfg_scale != 0, cross_rope=cross_rope)
     for slot, one in enumerate(texts):
-        slots.join(slot, one.inputs(one.grid()))
+        slots.join({slot: one.inputs(one.grid())})
     drawn = np.concatenate([slots.read(slots.launch(7)) for _ in range(10)])
     for slot, one in enumerate(texts):
         expected = plainly(one, cross_rope=cross_rope)
@@ -106,7 +106,7 @@ def arrivals(slots: Any, texts: list[Text], seed: int) -> Iterator[Text]:
             if slot not in running and waiting and random.random() < 0.5:
                 one = waiting.pop(0)
                 running[slot] = one, one.grid()
-                slots.join(slot, one.inputs(running[slot][1]))
+                slots.join({slot: one.inputs(running[slot][1])})
         if not running:
             continue
         rows = slots.read(slots.launch(int(random.integers(1, 6))))
@@ -146,7 +146,7 @@ def test_a_row_does_not_depend_on_the_batch() -> None:
     def drawn(members: list[int]) -> np.ndarray:
         slots = slots_of(len(members), rows=rows)
         for slot, one in enumerate(members):
-            slots.join(slot, DiaInputs(tokens[one], forced[one], 1, 0, rows, SAMPLING, HostNoise(one)))
+            slots.join({slot: DiaInputs(tokens[one], forced[one], 1, 0, rows, SAMPLING, HostNoise(one))})
         return slots.read(slots.launch(rows - 1))
 
     together = drawn(list(range(texts)))
@@ -166,9 +166,9 @@ def test_a_row_does_not_depend_on_the_batch() -> None:
 def test_steps_past_the_end_stay_in_the_grid() -> None:
     """Nothing is written out of bounds, and another text may join."""
     one, other, slots = text(2), text(5), slots_of(2, rows=60)
-    slots.join(0, other.inputs(other.grid()))
+    slots.join({0: other.inputs(other.grid())})
     slots.read(slots.launch(70))
-    slots.join(1, one.inputs(one.grid()))
+    slots.join({1: one.inputs(one.grid())})
     expected = plainly(one)
     np.testing.assert_array_equal(slots.read(slots.launch(58))[: len(expected), 1], expected)
     assert slots.plan.positions().max() == 58
@@ -188,11 +188,11 @@ def test_unconditional_rows_come_and_go_with_their_texts(form: str) -> None:
             drawn[slot].extend(rows[:, slot])
         return [len(cache.keys) for cache in slots.caches]
 
-    slots.join(0, texts[0].inputs(texts[0].grid()))
+    slots.join({0: texts[0].inputs(texts[0].grid())})
     assert set(run(2)) == {1}
-    slots.join(1, texts[1].inputs(texts[1].grid()))
+    slots.join({1: texts[1].inputs(texts[1].grid())})
     assert set(run(2)) == {4}
-    slots.join(2, texts[2].inputs(texts[2].grid()))
+    slots.join({2: texts[2].inputs(texts[2].grid())})
     assert set(run(2)) == {6}
     slots.leave(1)
     run(2)
@@ -210,8 +210,8 @@ def test_memory_follows_the_longest_text(form: str, monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(f"{side}.batch.CHUNK", 8)
     short, long, slots = text(1), text(3), slots_of(2, form=form)
     long.prompt, long.tokens = np.zeros((4, 20), np.int32), np.arange(1, 36).astype(np.int32)
-    slots.join(0, short.inputs(short.grid()))
-    slots.join(1, long.inputs(long.grid()))
+    slots.join({0: short.inputs(short.grid())})
+    slots.join({1: long.inputs(long.grid())})
     drawn = [slots.read(slots.launch(2))[:, 0]]
     assert [cache.keys.shape[2] for cache in slots.caches] == [24] * len(slots.caches)
     slots.leave(1)
@@ -226,13 +226,13 @@ def test_memory_follows_the_longest_text(form: str, monkeypatch: pytest.MonkeyPa
 def test_a_text_that_does_not_fit_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory that is short while its rows are taken over: its slot stays free."""
     one, other, slots = text(3), text(4), slots_of(2)
-    slots.join(0, one.inputs(one.grid()))
+    slots.join({0: one.inputs(one.grid())})
     with monkeypatch.context() as patch:
         patch.setattr(JoinedCache, "fill", raising(MemoryError("none is left")))
         with pytest.raises(MemoryError, match="none is left"):
-            slots.join(1, other.inputs(other.grid()))
+            slots.join({1: other.inputs(other.grid())})
     assert slots.plan.texts.keys() == {0}
-    slots.join(1, other.inputs(other.grid()))
+    slots.join({1: other.inputs(other.grid())})
     drawn = slots.read(slots.launch(60))
     for slot, each in enumerate((one, other)):
         expected = plainly(each)
@@ -251,7 +251,7 @@ def test_unused_memory_is_freed_now_and_then(monkeypatch: pytest.MonkeyPatch) ->
     one, slots = text(2), slots_of(1)
     monkeypatch.setattr("mlx_port.batch.STEPS_KEPT", 5)
     monkeypatch.setattr("mlx.core.clear_cache", lambda: freed.append(slots.ticks))
-    slots.join(0, one.inputs(one.grid()))
+    slots.join({0: one.inputs(one.grid())})
     slots.read(slots.launch(12))
     assert freed == [5, 10]
 

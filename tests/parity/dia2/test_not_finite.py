@@ -50,7 +50,7 @@ def test_every_stage_and_row_counts(side: str, row: int, stage: int, monkeypatch
     made = build(side, dia2_weights(config, seed=2))
     batch, ids = made.batch(2), np.ones(2 + config.n_streams, np.int32)
     for slot in (0, 1):
-        batch.join(slot, GivenText([ids], GUIDED, HostNoise(slot)))
+        batch.join({slot: GivenText([ids], GUIDED, HostNoise(slot))})
     if side == "mlx":
         form = batch.decoder.fused
         monkeypatch.setattr(form, "stage", poisoned(form.stage, stage, 2 * row, mlx_nan))
@@ -68,8 +68,8 @@ def test_rows_that_a_text_does_not_use_do_not_count(side: str, monkeypatch: pyte
     config, alone = dia2_config(), Dia2Choice(1.0, 5, 0.8, 5)
     made = build(side, dia2_weights(config, seed=2))
     batch, ids = made.batch(2), np.ones(2 + config.n_streams, np.int32)
-    batch.join(0, GivenText([ids], Dia2Sampling(alone, alone), HostNoise(0)))
-    batch.join(1, GivenText([ids], GUIDED, HostNoise(1)))
+    batch.join({0: GivenText([ids], Dia2Sampling(alone, alone), HostNoise(0))})
+    batch.join({1: GivenText([ids], GUIDED, HostNoise(1))})
     if side == "mlx":
         form = batch.decoder.fused
         monkeypatch.setattr(form, "stage", poisoned(form.stage, 0, 2, mlx_nan))

@@ -56,7 +56,7 @@ def drawn(side: Dia2Side, members: list[int]) -> Draws:
     )
     texts = [GivenText(IDS[one], SAMPLING, HostNoise(one)) for one in members]
     for slot, text in enumerate(texts):
-        batch.join(slot, text)
+        batch.join({slot: text})
     with noted(side, found.scores):
         for step in range(STEPS):
             found.ids[:, step, 1:] = batch.read(batch.launch(1))[0]
@@ -91,7 +91,7 @@ def test_texts_of_other_guidance_come_and_go(kind: str) -> None:
         """leaving: step before which a text leaves."""
         batch, found = side.batch(3), {one: list[np.ndarray]() for one in members}
         for one in members:
-            batch.join(one, GivenText(IDS[one], samplings[one], HostNoise(one)))
+            batch.join({one: GivenText(IDS[one], samplings[one], HostNoise(one))})
         for step in range(12):
             for one in [one for one, last in leaving.items() if last == step]:
                 batch.leave(one)

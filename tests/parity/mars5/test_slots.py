@@ -87,7 +87,7 @@ def come_and_go(slots: Any, texts: list[Text], seed: int) -> list[Text]:
         for slot in range(slots.plan.slots):
             if slot not in running and waiting and random.random() < 0.5:
                 running[slot] = waiting.pop(0)
-                slots.join(slot, running[slot].joining)
+                slots.join({slot: running[slot].joining})
         if not running:
             continue
         drawn = slots.read(slots.launch(int(random.integers(1, 5))))
@@ -126,15 +126,15 @@ def test_texts_come_and_go(side: Side, count: int, texts: int, config: CodecLMCo
 def test_a_text_stays_in_its_row(side: Side) -> None:
     """Steps past its last position write nothing elsewhere, and another text may follow in its row."""
     slots, one, other = slots_of(side, CONFIG, 2), text(1), text(7)
-    slots.join(0, one.joining)
-    slots.join(1, other.joining)
+    slots.join({0: one.joining})
+    slots.join({1: other.joining})
     drawn = slots.read(slots.launch(100))
     for slot, given in enumerate((one, other)):
         expected = alone(side, CONFIG, given.seed)
         assert drawn[: len(expected), slot].tolist() == expected
     slots.leave(1)
     follower = text(8)
-    slots.join(1, follower.joining)
+    slots.join({1: follower.joining})
     expected = alone(side, CONFIG, follower.seed)
     assert slots.read(slots.launch(len(expected)))[:, 1].tolist() == expected
 
@@ -147,8 +147,8 @@ def test_a_text_without_finite_logits_is_marked_by_itself(side: Side) -> None:
     slots = side.module("mars5.decoder").make_slots(
         broken, texts=2, room=ROOM, lowest=VOCABULARY.lowest, end=VOCABULARY.end
     )
-    slots.join(0, Mars5Inputs(VOCABULARY.shallow("x"), one.joining.codes, Mars5Options(), HostNoise(1)))
-    slots.join(1, one.joining)
+    slots.join({0: Mars5Inputs(VOCABULARY.shallow("x"), one.joining.codes, Mars5Options(), HostNoise(1))})
+    slots.join({1: one.joining})
     drawn = slots.read(slots.launch(3))
     assert drawn[:, 0].tolist() == [-1] * 3
     assert one.limit > 3

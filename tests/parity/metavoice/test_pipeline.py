@@ -217,7 +217,7 @@ def test_keys_and_values_are_dropped_with_the_last_text(side: Any) -> None:
         text = MetaVoiceInputs(
             np.array([2561], np.int32), np.zeros(size, np.float32), FirstStageSampling(), HostNoise(1)
         )
-        slots.join(slot, text)
+        slots.join({slot: text})
     slots.leave(0)
     assert slots.caches
     slots.leave(1)

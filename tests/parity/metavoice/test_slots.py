@@ -83,7 +83,7 @@ def come_and_go(slots: Any, texts: list[Text], seed: int) -> list[Text]:
             if slot in running or not waiting or random.random() < 0.5:
                 continue
             running[slot] = waiting.pop(0)
-            slots.join(slot, running[slot].joining)
+            slots.join({slot: running[slot].joining})
         if not running:
             continue
         drawn = slots.read(slots.launch(int(random.integers(1, 5))))
@@ -116,22 +116,22 @@ def test_texts_come_and_go(side: LanguageSide, count: int, texts: int) -> None:
 def test_a_text_stays_in_its_rows(side: LanguageSide) -> None:
     """Steps past its last position write nothing elsewhere, and another text may follow in its rows."""
     slots, long, short = slots_of(side, 2), text(3), text(5)
-    slots.join(0, long.joining)
-    slots.join(1, short.joining)
+    slots.join({0: long.joining})
+    slots.join({1: short.joining})
     drawn = slots.read(slots.launch(80))
     for slot, one in enumerate((long, short)):
         assert drawn[: one.limit, slot].tolist() == alone(side, one.seed)
     slots.leave(1)
     follower = text(8)
-    slots.join(1, follower.joining)
+    slots.join({1: follower.joining})
     assert slots.read(slots.launch(follower.limit))[:, 1].tolist() == alone(side, follower.seed)
 
 
 @EVERY_SIDE
 def test_a_text_without_finite_logits_is_marked_by_itself(side: LanguageSide) -> None:
     slots, one, other = slots_of(side, 2), text(3), text(5)
-    slots.join(0, other.joining)
-    slots.join(1, MetaVoiceInputs(one.ids, one.vector * np.float32(np.nan), SAMPLINGS[0], HostNoise(1)))
+    slots.join({0: other.joining})
+    slots.join({1: MetaVoiceInputs(one.ids, one.vector * np.float32(np.nan), SAMPLINGS[0], HostNoise(1))})
     drawn = slots.read(slots.launch(4))
     assert drawn[:, 1].tolist() == [-1] * 4
     assert drawn[:, 0].tolist() == alone(side, other.seed)[:4]

@@ -66,7 +66,7 @@ def read(slots: Any) -> np.ndarray:
 def alone(side: str, seed: int) -> np.ndarray:
     """Frames of a text by itself; nothing ends it before its limit."""
     one, slots = text(seed), slots_of(side, 1)
-    slots.join(0, one.joining)
+    slots.join({0: one.joining})
     return np.stack([read(slots)[0] for _ in range(one.limit)])
 
 
@@ -80,7 +80,7 @@ def test_texts_come_and_go(side: str, count: int) -> None:
         for slot in range(count):
             if slot not in running and waiting and random.random() < 0.5:
                 running[slot] = waiting.pop(0)
-                slots.join(slot, running[slot].joining)
+                slots.join({slot: running[slot].joining})
         if not running:
             continue
         drawn = read(slots)
@@ -106,14 +106,14 @@ def test_a_text_that_is_fed_waits_and_draws_the_same(side: str) -> None:
     laid = replace(whole.joining.layout, trailing=tuple(ids))
     frames = len(ids) + 4
     slots = slots_of(side, 1)
-    slots.join(0, replace(whole.joining, layout=laid))
+    slots.join({0: replace(whole.joining, layout=laid)})
     expected = np.stack([read(slots)[0] for _ in range(frames)])
     alone_there = slots_of(side, 1)
-    alone_there.join(0, other.joining)
+    alone_there.join({0: other.joining})
 
     slots = slots_of(side, 3)
-    slots.join(0, replace(whole.joining, layout=replace(laid, trailing=tuple(ids[:room])), more=True))
-    slots.join(2, other.joining)
+    slots.join({0: replace(whole.joining, layout=replace(laid, trailing=tuple(ids[:room])), more=True)})
+    slots.join({2: other.joining})
     drawn, random = list[np.ndarray](), np.random.default_rng(0)
     fed = room
     for _ in range(40):

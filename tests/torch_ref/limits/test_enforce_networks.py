@@ -67,7 +67,7 @@ def dia2(patch: pytest.MonkeyPatch) -> None:
     usual = Dia2Sampling(Dia2Choice(2.0, 50, 0.6, 50), Dia2Choice(2.0, 50, 0.8, 50))
     shapes_only(patch)
     batch = dia2_slots(network(Dia2, DIA2), texts=1, room=702)
-    batch.join(0, GivenText([*before[:1]], usual, HostNoise(1), before, 699, answers=(2, 3)))
+    batch.join({0: GivenText([*before[:1]], usual, HostNoise(1), before, 699, answers=(2, 3))})
     assert batch.read(batch.launch(1)).shape == (1, 1, streams)
 
 
@@ -93,10 +93,10 @@ def qwen3_tts(patch: pytest.MonkeyPatch) -> None:
     slots = make_slots(made, texts=2, room=900)
     nucleus = Qwen3Sampling(Qwen3Choice(top_k=0, top_p=0.9), Qwen3Choice(temperature=1.3), 1.0)
     greedy = Qwen3Sampling(Qwen3Choice(is_greedy=True), Qwen3Choice(is_greedy=True), 1.2)
-    slots.join(0, joining(1, 60, nucleus, 700))
+    slots.join({0: joining(1, 60, nucleus, 700)})
     for _ in range(2):
         assert slots.read(slots.launch(1)).shape == (1, 2, QWEN3.n_codebooks)
-    slots.join(1, replace(joining(2, 20, greedy), more=True))
+    slots.join({1: replace(joining(2, 20, greedy), more=True)})
     slots.feed(1, [5, 6], more=False)
     for _ in range(3):
         slots.read(slots.launch(1))

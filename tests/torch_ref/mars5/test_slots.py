@@ -37,5 +37,5 @@ def test_keys_grow(count: int, config: CodecLMConfig, monkeypatch: pytest.Monkey
 def test_a_short_text_takes_little() -> None:
     ids = {"lowest": VOCABULARY.lowest, "end": VOCABULARY.end}
     shared = make_slots(network(TORCH, CONFIG), texts=2, room=2000, **ids)
-    shared.join(1, text(4).joining)
+    shared.join({1: text(4).joining})
     assert shared.caches[0].keys.shape[2] == batch.CHUNK

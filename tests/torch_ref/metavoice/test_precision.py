@@ -138,7 +138,7 @@ def test_one_dtype_from_weights_to_cache_and_float32_where_it_counts(dtype: torc
     first, second = networks(precision)
     slots = make_slots(first, texts=1, room=9, end_of_text=0)
     ids = np.array([2050, 2060, 7], np.int32)
-    slots.join(0, MetaVoiceInputs(ids, SPEAKERS[0], FirstStageSampling(), HostNoise(1)))
+    slots.join({0: MetaVoiceInputs(ids, SPEAKERS[0], FirstStageSampling(), HostNoise(1))})
     assert slots.state.speakers.dtype == dtype
     slots.plan.begin()
     assert slots._made().dtype == torch.float32

@@ -38,16 +38,16 @@ PROMPT = Prompt.of(np.resize(np.hanning(400).astype(np.float32), 31 * 24_000))
 class Slots:
     """Slots whose texts all have the same codes."""
 
-    steps, ahead = 1, 0
+    steps, ahead, together = 1, 0, 1024
     can_step = True
 
     def __init__(self, engine: Engine):
         self.engine, self.drawn = engine, dict[int, int]()
 
-    def join(self, slot: int, text: MetaVoiceInputs) -> None:
+    def join(self, texts: dict[int, MetaVoiceInputs]) -> None:
         if not self.drawn:
             self.engine.calls.append("first stage")
-        self.drawn[slot] = 0
+        self.drawn |= dict.fromkeys(texts, 0)
 
     def leave(self, slot: int) -> None:
         del self.drawn[slot]

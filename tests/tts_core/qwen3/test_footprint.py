@@ -45,6 +45,18 @@ def test_the_cache_on_cuda_is_allocated_at_once() -> None:
     assert held.work - short.work > 29 * position * 256
 
 
+def test_prompts_are_read_in_passes_of_several() -> None:
+    """Of 1024 positions at most, and with keys and values of their own before those are copied."""
+    position, short = 2 * 8 * 128 * 2, Qwen3Job(frames=1, prompt=40)
+    one, two, many, more = (
+        plan(replace(short, batch=texts), backend="torch-mps").work for texts in (9, 18, 30, 300)
+    )
+    assert one > 28 * position * 40 * 9
+    assert one < two < many
+    step = plan(replace(short, batch=300, prompt=1), backend="torch-mps").work
+    assert more - many <= step
+
+
 def test_the_codec_is_bounded_by_its_windows() -> None:
     """Windows have at most 64 frames, those of a recording before the speech too."""
     assert plan(Qwen3Job(64)).sound == plan(Qwen3Job(9999)).sound == plan(Qwen3Job(1, recording=300)).sound

@@ -5,15 +5,29 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.metal_errors import LATE
 from tts_core.speaking.running import WAITED, Running, RunningBatch
 from tts_core.speaking.speech import Slot
 
 
-class Counting(RunningBatch):
-    """A batch whose ids are a text's own number and the count of its steps."""
+class Text(int):
+    """A text's number. rows, reads: as of TextInputs."""
 
-    def __init__(self, steps: int, ahead: int):
-        self.steps, self.ahead = steps, ahead
+    rows = reads = 1
+
+    @classmethod
+    def of(cls, number: int, rows: int, reads: int) -> Text:
+        one = cls(number)
+        one.rows, one.reads = rows, reads
+        return one
+
+
+class Counting(RunningBatch):
+    """A batch whose ids are a text's own number and the count of its steps; it cannot read negative ones."""
+
+    def __init__(self, steps: int, ahead: int, together: int = 1):
+        self.steps, self.ahead, self.together = steps, ahead, together
+        self.calls: list[list[int]] = []  # numbers of the texts of each
         self.texts: dict[int, list[int]] = {}
         self.launches = 0
 
@@ -21,16 +35,20 @@ class Counting(RunningBatch):
     def can_step(self) -> bool:
         return bool(self.texts)
 
-    def join(self, slot: int, text: int) -> None:
-        assert slot not in self.texts
-        self.texts[slot] = [text, 0]
+    def join(self, texts: dict[int, int]) -> None:
+        assert not texts.keys() & self.texts.keys()
+        self.calls.append([*texts.values()])
+        if any(text < 0 for text in texts.values()):
+            raise ValueError("a text that cannot be read")
+        for slot, text in texts.items():
+            self.texts[slot] = [text, 0]
 
     def leave(self, slot: int) -> None:
         del self.texts[slot]
 
     def launch(self, steps: int) -> np.ndarray:
         self.launches += 1
-        ids = np.zeros((steps, 3), np.int64)
+        ids = np.zeros((steps, 8), np.int64)
         for slot, text in self.texts.items():
             for step in range(steps):
                 ids[step, slot] = 100 * text[0] + text[1]
@@ -42,9 +60,8 @@ class Counting(RunningBatch):
 
 
 def joined(running: Running, *texts: int) -> list[Slot]:
-    slots = [Slot(text) for text in texts]
-    for slot in slots:
-        running.join(slot)
+    slots = [Slot(Text(text)) for text in texts]
+    assert running.join(slots) == [None] * len(slots)
     return slots
 
 
@@ -103,3 +120,39 @@ def test_steps_in_which_a_text_took_no_part_are_left_out() -> None:
     batch.launch = waiting
     [(slot, ids)] = running.turn()
     assert (slot, ids.tolist(), running.taken) == (a, [100], [a, b])
+
+
+def test_texts_of_as_many_rows_are_read_together_up_to_a_number_of_positions() -> None:
+    batch = Counting(1, 0, together=10)
+    running = Running(batch, 8)
+    kinds = (1, 4), (2, 3), (1, 6), (1, 1), (1, 30), (2, 3), (1, 9)
+    slots = [Slot(Text.of(number, *kind)) for number, kind in enumerate(kinds)]
+    assert running.join(slots) == [None] * len(slots)
+    assert batch.calls == [[0, 2], [3], [4], [6], [1, 5]]
+    assert [slot.index for slot in slots] == [*range(len(slots))]
+
+
+def test_texts_that_cannot_be_read_leave_the_others_alone() -> None:
+    batch = Counting(1, 0, together=10)
+    running = Running(batch, 6)
+    slots = [Slot(Text(number)) for number in (1, 2, -3, 4, -5)]
+    errors = running.join(slots)
+    assert [str(error) for error in errors if error is not None] == ["a text that cannot be read"] * 2
+    assert batch.calls == [[1, 2, -3, 4, -5], [1, 2], [-3, 4, -5], [-3], [4, -5], [4], [-5]]
+    assert [slot.index for slot in slots] == [0, 1, None, 3, None]
+    assert running.taken == [slots[0], slots[1], slots[3]]
+    assert [ids.tolist() for _, ids in running.turn()] == [[100], [200], [400]]
+
+
+def test_what_may_belong_to_earlier_steps_is_no_text_s_own() -> None:
+    """Metal tells late that a command failed: the batch ends, and no half is tried."""
+
+    class Late(Counting):
+        def join(self, texts: dict[int, int]) -> None:
+            self.calls.append([*texts.values()])
+            raise RuntimeError(LATE[0])
+
+    batch = Late(1, 0, together=10)
+    with pytest.raises(RuntimeError, match="Insufficient Memory"):
+        Running(batch, 3).join([Slot(Text(1)), Slot(Text(2))])
+    assert batch.calls == [[1, 2]]

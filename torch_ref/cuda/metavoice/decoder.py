@@ -58,7 +58,7 @@ class CapturedMetaVoice(CapturedDecoder):
 
     def join(self, slot: int, text: MetaVoiceInputs) -> int:
         """Read a text's ids but the last, into the lowest free rows."""
-        read, count, state = self.plain.read(text), text.positions, self.state
+        [read], count, state = self.plain.read([text]), text.positions, self.state
         taken = {row for own in self.taken.values() for row in own}
         rows = [row for row in range(len(state.tokens)) if row not in taken][: text.rows]
         assert len(rows) == text.rows, "its rows are free"

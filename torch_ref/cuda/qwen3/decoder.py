@@ -40,7 +40,7 @@ class CapturedQwen3(CapturedDecoder):
     def join(self, slot: int, text: Qwen3Inputs) -> int:
         """Read what comes before a text's speech but its last row; the next step reads that and draws."""
         talker, rows, count = self.talker, self.state.rows, text.positions - 1
-        x, cache = embedded(talker, self.host, text), talker.new_cache()
+        x, cache = embedded(talker, self.host, [text]), talker.new_cache()
         talker(x[:, :count], 0, cache)
         memory = self.state.memory
         for keys, values, held in zip(memory.keys, memory.values, cache, strict=True):

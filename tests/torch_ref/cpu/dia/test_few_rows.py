@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 import numpy as np
@@ -175,13 +176,13 @@ def test_rows_of_a_small_network_run_in_one_thread(
 
 
 def test_prompts_of_unequal_lengths_are_read_as_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each in one call, with no row of it in a step that texts share."""
+    """With no row of one in a step that texts share."""
     pipeline = compose(YARDSTICK, dia_weights(dia_config(), seed=4), dac_weights(dac_config()))
     random, read, known = np.random.default_rng(6), FewRowsDecoder.read, list[int]()
 
-    def noted(decoder: FewRowsDecoder, text: DiaInputs) -> TextRead:
-        known.append(text.positions)
-        return read(decoder, text)
+    def noted(decoder: FewRowsDecoder, texts: Sequence[DiaInputs]) -> list[TextRead]:
+        known.extend(text.positions for text in texts)
+        return read(decoder, texts)
 
     monkeypatch.setattr(FewRowsDecoder, "read", noted)
     codes = [random.integers(0, 60, (4, frames)) for frames in (7, 3)]

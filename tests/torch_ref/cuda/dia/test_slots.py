@@ -83,7 +83,7 @@ def test_draws_are_the_plain_ones(count: int, settings: dict, cross_rope: bool) 
     texts = [text(seed, sampling=sampling) for seed in range(count)]
     slots = slots_of(built, count, guided=sampling.cfg_scale != 0)
     for slot, one in enumerate(texts):
-        slots.join(slot, one.inputs(one.grid(built)))
+        slots.join({slot: one.inputs(one.grid(built))})
     drawn = np.concatenate([slots.read(slots.launch(7)) for _ in range(10)])
     for slot, one in enumerate(texts):
         expected = plainly(built, one)
@@ -98,7 +98,7 @@ def arrivals(slots: Any, built: Dia, texts: list[Text], seed: int) -> Iterator[T
             if slot not in running and waiting and random.random() < 0.5:
                 one = waiting.pop(0)
                 running[slot] = one, one.grid(built)
-                slots.join(slot, one.inputs(running[slot][1]))
+                slots.join({slot: one.inputs(running[slot][1])})
         if not running:
             continue
         rows = slots.read(slots.launch(int(random.integers(1, 6))))
@@ -165,7 +165,7 @@ def test_a_row_does_not_depend_on_the_batch() -> None:
     def drawn(members: list[int]) -> np.ndarray:
         slots, found = slots_of(built, len(members), rows=rows), []
         for slot, one in enumerate(members):
-            slots.join(slot, DiaInputs(tokens[one], forced[one], 1, 0, rows, SAMPLING, HostNoise(one)))
+            slots.join({slot: DiaInputs(tokens[one], forced[one], 1, 0, rows, SAMPLING, HostNoise(one))})
         for _ in range(rows // 40):
             found.append(slots.read(slots.launch(40)).copy())
         return np.concatenate(found)
@@ -200,11 +200,11 @@ def test_a_free_slot_stays_where_it_is() -> None:
     """Longer than the grid has rows: nothing is written out of bounds, and a text may join afterwards."""
     built, one, other = network(), text(2), text(5)
     slots = slots_of(built, 2, rows=60)
-    slots.join(0, other.inputs(other.grid(built)))
+    slots.join({0: other.inputs(other.grid(built))})
     slots.read(slots.launch(64))
     assert slots.decoder.rows.filled.tolist() == [59, 1]
     slots.leave(0)
-    slots.join(1, one.inputs(one.grid(built)))
+    slots.join({1: one.inputs(one.grid(built))})
     expected = plainly(built, one)
     np.testing.assert_array_equal(slots.read(slots.launch(60))[: len(expected), 1], expected)
     assert slots.decoder.rows.filled.tolist() == [1, 59] or len(expected) < 60

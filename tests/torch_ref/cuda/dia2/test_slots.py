@@ -87,7 +87,7 @@ def serve(slots: Any, talks: list[Talk], *, places: int, seed: int | None = None
         for slot in range(places):
             if slot not in there and coming and (seed is None or random.random() < 0.4):
                 there[slot] = coming.pop(0)
-                slots.join(slot, there[slot])
+                slots.join({slot: there[slot]})
         for one in there.values():
             one.rests = seed is not None and random.random() < 0.2
         launched = (slots.launch(1), dict(there)) if slots.can_step else None

@@ -153,7 +153,7 @@ def test_texts_come_and_go_in_a_single_slot(window: int) -> None:
 @pytest.mark.usefixtures("plain_kernels")
 def test_a_single_slot_past_the_end_of_its_text() -> None:
     one, slot = text(7), captured(network(), 1)
-    slot.join(0, one.joining)
+    slot.join({0: one.joining})
     drawn = [row for _ in range(30) for row in slot.read(slot.launch(4))[:, 0].tolist()]
     expected = alone(network(), one)
     assert drawn[: len(expected)] == expected
@@ -168,7 +168,7 @@ def test_logits_that_are_no_numbers() -> None:
     weights.tensors["embed.weight"][VOCABULARY.shallow("x").tokens[1]] = np.nan
     slot = captured(YARDSTICK.network("mars5", weights), 1)
     options = Mars5Options(generate_max_len_override=ROOM)
-    slot.join(0, Mars5Inputs(VOCABULARY.shallow("x"), reference(5, ar_config()), options, HostNoise(1)))
+    slot.join({0: Mars5Inputs(VOCABULARY.shallow("x"), reference(5, ar_config()), options, HostNoise(1))})
     assert slot.read(slot.launch(4))[:, 0].tolist() == [-1] * 4
 
 
@@ -177,7 +177,7 @@ def test_kernels_of_a_single_slot_in_the_interpreter(monkeypatch: pytest.MonkeyP
     """Only a few draws, since each takes seconds."""
     uncaptured(monkeypatch, batch)
     one, slot = text(4), captured(copy.deepcopy(network(16)), 1)
-    slot.join(0, one.joining)
+    slot.join({0: one.joining})
     expected = alone(network(16), one)[:4]
     assert slot.read(slot.launch(4))[: len(expected), 0].tolist() == expected
 
@@ -203,7 +203,7 @@ def test_kernels_in_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [text(seed) for seed in (4, 7)]
     shared = captured(copy.deepcopy(network()), 2)
     for slot, one in enumerate(texts):
-        shared.join(slot, one.joining)
+        shared.join({slot: one.joining})
     drawn = shared.read(shared.launch(3))
     for slot, one in enumerate(texts):
         expected = alone(network(), one)[:3]
@@ -268,7 +268,7 @@ def test_the_kernels_are_as_exact_as_the_layers(dtype: torch.dtype) -> None:
         if name == "kernels":
             shared = captured(built, 3)
         for slot, one in enumerate(texts):
-            shared.join(slot, one.joining)
+            shared.join({slot: one.joining})
         found = [computed(shared, VOCABULARY.lowest + step) for step in range(7)]
         logits[name] = torch.stack(found[1:])  # the first are the prompt's, drawn from as it is read
     off, plainly_off = ((logits[name] - logits["truth"]).norm() for name in ("kernels", "layers"))

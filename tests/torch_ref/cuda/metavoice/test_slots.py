@@ -70,7 +70,7 @@ def test_one_text_in_the_interpreter(sampling: FirstStageSampling, monkeypatch: 
     uncaptured(monkeypatch, batch)
     shared, one = captured(network(), 1, sampling.rows), replace(text(3), sampling=sampling)
     assert len(decoder(shared).state.tokens) <= decoder(shared).layers.stack.most_few
-    shared.join(0, one.joining)
+    shared.join({0: one.joining})
     assert shared.read(shared.launch(2))[:, 0].tolist() == alone(one, 2)
 
 
@@ -100,7 +100,7 @@ def test_samplings_mix_in_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> No
     shared = captured(network(), 5, 8)
     assert len(decoder(shared).state.tokens) > decoder(shared).layers.stack.most_few
     for slot, one in enumerate(texts):
-        shared.join(slot, one.joining)
+        shared.join({slot: one.joining})
     drawn = shared.read(shared.launch(1))
     shared.leave(0)
     drawn = np.concatenate([drawn, shared.read(shared.launch(1))])
@@ -142,7 +142,7 @@ def test_the_kernels_are_as_exact_as_the_layers(dtype: torch.dtype) -> None:
             else plain.make_slots(built, texts=3, room=ROOM, end_of_text=END_OF_TEXT)
         )
         for slot, one in enumerate(texts):
-            shared.join(slot, one.joining)
+            shared.join({slot: one.joining})
         logits[name] = torch.stack([computed(shared, texts, 100 + step) for step in range(6)])
     off, plainly_off = ((logits[name] - logits["truth"]).norm() for name in ("kernels", "layers"))
     assert off < 1.5 * plainly_off + 1e-6

@@ -71,7 +71,7 @@ def serve(slots: Any, texts: list[Text], *, places: int, seed: int | None = None
         while coming and len(there) < places and (seed is None or random.random() < 0.6):
             text = coming.pop(0)
             there.append(Slot(text.joining, owner=text))
-            running.join(there[-1])
+            running.join(there[-1:])
         for slot, codes in running.turn():
             slot.owner.drawn.extend(codes)
             if len(slot.owner.drawn) == slot.owner.limit:
@@ -115,12 +115,12 @@ def test_a_text_that_is_fed_waits() -> None:
     whole, other = text(built.config, 3), text(built.config, 4)
     laid = replace(whole.joining.layout, trailing=(5, 6, 7))
     plain = decoder.make_slots(built, texts=1, room=ROOM)
-    plain.join(0, replace(whole.joining, layout=laid))
+    plain.join({0: replace(whole.joining, layout=laid)})
     expected = [plain.read(plain.launch(1))[0, 0] for _ in range(5)]
 
     slots = make_slots(built, texts=2, room=ROOM)
-    slots.join(0, replace(whole.joining, layout=replace(laid, trailing=()), more=True))
-    slots.join(1, other.joining)
+    slots.join({0: replace(whole.joining, layout=replace(laid, trailing=()), more=True)})
+    slots.join({1: other.joining})
     drawn = list[np.ndarray]()
     for ids in ([5, 6], [7], []):
         for _ in range(3):

@@ -1,0 +1,75 @@
+"""Requests that wait at the same moment are read in one pass: every model on both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.contract.speakers import (
+    SMALL,
+    TEXTS,
+    alone,
+    every_side,
+    request,
+    running_batch,
+    speaker,
+    spoken,
+)
+from tts_core.serving.session import Failed, Session
+
+
+def noted(session: Session, bad: Any = None) -> list[int]:
+    """Note how many texts each pass reads. bad: inputs, by their seed, whose pass fails."""
+    decoder, found = running_batch(session).decoder, list[int]()
+    read = decoder.read
+
+    def counted(texts: Sequence[Any]) -> Any:
+        found.append(len(texts))
+        if any(text.noise.seed == bad for text in texts):
+            raise ValueError("a text that cannot be read")
+        return read(texts)
+
+    decoder.read = counted
+    return found
+
+
+@pytest.mark.parametrize("model", SMALL)
+@every_side
+def test_requests_that_wait_are_read_in_one_pass_and_speak_as_alone(model: str, side: str) -> None:
+    asked = [request(model, side, text, seed=seed) for seed, text in enumerate(TEXTS)]
+    session = speaker(model, side).session(len(asked))
+    passes = noted(session)
+    for one, other in zip(spoken(session, *asked), asked, strict=True):
+        np.testing.assert_array_equal(one.codes, alone(model, side, other).codes)
+    session.close()
+    assert passes[0] > 1
+    assert len(passes) < len(asked) <= sum(passes)  # MetaVoice cuts texts into pieces
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize("model", SMALL)
+@every_side
+def test_a_text_that_cannot_be_read_fails_alone(model: str, side: str) -> None:
+    asked = [request(model, side, text, seed=seed) for seed, text in enumerate(TEXTS)]
+    session = speaker(model, side).session(len(asked))
+    passes, failed = noted(session, bad=2), list[int]()
+    keys = [session.join(one) for one in asked]
+    codes: dict[int, list[np.ndarray]] = {key: [] for key in keys}
+    while session.running:
+        for event in session.step():
+            if isinstance(event, Failed):
+                failed.append(event.key)
+                assert str(event.error) == "a text that cannot be read"
+                session.leave(event.key)
+            else:
+                codes[event.key].append(event.result.codes)
+    session.close()
+    assert failed == [keys[2]]
+    assert max(passes) > 1
+    for key, one in zip(keys, asked, strict=True):
+        if key not in failed:
+            expected = alone(model, side, one).codes
+            np.testing.assert_array_equal(np.concatenate(codes[key], axis=-1), expected)
