@@ -116,7 +116,7 @@ def test_unknown_fields_are_named():
         ({"decoder_dim": 1000}, "1000.*halve"),
         (
             {"encoder_rates": [2, 4, 8, -8]},
-            "encoder_rates .*: expected a list, with each item a whole number from 1",
+            "encoder_rates .*: expected a list, with each item a whole number from 2",
         ),
     ],
 )
