@@ -140,7 +140,7 @@ def compare(given: argparse.Namespace) -> int:
     print(machine())
     bits = f", {given.bits} bits" if given.bits else ""
     print(f"{given.model} {given.size}, {given.dtype}{bits}, {where}; MB")
-    wrong, plan = 0, models.plan(given.model).footprint
+    wrong, plan = 0, models.MODELS[given.model].code().plan.footprint
     for spec in given.jobs.split(","):
         command = [sys.executable, __file__, *sys.argv[1:], "--model", given.model, "--child", spec]
         environment = os.environ | GIVEN_BACK

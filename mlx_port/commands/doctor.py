@@ -55,7 +55,7 @@ def examine() -> dict[str, Any]:
         "packages": {name: version(name) for name in PACKAGES},
         "models": {
             name: {"title": spec.title, "published": list(spec.sizes)}
-            for name, spec in ((name, models.model(name)) for name in models.NAMES)
+            for name, spec in ((name, models.MODELS[name]) for name in models.NAMES)
         },
         "cache": {
             "folder": str(cache_folder()),
@@ -146,7 +146,7 @@ def needed_bytes(backend: str) -> int:
     from tts_core.memory.machine import Machine
 
     voice = read_model(None, None)
-    plan = models.plan(voice.name)
+    plan = models.MODELS[voice.name].code().plan
     job = plan.job(voice.configs, None, None, 1)
     return plan.footprint(voice.configs, job, Machine(voice.dtype, backend)).total
 

@@ -119,7 +119,7 @@ def estimate(
         bits = None if q_bits is None else int(q_bits)
         quantization = quantization_of(q_mode or "affine", q_group_size, bits).to_dict()
     how: dict[str, Any] = {"dtype": dtype or found.dtype, "quantization": quantization}
-    plan = models.plan(found.name)
+    plan = models.MODELS[found.name].code().plan
     job = plan.job(found.configs, text, seconds, batch)
     needed = {
         backend: plan.footprint(
@@ -163,10 +163,10 @@ def read_model(model: str | None, codec: str | None) -> StoredModel:
         voice = open_published([DIA], codec=codec or CODEC, offline=True)
         return _of_parts(str(voice.model), voice.parts)._replace(dtype="float32")  # as it is converted
     here, known = Path(model).expanduser().exists(), models.published()
-    size = next(iter(models.model(model).sizes)) if model in models.NAMES else model
+    size = next(iter(models.MODELS[model].sizes)) if model in models.NAMES else model
     if size in known and not here:
         name, configs = known[size]
-        return StoredModel(name, configs, models.model(name).published_dtype, None)
+        return StoredModel(name, configs, models.MODELS[name].published_dtype, None)
     try:
         found = open_published([model], codec=codec, offline=True, flag="--model")
         return _of_parts(str(found.model), found.parts)
@@ -196,7 +196,7 @@ def read_without_codecs(model: str, codec: str | None) -> StoredModel | None:
     from converters.published import open_published
 
     for name in models.NAMES:
-        spec = models.model(name)
+        spec = models.MODELS[name]
         try:
             own = open_published([model], offline=True, parts=list(spec.networks)).parts
         except NotFoundError:

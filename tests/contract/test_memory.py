@@ -37,7 +37,7 @@ NOTHING = "free some memory, or use a larger machine"
 
 def configs(model: str) -> Any:
     """Of the first published repository."""
-    return next(iter(models.model(model).sizes.values()))
+    return next(iter(models.MODELS[model].sizes.values()))
 
 
 # folders whose weights are counted: small, some with widths that can be quantized
@@ -86,7 +86,7 @@ def test_weights_are_what_convert_writes(name: str, dtype: str, bits: int | None
             assert own == each.nbytes, each.part.kind
             written += each.nbytes
     parts = {each.part.kind: each.part.config for each in whole}
-    plan, machine = models.plan(model), Machine(dtype, "mlx-cpu", quantization=entry)
+    plan, machine = models.MODELS[model].code().plan, Machine(dtype, "mlx-cpu", quantization=entry)
     found = plan.footprint(parts, plan.job(parts, None, None, 1), machine).weights
     tables = TABLES[model](parts[model]) if model in TABLES else 0
     assert found == written + copied + 4 * tables
@@ -115,7 +115,10 @@ LARGER: Mapping[str, tuple[Any, tuple[dict[str, Any], ...]]] = {
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_more_takes_more(model: str, backend: str) -> None:
     job, changes = LARGER[model]
-    machine, plan = Machine("bfloat16", backend), partial(models.plan(model).footprint, configs(model))
+    machine, plan = (
+        Machine("bfloat16", backend),
+        partial(models.MODELS[model].code().plan.footprint, configs(model)),
+    )
     guess = plan(job, machine)
     assert guess.total == guess.weights + guess.libraries + guess.row + guess.work
     assert plan(job, replace(machine, dtype="float32")).total > guess.total
@@ -152,13 +155,13 @@ def test_loading_names_what_fits(
 ) -> None:
     machine = Machine(dtype, backend, int(free * 1e9), how)
     with pytest.raises(ResourceError) as caught:
-        models.plan(model).check_loading(configs(model), machine)
+        models.MODELS[model].code().plan.check_loading(configs(model), machine)
     message = str(caught.value)
     assert message.startswith(f"memory: the model's weights in {dtype} take ")
     assert fits in message
     assert not_offered not in message
     for enough in (None, 10 * 10**9):
-        models.plan(model).check_loading(configs(model), replace(machine, free=enough))
+        models.MODELS[model].code().plan.check_loading(configs(model), replace(machine, free=enough))
 
 
 @every_model

@@ -12,7 +12,7 @@ import numpy as np
 
 from converters.files.pickles import PICKLES, TorchCheckpoint
 from converters.files.readers import SafetensorsCheckpoint
-from converters.maps.layouts import layouts
+from converters.maps.table import layouts
 from converters.rules.plan import Drop, Rule, plan
 from tests.golden.bench import Bench
 from tests.golden.cases import existing

@@ -17,7 +17,7 @@ from tts_core.config import Configs
 from tts_core.errors import NotFoundError, ResourceError, UsageError, did_you_mean
 from tts_core.memory.fits import gigabytes
 from tts_core.memory.machine import Machine
-from tts_core.speed import Speed, speed
+from tts_core.models import Speed
 
 GROUP = 64  # weights per scale of quantized runs
 PLAIN = {"16": ("bfloat16", "float16"), "32": ("float32",)}
@@ -42,7 +42,7 @@ class Subject:
     @property
     def speed(self) -> Speed:
         """Facts about its steps."""
-        return speed(self.name)
+        return models.MODELS[self.name].speed
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def choose_subject(
 
 def _published(given: str) -> Subject:
     known = models.published()
-    published = next(iter(models.model(given).sizes)) if given in models.NAMES else given
+    published = next(iter(models.MODELS[given].sizes)) if given in models.NAMES else given
     if published not in known:
         hint = did_you_mean(given, [*models.NAMES, *known])
         every = ", ".join((*models.NAMES, *known))
@@ -107,7 +107,7 @@ def plan(
 
     Raises UsageError for flags that do not go together.
     """
-    plan, backend, free = models.plan(subject.name), backend_name(), free_bytes()
+    plan, backend, free = models.MODELS[subject.name].code().plan, backend_name(), free_bytes()
     said = subject.speed.text if text is None else text
     frames = math.ceil(seconds * subject.speed.frame_rate(subject.configs))
     cases = []

@@ -107,7 +107,7 @@ def test_places_that_no_batch_has(places: Any) -> None:
 @pytest.mark.parametrize("model", models.NAMES)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_every_models_batch_has_the_places_that_fit(model: str, backend: str) -> None:
-    plan, configs = models.plan(model), next(iter(models.model(model).sizes.values()))
+    plan, configs = models.MODELS[model].code().plan, next(iter(models.MODELS[model].sizes.values()))
     job = plan.job(configs, None, None, 1)
 
     def whole(texts: int) -> Any:
