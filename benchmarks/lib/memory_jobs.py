@@ -34,9 +34,8 @@ from tts_core.nn.noise import HostNoise
 from tts_core.prompt import Prompt, Reference
 from tts_core.qwen3 import layout as layouts
 from tts_core.qwen3 import speaker
-from tts_core.qwen3.inputs import Qwen3Inputs
+from tts_core.qwen3.layout import Qwen3Choice, Qwen3Inputs, Qwen3Sampling
 from tts_core.qwen3.memory import Qwen3Job
-from tts_core.qwen3.sampling import Qwen3Choice, Qwen3Sampling
 from tts_core.results import GenerationResult
 from tts_core.voice.embedded import CODEC, DIA
 

@@ -19,8 +19,8 @@ from mlx_port.layers.row_cache import RowPositions
 from mlx_port.steps.dia.drawing import accepting, drawing
 from mlx_port.steps.dia.fused import fused
 from mlx_port.steps.row_keys import JoinedCache
-from tts_core.dia.inputs import RUNNING, DiaGiven, DiaInputs
-from tts_core.dia.sampling import SAMPLER_0626, SAMPLER_V01
+from tts_core.dia.grid import RUNNING, DiaGiven, DiaInputs
+from tts_core.dia.options import SAMPLER_0626, SAMPLER_V01
 from tts_core.nn.sampling import TextSettings
 from tts_core.speaking.decoder import BatchDecoder, TextRead
 from tts_core.speaking.rows import Draws

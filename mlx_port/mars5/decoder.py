@@ -20,8 +20,7 @@ from mlx_port.mars5.codec_lm import CodecLM
 from mlx_port.steps.mars5.drawing import drawing
 from mlx_port.steps.mars5.one_row import fused
 from mlx_port.steps.spin import Spins
-from tts_core.mars5.inputs import Mars5Inputs
-from tts_core.mars5.sampling import SAMPLER
+from tts_core.mars5.inputs import SAMPLER, Mars5Inputs
 from tts_core.nn.sampling import TextSettings
 from tts_core.speaking.decoder import BatchDecoder, TextRead
 from tts_core.speaking.rows import Draws

@@ -16,8 +16,7 @@ from mlx_port.metavoice.guidance import speaker_rows, stacked
 from mlx_port.steps.metavoice.drawing import drawing
 from mlx_port.steps.metavoice.one_row import fused
 from tts_core.metavoice.config import END_OF_AUDIO
-from tts_core.metavoice.inputs import MOST_ROWS, MetaVoiceInputs
-from tts_core.metavoice.sampling import SAMPLER
+from tts_core.metavoice.inputs import MOST_ROWS, SAMPLER, MetaVoiceInputs
 from tts_core.nn.sampling import TextSettings
 from tts_core.speaking.decoder import BatchDecoder, TextRead
 from tts_core.speaking.rows import Draws

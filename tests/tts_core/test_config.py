@@ -12,7 +12,7 @@ from tts_core import models
 from tts_core.codecs.dac import DAC_44KHZ, DacConfig
 from tts_core.codecs.encodec import EncodecConfig
 from tts_core.config import check_quantization, config_of
-from tts_core.dia.sampling import DiaSampling
+from tts_core.dia.options import DiaSampling
 from tts_core.errors import CheckpointError
 
 CONFIGS = {

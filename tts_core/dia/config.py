@@ -13,7 +13,7 @@ from dataclasses import MISSING, asdict, dataclass, fields, replace
 from typing import Any
 
 from tts_core.config import Schema, check_numbers, exact_fields, mapping
-from tts_core.dia.sampling import DEFAULTS_0626, DEFAULTS_V01, DiaSampling
+from tts_core.dia.options import DEFAULTS_0626, DEFAULTS_V01, DiaSampling
 from tts_core.errors import CheckpointError, UsageError
 from tts_core.printable import named
 

@@ -19,6 +19,7 @@ from tts_core.errors import GenerationError
 from tts_core.memory.fits import fitting
 from tts_core.metavoice.admission import MetaVoiceAdmission
 from tts_core.metavoice.decoding import DiffusionDecoder, VocosDecoder
+from tts_core.metavoice.inputs import FirstStageSampling
 from tts_core.metavoice.memory import MetaVoiceJob, check_running, estimate
 from tts_core.metavoice.options import Decoder, MetaVoiceOptions
 from tts_core.metavoice.request import (
@@ -31,7 +32,6 @@ from tts_core.metavoice.request import (
     request,
     requests,
 )
-from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.metavoice.text import Tokenizers
 from tts_core.nn.beside import Pending
 from tts_core.nn.calls import apart

@@ -7,8 +7,8 @@ import math
 from tts_core.config import Configs, config_of
 from tts_core.errors import UsageError
 from tts_core.memory.terms import FOLLOWING
-from tts_core.metavoice.codes import most_frames
 from tts_core.metavoice.config import FirstStageConfig, SecondStageConfig
+from tts_core.metavoice.inputs import most_frames
 from tts_core.metavoice.memory import MetaVoiceJob
 from tts_core.metavoice.memory import estimate as estimate
 from tts_core.metavoice.options import PIECE_SECONDS

@@ -17,8 +17,7 @@ from tts_core.nn.beside import Pending, Then
 from tts_core.nn.calls import apart
 from tts_core.pipeline import PromptLike
 from tts_core.qwen3.admission import Qwen3Admission
-from tts_core.qwen3.inputs import Qwen3Inputs
-from tts_core.qwen3.layout import cut_of_recording
+from tts_core.qwen3.layout import Qwen3Inputs, cut_of_recording
 from tts_core.qwen3.memory import Qwen3Job, check_running
 from tts_core.qwen3.options import Qwen3Options
 from tts_core.qwen3.request import Qwen3Facts, Qwen3Request, live, rehearsal, request

@@ -8,7 +8,7 @@ from typing import Any
 
 from tts_core.memory.machine import Machine
 from tts_core.metavoice.admission import MetaVoiceAdmission
-from tts_core.metavoice.sampling import FirstStageSampling
+from tts_core.metavoice.inputs import FirstStageSampling
 from tts_core.speaking.admission import PeakAdmission
 
 

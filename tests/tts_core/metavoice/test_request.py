@@ -18,6 +18,7 @@ from tts_core.codecs.vocos import VOCOS_ENCODEC_24KHZ as VOCODER
 from tts_core.errors import UsageError
 from tts_core.metavoice import request as module
 from tts_core.metavoice.config import END_OF_AUDIO
+from tts_core.metavoice.inputs import FirstStageSampling
 from tts_core.metavoice.memory import MetaVoiceJob
 from tts_core.metavoice.model import METAVOICE_FIRST_STAGE as FIRST
 from tts_core.metavoice.model import METAVOICE_SECOND_STAGE as SECOND
@@ -35,7 +36,6 @@ from tts_core.metavoice.request import (
     requests,
     usual_characters,
 )
-from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.metavoice.text import normalise
 from tts_core.prompt import Prompt, Reference
 
