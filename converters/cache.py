@@ -29,7 +29,7 @@ from tts_core.files.record import RECORD, Record
 from tts_core.files.whole import whole_file
 from tts_core.memory.computer import free_disk_bytes
 from tts_core.memory.fits import gigabytes
-from tts_core.memory.terms import BYTES
+from tts_core.memory.machine import BYTES
 from tts_core.memory.weights import weight_bytes
 from tts_core.printable import one_line
 from tts_core.voice.embedded import cache_folder

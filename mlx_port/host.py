@@ -8,7 +8,7 @@ from typing import Protocol
 import mlx.core as mx
 import numpy as np
 
-from mlx_port.runtime.memory import backend_name, free_bytes, peak_bytes, reset_peak
+from mlx_port.runtime.memory import backend_name, free_bytes, peak_bytes, reset_peak, used_bytes
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.memory.machine import Machine
 from tts_core.nn.beside import Done
@@ -26,6 +26,8 @@ class Weighted(Protocol):
 class Host:
     """MLX's default device, and the dtype of a layer's weight."""
 
+    measured = 1.0
+
     def __init__(self, layer: Weighted):
         self.layer = layer
 
@@ -36,7 +38,7 @@ class Host:
 
     @property
     def backend(self) -> str:
-        """Backend name as in tts_core.memory.terms, such as "torch-cpu"."""
+        """Backend name as in tts_core.memory.machine, such as "torch-cpu"."""
         return backend_name()
 
     @property
@@ -53,9 +55,13 @@ class Host:
         """Return the memory that may still be allocated there; None if unknown."""
         return free_bytes()
 
+    def used_bytes(self) -> int:
+        """Return the bytes in use now."""
+        return used_bytes()
+
     def machine(self, policy: CodecPolicy | None = None) -> Machine:
         """Describe it for a memory plan, with what is free now. policy: the codec's windows."""
-        return Machine(self.dtype, self.backend, self.free_bytes(), policy=policy)
+        return Machine(self.dtype, self.backend, self.free_bytes(), policy=policy, measured=self.measured)
 
     def reset_peak(self) -> None:
         """Reset the peak memory counter."""

@@ -22,6 +22,7 @@ class LateHost:
     free: int | None = None
     overlaps: bool = False
     errors: list[Exception] = field(default_factory=list)
+    measured: float = 1.0
 
     def check(self) -> None:
         """Raise the first error, as a call does that starts a command."""
@@ -42,6 +43,9 @@ class LateHost:
 
     def reset_peak(self) -> None:
         """As in Host."""
+
+    def used_bytes(self) -> int | None:
+        return None
 
     def peak_bytes(self) -> int:
         return 0

@@ -24,7 +24,7 @@ SPEAKING = (SESSIONS, TEXT, CUDA, MLX)
 PATTERNS: tuple[tuple[str, str], ...] = (
     (
         "memory estimation",
-        r"tts_core/(memory/(fits|machine|terms|weights|computer)|\w+/(memory|outlook|room)|codecs/\w*memory)\.py"
+        r"tts_core/(memory/\w+|\w+/footprint|codecs/memory)\.py"
         r"|mlx_port/commands/estimate\.py",
     ),
     (
@@ -72,7 +72,7 @@ PATTERNS: tuple[tuple[str, str], ...] = (
     (
         SESSIONS,
         r"tts_core/(speaking|speech)/.*|tts_core/serving/(session|slot_session|sounding|turns)\.py"
-        r"|tts_core/\w+/(session|engine|rows|slots|run|speaking|speech|net|admission|together|long_text|inputs|joining"
+        r"|tts_core/\w+/(session|engine|rows|slots|run|speaking|speech|net|together|long_text|inputs|joining"
         r"|pipeline|grid|sequence|machine|prefix|decoding|codes|layout|diffusion|sampling|schedule|class_hash)\.py"
         r"|tts_core/(pipeline|results|sampling)\.py"
         r"|tts_core/(nn/(host|calls|beside|guard|noise|sampling|sentinels)|codecs/(\w+_calls|dac_streams|policy|mbd_schedule))\.py"

@@ -161,7 +161,7 @@ def free_bytes(device: torch.device) -> int | None:
 
 
 def backend_name(device: torch.device) -> str:
-    """Return a device's backend name, as in tts_core.memory.terms."""
+    """Return a device's backend name, as in tts_core.memory.machine."""
     return f"torch-{device.type}"
 
 

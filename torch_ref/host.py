@@ -50,6 +50,7 @@ class Host:
     """The device and dtype of a layer's weight. codec: of the same pipeline, for memory plans."""
 
     codec: Codec | None = None
+    measured = 1.0
 
     def __init__(self, layer: Weighted):
         self.layer = layer
@@ -61,7 +62,7 @@ class Host:
 
     @property
     def backend(self) -> str:
-        """Backend name as in tts_core.memory.terms, such as "torch-cpu"."""
+        """Backend name as in tts_core.memory.machine, such as "torch-cpu"."""
         return backend_name(self.layer.weight.device)
 
     @property
@@ -75,6 +76,9 @@ class Host:
     def free_bytes(self) -> int | None:
         """Return the memory that may still be allocated there; None if unknown."""
         return free_bytes(self.layer.weight.device)
+
+    def used_bytes(self) -> None:
+        """Return None: windows on CUDA run beside the steps, and other devices have no peak of their own."""
 
     def machine(self, policy: CodecPolicy | None = None) -> Machine:
         """Describe it for a memory plan, with what is free now. policy: the codec's windows."""

@@ -19,6 +19,8 @@ from tts_core.errors import UsageError, did_you_mean
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tts_core.memory.fits import Plan
+
 NAMES = ("dia", "dia2", "mars5", "metavoice", "qwen3")
 CODECS = ("dac", "encodec", "vocos", "mbd", "mimi", "qwen3_codec")
 
@@ -148,17 +150,13 @@ class Code(NamedTuple):
 
     ask: configurations, documents, text, options, prompt → a request; `more` for a text that goes on.
     speak: a request, networks, windows of the codec → its speech.
-    plan: configurations, text, seconds, batch → the job that `estimate` and `headline` take.
-    estimate: configurations, job, machine → memory.
-    headline: job, configurations → the lines above and below the table of an estimate.
+    plan: of its memory.
     probes: sources of inputs → the runs that `mlx-port verify` compares.
     """
 
     ask: Callable[..., Any]
     speak: Callable[..., Any]
-    plan: Callable[..., Any]
-    estimate: Callable[..., Any]
-    headline: Callable[..., tuple[str, str]]
+    plan: Plan
     probes: Callable[..., Any]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from argparse import Namespace
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
@@ -20,22 +20,22 @@ from tts_core.codecs.mbd import PUBLISHED_UNET, MbdBandConfig, MbdConfig, MbdSch
 from tts_core.codecs.policy import own
 from tts_core.codecs.qwen3_codec import QWEN3_CODEC_12HZ
 from tts_core.codecs.vocos import VOCOS_ENCODEC_24KHZ
-from tts_core.dia.memory import DiaJob
+from tts_core.dia.footprint import DiaJob
 from tts_core.dia.model import DIA_0626
-from tts_core.dia2.memory import Dia2Job
-from tts_core.mars5.memory import Mars5Job
+from tts_core.dia2.footprint import Dia2Job
+from tts_core.mars5.footprint import Mars5Job
 from tts_core.mars5.model import MARS5_AR, MARS5_NAR
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecVocabulary
 from tts_core.metavoice.config import CODEBOOK_SIZE, END_OF_AUDIO, is_quantisable
-from tts_core.metavoice.memory import MetaVoiceJob
+from tts_core.metavoice.footprint import MetaVoiceJob
 from tts_core.metavoice.model import METAVOICE_FIRST_STAGE, METAVOICE_SECOND_STAGE, METAVOICE_SPEAKER_ENCODER
 from tts_core.metavoice.text import PATTERN, MetaVoiceTokenizer
 from tts_core.nn.noise import HostNoise
 from tts_core.prompt import Prompt, Reference
 from tts_core.qwen3 import layout as layouts
 from tts_core.qwen3 import speaker
+from tts_core.qwen3.footprint import Qwen3Job
 from tts_core.qwen3.layout import Qwen3Choice, Qwen3Inputs, Qwen3Sampling
-from tts_core.qwen3.memory import Qwen3Job
 from tts_core.results import GenerationResult
 from tts_core.voice.embedded import CODEC, DIA
 
@@ -50,8 +50,6 @@ class Model:
     configs: size, job → configurations of all parts.
     parse: job → what the estimate takes.
     build: flags, job → speaks once; returns a result if its speed is to be printed.
-    bound: of an estimate's error, as a share of the peak.
-    environment: of the process that speaks.
     """
 
     jobs: Mapping[str, str]
@@ -59,8 +57,6 @@ class Model:
     configs: Callable[[str, str], dict[str, Any]]
     parse: Callable[[str], Any]
     build: Callable[[Namespace, str], Speak]
-    bound: float = 0.15
-    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 def numbers(spec: str, *defaults: int) -> list[int]:
@@ -125,7 +121,7 @@ def dia2_configs(size: str, spec: str) -> dict[str, Any]:
 
 def dia2_job(spec: str) -> Dia2Job:
     frames, texts, recording = numbers(spec, 0, 1, 0)
-    return Dia2Job(frames, recording, texts=texts)
+    return Dia2Job(frames, recording, batch=texts)
 
 
 def dia2(given: Namespace, spec: str) -> Speak:
@@ -141,7 +137,7 @@ def dia2(given: Namespace, spec: str) -> Speak:
     text = "[S1] " + "so it goes on " * (job.frames // 20 + 2)
 
     def speak() -> None:
-        found = pipeline.generate_batch([text] * job.texts, prompts=prompt, seed=1, max_frames=job.frames)
+        found = pipeline.generate_batch([text] * job.batch, prompts=prompt, seed=1, max_frames=job.frames)
         assert all(one.codes.shape[1] == job.frames for one in found), "a text ended by itself"
 
     return speak
@@ -242,8 +238,7 @@ def metavoice_configs(size: str, spec: str) -> dict[str, Any]:
 
 def metavoice_job(spec: str) -> MetaVoiceJob:
     frames, batch = numbers(spec.removesuffix("xmbd"), 0, 1)
-    decoder = "mbd" if spec.endswith("xmbd") else "vocos"
-    return MetaVoiceJob(len(METAVOICE_TEXT) + 1, frames, batch, decoder=decoder)
+    return MetaVoiceJob(len(METAVOICE_TEXT) + 1, frames, batch, mbd=spec.endswith("xmbd"))
 
 
 class MetaVoiceParts(RandomParts):
@@ -311,7 +306,7 @@ def metavoice(given: Namespace, spec: str) -> Speak:
     asked: dict[str, Any] = {
         "max_frames": job.frames,
         "seed": 1,
-        "decoder": job.decoder,
+        "decoder": "mbd" if job.mbd else "vocos",
         "piece_seconds": None,
     }
     texts, prompt = [METAVOICE_TEXT] * job.batch, Prompt.of(audio=wave(30 * 24_000))
@@ -379,8 +374,6 @@ def qwen3(given: Namespace, spec: str) -> Speak:
     return without_gradients
 
 
-# freed arrays go back at once: what glibc keeps otherwise changes from run to run by up to 0.5 GB
-GIVEN_BACK = {"MALLOC_MMAP_THRESHOLD_": str(2**20), "MALLOC_TRIM_THRESHOLD_": str(2**20)}
 DIA2_JOBS, QWEN3_JOBS = "60,40x4,40x1x125", "40,40x60x25"
 MODELS: Mapping[str, Model] = {
     "dia": Model(
@@ -414,7 +407,5 @@ MODELS: Mapping[str, Model] = {
         qwen3_configs,
         qwen3_job,
         qwen3,
-        bound=0.06,
-        environment=GIVEN_BACK,
     ),
 }

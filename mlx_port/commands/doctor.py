@@ -142,12 +142,13 @@ def verdict(found: dict[str, Any]) -> dict[str, Any]:
 def needed_bytes(backend: str) -> int:
     """Estimated peak of the embedded voice at its longest text."""
     from mlx_port.commands.estimate import read_model
+    from tts_core import models
     from tts_core.memory.machine import Machine
 
     voice = read_model(None, None)
-    code = models.MODELS[voice.name].code()
-    job = code.plan(voice.configs, None, None, 1)
-    return code.estimate(voice.configs, job, Machine(voice.dtype, backend)).total
+    plan = models.MODELS[voice.name].code().plan
+    job = plan.job(voice.configs, None, None, 1)
+    return plan.footprint(voice.configs, job, Machine(voice.dtype, backend)).total
 
 
 def text(found: dict[str, Any]) -> str:

@@ -1,12 +1,11 @@
 """`mlx-port estimate`: the flags and the table.
 
-Each model's part is in tts_core/<model>/outlook.py: `plan` turns flags into a job, `estimate` estimates it on
-one backend, `headline` returns the lines above and below the table.
+Each model's part is its plan, in tts_core/<model>/footprint.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,12 +20,19 @@ from tts_core.printable import json_text, lines, one_line
 if TYPE_CHECKING:
     from converters.published import ModelPart
     from tts_core.config import Configs
-    from tts_core.memory.terms import Estimate
+    from tts_core.memory.footprint import Footprint
 
 NOTHING = (
     "Nothing was measured for this checkpoint at these bits; `mlx-port verify` compares its layers, "
     "`mlx-port judge --bits` its words."
 )
+EIGHT, FOUR = ({"group_size": 64, "bits": bits, "mode": "affine"} for bits in (8, 4))
+FORMATS: Mapping[str, tuple[Any, ...]] = {  # of weights → the machine
+    "float32": ("float32", "mlx-cpu"),
+    "bfloat16": ("bfloat16", "mlx-cpu"),
+    "8 bits": ("bfloat16", "mlx-cpu", None, EIGHT),
+    "4 bits": ("bfloat16", "mlx-cpu", None, FOUR),
+}
 MOST_SECONDS = 1_000_000  # eleven days of speech
 
 
@@ -95,8 +101,7 @@ def estimate(
     """
     from converters.card import measurements
     from tts_core.memory import computer
-    from tts_core.memory.machine import Machine
-    from tts_core.memory.terms import BACKENDS
+    from tts_core.memory.machine import BACKENDS, Machine
 
     if place is not None and model is not None:
         raise UsageError("SRC: given twice; leave SRC or --model out")
@@ -114,25 +119,30 @@ def estimate(
         bits = None if q_bits is None else int(q_bits)
         quantization = quantization_of(q_mode or "affine", q_group_size, bits).to_dict()
     how: dict[str, Any] = {"dtype": dtype or found.dtype, "quantization": quantization}
-    code = models.MODELS[found.name].code()
-    job = code.plan(found.configs, text, seconds, batch)
-    machines = [
-        Machine(how["dtype"], backend, quantization=quantization, codec_precision=codec_precision)
+    plan = models.MODELS[found.name].code().plan
+    job = plan.job(found.configs, text, seconds, batch)
+    needed = {
+        backend: plan.footprint(
+            found.configs, job, Machine(backend=backend, codec_precision=codec_precision, **how)
+        )
         for backend in BACKENDS
-    ]
-    guesses = [code.estimate(found.configs, job, machine) for machine in machines]
+    }
+    formats = {
+        name: plan.footprint(found.configs, job, Machine(*form)).weights for name, form in FORMATS.items()
+    }
     measured = {} if model is None else measurements(Path(model).expanduser())
     if quantize and quantization is not None:  # of a copy only `judge --bits` has figures
         of_copy = f"{quantization['bits']} bits,"
         measured = {line: heading for line, heading in measured.items() if line.startswith(of_copy)}
     if as_json:
-        known = {"job": asdict(job), **how, "measured": list(measured), "backends": facts(guesses)}
-        click.echo(json_text(known))
+        known = {"job": asdict(job), **how, "measured": list(measured), "weights": formats}
+        click.echo(json_text({**known, "backends": facts(needed)}))
     else:
-        above, below = code.headline(job, found.configs)
-        shown = table(guesses, above, below, computer.free_bytes())
+        texts = "a text" if batch == 1 else f"{batch} texts"
+        above = f"MB at the peak of {texts} of {job.frames / plan.frame_rate(found.configs):.1f} s of speech"
         of_it = [one_line(f"{heading[3:]}: {line}") for line, heading in measured.items()] or [NOTHING]
-        click.echo(lines("\n".join([shown, "", *of_it])))
+        shown = [above, "", *table(needed), "", *notes(needed, formats, computer.free_bytes()), "", *of_it]
+        click.echo(lines("\n".join(shown)))
 
 
 class StoredModel(NamedTuple):
@@ -213,41 +223,43 @@ def read_codec(kind: str, model: str, codec: str | None) -> object | None:
         return None
 
 
-def table(guesses: Sequence[Estimate], above: str, below: str, free: int | None) -> str:
-    """Format the estimates: a row per term, a column per backend, in MB, and an explanation of each row.
-
-    A term that a backend does not have is left blank there.
-    """
-    lines = [above, ""]
-    lines.append(" " * 14 + "".join(f"{guess.backend:>12}" for guess in guesses))
-    held = [{term.name: term for term in guess.terms} for guess in guesses]
-    names = list(dict.fromkeys(name for one in sorted(held, key=len, reverse=True) for name in one))
-    for name in names:
-        sizes = [f"{terms[name].bytes / 1e6:,.0f}" if name in terms else "" for terms in held]
-        lines.append(f"{name:<14}" + "".join(f"{size:>12}" for size in sizes))
-    lines.append(f"{'total':<14}" + "".join(f"{guess.total / 1e6:>12,.0f}" for guess in guesses))
-    lines += ["", below, ""]
-    for name in names:
-        reasons: dict[str, list[str]] = {}
-        for guess, terms in zip(guesses, held, strict=True):
-            if name in terms:
-                reasons.setdefault(terms[name].why, []).append(guess.backend)
-        everywhere = all(name in terms for terms in held)
-        for why, backends in reasons.items():
-            which = "" if everywhere and len(reasons) == 1 else f" ({', '.join(backends)})"
-            lines.append(f"{name}{which}: {why}")
-    if free is not None:
-        lines += ["", f"This machine has {free / 1e6:,.0f} MB free."]
-    return "\n".join(map(one_line, lines))
+def table(needed: Mapping[str, Footprint]) -> list[str]:
+    """Format footprints in MB: a row per kind of memory, a column per backend."""
+    rows = [f"{'':<14}" + "".join(f"{backend:>12}" for backend in needed)]
+    for name in ("weights", "libraries", "row", "work", "total"):
+        sizes = [f"{getattr(found, name) / 1e6:>12,.0f}" for found in needed.values()]
+        rows.append(f"{name:<14}" + "".join(sizes))
+    return rows
 
 
-def facts(guesses: Sequence[Estimate]) -> dict[str, Any]:
-    """Estimates by backend as JSON-serializable values, in bytes."""
+def notes(needed: Mapping[str, Footprint], formats: Mapping[str, int], free: int | None) -> list[str]:
+    """Explain the rows of the table. formats: bytes of the weights.  free: bytes of this machine."""
+    from tts_core.memory.footprint import MEASURED
+
+    known = ", ".join(f"{name} {size / 1e6:,.0f}" for name, size in formats.items())
+    one, *_ = needed.values()
+    where = "; ".join(f"{backend}: {MEASURED.get(backend, 'not measured')}" for backend in needed)
+    found = [
+        f"weights: {known} (quantized in MLX only)",
+        "libraries: workspaces and caches of BLAS and convolutions",
+        f"row: keys, values and states of streams; a minute of speech takes {one.minute / 1e6:,.0f}",
+        "work: the most that prompts, steps and codec take beside it; the codec runs after the steps, on "
+        "torch-cuda beside them",
+        f"work was measured on: {where}",
+    ]
+    return found if free is None else [*found, "", f"This machine has {free / 1e6:,.0f} MB free."]
+
+
+def facts(needed: Mapping[str, Footprint]) -> dict[str, Any]:
+    """Return footprints by backend as JSON-serializable values, in bytes, and where work was measured."""
+    from tts_core.memory.footprint import MEASURED
+
     return {
-        guess.backend: {
-            "terms": {term.name: {"bytes": term.bytes, "why": term.why} for term in guess.terms},
-            "loaded": guess.loaded,
-            "total": guess.total,
+        backend: {
+            **found._asdict(),
+            "loaded": found.loaded,
+            "total": found.total,
+            "work_measured_on": MEASURED.get(backend),
         }
-        for guess in guesses
+        for backend, found in needed.items()
     }

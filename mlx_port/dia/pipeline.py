@@ -12,9 +12,9 @@ from mlx_port.host import Host
 from mlx_port.loading import Loaded, Parts
 from mlx_port.steps.dia.fused import join, try_kernels
 from mlx_port.stored import understood
-from tts_core.codecs.dac_memory import codec_policy
+from tts_core.codecs.memory import codec_policy
 from tts_core.dia import pipeline
-from tts_core.dia.memory import check_loading
+from tts_core.dia.footprint import PLAN
 from tts_core.dia.net import DiaNet
 from tts_core.text.rules import NO_RULES, TextRules, read_rules
 
@@ -28,7 +28,7 @@ def assemble(parts: Parts) -> DiaPipeline:
 
     Raises ResourceError, before weights are read, for too little memory.
     """
-    understood(lambda _: check_loading(parts.configs, parts.machine()), {}, parts.folder)
+    understood(lambda _: PLAN.check_loading(parts.configs, parts.machine()), {}, parts.folder)
     network, codec = parts.network("dia", Dia), parts.network("dac", Dac)
     codec.policy = codec_policy(codec.config, parts.machine())
     pipeline = compose(network, codec, read_rules(parts.documents["dia"]))

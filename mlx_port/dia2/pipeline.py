@@ -14,7 +14,7 @@ from mlx_port.loading import Loaded, Parts
 from mlx_port.steps.dia2.fused import join, try_kernels
 from mlx_port.stored import understood
 from tts_core.dia2 import pipeline
-from tts_core.dia2.memory import check_loading
+from tts_core.dia2.footprint import PLAN
 from tts_core.dia2.net import Dia2Net
 from tts_core.dia2.tokenizer import FILE
 
@@ -25,7 +25,7 @@ class Dia2Pipeline(Loaded, pipeline.Dia2Pipeline):
 
 def assemble(parts: Parts) -> Dia2Pipeline:
     """Build the pipeline. Raises ResourceError, before weights are read, for too little memory."""
-    understood(lambda _: check_loading(parts.configs, parts.machine()), {}, parts.folder)
+    understood(lambda _: PLAN.check_loading(parts.configs, parts.machine()), {}, parts.folder)
     network, codec = parts.network("dia2", Dia2), parts.network("mimi", Mimi)
     pipeline = compose(network, codec, parts.documents["dia2"][FILE])
     try_kernels(network)

@@ -1,1 +1,1 @@
-"""Kernels of our own, in CUDA and in Metal. The CUDA texts ran on an H200; the Metal ones were not run."""
+"""Kernels of our own, in CUDA and in Metal. The CUDA source ran on two GPUs; the Metal source has not run."""

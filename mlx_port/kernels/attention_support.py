@@ -1,4 +1,4 @@
-"""Shapes for which mx.fast has an attention kernel that is right."""
+"""Shapes for which the attention kernel of mx.fast is right."""
 
 from __future__ import annotations
 

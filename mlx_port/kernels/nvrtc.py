@@ -79,9 +79,9 @@ def _constant(name: str, value: int | bool | mx.Dtype) -> str:
 
 
 def compiled(source: str) -> bytes:
-    """Compile a text for MLX's default device. Returns its machine code (cubin).
+    """Compile CUDA source for MLX's default device. Returns its machine code (cubin).
 
-    Raises RuntimeError with the compiler's words, or if there is no NVRTC.
+    Raises RuntimeError with the compiler's message, or if there is no NVRTC.
     """
     return compile_for(source, str(mx.device_info().get("architecture")))
 

@@ -25,7 +25,7 @@ NEWEST = 99
 
 @dataclass(frozen=True)
 class Fact:
-    """A path where it holds. The first fact that fits a product decides.
+    """A path for some products. The first fact that fits a product decides.
 
     generations: of Apple's GPUs, first and last: 13 is M1, 14 M2, 15 M3.  since: MLX version.
     """

@@ -1,4 +1,4 @@
-"""One kernel in two languages."""
+"""Source of one kernel in two languages, CUDA and Metal."""
 
 from __future__ import annotations
 

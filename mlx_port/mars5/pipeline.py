@@ -15,7 +15,7 @@ from mlx_port.stored import understood
 from tts_core.config import config_of
 from tts_core.mars5 import pipeline
 from tts_core.mars5.config import CodecLMConfig
-from tts_core.mars5.memory import check_loading
+from tts_core.mars5.footprint import PLAN
 from tts_core.mars5.net import Mars5Net
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecVocabulary
 
@@ -26,7 +26,7 @@ class Mars5Pipeline(Loaded, pipeline.Mars5Pipeline):
 
 def assemble(parts: Parts) -> Mars5Pipeline:
     """Build the pipeline. Raises ResourceError, before weights are read, for too little memory."""
-    understood(lambda _: check_loading(parts.configs, parts.machine()), {}, parts.folder)
+    understood(lambda _: PLAN.check_loading(parts.configs, parts.machine()), {}, parts.folder)
     texts, ids = parts.documents["mars5"], config_of(parts.configs, "mars5", CodecLMConfig).vocab_size
     vocabulary = CodecVocabulary.read(texts[TEXT_FILE], texts[SPEECH_FILE], vocab_size=ids)
     network = parts.network("mars5", CodecLM)

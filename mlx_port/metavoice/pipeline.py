@@ -15,7 +15,7 @@ from mlx_port.metavoice.second_stage import SecondStage
 from mlx_port.metavoice.speaker_encoder import SpeakerEncoder
 from mlx_port.steps.metavoice.one_row import try_kernels
 from tts_core.metavoice import pipeline
-from tts_core.metavoice.memory import check_loading
+from tts_core.metavoice.footprint import PLAN
 from tts_core.metavoice.net import MetaVoiceNet
 from tts_core.metavoice.text import read_tokenizers
 
@@ -29,7 +29,7 @@ def assemble(parts: Parts) -> MetaVoicePipeline:
 
     Raises ResourceError, before weights are read, for too little memory.
     """
-    check_loading(parts.configs, parts.machine())
+    PLAN.check_loading(parts.configs, parts.machine())
     tokenizers = read_tokenizers(parts.documents)
     network = parts.network("metavoice", FirstStage)
     second_stage = parts.network("metavoice_second_stage", SecondStage)

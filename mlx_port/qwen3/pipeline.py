@@ -14,7 +14,7 @@ from mlx_port.qwen3.decoder import fault, make_slots
 from mlx_port.qwen3.qwen3 import Qwen3
 from mlx_port.steps.qwen3.fused import try_kernels
 from tts_core.qwen3 import pipeline
-from tts_core.qwen3.memory import check_loading
+from tts_core.qwen3.footprint import PLAN
 from tts_core.qwen3.net import Qwen3Net
 
 
@@ -24,7 +24,7 @@ class Qwen3Pipeline(Loaded, pipeline.Qwen3Pipeline):
 
 def assemble(parts: Parts) -> Qwen3Pipeline:
     """Build the pipeline. Raises ResourceError, before weights are read, for too little memory."""
-    check_loading(parts.configs, parts.machine())
+    PLAN.check_loading(parts.configs, parts.machine())
     network, codec = parts.network("qwen3", Qwen3), parts.network("qwen3_codec", Qwen3Codec)
     try_kernels(network)
     for heads in (codec.config.encoder, codec.config.decoder):

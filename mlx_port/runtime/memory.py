@@ -27,6 +27,11 @@ def peak_bytes() -> int:
     return mx.get_peak_memory()
 
 
+def used_bytes() -> int:
+    """Return the bytes in use now."""
+    return mx.get_active_memory()
+
+
 def free_bytes() -> int | None:
     """Return the memory that this process may still allocate; None if unknown.
 
@@ -89,7 +94,7 @@ def bound_cache() -> None:
 
 
 def backend_name() -> str:
-    """Return the default device's backend name, as in tts_core.memory.terms."""
+    """Return the default device's backend name, as in tts_core.memory.machine."""
     if mx.default_device().type == mx.DeviceType.cpu:
         return "mlx-cpu"
     return "mlx-metal" if mx.metal.is_available() else "mlx-cuda"

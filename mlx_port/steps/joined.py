@@ -34,8 +34,8 @@ class Separate:
 
 
 def joined(layers: Sequence[Layer]) -> Layer | Separate:
-    """Join layers in one with all of their outputs, in order; their parameters become views of its own, so
-    nothing is stored twice. Layers that are joined already give the same one again.
+    """Join layers into one with all of their outputs, in order; their parameters become views of its own, so
+    nothing is stored twice. Layers that are already joined return the same layer again.
     """
     first = layers[0]
     known = vars(first).get("_joined")
@@ -67,7 +67,7 @@ def _holds(known: Joined, layers: Sequence[Any]) -> bool:
 
 
 def _form(layer: Layer) -> str:
-    """Describe what must be equal for layers to be joined."""
+    """Describe the form that joined layers must share."""
     names = "+".join(name for name in BY_ROW if name in layer)
     if isinstance(layer, nn.QuantizedLinear):
         return f"{layer.mode} {layer.bits} bits by {layer.group_size} ({names})"

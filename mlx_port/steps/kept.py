@@ -12,7 +12,7 @@ Form = TypeVar("Form")
 
 
 def kept(network: nn.Module, key: Hashable, build: Callable[[], Form]) -> Form:
-    """Return what `build` returned last time for this key, or call it if parameters were replaced since."""
+    """Return the last result of `build` for this key, or call it if parameters were replaced since."""
     forms: dict[Hashable, tuple[list[Any], Any]] = vars(network).setdefault("_forms", Forms()).by_key
     if key not in forms or not _same(forms[key][0], _parameters(network)):
         form = build()  # may replace parameters by views

@@ -1,4 +1,4 @@
-"""Attention of single rows, each at a position of its own: the keys that it sees, and where its own go."""
+"""Attention of single rows, each at its own position over the keys that it sees."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ from converters.files.pickles import TorchCheckpoint
 from converters.files.readers import SafetensorsCheckpoint
 from converters.maps.table import recognize
 from converters.published import open_published
+from tests.converters.changed import fails
 from tests.converters.folders import (
     DAC_HF,
     DAC_PTH,
@@ -183,13 +184,6 @@ def test_parts_from_several_sources_and_one_shard_for_all(folder, tmp_path):
 
 
 # missing parts
-
-
-def fails(kind, *parts, **options) -> str:
-    with pytest.raises(kind) as caught:
-        open_published(*parts, **options)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 def test_all_missing_parts_stand_in_one_message(tmp_path):

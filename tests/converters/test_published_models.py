@@ -124,8 +124,8 @@ def test_mars5_heads(tmp_path):
     [
         ('{"n_heads": 7}', "7 heads do not divide a width of"),
         ('{"n_heads": "many"}', "n_heads|num_attention_heads"),
-        ('{"n_head": 4}', "unknown fields n_head"),
-        ('{"dim": 9}', "does not fit its checkpoint: dim 9"),
+        ('{"n_head": 4}', "unknown n_head"),
+        ('{"dim": 9}', "dim 9, not 48; it does not fit its checkpoint"),
         ("[4]", "not a JSON object"),
         ("{", "not readable as JSON"),
     ],
@@ -338,10 +338,10 @@ def test_metavoice_tokenizer_that_does_not_fit(tmp_path):
     [
         (lambda content: content["meta"].pop("tokenizer"), "meta: tokenizer"),
         (lambda content: content["meta"].pop("speaker_cond"), "speaker_cond"),
-        (lambda content: content.pop("model_args"), "model_args missing"),
+        (lambda content: content.pop("model_args"), "missing model_args"),
         (lambda content: content["model_args"].update(n_layer=3), "configuration and tensors disagree"),
-        (lambda content: content["model_args"].update(norm_type="layernorm"), "norm_type is 'layernorm'"),
-        (lambda content: content["model_args"].update(n_layer=10**9), "layers"),
+        (lambda content: content["model_args"].update(norm_type="layernorm"), "norm_type 'layernorm'"),
+        (lambda content: content["model_args"].update(n_layer=10**9), "n_layer 1000000000: expected"),
         (
             lambda content: content["meta"]["tokenizer"].update(mergeable_ranks={"a": 1}),
             "not every key is a byte string",

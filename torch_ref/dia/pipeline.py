@@ -12,9 +12,9 @@ from torch_ref.dia.dia import Dia
 from torch_ref.dia.guard import fault
 from torch_ref.host import Host
 from torch_ref.loading import Loaded, Parts
-from tts_core.codecs.dac_memory import codec_policy
+from tts_core.codecs.memory import codec_policy
 from tts_core.dia import pipeline
-from tts_core.dia.memory import check_loading
+from tts_core.dia.footprint import PLAN
 from tts_core.dia.net import DiaNet
 from tts_core.text.rules import NO_RULES, TextRules, read_rules
 
@@ -28,7 +28,7 @@ def assemble(parts: Parts) -> DiaPipeline:
 
     Raises ResourceError, before weights are read, for too little memory.
     """
-    check_loading(parts.configs, parts.machine())
+    PLAN.check_loading(parts.configs, parts.machine())
     network, codec = parts.network("dia", Dia), parts.network("dac", Dac)
     codec.policy = codec_policy(codec.config, parts.machine())
     return compose(network, codec, read_rules(parts.documents["dia"]), **Parts.fastest("dia", codec))

@@ -11,7 +11,7 @@ from torch_ref.dia2.guard import fault
 from torch_ref.host import Host
 from torch_ref.loading import Loaded, Parts
 from tts_core.dia2 import pipeline
-from tts_core.dia2.memory import check_loading
+from tts_core.dia2.footprint import PLAN
 from tts_core.dia2.net import Dia2Net
 from tts_core.dia2.tokenizer import FILE
 
@@ -22,7 +22,7 @@ class Dia2Pipeline(Loaded, pipeline.Dia2Pipeline):
 
 def assemble(parts: Parts) -> Dia2Pipeline:
     """Build the pipeline. Raises ResourceError, before weights are read, for too little memory."""
-    check_loading(parts.configs, parts.machine())
+    PLAN.check_loading(parts.configs, parts.machine())
     network, codec = parts.network("dia2", Dia2), parts.network("mimi", Mimi)
     return compose(network, codec, parts.documents["dia2"][FILE], **Parts.fastest("dia2", codec))
 

@@ -1,4 +1,4 @@
-"""Steps of single rows in float32 on a CPU, in which a text's numbers do not depend on the other texts.
+"""Steps of single rows in float32 on a CPU, whose numbers do not depend on the other texts.
 
 Products of a few rows run in whole blocks (tts_core.nn.row_calls), and each row attends only to its own keys,
 without padding.

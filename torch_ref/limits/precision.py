@@ -48,7 +48,7 @@ def choose_precision(
 
 
 def arithmetic(device: torch.device) -> Literal["float32", "tf32"]:
-    """Return how float32 products are computed; convolutions of codecs have a `Precision` of their own."""
+    """Name the arithmetic of float32 products; convolutions of codecs have a `Precision` of their own."""
     is_rounded = device.type == "cuda" and torch.backends.cuda.matmul.allow_tf32
     return "tf32" if is_rounded else "float32"
 

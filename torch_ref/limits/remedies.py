@@ -1,4 +1,4 @@
-"""Operations that are right on every backend and in every dtype, in place of torch's own."""
+"""Replacements of torch's operations that are right on every backend and in every dtype."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from torch_ref.mars5.reverse import DenoisingStep, ReverseDiffusion
 from tts_core.config import config_of
 from tts_core.mars5 import pipeline
 from tts_core.mars5.config import CodecLMConfig
-from tts_core.mars5.memory import check_loading
+from tts_core.mars5.footprint import PLAN
 from tts_core.mars5.net import Mars5Net
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecVocabulary
 
@@ -26,7 +26,7 @@ class Mars5Pipeline(Loaded, pipeline.Mars5Pipeline):
 
 def assemble(parts: Parts) -> Mars5Pipeline:
     """Build the pipeline. Raises ResourceError, before weights are read, for too little memory."""
-    check_loading(parts.configs, parts.machine())
+    PLAN.check_loading(parts.configs, parts.machine())
     texts, ids = parts.documents["mars5"], config_of(parts.configs, "mars5", CodecLMConfig).vocab_size
     vocabulary = CodecVocabulary.read(texts[TEXT_FILE], texts[SPEECH_FILE], vocab_size=ids)
     return compose(

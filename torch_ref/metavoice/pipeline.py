@@ -13,7 +13,7 @@ from torch_ref.metavoice.guidance import fault
 from torch_ref.metavoice.second_stage import SecondStage
 from torch_ref.metavoice.speaker_encoder import SpeakerEncoder
 from tts_core.metavoice import pipeline
-from tts_core.metavoice.memory import check_loading
+from tts_core.metavoice.footprint import PLAN
 from tts_core.metavoice.net import MetaVoiceNet
 from tts_core.metavoice.text import read_tokenizers
 
@@ -27,7 +27,7 @@ def assemble(parts: Parts) -> MetaVoicePipeline:
 
     Raises ResourceError, before weights are read, for too little memory.
     """
-    check_loading(parts.configs, parts.machine())
+    PLAN.check_loading(parts.configs, parts.machine())
     tokenizers = read_tokenizers(parts.documents)
     network = parts.network("metavoice", FirstStage)
     second_stage = parts.network("metavoice_second_stage", SecondStage)

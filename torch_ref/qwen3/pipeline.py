@@ -11,7 +11,7 @@ from torch_ref.loading import Loaded, Parts
 from torch_ref.qwen3.decoder import fault, make_slots
 from torch_ref.qwen3.qwen3 import Qwen3
 from tts_core.qwen3 import pipeline
-from tts_core.qwen3.memory import check_loading
+from tts_core.qwen3.footprint import PLAN
 from tts_core.qwen3.net import Qwen3Net
 
 
@@ -21,7 +21,7 @@ class Qwen3Pipeline(Loaded, pipeline.Qwen3Pipeline):
 
 def assemble(parts: Parts) -> Qwen3Pipeline:
     """Build the pipeline. Raises ResourceError, before weights are read, for too little memory."""
-    check_loading(parts.configs, parts.machine())
+    PLAN.check_loading(parts.configs, parts.machine())
     network, codec = parts.network("qwen3", Qwen3), parts.network("qwen3_codec", Qwen3Codec)
     return compose(network, codec, parts.documents["qwen3"], **Parts.fastest("qwen3", codec))
 

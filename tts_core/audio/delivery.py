@@ -1,4 +1,4 @@
-"""Join the pieces of a text, each at the speed asked for, with its pauses, and note when each is heard."""
+"""Join the pieces of a text at the requested speed, with pauses, and note the time of each."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Pacing:
     """Joins between the pieces of a text.
 
     texts: of the pieces, for captions.
-    silences: seconds before the first piece and after each, one more than there are texts; None is the usual
-    pause between pieces, nothing at both ends.
+    silences: seconds before the first piece and after each piece, one more than texts; None is the usual
+    pause between pieces, and no pause at both ends.
     speed: of the speech and the usual pauses; those given in seconds keep their length.
     """
 
@@ -29,18 +29,18 @@ class Pacing:
     speed: float = 1.0
 
     def seconds(self, speech: float) -> float:
-        """About how long the sound is. speech: seconds of all pieces at speed 1, without pauses."""
+        """Estimate the seconds of sound. speech: seconds of all pieces at speed 1, without pauses."""
         return speech / self.speed + sum(silence or 0 for silence in self.silences)
 
     def followed_by(self, more: Pacing) -> Pacing:
-        """Append the pieces of further text. The silence between is the sum of those given, if any."""
+        """Append the pieces of further text. The silence between them is the sum of both, if any."""
         *before, end = self.silences
         start, *after = more.silences
         between = None if end is None and start is None else (end or 0) + (start or 0)
         return Pacing((*self.texts, *more.texts), (*before, between, *after), self.speed)
 
     def pause(self, place: int) -> float:
-        """Seconds of silence after a piece, where another follows."""
+        """Seconds of silence after a piece that another one follows."""
         silence = self.silences[place + 1]
         return PAUSE / self.speed if silence is None else silence
 
@@ -103,12 +103,12 @@ class Delivery:
         self._timed += (self._heard(word, start) for word in words)
 
     def words(self) -> tuple[Word, ...]:
-        """The words timed since this was last asked, in seconds of the whole sound."""
+        """Return the words timed since the last call, in seconds of the whole sound."""
         words, self._timed = self._timed, []
         return tuple(words)
 
     def cues(self) -> tuple[Cue, ...]:
-        """The turns of the pieces that ended since this was last asked, those without sound left out."""
+        """Return the turns of the pieces that ended since the last call, without those that have no sound."""
         cues, self._cues = self._cues, []
         return tuple(cues)
 

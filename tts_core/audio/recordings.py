@@ -60,8 +60,9 @@ def check_scale(samples: np.ndarray, where: str) -> None:
 
 
 def check_stored(samples: np.ndarray, sample_rate: int, transcript: str | None, where: str) -> None:
-    """As `check_recording`, where neither language nor model are known: refuse what fits in no language. The
-    model that speaks with the recording checks it again.
+    """Check like `check_recording`, without a language or model: refuse a pace that fits no language.
+
+    The model that speaks with the recording checks it again.
     """
     check_recording(samples, sample_rate, None, where)
     if transcript is None:

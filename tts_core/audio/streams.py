@@ -112,7 +112,7 @@ def _counted(file: FileIO) -> BinaryIO | None:
 
 
 def _frames(content: bytes) -> Iterator[tuple[int, int]]:
-    """Find frames: those that follow another one, or that another one of their kind follows."""
+    """Find frames that follow another frame, or that another one of their kind follows."""
     place = end = 0
     while found := _TAG_OR_FRAME.search(content, place):
         place = found.start()

@@ -50,7 +50,7 @@ class Stretcher:
         return self._segments()
 
     def finish(self) -> np.ndarray:
-        """Return the rest of the waveform: round(length / speed) samples with those before."""
+        """Return the rest of the waveform: round(length / speed) samples in all."""
         if self.speed == 1:
             return np.zeros(0, np.float32)
         given = max(0, self._count - 1) * self.half

@@ -1,4 +1,4 @@
-"""Find where turns of a dialogue end in its sound: pauses near the times that their texts lead to expect.
+"""Find the ends of a dialogue's turns in its sound: pauses near the times expected from their texts.
 
 Networks that give no times of words speak several turns in one piece. Its sentences are laid over the sound:
 each may end in a pause, a long one rather than a short one, and should be about as long as its words.

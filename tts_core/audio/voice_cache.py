@@ -1,4 +1,4 @@
-"""Cache of what one encoder makes of recordings, by their content: a speaker vector, or codes.
+"""Cache of one encoder's results by the content of the recordings: a speaker vector, or codes.
 
 A key is a SHA-256 of the samples, never a path, so a changed file is another voice. In memory only.
 """

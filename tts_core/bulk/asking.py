@@ -22,7 +22,7 @@ PROMPTS = 64  # references that stay in memory
 
 @dataclass(frozen=True)
 class BulkWork:
-    """What a worker needs to know, besides the rows.
+    """Settings of a worker, besides the rows.
 
     options: of all rows, by name; a row's own replace them.
     voices: the folder of stored voices.
@@ -61,7 +61,7 @@ class Asking:
         return None if row.ref_audio is None else Path(row.ref_audio)
 
     def check(self, rows: Iterable[tuple[TextRow, str]]) -> tuple[list[tuple[TextRow, str]], list[Outcome]]:
-        """Check rows with their keys: those that can be spoken, and outcomes of the others."""
+        """Check rows with their keys; return the valid rows, and outcomes of the others."""
         good, bad = [], []
         for row, key in rows:
             try:

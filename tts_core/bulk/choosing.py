@@ -1,4 +1,4 @@
-"""Speak rows, judge them, speak rejected ones again with other seeds, and keep the best of each."""
+"""Speak rows, judge them, speak rejected rows again with other seeds, and keep the best attempt of each."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _Tried:
 class ChoosingRowSpeaker:
     """A speaker that keeps the best attempt of each row.
 
-    What it yields for a row follows from the row and its key only, whatever order the judges answer in.
+    The result of a row depends on the row and its key only, not on the order of the judges' answers.
     """
 
     def __init__(self, speaker: RowSpeaker, judges: JudgeProcesses, rejection: Rejection):
@@ -55,7 +55,7 @@ class ChoosingRowSpeaker:
         return pending > 0 and not speaking_or_waiting and (pending >= UNJUDGED or not self._more)
 
     def _rows(self, fresh: Iterator[tuple[TextRow, str]]) -> Iterator[tuple[TextRow, str] | None]:
-        """Yield rows to speak, rejected ones first; None while all that is left depends on the judges."""
+        """Yield rows to speak, rejected rows first; None while all remaining rows wait for judges."""
         while self._more or self._tried:
             if self._again:
                 yield self._again.popleft()
@@ -96,7 +96,7 @@ class ChoosingRowSpeaker:
         yield from self._next(verdict.key, tried)
 
     def _next(self, key: str, tried: _Tried) -> Iterator[Outcome]:
-        """End a row that is accepted or out of attempts; else let it be spoken again."""
+        """End a row that is accepted or has no attempts left; otherwise queue it again."""
         accepted = self.rejection.rank(tried.heard)[0] == 0
         if not accepted and tried.attempts <= self.rejection.retries:
             self._again.append((replace(tried.row, seed=attempt_seed(key, tried.attempts)), key))

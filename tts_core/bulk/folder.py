@@ -1,4 +1,4 @@
-"""The output folder of a bulk run: locked, begun with settings that stay, resumed from its manifests.
+"""The output folder of a bulk run, with a lock, fixed settings, and manifests from which a run resumes.
 
     audio/ID.flac      sounds
     captions/ID.srt    with --captions
@@ -110,7 +110,7 @@ class OutputFolder:
         return len(ordered)
 
     def _record(self, outcome: Outcome, sound: str) -> None:
-        """Write captions and the manifest's line. sound: where it is, from the folder."""
+        """Write captions and the manifest's line. sound: its path from the folder."""
         if outcome.captions is not None:
             _replace(self.folder / "captions" / f"{outcome.id}.{self.captions}", outcome.captions.encode())
         line = {"audio_filepath": sound, **outcome.fields, "key": outcome.key}

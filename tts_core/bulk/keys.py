@@ -15,9 +15,9 @@ from tts_core.files.record import RECORD, Written
 
 
 def row_key(row: TextRow, run: Mapping[str, Any]) -> str:
-    """Hash a row: 32 hex digits. run: what is the same for all rows, as the model's hash and the dtype.
+    """Hash a row to 32 hex digits. run: values of all rows, as the model's hash and the dtype.
 
-    Raises what reading its reference raises.
+    Raises the errors of reading its reference.
     """
     said = {
         "id": row.id,

@@ -56,7 +56,7 @@ class Rejection:
     judges: Mapping[str, str]
 
     def rank(self, figures: Mapping[str, float] | None) -> tuple[float, ...]:
-        """Order attempts: the better one has the smaller rank, and one that is not rejected begins with 0.
+        """Rank an attempt: a better one has a smaller rank, and the rank of an accepted one begins with 0.
 
         Fewest conditions first, then the first condition's figure, then the next one's. None: not judged.
         """

@@ -48,9 +48,9 @@ class TextRow:
 
 
 class Input(NamedTuple):
-    """What a source has.
+    """Rows and faults of a source.
 
-    rows: that can be read.
+    rows: valid rows.
     faults: outcomes of the others.
     places: where each row of both is, by its number: "line 3", or the name of its file.
     """
@@ -171,14 +171,14 @@ _PARSERS = {".jsonl": _parsed_json, ".lst": _parsed_meta}
 
 
 def _chapters(folder: Path) -> Iterator[tuple[str, str | UsageError]]:
-    """Yield the name of each chapter, and its text or what is wrong with it."""
+    """Yield the name of each chapter, and its text or its fault."""
     for path in sorted(path for path in folder.iterdir() if path.suffix.lower() in CHAPTERS):
         with opened(path) as file:
             yield path.name, _decoded(file.read(LONGEST_LINE + 1))
 
 
 def _lines(path: Path) -> Iterator[tuple[str, str | UsageError]]:
-    """Yield where each line is, and its text or what is wrong with it; empty lines are left out."""
+    """Yield the place of each line, and its text or its fault; empty lines are skipped."""
     with opened(path) as file, BufferedReader(file) as lines:
         if lines.peek(_PIECE).count(b"\0") > STRAY:
             raise UsageError(

@@ -58,7 +58,7 @@ class RowSpeaker:
             yield from ended
 
     def turns(self, rows: Iterable[tuple[TextRow, str] | None]) -> Iterator[list[Outcome]]:
-        """Speak rows with their keys; yield after each step of the session those that ended, in that order.
+        """Speak rows with their keys; yield the rows that ended after each step, in the order of their end.
 
         rows: None means that there is none at the moment; those that were taken go on.
         """
@@ -101,7 +101,7 @@ class RowSpeaker:
             return []
 
     def _join(self, asked: _AskedRow, running: dict[int, _AskedRow], ended: InOrder[Outcome]) -> bool:
-        """Let a request join, unless it cannot be spoken and has ended; False if there is no room now."""
+        """Let a request join, or end it if it cannot be spoken; False if no slot is free now."""
         try:
             if not self.session.fits(asked.request):
                 return False
@@ -113,7 +113,7 @@ class RowSpeaker:
     def _broken(
         self, running: dict[int, _AskedRow], ended: InOrder[Outcome], error: Exception
     ) -> list[_AskedRow]:
-        """End all that ran with an error. Returns those that had not begun, which join the next, once."""
+        """End all running requests with an error. Returns requests that had not begun, for the next batch."""
         again = list[_AskedRow]()
         for key, one in running.items():
             if one.is_second or self.session.begun(key):
@@ -167,7 +167,7 @@ class RowSpeaker:
 
 
 class InOrder(Generic[Made]):
-    """Results in the order in which they were begun: those that are there, and those of calls in threads.
+    """Results in the order of their start: finished ones, and those of calls in threads.
 
     most: calls under way before `ended` waits.
     """
@@ -177,11 +177,11 @@ class InOrder(Generic[Made]):
         self._results: deque[Future[Made]] = deque()
 
     def __len__(self) -> int:
-        """Count the results that are not given out."""
+        """Count the results that were not returned yet."""
         return len(self._results)
 
     def add(self, made: Made) -> None:
-        """Append a result that is there."""
+        """Append a finished result."""
         result = Future[Made]()
         result.set_result(made)
         self._results.append(result)
@@ -191,7 +191,7 @@ class InOrder(Generic[Made]):
         self._results.append(self._threads.submit(call))
 
     def ended(self, *, wait: bool) -> list[Made]:
-        """Give out the first results, up to one that is not there yet. Raises the error of a call.
+        """Return the first results, up to an unfinished one. Raises the error of a call.
 
         wait: for all.
         """

@@ -6,13 +6,12 @@ Source: descriptinc/descript-audio-codec 1.0.0 (MIT); names are those of transfo
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from tts_core.codecs.published import published_fields
-from tts_core.config import MOST_LAYERS, check_numbers, exact_fields, mapping
+from tts_core.codecs.published import HARMLESS
+from tts_core.config import Config, Count, FileForm, Sizes, Strides, at
 from tts_core.errors import CheckpointError
 from tts_core.models import Network
 from tts_core.nn.windows import Conv, ConvTranspose, Layer, Window, input_span, output_length
@@ -20,36 +19,38 @@ from tts_core.nn.windows import Conv, ConvTranspose, Layer, Window, input_span, 
 DILATIONS = (1, 3, 9)  # of a block's three residual units
 
 
-@dataclass(frozen=True)
-class DacConfig:
+def _widths(given: Any, found: Any) -> Any:
+    """Give each codebook the width of all."""
+    return (given,) * found["n_codebooks"] if isinstance(given, int) else tuple(given)
+
+
+class DacConfig(Config, title="DAC config"):
     """Shape of a DAC. Numbers only: no dtype, device or path."""
 
-    sample_rate: int  # Hz
-    encoder_hidden_size: int
-    downsampling_ratios: tuple[int, ...]  # encoder order
-    hidden_size: int  # latent width
-    decoder_hidden_size: int
-    upsampling_ratios: tuple[int, ...]  # decoder order
-    n_codebooks: int
+    sample_rate: int = at("sampling_rate", descript="sample_rate")  # Hz
+    encoder_hidden_size: int = at(descript="encoder_dim")
+    downsampling_ratios: Strides = at(descript="encoder_rates")  # encoder order
+    hidden_size: int = at(  # latent width
+        otherwise=lambda found: found["encoder_hidden_size"] << len(found["downsampling_ratios"]),
+        descript="latent_dim",
+    )
+    decoder_hidden_size: int = at(descript="decoder_dim")
+    upsampling_ratios: Strides = at(  # decoder order
+        otherwise=lambda found: found["downsampling_ratios"][::-1], descript="decoder_rates"
+    )
+    n_codebooks: Count
     codebook_size: int
-    codebook_dim: tuple[int, ...]  # one per codebook
+    codebook_dim: Sizes = at(convert=_widths)  # one per codebook
 
-    def __post_init__(self) -> None:
-        check_numbers(self, "DAC config")
-        if min(*self.downsampling_ratios, *self.upsampling_ratios) < 2:
-            raise CheckpointError("DAC config: a stride of 1 would add a frame; strides start at 2")
+    def faults(self) -> Iterator[str]:
+        """Check strides and widths."""
+        downs, ups = self.downsampling_ratios, self.upsampling_ratios
         if len(self.codebook_dim) != self.n_codebooks:
-            raise CheckpointError(
-                f"DAC config: {len(self.codebook_dim)} widths for {self.n_codebooks} codebooks"
-            )
-        if math.prod(self.downsampling_ratios) != math.prod(self.upsampling_ratios):
-            raise CheckpointError(
-                f"DAC config: strides {self.downsampling_ratios} and {self.upsampling_ratios} do not match"
-            )
-        if self.decoder_hidden_size % 2 ** len(self.upsampling_ratios):
-            raise CheckpointError(
-                f"DAC config: decoder width {self.decoder_hidden_size} cannot be halved in every block"
-            )
+            yield f"{len(self.codebook_dim)} widths for {self.n_codebooks} codebooks"
+        if math.prod(downs) != math.prod(ups):
+            yield f"strides {downs} and {ups} do not match"
+        if self.decoder_hidden_size % 2 ** len(ups):
+            yield f"decoder width {self.decoder_hidden_size} cannot be halved in every block"
 
     @property
     def hop_length(self) -> int:
@@ -66,9 +67,15 @@ class DacConfig:
         """Output channels of the encoder's last block."""
         return self.encoder_hidden_size * 2 ** len(self.downsampling_ratios)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return our own schema, as `read_converted` reads it."""
-        return asdict(self)
+
+_DESCRIPT = FileForm("DAC metadata", name="descript", needs=["decoder_rates"])
+_TRANSFORMERS = FileForm(
+    "DAC config.json",
+    unused={
+        "": (*HARMLESS, "hop_length", "quantizer_dropout", "commitment_loss_weight", "codebook_loss_weight")
+    },
+    support="this DAC variant is not supported",
+)
 
 
 def read_descript(kwargs: Mapping[str, Any]) -> DacConfig:
@@ -76,103 +83,12 @@ def read_descript(kwargs: Mapping[str, Any]) -> DacConfig:
 
     Unknown entries are dropped, as in its own loader.
     """
-    kwargs = mapping(kwargs, "DAC metadata")
-    missing = [name for name in _DESCRIPT if name not in kwargs]
-    if missing:
-        raise CheckpointError(f"DAC metadata: {', '.join(missing)} missing")
-    strides, books, dim = kwargs["encoder_rates"], kwargs["n_codebooks"], kwargs["codebook_dim"]
-    return _from_strides(
-        strides,
-        sample_rate=kwargs["sample_rate"],
-        encoder_hidden_size=kwargs["encoder_dim"],
-        hidden_size=kwargs.get("latent_dim"),
-        decoder_hidden_size=kwargs["decoder_dim"],
-        upsampling_ratios=kwargs["decoder_rates"],
-        n_codebooks=books,
-        codebook_size=kwargs["codebook_size"],
-        codebook_dim=dim,
-    )
-
-
-_DESCRIPT = [
-    "encoder_dim",
-    "encoder_rates",
-    "decoder_dim",
-    "decoder_rates",
-    "n_codebooks",
-    "codebook_size",
-    "codebook_dim",
-    "sample_rate",
-]
+    return DacConfig.read(_DESCRIPT, kwargs)
 
 
 def read_transformers(config: Mapping[str, Any]) -> DacConfig:
     """Read the configuration from the config.json of a transformers DacModel."""
-    support = "this DAC variant is not supported"
-    config = published_fields(config, "DAC config.json", _TRANSFORMERS, {}, _UNUSED, support=support)
-    strides = config["downsampling_ratios"]
-    return _from_strides(
-        strides,
-        sample_rate=config["sampling_rate"],
-        encoder_hidden_size=config["encoder_hidden_size"],
-        hidden_size=config.get("hidden_size"),
-        decoder_hidden_size=config["decoder_hidden_size"],
-        upsampling_ratios=config.get("upsampling_ratios"),
-        n_codebooks=config["n_codebooks"],
-        codebook_size=config["codebook_size"],
-        codebook_dim=config["codebook_dim"],
-    )
-
-
-_TRANSFORMERS = [
-    "sampling_rate",
-    "encoder_hidden_size",
-    "downsampling_ratios",
-    "decoder_hidden_size",
-    "n_codebooks",
-    "codebook_size",
-    "codebook_dim",
-]
-_UNUSED = [
-    "hidden_size",
-    "upsampling_ratios",
-    "hop_length",
-    "quantizer_dropout",
-    "commitment_loss_weight",
-    "codebook_loss_weight",
-]
-
-
-def _from_strides(
-    strides: Any,
-    *,
-    encoder_hidden_size: Any,
-    hidden_size: Any,
-    upsampling_ratios: Any,
-    n_codebooks: Any,
-    codebook_dim: Any,
-    **rest: Any,
-) -> DacConfig:
-    """Fill in the values that both published forms derive; DacConfig checks the types."""
-    if not isinstance(strides, list | tuple):
-        raise CheckpointError(f"DAC config: strides {strides!r:.40} are not a list")
-    derived = encoder_hidden_size * 2 ** len(strides) if isinstance(encoder_hidden_size, int) else 0
-    one_dim = isinstance(codebook_dim, int) and isinstance(n_codebooks, int) and n_codebooks <= MOST_LAYERS
-    dims: Any = [codebook_dim] * n_codebooks if one_dim else codebook_dim
-    return DacConfig(
-        encoder_hidden_size=encoder_hidden_size,
-        downsampling_ratios=tuple(strides),
-        hidden_size=hidden_size or derived,
-        upsampling_ratios=tuple(upsampling_ratios or strides[::-1]),
-        n_codebooks=n_codebooks,
-        codebook_dim=tuple(dims) if isinstance(dims, list | tuple) else dims,
-        **rest,
-    )
-
-
-def read_converted(config: Mapping[str, Any]) -> DacConfig:
-    """Read our own schema; the error names every unknown and missing field."""
-    return DacConfig(**exact_fields(DacConfig, config, "codec/config.json"))
+    return DacConfig.read(_TRANSFORMERS, config)
 
 
 def parameter_shapes(config: DacConfig) -> dict[str, tuple[int, ...]]:
@@ -328,7 +244,7 @@ NETWORK = Network(
     folder="codec",
     network="codecs.dac:Dac",
     parameter_shapes=parameter_shapes,
-    read_converted=read_converted,
+    read_converted=DacConfig.from_dict,
     mlx_axes=lambda config, name, rank: mlx_axes(name, rank),
     repository="descript/dac_44khz",
 )

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tts_core.codecs.published import published_fields
-from tts_core.config import MOST_LAYERS, check_numbers, exact_fields
+from tts_core.codecs.published import HARMLESS
+from tts_core.config import Config, Count, FileForm, Strides, at
 from tts_core.errors import CheckpointError, UsageError
 from tts_core.models import Network
 from tts_core.nn.windows import Conv, ConvTranspose, Layer, Window, input_span
@@ -21,32 +20,39 @@ from tts_core.nn.windows import Conv, ConvTranspose, Layer, Window, input_span
 SAMPLE_RATE = 24000  # Hz; the model's files do not state it
 
 
-@dataclass(frozen=True)
-class EncodecConfig:
+def codebooks_at(kbps: float, sample_rate: int, hop_length: int, codebook_size: int) -> int:
+    """Count the codebooks whose codes fit `kbps` kilobits per second: 8 at 6 kbps for the published model."""
+    frame_rate = -(-sample_rate // hop_length)
+    return int(1000 * kbps // (frame_rate * math.ceil(math.log2(codebook_size))))
+
+
+def _most_codebooks(kbps: Any, found: Any) -> int:
+    if not isinstance(kbps, list | tuple) or not all(type(each) in (int, float) for each in kbps):
+        raise ValueError
+    return codebooks_at(
+        kbps[-1], found["sample_rate"], math.prod(found["upsampling_ratios"]), max(2, found["codebook_size"])
+    )
+
+
+class EncodecConfig(Config, title="EnCodec config"):
     """Shape of an EnCodec. Numbers only: no dtype, device or path."""
 
-    sample_rate: int  # Hz
+    sample_rate: int = at("sampling_rate")  # Hz
     hidden_size: int  # width of latents and codebooks
     num_filters: int  # channels at full rate
-    upsampling_ratios: tuple[int, ...]  # decoder order
+    upsampling_ratios: Strides  # decoder order
     kernel_size: int
     last_kernel_size: int
     residual_kernel_size: int
     compress: int  # factor by which a residual block is narrower inside
-    num_lstm_layers: int
-    n_codebooks: int
+    num_lstm_layers: Count
     codebook_size: int
+    n_codebooks: Count = at("target_bandwidths", convert=_most_codebooks)
 
-    def __post_init__(self) -> None:
-        check_numbers(self, "EnCodec config")
-        if max(self.num_lstm_layers, self.n_codebooks, len(self.upsampling_ratios)) > MOST_LAYERS:
-            raise CheckpointError(f"EnCodec config: more than {MOST_LAYERS} layers or codebooks")
-        if min(self.upsampling_ratios, default=0) < 2:
-            raise CheckpointError(f"EnCodec config: strides {self.upsampling_ratios} must be at least 2")
+    def faults(self) -> Iterator[str]:
+        """Check widths."""
         if self.compress > self.num_filters:
-            raise CheckpointError(
-                f"EnCodec config: {self.num_filters} channels cannot be narrowed {self.compress} times"
-            )
+            yield f"{self.num_filters} channels cannot be narrowed {self.compress} times"
 
     @property
     def hop_length(self) -> int:
@@ -62,16 +68,6 @@ class EncodecConfig:
     def width(self) -> int:
         """Channels at frame rate, the LSTMs' width."""
         return self.num_filters * 2 ** len(self.upsampling_ratios)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return our own schema, as `read_converted` reads it."""
-        return asdict(self)
-
-
-def codebooks_at(kbps: float, sample_rate: int, hop_length: int, codebook_size: int) -> int:
-    """Count the codebooks whose codes fit `kbps` kilobits per second: 8 at 6 kbps for the published model."""
-    frame_rate = -(-sample_rate // hop_length)
-    return int(1000 * kbps // (frame_rate * math.ceil(math.log2(codebook_size))))
 
 
 def check_codebooks(config: EncodecConfig, count: int) -> None:
@@ -131,45 +127,6 @@ def _compress(widths: list[tuple[int, int]]) -> int:
     raise CheckpointError(f"EnCodec: residual blocks narrow {widths}, not by one common divisor")
 
 
-def read_transformers(config: Mapping[str, Any]) -> EncodecConfig:
-    """Read the configuration from the config.json of a transformers EncodecModel."""
-    support = "only the causal mono EnCodec is supported"
-    config = published_fields(config, "EnCodec config.json", _TRANSFORMERS, _FIXED, _UNUSED, support=support)
-    if config.get("codebook_dim") not in (None, config["hidden_size"]):
-        raise CheckpointError(
-            f"EnCodec config.json: codebook_dim {config['codebook_dim']!r:.40} is not hidden_size"
-        )
-    ratios, kbps = config["upsampling_ratios"], config["target_bandwidths"]
-    sizes = {name: config[name] for name in _TRANSFORMERS if name not in ("sampling_rate", *_LISTS)}
-    for name, of, least in (("upsampling_ratios", int, 2), ("target_bandwidths", int | float, 0)):
-        given = config[name]
-        numbers = isinstance(given, list | tuple) and all(isinstance(n, of) for n in given)
-        if not numbers or not 0 < len(given) <= MOST_LAYERS:
-            raise CheckpointError(f"EnCodec config.json: {name} {given!r:.40} is not a short list of numbers")
-        if min(given) < least:
-            raise CheckpointError(f"EnCodec config.json: {name} {given!r:.40} must be at least {least}")
-    if not all(isinstance(config[name], int) for name in ("sampling_rate", "codebook_size")):
-        raise CheckpointError("EnCodec config.json: sampling_rate and codebook_size must be whole numbers")
-    size, rate = max(2, config["codebook_size"]), config["sampling_rate"]
-    books = codebooks_at(kbps[-1], rate, math.prod(ratios), size)
-    return EncodecConfig(
-        sample_rate=config["sampling_rate"], upsampling_ratios=tuple(ratios), n_codebooks=books, **sizes
-    )
-
-
-_LISTS = ("upsampling_ratios", "target_bandwidths")
-_TRANSFORMERS = (
-    "sampling_rate",
-    *_LISTS,
-    "hidden_size",
-    "num_filters",
-    "kernel_size",
-    "last_kernel_size",
-    "residual_kernel_size",
-    "compress",
-    "num_lstm_layers",
-    "codebook_size",
-)
 _FIXED = {  # the only supported values
     "audio_channels": 1,
     "normalize": False,
@@ -181,16 +138,20 @@ _FIXED = {  # the only supported values
     "pad_mode": "reflect",
     "trim_right_ratio": 1.0,
 }
-_UNUSED = (
-    "codebook_dim",
-    "dilation_growth_rate",  # of residual layers after the first
-    "overlap",  # of chunks
+_TRANSFORMERS = FileForm(
+    "EnCodec config.json",
+    # dilations of residual layers after the first; overlap of chunks
+    unused={"": (*HARMLESS, "dilation_growth_rate", "overlap")},
+    fixed=_FIXED,
+    equal={"codebook_dim": "hidden_size"},
+    needs=_FIXED,
+    support="only the causal mono EnCodec is supported",
 )
 
 
-def read_converted(config: Mapping[str, Any]) -> EncodecConfig:
-    """Read our own schema; the error names every unknown and missing field."""
-    return EncodecConfig(**exact_fields(EncodecConfig, config, "EnCodec config.json"))
+def read_transformers(config: Mapping[str, Any]) -> EncodecConfig:
+    """Read the configuration from the config.json of a transformers EncodecModel."""
+    return EncodecConfig.read(_TRANSFORMERS, config)
 
 
 def parameter_shapes(config: EncodecConfig) -> dict[str, tuple[int, ...]]:
@@ -227,12 +188,12 @@ def parameter_shapes(config: EncodecConfig) -> dict[str, tuple[int, ...]]:
 
     conv("decoder.layers.0", width, config.hidden_size, config.kernel_size)
     lstm("decoder.layers.1")
-    for at in transposed_layers(config):
-        stride = config.upsampling_ratios[at // 3 - 1]
-        shapes[f"decoder.layers.{at}.conv.weight"] = (width, width // 2, 2 * stride)
-        shapes[f"decoder.layers.{at}.conv.bias"] = (width // 2,)
+    for place in transposed_layers(config):
+        stride = config.upsampling_ratios[place // 3 - 1]
+        shapes[f"decoder.layers.{place}.conv.weight"] = (width, width // 2, 2 * stride)
+        shapes[f"decoder.layers.{place}.conv.bias"] = (width // 2,)
         width //= 2
-        residual(f"decoder.layers.{at + 1}", width)
+        residual(f"decoder.layers.{place + 1}", width)
     conv(f"decoder.layers.{3 * stages + 3}", 1, width, config.last_kernel_size)
     return shapes
 
@@ -328,7 +289,7 @@ NETWORK = Network(
     folder="codec",
     network="codecs.encodec:Encodec",
     parameter_shapes=parameter_shapes,
-    read_converted=read_converted,
+    read_converted=EncodecConfig.from_dict,
     mlx_axes=mlx_axes,
     repository="facebook/encodec_24khz",
 )

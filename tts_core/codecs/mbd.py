@@ -7,14 +7,13 @@ the file, prefixed with `bands.N.unet.` and `bands.N.processor.`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tts_core.codecs.encodec import EncodecConfig
-from tts_core.config import MOST_LAYERS, check_numbers, exact_fields, mapping
+from tts_core.config import MOST_LAYERS, Config, Count, FileForm, Signed, at, mapping
 from tts_core.errors import CheckpointError, UsageError
 from tts_core.models import Network
 
@@ -22,34 +21,29 @@ _LOG = logging.getLogger("tts_core")
 Shapes = dict[str, tuple[int, ...]]
 
 
-@dataclass(frozen=True)
-class MbdUnetConfig:
+class MbdUnetConfig(Config, title="MBD U-Net"):
     """Sizes of one band's U-Net."""
 
     hidden: int  # channels of the first level
-    depth: int  # levels
-    res_blocks: int  # per level and direction; dilation 2^i in the i-th
+    depth: Count  # levels
+    res_blocks: Count  # per level and direction; dilation 2^i in the i-th
     norm_groups: int
     kernel: int  # of the strided convolutions
     stride: int
     growth: float  # channels of the next level, as a factor
-    max_channels: int
+    max_channels: int = at(otherwise=10_000)  # the library's default
     codec_dim: int  # width of the codec's latents that condition it
 
-    def __post_init__(self) -> None:
-        check_numbers(self, "MBD U-Net")
-        if max(self.depth, self.res_blocks) > MOST_LAYERS:
-            raise CheckpointError(f"MBD U-Net: depth {self.depth} with {self.res_blocks} blocks: too deep")
+    def faults(self) -> Iterator[str]:
+        """Check kernels and channels."""
         if self.stride < 2 or self.kernel < self.stride or (self.kernel - self.stride) % 2:
-            raise CheckpointError(
-                f"MBD U-Net: kernel {self.kernel} and stride {self.stride}: the kernel must be the stride "
-                "plus an even number, the stride at least 2"
+            yield (
+                f"kernel {self.kernel} and stride {self.stride}: the kernel must be the stride plus an even "
+                "number, the stride at least 2"
             )
         uneven = [width for width in self.channels if not width or width % self.norm_groups]
         if uneven:
-            raise CheckpointError(
-                f"MBD U-Net: {uneven[0]} channels cannot be normalized in {self.norm_groups} groups"
-            )
+            yield f"{uneven[0]} channels cannot be normalized in {self.norm_groups} groups"
 
     @property
     def channels(self) -> tuple[int, ...]:
@@ -65,8 +59,7 @@ class MbdUnetConfig:
         return (self.kernel - self.stride) // 2
 
 
-@dataclass(frozen=True)
-class MbdScheduleConfig:
+class MbdScheduleConfig(Config, title="MBD schedule"):
     """Noise level of a band at each of `num_steps` diffusion steps."""
 
     beta_t0: float
@@ -76,64 +69,58 @@ class MbdScheduleConfig:
     clip: float  # samples are clipped to ±clip after every transition
     noise_scale: float
 
-    def __post_init__(self) -> None:
-        check_numbers(self, "MBD schedule")
+    def faults(self) -> Iterator[str]:
+        """Check the steps."""
         if self.num_steps < 2 or not self.beta_t0 <= self.beta_t1 < 1:
-            raise CheckpointError(
-                f"MBD schedule: beta {self.beta_t0} to {self.beta_t1} in {self.num_steps} steps: needs two "
-                "steps or more, and betas that grow and stay below 1"
+            yield (
+                f"beta {self.beta_t0} to {self.beta_t1} in {self.num_steps} steps: needs two steps or more, "
+                "and betas that grow and stay below 1"
             )
 
 
-@dataclass(frozen=True)
-class MbdProcessorConfig:
+def _powers(given: Any, found: Any) -> Any:
+    """Give each sub-band the power of all."""
+    return tuple(given) if isinstance(given, list | tuple) else (given,) * found["n_bands"]
+
+
+class MbdProcessorConfig(Config, title="MBD processor"):
     """Rescaling of a sampled band's sub-bands to the level of real audio."""
 
-    n_bands: int
-    power_std: tuple[float, ...]  # one per sub-band
+    n_bands: Count
+    power_std: tuple[Signed, ...] = at(convert=_powers)  # one per sub-band
 
-    def __post_init__(self) -> None:
-        check_numbers(self, "MBD processor")
+    def faults(self) -> Iterator[str]:
+        """Check the number of sub-bands."""
         if self.n_bands < 2 or len(self.power_std) != self.n_bands:
-            raise CheckpointError(
-                f"MBD processor: {len(self.power_std)} powers for {self.n_bands} bands (at least 2)"
-            )
-        if not all(type(power) in (int, float) for power in self.power_std):
-            raise CheckpointError(f"MBD processor: power_std {self.power_std!r:.60} must be numbers")
+            yield f"{len(self.power_std)} powers for {self.n_bands} bands (at least 2)"
 
 
-@dataclass(frozen=True)
-class MbdBandConfig:
+class MbdBandConfig(Config, title="MBD band"):
     """One band. processor: None if the sampled band is used unchanged."""
 
-    unet: MbdUnetConfig
-    schedule: MbdScheduleConfig
-    processor: MbdProcessorConfig | None
+    unet: MbdUnetConfig = at("cfg.diffusion_unet")
+    schedule: MbdScheduleConfig = at("cfg.schedule")
+    processor: MbdProcessorConfig | None = at("cfg.processor")
 
 
-@dataclass(frozen=True)
-class MbdConfig:
+class MbdConfig(Config, title="MBD config"):
     """All bands. Numbers only: no dtype, device or path."""
 
     sample_rate: int  # Hz
     bands: tuple[MbdBandConfig, ...]
 
-    def __post_init__(self) -> None:
-        check_numbers(self, "MBD config")
-        if not self.bands or len(self.bands) > MOST_LAYERS:
-            raise CheckpointError(f"MBD config: {len(self.bands)} bands")
+    def faults(self) -> Iterator[str]:
+        """Check that there are bands, of equal latents."""
+        if not 0 < len(self.bands) <= MOST_LAYERS:
+            yield f"{len(self.bands)} bands"
         widths = sorted({band.unet.codec_dim for band in self.bands})
         if len(widths) > 1:
-            raise CheckpointError(f"MBD config: the bands expect latents of different widths {widths}")
+            yield f"the bands expect latents of different widths {widths}"
 
     @property
     def codec_dim(self) -> int:
         """Width of the codec's latents."""
         return self.bands[0].unet.codec_dim
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return our own schema, as `read_converted` reads it."""
-        return asdict(self)
 
 
 # Sizes of each published band, inferred from the file's size; the file itself was not available
@@ -148,10 +135,21 @@ PUBLISHED_UNET = MbdUnetConfig(
     max_channels=10_000,
     codec_dim=128,
 )
-_UNET_OFF = ("bilstm", "transformer")  # parts that the 24 kHz model does not have
-_UNET_IGNORED = ("dropout", "cross_attention")  # training; a detail of the transformer
-_SCHEDULE_IGNORED = ("variable_step_batch", "variance", "rescale")  # rescale: only used if step 0 is executed
-_PROCESSOR_IGNORED = ("num_samples",)  # training
+_CFG, _UNET, _SCHEDULE, _PROCESSOR = "cfg", "cfg.diffusion_unet", "cfg.schedule", "cfg.processor"
+_NEEDED = {f"{_CFG}.channels": 1, f"{_UNET}.emb_all_layers": True}
+_FIXED = _NEEDED | {
+    f"{_UNET}.bilstm": False,  # parts that the 24 kHz model does not have
+    f"{_UNET}.transformer": False,
+    f"{_SCHEDULE}.repartition": "power",
+    f"{_SCHEDULE}.n_bands": None,
+}
+_PROCESSED = {f"{_PROCESSOR}.use": True, f"{_PROCESSOR}.name": "multi_band_processor"}
+_UNUSED = {
+    _UNET: ("dropout", "cross_attention"),  # training; a detail of the transformer
+    # rescale: only used if step 0 is executed
+    _SCHEDULE: ("variable_step_batch", "variance", "rescale"),
+    _PROCESSOR: ("num_samples",),  # training
+}
 
 
 def read_published(content: Mapping[Any, Any]) -> MbdConfig:
@@ -160,93 +158,28 @@ def read_published(content: Mapping[Any, Any]) -> MbdConfig:
     Sizes other than the published model's are valid and logged.
     Raises CheckpointError for a cfg with missing, unknown or unsupported entries, or at odds with the file.
     """
-    rate, count = content.get("sample_rate"), content.get("n_bands")
+    rate: Any = mapping(content, "MBD").get("sample_rate")
+    count = content.get("n_bands")
     if type(count) is not int or not 0 < count <= MOST_LAYERS:
         raise CheckpointError(f"MBD: n_bands {count!r:.40} is not a number of bands")
     found = [key for key in content if type(key) is int]
     if sorted(found) != list(range(count)):
         raise CheckpointError(f"MBD: n_bands is {count}, the file contains the bands {sorted(found)}")
-    bands = [_read_band(mapping(content[b], f"MBD band {b}"), rate, f"MBD band {b}") for b in range(count)]
-    config = MbdConfig(sample_rate=rate, bands=tuple(bands))  # pyright: ignore[reportArgumentType]
+    config = MbdConfig(rate, tuple(_read_band(content[b], rate, f"MBD band {b}") for b in range(count)))
     for b, band in enumerate(config.bands):
         if band.unet != PUBLISHED_UNET:
             _LOG.info("MBD band %d is not of the published size: %s", b, band.unet)
     return config
 
 
-def _read_band(content: Mapping[str, Any], rate: Any, where: str) -> MbdBandConfig:
-    whole = mapping(content.get("cfg"), f"{where}: cfg")
-    if whole.get("channels") != 1:
-        raise CheckpointError(f"{where}: channels is {whole.get('channels')!r:.40}, only 1 is supported")
-    if whole.get("sample_rate", rate) != rate:
-        raise CheckpointError(
-            f"{where}: cfg's sample_rate is {whole['sample_rate']!r:.40}, the file's {rate!r:.40}"
-        )
-    unet = _section(whole, "diffusion_unet", where)
-    for part in _UNET_OFF:
-        if unet.get(part):
-            raise CheckpointError(f"{where}: {part} {unet[part]!r:.40} is not supported")
-    if unet.get("emb_all_layers") is not True:
-        raise CheckpointError(
-            f"{where}: emb_all_layers is {unet.get('emb_all_layers')!r:.40}, only True is supported"
-        )
-    unet = {"max_channels": PUBLISHED_UNET.max_channels, **unet}  # the library's default
-    unet = _without(unet, ("emb_all_layers", *_UNET_OFF, *_UNET_IGNORED))
-
-    schedule = _section(whole, "schedule", where)
-    for name, only in (("repartition", "power"), ("n_bands", None)):
-        if schedule.get(name, only) != only:
-            raise CheckpointError(f"{where}: schedule {name} {schedule[name]!r:.40} is not supported")
-    schedule = _without(schedule, ("repartition", "n_bands", *_SCHEDULE_IGNORED))
-    return MbdBandConfig(
-        MbdUnetConfig(**exact_fields(MbdUnetConfig, unet, f"{where}: diffusion_unet")),
-        MbdScheduleConfig(**exact_fields(MbdScheduleConfig, schedule, f"{where}: schedule")),
-        _read_processor(_section(whole, "processor", where), where),
-    )
-
-
-def _read_processor(processor: dict[str, Any], where: str) -> MbdProcessorConfig | None:
-    if type(processor.get("use")) is not bool:
-        raise CheckpointError(
-            f"{where}: processor use is {processor.get('use')!r:.40}, expected true or false"
-        )
-    if not processor["use"]:
-        return None
-    if processor.get("name") != "multi_band_processor":
-        raise CheckpointError(f"{where}: processor {processor.get('name')!r:.40} is not supported")
-    kept = _without(processor, ("use", "name", *_PROCESSOR_IGNORED))
-    kept = exact_fields(MbdProcessorConfig, kept, f"{where}: processor")
-    power, count = kept["power_std"], kept["n_bands"]
-    if not isinstance(power, tuple) and type(count) is int and 0 < count <= MOST_LAYERS:
-        kept["power_std"] = (power,) * count
-    return MbdProcessorConfig(**kept)
-
-
-def _section(whole: Mapping[str, Any], name: str, where: str) -> dict[str, Any]:
-    return dict(mapping(whole.get(name), f"{where}: {name}"))
-
-
-def _without(section: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    return {name: value for name, value in section.items() if name not in names}
-
-
-def read_converted(config: Mapping[str, Any]) -> MbdConfig:
-    """Read our own schema; the error names every unknown and missing field."""
-    own = exact_fields(MbdConfig, config, "mbd/config.json")
-    if not isinstance(own["bands"], tuple):
-        raise CheckpointError(f"mbd/config.json: bands {own['bands']!r:.40} is not a list")
-    own["bands"] = tuple(_converted_band(band, f"band {b}") for b, band in enumerate(own["bands"]))
-    return MbdConfig(**own)
-
-
-def _converted_band(band: object, where: str) -> MbdBandConfig:
-    own = exact_fields(MbdBandConfig, band, where)
-    unet = exact_fields(MbdUnetConfig, own["unet"], f"{where}: unet")
-    schedule = exact_fields(MbdScheduleConfig, own["schedule"], f"{where}: schedule")
-    processor = own["processor"]
-    if processor is not None:
-        processor = MbdProcessorConfig(**exact_fields(MbdProcessorConfig, processor, f"{where}: processor"))
-    return MbdBandConfig(MbdUnetConfig(**unet), MbdScheduleConfig(**schedule), processor)
+def _read_band(content: Any, rate: Any, where: str) -> MbdBandConfig:
+    fixed = _FIXED | {f"{_CFG}.sample_rate": rate}
+    match content:
+        case {"cfg": {"processor": {"use": False}, **cfg}}:
+            content, needs = {"cfg": cfg | {"processor": None}}, _NEEDED
+        case _:
+            fixed, needs = fixed | _PROCESSED, _NEEDED | _PROCESSED
+    return MbdBandConfig.read(FileForm(where, unused=_UNUSED, fixed=fixed, needs=needs), content)
 
 
 def parameter_shapes(config: MbdConfig) -> Shapes:
@@ -318,7 +251,7 @@ NETWORK = Network(
     folder="mbd",
     network="codecs.mbd:MultiBandDiffusion",
     parameter_shapes=parameter_shapes,
-    read_converted=read_converted,
+    read_converted=MbdConfig.from_dict,
     mlx_axes=lambda config, name, rank: mlx_axes(name, rank),
     pieces="bands.{}.",
     repository="facebook/multiband-diffusion",

@@ -7,13 +7,11 @@ entries of a codebook computed.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Iterator
 
 from tts_core.codecs.policy import CodecPolicy
-from tts_core.config import MOST_LAYERS, check_numbers, exact_fields
-from tts_core.errors import CheckpointError, UsageError
+from tts_core.config import Config, Count, Strides, at, heads_faults
+from tts_core.errors import UsageError
 from tts_core.models import Network
 from tts_core.nn.windows import Conv, Layer, Window, input_span
 
@@ -22,57 +20,41 @@ STEPS = 2  # of the transformers in a frame
 POLICY = CodecPolicy(max_frames=64, first_frames=2)
 
 
-@dataclass(frozen=True)
-class MimiConfig:
+class MimiConfig(Config, title="Mimi config"):
     """Shape of a Mimi. Numbers only: no dtype, device or path."""
 
-    sample_rate: int  # Hz
+    sample_rate: int = at("sampling_rate")  # Hz
     hidden_size: int  # width of latents and transformers
     num_filters: int  # channels at full rate
-    num_residual_layers: int  # blocks at each rate
+    num_residual_layers: Count  # blocks at each rate
     dilation_growth_rate: int  # factor from one block to the next
-    upsampling_ratios: tuple[int, ...]  # decoder order
+    upsampling_ratios: Strides  # decoder order
     kernel_size: int
     last_kernel_size: int
     residual_kernel_size: int
     compress: int  # factor by which a residual block is narrower inside
-    num_hidden_layers: int
+    num_hidden_layers: Count
     intermediate_size: int
     num_attention_heads: int
     num_key_value_heads: int
     head_dim: int
     norm_eps: float
-    rope_theta: float
+    rope_theta: float = at("rope_theta", "rope_parameters.rope_theta")
     sliding_window: int  # steps that a step attends to, itself included
-    n_codebooks: int
-    n_semantic: int  # codebooks of the first quantizer
+    n_codebooks: Count = at("num_quantizers")
+    n_semantic: Count = at("num_semantic_quantizers")  # codebooks of the first quantizer
     codebook_size: int
     codebook_dim: int
 
-    def __post_init__(self) -> None:
-        check_numbers(self, "Mimi config")
-        if max(self.num_hidden_layers, self.num_residual_layers, len(self.upsampling_ratios)) > MOST_LAYERS:
-            raise CheckpointError(f"Mimi config: more than {MOST_LAYERS} layers")
-        if min(self.upsampling_ratios, default=0) < 2:
-            raise CheckpointError(f"Mimi config: strides {self.upsampling_ratios} must be at least 2")
+    def faults(self) -> Iterator[str]:
+        """Check widths, heads and codebooks."""
         if self.compress > self.num_filters:
-            raise CheckpointError(
-                f"Mimi config: {self.num_filters} channels cannot be narrowed {self.compress} times"
-            )
-        if self.num_attention_heads % self.num_key_value_heads or self.head_dim % 2:
-            raise CheckpointError(
-                f"Mimi config: {self.num_attention_heads} heads of {self.head_dim} for "
-                f"{self.num_key_value_heads} key heads; give a multiple, and an even width"
-            )
+            yield f"{self.num_filters} channels cannot be narrowed {self.compress} times"
+        yield from heads_faults(self.num_attention_heads, self.num_key_value_heads, self.head_dim)
         if self.n_semantic >= self.n_codebooks:
-            raise CheckpointError(
-                f"Mimi config: {self.n_semantic} of {self.n_codebooks} codebooks are semantic; "
-                "some must be acoustic"
-            )
+            yield f"{self.n_semantic} of {self.n_codebooks} codebooks are semantic; some must be acoustic"
         if self.dilation_growth_rate ** (self.num_residual_layers - 1) > self.sample_rate:
-            raise CheckpointError(
-                f"Mimi config: dilations of {self.num_residual_layers} blocks grow over a second"
-            )
+            yield f"dilations of {self.num_residual_layers} blocks grow over a second"
 
     @property
     def step_length(self) -> int:
@@ -104,20 +86,11 @@ class MimiConfig:
         """True if the codebooks are narrower than the latents, or wider."""
         return self.codebook_dim != self.hidden_size
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return our own schema, as `read_converted` reads it."""
-        return asdict(self)
-
 
 def check_codebooks(config: MimiConfig, count: int) -> None:
     """Raise UsageError unless `count` is between 1 and the model's number of codebooks."""
     if not 1 <= count <= config.n_codebooks:
         raise UsageError(f"Mimi: {count} codebooks; give 1 to {config.n_codebooks}")
-
-
-def read_converted(config: Mapping[str, Any]) -> MimiConfig:
-    """Read our own schema; the error names every unknown and missing field."""
-    return MimiConfig(**exact_fields(MimiConfig, config, "Mimi config.json"))
 
 
 def parameter_shapes(config: MimiConfig) -> dict[str, tuple[int, ...]]:
@@ -284,7 +257,7 @@ NETWORK = Network(
     folder="codec",
     network="codecs.mimi:Mimi",
     parameter_shapes=parameter_shapes,
-    read_converted=read_converted,
+    read_converted=MimiConfig.from_dict,
     mlx_axes=mlx_axes,
     repository="kyutai/mimi",
     license="cc-by-4.0",

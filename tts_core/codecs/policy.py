@@ -57,6 +57,12 @@ class CodecPolicy:
         """
         return replace(self, first_frames=self.max_frames)
 
+    def smaller(self) -> Iterator[CodecPolicy]:
+        """Yield policies with half the frames, a quarter, and so on, down to the size of the first window."""
+        while self.max_frames > self.first_frames:
+            self = replace(self, max_frames=max(self.max_frames // 2, self.first_frames))
+            yield self
+
     def even_cuts(self, frames: int) -> Iterator[tuple[int, int]]:
         """Cut [0, frames) into even windows, for an encode or a decode that is not streamed."""
         return growing(frames, self.max_frames, self.max_frames)
@@ -86,20 +92,13 @@ def own(backend: str) -> CodecPolicy:
     return LARGEST.get(backend, DEFAULT)
 
 
-def smaller(policy: CodecPolicy) -> Iterator[CodecPolicy]:
-    """Yield policies with half the frames, a quarter, and so on, down to the size of the first window."""
-    while policy.max_frames > policy.first_frames:
-        policy = replace(policy, max_frames=max(policy.max_frames // 2, policy.first_frames))
-        yield policy
-
-
 def fitting(takes: Callable[[CodecPolicy], int], backend: str, free: int | None) -> CodecPolicy:
-    """Choose the largest of the default windows and `smaller` ones that need at most half of `free` bytes.
+    """Choose the largest of the default windows and smaller ones that need at most half of `free` bytes.
 
     takes: bytes of a policy's windows. free: None (unknown) gives the default. If nothing fits, the smallest
     windows are returned.
     """
-    for policy in (own(backend), *smaller(own(backend))):
+    for policy in (own(backend), *own(backend).smaller()):
         if free is None or takes(policy) <= free // 2:
             break
     return policy

@@ -1,15 +1,8 @@
-"""Checks of codecs' configurations as published: the config.json of transformers' models."""
+"""Names without effect that the config.json of any of transformers' models may have."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Any
-
-from tts_core.config import mapping
-from tts_core.errors import CheckpointError
-from tts_core.printable import named
-
-HARMLESS = (  # what any of them may state
+HARMLESS = (
     "architectures",
     "model_type",
     "dtype",
@@ -21,31 +14,3 @@ HARMLESS = (  # what any of them may state
     "output_hidden_states",
     "output_attentions",
 )
-
-
-def published_fields(
-    given: object,
-    where: str,
-    needed: Collection[str],
-    fixed: Mapping[str, Any],
-    unused: Collection[str],
-    *,
-    support: str,
-) -> Mapping[str, Any]:
-    """Return a config.json that has the needed and fixed names, and no unknown ones.
-
-    fixed: the only supported values.
-    unused: names that may be there, beside HARMLESS.
-    support: what is supported, for the error.
-    Raises CheckpointError naming all that is missing, or all that is unknown or not supported.
-    """
-    config = mapping(given, where)
-    missing = [name for name in (*needed, *fixed) if name not in config]
-    if missing:
-        raise CheckpointError(f"{where}: {', '.join(missing)} missing")
-    unknown = sorted(set(config) - {*needed, *fixed, *unused, *HARMLESS})
-    faults = [f"unknown fields {named(unknown)}"] if unknown else []
-    faults += [f"{name} {config[name]!r:.40}" for name, value in fixed.items() if config[name] != value]
-    if faults:
-        raise CheckpointError(f"{where}: {'; '.join(faults)}; {support}")
-    return config

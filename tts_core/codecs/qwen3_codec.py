@@ -7,15 +7,26 @@ computed.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
 from tts_core.codecs import mimi
 from tts_core.codecs.mimi import MIMI_24KHZ, MimiConfig
 from tts_core.codecs.mimi_published import read_transformers
 from tts_core.codecs.policy import CodecPolicy
-from tts_core.config import LARGEST, MOST_LAYERS, check_numbers, exact_fields, section
+from tts_core.config import (
+    LARGEST,
+    MOST_LAYERS,
+    Bounds,
+    Config,
+    Count,
+    FileForm,
+    Sizes,
+    at,
+    heads_faults,
+    mapping,
+)
 from tts_core.errors import CheckpointError
 from tts_core.models import Network
 from tts_core.nn.windows import Window
@@ -42,42 +53,35 @@ class BookSizes:
     is_projected: bool = True
 
 
-@dataclass(frozen=True)
-class Qwen3DecoderConfig:
+class Qwen3DecoderConfig(Config, title="Qwen3 codec config"):
     """Shape of the decoder. Numbers only: no dtype, device or path."""
 
     codebook_size: int
     codebook_dim: int  # of the latents; entries are half as wide
-    n_codebooks: int
+    n_codebooks: Count = at("num_quantizers")
     latent_dim: int  # width between transformer and convolutions
     hidden_size: int  # of the transformer
     intermediate_size: int
-    num_hidden_layers: int
+    num_hidden_layers: Count
     num_attention_heads: int
     num_key_value_heads: int
     head_dim: int
     sliding_window: int  # frames that a frame attends to, itself included
     rope_theta: float
     rms_norm_eps: float
-    upsample_rates: tuple[int, ...]  # of the blocks
-    upsampling_ratios: tuple[int, ...]  # before them
+    upsample_rates: Sizes  # of the blocks
+    upsampling_ratios: Sizes  # before them
     decoder_dim: int  # channels of the first block
 
-    def __post_init__(self) -> None:
-        check_numbers(self, "Qwen3 codec config")
-        if self.num_attention_heads % self.num_key_value_heads or self.head_dim % 2 or self.codebook_dim % 2:
-            raise CheckpointError(
-                f"Qwen3 codec config: {self.num_attention_heads} heads of {self.head_dim} for "
-                f"{self.num_key_value_heads} key heads, codebooks of {self.codebook_dim}; "
-                "give a multiple, and even widths"
-            )
+    def faults(self) -> Iterator[str]:
+        """Check heads, codebooks and widths."""
+        yield from heads_faults(self.num_attention_heads, self.num_key_value_heads, self.head_dim)
+        if self.codebook_dim % 2:
+            yield f"codebooks of {self.codebook_dim}; give an even width"
         if self.n_codebooks < 2:
-            raise CheckpointError("Qwen3 codec config: one codebook; some must be acoustic")
+            yield "one codebook; some must be acoustic"
         if self.decoder_dim >> len(self.upsample_rates) < 1:
-            raise CheckpointError(
-                f"Qwen3 codec config: {self.decoder_dim} channels cannot be halved "
-                f"{len(self.upsample_rates)} times"
-            )
+            yield f"{self.decoder_dim} channels cannot be halved {len(self.upsample_rates)} times"
 
     @property
     def hop_length(self) -> int:
@@ -90,24 +94,20 @@ class Qwen3DecoderConfig:
         return BookSizes(self.codebook_dim, self.codebook_dim // 2, self.codebook_size, self.n_codebooks)
 
 
-@dataclass(frozen=True)
-class Qwen3CodecConfig:
+class Qwen3CodecConfig(Config, title="Qwen3 codec config"):
     """Shape of both halves. They have codebooks of their own, of equal number and size."""
 
     encoder: MimiConfig  # decoder's sizes are unused
-    decoder: Qwen3DecoderConfig
-    n_unread: int  # further codebooks of the encoder's checkpoint, which nothing reads
+    decoder: Qwen3DecoderConfig = at("decoder_config")
+    # further codebooks of the encoder's checkpoint, which nothing reads
+    n_unread: Annotated[int, Bounds(0, MOST_LAYERS)]
 
-    def __post_init__(self) -> None:
-        if type(self.n_unread) is not int or not 0 <= self.n_unread <= MOST_LAYERS:
-            raise CheckpointError(
-                f"Qwen3 codec config: n_unread {self.n_unread!r:.40} is no number of codebooks"
-            )
-        halves = self.encoder, self.decoder
+    def faults(self) -> Iterator[str]:
+        """Check that the halves have equal codes."""
         for name in ("hop_length", "n_codebooks", "codebook_size"):
-            first, second = (getattr(half, name) for half in halves)
+            first, second = (getattr(half, name) for half in (self.encoder, self.decoder))
             if first != second:
-                raise CheckpointError(f"Qwen3 codec config: {name} {first} and {second} of its halves differ")
+                yield f"{name} {first} and {second} of its halves differ"
 
     @property
     def sample_rate(self) -> int:
@@ -134,60 +134,8 @@ class Qwen3CodecConfig:
         """Entries of a codebook."""
         return self.decoder.codebook_size
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return our own schema, as `read_converted` reads it."""
-        return asdict(self)
 
-
-def read_published(config: Mapping[str, Any]) -> Qwen3CodecConfig:
-    """Read the config.json of a `speech_tokenizer` folder."""
-    config = section(config, _WHERE, _TOP, _HARMLESS, {})
-    where, sizes = f"{_WHERE}: decoder_config", (*_SIZES, *_RENAMED, *_LISTS)
-    stated = section(config["decoder_config"], where, sizes, _UNUSED, _FIXED)
-    encoder = read_transformers(config["encoder_config"])
-    valid = config["encoder_valid_num_quantizers"]
-    if type(valid) is not int or not encoder.n_semantic < valid <= encoder.n_codebooks:
-        raise CheckpointError(
-            f"{_WHERE}: encoder_valid_num_quantizers {valid!r:.40} is no number of codebooks"
-        )
-    read_sizes: dict[str, Any] = {name: stated[name] for name in _SIZES}
-    read_sizes |= {ours: stated[theirs] for theirs, ours in _RENAMED.items()}
-    read_sizes |= {name: _numbers(stated[name], name) for name in _LISTS}
-    decoder = Qwen3DecoderConfig(**read_sizes)
-    # the original's attention ignores the encoder's window
-    half = replace(encoder, n_codebooks=valid, sliding_window=LARGEST)
-    read = Qwen3CodecConfig(half, decoder, encoder.n_codebooks - valid)
-    expected = {
-        "input_sample_rate": read.sample_rate,
-        "output_sample_rate": read.sample_rate,
-        "encode_downsample_rate": read.hop_length,
-        "decode_upsample_rate": read.hop_length,
-    }
-    wrong = [
-        f"{name} {config[name]!r:.40}, expected {n}" for name, n in expected.items() if config[name] != n
-    ]
-    if wrong:
-        raise CheckpointError(f"{_WHERE}: {'; '.join(wrong)}")
-    return read
-
-
-_WHERE = "speech_tokenizer/config.json"
-_TOP = (
-    "encoder_valid_num_quantizers",
-    "input_sample_rate",
-    "output_sample_rate",
-    "encode_downsample_rate",
-    "decode_upsample_rate",
-    "encoder_config",
-    "decoder_config",
-)
 _HARMLESS = ("architectures", "model_type", "dtype", "torch_dtype", "transformers_version")
-_RENAMED = {"num_quantizers": "n_codebooks"}
-_LISTS = ("upsample_rates", "upsampling_ratios")
-_SIZES = tuple(
-    field.name for field in fields(Qwen3DecoderConfig) if field.name not in (*_RENAMED.values(), *_LISTS)
-)
-_FIXED = {"hidden_act": "silu", "attention_bias": False}  # the only supported values
 _UNUSED = (
     "attention_dropout",
     "layer_scale_initial_scale",
@@ -197,22 +145,38 @@ _UNUSED = (
     "vector_quantization_hidden_dimension",
     *_HARMLESS,
 )
+_RATES = {
+    "input_sample_rate": "sample_rate",
+    "output_sample_rate": "sample_rate",
+    "encode_downsample_rate": "hop_length",
+    "decode_upsample_rate": "hop_length",
+}
+_ENCODER, _VALID = "encoder_config", "encoder_valid_num_quantizers"
+_FILE = FileForm(
+    "speech_tokenizer/config.json",
+    unused={"": (*_HARMLESS, _ENCODER, _VALID), "decoder_config": _UNUSED},
+    fixed={"decoder_config.hidden_act": "silu", "decoder_config.attention_bias": False},
+    equal=_RATES,
+    needs=_RATES,
+)
 
 
-def _numbers(given: object, name: str) -> tuple[Any, ...]:
-    if not isinstance(given, list | tuple):
-        raise CheckpointError(f"{_WHERE}: {name} {given!r:.40} is not a list")
-    return tuple(given)
+def read_published(config: Mapping[str, Any]) -> Qwen3CodecConfig:
+    """Read the config.json of a `speech_tokenizer` folder."""
+    encoder = read_transformers(
+        mapping(mapping(config, _FILE.where).get(_ENCODER), f"{_FILE.where}: {_ENCODER}")
+    )
+    valid = config.get(_VALID)
+    if type(valid) is not int or not encoder.n_semantic < valid <= encoder.n_codebooks:
+        raise CheckpointError(f"{_FILE.where}: {_VALID} {valid!r:.40} is no number of codebooks")
+    # the original's attention ignores the encoder's window
+    half = replace(encoder, n_codebooks=valid, sliding_window=LARGEST)
+    return Qwen3CodecConfig.read(_FILE, config, encoder=half, n_unread=encoder.n_codebooks - valid)
 
 
 def read_converted(config: Mapping[str, Any]) -> Qwen3CodecConfig:
     """Read the published config.json, or our own schema, which older versions wrote."""
-    if "decoder_config" in config:
-        return read_published(config)
-    given = exact_fields(Qwen3CodecConfig, config, "Qwen3 codec config.json")
-    decoder = exact_fields(Qwen3DecoderConfig, given["decoder"], "Qwen3 codec config.json: decoder")
-    encoder = mimi.read_converted(given["encoder"])
-    return Qwen3CodecConfig(encoder, Qwen3DecoderConfig(**decoder), given["n_unread"])
+    return read_published(config) if "decoder_config" in config else Qwen3CodecConfig.from_dict(config)
 
 
 ENCODER = ("encoder.", "encoder_transformer.", "downsample.", "quantizer.")  # Mimi's parts that are used

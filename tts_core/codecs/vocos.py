@@ -5,48 +5,40 @@ Source: gemelo-ai/vocos 0.1.0 (MIT) and charactr/vocos-encodec-24khz; names are 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tts_core.codecs.encodec import EncodecConfig
-from tts_core.config import MOST_LAYERS, check_numbers, exact_fields, mapping
+from tts_core.config import Config, Count, FileForm, at
 from tts_core.errors import CheckpointError, UsageError
 from tts_core.files.yaml_object import parse_yaml
 from tts_core.models import Network
 from tts_core.nn.windows import Conv, ConvTranspose, Layer, Window, input_span
-from tts_core.printable import named
 
 KERNEL = 7  # of every convolution
 NORM_EPS = 1e-6
 LARGEST_MAGNITUDE = 100.0
-CODECS = {"encodec_24khz": (24000, 1024)}  # sample rate in Hz, codes per codebook
+SAMPLE_RATE, CODEBOOK_SIZE = 24000, 1024  # Hz and codes per codebook of encodec_24khz
 
 
-@dataclass(frozen=True)
-class VocosConfig:
+class VocosConfig(Config, title="Vocos config"):
     """Shape of a Vocos. Numbers only: no dtype, device or path."""
 
     sample_rate: int  # Hz
-    n_codebooks: int
+    n_codebooks: Count
     codebook_size: int
-    input_channels: int  # width of a codebook's entries
-    dim: int
-    intermediate_dim: int
-    num_layers: int
-    num_bandwidths: int  # rows of the norms' tables
-    n_fft: int
-    hop_length: int  # samples per frame
+    input_channels: int = at("backbone.init_args.input_channels")  # width of a codebook's entries
+    dim: int = at("backbone.init_args.dim")
+    intermediate_dim: int = at("backbone.init_args.intermediate_dim")
+    num_layers: Count = at("backbone.init_args.num_layers")
+    num_bandwidths: int = at("backbone.init_args.adanorm_num_embeddings")  # rows of the norms' tables
+    n_fft: int = at("head.init_args.n_fft")
+    hop_length: int = at("head.init_args.hop_length")  # samples per frame
 
-    def __post_init__(self) -> None:
-        check_numbers(self, "Vocos config")
-        if max(self.num_layers, self.n_codebooks) > MOST_LAYERS:
-            raise CheckpointError(f"Vocos config: more than {MOST_LAYERS} layers or codebooks")
+    def faults(self) -> Iterator[str]:
+        """Check the spectrum's sizes."""
         if self.n_fft % 2 or self.hop_length % 2 or self.hop_length >= self.n_fft:
-            raise CheckpointError(
-                f"Vocos config: n_fft {self.n_fft} must be even, and hop_length {self.hop_length} even and "
-                "smaller"
-            )
+            yield f"n_fft {self.n_fft} must be even, and hop_length {self.hop_length} even and smaller"
 
     @property
     def frame_rate(self) -> float:
@@ -58,14 +50,29 @@ class VocosConfig:
         """Bins of a one-sided spectrum."""
         return self.n_fft // 2 + 1
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return our own schema, as `read_converted` reads it."""
-        return asdict(self)
-
 
 def read_yaml(text: str) -> dict[str, Any]:
     """Parse the mapping in a config.yaml. Raises CheckpointError where there is none."""
     return parse_yaml(text, "Vocos config.yaml")
+
+
+_CLASSES = {
+    "feature_extractor.class_path": "vocos.feature_extractors.EncodecFeatures",
+    "backbone.class_path": "vocos.models.VocosBackbone",
+    "head.class_path": "vocos.heads.ISTFTHead",
+}
+_CODEC = "feature_extractor.init_args.encodec_model"
+_FILE = FileForm(
+    "Vocos config.yaml",
+    unused={
+        "feature_extractor.init_args": ("bandwidths", "train_codebooks"),
+        "backbone.init_args": ("layer_scale_init_value",),
+        "head.init_args": (),
+    },
+    fixed=_CLASSES | {_CODEC: "encodec_24khz", "head.init_args.padding": "same"},
+    equal={"head.init_args.dim": "dim"},
+    needs=(*_CLASSES, _CODEC, "head.init_args.dim"),
+)
 
 
 def read_published(config: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> VocosConfig:
@@ -73,34 +80,16 @@ def read_published(config: Mapping[str, Any], shapes: Mapping[str, tuple[int, ..
 
     Raises CheckpointError for other variants of Vocos, and if the two do not match.
     """
-    config = mapping(config, "Vocos config.yaml")
-    features, backbone, head = (_section(config, *each) for each in _SECTIONS.items())
-    codec = features["encodec_model"]
-    if codec not in CODECS:
-        known = ", ".join(CODECS)
-        raise CheckpointError(f"Vocos config.yaml: encodec_model {codec!r:.40}, expected {known}")
-    if head.get("padding", "same") != "same":
-        raise CheckpointError(f"Vocos config.yaml: padding {head['padding']!r:.40}, expected 'same'")
-    if head["dim"] != backbone["dim"]:
-        raise CheckpointError(
-            f"Vocos config.yaml: head of dim {head['dim']!r:.40} on {backbone['dim']!r:.40}"
-        )
-    sample_rate, codebook_size = CODECS[codec]
     table = "feature_extractor.codebook_weights"
     rows = (shapes.get(table) or (0,))[0]
-    if rows == 0 or rows % codebook_size:
-        raise CheckpointError(f"Vocos: {table} has {rows} rows, expected whole books of {codebook_size}")
-    return VocosConfig(
-        sample_rate=sample_rate,
-        n_codebooks=rows // codebook_size,
-        codebook_size=codebook_size,
-        input_channels=backbone["input_channels"],
-        dim=backbone["dim"],
-        intermediate_dim=backbone["intermediate_dim"],
-        num_layers=backbone["num_layers"],
-        num_bandwidths=backbone["adanorm_num_embeddings"],
-        n_fft=head["n_fft"],
-        hop_length=head["hop_length"],
+    if rows == 0 or rows % CODEBOOK_SIZE:
+        raise CheckpointError(f"Vocos: {table} has {rows} rows, expected whole books of {CODEBOOK_SIZE}")
+    return VocosConfig.read(
+        _FILE,
+        config,
+        sample_rate=SAMPLE_RATE,
+        n_codebooks=rows // CODEBOOK_SIZE,
+        codebook_size=CODEBOOK_SIZE,
     )
 
 
@@ -110,45 +99,6 @@ def check_request(config: VocosConfig, n_codebooks: int, bandwidth_id: int) -> N
         raise UsageError(f"Vocos: codes of {n_codebooks} codebooks; give 1 to {config.n_codebooks}")
     if not 0 <= bandwidth_id < config.num_bandwidths:
         raise UsageError(f"Vocos: bandwidth_id {bandwidth_id}; give 0 to {config.num_bandwidths - 1}")
-
-
-# section → class, required arguments, optional arguments
-_SECTIONS = {
-    "feature_extractor": (
-        "vocos.feature_extractors.EncodecFeatures",
-        ("encodec_model",),
-        ("bandwidths", "train_codebooks"),
-    ),
-    "backbone": (
-        "vocos.models.VocosBackbone",
-        ("input_channels", "dim", "intermediate_dim", "num_layers", "adanorm_num_embeddings"),
-        ("layer_scale_init_value",),
-    ),
-    "head": ("vocos.heads.ISTFTHead", ("dim", "n_fft", "hop_length"), ("padding",)),
-}
-
-
-def _section(
-    config: Mapping[str, Any], name: str, expected: tuple[str, tuple[str, ...], tuple[str, ...]]
-) -> Mapping[str, Any]:
-    """Read the arguments of one section and check them against its class."""
-    kind, needed, optional = expected
-    where = f"Vocos config.yaml: {name}"
-    section = mapping(config.get(name), where)
-    if section.get("class_path") != kind:
-        raise CheckpointError(f"{where} is {section.get('class_path')!r:.80}, expected {kind}")
-    given = mapping(section.get("init_args"), f"{where}.init_args")
-    missing = ", ".join(sorted(set(needed) - set(given)))
-    unknown = named(set(given) - set(needed) - set(optional))
-    if missing or unknown:
-        faults = [f"missing {missing}"] * bool(missing) + [f"unknown {unknown}"] * bool(unknown)
-        raise CheckpointError(f"{where}.init_args: {'; '.join(faults)}")
-    return given
-
-
-def read_converted(config: Mapping[str, Any]) -> VocosConfig:
-    """Read our own schema; the error names every unknown and missing field."""
-    return VocosConfig(**exact_fields(VocosConfig, config, "Vocos config.json"))
 
 
 def parameter_shapes(config: VocosConfig) -> dict[str, tuple[int, ...]]:
@@ -252,7 +202,7 @@ NETWORK = Network(
     folder="vocoder",
     network="codecs.vocos:Vocos",
     parameter_shapes=parameter_shapes,
-    read_converted=read_converted,
+    read_converted=VocosConfig.from_dict,
     mlx_axes=lambda config, name, rank: mlx_axes(name, rank),
     descriptions=("config.yaml",),
     repository="charactr/vocos-encodec-24khz",

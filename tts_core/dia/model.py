@@ -91,12 +91,12 @@ def _reads(name: str) -> bool:
 
 def code() -> Code:
     """Import the functions."""
-    from tts_core.dia.outlook import estimate, headline, plan
+    from tts_core.dia.footprint import PLAN
     from tts_core.dia.probes import probes
     from tts_core.dia.request import ask
     from tts_core.dia.speech import speak
 
-    return Code(ask, speak, plan, estimate, headline, probes)
+    return Code(ask, speak, PLAN, probes)
 
 
 MODEL = Model(

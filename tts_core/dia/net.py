@@ -18,17 +18,18 @@ from tts_core.codecs.dac_calls import Passage, launch_passages, most_fed, split,
 from tts_core.codecs.dac_streams import decode_next
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.config import Configs
-from tts_core.dia.admission import DiaAdmission
 from tts_core.dia.config import DiaConfig
+from tts_core.dia.footprint import PLAN, DiaJob, grid_rows
 from tts_core.dia.grid import DelayGrid
-from tts_core.dia.memory import DiaJob, check_running, fitting_batch
 from tts_core.dia.options import DiaOptions
 from tts_core.dia.request import DiaRequest, live, request, requests
 from tts_core.errors import GenerationError
+from tts_core.memory.fits import together
 from tts_core.nn.beside import Done, Pending
 from tts_core.nn.calls import apart
 from tts_core.nn.host import Device
 from tts_core.pipeline import PromptLike
+from tts_core.speaking.admission import Admission
 from tts_core.speaking.live import LiveText
 from tts_core.speaking.net import SIDE_BY_SIDE, Net
 from tts_core.speaking.running import RunningBatch
@@ -49,6 +50,8 @@ class DiaNet(Net):
     rules: for texts.
     lookahead: frames after a window that its samples depend on.
     """
+
+    plan = PLAN
 
     def __init__(
         self,
@@ -103,15 +106,12 @@ class DiaNet(Net):
         options = DiaOptions(seed=0, max_frames=min(REHEARSAL, self.config.max_frames))
         return self.request("[S1] Yes.", options)
 
-    def check(self, job: DiaJob) -> None:
-        check_running(self.configs, job, self.host.machine(self.policy))
-
     def together(self, requests: Sequence[DiaRequest], most: int | None = None) -> tuple[DiaJob, int]:
         """As of any model; texts of several pieces speak as many of them at once as fit."""
         least = max(1, sum(len(one.pieces) == 1 for one in requests))
-        wanted = DiaJob.together([one.job(SIDE_BY_SIDE) for one in requests])
-        places = fitting_batch(self.configs, wanted, self.host.machine(self.policy))
-        job = replace(wanted, batch=max(places, least))
+        wanted = together([one.job(SIDE_BY_SIDE) for one in requests])
+        machine, whole = self.host.machine(self.policy), lambda texts: replace(wanted, batch=texts)
+        job = whole(max(self.plan.places(self.configs, whole, wanted.batch, machine), least))
         self.check(job)
         return job, min(most or job.batch, job.batch, sum(len(one.pieces) for one in requests))
 
@@ -130,13 +130,11 @@ class DiaNet(Net):
 
     def open(
         self, places: int, job: DiaJob | None, policy: CodecPolicy | None
-    ) -> tuple[RunningBatch, DiaAdmission]:
-        admission = DiaAdmission(self.configs, self.host, places, job, policy or self.policy)
-        longest = admission.longest
-        batch = self.slots(
-            admission.places, rows=admission.rows, text_rows=longest.text_bytes, guided=longest.guided
-        )
-        return batch, admission
+    ) -> tuple[RunningBatch, Admission]:
+        longest = job or DiaJob(self.config.max_text_bytes, self.config.max_frames)
+        admission = self.admission(places, lambda texts: replace(longest, batch=texts), policy)
+        rows, text_rows = 1 + grid_rows(self.config, longest), longest.text_bytes
+        return self.slots(admission.places, rows=rows, text_rows=text_rows, guided=longest.guided), admission
 
     def slots(self, texts: int, *, rows: int, text_rows: int, guided: bool) -> RunningBatch:
         """Open a running batch for texts of at most `text_rows` bytes and `rows` grid rows.
@@ -178,6 +176,10 @@ class DiaNet(Net):
         if not self.host.overlaps:
             return [range(len(windows))]
         return split(self.codec_config, _passages(windows), most=self.most_fed)
+
+    def silence(self, frames: int) -> Sound:
+        window = super().silence(frames)
+        return replace(window, source=Passage(window.codes, 0, frames))
 
     def memory(self, policy: CodecPolicy | None) -> CodecMemory | None:
         """Return the memory of a piece whose frames are computed once; None where windows share calls."""

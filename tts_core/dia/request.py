@@ -15,8 +15,8 @@ from tts_core.codecs.dac import DacConfig
 from tts_core.config import Configs, config_of
 from tts_core.dia.config import DiaConfig
 from tts_core.dia.dialogue import Dialogue
+from tts_core.dia.footprint import DiaJob
 from tts_core.dia.grid import DelayGrid
-from tts_core.dia.memory import DiaJob
 from tts_core.dia.options import DiaOptions, DiaSampling
 from tts_core.dia.pieces import DiaPiece, bare, read, seconds
 from tts_core.dia.text import (

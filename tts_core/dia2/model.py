@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tts_core.codecs.mimi import MIMI_24KHZ, MimiConfig
 from tts_core.config import config_of
-from tts_core.dia2.config import GATED, Dia2Config, Dia2StackConfig, read_converted
+from tts_core.dia2.config import GATED, Dia2Config, Dia2StackConfig
 from tts_core.dia2.options import Dia2Options
 from tts_core.dia2.script import SPEAKERS
 from tts_core.dia2.shapes import is_large, is_norm, parameter_shapes
@@ -74,12 +74,12 @@ def _reads(name: str) -> bool:
 
 def code() -> Code:
     """Import the functions."""
-    from tts_core.dia2.outlook import estimate, headline, plan
+    from tts_core.dia2.footprint import PLAN
     from tts_core.dia2.probes import probes
     from tts_core.dia2.request import ask
     from tts_core.dia2.speech import speak
 
-    return Code(ask, speak, plan, estimate, headline, probes)
+    return Code(ask, speak, PLAN, probes)
 
 
 MODEL = Model(
@@ -93,7 +93,7 @@ MODEL = Model(
             folder="",
             network="dia2.dia2:Dia2",
             parameter_shapes=parameter_shapes,
-            read_converted=read_converted,
+            read_converted=Dia2Config.from_dict,
             stays_float32=is_norm,
             is_large=is_large,
             wide=(

@@ -5,17 +5,19 @@ Source: nari-labs/dia2@8687268, Apache-2.0.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from tts_core.codecs.policy import CodecPolicy
-from tts_core.dia2.admission import Dia2Admission, check_memory
-from tts_core.dia2.memory import Dia2Job
+from tts_core.dia2.footprint import PLAN, Dia2Job, cached_rows, longest_frames
 from tts_core.dia2.options import Dia2Options
+from tts_core.dia2.recordings import longest_prefix
 from tts_core.dia2.request import Dia2Facts, Dia2Request, live, request
 from tts_core.errors import GenerationError
 from tts_core.pipeline import PromptLike
+from tts_core.speaking.admission import Admission
 from tts_core.speaking.net import StreamNet
 from tts_core.speaking.running import RunningBatch
 
@@ -23,7 +25,7 @@ from tts_core.speaking.running import RunningBatch
 class Dia2Net(StreamNet):
     """Dia2's networks and their codec. fault: `dia2/guard.py`."""
 
-    kinds, facts_of = ("dia2", "mimi"), Dia2Facts.of
+    kinds, facts_of, plan = ("dia2", "mimi"), Dia2Facts.of, PLAN
 
     def request(self, text: str, options: Dia2Options, prompt: PromptLike = None) -> Dia2Request:
         return request(self.facts, text, options, prompt)
@@ -34,17 +36,17 @@ class Dia2Net(StreamNet):
     def rehearsal(self) -> Dia2Request:
         return self.request("[S1] Yes.", Dia2Options(seed=0, max_frames=2))
 
-    def check(self, job: Dia2Job) -> None:
-        check_memory(self, job)
-
     def windows(self, job: Dia2Job | None, *, streamed: bool) -> CodecPolicy:
         return self.policy if streamed else self.policy.unheard()
 
     def open(
         self, places: int, job: Dia2Job | None, policy: CodecPolicy | None
-    ) -> tuple[RunningBatch, Dia2Admission]:
-        admission = Dia2Admission(self, places, job, policy or self.policy)
-        return self.slots(admission.places, admission.rows, guided=admission.guided), admission
+    ) -> tuple[RunningBatch, Admission]:
+        config = self.network.config
+        longest = job or Dia2Job(longest_frames(config), longest_prefix(config))
+        admission = self.admission(places, lambda texts: replace(longest, batch=texts), policy)
+        rows = cached_rows(config, longest)
+        return self.slots(admission.places, rows, guided=longest.guided), admission
 
     def slots(self, texts: int, rows: int, *, guided: bool) -> RunningBatch:
         """Open a running batch for texts that read at most `rows` steps. guided: some may be."""

@@ -22,6 +22,7 @@ from tts_core.prompt import Prompt, Reference, checked_codes
 from tts_core.text.captions import Word
 from tts_core.text.checks import check_words
 
+VOICE_SECONDS = 15.0  # of a long text's first piece, whose voices the others continue
 MOST_PREFIX = 0.5  # of the context: frames of all recordings together
 
 
@@ -45,6 +46,11 @@ class Dia2Recording:
 def longest_prefix(config: Dia2Config) -> int:
     """Count the frames of the longest recordings."""
     return round(MOST_PREFIX * config.max_context_steps)
+
+
+def longest_voice(config: Dia2Config, frame_rate: float) -> int:
+    """Count the frames of the first piece that the others continue, at most. frame_rate: Hz."""
+    return min(longest_prefix(config), round(VOICE_SECONDS * frame_rate))
 
 
 def read_recordings(

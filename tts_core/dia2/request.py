@@ -12,11 +12,11 @@ from tts_core.audio.delivery import Pacing
 from tts_core.codecs.mimi import MimiConfig
 from tts_core.config import Configs, config_of
 from tts_core.dia2.config import Dia2Config
+from tts_core.dia2.footprint import Dia2Job, longest_frames
 from tts_core.dia2.inputs import Dia2Choice, Dia2Sampling
-from tts_core.dia2.memory import Dia2Job
 from tts_core.dia2.options import Dia2Options
 from tts_core.dia2.pieces import Dia2Piece, cut, room
-from tts_core.dia2.recordings import Dia2Recording, Prefix, align, join, longest_prefix, read_recordings
+from tts_core.dia2.recordings import Dia2Recording, Prefix, align, join, longest_voice, read_recordings
 from tts_core.dia2.script import Reader, read, read_exactly
 from tts_core.dia2.tokenizer import FILE, shared_tokenizer
 from tts_core.errors import UsageError
@@ -25,8 +25,6 @@ from tts_core.nn.noise import HostNoise, Noise, per_text, piece_seed
 from tts_core.pipeline import PromptLike
 from tts_core.speaking.asked import frames_of, seed_of
 from tts_core.text.duration import expected_seconds
-
-VOICE_SECONDS = 15.0  # of a long text's first piece, whose voices the others continue
 
 
 @dataclass(frozen=True)
@@ -126,16 +124,6 @@ class Dia2Request:
         if not before and len(self.pieces) != 1:  # the first piece's beginning is the others' voice
             before = self.voice_frames
         return Dia2Job(frames, before, self.sampling.is_guided)
-
-
-def longest_frames(config: Dia2Config) -> int:
-    """Count the frames of the longest run."""
-    return config.max_context_steps + 1 - config.longest_delay
-
-
-def longest_voice(config: Dia2Config, frame_rate: float) -> int:
-    """Count the frames of the first piece that the others continue, at most. frame_rate: Hz."""
-    return min(longest_prefix(config), round(VOICE_SECONDS * frame_rate))
 
 
 def ask(

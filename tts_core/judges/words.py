@@ -1,4 +1,4 @@
-"""Words that a recognizer hears, pocketsphinx or Whisper where its weights are at hand, and their errors."""
+"""Word errors of recordings by a recognizer: pocketsphinx, or Whisper if its weights are given."""
 
 from __future__ import annotations
 

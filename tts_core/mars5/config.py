@@ -10,13 +10,11 @@ Names are the published ones of Camb-ai/MARS5-TTS (AGPL-3.0); none of its code w
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tts_core.config import Schema, check_numbers, mapping, reader
+from tts_core.config import Config, Count, FileForm, at
 from tts_core.errors import CheckpointError
-from tts_core.printable import named
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -30,33 +28,29 @@ SLIDING_WINDOW = 3000  # positions
 _NORM = re.compile(r"(^|[._])norm\d?\.(weight|bias)$|^residual_decoder\.\d+\.0\.|pos_embedding\.alpha$")
 
 
-@dataclass(frozen=True)
-class CodecLMConfig(Schema):
+class CodecLMConfig(Config, title="CodecLM config"):
     """Shape of the autoregressive network. Numbers only: no dtype, device or path."""
 
     vocab_size: int  # text ids, then speech ids
     hidden_size: int
     intermediate_size: int
-    num_hidden_layers: int
-    num_attention_heads: int
-    norm_eps: float
-    rope_theta: float
-    sliding_window: int  # positions
-    speaker_layers: int
-    speaker_heads: int
+    num_hidden_layers: Count
+    num_attention_heads: int = at("n_heads", otherwise=lambda found: max(found["hidden_size"] // HEAD_DIM, 1))
+    norm_eps: float = at("rms_norm_eps", otherwise=RMS_NORM_EPS)
+    rope_theta: float = at(otherwise=ROPE_THETA)
+    sliding_window: int = at(otherwise=SLIDING_WINDOW)  # positions
+    speaker_layers: Count
+    speaker_heads: int = at("spk_n_heads", otherwise=lambda found: found["num_attention_heads"])
     speaker_intermediate_size: int
-    speaker_norm_eps: float
-    n_codebooks: int  # of the reference
+    speaker_norm_eps: float = at("spk_layer_norm_eps", otherwise=LAYER_NORM_EPS)
+    n_codebooks: Count  # of the reference
     codebook_rows: int  # codes and one row for padding
 
-    def __post_init__(self) -> None:
-        check_numbers(self, "CodecLM config")
-        _check_split("CodecLM config", self.hidden_size, self.num_attention_heads, self.speaker_heads)
-        _check_tables("CodecLM config", self.hidden_size, self.n_codebooks)
+    def faults(self) -> Iterator[str]:
+        """Check the heads and tables."""
+        yield from _uneven(self)
         if self.head_dim % 2:
-            raise CheckpointError(
-                f"CodecLM config: head width {self.head_dim} is odd; rotary positions need pairs"
-            )
+            yield f"head width {self.head_dim} is odd; rotary positions need pairs"
 
     @property
     def head_dim(self) -> int:
@@ -64,45 +58,84 @@ class CodecLMConfig(Schema):
         return self.hidden_size // self.num_attention_heads
 
 
-@dataclass(frozen=True)
-class ResidualTransformerConfig(Schema):
+class ResidualTransformerConfig(Config, title="ResidualTransformer config"):
     """Shape of the diffusion network. Numbers only: no dtype, device or path."""
 
     text_rows: int  # of the text table: text ids and one more
     n_classes: int  # of the diffusion, the noise class included
     hidden_size: int
     intermediate_size: int
-    encoder_layers: int
-    decoder_layers: int
-    num_attention_heads: int
+    encoder_layers: Count
+    decoder_layers: Count
+    num_attention_heads: int = at("n_heads", otherwise=lambda found: max(found["hidden_size"] // HEAD_DIM, 1))
     timestep_size: int  # width of a timestep's features
-    speaker_layers: int
-    speaker_heads: int
+    speaker_layers: Count
+    speaker_heads: int = at("spk_n_heads", otherwise=lambda found: found["num_attention_heads"])
     speaker_intermediate_size: int
-    n_codebooks: int  # of the reference and of the input
-    n_output_codebooks: int
+    n_codebooks: Count  # of the reference and of the input
+    n_output_codebooks: Count
     codebook_rows: int  # codes and one row for padding
-    norm_eps: float
-    head_norm_eps: float  # of the output heads' norms
+    norm_eps: float = at("layer_norm_eps", otherwise=LAYER_NORM_EPS)
+    # of the output heads' norms
+    head_norm_eps: float = at("head_layer_norm_eps", otherwise=HEAD_NORM_EPS)
 
-    def __post_init__(self) -> None:
-        where = "ResidualTransformer config"
-        check_numbers(self, where)
-        _check_split(where, self.hidden_size, self.num_attention_heads, self.speaker_heads)
-        _check_tables(where, self.hidden_size, self.n_codebooks)
+    def faults(self) -> Iterator[str]:
+        """Check the heads and tables."""
+        yield from _uneven(self)
         if self.timestep_size % 2:
-            raise CheckpointError(
-                f"{where}: timestep width {self.timestep_size} is odd; it needs pairs of sine and cosine"
-            )
+            yield f"timestep width {self.timestep_size} is odd; it needs pairs of sine and cosine"
         if self.n_classes > self.codebook_rows:
-            raise CheckpointError(
-                f"{where}: {self.n_classes} classes do not fit tables of {self.codebook_rows} rows"
-            )
+            yield f"{self.n_classes} classes do not fit tables of {self.codebook_rows} rows"
 
     @property
     def head_dim(self) -> int:
         """Width of one head."""
         return self.hidden_size // self.num_attention_heads
+
+
+def _uneven(config: CodecLMConfig | ResidualTransformerConfig) -> Iterator[str]:
+    width = config.hidden_size
+    for heads in dict.fromkeys((config.num_attention_heads, config.speaker_heads)):
+        if width % heads:
+            yield f"{heads} heads do not divide a width of {width}"
+    if width % config.n_codebooks:
+        yield f"{config.n_codebooks} codebooks do not divide a width of {width}"
+
+
+_SIZES: dict[str, Any] = {  # of the JSON file beside a checkpoint, which must be those of the tensors
+    "dim": "hidden_size",
+    "head_dim": "head_dim",
+    "ff_dim": "intermediate_size",
+    "spk_n_layers": "speaker_layers",
+    "spk_ff_dim": "speaker_intermediate_size",
+    "n_codebooks": "n_codebooks",
+    "codebook_rows": "codebook_rows",
+    "codebook_emb_dim": lambda config: config.hidden_size // config.n_codebooks,
+    "ref_pad_id": lambda config: config.codebook_rows - 1,
+}
+_AR_FILE = FileForm(
+    "CodecLM json",
+    unused={"": ("n_text", "n_speech", "eos_id")},
+    fixed={"model": "ar", "rope_interleaved": True},
+    equal=_SIZES
+    | {"n_vocab": "vocab_size", "n_layers": "num_hidden_layers", "n_kv_heads": "num_attention_heads"},
+    support="it does not fit its checkpoint",
+)
+_NAR_FILE = FileForm(
+    "ResidualTransformer json",
+    unused={"": ("n_text",)},
+    fixed={"model": "nar"},
+    equal=_SIZES
+    | {
+        "n_text_vocab": "text_rows",
+        "n_quant": "n_classes",
+        "enc_n_layers": "encoder_layers",
+        "dec_n_layers": "decoder_layers",
+        "t_emb_dim": "timestep_size",
+        "n_out_codebooks": "n_output_codebooks",
+    },
+    support="it does not fit its checkpoint",
+)
 
 
 def codec_lm_from_shapes(
@@ -110,125 +143,48 @@ def codec_lm_from_shapes(
 ) -> CodecLMConfig:
     """Read the configuration of an AR checkpoint. shapes: name → shape of its tensors.
 
-    beside: the json file next to the checkpoint, if any. Heads are HEAD_DIM wide unless it sets their number.
+    beside: the JSON file next to the checkpoint, if any. Heads are HEAD_DIM wide unless it sets their number.
     Raises CheckpointError for shapes that do not fit CodecLM, and for entries of `beside` that are unknown
     or contradict the shapes, naming each.
     """
     look = _Look(shapes, "CodecLM checkpoint")
-    given = {} if beside is None else mapping(beside, "CodecLM json")
     vocab, width = look.shape("embed.weight", 2)
-    rows, _ = look.shape("ref_chunked_emb.embs.0.weight", 2)
-    heads = given.get("n_heads", max(width // HEAD_DIM, 1))
-    config = CodecLMConfig(
+    return CodecLMConfig.read(
+        _AR_FILE,
+        {} if beside is None else beside,
         vocab_size=vocab,
         hidden_size=width,
         intermediate_size=look.shape("ar.layers.0.feed_forward.w1.weight", 2)[0],
         num_hidden_layers=look.count("ar.layers.{}.attention.wq.weight"),
-        num_attention_heads=heads,
-        norm_eps=given.get("rms_norm_eps", RMS_NORM_EPS),
-        rope_theta=given.get("rope_theta", ROPE_THETA),
-        sliding_window=given.get("sliding_window", SLIDING_WINDOW),
         speaker_layers=look.count("spk_encoder.layers.{}.linear2.weight"),
-        speaker_heads=given.get("spk_n_heads", heads),
         speaker_intermediate_size=look.shape("spk_encoder.layers.0.linear2.weight", 2)[1],
-        speaker_norm_eps=given.get("spk_layer_norm_eps", LAYER_NORM_EPS),
         n_codebooks=look.count("ref_chunked_emb.embs.{}.weight"),
-        codebook_rows=rows,
+        codebook_rows=look.shape("ref_chunked_emb.embs.0.weight", 2)[0],
     )
-    _check_beside(
-        given,
-        "CodecLM json",
-        model="ar",
-        n_vocab=config.vocab_size,
-        dim=config.hidden_size,
-        n_layers=config.num_hidden_layers,
-        n_heads=config.num_attention_heads,
-        n_kv_heads=config.num_attention_heads,
-        head_dim=config.head_dim,
-        ff_dim=config.intermediate_size,
-        rms_norm_eps=config.norm_eps,
-        rope_theta=config.rope_theta,
-        rope_interleaved=True,
-        sliding_window=config.sliding_window,
-        spk_n_layers=config.speaker_layers,
-        spk_n_heads=config.speaker_heads,
-        spk_ff_dim=config.speaker_intermediate_size,
-        spk_layer_norm_eps=config.speaker_norm_eps,
-        n_codebooks=config.n_codebooks,
-        codebook_rows=config.codebook_rows,
-        codebook_emb_dim=config.hidden_size // config.n_codebooks,
-        ref_pad_id=config.codebook_rows - 1,
-        ignored=("n_text", "n_speech", "eos_id"),
-    )
-    return config
 
 
 def residual_transformer_from_shapes(
-    shapes: Mapping[str, Sequence[int]],
-    beside: Mapping[str, Any] | None = None,
-    *,
-    heads: int | None = None,
+    shapes: Mapping[str, Sequence[int]], beside: Mapping[str, Any] | None = None
 ) -> ResidualTransformerConfig:
-    """Read the configuration of a NAR checkpoint.
-
-    shapes: name → shape of its tensors.
-    beside: the json file next to the checkpoint, if any.
-    heads: of all three transformers; None uses the number in `beside`, else heads that are HEAD_DIM wide.
-    Raises CheckpointError as `codec_lm_from_shapes` does.
-    """
+    """Read the configuration of a NAR checkpoint, as `codec_lm_from_shapes` does."""
     look = _Look(shapes, "ResidualTransformer checkpoint")
-    given = {} if beside is None else mapping(beside, "ResidualTransformer json")
     text_rows, width = look.shape("text_embed.weight", 2)
-    chosen = given.get("n_heads", max(width // HEAD_DIM, 1)) if heads is None else heads
-    config = ResidualTransformerConfig(
+    return ResidualTransformerConfig.read(
+        _NAR_FILE,
+        {} if beside is None else beside,
         text_rows=text_rows,
         n_classes=look.shape("residual_decoder.0.1.weight", 2)[0],
         hidden_size=width,
         intermediate_size=look.shape("tfm.encoder.layers.0.linear2.weight", 2)[1],
         encoder_layers=look.count("tfm.encoder.layers.{}.linear2.weight"),
         decoder_layers=look.count("tfm.decoder.layers.{}.linear2.weight"),
-        num_attention_heads=chosen,
         timestep_size=look.shape("timestep_encoder_emb.0.weight", 2)[1],
         speaker_layers=look.count("spk_encoder.layers.{}.linear2.weight"),
-        speaker_heads=given.get("spk_n_heads", chosen) if heads is None else heads,
         speaker_intermediate_size=look.shape("spk_encoder.layers.0.linear2.weight", 2)[1],
         n_codebooks=look.count("residual_encoder.embs.{}.weight"),
         n_output_codebooks=look.count("residual_decoder.{}.1.weight"),
         codebook_rows=look.shape("residual_encoder.embs.0.weight", 2)[0],
-        norm_eps=given.get("layer_norm_eps", LAYER_NORM_EPS),
-        head_norm_eps=given.get("head_layer_norm_eps", HEAD_NORM_EPS),
     )
-    overridden = () if heads is None else ("n_heads", "spk_n_heads", "head_dim")
-    _check_beside(
-        {name: value for name, value in given.items() if name not in overridden},
-        "ResidualTransformer json",
-        model="nar",
-        n_text_vocab=config.text_rows,
-        n_quant=config.n_classes,
-        dim=config.hidden_size,
-        n_heads=config.num_attention_heads,
-        head_dim=config.head_dim,
-        ff_dim=config.intermediate_size,
-        enc_n_layers=config.encoder_layers,
-        dec_n_layers=config.decoder_layers,
-        t_emb_dim=config.timestep_size,
-        spk_n_layers=config.speaker_layers,
-        spk_n_heads=config.speaker_heads,
-        spk_ff_dim=config.speaker_intermediate_size,
-        n_codebooks=config.n_codebooks,
-        n_out_codebooks=config.n_output_codebooks,
-        codebook_rows=config.codebook_rows,
-        codebook_emb_dim=config.hidden_size // config.n_codebooks,
-        ref_pad_id=config.codebook_rows - 1,
-        layer_norm_eps=config.norm_eps,
-        head_layer_norm_eps=config.head_norm_eps,
-        ignored=("n_text",),
-    )
-    return config
-
-
-read_converted_codec_lm = reader(CodecLMConfig, "config.json")
-read_converted_residual_transformer = reader(ResidualTransformerConfig, "nar/config.json")
 
 
 def codec_lm_parameter_shapes(config: CodecLMConfig) -> Shapes:
@@ -326,27 +282,3 @@ class _Look:
         if not number:
             raise CheckpointError(f"{self.where}: tensor {pattern.format(0)} missing")
         return number
-
-
-def _check_beside(given: Mapping[str, Any], where: str, *, ignored: Sequence[str], **known: Any) -> None:
-    unknown = sorted(set(given) - set(known) - set(ignored))
-    if unknown:
-        raise CheckpointError(f"{where}: unknown fields {named(unknown)}")
-    wrong = [
-        f"{name} {given[name]!r:.40}, not {known[name]}"
-        for name in known
-        if given.get(name, known[name]) != known[name]
-    ]
-    if wrong:
-        raise CheckpointError(f"{where}: does not fit its checkpoint: {'; '.join(wrong)}")
-
-
-def _check_split(where: str, width: int, heads: int, speaker_heads: int) -> None:
-    for count in (heads, speaker_heads):
-        if width % count:
-            raise CheckpointError(f"{where}: {count} heads do not divide a width of {width}")
-
-
-def _check_tables(where: str, width: int, books: int) -> None:
-    if width % books:
-        raise CheckpointError(f"{where}: {books} codebooks do not divide a width of {width}")

@@ -14,8 +14,6 @@ from tts_core.mars5.config import (
     ResidualTransformerConfig,
     codec_lm_parameter_shapes,
     is_norm,
-    read_converted_codec_lm,
-    read_converted_residual_transformer,
     residual_transformer_parameter_shapes,
 )
 from tts_core.mars5.options import Mars5Options
@@ -99,12 +97,12 @@ def _documents(configs: Configs) -> Documents:
 
 def code() -> Code:
     """Import the functions."""
-    from tts_core.mars5.outlook import estimate, headline, plan
+    from tts_core.mars5.footprint import PLAN
     from tts_core.mars5.probes import probes
     from tts_core.mars5.request import ask
     from tts_core.mars5.speech import speak
 
-    return Code(ask, speak, plan, estimate, headline, probes)
+    return Code(ask, speak, PLAN, probes)
 
 
 MODEL = Model(
@@ -118,7 +116,7 @@ MODEL = Model(
             folder="",
             network="mars5.codec_lm:CodecLM",
             parameter_shapes=codec_lm_parameter_shapes,
-            read_converted=read_converted_codec_lm,
+            read_converted=CodecLMConfig.from_dict,
             stays_float32=is_norm,
             is_large=lambda name: _AR_LAYERS.fullmatch(name) is not None,
             wide=(
@@ -136,7 +134,7 @@ MODEL = Model(
             folder="nar",
             network="mars5.residual_transformer:ResidualTransformer",
             parameter_shapes=residual_transformer_parameter_shapes,
-            read_converted=read_converted_residual_transformer,
+            read_converted=ResidualTransformerConfig.from_dict,
             stays_float32=is_norm,
             is_large=lambda name: _NAR_LAYERS.fullmatch(name) is not None,
             wide=(

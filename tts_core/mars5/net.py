@@ -6,6 +6,7 @@ Upstream: Camb-ai/MARS5-TTS@84697c8 (AGPL-3.0); written from a description, none
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,18 +16,20 @@ from tts_core.audio.voice_cache import VoiceCache
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.codecs.vocos_calls import launch_pieces
 from tts_core.config import Configs
-from tts_core.mars5.admission import Mars5Admission
+from tts_core.errors import UsageError
 from tts_core.mars5.diffusion import Cells, Diffusion
-from tts_core.mars5.memory import Mars5Job, check_running
+from tts_core.mars5.footprint import PLAN, Mars5Job
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.reference import Sizes
 from tts_core.mars5.request import BANDWIDTH_ID, STAGES, Mars5Request, for_vocoder, live, request, requests
 from tts_core.mars5.tokens import CodecVocabulary
+from tts_core.memory.fits import together
 from tts_core.nn.beside import Pending
 from tts_core.nn.calls import apart
 from tts_core.nn.host import Device
 from tts_core.nn.noise import Noise
 from tts_core.pipeline import PromptLike
+from tts_core.speaking.admission import Admission
 from tts_core.speaking.live import LiveText
 from tts_core.speaking.net import SIDE_BY_SIDE, Net, at_once
 from tts_core.speaking.running import RunningBatch
@@ -41,7 +44,7 @@ class Mars5Net(Net):
     make_slots: of the network, `mars5/decoder.py`.
     """
 
-    stages = STAGES
+    stages, plan = STAGES, PLAN
 
     def __init__(
         self,
@@ -103,23 +106,36 @@ class Mars5Net(Net):
         voice = np.zeros((self.sizes.n_codebooks, round(self.sizes.frame_rate)), np.int32)
         return self.request("Yes.", Mars5Options(seed=0, max_frames=16, timesteps=2), voice)
 
-    def check(self, job: Mars5Job) -> None:
-        check_running(self.configs, job, self.host.machine())
+    def check_beside(self, job: Mars5Job) -> None:
+        """Raise ResourceError unless a piece's stages fit beside the batch in what is free now."""
+        self.plan.check_running(self.configs, job, self.host.machine(), "peak")
 
     def together(self, requests: Sequence[Mars5Request], most: int | None = None) -> tuple[Mars5Job, int]:
         for one in requests:
             self.check(one.job())
         places = min(sum(map(at_once, requests)), most or max(SIDE_BY_SIDE, len(requests)))
-        return Mars5Job.together([one.job() for one in requests]), places
+        return replace(together([one.job() for one in requests]), batch=1), places
 
     def longest(self, first: Mars5Request) -> Mars5Job:
         return Mars5Job(prompt_ids=1, frames=1, max_len=first.options.max_len)
 
     def open(
         self, places: int, job: Mars5Job | None, policy: CodecPolicy | None
-    ) -> tuple[RunningBatch, Mars5Admission]:
-        admission = Mars5Admission(self, places, job)
-        return self.slots(admission.places, admission.room), admission
+    ) -> tuple[RunningBatch, Admission]:
+        longest = job or Mars5Job(prompt_ids=1, frames=1)
+        room = longest.max_len
+
+        def holds(requests: Sequence[Mars5Request]) -> bool:
+            *_, last = requests
+            if last.options.max_len > room:
+                raise UsageError(
+                    f"generate_max_len_override: {last.options.max_len} ids; a running batch keeps "
+                    f"{room} of each request, lower it"
+                )
+            return True
+
+        admission = self.admission(places, lambda texts: replace(longest, batch=texts), holds=holds)
+        return self.slots(admission.places, room), admission
 
     def slots(self, texts: int, room: int) -> RunningBatch:
         """Allocate a running batch of the autoregressive network for as many texts of `room` ids each."""

@@ -15,7 +15,7 @@ from tts_core.config import Configs, config_of
 from tts_core.errors import UsageError
 from tts_core.mars5.config import CodecLMConfig, ResidualTransformerConfig
 from tts_core.mars5.diffusion import Diffusion
-from tts_core.mars5.memory import Mars5Job
+from tts_core.mars5.footprint import Mars5Job
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.reference import Mars5Voice, Sizes, as_spoken, read_voice
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecPrompt, CodecVocabulary

@@ -13,7 +13,6 @@ from tts_core.audio.silence import loud_span
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.mars5.diffusion import first_noise, make_cells
 from tts_core.mars5.inputs import CodecSequence, Mars5Inputs
-from tts_core.mars5.memory import check_diffusion
 from tts_core.mars5.net import Mars5Net
 from tts_core.mars5.request import Mars5Piece, Mars5Request
 from tts_core.nn.guard import NotFiniteError
@@ -67,7 +66,7 @@ def _begin(request: Mars5Request, piece: Mars5Piece, first: np.ndarray, new: int
     Raises ResourceError for too little memory.
     """
     config, codes = net.nar_config, request.voice.codes
-    check_diffusion(net.configs, request.job_of(len(piece.prompt.tokens), new), net.host.machine())
+    net.check_beside(request.job_of(len(piece.prompt.tokens), new))
     if not new:
         return Made(np.zeros((config.n_output_codebooks, 0), np.int32))
     assert codes is not None, "the reference is encoded first"

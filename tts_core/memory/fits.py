@@ -1,14 +1,18 @@
-"""Checks, before any allocation, that a run fits in memory, and advice on what would fit."""
+"""A model's memory plan: checks, before any allocation, that a run fits, and advice on what would fit."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
 
+from tts_core.config import Configs
 from tts_core.errors import ResourceError, UsageError
-from tts_core.memory.machine import Machine
-from tts_core.memory.terms import BYTES, Estimate
+from tts_core.memory.footprint import Footprint
+from tts_core.memory.machine import BYTES, Machine
+from tts_core.text import breaks
+from tts_core.text.breaks import Paused
+from tts_core.text.checks import check_words
 
 QUANTIZATIONS = {  # flags of convert-weights → entry in config.json
     "-q": {"group_size": 64, "bits": 8, "mode": "affine"},
@@ -16,92 +20,123 @@ QUANTIZATIONS = {  # flags of convert-weights → entry in config.json
 }
 HALVES = {"torch-cpu": ("bfloat16",), "torch-mps": ("float16",)}  # fast 16-bit types; others have both
 
-Job = TypeVar("Job", bound=Any)  # a dataclass of the model's
-Plan = Callable[[Job, Machine], Estimate]
-Option = tuple[str, Job, Machine]  # a job that takes less, or a machine that needs less, and its name
+Job = Any  # a dataclass of the model's, with `frames` of speech and `batch`, the texts that share steps
 
 
-def check_loading(
-    title: str,
-    plan: Plan[Job],
-    smallest: Job,
-    machine: Machine,
-    *,
-    halves: Sequence[str] | None = None,
-    requantized: bool = True,
-) -> None:
-    """Raise ResourceError, naming a dtype or quantization that fits, unless the weights fit.
+@dataclass(frozen=True)
+class Plan:
+    """One model's memory plan.
 
-    title: of the model, in the message.
-    plan: estimates a job of the model.
-    smallest: any job; only what is loaded counts.
-    halves: 16-bit types to suggest; None uses the backend's fast ones.
+    footprint: configurations of the parts by kind, job, machine → its bytes.
+    longest: configurations, text, seconds → the longest job of one text that they allow; None is the longest
+    text, or all of its speech.
+    frame_rate: configurations → frames a second.
+    fixed: backends on which a running batch is allocated at once.
+    smaller: job → jobs that take less, by the options that make them.
+    halves: 16-bit types to suggest, by backend.
+    in_turn: texts of a batch of fixed size reach their peaks one after the other, which each is checked for.
     requantized: True if a dtype makes quantized weights smaller.
     """
-    needed = plan(smallest, machine).loaded
-    if machine.free is None or needed <= machine.free:
-        return
-    dtype, backend, is_plain = machine.dtype, machine.backend, machine.quantization is None
-    others: dict[str, Machine] = {}
-    if requantized or is_plain or backend.startswith("torch"):
-        others |= {f"dtype {other.dtype}": other for other in narrower(machine, halves)}
-    if is_plain:
-        port = backend if backend.startswith("mlx") else "mlx-cpu"
-        for flags, how in QUANTIZATIONS.items():
-            copy = replace(machine, dtype="bfloat16", backend=port, quantization=how)
-            others[f"a copy for MLX made with convert-weights {flags}"] = copy
-    options = {name: plan(smallest, other).loaded for name, other in others.items()}
-    raise ResourceError(
-        f"memory: {title}'s weights in {dtype} take {gigabytes(needed)} on {backend}, "
-        f"{gigabytes(machine.free)} are free; {advice(options, machine.free)}"
-    )
+
+    footprint: Callable[[Configs, Job, Machine], Footprint]
+    longest: Callable[[Configs, Paused | None, float | None], Job]
+    frame_rate: Callable[[Configs], float]
+    fixed: Sequence[str]
+    smaller: Callable[[Job], Mapping[str, Job]] = lambda job: {}
+    halves: Callable[[str], Sequence[str]] = lambda backend: HALVES.get(backend, ("bfloat16", "float16"))
+    requantized: bool = True
+    in_turn: bool = False
+
+    def job(self, configs: Configs, text: str | None, seconds: float | None, batch: int) -> Job:
+        """Return the longest run of `batch` texts that the flags allow; None is the model's limit.
+
+        Raises UsageError for a text without words, and for more seconds than a run has.
+        """
+        said = None if text is None else breaks.read("text", text)
+        if said is not None:
+            check_words("text", said.blanked)
+        found, rate = self.longest(configs, said, seconds), self.frame_rate(configs)
+        if seconds is not None and found.frames < int(seconds * rate):
+            raise UsageError(
+                f"seconds: {seconds:g} is more than this model's limit, {found.frames / rate:.1f}"
+            )
+        return replace(found, batch=batch)
+
+    def check_loading(self, configs: Configs, machine: Machine) -> None:
+        """Raise ResourceError, naming a dtype or quantization that fits, unless the weights fit."""
+        smallest = self.longest(configs, None, None)
+
+        def loaded(machine: Machine) -> int:
+            return self.footprint(configs, smallest, machine).loaded
+
+        if machine.fits(needed := loaded(machine)):
+            return
+        backend, is_plain = machine.backend, machine.quantization is None
+        others: dict[str, Machine] = {}
+        if self.requantized or is_plain or backend.startswith("torch"):
+            others |= {f"dtype {other.dtype}": other for other in self._narrower(machine)}
+        if is_plain:
+            port = replace(machine, dtype="bfloat16", backend=backend if "mlx" in backend else "mlx-cpu")
+            for flags, how in QUANTIZATIONS.items():
+                others[f"a copy for MLX made with convert-weights {flags}"] = replace(port, quantization=how)
+        what = f"memory: the model's weights in {machine.dtype} take {gigabytes(needed)} on {backend}"
+        _refuse(what, machine, {name: loaded(other) for name, other in others.items()})
+
+    def check_running(
+        self, configs: Configs, job: Job, machine: Machine, part: Literal["running", "peak"] = "running"
+    ) -> None:
+        """Raise ResourceError, with the largest length and batch that fit, unless a loaded model runs a job.
+
+        part: of the footprint: "peak" beside rows that are allocated.
+        """
+
+        def takes(job: Job, where: Machine = machine) -> int:
+            return getattr(self.footprint(configs, job, where), part)
+
+        if machine.fits(needed := takes(job)):
+            return
+        rate, options = self.frame_rate(configs), dict[str, int]()
+        for field, words in (("batch", "a batch of {}"), ("frames", "max_frames {}, {:.1f} s")):
+
+            def bounded(count: int, field: str = field) -> int:
+                return takes(replace(job, **{field: count}))
+
+            most = largest(getattr(job, field) - 1, lambda count, of=bounded: machine.fits(of(count)))
+            if most:
+                options[words.format(most, most / rate)] = bounded(most)
+        options |= {f"dtype {other.dtype}": takes(job, other) for other in self._narrower(machine)}
+        for policy in machine.policy.smaller() if machine.policy else ():
+            if machine.fits(size := takes(job, replace(machine, policy=policy))):
+                options[f"codec windows of {policy.max_frames} frames"] = size
+                break
+        options |= {name: takes(other) for name, other in self.smaller(job).items()}
+        texts = "one text" if job.batch == 1 else f"{job.batch} texts"
+        what = f"memory: {texts} of {job.frames / rate:.1f} s of speech take {gigabytes(needed)}"
+        _refuse(f"{what} on {machine.backend} beside the weights", machine, options)
+
+    def places(self, configs: Configs, whole: Callable[[int], Job], most: int, machine: Machine) -> int:
+        """Count the texts, at most `most`, whose batch fits; 0 if not even one does.
+
+        whole: texts → the job of a batch of so many.
+        """
+        return largest(
+            most, lambda texts: machine.fits(self.footprint(configs, whole(texts), machine).running)
+        )
+
+    def _narrower(self, machine: Machine) -> Iterator[Machine]:
+        """Yield the machine with float32, and with each half type, where that is smaller than its dtype."""
+        for name in ("float32", *self.halves(machine.backend)):
+            if BYTES[name] < machine.size:
+                yield machine.in_dtype(name)
 
 
-def check_running(
-    what: str, plan: Plan[Job], job: Job, machine: Machine, smaller: Callable[[], Iterable[Option[Job]]]
-) -> None:
-    """Raise ResourceError, naming what would fit, unless `job` on a loaded model fits.
-
-    what: the job, in the message.
-    plan: estimates a job of the model.
-    smaller: other jobs and machines; only called for the message.
-    """
-
-    def options() -> dict[str, int]:
-        return {name: plan(other, where).running for name, other, where in smaller()}
-
-    check(what, plan(job, machine).running, machine, options)
-
-
-def check(what: str, needed: int, machine: Machine, options: Callable[[], Mapping[str, int]] = dict) -> None:
-    """Raise ResourceError, naming what would fit, unless a generation fits.
-
-    what: the generation, in the message.
-    needed: bytes besides the weights.
-    options: bytes of other generations; only called for the message.
-    """
-    if machine.free is None or needed <= machine.free:
-        return
-    raise ResourceError(
-        f"memory: {what} take {gigabytes(needed)} on {machine.backend} beside the weights, "
-        f"{gigabytes(machine.free)} are free; {advice(options(), machine.free)}"
-    )
-
-
-def less(plan: Plan[Job], job: Job, machine: Machine, field: str) -> Job | None:
-    """Return the job that fits with the most of a field, but less than it has; None if none fits."""
-
-    def changed(value: int) -> Job:
-        return replace(job, **{field: value})
-
-    most = largest(getattr(job, field) - 1, lambda value: machine.fits(plan(changed(value), machine).running))
-    return changed(most) if most else None
-
-
-def fitting(plan: Plan[Job], job: Job, machine: Machine) -> int:
-    """Count the texts of a job's batch that fit together; at least one."""
-    found = job if machine.fits(plan(job, machine).running) else less(plan, job, machine, "batch")
-    return 1 if found is None else found.batch
+def together(jobs: Sequence[Job]) -> Job:
+    """Bound jobs of one model that share steps: each number by the largest; texts are added."""
+    found = {}
+    for field in fields(jobs[0]):
+        values = [getattr(job, field.name) for job in jobs]
+        found[field.name] = sum(values) if field.name == "batch" else max(values)
+    return replace(jobs[0], **found)
 
 
 def check_places(most: int) -> None:
@@ -110,43 +145,12 @@ def check_places(most: int) -> None:
         raise UsageError(f"places: {most!r:.40} is not a number of texts, 1 or more")
 
 
-def places(most: int, needed: Callable[[int], int], machine: Machine) -> int:
-    """Count the texts, at most `most`, whose batch fits. Raises ResourceError if not even one does.
-
-    needed: bytes of a batch of so many texts, besides the weights.
-    """
-    check_places(most)
-    found = most if machine.free is None else largest(most, lambda texts: machine.fits(needed(texts)))
-    if not found:
-        check("a batch of one text", needed(1), machine)
-    return found
-
-
-def narrower(machine: Machine, halves: Sequence[str] | None = None) -> Iterator[Machine]:
-    """Yield the machine with float32, and with each half type, where that is smaller than its dtype.
-
-    halves: None is the backend's fast ones.
-    """
-    for name in ("float32", *(halves_of(machine.backend) if halves is None else halves)):
-        if BYTES[name] < machine.size:
-            yield machine.in_dtype(name)
-
-
-def dtypes(job: Job, machine: Machine, halves: Sequence[str] | None = None) -> Iterator[Option[Job]]:
-    """Yield a job on machines of narrower dtypes; arguments as in `narrower`."""
-    for other in narrower(machine, halves):
-        yield f"dtype {other.dtype}", job, other
-
-
-def halves_of(backend: str) -> tuple[str, ...]:
-    """Return the fast 16-bit types of a backend, for a network that does not overflow in them."""
-    return HALVES.get(backend, ("bfloat16", "float16"))
-
-
-def advice(options: Mapping[str, int], free: int) -> str:
-    """Write the end of an error message: the options that fit in `free` bytes, with their sizes."""
-    fitting = [f"{option} ({gigabytes(size)})" for option, size in options.items() if size <= free]
-    return f"{' or '.join(fitting)} would fit" if fitting else "free some memory, or use a larger machine"
+def _refuse(what: str, machine: Machine, options: Mapping[str, int]) -> None:
+    """Raise ResourceError with the options that fit, and their sizes."""
+    assert machine.free is not None, "what is not known fits"
+    fitting = [f"{name} ({gigabytes(size)})" for name, size in options.items() if size <= machine.free]
+    advice = f"{' or '.join(fitting)} would fit" if fitting else "free some memory, or use a larger machine"
+    raise ResourceError(f"{what}, {gigabytes(machine.free)} are free; {advice}")
 
 
 def largest(limit: int, fits: Callable[[int], bool]) -> int:

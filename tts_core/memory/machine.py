@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tts_core.memory.terms import BYTES
-
 if TYPE_CHECKING:
     from tts_core.codecs.policy import CodecPolicy
+
+BACKENDS: tuple[str, ...] = ("torch-cpu", "torch-cuda", "torch-mps", "mlx-cpu", "mlx-metal", "mlx-cuda")
+BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 
 
 @dataclass(frozen=True)
@@ -17,11 +18,12 @@ class Machine:
     """Where and how a model runs.
 
     dtype: of weights and activations of the large networks, by name.
-    backend: one of tts_core.memory.terms.BACKENDS.
+    backend: one of BACKENDS.
     free: bytes that may still be allocated; None if unknown.
     quantization: of the large networks, as in config.json.
     policy: the codec's windows; None is the default.
     codec_precision: asked of codecs' decoders: float32, tf32 or bfloat16; None is the default.
+    measured: bytes of the codec's largest window in a rehearsal, as a share of the stated ones.
     """
 
     dtype: str
@@ -30,6 +32,7 @@ class Machine:
     quantization: Mapping[str, Any] | None = None
     policy: CodecPolicy | None = None
     codec_precision: str | None = None
+    measured: float = 1.0
 
     @property
     def size(self) -> int:

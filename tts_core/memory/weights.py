@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tts_core import models
-from tts_core.memory.machine import Machine
-from tts_core.memory.terms import BYTES, Term, libraries
+from tts_core.config import Configs
+from tts_core.memory.machine import BYTES, Machine
 
 
 def weight_bytes(
@@ -41,23 +41,7 @@ def weight_bytes(
     return total
 
 
-def stored_as(machine: Machine) -> str:
-    """Describe the storage of the large networks' weights for a table."""
-    how, dtype = machine.held, machine.dtype
-    if how is None:
-        return dtype
-    return f"{how['mode']}, {how['bits']} bits in groups of {how['group_size']}; the rest {dtype}"
-
-
-def stored_with_norms(machine: Machine) -> str:
-    """Describe the storage of weights whose norms stay float32."""
-    return stored_as(machine) + ("" if machine.held else ", norms float32")
-
-
-def kept_terms(weights: int, codec_weights: int, machine: Machine) -> tuple[Term, ...]:
-    """Return what one network with float32 norms and its codec keep from loading on. Weights: bytes."""
-    return (
-        Term("weights", weights, stored_with_norms(machine)),
-        Term("codec weights", codec_weights, f"float{8 * machine.wide}"),
-        libraries(machine.backend),
-    )
+def held(configs: Configs, kinds: Iterable[str], machine: Machine, *, tables: int = 0) -> int:
+    """Count the bytes that networks keep from loading on. tables: float32 numbers besides their weights."""
+    sizes = (weight_bytes(kind, configs[kind], machine.dtype, machine.held) for kind in kinds)
+    return sum(sizes) + 4 * tables

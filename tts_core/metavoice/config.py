@@ -8,13 +8,12 @@ without torch.compile's prefix `_orig_mod.`. Each of the two language models sta
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, get_type_hints
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
 
-from tts_core.config import Schema, check_numbers, mapping, reader
+from tts_core.config import Config, Count, FileForm, Sizes, at
 from tts_core.errors import CheckpointError
-from tts_core.printable import named
 
 CODEBOOK_SIZE = 1024  # codes of every codebook; in the second stage the next id is the padding
 FIRST_STAGE_BOOKS = 2  # codebooks that the first stage predicts in turn
@@ -24,27 +23,44 @@ LAYER_NORM_EPS = 1e-5  # of the second stage, always this value in upstream
 Shapes = dict[str, tuple[int, ...]]
 
 
-@dataclass(frozen=True)
-class FirstStageConfig(Schema):
+_ARGS = "model_args"  # without an entry, upstream's default counts
+
+
+def _inner_width(multiple: Any, found: Any) -> int:
+    """Compute two thirds of the usual 4 x width, rounded up to a multiple."""
+    inner = int(8 * found["hidden_size"] / 3)
+    if type(multiple) is not int or multiple < 1:
+        raise ValueError
+    return -(-inner // multiple) * multiple
+
+
+def _only(sizes: Any, found: Any) -> Any:
+    if not isinstance(sizes, list | tuple) or len(sizes) != 1:
+        raise CheckpointError(f"{sizes!r:.40}: a first stage has one vocabulary; is this a second stage?")
+    return sizes[0]
+
+
+class FirstStageConfig(Config, title="first stage config"):
     """Shape of the causal model of text and two codebooks. Numbers only: no dtype, device or path."""
 
-    hidden_size: int
-    intermediate_size: int
-    num_hidden_layers: int
-    num_attention_heads: int
-    max_position_embeddings: int  # text and audio ids together
-    vocab_size: int  # codes of both codebooks, end of audio, text, end of text
-    speaker_embedding_size: int
-    norm_eps: float
-    bias: bool  # of the layers' linears; RMS norms, speaker projection and head have none
+    hidden_size: int = at(f"{_ARGS}.n_embd", otherwise=768)
+    intermediate_size: int = at(
+        f"{_ARGS}.swiglu_multiple_of", otherwise=partial(_inner_width, 1), convert=_inner_width
+    )
+    num_hidden_layers: Count = at(f"{_ARGS}.n_layer", otherwise=12)
+    num_attention_heads: int = at(f"{_ARGS}.n_head", otherwise=12)
+    max_position_embeddings: int = at(f"{_ARGS}.block_size", otherwise=1024)  # text and audio ids together
+    vocab_size: int = at(f"{_ARGS}.vocab_sizes", convert=_only)  # both codebooks, end of audio, text, its end
+    speaker_embedding_size: int = at("meta.speaker_emb_size")
+    norm_eps: float = at(f"{_ARGS}.rmsnorm_eps")
+    # of the layers' linears; RMS norms, speaker projection and head have none
+    bias: bool = at(f"{_ARGS}.bias", otherwise=True)
 
-    def __post_init__(self) -> None:
-        check_numbers(self, "first stage config")
-        _check(self, "first stage config")
+    def faults(self) -> Iterator[str]:
+        """Check the heads, and that ids are left for text."""
+        yield from _uneven(self)
         if self.vocab_size <= END_OF_AUDIO:
-            raise CheckpointError(
-                f"first stage config: {self.vocab_size} ids leave none for text above {END_OF_AUDIO}"
-            )
+            yield f"{self.vocab_size} ids leave none for text above {END_OF_AUDIO}"
 
     @property
     def head_dim(self) -> int:
@@ -52,32 +68,33 @@ class FirstStageConfig(Schema):
         return self.hidden_size // self.num_attention_heads
 
 
-@dataclass(frozen=True)
-class SecondStageConfig(Schema):
+class SecondStageConfig(Config, title="second stage config"):
     """Shape of the encoder that adds codebooks 2 and up. Numbers only: no dtype, device or path."""
 
-    hidden_size: int
-    intermediate_size: int
-    num_hidden_layers: int
-    num_attention_heads: int
-    max_position_embeddings: int  # the window, always filled
-    vocab_sizes: tuple[int, ...]  # of the two input rows: text and codebook 0, codebook 1
-    target_vocab_sizes: tuple[int, ...]  # one per predicted codebook
-    speaker_embedding_size: int
-    bias: bool  # of the layers' linears and norms; speaker projection and heads have none
+    hidden_size: int = at(f"{_ARGS}.n_embd", otherwise=768)
+    intermediate_size: int = at(f"{_ARGS}.n_embd", otherwise=3072, convert=lambda width, _: 4 * width)
+    num_hidden_layers: Count = at(f"{_ARGS}.n_layer", otherwise=12)
+    num_attention_heads: int = at(f"{_ARGS}.n_head", otherwise=12)
+    max_position_embeddings: int = at(f"{_ARGS}.block_size", otherwise=1024)  # the window, always filled
+    vocab_sizes: Sizes = at(f"{_ARGS}.vocab_sizes")  # of the two input rows: text and codebook 0, codebook 1
+    target_vocab_sizes: Sizes = at(f"{_ARGS}.target_vocab_sizes")  # one per predicted codebook
+    speaker_embedding_size: int = at("meta.speaker_emb_size")
+    # of the layers' linears and norms; speaker projection and heads have none
+    bias: bool = at(f"{_ARGS}.bias", otherwise=True)
 
-    def __post_init__(self) -> None:
-        check_numbers(self, "second stage config")
-        _check(self, "second stage config")
-        if len(self.vocab_sizes) != FIRST_STAGE_BOOKS or min(self.vocab_sizes) <= CODEBOOK_SIZE:
-            raise CheckpointError(
-                f"second stage config: vocab_sizes {self.vocab_sizes}: {FIRST_STAGE_BOOKS} rows are needed, "
-                f"each with the {CODEBOOK_SIZE} codes and a padding id"
+    def faults(self) -> Iterator[str]:
+        """Check the heads, and that codes and padding have ids."""
+        yield from _uneven(self)
+        inputs, targets = self.vocab_sizes, self.target_vocab_sizes
+        if len(inputs) != FIRST_STAGE_BOOKS or min(inputs) <= CODEBOOK_SIZE:
+            yield (
+                f"vocab_sizes {inputs}: {FIRST_STAGE_BOOKS} rows are needed, each with the {CODEBOOK_SIZE} "
+                "codes and a padding id"
             )
-        if len(set(self.target_vocab_sizes)) != 1 or self.target_vocab_sizes[0] <= CODEBOOK_SIZE:
-            raise CheckpointError(
-                f"second stage config: target_vocab_sizes {self.target_vocab_sizes}: each must be the same, "
-                f"with the {CODEBOOK_SIZE} codes and a padding id"
+        if len(set(targets)) != 1 or targets[0] <= CODEBOOK_SIZE:
+            yield (
+                f"target_vocab_sizes {targets}: each must be the same, with the {CODEBOOK_SIZE} codes and a "
+                "padding id"
             )
 
     @property
@@ -91,17 +108,38 @@ class SecondStageConfig(Schema):
         return len(self.vocab_sizes) + len(self.target_vocab_sizes)
 
 
-@dataclass(frozen=True)
-class SpeakerEncoderConfig(Schema):
+def _uneven(config: FirstStageConfig | SecondStageConfig) -> Iterator[str]:
+    if config.hidden_size % config.num_attention_heads:
+        yield f"width {config.hidden_size} does not divide among {config.num_attention_heads} heads"
+
+
+class SpeakerEncoderConfig(Config, title="speaker encoder config"):
     """Shape of the LSTM speaker encoder. Numbers only: no dtype, device or path."""
 
     n_mels: int
     hidden_size: int
-    num_hidden_layers: int
+    num_hidden_layers: Count
     speaker_embedding_size: int
 
-    def __post_init__(self) -> None:
-        check_numbers(self, "speaker encoder config")
+
+_UNUSED = {_ARGS: ("dropout", "spkemb_dropout", "attn_kernel_type")}  # of training, or no effect on results
+_SPEAKER = {f"{_ARGS}.spk_emb_on_text": True, "meta.speaker_cond": True}
+_FIRST = {"causal": True, "norm_type": "rmsnorm", "nonlinearity_type": "swiglu", "target_vocab_sizes": None}
+_SECOND = {"causal": False, "norm_type": "layernorm", "nonlinearity_type": "gelu"}
+_FIRST_FILE = FileForm(
+    "first stage",
+    unused=_UNUSED,
+    fixed=_SPEAKER | {f"{_ARGS}.{name}": value for name, value in _FIRST.items()},
+    needs=("meta.speaker_cond", f"{_ARGS}.norm_type", f"{_ARGS}.nonlinearity_type"),
+    support="this variant is not supported; is it a second stage?",
+)
+_SECOND_FILE = FileForm(
+    "second stage",
+    unused={_ARGS: (*_UNUSED[_ARGS], "rmsnorm_eps", "swiglu_multiple_of")},  # of a first stage
+    fixed=_SPEAKER | {f"{_ARGS}.{name}": value for name, value in _SECOND.items()} | {"config.causal": False},
+    needs=("meta.speaker_cond", f"{_ARGS}.causal"),
+    support="this variant is not supported; is it a first stage?",
+)
 
 
 def read_first_stage(
@@ -113,21 +151,7 @@ def read_first_stage(
     without `_orig_mod.`. Raises CheckpointError for another variant, and if `model_args` and tensors
     disagree, quoting both.
     """
-    args = _arguments(checkpoint, "first stage")
-    _require(args, {"causal": True, "norm_type": "rmsnorm", "nonlinearity_type": "swiglu"}, "first stage")
-    if args["target_vocab_sizes"] is not None or len(args["vocab_sizes"]) != 1:
-        raise CheckpointError(
-            f"first stage: vocab_sizes {args['vocab_sizes']} → {args['target_vocab_sizes']}: a first stage "
-            "has one vocabulary and predicts it; is this a second stage?"
-        )
-    inner = int(8 * args["n_embd"] / 3)  # two thirds of the usual 4 x width
-    multiple = args["swiglu_multiple_of"]
-    config = FirstStageConfig(
-        intermediate_size=inner if multiple is None else -(-inner // multiple) * multiple,
-        vocab_size=args["vocab_sizes"][0],
-        norm_eps=args["rmsnorm_eps"],
-        **_shared(checkpoint, args, "first stage"),
-    )
+    config = FirstStageConfig.read(_FIRST_FILE, checkpoint)
     tied: Shapes = {"lm_heads.0.weight": (config.vocab_size, config.hidden_size)}
     _check_shapes("first stage", first_stage_parameter_shapes(config) | tied, shapes, optional=tuple(tied))
     return config
@@ -137,22 +161,7 @@ def read_second_stage(
     checkpoint: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]
 ) -> SecondStageConfig:
     """Read the configuration from a published second_stage.pt; like `read_first_stage`."""
-    args = _arguments(checkpoint, "second stage")
-    wanted = {"causal": False, "norm_type": "layernorm", "nonlinearity_type": "gelu"}
-    _require(args, wanted, "second stage")
-    training = mapping(checkpoint.get("config", {}), "second stage: config")
-    if training.get("causal", args["causal"]) is not args["causal"]:
-        raise CheckpointError(
-            f"second stage: config says causal {training['causal']}, model_args {args['causal']}"
-        )
-    if args["target_vocab_sizes"] is None:
-        raise CheckpointError("second stage: model_args has no target_vocab_sizes; is this a first stage?")
-    config = SecondStageConfig(
-        intermediate_size=4 * args["n_embd"],
-        vocab_sizes=tuple(args["vocab_sizes"]),
-        target_vocab_sizes=tuple(args["target_vocab_sizes"]),
-        **_shared(checkpoint, args, "second stage"),
-    )
+    config = SecondStageConfig.read(_SECOND_FILE, checkpoint)
     _check_shapes("second stage", second_stage_parameter_shapes(config), shapes)
     return config
 
@@ -179,11 +188,6 @@ def read_speaker_encoder(shapes: Mapping[str, tuple[int, ...]]) -> SpeakerEncode
     wanted = speaker_encoder_parameter_shapes(config) | dict.fromkeys(leftovers, (1,))
     _check_shapes("speaker encoder", wanted, shapes, optional=leftovers)
     return config
-
-
-read_converted_first_stage = reader(FirstStageConfig, "config.json")
-read_converted_second_stage = reader(SecondStageConfig, "second_stage/config.json")
-read_converted_speaker_encoder = reader(SpeakerEncoderConfig, "speaker_encoder/config.json")
 
 
 def first_stage_parameter_shapes(config: FirstStageConfig) -> Shapes:
@@ -248,69 +252,6 @@ def is_quantisable(name: str) -> bool:
     return re.fullmatch(r"transformer\.h\.\d+\.(attn|mlp)\..+\.weight", name) is not None
 
 
-_DEFAULTS: dict[str, Any] = {  # of upstream's GPTConfig
-    "block_size": 1024,
-    "n_layer": 12,
-    "n_head": 12,
-    "n_embd": 768,
-    "bias": True,
-    "causal": True,
-    "spk_emb_on_text": True,
-    "norm_type": "layernorm",
-    "rmsnorm_eps": None,
-    "nonlinearity_type": "gelu",
-    "swiglu_multiple_of": None,
-    "target_vocab_sizes": None,
-}
-_HARMLESS = ("dropout", "spkemb_dropout", "attn_kernel_type")  # training only, or no effect on results
-
-
-def _arguments(checkpoint: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Read `model_args` and add defaults; every size must be a positive whole number."""
-    if "model_args" not in checkpoint:
-        raise CheckpointError(f"{where}: model_args missing")
-    given = mapping(checkpoint["model_args"], f"{where}: model_args")
-    unknown = sorted(map(str, set(given) - set(_DEFAULTS) - {"vocab_sizes", *_HARMLESS}))
-    if unknown:
-        raise CheckpointError(f"{where}: model_args: unknown {named(unknown)}; this variant is not supported")
-    args = _DEFAULTS | dict(given)
-    lists = [args.get("vocab_sizes"), args["target_vocab_sizes"] or [1]]
-    sizes = [args[name] for name in ("block_size", "n_layer", "n_head", "n_embd")]
-    sizes += [args["swiglu_multiple_of"]] if args["swiglu_multiple_of"] is not None else []
-    whole = all(isinstance(each, list | tuple) and each for each in lists) and all(
-        type(size) is int and size > 0 for size in [*sizes, *(n for each in lists for n in each)]
-    )
-    if not whole:
-        raise CheckpointError(f"{where}: model_args: sizes must be positive whole numbers, found {given}")
-    if not mapping(checkpoint.get("meta", {}), f"{where}: meta").get("speaker_cond"):
-        raise CheckpointError(
-            f"{where}: meta: speaker_cond is not set; a model without a speaker is not supported"
-        )
-    return args
-
-
-def _require(args: Mapping[str, Any], wanted: Mapping[str, Any], where: str) -> None:
-    wrong = [
-        f"{name} is {args[name]!r}, needed {value!r}"
-        for name, value in {**wanted, "spk_emb_on_text": True}.items()
-        if args[name] != value
-    ]
-    if wrong:
-        raise CheckpointError(f"{where}: model_args: {'; '.join(wrong)}; this variant is not supported")
-
-
-def _shared(checkpoint: Mapping[str, Any], args: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Read the fields that both stages have."""
-    return {
-        "hidden_size": args["n_embd"],
-        "num_hidden_layers": args["n_layer"],
-        "num_attention_heads": args["n_head"],
-        "max_position_embeddings": args["block_size"],
-        "speaker_embedding_size": mapping(checkpoint["meta"], f"{where}: meta").get("speaker_emb_size"),
-        "bias": args["bias"],
-    }
-
-
 def _check_shapes(
     where: str,
     wanted: Mapping[str, tuple[int, ...]],
@@ -327,18 +268,6 @@ def _check_shapes(
     if faults:
         more = f"; and {len(faults) - 8} more" if len(faults) > 8 else ""
         raise CheckpointError(f"{where}: configuration and tensors disagree: {'; '.join(faults[:8])}{more}")
-
-
-def _check(config: FirstStageConfig | SecondStageConfig, where: str) -> None:
-    """Check the fields that the two language models share."""
-    flags = [name for name, kind in get_type_hints(type(config)).items() if kind is bool]
-    wrong = [f"{name} {getattr(config, name)!r}" for name in flags if type(getattr(config, name)) is not bool]
-    if wrong:
-        raise CheckpointError(f"{where}: {', '.join(wrong)}: must be true or false")
-    if config.hidden_size % config.num_attention_heads:
-        raise CheckpointError(
-            f"{where}: width {config.hidden_size} does not divide among {config.num_attention_heads} heads"
-        )
 
 
 def _linear(at: str, out: int, into: int, *, bias: bool) -> Shapes:

@@ -19,9 +19,6 @@ from tts_core.metavoice.config import (
     SpeakerEncoderConfig,
     first_stage_parameter_shapes,
     is_quantisable,
-    read_converted_first_stage,
-    read_converted_second_stage,
-    read_converted_speaker_encoder,
     second_stage_parameter_shapes,
     speaker_encoder_parameter_shapes,
 )
@@ -103,12 +100,12 @@ def _documents(configs: Configs) -> Documents:
 
 def code() -> Code:
     """Import the functions."""
-    from tts_core.metavoice.outlook import estimate, headline, plan
+    from tts_core.metavoice.footprint import PLAN
     from tts_core.metavoice.probes import probes
     from tts_core.metavoice.request import ask
     from tts_core.metavoice.speech import speak
 
-    return Code(ask, speak, plan, estimate, headline, probes)
+    return Code(ask, speak, PLAN, probes)
 
 
 MODEL = Model(
@@ -122,7 +119,7 @@ MODEL = Model(
             folder="",
             network="metavoice.first_stage:FirstStage",
             parameter_shapes=first_stage_parameter_shapes,
-            read_converted=read_converted_first_stage,
+            read_converted=FirstStageConfig.from_dict,
             stays_float32=never,
             is_large=is_quantisable,
             wide=(
@@ -139,7 +136,7 @@ MODEL = Model(
             folder="second_stage",
             network="metavoice.second_stage:SecondStage",
             parameter_shapes=second_stage_parameter_shapes,
-            read_converted=read_converted_second_stage,
+            read_converted=SecondStageConfig.from_dict,
             wide=(Wide("all of it", "", "it reads a text's frames once, not each frame"),),
             documents=(TOKENIZER,),
             repository=REPOSITORY,
@@ -150,7 +147,7 @@ MODEL = Model(
             folder="speaker_encoder",
             network="metavoice.speaker_encoder:SpeakerEncoder",
             parameter_shapes=speaker_encoder_parameter_shapes,
-            read_converted=read_converted_speaker_encoder,
+            read_converted=SpeakerEncoderConfig.from_dict,
             wide=(Wide("all of it", "", "it reads a recording once"),),
             repository=REPOSITORY,
             license=LICENSE,

@@ -16,11 +16,11 @@ from tts_core.audio.voice_cache import VoiceCache
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.codecs.vocos_calls import Vocoder
 from tts_core.errors import GenerationError
-from tts_core.memory.fits import fitting
-from tts_core.metavoice.admission import MetaVoiceAdmission
+from tts_core.memory.fits import together
+from tts_core.metavoice.config import FIRST_STAGE_BOOKS
 from tts_core.metavoice.decoding import DiffusionDecoder, VocosDecoder
-from tts_core.metavoice.inputs import FirstStageSampling
-from tts_core.metavoice.memory import MetaVoiceJob, check_running, estimate
+from tts_core.metavoice.footprint import PLAN, MetaVoiceJob, positions
+from tts_core.metavoice.inputs import FirstStageSampling, most_rows
 from tts_core.metavoice.options import Decoder, MetaVoiceOptions
 from tts_core.metavoice.request import (
     STAGES,
@@ -38,6 +38,7 @@ from tts_core.nn.calls import apart
 from tts_core.nn.host import Device
 from tts_core.nn.noise import NormalNoise
 from tts_core.pipeline import PromptLike
+from tts_core.speaking.admission import Admission
 from tts_core.speaking.live import LiveText
 from tts_core.speaking.net import SIDE_BY_SIDE, Net, at_once
 from tts_core.speaking.running import RunningBatch
@@ -62,7 +63,7 @@ class MetaVoiceNet(Net):
     fault: of the first stage, `metavoice/guidance.py`.
     """
 
-    stages, heard = STAGES, STAGES[-1]
+    stages, heard, plan = STAGES, STAGES[-1], PLAN
 
     def __init__(
         self,
@@ -115,18 +116,15 @@ class MetaVoiceNet(Net):
         silence = np.zeros(self.facts.first.speaker_embedding_size, np.float32)
         return self.request("Yes.", MetaVoiceOptions(seed=0, max_frames=16), silence)
 
-    def check(self, job: MetaVoiceJob) -> None:
-        check_running(self.configs, job, self.host.machine())
-
     def together(
         self, requests: Sequence[MetaVoiceRequest], most: int | None = None
     ) -> tuple[MetaVoiceJob, int]:
         """As of any model, for requests of one sampling."""
         pieces = min(most or SIDE_BY_SIDE, sum(map(at_once, requests)))
-        job = replace(MetaVoiceJob.together([one.job() for one in requests]), batch=pieces)
+        job = replace(together([one.job() for one in requests]), batch=pieces)
         if len(requests) == 1:
-            plan = partial(estimate, self.configs)
-            job = replace(job, batch=fitting(plan, job, self.host.machine()))
+            whole = lambda texts: replace(job, batch=texts)  # noqa: E731
+            job = whole(max(1, self.plan.places(self.configs, whole, pieces, self.host.machine())))
         self.check(job)
         return job, job.batch
 
@@ -136,9 +134,24 @@ class MetaVoiceNet(Net):
 
     def open(
         self, places: int, job: MetaVoiceJob | None, policy: CodecPolicy | None
-    ) -> tuple[RunningBatch, MetaVoiceAdmission]:
-        admission = MetaVoiceAdmission(self, places, job)
-        return self.slots(admission.places, admission.rows, admission.room), admission
+    ) -> tuple[RunningBatch, Admission]:
+        """As of any model. Each text takes as many rows as the one with the most; guidance on speaker and
+        text takes a row more.
+        """
+        window = self.facts.first.max_position_embeddings
+        unknown = MetaVoiceJob(text_ids=1, frames=window // FIRST_STAGE_BOOKS, rows=1)
+
+        def whole(texts: int) -> MetaVoiceJob:
+            return replace(job, batch=texts) if job else replace(unknown, batch=most_rows(texts))
+
+        def holds(requests: Sequence[MetaVoiceRequest]) -> bool:
+            return len(requests) * max(one.sampling.rows for one in requests) <= rows
+
+        admission = self.admission(places, whole, holds=holds)
+        longest = whole(admission.places)
+        rows = longest.batch * longest.rows
+        room = window - 1 if job is None else positions(self.facts.first, job)
+        return self.slots(admission.places, rows, room), admission
 
     def speaker(self, utterances: Sequence[np.ndarray]) -> np.ndarray:
         """Encode recordings, (L,) float32 samples at 16 kHz each, as the voice's vector, (E,) float32."""

@@ -19,8 +19,8 @@ from tts_core.codecs.vocos import VocosConfig
 from tts_core.config import Configs, config_of
 from tts_core.errors import UsageError
 from tts_core.metavoice.config import END_OF_AUDIO, FIRST_STAGE_BOOKS, FirstStageConfig, SecondStageConfig
+from tts_core.metavoice.footprint import FRAME_RATE, MetaVoiceJob, usual_characters
 from tts_core.metavoice.inputs import FirstStageSampling, SpeechNoise, flattened, most_frames
-from tts_core.metavoice.memory import MetaVoiceJob
 from tts_core.metavoice.options import DECODERS, Decoder, MetaVoiceOptions
 from tts_core.metavoice.text import Tokenizers, check_characters, is_readable, normalise, read_tokenizers
 from tts_core.nn.noise import per_text, piece_seed
@@ -40,7 +40,6 @@ from tts_core.text.spoken import SIGNS, spoken
 
 STAGES = ("speaker", "first stage", "second stage", "decoder")
 BANDWIDTH_ID = 2  # of the vocoder's norms: 6 kbps, the rate of 8 codebooks
-FRAME_RATE = 75  # frames per second
 LEAST_SECONDS, ADVISED_SECONDS = 2.0, 30.0  # of a reference
 _LOG = logging.getLogger("tts_core")
 
@@ -165,7 +164,7 @@ class MetaVoiceRequest(WholeRequest):
             max(piece.most(self.max_frames) for piece in self.pieces),
             1,
             self.sampling.rows,
-            self.decoder,
+            self.decoder == "mbd",
         )
 
 
@@ -305,11 +304,6 @@ def cut(text: str, most: int | None, window: int) -> list[str]:
     check_characters(text)  # before the cut, so that the error covers the whole text
     most = max(1, min(most, usual_characters(window)))
     return [piece for part in split(text, most) for piece in split(normalise(part), most)]
-
-
-def usual_characters(window: int) -> int:
-    """Limit the characters of a text whose ids, at most one per character, and usual speech fill a window."""
-    return (window - 2) * CHARACTERS_PER_SECOND // (FRAME_RATE + CHARACTERS_PER_SECOND)
 
 
 def choose_sampling(options: MetaVoiceOptions) -> FirstStageSampling:

@@ -24,7 +24,7 @@ class Host(Protocol):
 
     @property
     def backend(self) -> str:
-        """Backend name as in tts_core.memory.terms, such as "mlx-metal"."""
+        """Backend name as in tts_core.memory.machine, such as "mlx-metal"."""
         ...
 
     @property
@@ -38,6 +38,12 @@ class Host(Protocol):
 
     def free_bytes(self) -> int | None:
         """Return the memory that may still be allocated; None if unknown."""
+        ...
+
+    measured: float  # as of Machine
+
+    def used_bytes(self) -> int | None:
+        """Return the bytes in use now where `peak_bytes` counts in the same way; else None."""
         ...
 
     def machine(self, policy: CodecPolicy | None = None) -> Machine:

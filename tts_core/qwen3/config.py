@@ -6,116 +6,109 @@ Source: QwenLM/Qwen3-TTS@022e286, Apache-2.0; names are the published ones.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import Annotated, Any
 
-from tts_core.config import Schema, check_numbers, exact_fields, mapping, section
-from tts_core.errors import CheckpointError
+from tts_core.config import Config, Count, FileForm, Id, at, heads_faults, mapping
 from tts_core.printable import named
 from tts_core.qwen3 import speaker
 from tts_core.qwen3.speaker import SpeakerConfig
 
 MODES = BASE, CUSTOM_VOICE, VOICE_DESIGN = "base", "custom_voice", "voice_design"
 SUPPRESSED = 1024  # last ids of the vocabulary, which are no codes; only the end of speech is drawn of them
+TOKENIZER = "qwen3_tts_tokenizer_12hz"
+_T, _P, _ENCODER = "talker_config", "talker_config.code_predictor_config", "speaker_encoder_config"
 
 
-@dataclass(frozen=True)
-class Qwen3StackConfig:
+class Qwen3StackConfig(Config, title="Qwen3-TTS config"):
     """Shape of one stack of layers."""
 
     hidden_size: int
     intermediate_size: int
-    num_hidden_layers: int
+    num_hidden_layers: Count
     num_attention_heads: int
     num_key_value_heads: int
     head_dim: int
     rope_theta: float
     rms_norm_eps: float
 
-    def __post_init__(self) -> None:
-        check_numbers(self, "Qwen3-TTS config")
-        if self.num_attention_heads % self.num_key_value_heads or self.head_dim % 2:
-            raise CheckpointError(
-                f"Qwen3-TTS config: {self.num_attention_heads} heads of {self.head_dim} for "
-                f"{self.num_key_value_heads} key heads; give a multiple, and an even width"
-            )
+    def faults(self) -> Iterator[str]:
+        """Check the heads."""
+        yield from heads_faults(self.num_attention_heads, self.num_key_value_heads, self.head_dim)
 
 
-@dataclass(frozen=True)
-class Speaker:
+class Speaker(Config, title="speaker"):
     """A built-in voice. dialect: name of the language that it speaks instead of Chinese, if any."""
 
     name: str
-    id: int
+    id: Id
     dialect: str | None
 
 
-@dataclass(frozen=True)
-class Qwen3Config(Schema):
+def _speakers(ids: Any, dialects: Any, found: object) -> Any:
+    return tuple(Speaker(str(name), id, dialects.get(name) or None) for name, id in ids.items())
+
+
+class Qwen3Config(Config, title="Qwen3-TTS config"):
     """Shape, ids and mode of a checkpoint. Numbers only: no dtype, device or path."""
 
-    talker: Qwen3StackConfig
-    predictor: Qwen3StackConfig
-    vocab_size: int  # first codes, and ids that are no codes
-    codebook_size: int  # of the other codes
-    n_codebooks: int
-    text_vocab_size: int
-    text_hidden_size: int
-    max_positions: int
-    mode: str  # one of MODES
-    model_size: str
-    im_start_id: int
-    im_end_id: int
-    tts_pad_id: int
-    tts_bos_id: int
-    tts_eos_id: int
-    codec_pad_id: int
-    codec_bos_id: int
-    codec_eos_id: int
-    codec_think_id: int
-    codec_nothink_id: int
-    codec_think_bos_id: int
-    codec_think_eos_id: int
-    languages: tuple[tuple[str, int], ...]  # dialects among them
-    speakers: tuple[Speaker, ...]
-    speaker_encoder: SpeakerConfig | None  # that reads a recording; of the mode `base` alone
+    talker: Qwen3StackConfig = at(_T)
+    predictor: Qwen3StackConfig = at(_P)
+    vocab_size: int = at(f"{_T}.vocab_size")  # first codes, and ids that are no codes
+    codebook_size: int = at(f"{_P}.vocab_size")  # of the other codes
+    n_codebooks: Count = at(f"{_T}.num_code_groups")
+    text_vocab_size: int = at(f"{_T}.text_vocab_size")
+    text_hidden_size: int = at(f"{_T}.text_hidden_size")
+    max_positions: int = at(f"{_T}.max_position_embeddings")
+    mode: Annotated[str, MODES] = at("tts_model_type")
+    model_size: str = at("tts_model_size", convert=lambda size, _: str(size))
+    im_start_id: Id = at("im_start_token_id")
+    im_end_id: Id = at("im_end_token_id")
+    tts_pad_id: Id = at("tts_pad_token_id")
+    tts_bos_id: Id = at("tts_bos_token_id")
+    tts_eos_id: Id = at("tts_eos_token_id")
+    codec_pad_id: Id = at(f"{_T}.codec_pad_id")
+    codec_bos_id: Id = at(f"{_T}.codec_bos_id")
+    codec_eos_id: Id = at(f"{_T}.codec_eos_token_id")
+    codec_think_id: Id = at(f"{_T}.codec_think_id")
+    codec_nothink_id: Id = at(f"{_T}.codec_nothink_id")
+    codec_think_bos_id: Id = at(f"{_T}.codec_think_bos_id")
+    codec_think_eos_id: Id = at(f"{_T}.codec_think_eos_id")
+    # dialects among them
+    languages: tuple[tuple[str, Id], ...] = at(
+        f"{_T}.codec_language_id", convert=lambda ids, _: tuple(ids.items())
+    )
+    speakers: tuple[Speaker, ...] = at(f"{_T}.spk_id", f"{_T}.spk_is_dialect", convert=_speakers)
+    # that reads a recording; of the mode `base` only
+    speaker_encoder: SpeakerConfig | None = at(_ENCODER, otherwise=None)
+
+    def faults(self) -> Iterator[str]:
+        """Check that ids are in their vocabularies, and that the parts fit."""
+        if self.vocab_size <= SUPPRESSED or self.n_codebooks < 2:
+            least = f"more than {SUPPRESSED} and 1 are needed"
+            yield f"{self.vocab_size} ids, {self.n_codebooks} codebooks; {least}"
+        encoder, width = self.speaker_encoder, self.talker.hidden_size
+        if (encoder is None) == (self.mode == BASE) or (encoder and encoder.enc_dim != width):
+            found = f"of width {encoder.enc_dim}" if encoder else "missing"
+            needed = f"needs one of width {width}" if self.mode == BASE else "has none"
+            yield f"the speaker encoder is {found}; the mode {self.mode} {needed}"
+        own = asdict(self)
+        codec = [id for name, id in own.items() if name.startswith("codec_")]
+        codec += [id for _, id in self.languages] + [speaker.id for speaker in self.speakers]
+        text = [id for name, id in own.items() if name.endswith("_id") and not name.startswith("codec_")]
+        for what, ids, most in (("codec", codec, self.vocab_size), ("text", text, self.text_vocab_size)):
+            if max(ids) >= most:
+                yield f"{what} id {max(ids)}; there are {most}"
+        known = dict(self.languages)
+        strange = [each.name for each in self.speakers if each.dialect and each.dialect not in known]
+        if strange:
+            yield f"the dialect of {named(strange)} is no language"
 
     @property
     def numbers(self) -> int:
         """Random numbers that the draws of a frame take."""
         return self.vocab_size + (self.n_codebooks - 1) * self.codebook_size
-
-    def __post_init__(self) -> None:
-        check_numbers(self, "Qwen3-TTS config")
-        if self.mode not in MODES:
-            raise CheckpointError(f"Qwen3-TTS config: mode {self.mode!r:.40} is none of {', '.join(MODES)}")
-        if self.vocab_size <= SUPPRESSED or self.n_codebooks < 2:
-            raise CheckpointError(
-                f"Qwen3-TTS config: {self.vocab_size} ids, {self.n_codebooks} codebooks; "
-                f"more than {SUPPRESSED} and 1 are needed"
-            )
-        encoder, width = self.speaker_encoder, self.talker.hidden_size
-        if (encoder is None) == (self.mode == BASE) or (encoder and encoder.enc_dim != width):
-            found = f"of width {encoder.enc_dim}" if encoder else "missing"
-            raise CheckpointError(
-                f"Qwen3-TTS config: the speaker encoder is {found}; the mode {self.mode} "
-                f"{f'needs one of width {width}' if self.mode == 'base' else 'has none'}"
-            )
-        codec = [value for name, value in asdict(self).items() if name.startswith("codec_")]
-        codec += [id for _, id in self.languages] + [speaker.id for speaker in self.speakers]
-        text = [getattr(self, name) for name in _TEXT_IDS.values()]
-        for ids, most, what in (
-            (codec, self.vocab_size, "codec"),
-            (text, self.text_vocab_size, "text"),
-        ):
-            bad = [id for id in ids if type(id) is not int or not 0 <= id < most]
-            if bad:
-                raise CheckpointError(f"Qwen3-TTS config: {what} id {bad[0]!r:.40}; there are {most}")
-        known = dict(self.languages)
-        strange = [each.name for each in self.speakers if each.dialect and each.dialect not in known]
-        if strange:
-            raise CheckpointError(f"Qwen3-TTS config: the dialect of {named(strange)} is no language")
 
     @property
     def is_projected(self) -> bool:
@@ -129,15 +122,6 @@ class Qwen3Config(Schema):
         return self.mode == VOICE_DESIGN or (self.mode == CUSTOM_VOICE and not small)
 
 
-_WHERE = "Qwen3-TTS config.json"
-_TEXT_IDS = {  # published name → ours
-    "im_start_token_id": "im_start_id",
-    "im_end_token_id": "im_end_id",
-    "tts_pad_token_id": "tts_pad_id",
-    "tts_bos_token_id": "tts_bos_id",
-    "tts_eos_token_id": "tts_eos_id",
-}
-_TOP = (*_TEXT_IDS, "tts_model_size", "tts_model_type", "tokenizer_type", "talker_config")
 _HARMLESS = (
     "architectures",
     "model_type",
@@ -166,85 +150,33 @@ _HARMLESS = (
     *("exponential_decay_length_penalty", "suppress_tokens", "begin_suppress_tokens"),
     *("output_hidden_states", "output_attentions"),
 )
-_STACK = tuple(field.name for field in fields(Qwen3StackConfig))
 _FIXED = {"hidden_act": "silu", "attention_bias": False, "use_sliding_window": False}
-_CODEC_IDS = {  # published name → ours
-    "codec_pad_id": "codec_pad_id",
-    "codec_bos_id": "codec_bos_id",
-    "codec_eos_token_id": "codec_eos_id",
-    "codec_think_id": "codec_think_id",
-    "codec_nothink_id": "codec_nothink_id",
-    "codec_think_bos_id": "codec_think_bos_id",
-    "codec_think_eos_id": "codec_think_eos_id",
-}
-_TALKER = (
-    *_STACK,
-    *_CODEC_IDS,
-    "vocab_size",
-    "text_vocab_size",
-    "text_hidden_size",
-    "num_code_groups",
-    "max_position_embeddings",
-    "code_predictor_config",
-    "codec_language_id",
-    "spk_id",
-    "spk_is_dialect",
+_FILE = FileForm(
+    "Qwen3-TTS config.json",
+    unused={
+        "": _HARMLESS,
+        _T: _HARMLESS,
+        _P: ("max_position_embeddings", *_HARMLESS),
+        _ENCODER: ("model_type", "dtype", "torch_dtype", "transformers_version"),
+    },
+    fixed={"tokenizer_type": TOKENIZER}
+    | {f"{part}.{name}": value for part in (_T, _P) for name, value in _FIXED.items()},
+    equal={f"{_P}.num_code_groups": "n_codebooks"},
 )
-_PREDICTOR = (*_STACK, "vocab_size", "num_code_groups")
 
 
 def read_published(config: Mapping[str, Any]) -> Qwen3Config:
     """Read the config.json of a published folder."""
-    top = section(config, _WHERE, _TOP, (_ENCODER, *_HARMLESS), {"tokenizer_type": TOKENIZER})
-    talker = section(top["talker_config"], f"{_WHERE}: talker_config", _TALKER, _HARMLESS, _FIXED)
-    where = f"{_WHERE}: code_predictor_config"
-    unused = ("max_position_embeddings", *_HARMLESS)
-    predictor = section(talker["code_predictor_config"], where, _PREDICTOR, unused, _FIXED)
-    if predictor["num_code_groups"] != talker["num_code_groups"]:
-        raise CheckpointError(f"{where}: num_code_groups is not the talker's")
-    languages = mapping(talker["codec_language_id"], f"{_WHERE}: codec_language_id")
-    speakers = mapping(talker["spk_id"], f"{_WHERE}: spk_id")
-    dialects = mapping(talker["spk_is_dialect"], f"{_WHERE}: spk_is_dialect")
-    mode = top["tts_model_type"]
-    # a fine-tuned folder keeps the section of the Base that it began as
-    encoder = top.get(_ENCODER) if mode == BASE else None
-    return Qwen3Config(
-        talker=Qwen3StackConfig(**{name: talker[name] for name in _STACK}),
-        predictor=Qwen3StackConfig(**{name: predictor[name] for name in _STACK}),
-        vocab_size=talker["vocab_size"],
-        codebook_size=predictor["vocab_size"],
-        n_codebooks=talker["num_code_groups"],
-        text_vocab_size=talker["text_vocab_size"],
-        text_hidden_size=talker["text_hidden_size"],
-        max_positions=talker["max_position_embeddings"],
-        mode=mode,
-        model_size=str(top["tts_model_size"]),
-        languages=tuple((str(name), id) for name, id in languages.items()),
-        speakers=tuple(Speaker(str(name), id, dialects.get(name) or None) for name, id in speakers.items()),
-        speaker_encoder=None if encoder is None else speaker.read_published(encoder),
-        **{ours: top[theirs] for theirs, ours in _TEXT_IDS.items()},
-        **{ours: talker[theirs] for theirs, ours in _CODEC_IDS.items()},
-    )
-
-
-_ENCODER = "speaker_encoder_config"
-TOKENIZER = "qwen3_tts_tokenizer_12hz"
+    if (
+        mapping(config, _FILE.where).get("tts_model_type") != BASE
+    ):  # a fine-tuned folder keeps the section of the Base that it was
+        config = {name: value for name, value in config.items() if name != _ENCODER}
+    return Qwen3Config.read(_FILE, config)
 
 
 def read_converted(config: Mapping[str, Any]) -> Qwen3Config:
     """Read the published config.json, or our own schema, which older versions wrote."""
-    if "talker_config" in config:
-        return read_published(config)
-    given = exact_fields(Qwen3Config, config, _WHERE)
-    for name in ("talker", "predictor"):
-        given[name] = Qwen3StackConfig(**exact_fields(Qwen3StackConfig, given[name], f"{_WHERE}: {name}"))
-    given["languages"] = tuple((name, id) for name, id in given["languages"])
-    given["speakers"] = tuple(
-        Speaker(**exact_fields(Speaker, one, f"{_WHERE}: speakers")) for one in given["speakers"]
-    )
-    if given["speaker_encoder"] is not None:
-        given["speaker_encoder"] = speaker.read_converted(given["speaker_encoder"])
-    return Qwen3Config(**given)
+    return read_published(config) if _T in config else Qwen3Config.from_dict(config)
 
 
 def parameter_shapes(config: Qwen3Config) -> dict[str, tuple[int, ...]]:

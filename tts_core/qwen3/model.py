@@ -179,12 +179,12 @@ def _options(configs: Configs) -> dict[str, str]:
 
 def code() -> Code:
     """Import the functions."""
-    from tts_core.qwen3.outlook import estimate, headline, plan
+    from tts_core.qwen3.footprint import PLAN
     from tts_core.qwen3.probes import probes
     from tts_core.qwen3.request import ask
     from tts_core.qwen3.speech import speak
 
-    return Code(ask, speak, plan, estimate, headline, probes)
+    return Code(ask, speak, PLAN, probes)
 
 
 MODEL = Model(

@@ -5,6 +5,8 @@ Source: QwenLM/Qwen3-TTS@022e286, Apache-2.0.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,15 +18,17 @@ from tts_core.errors import GenerationError, UsageError
 from tts_core.nn.beside import Pending, Then
 from tts_core.nn.calls import apart
 from tts_core.pipeline import PromptLike
-from tts_core.qwen3.admission import Qwen3Admission
+from tts_core.qwen3.footprint import FIXED, PLAN, Qwen3Job
 from tts_core.qwen3.layout import Qwen3Inputs, cut_of_recording
-from tts_core.qwen3.memory import Qwen3Job, check_running
 from tts_core.qwen3.options import Qwen3Options
 from tts_core.qwen3.request import Qwen3Facts, Qwen3Request, live, rehearsal, request
 from tts_core.qwen3.voice import read_voice
+from tts_core.speaking.admission import Admission
 from tts_core.speaking.net import StreamNet, first
 from tts_core.speaking.running import RunningBatch
 from tts_core.speaking.speech import Sound
+
+SERVED = 8192  # positions of a request of unknown length, where memory is taken at once
 
 
 class Qwen3Net(StreamNet):
@@ -34,7 +38,7 @@ class Qwen3Net(StreamNet):
     make_slots, fault: `qwen3/decoder.py`.
     """
 
-    kinds, facts_of = ("qwen3", "qwen3_codec"), Qwen3Facts.of
+    kinds, facts_of, plan = ("qwen3", "qwen3_codec"), Qwen3Facts.of, PLAN
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
@@ -49,17 +53,29 @@ class Qwen3Net(StreamNet):
     def rehearsal(self) -> Qwen3Request:
         return rehearsal(self.facts)
 
-    def check(self, job: Qwen3Job) -> None:
-        check_running(self.configs, job, self.host.machine(self.policy))
-
     def windows(self, job: Qwen3Job | None, *, streamed: bool) -> CodecPolicy | None:
         return self.policy if streamed else None
 
     def open(
         self, places: int, job: Qwen3Job | None, policy: CodecPolicy | None
-    ) -> tuple[RunningBatch, Qwen3Admission]:
-        admission = Qwen3Admission(self, places, job)
-        return self.slots(admission.places, admission.room), admission
+    ) -> tuple[RunningBatch, Admission]:
+        """As of any model. Requests between two pieces keep their places."""
+        room = self.network.config.max_positions
+        if self.host.backend in FIXED:
+            room = min(room, SERVED if job is None else job.positions + 1)
+        longest = job or Qwen3Job(frames=room // 2, prompt=room // 2)
+
+        def holds(requests: Sequence[Qwen3Request]) -> bool:
+            *_, last = requests
+            if (positions := last.job().positions) > room:
+                raise UsageError(
+                    f"text: {positions} positions with its speech are more than the {room} of this batch; "
+                    "give shorter texts, or a smaller max_seconds"
+                )
+            return True
+
+        admission = self.admission(places, lambda texts: replace(longest, batch=texts), holds=holds)
+        return self.slots(admission.places, room), admission
 
     def slots(self, texts: int, room: int) -> RunningBatch:
         """Open a running batch for as many texts, each of at most `room` positions."""

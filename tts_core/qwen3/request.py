@@ -17,6 +17,7 @@ from tts_core.models import Documents
 from tts_core.nn.noise import HostNoise, Noise, per_text, piece_seed
 from tts_core.pipeline import PromptLike
 from tts_core.qwen3.config import BASE, VOICE_DESIGN, Qwen3Config
+from tts_core.qwen3.footprint import Qwen3Job
 from tts_core.qwen3.layout import (
     GENERATION,
     NOTHING,
@@ -31,7 +32,6 @@ from tts_core.qwen3.layout import (
     read_generation,
     script,
 )
-from tts_core.qwen3.memory import Qwen3Job
 from tts_core.qwen3.options import Qwen3Options
 from tts_core.qwen3.tokenizer import FILES, Qwen3Tokenizer, shared_tokenizer
 from tts_core.qwen3.voice import Qwen3Voice, read_voice

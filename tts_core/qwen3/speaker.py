@@ -6,54 +6,51 @@ arXiv:2005.07143.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 
 from tts_core.audio.mel import mel_filters, periodic_hann
-from tts_core.config import Schema, check_numbers, mapping, reader
-from tts_core.errors import CheckpointError, UsageError
-from tts_core.printable import named
+from tts_core.config import Config, FileForm, Sizes, at
+from tts_core.errors import UsageError
 
 N_FFT, HOP, LEAST_POWER, LEAST_MEL = 1024, 256, 1e-9, 1e-5
 PADDING = (N_FFT - HOP) // 2  # reflected at both ends
 
 
-@dataclass(frozen=True)
-class SpeakerConfig(Schema):
-    """Shape of the speaker encoder. Numbers only: no dtype, device or path."""
+class SpeakerConfig(Config, title="Qwen3-TTS speaker config"):
+    """Shape of the speaker encoder. Numbers only: no dtype, device or path.
 
-    sample_rate: int  # Hz
-    mel_dim: int
-    enc_dim: int  # width of the speaker's vector
-    enc_channels: tuple[int, ...]  # of the blocks, and of their sum at last
-    enc_kernel_sizes: tuple[int, ...]
-    enc_dilations: tuple[int, ...]
-    enc_attention_channels: int
-    enc_res2net_scale: int  # groups of a block's channels
-    enc_se_channels: int
+    A published config.json has `enc_dim` and `sample_rate`; the rest are the original's defaults.
+    """
 
-    def __post_init__(self) -> None:
-        check_numbers(self, "Qwen3-TTS speaker config")
+    sample_rate: int = at(otherwise=24000)  # Hz
+    mel_dim: int = at(otherwise=128)
+    enc_dim: int = at(otherwise=1024)  # width of the speaker's vector
+    # of the blocks, and of their sum at last
+    enc_channels: Sizes = at(otherwise=(512, 512, 512, 512, 1536))
+    enc_kernel_sizes: Sizes = at(otherwise=(5, 3, 3, 3, 1))
+    enc_dilations: Sizes = at(otherwise=(1, 2, 3, 4, 1))
+    enc_attention_channels: int = at(otherwise=128)
+    enc_res2net_scale: int = at(otherwise=8)  # groups of a block's channels
+    enc_se_channels: int = at(otherwise=128)
+
+    def faults(self) -> Iterator[str]:
+        """Check the sizes of the blocks."""
         sizes = self.enc_channels, self.enc_kernel_sizes, self.enc_dilations
         if len({len(each) for each in sizes}) != 1 or len(self.enc_channels) < 3:
-            raise CheckpointError(
-                "Qwen3-TTS speaker config: one size, kernel and dilation a block are needed"
-            )
+            yield "one size, kernel and dilation a block are needed"
+            return
         if any(kernel % 2 == 0 for kernel in self.enc_kernel_sizes):
-            raise CheckpointError(f"Qwen3-TTS speaker config: kernels {self.enc_kernel_sizes} must be odd")
+            yield f"kernels {self.enc_kernel_sizes} must be odd"
         blocks = self.enc_channels[:-1]
         if len(set(blocks)) != 1 or blocks[0] % self.enc_res2net_scale or self.enc_res2net_scale < 2:
-            raise CheckpointError(
-                f"Qwen3-TTS speaker config: blocks of {blocks} channels in {self.enc_res2net_scale} groups; "
+            yield (
+                f"blocks of {blocks} channels in {self.enc_res2net_scale} groups; "
                 "all must be equal, and a multiple of more than one group"
             )
         if self.enc_channels[-1] != blocks[0] * (len(blocks) - 1):
-            raise CheckpointError(
-                f"Qwen3-TTS speaker config: {self.enc_channels[-1]} channels for {len(blocks) - 1} blocks"
-            )
+            yield f"{self.enc_channels[-1]} channels for {len(blocks) - 1} blocks"
 
     @property
     def least_frames(self) -> int:
@@ -67,30 +64,7 @@ class SpeakerConfig(Schema):
         return max(self.least_frames * HOP, PADDING + 1)
 
 
-# The original's defaults; a published config.json has enc_dim and sample_rate
-DEFAULT = SpeakerConfig(
-    sample_rate=24000,
-    mel_dim=128,
-    enc_dim=1024,
-    enc_channels=(512, 512, 512, 512, 1536),
-    enc_kernel_sizes=(5, 3, 3, 3, 1),
-    enc_dilations=(1, 2, 3, 4, 1),
-    enc_attention_channels=128,
-    enc_res2net_scale=8,
-    enc_se_channels=128,
-)
-read_converted = reader(SpeakerConfig, "Qwen3-TTS speaker config.json")
-_HARMLESS = ("model_type", "dtype", "torch_dtype", "transformers_version")
-
-
-def read_published(config: Mapping[str, Any]) -> SpeakerConfig:
-    """Read the `speaker_encoder_config` of a published config.json; what is missing has its default."""
-    where = "Qwen3-TTS config.json: speaker_encoder_config"
-    given = {name: value for name, value in mapping(config, where).items() if name not in _HARMLESS}
-    unknown = sorted(set(given) - set(asdict(DEFAULT)))
-    if unknown:
-        raise CheckpointError(f"{where}: unknown {named(unknown)}")
-    return read_converted(asdict(DEFAULT) | given)
+DEFAULT = SpeakerConfig.read(FileForm("defaults"), {})
 
 
 def parameter_shapes(config: SpeakerConfig) -> dict[str, tuple[int, ...]]:

@@ -12,6 +12,7 @@ from tts_core.audio.voice_cache import VoiceCache
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.config import Configs
 from tts_core.errors import GenerationError
+from tts_core.memory.fits import Plan, together
 from tts_core.nn.beside import Pending, Then
 from tts_core.nn.calls import apart
 from tts_core.nn.guard import check_sound
@@ -20,7 +21,7 @@ from tts_core.pipeline import PromptLike
 from tts_core.speaking.admission import Admission
 from tts_core.speaking.asked import each_text
 from tts_core.speaking.running import RunningBatch
-from tts_core.speaking.speech import Sound
+from tts_core.speaking.speech import CodecMemory, Sound
 
 SIDE_BY_SIDE = 8  # pieces of a text at once, at most
 
@@ -30,6 +31,7 @@ class Net(Protocol):
 
     stages: names of the stages that results report, in order; none for a model of one stage.
     heard: name under which progress tells of speech that is ready.
+    plan: of its memory.
     """
 
     host: Device
@@ -38,6 +40,7 @@ class Net(Protocol):
     configs: Configs
     stages: Sequence[str] = ()
     heard: str = "speech"
+    plan: Plan
 
     @property
     def sample_rate(self) -> int:
@@ -67,9 +70,25 @@ class Net(Protocol):
         """Build a short request that runs all kernels, for a warm-up."""
         ...
 
+    @property
+    def policy(self) -> CodecPolicy | None:
+        """The codec's windows; None for a codec without any."""
+        return None
+
     def check(self, job: Any) -> None:
         """Raise ResourceError, naming what would fit, unless a job fits in the free memory."""
-        ...
+        self.plan.check_running(self.configs, job, self.host.machine(self.policy))
+
+    def admission(
+        self,
+        places: int,
+        whole: Callable[[int], Any],
+        policy: CodecPolicy | None = None,
+        holds: Callable[[Sequence[Any]], bool] = lambda _: True,
+    ) -> Admission:
+        """Build the admission of a running batch; arguments as of Admission."""
+        policy = policy or self.policy
+        return Admission(self.plan, self.configs, self.host, places, whole, policy=policy, holds=holds)
 
     def together(self, requests: Sequence[Any], most: int | None = None) -> tuple[Any, int]:
         """Return a job that bounds each of several requests, and the number of places to speak them at once.
@@ -79,7 +98,7 @@ class Net(Protocol):
         Raises ResourceError for too little memory.
         """
         jobs = [one.job() for one in requests]
-        longest = replace(type(jobs[0]).together(jobs), texts=1)
+        longest = replace(together(jobs), batch=1)
         self.check(longest)
         return longest, min(len(requests), most or len(requests))
 
@@ -106,6 +125,10 @@ class Net(Protocol):
 
     def prepare(self, policy: CodecPolicy) -> None:
         """Do what the first windows would wait for."""
+
+    def silence(self, frames: int) -> Sound:
+        """Build a window of so many frames of the first code, for a rehearsal."""
+        return Sound(np.zeros((self.codec_config.n_codebooks, frames), np.int32), 0)
 
     def split(self, windows: Sequence[Sound]) -> Iterable[Sequence[int]]:
         """Divide windows that are due into calls of the codec, by their places."""
@@ -214,6 +237,9 @@ class StreamNet(Net):
             return self.host.to_host(self._codes_of(samples[None]))[0]
 
         return self._codes.encoded([samples], lambda _: apart(self.host, encode)).copy()
+
+    def silence(self, frames: int) -> Sound:
+        return replace(super().silence(frames), memory=CodecMemory())
 
     def split(self, windows: Sequence[Sound]) -> Iterable[Sequence[int]]:
         return [[place] for place in range(len(windows))]  # each changes the state of its stream

@@ -22,6 +22,7 @@ from tts_core.speaking.delivery import Delivered
 from tts_core.speaking.live import LiveText
 from tts_core.speaking.members import DueSound, Job, Member, Utterance
 from tts_core.speaking.net import Net
+from tts_core.speaking.rehearsal import measure_window
 from tts_core.speaking.report import StageReport
 from tts_core.speaking.running import Running, RunningBatch
 from tts_core.speaking.sounds import Sounds
@@ -125,6 +126,7 @@ class SpeechSession(Session):
     def prepare(self) -> None:
         if self.has_sound and self.policy is not None:
             self.net.prepare(self.policy)
+            measure_window(self.net, self.policy)
 
     def rehearsal(self) -> Any:
         return self._rehearsal()

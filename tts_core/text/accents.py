@@ -41,8 +41,8 @@ def plain(char: str) -> str | None:
 def without_accents(text: str, known: Callable[[str], bool]) -> tuple[str, dict[str, str]]:
     """Replace accented letters that are not known by plain ones that are.
 
-    Returns the text, and what was replaced: letter → plain letters, in the order of the text. Accents that
-    follow their letter count as a part of it.
+    Returns the text, and the replacements: letter → plain letters, in the order of the text. Accents that
+    follow their letter are part of it.
     """
     text = unicodedata.normalize("NFC", text) if _MARKS.search(text) else text
     found: dict[str, str] = {}

@@ -43,7 +43,7 @@ def known_text(
 
 
 def is_invisible(char: str) -> bool:
-    """Decide whether a character only directs how others are shown: a format character or a variation."""
+    """Return True for a character that only changes the display of others, as a format character."""
     return unicodedata.category(char) == "Cf" or "\ufe00" <= char <= "\ufe0f"
 
 

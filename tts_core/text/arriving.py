@@ -1,4 +1,4 @@
-"""Cut text that arrives in fragments: sentences or words, each as soon as what follows cannot change it.
+"""Cut arriving text into sentences or words, each as soon as later text cannot change it.
 
 Fragments may end anywhere, also inside words and marks. The cuts depend on the text only, not on the
 fragments: the text as one fragment gives the same pieces.
@@ -24,7 +24,7 @@ class Cutter(Protocol):
     """Text in fragments → pieces to speak, which joined are the text up to white space."""
 
     def add(self, text: str) -> list[str]:
-        """Take a fragment; return the pieces that are known now."""
+        """Add a fragment; return the pieces that are complete now."""
         ...
 
     def end(self) -> list[str]:

@@ -88,7 +88,7 @@ def has_words(text: str) -> bool:
 
 
 def read(where: str, text: str, *, spoken: Callable[[str], bool] = has_words) -> Paused:
-    """Cut a text at its pauses; one without any is a single part, as it is.
+    """Cut a text at its pauses; a text without pauses is a single part.
 
     where: its name in messages.  spoken: whether a model says anything of a part. Of parts that it does not,
     marks go to the part before them, as the full stop of "Hello[pause:1].", anything else, as a speaker's
@@ -181,7 +181,7 @@ def _listed(others: dict[str, int]) -> str:
 
 
 def _attributes(rest: str) -> dict[str, str] | None:
-    """Name → value of what a tag has after its name; None where it is something else."""
+    """Read a tag's attributes: name → value; None if they are something else."""
     rest, found, place = rest.removesuffix("/").rstrip(), dict[str, str](), 0
     while place < len(rest):
         one = _ATTRIBUTE.match(rest, place)

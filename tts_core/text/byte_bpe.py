@@ -116,7 +116,7 @@ def added_token(entry: Mapping[str, Any], id: object, most: int, where: str) -> 
 
 
 def byte_signs() -> list[str]:
-    """Return the character that stands for each byte: itself if it is printable, else one from 256 on."""
+    """Return a character for each byte: itself if it is printable, else one from 256 on."""
     printable = {
         *range(ord("!"), ord("~") + 1),
         *range(ord("¡"), ord("¬") + 1),

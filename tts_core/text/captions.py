@@ -1,4 +1,4 @@
-"""Captions of speech: what is said when, as SubRip or WebVTT.
+"""Captions of speech with their times, as SubRip or WebVTT.
 
 Sources: W3C WebVTT 1 (cue text, timestamps); SubRip has no standard, its readers take no escapes.
 """
@@ -41,7 +41,7 @@ class Word(NamedTuple):
 
 @dataclass(frozen=True)
 class Cue:
-    """Text that is heard from `start` to `end`, in seconds from the start of the speech.
+    """Text from `start` to `end`, in seconds from the start of the speech.
 
     words: with their times, of models that give them, else none.  piece: place of the piece of the text that
     says it.
@@ -54,7 +54,7 @@ class Cue:
     piece: int = field(default=0, compare=False)
 
     def timed(self) -> tuple[Word, ...]:
-        """Its words, all with an end: one without ends where the next begins, the last with the cue."""
+        """Return its words with ends: a missing one is the next word's start, or the end of the cue."""
         ends = [*(word.start for word in self.words[1:]), self.end]
         return tuple(
             word._replace(end=after if word.end is None else word.end)
@@ -97,7 +97,7 @@ class Captions:
         )
 
     def vtt(self) -> str:
-        """WebVTT; where words have times, each is marked with the moment at which it begins."""
+        """WebVTT; words with times are marked with their start."""
         blocks = [
             f"{_time(cue.start, '.')} --> {_time(cue.end, '.')}\n{_vtt_text(cue)}\n"
             for cue in self._screens()
@@ -187,7 +187,7 @@ def _milliseconds(seconds: float) -> int:
 
 
 def _lines(text: str) -> str:
-    """A text in lines of LINE characters at most, where words allow."""
+    """Wrap a text to lines of LINE characters, or one word if that is longer."""
     lines = [""]
     for word in text.split():
         if lines[-1] and len(lines[-1]) + 1 + len(word) > LINE:

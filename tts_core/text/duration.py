@@ -1,4 +1,4 @@
-"""Expected seconds of a text read aloud, and the most that its speech may take."""
+"""Expected seconds of a text read aloud, and the limit of its speech."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Acronyms, initials and single letters, spelled by the names of their letters."""
+"""Acronyms, initials and single letters, as the names of their letters."""
 
 from __future__ import annotations
 

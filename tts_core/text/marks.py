@@ -1,4 +1,4 @@
-"""Marks of a text that are not closed or misspelt: refused with their place, as they would be spoken."""
+"""Refuse unclosed and misspelt marks of a text with their place; they would be spoken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fast texts are read aloud, in characters a second: what speech may last, and what fits a recording.
+"""The pace of speech in characters a second, a limit for speech and for transcripts of recordings.
 
 Means of reading aloud: S. Trauzettel-Klosinski, K. Dietz and the IReST Study Group, "Standardized assessment
 of reading performance: the new International Reading Speed Texts IReST", Investigative Ophthalmology &
@@ -39,7 +39,7 @@ SECONDS_MORE = 2.0  # for breath and silence at the ends of a short text
 
 @cache
 def paces(language: str | None) -> tuple[float, float]:
-    """Return the slowest and the fastest pace in characters a second: the usual ones, doubled both ways.
+    """Return half the slowest and twice the fastest usual pace in characters a second.
 
     language: by its English name; None, or an unknown one, is any that is not SYLLABIC.
     """

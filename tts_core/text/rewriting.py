@@ -1,4 +1,4 @@
-"""Replacing parts of a text by words, which never touch a letter or digit beside them."""
+"""Replace parts of a text by words, which never touch a letter or digit beside them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text rules of a network: changes to a text before it is read, kept in `text.json` beside the weights.
+"""Text rules of a network: changes to a text before the network reads it, in `text.json` beside the weights.
 
 A folder without the file has no rules: its network reads any text as it is written.
 """

@@ -1,4 +1,4 @@
-"""Cutting a long text into pieces: after sentences, otherwise after clauses, otherwise after words."""
+"""Cut a long text into pieces: after sentences, otherwise after clauses, otherwise after words."""
 
 from __future__ import annotations
 

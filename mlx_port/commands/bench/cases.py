@@ -107,14 +107,14 @@ def plan(
 
     Raises UsageError for flags that do not go together.
     """
-    code, backend, free = models.MODELS[subject.name].code(), backend_name(), free_bytes()
+    plan, backend, free = models.MODELS[subject.name].code().plan, backend_name(), free_bytes()
     said = subject.speed.text if text is None else text
     frames = math.ceil(seconds * subject.speed.frame_rate(subject.configs))
     cases = []
     for dtype, how in _stored(subject, dtypes, bits):
         for texts in batch:
-            job = code.plan(subject.configs, said, seconds, texts)
-            guess = code.estimate(subject.configs, job, Machine(dtype, backend, free, how))
+            job = plan.job(subject.configs, said, seconds, texts)
+            guess = plan.footprint(subject.configs, job, Machine(dtype, backend, free, how))
             refused = None
             if free is not None and guess.total > free:
                 refused = f"takes {gigabytes(guess.total)} of memory, {gigabytes(free)} are free"

@@ -77,10 +77,10 @@ def test_a_missing_file_is_named(tmp_path, file, named):
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"channels": 9}, "9 channels for 5 delays"),
+        ({"channels": 9}, "channels 9, not 7"),
         ({"delay_pattern": [0, 1, 1, 1, 1]}, "delay_pattern"),
         ({"text_pad_token_id": 400}, "text_pad_id 400 is not an id below 371"),
-        ({"audio_vocab_size": "many"}, "audio_vocab_size 'many' is not a whole number"),
+        ({"audio_vocab_size": "many"}, "audio_vocab_size 'many': expected a whole number"),
         ({"text_vocab_size": None}, "text_vocab_size None"),
     ],
 )

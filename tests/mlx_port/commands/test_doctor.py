@@ -14,7 +14,7 @@ from torch_ref import doctor as torch_doctor
 from torch_ref.limits import Backend, active
 from tts_core import extras
 from tts_core.dia.config import DiaConfig
-from tts_core.dia.memory import DiaJob, estimate
+from tts_core.dia.footprint import PLAN, DiaJob
 from tts_core.extras import EXTRAS, Extra
 from tts_core.memory.machine import Machine
 
@@ -163,7 +163,7 @@ def test_the_memory_that_one_text_takes_is_enough(capsys, monkeypatch):
     config = found.configs["dia"]
     assert isinstance(config, DiaConfig)
     job = DiaJob(config.max_text_bytes, config.max_frames, batch=1)
-    needed = estimate(found.configs, job, Machine("float32", "mlx-metal")).total
+    needed = PLAN.footprint(found.configs, job, Machine("float32", "mlx-metal")).total
     for free, code in ((needed, 0), (needed - 1, 1)):
         install(monkeypatch, {**MLX, "memory_free": free})
         assert run(capsys)[0] == code

@@ -11,7 +11,7 @@ from tests.mlx_port.commands.running import run as run_command
 from tests.tiny.dia import dac_config, dac_weights, dia_config, dia_weights, write_published
 from tts_core import models
 from tts_core.dia.text import prepare, tokenize
-from tts_core.memory.terms import BACKENDS
+from tts_core.memory.machine import BACKENDS
 
 DOCS = Path(__file__).parents[3] / "docs/use"
 PUBLISHED = "nari-labs/Dia-1.6B-0626"
@@ -27,32 +27,32 @@ def facts(capsys, *arguments):
     return json.loads(out)
 
 
-def test_a_published_model_needs_no_files(capsys):
-    code, out, err = run(capsys, "--model", PUBLISHED, "--seconds", 10)
+SHOWN = {  # model, flags → the first line, and the weights of every format in MB
+    "dia": ((PUBLISHED, "--seconds", 10), "a text of 10.0 s", "float32 6,755, bfloat16 3,533, 8 bits 2,040"),
+    "mars5": (("CAMB-AI/MARS5-TTS", "--batch", 2), "2 texts of 10.0 s", "float32 4,978, bfloat16 2,548"),
+}
+
+
+@pytest.mark.parametrize("model", SHOWN)
+def test_a_published_model_needs_no_files(capsys, model):
+    """Weights by format, what a minute of speech and the work take, and where the work was measured."""
+    asked, above, formats = SHOWN[model]
+    code, out, err = run(capsys, *asked)
     assert (code, err) == (0, "")
     lines = out.splitlines()
-    assert lines[0] == "MB at the peak of a text of 1024 bytes and 10.0 s of speech"
+    assert lines[0] == f"MB at the peak of {above} of speech"
     assert lines[2].split() == list(BACKENDS)
-    rows = {line[:14].strip(): line[14:].split() for line in lines[3:13]}
-    assert rows["weights"] == ["6,448"] * 6
-    assert len(rows["total"]) == 6
-    assert "codec weights: float32" in lines
-
-
-@pytest.mark.parametrize("model", models.NAMES)
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-def test_a_term_that_only_some_backends_have_is_blank_for_the_others(capsys, model, dtype):
-    """The columns stay in place, so that the line's last entry is below its backend."""
-    code, out, err = run(capsys, model, "--dtype", dtype)
-    assert (code, err) == (0, "")
-    found, lines = facts(capsys, model, "--dtype", dtype)["backends"], out.splitlines()
-    head = lines[2]
-    for name in {name for one in found.values() for name in one["terms"]}:
-        [line] = [line for line in lines if line.startswith(f"{name:<14} ") and "GB" not in line]
-        for backend, one in found.items():
-            end = head.index(backend) + len(backend)
-            held = one["terms"].get(name)
-            assert line[end - 11 : end].strip() == (f"{held['bytes'] / 1e6:,.0f}" if held else "")
+    rows = {line[:14].strip(): line[14:].split() for line in lines[3:8]}
+    assert list(rows) == ["weights", "libraries", "row", "work", "total"]
+    found = facts(capsys, *asked)["backends"]
+    for name, row in rows.items():
+        assert row == [f"{one[name] / 1e6:,.0f}" for one in found.values()]
+    minute = found["torch-cpu"]["minute"] / 1e6
+    assert f"a minute of speech takes {minute:,.0f}\n" in out
+    assert f"weights: {formats}" in out
+    [where] = [line for line in lines if line.startswith("work was measured on: ")]
+    for backend, one in found.items():
+        assert f"{backend}: {one['work_measured_on'] or 'not measured'}" in where
 
 
 def test_the_codecs_precision_reaches_the_estimate_on_cuda(capsys):
@@ -86,7 +86,7 @@ def test_the_estimates_on_dias_page(capsys):
         ("4 bits (MLX)", ("--dtype", "bfloat16", *Q4)),
     ]:
         found = facts(capsys, "--model", PUBLISHED, "--seconds", 10, *flags)["backends"]
-        weights = gigabytes(found["mlx-metal"]["terms"]["weights"]["bytes"])
+        weights = gigabytes(found["mlx-metal"]["weights"])
         cuda = "" if "-q" in flags else f" {gigabytes(found['torch-cuda']['total'])}"
         figures.append(gigabytes(found["mlx-metal"]["total"]))
         assert f"| {name} | {weights} |{cuda} | {figures[-1]} |" in page
@@ -102,7 +102,7 @@ def test_the_estimates_on_metavoices_page(capsys):
         short, longest = (
             facts(capsys, *asked, *more)["backends"]["mlx-metal"] for more in (("--seconds", 4), ())
         )
-        sizes = short["terms"]["first stage"]["bytes"], short["total"], longest["total"]
+        sizes = short["weights"], short["total"], longest["total"]
         for row, size in zip(rows, sizes, strict=True):
             row.append(gigabytes(size))
     for row in rows:
@@ -113,7 +113,7 @@ def test_a_long_text_takes_what_a_full_window_takes(capsys):
     """It goes in pieces."""
     code, out, _ = run(capsys, "--model", PUBLISHED, "--text", "word " * 400)
     assert code == 0
-    assert out.splitlines()[0] == "MB at the peak of a text of 1024 bytes and 35.5 s of speech"
+    assert out.splitlines()[0] == "MB at the peak of a text of 35.5 s of speech"
 
 
 @pytest.mark.parametrize(
@@ -144,11 +144,8 @@ def test_flags_reach_the_estimate(capsys):
         "guided": True,
     }
     assert found["quantization"] == {"mode": "affine", "group_size": 64, "bits": 8}
-    sizes = {name: one["terms"]["weights"]["bytes"] for name, one in found["backends"].items()}
-    assert sizes["torch-cuda"] > 3.2e9 > 2e9 > sizes["mlx-metal"]
-    one = found["backends"]["mlx-cpu"]
-    parts = {name: term["bytes"] for name, term in one["terms"].items()}
-    assert one["total"] == sum(parts.values()) - min(parts["activations"], parts["codec"])
+    sizes = {name: one["weights"] for name, one in found["backends"].items()}
+    assert sizes["torch-cuda"] > 3.5e9 > 2.1e9 > sizes["mlx-metal"]
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "1e400", "1000001"])

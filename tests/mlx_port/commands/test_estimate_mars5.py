@@ -12,7 +12,7 @@ from tests.tiny.mars5 import converted
 from tests.tiny.published_models import AR, NAR
 from tts_core.codecs.encodec import ENCODEC_24KHZ
 from tts_core.codecs.vocos import VOCOS_ENCODEC_24KHZ
-from tts_core.memory.terms import BACKENDS
+from tts_core.memory.machine import BACKENDS
 
 pytest.importorskip("torch", reason="the published pickles need torch")
 PUBLISHED = "CAMB-AI/MARS5-TTS"
@@ -20,17 +20,6 @@ PUBLISHED = "CAMB-AI/MARS5-TTS"
 
 def run(capsys, *arguments):
     return run_command(capsys, "estimate", *arguments)
-
-
-def test_the_published_model_needs_no_files(capsys):
-    code, out, err = run(capsys, "--model", PUBLISHED, "--seconds", 5, "--dtype", "float16")
-    assert (code, err) == (0, "")
-    lines = out.splitlines()
-    assert lines[0] == "MB at the peak of a piece of 5.0 s of speech, a deep clone of 12.0 s of reference"
-    assert lines[2].split() == list(BACKENDS)
-    rows = {line[:14].strip(): line[14:].split() for line in lines[3:12]}
-    assert rows["AR"] == ["1,526"] * 6
-    assert list(rows)[-1] == "total"
 
 
 def test_a_converted_folder(capsys):
@@ -43,7 +32,7 @@ def test_a_converted_folder(capsys):
     four = json.loads(
         run(capsys, "--model", converted(), "-q", "--q-bits", 4, "--q-group-size", 32, "--json")[1]
     )
-    small, large = (one["backends"]["mlx-metal"]["terms"]["AR"]["bytes"] for one in (four, found))
+    small, large = (one["backends"]["mlx-metal"]["weights"] for one in (four, found))
     assert small < large
 
 
@@ -70,24 +59,3 @@ def test_a_complete_folder_is_opened_once(monkeypatch):
     monkeypatch.setattr("converters.published.open_published", counting)
     assert read_model(folder, None).name == "mars5"
     assert len(opened) == 1
-
-
-def test_texts_of_a_batch_keep_their_cache(capsys):
-    """Beside every other stage, which one text's is not."""
-    asked = ["--model", PUBLISHED, "--seconds", 10, "--dtype", "float16"]
-    code, out, err = run(capsys, *asked, "--batch", 2)
-    assert (code, err) == (0, "")
-    lines = out.splitlines()
-    assert lines[0] == "MB at the peak of 2 pieces of 10.0 s of speech, deep clones of 12.0 s of reference"
-    assert "Beside the cache only the largest" in out
-    one, two, four = (
-        json.loads(run(capsys, *asked, "--json", "--batch", texts)[1])["backends"]["torch-cpu"]
-        for texts in (1, 2, 4)
-    )
-    caches = [each["terms"]["cache"]["bytes"] for each in (one, two, four)]
-    assert 1.9 * caches[0] < caches[1] < 2 * caches[0]
-    stages = {name: each["bytes"] for name, each in one["terms"].items()}
-    assert one["total"] - one["loaded"] == max(stages["NAR"], stages["cache"] + stages["activations"])
-    for each, cache in ((two, caches[1]), (four, caches[2])):
-        beside = max(each["terms"][name]["bytes"] for name in ("voice", "activations", "NAR", "vocoder"))
-        assert each["total"] - each["loaded"] == cache + beside

@@ -232,7 +232,11 @@ def test_a_missing_tag_is_noted_where_there_are_others(pipeline, capsys):
         (["--max-seconds", "9999"], "--max-seconds: 9999 is more than this model's limit, 30.5"),
         (["--backend", "jax"], "--backend: 'jax' cannot be used; choose from mlx, torch"),
         (["--codec-precision", "tf32"], "codec-precision: MLX has no such switch; omit it, or add --backend"),
-        (["--backend", "torch", "--codec-precision", "tf32"], "--codec-precision: tf32 is for CUDA; cpu"),
+        pytest.param(
+            ["--backend", "torch", "--codec-precision", "tf32"],
+            "--codec-precision: tf32 is for CUDA; cpu",
+            marks=pytest.mark.torch,
+        ),
         (["--output", "a.xyz"], "output: a.xyz ends in '.xyz'; use .wav, .flac, .mp3, .opus, .aac, .pcm"),
         (["--output", "a"], "output: a has no suffix; use .wav, .flac"),
         (["--output", "."], "output: .: a folder; give the name of a file"),

@@ -217,6 +217,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return made
 
 
+@pytest.mark.torch
 @pytest.mark.skipif(
     not os.path.exists("/proc/self/mem"), reason="no /proc/self/mem, which reads as a failing disk"
 )
@@ -250,7 +251,7 @@ def test_files_of_a_converted_folder_that_are_none(
             assert Path(name).name in text or (folder / name).parent.name in text
 
 
-@pytest.mark.parametrize("backend", ["mlx", "torch"])
+@pytest.mark.parametrize("backend", ["mlx", pytest.param("torch", marks=pytest.mark.torch)])
 def test_a_reference_that_is_no_file(
     backend: str, models: dict[str, Path], tmp_path: Path, said: Callable[..., str]
 ) -> None:

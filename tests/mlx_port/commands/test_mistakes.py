@@ -111,7 +111,7 @@ def test_a_part_is_not_a_model(model, part, title, folder, voice, refused):
     ],
 )
 @pytest.mark.usefixtures("verify_here")
-@pytest.mark.parametrize("command", ["generate", "verify"])
+@pytest.mark.parametrize("command", ["generate", pytest.param("verify", marks=pytest.mark.torch)])
 def test_a_folder_that_lacks_a_part(command, model, lost, message, folder, voice, refused, tmp_path):
     broken = tmp_path / "broken"
     shutil.copytree(folder(model), broken)
@@ -126,6 +126,7 @@ def test_published_files_are_to_be_converted(folder, voice, refused):
     assert f"if these are published weights, run: convert-weights --hf-path {published} --mlx-path" in err
 
 
+@pytest.mark.torch
 @pytest.mark.usefixtures("verify_here")
 def test_verify_names_its_own_arguments(folder, voice, refused):
     model = folder("mars5")

@@ -14,6 +14,7 @@ from tts_core.audio.voice_cache import VoiceCache
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.dia2.options import Dia2Options
 from tts_core.errors import ResourceError, UsageError
+from tts_core.memory.fits import together
 from tts_core.results import join
 from tts_core.serving.session import Failed
 from tts_core.speaking.speech import Sound
@@ -117,7 +118,7 @@ def test_requests_wait_for_memory(pipeline, asked, monkeypatch):
     """By the plan: the cache of all rows together, as long as the longest may become."""
     session, host = pipeline("mlx").session(8), pipeline("mlx").engine.host
     jobs = [one.job() for one in asked("mlx")[:2]]
-    needed = session.admission._bytes(jobs)
+    needed = session.admission.plan.footprint(session.net.configs, together(jobs), host.machine()).running
     monkeypatch.setattr(type(host), "free_bytes", lambda _: needed)
     assert session.fits(asked("mlx")[0])
     session.join(asked("mlx")[0])

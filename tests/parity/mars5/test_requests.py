@@ -10,11 +10,9 @@ import pytest
 from mlx_port.loading import open_parts
 from tests.tiny.mars5 import CODES, LONG, SAID, TEXT, converted, limit, pipeline, reference, voice
 from tts_core.errors import ResourceError, UsageError
-from tts_core.mars5 import net as mars5_net
 from tts_core.mars5 import reference as mars5_reference
 from tts_core.mars5 import request as mars5_request
-from tts_core.mars5 import speech as mars5_speech
-from tts_core.mars5.memory import Mars5Job
+from tts_core.mars5.footprint import Mars5Job
 from tts_core.mars5.options import Mars5Options
 from tts_core.prompt import Prompt
 from tts_core.results import join
@@ -30,10 +28,10 @@ def test_what_would_not_fit_is_refused(side: str, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(type(engine.host), "free_bytes", lambda _: free.pop(0))
     monkeypatch.setattr(engine.diffusion, "run", lambda *_, **__: pytest.fail("the diffusion ran"))
     given = {"prompt": voice(), "seed": 1, "timesteps": 1, "generate_max_len_override": 24}
-    with pytest.raises(ResourceError, match=r"memory: .* of reference take .* are free"):
+    with pytest.raises(ResourceError, match=r"memory: .* of speech take .* are free"):
         pipeline(side).stream(TEXT, **given)
     free += [10**9, 10**9, 1]
-    with pytest.raises(ResourceError, match=r"memory: .* of reference take .* are free"):
+    with pytest.raises(ResourceError, match=r"memory: .* of speech take .* are free"):
         list(pipeline(side).stream(TEXT, **given))
 
 
@@ -43,8 +41,8 @@ def test_memory_is_for_the_longest_piece_and_a_prompt_counts_once(
 ) -> None:
     """The most ids and the most characters may be those of different pieces."""
     voiced, jobs = pipeline("torch"), list[Mars5Job]()
-    for module, name in ((mars5_net, "check_running"), (mars5_speech, "check_diffusion")):
-        monkeypatch.setattr(module, name, lambda configs, job, _: jobs.append(job))
+    for name in ("check", "check_beside"):
+        monkeypatch.setattr(voiced.engine, name, jobs.append)
     texts = ["Yes, yes.", "ÄÖÜ ÄÖÜ ÄÖÜ ÄÖÜ.", "The inn is in there."]
     prompt = Prompt.of(codes=CODES, text=said)
     ids = [limit(text, 0, said) for text in texts]

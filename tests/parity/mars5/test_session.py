@@ -13,7 +13,6 @@ from tests.contract.speakers import assert_same
 from tests.tiny.mars5 import CODES, LONG, SAID, TEXT, limit, pipeline, voice
 from tests.windows import Windows
 from tts_core.errors import ResourceError, UsageError
-from tts_core.mars5 import speech
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.request import STAGES, Mars5Request
 from tts_core.prompt import Prompt
@@ -132,12 +131,12 @@ def test_a_request_that_fails_leaves_the_others_alone(side: str, monkeypatch: py
     keys, events = [session.join(large), session.join(fine)], []
     checked: list[Any] = []
 
-    def check(configs: Any, job: Any, machine: Any) -> None:
+    def check(job: Any) -> None:
         checked.append(job)
         if len(checked) == 1:
             raise ResourceError("memory: too little")
 
-    monkeypatch.setattr(speech, "check_diffusion", check)
+    monkeypatch.setattr(session.net, "check_beside", check)
     while session.running:
         events += session.step()
     failed = [event for event in events if isinstance(event, Failed)]

@@ -19,8 +19,8 @@ from tests.tolerance import assert_within
 from tts_core.audio.loudness import TARGET, integrated_loudness, normalize_loudness
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.errors import CancelledError, ResourceError, UsageError
+from tts_core.metavoice.footprint import MetaVoiceJob, positions
 from tts_core.metavoice.inputs import FirstStageSampling, MetaVoiceInputs
-from tts_core.metavoice.memory import MetaVoiceJob, positions
 from tts_core.metavoice.net import MetaVoiceSource
 from tts_core.metavoice.options import Decoder, MetaVoiceOptions
 from tts_core.metavoice.request import STAGES, MetaVoiceFacts, MetaVoiceRequest, log_license, request

@@ -7,7 +7,7 @@ from tests.tiny.dia import dac_config
 from tts_core.codecs.dac import decode_lookahead, decoded_length
 from tts_core.codecs.dac_calls import Passage, calls, even, launch_passages, most_fed, split, stream_shapes
 from tts_core.codecs.policy import CodecPolicy
-from tts_core.memory.terms import BACKENDS
+from tts_core.memory.machine import BACKENDS
 from tts_core.nn.beside import Done
 
 TINY = dac_config()

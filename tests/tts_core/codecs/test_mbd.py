@@ -12,7 +12,6 @@ from tts_core.codecs.mbd import (
     MbdConfig,
     check_items,
     nearest_frames,
-    read_converted,
     read_published,
 )
 from tts_core.codecs.mbd_schedule import alpha_bars, betas, check_steps, default_steps, transitions
@@ -57,26 +56,26 @@ def test_the_published_size_is_not_logged(caplog):
 @pytest.mark.parametrize(
     ("place", "value", "said"),
     [
-        ("diffusion_unet.bilstm", True, "bilstm True is not supported"),
-        ("diffusion_unet.transformer", True, "transformer True is not supported"),
-        ("diffusion_unet.emb_all_layers", False, "emb_all_layers is False"),
-        ("diffusion_unet.attention", 4, "unknown attention"),
-        ("diffusion_unet.depth", 10**6, "too deep"),
+        ("diffusion_unet.bilstm", True, "bilstm True, not False"),
+        ("diffusion_unet.transformer", True, "transformer True, not False"),
+        ("diffusion_unet.emb_all_layers", False, "emb_all_layers False, not True"),
+        ("diffusion_unet.attention", 4, "unknown cfg.diffusion_unet.attention"),
+        ("diffusion_unet.depth", 10**6, "depth 1000000: expected a whole number from 1 to 1000"),
         ("diffusion_unet.hidden", 5, "5 channels cannot be normalized in 3 groups"),
         ("diffusion_unet.kernel", 4, "kernel 4 and stride 3"),
-        ("diffusion_unet", 7, "diffusion_unet: expected an object"),
-        ("schedule.repartition", "linear", "repartition 'linear' is not supported"),
-        ("schedule.n_bands", 4, "n_bands 4 is not supported"),
+        ("diffusion_unet", 7, "diffusion_unet 7: expected an object"),
+        ("schedule.repartition", "linear", "repartition 'linear', not 'power'"),
+        ("schedule.n_bands", 4, "n_bands 4, not None"),
         ("schedule.beta_exp", 0, "beta_exp 0"),
         ("schedule.beta_t1", 1.5, "beta 1e-05 to 1.5"),
-        ("schedule.sigma", 1, "unknown sigma"),
-        ("processor.use", None, "processor use is None"),
-        ("processor.name", "other", "processor 'other' is not supported"),
+        ("schedule.sigma", 1, "unknown cfg.schedule.sigma"),
+        ("processor.use", None, "processor.use None, not True"),
+        ("processor.name", "other", "name 'other', not 'multi_band_processor'"),
         ("processor.power_std", [0.4], "1 powers for 3 bands"),
-        ("processor.power_std", "much", "must be numbers"),
-        ("processor.offset", 1, "unknown offset"),
-        ("channels", 2, "channels is 2, only 1 is supported"),
-        ("sample_rate", 16000, "sample_rate is 16000, the file's 2400"),
+        ("processor.power_std", "much", "processor.power_std 'much': power_std"),
+        ("processor.offset", 1, "unknown cfg.processor.offset"),
+        ("channels", 2, "channels 2, not 1"),
+        ("sample_rate", 16000, "sample_rate 16000, not 2400"),
     ],
 )
 def test_what_is_refused_is_named_with_its_band(place, value, said):
@@ -114,7 +113,7 @@ def test_missing_entries_are_named(section):
         ({"n_bands": None}, "n_bands None"),
         ({"n_bands": 10**9}, "is not a number of bands"),
         ({2: {}}, r"n_bands is 2, the file contains the bands \[0, 1, 2\]"),
-        ({1: {"cfg": 5}}, "band 1: cfg: expected an object"),
+        ({1: {"cfg": 5}}, "band 1: cfg 5: expected an object"),
         ({1: 5}, "band 1: expected an object"),
         ({"sample_rate": "24k"}, "sample_rate"),
     ],
@@ -130,8 +129,8 @@ def test_bands_need_the_same_latents():
 
 
 def test_bands_of_our_own_schema_are_a_list():
-    with pytest.raises(CheckpointError, match="not a list"):
-        read_converted(CONFIG.to_dict() | {"bands": 3})
+    with pytest.raises(CheckpointError, match="bands 3: expected a list"):
+        MbdConfig.from_dict(CONFIG.to_dict() | {"bands": 3})
 
 
 def test_schedule():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tts_core.codecs.policy import DEFAULT, CodecPolicy, fitting, smaller
+from tts_core.codecs.policy import DEFAULT, CodecPolicy, fitting
 from tts_core.errors import UsageError
 
 
@@ -29,9 +29,9 @@ def test_windows_that_nobody_hears_are_even():
 
 
 def test_smaller_ones_are_halves_down_to_the_first_window():
-    assert [policy.max_frames for policy in smaller(CodecPolicy(100, 8))] == [50, 25, 12, 8]
-    assert {policy.first_frames for policy in smaller(CodecPolicy(100, 5))} == {5}
-    assert list(smaller(CodecPolicy(8))) == []
+    assert [policy.max_frames for policy in CodecPolicy(100, 8).smaller()] == [50, 25, 12, 8]
+    assert {policy.first_frames for policy in CodecPolicy(100, 5).smaller()} == {5}
+    assert list(CodecPolicy(8).smaller()) == []
 
 
 @pytest.mark.parametrize(

@@ -77,9 +77,9 @@ def changed(path: str, value: Any) -> dict[str, Any]:
         ("feature_extractor.init_args.encodec_model", "encodec_48khz", "encodec_48khz"),
         ("feature_extractor.init_args", None, "init_args"),
         ("backbone", None, "backbone"),
-        ("backbone.init_args.adanorm_num_embeddings", None, "num_bandwidths None"),
+        ("backbone.init_args.adanorm_num_embeddings", None, "adanorm_num_embeddings None"),
         ("backbone.init_args.dim", 383, "dim"),
-        ("backbone.init_args.dilation", 2, "unknown dilation"),
+        ("backbone.init_args.dilation", 2, r"unknown backbone\.init_args\.dilation"),
         ("head.init_args.padding", "center", "center"),
         ("head.init_args.n_fft", 1281, "n_fft 1281"),
         ("head.init_args.hop_length", 321, "hop_length 321"),
@@ -99,7 +99,9 @@ def test_the_codebooks_come_from_the_tensors(shapes):
 
 
 def test_missing_arguments_are_named():
-    with pytest.raises(CheckpointError, match="missing adanorm_num_embeddings, dim"):
+    with pytest.raises(
+        CheckpointError, match=r"missing backbone.init_args.dim, backbone.init_args.adanorm_num_embeddings"
+    ):
         read_published(
             changed("backbone.init_args", {"input_channels": 1, "intermediate_dim": 1, "num_layers": 1}),
             SHAPES,

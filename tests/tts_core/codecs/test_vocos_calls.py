@@ -6,7 +6,7 @@ from tests.tiny.codecs import vocos_config
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.codecs.vocos import decode_lookahead, decode_window
 from tts_core.codecs.vocos_calls import calls, most_fed
-from tts_core.memory.terms import BACKENDS
+from tts_core.memory.machine import BACKENDS
 
 TINY = vocos_config()
 POLICY = CodecPolicy(max_frames=32, first_frames=8)

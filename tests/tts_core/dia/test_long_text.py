@@ -5,8 +5,8 @@ import pytest
 
 from tests.tiny.dia import dac_config, dia_config
 from tests.tiny.recordings import snippet
+from tts_core.dia.footprint import DiaJob
 from tts_core.dia.long_text import DiaPieces
-from tts_core.dia.memory import DiaJob
 from tts_core.dia.options import DiaOptions
 from tts_core.dia.request import DiaRequest, request
 from tts_core.prompt import Prompt

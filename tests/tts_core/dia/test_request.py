@@ -11,10 +11,11 @@ from tests.tiny.dia import SAMPLING, dac_config, dia_config
 from tests.tiny.recordings import snippet
 from tts_core.dia import pieces
 from tts_core.dia import request as module
-from tts_core.dia.memory import DiaJob
+from tts_core.dia.footprint import DiaJob
 from tts_core.dia.options import DiaOptions
 from tts_core.dia.request import DiaRequest, requests
 from tts_core.errors import UsageError
+from tts_core.memory.fits import together
 from tts_core.nn.noise import HostNoise
 from tts_core.prompt import Prompt
 
@@ -127,16 +128,15 @@ def test_what_fits_exactly_is_taken() -> None:
 
 @pytest.mark.parametrize(
     ("frames", "prompt_frames", "new"),
-    [([26, 3], 5, 21), ([7, 3], 5, 3), ([3, 21], 5, 21), ([8, 3], 0, 8)],
-    ids=["the text without a prompt", "it, within the other's prompt", "the other", "no prompt"],
+    [([26, 3], 5, 26), ([3, 21], 5, 21), ([8, 3], 0, 8)],
+    ids=["the text without a prompt", "the other", "no prompt"],
 )
-def test_memory_is_for_the_longest_and_a_prompt_counts_once(
+def test_memory_is_for_the_longest_speech_and_the_longest_prompt(
     frames: list[int], prompt_frames: int, new: int
 ) -> None:
-    """The longest sequence is prompt plus new frames, of any text."""
     prompts = [None, CODES[:, :prompt_frames]]
     asked = request(["[S1] abcdef", "b"], prompts, max_frames=frames, cfg_scale=1.5)
-    job = DiaJob.together([one.job() for one in asked])
+    job = together([one.job() for one in asked])
     assert job == DiaJob(text_bytes=8, frames=new, prompt_frames=prompt_frames, batch=2, guided=True)
 
 

@@ -51,10 +51,10 @@ def test_gaps_of_the_schedule_are_closed():
 @pytest.mark.parametrize(
     ("block", "values", "named"),
     [
-        ("data", {"channels": 5}, "5 channels for 5 delays"),
+        ("data", {"channels": 5}, "data.channels 5, not 7"),
         ("data", {"delay_pattern": [0, 1, 1, 1, 1]}, "delay_pattern"),
-        ("data", {"delay_pattern": "none"}, "delay_pattern 'none' is not a short list"),
-        ("data", {"text_zero_token_id": -1}, "text_zero_id -1 is not an id below 371"),
+        ("data", {"delay_pattern": "none"}, "delay_pattern 'none': expected a list"),
+        ("data", {"text_zero_token_id": -1}, "text_zero_token_id -1: expected a whole number from 0"),
         ("data", {"audio_pad_token_id": 64}, "pad is also another special id"),
         ("data", {"audio_bos_token_id": 0}, "no audio id is left for codes"),
         ("data", {"second_stream_ahead": "two"}, "second_stream_ahead 'two'"),
@@ -62,9 +62,9 @@ def test_gaps_of_the_schedule_are_closed():
         ("model.depformer", {"kv_heads": 1}, "1 key heads for 3 heads; in_proj has as many of each"),
         ("model.decoder", {"kv_heads": 4}, "6 heads of 10 for 4 key heads"),
         ("model.decoder", {"gqa_head_dim": 9}, "an even width"),
-        ("model.depformer", {"mlp_activations": ["tanh", "linear"]}, "two of gelu, linear, relu, silu"),
-        ("model.depformer", {"mlp_activations": "silu"}, "mlp_activations 'silu' is not a list"),
-        ("model.depformer", {"apply_rope": "yes"}, "depformer_has_rope 'yes' is not true or false"),
+        ("model.depformer", {"mlp_activations": ["tanh", "linear"]}, "one of gelu, linear, relu, silu"),
+        ("model.depformer", {"mlp_activations": "silu"}, "mlp_activations 'silu': .* expected a list of 2"),
+        ("model.depformer", {"apply_rope": "yes"}, "apply_rope 'yes': expected true or false"),
         ("model", {"rope_min_timescale": 20000}, "rope_max_timescale is below rope_min_timescale"),
         ("runtime", {"weights_schedule": [0, 1]}, "weights_schedule .* a set for each of the 4 stages"),
         ("runtime", {"weights_schedule": [0, 1, 1, -1]}, "weights_schedule"),
@@ -78,14 +78,14 @@ def test_what_cannot_run_is_named(block, values, named):
 @pytest.mark.parametrize("block", ["data", "model", "runtime"])
 def test_a_missing_block_is_named(block):
     config = {name: value for name, value in PUBLISHED["v_main"].items() if name != block}
-    with pytest.raises(CheckpointError, match=f"{block}: expected an object"):
+    with pytest.raises(CheckpointError, match=f"missing .*{block}"):
         read_published(config)
 
 
 def test_missing_fields_are_all_named():
     config = changed("v_main", "data")
     del config["data"]["text_vocab_size"], config["model"]["depformer"]["n_embd"]
-    with pytest.raises(CheckpointError, match=r"data\.text_vocab_size, model\.depformer\.n_embd missing"):
+    with pytest.raises(CheckpointError, match=r"missing model\.depformer\.n_embd, data\.text_vocab_size"):
         read_published(config)
 
 

@@ -5,14 +5,15 @@ from typing import Any
 import pytest
 
 from tests.tiny.dia2 import GOLDEN, dia2_config
+from tts_core.codecs import mimi
 from tts_core.codecs.mimi import MIMI_24KHZ
-from tts_core.dia2.memory import Dia2Job, estimate
+from tts_core.dia2.footprint import PLAN, Dia2Job
 from tts_core.dia2.model import DIA2_2B
 from tts_core.dia2.options import Dia2Options
-from tts_core.dia2.outlook import headline, plan
 from tts_core.dia2.request import Dia2Facts, request
 from tts_core.dia2.tokenizer import FILE
 from tts_core.errors import UsageError
+from tts_core.memory.fits import together
 from tts_core.memory.machine import Machine
 from tts_core.nn.noise import HostNoise
 
@@ -55,23 +56,25 @@ CONFIGS = {"dia2": DIA2_2B, "mimi": MIMI_24KHZ}
 
 def test_memory_of_the_published_size():
     """Weights of the published file; 57,344 numbers a step and row in the cache."""
-    whole = estimate(CONFIGS, plan(CONFIGS, None, None, 1), Machine("float32", "torch-cpu"))
-    assert whole["weights"].bytes == pytest.approx(4 * 1_919_556_608, rel=0.001)
-    assert whole["codec weights"].bytes == 4 * (96_151_393 - 32 * 2049)
-    half = estimate(CONFIGS, plan(CONFIGS, None, None, 1), Machine("bfloat16", "torch-cpu"))
-    rows = 2 * 57_344 * 2 * 1536
-    assert half["cache"].bytes == rows + rows // 28
-    assert half["weights"].bytes == pytest.approx(whole["weights"].bytes / 2, rel=0.001)
+    job, codec = PLAN.job(CONFIGS, None, None, 1), 4 * (96_151_393 - 32 * 2049)
+    whole, half = (
+        PLAN.footprint(CONFIGS, job, Machine(dtype, "torch-cpu")) for dtype in ("float32", "bfloat16")
+    )
+    assert whole.weights - codec == pytest.approx(4 * 1_919_556_608, rel=0.001)
+    rows, states = 2 * 57_344 * 2 * 1536, 2 * 4 * mimi.carried(MIMI_24KHZ)
+    assert half.row == rows + rows // 28 + states
+    assert half.minute == 60 * 12.5 * 2 * 57_344 * 2
+    assert half.weights - codec == pytest.approx((whole.weights - codec) / 2, rel=0.001)
 
 
 def test_memory_falls_with_what_is_left_out():
     def running(job: Dia2Job) -> int:
-        return estimate(CONFIGS, job, Machine("bfloat16", "mlx-metal")).running
+        return PLAN.footprint(CONFIGS, job, Machine("bfloat16", "mlx-metal")).running
 
     job = Dia2Job(1483, 300)
     assert running(Dia2Job(1483, 300, guided=False)) < running(job)
-    several = Dia2Job.together([job, Dia2Job(10, guided=False)])
-    assert several == Dia2Job(1483, 300, texts=2)
+    several = together([job, Dia2Job(10, guided=False)])
+    assert several == Dia2Job(1483, 300, batch=2)
     assert running(several) > running(job)
     assert running(Dia2Job(100)) < running(Dia2Job(1483)) < running(Dia2Job(1483, 700))
 
@@ -91,17 +94,16 @@ def test_the_estimate_of_a_long_text_is_the_plan_of_its_request(words: int, voic
     """Later pieces read 15 seconds of the first one's voice."""
     text = "[S1] " + "one " * words
     facts = Dia2Facts.of(CONFIGS, {FILE: (GOLDEN / "tokenizer" / FILE).read_text("utf-8")})
-    job, planned = request(facts, text, Dia2Options(), None).job(), plan(CONFIGS, text, None, 1)
+    job, planned = request(facts, text, Dia2Options(), None).job(), PLAN.job(CONFIGS, text, None, 1)
     assert planned.prefix_frames == job.prefix_frames == voice
     assert planned.frames <= job.frames
     assert (planned == job) == (voice > 0)
-    assert plan(CONFIGS, text, 20, 3) == Dia2Job(250, voice, texts=3)
+    assert PLAN.job(CONFIGS, text, 20, 3) == Dia2Job(250, voice, batch=3)
 
 
 def test_an_estimate_beyond_the_context_is_refused():
-    assert plan(CONFIGS, "[S1] Hello there.", None, 1).frames < 100
-    assert plan(CONFIGS, None, 20, 1).frames == 250
-    assert plan(CONFIGS, None, 20, 4) == Dia2Job(250, texts=4)
-    assert headline(Dia2Job(250, texts=4), CONFIGS)[0] == "MB at the peak of 4 texts of 20.0 s of speech"
+    assert PLAN.job(CONFIGS, "[S1] Hello there.", None, 1).frames < 100
+    assert PLAN.job(CONFIGS, None, 20, 1).frames == 250
+    assert PLAN.job(CONFIGS, None, 20, 4) == Dia2Job(250, batch=4)
     with pytest.raises(UsageError, match=r"seconds: 200 is more than this model's limit, 118\.6"):
-        plan(CONFIGS, None, 200, 1)
+        PLAN.job(CONFIGS, None, 200, 1)

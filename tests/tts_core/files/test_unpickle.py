@@ -17,6 +17,7 @@ from tests.converters.files.opcodes import (
     storage,
     tensor,
     text,
+    used_again,
 )
 from tests.tts_core.growth import MOST, growth
 from tts_core.errors import CheckpointError
@@ -72,14 +73,6 @@ def test_tensors_and_bytes_are_read():
 def test_what_torch_save_does_not_write_is_refused(pickled, said):
     with pytest.raises(CheckpointError, match=f"refused: .*{said}"):
         unpickle(START + pickled + b".")
-
-
-def used_again(levels: int) -> bytes:
-    """Tuples of twice the tuple before: their hash takes 2 ** levels steps."""
-    made = b"](K\x01K\x02\x86q\x00"
-    for level in range(levels):
-        made += b"h" + bytes([level]) + b"h" + bytes([level]) + b"\x86q" + bytes([level + 1])
-    return made + b"e"
 
 
 @pytest.mark.parametrize(

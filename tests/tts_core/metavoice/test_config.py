@@ -117,14 +117,14 @@ def test_biases():
         ),
         ({"swiglu_multiple_of": None}, r"swiglu.w1.weight: \(5461, 2048\) by .*, \(5632, 2048\) in the file"),
         ({"bias": True}, r"c_attn.bias: \(6144,\) by the configuration, nothing in the file"),
-        ({"norm_type": "layernorm"}, "norm_type is 'layernorm', needed 'rmsnorm'"),
-        ({"spk_emb_on_text": False}, "spk_emb_on_text is False, needed True"),
-        ({"causal": False}, "causal is False"),
+        ({"norm_type": "layernorm"}, "norm_type 'layernorm', not 'rmsnorm'"),
+        ({"spk_emb_on_text": False}, "spk_emb_on_text False, not True"),
+        ({"causal": False}, "causal False, not True"),
         ({"vocab_sizes": [1538, 1025]}, "second stage"),
-        ({"vocab_sizes": None}, "positive whole numbers"),
-        ({"n_head": 0}, "positive whole numbers"),
+        ({"vocab_sizes": None}, "vocab_sizes: None: a first stage has one vocabulary"),
+        ({"n_head": 0}, "n_head 0: expected a whole number from 1"),
         ({"n_head": 3}, "2048 does not divide among 3 heads"),
-        ({"rope": True}, "unknown rope"),
+        ({"rope": True}, r"unknown model_args\.rope"),
     ],
 )
 def test_what_does_not_fit_is_an_error(change: dict[str, Any], message: str):
@@ -134,17 +134,17 @@ def test_what_does_not_fit_is_an_error(change: dict[str, Any], message: str):
 
 def test_causality_of_the_second_stage_is_told_twice():
     shapes = metavoice.second_stage_parameter_shapes(SECOND)
-    with pytest.raises(CheckpointError, match="config says causal True, model_args False"):
+    with pytest.raises(CheckpointError, match=r"config\.causal True, not False"):
         metavoice.read_second_stage(checkpoint(SECOND_ARGS, causal=True), shapes)
     args = SECOND_ARGS | {"target_vocab_sizes": None}
-    with pytest.raises(CheckpointError, match="no target_vocab_sizes"):
+    with pytest.raises(CheckpointError, match="target_vocab_sizes None: expected a list"):
         metavoice.read_second_stage(checkpoint(args, causal=False), shapes)
 
 
 def test_a_model_without_speaker_is_refused():
-    with pytest.raises(CheckpointError, match="speaker_cond is not set"):
+    with pytest.raises(CheckpointError, match=r"missing .*meta\.speaker_cond"):
         metavoice.read_first_stage({"model_args": FIRST_ARGS, "meta": {}}, first_shapes())
-    with pytest.raises(CheckpointError, match="model_args missing"):
+    with pytest.raises(CheckpointError, match="missing model_args, meta"):
         metavoice.read_first_stage({}, first_shapes())
 
 

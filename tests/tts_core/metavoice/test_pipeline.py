@@ -125,7 +125,7 @@ def test_memory_is_checked_for_the_pieces_side_by_side(
     pipeline: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs = []
-    monkeypatch.setattr("tts_core.metavoice.net.check_running", lambda configs, job, _: jobs.append(job))
+    monkeypatch.setattr(pipeline.engine, "check", jobs.append)
     pipeline.generate(TEXT, prompt=PROMPT, **PIECES)
     pipeline.generate(TEXT, prompt=PROMPT, max_frames=99, **PIECES)  # one after the other
     pipeline.generate_batch([TEXT, "So."], prompts=PROMPT, batch_size=3, **PIECES)

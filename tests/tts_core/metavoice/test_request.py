@@ -16,10 +16,11 @@ from tests.conftest import Calls
 from tests.tiny.metavoice import tokenizers
 from tts_core.codecs.vocos import VOCOS_ENCODEC_24KHZ as VOCODER
 from tts_core.errors import UsageError
+from tts_core.memory.fits import together
 from tts_core.metavoice import request as module
 from tts_core.metavoice.config import END_OF_AUDIO
+from tts_core.metavoice.footprint import MetaVoiceJob
 from tts_core.metavoice.inputs import FirstStageSampling
-from tts_core.metavoice.memory import MetaVoiceJob
 from tts_core.metavoice.model import METAVOICE_FIRST_STAGE as FIRST
 from tts_core.metavoice.model import METAVOICE_SECOND_STAGE as SECOND
 from tts_core.metavoice.options import PIECE_SECONDS, MetaVoiceOptions
@@ -119,11 +120,11 @@ def test_memory_is_for_the_longest_piece() -> None:
     assert ids[0] < ids[2] < ids[1]
     rows = FirstStageSampling().rows
     jobs = [replace(made, decoder="mbd").job() for made in speeches]
-    assert MetaVoiceJob.together(jobs) == MetaVoiceJob(ids[1], frames, 1, rows, "mbd")
+    assert together(jobs) == MetaVoiceJob(ids[1], frames, 3, rows, True)
     whole = speech(f"Hm. {LONG}")
     ids = [len(piece.first) for piece in whole.pieces]
     most = max(piece.frames for piece in whole.pieces)
-    assert whole.job() == MetaVoiceJob(max(ids), most, 1, rows, "vocos")
+    assert whole.job() == MetaVoiceJob(max(ids), most, 1, rows)
 
 
 def test_references_at_the_bounds(caplog: pytest.LogCaptureFixture) -> None:
@@ -258,8 +259,8 @@ def test_a_batch_has_one_value_a_text_and_reads_a_shared_voice_once(monkeypatch:
     assert [len(one.pieces) for one in batch] == [1, 4, 1]
     assert batch[0].voice is batch[2].voice
     assert len(trimmed) == 1
-    job = MetaVoiceJob.together([one.job() for one in batch])
-    assert (job.batch, job.rows) == (1, 2)
+    job = together([one.job() for one in batch])
+    assert (job.batch, job.rows) == (3, 2)
     assert job.frames == max(piece.frames for piece in batch[1].pieces)
     assert job.text_ids == max(len(piece.first) for piece in batch[1].pieces)
     one = batch[0].job()

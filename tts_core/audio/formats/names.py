@@ -19,11 +19,11 @@ MPEG_RATES = (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000)
 class Format:
     """Facts about one format.
 
-    held_seconds: of sound that a stream holds back, so that a shorter one is sent with its length.
+    held_seconds: seconds of sound that a stream holds back, so that a shorter sound is sent with its length.
     media_type: may contain {rate}.
     rates: supported sample rates in Hz, ascending; empty: any.
     encoder: module and class.
-    with_pyav: the same of the encoder that is preferred if PyAV is installed.
+    with_pyav: module and class of the preferred encoder if PyAV is installed.
     bytes_per_second: of a file at 44.1 kHz, roughly.
     is_raw: without a header, which has the rate.
     is_read: `read_audio` decodes it.

@@ -31,7 +31,7 @@ class Pcm:
 
 
 class Wav(Pcm):
-    """A WAV file. Where the sink can seek, it is valid after every write, also if interrupted."""
+    """A WAV file. If the sink can seek, it is valid after every write, even if interrupted."""
 
     def __init__(self, sink: Sink, sample_rate: int):
         super().__init__(sink, sample_rate)

@@ -1,4 +1,4 @@
-"""Destinations of encoders: a file that can seek, or a stream in which nothing sent can be changed."""
+"""Destinations of encoders: a file that can seek, or a stream whose sent bytes cannot change."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Sink:
         self._place = self._end = 0
 
     def write(self, data: bytes | memoryview) -> int:
-        """Write at the current position; in a stream, only what is after its end."""
+        """Write at the current position; in a stream, only bytes beyond its end."""
         if self.error is None:
             try:
                 self._write(bytes(data))
@@ -49,7 +49,7 @@ class Sink:
             self._output.write(new)
 
     def stream(self, output: BinaryOutput) -> None:
-        """Write further bytes to a stream; those that were written stay as they are."""
+        """Append bytes to a stream."""
         self._seekable, self._output = False, output
 
     def seek(self, offset: int, whence: int = 0) -> int:

@@ -1,4 +1,4 @@
-"""A sound written piece by piece: resampled if its format needs that, encoded, and bytes passed on."""
+"""Write a sound piece by piece: resample it if its format needs that, encode it, and pass the bytes on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class FormatEncoder(Protocol):
         ...
 
     def close(self) -> None:
-        """Write the rest, and the header again where the sink can seek."""
+        """Write the rest, and the header again if the sink can seek."""
         ...
 
 
@@ -107,7 +107,7 @@ class StreamEncoder:
         self.rate, self.media_type = self._writer.rate, form.media_type.format(rate=self._writer.rate)
 
     def add(self, samples: np.ndarray) -> bytes:
-        """The next (L,) samples → the bytes that are ready, maybe none."""
+        """Add (L,) samples and return the bytes that are ready, maybe none."""
         self._writer.write(samples)
         self._left -= len(samples)
         if self._held is not None and self._left >= 0:
@@ -120,7 +120,7 @@ class StreamEncoder:
         return self._released() + self._ready.take()
 
     def _released(self) -> bytes:
-        """Return what was held back; from now on nothing is."""
+        """Return the bytes held back, and hold back no more."""
         if self._held is None:
             return b""
         data, self._held = self._held.getvalue(), None

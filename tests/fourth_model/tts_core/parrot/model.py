@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
-
 from tts_core.codecs.dac import DAC_44KHZ, DacConfig
-from tts_core.config import check_numbers, config_of, exact_fields
+from tts_core.config import Config, config_of
 from tts_core.models import Code, Configs, Documents, Model, Network, Speed
 from tts_core.parrot.options import ParrotOptions
 
@@ -15,23 +11,10 @@ REPOSITORY = "birds/parrot"
 LOGITS = 3
 
 
-@dataclass(frozen=True)
-class ParrotConfig:
+class ParrotConfig(Config, title="Parrot config"):
     """Shape of a Parrot."""
 
     width: int
-
-    def __post_init__(self) -> None:
-        check_numbers(self, "Parrot config")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the contents of our own config.json."""
-        return asdict(self)
-
-
-def read_converted(config: Mapping[str, Any]) -> ParrotConfig:
-    """Read our own schema, strictly."""
-    return ParrotConfig(**exact_fields(ParrotConfig, config, "Parrot config"))
 
 
 def parameter_shapes(config: ParrotConfig) -> dict[str, tuple[int, ...]]:
@@ -45,12 +28,12 @@ def check(configs: Configs, documents: Documents) -> None:
 
 def code() -> Code:
     """Import the functions."""
-    from tts_core.parrot.outlook import estimate, headline, plan
+    from tts_core.parrot.footprint import PLAN
     from tts_core.parrot.probes import probes
     from tts_core.parrot.request import ask
     from tts_core.parrot.speech import speak
 
-    return Code(ask, speak, plan, estimate, headline, probes)
+    return Code(ask, speak, PLAN, probes)
 
 
 MODEL = Model(
@@ -64,7 +47,7 @@ MODEL = Model(
             folder="",
             network="parrot.parrot:Parrot",
             parameter_shapes=parameter_shapes,
-            read_converted=read_converted,
+            read_converted=ParrotConfig.from_dict,
             stays_float32=lambda name: name.startswith("norm"),
             is_large=lambda name: name == "beak.weight",
             documents=("words.txt",),

@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 
 from tts_core.codecs.policy import CodecPolicy
-from tts_core.memory.fits import check
 from tts_core.nn.beside import Done, Pending
 from tts_core.nn.host import Device
+from tts_core.parrot.footprint import PLAN, ParrotJob
 from tts_core.parrot.options import ParrotOptions
-from tts_core.parrot.outlook import ParrotJob, estimate
 from tts_core.parrot.request import ParrotRequest, live, request
 from tts_core.pipeline import PromptLike
-from tts_core.speaking.admission import PeakAdmission
+from tts_core.speaking.admission import Admission
 from tts_core.speaking.net import Net
 from tts_core.speaking.speech import Made, Sound
 
@@ -25,6 +24,8 @@ class ParrotNet(Net):
 
     best: the network's most probable logits, on its device.
     """
+
+    plan = PLAN
 
     def __init__(self, network: Any, best: Callable[[Any], Any], codec: Any, words: str, host: Device):
         self.network, self.best, self.codec, self.words, self.host = network, best, codec, words, host
@@ -49,21 +50,12 @@ class ParrotNet(Net):
     def rehearsal(self) -> ParrotRequest:
         return self.request("Polly", ParrotOptions())
 
-    def check(self, job: ParrotJob) -> None:
-        machine = self.host.machine()
-        check("the words", estimate(self.configs, job, machine).running, machine)
-
     def together(self, requests: Sequence[ParrotRequest], most: int | None = None) -> tuple[ParrotJob, int]:
         self.check(requests[0].job())
         return requests[0].job(), len(requests)
 
-    def open(
-        self, places: int, job: ParrotJob | None, policy: CodecPolicy | None
-    ) -> tuple[Any, PeakAdmission]:
-        machine = self.host.machine()
-        return None, PeakAdmission(
-            self.host, places, lambda one: estimate(self.configs, one.job(), machine).running
-        )
+    def open(self, places: int, job: ParrotJob | None, policy: CodecPolicy | None) -> tuple[Any, Admission]:
+        return None, self.admission(places, lambda texts: ParrotJob(12, texts))
 
     def codes(self, features: np.ndarray, seed: int) -> Made:
         """(1, T, D) → (Q, T) int32."""

@@ -14,13 +14,12 @@ import torch_ref.cuda.dia.decoder
 import torch_ref.layers.cache
 from tests.sides import PORT, YARDSTICK, Side
 from tests.tiny.dia import compose, dac_config, dac_weights, dia_config, dia_weights
-from tts_core.codecs.dac_memory import codec_policy, decoder_widths
-from tts_core.dia import memory as estimate
-from tts_core.dia.memory import DiaJob
+from tts_core.codecs import dac
+from tts_core.codecs.memory import codec_policy, decoder_widths, stream_states
+from tts_core.dia.footprint import NOISE_STEPS, PLAN, DiaJob, cache_rows
 from tts_core.errors import ResourceError, UsageError
+from tts_core.memory.footprint import CACHE_CHUNK, SCORES
 from tts_core.memory.machine import Machine
-from tts_core.memory.terms import CACHE_CHUNK, SCORES
-from tts_core.memory.weights import weight_bytes
 from tts_core.nn import attention
 from tts_core.prompt import Prompt
 
@@ -37,7 +36,7 @@ def tiny(side: Side) -> Any:
 def test_constants_are_those_of_both_sides() -> None:
     for cache in (torch_ref.layers.cache, mlx_port.layers.cache):
         assert cache.CHUNK == CACHE_CHUNK
-    assert torch_ref.cuda.dia.decoder.NOISE_STEPS == estimate.NOISE_STEPS
+    assert torch_ref.cuda.dia.decoder.NOISE_STEPS == NOISE_STEPS
     assert attention.AttentionPolicy().budget_bytes == SCORES
 
 
@@ -47,9 +46,8 @@ def nbytes(arrays: Any) -> int:
 
 def test_weights_are_those_of_the_networks() -> None:
     network, codec = tiny(YARDSTICK).engine.network, tiny(YARDSTICK).engine.codec
-    held = [*network.parameters(), *network.buffers()]
-    assert nbytes(held) == estimate.weight_bytes(dia_config(), "float32")
-    assert nbytes(codec.parameters()) == weight_bytes("dac", dac_config(), "float32")
+    held = [*network.parameters(), *network.buffers(), *codec.parameters()]
+    assert nbytes(held) == guessed("torch-cpu", 1, 1, guided=True).weights
 
 
 @pytest.mark.parametrize(("batch", "frames", "guided"), [(1, 10, True), (2, 260, True), (3, 20, False)])
@@ -70,12 +68,12 @@ def test_caches_are_those_of_a_run(
 
     monkeypatch.setattr(slots, "launch", launched)
     run(side, batch, frames, guided=guided)
-    guess = guessed("mlx-cpu" if side is PORT else "torch-cpu", batch, frames, guided=guided)
+    backend = "mlx-cpu" if side is PORT else "torch-cpu"
+    guess = guessed(backend, batch, frames, guided=guided)
     rows = 1 + frames + dia_config().longest_delay
-    most["cache"] = (
-        most["cache"] * estimate.cache_rows(rows, guess.backend) // rows
-    )  # as if others were longer
-    assert {name: guess[name].bytes for name in most} == most
+    most["cache"] = most["cache"] * cache_rows(rows, backend) // rows  # as if others were longer
+    states, _ = stream_states(dac.carried(dac_config()), batch, Machine("float32", backend))
+    assert guess.row == most["cache"] + most["text"] + states
 
 
 def run(side: Side, batch: int, frames: int, *, guided: bool) -> None:
@@ -85,7 +83,7 @@ def run(side: Side, batch: int, frames: int, *, guided: bool) -> None:
 
 def guessed(backend: str, batch: int, frames: int, *, guided: bool) -> Any:
     job = DiaJob(len(TEXT) - 3, frames, batch=batch, guided=guided)
-    return estimate.estimate({"dia": dia_config(), "dac": dac_config()}, job, Machine("float32", backend))
+    return PLAN.footprint({"dia": dia_config(), "dac": dac_config()}, job, Machine("float32", backend))
 
 
 def text_bytes(crossed: list[Any], batch: int) -> int:
