@@ -29,10 +29,9 @@ import numpy as np
 from benchmarks.lib.random_networks import gpu, network
 from benchmarks.lib.timing import arguments, copy_rate, machine
 from tts_core.mars5.config import CodecLMConfig, codec_lm_parameter_shapes, is_norm
-from tts_core.mars5.inputs import Mars5Inputs
+from tts_core.mars5.inputs import CodecSequence, Mars5Inputs
 from tts_core.mars5.model import MARS5_AR, MARS5_TEXT_IDS
 from tts_core.mars5.options import Mars5Options
-from tts_core.mars5.sequence import CodecSequence
 from tts_core.mars5.tokens import CodecPrompt, CodecVocabulary
 from tts_core.nn.noise import HostNoise
 from tts_core.speaking.running import Running
@@ -107,7 +106,7 @@ def run(form: Any, network: Any, job: Job) -> Generate:
         options = replace(job.options, generate_max_len_override=sequence.max_len)
         ids = {"lowest": sequence.vocabulary.lowest, "end": sequence.vocabulary.end}
         running = Running(form(network, texts=1, room=sequence.max_len, **ids), 1)
-        running.join(Slot(Mars5Inputs(sequence.prompt, job.reference(), options, HostNoise(7))))
+        running.join([Slot(Mars5Inputs(sequence.prompt, job.reference(), options, HostNoise(7)))])
         while not sequence.done:
             for _, drawn in running.turn():
                 for one in drawn[: draws - len(sequence.generated)].tolist():

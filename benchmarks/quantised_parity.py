@@ -31,7 +31,7 @@ from mlx_port import DiaPipeline
 from mlx_port.dia.dia import Dia
 from mlx_port.sampling import draw_rows
 from tts_core.dia.grid import apply_delay
-from tts_core.dia.sampling import SAMPLER_0626, allowed_ids
+from tts_core.dia.options import SAMPLER_0626, allowed_ids
 from tts_core.dia.text import tokenize
 from tts_core.nn.noise import HostNoise
 from tts_core.voice.embedded import CODEC, DIA

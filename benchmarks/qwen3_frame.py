@@ -34,8 +34,7 @@ from torch_ref.qwen3.decoder import make_slots
 from tts_core.nn.noise import HostNoise
 from tts_core.qwen3 import layout as layouts
 from tts_core.qwen3.config import Qwen3Config, parameter_shapes
-from tts_core.qwen3.inputs import Qwen3Inputs
-from tts_core.qwen3.sampling import Qwen3Sampling
+from tts_core.qwen3.layout import Qwen3Inputs, Qwen3Sampling
 
 FORMS: dict[str, Any] = {"captured": captured, "plain": make_slots}
 PLAIN = 10  # times slower, at least

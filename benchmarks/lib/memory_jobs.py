@@ -35,8 +35,7 @@ from tts_core.prompt import Prompt, Reference
 from tts_core.qwen3 import layout as layouts
 from tts_core.qwen3 import speaker
 from tts_core.qwen3.footprint import Qwen3Job
-from tts_core.qwen3.inputs import Qwen3Inputs
-from tts_core.qwen3.sampling import Qwen3Choice, Qwen3Sampling
+from tts_core.qwen3.layout import Qwen3Choice, Qwen3Inputs, Qwen3Sampling
 from tts_core.results import GenerationResult
 from tts_core.voice.embedded import CODEC, DIA
 

@@ -22,9 +22,8 @@ from tts_core.models import MODELS
 from tts_core.nn.noise import HostNoise
 from tts_core.qwen3 import layout as layouts
 from tts_core.qwen3.config import Qwen3Config
-from tts_core.qwen3.inputs import Qwen3Inputs
+from tts_core.qwen3.layout import Qwen3Inputs, Qwen3Sampling
 from tts_core.qwen3.options import Qwen3Options
-from tts_core.qwen3.sampling import Qwen3Sampling
 from tts_core.serving.session import Failed
 
 PROMPT = 40

@@ -9,7 +9,7 @@ from converters.maps.layouts import Layout, config_where
 from converters.rules.plan import Drop, Rule, kept
 from tts_core.qwen3 import speaker
 from tts_core.qwen3.config import Qwen3Config, parameter_shapes, read_published
-from tts_core.qwen3.sampling import GENERATION
+from tts_core.qwen3.layout import GENERATION
 from tts_core.qwen3.tokenizer import FILES
 
 NAMES = (

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from tts_core.codecs.dac import DacConfig
 from tts_core.dia.config import DiaConfig, DiaDecoderConfig, DiaEncoderConfig
-from tts_core.dia.sampling import DiaSampling
+from tts_core.dia.options import DiaSampling
 
 DEFAULT = Path(__file__).parent / "voice.toml"
 T = TypeVar("T")

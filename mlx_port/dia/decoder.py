@@ -20,8 +20,8 @@ from mlx_port.steps.apart import sequences_apart
 from mlx_port.steps.dia.drawing import accepting, drawing
 from mlx_port.steps.dia.fused import fused
 from mlx_port.steps.row_keys import JoinedCache
-from tts_core.dia.inputs import RUNNING, DiaGiven, DiaInputs
-from tts_core.dia.sampling import SAMPLER_0626, SAMPLER_V01
+from tts_core.dia.grid import RUNNING, DiaGiven, DiaInputs
+from tts_core.dia.options import SAMPLER_0626, SAMPLER_V01
 from tts_core.nn.packed import Packed, PackedMask, PackedPart
 from tts_core.nn.sampling import TextSettings
 from tts_core.speaking.decoder import BatchDecoder, TextRead

@@ -19,8 +19,7 @@ from mlx_port.layers.row_cache import RowCache, RowPositions
 from mlx_port.steps.apart import sequences_apart
 from mlx_port.steps.dia2.drawing import Dia2Drawing, Dia2Samplers, Dia2Settings
 from mlx_port.steps.dia2.fused import fused
-from tts_core.dia2.inputs import Dia2Inputs, noise_shape
-from tts_core.dia2.sampling import FIRST_STREAM, SAMPLER
+from tts_core.dia2.inputs import FIRST_STREAM, SAMPLER, Dia2Inputs, noise_shape
 from tts_core.nn.packed import Packed
 from tts_core.nn.sampling import TextSettings
 from tts_core.speaking.decoder import BatchDecoder, TextRead

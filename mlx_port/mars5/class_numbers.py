@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import mlx.core as mx
 
-from tts_core.mars5.class_hash import CELL_STEP, CLASS_STEP, HASH_BITS, LAST_SHIFT, NOISE_BITS, ROUNDS
+from tts_core.mars5.diffusion import CELL_STEP, CLASS_STEP, HASH_BITS, LAST_SHIFT, NOISE_BITS, ROUNDS
 
 
 def hashed(uniform: mx.array, n_classes: int) -> mx.array:

@@ -21,8 +21,7 @@ from mlx_port.steps.apart import sequences_apart
 from mlx_port.steps.mars5.drawing import drawing
 from mlx_port.steps.mars5.one_row import fused
 from mlx_port.steps.spin import Spins
-from tts_core.mars5.inputs import Mars5Inputs
-from tts_core.mars5.sampling import SAMPLER
+from tts_core.mars5.inputs import SAMPLER, Mars5Inputs
 from tts_core.nn.packed import Packed, ring
 from tts_core.nn.sampling import TextSettings
 from tts_core.speaking.decoder import BatchDecoder, TextRead

@@ -13,9 +13,14 @@ import numpy as np
 from mlx_port.host import Host
 from mlx_port.metavoice.second_stage import SecondStage
 from mlx_port.sampling import draw_rows
-from tts_core.metavoice.codes import by_position, second_stage_rows
 from tts_core.metavoice.config import CODEBOOK_SIZE
-from tts_core.metavoice.sampling import SAMPLER, SECOND_STAGE_STEP, FirstStageSampling
+from tts_core.metavoice.inputs import (
+    SAMPLER,
+    SECOND_STAGE_STEP,
+    FirstStageSampling,
+    by_position,
+    second_stage_rows,
+)
 from tts_core.nn.noise import Noise
 
 TEMPERATURE, TOP_K = 1.0, 200  # as in upstream, which ignores its user's values here

@@ -17,8 +17,7 @@ from mlx_port.steps.apart import sequences_apart
 from mlx_port.steps.metavoice.drawing import drawing
 from mlx_port.steps.metavoice.one_row import fused
 from tts_core.metavoice.config import END_OF_AUDIO
-from tts_core.metavoice.inputs import MOST_ROWS, MetaVoiceInputs
-from tts_core.metavoice.sampling import SAMPLER
+from tts_core.metavoice.inputs import MOST_ROWS, SAMPLER, MetaVoiceInputs
 from tts_core.nn.packed import Packed
 from tts_core.nn.sampling import TextSettings
 from tts_core.speaking.decoder import BatchDecoder, TextRead

@@ -25,8 +25,7 @@ from tts_core.nn.guard import NotFiniteError
 from tts_core.nn.host import Device
 from tts_core.nn.packed import Packed
 from tts_core.nn.sampling import TextSettings
-from tts_core.qwen3.inputs import Qwen3Inputs
-from tts_core.qwen3.sampling import FIRST, OTHERS
+from tts_core.qwen3.layout import FIRST, OTHERS, Qwen3Inputs
 from tts_core.speaking.decoder import BatchDecoder, TextRead
 from tts_core.speaking.rows import Draws
 

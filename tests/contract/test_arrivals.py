@@ -27,7 +27,7 @@ from tests.contract.speakers import (
 from tts_core.dia.grid import DelayGrid
 from tts_core.dia2.run import Dia2Run
 from tts_core.errors import UsageError
-from tts_core.mars5.sequence import CodecSequence
+from tts_core.mars5.inputs import CodecSequence
 from tts_core.results import GenerationResult, Meter, join
 from tts_core.serving.session import Failed, Part, Session
 from tts_core.serving.shelf import Shelf

@@ -16,7 +16,7 @@ from converters import cli, convert
 from mlx_port.commands import main as mlx_port_main
 from tests.converters.folders import DAC_HF, DAC_PTH, GOLDEN, V_0626, V_0626_HF, left_in
 from tts_core.command import runner
-from tts_core.dia.sampling import DEFAULTS_0626, DEFAULTS_V01, DiaSampling
+from tts_core.dia.options import DEFAULTS_0626, DEFAULTS_V01, DiaSampling
 
 ROOT = Path(__file__).parents[2]
 

@@ -27,7 +27,7 @@ from tests.converters.folders import (
     read_all,
     write_safetensors,
 )
-from tts_core.dia.sampling import DEFAULTS_0626, DEFAULTS_V01
+from tts_core.dia.options import DEFAULTS_0626, DEFAULTS_V01
 from tts_core.errors import CheckpointError, NotFoundError, UsageError
 
 torch = pytest.importorskip("torch", reason="the published pickles need torch")

@@ -21,9 +21,8 @@ from tests.golden.exact import exact_rotary
 from tests.sides import Side, Stored
 from tests.tiny.weights import Weights
 from tts_core.dia2.config import Dia2Config, read_published
-from tts_core.dia2.inputs import Dia2Inputs
+from tts_core.dia2.inputs import Dia2Inputs, Dia2Sampling
 from tts_core.dia2.run import Dia2Run
-from tts_core.dia2.sampling import Dia2Sampling
 from tts_core.dia2.script import Reader
 from tts_core.dia2.shapes import parameter_shapes
 from tts_core.dia2.tokenizer import CONFIG_FILE, FILE, Dia2Tokenizer, bos_id

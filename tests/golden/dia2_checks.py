@@ -16,9 +16,9 @@ from tests.golden.dia2_bench import Dia2Side, Ran, codec_of, dia2_bench, drawn, 
 from tests.sides import Side
 from tests.tolerance import EPS, bound
 from tts_core.dia2.config import Dia2Config
-from tts_core.dia2.prefix import Prefix, align, join
+from tts_core.dia2.inputs import FIRST_STREAM, SAMPLER, Dia2Choice, Dia2Sampling, allowed_ids
+from tts_core.dia2.recordings import Prefix, align, join
 from tts_core.dia2.run import Dia2Run
-from tts_core.dia2.sampling import FIRST_STREAM, SAMPLER, Dia2Choice, Dia2Sampling, allowed_ids
 from tts_core.prompt import Word
 
 ROWS = ("actions", "main", "second")

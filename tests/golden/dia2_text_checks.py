@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tests.golden.cases import Case
-from tts_core.dia2.grid import apply_delay, revert_delay
 from tts_core.dia2.machine import StateMachine
-from tts_core.dia2.prefix import align
+from tts_core.dia2.recordings import align
+from tts_core.dia2.run import apply_delay, revert_delay
 from tts_core.dia2.script import Entry, Reader, normalized
 from tts_core.dia2.tokenizer import FILE, Dia2Tokenizer
 from tts_core.errors import UsageError

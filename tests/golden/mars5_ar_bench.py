@@ -18,8 +18,8 @@ from tests.sides import Side
 from tests.tiny.mars5_draws import extend, probabilities
 from tests.tiny.weights import Weights
 from tts_core.mars5.config import CodecLMConfig, codec_lm_from_shapes
+from tts_core.mars5.inputs import CodecSequence
 from tts_core.mars5.options import Mars5Options
-from tts_core.mars5.sequence import CodecSequence
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecPrompt, CodecVocabulary
 from tts_core.nn.noise import Noise
 

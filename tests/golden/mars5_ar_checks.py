@@ -13,8 +13,8 @@ from tests.draws import only, score
 from tests.golden.bench import Bench
 from tests.golden.cases import Vectors, _Info, existing
 from tests.golden.mars5_ar_bench import ArSide, ar_side, read_checkpoint, sampling_side
+from tts_core.mars5.inputs import PENALTIES_ABOVE, SAMPLER, allowed_ids, end_penalties, numbers
 from tts_core.mars5.options import Mars5Options
-from tts_core.mars5.sampling import PENALTIES_ABOVE, SAMPLER, allowed_ids, end_penalties, numbers
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecPrompt, CodecVocabulary
 from tts_core.nn.noise import HostNoise
 

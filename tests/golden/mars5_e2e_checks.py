@@ -25,9 +25,9 @@ from tests.tolerance import assert_golden
 from tts_core.audio.silence import loud_span
 from tts_core.mars5 import speech
 from tts_core.mars5.diffusion import FIRST_DRAW, Cells
+from tts_core.mars5.inputs import CodecSequence
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.request import BANDWIDTH_ID, for_vocoder
-from tts_core.mars5.sequence import CodecSequence
 from tts_core.results import GenerationResult
 
 IGNORED = {"deep_clone", "use_kv_cache", "beam_width"}  # settings of the original that ours does not have

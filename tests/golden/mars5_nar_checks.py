@@ -18,14 +18,16 @@ from tests.tolerance import assert_within
 from tts_core.audio.silence import FRAME_LENGTH, HOP_LENGTH, loud_span
 from tts_core.mars5.diffusion import (
     FIRST_DRAW,
+    OFFSET,
     ONE_HOT_FLOOR,
+    SMALLEST_RATIO,
     Cells,
     Diffusion,
     constants,
     gumbel,
     make_cells,
+    schedule,
 )
-from tts_core.mars5.schedule import OFFSET, SMALLEST_RATIO, schedule
 from tts_core.nn.positions import BASE, timestep_table
 
 Info = dict[str, Any]

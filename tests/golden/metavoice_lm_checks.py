@@ -13,10 +13,15 @@ from tests.draws import draw
 from tests.golden.metavoice_lm_bench import SAFE, LanguageBench, Networks
 from tests.tiny.metavoice import tilted
 from tests.tts_core.metavoice import sampling_rules as rules
-from tts_core.metavoice.codes import flattened, interleave
 from tts_core.metavoice.config import first_stage_parameter_shapes, second_stage_parameter_shapes
-from tts_core.metavoice.inputs import MetaVoiceInputs
-from tts_core.metavoice.sampling import LOWEST_TEMPERATURE, SAMPLER, FirstStageSampling
+from tts_core.metavoice.inputs import (
+    LOWEST_TEMPERATURE,
+    SAMPLER,
+    FirstStageSampling,
+    MetaVoiceInputs,
+    flattened,
+    interleave,
+)
 from tts_core.metavoice.text import normalise
 
 

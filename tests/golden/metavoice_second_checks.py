@@ -11,8 +11,7 @@ from tests.golden.metavoice_lm_checks import NOTHING, check_forced, check_prefix
 from tests.tiny.metavoice import tilted
 from tests.tolerance import bound
 from tests.tts_core.metavoice import sampling_rules as rules
-from tts_core.metavoice.codes import flattened, second_stage_rows
-from tts_core.metavoice.sampling import FirstStageSampling
+from tts_core.metavoice.inputs import FirstStageSampling, flattened, second_stage_rows
 from tts_core.metavoice.text import normalise
 
 

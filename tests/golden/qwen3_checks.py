@@ -20,13 +20,14 @@ from tts_core.prompt import Prompt
 from tts_core.qwen3 import layout as layouts
 from tts_core.qwen3 import speaker
 from tts_core.qwen3.config import SUPPRESSED, Qwen3Config
-from tts_core.qwen3.inputs import Qwen3Inputs
-from tts_core.qwen3.layout import Qwen3Recording, TalkerInputs
-from tts_core.qwen3.sampling import (
+from tts_core.qwen3.layout import (
     FIRST,
     OTHERS,
     Qwen3Choice,
+    Qwen3Inputs,
+    Qwen3Recording,
     Qwen3Sampling,
+    TalkerInputs,
     allowed_ids,
     read_generation,
 )

@@ -15,7 +15,7 @@ from tests.tolerance import EPS
 from tts_core.errors import UsageError
 from tts_core.files.json_object import read_json
 from tts_core.qwen3.config import SUPPRESSED
-from tts_core.qwen3.sampling import FIRST, OTHERS, Qwen3Choice, allowed_ids
+from tts_core.qwen3.layout import FIRST, OTHERS, Qwen3Choice, allowed_ids
 from tts_core.text.byte_bpe import MOST_IDS
 
 ROUNDINGS = 2  # penalty and temperature

@@ -12,7 +12,7 @@ from tests.golden.cases import Case, Vectors
 from tests.sides import Side
 from tests.tolerance import assert_within
 from tests.tts_core.dia import sampling_rules
-from tts_core.dia.sampling import SAMPLER_0626, SAMPLER_V01, DiaSampling, allowed_ids
+from tts_core.dia.options import SAMPLER_0626, SAMPLER_V01, DiaSampling, allowed_ids
 
 RULES = {"head": "candidates_0626", "hf": "candidates_0626", "v1": "candidates_v01"}
 SPECIAL_IDS = 4  # a vocabulary has the codebook's entries, then EOS, PAD, BOS and one unused id

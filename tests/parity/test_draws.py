@@ -15,16 +15,16 @@ from mlx_port.sampling import Draw as MlxDraw
 from tests.draws import draw
 from tests.sides import PORT, YARDSTICK
 from torch_ref.sampling import Draw as TorchDraw
-from tts_core.dia import sampling as dia
-from tts_core.dia2 import sampling as dia2
-from tts_core.dia2.sampling import Dia2Choice
-from tts_core.mars5 import sampling as mars5
+from tts_core.dia import options as dia
+from tts_core.dia2 import inputs as dia2
+from tts_core.dia2.inputs import Dia2Choice
+from tts_core.mars5 import inputs as mars5
 from tts_core.mars5.options import Mars5Options
-from tts_core.metavoice import sampling as metavoice
-from tts_core.metavoice.sampling import FirstStageSampling
+from tts_core.metavoice import inputs as metavoice
+from tts_core.metavoice.inputs import FirstStageSampling
 from tts_core.nn.sampling import OFF, Sampler, columns
-from tts_core.qwen3 import sampling as qwen3
-from tts_core.qwen3.sampling import Qwen3Choice
+from tts_core.qwen3 import layout as qwen3
+from tts_core.qwen3.layout import Qwen3Choice
 
 IDS, END, TEXTS = 64, 60, 40
 

@@ -37,8 +37,7 @@ from tts_core.mars5.config import is_norm, residual_transformer_parameter_shapes
 from tts_core.mars5.diffusion import Diffusion, first_noise, make_cells
 from tts_core.mars5.model import MARS5_AR, MARS5_NAR
 from tts_core.memory.weights import weight_bytes
-from tts_core.metavoice.inputs import MetaVoiceInputs
-from tts_core.metavoice.sampling import FirstStageSampling
+from tts_core.metavoice.inputs import FirstStageSampling, MetaVoiceInputs
 from tts_core.nn.noise import HostNoise
 
 pytestmark = [pytest.mark.skipif(not FIRST.is_file(), reason=f"{FIRST} is missing"), pytest.mark.rest]

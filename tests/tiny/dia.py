@@ -20,7 +20,7 @@ from tts_core.codecs import dac
 from tts_core.codecs.dac import DacConfig
 from tts_core.dia import shapes as dia_shapes
 from tts_core.dia.config import DiaConfig, DiaDecoderConfig, DiaEncoderConfig
-from tts_core.dia.sampling import DiaSampling
+from tts_core.dia.options import DiaSampling
 
 CODES, EOS, PAD, BOS = 60, 60, 61, 62
 SAMPLING = DiaSampling(cfg_scale=3.0, temperature=1.2, top_p=0.9, top_k=20)

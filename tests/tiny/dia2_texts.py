@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tts_core.dia2.sampling import Dia2Sampling
+from tts_core.dia2.inputs import Dia2Sampling
 from tts_core.nn.noise import Noise
 from tts_core.speaking.rows import BatchText, TextInputs
 

@@ -8,7 +8,7 @@ import torch
 from torch_ref.dia.dia import Dia
 from torch_ref.sampling import draw_rows
 from tts_core.dia.grid import DelayGrid
-from tts_core.dia.sampling import SAMPLER_0626, SAMPLER_V01, DiaSampling, allowed_ids
+from tts_core.dia.options import SAMPLER_0626, SAMPLER_V01, DiaSampling, allowed_ids
 from tts_core.nn.noise import Noise
 
 

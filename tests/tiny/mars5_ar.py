@@ -10,7 +10,7 @@ import numpy as np
 from tests.tiny.weights import Weights
 from tests.tts_core.mars5.test_tokens import VOCABULARY
 from tts_core.mars5.config import CodecLMConfig, codec_lm_parameter_shapes, is_norm
-from tts_core.mars5.sequence import CodecSequence
+from tts_core.mars5.inputs import CodecSequence
 from tts_core.mars5.tokens import CodecPrompt
 
 __all__ = ["VOCABULARY", "ar_config", "ar_weights", "deep_prompt", "reference", "sequence_of"]

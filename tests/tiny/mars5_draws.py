@@ -12,9 +12,8 @@ from unittest import mock
 import numpy as np
 
 from tests.sides import Side
-from tts_core.mars5.inputs import Mars5Inputs
+from tts_core.mars5.inputs import CodecSequence, Mars5Inputs
 from tts_core.mars5.options import Mars5Options
-from tts_core.mars5.sequence import CodecSequence
 from tts_core.nn.guard import NotFiniteError
 from tts_core.nn.noise import Noise
 

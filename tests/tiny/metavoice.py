@@ -15,8 +15,8 @@ from tts_core.audio.files import read_audio
 from tts_core.audio.silence import trim
 from tts_core.audio.speaker_slices import SAMPLE_RATE, TRIM_DB
 from tts_core.metavoice import config as metavoice
-from tts_core.metavoice.codes import PADDING
 from tts_core.metavoice.config import CODEBOOK_SIZE, FirstStageConfig, SecondStageConfig
+from tts_core.metavoice.inputs import PADDING
 from tts_core.metavoice.text import MetaVoiceTokenizer, Tokenizers
 
 MERGES = (b"th", b"the", b" the", b"er", b"in", b" a", b"re", b"he", b"ll", b"hello")

@@ -12,10 +12,8 @@ from tests.draws import only, score
 from tests.sides import Side, Stored
 from tests.tiny.metavoice import tilted
 from tests.tts_core.metavoice import sampling_rules as rules
-from tts_core.metavoice.codes import second_stage_rows
 from tts_core.metavoice.config import END_OF_AUDIO
-from tts_core.metavoice.inputs import MetaVoiceInputs
-from tts_core.metavoice.sampling import SAMPLER, FirstStageSampling
+from tts_core.metavoice.inputs import SAMPLER, FirstStageSampling, MetaVoiceInputs, second_stage_rows
 from tts_core.nn.noise import Noise
 
 

@@ -16,9 +16,8 @@ from torch_ref.host import Host
 from torch_ref.layers.row_cache import RowCache, RowPositions
 from torch_ref.limits.independent import sequences_apart
 from torch_ref.sampling import draw_rows
-from tts_core.dia.grid import FREE
-from tts_core.dia.inputs import RUNNING, DiaGiven, DiaInputs
-from tts_core.dia.sampling import SAMPLER_0626, SAMPLER_V01, allowed_ids
+from tts_core.dia.grid import FREE, RUNNING, DiaGiven, DiaInputs
+from tts_core.dia.options import SAMPLER_0626, SAMPLER_V01, allowed_ids
 from tts_core.nn.packed import Packed, PackedMask, PackedPart
 from tts_core.nn.sampling import TextSettings
 from tts_core.speaking.decoder import BatchDecoder, TextRead

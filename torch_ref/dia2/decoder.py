@@ -16,8 +16,7 @@ from torch_ref.host import Host
 from torch_ref.layers.row_cache import RowCache, RowPositions
 from torch_ref.limits.independent import sequences_apart
 from torch_ref.sampling import draw_rows
-from tts_core.dia2.inputs import Dia2Inputs, noise_shape
-from tts_core.dia2.sampling import FIRST_STREAM, SAMPLER, allowed_ids
+from tts_core.dia2.inputs import FIRST_STREAM, SAMPLER, Dia2Inputs, allowed_ids, noise_shape
 from tts_core.nn.packed import Packed
 from tts_core.nn.sampling import TextSettings
 from tts_core.speaking.decoder import BatchDecoder, TextRead

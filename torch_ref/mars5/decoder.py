@@ -21,8 +21,7 @@ from torch_ref.layers.row_cache import RowCache, RowPositions
 from torch_ref.limits.independent import sequences_apart
 from torch_ref.mars5.codec_lm import CodecLM
 from torch_ref.sampling import draw_rows, occurrences
-from tts_core.mars5.inputs import Mars5Inputs
-from tts_core.mars5.sampling import SAMPLER, allowed_ids
+from tts_core.mars5.inputs import SAMPLER, Mars5Inputs, allowed_ids
 from tts_core.nn.packed import Packed, ring
 from tts_core.nn.sampling import TextSettings
 from tts_core.speaking.decoder import BatchDecoder, TextRead

@@ -18,8 +18,7 @@ from torch_ref.metavoice.first_stage import FirstStage
 from torch_ref.metavoice.guidance import speaker_rows, stacked
 from torch_ref.sampling import draw_rows
 from tts_core.metavoice.config import END_OF_AUDIO
-from tts_core.metavoice.inputs import MOST_ROWS, MetaVoiceInputs
-from tts_core.metavoice.sampling import SAMPLER
+from tts_core.metavoice.inputs import MOST_ROWS, SAMPLER, MetaVoiceInputs
 from tts_core.nn.packed import Packed
 from tts_core.nn.sampling import TextSettings
 from tts_core.speaking.decoder import BatchDecoder, TextRead

@@ -11,7 +11,7 @@ from torch_ref.host import Host
 from torch_ref.metavoice.first_stage import FirstStage
 from tts_core.errors import GenerationError
 from tts_core.metavoice.config import END_OF_AUDIO
-from tts_core.metavoice.sampling import FirstStageSampling
+from tts_core.metavoice.inputs import FirstStageSampling
 from tts_core.nn.guard import NotFiniteError
 
 

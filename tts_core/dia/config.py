@@ -25,7 +25,7 @@ from tts_core.config import (
     heads_faults,
     mapping,
 )
-from tts_core.dia.sampling import DEFAULTS_0626, DEFAULTS_V01, DiaSampling
+from tts_core.dia.options import DEFAULTS_0626, DEFAULTS_V01, DiaSampling
 from tts_core.errors import CheckpointError, UsageError
 
 Delays = Annotated[tuple[Id, ...], Bounds(1, MOST_LAYERS)]

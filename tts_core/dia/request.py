@@ -17,11 +17,20 @@ from tts_core.dia.config import DiaConfig
 from tts_core.dia.dialogue import Dialogue
 from tts_core.dia.footprint import DiaJob
 from tts_core.dia.grid import DelayGrid
-from tts_core.dia.options import DiaOptions
+from tts_core.dia.options import DiaOptions, DiaSampling
 from tts_core.dia.pieces import DiaPiece, bare, read, seconds
-from tts_core.dia.reading import choose_rules, notes, readable
-from tts_core.dia.sampling import DiaSampling
-from tts_core.dia.text import TAGS, paused, prepare, rewritten, rewritten_transcript, tokenize, turns
+from tts_core.dia.text import (
+    TAGS,
+    choose_rules,
+    notes,
+    paused,
+    prepare,
+    readable,
+    rewritten,
+    rewritten_transcript,
+    tokenize,
+    turns,
+)
 from tts_core.dia.voice import DiaVoice, read_voice
 from tts_core.errors import UsageError
 from tts_core.nn.noise import Noise, per_text, piece_seed

@@ -9,8 +9,7 @@ from functools import partial
 
 from tts_core.codecs.dac_calls import Passage
 from tts_core.codecs.policy import CodecPolicy, complete
-from tts_core.dia.grid import DelayGrid
-from tts_core.dia.inputs import DiaInputs
+from tts_core.dia.grid import DelayGrid, DiaInputs
 from tts_core.dia.long_text import DiaPieces
 from tts_core.dia.net import DiaNet
 from tts_core.dia.request import DiaRequest

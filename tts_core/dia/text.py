@@ -1,4 +1,4 @@
-"""Dia's text before tokenization: its turns, and checks for text that cannot be spoken.
+"""Dia's text before tokenization: turns, text rules, and checks for text that cannot be spoken.
 
 A turn is a speaker's tag, [S1] or [S2], and the words up to the next tag. Nothing is dropped silently:
 
@@ -10,7 +10,7 @@ A turn is a speaker's tag, [S1] or [S2], and the words up to the next tag. Nothi
     [s1], [s2]                               read as [S1], [S2]
     [S3], [ S1 ]                             an error: read as plain text, the tag itself would be spoken
     NUL and other control characters         an error: tags are encoded as the bytes 1 and 2. Tab and
-                                             newline are kept, \\r\\n and \\r become \\n
+                                             newline are kept, \r\n and \r become \n
     only space and tags                      an error; of a whole text also only punctuation
     more bytes than the model takes          an error that says where to split
     space around the whole text              removed
@@ -26,8 +26,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tts_core.dia.options import DiaOptions
 from tts_core.errors import UsageError
 from tts_core.text import breaks
+from tts_core.text.alphabet import known_text
 from tts_core.text.breaks import Paused
 from tts_core.text.checks import PAGE_MARKS, check_characters
 from tts_core.text.rules import NO_RULES, TextRules
@@ -258,3 +260,49 @@ def words_of(tokens: np.ndarray) -> str:
     for byte in SPEAKER_TAGS.values():
         data = data.replace(byte, b" ")
     return data.decode("utf-8")
+
+
+ADVISED_SECONDS = 5.0  # of speech at least, by Dia's authors
+_TAG = re.compile(r"\[[Ss][12]\]")
+_OPENING_TAG = re.compile(
+    r"(?:\s|\[\s*+pause[^\[\]]*+\]|<[^<>]*+>)*+\[[Ss][12]\]", re.IGNORECASE
+)  # after pauses
+_CLOSING_TAG = re.compile(r"\[[Ss][12]\]\s*+\Z")
+
+
+def choose_rules(rules: TextRules, options: DiaOptions) -> TextRules:
+    """Return the folder's rules, or none for a text that is read as written.
+
+    Raises UsageError for skip_unknown without an alphabet.
+    """
+    if options.skip_unknown and (options.as_written or rules.alphabet is None):
+        why = "as_written reads every character" if options.as_written else "this model has no alphabet"
+        raise UsageError(f"skip_unknown: {why}; leave it out")
+    return NO_RULES if options.as_written else rules
+
+
+def readable(where: str, text: str, rules: TextRules, options: DiaOptions) -> str:
+    """Return the text without characters outside the alphabet.
+
+    Raises UsageError for them unless skip_unknown is set.
+    """
+    return known_text(where, text, rules.knows, skip=options.skip_unknown)
+
+
+def notes(text: str, seconds: float, rules: TextRules, *, continues: bool) -> tuple[str, ...]:
+    """Remarks for the caller, a line each: a tag that was added before others, the authors' advice for short
+    texts.
+
+    seconds: expected.
+    rules: of the folder; those that add end marks are made for short texts.
+    continues: the text goes on after a transcript.
+    """
+    found = []
+    if not continues and _TAG.search(text) and not _OPENING_TAG.match(text):
+        found.append(f"text: no speaker's tag at its start, {TAGS[0]} speaks it")
+    if seconds < ADVISED_SECONDS and not rules.ends:
+        advice = f"text: about {seconds:.1f} s of speech; Dia's authors advise 5 to 20 s"
+        if not _CLOSING_TAG.search(text):
+            advice += ", and the tag of the second-to-last speaker at the end"
+        found.append(advice)
+    return tuple(found)

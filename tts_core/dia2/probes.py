@@ -10,8 +10,8 @@ import numpy as np
 from tts_core.codecs.probes import mimi_probes
 from tts_core.config import config_of
 from tts_core.dia2.config import Dia2Config
-from tts_core.dia2.grid import apply_delay
 from tts_core.dia2.machine import StateMachine
+from tts_core.dia2.run import apply_delay
 from tts_core.dia2.script import Reader
 from tts_core.dia2.tokenizer import FILE, shared_tokenizer
 from tts_core.nn.probe import TEXT, Framework, InputSources, Probe, passes

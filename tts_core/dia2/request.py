@@ -13,13 +13,11 @@ from tts_core.codecs.mimi import MimiConfig
 from tts_core.config import Configs, config_of
 from tts_core.dia2.config import Dia2Config
 from tts_core.dia2.footprint import Dia2Job, longest_frames
+from tts_core.dia2.inputs import Dia2Choice, Dia2Sampling
 from tts_core.dia2.options import Dia2Options
 from tts_core.dia2.pieces import Dia2Piece, cut, room
-from tts_core.dia2.prefix import Prefix, align, join
-from tts_core.dia2.reading import read, read_exactly
-from tts_core.dia2.recordings import Dia2Recording, longest_voice, read_recordings
-from tts_core.dia2.sampling import Dia2Choice, Dia2Sampling
-from tts_core.dia2.script import Reader
+from tts_core.dia2.recordings import Dia2Recording, Prefix, align, join, longest_voice, read_recordings
+from tts_core.dia2.script import Reader, read, read_exactly
 from tts_core.dia2.tokenizer import FILE, shared_tokenizer
 from tts_core.errors import UsageError
 from tts_core.models import Documents

@@ -1,4 +1,12 @@
-"""One run of Dia2: the state machine and the grid, step by step. Host integers only.
+"""One run of Dia2, step by step: the state machine, the grid of codes, and entries that arrive.
+
+Host integers only. In the grid stream c of a frame lags by delay[c] columns.
+
+A run ends before an entry that has come. Nothing after that entry is looked at, so no text is awaited, and
+the same text has the same pieces however it comes:
+- before the first turn that begins when less than a quarter of the context is left;
+- after the first sentence that ends when less than an eighth is left;
+- else before the first word, or break, that might not fit any more.
 
 Source: nari-labs/dia2@8687268, Apache-2.0.
 Differs from upstream: text may be added while the run goes on.
@@ -6,17 +14,73 @@ Differs from upstream: text may be added while the run goes on.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import numpy as np
 
 from tts_core.dia2.config import Dia2Config
-from tts_core.dia2.grid import CodeGrid
 from tts_core.dia2.machine import MAX_PADDING, StateMachine, longest_steps
-from tts_core.dia2.prefix import Prefix
-from tts_core.dia2.script import Entry
+from tts_core.dia2.pieces import check_each, ends_sentence, tag_of, with_tag
+from tts_core.dia2.recordings import Prefix
+from tts_core.dia2.script import Entry, Feed, Reader
+from tts_core.nn.sentinels import Sentinel
 from tts_core.text.captions import Word
+
+FREE = Sentinel.FREE  # in place of a code that is not known to the host
+
+
+def apply_delay(codes: np.ndarray, delays: Sequence[int], pad: int) -> np.ndarray:
+    """Shift stream c right by delays[c]. (Q, T) → (Q, T + max(delays)), `pad` where nothing is."""
+    delayed = np.full((codes.shape[0], codes.shape[1] + max(delays)), pad, codes.dtype)
+    for stream, delay in enumerate(delays):
+        delayed[stream, delay : delay + codes.shape[1]] = codes[stream]
+    return delayed
+
+
+def revert_delay(grid: np.ndarray, delays: Sequence[int]) -> np.ndarray:
+    """Undo `apply_delay` and drop frames without all codes. (Q, T) → (Q, T - max(delays))."""
+    frames = max(0, grid.shape[1] - max(delays))
+    return np.stack([row[delay : delay + frames] for row, delay in zip(grid, delays, strict=True)])
+
+
+class CodeGrid:
+    """Columns of one text, written one at a time. Host integers only.
+
+    prefix: (Q, P) int32 codes that are read first; empty without one.  columns: in total, with the prefix's.
+    """
+
+    def __init__(self, delays: Sequence[int], prefix: np.ndarray, columns: int, *, bos: int, pad: int):
+        self.delays, self.bos = np.asarray(delays), bos
+        known = max(1, prefix.shape[1])  # without a prefix the first column is read as BOS
+        self.codes = np.full((len(delays), columns), FREE, np.int32)
+        self.codes[:, :known] = pad
+        if prefix.shape[1]:
+            self.codes[:, :known] = apply_delay(prefix.astype(np.int32), delays, pad)[:, :known]
+        self.filled = 0  # columns that the result has
+
+    def read(self, column: int) -> np.ndarray:
+        """Return the audio ids of a step, (Q,): BOS in a stream that has not begun, FREE where no code is
+        written.
+        """
+        return np.where(column < self.delays, self.bos, self.codes[:, column])
+
+    def write(self, column: int, codes: np.ndarray) -> None:
+        """Write the codes, (Q,), that a step predicts for the next column."""
+        self.codes[:, column] = codes
+        self.filled = column + 1
+
+    @property
+    def frames(self) -> int:
+        """Complete frames so far."""
+        return max(0, self.filled - int(self.delays.max()))
+
+    def undelayed(self, start: int, stop: int) -> np.ndarray:
+        """Return the codes of frames [start, stop). (Q, stop - start) int32."""
+        whole = revert_delay(self.codes[:, : stop + int(self.delays.max())], self.delays.tolist())
+        return whole[:, start:stop]
+
 
 MORE_FRAMES = MAX_PADDING  # after the last word, besides the longest delay
 
@@ -216,3 +280,58 @@ class Dia2Run:
             given = given[sum(bool(entry.tokens) for entry in self.prefix.entries) :]
         crop = self.crop or 0
         return [Word(text, (step - crop) / frame_rate) for text, step in given if step >= crop]
+
+
+TURN, SENTENCE = 1 / 4, 1 / 8  # of the context: what is left when a turn or a sentence ends a piece
+
+
+class ArrivingEntries:
+    """The entries that have come and that no run has. most: steps of a piece's entries.
+
+    is_open: more text may come.
+    """
+
+    def __init__(self, reader: Reader, most: int):
+        self.reader, self.most, self.is_open = reader, most, True
+        self._feed, self._entries = Feed(reader), deque[Entry]()
+        self._speaker = ""  # of the last word that was given
+
+    @property
+    def has_entries(self) -> bool:
+        """True if entries are left for further runs."""
+        return bool(self._entries)
+
+    def hear(self, text: str | None) -> None:
+        """Take the next piece of the text; None is its end, and a second one does nothing.
+
+        Raises UsageError for text that cannot be read, and for a word or break that is too long.
+        """
+        if not self.is_open:
+            return
+        entries = self._feed.end() if text is None else self._feed.add(text)
+        check_each(entries, self.most)
+        self._entries += entries
+        self.is_open = text is not None
+
+    def supply(self, run: Dia2Run) -> None:
+        """Give a run the entries that its next step may need, and close it where its piece ends."""
+        while run.is_open and run.needs_more:
+            if not self._entries:
+                run.is_open = self.is_open
+                return
+            entry, own = self._entries[0], run.own
+            if not any(one.tokens for one in own):
+                entry = with_tag(self.reader, self._speaker, entry)
+            if own and self._ends(run, own[-1], entry):
+                run.is_open = False
+                return
+            self._entries.popleft()
+            run.extend([entry])
+            self._speaker = tag_of(self.reader, entry) or self._speaker
+
+    def _ends(self, run: Dia2Run, before: Entry, entry: Entry) -> bool:
+        """Decide whether a run ends between two entries; it has the first."""
+        left = self.most - run.longest
+        is_turn = left < TURN * self.most and tag_of(self.reader, entry) != ""
+        is_sentence = left < SENTENCE * self.most and ends_sentence(before)
+        return is_turn or is_sentence or longest_steps(entry) > left

@@ -10,13 +10,12 @@ from functools import partial
 
 from tts_core.audio.delivery import Pacing
 from tts_core.codecs.policy import CodecPolicy
-from tts_core.dia2.arriving import ArrivingEntries
 from tts_core.dia2.inputs import Dia2Inputs
 from tts_core.dia2.net import Dia2Net
 from tts_core.dia2.pieces import room, written
-from tts_core.dia2.prefix import Prefix
+from tts_core.dia2.recordings import Prefix
 from tts_core.dia2.request import Dia2Request, longest_frames
-from tts_core.dia2.run import Dia2Run
+from tts_core.dia2.run import ArrivingEntries, Dia2Run
 from tts_core.printable import counted
 from tts_core.speaking.speech import (
     CodecMemory,

@@ -1,26 +1,97 @@
-"""The host's part of MARS5's diffusion: settings, initial cells, constants and random draws.
+"""The host's part of MARS5's diffusion: settings, noise schedule, initial cells, constants and random draws.
 
 A cell is one codebook of one frame. Known cells (the first codebook, and in a deep clone every codebook of
 the reference) are noised to each timestep's level; the others are drawn from the network's posterior.
 
 Two ways to draw:
 - "per cell", the default: two numbers per cell. A known cell stays or becomes any other class; for an unknown
-  cell the device hashes them into a Gumbel number for each class (tts_core/mars5/class_hash.py).
+  cell the device hashes them into a Gumbel number for each class.
 - "per class": a Gumbel number for every class of every cell, known or not, unknown cells first, as in
   upstream: 700 times as many numbers for the same distribution. Use it to compare codes with upstream's.
+
+The schedule has the log-probabilities that a code survives a timestep: a cosine schedule (Nichol and
+Dhariwal, "Improved denoising diffusion probabilistic models", arXiv:2102.09672)
+whose alpha is the square root of the usual one. MARS5 computes alpha with PyTorch's float32 cosine and square
+root on an x86 CPU, which are not correctly rounded; the last bit changes small entries of log(1 - alpha) by
+up to 3e-3. Here alpha is rounded correctly, then shifted by PyTorch 2.13's error in units in the last place,
+stored for every T up to MOST_TIMESTEPS. That gives the same numbers on every machine, without PyTorch.
+
+The hash derives a random number for every class of a cell: the host draws two numbers per cell. The
+device mixes the first number and the class, then the second number,
+in two rounds of multiplying and xor-shifting 32-bit integers, which are exact on every backend. Multipliers:
+"lowbias32" of Chris Wellons's hash-prospector (public domain), and golden ratios for the steps between
+classes and between second numbers. Unlike there, shifts are arithmetic: frameworks have no logical shift of
+signed integers in one operation. The result has 31 bits and no sign bit.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cache
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
 from tts_core.errors import UsageError
-from tts_core.mars5.schedule import schedule
 from tts_core.nn.noise import Noise
+
+MOST_TIMESTEPS = 1000
+OFFSET = 0.008  # keeps the noise of the first steps above zero
+SMALLEST_RATIO = 0.001
+UNITS = Path(__file__).with_name("schedule.npz")
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Tables by timestep, (T,) float32 each: of a single step, and of all steps up to it."""
+
+    log_alpha: np.ndarray
+    log_1_min_alpha: np.ndarray
+    log_cumprod_alpha: np.ndarray
+    log_1_min_cumprod_alpha: np.ndarray
+
+
+@cache
+def schedule(timesteps: int) -> Schedule:
+    """Compute the tables for T timesteps, 1 .. MOST_TIMESTEPS."""
+    log_alpha = np.log(alphas(timesteps).astype(np.float64))
+    log_cumprod = np.cumsum(log_alpha)
+    tables = (log_alpha, _log_1_min(log_alpha), log_cumprod, _log_1_min(log_cumprod))
+    made = Schedule(*(table.astype(np.float32) for table in tables))
+    for field in fields(made):
+        getattr(made, field.name).setflags(write=False)  # shared by all callers
+    return made
+
+
+def alphas(timesteps: int) -> np.ndarray:
+    """Compute alpha with PyTorch's rounding, (T,) float32."""
+    start = timesteps * (timesteps - 1) // 2  # 1 + 2 + ... of the smaller T
+    units = _units()[start : start + timesteps]
+    return (rounded_alphas(timesteps).view(np.int32) + units).view(np.float32)
+
+
+def rounded_alphas(timesteps: int) -> np.ndarray:
+    """Compute alpha with every operation correctly rounded, (T,) float32."""
+    f32 = np.float32
+    angle = (np.arange(timesteps + 1, dtype=f32) / f32(timesteps) + f32(OFFSET)) / f32(1 + OFFSET)
+    angle = angle * f32(math.pi) * f32(0.5)
+    survival = np.cos(angle.astype(np.float64)).astype(f32) ** 2
+    survival = survival / survival[0]
+    return np.sqrt(np.clip(survival[1:] / survival[:-1], f32(SMALLEST_RATIO), f32(1)))
+
+
+@cache
+def _units() -> np.ndarray:
+    """Load the int8 corrections in units in the last place: those of T = 1, then T = 2, and so on."""
+    with np.load(UNITS) as stored:
+        return stored["units"]
+
+
+def _log_1_min(log_values: np.ndarray) -> np.ndarray:
+    return np.log(np.maximum(1 - np.exp(log_values), 1e-30))
+
 
 Draws = Literal["per cell", "per class"]
 
@@ -160,3 +231,18 @@ def constants(timesteps: int, n_classes: int, q0_override_steps: int) -> np.ndar
     edge[0], stay[0] = CERTAIN, 1  # after the last step known cells are clean
     pinned = np.arange(timesteps) > q0_override_steps
     return np.stack([*below, hot, cold, edge, stay, pinned], axis=1)
+
+
+NOISE_BITS = 23  # of a number from the host, see tts_core/nn/noise.py
+HASH_BITS = 31
+
+
+def signed(bits: int) -> int:
+    """Interpret 32 bits as a signed integer."""
+    return bits - 2**32 if bits >= 2**31 else bits
+
+
+CLASS_STEP = signed(0x9E3779B1)
+CELL_STEP = signed(0x85EBCA77)
+ROUNDS = ((16, signed(0x21F0AAAD)), (15, signed(0xD35A2D97)))  # shift, multiplier
+LAST_SHIFT = 15

@@ -12,10 +12,9 @@ import numpy as np
 from tts_core.audio.silence import loud_span
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.mars5.diffusion import first_noise, make_cells
-from tts_core.mars5.inputs import Mars5Inputs
+from tts_core.mars5.inputs import CodecSequence, Mars5Inputs
 from tts_core.mars5.net import Mars5Net
 from tts_core.mars5.request import Mars5Piece, Mars5Request
-from tts_core.mars5.sequence import CodecSequence
 from tts_core.nn.guard import NotFiniteError
 from tts_core.speaking.speech import Encode, Free, Ids, Made, Run, Slot, Sound, Speech, Work, in_order
 from tts_core.text.duration import warn_of_cut

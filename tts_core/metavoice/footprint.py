@@ -28,13 +28,13 @@ from tts_core.memory.footprint import (
 )
 from tts_core.memory.machine import BACKENDS, Machine
 from tts_core.memory.weights import held
-from tts_core.metavoice.codes import most_frames
 from tts_core.metavoice.config import (
     FIRST_STAGE_BOOKS,
     FirstStageConfig,
     SecondStageConfig,
     SpeakerEncoderConfig,
 )
+from tts_core.metavoice.inputs import most_frames
 from tts_core.metavoice.options import PIECE_SECONDS
 from tts_core.text.breaks import Paused
 from tts_core.text.duration import expected_seconds, longest_frames

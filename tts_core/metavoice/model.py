@@ -22,8 +22,8 @@ from tts_core.metavoice.config import (
     second_stage_parameter_shapes,
     speaker_encoder_parameter_shapes,
 )
+from tts_core.metavoice.inputs import FirstStageSampling
 from tts_core.metavoice.options import MetaVoiceOptions
-from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.metavoice.text import TOKENIZER, byte_tokenizer, is_readable, read_tokenizers
 from tts_core.models import ROWS_ONLY, Code, Configs, Documents, Model, Network, Speed, Wide, never
 from tts_core.text.spoken import SIGNS

@@ -20,7 +20,7 @@ from tts_core.memory.fits import together
 from tts_core.metavoice.config import FIRST_STAGE_BOOKS
 from tts_core.metavoice.decoding import DiffusionDecoder, VocosDecoder
 from tts_core.metavoice.footprint import PLAN, MetaVoiceJob, positions
-from tts_core.metavoice.inputs import most_rows
+from tts_core.metavoice.inputs import FirstStageSampling, most_rows
 from tts_core.metavoice.options import Decoder, MetaVoiceOptions
 from tts_core.metavoice.request import (
     STAGES,
@@ -32,7 +32,6 @@ from tts_core.metavoice.request import (
     request,
     requests,
 )
-from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.metavoice.text import Tokenizers
 from tts_core.nn.beside import Pending
 from tts_core.nn.calls import apart

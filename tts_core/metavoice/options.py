@@ -10,7 +10,7 @@ from tts_core.options import LONGEST_SECONDS, SharedChanges, SharedOptions, fram
 from tts_core.text.pace import CHARACTERS_PER_SECOND
 
 if TYPE_CHECKING:
-    from tts_core.metavoice.sampling import SpeechNoise
+    from tts_core.metavoice.inputs import SpeechNoise
 else:
     SpeechNoise = object  # of Python only: no option's flag needs its module
 

@@ -10,7 +10,6 @@ import numpy as np
 from tts_core.audio.speaker_slices import SAMPLE_RATE, utterance_slices
 from tts_core.codecs.probes import encodec_probes, mbd_probes, vocos_probe
 from tts_core.config import config_of
-from tts_core.metavoice.codes import interleave, second_stage_rows
 from tts_core.metavoice.config import (
     CODEBOOK_SIZE,
     FIRST_STAGE_BOOKS,
@@ -18,6 +17,7 @@ from tts_core.metavoice.config import (
     SecondStageConfig,
     SpeakerEncoderConfig,
 )
+from tts_core.metavoice.inputs import interleave, second_stage_rows
 from tts_core.metavoice.request import BANDWIDTH_ID
 from tts_core.metavoice.text import read_tokenizers
 from tts_core.nn.probe import TEXT, Framework, InputSources, Probe, passes, sound

@@ -18,11 +18,10 @@ from tts_core.audio.speaker_slices import TRIM_DB
 from tts_core.codecs.vocos import VocosConfig
 from tts_core.config import Configs, config_of
 from tts_core.errors import UsageError
-from tts_core.metavoice.codes import flattened, most_frames
 from tts_core.metavoice.config import END_OF_AUDIO, FIRST_STAGE_BOOKS, FirstStageConfig, SecondStageConfig
 from tts_core.metavoice.footprint import FRAME_RATE, MetaVoiceJob, usual_characters
+from tts_core.metavoice.inputs import FirstStageSampling, SpeechNoise, flattened, most_frames
 from tts_core.metavoice.options import DECODERS, Decoder, MetaVoiceOptions
-from tts_core.metavoice.sampling import FirstStageSampling, SpeechNoise
 from tts_core.metavoice.text import Tokenizers, check_characters, is_readable, normalise, read_tokenizers
 from tts_core.nn.noise import per_text, piece_seed
 from tts_core.pipeline import PromptLike

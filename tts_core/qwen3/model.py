@@ -26,8 +26,8 @@ from tts_core.qwen3.config import (
     read_converted,
     stays_float32,
 )
+from tts_core.qwen3.layout import GENERATION, read_generation
 from tts_core.qwen3.options import Qwen3Options
-from tts_core.qwen3.sampling import GENERATION, read_generation
 from tts_core.qwen3.speaker import DEFAULT
 from tts_core.qwen3.tokenizer import FILES, byte_tokenizer, shared_tokenizer
 

@@ -19,8 +19,7 @@ from tts_core.nn.beside import Pending, Then
 from tts_core.nn.calls import apart
 from tts_core.pipeline import PromptLike
 from tts_core.qwen3.footprint import FIXED, PLAN, Qwen3Job
-from tts_core.qwen3.inputs import Qwen3Inputs
-from tts_core.qwen3.layout import cut_of_recording
+from tts_core.qwen3.layout import Qwen3Inputs, cut_of_recording
 from tts_core.qwen3.options import Qwen3Options
 from tts_core.qwen3.request import Qwen3Facts, Qwen3Request, live, rehearsal, request
 from tts_core.qwen3.voice import read_voice

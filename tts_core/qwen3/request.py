@@ -19,17 +19,20 @@ from tts_core.pipeline import PromptLike
 from tts_core.qwen3.config import BASE, VOICE_DESIGN, Qwen3Config
 from tts_core.qwen3.footprint import Qwen3Job
 from tts_core.qwen3.layout import (
+    GENERATION,
     NOTHING,
     SPEAKER,
+    Qwen3Choice,
     Qwen3Recording,
+    Qwen3Sampling,
     TalkerInputs,
     build,
     instruction,
     language_id,
+    read_generation,
     script,
 )
 from tts_core.qwen3.options import Qwen3Options
-from tts_core.qwen3.sampling import GENERATION, Qwen3Choice, Qwen3Sampling, read_generation
 from tts_core.qwen3.tokenizer import FILES, Qwen3Tokenizer, shared_tokenizer
 from tts_core.qwen3.voice import Qwen3Voice, read_voice
 from tts_core.speaking.asked import frames_of, seed_of

@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 
 from tts_core.codecs.policy import CodecPolicy, complete
-from tts_core.qwen3.inputs import Qwen3Inputs
+from tts_core.qwen3.layout import Qwen3Inputs
 from tts_core.qwen3.live import Live, Whole
 from tts_core.qwen3.net import Qwen3Net
 from tts_core.qwen3.request import Qwen3Request

@@ -15,7 +15,7 @@ from mlx_port.sampling import draw_rows
 from mlx_port.steps.chain import chain
 from tts_core.dia.config import DiaConfig
 from tts_core.dia.grid import FREE
-from tts_core.dia.sampling import allowed_ids
+from tts_core.dia.options import allowed_ids
 from tts_core.nn.sampling import Sampler
 
 

@@ -9,7 +9,7 @@ import mlx.core as mx
 from mlx_port.sampling import draw_rows
 from mlx_port.steps.chain import chain
 from mlx_port.steps.dia2.fused import FusedDia2
-from tts_core.dia2.sampling import allowed_ids
+from tts_core.dia2.inputs import allowed_ids
 from tts_core.nn.sampling import Sampler
 
 

@@ -9,7 +9,7 @@ import mlx.core as mx
 
 from mlx_port.sampling import draw_rows, occurrences
 from mlx_port.steps.chain import chain
-from tts_core.mars5.sampling import allowed_ids
+from tts_core.mars5.inputs import allowed_ids
 from tts_core.nn.sampling import Sampler
 
 

@@ -26,7 +26,7 @@ from mlx_port.steps.spin import Spins
 from mlx_port.steps.splitting import Splitting
 from tts_core.nn.sampling import Sampler
 from tts_core.qwen3.config import SUPPRESSED, Qwen3StackConfig
-from tts_core.qwen3.sampling import allowed_ids
+from tts_core.qwen3.layout import allowed_ids
 
 Frame = list[list[mx.array]]  # [keys, values] of each layer of the predictor, (R, K, Q, E)
 

@@ -17,8 +17,7 @@ from tests.mlx_port.commands.running import SECRET, open_embedded, refused
 from tests.mlx_port.commands.running import run as run_command
 from tts_core.audio.files import read_audio
 from tts_core.audio.formats.writer import SoundWriter
-from tts_core.dia.options import DiaOptions
-from tts_core.dia.sampling import DiaSampling
+from tts_core.dia.options import DiaOptions, DiaSampling
 from tts_core.errors import GenerationError
 from tts_core.text.captions import Captions, Cue
 from tts_core.text.duration import longest_frames

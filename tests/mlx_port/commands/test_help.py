@@ -38,7 +38,7 @@ FLAGS_OF_OPTIONS = {
     "tts_core.text",
     "tts_core.text.pace",
     *(f"tts_core.{model}{part}" for model in NAMES for part in ("", ".options")),
-    "tts_core.dia.sampling",
+    "tts_core.dia.options",
     "tts_core.nn",
     "tts_core.nn.sampling",
 }

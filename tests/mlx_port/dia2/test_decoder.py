@@ -22,8 +22,8 @@ from tests.golden.dia2_bench import build
 from tests.tiny.dia2 import dia2_config, dia2_weights, other_config
 from tests.tiny.dia2_texts import GivenText
 from tts_core.dia2.config import Dia2Config
-from tts_core.dia2.grid import FREE
-from tts_core.dia2.sampling import Dia2Choice, Dia2Sampling
+from tts_core.dia2.inputs import Dia2Choice, Dia2Sampling
+from tts_core.dia2.run import FREE
 from tts_core.dia2.shapes import is_norm
 from tts_core.nn.noise import HostNoise
 

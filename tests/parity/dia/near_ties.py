@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tests.tts_core.dia import sampling_rules as rules
-from tts_core.dia.sampling import DiaSampling
+from tts_core.dia.options import DiaSampling
 
 
 class Tie(NamedTuple):

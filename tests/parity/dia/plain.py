@@ -15,7 +15,7 @@ import numpy as np
 from tests.sides import ORACLE, Side
 from tests.tts_core.dia import sampling_rules as rules
 from tts_core.dia.grid import DelayGrid
-from tts_core.dia.sampling import DiaSampling
+from tts_core.dia.options import DiaSampling
 from tts_core.dia.text import tokenize
 from tts_core.nn.noise import Noise
 

@@ -11,7 +11,7 @@ from tests.sides import ORACLE, SIDES, Side, assert_parity
 from tests.tiny.dia import compose, dac_config, dac_weights, dia_config, dia_weights
 from tests.tiny.recordings import snippet
 from tests.tolerance import assert_within
-from tts_core.dia.sampling import DiaSampling
+from tts_core.dia.options import DiaSampling
 from tts_core.dia.text import tokenize
 from tts_core.nn.noise import HostNoise
 from tts_core.prompt import Prompt

@@ -7,7 +7,7 @@ from tests.draws import draw, only, score
 from tests.sides import SIDES
 from tests.tolerance import assert_within
 from tests.tts_core.dia import sampling_rules as rules
-from tts_core.dia.sampling import SAMPLER_0626, SAMPLER_V01, DiaSampling, allowed_ids
+from tts_core.dia.options import SAMPLER_0626, SAMPLER_V01, DiaSampling, allowed_ids
 
 RULES = {"candidates_0626": SAMPLER_0626, "candidates_v01": SAMPLER_V01}
 SETTINGS = [

@@ -20,9 +20,8 @@ from tests.tiny.dia import SAMPLING, compose, dac_config, dac_weights, dia_confi
 from tests.tiny.dia_draws import draws
 from torch_ref.cpu.dia import decoder as few
 from torch_ref.dia import decoder as plain
-from tts_core.dia.grid import DelayGrid
-from tts_core.dia.inputs import DiaInputs
-from tts_core.dia.sampling import DiaSampling
+from tts_core.dia.grid import DelayGrid, DiaInputs
+from tts_core.dia.options import DiaSampling
 from tts_core.nn.noise import HostNoise, Noise
 
 pytestmark = pytest.mark.rest

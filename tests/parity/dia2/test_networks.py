@@ -16,7 +16,7 @@ from tests.sides import BOTH, Side
 from tests.tiny.dia2 import dia2_config, dia2_weights, other_config
 from tests.tolerance import assert_within
 from tts_core.dia2.config import Dia2Config
-from tts_core.dia2.sampling import SAMPLER, Dia2Choice
+from tts_core.dia2.inputs import SAMPLER, Dia2Choice
 
 TINY, OTHER = dia2_config(), other_config()
 CONFIGS = pytest.mark.parametrize("config", [TINY, OTHER], ids=["gaps", "plain"])

@@ -11,7 +11,7 @@ from tests.golden.dia2_bench import build
 from tests.sides import BOTH
 from tests.tiny.dia2 import dia2_config, dia2_weights
 from tests.tiny.dia2_texts import GivenText
-from tts_core.dia2.sampling import Dia2Choice, Dia2Sampling
+from tts_core.dia2.inputs import Dia2Choice, Dia2Sampling
 from tts_core.nn.noise import HostNoise
 
 GUIDED = Dia2Sampling(Dia2Choice(2.0, 5, 0.6, 2), Dia2Choice(2.0, 5, 0.8, 5))

@@ -14,7 +14,7 @@ import pytest
 from tests.golden.dia2_bench import Dia2Side, build
 from tests.tiny.dia2 import dia2_weights, other_config
 from tests.tiny.dia2_texts import GivenText
-from tts_core.dia2.sampling import Dia2Choice, Dia2Sampling
+from tts_core.dia2.inputs import Dia2Choice, Dia2Sampling
 from tts_core.nn.noise import HostNoise
 
 pytestmark = pytest.mark.rest

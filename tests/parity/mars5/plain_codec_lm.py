@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from tests.sides import ORACLE
+from tts_core.mars5.inputs import CodecSequence
 from tts_core.mars5.options import Mars5Options
-from tts_core.mars5.sequence import CodecSequence
 from tts_core.nn.noise import Noise
 
 

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from tests.sides import Side
-from tts_core.mars5.diffusion import Cells, Diffusion, numbers_for
-from tts_core.mars5.schedule import schedule
+from tts_core.mars5.diffusion import Cells, Diffusion, numbers_for, schedule
 from tts_core.nn.noise import Noise
 
 

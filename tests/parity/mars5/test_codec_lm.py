@@ -19,8 +19,8 @@ from tests.tolerance import EPS, FACTOR, assert_within
 from torch_ref.limits import Backend, enforce
 from tts_core.errors import GenerationError
 from tts_core.mars5.config import CodecLMConfig
+from tts_core.mars5.inputs import SAMPLER, numbers
 from tts_core.mars5.options import Mars5Options
-from tts_core.mars5.sampling import SAMPLER, numbers
 from tts_core.mars5.tokens import CodecPrompt
 from tts_core.nn.noise import HostNoise
 

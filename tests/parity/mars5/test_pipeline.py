@@ -24,9 +24,9 @@ from tts_core.audio.voice_cache import VoiceCache
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.errors import CancelledError, UsageError
 from tts_core.mars5.diffusion import FIRST_DRAW
+from tts_core.mars5.inputs import CodecSequence
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.request import BANDWIDTH_ID, STAGES, for_vocoder
-from tts_core.mars5.sequence import CodecSequence
 from tts_core.nn.noise import HostNoise, piece_seed
 from tts_core.prompt import Prompt
 from tts_core.results import join

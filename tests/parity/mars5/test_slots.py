@@ -13,9 +13,8 @@ from tests.sides import SIDES, Side
 from tests.tiny.mars5_ar import VOCABULARY, ar_config, ar_weights, deep_prompt, reference
 from tests.tiny.mars5_draws import extend
 from tts_core.mars5.config import CodecLMConfig
-from tts_core.mars5.inputs import Mars5Inputs
+from tts_core.mars5.inputs import CodecSequence, Mars5Inputs
 from tts_core.mars5.options import Mars5Options
-from tts_core.mars5.sequence import CodecSequence
 from tts_core.nn.noise import HostNoise
 
 pytestmark = pytest.mark.rest

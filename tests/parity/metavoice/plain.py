@@ -14,7 +14,7 @@ import torch
 from tests.tts_core.metavoice import sampling_rules as rules
 from tests.tts_core.metavoice.sampling_rules import waiting_times
 from tts_core.metavoice.config import END_OF_AUDIO
-from tts_core.metavoice.sampling import FirstStageSampling
+from tts_core.metavoice.inputs import FirstStageSampling
 from tts_core.nn.noise import Noise
 
 

@@ -24,10 +24,15 @@ from tests.tiny.metavoice_lm import LanguageSide
 from tests.tolerance import EPS, FLOOR, assert_within
 from tests.tts_core.metavoice import sampling_rules as rules
 from tests.tts_core.metavoice.sampling_rules import waiting_times
-from tts_core.metavoice.codes import by_position, second_stage_rows
 from tts_core.metavoice.config import END_OF_AUDIO
-from tts_core.metavoice.inputs import MetaVoiceInputs
-from tts_core.metavoice.sampling import SAMPLER, SECOND_STAGE_STEP, FirstStageSampling
+from tts_core.metavoice.inputs import (
+    SAMPLER,
+    SECOND_STAGE_STEP,
+    FirstStageSampling,
+    MetaVoiceInputs,
+    by_position,
+    second_stage_rows,
+)
 from tts_core.nn.noise import HostNoise
 
 TORCH, MLX, ORACLE = map(LanguageSide, ("torch", "mlx", "float64"))

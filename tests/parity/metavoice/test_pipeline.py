@@ -20,11 +20,10 @@ from tts_core.audio.loudness import TARGET, integrated_loudness, normalize_loudn
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.errors import CancelledError, ResourceError, UsageError
 from tts_core.metavoice.footprint import MetaVoiceJob, positions
-from tts_core.metavoice.inputs import MetaVoiceInputs
+from tts_core.metavoice.inputs import FirstStageSampling, MetaVoiceInputs
 from tts_core.metavoice.net import MetaVoiceSource
 from tts_core.metavoice.options import Decoder, MetaVoiceOptions
 from tts_core.metavoice.request import STAGES, MetaVoiceFacts, MetaVoiceRequest, log_license, request
-from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.nn.noise import HostNoise
 from tts_core.pipeline import Callbacks
 from tts_core.prompt import Prompt

@@ -12,8 +12,7 @@ import pytest
 from tests.tiny.metavoice import first_stage_config, first_stage_weights, tokenizers
 from tests.tiny.metavoice_lm import LanguageSide
 from tts_core.metavoice.config import END_OF_AUDIO
-from tts_core.metavoice.inputs import MetaVoiceInputs
-from tts_core.metavoice.sampling import FirstStageSampling
+from tts_core.metavoice.inputs import FirstStageSampling, MetaVoiceInputs
 from tts_core.nn.noise import HostNoise
 
 pytestmark = pytest.mark.rest

@@ -14,8 +14,7 @@ from tests.tiny.qwen3 import qwen3_config, qwen3_weights, speaker_config
 from tests.tolerance import assert_within
 from tts_core.qwen3 import layout as layouts
 from tts_core.qwen3.config import MODES
-from tts_core.qwen3.layout import Qwen3Recording
-from tts_core.qwen3.sampling import Qwen3Choice, Qwen3Sampling
+from tts_core.qwen3.layout import Qwen3Choice, Qwen3Recording, Qwen3Sampling
 
 KINDS = ("mlx", "torch", "float64")
 modes = pytest.mark.parametrize("mode", MODES)

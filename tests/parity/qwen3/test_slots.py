@@ -12,9 +12,7 @@ import pytest
 from tests.sides import Side
 from tests.tiny.qwen3 import qwen3_config, qwen3_weights
 from tts_core.nn.noise import HostNoise
-from tts_core.qwen3.inputs import Qwen3Inputs
-from tts_core.qwen3.layout import build
-from tts_core.qwen3.sampling import Qwen3Choice, Qwen3Sampling
+from tts_core.qwen3.layout import Qwen3Choice, Qwen3Inputs, Qwen3Sampling, build
 from tts_core.speaking.running import WAITED
 
 pytestmark = pytest.mark.rest

@@ -24,7 +24,7 @@ from tests.sides import ORACLE, PORT, YARDSTICK, Side
 from tests.tolerance import bound
 from tests.tts_core.dia import sampling_rules as rules
 from tts_core.dia.grid import apply_delay
-from tts_core.dia.sampling import DiaSampling
+from tts_core.dia.options import DiaSampling
 from tts_core.dia.text import tokenize
 from tts_core.judges.sentences import sentences as read_sentences
 from tts_core.nn.noise import HostNoise

@@ -28,10 +28,8 @@ from torch_ref.metavoice.codes import predict
 from torch_ref.metavoice.decoder import make_slots
 from torch_ref.metavoice.first_stage import FirstStage
 from torch_ref.metavoice.second_stage import SecondStage
-from tts_core.metavoice.codes import second_stage_rows
 from tts_core.metavoice.decoding import VocosDecoder
-from tts_core.metavoice.inputs import MetaVoiceInputs
-from tts_core.metavoice.sampling import FirstStageSampling
+from tts_core.metavoice.inputs import FirstStageSampling, MetaVoiceInputs, second_stage_rows
 from tts_core.nn.noise import HostNoise
 
 SPEAKERS = np.random.default_rng(2).normal(0, 1, (2, 10)).astype(np.float32)

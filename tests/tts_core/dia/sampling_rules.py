@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tts_core.dia.sampling import V01_EOS_SCALE, DiaSampling
+from tts_core.dia.options import V01_EOS_SCALE, DiaSampling
 
 
 def guide(cond: np.ndarray, uncond: np.ndarray, cfg_scale: float) -> np.ndarray:

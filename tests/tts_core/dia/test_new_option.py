@@ -18,7 +18,7 @@ pytestmark = pytest.mark.rest
 ROOT = Path(__file__).parents[3]
 PACKAGES = ("tts_core", "converters", "torch_ref", "mlx_port")
 WRITTEN = {  # file → pattern, and what is added after it
-    "tts_core/dia/sampling.py": [
+    "tts_core/dia/options.py": [
         ("    top_k: int\n", "    ban: int = -1\n"),
         ('LAST = "top_k", "top_p"', ', "ban"'),
         (
@@ -58,7 +58,7 @@ from tests.tiny.dia import dia_config
 from tts_core.dia import config
 from tts_core.dia.options import DiaOptions
 from tts_core.dia.request import choose_sampling
-from tts_core.dia.sampling import SAMPLER_0626, allowed_ids
+from tts_core.dia.options import SAMPLER_0626, allowed_ids
 
 tiny = dia_config()
 assert "--ban" in [flag for one in generate.params for flag in one.opts]

@@ -7,8 +7,8 @@ import pytest
 
 from tests.tiny.dia import dac_config, dia_config
 from tts_core.dia.options import DiaOptions
-from tts_core.dia.reading import notes
 from tts_core.dia.request import DiaRequest, ask, request, requests
+from tts_core.dia.text import notes
 from tts_core.errors import CheckpointError, UsageError
 from tts_core.prompt import Prompt
 from tts_core.text.duration import longest_frames

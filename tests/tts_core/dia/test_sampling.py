@@ -18,7 +18,7 @@ from tests.tts_core.dia.sampling_rules import (
     keep_top_p,
     softmax,
 )
-from tts_core.dia.sampling import SAMPLER_0626, DiaSampling, allowed_ids
+from tts_core.dia.options import SAMPLER_0626, DiaSampling, allowed_ids
 from tts_core.errors import UsageError
 
 INF = np.inf

@@ -12,13 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tiny.dia2 import dia2_config, tokenizer
-from tts_core.dia2.arriving import SENTENCE, TURN, ArrivingEntries
 from tts_core.dia2.config import Dia2Config
 from tts_core.dia2.pieces import room, tag_of
-from tts_core.dia2.prefix import Prefix
-from tts_core.dia2.reading import read
-from tts_core.dia2.run import Dia2Run
-from tts_core.dia2.script import Entry, Reader
+from tts_core.dia2.recordings import Prefix
+from tts_core.dia2.run import SENTENCE, TURN, ArrivingEntries, Dia2Run
+from tts_core.dia2.script import Entry, Reader, read
 from tts_core.errors import UsageError
 
 READER = Reader.of(tokenizer(), 2, 12.5)

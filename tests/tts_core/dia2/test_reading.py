@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from tests.tiny.dia2 import dia2_config, tokenizer
 from tts_core.dia2.machine import StateMachine, longest_steps
 from tts_core.dia2.pieces import cut, room, tag_of
-from tts_core.dia2.reading import Feed, read, read_exactly
-from tts_core.dia2.script import Entry, Reader
+from tts_core.dia2.script import Entry, Feed, Reader, read, read_exactly
 from tts_core.errors import UsageError
 
 READER = Reader.of(tokenizer(), 2, 12.5)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.tiny.dia2 import dia2_config, other_config
 from tts_core.dia2.model import DIA2_2B
-from tts_core.dia2.prefix import Prefix
+from tts_core.dia2.recordings import Prefix
 from tts_core.dia2.request import longest_frames
 from tts_core.dia2.run import Dia2Run
 from tts_core.dia2.script import Entry

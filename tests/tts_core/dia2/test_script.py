@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from tts_core.dia2.prefix import align
+from tts_core.dia2.recordings import align
 from tts_core.dia2.script import Entry, Reader
 from tts_core.text.captions import Word
 

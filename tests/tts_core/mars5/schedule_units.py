@@ -10,7 +10,7 @@ import math
 import numpy as np
 import torch
 
-from tts_core.mars5.schedule import MOST_TIMESTEPS, OFFSET, SMALLEST_RATIO, UNITS, rounded_alphas
+from tts_core.mars5.diffusion import MOST_TIMESTEPS, OFFSET, SMALLEST_RATIO, UNITS, rounded_alphas
 
 
 def torch_alphas(timesteps: int) -> np.ndarray:

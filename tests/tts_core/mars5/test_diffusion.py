@@ -16,9 +16,9 @@ from tts_core.mars5.diffusion import (
     gumbel,
     make_cells,
     numbers_for,
+    schedule,
 )
 from tts_core.mars5.options import Mars5Options
-from tts_core.mars5.schedule import schedule
 from tts_core.nn.noise import HostNoise
 
 FIRST, PROMPT = np.array([4, 0, 9, 2]), np.arange(6).reshape(3, 2)

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from tests.tts_core.mars5.test_tokens import VOCABULARY
+from tts_core.mars5.inputs import CodecSequence, end_penalties
 from tts_core.mars5.options import Mars5Options
-from tts_core.mars5.sampling import end_penalties
-from tts_core.mars5.sequence import CodecSequence
 
 
 def test_end_penalties():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tts_core.mars5.schedule import MOST_TIMESTEPS, alphas, rounded_alphas, schedule
+from tts_core.mars5.diffusion import MOST_TIMESTEPS, alphas, rounded_alphas, schedule
 
 EVERY = range(1, MOST_TIMESTEPS + 1)
 

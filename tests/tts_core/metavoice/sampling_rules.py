@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tts_core.metavoice.sampling import LOWEST_TEMPERATURE
+from tts_core.metavoice.inputs import LOWEST_TEMPERATURE
 from tts_core.nn.noise import Noise
 
 

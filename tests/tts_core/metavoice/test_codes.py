@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.tiny.metavoice import tilted
-from tts_core.metavoice.codes import (
+from tts_core.metavoice.inputs import (
     PADDING,
     by_position,
     most_frames,

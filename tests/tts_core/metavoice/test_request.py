@@ -20,6 +20,7 @@ from tts_core.memory.fits import together
 from tts_core.metavoice import request as module
 from tts_core.metavoice.config import END_OF_AUDIO
 from tts_core.metavoice.footprint import MetaVoiceJob
+from tts_core.metavoice.inputs import FirstStageSampling
 from tts_core.metavoice.model import METAVOICE_FIRST_STAGE as FIRST
 from tts_core.metavoice.model import METAVOICE_SECOND_STAGE as SECOND
 from tts_core.metavoice.options import PIECE_SECONDS, MetaVoiceOptions
@@ -36,7 +37,6 @@ from tts_core.metavoice.request import (
     requests,
     usual_characters,
 )
-from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.metavoice.text import normalise
 from tts_core.prompt import Prompt, Reference
 

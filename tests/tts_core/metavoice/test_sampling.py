@@ -9,7 +9,7 @@ import pytest
 
 from tests.tts_core.metavoice.sampling_rules import waiting_times
 from tts_core.errors import UsageError
-from tts_core.metavoice.sampling import FirstStageSampling
+from tts_core.metavoice.inputs import FirstStageSampling
 from tts_core.nn.noise import HostNoise
 
 

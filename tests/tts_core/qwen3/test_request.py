@@ -19,10 +19,9 @@ from tts_core.options import single_values
 from tts_core.pipeline import PromptLike
 from tts_core.prompt import Prompt
 from tts_core.qwen3.config import BASE, CUSTOM_VOICE, MODES, VOICE_DESIGN
-from tts_core.qwen3.layout import FRAME, NOTHING, SPEAKER
+from tts_core.qwen3.layout import FRAME, NOTHING, SPEAKER, Qwen3Choice
 from tts_core.qwen3.options import Qwen3Options
 from tts_core.qwen3.request import Qwen3Facts, Qwen3Request, rehearsal, request
-from tts_core.qwen3.sampling import Qwen3Choice
 from tts_core.qwen3.tokenizer import CONFIG
 from tts_core.serving.source import ModelSource
 

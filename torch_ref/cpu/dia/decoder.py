@@ -15,7 +15,7 @@ from torch_ref.cpu.dia.few_rows import SourceRuns, few_rows, near, one_thread
 from torch_ref.dia.decoder import DiaDecoder, DiaState
 from torch_ref.dia.dia import Dia
 from torch_ref.layers.row_cache import RowCache, RowPositions
-from tts_core.dia.inputs import DiaGiven
+from tts_core.dia.grid import DiaGiven
 from tts_core.nn.row_calls import alike
 
 

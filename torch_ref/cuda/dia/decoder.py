@@ -21,8 +21,8 @@ from torch_ref.cuda.dia.reading import FusedReader
 from torch_ref.cuda.sampling import own_rows
 from torch_ref.dia.dia import Dia, DiaSource
 from torch_ref.host import Host
-from tts_core.dia.inputs import DiaInputs
-from tts_core.dia.sampling import SAMPLER_0626, DiaSampling, allowed_ids
+from tts_core.dia.grid import DiaInputs
+from tts_core.dia.options import SAMPLER_0626, DiaSampling, allowed_ids
 from tts_core.nn.sampling import columns
 
 NOISE_STEPS = 16  # steps whose noise is drawn at once

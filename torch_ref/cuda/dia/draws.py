@@ -16,7 +16,7 @@ from torch_ref.cuda.sampling import DrawRows, draw_rows
 from torch_ref.cuda.triton import jit, pdl, tl, triton
 from tts_core.dia.config import DiaConfig
 from tts_core.dia.grid import FREE
-from tts_core.dia.sampling import SAMPLER_0626, SAMPLER_V01
+from tts_core.dia.options import SAMPLER_0626, SAMPLER_V01
 
 EMBEDDED = 512  # numbers of a row that one program embeds
 

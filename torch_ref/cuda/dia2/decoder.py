@@ -20,8 +20,7 @@ from torch_ref.cuda.early_read import EarlyRead
 from torch_ref.dia2 import decoder as plain
 from torch_ref.dia2.dia2 import Dia2
 from torch_ref.host import Host
-from tts_core.dia2.inputs import Dia2Inputs
-from tts_core.dia2.sampling import SAMPLER
+from tts_core.dia2.inputs import SAMPLER, Dia2Inputs
 
 
 class CapturedDia2(CapturedDecoder):

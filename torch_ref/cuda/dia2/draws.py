@@ -14,7 +14,7 @@ from torch import Tensor
 
 from torch_ref.cuda.sampling import DrawRows, draw_rows
 from torch_ref.cuda.triton import jit, pdl, tl, triton
-from tts_core.dia2.sampling import FIRST_STREAM, SAMPLER
+from tts_core.dia2.inputs import FIRST_STREAM, SAMPLER
 
 EMBEDDED = 256  # numbers of a row that one program embeds
 

@@ -22,8 +22,7 @@ from torch_ref.dia2.depformer import DepformerLayer
 from torch_ref.dia2.dia2 import Dia2
 from torch_ref.dia2.transformer import TransformerLayer
 from tts_core.dia2.config import Dia2StackConfig
-from tts_core.dia2.inputs import noise_shape
-from tts_core.dia2.sampling import Dia2Numbers, allowed_ids
+from tts_core.dia2.inputs import Dia2Numbers, allowed_ids, noise_shape
 from tts_core.nn.sampling import columns
 
 MOST_POSITIONS = 2**31  # more than any table has

@@ -15,8 +15,7 @@ from torch_ref.host import Host
 from torch_ref.layers.row_cache import RowCache, RowPositions
 from torch_ref.mars5 import decoder as plain
 from torch_ref.mars5.codec_lm import CodecLM
-from tts_core.mars5.inputs import Mars5Inputs
-from tts_core.mars5.sampling import SAMPLER
+from tts_core.mars5.inputs import SAMPLER, Mars5Inputs
 from tts_core.nn.sampling import columns
 
 DRAWN_STEPS = 16  # whose ids are kept

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from torch_ref.cuda.sampling import DrawRows, draw_rows
 from torch_ref.cuda.triton import jit, tl
-from tts_core.mars5.sampling import PENALTIES_ABOVE, SAMPLER
+from tts_core.mars5.inputs import PENALTIES_ABOVE, SAMPLER
 from tts_core.nn.sentinels import Sentinel
 
 WARPS = 16

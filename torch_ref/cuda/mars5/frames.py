@@ -13,7 +13,7 @@ from torch import Tensor
 
 from torch_ref.cuda.pointwise import standardized
 from torch_ref.cuda.triton import jit, pdl, tl, triton
-from tts_core.mars5.class_hash import CELL_STEP, CLASS_STEP, HASH_BITS, LAST_SHIFT, NOISE_BITS, ROUNDS
+from tts_core.mars5.diffusion import CELL_STEP, CLASS_STEP, HASH_BITS, LAST_SHIFT, NOISE_BITS, ROUNDS
 
 
 def embed_frames(codes: Tensor, tables: Tensor, positions: Tensor, steps: Tensor, t: Tensor) -> Tensor:

@@ -18,8 +18,7 @@ from torch_ref.host import Host
 from torch_ref.layers.row_cache import RowCache, RowPositions
 from torch_ref.metavoice import decoder as plain
 from torch_ref.metavoice.first_stage import FirstStage
-from tts_core.metavoice.inputs import MOST_ROWS, MetaVoiceInputs
-from tts_core.metavoice.sampling import SAMPLER, MetaVoiceNumbers
+from tts_core.metavoice.inputs import MOST_ROWS, SAMPLER, MetaVoiceInputs, MetaVoiceNumbers
 from tts_core.nn.sampling import columns
 
 DRAWN_STEPS = 16  # whose ids are kept

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch_ref.cuda.sampling import DrawRows, draw_rows
 from torch_ref.cuda.triton import jit, pdl, tl, triton
 from tts_core.metavoice.config import END_OF_AUDIO
-from tts_core.metavoice.sampling import SAMPLER
+from tts_core.metavoice.inputs import SAMPLER
 
 EMBEDDED = 512  # numbers of a row that one program embeds
 WARPS = 8

@@ -17,8 +17,7 @@ from torch_ref.host import Host
 from torch_ref.qwen3 import decoder as plain
 from torch_ref.qwen3.decoder import embedded
 from torch_ref.qwen3.qwen3 import Qwen3
-from tts_core.qwen3.inputs import Qwen3Inputs
-from tts_core.qwen3.sampling import FIRST
+from tts_core.qwen3.layout import FIRST, Qwen3Inputs
 
 
 class CapturedQwen3(CapturedDecoder):

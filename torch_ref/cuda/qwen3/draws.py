@@ -15,7 +15,7 @@ from torch import Tensor
 from torch_ref.cuda.sampling import DrawRows, draw_rows
 from torch_ref.cuda.triton import jit, pdl, tl, triton
 from tts_core.qwen3.config import Qwen3Config
-from tts_core.qwen3.sampling import FIRST, OTHERS
+from tts_core.qwen3.layout import FIRST, OTHERS
 
 EMBEDDED = 256  # numbers of a row that one program embeds
 

@@ -24,7 +24,7 @@ from torch_ref.qwen3.blocks import TransformerLayer
 from torch_ref.qwen3.qwen3 import Qwen3
 from tts_core.nn.sampling import columns
 from tts_core.qwen3.config import SUPPRESSED, Qwen3Config, Qwen3StackConfig
-from tts_core.qwen3.sampling import Qwen3Numbers, allowed_ids
+from tts_core.qwen3.layout import Qwen3Numbers, allowed_ids
 
 MOST_POSITIONS = 2**31  # more than any table has
 

@@ -22,7 +22,7 @@ from torch_ref.cpu.dia.few_rows import DiaFewRows, Pair, SourceRuns, near
 from torch_ref.dia import decoder as plain
 from torch_ref.dia.dia import Dia
 from tts_core.dia.config import DiaConfig
-from tts_core.dia.inputs import DiaInputs
+from tts_core.dia.grid import DiaInputs
 from tts_core.nn.row_calls import alike
 from tts_core.prompt import Prompt
 from tts_core.speaking.decoder import TextRead

@@ -15,7 +15,7 @@ from torch_ref.cuda.sampling import own_rows
 from torch_ref.sampling import draw_rows
 from tts_core.dia.config import DiaConfig
 from tts_core.dia.grid import FREE, DelayGrid
-from tts_core.dia.sampling import SAMPLER_0626, SAMPLER_V01, DiaSampling, allowed_ids
+from tts_core.dia.options import SAMPLER_0626, SAMPLER_V01, DiaSampling, allowed_ids
 
 pytestmark = kernel_marks()
 

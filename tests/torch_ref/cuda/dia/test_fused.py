@@ -12,9 +12,8 @@ from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
 from torch_ref.cuda.dia.decoder import CapturedDia
 from torch_ref.cuda.dia.fused import FusedDecoder, runs
 from torch_ref.dia.dia import Dia
-from tts_core.dia.grid import FREE
-from tts_core.dia.inputs import DiaInputs
-from tts_core.dia.sampling import DiaSampling
+from tts_core.dia.grid import FREE, DiaInputs
+from tts_core.dia.options import DiaSampling
 from tts_core.nn.noise import HostNoise
 
 pytestmark = kernel_marks()

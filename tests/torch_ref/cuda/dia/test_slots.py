@@ -20,9 +20,8 @@ from torch_ref.cuda.triton import INTERPRETED
 from torch_ref.dia import decoder as plain
 from torch_ref.dia.dia import Dia
 from torch_ref.sampling import score_rows
-from tts_core.dia.grid import DelayGrid
-from tts_core.dia.inputs import DiaInputs
-from tts_core.dia.sampling import SAMPLER_0626, DiaSampling, allowed_ids
+from tts_core.dia.grid import DelayGrid, DiaInputs
+from tts_core.dia.options import SAMPLER_0626, DiaSampling, allowed_ids
 from tts_core.nn.noise import HostNoise, Noise
 
 pytestmark = kernel_marks()

@@ -13,7 +13,7 @@ from torch_ref.cuda.dia2.draws import Dia2Given, Follows, draw_action, draw_code
 from torch_ref.cuda.dia2.step import Dia2Buffers, FusedDia2
 from torch_ref.cuda.triton import INTERPRETED
 from torch_ref.sampling import draw_rows
-from tts_core.dia2.sampling import FIRST_STREAM, SAMPLER, Dia2Choice, allowed_ids
+from tts_core.dia2.inputs import FIRST_STREAM, SAMPLER, Dia2Choice, allowed_ids
 
 pytestmark = kernel_marks()
 

@@ -18,10 +18,9 @@ from torch_ref.cuda.dia2.decoder import make_slots
 from torch_ref.dia2 import decoder as plain
 from torch_ref.dia2.dia2 import Dia2
 from tts_core.dia2.config import Dia2Config
-from tts_core.dia2.inputs import Dia2Inputs
-from tts_core.dia2.prefix import Prefix
+from tts_core.dia2.inputs import Dia2Choice, Dia2Inputs, Dia2Sampling
+from tts_core.dia2.recordings import Prefix
 from tts_core.dia2.run import Dia2Run
-from tts_core.dia2.sampling import Dia2Choice, Dia2Sampling
 from tts_core.dia2.script import Entry
 from tts_core.nn.noise import HostNoise
 from tts_core.speaking.rows import BatchText

@@ -9,8 +9,8 @@ import torch
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
 from torch_ref.cuda.mars5.draws import EMPTY, Mars5Draws, draw_ids
 from torch_ref.sampling import draw_rows
+from tts_core.mars5.inputs import PENALTIES_ABOVE, SAMPLER, allowed_ids, numbers
 from tts_core.mars5.options import Mars5Options
-from tts_core.mars5.sampling import PENALTIES_ABOVE, SAMPLER, allowed_ids, numbers
 
 pytestmark = kernel_marks()
 

@@ -30,10 +30,8 @@ from torch_ref.mars5 import decoder as plain
 from torch_ref.mars5.codec_lm import CodecLM
 from torch_ref.sampling import draw_rows
 from tts_core.mars5.config import is_norm
-from tts_core.mars5.inputs import Mars5Inputs
+from tts_core.mars5.inputs import PENALTIES_ABOVE, SAMPLER, CodecSequence, Mars5Inputs, allowed_ids
 from tts_core.mars5.options import Mars5Options
-from tts_core.mars5.sampling import PENALTIES_ABOVE, SAMPLER, allowed_ids
-from tts_core.mars5.sequence import CodecSequence
 from tts_core.nn.noise import HostNoise
 
 

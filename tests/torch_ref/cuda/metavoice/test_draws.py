@@ -12,7 +12,7 @@ from torch_ref.cuda.metavoice.draws import MetaVoiceDraws, draw_ids, embed_rows
 from torch_ref.metavoice.first_stage import FirstStage
 from torch_ref.sampling import draw_rows
 from tts_core.metavoice.config import END_OF_AUDIO
-from tts_core.metavoice.sampling import SAMPLER, FirstStageSampling
+from tts_core.metavoice.inputs import SAMPLER, FirstStageSampling
 
 pytestmark = kernel_marks()
 

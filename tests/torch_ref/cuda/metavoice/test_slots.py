@@ -22,7 +22,7 @@ from torch_ref.cuda.metavoice.decoder import CapturedMetaVoice, make_slots
 from torch_ref.cuda.triton import INTERPRETED, triton
 from torch_ref.metavoice import decoder as plain
 from torch_ref.metavoice.first_stage import FirstStage
-from tts_core.metavoice.sampling import FirstStageSampling
+from tts_core.metavoice.inputs import FirstStageSampling
 from tts_core.speaking.running import WAITED
 
 SIDE = LanguageSide("torch")

@@ -13,7 +13,7 @@ from torch_ref.cuda.qwen3.step import FusedQwen3, Qwen3Captured
 from torch_ref.cuda.triton import INTERPRETED
 from torch_ref.sampling import draw_rows
 from tts_core.qwen3.config import SUPPRESSED
-from tts_core.qwen3.sampling import FIRST, OTHERS, Qwen3Choice, Qwen3Sampling, allowed_ids
+from tts_core.qwen3.layout import FIRST, OTHERS, Qwen3Choice, Qwen3Sampling, allowed_ids
 
 pytestmark = kernel_marks()
 

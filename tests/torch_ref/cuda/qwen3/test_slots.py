@@ -21,8 +21,7 @@ from torch_ref.qwen3 import decoder
 from torch_ref.qwen3.qwen3 import Qwen3
 from tts_core.nn.noise import HostNoise
 from tts_core.qwen3.config import Qwen3Config
-from tts_core.qwen3.inputs import Qwen3Inputs
-from tts_core.qwen3.layout import SPEAKER, Qwen3Recording, build
+from tts_core.qwen3.layout import SPEAKER, Qwen3Inputs, Qwen3Recording, build
 from tts_core.speaking.running import WAITED, Running
 from tts_core.speaking.speech import Slot
 
