@@ -60,10 +60,7 @@ def check_scale(samples: np.ndarray, where: str) -> None:
 
 
 def check_stored(samples: np.ndarray, sample_rate: int, transcript: str | None, where: str) -> None:
-    """Check like `check_recording`, without a language or model: refuse a pace that fits no language.
-
-    The model that speaks with the recording checks it again.
-    """
+    """Check a recording before a model is known: refuse a pace that fits no language. Models check again."""
     check_recording(samples, sample_rate, None, where)
     if transcript is None:
         return
