@@ -35,28 +35,6 @@ BANDS = pytest.mark.parametrize("band", [0, 1])
 
 
 @BANDS
-@pytest.mark.parametrize("length", [5, 64, 129])
-def test_levels(band: int, length: int) -> None:
-    """Every level down and up; lengths that are not a multiple of the stride are padded."""
-    widths = CONFIG.bands[band].unet.channels
-    for level, into in enumerate((1, *widths[:-1])):
-        x = normal(level, 2, into, length)
-
-        def down(side: AudioSide, x: np.ndarray = x, level: int = level) -> np.ndarray:
-            return side.from_channels(side.bands[band].unet.encoders[level](side.channels(x)))
-
-        assert down(SIDES["torch"]).shape == (2, widths[level], -(-length // CONFIG.bands[band].unet.stride))
-        assert_parity(f"encoder {level}", down)
-        y = normal(level, 2, widths[-1 - level], length)
-
-        def up(side: AudioSide, y: np.ndarray = y, level: int = level) -> np.ndarray:
-            return side.from_channels(side.bands[band].unet.decoders[level](side.channels(y)))
-
-        assert up(SIDES["torch"]).shape[2] == length * CONFIG.bands[band].unet.stride
-        assert_parity(f"decoder {level}", up)
-
-
-@BANDS
 @pytest.mark.parametrize(("length", "frames"), [(64, 1), (193, 3), (300, 9)])
 def test_unet(band: int, length: int, frames: int) -> None:
     x, latent = normal(5, 2, 1, length), normal(6, 2, CONFIG.codec_dim, frames)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.golden.codec_bench import CodecSide, bench_of
+from tests.golden.codec_bench import bench_of
 from tests.parity.codecs.kinds import VOCOS, bench, configs, parity, random_codes
 from tests.sides import BOTH, Side
 from tests.tiny.codecs import vocos_weights
@@ -23,30 +23,6 @@ from tts_core.codecs.vocos import LARGEST_MAGNITUDE, VocosConfig
 from tts_core.errors import UsageError
 
 TINY = VOCOS["vocos 42/12"]
-
-
-@pytest.mark.parametrize("bandwidth", [0, 1, 2])
-def test_norm(bandwidth: int) -> None:
-    """Rows so small that the epsilon matters, and rows so large that it does not."""
-    x = normal(1, 2, 9, TINY.dim) * np.array([1e-6, 1e-4, 1e-3, 1, 30, 1e3, 1, 1, 0])[:, None].astype(
-        np.float32
-    )
-    for part in ("norm", "convnext"):
-
-        def run(side: CodecSide, part: str = part) -> np.ndarray:
-            found = getattr(side.codec.backbone, part)
-            norm = found if part == "norm" else found[1].norm
-            return side.numpy(norm(side.array(x), bandwidth))
-
-        parity(part, run, TINY)
-    parity("final norm", lambda side: side.numpy(side.codec.backbone.final_layer_norm(side.array(x))), TINY)
-
-
-@pytest.mark.parametrize("length", [1, 3, 4, 20])
-def test_block_and_backbone(length: int) -> None:
-    x, features = normal(2, 2, length, TINY.dim), normal(3, 2, length, TINY.input_channels)
-    parity("block", lambda side: side.numpy(side.codec.backbone.convnext[0](side.array(x), 2)), TINY)
-    parity("backbone", lambda side: side.numpy(side.codec.backbone(side.array(features), 2)), TINY)
 
 
 @configs(VOCOS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -103,38 +102,6 @@ def test_band(side: Side, rows: int) -> None:
     else:
         assert causal == (rows > 1)
         np.testing.assert_array_equal(np.tril(np.ones((rows, rows), bool)), expected)
-
-
-def test_feed_forward() -> None:
-    x = normal(1, 2, 5, CONFIG.hidden_size)
-    assert_parity("w2(silu(w1) w3)", lambda s: s.numpy(network(s).ar.layers[0].feed_forward(s.array(x))))
-
-
-@WINDOWS
-@pytest.mark.parametrize("steps", [(1, 1, 1), (5, 1, 1), (40, 1, 1, 1)], ids=str)
-def test_attention(config: CodecLMConfig, steps: Sequence[int]) -> None:
-    x = normal(3, 1, sum(steps), config.hidden_size)
-
-    def run(side: Side) -> np.ndarray:
-        rows, start, outs = network(side, config).new_cache(64)[0], 0, []
-        for step in steps:
-            part, turn = side.array(x[:, start : start + step]), rotation(side, config, start, step)
-            outs.append(side.numpy(network(side, config).ar.layers[0].attention(part, turn, rows)))
-            start += step
-        return np.concatenate(outs, axis=1)
-
-    assert_parity(f"attention in steps of {steps}", run)
-
-
-@pytest.mark.parametrize("scale", [1e-3, 1.0])
-def test_block(scale: float) -> None:
-    x = normal(4, 1, 12, CONFIG.hidden_size, scale=scale)
-
-    def run(side: Side) -> np.ndarray:
-        block, rows = network(side).ar.layers[1], network(side).new_cache(12)[1]
-        return side.numpy(block(side.array(x), rotation(side, CONFIG, 0, 12), rows))
-
-    assert_parity(f"block at scale {scale}", run)
 
 
 @pytest.mark.parametrize("frames", [1, 2, 75])

@@ -37,30 +37,6 @@ def logits(side: Side, net: Any, *, frames: int, t: int, speakers: Any = None) -
     return side.numpy(net(side.array(codes(frames).T[None]), given, side.array(np.array([t]))))
 
 
-@pytest.mark.parametrize("part", ["self", "cross", "masked"])
-def test_attention(part: str) -> None:
-    random = np.random.default_rng(3)
-    x, memory = (random.normal(0, 1, (2, length, 40)).astype(np.float32) for length in (5, 7))
-    mask = (np.arange(7) < np.array([[7], [4]]))[:, None, None]
-
-    def run(side: Side) -> np.ndarray:
-        attention = tiny(side).tfm.decoder.layers[1].multihead_attn
-        given = {
-            "self": (side.array(x),),
-            "cross": (side.array(x[:1]), side.array(memory)),
-            "masked": (side.array(x), side.array(memory), side.array(mask)),
-        }
-        return side.numpy(attention(*given[part]))
-
-    assert_parity(f"attention, {part}", run)
-
-
-def test_encoder_layer() -> None:
-    x = np.random.default_rng(4).normal(0, 1, (2, 6, 40)).astype(np.float32)
-    assert_parity("layer", lambda side: side.numpy(tiny(side).tfm.encoder.layers[0](side.array(x))))
-    assert_parity("encoder", lambda side: side.numpy(tiny(side).tfm.encoder(side.array(x))))
-
-
 def test_speaker() -> None:
     lengths = np.array([6, 3])
     two = np.stack([REFERENCE.T, codes(6, seed=2).T])
@@ -79,12 +55,6 @@ def test_no_speaker_is_a_reference_all_masked() -> None:
     masked = net.speaker(ORACLE.array(codes(5).T[None]), ORACLE.array(np.array([0])))
     np.testing.assert_allclose(ORACLE.numpy(net.no_speaker()), ORACLE.numpy(masked), rtol=0, atol=1e-12)
     assert_parity("no speaker", lambda side: side.numpy(tiny(side).no_speaker()))
-
-
-@pytest.mark.parametrize("frames", [1, 2, 11])
-@pytest.mark.parametrize("t", [0, 1, T - 1])
-def test_logits(frames: int, t: int) -> None:
-    assert_parity(f"{frames} frames at {t}", lambda side: logits(side, tiny(side), frames=frames, t=t))
 
 
 @EVERY_SIDE

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -32,7 +31,6 @@ from tts_core.nn.noise import HostNoise
 
 TORCH, MLX, ORACLE = map(LanguageSide, ("torch", "mlx", "float64"))
 EVERY_SIDE = pytest.mark.parametrize("side", [TORCH, MLX], ids=["torch_ref", "mlx_port"])
-BIAS = pytest.mark.parametrize("bias", [False, True], ids=["plain", "bias"])
 RANDOM = np.random.default_rng(5)
 END_OF_TEXT = tokenizers().first_stage.end_of_text
 TEXTS = ["Hello there.", "a", "the hello in there"]
@@ -62,78 +60,15 @@ def second(side: LanguageSide, *, bias: bool = False) -> Any:
     return side.second_stage(second_stage_weights(second_stage_config(bias=bias)))
 
 
-def parity(what: str, run: Callable[[LanguageSide], Any]) -> None:
-    """Require MLX to be as close to float64 as torch's own rounding in float32 allows."""
-    own, known, truth = (side.numpy(run(side)) for side in (MLX, TORCH, ORACLE))
-    assert_within(own, known, truth, what)
-
-
-def tokens(rows: int, length: int) -> np.ndarray:
-    return np.random.default_rng(length).integers(0, END_OF_TEXT + 1, (rows, length)).astype(np.int32)
-
-
-@BIAS
-@pytest.mark.parametrize("at", [0, 2])
-def test_block_and_its_parts(at: int, bias: bool) -> None:
-    """At once, then one row after several; rows of tiny size make the norm's eps matter."""
-    x = RANDOM.normal(0, 1, (2, 7, 36)).astype(np.float32)
-    x[0, 3] *= 1e-3
-    block = {side: first(side, bias=bias).transformer.h[at] for side in (MLX, TORCH, ORACLE)}
-    parity("norm", lambda side: block[side].ln_1(side.array(x)))
-    parity("feed-forward", lambda side: block[side].mlp(side.array(x)))
-
-    def after(side: LanguageSide) -> Any:
-        rows = first(side, bias=bias).new_cache(7)[0]
-        block[side](side.array(x[:, :4]), rows)
-        block[side](side.array(x[:, 4:5]), rows)
-        return block[side](side.array(x[:, 5:]), rows)
-
-    parity("block", lambda side: block[side](side.array(x), first(side, bias=bias).new_cache(7)[0]))
-    parity("block, after others", after)
-
-
-@BIAS
-def test_first_stage(bias: bool) -> None:
-    ids = tokens(3, 60)  # every position
-
-    def run(side: LanguageSide) -> Any:
-        network = first(side, bias=bias)
-        return network(side.array(ids), network.speakers(side.array(SPEAKERS)), network.new_cache(60))
-
-    def steps(side: LanguageSide) -> Any:
-        network = first(side, bias=bias)
-        heard, rows = network.speakers(side.array(SPEAKERS)), network.new_cache(60)
-        network.next_logits(side.array(ids[:, :41]), heard, rows)
-        network.next_logits(side.array(ids[:, 41:42]), heard, rows)
-        return network.next_logits(side.array(ids[:, 42:]), heard, rows)
-
-    parity("logits", run)
-    parity("logits, step by step", steps)
-    np.testing.assert_allclose(
-        ORACLE.numpy(steps(ORACLE)), ORACLE.numpy(run(ORACLE))[:, -1], rtol=0, atol=1e-11
-    )
-
-
 @EVERY_SIDE
 def test_cache_takes_the_room_that_is_asked_for(side: LanguageSide) -> None:
     network = first(side)
     rows, heard = network.new_cache(13), network.speakers(side.array(SPEAKERS[:1]))
     for length in (5, *(1,) * 8):
-        network(side.array(tokens(1, length)), heard, rows)
+        network(side.array(np.ones((1, length), np.int32)), heard, rows)
         assert {layer.buffers[0].shape for layer in rows} == {(1, 3, 13, 12)}
-    network(side.array(tokens(1, 1)), heard, rows)  # one more than requested
+    network(side.array(np.ones((1, 1), np.int32)), heard, rows)  # one more than requested
     assert rows[0].buffers[0].shape[2] >= 14
-
-
-@BIAS
-@pytest.mark.parametrize("speaker", [True, False], ids=["speaker", "nobody"])
-def test_second_stage(speaker: bool, bias: bool) -> None:
-    ids = RANDOM.integers(0, 1025, (2, 2, 40)).astype(np.int32)
-    heard = SPEAKERS[:2] if speaker else None
-    parity(
-        "second stage",
-        lambda side: second(side, bias=bias)(side.array(ids), None if heard is None else side.array(heard)),
-    )
 
 
 def sampler_logits(kind: str) -> np.ndarray:

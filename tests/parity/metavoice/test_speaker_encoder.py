@@ -31,12 +31,6 @@ def assert_parity(what: str, run: Callable[[AudioSide], np.ndarray]) -> None:
     assert_within(run(SIDES["mlx"]), run(SIDES["torch"]), run(SIDES["float64"]), what)
 
 
-@pytest.mark.parametrize("slices", [1, 5])
-def test_speaker_encoder(slices: int) -> None:
-    mels = np.abs(normal(30, slices, 160, SPEAKER.n_mels))
-    assert_parity("partials", lambda side: side.numpy(side.encoder(side.array(mels))))
-
-
 def test_speakers_of_several_recordings(monkeypatch: pytest.MonkeyPatch) -> None:
     """More slices than one batch; the mean of two recordings' vectors, normalized again."""
     for kind in BOTH:
