@@ -4,24 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from converters.files.readers import SafetensorsCheckpoint
+from converters.maps.mimi import kyutai_rules
+from converters.rules.plan import plan
 from tests.golden.bench import Bench
 from tests.golden.cases import Case, Vectors
-from tests.golden.codec_bench import CodecSide, mimi_bench
+from tests.golden.codec_bench import CodecSide, bench_of, codec_bench
+from tests.tiny.weights import Weights
 from tests.tolerance import EPS, FACTOR, FLOOR
-from tts_core.codecs.mimi import STEPS, MimiConfig
-
-LAYOUTS = {"weights": "mimi_transformers", "kyutai_weights": "mimi_kyutai"}
+from tts_core.codecs.mimi import STEPS, MimiConfig, parameter_shapes
 
 
 def check_mimi(case: Case, side: str) -> None:
     """Check everything in a folder on one side; both layouts of the weights give the same codec."""
     info, vectors = case.info, case.vectors()
     config = case.path(info["config"])
-    bench, other = (mimi_bench(side, case.path(info[key]), config, layout) for key, layout in LAYOUTS.items())
+    bench = codec_bench(side, "mimi", case.path(info["weights"]), config)
+    other = _kyutai(side, case.path(info["kyutai_weights"]), bench.side.codec.config)
     for i, (length, frames) in enumerate(zip(info["lengths"], info["encoded_frames"], strict=True)):
         assert vectors[f"enc.{i}.audio"].shape[-1] == length, f"{case}: clip {i}"
         assert vectors[f"enc.{i}.codes"].shape[-1] == frames, f"{case}: clip {i}"
@@ -37,6 +41,14 @@ def check_mimi(case: Case, side: str) -> None:
     begin = codes[:, :, : info["stream_frames"]]
     bench.compare(f"{case}: stream.wav", vectors["stream.wav"][:, 0], lambda each: each.decode(begin))
     vectors.assert_all_read()
+
+
+def _kyutai(side: str, file: Path, config: MimiConfig) -> Bench[CodecSide]:
+    """kyutai's own layout, which states no sizes."""
+    checkpoint = SafetensorsCheckpoint([file])
+    moves = plan(kyutai_rules(config), checkpoint.shapes, parameter_shapes(config))
+    made = {move.target: move.how.apply(*map(checkpoint.read, move.sources)) for move in moves}
+    return bench_of(side, "mimi", Weights(config, made))
 
 
 def _check_clip(at: str, i: int, vectors: Vectors, bench: Bench[CodecSide]) -> None:

@@ -10,8 +10,7 @@ import numpy as np
 from tests.golden import mimi_checks
 from tests.golden.bench import Bench
 from tests.golden.cases import Case, Vectors
-from tests.golden.codec_bench import CodecSide
-from tests.golden.qwen3_bench import codec_bench
+from tests.golden.codec_bench import CodecSide, codec_bench
 from tts_core.codecs.qwen3_codec import CONTEXT, PIECE, original_pieces
 from tts_core.nn.windows import Window
 
@@ -20,7 +19,11 @@ STREAM_BOUND = 0.05  # of full scale, beyond the first piece: docs/use/qwen3_tts
 
 def check_codec(case: Case, side: str) -> None:
     """Check everything in a folder on one side."""
-    info, vectors, bench = case.info, case.vectors(), codec_bench(side, case.folder)
+    info, vectors, bench = (
+        case.info,
+        case.vectors(),
+        codec_bench(side, "qwen3_codec", case.folder / "model.safetensors"),
+    )
     codec = bench.side.codec
     assert (codec.sample_rate, codec.hop_length) == (info["sample_rate"], info["hop"])
     for i in range(info["encodings"]):

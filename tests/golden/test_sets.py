@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tests.golden.cases import DEFAULT, Vectors
-from tests.golden.metavoice_lm_bench import LanguageBench, checkpoints
+from tests.golden.metavoice_lm_bench import LanguageBench, language_bench
 from tests.golden.metavoice_lm_checks import check_slow
 
 TESTS = Path(__file__).parents[1]
@@ -62,7 +62,7 @@ def unequal() -> LanguageBench:
     """
     pytest.importorskip("torch", reason="torch is not installed")
     folder = DEFAULT / "metavoice"
-    bench = checkpoints(folder).bench("torch", Vectors(folder / "lm.safetensors"))
+    bench = language_bench("torch", folder, Vectors(folder / "lm.safetensors"))
     info: dict[str, Any] = deepcopy(dict(bench.info))
     kind = "spk3"  # all its margins are safe
     rows = info["slow"][f"{kind}_kv0"]
