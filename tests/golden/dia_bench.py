@@ -10,8 +10,7 @@ import numpy as np
 
 from tests.golden.bench import Bench, built, network, part_of
 from tests.sides import Side
-from tests.tiny.dia import dac_config, dac_weights
-from tests.tiny.weights import Weights
+from tests.tiny.networks import Weights, dac_config, tiny
 from tts_core.codecs.dac import DacConfig
 from tts_core.dia.config import DiaConfig
 
@@ -57,9 +56,7 @@ def dia_bench(side: str, weights: Path, config: Path) -> Bench[DiaSide]:
     """A pipeline of these files with a random codec, whose sound nothing compares."""
     sizes = part_of("dia", weights, config).config
     books, size = sizes.decoder_config.num_channels, sizes.eos_token_id
-    codec = dac_weights(
-        replace(dac_config(), n_codebooks=books, codebook_size=size, codebook_dim=(2,) * books)
-    )
+    codec = tiny(replace(dac_config(), n_codebooks=books, codebook_size=size, codebook_dim=(2,) * books))
     return Bench.load(side, lambda kind: DiaSide(kind, _pipeline(kind, weights, config, codec)))
 
 

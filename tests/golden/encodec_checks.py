@@ -13,7 +13,7 @@ import numpy as np
 from tests.golden.bench import Bench
 from tests.golden.cases import Vectors, existing
 from tests.golden.codec_bench import CodecSide, codec_bench
-from tests.tiny.codecs import codebooks_at
+from tests.tiny.every_codec import codebooks_at
 from tests.tolerance import EPS, FACTOR, FLOOR
 from tts_core.codecs.encodec import read_transformers
 from tts_core.files.json_object import read_json

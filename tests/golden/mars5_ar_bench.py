@@ -14,7 +14,7 @@ from tests.golden.bench import built, part_of
 from tests.golden.exact import exact_rotary
 from tests.sides import Side
 from tests.tiny.mars5_draws import extend, probabilities
-from tests.tiny.weights import Weights
+from tests.tiny.networks import Weights
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.sequence import CodecSequence
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecPrompt, CodecVocabulary

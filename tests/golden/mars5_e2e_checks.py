@@ -18,7 +18,7 @@ from tests.golden.exact import exact_rotary
 from tests.golden.mars5_ar_bench import ArSide, ar_side, read_vocabulary
 from tests.golden.mars5_ar_checks import SETTINGS, options_of, read_info
 from tests.golden.mars5_nar_checks import GoldenNoise
-from tests.tiny.codecs import codebooks_at
+from tests.tiny.every_codec import codebooks_at
 from tests.tiny.recordings import snippet
 from tests.tolerance import assert_golden
 from tts_core.audio.silence import loud_span

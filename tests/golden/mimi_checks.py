@@ -15,7 +15,7 @@ from converters.rules.plan import plan
 from tests.golden.bench import Bench
 from tests.golden.cases import Case, Vectors
 from tests.golden.codec_bench import CodecSide, bench_of, codec_bench
-from tests.tiny.weights import Weights
+from tests.tiny.networks import Weights
 from tests.tolerance import EPS, FACTOR, FLOOR
 from tts_core.codecs.mimi import STEPS, MimiConfig, parameter_shapes
 

@@ -16,20 +16,22 @@ from mlx import nn
 from mlx_port import watch
 from mlx_port.commands.verify.report import Report
 from mlx_port.commands.verify.run import Comparison
-from tests.parity.codecs.kinds import DAC, ENCODEC, MAKE, MIMI, QWEN3, VOCOS, Config, configs, new_weights
+from tests.parity.codecs.kinds import DAC, ENCODEC, MIMI, QWEN3, VOCOS, Config, configs, new_weights
 from tests.parity.verify.origins import inputs
 from tests.sides import ORACLE, PORT, YARDSTICK
-from tests.tiny.dia import dia_config, dia_weights
-from tests.tiny.dia2 import GOLDEN, dia2_config, dia2_weights, other_config
+from tests.tiny.dia2 import GOLDEN
 from tests.tiny.inputs import normal
-from tests.tiny.metavoice import (
+from tests.tiny.networks import (
+    KINDS,
+    Weights,
+    dia2_config,
+    dia_config,
     first_stage_config,
-    first_stage_weights,
+    mimi_config,
+    other_config,
     second_stage_config,
-    second_stage_weights,
+    tiny,
 )
-from tests.tiny.mimi import mimi_config
-from tests.tiny.weights import Weights
 from torch_ref import watch as torch_watch
 from tts_core.codecs import probes as codecs
 from tts_core.codecs.vocos import VocosConfig
@@ -92,7 +94,7 @@ LISTED |= {"qwen3_codec": codecs.qwen3_codec_probes}
 @configs(DAC, ENCODEC, MIMI, QWEN3)
 def test_codecs_of_any_strides(config: Config, frames: int) -> None:
     """frames: steps below, at and above the windows of transformers."""
-    kind, _ = MAKE[type(config)]
+    kind = KINDS[type(config)]
     for probe in LISTED[kind](sources(kind, config, frames / config.frame_rate)):
         assert_parity(probe, Part(config, new_weights(config).tensors))
 
@@ -134,7 +136,7 @@ def test_texts_together_and_late(texts: tuple[int, ...], start: int, *, cross_ro
 
     watched = r"model\.(en|de)coder\.(embeddings|layers\.\d+(\.\w+)?|norm)|logits_dense"
     probe = Probe("dia", "dia", {}, run, watched)
-    assert_parity(probe, Part(config, dia_weights(config, seed=1).tensors))
+    assert_parity(probe, Part(config, tiny(config, seed=1).tensors))
 
 
 @pytest.mark.parametrize("config", [dia2_config(), other_config()], ids=["gaps", "plain"])
@@ -142,7 +144,7 @@ def test_dia2_of_any_schedule(config: Dia2Config) -> None:
     documents = {"dia2": {FILE: (GOLDEN / "tokenizer" / FILE).read_text("utf-8")}}
     given = InputSources({"dia2": config, "mimi": mimi_config()}, documents, 20, 0.1, 1)
     for probe in probes("dia2", given)[2:]:
-        assert_parity(probe, Part(config, dia2_weights(config, seed=4).tensors))
+        assert_parity(probe, Part(config, tiny(config, seed=4).tensors))
 
 
 @pytest.mark.parametrize("bias", [False, True], ids=["plain", "bias"])
@@ -164,9 +166,9 @@ def test_metavoice_with_and_without_biases(*, bias: bool) -> None:
 
     watched = r"transformer\.(wtes\.\d+|h\.\d+(\.\w+)?|ln_f)|lm_heads\.\d+"
     one = Probe("metavoice", "metavoice", {}, speak, watched)
-    assert_parity(one, Part(first, first_stage_weights(first).tensors))
+    assert_parity(one, Part(first, tiny(first).tensors))
     other = Probe("second_stage", "metavoice_second_stage", {}, fill, watched)
-    assert_parity(other, Part(second, second_stage_weights(second).tensors))
+    assert_parity(other, Part(second, tiny(second, 1).tensors))
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -191,7 +193,7 @@ def test_other_constants_are_seen() -> None:
     """The test above can fail: eps ten times as large, in norms of ordinary inputs."""
     config = dia_config()
     other = replace(config, encoder_config=replace(config.encoder_config, norm_eps=1e-4))
-    tensors = dia_weights(config, seed=1).tensors
+    tensors = tiny(config, seed=1).tensors
     ids = np.arange(1, 30, dtype=np.int32)[None]
 
     def run(network: Any, framework: Framework) -> Mapping[str, Any]:

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tests.golden.codec_bench import bench_of
 from tests.parity.codecs.kinds import VOCOS, bench, configs, parity, random_codes
 from tests.sides import BOTH, Side
-from tests.tiny.codecs import vocos_weights
 from tests.tiny.inputs import normal
+from tests.tiny.networks import tiny
 from tests.tolerance import EPS, bound
 from tts_core.codecs import vocos_calls
 from tts_core.codecs.policy import CodecPolicy
@@ -69,7 +69,7 @@ def test_windows_of_any_shape_are_exact(
 ) -> None:
     """In float64 one missing frame of context has a million times the error of rounding."""
     config = replace(TINY, n_fft=hop + overlap, hop_length=hop, num_layers=layers)
-    side = bench_of("float64", "vocos", vocos_weights(config, seed=2)).torch64
+    side = bench_of("float64", "vocos", tiny(config, seed=2)).torch64
     codes, start = random_codes(config, 1, frames), cut[0] % frames
     stop = min(start + cut[1], frames)
     piece = side.numpy(side.codec.decode_frames(side.array(codes), start, stop, 1))
@@ -83,7 +83,7 @@ def test_windows_of_any_shape_are_exact(
 def test_pieces_share_calls(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each piece's samples are those of its own decode; on a CPU bit for bit, since each runs by itself."""
     side, oracle = Side(kind), Side("float64")
-    vocoder = side.network("vocos", vocos_weights(TINY))
+    vocoder = side.network("vocos", tiny(TINY))
     policy = CodecPolicy(max_frames=16, first_frames=4)
     pieces = [random_codes(TINY, 1, frames)[0] for frames in (40, 17, 0, 40, 3)]
     host = side.module("host").Host(vocoder.head.out)
@@ -103,5 +103,5 @@ def test_pieces_share_calls(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert fewer < count
     for one, own, codes in zip(made, alone, pieces, strict=True):
         assert (one.shape, one.dtype) == ((codes.shape[1] * TINY.hop_length,), np.float32)
-        exact = oracle.numpy(oracle.network("vocos", vocos_weights(TINY)).decode(codes[None], 1))[0]
+        exact = oracle.numpy(oracle.network("vocos", tiny(TINY)).decode(codes[None], 1))[0]
         np.testing.assert_allclose(one, own, rtol=0, atol=2 * bound(own, exact))

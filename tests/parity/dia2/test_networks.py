@@ -13,7 +13,7 @@ from tests.draws import only, score
 from tests.golden.bench import Bench
 from tests.golden.dia2_bench import Dia2Side, build
 from tests.sides import BOTH, Side
-from tests.tiny.dia2 import dia2_config, dia2_weights, other_config
+from tests.tiny.networks import dia2_config, other_config, tiny
 from tests.tolerance import assert_within
 from tts_core.dia2.config import Dia2Config
 from tts_core.dia2.sampling import SAMPLER, Dia2Choice
@@ -25,7 +25,7 @@ STEPS = 9
 
 @cache
 def bench(config: Dia2Config) -> Bench[Dia2Side]:
-    weights = dia2_weights(config, seed=4)
+    weights = tiny(config, seed=4)
     sides = {kind: build(kind, weights) for kind in ("mlx", "torch", "float64")}
     return Bench.load("mlx", sides.__getitem__)
 

@@ -12,14 +12,9 @@ from tests.draws import draw, score
 from tests.parity.device_reads import Forbidden, Watched
 from tests.parity.metavoice import plain as plain
 from tests.sides import PORT, YARDSTICK
-from tests.tiny.metavoice import (
-    first_stage_config,
-    first_stage_weights,
-    second_stage_config,
-    second_stage_weights,
-    tokenizers,
-)
+from tests.tiny.metavoice import tokenizers
 from tests.tiny.metavoice_lm import LanguageSide
+from tests.tiny.networks import tiny
 from tests.tolerance import EPS, FLOOR, assert_within
 from tests.tts_core.metavoice import sampling_rules as rules
 from tests.tts_core.metavoice.sampling_rules import waiting_times
@@ -51,13 +46,13 @@ SETTINGS = {
 
 
 @cache
-def first(side: LanguageSide, *, bias: bool = False, end: float = 1.0) -> Any:
-    return side.first_stage(first_stage_weights(first_stage_config(bias=bias), end=end))
+def first(side: LanguageSide) -> Any:
+    return side.first_stage(tiny("metavoice"))
 
 
 @cache
-def second(side: LanguageSide, *, bias: bool = False) -> Any:
-    return side.second_stage(second_stage_weights(second_stage_config(bias=bias)))
+def second(side: LanguageSide) -> Any:
+    return side.second_stage(tiny("metavoice_second_stage", 1))
 
 
 @EVERY_SIDE
@@ -141,12 +136,12 @@ def test_draws_follow_the_probabilities() -> None:
 
 
 @cache
-def expected(name: str, item: int, end: float) -> plain.Plain:
+def expected(name: str, item: int) -> plain.Plain:
     import torch
 
     with torch.inference_mode():
         return plain.generate(
-            first(ORACLE, end=end),
+            first(ORACLE),
             PROMPTS[item],
             SPEAKERS[item],
             HostNoise(item),
@@ -173,7 +168,7 @@ def generate(
 @pytest.mark.parametrize("name", SETTINGS)
 def test_slots_are_the_plain_form(side: LanguageSide, name: str) -> None:
     """One by one and with others of other lengths, in any order."""
-    golden = [expected(name, item, 1.0) for item in range(3)]
+    golden = [expected(name, item) for item in range(3)]
     for one in golden:
         assert one.margin > SAFE, f"a near tie of {one.margin:.1e}: choose another seed"
     for items in ([0], [2, 0, 1]):
@@ -185,21 +180,21 @@ def test_slots_are_the_plain_form(side: LanguageSide, name: str) -> None:
 
 def test_the_settings_differ() -> None:
     """The settings of the test above give different codes."""
-    every = [tuple(expected(name, item, 1.0).ids.tobytes() for item in range(3)) for name in SETTINGS]
+    every = [tuple(expected(name, item).ids.tobytes() for item in range(3)) for name in SETTINGS]
     assert len(set(every)) == len(SETTINGS) - 1  # cold and greedy are the same
 
 
 @EVERY_SIDE
 def test_a_text_ends_with_its_end_and_leaves_its_neighbours_alone(side: LanguageSide) -> None:
     """Also at its first id, where upstream fails."""
-    golden = expected("defaults", 0, 1.0).ids
+    golden = expected("defaults", 0).ids
     start = len(PROMPTS[0])
     for place in (0, 1, 6):
         end = int(golden[start + place])
         made = generate(side, [0, 1], SETTINGS["defaults"], end=end)
         stop = start + list(golden[start:]).index(end) + 1
         np.testing.assert_array_equal(made[0], golden[:stop])
-        other = expected("defaults", 1, 1.0).ids
+        other = expected("defaults", 1).ids
         assert end not in other[len(PROMPTS[1]) :]
         np.testing.assert_array_equal(made[1], other)
 
@@ -207,7 +202,7 @@ def test_a_text_ends_with_its_end_and_leaves_its_neighbours_alone(side: Language
 @EVERY_SIDE
 def test_one_id_and_the_last_position(side: LanguageSide) -> None:
     [made] = generate(side, [0], SETTINGS["defaults"], limits=[1])
-    np.testing.assert_array_equal(made, expected("defaults", 0, 1.0).ids[: len(PROMPTS[0]) + 1])
+    np.testing.assert_array_equal(made, expected("defaults", 0).ids[: len(PROMPTS[0]) + 1])
     room = 60 - len(PROMPTS[1])
     [made] = generate(side, [1], SETTINGS["greedy"], limits=[room])
     assert len(made) == 60
@@ -233,7 +228,7 @@ def test_codes_by_position(side: LanguageSide, frames: int) -> None:
     """Codes are drawn at their positions; a drawn padding is replaced by the best code."""
     text = tokenizers().second_stage.encode(TEXTS[0])
     codes = np.random.default_rng(frames).integers(0, 1024, (2, frames)).astype(np.int32)
-    weights = second_stage_weights(second_stage_config())
+    weights = tiny("metavoice_second_stage", 1)
     weights.tensors["lm_heads.1.weight"][1024] *= 40  # padding is drawn at half of the positions
     noise, fill = HostNoise(4), side.module("metavoice.codes").fill_codebooks
     own = fill(side.second_stage(weights), text, codes, SPEAKERS[0], noise)

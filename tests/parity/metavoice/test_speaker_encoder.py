@@ -10,7 +10,7 @@ import pytest
 from tests.sides import BOTH
 from tests.tiny.inputs import normal
 from tests.tiny.metavoice_audio import AudioSide
-from tests.tiny.weights import Weights
+from tests.tiny.networks import Weights
 from tests.tolerance import assert_within
 from tts_core.errors import UsageError
 from tts_core.metavoice.config import SpeakerEncoderConfig, speaker_encoder_parameter_shapes
