@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import save_file
 
-from benchmarks.checkpoints import write_qwen3_texts
+from benchmarks.lib.checkpoints import write_qwen3_texts
 from tests.tiny.networks import Weights, codec_config, qwen3_config, tiny
 from tts_core.codecs.qwen3_codec import Qwen3CodecConfig
 
