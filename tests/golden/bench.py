@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from converters.part import ModelPart
 from converters.published import open_published
+from mlx_port.commands.verify.watch import Outputs, find_module, watched
 from tests.golden.cases import existing
 from tests.golden.exact import exact_rotary, exact_transform
 from tests.sides import Side, Stored
@@ -54,6 +56,18 @@ def built(side: str, kind: str, weights: Stored) -> Any:
 def network(side: str, kind: str, *files: Path) -> Any:
     """files: as in `part_of`."""
     return built(side, kind, part_of(kind, *files))
+
+
+def outputs(side: Side, net: Any, run: Callable[[], Any], *names: str) -> dict[str, np.ndarray]:
+    """Run a part of a network, and return what its modules gave at their last call, in the side's own order.
+
+    names: of modules, or of a quantizer's methods.
+    """
+    package = import_module(f"{side.package}.watch")
+    kept = Outputs(package.framework("float64" if side.kind == "float64" else "float32"))
+    with side.inference(), watched({name: find_module(net, name) for name in names}, kept):
+        run()
+    return {name: calls[-1] for name, calls in kept.by_module.items()}
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.golden.bench import Bench, built, network
+from tests.golden.bench import Bench, built, network, outputs
 from tests.sides import Side, Stored
 
 
@@ -26,6 +26,10 @@ class CodecSide(Side):
     def latents(self, codes: np.ndarray) -> np.ndarray:
         """(B, q, T) → (B, C, T)."""
         return self.from_channels(self.codec.quantizer.decode(self.array(codes)))
+
+    def outputs(self, run: Callable[[], Any], *names: str) -> dict[str, np.ndarray]:
+        """Outputs of the codec's modules by name, in this side's own order."""
+        return outputs(self, self.codec, run, *names)
 
     def encode(self, samples: np.ndarray) -> np.ndarray:
         """(B, L) → (B, Q, T)."""
