@@ -51,8 +51,12 @@ check: .venv/installed-dev
 parity: .venv/installed-dev
 	$(FAST) env MLX_ENABLE_TF32=0 $(BIN)/python -m pytest -m "not slow" tests/parity tests/oracles tests/golden
 
+# those that need no argument, GPU or other program; benchmarks/README.md has all
+BENCHMARKS := dia_step dia2_frame metavoice_step mars5_ar_step mars5_nar_call serving memory \
+	quantised_parity exact_batches
+
 bench: .venv/installed-dev
-	for file in benchmarks/*.py; do echo "== $$file"; $(FAST) $(BIN)/python $$file || exit 1; done
+	for name in $(BENCHMARKS); do echo "== $$name"; $(FAST) $(BIN)/python benchmarks/$$name.py || exit 1; done
 
 # on an NVIDIA GPU, with the PyTorch that PYTHON has: nothing is installed
 cuda:

@@ -24,9 +24,9 @@ import numpy as np
 from benchmarks.lib.qwen3_networks import CONFIGS, networks
 from benchmarks.lib.random_networks import PACKAGES
 from benchmarks.lib.timing import arguments
+from tts_core.models import MODELS
 from tts_core.qwen3.net import Qwen3Net
 from tts_core.qwen3.pipeline import Qwen3Pipeline
-from tts_core.speed import speed
 
 
 def measure(side: str, size: str, dtype: str, seconds: float, runs: int) -> str:
@@ -35,7 +35,7 @@ def measure(side: str, size: str, dtype: str, seconds: float, runs: int) -> str:
     network, codec = networks(side, config, dtype, "cpu")
     if side == "mlx":
         _fill(codec)
-    own = speed("qwen3").documents({"qwen3": config})["qwen3"]
+    own = MODELS["qwen3"].speed.documents({"qwen3": config})["qwen3"]
     slots = import_module(f"{package}.qwen3.decoder")
     host = import_module(f"{package}.host").Host(network.talker.model.codec_embedding)
     pipeline = Qwen3Pipeline(

@@ -20,7 +20,6 @@ from mlx_port.commands.serve.settings import Access, Settings
 from tts_core import models
 from tts_core.qwen3.tokenizer import MERGES, VOCABULARY
 from tts_core.serving.source import ModelSource
-from tts_core.speed import speed
 from tts_core.text.byte_bpe import byte_signs
 
 SIZES = {"dia": "nari-labs/Dia-1.6B-0626", "dia2": "nari-labs/Dia2-2B"}
@@ -46,7 +45,7 @@ def qwen3(dtype: str) -> Any:
     from torch_ref.loading import Parts
     from torch_ref.qwen3.pipeline import compose
 
-    config: Any = models.model("qwen3").sizes[SIZES["qwen3"]]["qwen3"]
+    config: Any = models.MODELS["qwen3"].sizes[SIZES["qwen3"]]["qwen3"]
     network, codec = qwen3_networks.networks("torch", config, dtype, "cuda")
     own = documents("qwen3", {"qwen3": config})["qwen3"]
     return compose(network, codec, own, **Parts.fastest("qwen3", codec))
@@ -54,7 +53,7 @@ def qwen3(dtype: str) -> Any:
 
 def documents(model: str, configs: Any) -> Any:
     """Build a model's documents; Qwen3-TTS's vocabulary has the published size, 151,643 tokens."""
-    made = speed(model).documents(configs)
+    made = models.MODELS[model].speed.documents(configs)
     if model == "qwen3":
         signs, made = byte_signs(), {kind: dict(own) for kind, own in made.items()}
         pairs = [(one, other) for one in signs for other in signs]
@@ -83,7 +82,7 @@ def main() -> None:
         pipeline.engine.codec.precision = args.codec_precision
         return pipeline
 
-    configs = models.model(args.model).sizes[SIZES[args.model]]
+    configs = models.MODELS[args.model].sizes[SIZES[args.model]]
     source = ModelSource(args.model, configs, documents(args.model, configs), load)
     settings = Settings(
         loading=Loading("torch", args.dtype, args.codec_precision),

@@ -32,12 +32,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import soundfile
 
+from benchmarks.lib.recognizer import missing
 from benchmarks.lib.timing import arguments, machine
 from converters.convert import convert
 from converters.published import open_published
 from converters.rules.dequantize import Quantization
 from examples.train_voice.evaluation import PATIENCE, Item, items, source
-from examples.train_voice.flite import speak
 from examples.train_voice.settings import read_settings
 from tts_core.judges.judging import judges_of
 from tts_core.judges.process import JudgeProcesses, Recording
@@ -57,17 +57,6 @@ class Form(NamedTuple):
 
     name: str
     load: Callable[[], Any]
-
-
-def missing() -> str | None:
-    """Describe a missing requirement in one line; None if nothing is missing."""
-    if find_spec("pocketsphinx") is None:
-        return "pocketsphinx is not installed: pip install pocketsphinx"
-    try:
-        speak("a", "slt")
-    except (OSError, ValueError) as error:
-        return f"{error}"
-    return None
 
 
 def forms(folder: Path, dia: Path, codec: Path) -> Iterator[Form]:

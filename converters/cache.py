@@ -231,7 +231,7 @@ def _weights(listed: Listing, form: Form) -> int:
         bits = form.bits or 8 * BYTES[form.dtype or "float32"]
         return listed.weights * min(bits, 32) // 32
     how = None if form.quantization is None else form.quantization.to_dict()
-    dtype = form.dtype or models.model(name).published_dtype
+    dtype = form.dtype or models.MODELS[name].published_dtype
     return sum(weight_bytes(kind, config, dtype, how) for kind, config in configs.items())
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 from converters.files import folders
 from converters.files.hub import Located
 from converters.files.pickles import PICKLES
-from converters.maps.layouts import Found, Hints, layouts, recognize
+from converters.maps.layouts import Found, Hints
 from converters.maps.origin import described, is_conversion
+from converters.maps.table import layouts, recognize
 from converters.part import MisfitError
 from tts_core import models
 from tts_core.errors import CheckpointError, NotFoundError, SpeechError

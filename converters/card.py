@@ -73,12 +73,12 @@ def card_of(
     if how is not None:
         lines += ["Not quantized:", "", *_wide(parts), ""]
     if published.model is not None:
-        lines += _commands(models.model(published.model).example, repository)
+        lines += _commands(models.MODELS[published.model].example, repository)
     return "\n".join([*lines, MEASURED, "", NOTHING, ""])
 
 
 def _languages(model: str | None) -> Sequence[str]:
-    return ("en",) if model is None else models.model(model).languages
+    return ("en",) if model is None else models.MODELS[model].languages
 
 
 def _tags(root: ModelPart) -> list[str]:

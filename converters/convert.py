@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import threading
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
 from importlib import metadata
 from math import prod
 from pathlib import Path
@@ -22,8 +21,7 @@ from converters.tensors import TensorOutput, import_mlx, output_of, write_tensor
 from tts_core import models
 from tts_core.config import FORMAT_VERSION, without_envelope
 from tts_core.errors import UsageError
-from tts_core.files.record import CARD, RECORD
-from tts_core.files.regular import opened
+from tts_core.files.record import CARD, RECORD, Written
 from tts_core.printable import one_line
 
 
@@ -178,7 +176,7 @@ def _check_original(parts: Sequence[ModelPart], dtype: str | None) -> None:
 
 def _owners() -> str:
     """List the models with a quantization of their own, and the networks that it applies to."""
-    networks = [(models.model(name).title, models.model(name).networks.values()) for name in models.NAMES]
+    networks = [(models.MODELS[name].title, models.MODELS[name].networks.values()) for name in models.NAMES]
     own = [(title, each) for title, kinds in networks for each in kinds if each.original_modes]
     return ", ".join(
         f"{' and '.join(each.original_modes)} are {title}'s own, of {each.title}" for title, each in own
@@ -237,9 +235,13 @@ def write(
     clear_leftovers(destination.absolute().parent)
     check_destination(destination, force=force, sources=files)
     check_space(destination.absolute().parent, whole.nbytes)
-    with _Hashes(files) as hashes, appearing(destination, replace=force) as folder:
+    with ExitStack() as stack:
+        pool = ThreadPoolExecutor(1)  # hashes files meanwhile
+        stack.callback(pool.shutdown, cancel_futures=True)
+        sources = {file: pool.submit(Written.of, file) for file in dict.fromkeys(files)}
+        folder = stack.enter_context(appearing(destination, replace=force))
         for plan in whole.plans:
-            hashes.add(_write_part(plan, folder / plan.part.folder, progress or (lambda _: None)))
+            _write_part(plan, folder / plan.part.folder, progress or (lambda _: None))
         report = whole.report() | {
             "tool": "mlx-port",
             "version": version(),
@@ -247,18 +249,16 @@ def write(
         }
         for plan in whole.plans:
             report["parts"][plan.part.kind]["files"] = [
-                {"name": one_line(file.name), "bytes": file.stat().st_size, "sha256": hashes.of(file)}
-                for file in plan.part.files
+                {"name": one_line(file.name), **asdict(sources[file].result())} for file in plan.part.files
             ]
         for plan in whole.plans:
             plan.part.check_unchanged()
         card = card_of(published, whole.dtype, quantization, report["version"], repository)
         (folder / CARD).write_text(card, "utf-8")
         output = sorted(path for path in folder.rglob("*") if path.is_file())
-        hashes.add(output)
         report["written"] = {
-            path.relative_to(folder).as_posix(): {"bytes": path.stat().st_size, "sha256": hashes.of(path)}
-            for path in output
+            path.relative_to(folder).as_posix(): asdict(written)
+            for path, written in zip(output, pool.map(Written.of, output), strict=True)
         }
         write_json(folder / RECORD, report)
         # strictly: tensors and configuration must fit
@@ -266,61 +266,24 @@ def write(
     return report
 
 
-def _write_part(plan: ConversionPlan, folder: Path, progress: Callable[[int], object]) -> list[Path]:
-    """Write a part's files. Return those with weights."""
+def _write_part(plan: ConversionPlan, folder: Path, progress: Callable[[int], object]) -> None:
+    """Write a part's files."""
     part, outputs = plan.part, plan.outputs
     folder.mkdir(exist_ok=True)
     write_json(folder / "config.json", plan.config(), sort=part.published is None)
     for name, text in part.documents.items():
         (folder / name).write_text(text, "utf-8", newline="")
     files = shards([output.entries for output in outputs])
-    names = shard_names(len(files))
-    paths = [folder / name for name in names]
-    write_tensors(part, outputs, dict(zip(paths, files, strict=True)), progress)
+    named = dict(zip(shard_names(len(files)), files, strict=True))
+    write_tensors(part, outputs, {folder / name: entries for name, entries in named.items()}, progress)
     index = {
         "metadata": {
             "total_size": sum(entry.nbytes for entries in files for entry in entries),
             "total_parameters": plan.parameters,
         },
-        "weight_map": {
-            entry.name: name for entries, name in zip(files, names, strict=True) for entry in entries
-        },
+        "weight_map": {entry.name: name for name, entries in named.items() for entry in entries},
     }
     write_json(folder / "model.safetensors.index.json", index)
-    return paths
-
-
-class _Hashes:
-    """sha256 of files, computed in a thread during the conversion; leaving the block early stops it."""
-
-    def __init__(self, files: Sequence[Path]):
-        self._stop = threading.Event()
-        self._pool = ThreadPoolExecutor(1)
-        self._futures: dict[Path, Future[str]] = {}
-        self.add(files)
-
-    def add(self, files: Iterable[Path]) -> None:
-        """Queue further files; each file is hashed once."""
-        for file in files:
-            if file not in self._futures:
-                self._futures[file] = self._pool.submit(self._hash, file)
-
-    def __enter__(self) -> _Hashes:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._pool.shutdown(cancel_futures=True)
-
-    def of(self, file: Path) -> str:
-        return self._futures[file].result()
-
-    def _hash(self, path: Path) -> str:
-        digest, piece = hashlib.sha256(), bytearray(2**20)
-        with opened(path) as file:
-            while (count := file.readinto(piece)) and not self._stop.is_set():
-                digest.update(memoryview(piece)[:count])
-        return digest.hexdigest()
 
 
 def version() -> str:

@@ -17,8 +17,9 @@ from converters.files.hub import Located
 from converters.files.pieces import PIECE, ScratchMemory
 from converters.files.readers import Checkpoint
 from converters.maps import mlx
-from converters.maps.layouts import Found, layouts
+from converters.maps.layouts import Found
 from converters.maps.origin import described, is_conversion
+from converters.maps.table import layouts
 from converters.rules.plan import Move, dropped, plan
 from converters.rules.transforms import SAME
 from tts_core import models

@@ -10,7 +10,8 @@ from converters.candidates import Candidate, scan
 from converters.files import folders
 from converters.files.hub import locate
 from converters.maps import origin
-from converters.maps.layouts import Found, Hints, layouts, recognize
+from converters.maps.layouts import Found, Hints
+from converters.maps.table import layouts, recognize
 from converters.part import ModelPart as ModelPart
 from converters.search import Goal, Search, is_codec
 from tts_core import models
@@ -110,7 +111,7 @@ def _check_flags(model: str | None, include: Sequence[str], hints: Hints) -> Non
     """Raise UsageError for flags that are for other models."""
     if model is None:
         return
-    spec = models.model(model)
+    spec = models.MODELS[model]
     idle = [f"--include-{kind}" for kind in include if kind not in spec.extras]
     idle += [f"--{name.replace('_', '-')}" for name in hints.given() if name not in spec.hints]
     if idle:

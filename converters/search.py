@@ -41,8 +41,8 @@ class Goal:
         if model is None:
             return cls(None, ())
         kept = [each.kind for each in seen if folders.is_converted(each.found.folder)]
-        kinds = models.model(model).wanted([*include, *kept])
-        return cls(model, kinds, frozenset(models.model(model).extras) - {*kinds})
+        kinds = models.MODELS[model].wanted([*include, *kept])
+        return cls(model, kinds, frozenset(models.MODELS[model].extras) - {*kinds})
 
 
 @dataclass
@@ -138,7 +138,7 @@ class Search:
         if broken and not wanted:  # nothing that could be read is of a model
             return CheckpointError("; ".join(map(str, broken)))
         if self.sources.foreign and not wanted and not seen:
-            titles = ", ".join(models.model(name).title for name in models.NAMES)
+            titles = ", ".join(models.MODELS[name].title for name in models.NAMES)
             return CheckpointError(f"{'; '.join(self.sources.foreign)}; give one of {titles}")
         lacking = [self.missing] if wanted else _lacking({each.kind for each in seen})
         missing = ", or ".join(map(self._described, lacking))
@@ -180,19 +180,19 @@ def _model_in(seen: Sequence[Candidate], flag: str) -> str | None:
         if name is not None:
             owners.setdefault(name, each)
     if len(owners) > 1:
-        titles = [f"{models.model(name).title} in {each.file}" for name, each in owners.items()]
+        titles = [f"{models.MODELS[name].title} in {each.file}" for name, each in owners.items()]
         raise UsageError(f"{flag}: two models, {' and '.join(titles)}; give the sources of one")
     if owners:
         return next(iter(owners))
     held = {each.kind for each in seen}
-    specs = {name: models.model(name) for name in models.NAMES}
+    specs = {name: models.MODELS[name] for name in models.NAMES}
     users = [name for name, spec in specs.items() if held & {*spec.parts, *spec.extras}]
     return users[0] if len(users) == 1 else None
 
 
 def _lacking(held: set[str]) -> list[list[str]]:
     """List the missing kinds of each model that the files may belong to, or of every model."""
-    needed = [models.model(name).parts for name in models.NAMES]
+    needed = [models.MODELS[name].parts for name in models.NAMES]
     meant = [parts for parts in needed if held & {*parts}] or needed
     return [[kind for kind in parts if kind not in held] for parts in meant]
 

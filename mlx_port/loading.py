@@ -6,7 +6,7 @@ import importlib
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypedDict, TypeVar, Unpack, cast
 
 import mlx.core as mx
 from mlx import nn
@@ -211,7 +211,7 @@ def assemble(parts: Parts) -> Pipeline:
 class Loaded:
     """A pipeline that is loaded from a folder of one model."""
 
-    MODEL: str  # one of tts_core.models.NAMES
+    model: ClassVar[models.Model]
 
     @classmethod
     def load(cls, path: str | Path, **how: Unpack[How]) -> Self:
@@ -220,7 +220,7 @@ class Loaded:
         Raises UsageError for a folder of another model.
         """
         parts = open_parts(path, **how)
-        check_model(parts.model, cls.MODEL)
+        check_model(parts.model, cls.model.name)
         return cast(Self, assemble(parts))
 
 
@@ -252,7 +252,7 @@ def open_parts(
     else:
         root = read_config(folder, *models.NAMES)
         name = root["model_type"]
-        spec = models.model(name)
+        spec = models.MODELS[name]
         kinds = spec.wanted([kind for kind in spec.extras if (folder / models.network(kind).folder).is_dir()])
         parts = Parts(name, folder, kinds, dtype, root)
     if check:

@@ -17,7 +17,8 @@ ROOT = Path(__file__).parent.parent
 PAGES = (
     *sorted(ROOT.glob("*.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
-    *sorted(ROOT.glob("examples/*/*.md")),
+    *sorted(ROOT.glob("benchmarks/*.md")),
+    *sorted(ROOT.glob("examples/**/*.md")),
 )
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 ELSEWHERE = ("http:", "https:")

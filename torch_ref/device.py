@@ -114,7 +114,7 @@ def default_dtype(device: torch.device, model: str | None = None) -> tuple[str, 
             return "bfloat16", f"native at compute capability {major}.{minor}"
         return "float16", f"bfloat16 is only emulated at compute capability {major}.{minor}"
     if device.type == "mps" and model is not None:
-        return models.model(model).on_mps
+        return models.MODELS[model].on_mps
     if device.type == "mps":
         return "float32", "a float16 network may overflow; each model has its own default"
     return "float32", "few CPUs compute faster in half precision"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, cast
+from typing import Any, ClassVar, Literal, Self, TypedDict, TypeVar, Unpack, cast
 
 import torch
 from torch import nn
@@ -120,7 +120,7 @@ def assemble(parts: Parts) -> Pipeline:
 class Loaded:
     """A pipeline that is loaded from published or converted files of one model."""
 
-    MODEL: str  # one of tts_core.models.NAMES
+    model: ClassVar[models.Model]
 
     @classmethod
     def load(cls, path: str | Path | Sequence[str | Path], **how: Unpack[How]) -> Self:
@@ -129,7 +129,7 @@ class Loaded:
         Raises UsageError for files of another model.
         """
         parts = open_parts(path, **how)
-        check_model(parts.model, cls.MODEL)
+        check_model(parts.model, cls.model.name)
         return cast(Self, assemble(parts))
 
 

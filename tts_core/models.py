@@ -1,16 +1,15 @@
-"""The names of all models and codecs, and the types of their facts.
+"""The models by name, MODELS, and the types of their facts.
 
-NAMES is the only list that a new model is added to. Its facts are in tts_core/<name>/model.py, those of a
-codec next to its configuration in tts_core/codecs/<name>.py; both are imported on first use, so that one
-model never loads another. A kind of network is named after its codec, or after its model: `mars5`,
-`mars5_nar`. The kind is also the `model_type` in the config.json of its part of a converted folder; the
-root's is the model's name. Import this module as a whole: `models.network(kind)`, `models.model(name)`.
+A model's facts and functions are in tts_core/<name>/model.py, the facts about a codec next to its
+configuration in tts_core/codecs/<name>.py; both are imported on first use, so that one model never loads
+another. A kind of network is named after its codec, or after its model: `mars5`, `mars5_nar`. The kind is
+also the `model_type` in the config.json of its part of a converted folder; the root's is the model's name.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -20,13 +19,7 @@ from tts_core.errors import UsageError, did_you_mean
 if TYPE_CHECKING:
     from pathlib import Path
 
-NAMES = (
-    "dia",
-    "dia2",
-    "mars5",
-    "metavoice",
-    "qwen3",
-)
+NAMES = ("dia", "dia2", "mars5", "metavoice", "qwen3")
 CODECS = ("dac", "encodec", "vocos", "mbd", "mimi", "qwen3_codec")
 
 Shapes = dict[str, tuple[int, ...]]
@@ -67,6 +60,9 @@ class Wide(NamedTuple):
 ROWS_ONLY = "a step reads single rows of them"
 # a reason, no measurement; published MLX folders of Qwen3-TTS quantize its predictor, and load as stored
 DEPTH = "it draws the other codes of a frame one after the other, and each error reaches the next code"
+
+
+STAGES = {"prompt": "reading the voice", "speech": "speaking"}
 
 
 def _any(documents: Documents) -> None:
@@ -119,6 +115,54 @@ class Network:
 
 
 @dataclass(frozen=True)
+class Speed:
+    """Facts about one model's steps, for `mlx-port bench`.
+
+    stages: of progress reports, in which steps run.
+    unit: what a step makes.
+    frame_rate: Hz, of the codes.
+    layers: of the network that steps.
+    reads: the tensors of the model's first network that every step reads, by name.
+    documents: texts that fit a model of random weights, kind → name → text.
+    steps_per_frame: of codes.
+    options: of the model, that its text needs.
+    """
+
+    stages: tuple[str, ...]
+    unit: str
+    text: str
+    frame_rate: Callable[[Configs], float]
+    layers: Callable[[Configs], int]
+    reads: Callable[[str], bool]
+    documents: Callable[[Configs], Documents]
+    steps_per_frame: int = 1
+    options: Callable[[Configs], Mapping[str, Any]] = _as_stated
+
+    def real_time(self, configs: Configs) -> float:
+        """Milliseconds that a step may take to keep up with the speech."""
+        return 1000 / (self.steps_per_frame * self.frame_rate(configs))
+
+
+class Code(NamedTuple):
+    """Functions of a model, which are imported later than its facts.
+
+    ask: configurations, documents, text, options, prompt → a request; `more` for a text that goes on.
+    speak: a request, networks, windows of the codec → its speech.
+    plan: configurations, text, seconds, batch → the job that `estimate` and `headline` take.
+    estimate: configurations, job, machine → memory.
+    headline: job, configurations → the lines above and below the table of an estimate.
+    probes: sources of inputs → the runs that `mlx-port verify` compares.
+    """
+
+    ask: Callable[..., Any]
+    speak: Callable[..., Any]
+    plan: Callable[..., Any]
+    estimate: Callable[..., Any]
+    headline: Callable[..., tuple[str, str]]
+    probes: Callable[..., Any]
+
+
+@dataclass(frozen=True)
 class Model:
     """Facts about one model, or with `of` about one checkpoint of it. Its own kinds identify it: no other
     model has them.
@@ -126,6 +170,9 @@ class Model:
 
     name: str
     title: str
+    options: type[Any]  # its options dataclass
+    code: Callable[[], Code]  # imports its functions
+    speed: Speed
     networks: Mapping[str, Network]  # its own, by kind; the root's kind is the name
     parts: tuple[str, ...]  # every kind that it needs, in the order of writing
     check: Callable[[Configs, Documents], None]  # raises CheckpointError for parts that do not match
@@ -134,6 +181,7 @@ class Model:
     references: int | None  # most recordings of a voice; None: any number
     transcript: Literal["needed", "optional", "unused"]  # of a recording
     example: str  # flags of `mlx-port generate`, after --model
+    stages: Mapping[str, str] = field(default_factory=lambda: STAGES)  # of progress reports → in words
     published_dtype: str = "float32"  # of the large networks in the published files
     extras: tuple[str, ...] = ()  # optional parts, left out by default
     speakers: int = 1  # that a text may tag, as [S1]
@@ -176,6 +224,38 @@ def only(speakers: Sequence[str]) -> str:
     return f"this model speaks only as {tagged}, whatever the recording"
 
 
+class _Models(Mapping[str, Model]):
+    """Models by name. One is imported when it is looked up."""
+
+    def __getitem__(self, name: str) -> Model:
+        match name:
+            case "dia":
+                from tts_core.dia.model import MODEL
+            case "dia2":
+                from tts_core.dia2.model import MODEL
+            case "mars5":
+                from tts_core.mars5.model import MODEL
+            case "metavoice":
+                from tts_core.metavoice.model import MODEL
+            case "qwen3":
+                from tts_core.qwen3.model import MODEL
+            case _:
+                raise KeyError(name)
+        return MODEL
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(NAMES)
+
+    def __len__(self) -> int:
+        return len(NAMES)
+
+    def __contains__(self, name: object) -> bool:
+        return name in NAMES
+
+
+MODELS = _Models()
+
+
 def check_name(name: str | None) -> None:
     """Raise UsageError for what is no model's name; None is none."""
     if name is not None and name not in NAMES:
@@ -183,15 +263,10 @@ def check_name(name: str | None) -> None:
         raise UsageError(f"model: {name!r:.80} is none of {', '.join(NAMES)}{f'; {hint}' if hint else ''}")
 
 
-def model(name: str) -> Model:
-    """Import a model's spec. name: one of NAMES."""
-    return importlib.import_module(f"tts_core.{name}.model").MODEL
-
-
 def owner(kind: str) -> str | None:
     """Return the name of the only model with such networks; None for a codec's and for an unknown kind."""
     name = kind.partition("_")[0]
-    return name if name in NAMES and kind in model(name).networks else None
+    return name if name in NAMES and kind in MODELS[name].networks else None
 
 
 def is_kind(name: object) -> bool:
@@ -200,8 +275,8 @@ def is_kind(name: object) -> bool:
 
 
 def kinds() -> tuple[str, ...]:
-    """List the kinds of networks of all models and codecs. Imports every spec."""
-    return (*(kind for name in NAMES for kind in model(name).networks), *CODECS)
+    """List the kinds of networks of all models and codecs. Imports every model."""
+    return (*(kind for name in NAMES for kind in MODELS[name].networks), *CODECS)
 
 
 def kind_of(config: Mapping[str, Any]) -> str | None:
@@ -211,14 +286,14 @@ def kind_of(config: Mapping[str, Any]) -> str | None:
         return given
     family = str(given).partition("_")[0]  # no other is imported
     kinds = [kind for kind in CODECS if kind.partition("_")[0] == family]
-    kinds += model(family).networks if family in NAMES else ()
+    kinds += MODELS[family].networks if family in NAMES else ()
     return next((kind for kind in kinds if network(kind).published_type == given), None)
 
 
 def published() -> dict[str, tuple[str, Configs]]:
-    """List the published models by repository: name, and configurations of the parts. Imports every spec."""
+    """List the published models by repository: name, and configurations of the parts. Imports every model."""
     return {
-        repository: (name, configs) for name in NAMES for repository, configs in model(name).sizes.items()
+        repository: (name, configs) for name in NAMES for repository, configs in MODELS[name].sizes.items()
     }
 
 
@@ -229,17 +304,22 @@ def network(kind: str) -> Network:
     name = owner(kind)
     if name is None:
         raise KeyError(kind)
-    return model(name).networks[kind]
+    return MODELS[name].networks[kind]
 
 
 def network_class(side: str, kind: str) -> Any:
     """Import the class of a kind's network. side: "torch_ref" or "mlx_port"."""
-    module, _, name = network(kind).network.partition(":")
+    return class_of(side, network(kind).network)
+
+
+def class_of(side: str, network: str) -> Any:
+    """Import a network's class from a side. network: module and class, as in `Network`."""
+    module, _, name = network.partition(":")
     return getattr(importlib.import_module(f"{side}.{module}"), name)
 
 
 def check_fits(name: str, configs: Configs, documents: Documents) -> None:
     """Raise CheckpointError unless the parts of a model match; if a part is missing, nothing is checked."""
-    spec = model(name)
-    if all(kind in configs for kind in spec.parts):
-        spec.check(configs, documents)
+    model = MODELS[name]
+    if all(kind in configs for kind in model.parts):
+        model.check(configs, documents)

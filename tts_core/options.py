@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
+from dataclasses import Field, dataclass, field, fields, replace
 from functools import cache
-from importlib import import_module
 from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Any, TypedDict, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -84,15 +83,22 @@ def info(one: Field[Any]) -> Info:
     return one.metadata[_INFO]
 
 
-def options_class(model: str) -> Any:
-    """Import a model's options dataclass, the one in `tts_core.<model>.options`."""
-    module = import_module(f"tts_core.{model}.options")
-    [found] = [
-        value
-        for value in vars(module).values()
-        if is_dataclass(value) and isinstance(value, type) and value.__module__ == module.__name__
-    ]
-    return found
+def options_class(model: str) -> type[Any]:
+    """Import a model's options without its other facts: flags of `mlx-port generate` need those of all."""
+    match model:
+        case "dia":
+            from tts_core.dia.options import DiaOptions as Found
+        case "dia2":
+            from tts_core.dia2.options import Dia2Options as Found
+        case "mars5":
+            from tts_core.mars5.options import Mars5Options as Found
+        case "metavoice":
+            from tts_core.metavoice.options import MetaVoiceOptions as Found
+        case "qwen3":
+            from tts_core.qwen3.options import Qwen3Options as Found
+        case _:
+            raise KeyError(model)
+    return Found
 
 
 @cache

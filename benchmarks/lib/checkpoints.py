@@ -17,7 +17,7 @@ from converters.files.writer import SafetensorsWriter, TensorEntry
 from tts_core.codecs.qwen3_codec import QWEN3_CODEC_12HZ, Qwen3CodecConfig
 from tts_core.dia2.config import Dia2Config, Dia2StackConfig
 from tts_core.dia2.model import DIA2_1B, DIA2_2B
-from tts_core.dia2.speed import SPEED
+from tts_core.models import MODELS
 from tts_core.qwen3.config import Qwen3Config
 from tts_core.qwen3.model import qwen3
 from tts_core.text.byte_bpe import byte_signs
@@ -137,7 +137,7 @@ def _make_dia2(folder: Path, form: str) -> Path:
     config = {"1b": DIA2_1B, "2b": DIA2_2B}[form]
     (folder / "codec").mkdir()
     (folder / "config.json").write_text(json.dumps(dia2_config(config)))
-    (folder / "tokenizer.json").write_text(SPEED.documents({})["dia2"]["tokenizer.json"])
+    (folder / "tokenizer.json").write_text(MODELS["dia2"].speed.documents({})["dia2"]["tokenizer.json"])
     (folder / "tokenizer_config.json").write_text("{}")
     (folder / "codec/config.json").write_text(json.dumps(MIMI_CONFIG))
     write_random(folder / "codec/model.safetensors", "mimi_transformers")

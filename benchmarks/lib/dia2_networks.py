@@ -10,8 +10,8 @@ from benchmarks.lib.random_networks import PACKAGES, gpu, network, title, usual
 from tts_core.codecs.mimi import MIMI_24KHZ, MimiConfig
 from tts_core.dia2.config import GATED, Dia2Config, Dia2StackConfig
 from tts_core.dia2.model import DIA2_1B, DIA2_2B
-from tts_core.dia2.speed import SPEED
 from tts_core.dia2.tokenizer import FILE
+from tts_core.models import MODELS
 
 TINY = replace(
     DIA2_2B,
@@ -43,7 +43,9 @@ def engine(side: str, config: Dia2Config, dtype: str, *, device: str | None = No
         with torch.device(device):
             codec = codec_class(codec_of(config)).to(device).eval().requires_grad_(False)
     forms = {} if side == "mlx" else import_module(f"{package}.loading").Parts.fastest("dia2", codec)
-    return compose(built, codec, SPEED.documents({})["dia2"][FILE], **forms).engine, title(side, device)
+    return compose(built, codec, MODELS["dia2"].speed.documents({})["dia2"][FILE], **forms).engine, title(
+        side, device
+    )
 
 
 def _law(name: str, shape: tuple[int, ...]) -> tuple[float, float]:

@@ -18,6 +18,7 @@ import numpy as np
 
 from benchmarks.lib.checkpoints import qwen3_config
 from benchmarks.lib.qwen3_networks import networks
+from tts_core.models import MODELS
 from tts_core.nn.noise import HostNoise
 from tts_core.qwen3 import layout as layouts
 from tts_core.qwen3.config import Qwen3Config
@@ -25,7 +26,6 @@ from tts_core.qwen3.inputs import Qwen3Inputs
 from tts_core.qwen3.options import Qwen3Options
 from tts_core.qwen3.sampling import Qwen3Sampling
 from tts_core.serving.session import Failed
-from tts_core.speed import speed
 
 PROMPT = 40
 TEXT = "The quick brown fox jumps over lazy dogs"  # as many tokens, one a byte
@@ -118,7 +118,7 @@ def _sessions(config: Qwen3Config, network: Any, codec: Any, texts: Sequence[int
     head.weight[config.codec_eos_id] = 0  # never among the likeliest
     precision = import_module("torch_ref.limits.precision")
     codec.precision = precision.choose_precision(None, head.weight.device, head.weight.dtype)
-    own = speed("qwen3").documents({"qwen3": config})["qwen3"]
+    own = MODELS["qwen3"].speed.documents({"qwen3": config})["qwen3"]
     forms = import_module("torch_ref.loading").Parts.fastest("qwen3", codec)
     pipeline = import_module("torch_ref.qwen3.pipeline").compose(network, codec, own, **forms)
     voice = np.random.default_rng(0).normal(0, 1, config.talker.hidden_size).astype(np.float32)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from benchmarks.limits.coverage import FACTS
+from benchmarks.limits.reasons import REASONS
 from benchmarks.limits.workloads import WORKLOADS, broken, pairs
 from torch_ref.limits import attention, convolution, matmul, selection, tensors, transforms
 from torch_ref.limits.backend import Backend
@@ -103,7 +103,7 @@ def _names(rules: Sequence[str]) -> str:
 
 def _reasons() -> Iterator[str]:
     yield "## Known facts without a rule\n"
-    yield from _table(("fact", "why"), ((fact.about, fact.reason) for fact in FACTS if fact.reason))
+    yield from _table(("fact", "why"), REASONS.items())
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Types and table of the published layouts, and their recognition by tensor names.
+"""Types of the published layouts, whose table is in converters/maps/table.py.
 
 Each file of this folder contains one family of networks, named as in tts_core.models: its maps, the readers
 of its configuration and documents, and LAYOUTS, by the layouts' names.
@@ -7,18 +7,13 @@ of its configuration and documents, and LAYOUTS, by the layouts' names.
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from converters.files.readers import Checkpoint
 from converters.rules.plan import Drop, Rule
-from tts_core import models
-from tts_core.config import FORMAT_VERSION
 from tts_core.errors import CheckpointError
 from tts_core.files.json_object import read_json
 from tts_core.files.regular import Identity, identity, read_text
@@ -90,29 +85,3 @@ class Layout:
 def config_where(fits: Callable[[Mapping[str, Any]], object]) -> Callable[[Found], str | None]:
     """Build the `missing` of a layout that needs a config.json that fits."""
     return lambda found: None if fits(found.json("config.json")) else "config.json"
-
-
-@cache
-def layouts() -> Mapping[str, Layout]:
-    """Return all published layouts by name. Imports the maps of all models and codecs."""
-    found: dict[str, Layout] = {}
-    for family in (*models.NAMES, *models.CODECS):
-        found |= import_module(f"converters.maps.{family}").LAYOUTS
-    return found
-
-
-def recognize(names: Sequence[str], config: Mapping[str, Any]) -> str | None:
-    """Find the layout of most tensor names, at least of half of them; "mlx" by config.json."""
-    written = config.get("weights_layout")
-    if written is not None:
-        if written != "mlx" or config.get("format_version") != FORMAT_VERSION:
-            raise CheckpointError(
-                f"config.json: weights_layout {written!r}, format_version {config.get('format_version')!r}: "
-                "another version wrote this folder; convert the published model again"
-            )
-        return "mlx"
-    counts = {
-        name: sum(bool(re.match(layout.names, each)) for each in names) for name, layout in layouts().items()
-    }
-    best = max(counts, key=counts.__getitem__)
-    return best if counts[best] and 2 * counts[best] >= len(names) else None

@@ -45,7 +45,7 @@ def rules(
 def with_hints(kind: str, config: Any, hints: Hints) -> Any:
     """Change a converted folder's configuration to the facts that the user gives."""
     if kind in models.NAMES:
-        known = models.model(kind).hints
+        known = models.MODELS[kind].hints
         for name, value in hints.given().items():
             override = known.get(name)
             if override is not None:

@@ -15,7 +15,7 @@ from mlx_port.commands.loading_flags import Loading
 from mlx_port.commands.opening import check_backend, load_pipeline, open_model
 from mlx_port.commands.output import choose_output
 from tts_core.errors import GenerationError, SpeechError
-from tts_core.models import model as model_of
+from tts_core.models import MODELS
 from tts_core.serving.voices import VoiceStore, built_in, fitted, voices_folder
 
 
@@ -25,7 +25,7 @@ class Local:
     def __init__(self, path: str | None):
         check_backend("mlx")
         self._parts = open_model(path, Loading())
-        self._spec = model_of(str(self._parts.model)).of(self._parts.configs)
+        self._spec = MODELS[str(self._parts.model)].of(self._parts.configs)
         self._pipeline: Any = None
 
     def speak(self, text: str, voice: str | None, options: dict[str, Any]) -> tuple[np.ndarray, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,19 +19,6 @@ from tts_core.text.duration import expected_seconds
 
 FIRST_SECONDS = 1.0  # of speech: less of it is no measure of the rest
 LINE_SECONDS = 10.0  # between two lines where there is no terminal
-STAGES = {  # of the pipelines, in words
-    "loading": "loading the model",
-    "prompt": "reading the voice",
-    "speaker": "reading the voice",
-    "codec": "reading the voice",
-    "speech": "speaking",
-    "first stage": "coarse sound",
-    "second stage": "fine sound",
-    "AR": "coarse sound",
-    "NAR": "fine sound",
-    "decoder": "waveform",
-    "vocoder": "waveform",
-}
 BAR = "{desc} {percentage:3.0f}%|{bar}| [{elapsed}<{remaining}] {postfix}"
 
 
@@ -39,10 +26,11 @@ class Display:
     """A silent display; base of the two that show something.
 
     request: of the text that is spoken.
+    stages: of the model, in words.
     """
 
-    def __init__(self, request: Any):
-        self.request = request
+    def __init__(self, request: Any, stages: Mapping[str, str]):
+        self.request, self.stages = request, stages
 
     def begin(self, stage: str) -> None:
         """Name a stage that reports nothing by itself."""
@@ -64,8 +52,8 @@ class Display:
 class _Shown(Display):
     """A display that prints lines, and with a long text how long all of it will take."""
 
-    def __init__(self, request: Any, *, lists: bool):
-        super().__init__(request)
+    def __init__(self, request: Any, stages: Mapping[str, str], *, lists: bool):
+        super().__init__(request, stages)
         self.started = time.perf_counter()
         self.planned, self.made = False, 0.0  # seconds of speech
         if len(request.pieces) > 1:
@@ -100,8 +88,8 @@ class _Shown(Display):
 class Lines(_Shown):
     """A line every ten seconds."""
 
-    def __init__(self, request: Any, *, lists: bool):
-        super().__init__(request, lists=lists)
+    def __init__(self, request: Any, stages: Mapping[str, str], *, lists: bool):
+        super().__init__(request, stages, lists=lists)
         self.printed = self.started
 
     def tell(self, now: Progress) -> None:
@@ -110,13 +98,13 @@ class Lines(_Shown):
         if time_now - self.printed < LINE_SECONDS:
             return
         self.printed = time_now
-        self.say(f"{elapsed(time_now - self.started)}: {stage(now)}, {speech(now)}")
+        self.say(f"{elapsed(time_now - self.started)}: {stage(now, self.stages)}, {speech(now)}")
 
 
 class Bar(_Shown):
     """A bar: of the stage where its steps are known, else of the speech."""
 
-    def __init__(self, request: Any, *, lists: bool):
+    def __init__(self, request: Any, stages: Mapping[str, str], *, lists: bool):
         from tqdm import tqdm
 
         self._bar = tqdm(
@@ -124,7 +112,7 @@ class Bar(_Shown):
         )
         self._shown: tuple[str, float | None] | None = None
         self._speed = ""
-        super().__init__(request, lists=lists)
+        super().__init__(request, stages, lists=lists)
 
     def say(self, line: str) -> None:
         """Print a line above the bar."""
@@ -136,7 +124,7 @@ class Bar(_Shown):
         if self._shown != (now.stage, total):
             self._shown = now.stage, total
             self._bar.reset(total=total or 1)
-        self._bar.set_description_str(one_line(stage(now)), refresh=False)
+        self._bar.set_description_str(one_line(stage(now, self.stages)), refresh=False)
         self._bar.set_postfix_str(one_line(speech(now) + self._speed), refresh=False)
         self._bar.n = min(done, self._bar.total)
         self._bar.refresh()
@@ -152,22 +140,22 @@ class Bar(_Shown):
 
 
 @contextmanager
-def open_display(request: Any, flags: GenerateFlags) -> Iterator[Display]:
+def open_display(request: Any, stages: Mapping[str, str], flags: GenerateFlags) -> Iterator[Display]:
     """Choose a display: none with --quiet or --json, a bar at a terminal."""
     if flags.quiet or flags.as_json:
-        yield Display(request)
+        yield Display(request, stages)
         return
     kind = Bar if sys.stderr.isatty() else Lines
-    display = kind(request, lists=flags.show_pieces)
+    display = kind(request, stages, lists=flags.show_pieces)
     try:
         yield display
     finally:
         display.end()
 
 
-def stage(now: Progress) -> str:
-    """Name the stage and its step."""
-    name = STAGES.get(now.stage, now.stage)
+def stage(now: Progress, words: Mapping[str, str]) -> str:
+    """Name the stage and its step. words: of a model's stages."""
+    name = words.get(now.stage, now.stage)
     if not now.step:
         return name
     return f"{name} {min(now.step, now.steps or now.step)}" + (f" of {now.steps}" if now.steps else "")

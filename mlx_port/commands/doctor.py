@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import sys
-from importlib import import_module
 from typing import Any
 
 import click
@@ -56,7 +55,7 @@ def examine() -> dict[str, Any]:
         "packages": {name: version(name) for name in PACKAGES},
         "models": {
             name: {"title": spec.title, "published": list(spec.sizes)}
-            for name, spec in ((name, models.model(name)) for name in models.NAMES)
+            for name, spec in ((name, models.MODELS[name]) for name in models.NAMES)
         },
         "cache": {
             "folder": str(cache_folder()),
@@ -146,9 +145,9 @@ def needed_bytes(backend: str) -> int:
     from tts_core.memory.machine import Machine
 
     voice = read_model(None, None)
-    outlook = import_module(f"tts_core.{voice.name}.outlook")
-    job = outlook.plan(voice.configs, None, None, 1)
-    return outlook.estimate(voice.configs, job, Machine(voice.dtype, backend)).total
+    code = models.MODELS[voice.name].code()
+    job = code.plan(voice.configs, None, None, 1)
+    return code.estimate(voice.configs, job, Machine(voice.dtype, backend)).total
 
 
 def text(found: dict[str, Any]) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -115,13 +114,13 @@ def estimate(
         bits = None if q_bits is None else int(q_bits)
         quantization = quantization_of(q_mode or "affine", q_group_size, bits).to_dict()
     how: dict[str, Any] = {"dtype": dtype or found.dtype, "quantization": quantization}
-    outlook = import_module(f"tts_core.{found.name}.outlook")
-    job = outlook.plan(found.configs, text, seconds, batch)
+    code = models.MODELS[found.name].code()
+    job = code.plan(found.configs, text, seconds, batch)
     machines = [
         Machine(how["dtype"], backend, quantization=quantization, codec_precision=codec_precision)
         for backend in BACKENDS
     ]
-    guesses = [outlook.estimate(found.configs, job, machine) for machine in machines]
+    guesses = [code.estimate(found.configs, job, machine) for machine in machines]
     measured = {} if model is None else measurements(Path(model).expanduser())
     if quantize and quantization is not None:  # of a copy only `judge --bits` has figures
         of_copy = f"{quantization['bits']} bits,"
@@ -130,7 +129,7 @@ def estimate(
         known = {"job": asdict(job), **how, "measured": list(measured), "backends": facts(guesses)}
         click.echo(json_text(known))
     else:
-        above, below = outlook.headline(job, found.configs)
+        above, below = code.headline(job, found.configs)
         shown = table(guesses, above, below, computer.free_bytes())
         of_it = [one_line(f"{heading[3:]}: {line}") for line, heading in measured.items()] or [NOTHING]
         click.echo(lines("\n".join([shown, "", *of_it])))
@@ -154,10 +153,10 @@ def read_model(model: str | None, codec: str | None) -> StoredModel:
         voice = open_published([DIA], codec=codec or CODEC, offline=True)
         return _of_parts(str(voice.model), voice.parts)._replace(dtype="float32")  # as it is converted
     here, known = Path(model).expanduser().exists(), models.published()
-    size = next(iter(models.model(model).sizes)) if model in models.NAMES else model
+    size = next(iter(models.MODELS[model].sizes)) if model in models.NAMES else model
     if size in known and not here:
         name, configs = known[size]
-        return StoredModel(name, configs, models.model(name).published_dtype, None)
+        return StoredModel(name, configs, models.MODELS[name].published_dtype, None)
     try:
         found = open_published([model], codec=codec, offline=True, flag="--model")
         return _of_parts(str(found.model), found.parts)
@@ -187,7 +186,7 @@ def read_without_codecs(model: str, codec: str | None) -> StoredModel | None:
     from converters.published import open_published
 
     for name in models.NAMES:
-        spec = models.model(name)
+        spec = models.MODELS[name]
         try:
             own = open_published([model], offline=True, parts=list(spec.networks)).parts
         except NotFoundError:

@@ -39,7 +39,7 @@ def judge_bits(
         raise UsageError(f"--bits: {wrong[0]!r} is none of {', '.join(BITS)}")
     judge = words.build()  # one that is not installed costs no speech
     subject, said = choose_subject(model, None), sentences()
-    if models.model(subject.name).of(subject.configs).needs_voice and recording is None:
+    if models.MODELS[subject.name].of(subject.configs).needs_voice and recording is None:
         raise UsageError(f"--ref-audio: {subject.name} needs a recording of a voice")
     prompt = None if recording is None else Prompt.from_file(recording, transcript)
     longest, found, shown = max(said, key=len), [], []

@@ -13,8 +13,7 @@ from mlx_port.commands.loading_flags import Loading
 from tts_core.config import Configs
 from tts_core.errors import NotFoundError, UsageError, not_there
 from tts_core.extras import install
-from tts_core.models import NAMES, published
-from tts_core.models import model as model_of
+from tts_core.models import MODELS, NAMES, published
 from tts_core.options import info, options_class
 from tts_core.pipeline import Pipeline
 from tts_core.printable import either
@@ -87,7 +86,7 @@ def on_this_machine(model: str | None, loading: Loading) -> tuple[str | None, Lo
         from converters.files.hub import is_hub_id
 
         if model in NAMES:
-            ids = either(model_of(model).sizes)
+            ids = either(MODELS[model].sizes)
             raise NotFoundError(f"model: {model} is a model's name; give a folder, or a hub id: {ids}")
         if not is_hub_id(model):
             raise not_there(

@@ -6,7 +6,6 @@ import os
 import sys
 from dataclasses import replace
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 
 from mlx_port.commands.collect import Collected, as_it_comes, collect
@@ -27,8 +26,7 @@ from tts_core.audio.files import read_audio_at_its_rate
 from tts_core.errors import ResourceError, UsageError, not_there
 from tts_core.files.record import RECORD, Record
 from tts_core.files.regular import LARGEST_TEXT
-from tts_core.models import Model
-from tts_core.models import model as model_of
+from tts_core.models import MODELS, Model
 from tts_core.prompt import Prompt, Reference
 from tts_core.serving.voices import VoiceStore, built_in, fitted, voices_folder
 from tts_core.text.captions import check_captions
@@ -53,16 +51,16 @@ def speak(flags: GenerateFlags) -> None:
         check_hashes(place)
     parts = open_model(place, loading)
     name = str(parts.model)
-    model, options = model_of(name).of(parts.configs), choose_options(name, flags.options)
+    model, options = MODELS[name].of(parts.configs), choose_options(name, flags.options)
     if own := choose_voice(flags, model):
         options = replace(options, voice=own)
-    ask = import_module(f"tts_core.{name}.request").ask
+    ask = model.code().ask
     prompt = None if own else read_prompt(flags, model)
     asked = ask(parts.configs, parts.documents, text, options, prompt)
     if output is not None:
         output.check_space(asked.seconds)
-    with open_display(asked, flags) as display:
-        display.begin("loading")
+    with open_display(asked, model.stages, flags) as display:
+        display.begin("loading the model")
         pipeline = load_pipeline(parts, flags.loading.backend)
         if not as_it_comes(flags, output):  # a listener would wait for the measurement
             like = partial(ask, parts.configs, parts.documents, options=options, prompt=prompt)

@@ -63,9 +63,9 @@ def add(
     voice = _store().add(name, recordings, texts or [None] * len(samples), consent_note or consent or CONSENT)
     click.echo(one_line(f"{voice.name}: added, {sum(voice.seconds):.1f} s"))
     if not texts:
-        from tts_core.models import NAMES, model
+        from tts_core.models import MODELS
 
-        needing = [each.title for each in map(model, NAMES) if each.transcript == "needed"]
+        needing = [each.title for each in MODELS.values() if each.transcript == "needed"]
         click.echo(one_line(f"no transcript, which {' and '.join(needing)} need: give --text"), err=True)
     _remark()
 

@@ -22,8 +22,6 @@ from tts_core.dia2.tokenizer import FILE
 class Dia2Pipeline(Loaded, pipeline.Dia2Pipeline):
     """Dia2 on this side, with its networks in `engine`."""
 
-    MODEL = "dia2"
-
 
 def assemble(parts: Parts) -> Dia2Pipeline:
     """Build the pipeline. Raises ResourceError, before weights are read, for too little memory."""

@@ -21,8 +21,6 @@ from tts_core.qwen3.net import Qwen3Net
 class Qwen3Pipeline(Loaded, pipeline.Qwen3Pipeline):
     """Qwen3-TTS on this side, with its networks in `engine`."""
 
-    MODEL = "qwen3"
-
 
 def assemble(parts: Parts) -> Qwen3Pipeline:
     """Build the pipeline. Raises ResourceError, before weights are read, for too little memory."""

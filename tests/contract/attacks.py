@@ -69,7 +69,7 @@ def taken_by_server(model: str, name: str, literal: str) -> Any:
     """The option's value from a body of `/v1/audio/speech`, or the ApiError that refuses it."""
     body = f'{{"input": "The inn is near.", "{name}": {literal}}}'.encode()
     try:
-        return model_options(read_speech(parse(body, "body"), LIMITS), models.model(model), LIMITS)[name]
+        return model_options(read_speech(parse(body, "body"), LIMITS), models.MODELS[model], LIMITS)[name]
     except ApiError as error:
         return error
 

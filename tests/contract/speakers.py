@@ -106,7 +106,7 @@ SMALL: Mapping[str, Small] = {
 
 every_model = pytest.mark.parametrize("model", models.NAMES)
 every_side = pytest.mark.parametrize("side", SIDES)
-fed = tuple(name for name in models.NAMES if models.model(name).fed)
+fed = tuple(name for name in models.NAMES if models.MODELS[name].fed)
 
 
 @cache

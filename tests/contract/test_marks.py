@@ -36,6 +36,6 @@ def test_the_tag_of_a_speaker_that_a_model_lacks_is_refused_with_its_place(model
         if model != "dia2":  # which reads it as the tag
             with pytest.raises(UsageError, match=rf"^text: {re.escape(tag)}.*at character 1\b"):
                 speaker(model, "torch").generate(f"{tag} hi, the inn is near.", **given(model))
-    if models.model(model).speakers == 1:
+    if models.MODELS[model].speakers == 1:
         with pytest.raises(UsageError, match=r"^text: \[S1\] at character 1 is a speaker tag of Dia"):
             speaker(model, "torch").generate("[S1] hi, the inn is near.", **given(model))

@@ -37,7 +37,7 @@ NOTHING = "free some memory, or use a larger machine"
 
 def configs(model: str) -> Any:
     """Of the first published repository."""
-    return next(iter(models.model(model).sizes.values()))
+    return next(iter(models.MODELS[model].sizes.values()))
 
 
 def memory(model: str) -> Any:

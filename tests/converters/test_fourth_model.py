@@ -1,4 +1,4 @@
-"""A further model is folders of its own and one line in the list of names, and nothing else.
+"""A further model is folders of its own and its name in four places, NAMED, and nothing else.
 
 The folders are in tests/fourth_model. A copy of the packages gets them, and everything runs there, in
 separate interpreters.
@@ -30,12 +30,29 @@ BEAK = np.arange(96, dtype=np.float32).reshape(32, 3)
 CONVERSIONS = {"plain": ([], 0), "bfloat16": (["--dtype", "bfloat16"], 0)}
 CONVERSIONS["quantized"] = (["-q", "--q-group-size", "32"], 93 / 15)
 
+# where every model is named: file, what is found there, what is added before it
+NAMED = (
+    ("tts_core/models.py", ")\nCODECS", ', "parrot"'),
+    (
+        "tts_core/models.py",
+        "            case _:\n",
+        '            case "parrot":\n                from tts_core.parrot.model import MODEL\n',
+    ),
+    (
+        "tts_core/options.py",
+        "        case _:\n",
+        '        case "parrot":\n            from tts_core.parrot.options import ParrotOptions as Found\n',
+    ),
+    ("converters/maps/table.py", "        qwen3,\n", "        parrot,\n"),
+    ("converters/maps/table.py", ", dac, ", ", parrot"),
+)
+
 Script = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The packages with the fourth model: links to their files, except the list of names."""
+    """The packages with the fourth model: links to their files, except those that name every model."""
     house = tmp_path_factory.mktemp("house")
     for package in PACKAGES:
         for source in (ROOT, TOY):
@@ -46,11 +63,11 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 ignore=shutil.ignore_patterns("__pycache__"),
                 dirs_exist_ok=True,
             )
-    names = house / "tts_core/models.py"
-    text, added = re.subn(r"(NAMES = \(\n(?:    .*\n)*)", r'\1    "parrot",\n', names.read_text())
-    assert added == 1
-    names.unlink()
-    names.write_text(text)
+    for place, before, line in NAMED:
+        text = (house / place).read_text()
+        assert text.count(before) == 1
+        (house / place).unlink()  # it may be a link
+        (house / place).write_text(text.replace(before, line + before))
     return house
 
 

@@ -14,7 +14,7 @@ from converters import published
 from converters.convert import convert
 from converters.files.pickles import TorchCheckpoint
 from converters.files.readers import SafetensorsCheckpoint
-from converters.maps.layouts import recognize
+from converters.maps.table import recognize
 from converters.published import open_published
 from tests.converters.folders import (
     DAC_HF,

@@ -157,7 +157,7 @@ def test_a_missing_part_is_named(monkeypatch, model, kind):
     found = fails(NotFoundError, without(model, kind))
     assert f"missing: weights of {models.network(kind).title}" in found
     assert ("--codec" in found) == (kind == "encodec")
-    known = [name for each in models.NAMES for name in models.model(each).networks] + [*models.CODECS]
+    known = [name for each in models.NAMES for name in models.MODELS[each].networks] + [*models.CODECS]
     assert [name for name in known if f"weights of {models.network(name).title}" in found] == [kind]
 
 

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks import voice_judged
-from benchmarks.voice_judged import Item, chosen, forms, missing, spoken
+from benchmarks.lib import recognizer
+from benchmarks.lib.recognizer import missing
+from benchmarks.voice_judged import Item, chosen, forms, spoken
 from examples.train_voice.settings import read_settings
 from tests.tiny.dia import write_published
 from tests.tiny.networks import dia_config, published_dac_config, tiny
@@ -28,18 +30,18 @@ def test_other_sentences_for_each_voice() -> None:
 def test_what_is_missing_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    find = voice_judged.find_spec
+    find = recognizer.find_spec
     without: dict[str, object] = {"pocketsphinx": None}
-    monkeypatch.setattr(voice_judged, "find_spec", lambda name: without.get(name, find(name)))
+    monkeypatch.setattr(recognizer, "find_spec", lambda name: without.get(name, find(name)))
     assert "pocketsphinx is not installed" in (missing() or "")
     without["pocketsphinx"] = find("json")  # as if it was real
     failure = FileNotFoundError("flite: libflite is not installed; install flite")
-    monkeypatch.setattr(voice_judged, "speak", lambda *_: (_ for _ in ()).throw(failure))
+    monkeypatch.setattr(recognizer, "speak", lambda *_: (_ for _ in ()).throw(failure))
     assert missing() == str(failure)
     monkeypatch.setattr(sys, "argv", ["voice_judged.py"])
     voice_judged.main()
     assert capsys.readouterr().out == f"voice_judged: nothing measured: {failure}\n"
-    monkeypatch.setattr(voice_judged, "speak", lambda *_: None)
+    monkeypatch.setattr(recognizer, "speak", lambda *_: None)
     assert missing() is None
 
 

@@ -49,7 +49,6 @@ from tts_core.qwen3.inputs import Qwen3Inputs
 from tts_core.qwen3.layout import build
 from tts_core.qwen3.model import qwen3 as published_qwen3
 from tts_core.qwen3.sampling import Qwen3Sampling
-from tts_core.speed import speed
 
 pytestmark = pytest.mark.rest
 
@@ -255,7 +254,7 @@ def test_launches_of_a_frame(model: str, dtype: mx.Dtype) -> None:
         totals = zip(stacks, (layer, depth), strict=True)
         whole = sum(stack.num_hidden_layers * one.total() for stack, one in totals) + rest.total()
         a_layer, others = LAUNCHES[model]
-        assert whole == a_layer * speed(model).layers(published) + others, (layer, depth, rest)
+        assert whole == a_layer * MODELS[model].speed.layers(published) + others, (layer, depth, rest)
 
 
 def test_a_step_reads_its_weights_once() -> None:

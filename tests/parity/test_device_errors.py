@@ -77,7 +77,7 @@ class Source:
     prompts: Sequence[Any] | None = None  # in place of the caller's, if given
 
     def __init__(self, model: str, pipeline: Any):
-        self.model, self.load, self.fed = model, lambda: pipeline, models.model(model).fed
+        self.model, self.load, self.fed = model, lambda: pipeline, models.MODELS[model].fed
 
     def live(self, text: str, options: Any, prompt: Any) -> Any:
         chosen, facts = changed(options_class(self.model)(), options), self.load().engine.facts

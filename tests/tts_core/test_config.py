@@ -18,7 +18,7 @@ from tts_core.errors import CheckpointError
 CONFIGS = {
     kind: config
     for name in models.NAMES
-    for configs in models.model(name).sizes.values()
+    for configs in models.MODELS[name].sizes.values()
     for kind, config in configs.items()
 } | {"mbd": MBD}
 

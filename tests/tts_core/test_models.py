@@ -1,6 +1,7 @@
 """The specs of all models: properties that generic code relies on."""
 
 from dataclasses import FrozenInstanceError, fields, is_dataclass
+from importlib import import_module
 from typing import Any, cast
 
 import pytest
@@ -8,13 +9,14 @@ import torch
 
 from torch_ref.device import default_dtype
 from tts_core import models
+from tts_core.speaking.net import Net
 
-KINDS = [(name, kind) for name in models.NAMES for kind in models.model(name).networks]
+KINDS = [(name, kind) for name in models.NAMES for kind in models.MODELS[name].networks]
 
 
 @pytest.mark.parametrize("name", models.NAMES)
 def test_a_model_is_made_of_its_own_networks_and_codecs(name):
-    spec = models.model(name)
+    spec = models.MODELS[name]
     assert spec.name == name
     assert spec.networks[name].folder == ""
     assert {*spec.networks} <= {*spec.parts}
@@ -27,8 +29,8 @@ def test_a_model_is_made_of_its_own_networks_and_codecs(name):
 def test_a_kind_is_found_by_its_name(name, kind):
     assert models.owner(kind) == name
     assert models.is_kind(kind)
-    assert models.network(kind) is models.model(name).networks[kind]
-    assert models.network(kind).repository in models.model(name).sizes
+    assert models.network(kind) is models.MODELS[name].networks[kind]
+    assert models.network(kind).repository in models.MODELS[name].sizes
 
 
 @pytest.mark.parametrize("kind", models.CODECS)
@@ -36,6 +38,16 @@ def test_a_codec_is_nobodys(kind):
     assert models.owner(kind) is None
     assert models.is_kind(kind)
     assert models.network(kind).repository
+
+
+@pytest.mark.parametrize("name", models.NAMES)
+def test_stages_in_words_are_those_of_its_networks(name):
+    """The stages of its progress reports, in their order."""
+    module = import_module(f"tts_core.{name}.net")
+    own = [each for each in vars(module).values() if getattr(each, "__module__", "") == module.__name__]
+    [net] = [each for each in own if isinstance(each, type) and Net in each.__mro__]
+    assert tuple(models.MODELS[name].stages) == (tuple(net.stages) or ("prompt", "speech"))
+    assert {*models.MODELS[name].speed.stages} <= {*models.MODELS[name].stages}
 
 
 @pytest.mark.parametrize("kind", ["", "parrot", "mars5_third", "spec", "dia.config", "../dia"])
@@ -47,7 +59,7 @@ def test_other_names_are_no_kind(kind):
 
 @pytest.mark.parametrize("name", models.NAMES)
 def test_published_sizes_are_of_every_part(name):
-    spec = models.model(name)
+    spec = models.MODELS[name]
     for configs in spec.sizes.values():
         assert set(configs) == set(spec.parts)
         for kind, config in configs.items():
@@ -59,7 +71,7 @@ def test_published_sizes_are_of_every_part(name):
 
 @pytest.mark.parametrize("name", models.NAMES)
 def test_configurations_do_not_change(name):
-    waiting = [config for configs in models.model(name).sizes.values() for config in configs.values()]
+    waiting = [config for configs in models.MODELS[name].sizes.values() for config in configs.values()]
     while waiting:
         config = cast(Any, waiting.pop())
         for field in fields(config):
@@ -72,6 +84,6 @@ def test_configurations_do_not_change(name):
 @pytest.mark.parametrize("name", models.NAMES)
 def test_each_model_gives_its_own_reason_on_mps(name):
     dtype, why = default_dtype(torch.device("mps"), name)
-    assert (dtype, why) == models.model(name).on_mps
-    others = [models.model(other).title for other in models.NAMES if other != name]
+    assert (dtype, why) == models.MODELS[name].on_mps
+    others = [models.MODELS[other].title for other in models.NAMES if other != name]
     assert [title for title in others if title in why] == []

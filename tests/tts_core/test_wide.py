@@ -9,7 +9,7 @@ from tts_core import models
 
 @pytest.mark.parametrize("name", models.NAMES)
 def test_every_matrix_is_quantized_or_has_a_reason(name: str) -> None:
-    spec, used = models.model(name), set()
+    spec, used = models.MODELS[name], set()
     for configs in spec.sizes.values():
         for kind, network in spec.networks.items():
             for tensor, shape in network.parameter_shapes(configs[kind]).items():

@@ -22,8 +22,6 @@ from tts_core.text.rules import NO_RULES, TextRules, read_rules
 class DiaPipeline(Loaded, pipeline.DiaPipeline):
     """Dia on this side, with its networks in `engine`."""
 
-    MODEL = "dia"
-
 
 def assemble(parts: Parts) -> DiaPipeline:
     """Build the pipeline; its codec uses windows that fit the remaining memory.

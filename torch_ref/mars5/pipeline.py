@@ -23,8 +23,6 @@ from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecVocabulary
 class Mars5Pipeline(Loaded, pipeline.Mars5Pipeline):
     """MARS5 on this side, with its networks in `engine`."""
 
-    MODEL = "mars5"
-
 
 def assemble(parts: Parts) -> Mars5Pipeline:
     """Build the pipeline. Raises ResourceError, before weights are read, for too little memory."""

@@ -21,8 +21,6 @@ from tts_core.metavoice.text import read_tokenizers
 class MetaVoicePipeline(Loaded, pipeline.MetaVoicePipeline):
     """MetaVoice on this side, with its networks in `engine`."""
 
-    MODEL = "metavoice"
-
 
 def assemble(parts: Parts) -> MetaVoicePipeline:
     """Build the pipeline; EnCodec is loaded only together with multi-band diffusion, which needs it.

@@ -9,9 +9,10 @@ from tts_core.codecs import dac
 from tts_core.codecs.dac import DAC_44KHZ, DacConfig
 from tts_core.config import config_of
 from tts_core.dia.config import DiaConfig, DiaDecoderConfig, DiaEncoderConfig, read_converted
+from tts_core.dia.options import DiaOptions
 from tts_core.dia.sampling import DEFAULTS_0626, DEFAULTS_V01
 from tts_core.dia.shapes import is_large, is_norm, parameter_shapes
-from tts_core.models import ROWS_ONLY, Configs, Documents, Model, Network, Wide
+from tts_core.models import ROWS_ONLY, Code, Configs, Documents, Model, Network, Speed, Wide
 from tts_core.text.rules import FILE as RULES_FILE
 from tts_core.text.rules import read_rules
 
@@ -83,9 +84,27 @@ def varies(config: DiaConfig) -> dict[str, Any]:
     return {"own_speakers": own, "references": 0, "transcript": "unused"} if own else {}
 
 
+def _reads(name: str) -> bool:
+    """Exclude the encoder, what is projected of the text once, and tables that are read by rows."""
+    decoder = name.startswith(("model.decoder.layers.", "model.decoder.norm", "logits_dense"))
+    return decoder and not any(once in name for once in (".cross_attention.k_", ".cross_attention.v_"))
+
+
+def code() -> Code:
+    """Import the functions."""
+    from tts_core.dia.outlook import estimate, headline, plan
+    from tts_core.dia.probes import probes
+    from tts_core.dia.request import ask
+    from tts_core.dia.speech import speak
+
+    return Code(ask, speak, plan, estimate, headline, probes)
+
+
 MODEL = Model(
     name="dia",
     title="Dia",
+    options=DiaOptions,
+    code=code,
     networks={
         "dia": Network(
             title="Dia",
@@ -115,4 +134,13 @@ MODEL = Model(
     speakers=2,
     varies=varies,
     hints={"cross_rope": DiaConfig.with_cross_rope},
+    speed=Speed(
+        stages=("prompt", "speech"),
+        unit="row",
+        frame_rate=lambda configs: config_of(configs, "dac", DacConfig).frame_rate,
+        layers=lambda configs: config_of(configs, "dia", DiaConfig).decoder_config.num_hidden_layers,
+        reads=_reads,
+        text="[S1] The quick brown fox jumps over the lazy dog near the river bank.",
+        documents=lambda configs: {"dia": {}, "dac": {}},
+    ),
 )

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Unpack
 
+from tts_core.dia.model import MODEL
 from tts_core.dia.net import DiaNet
-from tts_core.dia.options import DiaOptions
-from tts_core.dia.speech import speak
 from tts_core.results import GenerationResult
 from tts_core.speaking.pipeline import SpeechPipeline
 from tts_core.text.rules import TextRules
@@ -20,7 +19,7 @@ from tts_core.text.rules import TextRules
 if TYPE_CHECKING:
     import numpy as np
 
-    from tts_core.dia.options import DiaChanges
+    from tts_core.dia.options import DiaChanges, DiaOptions
     from tts_core.doors import DiaArguments, DiaBatchArguments
     from tts_core.pipeline import PromptLike
 
@@ -32,7 +31,7 @@ class DiaPipeline(SpeechPipeline[DiaNet]):
     prompt's, else those of the first pieces (tts_core.dia.pieces). noise may be one source per piece.
     """
 
-    name, options, speech = "dia", DiaOptions, staticmethod(speak)
+    model = MODEL
 
     @property
     def rules(self) -> TextRules:

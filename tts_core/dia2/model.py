@@ -5,10 +5,12 @@ from __future__ import annotations
 from tts_core.codecs.mimi import MIMI_24KHZ, MimiConfig
 from tts_core.config import config_of
 from tts_core.dia2.config import GATED, Dia2Config, Dia2StackConfig, read_converted
+from tts_core.dia2.options import Dia2Options
+from tts_core.dia2.script import SPEAKERS
 from tts_core.dia2.shapes import is_large, is_norm, parameter_shapes
-from tts_core.dia2.tokenizer import ASSETS_FILE, CONFIG_FILE, FILE, shared_tokenizer
+from tts_core.dia2.tokenizer import ASSETS_FILE, CONFIG_FILE, FILE, byte_tokenizer, shared_tokenizer
 from tts_core.errors import CheckpointError
-from tts_core.models import DEPTH, ROWS_ONLY, Configs, Documents, Model, Network, Wide
+from tts_core.models import DEPTH, ROWS_ONLY, Code, Configs, Documents, Model, Network, Speed, Wide
 
 REPOSITORY, REPOSITORY_1B = "nari-labs/Dia2-2B", "nari-labs/Dia2-1B"
 
@@ -55,9 +57,36 @@ def check(configs: Configs, documents: Documents) -> None:
     shared_tokenizer(documents["dia2"][FILE], config.text_vocab_size)
 
 
+def _layers(configs: Configs) -> int:
+    """Count the calls of layers in a frame: the depformer's run once for each code after the first."""
+    config = config_of(configs, "dia2", Dia2Config)
+    stages = config.n_streams - 1
+    return config.transformer.num_hidden_layers + stages * config.depformer.num_hidden_layers
+
+
+def _reads(name: str) -> bool:
+    """Exclude tables that are read by rows.
+
+    The depformer's weights count once; where no cache holds them, a frame reads them for every stage again.
+    """
+    return ".audio_embeds." not in name and not name.endswith("text_embed.embedding.weight")
+
+
+def code() -> Code:
+    """Import the functions."""
+    from tts_core.dia2.outlook import estimate, headline, plan
+    from tts_core.dia2.probes import probes
+    from tts_core.dia2.request import ask
+    from tts_core.dia2.speech import speak
+
+    return Code(ask, speak, plan, estimate, headline, probes)
+
+
 MODEL = Model(
     name="dia2",
     title="Dia2",
+    options=Dia2Options,
+    code=code,
     networks={
         "dia2": Network(
             title="Dia2",
@@ -90,4 +119,13 @@ MODEL = Model(
     fed=True,
     example='--text "[S1] Hello there. [S2] Hi!"',
     speakers=2,
+    speed=Speed(
+        stages=("prompt", "speech"),
+        unit="frame",
+        frame_rate=lambda configs: config_of(configs, "mimi", MimiConfig).frame_rate,
+        layers=_layers,
+        reads=_reads,
+        text="[S1] The quick brown fox jumps over the lazy dog near the river bank.",
+        documents=lambda configs: {"dia2": {FILE: byte_tokenizer(SPEAKERS)}, "mimi": {}},
+    ),
 )

@@ -10,17 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Unpack
 
+from tts_core.dia2.model import MODEL
 from tts_core.dia2.net import Dia2Net
-from tts_core.dia2.options import Dia2Options
 from tts_core.dia2.request import Dia2Facts
-from tts_core.dia2.speech import speak
 from tts_core.results import GenerationResult
 from tts_core.speaking.pipeline import SpeechPipeline
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from tts_core.dia2.options import Dia2Changes
+    from tts_core.dia2.options import Dia2Changes, Dia2Options
     from tts_core.doors import Dia2Arguments, Dia2BatchArguments
     from tts_core.pipeline import PromptLike
 
@@ -32,7 +31,7 @@ class Dia2Pipeline(SpeechPipeline[Dia2Net]):
     the same voices: the recordings', else those of the first piece.
     """
 
-    name, options, speech = "dia2", Dia2Options, staticmethod(speak)
+    model = MODEL
 
     @property
     def facts(self) -> Dia2Facts:

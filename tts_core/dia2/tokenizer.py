@@ -5,7 +5,8 @@ Source: the file format is that of huggingface/tokenizers; the pattern is GPT-2'
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -13,7 +14,7 @@ from tts_core.config import mapping
 from tts_core.errors import CheckpointError
 from tts_core.files.json_object import parse_json
 from tts_core.text.bpe import splitter
-from tts_core.text.byte_bpe import MOST_IDS, ByteBpe, added_token, check_ids
+from tts_core.text.byte_bpe import MOST_IDS, ByteBpe, added_token, byte_signs, check_ids
 
 FILE, CONFIG_FILE, ASSETS_FILE = "tokenizer.json", "tokenizer_config.json", "dia2_assets.json"
 PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
@@ -100,3 +101,14 @@ def _pair(given: object, place: int) -> tuple[str, str]:
     if not isinstance(parts, list) or len(parts) != 2 or not all(isinstance(part, str) for part in parts):
         raise CheckpointError(f"{FILE}: merge {place} is {given!r:.40}, expected two tokens")
     return parts[0], parts[1]
+
+
+def byte_tokenizer(tags: Sequence[str]) -> str:
+    """Write a tokenizer.json of single bytes and tags, for a model of random weights."""
+    vocabulary = {sign: place for place, sign in enumerate(byte_signs())}
+    read = {
+        "added_tokens": [{"id": 256 + place, "content": tag} for place, tag in enumerate(tags)],
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True},
+        "model": {"type": "BPE", "vocab": vocabulary, "merges": []},
+    }
+    return json.dumps(read)

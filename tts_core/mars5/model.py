@@ -18,8 +18,9 @@ from tts_core.mars5.config import (
     read_converted_residual_transformer,
     residual_transformer_parameter_shapes,
 )
-from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecVocabulary
-from tts_core.models import ROWS_ONLY, Configs, Documents, Model, Network, Wide
+from tts_core.mars5.options import Mars5Options
+from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecVocabulary, random_tables
+from tts_core.models import ROWS_ONLY, Code, Configs, Documents, Model, Network, Speed, Wide
 
 REPOSITORY, LICENSE = "CAMB-AI/MARS5-TTS", "agpl-3.0"
 TOKENIZERS = (TEXT_FILE, SPEECH_FILE)
@@ -90,9 +91,27 @@ def check(configs: Configs, documents: Documents) -> None:
     )
 
 
+def _documents(configs: Configs) -> Documents:
+    ids = config_of(configs, "mars5", CodecLMConfig).vocab_size
+    text = config_of(configs, "mars5_nar", ResidualTransformerConfig).text_rows - 1
+    return {"mars5": random_tables(text, ids - text), "mars5_nar": {}, "encodec": {}, "vocos": {}}
+
+
+def code() -> Code:
+    """Import the functions."""
+    from tts_core.mars5.outlook import estimate, headline, plan
+    from tts_core.mars5.probes import probes
+    from tts_core.mars5.request import ask
+    from tts_core.mars5.speech import speak
+
+    return Code(ask, speak, plan, estimate, headline, probes)
+
+
 MODEL = Model(
     name="mars5",
     title="MARS5",
+    options=Mars5Options,
+    code=code,
     networks={
         "mars5": Network(
             title="MARS5 (AR)",
@@ -140,6 +159,12 @@ MODEL = Model(
             "vocos": VOCOS_ENCODEC_24KHZ,
         }
     },
+    stages={
+        "codec": "reading the voice",
+        "AR": "coarse sound",
+        "NAR": "fine sound",
+        "vocoder": "waveform",
+    },
     published_dtype="float16",
     on_mps=("float32", "in half precision one in 2,500 of the diffusion's draws differs (docs/use/mars5.md)"),
     references=1,
@@ -147,4 +172,13 @@ MODEL = Model(
     needs_voice=True,
     example='--text "Hello there." --ref-audio speaker.wav --ref-text "What the speaker says."',
     hints={"config": None},
+    speed=Speed(
+        stages=("AR",),
+        unit="id",
+        frame_rate=lambda configs: config_of(configs, "encodec", EncodecConfig).frame_rate,
+        layers=lambda configs: config_of(configs, "mars5", CodecLMConfig).num_hidden_layers,
+        reads=lambda name: name.startswith("ar."),
+        text="The quick brown fox jumps over the lazy dog near the river bank.",
+        documents=_documents,
+    ),
 )

@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Unpack
 
+from tts_core.mars5.model import MODEL
 from tts_core.mars5.net import Mars5Net
-from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.reference import Sizes
-from tts_core.mars5.speech import speak
 from tts_core.results import GenerationResult
 from tts_core.speaking.pipeline import SpeechPipeline
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from tts_core.doors import Mars5Arguments, Mars5BatchArguments
-    from tts_core.mars5.options import Mars5Changes
+    from tts_core.mars5.options import Mars5Changes, Mars5Options
     from tts_core.pipeline import PromptLike
 
 
@@ -35,7 +34,7 @@ class Mars5Pipeline(SpeechPipeline[Mars5Net]):
     codes in the results: all frames, also those whose audio was trimmed.
     """
 
-    name, options, speech = "mars5", Mars5Options, staticmethod(speak)
+    model = MODEL
 
     @property
     def sizes(self) -> Sizes:

@@ -255,3 +255,22 @@ class CodecVocabulary:
         speech = np.maximum(ids[first:] - self.first_speech, 0)
         parts = self.speech.decode(speech.tolist())
         return np.array([part for part in parts if isinstance(part, int)], dtype=np.int32)
+
+
+def random_tables(text: int, speech: int) -> dict[str, str]:
+    """Write both files of a vocabulary for random weights. text, speech: ids of each.
+
+    Merges join two base symbols each.
+    """
+
+    def table(base: int, size: int, specials: tuple[str, str]) -> str:
+        merges = size - base - len(specials)
+        lines = ["minbpe v1", "", str(len(specials))]
+        lines += [f"{name} {base + merges + place}" for place, name in enumerate(specials)]
+        lines += [f"{merge // base} {merge % base}" for merge in range(merges)]
+        return "\n".join(lines) + "\n"
+
+    return {
+        TEXT_FILE: table(BYTES, text, (START_OF_TEXT, END_OF_TEXT)),
+        SPEECH_FILE: table(CODES, speech, ("<|startofspeech|>", END_OF_SPEECH)),
+    }

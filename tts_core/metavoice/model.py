@@ -12,6 +12,8 @@ from tts_core.config import config_of
 from tts_core.errors import CheckpointError
 from tts_core.metavoice.config import (
     CODEBOOK_SIZE,
+    END_OF_AUDIO,
+    FIRST_STAGE_BOOKS,
     FirstStageConfig,
     SecondStageConfig,
     SpeakerEncoderConfig,
@@ -23,9 +25,10 @@ from tts_core.metavoice.config import (
     second_stage_parameter_shapes,
     speaker_encoder_parameter_shapes,
 )
+from tts_core.metavoice.options import MetaVoiceOptions
 from tts_core.metavoice.sampling import FirstStageSampling
-from tts_core.metavoice.text import TOKENIZER, is_readable, read_tokenizers
-from tts_core.models import ROWS_ONLY, Configs, Documents, Model, Network, Wide, never
+from tts_core.metavoice.text import TOKENIZER, byte_tokenizer, is_readable, read_tokenizers
+from tts_core.models import ROWS_ONLY, Code, Configs, Documents, Model, Network, Speed, Wide, never
 from tts_core.text.spoken import SIGNS
 
 REPOSITORY, LICENSE = "metavoiceio/metavoice-1B-v0.1", "apache-2.0"
@@ -87,9 +90,32 @@ def _knows(char: str) -> bool:
     return is_readable(char) or char.isdecimal() or char in SIGNS
 
 
+def _reads(name: str) -> bool:
+    """Exclude positions, of which a step reads one, and the projection of the speaker's vector."""
+    return name != "transformer.wpe.weight" and not name.startswith("speaker_cond_pos")
+
+
+def _documents(configs: Configs) -> Documents:
+    stages = {"metavoice": END_OF_AUDIO + 1, "metavoice_second_stage": CODEBOOK_SIZE + 1}
+    tables = {kind: {TOKENIZER: byte_tokenizer(offset)} for kind, offset in stages.items()}
+    return {kind: tables.get(kind, {}) for kind in configs}
+
+
+def code() -> Code:
+    """Import the functions."""
+    from tts_core.metavoice.outlook import estimate, headline, plan
+    from tts_core.metavoice.probes import probes
+    from tts_core.metavoice.request import ask
+    from tts_core.metavoice.speech import speak
+
+    return Code(ask, speak, plan, estimate, headline, probes)
+
+
 MODEL = Model(
     name="metavoice",
     title="MetaVoice",
+    options=MetaVoiceOptions,
+    code=code,
     networks={
         "metavoice": Network(
             title="MetaVoice (first stage)",
@@ -143,10 +169,26 @@ MODEL = Model(
             "vocos": VOCOS_ENCODEC_24KHZ,
         }
     },
+    stages={
+        "speaker": "reading the voice",
+        "first stage": "coarse sound",
+        "second stage": "fine sound",
+        "decoder": "waveform",
+    },
     on_mps=("float16", "half of float32's memory, and every release of MPS supports it"),
     references=None,
     transcript="unused",
     needs_voice=True,
     example='--text "Hello there." --ref-audio speaker.wav',
     defaults=defaults,
+    speed=Speed(
+        stages=("first stage",),
+        unit="id",
+        steps_per_frame=FIRST_STAGE_BOOKS,
+        frame_rate=lambda configs: config_of(configs, "encodec", EncodecConfig).frame_rate,
+        layers=lambda configs: config_of(configs, "metavoice", FirstStageConfig).num_hidden_layers,
+        reads=_reads,
+        text="The quick brown fox jumps over the lazy dog near the river bank.",
+        documents=_documents,
+    ),
 )

@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Unpack
 
+from tts_core.metavoice.model import MODEL
 from tts_core.metavoice.net import MetaVoiceNet
-from tts_core.metavoice.options import MetaVoiceOptions
 from tts_core.metavoice.request import MetaVoiceFacts
-from tts_core.metavoice.speech import speak
 from tts_core.nn.calls import exclusive
 from tts_core.results import GenerationResult
 from tts_core.speaking.pipeline import SpeechPipeline
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from tts_core.doors import MetaVoiceArguments, MetaVoiceBatchArguments
-    from tts_core.metavoice.options import MetaVoiceChanges
+    from tts_core.metavoice.options import MetaVoiceChanges, MetaVoiceOptions
     from tts_core.pipeline import PromptLike
 
 
@@ -33,7 +32,7 @@ class MetaVoicePipeline(SpeechPipeline[MetaVoiceNet]):
     prompt: the voice: one or more recordings of it, or a vector from `speaker`.
     """
 
-    name, options, speech = "metavoice", MetaVoiceOptions, staticmethod(speak)
+    model = MODEL
 
     @property
     def facts(self) -> MetaVoiceFacts:

@@ -7,6 +7,7 @@ so that ™ is rejected there and here.
 
 from __future__ import annotations
 
+import json
 import re
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
@@ -227,3 +228,9 @@ def _read_table(text: str, stage: str) -> MetaVoiceTokenizer:
         raise CheckpointError(f"{where}: mergeable_ranks: two keys are the same bytes")
     special = mapping(given["special_tokens"], where)
     return MetaVoiceTokenizer(given["pat_str"], ranks, dict(special), given["offset"])
+
+
+def byte_tokenizer(offset: int) -> str:
+    """Write a tokenizer of single bytes, for a model of random weights. offset: added to each id."""
+    ranks = {bytes([byte]): byte for byte in range(256)}
+    return json.dumps(MetaVoiceTokenizer(PATTERN, ranks, {END_OF_TEXT: 256}, offset).to_dict())

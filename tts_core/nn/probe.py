@@ -1,15 +1,13 @@
 """Runs of a model's networks, which `mlx-port verify` watches module by module, and their inputs by a seed.
 
-A model lists its runs in `tts_core/<model>/probes.py`, in `probes(sources)`.
+A model lists its runs in `probes(sources)`, which its `code` names.
 """
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -124,10 +122,7 @@ class Probe:
 
     def network_class(self, package: str) -> Any:
         """Import the network's class from a side's package."""
-        if self.network is None:
-            return models.network_class(package, self.kind)
-        module, _, name = self.network.partition(":")
-        return getattr(importlib.import_module(f"{package}.{module}"), name)
+        return models.class_of(package, self.network or models.network(self.kind).network)
 
     def rows_in(self, network: Any) -> list[str]:
         """List the names of modules with weights, and of methods, to watch in a network of torch_ref."""
@@ -141,10 +136,8 @@ class Probe:
 
 
 def probes(model: str, sources: InputSources) -> list[Probe]:
-    """List the runs of a model, in order. Raises UsageError for a model without any."""
-    if find_spec(f"tts_core.{model}.probes") is None:
-        raise UsageError(f"model: {model} has no runs to watch; it needs tts_core/{model}/probes.py")
-    return importlib.import_module(f"tts_core.{model}.probes").probes(sources)
+    """List the runs of a model, in order."""
+    return models.MODELS[model].code().probes(sources)
 
 
 def passes(rows: int) -> list[tuple[int, int]]:

@@ -11,7 +11,7 @@ from tts_core.codecs.qwen3_codec import QWEN3_CODEC_12HZ, Qwen3CodecConfig
 from tts_core.config import config_of
 from tts_core.errors import CheckpointError
 from tts_core.files.json_object import parse_json
-from tts_core.models import DEPTH, ROWS_ONLY, Configs, Documents, Model, Network, Wide
+from tts_core.models import DEPTH, ROWS_ONLY, Code, Configs, Documents, Model, Network, Speed, Wide
 from tts_core.qwen3.config import (
     BASE,
     CUSTOM_VOICE,
@@ -26,9 +26,10 @@ from tts_core.qwen3.config import (
     read_converted,
     stays_float32,
 )
+from tts_core.qwen3.options import Qwen3Options
 from tts_core.qwen3.sampling import GENERATION, read_generation
 from tts_core.qwen3.speaker import DEFAULT
-from tts_core.qwen3.tokenizer import FILES, shared_tokenizer
+from tts_core.qwen3.tokenizer import FILES, byte_tokenizer, shared_tokenizer
 
 REPOSITORIES = {  # on the hub → size, mode
     "Qwen/Qwen3-TTS-12Hz-0.6B-CustomVoice": ("0b6", CUSTOM_VOICE),
@@ -148,9 +149,49 @@ def defaults(config: Qwen3Config, documents: Mapping[str, str]) -> SimpleNamespa
     return SimpleNamespace(**found)
 
 
+def _layers(configs: Configs) -> int:
+    """Count the calls of layers in a frame: the predictor's run once for each code."""
+    config = config_of(configs, "qwen3", Qwen3Config)
+    return config.talker.num_hidden_layers + config.n_codebooks * config.predictor.num_hidden_layers
+
+
+def _reads(name: str) -> bool:
+    """Exclude tables that are read by rows, and the speaker encoder.
+
+    The predictor's weights count once; where no cache holds them, a frame reads them for every stage again.
+    """
+    return not ("_embedding." in name or name.startswith("speaker_encoder."))
+
+
+def _documents(configs: Configs) -> Documents:
+    config = config_of(configs, "qwen3", Qwen3Config)
+    files = byte_tokenizer({config.im_start_id: "<|im_start|>", config.im_end_id: "<|im_end|>"})
+    return {"qwen3": {**files, GENERATION: "{}"}, "qwen3_codec": {}}
+
+
+def _options(configs: Configs) -> dict[str, str]:
+    """Name what the checkpoint's mode needs."""
+    config = config_of(configs, "qwen3", Qwen3Config)
+    if config.mode == VOICE_DESIGN:
+        return {"instruct": "A calm voice."}
+    return {"voice": config.speakers[0].name} if config.speakers else {}
+
+
+def code() -> Code:
+    """Import the functions."""
+    from tts_core.qwen3.outlook import estimate, headline, plan
+    from tts_core.qwen3.probes import probes
+    from tts_core.qwen3.request import ask
+    from tts_core.qwen3.speech import speak
+
+    return Code(ask, speak, plan, estimate, headline, probes)
+
+
 MODEL = Model(
     name="qwen3",
     title="Qwen3-TTS",
+    options=Qwen3Options,
+    code=code,
     networks={
         "qwen3": Network(
             title="Qwen3-TTS",
@@ -189,4 +230,14 @@ MODEL = Model(
     languages=LANGUAGES,
     varies=varies,
     defaults=defaults,
+    speed=Speed(
+        stages=("prompt", "speech"),
+        unit="frame",
+        frame_rate=lambda configs: config_of(configs, "qwen3_codec", Qwen3CodecConfig).frame_rate,
+        layers=_layers,
+        reads=_reads,
+        text="The quick brown fox jumps over the lazy dog near the river bank.",
+        documents=_documents,
+        options=_options,
+    ),
 )

@@ -12,10 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Unpack
 
 from tts_core.nn.calls import exclusive
+from tts_core.qwen3.model import MODEL
 from tts_core.qwen3.net import Qwen3Net
-from tts_core.qwen3.options import Qwen3Options
 from tts_core.qwen3.request import Qwen3Facts
-from tts_core.qwen3.speech import speak
 from tts_core.results import GenerationResult
 from tts_core.speaking.pipeline import SpeechPipeline
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
     from tts_core.doors import Qwen3Arguments, Qwen3BatchArguments
     from tts_core.pipeline import PromptLike
-    from tts_core.qwen3.options import Qwen3Changes
+    from tts_core.qwen3.options import Qwen3Changes, Qwen3Options
 
 
 class Qwen3Pipeline(SpeechPipeline[Qwen3Net]):
@@ -36,7 +35,7 @@ class Qwen3Pipeline(SpeechPipeline[Qwen3Net]):
     of 300 frames with 25 of context: the first 300 equal the stream's up to rounding.
     """
 
-    name, options, speech = "qwen3", Qwen3Options, staticmethod(speak)
+    model = MODEL
 
     @property
     def facts(self) -> Qwen3Facts:

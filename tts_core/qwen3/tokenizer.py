@@ -6,14 +6,16 @@ Differs from upstream: never the pattern of Mistral, which transformers 4.57.3 p
 
 from __future__ import annotations
 
+import json
 import unicodedata
+from collections.abc import Mapping
 from functools import lru_cache
 
 from tts_core.config import mapping
 from tts_core.errors import CheckpointError, UsageError
 from tts_core.files.json_object import parse_json
 from tts_core.text.bpe import splitter
-from tts_core.text.byte_bpe import MOST_IDS, ByteBpe, added_token, check_ids
+from tts_core.text.byte_bpe import MOST_IDS, ByteBpe, added_token, byte_signs, check_ids
 
 FILES = VOCABULARY, MERGES, CONFIG = ("vocab.json", "merges.txt", "tokenizer_config.json")
 PATTERN = (
@@ -76,3 +78,10 @@ def _merges(content: str) -> list[tuple[str, str]]:
     if bad is not None:
         raise CheckpointError(f"{MERGES}: merge {bad} is not two tokens")
     return [(pair[0], pair[1]) for pair in pairs]
+
+
+def byte_tokenizer(tags: Mapping[int, str]) -> dict[str, str]:
+    """Write the files of a tokenizer of single bytes and tags, for a model of random weights."""
+    vocabulary = {sign: place for place, sign in enumerate(byte_signs())}
+    read = {"added_tokens_decoder": {str(id): {"content": tag} for id, tag in tags.items()}}
+    return {VOCABULARY: json.dumps(vocabulary), MERGES: "", CONFIG: json.dumps(read)}

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 from tts_core import models
 from tts_core.models import Configs, Documents, Model
-from tts_core.options import changed, options_class
+from tts_core.options import changed
 from tts_core.pipeline import Pipeline, PromptLike
 
 
@@ -34,9 +33,9 @@ class ModelSource:
 
         options: changes of the model's defaults.  how: of the model's `ask`. Raises UsageError.
         """
-        chosen = changed(options_class(self.model)(), options)
-        ask = import_module(f"tts_core.{self.model}.request").ask
-        return ask(self.configs, self.documents, text, chosen, prompt, **how)
+        model = models.MODELS[self.model]
+        chosen = changed(model.options(), options)
+        return model.code().ask(self.configs, self.documents, text, chosen, prompt, **how)
 
     def live(self, text: str, options: Mapping[str, Any], prompt: PromptLike) -> Any:
         """Check the first piece of a text that arrives in pieces. Raises UsageError.
@@ -48,9 +47,9 @@ class ModelSource:
     @property
     def spec(self) -> Model:
         """The facts about this checkpoint."""
-        return models.model(self.model).of(self.configs)
+        return models.MODELS[self.model].of(self.configs)
 
     @property
     def fed(self) -> bool:
         """True if the model takes text while it speaks."""
-        return models.model(self.model).fed
+        return models.MODELS[self.model].fed

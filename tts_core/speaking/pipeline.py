@@ -10,6 +10,7 @@ import numpy as np
 
 from tts_core.config import Configs
 from tts_core.errors import UsageError
+from tts_core.models import Model
 from tts_core.nn.calls import exclusive, exclusive_parts
 from tts_core.options import chosen
 from tts_core.pipeline import Callbacks, Progress, PromptLike
@@ -19,7 +20,6 @@ from tts_core.speaking.live import LiveText
 from tts_core.speaking.net import Net
 from tts_core.speaking.report import StageReport
 from tts_core.speaking.session import SpeechSession
-from tts_core.speaking.speech import Speech
 
 Tell = Callable[[Progress], None]
 AnyNet = TypeVar("AnyNet", bound=Net)
@@ -28,14 +28,10 @@ AnyNet = TypeVar("AnyNet", bound=Net)
 class SpeechPipeline(Generic[AnyNet]):
     """A model over its sessions. Build it with `load`.
 
-    name: of the model, for logs.
-    options: their class.
-    speech: of a request, with its networks and windows.
+    model: its facts and functions.
     """
 
-    name: ClassVar[str]
-    options: ClassVar[type]
-    speech: ClassVar[Callable[..., Speech]]
+    model: ClassVar[Model]
 
     def __init__(self, engine: AnyNet):
         self.engine = engine
@@ -72,8 +68,8 @@ class SpeechPipeline(Generic[AnyNet]):
         limit of all frames in order. The codec's windows may be longer than a stream's: samples are equal up
         to rounding.
         """
-        asked = self.request(text, chosen(self.options, options, changes), prompt)
-        log(self.name, asked)
+        asked = self.request(text, chosen(self.model.options, options, changes), prompt)
+        log(self.model.name, asked)
         [spoken] = self._together([asked], Callbacks(progress, cancel))
         return spoken
 
@@ -99,7 +95,7 @@ class SpeechPipeline(Generic[AnyNet]):
         Raises UsageError for a text, voice or value that cannot be used and ResourceError for too little
         memory, both at the call, before any network runs; for pieces of text, as they come.
         """
-        given, watch = chosen(self.options, options, changes), Callbacks(progress, cancel)
+        given, watch = chosen(self.model.options, options, changes), Callbacks(progress, cancel)
         if isinstance(text, str):
             return self.speak(self.request(text, given, prompt), progress=progress, cancel=cancel)
         pieces, live = checked_pieces(text), self.engine.live(given, prompt)
@@ -139,7 +135,7 @@ class SpeechPipeline(Generic[AnyNet]):
         batch_size: pieces at once, at most; None for as many as fit.
         Raises UsageError, with the text's position, and ResourceError for too little memory.
         """
-        given = chosen(self.options, options, changes)
+        given = chosen(self.model.options, options, changes)
         asked = self.engine.requests(texts, given, prompts)
         return self._together(asked, Callbacks(progress, cancel), batch_size)
 
@@ -156,7 +152,7 @@ class SpeechPipeline(Generic[AnyNet]):
 
         Texts are read exactly as given. Other arguments and errors as in `generate_batch`.
         """
-        given = chosen(self.options, options, changes)
+        given = chosen(self.model.options, options, changes)
         asked = self.engine.requests(texts, given, prompts, exactly=True)
         spoken = self._together(asked, Callbacks(None, None), batch_size, has_sound=False)
         return [one.codes for one in spoken]
@@ -172,14 +168,14 @@ class SpeechPipeline(Generic[AnyNet]):
         batch, admission = self.engine.open(places, job, policy)
         rehearsal = self.engine.rehearsal
         return SpeechSession(
-            self.engine, type(self).speech, batch, admission, rehearsal, policy=policy, **how
+            self.engine, self.model.code().speak, batch, admission, rehearsal, policy=policy, **how
         )
 
     def _speak(
         self, request: Any, watch: Callbacks, text: Iterator[str] | None = None
     ) -> Iterator[GenerationResult]:
         """Speak one request. text: that is still to come. Checks the memory at the call."""
-        log(self.name, request)
+        log(self.model.name, request)
         self.engine.check(request.job())
         return self._parts(request, request.job(), watch, text)
 

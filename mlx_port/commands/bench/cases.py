@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from tts_core.config import Configs
 from tts_core.errors import NotFoundError, ResourceError, UsageError, did_you_mean
 from tts_core.memory.fits import gigabytes
 from tts_core.memory.machine import Machine
-from tts_core.speed import Speed, speed
+from tts_core.models import Speed
 
 GROUP = 64  # weights per scale of quantized runs
 PLAIN = {"16": ("bfloat16", "float16"), "32": ("float32",)}
@@ -43,7 +42,7 @@ class Subject:
     @property
     def speed(self) -> Speed:
         """Facts about its steps."""
-        return speed(self.name)
+        return models.MODELS[self.name].speed
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ def choose_subject(
 
 def _published(given: str) -> Subject:
     known = models.published()
-    published = next(iter(models.model(given).sizes)) if given in models.NAMES else given
+    published = next(iter(models.MODELS[given].sizes)) if given in models.NAMES else given
     if published not in known:
         hint = did_you_mean(given, [*models.NAMES, *known])
         every = ", ".join((*models.NAMES, *known))
@@ -108,14 +107,14 @@ def plan(
 
     Raises UsageError for flags that do not go together.
     """
-    outlook, backend, free = import_module(f"tts_core.{subject.name}.outlook"), backend_name(), free_bytes()
+    code, backend, free = models.MODELS[subject.name].code(), backend_name(), free_bytes()
     said = subject.speed.text if text is None else text
     frames = math.ceil(seconds * subject.speed.frame_rate(subject.configs))
     cases = []
     for dtype, how in _stored(subject, dtypes, bits):
         for texts in batch:
-            job = outlook.plan(subject.configs, said, seconds, texts)
-            guess = outlook.estimate(subject.configs, job, Machine(dtype, backend, free, how))
+            job = code.plan(subject.configs, said, seconds, texts)
+            guess = code.estimate(subject.configs, job, Machine(dtype, backend, free, how))
             refused = None
             if free is not None and guess.total > free:
                 refused = f"takes {gigabytes(guess.total)} of memory, {gigabytes(free)} are free"

@@ -130,7 +130,7 @@ def load(subject: Subject, case: Case) -> Pipeline:
         )
         parts.quantization = case.quantization
         return assemble(parts)
-    spec = models.model(subject.name)
+    spec = models.MODELS[subject.name]
     if subject.quantization == case.quantization:
         return assemble(open_parts(subject.folder, kinds=spec.parts, dtype=case.dtype))
     parts = QuantizedParts(subject.name, Path(subject.folder), spec.parts, case.dtype)
@@ -175,7 +175,7 @@ def _speak(
     end: of time.perf_counter, after which the run is cut and has no results.
     """
     watch = Stopwatch(subject.speed.stages, end)
-    prompt = voice(models.model(subject.name).of(subject.configs))
+    prompt = voice(models.MODELS[subject.name].of(subject.configs))
     how: dict[str, Any] = {"progress": watch.tell, "cancel": watch, "max_frames": case.frames}
     how |= subject.speed.options(subject.configs)
     started, results = time.perf_counter(), []

@@ -49,7 +49,7 @@ def describe(
     options: as `describe_options`.
     own: values that the model sets by itself where an option's default is null, by name.
     """
-    spec = models.model(name).of(configs or {})
+    spec = models.MODELS[name].of(configs or {})
     config = (configs or {}).get(name)
     own = None if config is None else spec.defaults(config, (documents or {}).get(name, {}))
     options = describe_options(name, longest)

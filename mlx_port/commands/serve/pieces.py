@@ -26,7 +26,7 @@ class SpeechPieces:
     def __init__(self, service: Service, asked: SpeechBody):
         self.asked = asked
         name = choose_model(asked.model, service.names)
-        self.spec = models.model(service.engine.models[name].model)
+        self.spec = models.MODELS[service.engine.models[name].model]
         self._has_voice = bool(asked.prompt or asked.ref_audio) or asked.voice in service.voices.names()
         self._request = {"model": name, "voice": asked.voice, **asked.rest}
         if asked.prompt is not None:

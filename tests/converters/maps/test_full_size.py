@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from benchmarks.lib.checkpoints import DAC_CONFIG, DIA_CONFIG, FIRST_STAGE, SECOND_STAGE
-from converters.maps.layouts import layouts, recognize
+from converters.maps.table import layouts, recognize
 from converters.rules.plan import Move, dropped, plan
 from tts_core import models
 from tts_core.codecs import dac, encodec

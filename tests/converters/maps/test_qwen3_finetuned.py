@@ -60,4 +60,4 @@ def test_of_two_voices_that_differ_by_case_the_one_as_written_is_taken():
 def test_the_model_names_its_voice_in_small_letters(tmp_path: Path):
     config = open_published(write_finetuned(tmp_path / "made"), offline=True).parts["qwen3"].config
     assert isinstance(config, Qwen3Config)
-    assert models.model("qwen3").of({"qwen3": config}).voices == ("anna",)
+    assert models.MODELS["qwen3"].of({"qwen3": config}).voices == ("anna",)

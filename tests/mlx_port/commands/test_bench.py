@@ -24,7 +24,6 @@ from tests.tiny.published_models import sources
 from tts_core import models
 from tts_core.errors import ResourceError
 from tts_core.pipeline import Progress
-from tts_core.speed import speed
 
 pytestmark = pytest.mark.rest
 
@@ -51,10 +50,10 @@ def tiny(monkeypatch):
     }
     for name in ("mars5", "metavoice"):
         sizes[name] = {kind: part.config for kind, part in open_published(sources(name)).parts.items()}
-    few = replace(speed("mars5"), options=lambda _: {"timesteps": 2})  # none of the steps that are timed
-    monkeypatch.setattr(sys.modules["tts_core.mars5.speed"], "SPEED", few)
     for name, configs in sizes.items():
-        spec = replace(models.model(name), sizes={f"tiny/{name}": configs})
+        spec = replace(models.MODELS[name], sizes={f"tiny/{name}": configs})
+        if name == "mars5":  # fewer of the steps that are not timed
+            spec = replace(spec, speed=replace(spec.speed, options=lambda _: {"timesteps": 2}))
         monkeypatch.setattr(sys.modules[f"tts_core.{name}.model"], "MODEL", spec)
     return sizes
 
@@ -111,7 +110,7 @@ def test_frames_and_forms_follow_the_flags(tiny):
         ("float16", 4, 1),
         ("float16", 4, 3),
     ]
-    rate = speed("dia").frame_rate(subject.configs)
+    rate = models.MODELS["dia"].speed.frame_rate(subject.configs)
     assert {case.frames for case in planned} == {int(np.ceil(0.5 * rate))}
     assert planned[1].estimated > planned[0].estimated
 
@@ -199,7 +198,7 @@ def test_weights_are_drawn_quantized_and_equal_every_time(tiny):
     config = tiny["dia"]["dia"]
     wide = replace(config, decoder_config=replace(config.decoder_config, intermediate_size=64))
     configs = tiny["dia"] | {"dia": wide}
-    parts = RandomParts("dia", configs, speed("dia").documents(configs), "float32")
+    parts = RandomParts("dia", configs, models.MODELS["dia"].speed.documents(configs), "float32")
     plain = parts._read("dia")
     large = {name for name in plain if models.network("dia").is_large(name)}
     fitting = {name for name in large if plain[name].shape[-1] % 32 == 0}

@@ -10,6 +10,7 @@ from mlx_port.commands import display
 from mlx_port.commands.display import duration, elapsed, speech, stage
 from tests.mlx_port.commands.running import SECRET
 from tests.mlx_port.commands.running import run as run_command
+from tts_core.models import MODELS
 from tts_core.pipeline import Progress
 
 LONG = f"[S1] {SECRET} and more. " * 20
@@ -43,12 +44,12 @@ def test_the_bar_is_that_of_the_stage_where_its_steps_are_known(pipeline, capsys
     terminal = stderr(monkeypatch, Terminal())
 
     def pieces(make=pipeline._pieces):
-        pipeline.tell(Progress("NAR", 0, 8.0, 30, 200))
+        pipeline.tell(Progress("speech", 0, 8.0, 30, 200))
         yield from make()
 
     monkeypatch.setattr(pipeline, "_pieces", pieces)
     assert run(capsys, "-t", "Hum.")[0] == 0
-    assert "fine sound 30 of 200  15%|" in terminal.getvalue()
+    assert "speaking 30 of 200  15%|" in terminal.getvalue()
     assert "0.0 of about 8 s of speech" in terminal.getvalue()
 
 
@@ -115,9 +116,10 @@ def test_words_of_the_display():
         "120 min",
         "2.5 h",
     ]
-    assert stage(Progress("AR", 0)) == "coarse sound"
-    assert stage(Progress("AR", 0, None, 7)) == "coarse sound 7"
-    assert stage(Progress("AR", 0, None, 9, 8)) == "coarse sound 8 of 8", "the number is an estimate"
+    words = MODELS["mars5"].stages
+    assert stage(Progress("AR", 0), words) == "coarse sound"
+    assert stage(Progress("AR", 0, None, 7), words) == "coarse sound 7"
+    assert stage(Progress("AR", 0, None, 9, 8), words) == "coarse sound 8 of 8", "the number is an estimate"
     assert speech(Progress("AR", 1.25, None)) == "1.2 s of speech"
     assert speech(Progress("AR", 1.25, 20)) == "1.2 of about 20 s of speech"
 
@@ -132,7 +134,7 @@ def test_no_two_lines_have_the_same_time():
 def test_a_long_run_says_its_time_to_the_second(capsys, monkeypatch):
     ticks = iter(range(0, 1000, 10))
     monkeypatch.setattr(display.time, "perf_counter", lambda: next(ticks) + 120.0)
-    made = display.Lines(SimpleNamespace(pieces=["x"], seconds=8.0), lists=False)
+    made = display.Lines(SimpleNamespace(pieces=["x"], seconds=8.0), {}, lists=False)
     made.started = 0.0
     for _ in range(3):
         made.tell(Progress("speech", 1.0, 8.0))

@@ -67,7 +67,7 @@ def test_the_codecs_precision_reaches_the_estimate_on_cuda(capsys):
 
 @pytest.mark.parametrize("model", ["dia", "mars5"])
 def test_a_models_name_is_that_of_its_first_published_size(capsys, model):
-    size = next(iter(models.model(model).sizes))
+    size = next(iter(models.MODELS[model].sizes))
     assert facts(capsys, model) == facts(capsys, "--model", model) == facts(capsys, "--model", size)
 
 

@@ -151,8 +151,8 @@ MAIN = [
 def test_every_model_loads_by_its_main_id_with_parts_of_others(hub, monkeypatch, tmp_path, repository):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     parts = open_parts(repository, offline=True)
-    spec = models.model(models.published()[repository][0])
+    spec = models.MODELS[models.published()[repository][0]]
     assert (parts.model, set(parts.configs)) == (spec.name, set(spec.parts))
     pipeline: Any = mlx_port.load(repository, offline=True)
-    assert spec.name == pipeline.MODEL
+    assert spec is pipeline.model
     assert parts.folder.is_relative_to(tmp_path / "cache")

@@ -43,7 +43,7 @@ class Origin:
 
     @property
     def extras(self) -> tuple[str, ...]:
-        return models.model(self.model).extras
+        return models.MODELS[self.model].extras
 
     def open(self) -> Published:
         return open_published(self.files, codec=self.codec, include=self.extras)

@@ -62,7 +62,7 @@ class Ears:
 class Source:
     """Takes every text; the seeds in `bad` cannot be spoken."""
 
-    model, spec = "dia", models.model("dia")
+    model, spec = "dia", models.MODELS["dia"]
 
     def __init__(self, bad: set[int]):
         self.bad, self.seeds = bad, dict[str, list[int]]()
@@ -168,7 +168,7 @@ def test_a_built_in_voice_has_no_reference(monkeypatch: pytest.MonkeyPatch) -> N
     """Also where a recording is stored under its name, as the model does not use that."""
     monkeypatch.setattr(VoiceStore, "names", lambda own: ["vivian"])
     ears, source = Ears({"a": [0.0]}, lambda count: 0, 1), Source(set())
-    source.model, source.spec = "qwen3", replace(models.model("qwen3"), references=0, voices=("vivian",))
+    source.model, source.spec = "qwen3", replace(models.MODELS["qwen3"], references=0, voices=("vivian",))
     speaker = row_speaker(source, 1)
     row = TextRow(0, "a", "one", seed=1, voice="vivian")
     list(ChoosingRowSpeaker(speaker, cast(Any, ears), REJECTION).speak([(row, "key a")]))

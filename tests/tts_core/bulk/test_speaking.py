@@ -20,7 +20,7 @@ from tts_core.errors import UsageError
 class Source:
     """Checks texts; notes the options and prompts of each."""
 
-    model, spec = "dia", models.model("dia")
+    model, spec = "dia", models.MODELS["dia"]
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, dict[str, Any], Any]] = []

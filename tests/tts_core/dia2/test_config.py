@@ -11,8 +11,8 @@ from tts_core.codecs.mimi import MIMI_24KHZ
 from tts_core.dia2.config import read_published
 from tts_core.dia2.model import DIA2_1B, DIA2_2B, check
 from tts_core.dia2.shapes import is_large, is_norm, parameter_shapes
-from tts_core.dia2.speed import SPEED
 from tts_core.errors import CheckpointError
+from tts_core.models import MODELS
 
 PUBLISHED = {name: json.loads((GOLDEN / name / "config.json").read_text()) for name in ("v_main", "v_text")}
 
@@ -93,9 +93,9 @@ def test_missing_fields_are_all_named():
 @pytest.mark.parametrize(("config", "layers"), [(DIA2_1B, 123), (DIA2_2B, 152)])
 def test_calls_of_layers_in_a_frame(config, layers):
     configs = {"dia2": config, "mimi": MIMI_24KHZ}
-    assert SPEED.layers(configs) == layers
-    assert SPEED.real_time(configs) == 80
-    check(configs, SPEED.documents(configs))
+    assert MODELS["dia2"].speed.layers(configs) == layers
+    assert MODELS["dia2"].speed.real_time(configs) == 80
+    check(configs, MODELS["dia2"].speed.documents(configs))
 
 
 def test_kinds_of_tensors():
@@ -108,6 +108,6 @@ def test_kinds_of_tensors():
 
 
 def test_another_codec_is_refused():
-    documents = SPEED.documents({})
+    documents = MODELS["dia2"].speed.documents({})
     with pytest.raises(CheckpointError, match="5 codebooks of 2048 codes, the model has 32 streams"):
         check({"dia2": DIA2_2B, "mimi": replace(MIMI_24KHZ, n_codebooks=5)}, documents)

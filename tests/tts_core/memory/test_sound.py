@@ -24,7 +24,7 @@ def plan(model: str, backend: str) -> Estimate:
     """Estimate the longest run of the model's first published size."""
     outlook, configs = (
         import_module(f"tts_core.{model}.outlook"),
-        next(iter(models.model(model).sizes.values())),
+        next(iter(models.MODELS[model].sizes.values())),
     )
     job = outlook.plan(configs, None, None, 1)
     return outlook.estimate(configs, job, Machine("bfloat16", backend))

@@ -8,16 +8,11 @@ import pytest
 from tests.tiny.networks import vocos_config
 from tts_core.codecs.probes import vocos_probe
 from tts_core.errors import UsageError
-from tts_core.nn.probe import InputSources, passes, probes, single_passes, sound
+from tts_core.nn.probe import InputSources, passes, single_passes, sound
 
 
 def sources(seed: int = 3) -> InputSources:
     return InputSources({"vocos": vocos_config()}, {}, 4, 0.1, seed)
-
-
-def test_a_model_without_runs_is_refused():
-    with pytest.raises(UsageError, match="nn has no runs"):
-        probes("nn", sources())
 
 
 def test_the_vocoder_speaks_with_the_row_that_it_is_given():

@@ -17,7 +17,7 @@ import pytest
 from tts_core.audio.recordings import SHORTEST
 from tts_core.dia.model import DIA_0626
 from tts_core.errors import CheckpointError, NotFoundError, ResourceError, UsageError
-from tts_core.models import model
+from tts_core.models import MODELS
 from tts_core.prompt import Prompt, Reference
 from tts_core.serving.voices import AGREED, RECORD, VoiceStore, built_in, check_consent, fitted, voices_folder
 
@@ -237,7 +237,7 @@ def test_a_stored_voice_of_a_built_in_name_wins_where_the_model_takes_recordings
     own: str | None,
     warning: str,
 ) -> None:
-    spec = replace(model("qwen3"), voices=("vivian", "eric"), references=references)
+    spec = replace(MODELS["qwen3"], voices=("vivian", "eric"), references=references)
     with caplog.at_level(logging.WARNING, "tts_core"):
         assert built_in(name, spec, stored) == own
     assert warning in caplog.text
@@ -246,7 +246,7 @@ def test_a_stored_voice_of_a_built_in_name_wins_where_the_model_takes_recordings
 
 @pytest.mark.parametrize(("count", "is_taken"), [(1, True), (2, True), (3, False)])
 def test_a_model_takes_as_many_recordings_as_it_says(count: int, is_taken: bool) -> None:
-    spec = replace(model("dia"), references=2, transcript="optional")
+    spec = replace(MODELS["dia"], references=2, transcript="optional")
     prompt = Prompt((Reference(np.ones(8000, np.float32), "words", sample_rate=8000),) * count)
     if is_taken:
         assert len(fitted(prompt, "anna", spec).references) == count
@@ -257,7 +257,7 @@ def test_a_model_takes_as_many_recordings_as_it_says(count: int, is_taken: bool)
 
 def test_a_model_with_its_own_speakers_takes_no_recording() -> None:
     prompt = Prompt((Reference(np.ones(8000, np.float32), "words", sample_rate=8000),))
-    spec = model("dia").of({"dia": replace(DIA_0626, own_speakers=("slt", "rms"))})
+    spec = MODELS["dia"].of({"dia": replace(DIA_0626, own_speakers=("slt", "rms"))})
     with pytest.raises(UsageError, match=r"^voice: anna has 1 recording, .* as \[S1\] slt and \[S2\] rms"):
         fitted(prompt, "anna", spec)
 
@@ -271,4 +271,4 @@ def test_words_of_consent() -> None:
 
 
 def test_a_model_without_voices_has_none_built_in() -> None:
-    assert built_in("vivian", model("dia"), []) is None
+    assert built_in("vivian", MODELS["dia"], []) is None

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tts_core.codecs.dac import DAC_44KHZ
-from tts_core.config import check_numbers, exact_fields
-from tts_core.models import Configs, Documents, Model, Network
+from tts_core.codecs.dac import DAC_44KHZ, DacConfig
+from tts_core.config import check_numbers, config_of, exact_fields
+from tts_core.models import Code, Configs, Documents, Model, Network, Speed
+from tts_core.parrot.options import ParrotOptions
 
 REPOSITORY = "birds/parrot"
 LOGITS = 3
@@ -42,9 +43,21 @@ def check(configs: Configs, documents: Documents) -> None:
     """Any words and any codec fit."""
 
 
+def code() -> Code:
+    """Import the functions."""
+    from tts_core.parrot.outlook import estimate, headline, plan
+    from tts_core.parrot.probes import probes
+    from tts_core.parrot.request import ask
+    from tts_core.parrot.speech import speak
+
+    return Code(ask, speak, plan, estimate, headline, probes)
+
+
 MODEL = Model(
     name="parrot",
     title="Parrot",
+    options=ParrotOptions,
+    code=code,
     networks={
         "parrot": Network(
             title="Parrot",
@@ -67,4 +80,13 @@ MODEL = Model(
     transcript="unused",
     example='--text "Polly"',
     fed=True,
+    speed=Speed(
+        stages=("speech",),
+        unit="word",
+        text="Polly wants a cracker now",
+        frame_rate=lambda configs: config_of(configs, "dac", DacConfig).frame_rate,
+        layers=lambda configs: 1,
+        reads=lambda name: True,
+        documents=lambda configs: {"parrot": {"words.txt": "Polly"}, "dac": {}},
+    ),
 )

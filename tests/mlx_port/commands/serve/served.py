@@ -56,12 +56,12 @@ class Talk:
     @property
     def spec(self) -> models.Model:
         """The facts about the model."""
-        return models.model(self.model)
+        return models.MODELS[self.model]
 
     def request(self, text: str, options: Mapping[str, Any], prompt: Any) -> Said:
         """Check a text."""
         chosen = changed(options_class(self.model)(), options)
-        if models.model(self.model).needs_voice and prompt is None:
+        if models.MODELS[self.model].needs_voice and prompt is None:
             raise UsageError("prompt: the model needs a reference voice")
         return self.said(text, chosen, prompt)
 

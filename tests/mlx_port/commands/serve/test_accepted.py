@@ -26,7 +26,7 @@ TEXT = "one two three"
 
 def options(model: str, **body: Any) -> dict[str, Any]:
     """The options of a model that a body chooses, nothing ignored."""
-    return model_options(read_speech({"input": "a", **body}, Limits()), models.model(model), Limits())
+    return model_options(read_speech({"input": "a", **body}, Limits()), models.MODELS[model], Limits())
 
 
 @pytest.mark.parametrize("form", ["wav", "mp3", "flac", "pcm"])

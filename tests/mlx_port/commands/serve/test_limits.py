@@ -34,9 +34,9 @@ def test_characters_of_a_text_and_of_instructions() -> None:
 def test_seconds_of_a_speech() -> None:
     for seconds in (5, 5.0):
         asked = read_speech({"input": "a", "max_seconds": seconds}, LIMITS)
-        assert model_options(asked, models.model("dia"), LIMITS)["max_seconds"] == 5
+        assert model_options(asked, models.MODELS["dia"], LIMITS)["max_seconds"] == 5
     with pytest.raises(ApiError, match=r"max_seconds: 5\.001 is more than 5"):
-        model_options(read_speech({"input": "a", "max_seconds": 5.001}, LIMITS), models.model("dia"), LIMITS)
+        model_options(read_speech({"input": "a", "max_seconds": 5.001}, LIMITS), models.MODELS["dia"], LIMITS)
 
 
 def test_characters_of_a_message() -> None:

@@ -85,7 +85,7 @@ def test_bounds_are_those_of_the_checks(everything: Served) -> None:
 
 def checked(model: str, name: str, value: float) -> None:
     """Check an option as a request's."""
-    model_options(read_speech({"input": "a", name: value}, Limits()), models.model(model), Limits())
+    model_options(read_speech({"input": "a", name: value}, Limits()), models.MODELS[model], Limits())
 
 
 def schemas_in(value: Any) -> Any:

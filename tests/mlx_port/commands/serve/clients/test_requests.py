@@ -36,7 +36,7 @@ class Qwen3(Talk):
 
     @property
     def spec(self) -> models.Model:
-        return models.model("qwen3").of(self.configs)
+        return models.MODELS["qwen3"].of(self.configs)
 
 
 @pytest.fixture(scope="module")

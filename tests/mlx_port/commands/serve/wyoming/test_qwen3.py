@@ -87,4 +87,4 @@ def test_a_model_without_the_option_takes_no_language(tmp_path: Path) -> None:
 
 
 def test_every_language_has_a_name() -> None:
-    assert set(models.model("qwen3").languages) == set(LANGUAGES)
+    assert set(models.MODELS["qwen3"].languages) == set(LANGUAGES)
