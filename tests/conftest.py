@@ -111,9 +111,10 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
 @pytest.fixture(scope="session")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny Dia in a published folder."""
-    from tests.tiny.dia import dac_weights, dia_config, dia_weights, published_dac_config, write_published
+    from tests.tiny.dia import write_published
+    from tests.tiny.networks import published_dac_config, tiny
 
-    dia, dac = dia_weights(dia_config(), seed=3, eos=1.3), dac_weights(published_dac_config())
+    dia, dac = tiny("dia", seed=3, eos=1.3), tiny(published_dac_config())
     return write_published(tmp_path_factory.mktemp("published") / "tiny", dia, dac)
 
 

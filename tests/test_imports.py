@@ -445,6 +445,20 @@ sys.meta_path.insert(0, Absent())
 """
 
 
+def test_only_a_units_own_test_knows_its_private_names():
+    """The test of a module is tests/<path>/test_<module>.py; others go through public names."""
+    found = []
+    for file in sorted((ROOT / "tests").rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in OURS:
+                *folders, unit = str(node.module).split(".")
+                own = ROOT.joinpath("tests", *folders, f"test_{unit}.py")
+                found += [
+                    (file.name, each.name) for each in node.names if each.name[0] == "_" and file != own
+                ]
+    assert not found
+
+
 def run_without(blocked: Collection[str], code: str) -> str:
     """Run code in a fresh interpreter that cannot import these packages and modules; return its output."""
     done = subprocess.run(

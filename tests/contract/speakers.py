@@ -15,9 +15,10 @@ import pytest
 from tests.parity.recorded_runs import FIRST, SECOND, SIDES, VOICE, codes, speech
 from tests.parity.recorded_runs import folder as recorded_folder
 from tests.temporary import run_folder
-from tests.tiny.dia import dac_weights, dia_config, dia_weights, published_dac_config, write_published
+from tests.tiny.dia import write_published
 from tests.tiny.dia2 import published_dia2
 from tests.tiny.dia2 import recording as dia2_recording
+from tests.tiny.networks import dia_config, published_dac_config, tiny
 from tests.tiny.qwen3 import write_published as published_qwen3
 from tests.tiny.recordings import snippet
 from tests.windows import Windows
@@ -61,7 +62,7 @@ def converted(write: Callable[[Path], Path]) -> Path:
 def dia(folder: Path) -> Path:
     """A Dia that ends its pieces early."""
     config = dia_config(positions=400, text_positions=300)
-    return write_published(folder, dia_weights(config, seed=3, eos=1.3), dac_weights(published_dac_config()))
+    return write_published(folder, tiny(config, seed=3, eos=1.3), tiny(published_dac_config()))
 
 
 SPEECH = speech(2.0, 24_000)

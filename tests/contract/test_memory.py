@@ -17,8 +17,8 @@ from converters.convert import outline
 from converters.published import open_published
 from converters.rules.dequantize import Quantization
 from tests.contract.speakers import SIDES, converted, every_model, every_side, folder
-from tests.tiny.dia2 import dia2_weights, wide_config
 from tests.tiny.dia2 import write_published as write_dia2
+from tests.tiny.networks import tiny, wide_config
 from tests.tiny.qwen3 import write_published as write_qwen3
 from tts_core import models
 from tts_core.dia.footprint import DiaJob
@@ -43,7 +43,7 @@ def configs(model: str) -> Any:
 # folders whose weights are counted: small, some with widths that can be quantized
 FOLDERS: Mapping[str, Callable[[], Path]] = {
     **{model: partial(folder, model) for model in models.NAMES},
-    "dia2, wide": lambda: converted(lambda made: write_dia2(made / "x", dia2_weights(wide_config(), seed=3))),
+    "dia2, wide": lambda: converted(lambda made: write_dia2(made / "x", tiny(wide_config(), seed=3))),
     **{
         f"qwen3, {mode}": lambda mode=mode: converted(lambda made: write_qwen3(made, mode))
         for mode in ("custom_voice", "voice_design")

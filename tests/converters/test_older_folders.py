@@ -10,7 +10,7 @@ import pytest
 from converters.convert import convert
 from converters.published import open_published
 from converters.rules.dequantize import Quantization
-from tests.tiny.qwen3 import codec_weights, qwen3_weights
+from tests.tiny.networks import tiny
 
 OLDER = Path(__file__).parents[1] / "data/older"
 NAMES = sorted(place.name for place in OLDER.iterdir() if place.is_dir())
@@ -22,10 +22,10 @@ def test_every_tensor_is_read(name: str) -> None:
     found = open_published(OLDER / name, offline=True)
     found.check_fits()
     model, codec = found.parts["qwen3"], found.parts["qwen3_codec"]
-    known = codec_weights(codec.config)
+    known = tiny(codec.config)
     for key in codec.names():
         np.testing.assert_allclose(codec.read(key), known.read(key), rtol=1e-6, err_msg=key)
-    known = qwen3_weights(model.config)
+    known = tiny(model.config)
     for key in model.names():
         own, expected = model.read(key), known.read(key)
         step = np.ptp(expected) / 255 if model.quantization and len(model.moves[key].sources) > 1 else 0

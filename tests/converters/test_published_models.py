@@ -20,7 +20,8 @@ from converters.published import open_published
 from tests.converters.changed import fails, resave, save, without
 from tests.converters.folders import DAC_HF, DAC_PTH, V_0626, V_0626_HF, left_in, write_safetensors
 from tests.tiny.mbd import CONFIG as MBD_CONFIG
-from tests.tiny.mbd import mbd_tensors, published_content, write_published
+from tests.tiny.mbd import published_content, write_published
+from tests.tiny.networks import tiny
 from tests.tiny.published_models import (
     AR,
     ENCODEC,
@@ -397,7 +398,7 @@ def write_mbd(folder: Path, width: int) -> Path:
 
     bands = tuple(replace(band, unet=replace(band.unet, codec_dim=width)) for band in MBD_CONFIG.bands)
     config = replace(MBD_CONFIG, sample_rate=24000, bands=bands)
-    return write_published(folder / "mbd_comp_8.pt", published_content(config, mbd_tensors(config)))
+    return write_published(folder / "mbd_comp_8.pt", published_content(config, tiny(config).tensors))
 
 
 def test_mbd_is_left_out_unless_asked_for(tmp_path):

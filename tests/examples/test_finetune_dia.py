@@ -28,7 +28,8 @@ from examples.finetune_dia.training import Settings, finetune
 from mlx_port.commands import main as cli
 from tests.examples.counted import Counted, Killed, Mortal
 from tests.sides import YARDSTICK
-from tests.tiny.dia import dac_weights, dia_config, dia_weights, published_dac_config, write_published
+from tests.tiny.dia import write_published
+from tests.tiny.networks import dia_config, published_dac_config, tiny
 from torch_ref.dia.dia import Dia
 from torch_ref.dia.pipeline import DiaPipeline
 from tts_core.audio.files import read_audio, write_audio
@@ -49,7 +50,7 @@ def recordings(count: int = 5, seed: int = 0) -> list[Recording]:
 
 
 def network(*, cross_rope: bool = False) -> Dia:
-    return YARDSTICK.network("dia", dia_weights(dia_config(cross_rope=cross_rope, positions=200)))
+    return YARDSTICK.network("dia", tiny(dia_config(cross_rope=cross_rope, positions=200)))
 
 
 @pytest.fixture
@@ -65,7 +66,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    weights = dia_weights(CONFIG), dac_weights(published_dac_config())
+    weights = tiny(CONFIG), tiny(published_dac_config())
     return write_published(tmp_path_factory.mktemp("models") / "tiny", *weights)
 
 
@@ -96,14 +97,14 @@ def test_wrong_data_are_told_before_any_sound_is_read(folder: Path, harm, messag
 
 
 def test_a_recording_longer_than_the_model(folder: Path) -> None:
-    codec = YARDSTICK.network("dac", dac_weights(published_dac_config()))
+    codec = YARDSTICK.network("dac", tiny(published_dac_config()))
     write_audio(folder / "4.wav", np.zeros(30 * 250, np.float32), 1000)
     with pytest.raises(UsageError, match=r"4\.wav is 7\.5 s long, the model's limit is 5\.9 s; cut it"):
         list(encode(transcripts(folder, CONFIG), codec, CONFIG))
 
 
 def test_recordings_come_back(folder: Path, tmp_path: Path) -> None:
-    codec, said = YARDSTICK.network("dac", dac_weights(published_dac_config())), transcripts(folder, CONFIG)
+    codec, said = YARDSTICK.network("dac", tiny(published_dac_config())), transcripts(folder, CONFIG)
     with torch.inference_mode():
         made = list(encode(said, codec, CONFIG))
     assert bytes(made[2].tokens.astype(np.uint8)) == b"\x01 number 2"

@@ -23,7 +23,8 @@ from examples.train_voice.speech import Shard, read_shard, shard_names, write_sh
 from tests.examples.counted import Counted, Killed, Mortal
 from tests.examples.random_speech import random_features, write_codes
 from tests.examples.ranks import train_as
-from tests.tiny.dia import dac_weights, dia_config, dia_weights, published_dac_config, write_published
+from tests.tiny.dia import write_published
+from tests.tiny.networks import dia_config, published_dac_config, tiny
 from tts_core.audio.files import write_audio
 
 pytestmark = pytest.mark.rest
@@ -227,7 +228,7 @@ def tune(folder: Path, processes: Processes) -> None:
 )
 def test_several_processes_learn_as_one(names: list[str], work: Path, tmp_path: Path) -> None:
     """Each has its own batches; gradients are averaged, and all weights stay equal."""
-    weights = dia_weights(dia_config(positions=200)), dac_weights(published_dac_config())
+    weights = tiny(dia_config(positions=200)), tiny(published_dac_config())
     write_published(tmp_path / "tiny", *weights)
     (tmp_path / "data").mkdir()
     for n in range(9):

@@ -13,7 +13,8 @@ from benchmarks.lib import recognizer
 from benchmarks.lib.recognizer import missing
 from benchmarks.voice_judged import Item, chosen, forms, spoken
 from examples.train_voice.settings import read_settings
-from tests.tiny.dia import dac_weights, dia_config, dia_weights, published_dac_config, write_published
+from tests.tiny.dia import write_published
+from tests.tiny.networks import dia_config, published_dac_config, tiny
 
 pytestmark = pytest.mark.rest
 
@@ -50,7 +51,7 @@ def test_every_form_of_a_small_model(tmp_path: Path) -> None:
     config = dia_config(positions=200, text_positions=120)
     wide = replace(config.decoder_config, intermediate_size=256)  # whole groups, so that it can be quantised
     config = replace(config, decoder_config=wide)
-    dia, dac = dia_weights(config, eos=0.0), dac_weights(published_dac_config())
+    dia, dac = tiny(config, eos=0.0), tiny(published_dac_config())
     folder = write_published(tmp_path / "tiny", dia, dac)
     said, names = [Item("slt", "[S1] Yes."), Item("rms", "[S2] No.")], []
     for form in forms(tmp_path, folder, folder / "codec"):

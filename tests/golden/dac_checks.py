@@ -8,8 +8,7 @@ import numpy as np
 
 from tests.golden.bench import Bench
 from tests.golden.cases import Case, Vectors, existing
-from tests.golden.codec_bench import CodecSide
-from tests.golden.dia_bench import Loader
+from tests.golden.codec_bench import CodecSide, codec_bench
 from tts_core.codecs.dac import decoded_length
 
 ENCODED = ("audio", "padded_len", "encoder_out", "codes", "margin", "latents", "z")
@@ -17,7 +16,7 @@ NAMES = [*(f"enc.{name}" for name in ENCODED), "dec.codes", "dec.z", "dec.wav", 
 SMALL_MARGIN = 1e-4  # below it rounding may pick the other entry, and the frame's later codebooks follow
 
 
-def check_dac(case: Case, side: str, loader: Loader) -> None:
+def check_dac(case: Case, side: str) -> None:
     """A case of kind `dac` on one side, from its checkpoint and from its transformers copy, if any."""
     vectors = case.vectors()
     vectors.require(NAMES)
@@ -27,17 +26,18 @@ def check_dac(case: Case, side: str, loader: Loader) -> None:
         for name in ("config.json", "model.safetensors"):
             existing(case.folder / "hf" / name)
     for codec in codecs:
-        _check_codec(f"{case}, {codec.name}", vectors, loader.codec_bench(side, codec))
+        bench = codec_bench(side, "dac", codec)
+        _check_codec(f"{case}, {codec.name}", vectors, bench)
         if codec.suffix == ".pth":
-            _check_metadata(codec, loader.codec_bench(side, codec))
+            _check_metadata(codec, bench)
     vectors.assert_all_read()
 
 
-def check_e2e(case: Case, side: str, loader: Loader) -> None:
+def check_e2e(case: Case, side: str) -> None:
     """A case of kind `e2e`: Dia's golden codes, decoded."""
     vectors, info = case.vectors(), case.info
     vectors.require(info["waves"])
-    bench = loader.codec_bench(side, case.path(info["dac"]))
+    bench = codec_bench(side, "dac", case.path(info["dac"]))
     for name, source in info["waves"].items():
         codes = Vectors(case.path(source))[info["codes_key"]].T[None]
         bench.compare(f"{case}: {name}", vectors[name].reshape(1, -1), lambda s, c=codes: s.decode(c))

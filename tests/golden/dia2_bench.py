@@ -5,28 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import numpy as np
 
-from converters.files.readers import SafetensorsCheckpoint
-from converters.maps.dia2 import rules
-from tests.golden.bench import Bench
+from tests.golden.bench import Bench, built, network
 from tests.golden.cases import Case
-from tests.golden.codec_bench import CodecSide, mimi_bench, planned
-from tests.golden.exact import exact_rotary
+from tests.golden.codec_bench import CodecSide, codec_bench
 from tests.sides import Side, Stored
-from tests.tiny.weights import Weights
-from tts_core.dia2.config import Dia2Config, read_published
+from tts_core.dia2.config import Dia2Config
 from tts_core.dia2.inputs import Dia2Inputs, Dia2Sampling
 from tts_core.dia2.run import Dia2Run
 from tts_core.dia2.script import Reader
-from tts_core.dia2.shapes import parameter_shapes
-from tts_core.dia2.tokenizer import CONFIG_FILE, FILE, Dia2Tokenizer, bos_id
-from tts_core.files.json_object import read_json
+from tts_core.dia2.tokenizer import FILE, Dia2Tokenizer
 from tts_core.nn.noise import HostNoise
 
 
@@ -158,36 +150,22 @@ drawn: list[np.ndarray] = []  # candidates of the last replayed run, (V,) each
 
 def build(kind: str, weights: Stored) -> Dia2Side:
     """A side with a network of these weights."""
-    with exact_rotary(kind):
-        return Dia2Side(kind, Side(kind).network("dia2", weights))
+    return Dia2Side(kind, built(kind, "dia2", weights))
 
 
 def dia2_bench(side: str, case: Case) -> Bench[Dia2Side]:
     """case: a folder whose info.json names configuration, weights and tokenizer."""
     info = case.info
-    paths = tuple(case.path(info[key]).resolve() for key in ("config", "weights", "tokenizer"))
-    return Bench.load(side, lambda kind: _side(kind, *paths))
+    files = [case.path(info[key]).resolve() for key in ("weights", "config", "tokenizer")]
+    return Bench.load(side, lambda kind: Dia2Side(kind, network(kind, "dia2", *files)))
 
 
 def codec_of(side: str, case: Case) -> Bench[CodecSide]:
     """The codec that a case names."""
-    folder = case.path(case.info["mimi"])
-    return mimi_bench(side, folder / "model.safetensors", folder / "config.json", "mimi_transformers")
+    return codec_bench(side, "mimi", case.path(case.info["mimi"]) / "model.safetensors")
 
 
 def reader_of(case: Case, config: Dia2Config) -> Reader:
     """The reading of scripts with the case's tokenizer."""
     tokenizer = Dia2Tokenizer((case.path(case.info["tokenizer"]) / FILE).read_text("utf-8"))
     return Reader.of(tokenizer, config.text_new_word_id, case.info["frame_rate"])
-
-
-@cache
-def _side(kind: str, config: Path, weights: Path, tokenizer: Path) -> Dia2Side:
-    return build(kind, _weights(config, weights, tokenizer))
-
-
-@cache
-def _weights(config: Path, weights: Path, tokenizer: Path) -> Weights[Dia2Config]:
-    first = bos_id(Dia2Tokenizer((tokenizer / FILE).read_text("utf-8")), read_json(tokenizer / CONFIG_FILE))
-    sizes = read_published(read_json(config), text_bos_id=first)
-    return planned(SafetensorsCheckpoint([weights]), rules(sizes), sizes, parameter_shapes(sizes))

@@ -1,35 +1,28 @@
-"""Dia and its codec on both sides, NumPy in and out, through the public doors.
-
-Torch reads published files, MLX the folder that the converter writes from them.
-"""
+"""Dia on both sides, NumPy in and out."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors.numpy import save_file
 
-from tests.golden.bench import Bench
-from tests.golden.codec_bench import CodecSide
-from tests.golden.exact import exact_rotary
-from tts_core.codecs import dac
-from tts_core.dia import config as dia
-from tts_core.dia import shapes as dia_shapes
+from tests.golden.bench import Bench, built, network, part_of
+from tests.sides import Side
+from tests.tiny.networks import Weights, dac_config, tiny
+from tts_core.codecs.dac import DacConfig
+from tts_core.dia.config import DiaConfig
 
 
 @dataclass(frozen=True)
-class DiaSide(CodecSide):
+class DiaSide(Side):
     """A side with a pipeline of Dia."""
 
     pipeline: Any
 
     @property
-    def config(self) -> dia.DiaConfig:
+    def config(self) -> DiaConfig:
         return self.pipeline.config
 
     def encode_text(self, ids: np.ndarray) -> np.ndarray:
@@ -59,130 +52,15 @@ class DiaSide(CodecSide):
         return np.concatenate(logits, axis=1)[::-1], held
 
 
-class Loader:
-    """Load a checkpoint once for all cases that share it."""
-
-    def __init__(self, folder: Path):
-        self.folder = folder
-        self._loaded: dict[tuple, DiaSide] = {}
-        self._beside: dict[Path, Path] = {}  # a codec → its random Dia
-
-    def bench(self, side: str, weights: Path, config: Path | None, codec: Path | None) -> Bench[DiaSide]:
-        """weights, config: of Dia; codec: of the DAC, None where a random one will do."""
-        return Bench.load(side, lambda kind: self._load(kind, weights, config, codec))
-
-    def codec_bench(self, side: str, codec: Path) -> Bench[DiaSide]:
-        """For a DAC, with a random Dia to complete the pipeline."""
-        return self.bench(side, self._random_dia(codec) / "model.safetensors", None, codec)
-
-    def _load(self, kind: str, weights: Path, config: Path | None, codec: Path | None) -> DiaSide:
-        key = (kind, weights.resolve(), config and config.resolve(), codec and codec.resolve())
-        if key not in self._loaded:
-            staged = self._stage(weights, config or weights.parent / "config.json")
-            codec = codec or self._random_dac(staged)
-            self._loaded[key] = (
-                _mlx(staged, codec, self._new()) if kind == "mlx" else _torch(staged, codec, kind)
-            )
-        return self._loaded[key]
-
-    def _new(self) -> Path:
-        return self.folder / f"{len(list(self.folder.iterdir()))}"
-
-    def _stage(self, weights: Path, config: Path) -> Path:
-        """Link these weights and this configuration into one folder."""
-        staged = self._new()
-        staged.mkdir()
-        files = {weights.name: weights, "config.json": config}
-        if weights.suffix == ".json":  # the index of a sharded checkpoint
-            shards = set(json.loads(weights.read_text())["weight_map"].values())
-            files |= {name: weights.parent / name for name in shards}
-        for name, file in files.items():
-            (staged / name).symlink_to(file.resolve())
-        return staged
-
-    def _random_dac(self, staged: Path) -> Path:
-        config = dia.read_published(json.loads((staged / "config.json").read_text()))
-        channels = config.decoder_config.num_channels
-        return self._write(
-            "dac",
-            {
-                "encoder_hidden_size": 2,
-                "downsampling_ratios": [2],
-                "decoder_hidden_size": 2,
-                "n_codebooks": channels,
-                "codebook_size": config.eos_token_id,
-                "codebook_dim": 2,
-                "sampling_rate": 8000,
-            },
-            lambda written: dac.parameter_shapes(dac.read_transformers(written)),
-        )
-
-    def _random_dia(self, codec: Path) -> Path:
-        key = codec.resolve()
-        if key not in self._beside:
-            self._beside[key] = self._write_dia(*_codebooks(codec))
-        return self._beside[key]
-
-    def _write_dia(self, books: int, size: int) -> Path:
-        shared = {
-            **dict.fromkeys(("hidden_size", "intermediate_size"), 4),
-            **{"num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 2},
-            **{"norm_eps": 1e-5, "max_position_embeddings": 64, "rope_theta": 1e4},
-        }
-        cross = {"hidden_size": 4, "num_attention_heads": 1, "num_key_value_heads": 1, "head_dim": 2}
-        decoder = shared | {f"cross_{name}": value for name, value in cross.items()}
-        return self._write(
-            "dia",
-            {
-                "encoder_config": shared | {"vocab_size": 256},
-                "decoder_config": decoder | {"vocab_size": size + 4, "num_channels": books},
-                "delay_pattern": list(range(books)),
-                "eos_token_id": size,
-                "pad_token_id": size + 1,
-                "bos_token_id": size + 2,
-            },
-            lambda written: dia_shapes.parameter_shapes(dia.read_published(written)),
-        )
-
-    def _write(
-        self, model_type: str, config: dict[str, Any], shapes: Callable[[dict[str, Any]], dict]
-    ) -> Path:
-        """A random checkpoint in transformers' layout."""
-        folder, rng = self._new(), np.random.default_rng(0)
-        folder.mkdir()
-        tensors = {
-            name: rng.normal(0, 0.3, shape).astype(np.float32) for name, shape in shapes(config).items()
-        }
-        save_file(tensors, folder / "model.safetensors")
-        (folder / "config.json").write_text(json.dumps(config | {"model_type": model_type}))
-        return folder
+def dia_bench(side: str, weights: Path, config: Path) -> Bench[DiaSide]:
+    """A pipeline of these files with a random codec, whose sound nothing compares."""
+    sizes = part_of("dia", weights, config).config
+    books, size = sizes.decoder_config.num_channels, sizes.eos_token_id
+    codec = tiny(replace(dac_config(), n_codebooks=books, codebook_size=size, codebook_dim=(2,) * books))
+    return Bench.load(side, lambda kind: DiaSide(kind, _pipeline(kind, weights, config, codec)))
 
 
-def _codebooks(codec: Path) -> tuple[int, int]:
-    """Number of codebooks and of entries per codebook."""
-    from converters.published import open_published
-
-    part = open_published([codec], parts=("dac",)).parts["dac"]
-    assert part is not None, f"{codec}: no DAC in it"
-    assert isinstance(part.config, dac.DacConfig)
-    return part.config.n_codebooks, part.config.codebook_size
-
-
-def _torch(staged: Path, codec: Path, kind: str) -> DiaSide:
-    import torch_ref
-
-    with exact_rotary(kind):
-        pipeline = torch_ref.DiaPipeline.load(
-            staged, codec=codec, device="cpu", dtype="float64" if kind == "float64" else "float32"
-        )
-    return DiaSide(kind, pipeline.engine.codec, pipeline)
-
-
-def _mlx(staged: Path, codec: Path, destination: Path) -> DiaSide:
-    import mlx_port
-    from converters.convert import convert
-    from converters.published import open_published
-
-    convert(open_published([staged], codec=codec), destination, dtype="float32")
-    pipeline = mlx_port.DiaPipeline.load(destination)
-    return DiaSide("mlx", pipeline.engine.codec, pipeline)
+def _pipeline(kind: str, weights: Path, config: Path, codec: Weights[DacConfig]) -> Any:
+    side, dac = Side(kind), built(kind, "dac", codec)
+    compose = side.module("dia.pipeline").compose
+    return compose(network(kind, "dia", weights, config), dac, **side.fastest("dia", dac))

@@ -11,17 +11,17 @@ import numpy as np
 
 from tests.golden.bench import Bench
 from tests.golden.cases import Case, Vectors
-from tests.golden.dia_bench import DiaSide, Loader
+from tests.golden.dia_bench import DiaSide, dia_bench
 from tests.tolerance import assert_within
 from tts_core.dia.config import DiaConfig, read_published
 from tts_core.dia.grid import FREE, DelayGrid, apply_delay
 from tts_core.dia.text import tokenize
 
 
-def check_dia(case: Case, side: str, loader: Loader) -> None:
+def check_dia(case: Case, side: str) -> None:
     """A case of kind `dia` on one side."""
     vectors, info = case.vectors(), case.info
-    bench = loader.bench(side, case.path(info["weights"]), case.path(info["config"]), None)
+    bench = dia_bench(side, case.path(info["weights"]), case.path(info["config"]))
     config = bench.side.config
     assert config.generation == info["generation"], f"{case}: read as {config.generation}"
     prompts = read_prompts(case, vectors)

@@ -12,9 +12,10 @@ import numpy as np
 
 from tests.golden.bench import Bench
 from tests.golden.cases import Vectors, existing
-from tests.golden.codec_bench import CodecSide, encodec_bench
-from tests.tiny.codecs import codebooks_at
+from tests.golden.codec_bench import CodecSide, codec_bench
+from tests.tiny.every_codec import codebooks_at
 from tests.tolerance import EPS, FACTOR, FLOOR
+from tts_core.codecs.encodec import read_transformers
 from tts_core.files.json_object import read_json
 
 CLIP = ("audio", "emb", "codes", "min_margin", "quantized", "decoded")
@@ -42,9 +43,10 @@ def check_encodec(case: EncodecCase, side: str) -> None:
         read_json(case.root / f"{case.name}.json"),
         Vectors(case.root / f"{case.name}.safetensors"),
     )
-    config = case.root / info["config"] if "config" in info else None
-    bench = encodec_bench(side, case.root / info["checkpoint"], config)
+    bench = codec_bench(side, "encodec", case.root / info["checkpoint"])
     sizes = bench.side.codec.config
+    if "config" in info:
+        assert read_transformers(read_json(case.root / info["config"])) == sizes
     assert (info["sample_rate"], info["hop"]) == (bench.side.codec.sample_rate, bench.side.codec.hop_length)
     stated = case.root / f"{Path(info['checkpoint']).stem}.json"
     if stated.exists():
@@ -156,8 +158,9 @@ def after(side: CodecSide, stack: str, index: int, x: np.ndarray) -> np.ndarray:
 def check_codec_wave(root: Path, side: str) -> None:
     """MetaVoice's codec: latents and waveform of the diffusion's codes, and the codes of a clip."""
     vectors = Vectors(root / "mbd.safetensors")
-    config = existing(root / "encodec_config" / "config.json")
-    bench = encodec_bench(side, existing(root / "encodec.safetensors"), config)
+    bench = codec_bench(side, "encodec", root / "encodec.safetensors")
+    config = read_json(existing(root / "encodec_config" / "config.json"))
+    assert read_transformers(config) == bench.side.codec.config
     codes = vectors["codes"]
     bench.compare(f"{root.name}: latent", vectors["latent"], lambda s: s.latents(codes))
     bench.compare(f"{root.name}: codec_wav", vectors["codec_wav"][:, 0], lambda s: s.decode(codes))

@@ -29,8 +29,9 @@ from converters.published import ModelPart, Published, open_published
 from mlx_port.commands.verify.measure import measure
 from mlx_port.commands.verify.watch import Side, side_of, trace
 from tests.tiny import mars5, metavoice_pipeline
-from tests.tiny.dia import dac_weights, dia_config, dia_weights, published_dac_config, write_published
+from tests.tiny.dia import write_published
 from tests.tiny.dia2 import published_dia2
+from tests.tiny.networks import published_dac_config, tiny
 from tests.tiny.published_models import sources
 from tests.tiny.qwen3 import write_published as published_qwen3
 from torch_ref.watch import unloaded
@@ -133,9 +134,9 @@ def publish(name: str, folder: Path) -> Published:
         return open_published(published_qwen3(folder / name, mode, size=size), offline=True)
     if name != "dia":
         return open_published(sources(name))
-    weights = dia_weights(dia_config(), seed=3, eos=1.3)
+    weights = tiny("dia", seed=3, eos=1.3)
     return open_published(
-        write_published(folder / "dia", weights, dac_weights(published_dac_config())), offline=True
+        write_published(folder / "dia", weights, tiny(published_dac_config())), offline=True
     )
 
 

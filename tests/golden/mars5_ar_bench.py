@@ -2,49 +2,34 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import safe_open
-from safetensors.numpy import load_file
 
-from tests.golden.cases import existing
+from converters.part import ModelPart
+from tests.golden.bench import built, part_of
 from tests.golden.exact import exact_rotary
 from tests.sides import Side
 from tests.tiny.mars5_draws import extend, probabilities
-from tests.tiny.weights import Weights
-from tts_core.mars5.config import CodecLMConfig, codec_lm_from_shapes
+from tests.tiny.networks import Weights
 from tts_core.mars5.inputs import CodecSequence
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecPrompt, CodecVocabulary
 from tts_core.nn.noise import Noise
 
 
-@dataclass(frozen=True)
-class Checkpoint:
-    """NAME.safetensors with its tokenizers, and NAME.json."""
-
-    config: CodecLMConfig
-    tensors: dict[str, np.ndarray]  # float32
-    vocabulary: CodecVocabulary
+def ar_part(folder: Path, name: str) -> ModelPart:
+    return part_of("mars5", folder / f"{name}.safetensors")
 
 
 @cache
-def read_checkpoint(folder: Path, name: str) -> Checkpoint:
-    file = existing(folder / f"{name}.safetensors")
-    with safe_open(file, "np") as opened:
-        metadata = opened.metadata()
-    tensors = {key: tensor.astype(np.float32) for key, tensor in load_file(file).items()}
-    beside = json.loads(existing(folder / f"{name}.json").read_text())
-    config = codec_lm_from_shapes({key: tensor.shape for key, tensor in tensors.items()}, beside)
-    vocabulary = CodecVocabulary.read(
-        metadata[TEXT_FILE], metadata[SPEECH_FILE], vocab_size=config.vocab_size
-    )
-    return Checkpoint(config, tensors, vocabulary)
+def read_vocabulary(folder: Path, name: str) -> CodecVocabulary:
+    part = ar_part(folder, name)
+    texts = (part.documents[file] for file in (TEXT_FILE, SPEECH_FILE))
+    return CodecVocabulary.read(*texts, vocab_size=part.config.vocab_size)
 
 
 @dataclass
@@ -127,21 +112,7 @@ class ArSide(Side):
 @cache
 def ar_side(kind: str, folder: Path, name: str, window: int | None = None) -> ArSide:
     """window: another one than the checkpoint's."""
-    checkpoint = read_checkpoint(folder, name)
-    config = checkpoint.config if window is None else replace(checkpoint.config, sliding_window=window)
-    tensors = {canonical(key): tensor for key, tensor in checkpoint.tensors.items()}
-    network = Side(kind).network("mars5", Weights(config, tensors))
-    if kind != "mlx":
-        network.requires_grad_(False)
-    return ArSide(kind, network)
-
-
-@cache
-def sampling_side(kind: str) -> ArSide:
-    """Only the sampler."""
-    return ArSide(kind, None)
-
-
-def canonical(name: str) -> str:
-    """A published name as both sides have it: packed projections are linear layers."""
-    return name.replace("in_proj_", "in_proj.")
+    part = ar_part(folder, name)
+    config = part.config if window is None else replace(part.config, sliding_window=window)
+    weights = Weights(config, {key: part.read(key) for key in part.names()})
+    return ArSide(kind, built(kind, "mars5", weights))

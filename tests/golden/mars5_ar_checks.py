@@ -12,7 +12,7 @@ import numpy as np
 from tests.draws import only, score
 from tests.golden.bench import Bench
 from tests.golden.cases import Vectors, _Info, existing
-from tests.golden.mars5_ar_bench import ArSide, ar_side, read_checkpoint, sampling_side
+from tests.golden.mars5_ar_bench import ArSide, ar_part, ar_side, read_vocabulary
 from tts_core.mars5.inputs import PENALTIES_ABOVE, SAMPLER, allowed_ids, end_penalties, numbers
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecPrompt, CodecVocabulary
@@ -78,28 +78,12 @@ def check_tokens(folder: Path) -> None:
 
 
 def check_checkpoint(folder: Path, name: str) -> None:
-    """Compare the sizes in a checkpoint's JSON file with those of its tensors and tokenizers."""
-    checkpoint, beside = read_checkpoint(folder, name), read_info(folder / f"{name}.json")
-    vocabulary = checkpoint.vocabulary
+    """Compare the sizes in a checkpoint's JSON file with its tokenizers', which are also files beside it."""
+    beside, vocabulary = read_info(folder / f"{name}.json"), read_vocabulary(folder, name)
     sizes = vocabulary.first_speech, vocabulary.speech.size, vocabulary.size, vocabulary.end
     assert sizes == tuple(beside[key] for key in ("n_text", "n_speech", "n_vocab", "eos_id"))
     for file in (TEXT_FILE, SPEECH_FILE):
-        existing(folder / file)
-    if (folder / f"{name}.pt").exists():
-        check_pickle(folder, name)
-
-
-def check_pickle(folder: Path, name: str) -> None:
-    """Require the same tensors in the .pt and the .safetensors file, and the tokenizers' files in the .pt."""
-    import torch
-
-    pickled = torch.load(folder / f"{name}.pt", weights_only=True)
-    tensors = read_checkpoint(folder, name).tensors
-    assert pickled["model"].keys() == tensors.keys()
-    for key, tensor in pickled["model"].items():
-        np.testing.assert_array_equal(tensor.float().numpy(), tensors[key], err_msg=key)
-    for file in (TEXT_FILE, SPEECH_FILE):
-        assert pickled["vocab"][file] == (folder / file).read_text(encoding="utf-8")
+        assert existing(folder / file).read_text("utf-8") == ar_part(folder, name).documents[file]
 
 
 def prompt_of(vocabulary: CodecVocabulary, info: Any, case: Any, codes: np.ndarray) -> CodecPrompt:
@@ -113,7 +97,7 @@ def check_forward(folder: Path, side: str) -> None:
     """ar_forward: the speaker vector, hidden states and logits, with and without a cache."""
     info, vectors = read_info(folder / "ar_forward.json"), Vectors(folder / "ar_forward.safetensors")
     name = info["checkpoint"]
-    bench, vocabulary = ar_bench(side, folder, name), read_checkpoint(folder, name).vocabulary
+    bench, vocabulary = ar_bench(side, folder, name), read_vocabulary(folder, name)
     codes, padded = vectors[info["ref_codes"]], vectors["ref_codes_padded"]
     assert len(codes) == info["ref_frames"]
     assert vocabulary.first_speech == info["n_text"]
@@ -169,7 +153,7 @@ def check_generate(folder: Path, side: str) -> None:
     """ar_generate: whole runs, with every distribution that an id was drawn from."""
     info, vectors = read_info(folder / "ar_generate.json"), Vectors(folder / "ar_generate.safetensors")
     name = info["checkpoint"]
-    bench, vocabulary = ar_bench(side, folder, name), read_checkpoint(folder, name).vocabulary
+    bench, vocabulary = ar_bench(side, folder, name), read_vocabulary(folder, name)
     file, key = info["ref_codes"].split(":")
     codes = Vectors(folder / file)[key]
     ids = vocabulary.first_speech, vocabulary.size, vocabulary.end, vocabulary.first_speech, vocabulary.lowest
@@ -231,7 +215,7 @@ def check_run(
 def check_samplers(folder: Path, side: str) -> None:
     """samplers: every single filter and the whole chain, without a network."""
     info, vectors = read_info(folder / "samplers.json"), Vectors(folder / "samplers.safetensors")
-    bench = Bench.load(side, sampling_side)
+    bench = Bench.load(side, lambda kind: ArSide(kind, None))
     assert info["penalties_if_n_generated_above"] == PENALTIES_ABOVE
     previous = vectors["previous"]
     shape = (info["batch"], info["vocab_size"])

@@ -12,14 +12,13 @@ from unittest import mock
 
 import numpy as np
 
+from tests.golden.bench import network
 from tests.golden.cases import Vectors
-from tests.golden.codec_bench import encodec_bench, vocos_bench
 from tests.golden.exact import exact_rotary
-from tests.golden.mars5_ar_bench import ArSide, ar_side, read_checkpoint
+from tests.golden.mars5_ar_bench import ArSide, ar_side, read_vocabulary
 from tests.golden.mars5_ar_checks import SETTINGS, options_of, read_info
-from tests.golden.mars5_nar_bench import bench as nar_bench
 from tests.golden.mars5_nar_checks import GoldenNoise
-from tests.tiny.codecs import codebooks_at
+from tests.tiny.every_codec import codebooks_at
 from tests.tiny.recordings import snippet
 from tests.tolerance import assert_golden
 from tts_core.audio.silence import loud_span
@@ -122,18 +121,14 @@ def whole(kind: str, folder: Path, ar: str, nar: str, codec: str, vocoder: str) 
     """The pipeline of the files that a case names."""
     code = import_module(f"{'mlx_port' if kind == 'mlx' else 'torch_ref'}.mars5.pipeline")
 
-    def of(bench: Any) -> Any:
-        return bench.torch64 if kind == "float64" else bench.side
-
-    side = "mlx" if kind == "mlx" else "torch"
     language = ar_side(kind, folder, ar)
-    forms = {} if side == "mlx" else import_module("torch_ref.loading").Parts.fastest("mars5")
+    forms = {} if kind == "mlx" else import_module("torch_ref.loading").Parts.fastest("mars5")
     pipeline = code.compose(
         language.network,
-        of(nar_bench(side, folder, nar)).network,
-        of(encodec_bench(side, folder / codec, None)).codec,
-        of(vocos_bench(side, folder / vocoder)).codec,
-        read_checkpoint(folder, ar).vocabulary,
+        network(kind, "mars5_nar", folder / f"{nar}.safetensors"),
+        network(kind, "encodec", folder / codec),
+        network(kind, "vocos", folder / vocoder),
+        read_vocabulary(folder, ar),
         **forms,
     )
     return Whole(kind, pipeline, language)

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 
+from converters.files.readers import SafetensorsCheckpoint
+from converters.maps.mimi import kyutai_rules
+from converters.rules.plan import plan
 from tests.golden.bench import Bench
 from tests.golden.cases import Case, Vectors
-from tests.golden.codec_bench import CodecSide, mimi_bench
+from tests.golden.codec_bench import CodecSide, bench_of, codec_bench
+from tests.tiny.networks import Weights
 from tests.tolerance import EPS, FACTOR, FLOOR
-from tts_core.codecs.mimi import STEPS, MimiConfig
-
-LAYOUTS = {"weights": "mimi_transformers", "kyutai_weights": "mimi_kyutai"}
+from tts_core.codecs.mimi import STEPS, MimiConfig, parameter_shapes
 
 
 def check_mimi(case: Case, side: str) -> None:
     """Check everything in a folder on one side; both layouts of the weights give the same codec."""
     info, vectors = case.info, case.vectors()
     config = case.path(info["config"])
-    bench, other = (mimi_bench(side, case.path(info[key]), config, layout) for key, layout in LAYOUTS.items())
+    bench = codec_bench(side, "mimi", case.path(info["weights"]), config)
+    other = _kyutai(side, case.path(info["kyutai_weights"]), bench.side.codec.config)
     for i, (length, frames) in enumerate(zip(info["lengths"], info["encoded_frames"], strict=True)):
         assert vectors[f"enc.{i}.audio"].shape[-1] == length, f"{case}: clip {i}"
         assert vectors[f"enc.{i}.codes"].shape[-1] == frames, f"{case}: clip {i}"
@@ -37,6 +40,14 @@ def check_mimi(case: Case, side: str) -> None:
     begin = codes[:, :, : info["stream_frames"]]
     bench.compare(f"{case}: stream.wav", vectors["stream.wav"][:, 0], lambda each: each.decode(begin))
     vectors.assert_all_read()
+
+
+def _kyutai(side: str, file: Path, config: MimiConfig) -> Bench[CodecSide]:
+    """kyutai's own layout, which states no sizes."""
+    checkpoint = SafetensorsCheckpoint([file])
+    moves = plan(kyutai_rules(config), checkpoint.shapes, parameter_shapes(config))
+    made = {move.target: move.how.apply(*map(checkpoint.read, move.sources)) for move in moves}
+    return bench_of(side, "mimi", Weights(config, made))
 
 
 def _check_clip(at: str, i: int, vectors: Vectors, bench: Bench[CodecSide]) -> None:
@@ -114,21 +125,25 @@ def margins(side: CodecSide, x: np.ndarray, codes: np.ndarray) -> tuple[np.ndarr
 
 
 def _check_layers(at: str, vectors: Vectors, bench: Bench[CodecSide]) -> None:
-    """Every listed layer of the decoder, from codes on; each prefix is run as a whole."""
+    """Every listed layer of the decoder, which runs once from codes on."""
     codes = vectors["dec.codes"]
-    compare: dict[str, Callable[[CodecSide], np.ndarray]] = {
-        "dec.latents": lambda side: side.latents(codes),
-        "dec.upsampled": lambda side: _steps(side, codes, 0),
-        "dec.transformer": lambda side: _steps(side, codes, None),
-    }
-    for name in vectors.names:
-        part, _, index = name.rpartition(".")
-        if part == "dec.layer":
-            compare[name] = partial(_steps, codes=codes, layers=int(index) + 1)
-        elif part == "dec.seanet":
-            compare[name] = partial(_decoded, codes=codes, layers=int(index) + 1)
-    for name, run in compare.items():
-        bench.compare(f"{at}: {name}", vectors[name], run)
+    known = {"dec.latents": "quantizer.decode", "dec.upsampled": "upsample"}
+    known |= {"dec.transformer": "decoder_transformer"}
+    parts = {"dec.layer": "decoder_transformer.layers", "dec.seanet": "decoder.layers"}
+    listed = {name: name.rpartition(".") for name in vectors.names}
+    known |= {name: f"{parts[part]}.{index}" for name, (part, _, index) in listed.items() if part in parts}
+
+    def run(side: CodecSide) -> dict[str, np.ndarray]:
+        made = side.outputs(lambda: in_pieces(side, codes, [codes.shape[2]]), *known.values())
+        # a layer of the transformer gives (B, T, C) on both sides
+        turned = {
+            path for path in made if side.kind == "mlx" or path.startswith("decoder_transformer.layers")
+        }
+        return {path: x.swapaxes(1, 2) if path in turned else x for path, x in made.items()}
+
+    runs = {id(side): run(side) for side in vars(bench).values()}
+    for name, path in known.items():
+        bench.compare(f"{at}: {name}", vectors[name], lambda side, path=path: runs[id(side)][path])
     quantizer = bench.side.codec.quantizer
     first = {
         "dec.embed.0": quantizer.semantic_residual_vector_quantizer.layers[0],
@@ -136,32 +151,6 @@ def _check_layers(at: str, vectors: Vectors, bench: Bench[CodecSide]) -> None:
     }
     for name, book in first.items():
         np.testing.assert_array_equal(bench.side.numpy(book.codebook.embed), vectors[name], f"{at}: {name}")
-
-
-def _steps(side: CodecSide, codes: np.ndarray, layers: int | None) -> np.ndarray:
-    """(B, Q, T) → (B, C, 2T), after the first `layers` of the decoder's transformer."""
-
-    def run(x: Any) -> Any:
-        transformer = side.codec.decoder_transformer
-        x = side.codec.upsample(x)
-        x = x if side.kind == "mlx" else x.transpose(1, 2)
-        places = transformer.places(x)
-        for layer in transformer.layers[:layers]:
-            x = layer(x, places)
-        return x if side.kind == "mlx" else x.transpose(1, 2)
-
-    return side.conv(run, side.latents(codes))
-
-
-def _decoded(side: CodecSide, codes: np.ndarray, layers: int) -> np.ndarray:
-    """(B, Q, T) → (B, C, L), after the first `layers` of the decoder's convolutions."""
-
-    def run(x: Any) -> Any:
-        for layer in side.codec.decoder.layers[:layers]:
-            x = layer(x)
-        return x
-
-    return side.conv(run, _steps(side, codes, None))
 
 
 def _check_other_decodes(at: str, vectors: Vectors, bench: Bench[CodecSide]) -> None:

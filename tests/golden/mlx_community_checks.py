@@ -8,12 +8,10 @@ from typing import Any, cast
 
 import numpy as np
 
-from converters.published import open_published
-from tests.golden.bench import Bench
+from tests.golden.bench import Bench, part_of
 from tests.golden.cases import Case, Vectors
-from tests.golden.codec_bench import CodecSide
-from tests.golden.qwen3_bench import ModelSide, codec_bench, model_bench
-from tests.sides import Side
+from tests.golden.codec_bench import CodecSide, codec_bench
+from tests.golden.qwen3_bench import ModelSide, model_bench
 from tts_core.qwen3 import speaker
 
 MEL = 5e-2  # its own spectrogram differs by about 2e-2; the numbers that its network read are in.mel
@@ -30,7 +28,7 @@ def _on_mlx(folder: Path) -> dict[str, Any]:
 def check_folder(case: Case, side: str) -> None:
     """Check everything in a folder on one side."""
     vectors, model = case.vectors(), model_bench(side, case.folder)
-    codec = codec_bench(side, case.folder / "speech_tokenizer")
+    codec = codec_bench(side, "qwen3_codec", case.folder / "speech_tokenizer/model.safetensors")
     if side == "mlx":
         networks = _on_mlx(case.folder.resolve())
         model = Bench(ModelSide("mlx", networks["qwen3"]), model.torch32, model.torch64)
@@ -51,8 +49,7 @@ def check_folder(case: Case, side: str) -> None:
 def check_dac(case: Case, side: str) -> None:
     """Check a DAC in mlx-audio's names and axes on one side, by its sound."""
     vectors, file = case.vectors(), case.folder / "model.safetensors"
-    part = open_published(file, parts=["dac"], offline=True).parts["dac"]
-    bench = Bench.load(side, lambda kind: CodecSide(kind, Side(kind).network("dac", part)))
+    bench = codec_bench(side, "dac", file)
     codes = vectors["in.codes"]
     bench.compare(f"{case}: wav", vectors["out.wav"][..., 0], lambda each: each.decode(codes))
     vectors.assert_all_read()
@@ -121,7 +118,7 @@ def _check_codec(at: str, vectors: Vectors, codec: Bench[CodecSide]) -> None:
 
 def _check_weights(case: Case, vectors: Vectors, side: ModelSide) -> None:
     """Compare the numbers of quantized layers, and the axes of a convolution."""
-    part = open_published(case.folder / "model.safetensors", parts=["qwen3"], offline=True).parts["qwen3"]
+    part = part_of("qwen3", case.folder / "model.safetensors")
     for name in [name for name in vectors.names if name.startswith("weight.")]:
         key = f"{name.removeprefix('weight.').removesuffix('.weight')}.weight"
         own = part.read(key)

@@ -1,4 +1,4 @@
-"""Qwen3-TTS's networks on both sides, NumPy in and out: published files through our maps, planned."""
+"""Qwen3-TTS's networks on both sides, NumPy in and out."""
 
 from __future__ import annotations
 
@@ -7,23 +7,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from converters.published import open_published
+from tests.golden import bench
 from tests.golden.bench import Bench
 from tests.golden.cases import existing
-from tests.golden.codec_bench import CodecSide
 from tests.sides import Side
 from tts_core.qwen3.tokenizer import FILES, Qwen3Tokenizer
-
-
-def codec_bench(side: str, folder: Path) -> Bench[CodecSide]:
-    """From a `speech_tokenizer` folder."""
-    folder = existing(folder).resolve()
-    return Bench.load(side, lambda kind: _codec(kind, folder))
-
-
-@cache
-def _codec(kind: str, folder: Path) -> CodecSide:
-    return CodecSide(kind, _network(kind, "qwen3_codec", folder))
 
 
 @dataclass(frozen=True)
@@ -35,19 +23,8 @@ class ModelSide(Side):
 
 def model_bench(side: str, folder: Path) -> Bench[ModelSide]:
     """From a published folder."""
-    folder = existing(folder).resolve()
-    return Bench.load(side, lambda kind: _model(kind, folder))
-
-
-@cache
-def _model(kind: str, folder: Path) -> ModelSide:
-    return ModelSide(kind, _network(kind, "qwen3", folder))
-
-
-def _network(side: str, kind: str, folder: Path) -> Any:
-    """Claim every tensor of the file and fill every tensor of the network."""
-    published = open_published(folder / "model.safetensors", parts=[kind], offline=True)
-    return Side(side).network(kind, published.parts[kind])
+    file = folder / "model.safetensors"
+    return Bench.load(side, lambda kind: ModelSide(kind, bench.network(kind, "qwen3", file)))
 
 
 @cache

@@ -10,8 +10,8 @@ import numpy as np
 from tests.draws import score
 from tests.golden.bench import Bench
 from tests.golden.cases import Case, Vectors
-from tests.golden.codec_bench import CodecSide
-from tests.golden.qwen3_bench import ModelSide, codec_bench, model_bench, tokenizer
+from tests.golden.codec_bench import CodecSide, codec_bench
+from tests.golden.qwen3_bench import ModelSide, model_bench, tokenizer
 from tests.sides import Side
 from tests.tolerance import EPS, FACTOR
 from tts_core.files.json_object import read_json
@@ -57,7 +57,10 @@ class Benches(NamedTuple):
 
 def check_model(case: Case, side: str) -> None:
     """Check every run of a folder on one side."""
-    benches = Benches(model_bench(side, case.folder), codec_bench(side, case.folder / CHUNK))
+    benches = Benches(
+        model_bench(side, case.folder),
+        codec_bench(side, "qwen3_codec", case.folder / CHUNK / "model.safetensors"),
+    )
     vectors, info = case.vectors(), case.info
     assert info["kind"] == f"qwen3_{benches.config.mode}"
     if "ref_rates" in info:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import Any
 
@@ -10,17 +11,28 @@ import numpy as np
 from tests.golden import mimi_checks
 from tests.golden.bench import Bench
 from tests.golden.cases import Case, Vectors
-from tests.golden.codec_bench import CodecSide
-from tests.golden.qwen3_bench import codec_bench
+from tests.golden.codec_bench import CodecSide, codec_bench
 from tts_core.codecs.qwen3_codec import CONTEXT, PIECE, original_pieces
 from tts_core.nn.windows import Window
 
+LAYERS = {
+    r"dec\.quantized": "decoder.quantizer.decode",
+    r"dec\.pre_conv": "decoder.pre_conv",
+    r"dec\.layer\.(\d+)": r"decoder.pre_transformer.layers.\1",
+    r"dec\.transformer": "decoder.pre_transformer",
+    r"dec\.upsample\.(\d+)": r"decoder.upsample.\1.{last}",
+    r"dec\.stage\.(\d+)": r"decoder.decoder.\1",
+}
 STREAM_BOUND = 0.05  # of full scale, beyond the first piece: docs/use/qwen3_tts.md
 
 
 def check_codec(case: Case, side: str) -> None:
     """Check everything in a folder on one side."""
-    info, vectors, bench = case.info, case.vectors(), codec_bench(side, case.folder)
+    info, vectors, bench = (
+        case.info,
+        case.vectors(),
+        codec_bench(side, "qwen3_codec", case.folder / "model.safetensors"),
+    )
     codec = bench.side.codec
     assert (codec.sample_rate, codec.hop_length) == (info["sample_rate"], info["hop"])
     for i in range(info["encodings"]):
@@ -79,63 +91,24 @@ def _check_batch(at: str, count: int, vectors: Vectors, bench: Bench[CodecSide])
 
 
 def _check_layers(at: str, vectors: Vectors, bench: Bench[CodecSide]) -> None:
-    """Every listed layer of the decoder, from codes on; each prefix is run as a whole."""
-    codes = vectors["dec.codes"]
+    """Every listed layer of the decoder, which runs once from codes on."""
+    codes, known = vectors["dec.codes"], dict[str, str]()
+    last = len(bench.side.codec.decoder.upsample[0]) - 1
     for name in vectors.names:
-        part, _, index = name.rpartition(".")
-        if part in ("dec.upsample", "dec.stage"):
-            count = int(index) + 1
-            run = partial(_convolved, codes=codes, part=part, count=count)
-        elif part == "dec.layer":
-            run = partial(_attended, codes=codes, count=int(index) + 1)
-        elif name == "dec.quantized":
-            run = partial(_latents, codes=codes)
-        elif name == "dec.pre_conv":
-            run = partial(_pre_conv, codes=codes)
-        elif name == "dec.transformer":
-            run = partial(_transformed, codes=codes)
-        else:
-            continue
-        bench.compare(f"{at}: {name}", vectors[name], run)
+        for pattern, path in LAYERS.items():
+            if found := re.fullmatch(pattern, name):
+                known[name] = found.expand(path).format(last=last)
 
+    def run(side: CodecSide) -> dict[str, np.ndarray]:
+        made = side.outputs(lambda: side.codec.decode_piece(codes, None), *known.values())
+        # of the vectors the transformer's are (B, T, C), others (B, C, T)
+        own = [path for path in made if path.startswith("decoder.pre_transformer")]
+        turned = made.keys() - own if side.kind == "mlx" else {"decoder.pre_transformer"} & made.keys()
+        return made | {path: made[path].swapaxes(1, 2) for path in turned}
 
-def _latents(side: CodecSide, codes: np.ndarray) -> np.ndarray:
-    return side.from_channels(side.codec.decoder.quantizer.decode(side.array(codes)))
-
-
-def _pre_conv(side: CodecSide, codes: np.ndarray) -> np.ndarray:
-    return side.conv(side.codec.decoder.pre_conv, _latents(side, codes))
-
-
-def _attended(side: CodecSide, codes: np.ndarray, count: int) -> np.ndarray:
-    """(B, Q, T) → (B, T, D), after the first `count` layers."""
-    transformer = side.codec.decoder.pre_transformer
-    x = transformer.input_proj(side.array(np.ascontiguousarray(_pre_conv(side, codes).swapaxes(1, 2))))
-    places = transformer.places(x)
-    for i in range(count):
-        x = transformer.layers[i](x, places)
-    return side.numpy(x)
-
-
-def _transformed(side: CodecSide, codes: np.ndarray) -> np.ndarray:
-    """(B, Q, T) → (B, T, C)."""
-    run = side.conv(lambda x: side.codec.decoder.pre_transformer(x), _pre_conv(side, codes))
-    return run.swapaxes(1, 2)
-
-
-def _convolved(side: CodecSide, codes: np.ndarray, part: str, count: int) -> np.ndarray:
-    """(B, Q, T) → (B, C, L), after the first `count` stages of a part."""
-    decoder = side.codec.decoder
-
-    def run(x: Any) -> Any:
-        for layers in decoder.upsample[: count if part == "dec.upsample" else None]:
-            for layer in layers:
-                x = layer(x)
-        for layer in decoder.decoder[: count if part == "dec.stage" else 0]:
-            x = layer(x)
-        return x
-
-    return side.conv(run, _transformed(side, codes).swapaxes(1, 2))
+    runs = {id(side): run(side) for side in vars(bench).values()}
+    for name, path in known.items():
+        bench.compare(f"{at}: {name}", vectors[name], lambda side, path=path: runs[id(side)][path])
 
 
 def _apart(side: CodecSide, codes: np.ndarray, pieces: list[Window]) -> np.ndarray:

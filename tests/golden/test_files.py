@@ -23,7 +23,7 @@ from tests.golden.mars5_ar_checks import (
 )
 from tests.golden.mars5_e2e_checks import check_whole_runs
 from tests.golden.mbd_checks import check_mbd, check_tables
-from tests.golden.metavoice_lm_bench import checkpoints, folders
+from tests.golden.metavoice_lm_bench import folders, language_bench, published_tokenizers
 from tests.golden.metavoice_lm_checks import (
     check_greedy,
     check_layout,
@@ -49,7 +49,7 @@ ENCODEC, VOCOS, LANGUAGE = discover_encodec(MARS5), discover_vocos(MARS5), folde
 
 def check_language_models(folder: Path, side: str) -> None:
     vectors = Vectors(folder / "lm.safetensors")
-    bench = checkpoints(folder).bench(side, vectors)
+    bench = language_bench(side, folder, vectors)
     for check in (
         *(check_names, check_layout, check_teacher, check_greedy, check_sampled, check_sampler, check_slow),
         *(check_second, check_truncated, check_end_to_end),
@@ -89,7 +89,7 @@ SHARED: dict[str, tuple[list[Any], Callable[[Any], None]]] = {  # what both side
         sorted(METAVOICE.glob("mbd_tables*.safetensors")),
         lambda file: check_tables(METAVOICE, file.stem),
     ),
-    "tokenizer": (LANGUAGE, lambda folder: check_tokenizer(folder, checkpoints(folder).tokenizers)),
+    "tokenizer": (LANGUAGE, lambda folder: check_tokenizer(folder, published_tokenizers(folder))),
     "quantized": (LANGUAGE, check_quantised),
 }
 CASES = [

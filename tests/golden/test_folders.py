@@ -12,7 +12,6 @@ from tests.golden.dac_checks import check_dac, check_e2e
 from tests.golden.dia2_checks import check_dia2, check_prefix
 from tests.golden.dia2_checks import check_sampler as check_dia2_sampler
 from tests.golden.dia2_text_checks import check_align, check_machine, check_script
-from tests.golden.dia_bench import Loader
 from tests.golden.dia_checks import check_dia
 from tests.golden.mimi_checks import check_mimi
 from tests.golden.mlx_community_checks import check_dac as check_mlx_dac
@@ -27,12 +26,10 @@ from tts_core.qwen3.config import MODES
 
 pytestmark = pytest.mark.golden
 
-LOADED: dict[str, Callable[[Case, str, Loader], None]] = {
+SIDED: dict[str, Callable[[Case, str], None]] = {
     "dia": check_dia,
     "dac": check_dac,
     "e2e": check_e2e,
-}
-SIDED: dict[str, Callable[[Case, str], None]] = {
     "sampler": lambda case, side: check_sampler(case, rules_of(side)),
     "dia2": check_dia2,
     "dia2_prefix": check_prefix,
@@ -54,13 +51,11 @@ MODELS = ("dia", "dia2", "qwen3", "mlx_community")
 CASES = [case for model in MODELS for case in discover(model)]
 
 
-def check(case: Case, side: str, loader: Loader) -> None:
+def check(case: Case, side: str) -> None:
     """Check everything in a case on one side."""
     kind = case.kind
-    assert kind in (*LOADED, *SIDED, *SHARED), f"{case}: kind {kind!r} has no check"
-    if kind in LOADED:
-        LOADED[kind](case, side, loader)
-    elif kind in SIDED:
+    assert kind in (*SIDED, *SHARED), f"{case}: kind {kind!r} has no check"
+    if kind in SIDED:
         SIDED[kind](case, side)
     else:
         SHARED[kind](case)
@@ -76,10 +71,10 @@ if CASES:
             for side in (BOTH[:1] if case.kind in SHARED else BOTH)
         ],
     )
-    def test_case(case: Case, side: str, loader: Loader) -> None:
+    def test_case(case: Case, side: str) -> None:
         if case.kind not in SHARED:
             need(side)
-        check(case, side, loader)
+        check(case, side)
 
     def test_every_golden_file_belongs_to_a_case() -> None:
         """dia, dia2, qwen3, mlx_community: every file of vectors belongs to a test."""

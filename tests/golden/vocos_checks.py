@@ -10,7 +10,7 @@ import numpy as np
 
 from tests.golden.bench import Bench
 from tests.golden.cases import Vectors
-from tests.golden.codec_bench import CodecSide, vocos_bench
+from tests.golden.codec_bench import CodecSide, codec_bench
 from tests.golden.exact import exact_transform
 from tests.tolerance import assert_golden
 from tts_core.codecs.vocos import LARGEST_MAGNITUDE
@@ -29,7 +29,7 @@ def discover_vocos(root: Path) -> list[Path]:
 def check_vocos(file: Path, side: str) -> None:
     """Check everything in a file of vectors on one side."""
     info, vectors = read_json(file), Vectors(file.with_suffix(".safetensors"))
-    bench = vocos_bench(side, file.parent / info["checkpoint"])
+    bench = codec_bench(side, "vocos", file.parent / info["checkpoint"])
     assert info["magnitude_clip"] == LARGEST_MAGNITUDE, f"{file}: magnitude_clip"
     assert info["cases"], f"{file}: no cases"
     for name, about in info["cases"].items():
@@ -71,7 +71,7 @@ def between(side: CodecSide, codes: np.ndarray, bandwidth: int) -> dict[str, np.
 def check_default_decoder(file: Path, side: str) -> None:
     """MetaVoice's decoder on the cases of its bandwidth: the same audio, through its own door."""
     info, vectors = read_json(file), Vectors(file.with_suffix(".safetensors"))
-    bench = vocos_bench(side, file.parent / info["checkpoint"])
+    bench = codec_bench(side, "vocos", file.parent / info["checkpoint"])
     package, codec = "mlx_port" if side == "mlx" else "torch_ref", bench.side.codec
     decoder = VocosDecoder(codec, import_module(f"{package}.host").Host(codec.head.out))
     for name in default_cases(file):

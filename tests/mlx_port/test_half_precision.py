@@ -16,10 +16,9 @@ from mlx import nn
 import mlx_port.layers.attention
 import mlx_port.mars5.encoder
 from tests.sides import PORT
-from tests.tiny.dia import dia_config, dia_weights
-from tests.tiny.mars5_ar import ar_config, ar_weights, deep_prompt, reference
-from tests.tiny.mars5_nar import TEXT, codes, weights
-from tests.tiny.metavoice import first_stage_config, first_stage_weights
+from tests.tiny.mars5_ar import deep_prompt, reference
+from tests.tiny.mars5_nar import TEXT, codes
+from tests.tiny.networks import ar_config, dia_config, first_stage_config, tiny
 
 Seen = defaultdict[str, set[mx.Dtype]]
 
@@ -27,14 +26,14 @@ Seen = defaultdict[str, set[mx.Dtype]]
 def dia(dtype: str) -> mx.array:
     """Two texts of unequal lengths and unconditional rows."""
     config = dia_config()
-    network = PORT.network("dia", dia_weights(config), dtype)
+    network = PORT.network("dia", tiny(config), dtype)
     source = network.read([mx.array([5, 6, 7]), mx.array([5])], network.encode_nothing())
     return network(mx.zeros((4, 2, 4), dtype=mx.int32), network.new_cache(), source)
 
 
 def mars5(dtype: str) -> mx.array:
     config = ar_config()
-    network = PORT.network("mars5", ar_weights(config), dtype)
+    network = PORT.network("mars5", tiny(config), dtype)
     heard = reference(6, config)
     rows = network.rows(network.speaker(mx.array(heard.T[None])), mx.array(deep_prompt(heard).tokens[None]))
     count = rows.shape[1]
@@ -43,7 +42,7 @@ def mars5(dtype: str) -> mx.array:
 
 def mars5_nar(dtype: str) -> mx.array:
     """With a speaker and without one."""
-    network = PORT.network("mars5_nar", weights(), dtype)
+    network = PORT.network("mars5_nar", tiny("mars5_nar"), dtype)
     speakers = mx.concatenate([network.speaker(mx.array(codes(6).T[None])), network.no_speaker()])
     source = network.read(mx.array(TEXT[None]), speakers, frames=5, timesteps=9)
     return network(mx.array(codes(5).T[None]), source, mx.array([4]))
@@ -51,7 +50,7 @@ def mars5_nar(dtype: str) -> mx.array:
 
 def metavoice(dtype: str) -> mx.array:
     config = first_stage_config()
-    network = PORT.network("metavoice", first_stage_weights(config), dtype)
+    network = PORT.network("metavoice", tiny(config), dtype)
     heard = network.speakers(mx.ones((1, config.speaker_embedding_size)))
     return network(mx.array([[2050, 2060, 3]]), heard, network.new_cache(3))
 

@@ -29,10 +29,9 @@ from mlx_port.steps.dia import fused
 from mlx_port.steps.qwen3 import fused as qwen3_fused
 from mlx_port.steps.rows import product
 from tests.mlx_port.launches import as_on_metal, bytes_read, launches
-from tests.tiny.dia import SAMPLING, dia_config
 from tests.tiny.dia2_texts import GivenText
-from tests.tiny.mars5_ar import VOCABULARY, ar_config, deep_prompt, reference
-from tests.tiny.qwen3 import qwen3_config
+from tests.tiny.mars5_ar import VOCABULARY, deep_prompt, reference
+from tests.tiny.networks import SAMPLING, ar_config, dia_config, qwen3_config
 from tts_core.dia.grid import DiaInputs
 from tts_core.dia2.config import GATED, Dia2StackConfig
 from tts_core.dia2.inputs import Dia2Choice, Dia2Sampling

@@ -14,8 +14,9 @@ from converters.published import Published, open_published
 from mlx_port.loading import open_networks, open_parts
 from mlx_port.pipelines import load
 from tests.tiny.mbd import CONFIG as MBD_CONFIG
-from tests.tiny.mbd import mbd_tensors, published_content
+from tests.tiny.mbd import published_content
 from tests.tiny.mbd import write_published as write_mbd
+from tests.tiny.networks import tiny
 from tests.tiny.published_models import FOLDERS, SOURCES, edit, sources
 from tests.tiny.record import record_again
 from tts_core.errors import CheckpointError, NotFoundError, UsageError
@@ -165,7 +166,7 @@ def test_published_files_are_refused(model):
 @pytest.fixture(scope="module")
 def bands(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("mbd")
-    write_mbd(folder / "mbd_comp_8.pt", published_content(MBD_CONFIG, mbd_tensors()))
+    write_mbd(folder / "mbd_comp_8.pt", published_content(MBD_CONFIG, tiny("mbd").tensors))
     convert(open_published(folder, parts=["mbd"]), folder / "made")
     return folder / "made"
 

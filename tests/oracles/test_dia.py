@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.golden.bench import Bench
-from tests.golden.dia_bench import DiaSide, Loader
+from tests.golden.dia_bench import DiaSide, dia_bench
 from tests.golden.dia_checks import assert_same_codes, frames_of, processor_grid, whole_grid
 from tests.sides import BOTH
 from tts_core.dia.grid import revert_delay
@@ -64,8 +64,8 @@ def published(tmp_path_factory) -> tuple[Any, Path]:
 
 
 @pytest.fixture(params=BOTH)
-def bench(request, published, loader: Loader) -> Bench[DiaSide]:
-    return loader.bench(request.param, published[1] / "model.safetensors", published[1] / "config.json", None)
+def bench(request, published) -> Bench[DiaSide]:
+    return dia_bench(request.param, published[1] / "model.safetensors", published[1] / "config.json")
 
 
 @torch.inference_mode()

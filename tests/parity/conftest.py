@@ -1,7 +1,9 @@
-"""No gradients in these tests, which all need PyTorch."""
+"""No gradients in these tests, which all need PyTorch; small published models, each written once."""
 
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
 
 import pytest
 
@@ -15,3 +17,11 @@ else:
 def inference() -> Iterator[None]:
     with torch.inference_mode():
         yield
+
+
+@pytest.fixture(scope="session")
+def origin(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Any]:
+    """tests.parity.verify.origins.Origin by name."""
+    from tests.parity.verify.origins import write_origin
+
+    return cache(lambda name: write_origin(name, tmp_path_factory.mktemp("published")))

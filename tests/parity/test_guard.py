@@ -10,7 +10,8 @@ import pytest
 import mlx_port.guard
 import torch_ref.guard
 from tests.sides import PORT, SIDES, Side
-from tests.tiny.dia import Weights, compose, dac_config, dac_weights, dia_config, dia_weights
+from tests.tiny.dia import compose
+from tests.tiny.networks import Weights, tiny
 from tts_core.dia.shapes import is_norm
 from tts_core.errors import GenerationError
 
@@ -26,7 +27,7 @@ def side(request: pytest.FixtureRequest) -> Side:
 
 def in_half(side: Side, weights: Weights) -> Any:
     """A pipeline whose network computes in float16."""
-    pipeline = compose(side, weights, dac_weights(dac_config()))
+    pipeline = compose(side, weights, tiny("dac"))
     network = pipeline.engine.network
     if side is PORT:
         names = [name for name in weights.names() if not is_norm(name)]
@@ -40,7 +41,7 @@ def in_half(side: Side, weights: Weights) -> Any:
 
 def enlarged(name: str, largest: float, rows: slice = slice(None)) -> Weights:
     """Tiny weights, with those of `name` (in these rows) scaled to a largest value; EOS is never drawn."""
-    weights = dia_weights(dia_config(), seed=3, eos=0.0)
+    weights = tiny("dia", seed=3, eos=0.0)
     tensor = weights.read(name)
     tensor[rows] *= largest / np.abs(tensor[rows]).max()
     return replace(weights, tensors={**weights.tensors, name: tensor})
@@ -67,14 +68,14 @@ def test_the_first_layer_that_overflows_in_float16_is_named(
     message = str(caught.value)
     assert f"generation: {layer} gives NaN or infinity in float16 (text 1, row " in message
     assert message.endswith("use bfloat16 or float32")
-    single = compose(side, weights, dac_weights(dac_config()))
+    single = compose(side, weights, tiny("dac"))
     assert [codes.shape for codes in single.generate_codes(TEXTS, max_frames=6, seed=1)] == [(4, 6)] * 2
 
 
 @pytest.mark.parametrize("sampling", [{"temperature": 0}, {"cfg_scale": 0, "seed": 1}, {"seed": 1}])
 def test_the_text_that_overflows_is_named(side: Side, sampling: dict[str, Any]) -> None:
     h = slice(ord("h"), ord("h") + 1)  # in the second text only
-    pipeline = compose(side, enlarged("model.encoder.embedding.weight", np.inf, h), dac_weights(dac_config()))
+    pipeline = compose(side, enlarged("model.encoder.embedding.weight", np.inf, h), tiny("dac"))
     found = pipeline.generate_codes(TEXTS[:1], max_frames=6, **sampling)
     assert found[0].shape == (4, 6)
     with pytest.raises(
@@ -95,7 +96,7 @@ def test_a_row_is_marked_if_either_branch_is_no_number(side: Side) -> None:
 
 def test_watching_leaves_nothing_behind(side: Side) -> None:
     guard: Any = (mlx_port if side is PORT else torch_ref).guard
-    network = side.network("dia", dia_weights(dia_config(), seed=3))
+    network = side.network("dia", tiny("dia", seed=3))
     kind = type(network.logits_dense)
     before = vars(kind).get("__call__"), len(getattr(network.logits_dense, "_forward_hooks", ()))
     with guard.watched(network) as found:

@@ -11,27 +11,20 @@ import pytest
 
 from tests.golden.dia2_bench import build as dia2_side
 from tests.sides import Side
-from tests.tiny.dia import dia_config, dia_weights
-from tests.tiny.dia2 import dia2_weights, other_config
 from tests.tiny.dia2_texts import GivenText
-from tests.tiny.mars5_ar import VOCABULARY, ar_config, ar_weights, deep_prompt, reference
-from tests.tiny.metavoice import first_stage_config, first_stage_weights
+from tests.tiny.mars5_ar import VOCABULARY, deep_prompt, reference
 from tests.tiny.metavoice_lm import LanguageSide
-from tests.tiny.qwen3 import qwen3_config, qwen3_weights
-from tts_core.dia.grid import DelayGrid
-from tts_core.dia.inputs import DiaInputs
-from tts_core.dia.sampling import DiaSampling
-from tts_core.dia2.sampling import Dia2Choice, Dia2Sampling
+from tests.tiny.networks import ar_config, dia_config, first_stage_config, other_config, qwen3_config, tiny
+from tts_core.dia.grid import DelayGrid, DiaInputs
+from tts_core.dia.options import DiaSampling
+from tts_core.dia2.inputs import Dia2Choice, Dia2Sampling
 from tts_core.mars5.inputs import Mars5Inputs
 from tts_core.mars5.options import Mars5Options
 from tts_core.metavoice.config import END_OF_AUDIO
-from tts_core.metavoice.inputs import MetaVoiceInputs
-from tts_core.metavoice.sampling import FirstStageSampling
+from tts_core.metavoice.inputs import FirstStageSampling, MetaVoiceInputs
 from tts_core.nn.noise import HostNoise
 from tts_core.nn.packed import Packed, ring
-from tts_core.qwen3.inputs import Qwen3Inputs
-from tts_core.qwen3.layout import FRAME, SPEAKER, build
-from tts_core.qwen3.sampling import Qwen3Sampling
+from tts_core.qwen3.layout import FRAME, SPEAKER, Qwen3Inputs, Qwen3Sampling, build
 
 Case = tuple[Any, list[Any]]  # a running batch, and texts that may join it
 LENGTHS = 1, 9, 4, 9, 23, 2
@@ -41,7 +34,7 @@ RANDOM = np.random.default_rng
 
 def dia(side: str, *, cross_rope: bool = False) -> Case:
     config = dia_config(cross_rope=cross_rope)
-    network = Side(side).network("dia", dia_weights(config, seed=3))
+    network = Side(side).network("dia", tiny(config, seed=3))
     slots = Side(side).module("dia.decoder").make_slots(network, network.encode_nothing(), texts=6, room=80)
     texts = list[Any]()
     for seed, length in enumerate(LENGTHS):
@@ -57,7 +50,7 @@ def dia_with_positions_of_text(side: str) -> Case:
 
 def dia2(side: str) -> Case:
     config, choice = other_config(), Dia2Choice(2.0, 9, 0.6, 2)
-    slots = dia2_side(side, dia2_weights(config, seed=6)).batch(6)
+    slots = dia2_side(side, tiny(config, seed=6)).batch(6)
     steps = RANDOM(3).integers(0, 30, (6, 23, 2 + config.n_streams)).astype(np.int32)
     sampling = Dia2Sampling(choice, choice)
     return slots, [
@@ -68,7 +61,7 @@ def dia2(side: str) -> Case:
 
 def mars5(side: str, *, window: int | None = None) -> Case:
     config = ar_config() if window is None else ar_config(sliding_window=window)
-    network = Side(side).network("mars5", ar_weights(config, seed=3))
+    network = Side(side).network("mars5", tiny(config, seed=3))
     make = Side(side).module("mars5.decoder").make_slots
     slots = make(network, texts=6, room=90, lowest=VOCABULARY.lowest, end=VOCABULARY.end)
     texts, codes = list[Any](), [reference(5, config, 1), reference(8, config, 2)]
@@ -85,7 +78,7 @@ def mars5_in_a_small_window(side: str) -> Case:
 
 def metavoice(side: str, sampling: FirstStageSampling | None = None) -> Case:
     lm = LanguageSide(side)
-    network, end = lm.first_stage(first_stage_weights(first_stage_config())), END_OF_AUDIO + 40
+    network, end = lm.first_stage(tiny(first_stage_config())), END_OF_AUDIO + 40
     slots = lm.module("metavoice.decoder").make_slots(network, texts=6, room=59, end_of_text=end)
     return slots, [
         MetaVoiceInputs(
@@ -105,7 +98,7 @@ def metavoice_of_three_rows(side: str) -> Case:
 def qwen3(side: str) -> Case:
     """Every second text with a recording: its vector, and for some its frames."""
     config = qwen3_config("base")
-    network = Side(side).network("qwen3", qwen3_weights(config))
+    network = Side(side).network("qwen3", tiny(config))
     slots = Side(side).module("qwen3.decoder").make_slots(network, texts=6, room=100)
     texts = list[Any]()
     for seed, length in enumerate(LENGTHS):

@@ -27,8 +27,8 @@ from tests.golden.qwen3_bench import ModelSide
 from tests.golden.qwen3_checks import read_row
 from tests.parity.qwen3.test_networks import codes, row
 from tests.sides import ORACLE, PORT, YARDSTICK, Side
-from tests.tiny import mars5_nar as mars5_nar_tiny
 from tests.tiny.metavoice_lm import LanguageSide
+from tests.tiny.networks import nar_config
 from tests.tiny.published_models import AR, FIRST
 from tests.tiny.qwen3 import write_published as write_qwen3
 from tests.tolerance import assert_within
@@ -44,7 +44,7 @@ pytestmark = [pytest.mark.skipif(not FIRST.is_file(), reason=f"{FIRST} is missin
 
 GROUP, FRAMES, TIMESTEPS = 32, 6, 5  # the group divides the sizes of small sets
 NAR = replace(
-    mars5_nar_tiny.config(),
+    nar_config(),
     hidden_size=64,
     intermediate_size=96,
     speaker_heads=4,

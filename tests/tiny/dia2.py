@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 from safetensors.numpy import load_file, save_file
 
 from tests.golden.cases import DEFAULT
-from tests.tiny.weights import Weights
-from tts_core.dia2.config import Dia2Config, Dia2StackConfig
-from tts_core.dia2.shapes import is_norm, parameter_shapes
+from tests.tiny.networks import Weights
+from tts_core.dia2.config import Dia2Config
 from tts_core.dia2.tokenizer import FILE, Dia2Tokenizer
 from tts_core.prompt import Prompt, Reference, Word
 
@@ -34,73 +31,6 @@ def published_dia2(folder: Path, name: str = "v_main") -> Path:
 
 def tokenizer() -> Dia2Tokenizer:
     return Dia2Tokenizer((GOLDEN / "tokenizer" / FILE).read_text("utf-8"))
-
-
-def dia2_config() -> Dia2Config:
-    """Grouped heads that are wider than the network, gaps in the schedule, unequal delays, low-rank text."""
-    return Dia2Config(
-        transformer=Dia2StackConfig(2, 20, 28, 6, 2, 8, ("silu", "linear")),
-        depformer=Dia2StackConfig(2, 12, 18, 2, 2, 6, ("gelu", "linear")),
-        low_rank_dim=14,
-        depformer_has_rope=True,
-        depformer_has_text=True,
-        rope_min_timescale=2,
-        rope_max_timescale=700,
-        norm_eps=1e-3,
-        text_vocab_size=371,
-        audio_vocab_size=35,
-        action_vocab_size=3,
-        text_bos_id=1,
-        text_pad_id=3,
-        text_new_word_id=2,
-        text_zero_id=7,
-        audio_pad_id=33,
-        audio_bos_id=34,
-        delay_pattern=(2, 4, 1, 4, 3, 4),
-        second_stream_ahead=1,
-        weights_schedule=(0, 2, 2, 5, 0),
-        max_context_steps=60,
-    )
-
-
-def other_config() -> Dia2Config:
-    """The other switches: nothing in common but the ids."""
-    config = dia2_config()
-    return replace(
-        config,
-        depformer=replace(config.depformer, activations=("relu", "silu")),
-        low_rank_dim=20,
-        depformer_has_rope=False,
-        depformer_has_text=False,
-        second_stream_ahead=0,
-        weights_schedule=(3, 3, 3, 3, 3),
-    )
-
-
-def dia2_weights(config: Dia2Config, seed: int = 0) -> Weights[Dia2Config]:
-    random, tensors = np.random.default_rng(seed), {}
-    for name, shape in parameter_shapes(config).items():
-        if is_norm(name) and len(shape) == 1:
-            tensors[name] = random.uniform(0.5, 1.5, shape)
-        elif "embed" in name and "_proj" not in name:
-            tensors[name] = random.normal(0, 0.7, shape)
-        else:
-            scale = 2.5 if "head" in name or ".logits." in name else 1
-            tensors[name] = random.normal(0, scale * shape[-1] ** -0.5, shape)
-    return Weights(config, {name: tensor.astype(np.float32) for name, tensor in tensors.items()})
-
-
-def wide_config() -> Dia2Config:
-    """Widths that groups of 32 fit."""
-    config = dia2_config()
-    return replace(
-        config,
-        transformer=Dia2StackConfig(2, 64, 96, 4, 2, 16, ("silu", "linear")),
-        depformer=Dia2StackConfig(2, 32, 64, 2, 2, 16, ("silu", "linear")),
-        low_rank_dim=64,
-        delay_pattern=(2, 4, 1, 4, 3),
-        weights_schedule=(0, 1, 1, 0),
-    )
 
 
 def write_published(folder: Path, weights: Weights[Dia2Config]) -> Path:

@@ -1,7 +1,4 @@
-"""Multi-band diffusion of the real structure, tiny: two bands that share only the codec's width.
-
-The second band's kernel is no multiple of its stride, and it has a processor.
-"""
+"""Multi-band diffusion as audiocraft saves it."""
 
 from __future__ import annotations
 
@@ -15,65 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from tts_core.codecs.mbd import (
-    MbdBandConfig,
-    MbdConfig,
-    MbdProcessorConfig,
-    MbdScheduleConfig,
-    MbdUnetConfig,
-    parameter_shapes,
-)
+from tests.tiny.networks import mbd_config
+from tts_core.codecs.mbd import MbdBandConfig, MbdConfig, MbdScheduleConfig, MbdUnetConfig
 
-SCHEDULE = MbdScheduleConfig(
-    beta_t0=1e-5, beta_t1=0.03, beta_exp=7.5, num_steps=120, clip=5.0, noise_scale=1.0
-)
-FIRST = MbdUnetConfig(
-    hidden=4,
-    depth=3,
-    res_blocks=2,
-    norm_groups=4,
-    kernel=8,
-    stride=4,
-    growth=2,
-    max_channels=12,
-    codec_dim=5,
-)
-SECOND = MbdUnetConfig(
-    hidden=6,
-    depth=2,
-    res_blocks=1,
-    norm_groups=3,
-    kernel=5,
-    stride=3,
-    growth=2.5,
-    max_channels=100,
-    codec_dim=5,
-)
-CONFIG = MbdConfig(
-    sample_rate=2400,
-    bands=(
-        MbdBandConfig(FIRST, SCHEDULE, None),
-        MbdBandConfig(SECOND, SCHEDULE, MbdProcessorConfig(3, (0.4, 0.75, 1.0))),
-    ),
-)
-
-
-def mbd_tensors(config: MbdConfig = CONFIG, seed: int = 0) -> dict[str, np.ndarray]:
-    """Random weights by canonical names, in PyTorch's axis order."""
-    random = np.random.default_rng(seed)
-    tensors = {}
-    for name, shape in parameter_shapes(config).items():
-        if ".norm" in name and name.endswith("weight"):
-            tensors[name] = random.uniform(0.5, 1.5, shape)
-        elif name.endswith(".counts"):
-            tensors[name] = np.full(shape, 9.0)
-        elif name.endswith(("sum_x2", "sum_target_x2")):
-            tensors[name] = random.uniform(5, 20, shape)
-        elif ".processor." in name or name.endswith(".bias") or ".embedding" in name:
-            tensors[name] = random.normal(0, 0.3, shape)
-        else:
-            tensors[name] = random.normal(0, (shape[1] * shape[2]) ** -0.5, shape)
-    return {name: tensor.astype(np.float32) for name, tensor in tensors.items()}
+CONFIG = mbd_config()
+FIRST, SECOND = (band.unet for band in CONFIG.bands)
+SCHEDULE = CONFIG.bands[0].schedule
 
 
 def published_cfg(band: MbdBandConfig, sample_rate: int) -> dict[str, Any]:

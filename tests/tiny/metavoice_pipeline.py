@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.tiny.mbd import CONFIG, mbd_tensors, published_content, write_published
+from tests.tiny.mbd import CONFIG, published_content, write_published
+from tests.tiny.networks import tiny
 from tests.tiny.published_models import METAVOICE, sources
 from tts_core.audio.files import read_audio
 from tts_core.codecs.mbd import MbdConfig
@@ -27,7 +28,7 @@ def write_model(folder: Path) -> Path:
 
     published = open_published(sources("metavoice"))
     bands = bands_for(published.parts["encodec"].config.hidden_size)
-    file = write_published(folder / "mbd_comp_8.pt", published_content(bands, mbd_tensors(bands)))
+    file = write_published(folder / "mbd_comp_8.pt", published_content(bands, tiny(bands).tensors))
     opened = open_published([*sources("metavoice"), file], include=["mbd"])
     convert(opened, folder / "model", dtype="float32")
     return folder / "model"

@@ -13,7 +13,7 @@ from safetensors.numpy import load_file, save_file
 
 from converters.convert import convert
 from converters.published import open_published
-from tests.tiny.dia import dia_config, dia_weights
+from tests.tiny.networks import dia_config, tiny
 from torch_ref import DiaPipeline, generate, load
 from torch_ref.codecs.dac import Dac
 from torch_ref.dia.dia import Dia
@@ -29,7 +29,7 @@ def test_a_published_folder_speaks(published: Path) -> None:
     voice = DiaPipeline.load(published)
     assert voice.config == dia_config()
     state = voice.engine.network.state_dict()
-    weights = dia_weights(dia_config(), seed=3, eos=1.3).tensors
+    weights = tiny("dia", seed=3, eos=1.3).tensors
     assert state.keys() == weights.keys()
     for name, tensor in weights.items():
         np.testing.assert_array_equal(state[name].numpy(), tensor, err_msg=name)

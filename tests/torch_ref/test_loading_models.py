@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from tests.tiny.mbd import CONFIG as MBD_CONFIG
-from tests.tiny.mbd import mbd_tensors, published_content
+from tests.tiny.mbd import published_content
 from tests.tiny.mbd import write_published as write_mbd
+from tests.tiny.networks import tiny
 from tests.tiny.published_models import AR, ENCODEC, NAR, SOURCES, sources, tensors
 from torch_ref.loading import open_networks, open_parts
 from tts_core import models
@@ -62,13 +63,13 @@ def test_parts_that_do_not_belong_together_are_refused_before_weights_are_read(m
 
 
 def test_bands_are_read_one_by_one(tmp_path: Path):
-    write_mbd(tmp_path / "mbd_comp_8.pt", published_content(MBD_CONFIG, mbd_tensors()))
+    write_mbd(tmp_path / "mbd_comp_8.pt", published_content(MBD_CONFIG, tiny("mbd").tensors))
     for dtype, wide in (("float32", torch.float32), ("bfloat16", torch.float32), ("float64", torch.float64)):
         network = open_networks(tmp_path, kinds=["mbd"], device="cpu", dtype=dtype)["mbd"]
         for b in range(len(MBD_CONFIG.bands)):
             read = network.band_weights(b)
             for name, tensor in read.items():
                 assert tensor.dtype == wide
-                expected = torch.from_numpy(mbd_tensors()[f"bands.{b}.{name}"])
+                expected = torch.from_numpy(tiny("mbd").tensors[f"bands.{b}.{name}"])
                 assert torch.equal(tensor, expected.to(wide)), name
-            assert len(read) == sum(name.startswith(f"bands.{b}.") for name in mbd_tensors())
+            assert len(read) == sum(name.startswith(f"bands.{b}.") for name in tiny("mbd").tensors)

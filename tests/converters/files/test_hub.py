@@ -18,8 +18,9 @@ from converters import cli
 from converters.files import hub
 from converters.published import open_published
 from tests.converters.folders import DAC_HF, V_V01
-from tests.tiny.mbd import mbd_tensors, published_content, write_published
+from tests.tiny.mbd import published_content, write_published
 from tests.tiny.metavoice_pipeline import bands_for
+from tests.tiny.networks import tiny
 from tests.tiny.published_models import ENCODEC, FIRST, SOURCES, VOCOS
 from tts_core.command import runner
 from tts_core.errors import NotFoundError
@@ -89,7 +90,7 @@ def test_revision_and_offline_reach_the_download_of_every_source(asked, flags, t
     """Each id in --hf-path, and the codecs that complete the model."""
     offline = flags == ["--offline"]
     bands = bands_for(open_published(ENCODEC, parts=["encodec"]).parts["encodec"].config.hidden_size)
-    mbd = write_published(tmp_path / "mbd_comp_8.pt", published_content(bands, mbd_tensors(bands)))
+    mbd = write_published(tmp_path / "mbd_comp_8.pt", published_content(bands, tiny(bands).tensors))
     first, *others = [file for kind, file in SOURCES["metavoice"].items() if kind not in ("encodec", "vocos")]
     calls = asked(
         {

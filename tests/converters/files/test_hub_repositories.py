@@ -18,10 +18,10 @@ from converters.files.pickles import TorchCheckpoint
 from tests.converters.folders import DAC_HF, V_0626, V_0626_HF, V_V01
 from tests.converters.test_published import shard
 from tests.tiny.dia2 import GOLDEN as DIA2
-from tests.tiny.mbd import mbd_tensors
 from tests.tiny.mbd import published_content as mbd_content
 from tests.tiny.mbd import write_published as write_mbd
 from tests.tiny.metavoice_pipeline import bands_for
+from tests.tiny.networks import tiny
 from tests.tiny.published_models import (
     AR,
     ENCODEC,
@@ -107,7 +107,7 @@ def fill(repository: str, folder: Path) -> None:
                 shutil.copy(file, folder)
         case ["multiband", _]:
             bands = bands_for(from_shapes(TorchCheckpoint(ENCODEC).shapes).hidden_size)
-            write_mbd(folder / "mbd_comp_8.pt", mbd_content(bands, mbd_tensors(bands)))
+            write_mbd(folder / "mbd_comp_8.pt", mbd_content(bands, tiny(bands).tensors))
 
 
 def publish(repository: str, folder: Path) -> Path:

@@ -18,7 +18,8 @@ from converters.files import pickles, plain
 from converters.files.pickles import TorchCheckpoint
 from tests.converters.files.opcodes import ENCODE, START, entries, number, storage, tensor, text, write_zip
 from tests.converters.folders import DAC_PTH, V_0626
-from tests.tiny.mbd import CONFIG, mbd_tensors, published_cfg, published_content, write_published
+from tests.tiny.mbd import CONFIG, published_cfg, published_content, write_published
+from tests.tiny.networks import tiny
 from tests.tts_core.growth import lines_run
 from tts_core.errors import CheckpointError, NotFoundError
 
@@ -32,7 +33,7 @@ REAL = Path(__file__).parents[2] / "data/pickles/omegaconf.pt"
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("published") / "mbd_comp_8.pt"
-    return write_published(path, published_content(CONFIG, mbd_tensors()))
+    return write_published(path, published_content(CONFIG, tiny("mbd").tensors))
 
 
 def save(folder: Path, content: Any) -> Path:
@@ -112,7 +113,7 @@ def test_settings_are_plain_and_tensors_as_saved(published):
         assert checkpoint.metadata[b]["cfg"] == published_cfg(band, CONFIG.sample_rate)
     parts = {"unet": "model_state", "processor": "processor_state"}
     saved = {}
-    for name, value in mbd_tensors().items():
+    for name, value in tiny("mbd").tensors.items():
         _, b, part, rest = name.split(".", 3)
         saved[f"{b}.{parts[part]}.{rest}"] = value
     assert checkpoint.shapes == {name: value.shape for name, value in saved.items()}

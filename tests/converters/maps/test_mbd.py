@@ -9,7 +9,8 @@ import pytest
 from converters.maps.mbd import rules
 from converters.published import open_published
 from converters.rules.plan import plan
-from tests.tiny.mbd import CONFIG, FIRST, SCHEDULE, mbd_tensors, published_content, write_published
+from tests.tiny.mbd import CONFIG, FIRST, SCHEDULE, published_content, write_published
+from tests.tiny.networks import tiny
 from tts_core.codecs.mbd import (
     MbdBandConfig,
     parameter_shapes,
@@ -31,20 +32,20 @@ def test_one_level_and_no_processor_leave_no_rule_idle():
 def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("torch", reason="torch writes the file")
     path = tmp_path_factory.mktemp("mbd") / "mbd_comp_8.pt"
-    return write_published(path, published_content(CONFIG, mbd_tensors()))
+    return write_published(path, published_content(CONFIG, tiny("mbd").tensors))
 
 
 def test_a_published_file_is_read_to_the_last_number(published):
     part = open_published([published], parts=("mbd",)).parts["mbd"]
     assert part.config == CONFIG
     assert part.names() == list(parameter_shapes(CONFIG))
-    for name, tensor in mbd_tensors().items():
+    for name, tensor in tiny("mbd").tensors.items():
         np.testing.assert_array_equal(part.read(name), tensor, err_msg=name)
 
 
 def test_sizes_at_odds_with_the_tensors_are_printed_both(tmp_path):
     pytest.importorskip("torch", reason="torch writes the file")
-    content = published_content(CONFIG, mbd_tensors())
+    content = published_content(CONFIG, tiny("mbd").tensors)
     content[0]["cfg"]["diffusion_unet"]["hidden"] = 8
     with pytest.raises(CheckpointError) as caught:
         open_published([write_published(tmp_path / "mbd.pt", content)], parts=("mbd",))

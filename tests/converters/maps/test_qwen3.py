@@ -13,7 +13,8 @@ from converters import tensors
 from converters.convert import convert
 from converters.published import open_published
 from converters.rules.dequantize import Quantization
-from tests.tiny.qwen3 import codec_config, codec_weights, qwen3_config, qwen3_weights, write_published
+from tests.tiny.networks import qwen3_config, tiny
+from tests.tiny.qwen3 import write_published
 from tts_core.errors import CheckpointError, SpeechError
 from tts_core.qwen3.config import MODES
 
@@ -23,7 +24,7 @@ def test_a_published_folder_is_read(tmp_path, mode):
     found = open_published(write_published(tmp_path / "qwen3", mode), offline=True)
     assert (found.model, list(found.parts), found.ignored) == ("qwen3", ["qwen3", "qwen3_codec"], {})
     found.check_fits()
-    weights = {"qwen3": qwen3_weights(qwen3_config(mode)), "qwen3_codec": codec_weights(codec_config())}
+    weights = {"qwen3": tiny(qwen3_config(mode)), "qwen3_codec": tiny("qwen3_codec")}
     for kind, part in found.parts.items():
         assert part.config == weights[kind].config
         assert part.names() == weights[kind].names()

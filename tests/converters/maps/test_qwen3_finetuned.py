@@ -8,8 +8,9 @@ import pytest
 
 from converters.convert import convert
 from converters.published import open_published
+from tests.tiny.networks import qwen3_config
 from tests.tiny.published_models import edit
-from tests.tiny.qwen3 import qwen3_config, write_published
+from tests.tiny.qwen3 import write_published
 from tests.tiny.qwen3_finetuned import write_finetuned
 from tts_core import models
 from tts_core.errors import CheckpointError, UsageError

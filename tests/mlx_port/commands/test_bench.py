@@ -19,11 +19,8 @@ from mlx_port.commands.bench.parts import RandomParts
 from mlx_port.runtime import switches
 from tests.mlx_port.commands.running import one_line
 from tests.mlx_port.commands.running import run as run_command
-from tests.tiny.dia import dac_config, dia_config
-from tests.tiny.dia2 import dia2_config
-from tests.tiny.mimi import mimi_config
+from tests.tiny.networks import codec_config, dac_config, dia2_config, dia_config, mimi_config, qwen3_config
 from tests.tiny.published_models import sources
-from tests.tiny.qwen3 import codec_config, qwen3_config
 from tts_core import models
 from tts_core.errors import ResourceError
 from tts_core.pipeline import Progress

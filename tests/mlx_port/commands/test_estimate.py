@@ -8,7 +8,8 @@ import pytest
 
 from tests.mlx_port.commands.running import one_line
 from tests.mlx_port.commands.running import run as run_command
-from tests.tiny.dia import dac_config, dac_weights, dia_config, dia_weights, write_published
+from tests.tiny.dia import write_published
+from tests.tiny.networks import dac_config, dia_config, tiny
 from tts_core import models
 from tts_core.dia.text import prepare, tokenize
 from tts_core.memory.machine import BACKENDS
@@ -155,14 +156,14 @@ def test_seconds_that_no_speech_has(capsys, seconds):
 
 def test_a_folder_of_published_files_is_read(capsys, tmp_path):
     codec = replace(dac_config(), codebook_dim=(4,) * 4)
-    folder = write_published(tmp_path / "dia", dia_weights(dia_config()), dac_weights(codec))
+    folder = write_published(tmp_path / "dia", tiny("dia"), tiny(codec))
     found = facts(capsys, "--model", folder, "--dtype", "float16")
     assert found["dtype"] == "float16"
     assert found["job"]["frames"] == dia_config().max_frames
 
 
 def test_a_place_that_contains_no_codec_is_refused(capsys, tmp_path):
-    folder = write_published(tmp_path / "dia", dia_weights(dia_config()), dac_weights(dac_config()))
+    folder = write_published(tmp_path / "dia", tiny("dia"), tiny("dac"))
     (folder / "codec").rename(tmp_path / "codec")
     assert facts(capsys, "--model", folder)["job"]["frames"] == dia_config().max_frames
     (tmp_path / "empty").mkdir()

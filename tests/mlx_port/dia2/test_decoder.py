@@ -19,8 +19,8 @@ from mlx_port.layers.row_cache import RowCache, RowPositions
 from mlx_port.steps import rows
 from mlx_port.steps.dia2.fused import FusedDia2, fused
 from tests.golden.dia2_bench import build
-from tests.tiny.dia2 import dia2_config, dia2_weights, other_config
 from tests.tiny.dia2_texts import GivenText
+from tests.tiny.networks import dia2_config, other_config, tiny
 from tts_core.dia2.config import Dia2Config
 from tts_core.dia2.inputs import Dia2Choice, Dia2Sampling
 from tts_core.dia2.run import FREE
@@ -34,7 +34,7 @@ USUAL = Dia2Sampling(Dia2Choice(2.0, 5, 0.6, 2), Dia2Choice(2.0, 5, 0.8, 5))
 
 @cache
 def network(config: Dia2Config, dtype: mx.Dtype, compute: mx.Dtype | None = None) -> Dia2:
-    made = build("mlx", dia2_weights(config, seed=2)).network
+    made = build("mlx", tiny(config, seed=2)).network
     parameters: Any = tree_flatten(made.parameters())
     made.load_weights([(name, value if is_norm(name) else value.astype(dtype)) for name, value in parameters])
     made.transformer.compute = compute
@@ -102,7 +102,7 @@ def test_a_step_has_the_numbers_of_the_layers(
 
 def test_weights_are_stored_once() -> None:
     """Joined products and tables are the network's own tensors; a replaced one builds the form again."""
-    built = build("mlx", dia2_weights(dia2_config(), seed=5)).network
+    built = build("mlx", tiny("dia2", seed=5)).network
     first = fused(built)
     assert fused(built) is first
     table = first.table
@@ -160,7 +160,7 @@ def test_compiled_chains_have_the_same_numbers(config: Dia2Config, monkeypatch: 
     bare = Dia2Choice(1.0, 0, 0.7, 5)
 
     def drawn() -> list[np.ndarray]:
-        batch, found = make_slots(build("mlx", dia2_weights(config, seed=8)).network, texts=2, room=50), []
+        batch, found = make_slots(build("mlx", tiny(config, seed=8)).network, texts=2, room=50), []
         ids, free = (
             np.ones(2 + config.n_streams, np.int32),
             np.array([5, 3, *[FREE] * config.n_streams], np.int32),

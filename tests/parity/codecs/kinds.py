@@ -13,23 +13,24 @@ import pytest
 from tests.golden import mimi_checks
 from tests.golden.bench import Bench
 from tests.golden.codec_bench import CodecSide, bench_of
-from tests.tiny.codecs import encodec_config, encodec_weights, vocos_config, vocos_weights
-from tests.tiny.dia import dac_config, dac_weights
-from tests.tiny.mimi import mimi_config, mimi_weights
+from tests.tiny.networks import (
+    KINDS,
+    codec_config,
+    dac_config,
+    encodec_config,
+    mimi_config,
+    tiny,
+    vocos_config,
+)
 from tts_core.codecs import dac, vocos
 from tts_core.codecs.dac import DacConfig
 from tts_core.codecs.encodec import EncodecConfig
 from tts_core.codecs.mimi import MimiConfig
+from tts_core.codecs.qwen3_codec import Qwen3CodecConfig
 from tts_core.codecs.vocos import VocosConfig
 
-Config = DacConfig | EncodecConfig | MimiConfig | VocosConfig
+Config = DacConfig | EncodecConfig | MimiConfig | Qwen3CodecConfig | VocosConfig
 
-MAKE: Mapping[type, tuple[str, Callable[..., Any]]] = {
-    DacConfig: ("dac", dac_weights),
-    EncodecConfig: ("encodec", encodec_weights),
-    MimiConfig: ("mimi", mimi_weights),
-    VocosConfig: ("vocos", vocos_weights),
-}
 BARE = {"kernel_size": 2, "last_kernel_size": 1, "residual_kernel_size": 1, "compress": 1}
 DAC = {
     "dac 2-3-5": dac_config(),
@@ -60,6 +61,7 @@ MIMI = {
         mimi_config(), upsampling_ratios=(2,), sliding_window=1, codebook_dim=14, n_semantic=2, **BARE
     ),
 }
+QWEN3 = {"qwen3": codec_config()}
 VOCOS = {
     "vocos 42/12": vocos_config(),
     # four hops a frame, as published
@@ -75,11 +77,11 @@ def configs(*kinds: Mapping[str, Config]) -> pytest.MarkDecorator:
 
 
 def of_weights(config: Config, weights: Any, side: str = "mlx") -> Bench[CodecSide]:
-    return bench_of(side, MAKE[type(config)][0], weights)
+    return bench_of(side, KINDS[type(config)], weights)
 
 
 def new_weights(config: Config, seed: int = 1) -> Any:
-    return MAKE[type(config)][1](config, seed=seed)
+    return tiny(config, seed=seed)
 
 
 @cache

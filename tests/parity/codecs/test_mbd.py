@@ -12,9 +12,9 @@ import pytest
 
 from tests.sides import BOTH
 from tests.tiny.inputs import normal
-from tests.tiny.mbd import CONFIG, mbd_tensors
+from tests.tiny.mbd import CONFIG
 from tests.tiny.metavoice_audio import AudioSide
-from tests.tiny.weights import Weights
+from tests.tiny.networks import Weights, tiny
 from tests.tolerance import EPS, assert_within
 from tts_core.audio.bands import lowpass_filters
 from tts_core.codecs.mbd_schedule import Transition, default_steps, transitions
@@ -24,7 +24,7 @@ from tts_core.nn.noise import HostNoise
 KINDS = (*BOTH, "float64")
 
 
-SIDES = {kind: AudioSide(kind, lambda _: Weights(CONFIG, mbd_tensors())) for kind in (*BOTH, "float64")}
+SIDES = {kind: AudioSide(kind, lambda _: Weights(CONFIG, tiny("mbd").tensors)) for kind in (*BOTH, "float64")}
 
 
 def assert_parity(what: str, run: Callable[[AudioSide], np.ndarray]) -> None:
@@ -32,28 +32,6 @@ def assert_parity(what: str, run: Callable[[AudioSide], np.ndarray]) -> None:
 
 
 BANDS = pytest.mark.parametrize("band", [0, 1])
-
-
-@BANDS
-@pytest.mark.parametrize("length", [5, 64, 129])
-def test_levels(band: int, length: int) -> None:
-    """Every level down and up; lengths that are not a multiple of the stride are padded."""
-    widths = CONFIG.bands[band].unet.channels
-    for level, into in enumerate((1, *widths[:-1])):
-        x = normal(level, 2, into, length)
-
-        def down(side: AudioSide, x: np.ndarray = x, level: int = level) -> np.ndarray:
-            return side.from_channels(side.bands[band].unet.encoders[level](side.channels(x)))
-
-        assert down(SIDES["torch"]).shape == (2, widths[level], -(-length // CONFIG.bands[band].unet.stride))
-        assert_parity(f"encoder {level}", down)
-        y = normal(level, 2, widths[-1 - level], length)
-
-        def up(side: AudioSide, y: np.ndarray = y, level: int = level) -> np.ndarray:
-            return side.from_channels(side.bands[band].unet.decoders[level](side.channels(y)))
-
-        assert up(SIDES["torch"]).shape[2] == length * CONFIG.bands[band].unet.stride
-        assert_parity(f"decoder {level}", up)
 
 
 @BANDS
@@ -154,7 +132,7 @@ def test_a_variance_of_a_processor_is_at_least_zero(kind: str) -> None:
     side = AudioSide(
         kind,
         lambda network: Weights(
-            CONFIG, mbd_tensors() | {f"bands.1.processor.{name}": each for name, each in sums.items()}
+            CONFIG, tiny("mbd").tensors | {f"bands.1.processor.{name}": each for name, each in sums.items()}
         ),
     )
     x, processor = normal(12, 300), CONFIG.bands[1].processor
@@ -215,7 +193,9 @@ def test_sampling_by_the_formula(kind: str) -> None:
 
     truth = expected("float64", np.float64)
     assert 0 < np.mean(np.abs(truth) == 1.5) < 0.5
-    found = AudioSide(kind, lambda network: Weights(config, mbd_tensors())).sample(0, latent, moves, draws)
+    found = AudioSide(kind, lambda network: Weights(config, tiny("mbd").tensors)).sample(
+        0, latent, moves, draws
+    )
     if kind == "float64":
         np.testing.assert_allclose(found, truth, rtol=0, atol=1e-12)
     else:

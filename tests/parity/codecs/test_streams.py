@@ -15,26 +15,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.golden.bench import Bench
-from tests.golden.codec_bench import CodecSide, bench_of
-from tests.parity.codecs.kinds import DAC, MIMI
+from tests.golden.codec_bench import CodecSide
+from tests.parity.codecs.kinds import DAC, MIMI, QWEN3
 from tests.parity.codecs.kinds import bench as bench_of_config
-from tests.tiny.mimi import mimi_weights
-from tests.tiny.qwen3 import codec_config, codec_weights
 from tests.tolerance import assert_within
 from tts_core.codecs import dac, mimi, qwen3_codec
 from tts_core.codecs.dac_calls import Passage
 from tts_core.codecs.dac_streams import decode_next
 
 FRAMES = 23
-CODECS = [*MIMI, "qwen3"]
+CODECS = [*MIMI, *QWEN3]
 every_codec = pytest.mark.parametrize("name", CODECS)
 
 
-@cache
 def bench(name: str) -> Bench[CodecSide]:
-    if name == "qwen3":
-        return bench_of("mlx", "qwen3_codec", codec_weights(codec_config(), seed=1))
-    return bench_of("mlx", "mimi", mimi_weights(MIMI[name], seed=1))
+    return bench_of_config((MIMI | QWEN3)[name])
 
 
 def codes_of(name: str, batch: int = 2, frames: int = FRAMES, seed: int = 0) -> np.ndarray:

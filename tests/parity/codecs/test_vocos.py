@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.golden.codec_bench import CodecSide, bench_of
+from tests.golden.codec_bench import bench_of
 from tests.parity.codecs.kinds import VOCOS, bench, configs, parity, random_codes
 from tests.sides import BOTH, Side
-from tests.tiny.codecs import vocos_weights
 from tests.tiny.inputs import normal
+from tests.tiny.networks import tiny
 from tests.tolerance import EPS, bound
 from tts_core.codecs import vocos_calls
 from tts_core.codecs.policy import CodecPolicy
@@ -23,30 +23,6 @@ from tts_core.codecs.vocos import LARGEST_MAGNITUDE, VocosConfig
 from tts_core.errors import UsageError
 
 TINY = VOCOS["vocos 42/12"]
-
-
-@pytest.mark.parametrize("bandwidth", [0, 1, 2])
-def test_norm(bandwidth: int) -> None:
-    """Rows so small that the epsilon matters, and rows so large that it does not."""
-    x = normal(1, 2, 9, TINY.dim) * np.array([1e-6, 1e-4, 1e-3, 1, 30, 1e3, 1, 1, 0])[:, None].astype(
-        np.float32
-    )
-    for part in ("norm", "convnext"):
-
-        def run(side: CodecSide, part: str = part) -> np.ndarray:
-            found = getattr(side.codec.backbone, part)
-            norm = found if part == "norm" else found[1].norm
-            return side.numpy(norm(side.array(x), bandwidth))
-
-        parity(part, run, TINY)
-    parity("final norm", lambda side: side.numpy(side.codec.backbone.final_layer_norm(side.array(x))), TINY)
-
-
-@pytest.mark.parametrize("length", [1, 3, 4, 20])
-def test_block_and_backbone(length: int) -> None:
-    x, features = normal(2, 2, length, TINY.dim), normal(3, 2, length, TINY.input_channels)
-    parity("block", lambda side: side.numpy(side.codec.backbone.convnext[0](side.array(x), 2)), TINY)
-    parity("backbone", lambda side: side.numpy(side.codec.backbone(side.array(features), 2)), TINY)
 
 
 @configs(VOCOS)
@@ -93,7 +69,7 @@ def test_windows_of_any_shape_are_exact(
 ) -> None:
     """In float64 one missing frame of context has a million times the error of rounding."""
     config = replace(TINY, n_fft=hop + overlap, hop_length=hop, num_layers=layers)
-    side = bench_of("float64", "vocos", vocos_weights(config, seed=2)).torch64
+    side = bench_of("float64", "vocos", tiny(config, seed=2)).torch64
     codes, start = random_codes(config, 1, frames), cut[0] % frames
     stop = min(start + cut[1], frames)
     piece = side.numpy(side.codec.decode_frames(side.array(codes), start, stop, 1))
@@ -107,7 +83,7 @@ def test_windows_of_any_shape_are_exact(
 def test_pieces_share_calls(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each piece's samples are those of its own decode; on a CPU bit for bit, since each runs by itself."""
     side, oracle = Side(kind), Side("float64")
-    vocoder = side.network("vocos", vocos_weights(TINY))
+    vocoder = side.network("vocos", tiny(TINY))
     policy = CodecPolicy(max_frames=16, first_frames=4)
     pieces = [random_codes(TINY, 1, frames)[0] for frames in (40, 17, 0, 40, 3)]
     host = side.module("host").Host(vocoder.head.out)
@@ -127,5 +103,5 @@ def test_pieces_share_calls(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert fewer < count
     for one, own, codes in zip(made, alone, pieces, strict=True):
         assert (one.shape, one.dtype) == ((codes.shape[1] * TINY.hop_length,), np.float32)
-        exact = oracle.numpy(oracle.network("vocos", vocos_weights(TINY)).decode(codes[None], 1))[0]
+        exact = oracle.numpy(oracle.network("vocos", tiny(TINY)).decode(codes[None], 1))[0]
         np.testing.assert_allclose(one, own, rtol=0, atol=2 * bound(own, exact))

@@ -13,7 +13,8 @@ import torch_ref
 import torch_ref.cuda.dia.decoder
 import torch_ref.layers.cache
 from tests.sides import PORT, YARDSTICK, Side
-from tests.tiny.dia import compose, dac_config, dac_weights, dia_config, dia_weights
+from tests.tiny.dia import compose
+from tests.tiny.networks import dac_config, dia_config, tiny
 from tts_core.codecs import dac
 from tts_core.codecs.memory import codec_policy, decoder_widths, stream_states
 from tts_core.dia.footprint import NOISE_STEPS, PLAN, DiaJob, cache_rows
@@ -29,8 +30,8 @@ TEXT = "[S1] One, two."
 CODES = np.zeros((4, 5), np.int32)
 
 
-def tiny(side: Side) -> Any:
-    return compose(side, dia_weights(dia_config(), seed=3, eos=0.0), dac_weights(dac_config()))
+def small(side: Side) -> Any:
+    return compose(side, tiny("dia", seed=3, eos=0.0), tiny("dac"))
 
 
 def test_constants_are_those_of_both_sides() -> None:
@@ -45,7 +46,7 @@ def nbytes(arrays: Any) -> int:
 
 
 def test_weights_are_those_of_the_networks() -> None:
-    network, codec = tiny(YARDSTICK).engine.network, tiny(YARDSTICK).engine.codec
+    network, codec = small(YARDSTICK).engine.network, small(YARDSTICK).engine.codec
     held = [*network.parameters(), *network.buffers(), *codec.parameters()]
     assert nbytes(held) == guessed("torch-cpu", 1, 1, guided=True).weights
 
@@ -78,7 +79,7 @@ def test_caches_are_those_of_a_run(
 
 def run(side: Side, batch: int, frames: int, *, guided: bool) -> None:
     cfg_scale = 3.0 if guided else 0.0
-    tiny(side).generate_codes([TEXT] * batch, max_frames=frames, seed=1, cfg_scale=cfg_scale)
+    small(side).generate_codes([TEXT] * batch, max_frames=frames, seed=1, cfg_scale=cfg_scale)
 
 
 def guessed(backend: str, batch: int, frames: int, *, guided: bool) -> Any:
@@ -93,7 +94,7 @@ def text_bytes(crossed: list[Any], batch: int) -> int:
 
 
 def test_the_widest_layer_is_that_of_a_run() -> None:
-    codec, sizes = tiny(YARDSTICK).engine.codec, []
+    codec, sizes = small(YARDSTICK).engine.codec, []
     for module in codec.decoder.modules():
         module.register_forward_hook(lambda module, inputs, output: sizes.append(output.numel()))
     for frames in (1, 9, 40):
@@ -147,7 +148,7 @@ def test_bad_input_is_refused_before_anything_is_allocated(
     side: Side, case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kind, message, ask = BAD[case]
-    voice = tiny(side)
+    voice = small(side)
     megabytes = 2 if case == "speech too long" else 20
     monkeypatch.setattr(type(voice.engine.host), "free_bytes", lambda _: megabytes * 10**6)
     for owner, name in (

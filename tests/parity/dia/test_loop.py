@@ -8,7 +8,8 @@ import pytest
 
 from tests.parity.dia import plain
 from tests.sides import ORACLE, SIDES, Side, assert_parity
-from tests.tiny.dia import compose, dac_config, dac_weights, dia_config, dia_weights
+from tests.tiny.dia import compose
+from tests.tiny.networks import dia_config, tiny
 from tests.tiny.recordings import snippet
 from tests.tolerance import assert_within
 from tts_core.dia.options import DiaSampling
@@ -34,7 +35,7 @@ SAFE = 1e-4  # of a margin: several times what float32 moves these logits
 
 
 def weights(cross_rope: bool, eos: float = 1.3):
-    return dia_weights(dia_config(cross_rope=cross_rope), seed=3, eos=eos)
+    return tiny(dia_config(cross_rope=cross_rope), seed=3, eos=eos)
 
 
 @cache
@@ -44,7 +45,7 @@ def oracle(cross_rope: bool) -> Any:
 
 @cache
 def pipeline(side: Side, cross_rope: bool) -> Any:
-    return compose(side, weights(cross_rope), dac_weights(dac_config()))
+    return compose(side, weights(cross_rope), tiny("dac"))
 
 
 def prompt_codes(frames: int) -> np.ndarray:
@@ -190,6 +191,6 @@ def test_audio_prompt_gives_the_same_speech_on_both_sides() -> None:
         for side in SIDES.values()
     ]
     np.testing.assert_array_equal(every[0].codes, every[1].codes)
-    codec = ORACLE.network("dac", dac_weights(dac_config()))
+    codec = ORACLE.network("dac", tiny("dac"))
     truth = ORACLE.numpy(codec.decode(ORACLE.array(every[0].codes[None])))[0]
     assert_within(every[1].audio, every[0].audio, truth, "speech after an audio prompt")

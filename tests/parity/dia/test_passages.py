@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from tests.sides import ORACLE, YARDSTICK, Side
-from tests.tiny.dia import compose, dac_config, dac_weights, dia_config, dia_weights
+from tests.tiny.dia import compose
 from tests.tiny.dia_served import decoded
+from tests.tiny.networks import dia_config, tiny
 from tests.tolerance import assert_within
 from tts_core.codecs import dac_calls
 from tts_core.codecs.dac_calls import Passage
@@ -41,7 +42,7 @@ def fed(monkeypatch: pytest.MonkeyPatch, side: Side) -> list[tuple[int, int]]:
 @cache
 def pipeline(side: Side) -> Any:
     config = dia_config(positions=400, text_positions=300)
-    return compose(side, dia_weights(config, seed=3, eos=1.3), dac_weights(dac_config()))
+    return compose(side, tiny(config, seed=3, eos=1.3), tiny("dac"))
 
 
 def said(side: Side) -> list[GenerationResult]:

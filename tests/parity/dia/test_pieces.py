@@ -9,7 +9,8 @@ import pytest
 
 from mlx_port.api import embedded_voice as mlx_voice
 from tests.sides import ORACLE, PORT, YARDSTICK, Side
-from tests.tiny.dia import compose, dac_config, dac_weights, dia_config, dia_weights
+from tests.tiny.dia import compose
+from tests.tiny.networks import dia_config, tiny
 from tests.tiny.noise import CountingNoise
 from tests.tiny.recordings import snippet
 from tests.tolerance import assert_within
@@ -45,7 +46,7 @@ RATE = 1000  # samples a second
 @cache
 def pipeline(side: Side, *, eos: float = 1.3) -> Any:
     config = dia_config(positions=400, text_positions=300)
-    return compose(side, dia_weights(config, seed=3, eos=eos), dac_weights(dac_config()))
+    return compose(side, tiny(config, seed=3, eos=eos), tiny("dac"))
 
 
 @cache

@@ -11,7 +11,8 @@ import pytest
 
 from tests.parity.device_reads import Forbidden, Watched
 from tests.sides import ORACLE, PORT, Side
-from tests.tiny.dia import EOS, compose, dac_config, dac_weights, dia_config, dia_weights
+from tests.tiny.dia import compose
+from tests.tiny.networks import EOS, dac_config, dia_config, tiny
 from tests.tiny.noise import CountingNoise
 from tests.tolerance import assert_within
 from tts_core.dia import net
@@ -34,7 +35,7 @@ TEXTS = [
 @cache
 def pipeline(side: Side, *, cross_rope: bool = False, eos: float = 1.3, positions: int = 2400) -> Any:
     config = dia_config(cross_rope=cross_rope, positions=positions)
-    return compose(side, dia_weights(config, seed=3, eos=eos), dac_weights(dac_config()))
+    return compose(side, tiny(config, seed=3, eos=eos), tiny("dac"))
 
 
 def prompt_codes(frames: int) -> np.ndarray:
@@ -56,7 +57,7 @@ SEEDS, LIMITS = [1, 2, 3, 4, 5], [3, 20, 9, 1, 14]
 )
 def test_a_codec_of_another_model_is_refused(side: Side, size: dict[str, Any]) -> None:
     """Without the error its missing codebooks would silently be left out of the speech."""
-    dia, codec = dia_weights(dia_config()), dac_weights(replace(dac_config(), **size))
+    dia, codec = tiny("dia"), tiny(replace(dac_config(), **size))
     with pytest.raises(
         CheckpointError, match="the model needs 4 codebooks of 60; use the codec of its release"
     ):

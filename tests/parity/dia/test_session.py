@@ -11,8 +11,9 @@ import pytest
 
 from tests.hosts import Late, LateStream
 from tests.sides import SIDES
-from tests.tiny.dia import compose, dac_config, dac_weights, dia_config, dia_weights
+from tests.tiny.dia import compose
 from tests.tiny.dia_served import decoded_apart, requests, served
+from tests.tiny.networks import dia_config, tiny
 from tests.tiny.noise import CountingNoise
 from tts_core.codecs.dac_calls import Passage
 from tts_core.codecs.policy import CodecPolicy
@@ -39,7 +40,7 @@ UNHEARD: list[tuple[str, dict[str, Any]]] = [
 def pipeline(side: str, cross_rope: bool = False) -> Any:
     """A Dia whose pieces end early, in float32."""
     config = dia_config(positions=400, text_positions=300, cross_rope=cross_rope)
-    return compose(SIDES[side], dia_weights(config, seed=3, eos=1.3), dac_weights(dac_config()))
+    return compose(SIDES[side], tiny(config, seed=3, eos=1.3), tiny("dac"))
 
 
 @cache

@@ -16,8 +16,9 @@ from mlx_port.dia.decoder import make_slots
 from mlx_port.steps.row_keys import JoinedCache
 from tests.parity.dia.near_ties import nearest
 from tests.sides import ORACLE, PORT, YARDSTICK
-from tests.tiny.dia import SAMPLING, compose, dac_config, dac_weights, dia_config, dia_weights
+from tests.tiny.dia import compose
 from tests.tiny.dia_draws import draws
+from tests.tiny.networks import SAMPLING, dia_config, tiny
 from torch_ref.cpu.dia import decoder as few
 from torch_ref.dia import decoder as plain
 from tts_core.dia.grid import DelayGrid, DiaInputs
@@ -63,7 +64,7 @@ def text(seed: int, *, sampling: DiaSampling = SAMPLING) -> Text:
 @cache
 def network(kind: str, cross_rope: bool = False):
     side = {"torch": YARDSTICK, "mlx": PORT, "float64": ORACLE}[kind]
-    return side.network("dia", dia_weights(dia_config(cross_rope=cross_rope), seed=3))
+    return side.network("dia", tiny(dia_config(cross_rope=cross_rope), seed=3))
 
 
 def plainly(one: Text, *, cross_rope: bool = False) -> np.ndarray:
@@ -263,7 +264,7 @@ def test_a_step_is_submitted_before_the_last_ones_draws_are_read(monkeypatch: py
         RunningBatch, "launch", lambda self, steps: done.append("launch") or launch(self, steps)
     )
     monkeypatch.setattr(RunningBatch, "read", lambda self, rows: done.append("read") or read(self, rows))
-    voice = compose(PORT, dia_weights(dia_config(), seed=3, eos=0.0), dac_weights(dac_config()))
+    voice = compose(PORT, tiny("dia", seed=3, eos=0.0), tiny("dac"))
     voice.generate_codes(["[S1] One."], max_frames=4, seed=1)
     assert done[:5] == ["launch", "launch", "read", "launch", "read"]
     assert done.count("launch") == done.count("read") + 1

@@ -13,7 +13,7 @@ from tests.draws import only, score
 from tests.golden.bench import Bench
 from tests.golden.dia2_bench import Dia2Side, build
 from tests.sides import BOTH, Side
-from tests.tiny.dia2 import dia2_config, dia2_weights, other_config
+from tests.tiny.networks import dia2_config, other_config, tiny
 from tests.tolerance import assert_within
 from tts_core.dia2.config import Dia2Config
 from tts_core.dia2.inputs import SAMPLER, Dia2Choice
@@ -25,7 +25,7 @@ STEPS = 9
 
 @cache
 def bench(config: Dia2Config) -> Bench[Dia2Side]:
-    weights = dia2_weights(config, seed=4)
+    weights = tiny(config, seed=4)
     sides = {kind: build(kind, weights) for kind in ("mlx", "torch", "float64")}
     return Bench.load("mlx", sides.__getitem__)
 
@@ -56,21 +56,6 @@ def test_guidance_has_one_value_in_either_form(kind: str, cfg_scale: float) -> N
     sampler = only(SAMPLER, "nearer_guidance", "guided_logits")
     found = score(side, sampler, (cond, uncond), Dia2Choice(cfg_scale, 5, 1.0, 0).numbers)
     np.testing.assert_array_equal(found, uncond + cfg_scale * (cond - uncond))
-
-
-@CONFIGS
-def test_every_layer_of_the_transformer(config: Dia2Config) -> None:
-    compare(config, lambda side: side.teacher_forced(ids(config)))
-
-
-@CONFIGS
-def test_every_layer_of_the_depformer(config: Dia2Config) -> None:
-    random = np.random.default_rng(1)
-    hidden = random.normal(0, 1, (2, 3, config.transformer.hidden_size)).astype(np.float32)
-    inputs = random.integers(0, config.codebook_size, (2, config.n_streams - 1, 3)).astype(np.int32)
-    text = [random.integers(0, config.text_vocab_size, (2, 3)).astype(np.int32) for _ in range(2)]
-    text[1][0] = config.text_pad_id
-    compare(config, lambda side: side.stages(hidden, inputs, text))
 
 
 def stepped(side: Dia2Side, members: Sequence[int]) -> dict[str, np.ndarray]:
@@ -139,20 +124,6 @@ def test_steps_one_by_one_are_the_whole(config: Dia2Config) -> None:
     known = bench(config).torch64.teacher_forced(ids(config))["hidden"]
     np.testing.assert_allclose(run(bench(config).torch64)["hidden"][:, :4], known[:, :4], rtol=0, atol=1e-12)
     assert np.abs(run(bench(config).torch64)["hidden"][:, 4] - known[:, 4]).max() > 1e-6
-
-
-def test_positions_and_second_text_matter() -> None:
-    """Inputs under which a wrong position, a wrong set of weights or a spoken pad shows."""
-    side, tokens = bench(TINY).torch64, ids(TINY)
-    known = side.teacher_forced(tokens)["hidden"]
-    silent = tokens.copy()
-    silent[:, 1] = TINY.text_pad_id
-    assert np.abs(side.teacher_forced(silent)["hidden"] - known).max() > 1e-3
-    hidden = known[:, -1:]
-    inputs = np.zeros((2, TINY.n_streams - 1, 1), np.int32)
-    text = [np.full((2, 1), 5, np.int32)] * 2
-    logits = side.stages(hidden, inputs, text)
-    assert np.abs(logits["stage.1.logits"] - logits["stage.3.logits"]).max() > 1e-3
 
 
 def test_codes_only_are_predicted_by_the_depformer() -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from tests.golden.dia2_bench import build
 from tests.sides import BOTH
-from tests.tiny.dia2 import dia2_config, dia2_weights
 from tests.tiny.dia2_texts import GivenText
+from tests.tiny.networks import dia2_config, tiny
 from tts_core.dia2.inputs import Dia2Choice, Dia2Sampling
 from tts_core.nn.noise import HostNoise
 
@@ -47,7 +47,7 @@ def mlx_nan(logits: Any, row: int) -> Any:
 @pytest.mark.parametrize("side", BOTH)
 def test_every_stage_and_row_counts(side: str, row: int, stage: int, monkeypatch: pytest.MonkeyPatch) -> None:
     config = dia2_config()
-    made = build(side, dia2_weights(config, seed=2))
+    made = build(side, tiny(config, seed=2))
     batch, ids = made.batch(2), np.ones(2 + config.n_streams, np.int32)
     for slot in (0, 1):
         batch.join({slot: GivenText([ids], GUIDED, HostNoise(slot))})
@@ -66,7 +66,7 @@ def test_every_stage_and_row_counts(side: str, row: int, stage: int, monkeypatch
 def test_rows_that_a_text_does_not_use_do_not_count(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside a guided text an unguided one has an unconditional row, of which nothing is read."""
     config, alone = dia2_config(), Dia2Choice(1.0, 5, 0.8, 5)
-    made = build(side, dia2_weights(config, seed=2))
+    made = build(side, tiny(config, seed=2))
     batch, ids = made.batch(2), np.ones(2 + config.n_streams, np.int32)
     batch.join({0: GivenText([ids], Dia2Sampling(alone, alone), HostNoise(0))})
     batch.join({1: GivenText([ids], GUIDED, HostNoise(1))})
@@ -83,7 +83,7 @@ def test_rows_that_a_text_does_not_use_do_not_count(side: str, monkeypatch: pyte
 def test_a_fault_is_looked_for_behind_the_likeliest_codes(side: str) -> None:
     """Here no code but 0, which is not the likeliest, has a finite embedding."""
     config = dia2_config()
-    weights = dia2_weights(config, seed=2)
+    weights = tiny(config, seed=2)
     weights.tensors["depformer.audio_embeds.0.weight"][1:] = np.nan
     made = build(side, weights)
     tokens = made.array(np.ones((4, 2 + config.n_streams), np.int32))

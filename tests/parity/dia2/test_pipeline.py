@@ -18,7 +18,8 @@ from converters.convert import Quantization, convert
 from converters.published import open_published
 from mlx_port.dia2.pipeline import Dia2Pipeline as MlxPipeline
 from tests.contract.speakers import assert_same
-from tests.tiny.dia2 import dia2_weights, recording, wide_config, write_published
+from tests.tiny.dia2 import recording, write_published
+from tests.tiny.networks import tiny, wide_config
 from torch_ref.dia2.depformer import DepformerLayer
 from torch_ref.dia2.pipeline import Dia2Pipeline as TorchPipeline
 from tts_core.codecs.policy import CodecPolicy
@@ -200,7 +201,7 @@ def test_nan_is_traced_on_the_other_side(published):
 
 @pytest.fixture(scope="module")
 def wide(tmp_path_factory) -> Path:
-    return write_published(tmp_path_factory.mktemp("wide") / "dia2", dia2_weights(wide_config(), seed=3))
+    return write_published(tmp_path_factory.mktemp("wide") / "dia2", tiny(wide_config(), seed=3))
 
 
 @pytest.mark.parametrize("how", ["bfloat16", "float16", "-q"])

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from tests.golden.dia2_bench import Dia2Side, build
-from tests.tiny.dia2 import dia2_weights, other_config
 from tests.tiny.dia2_texts import GivenText
+from tests.tiny.networks import other_config, tiny
 from tts_core.dia2.inputs import Dia2Choice, Dia2Sampling
 from tts_core.nn.noise import HostNoise
 
@@ -68,7 +68,7 @@ def drawn(side: Dia2Side, members: list[int]) -> Draws:
 @pytest.mark.parametrize("kind", ["torch", "mlx"])
 def test_a_row_does_not_depend_on_the_batch(kind: str) -> None:
     """Equal but for near-ties; after one, the frame's other codes follow from another one."""
-    side = build(kind, dia2_weights(CONFIG, seed=6))
+    side = build(kind, tiny(CONFIG, seed=6))
     together, ties = drawn(side, [*range(TEXTS)]), 0
     for one in range(TEXTS):
         single = drawn(side, [one])
@@ -84,7 +84,7 @@ def test_a_row_does_not_depend_on_the_batch(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["torch", "mlx"])
 def test_texts_of_other_guidance_come_and_go(kind: str) -> None:
     """A text without guidance beside those with it, which leave before it: the ids that it draws alone."""
-    side, bare = build(kind, dia2_weights(CONFIG, seed=6)), Dia2Choice(1.0, 9, 0.8, 9)
+    side, bare = build(kind, tiny(CONFIG, seed=6)), Dia2Choice(1.0, 9, 0.8, 9)
     samplings = [Dia2Sampling(bare, bare), SAMPLING, SAMPLING]
 
     def drawn(members: list[int], leaving: dict[int, int]) -> dict[int, np.ndarray]:

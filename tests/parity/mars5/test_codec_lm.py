@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -13,8 +12,9 @@ from tests.draws import draw, only, score
 from tests.parity.mars5 import plain_codec_lm as plain
 from tests.sides import ORACLE, PORT, YARDSTICK, Side, assert_parity
 from tests.tiny.inputs import normal
-from tests.tiny.mars5_ar import VOCABULARY, ar_config, ar_weights, deep_prompt, reference, sequence_of
+from tests.tiny.mars5_ar import VOCABULARY, deep_prompt, reference, sequence_of
 from tests.tiny.mars5_draws import extend, probabilities
+from tests.tiny.networks import ar_config, tiny
 from tests.tolerance import EPS, FACTOR, assert_within
 from torch_ref.limits import Backend, enforce
 from tts_core.errors import GenerationError
@@ -38,7 +38,7 @@ SETTINGS = {
 
 @cache
 def network(side: Side, config: CodecLMConfig = CONFIG, dtype: str | None = None) -> Any:
-    return side.network("mars5", ar_weights(config, seed=3), dtype)
+    return side.network("mars5", tiny(config, seed=3), dtype)
 
 
 def rotation(side: Side, config: CodecLMConfig, start: int, length: int) -> Any:
@@ -103,38 +103,6 @@ def test_band(side: Side, rows: int) -> None:
     else:
         assert causal == (rows > 1)
         np.testing.assert_array_equal(np.tril(np.ones((rows, rows), bool)), expected)
-
-
-def test_feed_forward() -> None:
-    x = normal(1, 2, 5, CONFIG.hidden_size)
-    assert_parity("w2(silu(w1) w3)", lambda s: s.numpy(network(s).ar.layers[0].feed_forward(s.array(x))))
-
-
-@WINDOWS
-@pytest.mark.parametrize("steps", [(1, 1, 1), (5, 1, 1), (40, 1, 1, 1)], ids=str)
-def test_attention(config: CodecLMConfig, steps: Sequence[int]) -> None:
-    x = normal(3, 1, sum(steps), config.hidden_size)
-
-    def run(side: Side) -> np.ndarray:
-        rows, start, outs = network(side, config).new_cache(64)[0], 0, []
-        for step in steps:
-            part, turn = side.array(x[:, start : start + step]), rotation(side, config, start, step)
-            outs.append(side.numpy(network(side, config).ar.layers[0].attention(part, turn, rows)))
-            start += step
-        return np.concatenate(outs, axis=1)
-
-    assert_parity(f"attention in steps of {steps}", run)
-
-
-@pytest.mark.parametrize("scale", [1e-3, 1.0])
-def test_block(scale: float) -> None:
-    x = normal(4, 1, 12, CONFIG.hidden_size, scale=scale)
-
-    def run(side: Side) -> np.ndarray:
-        block, rows = network(side).ar.layers[1], network(side).new_cache(12)[1]
-        return side.numpy(block(side.array(x), rotation(side, CONFIG, 0, 12), rows))
-
-    assert_parity(f"block at scale {scale}", run)
 
 
 @pytest.mark.parametrize("frames", [1, 2, 75])
@@ -292,7 +260,7 @@ def test_what_a_draw_is_made_from(side: Side) -> None:
     """
     codes, prompt = reference(10, CONFIG), VOCABULARY.shallow("Thin.", length_factor=1.2)
     settings = Mars5Options(temperature=1, top_k=0, top_p=1, rep_penalty_window=3, eos_penalty_factor=2)
-    silent = ar_weights(CONFIG)
+    silent = tiny(CONFIG)
     silent.tensors["ar.output.weight"] *= 0
     quiet = side.network("mars5", silent)
     seen: list[np.ndarray] = []
@@ -340,7 +308,7 @@ def test_the_end_stops_the_loop(side: Side) -> None:
 def test_logits_that_are_not_finite_are_named(side: Side, dtype: str, drawn: int) -> None:
     """With the dtype of the weights, and the id that could not be drawn."""
     codes, sequence = reference(10, CONFIG), sequence_of(VOCABULARY.shallow("Thin."), 12)
-    weights = ar_weights(CONFIG, seed=3)
+    weights = tiny(CONFIG, seed=3)
     first = VOCABULARY.first_speech
     weights.tensors["embed.weight"][first] = np.nan  # a row that only the drawn id reads
     if not drawn:

@@ -12,8 +12,8 @@ import torch
 import mlx_port.mars5.encoder as encoder
 import torch_ref.mars5.encoder
 from tests.sides import ORACLE, PORT, YARDSTICK, Side
-from tests.tiny.mars5_ar import ar_config, ar_weights, deep_prompt, reference
-from tests.tiny.weights import Weights
+from tests.tiny.mars5_ar import deep_prompt, reference
+from tests.tiny.networks import Weights, ar_config, tiny
 from tests.tolerance import EPS, FACTOR, FLOOR, error
 from tts_core.mars5.config import CodecLMConfig, is_norm
 
@@ -23,7 +23,7 @@ CONFIG = ar_config(hidden_size=192, intermediate_size=256)  # heads as wide as t
 CODES = reference(30, CONFIG)
 TOKENS = deep_prompt(CODES).tokens[None]
 ROWS = 12  # read one by one
-WEIGHTS = ar_weights(CONFIG, seed=4)
+WEIGHTS = tiny(CONFIG, seed=4)
 
 
 def rounded(dtype: str) -> Weights[CodecLMConfig]:

@@ -8,7 +8,8 @@ import pytest
 
 from tests.parity.mars5.plain_diffusion import Plain, plain_run
 from tests.sides import ORACLE, PORT, SIDES, YARDSTICK, Side, assert_parity
-from tests.tiny.mars5_nar import TEXT, codes, config, weights
+from tests.tiny.mars5_nar import TEXT, codes
+from tests.tiny.networks import nar_config, tiny
 from tests.tiny.states import states
 from tests.tolerance import assert_within
 from tts_core.errors import GenerationError
@@ -22,8 +23,8 @@ T = 9
 
 
 @cache
-def tiny(side: Side) -> Any:
-    return side.network("mars5_nar", weights())
+def small(side: Side) -> Any:
+    return side.network("mars5_nar", tiny("mars5_nar"))
 
 
 def both_speakers(side: Side, net: Any) -> Any:
@@ -37,84 +38,54 @@ def logits(side: Side, net: Any, *, frames: int, t: int, speakers: Any = None) -
     return side.numpy(net(side.array(codes(frames).T[None]), given, side.array(np.array([t]))))
 
 
-@pytest.mark.parametrize("part", ["self", "cross", "masked"])
-def test_attention(part: str) -> None:
-    random = np.random.default_rng(3)
-    x, memory = (random.normal(0, 1, (2, length, 40)).astype(np.float32) for length in (5, 7))
-    mask = (np.arange(7) < np.array([[7], [4]]))[:, None, None]
-
-    def run(side: Side) -> np.ndarray:
-        attention = tiny(side).tfm.decoder.layers[1].multihead_attn
-        given = {
-            "self": (side.array(x),),
-            "cross": (side.array(x[:1]), side.array(memory)),
-            "masked": (side.array(x), side.array(memory), side.array(mask)),
-        }
-        return side.numpy(attention(*given[part]))
-
-    assert_parity(f"attention, {part}", run)
-
-
-def test_encoder_layer() -> None:
-    x = np.random.default_rng(4).normal(0, 1, (2, 6, 40)).astype(np.float32)
-    assert_parity("layer", lambda side: side.numpy(tiny(side).tfm.encoder.layers[0](side.array(x))))
-    assert_parity("encoder", lambda side: side.numpy(tiny(side).tfm.encoder(side.array(x))))
-
-
 def test_speaker() -> None:
     lengths = np.array([6, 3])
     two = np.stack([REFERENCE.T, codes(6, seed=2).T])
 
     def run(side: Side) -> np.ndarray:
-        return side.numpy(tiny(side).speaker(side.array(two), side.array(lengths)))
+        return side.numpy(small(side).speaker(side.array(two), side.array(lengths)))
 
     assert_parity("speaker vectors", run)
-    single = ORACLE.numpy(tiny(ORACLE).speaker(ORACLE.array(two[1:, :3])))
+    single = ORACLE.numpy(small(ORACLE).speaker(ORACLE.array(two[1:, :3])))
     np.testing.assert_allclose(run(ORACLE)[1:], single, rtol=0, atol=1e-12, err_msg="padding")
 
 
 def test_no_speaker_is_a_reference_all_masked() -> None:
     """For any reference: only the first row can be attended to."""
-    net = tiny(ORACLE)
+    net = small(ORACLE)
     masked = net.speaker(ORACLE.array(codes(5).T[None]), ORACLE.array(np.array([0])))
     np.testing.assert_allclose(ORACLE.numpy(net.no_speaker()), ORACLE.numpy(masked), rtol=0, atol=1e-12)
-    assert_parity("no speaker", lambda side: side.numpy(tiny(side).no_speaker()))
-
-
-@pytest.mark.parametrize("frames", [1, 2, 11])
-@pytest.mark.parametrize("t", [0, 1, T - 1])
-def test_logits(frames: int, t: int) -> None:
-    assert_parity(f"{frames} frames at {t}", lambda side: logits(side, tiny(side), frames=frames, t=t))
+    assert_parity("no speaker", lambda side: side.numpy(small(side).no_speaker()))
 
 
 @EVERY_SIDE
 def test_two_branches_in_one_call(side: Side) -> None:
     """They share the codes' row up to the first cross-attention; each equals its own call."""
-    pair = both_speakers(side, tiny(side))
-    exact, pair64 = tiny(ORACLE), both_speakers(ORACLE, tiny(ORACLE))
+    pair = both_speakers(side, small(side))
+    exact, pair64 = small(ORACLE), both_speakers(ORACLE, small(ORACLE))
     shared = logits(ORACLE, exact, frames=5, t=3)
     for branch in (0, 1):
         single = logits(ORACLE, exact, frames=5, t=3, speakers=pair64[branch : branch + 1])[0]
         np.testing.assert_allclose(shared[branch], single, rtol=0, atol=1e-11)
-        own = logits(side, tiny(side), frames=5, t=3, speakers=pair[branch : branch + 1])[0]
-        assert_within(logits(side, tiny(side), frames=5, t=3)[branch], own, single, f"branch {branch}")
+        own = logits(side, small(side), frames=5, t=3, speakers=pair[branch : branch + 1])[0]
+        assert_within(logits(side, small(side), frames=5, t=3)[branch], own, single, f"branch {branch}")
     assert np.abs(shared[0] - shared[1]).max() > 0.1, "the speaker changes nothing"
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_half_precision(dtype: str) -> None:
     """MLX's half-precision products are as near to float64 as torch's; between layers all is float32."""
-    truth = logits(ORACLE, tiny(ORACLE), frames=7, t=4)
-    known = logits(YARDSTICK, YARDSTICK.network("mars5_nar", weights(), dtype), frames=7, t=4)
-    own = logits(PORT, PORT.network("mars5_nar", weights(), dtype), frames=7, t=4)
+    truth = logits(ORACLE, small(ORACLE), frames=7, t=4)
+    known = logits(YARDSTICK, YARDSTICK.network("mars5_nar", tiny("mars5_nar"), dtype), frames=7, t=4)
+    own = logits(PORT, PORT.network("mars5_nar", tiny("mars5_nar"), dtype), frames=7, t=4)
     assert known.dtype == own.dtype == np.float32
-    exact = logits(YARDSTICK, tiny(YARDSTICK), frames=7, t=4)
+    exact = logits(YARDSTICK, small(YARDSTICK), frames=7, t=4)
     assert np.abs(known - truth).max() > 20 * np.abs(exact - truth).max(), "this ran in float32"
     assert_within(own, known, truth, dtype)
 
 
 def cells_for(*, deep: bool, seed: int, frames: int = 5) -> Cells:
-    sizes = config()
+    sizes = nar_config()
     first = codes(frames, seed=7)[0]
     start = first_noise(HostNoise(seed), sizes.n_codebooks, frames, sizes.n_classes)
     return make_cells(first, start, REFERENCE if deep else None, n_classes=sizes.n_classes)
@@ -134,7 +105,7 @@ SEEDS = {"shallow": 1, "deep": 2}
 @cache
 def expected(name: str, clone: str) -> Plain:
     cells = cells_for(deep=clone == "deep", seed=SEEDS[clone])
-    return plain_run(ORACLE, tiny(ORACLE), TEXT, REFERENCE, cells, SETTINGS[name], HostNoise(SEEDS[clone]))
+    return plain_run(ORACLE, small(ORACLE), TEXT, REFERENCE, cells, SETTINGS[name], HostNoise(SEEDS[clone]))
 
 
 @pytest.mark.parametrize("clone", SEEDS)
@@ -143,7 +114,7 @@ def test_runs_are_those_of_the_plain_form(name: str, clone: str) -> None:
     plain, cells = expected(name, clone), cells_for(deep=clone == "deep", seed=SEEDS[clone])
     assert plain.margin > SAFE, f"a near tie of {plain.margin:.1e}: choose another seed"
     for side_name, side in SIDES.items():
-        diffusion = side.module("mars5.reverse").ReverseDiffusion(tiny(side))
+        diffusion = side.module("mars5.reverse").ReverseDiffusion(small(side))
         noise = HostNoise(SEEDS[clone])
         run = diffusion.begin(TEXT, REFERENCE, cells, SETTINGS[name], noise=noise)
         np.testing.assert_array_equal(np.stack([*states(side, run)]), plain.states, err_msg=side_name)
@@ -173,7 +144,7 @@ def test_known_codes_come_out_as_they_went_in(clone: str) -> None:
 def test_nothing_is_read_before_the_end(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.parity.device_reads import Forbidden
 
-    diffusion = side.module("mars5.reverse").ReverseDiffusion(tiny(side))
+    diffusion = side.module("mars5.reverse").ReverseDiffusion(small(side))
     run = diffusion.begin(
         TEXT, REFERENCE, cells_for(deep=True, seed=0), SETTINGS["defaults"], noise=HostNoise(0)
     )
@@ -187,7 +158,7 @@ def test_nothing_is_read_before_the_end(side: Side, monkeypatch: pytest.MonkeyPa
 @EVERY_SIDE
 @pytest.mark.parametrize("draws", ["per cell", "per class"])
 def test_a_network_without_numbers(side: Side, draws: Any) -> None:
-    broken = weights.__wrapped__()  # a copy: weights() is shared
+    broken = tiny("mars5_nar")  # a copy: tiny("mars5_nar") is shared
     broken.tensors["tfm.decoder.layers.1.linear2.bias"][3] = np.inf
     diffusion = side.module("mars5.reverse").ReverseDiffusion(side.network("mars5_nar", broken))
     settings = Diffusion(timesteps=3, draws=draws)

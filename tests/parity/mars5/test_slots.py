@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from tests.sides import SIDES, Side
-from tests.tiny.mars5_ar import VOCABULARY, ar_config, ar_weights, deep_prompt, reference
+from tests.tiny.mars5_ar import VOCABULARY, deep_prompt, reference
 from tests.tiny.mars5_draws import extend
+from tests.tiny.networks import ar_config, tiny
 from tts_core.mars5.config import CodecLMConfig
 from tts_core.mars5.inputs import CodecSequence, Mars5Inputs
 from tts_core.mars5.options import Mars5Options
@@ -32,7 +33,7 @@ SETTINGS = [
 
 @cache
 def network(side: Side, config: CodecLMConfig) -> Any:
-    return side.network("mars5", ar_weights(config, seed=3))
+    return side.network("mars5", tiny(config, seed=3))
 
 
 @dataclass
@@ -140,7 +141,7 @@ def test_a_text_stays_in_its_row(side: Side) -> None:
 
 @EVERY_SIDE
 def test_a_text_without_finite_logits_is_marked_by_itself(side: Side) -> None:
-    weights = ar_weights(CONFIG, seed=3)
+    weights = tiny(CONFIG, seed=3)
     weights.tensors["embed.weight"][VOCABULARY.shallow("x").tokens[1]] = np.nan
     broken, one = side.network("mars5", weights), text(4)
     slots = side.module("mars5.decoder").make_slots(

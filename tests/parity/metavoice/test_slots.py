@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.tiny.metavoice import first_stage_config, first_stage_weights, tokenizers
+from tests.tiny.metavoice import tokenizers
 from tests.tiny.metavoice_lm import LanguageSide
+from tests.tiny.networks import tiny
 from tts_core.metavoice.config import END_OF_AUDIO
 from tts_core.metavoice.inputs import FirstStageSampling, MetaVoiceInputs
 from tts_core.nn.noise import HostNoise
@@ -31,7 +32,7 @@ ROOM = 59
 
 @cache
 def network(side: LanguageSide) -> Any:
-    return side.first_stage(first_stage_weights(first_stage_config()))
+    return side.first_stage(tiny("metavoice"))
 
 
 @dataclass

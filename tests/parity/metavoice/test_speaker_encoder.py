@@ -10,7 +10,7 @@ import pytest
 from tests.sides import BOTH
 from tests.tiny.inputs import normal
 from tests.tiny.metavoice_audio import AudioSide
-from tests.tiny.weights import Weights
+from tests.tiny.networks import Weights
 from tests.tolerance import assert_within
 from tts_core.errors import UsageError
 from tts_core.metavoice.config import SpeakerEncoderConfig, speaker_encoder_parameter_shapes
@@ -29,12 +29,6 @@ SIDES = {kind: AudioSide(kind, lambda _: Weights(SPEAKER, speaker_tensors())) fo
 
 def assert_parity(what: str, run: Callable[[AudioSide], np.ndarray]) -> None:
     assert_within(run(SIDES["mlx"]), run(SIDES["torch"]), run(SIDES["float64"]), what)
-
-
-@pytest.mark.parametrize("slices", [1, 5])
-def test_speaker_encoder(slices: int) -> None:
-    mels = np.abs(normal(30, slices, 160, SPEAKER.n_mels))
-    assert_parity("partials", lambda side: side.numpy(side.encoder(side.array(mels))))
 
 
 def test_speakers_of_several_recordings(monkeypatch: pytest.MonkeyPatch) -> None:

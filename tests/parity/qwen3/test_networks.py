@@ -10,7 +10,7 @@ from tests.golden.qwen3_bench import ModelSide
 from tests.golden.qwen3_checks import Row, prompt_of, read_row, spoken
 from tests.sides import Side
 from tests.tiny.inputs import normal
-from tests.tiny.qwen3 import qwen3_config, qwen3_weights, speaker_config
+from tests.tiny.networks import qwen3_config, speaker_config, tiny
 from tests.tolerance import assert_within
 from tts_core.qwen3 import layout as layouts
 from tts_core.qwen3.config import MODES
@@ -22,7 +22,7 @@ modes = pytest.mark.parametrize("mode", MODES)
 
 @cache
 def bench(mode: str) -> Bench[ModelSide]:
-    weights = qwen3_weights(qwen3_config(mode), seed=4)
+    weights = tiny(qwen3_config(mode), seed=4)
     sides = {kind: ModelSide(kind, Side(kind).network("qwen3", weights)) for kind in KINDS}
     return Bench.load("mlx", sides.__getitem__)
 

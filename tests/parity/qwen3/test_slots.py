@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.sides import Side
-from tests.tiny.qwen3 import qwen3_config, qwen3_weights
+from tests.tiny.networks import qwen3_config, tiny
 from tts_core.nn.noise import HostNoise
 from tts_core.qwen3.layout import Qwen3Choice, Qwen3Inputs, Qwen3Sampling, build
 from tts_core.speaking.running import WAITED
@@ -30,7 +30,7 @@ ROOM = 100
 
 @cache
 def network(side: str) -> Any:
-    return Side(side).network("qwen3", qwen3_weights(CONFIG))
+    return Side(side).network("qwen3", tiny(CONFIG))
 
 
 @dataclass

@@ -11,14 +11,7 @@ import pytest
 from converters.convert import convert
 from converters.rules.dequantize import Quantization
 from mlx_port.commands import main as cli
-from tests.parity.verify.origins import Origin, write_origin
 from tests.tiny.record import record_again
-
-
-@pytest.fixture(scope="session")
-def origin(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Origin]:
-    """Published files by name."""
-    return cache(lambda name: write_origin(name, tmp_path_factory.mktemp("published")))
 
 
 @pytest.fixture(scope="session")

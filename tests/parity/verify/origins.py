@@ -15,8 +15,9 @@ from safetensors.numpy import load_file, save_file
 from converters.published import Published, open_published
 from tests.converters.folders import DAC, DAC_HF, DAC_PTH, V_0626, V_0626_HF, V_V01
 from tests.tiny.dia2 import published_dia2
-from tests.tiny.mbd import mbd_tensors, published_content, write_published
+from tests.tiny.mbd import published_content, write_published
 from tests.tiny.metavoice_pipeline import bands_for
+from tests.tiny.networks import tiny
 from tests.tiny.published_models import sources
 from tests.tiny.qwen3 import write_published as write_qwen3
 from tts_core import models
@@ -67,7 +68,7 @@ def write_origin(name: str, folder: Path) -> Origin:
     if model == "mars5":
         return Origin(model, tuple(sources(model)), 12, 0.06)
     bands = bands_for(open_published(sources(model)).parts["encodec"].config.hidden_size)
-    file = write_published(folder / "mbd_comp_8.pt", published_content(bands, mbd_tensors(bands)))
+    file = write_published(folder / "mbd_comp_8.pt", published_content(bands, tiny(bands).tensors))
     return Origin(model, (*sources(model), file), 12, 0.06)
 
 

@@ -13,8 +13,8 @@ from torch.overrides import TorchFunctionMode
 from tests.sides import ORACLE, YARDSTICK, Side
 from tests.tiny.every_codec import DECODED, ENCODED, ENCODERS, WEIGHTS, codes_for
 from tests.tiny.inputs import normal
-from tests.tiny.mbd import CONFIG, mbd_tensors
-from tests.tiny.qwen3 import speaker_config
+from tests.tiny.mbd import CONFIG
+from tests.tiny.networks import speaker_config, tiny
 from torch_ref.codecs.mbd import MultiBandDiffusion
 from torch_ref.limits.precision import Precision, arithmetic, choose_precision, computing
 from torch_ref.metavoice import speaker_encoder as metavoice
@@ -126,7 +126,7 @@ def test_the_default_follows_the_networks(device: str, dtype: torch.dtype, chose
 
 def test_multi_band_diffusion_is_exact(flags: Flags) -> None:
     """Networks, band splitting, and the levels of the bands."""
-    tensors = {name: torch.from_numpy(value) for name, value in mbd_tensors().items()}
+    tensors = {name: torch.from_numpy(value) for name, value in tiny("mbd").tensors.items()}
 
     def weights(band: int) -> dict[str, torch.Tensor]:
         start = f"bands.{band}."

@@ -14,14 +14,8 @@ from torch.utils._pytree import tree_leaves
 import torch_ref
 from tests.contract.speakers import folder
 from tests.sides import ORACLE
-from tests.tiny.metavoice import (
-    Weights,
-    first_stage_config,
-    first_stage_weights,
-    second_stage_config,
-    second_stage_weights,
-)
 from tests.tiny.metavoice_pipeline import reference
+from tests.tiny.networks import Weights, first_stage_config, second_stage_config, tiny
 from torch_ref import device as policy
 from torch_ref.device import Precision
 from torch_ref.metavoice.codes import predict
@@ -65,8 +59,8 @@ def filled(network: torch.nn.Module, weights: Weights, dtype: torch.dtype) -> An
 def networks(precision: Precision) -> tuple[FirstStage, SecondStage]:
     first, second = first_stage_config(), second_stage_config()
     return (
-        filled(FirstStage(first), first_stage_weights(first), precision.dtype),
-        filled(SecondStage(second), second_stage_weights(second), precision.wide),
+        filled(FirstStage(first), tiny(first), precision.dtype),
+        filled(SecondStage(second), tiny(second, 1), precision.wide),
     )
 
 
@@ -153,7 +147,7 @@ def test_one_dtype_from_weights_to_cache_and_float32_where_it_counts(dtype: torc
 def test_the_residual_stream_of_float16_is_wider() -> None:
     """It grows from layer to layer beyond the range of float16."""
     config = first_stage_config()
-    weights = first_stage_weights(config)
+    weights = tiny(config)
     for i in range(config.num_hidden_layers):
         weights.tensors[f"transformer.h.{i}.mlp.c_proj.weight"] *= 6e3
     wide = filled(FirstStage(config), weights, torch.float32)
@@ -176,7 +170,7 @@ def test_the_residual_stream_of_float16_is_wider() -> None:
 @torch.inference_mode()
 def test_half_precision_is_near(dtype: torch.dtype) -> None:
     """Logits change at most by the dtype's rounding, once per operation."""
-    exact = ORACLE.network("metavoice", first_stage_weights(first_stage_config()))
+    exact = ORACLE.network("metavoice", tiny("metavoice"))
     half = networks(Precision(torch.device("cpu"), dtype))[0]
     ids = torch.from_numpy(np.random.default_rng(1).integers(0, 2300, (2, 30)))
     truth, own = (

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.tiny.dia import dac_config
+from tests.tiny.networks import dac_config
 from tts_core.codecs.dac import decode_lookahead, decoded_length
 from tts_core.codecs.dac_calls import Passage, calls, even, launch_passages, most_fed, split, stream_shapes
 from tts_core.codecs.policy import CodecPolicy

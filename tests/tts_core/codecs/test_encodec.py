@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.tiny.codecs import codebooks_at
+from tests.tiny.every_codec import codebooks_at
 from tts_core.codecs.encodec import (
     ENCODEC_24KHZ,
     EncodecConfig,

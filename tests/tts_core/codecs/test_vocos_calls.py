@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.tiny.codecs import vocos_config
+from tests.tiny.networks import vocos_config
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.codecs.vocos import decode_lookahead, decode_window
 from tts_core.codecs.vocos_calls import calls, most_fed

@@ -13,7 +13,8 @@ import pytest
 from converters.convert import outline
 from converters.published import open_published
 from converters.rules.dequantize import Quantization
-from tests.tiny.dia import dac_config, dac_weights, dia_config, dia_weights, write_published
+from tests.tiny.dia import write_published
+from tests.tiny.networks import dac_config, dia_config, tiny
 from tts_core.codecs import dac
 from tts_core.codecs.dac import DAC_44KHZ
 from tts_core.codecs.memory import FITTED_TO_STREAMS, codec_policy, dac_call, dac_encode, dac_fed
@@ -56,7 +57,7 @@ def test_weights_are_what_convert_writes(tmp_path, dtype, mode):
         encoder_config=encoder,
         decoder_config=replace(config.decoder_config, hidden_size=128, cross_hidden_size=64),
     )
-    folder = write_published(tmp_path / "dia", dia_weights(config), dac_weights(published_codec()))
+    folder = write_published(tmp_path / "dia", tiny(config), tiny(published_codec()))
     how = None if mode is None else Quantization.of(*mode)
     whole = outline(open_published([folder], offline=True), dtype=dtype, quantization=how)
     written = {plan.part.kind: plan.nbytes for plan in whole.plans}

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.tiny.dia import dac_config, dia_config
+from tests.tiny.networks import dac_config, dia_config
 from tests.tiny.recordings import snippet
 from tts_core.dia.footprint import DiaJob
 from tts_core.dia.long_text import DiaPieces

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.tiny.dia import dac_config, dia_config
+from tests.tiny.networks import dac_config, dia_config
 from tts_core.dia.options import DiaOptions
 from tts_core.dia.pieces import DiaPiece, read
 from tts_core.dia.request import request, requests

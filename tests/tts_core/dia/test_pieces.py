@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from tests.tiny.dia import dia_config
+from tests.tiny.networks import dia_config
 from tests.tts_core.text.growth import LINEAR, growth
 from tts_core.dia.pieces import ANCHOR, DiaPiece, Size, bare, characters, cut, read
 from tts_core.dia.text import has_words, prepare, speakable, tokenize, turns

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from tests.tiny.dia import dac_config, dia_config
+from tests.tiny.networks import dac_config, dia_config
 from tts_core.dia.options import DiaOptions
 from tts_core.dia.request import DiaRequest, ask, request, requests
 from tts_core.dia.text import notes

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import Calls
-from tests.tiny.dia import SAMPLING, dac_config, dia_config
+from tests.tiny.networks import SAMPLING, dac_config, dia_config
 from tests.tiny.recordings import snippet
 from tts_core.dia import pieces
 from tts_core.dia import request as module

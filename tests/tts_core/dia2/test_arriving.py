@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.tiny.dia2 import dia2_config, tokenizer
+from tests.tiny.dia2 import tokenizer
+from tests.tiny.networks import dia2_config
 from tts_core.dia2.config import Dia2Config
 from tts_core.dia2.pieces import room, tag_of
 from tts_core.dia2.recordings import Prefix

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.tiny.dia2 import GOLDEN, dia2_config
+from tests.tiny.dia2 import GOLDEN
+from tests.tiny.networks import dia2_config
 from tts_core.codecs.mimi import MIMI_24KHZ
 from tts_core.dia2.config import read_published
 from tts_core.dia2.model import DIA2_1B, DIA2_2B, check

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.tiny.dia2 import dia2_config, tokenizer
+from tests.tiny.dia2 import tokenizer
+from tests.tiny.networks import dia2_config
 from tts_core.dia2.machine import StateMachine, longest_steps
 from tts_core.dia2.pieces import cut, room, tag_of
 from tts_core.dia2.script import Entry, Feed, Reader, read, read_exactly

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.tiny.dia2 import dia2_config
+from tests.tiny.networks import dia2_config
 from tests.tts_core.dia2.test_request import ask
 from tts_core.dia2.recordings import longest_prefix, spread
 from tts_core.errors import UsageError

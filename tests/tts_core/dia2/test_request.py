@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.tiny.dia2 import GOLDEN, dia2_config
+from tests.tiny.dia2 import GOLDEN
+from tests.tiny.networks import dia2_config
 from tts_core.codecs import mimi
 from tts_core.codecs.mimi import MIMI_24KHZ
 from tts_core.dia2.footprint import PLAN, Dia2Job

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.tiny.dia2 import dia2_config, other_config
+from tests.tiny.networks import dia2_config, other_config
 from tts_core.dia2.model import DIA2_2B
 from tts_core.dia2.recordings import Prefix
 from tts_core.dia2.request import longest_frames

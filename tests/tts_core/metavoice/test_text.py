@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.tiny.metavoice import first_stage_config, second_stage_config, tokenizers
+from tests.tiny.metavoice import tokenizers
+from tests.tiny.networks import first_stage_config, second_stage_config
 from tts_core.errors import CheckpointError, UsageError
 from tts_core.metavoice.text import (
     PATTERN,

@@ -5,7 +5,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from tests.tiny.codecs import vocos_config
+from tests.tiny.networks import vocos_config
 from tts_core.codecs.probes import vocos_probe
 from tts_core.errors import UsageError
 from tts_core.nn.probe import InputSources, passes, single_passes, sound

@@ -12,8 +12,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import httpx
 import numpy as np
@@ -21,7 +19,6 @@ import pytest
 import soundfile
 
 from mlx_port.commands.serve import command
-from mlx_port.commands.serve.run import _announce
 from tests.mlx_port.commands.running import one_line, run
 from tests.mlx_port.commands.serve.served import SOON, figure, until
 
@@ -194,17 +191,11 @@ def test_the_key_may_be_in_the_environment(capsys, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setitem(sys.modules, "mlx_port.commands.serve.run", Run)  # pyright: ignore[reportArgumentType]
     monkeypatch.setenv("MLX_PORT_API_KEY", "secret")
-    assert run(capsys, "serve", "--model", "a", "--model", "b", "--idle-unload", "60")[0] == 0
+    origins = ("app://obsidian.md", "app://.", "tauri://localhost", "chrome-extension://abc", "https://a.org")
+    allowed = [word for origin in origins for word in ("--cors", origin)]
+    assert run(capsys, "serve", "--model", "a", "--model", "b", "--idle-unload", "60", *allowed)[0] == 0
     [settings] = seen
     assert (settings.access.api_key, settings.models, settings.idle_unload) == ("secret", ("a", "b"), 60)
+    assert settings.access.origins == origins
     assert (settings.access.host, settings.port, settings.warm_up) == ("127.0.0.1", 8000, True)
     assert "secret" not in "".join(os.sys.argv)  # pyright: ignore[reportAttributeAccessIssue]
-
-
-def test_warnings_of_open_doors_go_to_stderr(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    access = SimpleNamespace(api_key=None, host="0.0.0.0")
-    settings = SimpleNamespace(access=access, wyoming=("0.0.0.0", 10200))
-    service: Any = SimpleNamespace(settings=settings, voices=SimpleNamespace(folder=tmp_path))
-    _announce(service)
-    out, err = capsys.readouterr()
-    assert (out, err.count("warning: anybody who reaches 0.0.0.0 can ")) == ("", 2)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import socket
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -67,3 +69,12 @@ def test_a_folder_of_voices_that_is_not_there_is_told(
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match=r"^voices: .*/file is no folder; give one"):
         run._store(Settings(voices=tmp_path / "file"))
+
+
+def test_warnings_of_open_doors_go_to_stderr(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    access = SimpleNamespace(api_key=None, host="0.0.0.0")
+    settings = SimpleNamespace(access=access, wyoming=("0.0.0.0", 10200))
+    service: Any = SimpleNamespace(settings=settings, voices=SimpleNamespace(folder=tmp_path))
+    run._announce(service)
+    out, err = capsys.readouterr()
+    assert (out, err.count("warning: anybody who reaches 0.0.0.0 can ")) == ("", 2)

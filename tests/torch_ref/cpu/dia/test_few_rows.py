@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 
 from tests.sides import ORACLE, YARDSTICK, Side
-from tests.tiny.dia import compose, dac_config, dac_weights, dia_config, dia_weights
-from tests.tiny.weights import Weights
+from tests.tiny.dia import compose
+from tests.tiny.networks import Weights, dia_config, tiny
 from tests.tolerance import assert_within
 from torch_ref import DiaPipeline
 from torch_ref.cpu import half_weights
@@ -34,8 +34,8 @@ TEXTS = [[49, 32, 50], [51] * 9, [52, 53, 54, 55]]
 
 def network(side: Side, *, cross_rope: bool, half: bool = False) -> Dia:
     """half: weights that float16 holds."""
-    weights = dia_weights(dia_config(cross_rope=cross_rope), seed=4)
-    return compose(side, halved(weights) if half else weights, dac_weights(dac_config())).engine.network
+    weights = tiny(dia_config(cross_rope=cross_rope), seed=4)
+    return compose(side, halved(weights) if half else weights, tiny("dac")).engine.network
 
 
 def halved(weights: Weights[DiaConfig]) -> Weights[DiaConfig]:
@@ -136,10 +136,10 @@ def codes(pipeline: DiaPipeline) -> np.ndarray:
 @torch.inference_mode(False)  # torch counts no changes of tensors that are made in inference mode
 def test_changed_weights_are_packed_again() -> None:
     """Replaced, and in place, as training changes them; unchanged ones are not."""
-    weights, changed = (halved(dia_weights(dia_config(), seed=seed)) for seed in (4, 5))
+    weights, changed = (halved(tiny("dia", seed=seed)) for seed in (4, 5))
     same = {name: tensor for name, tensor in weights.tensors.items() if ".encoder." in name}
     changed.tensors.update(same)  # the engine encodes the empty text only once
-    pipeline, other = (compose(YARDSTICK, each, dac_weights(dac_config())) for each in (weights, changed))
+    pipeline, other = (compose(YARDSTICK, each, tiny("dac")) for each in (weights, changed))
     before, after = codes(pipeline), codes(other)
     dia = pipeline.engine.network
     packed = few_rows.few_rows(dia)
@@ -157,7 +157,7 @@ def test_rows_of_a_small_network_run_in_one_thread(
 ) -> None:
     """Their draws too; and torch's own number of threads comes back, also after an error."""
     monkeypatch.setattr(few_rows, "SMALL", 2**40 if small else 0)
-    pipeline = compose(YARDSTICK, dia_weights(dia_config(), seed=4), dac_weights(dac_config()))
+    pipeline = compose(YARDSTICK, tiny("dia", seed=4), tiny("dac"))
     before, seen = torch.get_num_threads(), []
 
     def candidates(*given: object, **named: object) -> None:
@@ -177,7 +177,7 @@ def test_rows_of_a_small_network_run_in_one_thread(
 
 def test_prompts_of_unequal_lengths_are_read_as_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """With no row of one in a step that texts share."""
-    pipeline = compose(YARDSTICK, dia_weights(dia_config(), seed=4), dac_weights(dac_config()))
+    pipeline = compose(YARDSTICK, tiny("dia", seed=4), tiny("dac"))
     random, read, known = np.random.default_rng(6), FewRowsDecoder.read, list[int]()
 
     def noted(decoder: FewRowsDecoder, texts: Sequence[DiaInputs]) -> list[TextRead]:

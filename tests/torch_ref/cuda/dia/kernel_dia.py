@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.sides import YARDSTICK
-from tests.tiny.dia import dia_config, dia_weights
+from tests.tiny.networks import dia_config, tiny
 from tests.torch_ref.cuda.marks import DEVICE
 from torch_ref.dia.dia import Dia
 from tts_core.dia.config import DiaConfig
@@ -18,6 +18,6 @@ def config(*, cross_rope: bool = False, positions: int = 400) -> DiaConfig:
 
 def network(*, cross_rope: bool = False, positions: int = 400, seed: int = 3) -> Dia:
     """In float32, on the device of the kernels."""
-    weights = dia_weights(config(cross_rope=cross_rope, positions=positions), seed=seed)
+    weights = tiny(config(cross_rope=cross_rope, positions=positions), seed=seed)
     built = YARDSTICK.network("dia", weights)
     return built.to(DEVICE).eval()

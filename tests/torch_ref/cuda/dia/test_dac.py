@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.sides import YARDSTICK
-from tests.tiny.dia import dac_config, dac_weights
+from tests.tiny.networks import dac_config, tiny
 from tests.tolerance import assert_within
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
 from torch_ref.codecs.dac import Dac, Snake1d
@@ -21,7 +21,7 @@ LAYOUTS = {"time last": torch.contiguous_format, "channels last": torch.channels
 
 def codec() -> Dac:
     """A tiny DAC whose biases are large, so that each of them counts."""
-    built: Any = YARDSTICK.network("dac", dac_weights(dac_config(), seed=5))
+    built: Any = YARDSTICK.network("dac", tiny("dac", seed=5))
     random = torch.Generator().manual_seed(1)
     for name, one in built.named_parameters():
         if name.endswith("bias"):

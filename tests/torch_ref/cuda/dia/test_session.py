@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests.sides import YARDSTICK
-from tests.tiny.dia import dac_config, dac_weights, dia_config, dia_weights
 from tests.tiny.dia_served import requests, served
+from tests.tiny.networks import dia_config, tiny
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
 from torch_ref.cuda.batch import CapturedBatch
 from torch_ref.cuda.triton import INTERPRETED
@@ -27,8 +27,8 @@ pytestmark = [
 def pipeline() -> Any:
     config = dia_config(positions=400, text_positions=300)
     config = replace(config, decoder_config=replace(config.decoder_config, head_dim=16, cross_head_dim=32))
-    network = YARDSTICK.network("dia", dia_weights(config, seed=3, eos=1.3)).to(DEVICE)
-    codec = YARDSTICK.network("dac", dac_weights(dac_config())).to(DEVICE)
+    network = YARDSTICK.network("dia", tiny(config, seed=3, eos=1.3)).to(DEVICE)
+    codec = YARDSTICK.network("dac", tiny("dac")).to(DEVICE)
     return compose(network, codec, **Parts.fastest("dia", codec))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.sides import YARDSTICK
-from tests.tiny.dia2 import dia2_config, dia2_weights, other_config
+from tests.tiny.networks import dia2_config, other_config, tiny
 from tests.torch_ref.cuda.marks import DEVICE
 from torch_ref.dia2.dia2 import Dia2
 from tts_core.dia2.config import GATED, Dia2Config
@@ -25,4 +25,4 @@ def config(*, rope: bool = True) -> Dia2Config:
 
 def network(*, rope: bool = True, dtype: str = "float32", seed: int = 3) -> Dia2:
     """On the device of the kernels; norms and the action head stay float32."""
-    return YARDSTICK.network("dia2", dia2_weights(config(rope=rope), seed=seed), dtype).to(DEVICE).eval()
+    return YARDSTICK.network("dia2", tiny(config(rope=rope), seed=seed), dtype).to(DEVICE).eval()

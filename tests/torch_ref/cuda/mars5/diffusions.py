@@ -6,7 +6,8 @@ import numpy as np
 import torch
 
 import torch_ref.mars5.reverse as reverse
-from tests.tiny.mars5_nar import TEXT, codes, config, weights
+from tests.tiny.mars5_nar import TEXT, codes
+from tests.tiny.networks import nar_config, tiny
 from torch_ref.mars5.residual_transformer import ResidualTransformer
 from tts_core.mars5.config import is_norm
 from tts_core.mars5.diffusion import Cells, Diffusion, first_noise, make_cells
@@ -19,9 +20,10 @@ WAYS: dict[str, Any] = {
 }
 
 
-def tiny(device: str = "cpu", dtype: torch.dtype = torch.float32) -> ResidualTransformer:
-    network = ResidualTransformer(config())
-    network.load_state_dict({name: torch.from_numpy(weights().read(name)) for name in weights().names()})
+def small(device: str = "cpu", dtype: torch.dtype = torch.float32) -> ResidualTransformer:
+    network = ResidualTransformer(nar_config())
+    weights = tiny("mars5_nar")
+    network.load_state_dict({name: torch.from_numpy(weights.read(name)) for name in weights.names()})
     for name, parameter in network.named_parameters():
         parameter.data = parameter.data.to(torch.float32 if is_norm(name) else dtype)
     return network.to(device).eval().requires_grad_(False)

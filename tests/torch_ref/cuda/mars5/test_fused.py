@@ -9,7 +9,7 @@ import torch
 from tests.tiny.mars5_nar import TEXT, codes
 from tests.tolerance import assert_within
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
-from tests.torch_ref.cuda.mars5.diffusions import cells, tiny
+from tests.torch_ref.cuda.mars5.diffusions import cells, small
 from torch_ref.cuda.mars5.frames import draw_cells
 from torch_ref.cuda.mars5.fused import FusedTransformer
 from torch_ref.cuda.mars5.reverse import KernelDenoisingStep
@@ -42,8 +42,8 @@ def logits_of(network: ResidualTransformer, form: Any, *, deep: bool, guided: bo
 @pytest.mark.parametrize("deep", [False, True], ids=["shallow", "deep"])
 @pytest.mark.parametrize("dtype", [torch.float32, *HALVES], ids=str)
 def test_logits_are_as_exact_as_the_layers(dtype: torch.dtype, *, deep: bool, guided: bool) -> None:
-    truth = logits_of(tiny().double(), reverse.DenoisingStep, deep=deep, guided=guided)
-    network = tiny(DEVICE, dtype)
+    truth = logits_of(small().double(), reverse.DenoisingStep, deep=deep, guided=guided)
+    network = small(DEVICE, dtype)
     own, plain = (
         logits_of(network, form, deep=deep, guided=guided)
         for form in (KernelDenoisingStep, reverse.DenoisingStep)
@@ -59,8 +59,8 @@ def test_logits_are_as_exact_as_the_layers(dtype: torch.dtype, *, deep: bool, gu
 def test_cells_of_equal_logits_are_drawn_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     """At every timestep, with known cells among the unknown ones."""
     settings, begin = Diffusion(timesteps=STEPS), cells(deep=True)
-    source = reverse.ReverseDiffusion(tiny(DEVICE)).read(TEXT, codes(4, seed=2), begin, settings)
-    step = reverse.DenoisingStep(tiny(DEVICE), source, begin, settings)
+    source = reverse.ReverseDiffusion(small(DEVICE)).read(TEXT, codes(4, seed=2), begin, settings)
+    step = reverse.DenoisingStep(small(DEVICE), source, begin, settings)
     random = np.random.default_rng(3)
     frames, books = begin.codes.shape
     shape = 2, frames - step.first_frame, books - step.first_book, step.n_classes
@@ -107,8 +107,8 @@ def draw(
 @pytest.mark.parametrize("row", [0, 1])
 def test_logits_that_are_no_numbers_are_noted(row: int) -> None:
     settings, begin = Diffusion(timesteps=STEPS), cells(deep=False)
-    source = reverse.ReverseDiffusion(tiny(DEVICE)).read(TEXT, codes(4, seed=2), begin, settings)
-    step = reverse.DenoisingStep(tiny(DEVICE), source, begin, settings)
+    source = reverse.ReverseDiffusion(small(DEVICE)).read(TEXT, codes(4, seed=2), begin, settings)
+    step = reverse.DenoisingStep(small(DEVICE), source, begin, settings)
     frames, books = begin.codes.shape
     logits = torch.zeros(2, frames, books - 1, step.n_classes, device=DEVICE)
     state = torch.zeros(frames, books, dtype=torch.long, device=DEVICE)
@@ -123,7 +123,7 @@ def test_logits_that_are_no_numbers_are_noted(row: int) -> None:
 
 def test_weights_are_stored_once() -> None:
     """A second run joins nothing again."""
-    network, begin, settings = tiny(DEVICE), cells(deep=True), Diffusion(timesteps=2)
+    network, begin, settings = small(DEVICE), cells(deep=True), Diffusion(timesteps=2)
     source = reverse.ReverseDiffusion(network).read(TEXT, codes(4, seed=2), begin, settings)
     with torch.inference_mode():
         first, second = (FusedTransformer(network, source) for _ in range(2))

@@ -11,7 +11,7 @@ import torch
 from tests.tiny.mars5_nar import TEXT, codes
 from tests.torch_ref.cuda.eager import eager
 from tests.torch_ref.cuda.marks import DEVICE
-from tests.torch_ref.cuda.mars5.diffusions import WAYS, cells, run, tiny
+from tests.torch_ref.cuda.mars5.diffusions import WAYS, cells, run, small
 from tests.torch_ref.cuda.mars5.layers import on_layers as on_layers
 from torch_ref.cuda.capture import uncollected
 from torch_ref.cuda.mars5 import reverse
@@ -31,8 +31,8 @@ ON_KERNELS = [
 def test_the_work_of_a_graph(*, deep: bool) -> None:
     """Without kernels, and so without their draws."""
     way = WAYS["as upstream draws"]
-    made = run(tiny(), way, reverse.KernelDenoisingStep, deep=deep)
-    np.testing.assert_array_equal(made, run(tiny(), way, deep=deep))
+    made = run(small(), way, reverse.KernelDenoisingStep, deep=deep)
+    np.testing.assert_array_equal(made, run(small(), way, deep=deep))
 
 
 @pytest.mark.parametrize("device", [pytest.param(DEVICE, marks=ON_KERNELS)])
@@ -42,17 +42,17 @@ def test_captured_step(way: str, device: str, monkeypatch: pytest.MonkeyPatch, *
     """In float32; how the kernels round: test_fused.py."""
     if device == "cpu":
         monkeypatch.setattr(reverse, "capture", eager)
-    plain = run(tiny(device), WAYS[way], deep=deep)
-    made = run(tiny(device), WAYS[way], reverse.make_step, deep=deep)
+    plain = run(small(device), WAYS[way], deep=deep)
+    made = run(small(device), WAYS[way], reverse.make_step, deep=deep)
     np.testing.assert_array_equal(made, plain)
 
 
 @pytest.mark.usefixtures("on_layers")
 @pytest.mark.parametrize("usable", [True, False])
 def test_the_form_where_kernels_run_and_elsewhere(usable: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert reverse.runs(tiny()) == INTERPRETED
+    assert reverse.runs(small()) == INTERPRETED
     monkeypatch.setattr(reverse, "runs", lambda _: usable)
-    network, begin, settings = tiny(), cells(deep=False), Diffusion()
+    network, begin, settings = small(), cells(deep=False), Diffusion()
     source = ReverseDiffusion(network).read(TEXT, codes(4), begin, settings)
     made: Any = reverse.make_step(network, source, begin, settings)
     assert type(made) is (reverse.KernelDenoisingStep if usable else DenoisingStep)
@@ -76,7 +76,7 @@ def test_a_graph_is_freed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return graph, run()
 
     monkeypatch.setattr(reverse, "capture", captured)
-    diffusion = ReverseDiffusion(tiny(), reverse.KernelDenoisingStep)
+    diffusion = ReverseDiffusion(small(), reverse.KernelDenoisingStep)
     own = diffusion.begin(
         TEXT, codes(4, seed=2), cells(deep=True), WAYS["as upstream draws"], noise=HostNoise(1)
     )

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from tests.parity.mars5.test_slots import ROOM, SETTINGS, Text, come_and_go, text
 from tests.sides import YARDSTICK
-from tests.tiny.mars5_ar import VOCABULARY, ar_config, ar_weights, reference
+from tests.tiny.mars5_ar import VOCABULARY, reference
 from tests.tiny.mars5_draws import extend
+from tests.tiny.networks import ar_config, tiny
 from tests.torch_ref.cuda.eager import eager, uncaptured
 from torch_ref.batch import RunningBatch
 from torch_ref.cuda import batch
@@ -38,7 +39,7 @@ from tts_core.nn.noise import HostNoise
 @cache
 def network(window: int = 3000) -> CodecLM:
     """Its heads have 16 numbers, which the kernels take."""
-    return YARDSTICK.network("mars5", ar_weights(ar_config(sliding_window=window), seed=3))
+    return YARDSTICK.network("mars5", tiny(ar_config(sliding_window=window), seed=3))
 
 
 def alone(network: CodecLM, one: Text) -> list[int]:
@@ -162,7 +163,7 @@ def test_a_single_slot_past_the_end_of_its_text() -> None:
 
 @pytest.mark.usefixtures("plain_kernels")
 def test_logits_that_are_no_numbers() -> None:
-    weights = ar_weights(ar_config(), seed=3)
+    weights = tiny("mars5", seed=3)
     weights.tensors["embed.weight"][VOCABULARY.shallow("x").tokens[1]] = np.nan
     slot = captured(YARDSTICK.network("mars5", weights), 1)
     options = Mars5Options(generate_max_len_override=ROOM)

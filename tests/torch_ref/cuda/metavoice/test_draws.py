@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.tiny.metavoice import first_stage_config
+from tests.tiny.networks import first_stage_config
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
 from torch_ref.cuda.metavoice.draws import MetaVoiceDraws, draw_ids, embed_rows
 from torch_ref.metavoice.first_stage import FirstStage

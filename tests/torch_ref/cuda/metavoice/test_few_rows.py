@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.sides import ORACLE, YARDSTICK
-from tests.tiny.metavoice import Weights, first_stage_config, first_stage_weights
+from tests.tiny.networks import Weights, first_stage_config, tiny
 from tests.tolerance import assert_within
 from torch_ref.cuda import attention
 from torch_ref.cuda import rows as row_kernels
@@ -46,7 +46,7 @@ def test_few_rows(dtype: torch.dtype, rows: int, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(row_kernels, "TILE_BYTES", 16384)  # several programs, blocks and parts
     monkeypatch.setattr(attention, "BLOCK", 256)
     monkeypatch.setattr(attention, "PROGRAMS", 40)
-    weights, random = first_stage_weights(CONFIG), np.random.default_rng(1)
+    weights, random = tiny(CONFIG), np.random.default_rng(1)
     ids = random.integers(0, 2300, (rows, 40))
     speakers = random.normal(0, 1, (rows, 10)).astype(np.float32)
     exact = ORACLE.network("metavoice", weights)

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from tests.parity.metavoice.test_slots import END_OF_TEXT, ROOM, SAMPLINGS, Text, come_and_go, text
-from tests.tiny.metavoice import first_stage_config, first_stage_weights
 from tests.tiny.metavoice_lm import LanguageSide
+from tests.tiny.networks import first_stage_config, tiny
 from tests.torch_ref.cuda.eager import uncaptured
 from torch_ref.batch import RunningBatch
 from torch_ref.cuda import batch
@@ -37,7 +37,7 @@ WITH_INTERPRETER = pytest.mark.skipif(
 
 @cache
 def network() -> FirstStage:
-    return SIDE.first_stage(first_stage_weights(CONFIG))
+    return SIDE.first_stage(tiny(CONFIG))
 
 
 def alone(one: Text, count: int | None = None) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.sides import YARDSTICK
-from tests.tiny.qwen3 import qwen3_config, qwen3_weights
+from tests.tiny.networks import qwen3_config, tiny
 from tests.torch_ref.cuda.marks import DEVICE
 from torch_ref.qwen3.qwen3 import Qwen3
 from tts_core.qwen3.config import Qwen3Config
@@ -24,4 +24,4 @@ def config(mode: str = "custom_voice") -> Qwen3Config:
 
 def network(mode: str = "custom_voice", *, dtype: str = "float32") -> Qwen3:
     """On the device of the kernels; norms stay float32."""
-    return YARDSTICK.network("qwen3", qwen3_weights(config(mode)), dtype).to(DEVICE).eval()
+    return YARDSTICK.network("qwen3", tiny(config(mode)), dtype).to(DEVICE).eval()

@@ -2,7 +2,7 @@
 
 import torch
 
-from tests.tiny.qwen3 import qwen3_config
+from tests.tiny.networks import qwen3_config
 from torch_ref.batch import RunningBatch
 from torch_ref.cuda.qwen3.decoder import make_slots, sizes
 from torch_ref.cuda.qwen3.step import runs

@@ -19,7 +19,7 @@ from mlx_port.commands.serve.names import VOICES, speaker_for
 from mlx_port.commands.serve.settings import Settings
 from tests.mlx_port.commands.serve.clients.rows import BASE, CLONED, CUSTOM, DESIGN, DIA, ROWS, Row
 from tests.mlx_port.commands.serve.served import Served, Talk, error_of, expected, served
-from tests.tiny.qwen3 import qwen3_config
+from tests.tiny.networks import qwen3_config
 from tts_core import models
 
 ROOT = Path(__file__).parents[5]
