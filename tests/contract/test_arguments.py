@@ -63,7 +63,7 @@ def test_arguments_of_the_wrong_kind_are_named(model: str) -> None:
         assert message in str(caught.value)
 
 
-READERS = {"mlx": ("mlx_port.loading", "read_tensors"), "torch": ("torch_ref.loading", "_tensor")}
+READERS = {"mlx": ("mlx_port.loading", "read_tensors"), "torch": ("torch_ref.loading", "tensor")}
 
 
 @every_model

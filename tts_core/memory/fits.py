@@ -110,8 +110,10 @@ class Plan:
                 options[f"codec windows of {policy.max_frames} frames"] = size
                 break
         options |= {name: takes(other) for name, other in self.smaller(job).items()}
-        texts = "one text" if job.batch == 1 else f"{job.batch} texts"
-        what = f"memory: {texts} of {job.frames / rate:.1f} s of speech take {gigabytes(needed)}"
+        texts, take = ("one text", "takes") if job.batch == 1 else (f"{job.batch} texts", "take")
+        if (seconds := job.frames / rate) >= 0.05:  # else only the batch is opened
+            texts += f" of {seconds:.1f} s of speech"
+        what = f"memory: {texts} {take} {gigabytes(needed)}"
         _refuse(f"{what} on {machine.backend} beside the weights", machine, options)
 
     def places(self, configs: Configs, whole: Callable[[int], Job], most: int, machine: Machine) -> int:

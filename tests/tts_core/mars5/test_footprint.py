@@ -39,7 +39,7 @@ def test_captured_steps_keep_the_text_of_every_timestep() -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_only_the_cache_of_several_texts_stays_beside_other_stages(backend: str) -> None:
     """So that a text's diffusion, which takes more than its steps, does not add to its cache."""
-    long = replace(JOB, frames=3000, max_len=1000)
+    long = replace(JOB, prompt_ids=300, frames=3000, max_len=400)
     alone, two = take(long, backend=backend), take(replace(long, batch=2), backend=backend)
     assert alone.running == two.work
     assert 1.9 * alone.row < two.row < 2 * alone.row
@@ -53,14 +53,14 @@ def test_the_vocoder_is_beside_the_others_where_the_device_runs_it_there() -> No
     row = 2 * 1152 + 4 * 384 + 6 * 641 + 3 * 1280
     for frames, decoded in ((750, 750), (3000, 1024)):
         vocoder = 4 * ((decoded + 2 * 29) * row + 2 * 641 * 1280)
-        job = replace(JOB, frames=frames, batch=2, timesteps=0)
+        job = replace(JOB, prompt_ids=100, frames=frames, batch=2, timesteps=0)
         beside, after = (take(job, backend=backend).work for backend in ("torch-cuda", "torch-cpu"))
         assert beside - after == vocoder
     assert OVERLAPS == ("torch-cuda",)
 
 
 def test_what_takes_more() -> None:
-    batch = replace(JOB, batch=2)
+    batch = replace(JOB, prompt_ids=100, batch=2)
     assert take(replace(JOB, max_len=3000)).row > take(replace(JOB, max_len=2000)).row
     assert take(replace(batch, guided=False)).work < take(batch).work
     assert take(replace(batch, deep=False)).work < take(batch).work
