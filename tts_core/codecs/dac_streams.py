@@ -40,7 +40,8 @@ def decode_next(
 
     def work() -> list[Any]:
         nonlocal state
-        samples, state = codec.decode_piece(host.to_device(codes[None, :, frames:last]), state, ends)
+        states = None if state is None else [state]
+        samples, [state] = codec.decode_piece(host.to_device(codes[None, :, frames:last]), states, ends)
         return [samples]
 
     made = host.launch(work).take()[0][0]

@@ -79,7 +79,7 @@ def test_a_state_has_the_numbers_that_the_plan_counts(name: str) -> None:
     for side in (bench(name).side, bench(name).torch32):
         for stops, is_full in (([1], False), ([FRAMES], True), ([9, 10, FRAMES], True)):
             _, state = pieces(side, codes_of(name, batch=1), stops)
-            held = sum(side.numpy(array).size for array in state.arrays)
+            held = sum(side.numpy(array).size for array in state[0].arrays)
             assert held == planned if is_full else held <= planned, (side.kind, stops)
 
 
@@ -90,7 +90,7 @@ def test_a_piece_that_fails_changes_nothing(name: str, monkeypatch: pytest.Monke
     for side in (bench(name).torch32, bench(name).side):
         carried = side.module("layers.carried").Carried
         (wanted, _), (_, state) = pieces(side, codes, [7, 12]), pieces(side, codes, [7])
-        for place in range(len(state.arrays)):
+        for place in range(len(state[0].arrays)):
             with monkeypatch.context() as patch:
                 patch.setattr(carried, "_leave", failing(carried._leave, place))
                 with pytest.raises(MemoryError):
@@ -105,14 +105,11 @@ def test_rows_at_positions_of_their_own(name: str) -> None:
     codes, starts, count = codes_of(name, batch=3), (5, 12, 20), 3
 
     def run(side: CodecSide) -> np.ndarray:
-        states = [pieces(side, codes[[row]], [stop])[1] for row, stop in enumerate(starts)]
-        arrays = zip(*([side.numpy(array) for array in state.arrays] for state in states), strict=True)
+        states = [pieces(side, codes[[row]], [stop])[1][0] for row, stop in enumerate(starts)]
         read = np.stack([codes[row, :, stop : stop + count] for row, stop in enumerate(starts)])
-        steps = tuple(step for state in states for step in state.steps)
-        state = type(states[0])(steps, tuple(side.array(together(rows)) for rows in arrays))
-        samples, after = side.codec.decode_piece(read, state)
-        moved = [step * (stop + count) // stop for step, stop in zip(steps, starts, strict=True)]
-        assert after.steps == tuple(moved)
+        samples, after = side.codec.decode_piece(read, states)
+        moved = [state.steps * (stop + count) // stop for state, stop in zip(states, starts, strict=True)]
+        assert [state.steps for state in after] == moved
         return side.numpy(samples)
 
     def alone(side: CodecSide) -> np.ndarray:
@@ -123,14 +120,6 @@ def test_rows_at_positions_of_their_own(name: str) -> None:
     np.testing.assert_allclose(run(bench(name).torch64), truth, rtol=0, atol=1e-11 * np.abs(truth).max())
     for side in (bench(name).torch32, bench(name).side):
         assert_within(run(side), known, truth, f"{name} {side.kind}")
-
-
-def together(rows: Sequence[np.ndarray]) -> np.ndarray:
-    """Stack the arrays of streams, keys with zeros before the first."""
-    most = max(row.shape[2] for row in rows)
-    return np.concatenate(
-        [np.pad(row, [(0, 0), (0, 0), (most - row.shape[2], 0), (0, 0)][: row.ndim]) for row in rows]
-    )
 
 
 def failing(leave: Any, place: int) -> Any:
@@ -202,8 +191,8 @@ def test_a_delayed_state_has_the_numbers_that_the_plan_counts(name: str) -> None
     sides = bench_of_config(DAC[name])
     for side in (sides.torch32, sides.side):
         _, state = side.codec.decode_piece(np.zeros((2, DAC[name].n_codebooks, 1), np.int32), None)
-        held = sum(side.numpy(array).size for array in state.arrays)
-        assert held == 2 * dac.carried(DAC[name])
+        for row in state:
+            assert sum(side.numpy(array).size for array in row.arrays) == dac.carried(DAC[name])
 
 
 @pytest.mark.parametrize("which", ["torch32", "side"])
