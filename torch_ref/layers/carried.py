@@ -119,7 +119,5 @@ def stacked(rows: Sequence[Tensor | None]) -> Tensor | None:
         return rows[0]
     most = max(row.shape[2] for row in known)
     filled = [torch.zeros_like(known[0]) if row is None else row for row in rows]
-    widened = [
-        row if row.shape[2] == most else F.pad(row, (0, 0, most - row.shape[2], 0)) for row in filled
-    ]
+    widened = [row if row.shape[2] == most else F.pad(row, (0, 0, most - row.shape[2], 0)) for row in filled]
     return torch.cat(widened)

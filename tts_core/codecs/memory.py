@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tts_core.codecs import vocos
+from tts_core.codecs.policy import ONE_BY_ONE, ROWS
 from tts_core.codecs.vocos import VocosConfig
 from tts_core.memory.machine import Machine
-from tts_core.memory.terms import LIVE, Term
+from tts_core.memory.terms import LIVE, OVERLAPS, Term
 from tts_core.printable import counted
 
 GRAPHS = "codec graphs"  # a term that no peak of CUDA's allocator shows: a graph's memory counts as free
@@ -34,13 +35,14 @@ def widest_layer(
 
 
 def stream_states(carried: int, texts: int, captured: int, machine: Machine) -> tuple[Term, ...]:
-    """Return what streams carry from call to call; a call computes a new state beside that of its stream.
+    """Return what streams carry from call to call; a call computes new states beside those of its streams.
 
     carried: numbers of a stream.
     captured: lengths of calls that are captured, each with memory for both.
     """
-    one, why = machine.wide * carried, f"{counted(texts, 'stream')} and a new one"
-    held = Term("codec state", one * (texts + 1), why)
+    rows = 1 if machine.backend in (*OVERLAPS, *ONE_BY_ONE) else min(ROWS, texts)
+    one, why = machine.wide * carried, f"{counted(texts, 'stream')} and {rows} new"
+    held = Term("codec state", one * (texts + rows), why)
     if not captured:
         return (held,)
     return held, Term(GRAPHS, 2 * one * captured, "states of captured calls, which keep their memory")

@@ -38,7 +38,7 @@ class Dia2Net(StreamNet):
         check_memory(self, job)
 
     def windows(self, job: Dia2Job | None, *, streamed: bool) -> CodecPolicy:
-        return self.policy if streamed else self.policy.unheard()
+        return self.streamed() if streamed else self.policy.unheard()
 
     def open(
         self, places: int, job: Dia2Job | None, policy: CodecPolicy | None
