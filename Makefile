@@ -1,4 +1,4 @@
-.PHONY: demo serve test test-rest sample preloaded anywhere check parity bench cuda mutants
+.PHONY: demo serve test test-rest sample preloaded anywhere check parity bench cuda
 
 PYTHON ?= python3
 MLX ?= cpu# MLX backend outside macOS: cpu, cuda12 or cuda13
@@ -58,10 +58,6 @@ bench: .venv/installed-dev
 cuda:
 	$(PYTHON) -m pytest -m cuda tests/torch_ref
 
-# mutation tests; two hours, so not part of test; arguments as in MUTANTS="--seed 2"
-mutants: .venv/installed-mutants
-	$(FAST) env MLX_ENABLE_TF32=0 OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutants $(MUTANTS)
-
 # by hash, if MLX is for the CPU or for Apple silicon; torch, whose builds differ by index, by version only
 .venv/installed: pyproject.toml constraints.txt locks/run.txt | $(BIN)/python
 ifeq ($(MLX),cpu)
@@ -88,10 +84,6 @@ else
 	$(INSTALL) ".[$(MLX),torch,test,dev]"
 endif
 	touch .venv/installed $@
-
-.venv/installed-mutants: .venv/installed-dev
-	$(INSTALL) ".[mutants]"
-	touch $@
 
 $(BIN)/python:
 	$(PYTHON) -m venv .venv

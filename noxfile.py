@@ -49,7 +49,7 @@ NOBODY = 65534
 # tests of the repository, not of the packages: its documents, benchmarks, tools, and copies of its sources
 OF_THE_REPOSITORY = (
     *("test_docstrings.py", "test_documents.py", "test_imports.py", "test_mirror.py", "test_names.py"),
-    *("test_package.py", "examples", "mutants", "converters/test_fourth_model.py"),
+    *("test_package.py", "examples", "converters/test_fourth_model.py"),
     *("tts_core/dia/test_new_option.py", "test_install_lines.py"),
 )
 BLAS = (
@@ -244,7 +244,7 @@ def lines_of_extras(session: nox.Session) -> str:
     """Each extra resolves from the wheel, as the install lines of messages name it; hadolint reads the
     Containerfile.
     """
-    built, names = build_wheel(session), [name for name in EXTRAS if name not in ("test", "dev", "mutants")]
+    built, names = build_wheel(session), [name for name in EXTRAS if name not in ("test", "dev")]
     python = environment(session, "extras")
     for name in names:
         line = f"mlx-port[{name}] @ {built.as_uri()}"

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.bulk_run import run
-from benchmarks.timing import arguments, machine
+from benchmarks.lib.bulk_run import run
+from benchmarks.lib.timing import arguments, machine
 
 WORDS = Path(__file__).parent / "texts" / "short.txt"
 

@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any
 
 import torch_ref
-from benchmarks.bulk_run import Run, run
-from benchmarks.dia_step import FULL, SPECIAL, full_network, transformers_rows
-from benchmarks.timing import arguments, batch_rate
+from benchmarks.lib.bulk_run import Run, run
+from benchmarks.lib.dia_networks import FULL, SPECIAL, full_network, transformers_rows
+from benchmarks.lib.timing import arguments, batch_rate
 from tts_core.codecs.dac import DAC_44KHZ
 
 PEER_BATCH = 8

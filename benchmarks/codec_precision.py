@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
-from timing import arguments
 
+from benchmarks.lib.timing import arguments
 from tts_core.judges.sentences import sentences
 
 FIGURES = ("wer", "mos", "dnsmos_overall")

@@ -22,8 +22,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from checkpoints import FORMS, add_diffusion, make_checkpoint
-from timing import arguments, machine
+from benchmarks.lib.checkpoints import FORMS, add_diffusion, make_checkpoint
+from benchmarks.lib.timing import arguments, machine
 
 LIMIT = 1.5e9  # bytes of anonymous memory
 

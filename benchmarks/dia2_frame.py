@@ -30,10 +30,10 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-from checkpoints import dia2_config
-from dia2_networks import SIZES, engine
-from timing import arguments, machine, step
 
+from benchmarks.lib.checkpoints import dia2_config
+from benchmarks.lib.dia2_networks import SIZES, engine
+from benchmarks.lib.timing import arguments, machine, step
 from tts_core.dia2.config import Dia2Config
 from tts_core.dia2.inputs import Dia2Inputs
 from tts_core.dia2.options import Dia2Options

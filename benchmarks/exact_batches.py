@@ -6,9 +6,10 @@
 Each text, with a seed of its own, is spoken alone, in batches of 2, 4, 8 and 16, and in a running batch of 8
 places that texts join at random steps. The first two texts differed once, from frames 14 and 37.
 
-With --model: texts of a small random network of another model (benchmarks/exact_models.py), in its slots: how
-many have other codes than alone, and how many other keys in any bit, with the steps as they are and with
-plain ones. --cost times steps of 8 texts and of one by turns, as they are and plain, in processor time.
+With --model: texts of a small random network of another model (benchmarks/lib/exact_models.py), in its slots:
+how many have other codes than by themselves, and how many other keys in any bit, with the steps as they are
+and with plain ones. --cost times steps of 8 texts and of one by turns, as they are and plain, in processor
+time.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.exact_models import KINDS, built, plain, turns
-from benchmarks.exact_models import compared as compared_small
-from benchmarks.random_networks import PACKAGES
-from benchmarks.timing import arguments, machine
+from benchmarks.lib.exact_models import KINDS, built, plain, turns
+from benchmarks.lib.exact_models import compared as compared_small
+from benchmarks.lib.random_networks import PACKAGES
+from benchmarks.lib.timing import arguments, machine
 from tts_core.dia.options import DiaOptions
 from tts_core.dia.request import requests
 

@@ -24,9 +24,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from checkpoints import FORMS, make_checkpoint
 from convert import measure
-from timing import arguments, machine
+
+from benchmarks.lib.checkpoints import FORMS, make_checkpoint
+from benchmarks.lib.timing import arguments, machine
 
 TEXT = "[S1] One decoder step at full size. [S2] Then another one."
 ROWS = 2

@@ -24,8 +24,9 @@ uvx --from . mlx-port bench --report --json my-mac.json
 
 It prints rows to paste into an issue, and writes the file. Every model is timed at its published size with
 random weights, at 16, 8 and 4 bits (on a CPU only in float32), a minute each. A row of what does not
-fit in memory, or is too slow, says so; `-`: the minute ended before the speech. `--random qwen3` times one
-model, `--model FOLDER` one with its own weights. The file has no path and no name of yours.
+fit in memory, or is too slow, says so; `-`: the minute ended before the speech. Rows with settings are of
+Qwen3-TTS at 8 bits under each [setting to try](../use/mlx.md#settings-to-try-on-a-mac). `--random qwen3`
+times one model, `--model FOLDER` one with its own weights. The file has no path and no name of yours.
 
 ## Published by others
 

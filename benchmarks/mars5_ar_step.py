@@ -25,14 +25,14 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
-from random_networks import gpu, network
-from timing import arguments, copy_rate, machine
 
+from benchmarks.lib.random_networks import gpu, network
+from benchmarks.lib.timing import arguments, copy_rate, machine
 from tts_core.mars5.config import CodecLMConfig, codec_lm_parameter_shapes, is_norm
 from tts_core.mars5.inputs import Mars5Inputs
+from tts_core.mars5.model import MARS5_AR, MARS5_TEXT_IDS
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.sequence import CodecSequence
-from tts_core.mars5.spec import MARS5_AR, MARS5_TEXT_IDS
 from tts_core.mars5.tokens import CodecPrompt, CodecVocabulary
 from tts_core.nn.noise import HostNoise
 from tts_core.speaking.running import Running

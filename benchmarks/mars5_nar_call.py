@@ -22,12 +22,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from random_networks import gpu, network, title
-from timing import arguments, machine
 
+from benchmarks.lib.random_networks import gpu, network, title
+from benchmarks.lib.timing import arguments, machine
 from tts_core.mars5.config import ResidualTransformerConfig, is_norm, residual_transformer_parameter_shapes
 from tts_core.mars5.diffusion import FIRST_DRAW, Cells, Diffusion, make_cells
-from tts_core.mars5.spec import MARS5_NAR
+from tts_core.mars5.model import MARS5_NAR
 from tts_core.nn.noise import HostNoise
 
 # H200: cuBLAS was measured at 790 TFLOP/s in half precision; in float32 the data sheet says 67

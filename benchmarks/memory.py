@@ -29,10 +29,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from memory_jobs import MODELS
-from random_networks import MEMORY, PACKAGES
-from timing import arguments, machine
-
+from benchmarks.lib.memory_jobs import MODELS
+from benchmarks.lib.random_networks import MEMORY, PACKAGES
+from benchmarks.lib.timing import arguments, machine
 from tts_core.codecs.memory import GRAPHS
 from tts_core.memory.machine import Machine
 

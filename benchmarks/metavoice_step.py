@@ -20,13 +20,13 @@ from importlib import metadata
 from typing import Any
 
 import numpy as np
-from random_networks import gpu, network, usual
-from timing import arguments, copy_rate, machine, step
 
+from benchmarks.lib.random_networks import gpu, network, usual
+from benchmarks.lib.timing import arguments, copy_rate, machine, step
 from tts_core.metavoice.config import FirstStageConfig, is_quantisable
 from tts_core.metavoice.inputs import MetaVoiceInputs
+from tts_core.metavoice.model import METAVOICE_FIRST_STAGE
 from tts_core.metavoice.sampling import FirstStageSampling
-from tts_core.metavoice.spec import METAVOICE_FIRST_STAGE
 from tts_core.nn.noise import HostNoise
 
 RUNS = 3

@@ -17,7 +17,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 
-from timing import arguments
+from benchmarks.lib.timing import arguments
 
 PRODUCT = """
 random = np.random.default_rng(0)

@@ -29,8 +29,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.random_networks import PACKAGES
-from benchmarks.timing import arguments, machine
+from benchmarks.lib.random_networks import PACKAGES
+from benchmarks.lib.timing import arguments, machine
 from benchmarks.voice_judged import missing
 from examples.train_voice.evaluation import Item, source
 from examples.train_voice.listening import TurnScore, interval, word_error_rate

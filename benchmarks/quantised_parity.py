@@ -23,7 +23,7 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
-from benchmarks.timing import arguments, machine
+from benchmarks.lib.timing import arguments, machine
 from converters.convert import convert
 from converters.published import open_published
 from converters.rules.dequantize import Quantization

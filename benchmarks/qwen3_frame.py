@@ -25,9 +25,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from qwen3_networks import CONFIGS, networks
-from timing import arguments, copy_rate, machine
 
+from benchmarks.lib.qwen3_networks import CONFIGS, networks
+from benchmarks.lib.timing import arguments, copy_rate, machine
 from torch_ref.cuda.qwen3.decoder import make_slots as captured
 from torch_ref.cuda.qwen3.step import runs
 from torch_ref.qwen3.decoder import make_slots

@@ -38,10 +38,10 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-import qwen3_forms
-from qwen3_forms import Form
-from qwen3_networks import CONFIGS
-from timing import arguments, machine
+from benchmarks.lib import qwen3_forms
+from benchmarks.lib.qwen3_forms import Form
+from benchmarks.lib.qwen3_networks import CONFIGS
+from benchmarks.lib.timing import arguments, machine
 
 PEERS = ("torch_ref", "original", "nari", "nari-bf16", "mlx_port", "mlx-audio")
 MLX = ("mlx_port", "mlx-audio")
@@ -68,7 +68,7 @@ def forms(peer: str, size: str, given: argparse.Namespace) -> Iterator[Form]:
     if peer == "mlx-audio":
         return qwen3_forms.mlx_audio(config, given.dtype)
     if peer.startswith("nari"):
-        import qwen3_nari
+        from benchmarks.lib import qwen3_nari
 
         return qwen3_nari.forms(
             given.nari, texts, quantized=peer == "nari", every_capture=given.captures == "all"

@@ -20,10 +20,10 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-from qwen3_networks import CONFIGS, networks
-from random_networks import PACKAGES
-from timing import arguments
 
+from benchmarks.lib.qwen3_networks import CONFIGS, networks
+from benchmarks.lib.random_networks import PACKAGES
+from benchmarks.lib.timing import arguments
 from tts_core.qwen3.net import Qwen3Net
 from tts_core.qwen3.pipeline import Qwen3Pipeline
 from tts_core.speed import speed

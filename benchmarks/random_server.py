@@ -13,8 +13,7 @@ import json
 from typing import Any
 from unittest import mock
 
-from timing import arguments
-
+from benchmarks.lib.timing import arguments
 from mlx_port.commands.loading_flags import Loading
 from mlx_port.commands.serve import run
 from mlx_port.commands.serve.settings import Access, Settings
@@ -29,23 +28,21 @@ SIZES["qwen3"] = "Qwen/Qwen3-TTS-12Hz-0.6B-CustomVoice"
 
 
 def dia(dtype: str) -> Any:
-    from dia_step import full_pipeline
+    from benchmarks.lib.dia_networks import full_pipeline
 
     return full_pipeline(dtype)
 
 
 def dia2(dtype: str) -> Any:
-    from dia2_networks import engine
-
+    from benchmarks.lib.dia2_networks import engine
     from torch_ref.dia2.pipeline import Dia2Pipeline
-    from tts_core.dia2.spec import DIA2_2B
+    from tts_core.dia2.model import DIA2_2B
 
     return Dia2Pipeline(engine("torch", DIA2_2B, dtype)[0])
 
 
 def qwen3(dtype: str) -> Any:
-    import qwen3_networks
-
+    from benchmarks.lib import qwen3_networks
     from torch_ref.loading import Parts
     from torch_ref.qwen3.pipeline import compose
 

@@ -27,9 +27,9 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
-from dia_step import TEXT, full_pipeline
-from timing import arguments, batch_rate
 
+from benchmarks.lib.dia_networks import TEXT, full_pipeline
+from benchmarks.lib.timing import arguments, batch_rate
 from tts_core.codecs.dac_calls import Passage
 from tts_core.dia.options import DiaOptions
 from tts_core.pipeline import Pipeline

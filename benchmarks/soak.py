@@ -39,8 +39,8 @@ from typing import Any
 import numpy as np
 import psutil
 
-from benchmarks.random_networks import PACKAGES
-from benchmarks.timing import arguments, machine
+from benchmarks.lib.random_networks import PACKAGES
+from benchmarks.lib.timing import arguments, machine
 from tts_core.errors import CancelledError, UsageError
 
 TEXTS = Path(__file__).parent / "texts" / "short.txt"

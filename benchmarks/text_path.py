@@ -33,8 +33,8 @@ from types import CodeType, FrameType
 from typing import Any
 
 import numpy as np
-from timing import arguments
 
+from benchmarks.lib.timing import arguments
 from tts_core import models
 from tts_core.audio.files import write_audio
 from tts_core.results import GenerationResult

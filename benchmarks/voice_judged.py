@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import soundfile
 
-from benchmarks.timing import arguments, machine
+from benchmarks.lib.timing import arguments, machine
 from converters.convert import convert
 from converters.published import open_published
 from converters.rules.dequantize import Quantization

@@ -31,8 +31,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from random_networks import PACKAGES
-from timing import arguments
+from benchmarks.lib.random_networks import PACKAGES
+from benchmarks.lib.timing import arguments
 
 TEXT = "[S1] Hello, this is a voice made by a small network."
 LIBRARIES = (

@@ -131,8 +131,7 @@ def convert_weights(
 
     from converters.card import card_of
     from converters.convert import outline, version, write
-    from converters.files.destination import check_destination
-    from converters.files.workplace import clear_leftovers
+    from converters.files.destination import check_destination, clear_leftovers
     from converters.published import open_published
     from converters.rules.original_quant import quantization_of
     from converters.summary import summary

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from converters.card import card_of
-from converters.files.destination import appearing, check_destination, check_space
+from converters.files.destination import appearing, check_destination, check_space, clear_leftovers
 from converters.files.dtypes import FLOATS
-from converters.files.workplace import clear_leftovers
 from converters.files.writer import shard_names, shards, write_json
 from converters.published import ModelPart, Published, open_published
 from converters.rules.dequantize import Quantization
@@ -211,7 +210,7 @@ def convert(
 
     progress: called with the bytes written since its last call. force: replace an older converted folder,
     which stays until the new one is complete. Peak memory is a few times the largest tensor.
-    Before the folder appears, it is opened strictly and every tensor is read back and compared.
+    Before the folder appears, it is opened strictly.
     Raises UsageError, ResourceError or CheckpointError; no incomplete folder remains in any case.
     """
     whole = outline(published, dtype=dtype, quantization=quantization)
@@ -240,7 +239,7 @@ def write(
     check_space(destination.absolute().parent, whole.nbytes)
     with _Hashes(files) as hashes, appearing(destination, replace=force) as folder:
         for plan in whole.plans:
-            hashes.known |= _write_part(plan, folder / plan.part.folder, progress or (lambda _: None))
+            hashes.add(_write_part(plan, folder / plan.part.folder, progress or (lambda _: None)))
         report = whole.report() | {
             "tool": "mlx-port",
             "version": version(),
@@ -267,8 +266,8 @@ def write(
     return report
 
 
-def _write_part(plan: ConversionPlan, folder: Path, progress: Callable[[int], object]) -> dict[Path, str]:
-    """Write a part's files. Return the sha256 of those with weights."""
+def _write_part(plan: ConversionPlan, folder: Path, progress: Callable[[int], object]) -> list[Path]:
+    """Write a part's files. Return those with weights."""
     part, outputs = plan.part, plan.outputs
     folder.mkdir(exist_ok=True)
     write_json(folder / "config.json", plan.config(), sort=part.published is None)
@@ -277,7 +276,7 @@ def _write_part(plan: ConversionPlan, folder: Path, progress: Callable[[int], ob
     files = shards([output.entries for output in outputs])
     names = shard_names(len(files))
     paths = [folder / name for name in names]
-    hashes = write_tensors(part, outputs, dict(zip(paths, files, strict=True)), progress)
+    write_tensors(part, outputs, dict(zip(paths, files, strict=True)), progress)
     index = {
         "metadata": {
             "total_size": sum(entry.nbytes for entries in files for entry in entries),
@@ -288,7 +287,7 @@ def _write_part(plan: ConversionPlan, folder: Path, progress: Callable[[int], ob
         },
     }
     write_json(folder / "model.safetensors.index.json", index)
-    return hashes
+    return paths
 
 
 class _Hashes:
@@ -298,13 +297,12 @@ class _Hashes:
         self._stop = threading.Event()
         self._pool = ThreadPoolExecutor(1)
         self._futures: dict[Path, Future[str]] = {}
-        self.known: dict[Path, str] = {}  # hashes of files that were read anyway
         self.add(files)
 
     def add(self, files: Iterable[Path]) -> None:
         """Queue further files; each file is hashed once."""
         for file in files:
-            if file not in self._futures and file not in self.known:
+            if file not in self._futures:
                 self._futures[file] = self._pool.submit(self._hash, file)
 
     def __enter__(self) -> _Hashes:
@@ -315,7 +313,7 @@ class _Hashes:
         self._pool.shutdown(cancel_futures=True)
 
     def of(self, file: Path) -> str:
-        return self.known[file] if file in self.known else self._futures[file].result()
+        return self._futures[file].result()
 
     def _hash(self, path: Path) -> str:
         digest, piece = hashlib.sha256(), bytearray(2**20)

@@ -1,4 +1,4 @@
-"""Tensors of a conversion: threads make, write and compare them, while others hash the files."""
+"""Tensors of a conversion, made and written in threads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ import numpy as np
 
 from converters.files.dtypes import narrow
 from converters.files.pieces import ScratchMemory, all_finite
-from converters.files.read_back import ReadBack
 from converters.files.writer import SafetensorsWriter, TensorEntry
 from converters.part import ModelPart
 from converters.rules.dequantize import Quantization
@@ -25,7 +24,7 @@ from tts_core.errors import CheckpointError, NotFoundError
 from tts_core.extras import install
 
 LARGEST = 2**26  # numbers of a tensor that is made as a whole
-MAKERS = 2  # threads, each with memory for one tensor; one takes longer than writing and hashing
+MAKERS = 2  # threads, each with memory for one tensor; one takes longer than writing
 
 
 @dataclass(frozen=True)
@@ -62,40 +61,32 @@ def write_tensors(
     outputs: Sequence[TensorOutput],
     files: Mapping[Path, Sequence[TensorEntry]],
     progress: Callable[[int], object],
-) -> dict[Path, str]:
-    """Write the tensors of a part to new files, and read each back. Return the files' sha256.
+) -> None:
+    """Write the tensors of a part to new files.
 
     files: their entries, together those of `outputs`.  progress: called with the bytes written since its last
     call, from one thread at a time.
     """
-    memory, writing, comparing = ScratchMemory(), threading.Lock(), threading.Lock()
+    memory, writing = ScratchMemory(), threading.Lock()
     with ExitStack() as stack:
-        writers: dict[Path, SafetensorsWriter] = {}
-        backs: dict[Path, ReadBack] = {}
+        writers: dict[str, SafetensorsWriter] = {}  # by tensor
         for path, entries in files.items():
-            writers[path] = SafetensorsWriter(path, entries)
-            stack.callback(writers[path].abort)
-            backs[path] = stack.enter_context(ReadBack(path))
-        places = {entry.name: path for path, entries in files.items() for entry in entries}
+            writer = SafetensorsWriter(path, entries)
+            stack.callback(writer.abort)
+            writers |= dict.fromkeys((entry.name for entry in entries), writer)
 
         def write_in_parts(output: TensorOutput) -> None:
             [entry] = output.entries
-            path = places[entry.name]
             with writing:
-                writers[path].fill(entry.name, _parts(part, output))
-            with comparing:
-                backs[path].compare(entry, _parts(part, output))
+                writers[entry.name].fill(entry.name, _parts(part, output))
                 progress(entry.nbytes)
 
         def write(output: TensorOutput) -> None:
             if _is_too_large(part, output):
                 return write_in_parts(output)
             for entry, tensor in zip(output.entries, _made(part, output, memory), strict=True):
-                path = places[entry.name]
                 with writing:
-                    writers[path].write(entry.name, tensor)
-                with comparing:
-                    backs[path].compare(entry, [tensor])
+                    writers[entry.name].write(entry.name, tensor)
                     progress(entry.nbytes)
 
         quantized = any(output.quantization for output in outputs)  # MLX computes in one thread
@@ -103,9 +94,8 @@ def write_tensors(
         stack.callback(pool.shutdown, cancel_futures=True)
         for done in [pool.submit(write, output) for output in outputs]:
             done.result()
-        for writer in writers.values():
+        for writer in set(writers.values()):
             writer.close()
-        return {path: back.sha256() for path, back in backs.items()}
 
 
 def _is_too_large(part: ModelPart, output: TensorOutput) -> bool:

@@ -16,6 +16,7 @@ from mlx_port.kernels.source import passes
 from mlx_port.layers.cache import CHUNK
 from mlx_port.layers.row_cache import RowCache, RowPositions
 from mlx_port.reading import Reading, begin_read, finish_read
+from mlx_port.runtime.switches import kind_of_keys
 from tts_core.speaking.decoder import BatchDecoder, TextRead
 from tts_core.speaking.rows import BatchRows, Draws, Launched, TextInputs, mapped
 
@@ -84,8 +85,10 @@ class RunningBatch:
     def _put(self, slot: int, text: TextInputs, read: TextRead) -> None:
         """Take what was read of the text at the last place."""
         place = self.plan.count - 1
-        form = self.decoder.cache or RowCache
-        self.caches = self.caches or [form(keys[:0], values[:0], self.at) for keys, values in read.keys]
+        form, kind = self.decoder.cache or RowCache, kind_of_keys(read.keys[0][0].dtype)
+        self.caches = self.caches or [
+            form(keys[:0].astype(kind), values[:0].astype(kind), self.at) for keys, values in read.keys
+        ]
         self._reserve(int(self.plan.positions().max()))
         kept, apart = min(text.positions, self.at.capacity), len(self.caches[0].keys) // self.copies
         for cache, pair in zip(self.caches, read.keys, strict=True):

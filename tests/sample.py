@@ -11,7 +11,7 @@ import pytest
 
 # files and folders of which every test runs: cache, start, files, permissions, terminals, memory, processes
 WHOLE = (
-    "tests/converters/files/test_workplace.py",
+    "tests/converters/files/test_destination.py",
     "tests/converters/test_cli.py",
     "tests/converters/test_start.py",
     "tests/mlx_port/test_api.py",

@@ -18,6 +18,10 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ("tts_core", "torch_ref", "mlx_port", "converters")
 TREES = (*PACKAGES, "tests", "benchmarks", "examples")
 PATH = re.compile(rf"(?<![\w./-])(?:{'|'.join((*TREES, 'docs'))})/[\w./-]*\w/?(?![\w<*{{])")
+BARE = re.compile(r"(?<![\w./@*<{-])(?:[\w-]+/)*([\w-]+\.(?:py|toml))\b(?![\w(@])")
+# files of other projects, which docstrings cite, and the reader's own adapter
+OTHERS = {"diffusion_schedule.py", "fast_model.py", "loss.py", "lowpass.py", "model.py", "my_port.py"}
+OTHERS |= {"multibanddiffusion.py", "non_causal.py", "spectral_ops.py", "unet.py"}
 MODULE = re.compile(rf"(?<![\w./])(?:{'|'.join((*PACKAGES, 'benchmarks', 'examples'))})(?:\.\w+)+")
 # a line's end: half of a path, of owner/name@commit, of a hyphenated name before a path, of a [--flag VALUE]
 CUT = re.compile(r"[\w)]/$|[\w/-]@$|\w-\n\w+/|\[--?\w[\w-]*$")
@@ -55,13 +59,19 @@ def texts(tree: str) -> list[tuple[str, str]]:
 
 def documents() -> Iterator[tuple[str, str]]:
     for path in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")):
-        if path.name != "CHANGELOG.md":  # names files of older versions
-            yield str(path.relative_to(ROOT)), path.read_text("utf-8")
+        yield str(path.relative_to(ROOT)), path.read_text("utf-8")
+
+
+@cache
+def names() -> frozenset[str]:
+    return frozenset(path.rpartition("/")[2] for path in files()) | {path.name for path in ROOT.iterdir()}
 
 
 def strange_paths(text: str) -> list[str]:
+    """Paths from the root that lead nowhere, and names of files that no folder has."""
     found = [match.rstrip("/") for match in PATH.findall(text)]
-    return [path for path in found if path not in files() and not ignored(path)]
+    bare = [name for name in BARE.findall(text) if name not in names() | OTHERS]
+    return bare + [path for path in found if path not in files() and not ignored(path)]
 
 
 def ignored(path: str) -> bool:

@@ -1,6 +1,6 @@
 """The names of all models and codecs, and the types of their facts.
 
-NAMES is the only list that a new model is added to. Its facts are in tts_core/<name>/spec.py, those of a
+NAMES is the only list that a new model is added to. Its facts are in tts_core/<name>/model.py, those of a
 codec next to its configuration in tts_core/codecs/<name>.py; both are imported on first use, so that one
 model never loads another. A kind of network is named after its codec, or after its model: `mars5`,
 `mars5_nar`. The kind is also the `model_type` in the config.json of its part of a converted folder; the
@@ -185,7 +185,7 @@ def check_name(name: str | None) -> None:
 
 def model(name: str) -> Model:
     """Import a model's spec. name: one of NAMES."""
-    return importlib.import_module(f"tts_core.{name}.spec").MODEL
+    return importlib.import_module(f"tts_core.{name}.model").MODEL
 
 
 def owner(kind: str) -> str | None:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from converters.files.workplace import others_in, workplace
 from tts_core.errors import CheckpointError, NotFoundError, ResourceError, SpeechError, UsageError
-from tts_core.files.record import RECORD
+from tts_core.files.record import RECORD, Record
 from tts_core.files.whole import sync
 
+_LITTER = {".DS_Store"}  # Finder's notes about a folder
+_PREFIX = ".mlx-port-"  # of hidden folders in which conversions work
+_OLD = "old"  # in such a folder: the model that is replaced, by its name
 _SPARE_BYTES = 16 * 2**20  # headers, descriptions, and what a file system rounds up
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _REFUSED = (
@@ -67,6 +71,17 @@ def _check_replaceable(destination: Path) -> None:
         )
 
 
+def others_in(folder: Path) -> list[str]:
+    """List the files in a converted folder that no conversion wrote, by their paths inside it.
+
+    Raises what `tts_core.files.record.Record.read` raises.
+    """
+    written = {RECORD, *Record.read(folder).files}
+    found = [path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()]
+    names = [path.relative_to(folder).as_posix() for path in found if path.name not in _LITTER]
+    return sorted(set(names) - written)
+
+
 def check_space(folder: Path, needed: int) -> None:
     """Raise ResourceError unless `needed` bytes and 16 MiB to spare fit where `folder` is, or would be."""
     while not folder.exists():
@@ -81,25 +96,76 @@ def appearing(destination: Path, *, replace: bool = False) -> Iterator[Path]:
     """Yield a new folder that becomes `destination` when the block ends, and vanishes when it raises.
 
     replace: an older folder at `destination` goes then, not before. Every file is on the disk before its
-    folder appears. An OSError becomes one of our errors.
+    folder appears. An OSError becomes one of our errors, and UsageError is raised for what came meanwhile.
     """
     destination = destination.absolute()
     created = [folder for folder in destination.parents if not folder.exists()]  # innermost first
     with _explained(destination):
         try:
             destination.parent.mkdir(parents=True, exist_ok=True)
-            with workplace(destination) as place:
-                yield place.new
-                _sync(place.new)
+            with _workplace(destination.parent) as place:
+                new, old = place / "new", place / _OLD / destination.name
+                new.mkdir()
+                yield new
+                _sync(new)
                 if replace and destination.exists():
-                    os.rename(destination, place.old)
-                _take_place(place.new, destination)
+                    if any(destination.iterdir()):
+                        _check_replaceable(destination)
+                    old.parent.mkdir()
+                    os.rename(destination, old)
+                _take_place(new, destination)
                 sync(destination.parent)
         except BaseException:
             with contextlib.suppress(OSError):
                 for folder in created:
                     folder.rmdir()
             raise
+
+
+def clear_leftovers(parent: Path) -> None:
+    """Remove what killed conversions left in a folder; an older model that one took away goes back."""
+    with contextlib.suppress(OSError), _locked(parent, fcntl.LOCK_EX):
+        for place in parent.glob(_PREFIX + "?" * 8):
+            with contextlib.suppress(OSError), _locked(place, fcntl.LOCK_EX | fcntl.LOCK_NB) as is_locked:
+                if is_locked and not place.is_symlink():
+                    _dissolve(place)
+
+
+@contextlib.contextmanager
+def _workplace(parent: Path) -> Iterator[Path]:
+    """Make a hidden folder, locked until it is removed at the end."""
+    with contextlib.ExitStack() as stack:
+        with _locked(parent, fcntl.LOCK_EX):  # a new folder without its lock is a leftover
+            place = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
+            stack.enter_context(_locked(place, fcntl.LOCK_EX))
+        stack.callback(_dissolve, place)
+        yield place
+
+
+@contextlib.contextmanager
+def _locked(folder: Path, how: int) -> Iterator[bool]:
+    """Lock a folder against other processes; the system drops the lock when the process ends, however.
+
+    Yields False if another has it, and on a disk without locks.
+    """
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(handle, how)
+        except OSError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(handle)
+
+
+def _dissolve(place: Path) -> None:
+    """Remove a conversion's folder; the older model that it took goes back if nothing is in its place."""
+    for old in (place / _OLD).glob("*"):
+        if not os.path.lexists(place.parent / old.name):
+            os.rename(old, place.parent / old.name)
+    shutil.rmtree(place, ignore_errors=True)
 
 
 def _take_place(folder: Path, destination: Path) -> None:

@@ -17,7 +17,7 @@ from tts_core.mars5.config import (
     residual_transformer_from_shapes,
     residual_transformer_parameter_shapes,
 )
-from tts_core.mars5.spec import TOKENIZERS
+from tts_core.mars5.model import TOKENIZERS
 
 AR_NAMES = (
     r"ar\.(layers|norm|output)\.|embed\.|ref_chunked_emb\.embs\.|pos_embedding\."

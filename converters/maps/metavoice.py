@@ -19,7 +19,7 @@ from tts_core.metavoice.config import (
     second_stage_parameter_shapes,
     speaker_encoder_parameter_shapes,
 )
-from tts_core.metavoice.spec import TOKENIZER
+from tts_core.metavoice.model import TOKENIZER
 from tts_core.metavoice.text import read_published
 
 _SHARED = r"transformer\.(wpe|ln_f|h\.\d+\.(ln_[12]|attn|mlp\.c_proj))\.|speaker_cond_pos\.|lm_heads\."

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mlx_port.commands.display import Display
-from mlx_port.commands.generate import GenerateFlags
+from mlx_port.commands.generate_flags import GenerateFlags
 from mlx_port.commands.output import STDOUT, Output, check_numbers
 from tts_core.errors import CancelledError, GenerationError, SpeechError
 from tts_core.pipeline import Pipeline

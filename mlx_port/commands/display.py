@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from mlx_port.commands.generate import GenerateFlags
+from mlx_port.commands.generate_flags import GenerateFlags
 from mlx_port.commands.pace import LEAST_SECONDS, speed
 from tts_core.pipeline import Progress
 from tts_core.printable import one_line

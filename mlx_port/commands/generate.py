@@ -2,41 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 import click
 
-from mlx_port.commands.loading_flags import Loading, loading, loading_flags
+from mlx_port.commands.generate_flags import GenerateFlags
+from mlx_port.commands.loading_flags import loading, loading_flags
 from mlx_port.commands.model_flags import ModelCommand, chosen_options, option_flags
 from tts_core.audio.formats.names import SUFFIXES
 from tts_core.printable import counted, either
-
-
-@dataclass(frozen=True)
-class GenerateFlags:
-    """Flags of one call as given; None is the default.
-
-    options: values of the model's options by name.
-    """
-
-    text: str | None
-    model: str | None
-    loading: Loading
-    check: bool
-    voice: str | None
-    ref_audio: tuple[str, ...]
-    ref_text: tuple[str, ...]
-    options: dict[str, Any]
-    output: str | None
-    form: str | None
-    captions: str | None
-    play: bool
-    stream: bool
-    show_pieces: bool
-    as_json: bool
-    quiet: bool
 
 
 @click.command(cls=ModelCommand)

@@ -9,7 +9,7 @@ import click
 
 from mlx_port.commands.arithmetic import arithmetic, codec_precision
 from mlx_port.commands.collect import Collected
-from mlx_port.commands.generate import GenerateFlags
+from mlx_port.commands.generate_flags import GenerateFlags
 from mlx_port.commands.output import STDOUT
 from mlx_port.commands.pace import speed
 from tts_core.printable import counted, json_text, one_line

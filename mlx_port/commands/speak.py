@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mlx_port.commands.collect import Collected, as_it_comes, collect
 from mlx_port.commands.display import open_display
-from mlx_port.commands.generate import GenerateFlags
+from mlx_port.commands.generate_flags import GenerateFlags
 from mlx_port.commands.opening import (
     check_backend,
     check_options,

@@ -11,6 +11,7 @@ from functools import partial
 import mlx.core as mx
 
 from mlx_port.layers.row_cache import RowCache, RowPositions
+from mlx_port.runtime.switches import EarlyLaunch
 from mlx_port.steps.add_norm import Norm, add_norm
 from mlx_port.steps.chain import chain
 from mlx_port.steps.row_keys import attend_cached
@@ -70,6 +71,7 @@ class FusedStack:
         self.layers, self.norm, self.kind = layers, norm, kind
         ends = [partial(self._end, index) for index in range(len(layers))]
         self.ends = [chain(end) for end in ends] if is_apart else ends
+        self.launch = EarlyLaunch(len(layers) if is_apart else 0)
 
     def begin(self, x: mx.array, normed: mx.array, spin: mx.array | None) -> tuple[mx.array, ...]:
         """Begin the first layer with rows and their norm, (R, D) each, for `run`. spin: from Spins."""
@@ -88,6 +90,7 @@ class FusedStack:
         x, queries, *fresh = begun
         for index, end in enumerate(self.ends):
             x, queries, *fresh = end(x, attend(index, queries, *fresh), spin)
+            self.launch(1 + index, x)
         return x
 
     def _end(

@@ -56,9 +56,10 @@ def attend_seen(queries: mx.array, keys: mx.array, values: mx.array, seen: Seen,
     (R, H, 1, E), (R, K, rows, E) twice → (R, H, 1, E). In float32 on a CPU unequal texts attend by
     themselves, without padding, so that none's numbers depend on the others' lengths.
     """
-    if on_gpu() or queries.dtype != mx.float32:
+    kind, queries = queries.dtype, queries.astype(keys.dtype)
+    if on_gpu() or kind != mx.float32:
         keys, values = keys[:, :, : seen.most], values[:, :, : seen.most]
-        return attend_row(queries, keys, values, seen.mask, scale)
+        return attend_row(queries, keys, values, seen.mask, scale).astype(kind)
     texts, kv_heads = seen.runs[-1][1], keys.shape[1]
     asked = scale * queries.reshape(len(queries), kv_heads, -1, queries.shape[-1])  # (R, K, H/K, E)
     if len(seen.runs) == 1:
@@ -76,7 +77,7 @@ def attend_cached(
 ) -> mx.array:
     """Attend as `attend_seen` to what a RowCache has at these positions."""
     if on_gpu() or queries.dtype != mx.float32:
-        return attend_row(queries, keys, values, at.mask, scale)
+        return attend_row(queries.astype(keys.dtype), keys, values, at.mask, scale).astype(queries.dtype)
     counts = np.minimum(np.array(at.positions) + 1, at.capacity) if at.all_at is None else [at.seen]
     return attend_seen(queries, keys, values, seen_keys(np.broadcast_to(counts, len(queries))), scale)
 
@@ -93,7 +94,7 @@ def written(cache: mx.array, fresh: mx.array, places: np.ndarray) -> mx.array:
         cache[..., place : place + 1, :] = fresh
         return cache
     rows = mx.array(places).reshape(*(1,) * (cache.ndim - 4), -1, 1, 1, 1)
-    return mx.put_along_axis(cache, rows, fresh, axis=-2)
+    return mx.put_along_axis(cache, rows, fresh.astype(cache.dtype), axis=-2)
 
 
 class JoinedCache(RowCache):

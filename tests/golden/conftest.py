@@ -3,9 +3,8 @@
 import pytest
 
 from tests.golden.dia_bench import Loader
-from tests.golden.remembering import RememberingLoader
 
 
 @pytest.fixture(scope="session")
 def loader(tmp_path_factory: pytest.TempPathFactory) -> Loader:
-    return RememberingLoader(tmp_path_factory.mktemp("golden"))
+    return Loader(tmp_path_factory.mktemp("golden"))

@@ -36,20 +36,20 @@ from tests.tiny.qwen3 import qwen3_config
 from tts_core.dia.inputs import DiaInputs
 from tts_core.dia2.config import GATED, Dia2StackConfig
 from tts_core.dia2.grid import FREE
+from tts_core.dia2.model import DIA2_2B
 from tts_core.dia2.sampling import Dia2Choice, Dia2Sampling
-from tts_core.dia2.spec import DIA2_2B
 from tts_core.mars5.inputs import Mars5Inputs
 from tts_core.mars5.options import Mars5Options
 from tts_core.metavoice.inputs import MetaVoiceInputs
+from tts_core.metavoice.model import METAVOICE_FIRST_STAGE
 from tts_core.metavoice.sampling import FirstStageSampling
-from tts_core.metavoice.spec import METAVOICE_FIRST_STAGE
 from tts_core.models import network as spec_of
 from tts_core.nn.noise import HostNoise
 from tts_core.qwen3.config import CUSTOM_VOICE, Qwen3StackConfig
 from tts_core.qwen3.inputs import Qwen3Inputs
 from tts_core.qwen3.layout import build
+from tts_core.qwen3.model import qwen3 as published_qwen3
 from tts_core.qwen3.sampling import Qwen3Sampling
-from tts_core.qwen3.spec import qwen3 as published_qwen3
 from tts_core.speed import speed
 
 pytestmark = pytest.mark.rest

@@ -13,8 +13,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from benchmarks.exact_models import KINDS, built, compared
-from benchmarks.random_networks import PACKAGES
+from benchmarks.lib.exact_models import KINDS, built, compared
+from benchmarks.lib.random_networks import PACKAGES
 from mlx_port.steps import rows
 from torch_ref.limits import independent
 

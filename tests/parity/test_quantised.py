@@ -35,7 +35,7 @@ from tests.tolerance import assert_within
 from tts_core import models
 from tts_core.mars5.config import is_norm, residual_transformer_parameter_shapes
 from tts_core.mars5.diffusion import Diffusion, first_noise, make_cells
-from tts_core.mars5.spec import MARS5_AR, MARS5_NAR
+from tts_core.mars5.model import MARS5_AR, MARS5_NAR
 from tts_core.memory.weights import weight_bytes
 from tts_core.metavoice.inputs import MetaVoiceInputs
 from tts_core.metavoice.sampling import FirstStageSampling

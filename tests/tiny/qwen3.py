@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import save_file
 
-from benchmarks.checkpoints import write_qwen3_texts
+from benchmarks.lib.checkpoints import write_qwen3_texts
 from tests.tiny.mimi import mimi_config
 from tests.tiny.weights import Weights
 from tts_core.codecs import qwen3_codec

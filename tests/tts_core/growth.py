@@ -2,7 +2,7 @@
 
 Eight times the input takes eight times the work if it is linear and 64 times if it is quadratic: the limit
 between them is a factor of about three from both. Lines are the same on every machine; what C does within one
-is in docs/measured/speed.md, and steps of regular expressions are counted in text/test_patterns.py.
+is in docs/measured/speed.md.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import pytest
 
 from tts_core.extras import EXTRAS, install
 
-FOR_DEVELOPERS = {"test", "dev", "mutants"}
+FOR_DEVELOPERS = {"test", "dev"}
 BASES = {"mlx[cpu]": "mlx-cpu", "mlx[cuda12]": "mlx-cuda-12", "mlx[cuda13]": "mlx-cuda-13"}
 
 

@@ -1,10 +1,10 @@
 """The output folder of a bulk run: locked, begun with settings that stay, resumed from its manifests.
 
-    audio/ID.flac or audio/shard-000000.tar    sounds; a row's shard follows from its number
-    captions/ID.srt                            where asked for
-    manifest.jsonl                             a line a row in the order of the input, once a run has ended
-    errors.jsonl                               rows that failed in the last run, with their reasons
-    .work/                                     settings, locks, and each writer's own manifest
+    audio/ID.flac      sounds
+    captions/ID.srt    with --captions
+    manifest.jsonl     a line a row in the order of the input, once a run has ended
+    errors.jsonl       rows that failed in the last run, with their reasons
+    .work/             settings, locks, and each writer's own manifest
 
 A sound is complete before its line is written, so a killed run loses the rows in flight and nothing else.
 """
@@ -22,7 +22,6 @@ from types import MappingProxyType
 from typing import Any
 
 from tts_core.bulk.outcome import Outcome
-from tts_core.bulk.tar import TarShard
 from tts_core.errors import CheckpointError, UsageError
 from tts_core.files.json_object import read_json
 from tts_core.files.whole import append, whole_file
@@ -37,7 +36,6 @@ class OutputFolder:
 
     settings: compared with those that the folder was begun with.
     suffix: of sounds, with its dot.
-    per_shard: rows a tar shard; None writes single files.
     captions: "srt", "vtt" or None.
     After `finish`, `rejected` has the manifest's lines of rows that are not accepted.
     Raises UsageError if another run has the folder, if it has other settings, if it cannot be made, or if
@@ -50,41 +48,33 @@ class OutputFolder:
         settings: Mapping[str, Any],
         *,
         suffix: str,
-        per_shard: int | None = None,
         captions: str | None = None,
         part: int = 0,
         parts: int = 1,
     ):
-        self.folder, self.suffix, self.per_shard, self.captions = folder, suffix, per_shard, captions
+        self.folder, self.suffix, self.captions = folder, suffix, captions
         self.work, self.audio = folder / ".work", folder / "audio"
         self._open = ExitStack()
         _make([self.work, self.audio, *([] if captions is None else [folder / "captions"])])
-        _check_links([self.work / SETTINGS, *self.work.glob("manifest-*.jsonl"), *self.audio.glob("*.tar")])
+        _check_links([self.work / SETTINGS, *self.work.glob("manifest-*.jsonl")])
         self._name = f"manifest-{part}-of-{parts}.jsonl"
         with ExitStack() as refused:  # nobody else has to wait for a folder that this writer cannot use
             refused.callback(self._open.close)
             self._lock(part, parts)
             self._check_settings(settings)
-            recorded = list(self._recorded())
+            self.done = {line["key"] for line in self._recorded()}
             refused.pop_all()
-        self.done = {line["key"] for line in recorded}
-        self._samples = {line["audio_filepath"].rpartition("/")[2].removesuffix(suffix) for line in recorded}
         self._manifest = self.work / self._name
         self._manifest.touch()
         self._end = self._manifest.stat().st_size
         self.rejected: list[dict[str, Any]] = []
         self._errors: list[Outcome] = []
-        self._shards: dict[int, TarShard] = {}
 
     def __enter__(self) -> OutputFolder:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._open.close()
-
-    def shard_of(self, number: int) -> int:
-        """The unit of rows that one writer owns: a tar shard, else a row."""
-        return number if self.per_shard is None else number // self.per_shard
 
     def write(self, outcome: Outcome) -> None:
         """Write a sound and its line, or keep an error for the end.
@@ -94,16 +84,7 @@ class OutputFolder:
         if outcome.error is not None:
             self._errors.append(outcome)
             return
-        if self.per_shard is None:
-            self._record(outcome, self._write_file(outcome))
-            return
-        shard = self._shard(outcome.number // self.per_shard)
-        before = shard.end
-        try:
-            self._record(outcome, self._add_sample(shard, outcome))
-        except OSError:
-            shard.cut(before)
-            raise
+        self._record(outcome, self._write_file(outcome))
 
     def finish(self, keys: Mapping[str, int], places: Mapping[int, str] = NO_PLACES) -> int:
         """Write the manifest of all writers' rows, and this run's errors; return the rows of the manifest.
@@ -143,17 +124,6 @@ class OutputFolder:
         _replace(self.audio / name, outcome.sound)
         return f"audio/{name}"
 
-    def _add_sample(self, shard: TarShard, outcome: Outcome) -> str:
-        shard.add(f"{outcome.number:08d}{self.suffix}", outcome.sound)
-        text = json_text(outcome.fields, indent=None)
-        shard.add(f"{outcome.number:08d}.json", text.encode())
-        return f"audio/{shard.path.name}/{outcome.number:08d}{self.suffix}"
-
-    def _shard(self, number: int) -> TarShard:
-        if number not in self._shards:
-            self._shards[number] = TarShard(self.audio / f"shard-{number:06d}.tar", self._samples)
-        return self._shards[number]
-
     def _recorded(self) -> Iterator[dict[str, Any]]:
         """Yield the complete lines of all writers' manifests; one broken off by a kill is not a line."""
         for path in sorted(self.work.glob("manifest-*.jsonl")):
@@ -169,8 +139,6 @@ class OutputFolder:
 
     def _lock(self, part: int, parts: int) -> None:
         """Lock the folder: exclusively, or as one of several parts of one division."""
-        if not (0 <= part < parts):
-            raise UsageError(f"--shard: {part}/{parts} is not a part; the first of two is 0/2")
         _check_links([self.work / f"lock-{part}", self.work / "lock"])
         own = self._open.enter_context(open(self.work / f"lock-{part}", "w", opener=_own))  # noqa: SIM115
         whole = self._open.enter_context(open(self.work / "lock", "a+", opener=_own))  # noqa: SIM115
@@ -200,8 +168,7 @@ class OutputFolder:
             _replace(path, (json_text(plain) + "\n").encode())
             return
         begun = read_json(path)
-        if begun != plain:
-            names = [name for name in {**begun, **plain} if begun.get(name) != plain.get(name)]
+        if names := [name for name in {**begun, **plain} if begun.get(name) != plain.get(name)]:
             changes = [f"{name} {begun.get(name)!r}, now {plain.get(name)!r}" for name in names]
             self._open.close()
             raise UsageError(

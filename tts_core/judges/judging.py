@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import tarfile
-import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tts_core.audio.files import MOST_SECONDS, read_audio
-from tts_core.errors import SpeechError, UsageError, not_there
+from tts_core.errors import SpeechError
 from tts_core.judges import wheels
 from tts_core.judges.distillmos import DistillMos
 from tts_core.judges.dnsmos import DnsMos
@@ -148,8 +145,7 @@ def judged(
     """
     for row in rows:
         try:
-            with on_disk(row.audio) as path:
-                samples = read_audio(path, SAMPLE_RATE, most_seconds=most_seconds)
+            samples = read_audio(row.audio, SAMPLE_RATE, most_seconds=most_seconds)
             figures: dict[str, float] = {"seconds": len(samples) / SAMPLE_RATE}
             for judge in judges:
                 figures.update(judge(row, samples))
@@ -157,37 +153,6 @@ def judged(
             yield Judged(row, {}, str(error))
         else:
             yield Judged(row, figures)
-
-
-@contextmanager
-def on_disk(recording: Path) -> Iterator[Path]:
-    """Yield a path of the recording: its own, or that of a temporary copy of the shard's entry.
-
-    Raises NotFoundError for a missing shard, UsageError for a damaged one or a missing entry.
-    """
-    shard = recording.parent
-    if shard.suffix != ".tar" or shard.is_dir():
-        yield recording
-        return
-    if not shard.exists():
-        raise not_there("audio", shard)
-    with tempfile.NamedTemporaryFile(suffix=recording.suffix) as copy:
-        copy.write(_entry(shard, recording.name))
-        copy.flush()
-        yield Path(copy.name)
-
-
-def _entry(shard: Path, name: str) -> bytes:
-    try:
-        with tarfile.open(shard) as archive:
-            file = archive.extractfile(name)
-            if file is not None:
-                return file.read()
-    except (tarfile.TarError, OSError) as error:
-        raise UsageError(f"audio: {shard} cannot be read ({error}); make it again") from error
-    except KeyError:
-        pass
-    raise UsageError(f"audio: {shard} has no entry {name}")
 
 
 def summaries(found: Sequence[Judged], chosen: Sequence[Measure]) -> list[Summary]:

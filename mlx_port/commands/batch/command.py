@@ -2,44 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 import click
 
-from mlx_port.commands.loading_flags import Loading, loading, loading_flags
+from mlx_port.commands.batch.flags import BatchFlags
+from mlx_port.commands.loading_flags import loading, loading_flags
 from mlx_port.commands.model_flags import ModelCommand, chosen_options, option_flags
 from tts_core.audio.formats.names import CORPUS
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-
-@dataclass(frozen=True)
-class BatchFlags:
-    """Flags of one call as given; None is the default. options: the model's options by name."""
-
-    source: Path
-    out: Path
-    model: str | None
-    loading: Loading
-    voices: Path | None
-    form: str
-    captions: str | None
-    tar: int | None
-    places: int
-    limit: int | None
-    shard: str | None
-    engine: Literal["local", "ray"]
-    workers: int | None
-    gpus: float
-    reject: tuple[str, ...]
-    retries: int | None
-    judges: int | None
-    dry_run: bool
-    quiet: bool
-    options: dict[str, Any]
 
 
 @click.command(cls=ModelCommand)
@@ -50,9 +21,6 @@ class BatchFlags:
 @click.option("--voices", type=click.Path(), help="Folder of stored voices.")
 @click.option("--format", "form", type=click.Choice(CORPUS), default="flac", help="Of the sounds.")
 @click.option("--captions", type=click.Choice(["srt", "vtt"]), help="Write captions beside each sound.")
-@click.option(
-    "--tar", type=click.IntRange(1), metavar="N", help="Write tar shards of N rows, not single files."
-)
 @click.option("--places", type=click.IntRange(1), default=8, help="Rows at once on a device, at most.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Speak the first N rows only.")
 @click.option("--shard", metavar="I/N", help="Speak a part of the rows: 0/2 and 1/2 are all.")

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from mlx_port.commands.batch.command import BatchFlags
+from mlx_port.commands.batch.flags import BatchFlags
 from mlx_port.commands.batch.local import devices, speak_locally
 from mlx_port.commands.batch.worker import Setting, build_speaker
 from mlx_port.commands.display import duration
@@ -105,7 +105,6 @@ def checked(flags: BatchFlags) -> Checked:
         "options": given,
         "format": flags.form,
         "captions": flags.captions,
-        "tar": flags.tar,
     }
     if rejection is not None:
         settings["reject"] = [str(condition) for condition in rejection.conditions]
@@ -127,19 +126,14 @@ def speak(flags: BatchFlags, call: Checked) -> int:
     Raises GenerationError if no row could be spoken.
     """
     read, (part, parts) = call.read, call.part
+    suffix, captions = call.setting.work.suffix, flags.captions
     with OutputFolder(
-        flags.out,
-        call.settings,
-        suffix=call.setting.work.suffix,
-        per_shard=flags.tar,
-        captions=flags.captions,
-        part=part,
-        parts=parts,
+        flags.out, call.settings, suffix=suffix, captions=captions, part=part, parts=parts
     ) as output:
         keyed, unreadable = with_keys(read.rows, call.settings)
-        own = [pair for pair in keyed if output.shard_of(pair[0].number) % parts == part]
+        own = [pair for pair in keyed if pair[0].number % parts == part]
         faults = (*read.faults, *unreadable)
-        broken = [fault for fault in faults if output.shard_of(fault.number) % parts == part]
+        broken = [fault for fault in faults if fault.number % parts == part]
         todo = [pair for pair in own if pair[1] not in output.done]
         done = len(own) - len(todo)
         todo, unable = call.asking.check(sorted(todo, key=lambda pair: -len(pair[0].text)))

@@ -133,15 +133,19 @@ def check_fits(cases: Sequence[Case]) -> None:
         )
 
 
+def on_cpu() -> bool:
+    """Return True if MLX has no GPU here."""
+    return backend_name() == "mlx-cpu"
+
+
 def report_forms(dtypes: Sequence[str] | None) -> dict[str, Sequence[str]]:
     """Choose the dtypes, if none is given, and bits of --report; on a CPU float32, and no bits.
 
     With 8 bits a product of 64 rows takes more than ten times as long there as in float32 with OpenBLAS.
     """
-    on_cpu = backend_name() == "mlx-cpu"
-    dtypes = dtypes or ["float32" if on_cpu else "bfloat16"]
+    dtypes = dtypes or ["float32" if on_cpu() else "bfloat16"]
     plain = [bits for bits, fitting in PLAIN.items() if set(fitting) & set(dtypes)]
-    return {"dtypes": dtypes, "bits": plain if on_cpu else [*plain, "8", "4"]}
+    return {"dtypes": dtypes, "bits": plain if on_cpu() else [*plain, "8", "4"]}
 
 
 def _stored(

@@ -19,9 +19,31 @@ DTYPES = ("float32", "bfloat16", "float16")
 BITS = ("2", "3", "4", "5", "6", "8")
 MOST_SECONDS = 60
 MOST_TEXTS = 64
+SWEPT = "qwen3"  # by --report, if no model is named
 ROW_SECONDS = 60  # of a row of --report; loading is not counted
-HERE = ("random", "batch", "dtypes", "bits", "runs", "rows", "revision", "offline")  # without --server
-THERE = ("rates", "seed", "voice", "form", "sample_rate", "body", "timeout", "api_key", "plot_file")
+HERE = (
+    "random",
+    "batch",
+    "dtypes",
+    "bits",
+    "runs",
+    "rows",
+    "swept",
+    "revision",
+    "offline",
+)  # without --server
+THERE = (
+    "texts_file",
+    "rates",
+    "seed",
+    "voice",
+    "form",
+    "sample_rate",
+    "body",
+    "timeout",
+    "api_key",
+    "plot_file",
+)
 
 
 class Several(click.ParamType):
@@ -82,6 +104,13 @@ class Several(click.ParamType):
     f"--random names, at 16, 8 and 4 bits (on a CPU as float32), each measured for {ROW_SECONDS} s at most.",
 )
 @click.option(
+    "--sweep",
+    "swept",
+    is_flag=True,
+    help="Time one case under each setting of the environment that may pay on a Mac; --report does it for "
+    "Qwen3-TTS at 8 bits, or for the model that it is given.",
+)
+@click.option(
     "--server",
     metavar="URL",
     help="Instead: load any server with OpenAI's /v1/audio/speech, with requests that arrive at random.",
@@ -91,6 +120,12 @@ class Several(click.ParamType):
     type=Several(click.FloatRange(0, 1000, min_open=True)),
     default="1,5,10,20",
     help="Requests a second; stops at the first rate that is too much.",
+)
+@click.option(
+    "--texts",
+    "texts_file",
+    metavar="FILE",
+    help="Texts to ask the server for by turns, one a line; of .jsonl, the field text.",
 )
 @click.option("--seed", type=click.IntRange(0), default=0, help="Seed of the random arrivals.")
 @click.option("--voice", default="alloy", help="Voice to ask the server for.")
@@ -177,23 +212,41 @@ def _time_model(
     bits: Sequence[str] | None,
     runs: int,
     rows: bool,
+    swept: bool,
     revision: str | None,
     offline: bool,
 ) -> tuple[Any, str]:
     """Time a model; return the report as JSON values and as a table.
 
     rows: instead return a list of reports and rows of Markdown, of all models if none is named.
+    swept: instead return a list of reports, one a setting, and their table.
     Raises the last run's error if none succeeded.
     """
-    from mlx_port.commands.bench.cases import check_fits, choose_subject, plan, report_forms
+    from mlx_port.commands.bench.cases import check_fits, choose_subject, on_cpu, plan, report_forms
     from mlx_port.commands.bench.measure import Measured, measure
     from mlx_port.commands.bench.report import markdown, report, table
+    from mlx_port.commands.bench.sweep import one_case, sweep
+    from mlx_port.commands.bench.sweep import table as sweep_table
 
     if model is not None and random is not None:
         raise UsageError("random: --model is given, too; choose one of them")
     if seconds > MOST_SECONDS:
         raise UsageError(f"seconds: {seconds:g} cannot be used; give a number > 0 and <= {MOST_SECONDS}")
     several = rows and model is None and random is None
+    flags = {
+        "model": model,
+        "random": random,
+        "text": text,
+        "seconds": seconds,
+        "runs": runs,
+        "revision": revision,
+    }
+    flags |= {"dtype": dtypes and dtypes[0], "bits": bits and bits[0], "batch": batch[0]}
+    if swept:
+        if rows:
+            raise UsageError("sweep: --report does it, too; leave one of them out")
+        swept_reports = sweep(one_case(flags, offline=offline), _tell)
+        return swept_reports, sweep_table(swept_reports)
     names = models.NAMES if several else [random]
     subjects = [choose_subject(model, name, revision=revision, offline=offline) for name in names]
     planned = []
@@ -211,6 +264,9 @@ def _time_model(
         reports.append(report(subject, cases, measured, runs))
     if not any(isinstance(one, Measured) for one in all_measured):
         raise all_measured[-1]
+    if rows and not on_cpu():
+        flags |= {"runs": 1, "bits": flags["bits"] or "8", "random": SWEPT if several else random}
+        reports += [one for one in sweep(one_case(flags, offline=offline), _tell) if one["settings"]]
     return (reports, markdown(reports)) if rows else (reports[0], table(reports[0]))
 
 

@@ -38,12 +38,15 @@ class Measured:
 
     steps: timed in all runs.
     step_range: fastest and slowest run's median.
+    host_ms: processor time of a step in the thread that builds and launches it; where MLX waits by spinning
+        (CUDA), the wait counts.
     real_time_factor: of all texts together; as with the other times of speech None if the run was cut.
     peak_memory: bytes of MLX's allocator, weights included.
     """
 
     step_ms: float
     step_range: tuple[float, float]
+    host_ms: float
     steps: int
     real_time_factor: float | None
     first_audio_seconds: float | None
@@ -60,14 +63,15 @@ class Stopwatch(threading.Event):
     def __init__(self, stages: Collection[str], end: float = math.inf):
         super().__init__()
         self.stages, self.stage, self.end = stages, next(iter(stages)), end
-        self.times: list[float] = []
+        self.times: list[tuple[float, float]] = []  # of the clock, and of this thread's processor
         self.taken: list[float] = []  # by the steps so far, in seconds
+        self.busy: list[float] = []  # of them, this thread's processor
 
     def is_set(self) -> bool:
         """Note the time. Return True at the end."""
         now = time.perf_counter()
         if self.stage in self.stages:
-            self.times.append(now)
+            self.times.append((now, time.thread_time()))
         return now > self.end
 
     def tell(self, progress: Progress) -> None:
@@ -78,8 +82,10 @@ class Stopwatch(threading.Event):
 
     def stop(self) -> None:
         """End a series of steps: the time to the next one is no step."""
-        between = (after - before for before, after in pairwise(self.times))
-        self.taken += [taken for taken in between if taken > FASTEST]
+        for (before, idle), (after, busy) in pairwise(self.times):
+            if after - before > FASTEST:
+                self.taken.append(after - before)
+                self.busy.append(busy - idle)
         self.times.clear()
 
 
@@ -134,22 +140,24 @@ def load(subject: Subject, case: Case) -> Pipeline:
 
 def _measure(pipeline: Pipeline, subject: Subject, case: Case, runs: int, seconds: float) -> Measured:
     end = time.perf_counter() + seconds
-    first, taken, took = _speak(pipeline, subject, case, end)
+    first, watch, took = _speak(pipeline, subject, case, end)
     if not first:
-        if len(taken) < FEWEST:
-            raise GenerationError(f"bench: too slow here, {counted(len(taken), 'step')} in {took:.0f} s")
-        step = 1000 * statistics.median(taken)
-        return Measured(step, (step, step), len(taken), None, None, None, peak_bytes())
+        count = len(watch.taken)
+        if count < FEWEST:
+            raise GenerationError(f"bench: too slow here, {counted(count, 'step')} in {took:.0f} s")
+        step, host = (1000 * statistics.median(one) for one in (watch.taken, watch.busy))
+        return Measured(step, (step, step), host, count, None, None, None, peak_bytes())
     made = []
     while len(made) < runs and time.perf_counter() + took < end:
         made.append(_speak(pipeline, subject, case))
-    made = made or [(first, taken, took)]  # it has warmed up, and counts if there is time for no other
-    steps = [statistics.median(taken) for _, taken, _ in made]
+    made = made or [(first, watch, took)]  # it has warmed up, and counts if there is time for no other
+    steps = [statistics.median(watch.taken) for _, watch, _ in made]
     audio = [sum(result.audio_seconds for result in results) for results, _, _ in made]
     return Measured(
         step_ms=1000 * statistics.median(steps),
         step_range=(1000 * min(steps), 1000 * max(steps)),
-        steps=sum(len(taken) for _, taken, _ in made),
+        host_ms=1000 * statistics.median(statistics.median(watch.busy) for _, watch, _ in made),
+        steps=sum(len(watch.taken) for _, watch, _ in made),
         real_time_factor=statistics.median(
             took / sound for (_, _, took), sound in zip(made, audio, strict=True)
         ),
@@ -161,8 +169,8 @@ def _measure(pipeline: Pipeline, subject: Subject, case: Case, runs: int, second
 
 def _speak(
     pipeline: Pipeline, subject: Subject, case: Case, end: float = math.inf
-) -> tuple[list[GenerationResult], list[float], float]:
-    """Speak a case's texts once. Returns the results, seconds of each step, and seconds of all.
+) -> tuple[list[GenerationResult], Stopwatch, float]:
+    """Speak a case's texts once. Returns the results, times of the steps, and seconds of all.
 
     end: of time.perf_counter, after which the run is cut and has no results.
     """
@@ -184,7 +192,7 @@ def _speak(
         raise GenerationError(
             f"bench: the model ended after {len(watch.taken)} steps; give a longer --text or more --seconds"
         )
-    return results, watch.taken, took
+    return results, watch, took
 
 
 def read_rate() -> float:

@@ -11,6 +11,7 @@ from mlx_port.commands.bench.cases import Case, Subject
 from mlx_port.commands.bench.measure import Measured, read_rate
 from mlx_port.commands.doctor import size, version
 from mlx_port.doctor import facts
+from mlx_port.runtime import switches
 from tts_core.errors import SpeechError
 from tts_core.memory import computer
 from tts_core.printable import counted, one_line
@@ -24,7 +25,9 @@ COLUMNS = (
     "model",
     "weights",
     "texts",
+    "settings",
     "ms a frame (real time)",
+    "host, ms",
     "first audio, s",
     "RTF",
     "peak, GB",
@@ -49,6 +52,7 @@ def report(
             "read_rate": rate,
             "blas": mlx["blas"]["why"],
         },
+        "settings": switches.given(),
         "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
         "model": {
             "name": subject.name,
@@ -92,8 +96,8 @@ def table(found: dict[str, Any]) -> str:
         f"{which}; medians of {counted(found['runs_per_case'], 'run')}; "
         f"real time is {model['real_time_ms']:.1f} ms a step ({model['step']})",
         "",
-        f"{'dtype':<9}{'bits':>5}{'batch':>6}{'ms/step':>10}{'of memory':>11}{'RTF':>8}{'first audio':>13}"
-        f"{'peak':>10}",
+        f"{'dtype':<9}{'bits':>5}{'batch':>6}{'ms/step':>10}{'host ms':>9}{'of memory':>11}{'RTF':>8}"
+        f"{'first audio':>13}{'peak':>10}",
     ]
     for case in found["cases"]:
         head = f"{case['dtype']:<9}{case['bits']:>5}{case['batch']:>6}"
@@ -101,12 +105,13 @@ def table(found: dict[str, Any]) -> str:
             lines.append(f"{head}  {case['refused']}")
             continue
         lines.append(
-            f"{head}{case['step_ms']:>10.2f}{case['share_of_read_rate']:>11.0%}"
+            f"{head}{case['step_ms']:>10.2f}{case['host_ms']:>9.2f}{case['share_of_read_rate']:>11.0%}"
             f"{case['real_time_factor']:>8.2f}{case['first_audio_seconds']:>11.2f} s"
             f"{case['peak_memory'] / 1e9:>7.2f} GB"
         )
     lines += [
         "",
+        "host ms: processor time of a step in the thread that builds and launches it",
         "of memory: bytes of weights that a step reads, divided by its time and the read rate above",
     ]
     return "\n".join(map(one_line, lines))
@@ -131,6 +136,7 @@ def _rows(found: dict[str, Any]) -> list[list[str]]:
             f"{model['name']}, a converted folder" if published is None else f"{published}, random weights",
             f"{case['bits']} bits, {case['dtype']}",
             str(case["batch"]),
+            switches.named(found["settings"]),
             *_figures(case, model),
         ]
         for case in found["cases"]
@@ -138,13 +144,14 @@ def _rows(found: dict[str, Any]) -> list[list[str]]:
 
 
 def _figures(case: dict[str, Any], model: dict[str, Any]) -> list[str]:
-    """Format the last four cells; `-` for what a run that was cut did not show."""
+    """Format the last five cells; `-` for what a run that was cut did not show."""
     if case["refused"] is not None:
-        return [case["refused"], "-", "-", "-"]
+        return [case["refused"], "-", "-", "-", "-"]
     steps = model["steps_per_frame"]
     speech = (case["first_audio_seconds"], case["real_time_factor"])
     return [
         f"{case['step_ms'] * steps:.1f} ({model['real_time_ms'] * steps:.1f})",
+        f"{case['host_ms'] * steps:.1f}",
         *("-" if value is None else f"{value:.2f}" for value in speech),
         f"{case['peak_memory'] / 1e9:.2f}",
     ]

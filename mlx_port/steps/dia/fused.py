@@ -18,6 +18,7 @@ from mlx_port.kernels.attention_support import try_long
 from mlx_port.kernels.source import on_gpu, passes
 from mlx_port.layers.norm import RMSNorm
 from mlx_port.layers.row_cache import RowPositions
+from mlx_port.runtime.switches import EarlyLaunch
 from mlx_port.steps.add_norm import add_norm
 from mlx_port.steps.chain import chain
 from mlx_port.steps.joined import joined
@@ -73,6 +74,7 @@ class FusedDecoder:
         self.start = chain(self._start)
         self.middles = [chain(partial(self._middle, index)) for index in places]
         self.ends = [chain(partial(self._end, index)) for index in places]
+        self.launch = EarlyLaunch(len(self.layers))
 
     def logits(
         self,
@@ -100,6 +102,7 @@ class FusedDecoder:
             x, queries = middle(x, attended, *source_spin)
             attended = attend_seen(queries, *pair, heard, SCALE)
             x, queries, fresh = end(x, attended, spin)
+            self.launch(1 + index, x)
         return x
 
     def try_kernels(self) -> None:

@@ -1,7 +1,6 @@
-"""Written files: read back and compared, in shards, aligned."""
+"""Written files: opened strictly, in shards, aligned."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,70 +12,6 @@ from converters.published import open_published
 from tests.converters.folders import assert_same, left_in, read_all
 from tts_core.errors import CheckpointError
 from tts_core.files.header import read_header
-
-
-def flip(octets: np.ndarray) -> None:
-    octets[-1] ^= 1
-
-
-def lose_the_end(octets: np.ndarray) -> None:
-    octets[len(octets) // 2 :] = 0
-
-
-@pytest.mark.parametrize("change", [flip, lose_the_end])
-@pytest.mark.parametrize(
-    "victim", ["model.decoder.norm.weight", "logits_dense.weight", "decoder.block.2.res_unit2.conv1.weight"]
-)
-def test_a_writer_that_corrupts_a_tensor_is_found_out(source, tmp_path, monkeypatch, victim, change):
-    """In the model's own file and in the codec's; no files remain."""
-    write = SafetensorsWriter.write
-
-    def corrupt(self, name, tensor):
-        octets = np.frombuffer(tensor.tobytes(), np.uint8).copy()
-        if name == victim:
-            change(octets)
-        write(self, name, octets.view(tensor.dtype).reshape(tensor.shape))
-
-    monkeypatch.setattr(SafetensorsWriter, "write", corrupt)
-    with pytest.raises(CheckpointError, match=rf"^DST: {victim}: not on the disk as written;"):
-        convert(source, tmp_path / "out")
-    assert left_in(tmp_path) == []
-
-
-def test_a_writer_that_swaps_two_tensors_of_one_shape_is_found_out(source, tmp_path, monkeypatch):
-    init, one, two = SafetensorsWriter.__init__, "k_proj.weight", "v_proj.weight"
-    at = "model.decoder.layers.0.self_attention."
-
-    def swapped(self, *arguments):
-        init(self, *arguments)
-        if at + one in self._places:
-            places = self._places
-            places[at + one], places[at + two] = places[at + two], places[at + one]
-
-    monkeypatch.setattr(SafetensorsWriter, "__init__", swapped)
-    with pytest.raises(CheckpointError, match=rf"{at}({one}|{two}): not on the disk"):
-        convert(source, tmp_path / "out")
-    assert left_in(tmp_path) == []
-
-
-@pytest.mark.parametrize("field", ["dtype", "shape", "name"])
-def test_a_header_that_says_something_else_is_found_out(source, tmp_path, monkeypatch, field):
-    """The bytes and their number are right, the header is not."""
-    init, head = SafetensorsWriter.__init__, "logits_dense.weight"
-    columns, rows = source.parts["dia"].shape(head)
-    wrong = {"dtype": "F16", "shape": (rows, columns), "name": "logits_dense.gain"}[field]
-
-    def other(self, path, entries):
-        said = [replace(entry, **{field: wrong}) if entry.name == head else entry for entry in entries]
-        init(self, path, said)
-        for right, entry in zip(entries, said, strict=True):  # the tensors go to the same places
-            at, _ = self._places.pop(entry.name)
-            self._places[right.name] = at, right
-
-    monkeypatch.setattr(SafetensorsWriter, "__init__", other)
-    with pytest.raises(CheckpointError, match=rf"{head}.*: not on the disk as written"):
-        convert(source, tmp_path / "out", dtype="bfloat16")
-    assert left_in(tmp_path) == []
 
 
 @pytest.mark.parametrize(

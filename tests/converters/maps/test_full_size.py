@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.checkpoints import DAC_CONFIG, DIA_CONFIG, FIRST_STAGE, SECOND_STAGE
+from benchmarks.lib.checkpoints import DAC_CONFIG, DIA_CONFIG, FIRST_STAGE, SECOND_STAGE
 from converters.maps.layouts import layouts, recognize
 from converters.rules.plan import Move, dropped, plan
 from tts_core import models
@@ -27,17 +27,17 @@ from tts_core.codecs.mimi import MIMI_24KHZ
 from tts_core.codecs.qwen3_codec import QWEN3_CODEC_12HZ
 from tts_core.codecs.vocos import VOCOS_ENCODEC_24KHZ
 from tts_core.dia import config as dia
-from tts_core.dia2.spec import DIA2_1B, DIA2_2B
+from tts_core.dia2.model import DIA2_1B, DIA2_2B
 from tts_core.errors import CheckpointError
 from tts_core.mars5 import config as mars5
-from tts_core.mars5.spec import MARS5_AR, MARS5_NAR
+from tts_core.mars5.model import MARS5_AR, MARS5_NAR
 from tts_core.metavoice import config as metavoice
-from tts_core.metavoice.spec import (
+from tts_core.metavoice.model import (
     METAVOICE_FIRST_STAGE,
     METAVOICE_SECOND_STAGE,
     METAVOICE_SPEAKER_ENCODER,
 )
-from tts_core.qwen3.spec import qwen3
+from tts_core.qwen3.model import qwen3
 
 KEYS = Path(__file__).parents[2] / "data/keys"
 Shapes = dict[str, tuple[int, ...]]

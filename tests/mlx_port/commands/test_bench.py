@@ -12,10 +12,11 @@ import pytest
 
 from benchmarks import macs
 from converters.published import open_published
-from mlx_port.commands.bench import cases, command, measure, report
+from mlx_port.commands.bench import cases, command, measure, report, sweep
 from mlx_port.commands.bench.cases import check_fits, choose_subject, plan, report_forms
 from mlx_port.commands.bench.measure import Stopwatch
 from mlx_port.commands.bench.parts import RandomParts
+from mlx_port.runtime import switches
 from tests.mlx_port.commands.running import one_line
 from tests.mlx_port.commands.running import run as run_command
 from tests.tiny.dia import dac_config, dia_config
@@ -57,7 +58,7 @@ def tiny(monkeypatch):
     monkeypatch.setattr(sys.modules["tts_core.mars5.speed"], "SPEED", few)
     for name, configs in sizes.items():
         spec = replace(models.model(name), sizes={f"tiny/{name}": configs})
-        monkeypatch.setattr(sys.modules[f"tts_core.{name}.spec"], "MODEL", spec)
+        monkeypatch.setattr(sys.modules[f"tts_core.{name}.model"], "MODEL", spec)
     return sizes
 
 
@@ -183,6 +184,8 @@ def test_a_stopwatch_times_steps_of_its_stages_only(monkeypatch):
             assert not watch.is_set()
     watch.stop()
     assert watch.taken == [1, 1, 1, 1]
+    assert len(watch.busy) == 4
+    assert min(watch.busy) >= 0
 
 
 def test_a_stopwatch_that_is_asked_twice_counts_a_step_once(monkeypatch):
@@ -233,7 +236,7 @@ def test_the_first_run_is_not_counted_and_memory_is_freed_between_forms(tiny, mo
         seconds = next(took)
         events.append(seconds)
         result = SimpleNamespace(audio_seconds=1.0, time_to_first_audio=seconds, peak_memory_usage=seconds)
-        return [result], [seconds], seconds
+        return [result], SimpleNamespace(taken=[seconds], busy=[seconds / 4]), seconds
 
     monkeypatch.setattr(measure, "load", lambda *_: object())
     monkeypatch.setattr(measure, "_speak", speak)
@@ -241,14 +244,14 @@ def test_the_first_run_is_not_counted_and_memory_is_freed_between_forms(tiny, mo
     subject = choose_subject(None, "dia")
     planned = plan(subject, None, 0.2, batch=[1], dtypes=["float32", "float16"], bits=None)
     found = measure.measure(subject, planned, runs=3, tell=lambda line: None)
-    expected = measure.Measured(2000.0, (1000.0, 3000.0), 3, 2.0, 2.0, 1.0, 3)
+    expected = measure.Measured(2000.0, (1000.0, 3000.0), 500.0, 3, 2.0, 2.0, 1.0, 3)
     assert found == [expected, expected]
     assert events == [9.0, 1.0, 2.0, 3.0, "cleared"] * 2
 
 
 def test_a_report_has_rows_of_every_model_and_makes_the_page(capsys, tiny, monkeypatch, tmp_path):
     """A model that does not fit says so in its rows; the others' figures are kept. The page has them."""
-    one = measure.Measured(2.0, (1.9, 2.1), 40, 0.5, 0.1, 0.2, 10**9)
+    one = measure.Measured(2.0, (1.9, 2.1), 1.0, 40, 0.5, 0.1, 0.2, 10**9)
     monkeypatch.setattr(measure, "_measure", lambda *_: one)
     monkeypatch.setattr(measure, "load", lambda *_: object())
     monkeypatch.setattr(cases, "backend_name", lambda: "mlx-metal")
@@ -259,6 +262,7 @@ def test_a_report_has_rows_of_every_model_and_makes_the_page(capsys, tiny, monke
     }
     largest = max(needed, key=lambda name: needed[name])
     monkeypatch.setattr(cases, "free_bytes", lambda: sorted(needed.values())[-2])
+    monkeypatch.setattr(sweep, "sweep", lambda *_: [])
     file = tmp_path / "mac.json"
     code, out, err = run(capsys, "--report", "--seconds", 0.2, "--json", file)
     assert code == 0, err
@@ -271,13 +275,13 @@ def test_a_report_has_rows_of_every_model_and_makes_the_page(capsys, tiny, monke
         for name in models.NAMES
         for bits in (16, 8, 4)
     ]
-    refused = [row[2:] for row in rows if row[5].startswith("takes 0.")]
+    refused = [row[2:] for row in rows if row[6].startswith("takes 0.")]
     assert [f"tiny/{largest}, random weights", "16 bits, bfloat16"] in [row[:2] for row in refused]
     assert {row[0] for row in refused} == {f"tiny/{largest}, random weights"}
-    assert all(row[4:] == ["-", "-", "-"] for row in refused)
-    metavoice = next(row for row in rows if "metavoice" in row[2] and row[6] != "-")  # two ids a frame
-    assert metavoice[5].startswith("4.0 (")
-    assert metavoice[6:] == ["0.10", "0.50", "1.00"]
+    assert all(row[5:] == ["-", "-", "-", "-"] for row in refused)
+    metavoice = next(row for row in rows if "metavoice" in row[2] and row[7] != "-")  # two ids a frame
+    assert metavoice[6].startswith("4.0 (")
+    assert metavoice[7:] == ["2.0", "0.10", "0.50", "1.00"]
     assert macs.page(tmp_path).endswith(out)
 
     monkeypatch.setattr(cases, "plan", lambda *_, **__: pytest.fail("planned"))
@@ -296,6 +300,49 @@ def test_a_report_has_rows_of_every_model_and_makes_the_page(capsys, tiny, monke
 def test_the_forms_of_a_report_suit_the_device(monkeypatch, backend, dtypes, expected):
     monkeypatch.setattr(cases, "backend_name", lambda: backend)
     assert report_forms(dtypes) == expected
+
+
+def test_a_report_of_a_gpu_has_a_row_of_each_setting(capsys, tiny, monkeypatch):
+    one = measure.Measured(2.0, (1.9, 2.1), 1.0, 40, 0.5, 0.1, 0.2, 10**9)
+    asked = []
+
+    def swept(flags, tell):
+        """Time each setting as its process would."""
+        asked.append(flags)
+        subject = choose_subject(None, "qwen3")
+        planned = plan(subject, None, 0.2, batch=[1], dtypes=None, bits=["8"])
+        made = report.report(subject, planned, [one], 1)
+        return [made | {"settings": settings} for settings in switches.SWEEP]
+
+    monkeypatch.setattr(measure, "_measure", lambda *_: one)
+    monkeypatch.setattr(measure, "load", lambda *_: object())
+    monkeypatch.setattr(cases, "backend_name", lambda: "mlx-metal")
+    monkeypatch.setattr(cases, "free_bytes", lambda: None)
+    monkeypatch.setattr(sweep, "sweep", swept)
+    code, out, err = run(capsys, "--report", "--seconds", 0.2)
+    assert code == 0, err
+    rows = [line for line in out.splitlines() if "MLX_" in line]
+    assert len(rows) == sum(map(bool, switches.SWEEP))
+    assert all("tiny/qwen3" in row and "8 bits" in row for row in rows)
+    assert asked == [["--random", "qwen3", "--seconds", "0.2", "--runs", "1", "--bits", "8", "--batch", "1"]]
+
+
+def test_a_sweep_times_each_setting_in_a_process_of_its_own(capsys, monkeypatch):
+    """The embedded voice, two settings."""
+    settings = ({}, {switches.LAUNCHES: "2", switches.KEYS: "float32"}, {})
+    monkeypatch.setattr(sweep, "SWEEP", settings)
+    code, out, err = run(capsys, "--sweep", "--seconds", 0.1, "--runs", 1)
+    assert code == 0, err
+    assert [line.split(maxsplit=3)[3] for line in out.splitlines()[1:-1]] == [*map(switches.named, settings)]
+    assert "2 of 3: MLX_PORT_LAUNCHES=2 MLX_PORT_KEYS=float32" in err
+
+
+def test_a_setting_with_another_value_is_one_line(capsys, monkeypatch):
+    monkeypatch.setattr(sweep, "SWEEP", ({switches.LAUNCHES: "3"},))
+    code, out, err = run(capsys, "--sweep", "--seconds", 0.1)
+    assert (code, out) == (6, "")
+    assert "MLX_PORT_LAUNCHES: '3' is none of 1, 2, 4; unset it" in err
+    assert run(capsys, "--sweep", "--report")[0] == 2
 
 
 ROW = ["--random", "dia", "--seconds", 0.2, "--dtype", "float32", "--bits", "32", "--report"]
@@ -318,19 +365,21 @@ def test_a_run_that_is_cut_shows_its_steps(capsys, tiny, monkeypatch):
     code, out, err = run(capsys, *ROW)
     assert code == 0, err
     cells = [cell.strip() for cell in out.splitlines()[2].split("|")[1:-1]]
-    assert "(" in cells[5]
-    assert cells[6:8] == ["-", "-"]
-    assert float(cells[8]) >= 0
+    assert "(" in cells[6]
+    assert cells[8:10] == ["-", "-"]
+    assert float(cells[10]) >= 0
 
 
 def test_the_run_to_warm_up_counts_if_no_other_fits(tiny, monkeypatch):
     result = SimpleNamespace(audio_seconds=1.0, time_to_first_audio=2.0, peak_memory_usage=3)
     monkeypatch.setattr(measure, "load", lambda *_: object())
-    monkeypatch.setattr(measure, "_speak", lambda *_: ([result], [4.0], 9.0))
+    monkeypatch.setattr(
+        measure, "_speak", lambda *_: ([result], SimpleNamespace(taken=[4.0], busy=[1.0]), 9.0)
+    )
     subject = choose_subject(None, "dia")
     planned = plan(subject, None, 0.2, batch=[1], dtypes=["float32"], bits=None)
     found = measure.measure(subject, planned, runs=3, seconds=5, tell=lambda line: None)
-    assert found == [measure.Measured(4000.0, (4000.0, 4000.0), 1, 9.0, 2.0, 1.0, 3)]
+    assert found == [measure.Measured(4000.0, (4000.0, 4000.0), 1000.0, 1, 9.0, 2.0, 1.0, 3)]
 
 
 def test_the_page_of_macs_is_current():

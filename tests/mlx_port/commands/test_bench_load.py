@@ -36,7 +36,7 @@ from tests.mlx_port.commands.running import run as run_command
 from tts_core.errors import UsageError
 
 PCM = {"content-type": "audio/pcm"}
-HALF = bytes(24_000)  # half a second of pcm at 24 kHz
+HALF = b"\0\1" * 12_000  # half a second of pcm at 24 kHz
 
 
 def wav(rate: int, data: bytes, *, size: int | None = None, block: int = 2) -> bytes:
@@ -62,7 +62,37 @@ def speaker(form: str = "pcm", timeout: float = 30.0, **more) -> LoadTarget:
     ],
 )
 def test_a_player_falls_silent_when_its_sound_runs_out(parts, underruns, silence):
-    assert play(parts) == Playback(underruns, silence)
+    found = play(parts)
+    assert (found.underruns, found.silence) == (underruns, silence)
+
+
+@pytest.mark.parametrize(
+    ("parts", "audible", "moment"),
+    [
+        ([(3.0, 0.5)], 0.0, 3.0),
+        ([(3.0, 0.5), (3.1, 0.5)], 0.75, 3.75),  # a player plays the silence first
+        ([(3.0, 0.5), (4.0, 0.5)], 0.75, 4.25),  # and what came late, late
+        ([], 0.0, None),
+    ],
+)
+def test_the_first_audible_sound_is_played_after_the_silence_before_it(parts, audible, moment):
+    assert play(parts, audible).audible == moment
+
+
+@pytest.mark.parametrize("cut", [1, 3, 4, 1000])
+@pytest.mark.parametrize("sample", [33, -33, -32768])
+def test_a_sample_over_minus_60_db_is_audible(cut, sample):
+    samples = np.array([[0, 32], [-32, 0], [32, -32], [0, sample], [5000, 0]], "<i2")
+    sound, data = PcmMeter(rate=10, channels=2), samples.tobytes()
+    for place in range(0, len(data), cut):
+        sound.add(data[place : place + cut])
+    assert sound.audible == 0.3
+
+
+def test_silence_is_not_audible():
+    sound = PcmMeter(rate=10, channels=1)
+    assert sound.add(np.array([0, 32, -32], "<i2").tobytes()) == 0.3
+    assert sound.audible is None
 
 
 def test_seconds_of_pcm_are_counted_over_cut_frames():
@@ -120,6 +150,12 @@ def test_arrivals_are_poisson_of_a_seed_and_scale_with_the_rate():
     assert statistics.fmean(gaps) == pytest.approx(1 / 50, rel=0.05)
     assert statistics.pstdev(gaps) == pytest.approx(1 / 50, rel=0.05)
     assert max(moments) < 200
+
+
+def test_arrivals_are_those_of_tts_bench():
+    """Its schedule of seed 7 at 2 a second, in nanoseconds rounded up."""
+    theirs = [0.492225651, 0.804029967, 1.160236804, 1.402500589, 1.570355032, 2.200455532]
+    assert [*arrivals(2, 2.3, 7)] == pytest.approx(theirs, abs=1e-9)
 
 
 def test_the_texts_have_one_length():
@@ -276,7 +312,7 @@ def test_a_request_is_openais_and_its_answer_is_timed_as_it_comes(tmp_path, monk
     found = spoken(stub, tmp_path, monkeypatch, asking.ask("Hello.", 0.0))
     assert found.error is None
     assert (found.first, found.whole, found.sound) == (0.25, 1.5, 1.5)
-    assert play(found.parts) == Playback(1, 0.5)
+    assert play(found.parts) == Playback(1, 0.5, 0.25)
     [(asked, body)] = stub.asked
     assert asked.startswith(b"POST /v1/audio/speech HTTP/1.1\r\nhost: stub:80\r\n")
     assert b"\r\nauthorization: Bearer secret\r\n" in asked
@@ -311,6 +347,7 @@ def test_every_kind_of_body(tmp_path, monkeypatch, turns):
         ([head(content_length="24001"), HALF], "cut off", 0.5),
         ([], "cut off", 0),
         ([CHUNKED, b"0\r\n\r\n"], "no sound", 0),
+        ([CHUNKED, chunk(bytes(24_000)), b"0\r\n\r\n"], "silent", 0.5),
         ([CHUNKED, chunk(HALF), b"zz\r\n"], "unreadable", 0.5),
         ([CHUNKED, b"2\r\nabcd\r\n"], "unreadable", 1 / 24000),
         ([b"SSH-2.0\r\n"], "unreadable", 0),
@@ -451,6 +488,36 @@ def test_json_without_a_file_is_printed(capsys, monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        ("a.txt", "One.\n\nAnd two.\n"),
+        ("a.jsonl", '{"id": 1, "text": "One."}\n{"id": 2, "text": "And two."}\n'),
+    ],
+)
+def test_texts_of_a_file_are_asked_for_by_turns(tmp_path, name, written):
+    (tmp_path / name).write_text(written, "utf-8")
+    assert command.read_texts(str(tmp_path / name)) == ["One.", "And two."]
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "message"),
+    [
+        ("a.txt", b"\n \n", "has none; write one a line"),
+        ("a.txt", b"\xff", "cannot be read as lines of UTF-8"),
+        ("a.jsonl", b"Hello.", 'cannot be read as lines like {"text": "Hello."}'),
+        ("a.jsonl", b'{"id": 1}', "cannot be read as lines like"),
+        ("a.jsonl", b"[1]", "cannot be read as lines like"),
+        ("a.txt", b"...", "texts: "),
+    ],
+)
+def test_a_file_without_texts_is_one_line(capsys, tmp_path, name, written, message):
+    (tmp_path / name).write_bytes(written)
+    flags = ["--server", "http://127.0.0.1:9", "--texts", tmp_path / name]
+    one_line(capsys, 2, message, "bench", *flags)
+    one_line(capsys, 2, "texts: ", "bench", *flags[:3], tmp_path / "absent.txt")
+
+
+@pytest.mark.parametrize(
     ("answered", "code", "message"),
     [
         (head(401), 2, "server: it answers 401; give its key with --api-key"),
@@ -459,6 +526,7 @@ def test_json_without_a_file_is_printed(capsys, monkeypatch):
         (head(500) + b"Internal\nError", 6, "answers 500 (Internal\\nError); its own log"),
         (head(content_type="text/html") + b"<p>", 6, "read as pcm over HTTP: content type text/html"),
         (head(content_type="audio/pcm"), 6, "server: the answer has no sound"),
+        (head(content_type="audio/pcm") + bytes(2000), 6, "server: the answer is silent"),
         (head(content_length="9"), 6, "server: the connection ended before the speech did"),
     ],
 )

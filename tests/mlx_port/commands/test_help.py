@@ -46,7 +46,13 @@ SECONDS = {"tts_core.command.seconds"}
 EXTRAS = {"tts_core.extras"}
 FORMATS = {"tts_core.audio", "tts_core.audio.formats", "tts_core.audio.formats.names", *EXTRAS}
 OWN: dict[str, set[str]] = {
-    "generate": {"mlx_port.commands.generate", LOADING, *FLAGS_OF_OPTIONS, *FORMATS},
+    "generate": {
+        "mlx_port.commands.generate",
+        "mlx_port.commands.generate_flags",
+        LOADING,
+        *FLAGS_OF_OPTIONS,
+        *FORMATS,
+    },
     "convert": {"converters", "converters.cli"},
     "verify": {"mlx_port.commands.verify", "mlx_port.commands.verify.command", *SECONDS, *EXTRAS},
     "estimate": {"mlx_port.commands.estimate", *SECONDS},
@@ -63,6 +69,7 @@ OWN: dict[str, set[str]] = {
     "batch": {
         "mlx_port.commands.batch",
         "mlx_port.commands.batch.command",
+        "mlx_port.commands.batch.flags",
         LOADING,
         *FLAGS_OF_OPTIONS,
         *FORMATS,

@@ -25,18 +25,18 @@ from torch_ref.metavoice.first_stage import FirstStage
 from torch_ref.metavoice.second_stage import SecondStage
 from torch_ref.qwen3.decoder import make_slots
 from torch_ref.qwen3.qwen3 import Qwen3
+from tts_core.dia2.model import DIA2_2B
 from tts_core.dia2.sampling import Dia2Choice, Dia2Sampling
-from tts_core.dia2.spec import DIA2_2B
 from tts_core.mars5.config import is_norm
 from tts_core.mars5.diffusion import Diffusion, make_cells
-from tts_core.mars5.spec import MARS5_NAR
-from tts_core.metavoice.spec import METAVOICE_FIRST_STAGE, METAVOICE_SECOND_STAGE
+from tts_core.mars5.model import MARS5_NAR
+from tts_core.metavoice.model import METAVOICE_FIRST_STAGE, METAVOICE_SECOND_STAGE
 from tts_core.nn.noise import HostNoise
 from tts_core.qwen3.config import BASE
 from tts_core.qwen3.inputs import Qwen3Inputs
 from tts_core.qwen3.layout import Qwen3Recording, build
+from tts_core.qwen3.model import qwen3
 from tts_core.qwen3.sampling import Qwen3Choice, Qwen3Sampling
-from tts_core.qwen3.spec import qwen3
 
 pytestmark = pytest.mark.rest
 

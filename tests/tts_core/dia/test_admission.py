@@ -12,7 +12,7 @@ from tts_core.codecs.dac import DAC_44KHZ
 from tts_core.codecs.policy import own
 from tts_core.dia.admission import DiaAdmission
 from tts_core.dia.memory import DiaJob, estimate
-from tts_core.dia.spec import DIA_0626
+from tts_core.dia.model import DIA_0626
 from tts_core.errors import ResourceError
 from tts_core.memory.machine import Machine
 

@@ -7,7 +7,7 @@ from tts_core.codecs.dac import DAC_44KHZ
 from tts_core.config import config_of
 from tts_core.dia.config import DiaConfig
 from tts_core.dia.dialogue import Dialogue
-from tts_core.dia.spec import MODEL
+from tts_core.dia.model import MODEL
 from tts_core.dia.voice import read_voice
 from tts_core.errors import UsageError
 from tts_core.prompt import Prompt, Reference

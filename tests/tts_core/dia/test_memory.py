@@ -28,7 +28,7 @@ from tts_core.dia.memory import (
     grid_rows,
     weight_bytes,
 )
-from tts_core.dia.spec import DIA_0626
+from tts_core.dia.model import DIA_0626
 from tts_core.errors import ResourceError
 from tts_core.memory.fits import QUANTIZATIONS
 from tts_core.memory.machine import Machine

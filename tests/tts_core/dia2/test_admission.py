@@ -11,7 +11,7 @@ from tests.hosts import LateHost
 from tts_core.codecs.mimi import MIMI_24KHZ, POLICY
 from tts_core.dia2.admission import Dia2Admission
 from tts_core.dia2.memory import Dia2Job, estimate
-from tts_core.dia2.spec import DIA2_2B
+from tts_core.dia2.model import DIA2_2B
 from tts_core.errors import ResourceError
 from tts_core.memory.machine import Machine
 

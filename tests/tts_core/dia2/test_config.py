@@ -8,8 +8,8 @@ import pytest
 from tests.tiny.dia2 import GOLDEN, dia2_config
 from tts_core.codecs.mimi import MIMI_24KHZ
 from tts_core.dia2.config import read_published
+from tts_core.dia2.model import DIA2_1B, DIA2_2B, check
 from tts_core.dia2.shapes import is_large, is_norm, parameter_shapes
-from tts_core.dia2.spec import DIA2_1B, DIA2_2B, check
 from tts_core.dia2.speed import SPEED
 from tts_core.errors import CheckpointError
 

@@ -7,10 +7,10 @@ import pytest
 from tests.tiny.dia2 import GOLDEN, dia2_config
 from tts_core.codecs.mimi import MIMI_24KHZ
 from tts_core.dia2.memory import Dia2Job, estimate
+from tts_core.dia2.model import DIA2_2B
 from tts_core.dia2.options import Dia2Options
 from tts_core.dia2.outlook import headline, plan
 from tts_core.dia2.request import Dia2Facts, request
-from tts_core.dia2.spec import DIA2_2B
 from tts_core.dia2.tokenizer import FILE
 from tts_core.errors import UsageError
 from tts_core.memory.machine import Machine

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from tests.tiny.dia2 import dia2_config, other_config
+from tts_core.dia2.model import DIA2_2B
 from tts_core.dia2.prefix import Prefix
 from tts_core.dia2.request import longest_frames
 from tts_core.dia2.run import Dia2Run
 from tts_core.dia2.script import Entry
-from tts_core.dia2.spec import DIA2_2B
 
 ENTRIES = [Entry((20 + n, 30 + n), f"w{n}", 2) for n in range(5)]
 CODES = np.zeros((dia2_config().n_streams, 8), np.int32)  # of a prefix

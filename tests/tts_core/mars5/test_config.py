@@ -10,7 +10,7 @@ from tts_core.mars5.config import (
     residual_transformer_from_shapes,
     residual_transformer_parameter_shapes,
 )
-from tts_core.mars5.spec import MARS5_AR, MARS5_NAR
+from tts_core.mars5.model import MARS5_AR, MARS5_NAR
 
 AR_SHAPES = codec_lm_parameter_shapes(MARS5_AR)
 NAR_SHAPES = residual_transformer_parameter_shapes(MARS5_NAR)

@@ -9,8 +9,8 @@ import pytest
 
 from tts_core.errors import ResourceError, UsageError
 from tts_core.mars5.memory import Mars5Job, check_running, estimate
+from tts_core.mars5.model import MODEL
 from tts_core.mars5.outlook import plan
-from tts_core.mars5.spec import MODEL
 from tts_core.memory.machine import Machine
 from tts_core.memory.terms import BACKENDS, OVERLAPS, Estimate
 

@@ -8,7 +8,7 @@ import pytest
 
 from tts_core.errors import CheckpointError
 from tts_core.metavoice import config as metavoice
-from tts_core.metavoice import spec
+from tts_core.metavoice import model
 
 META = {"speaker_cond": True, "speaker_emb_size": 256}
 FIRST_ARGS = {  # of the published first_stage.pt
@@ -38,9 +38,9 @@ SECOND_ARGS = {  # of the published second_stage.pt; other fields have upstream'
     "target_vocab_sizes": [1025] * 6,
     "causal": False,
 }
-FIRST = spec.METAVOICE_FIRST_STAGE
-SECOND = spec.METAVOICE_SECOND_STAGE
-SPEAKER = spec.METAVOICE_SPEAKER_ENCODER
+FIRST = model.METAVOICE_FIRST_STAGE
+SECOND = model.METAVOICE_SECOND_STAGE
+SPEAKER = model.METAVOICE_SPEAKER_ENCODER
 
 
 def checkpoint(args: dict[str, Any], **training: Any) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from tts_core.metavoice.memory import (
     estimate,
     places_that_fit,
 )
-from tts_core.metavoice.spec import MODEL
+from tts_core.metavoice.model import MODEL
 
 CONFIGS = dict(next(iter(MODEL.sizes.values())))
 SCHEDULE = MbdScheduleConfig(1e-5, 2.9e-2, 7.5, 1000, 5.0, 1.0)

@@ -16,14 +16,14 @@ from tts_core.codecs.vocos import VOCOS_ENCODEC_24KHZ
 from tts_core.errors import CancelledError, UsageError
 from tts_core.metavoice.config import END_OF_AUDIO
 from tts_core.metavoice.inputs import MetaVoiceInputs
-from tts_core.metavoice.net import MetaVoiceNet
-from tts_core.metavoice.pipeline import MetaVoicePipeline
-from tts_core.metavoice.request import STAGES
-from tts_core.metavoice.spec import (
+from tts_core.metavoice.model import (
     METAVOICE_FIRST_STAGE,
     METAVOICE_SECOND_STAGE,
     METAVOICE_SPEAKER_ENCODER,
 )
+from tts_core.metavoice.net import MetaVoiceNet
+from tts_core.metavoice.pipeline import MetaVoicePipeline
+from tts_core.metavoice.request import STAGES
 from tts_core.pipeline import Progress
 from tts_core.prompt import Prompt
 from tts_core.results import join

@@ -19,6 +19,8 @@ from tts_core.errors import UsageError
 from tts_core.metavoice import request as module
 from tts_core.metavoice.config import END_OF_AUDIO
 from tts_core.metavoice.memory import MetaVoiceJob
+from tts_core.metavoice.model import METAVOICE_FIRST_STAGE as FIRST
+from tts_core.metavoice.model import METAVOICE_SECOND_STAGE as SECOND
 from tts_core.metavoice.options import PIECE_SECONDS, MetaVoiceOptions
 from tts_core.metavoice.request import (
     FRAME_RATE,
@@ -34,8 +36,6 @@ from tts_core.metavoice.request import (
     usual_characters,
 )
 from tts_core.metavoice.sampling import FirstStageSampling
-from tts_core.metavoice.spec import METAVOICE_FIRST_STAGE as FIRST
-from tts_core.metavoice.spec import METAVOICE_SECOND_STAGE as SECOND
 from tts_core.metavoice.text import normalise
 from tts_core.prompt import Prompt, Reference
 

@@ -17,7 +17,7 @@ from tts_core.qwen3.memory import (
     estimate,
     most_fed,
 )
-from tts_core.qwen3.spec import MODEL
+from tts_core.qwen3.model import MODEL
 
 SMALL, LARGE = (MODEL.sizes[f"Qwen/Qwen3-TTS-12Hz-{size}-Base"] for size in ("0.6B", "1.7B"))
 EIGHT, FOUR = ({"group_size": 64, "bits": bits, "mode": "affine"} for bits in (8, 4))

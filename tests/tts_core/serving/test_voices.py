@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from tts_core.audio.recordings import SHORTEST
-from tts_core.dia.spec import DIA_0626
+from tts_core.dia.model import DIA_0626
 from tts_core.errors import CheckpointError, NotFoundError, ResourceError, UsageError
 from tts_core.models import model
 from tts_core.prompt import Prompt, Reference

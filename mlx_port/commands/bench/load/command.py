@@ -17,6 +17,8 @@ from mlx_port.commands.bench.load.run import TEXTS, LoadPlan, run
 from mlx_port.commands.bench.load.target import LoadTarget
 from tts_core.audio.files import check_place
 from tts_core.errors import UsageError
+from tts_core.printable import one_line
+from tts_core.text.checks import check_words
 
 ALONE = 5  # requests one after the other
 OWN_FIELDS = ("model", "input", "voice", "response_format")
@@ -27,6 +29,7 @@ def load_server(
     server: str,
     *,
     text: str | None,
+    texts_file: str | None,
     model: str | None,
     rates: Sequence[float],
     seconds: float,
@@ -50,7 +53,8 @@ def load_server(
     target = LoadTarget(
         read_address(server), model or "tts-1", voice, form, timeout, sample_rate, api_key, _fields(body)
     )
-    plan = LoadPlan([text] if text is not None else TEXTS, sorted(rates), seconds, seed, ALONE)
+    texts = TEXTS if texts_file is None else read_texts(texts_file)
+    plan = LoadPlan(texts if text is None else [text], sorted(rates), seconds, seed, ALONE)
     _allow_sockets()
     found = report(target, plan, asyncio.run(_measure(target, plan, tell)))
     if plot_file is not None:
@@ -61,6 +65,23 @@ def load_server(
 async def _measure(target: LoadTarget, plan: LoadPlan, tell: Callable[[str], None]) -> list[Load]:
     await target.check(plan.texts[0])  # which also warms the server up
     return await run(target.ask, plan, tell)
+
+
+def read_texts(file: str) -> list[str]:
+    """Read the texts of a file, one a line; of .jsonl, the field `text` of each. Raises UsageError."""
+    try:
+        written = Path(file).read_text("utf-8").splitlines()
+        if file.endswith(".jsonl"):
+            written = [json.loads(line)["text"] for line in written if line.strip()]
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        kind = 'lines like {"text": "Hello."}' if file.endswith(".jsonl") else "lines of UTF-8"
+        raise UsageError(f"texts: {file} cannot be read as {kind} ({one_line(str(error))})") from None
+    texts = [text for text in written if isinstance(text, str) and text.strip()]
+    if not texts:
+        raise UsageError(f"texts: {file} has none; write one a line")
+    for text in texts:
+        check_words("texts", text)
+    return texts
 
 
 def _fields(body: str | None) -> dict[str, Any]:

@@ -19,18 +19,25 @@ BACKLOG = 4.0, 1.5  # more requests in flight at the end than before, and this m
 
 @dataclass(frozen=True)
 class Playback:
-    """Interruptions of a player. underruns: how often its sound ran out.  silence: seconds of all."""
+    """A player's interruptions.
+
+    underruns: how often its sound ran out.
+    silence: seconds of all.
+    audible: moment at which its sound could first be heard; None if that did not come.
+    """
 
     underruns: int
     silence: float
+    audible: float | None = None
 
 
-def play(parts: Sequence[tuple[float, float]]) -> Playback:
+def play(parts: Sequence[tuple[float, float]], audible: float = 0.0) -> Playback:
     """Play parts as they arrive, from the first with sound on; a part that is late is played at once.
 
     parts: moment of arrival and seconds of sound of each, in order.
+    audible: seconds of sound before the first that can be heard.
     """
-    underruns, silence, end = 0, 0.0, None
+    underruns, silence, end, played, first = 0, 0.0, None, 0.0, None
     for moment, seconds in parts:
         if not seconds:
             continue
@@ -38,8 +45,10 @@ def play(parts: Sequence[tuple[float, float]]) -> Playback:
             end = moment
         if moment > end:
             underruns, silence, end = underruns + 1, silence + moment - end, moment
-        end += seconds
-    return Playback(underruns, silence)
+        if first is None and audible < played + seconds:
+            first = end + audible - played
+        end, played = end + seconds, played + seconds
+    return Playback(underruns, silence, first)
 
 
 @dataclass(frozen=True)
@@ -50,6 +59,7 @@ class Answer:
     sent: when the client began.
     ended: last byte, or failure.
     parts: moment and seconds of sound of each piece with sound.
+    audible: seconds of sound before the first sample over -60 dB; a whole answer has one.
     error: kind of failure, a status or a word; None for a whole answer.
     """
 
@@ -58,11 +68,12 @@ class Answer:
     ended: float
     parts: tuple[tuple[float, float], ...] = ()
     error: str | None = None
+    audible: float = 0.0
 
     @property
     def first(self) -> float:
-        """Seconds to the first sound."""
-        return self.parts[0][0] - self.planned
+        """Seconds to the first sound that can be heard."""
+        return (play(self.parts, self.audible).audible or self.ended) - self.planned
 
     @property
     def whole(self) -> float:

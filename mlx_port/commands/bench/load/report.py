@@ -35,7 +35,7 @@ def report(target: LoadTarget, plan: LoadPlan, loads: Sequence[Load]) -> dict[st
             "format": target.form,
             "body": dict(target.more),
             "texts": len(plan.texts),
-            "characters": len(plan.texts[0]),
+            "characters": round(sum(map(len, plan.texts)) / len(plan.texts)),
             "seconds": plan.seconds,
             "seed": plan.seed,
             "timeout": target.timeout,
@@ -51,8 +51,8 @@ def table(found: Mapping[str, Any]) -> str:
     texts = "1 text" if asked["texts"] == 1 else f"{asked['texts']} texts by turns"
     lines = [
         f"{found['server']}, model {asked['model']}, voice {asked['voice']}, {asked['format']}",
-        f"{texts}, {asked['characters']} characters; {asked['seconds']:g} s of random arrivals at each rate, "
-        f"seed {asked['seed']}",
+        f"{texts}, {asked['characters']} characters on average; {asked['seconds']:g} s of random arrivals at "
+        f"each rate, seed {asked['seed']}",
         "",
         f"{'':<29}{'first audio, ms':^24}{'whole, s':^24}{'underruns':^16}{'RTF':>7}{'sound':>8}",
         f"{'a second':>9}{'done':>6}{'errors':>8}{'most':>6}"
@@ -66,6 +66,7 @@ def table(found: Mapping[str, Any]) -> str:
         lines.append(f"not run: {', '.join(f'{rate:g}' for rate in found['not_run'])} a second")
     lines += [
         "most: requests at once. Latencies count from the planned arrival, and are those of whole answers.",
+        "first audio: the first sample over -60 dB, in a player that starts with the first sound.",
         "underruns: how often a player that starts with the first audio falls silent, and how long in all.",
         "RTF: whole by seconds of its sound. sound: seconds of speech a second, until the last answer.",
     ]

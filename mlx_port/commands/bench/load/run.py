@@ -7,10 +7,11 @@ counts from the planned moment, so that a server which stalls is not asked less 
 from __future__ import annotations
 
 import asyncio
-import random
+import hashlib
+import math
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import cycle
+from itertools import count, cycle
 from typing import Any
 
 from mlx_port.commands.bench.load.figures import Answer, Load, overload
@@ -25,6 +26,7 @@ TEXTS = (  # 63 characters each, about 4 seconds
     "The market opens at seven, and the best fruit is gone by eight.",
     "We watched the snow fall on the roofs until the lamps were lit.",
 )
+ARRIVALS = "tts-bench/poisson/v1"
 Ask = Callable[[str, float], Coroutine[Any, Any, Answer]]  # a text and its planned moment
 
 
@@ -47,10 +49,14 @@ class LoadPlan:
 def arrivals(rate: float, seconds: float, seed: int) -> Iterator[float]:
     """Yield moments of arrival, in seconds from the start: a Poisson process.
 
-    The gaps of a seed are those of every rate, scaled.
+    The gaps of a seed are those of every rate, scaled, and those that nari-labs' tts_bench 0.1.0 measures by.
     """
-    gaps, moment = random.Random(seed), 0.0
-    while (moment := moment + gaps.expovariate(1) / rate) < seconds:
+    moment = 0.0
+    for place in count():
+        digest = hashlib.sha256(f"{ARRIVALS}\0{seed}\0measurement\0{place}".encode()).digest()
+        uniform = (int.from_bytes(digest[:8], "big") + 0.5) / 2**64
+        if (moment := moment - math.log1p(-uniform) / rate) >= seconds:
+            return
         yield moment
 
 

@@ -6,31 +6,50 @@ import re
 import struct
 from collections.abc import Mapping
 
+import numpy as np
+
 RATE = 24000  # Hz, of OpenAI's pcm
 TYPES = ("audio/pcm", "audio/x-pcm", "audio/l16", "audio/raw", "application/octet-stream")
 WAV_TYPES = ("audio/wav", "audio/x-wav", "audio/wave", "audio/vnd.wave", "application/octet-stream")
+AUDIBLE = 32768 * 10 ** (-60 / 20)  # a sample of 16 bits over -60 dB
 _UNKNOWN = (0, 0x7FFFFFFF)  # sizes of data that a stream writes: none, and this or more
 _LONGEST_HEAD = 65536  # bytes before a WAV's data
 
 
 class PcmMeter:
-    """Samples of 16 bits without a header."""
+    """Samples of 16 bits without a header.
+
+    audible: seconds of sound before the first sample over -60 dB; None before it comes.
+    """
 
     def __init__(self, rate: int, channels: int):
-        self.frame, self.rate, self.left = 2 * channels, rate, 0  # bytes, Hz, bytes of a part of a frame
+        self.frame, self.rate, self.rest = 2 * channels, rate, b""  # bytes, Hz, a part of a frame
+        self.frames, self.audible = 0, None
 
     def add(self, data: bytes) -> float:
         """Take bytes; return the seconds of sound that they complete."""
-        frames, self.left = divmod(self.left + len(data), self.frame)
+        data = self.rest + data
+        frames = len(data) // self.frame
+        data, self.rest = data[: frames * self.frame], data[frames * self.frame :]
+        if self.audible is None:
+            loud = np.flatnonzero(np.abs(np.frombuffer(data, "<i2").astype(np.int32)) > AUDIBLE)
+            if len(loud):
+                self.audible = (self.frames + 2 * int(loud[0]) // self.frame) / self.rate
+        self.frames += frames
         return frames / self.rate
 
 
 class WavMeter:
-    """A WAV file whose header comes first. Raises ValueError for other bytes."""
+    """A WAV file of 16 bits whose header comes first. Raises ValueError for other bytes."""
 
     def __init__(self) -> None:
         self.head, self.size = b"", 0  # size: bytes of data that are still to come
         self.pcm: PcmMeter | None = None
+
+    @property
+    def audible(self) -> float | None:
+        """Seconds of sound before the first sample over -60 dB; None before it comes."""
+        return None if self.pcm is None else self.pcm.audible
 
     def add(self, data: bytes) -> float:
         """Take bytes; return the seconds of sound that they complete, the header not counted."""
@@ -54,9 +73,10 @@ class WavMeter:
             if name == b"data":
                 if form is None or not (form[1] and form[2] and form[4]):
                     raise ValueError("a WAV file without its format")
-                _, channels, rate, _, block, _ = form
+                _, channels, rate, _, _, bits = form
+                if bits != 16:
+                    raise ValueError(f"a WAV file of {bits} bits, not 16")
                 self.pcm = PcmMeter(rate, channels)
-                self.pcm.frame = block
                 self.size = 2**63 if size == _UNKNOWN[0] or size >= _UNKNOWN[1] else size
                 return self.head[place:]
             if name == b"fmt " and len(self.head) >= place + 16:

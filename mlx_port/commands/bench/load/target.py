@@ -14,6 +14,7 @@ from mlx_port.commands.bench.load.sound import meter
 from tts_core.errors import GenerationError, NotFoundError, UsageError
 from tts_core.printable import one_line
 
+_NO_SOUND = {"no sound": "has no sound", "silent": "is silent"}
 MESSAGE = 2000  # bytes of an error's body that are read
 
 
@@ -68,7 +69,7 @@ class LoadTarget:
                 f"server: the answer cannot be read as {self.form} over HTTP: {one_line(str(error))}"
             ) from None
         if answer.error is not None:
-            raise GenerationError("server: the answer has no sound")
+            raise GenerationError(f"server: the answer {_NO_SOUND[answer.error]}")
         return answer
 
     async def ask(self, text: str, planned: float) -> Answer:
@@ -103,7 +104,8 @@ class LoadTarget:
         async for piece in reply.pieces():
             if seconds := sound.add(piece):
                 heard.append((now(), seconds))
-        return Answer(planned, sent, now(), tuple(heard), None if heard else "no sound")
+        error = None if sound.audible is not None else "silent" if heard else "no sound"
+        return Answer(planned, sent, now(), tuple(heard), error, sound.audible or 0.0)
 
 
 async def _message(reply: Reply) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from converters.maps.layouts import Found, Layout
 from converters.rules.plan import Drop, Rule
 from converters.rules.transforms import permute
-from tts_core.parrot.spec import ParrotConfig
+from tts_core.parrot.model import ParrotConfig
 
 NAMES = r"bird\."
 

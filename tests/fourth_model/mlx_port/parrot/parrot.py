@@ -5,7 +5,7 @@ from __future__ import annotations
 import mlx.core as mx
 from mlx import nn
 
-from tts_core.parrot.spec import LOGITS, ParrotConfig
+from tts_core.parrot.model import LOGITS, ParrotConfig
 
 
 class Parrot(nn.Module):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from tts_core.parrot.spec import LOGITS, ParrotConfig
+from tts_core.parrot.model import LOGITS, ParrotConfig
 
 
 class Parrot(nn.Module):

@@ -10,7 +10,7 @@ from tts_core.config import Configs, config_of
 from tts_core.memory.machine import Machine
 from tts_core.memory.terms import Estimate, Phase, Term
 from tts_core.memory.weights import kept_terms, weight_bytes
-from tts_core.parrot.spec import ParrotConfig
+from tts_core.parrot.model import ParrotConfig
 
 
 @dataclass(frozen=True)

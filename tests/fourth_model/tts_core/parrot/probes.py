@@ -10,7 +10,7 @@ import numpy as np
 from tts_core.codecs.probes import dac_probes
 from tts_core.config import config_of
 from tts_core.nn.probe import Framework, InputSources, Probe
-from tts_core.parrot.spec import ParrotConfig
+from tts_core.parrot.model import ParrotConfig
 
 
 def probes(sources: InputSources) -> list[Probe]:

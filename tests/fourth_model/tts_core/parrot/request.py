@@ -10,9 +10,9 @@ from tts_core.audio.delivery import Pacing
 from tts_core.codecs.dac import DacConfig
 from tts_core.config import Configs, config_of
 from tts_core.errors import UsageError
+from tts_core.parrot.model import ParrotConfig
 from tts_core.parrot.options import ParrotOptions
 from tts_core.parrot.outlook import ParrotJob
-from tts_core.parrot.spec import ParrotConfig
 from tts_core.pipeline import PromptLike
 from tts_core.text import breaks
 from tts_core.text.checks import check_words

@@ -77,7 +77,7 @@ def test_rejected_rows_are_spoken_again(rows: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("flags", [("--tar", "2"), ("--reject", "wer>-1", "--retries", "2")])
+@pytest.mark.parametrize("flags", [(), ("--reject", "wer>-1", "--retries", "2")])
 def test_twenty_kills(rows: Path, tmp_path: Path, flags: tuple[str, ...]) -> None:
     if "--reject" in flags:
         pytest.importorskip("pocketsphinx", reason="pocketsphinx is not installed")

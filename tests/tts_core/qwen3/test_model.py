@@ -3,7 +3,7 @@
 import pytest
 
 from tts_core.qwen3.config import BASE, CUSTOM_VOICE, VOICE_DESIGN
-from tts_core.qwen3.spec import qwen3, varies
+from tts_core.qwen3.model import qwen3, varies
 
 IDS = {
     "im_start": 151644, "im_end": 151645, "tts_pad": 151671, "tts_bos": 151672, "tts_eos": 151673,

@@ -8,11 +8,11 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-import random_networks
 
+from benchmarks.lib import random_networks
 from tts_core.codecs.qwen3_codec import QWEN3_CODEC_12HZ
 from tts_core.qwen3.config import Qwen3Config, Qwen3StackConfig
-from tts_core.qwen3.spec import qwen3
+from tts_core.qwen3.model import qwen3
 
 CONFIGS = {"0.6b": qwen3("0b6", "base"), "1.7b": qwen3("1b7", "base")}
 CONFIGS["tiny"] = replace(

@@ -15,26 +15,26 @@ from unittest import mock
 
 import numpy as np
 
-from benchmarks.random_networks import PACKAGES, network
+from benchmarks.lib.random_networks import PACKAGES, network
 from tts_core.dia2.config import GATED
 from tts_core.dia2.config import Dia2StackConfig as Dia2Stack
 from tts_core.dia2.grid import FREE
+from tts_core.dia2.model import DIA2_2B
 from tts_core.dia2.sampling import Dia2Choice, Dia2Sampling
-from tts_core.dia2.spec import DIA2_2B
 from tts_core.mars5.inputs import Mars5Inputs
+from tts_core.mars5.model import MARS5_AR
 from tts_core.mars5.options import Mars5Options
-from tts_core.mars5.spec import MARS5_AR
 from tts_core.mars5.tokens import CodecPrompt
 from tts_core.metavoice.inputs import MetaVoiceInputs
+from tts_core.metavoice.model import METAVOICE_FIRST_STAGE
 from tts_core.metavoice.sampling import FirstStageSampling
-from tts_core.metavoice.spec import METAVOICE_FIRST_STAGE
 from tts_core.nn.noise import HostNoise
 from tts_core.qwen3 import layout
 from tts_core.qwen3.config import CUSTOM_VOICE
 from tts_core.qwen3.config import Qwen3StackConfig as Qwen3Stack
 from tts_core.qwen3.inputs import Qwen3Inputs
+from tts_core.qwen3.model import qwen3
 from tts_core.qwen3.sampling import Qwen3Sampling
-from tts_core.qwen3.spec import qwen3
 from tts_core.speaking.rows import BatchText, TextInputs
 
 LONGEST = 40  # ids of a text

@@ -18,13 +18,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest import mock
 
-from checkpoints import write_qwen3_texts, write_random
-from qwen3_forms import PROMPT, Form, leave_out
-from random_networks import tensors
-
+from benchmarks.lib.checkpoints import write_qwen3_texts, write_random
+from benchmarks.lib.qwen3_forms import PROMPT, Form, leave_out
+from benchmarks.lib.random_networks import tensors
 from tts_core.codecs.qwen3_codec import QWEN3_CODEC_12HZ
 from tts_core.qwen3.config import Qwen3Config
-from tts_core.qwen3.spec import qwen3
+from tts_core.qwen3.model import qwen3
 
 PROFILE = "ttfa"
 FEW = {  # captures of the measured numbers of texts only: it then starts in one minute, not in several

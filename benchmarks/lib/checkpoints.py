@@ -16,13 +16,13 @@ from converters.files.dtypes import narrow
 from converters.files.writer import SafetensorsWriter, TensorEntry
 from tts_core.codecs.qwen3_codec import QWEN3_CODEC_12HZ, Qwen3CodecConfig
 from tts_core.dia2.config import Dia2Config, Dia2StackConfig
-from tts_core.dia2.spec import DIA2_1B, DIA2_2B
+from tts_core.dia2.model import DIA2_1B, DIA2_2B
 from tts_core.dia2.speed import SPEED
 from tts_core.qwen3.config import Qwen3Config
-from tts_core.qwen3.spec import qwen3
+from tts_core.qwen3.model import qwen3
 from tts_core.text.byte_bpe import byte_signs
 
-KEYS = Path(__file__).parents[1] / "tests/data/keys"
+KEYS = Path(__file__).parents[2] / "tests/data/keys"
 FORMS = {
     "dia": ("safetensors", "pth"),
     "mars5": ("safetensors", "pt"),

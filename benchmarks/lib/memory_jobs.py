@@ -9,11 +9,10 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
 
-import dia2_networks
 import numpy as np
-import qwen3_networks
-from random_networks import PACKAGES, RandomParts, dac_law, network, tensors
 
+from benchmarks.lib import dia2_networks, qwen3_networks
+from benchmarks.lib.random_networks import PACKAGES, RandomParts, dac_law, network, tensors
 from converters.published import open_published
 from tts_core.codecs.dac import DAC_44KHZ
 from tts_core.codecs.encodec import ENCODEC_24KHZ
@@ -22,14 +21,14 @@ from tts_core.codecs.policy import own
 from tts_core.codecs.qwen3_codec import QWEN3_CODEC_12HZ
 from tts_core.codecs.vocos import VOCOS_ENCODEC_24KHZ
 from tts_core.dia.memory import DiaJob
-from tts_core.dia.spec import DIA_0626
+from tts_core.dia.model import DIA_0626
 from tts_core.dia2.memory import Dia2Job
 from tts_core.mars5.memory import Mars5Job
-from tts_core.mars5.spec import MARS5_AR, MARS5_NAR
+from tts_core.mars5.model import MARS5_AR, MARS5_NAR
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecVocabulary
 from tts_core.metavoice.config import CODEBOOK_SIZE, END_OF_AUDIO, is_quantisable
 from tts_core.metavoice.memory import MetaVoiceJob
-from tts_core.metavoice.spec import METAVOICE_FIRST_STAGE, METAVOICE_SECOND_STAGE, METAVOICE_SPEAKER_ENCODER
+from tts_core.metavoice.model import METAVOICE_FIRST_STAGE, METAVOICE_SECOND_STAGE, METAVOICE_SPEAKER_ENCODER
 from tts_core.metavoice.text import PATTERN, MetaVoiceTokenizer
 from tts_core.nn.noise import HostNoise
 from tts_core.prompt import Prompt, Reference

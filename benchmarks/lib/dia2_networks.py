@@ -6,11 +6,10 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
-from random_networks import PACKAGES, gpu, network, title, usual
-
+from benchmarks.lib.random_networks import PACKAGES, gpu, network, title, usual
 from tts_core.codecs.mimi import MIMI_24KHZ, MimiConfig
 from tts_core.dia2.config import GATED, Dia2Config, Dia2StackConfig
-from tts_core.dia2.spec import DIA2_1B, DIA2_2B
+from tts_core.dia2.model import DIA2_1B, DIA2_2B
 from tts_core.dia2.speed import SPEED
 from tts_core.dia2.tokenizer import FILE
 

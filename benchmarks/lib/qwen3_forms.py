@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 import numpy as np
-from checkpoints import qwen3_config
-from qwen3_networks import networks
 
+from benchmarks.lib.checkpoints import qwen3_config
+from benchmarks.lib.qwen3_networks import networks
 from tts_core.nn.noise import HostNoise
 from tts_core.qwen3 import layout as layouts
 from tts_core.qwen3.config import Qwen3Config
