@@ -184,11 +184,11 @@ def next_call(
     most: rows of each call at most.
     can_wait: False if nothing else runs that could join.
 
-    1. What would come late goes first: a window that is longer than what its listener has left to hear. The
-       first of a request is: nothing is left. Streams have a window for each of its length in the time in
-       which they are played, so one that is not late may wait that long for others.
+    1. What would come late goes first: a window longer than the sound that its listener has left; so does the
+       first one of a request. Others wait for windows that may join them. While the listener hears as much
+       sound as the window has, every stream of this pace completes a window, and waiting ends by rule 3.
     2. Full calls go before small ones: a call of few rows takes about as long as one of many.
-    3. A window whose stream waits behind it, or ends with it, waits for no others.
+    3. A window waits for no others if its stream ends with it, or has the next one due.
     """
     late = [call for call in calls if any(due[place].lead < due[place].seconds for place in call)]
     if late:

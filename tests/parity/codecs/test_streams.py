@@ -149,6 +149,8 @@ def test_a_row_has_no_memory_of_its_neighbors(name: str) -> None:
         np.testing.assert_array_equal(side.numpy(found)[-1], side.numpy(wanted)[-1])
         assert np.isnan(side.numpy(found)[:-1]).all(axis=1).any()
         assert all(np.isfinite(side.numpy(x)).all() for x in after[-1].arrays)
+        if side is bench(name).torch32:
+            assert all(x.untyped_storage().nbytes() == x.nbytes for state in after for x in state.arrays)
 
 
 def failing(leave: Any, place: int) -> Any:
@@ -213,6 +215,35 @@ def test_a_delayed_stream_is_the_whole(name: str, frames: tuple[int, ...], cuts:
                 np.testing.assert_allclose(made, truth, rtol=0, atol=1e-11, err_msg=where)
             else:
                 assert_within(made, right, truth, where)
+
+
+@pytest.mark.parametrize("name", DAC)
+def test_delayed_streams_of_other_ages_share_a_call(name: str) -> None:
+    """One goes on, one begins and one ends; the samples are those of each by itself."""
+    config, sides = DAC[name], bench_of_config(DAC[name])
+    ahead, first = dac.decode_lookahead(config), 3
+    stop, shape = 2 * first + ahead, (3, config.n_codebooks, 2 * first + 2 * ahead + 5)
+    codes = np.random.default_rng(4).integers(0, config.codebook_size, shape).astype(np.int32)
+    goes, begins, ends = codes[0], codes[1], codes[2][:, :stop]
+
+    def run(side: CodecSide) -> list[np.ndarray]:
+        host = side.module("host").Host(side.codec.decoder.conv2)
+        passages = [Passage(goes, 0, first), Passage(ends, 0, first)]
+        before, [one, other] = decode_next(side.codec, host, passages, [None, None])
+        passages = [Passage(goes, first, stop), Passage(begins, 0, first), Passage(ends, first, stop)]
+        made, after = decode_next(side.codec, host, passages, [one, None, other])
+        assert [stream.frames for stream in after] == [stop + ahead, first + ahead, stop + ahead]
+        return [np.concatenate([before[0], made[0]]), made[1], np.concatenate([before[1], made[2]])]
+
+    def whole(side: CodecSide) -> list[np.ndarray]:
+        return [side.numpy(side.codec.decode_whole(side.array(one[None])))[0] for one in (goes, begins, ends)]
+
+    known, truth = whole(sides.torch32), whole(sides.torch64)
+    for side in (sides.torch64, sides.torch32, sides.side):
+        for made, right, true in zip(run(side), known, truth, strict=True):
+            assert_within(made, right[: len(made)], true[: len(made)], f"{name} {side.kind}")
+            if side.kind == "float64":
+                np.testing.assert_allclose(made, true[: len(made)], rtol=0, atol=1e-11)
 
 
 @pytest.mark.parametrize("name", DAC)

@@ -45,8 +45,7 @@ class ReplayedPieces:
         """
         if not codes.is_cuda:
             return self.codec.decode_piece(codes, states)
-        [state] = states or (None,)
-        start, [flat] = state or StreamState(0, (self.empty,))
+        start, [flat] = (states and states[0]) or StreamState(0, (self.empty,))
         samples, flat = self._replayed(codes, *self.places(codes, start), flat)
         return samples, [StreamState(start + self.steps * codes.shape[2], (flat,))]
 
