@@ -34,13 +34,18 @@ def widest_layer(
     return Term(name, tensors * (size or machine.wide) * elements, f"{counted(tensors, 'tensor')} of {where}")
 
 
+def most_rows(texts: int, backend: str) -> int:
+    """Count the streams that share a call of their codec, at most."""
+    return 1 if backend in (*OVERLAPS, *ONE_BY_ONE) else min(ROWS, texts)
+
+
 def stream_states(carried: int, texts: int, captured: int, machine: Machine) -> tuple[Term, ...]:
     """Return what streams carry from call to call; a call computes new states beside those of its streams.
 
     carried: numbers of a stream.
     captured: lengths of calls that are captured, each with memory for both.
     """
-    rows = 1 if machine.backend in (*OVERLAPS, *ONE_BY_ONE) else min(ROWS, texts)
+    rows = most_rows(texts, machine.backend)
     one, why = machine.wide * carried, f"{counted(texts, 'stream')} and {rows} new"
     held = Term("codec state", one * (texts + rows), why)
     if not captured:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from tts_core.codecs import mimi
-from tts_core.codecs.memory import stream_states, widest_layer
+from tts_core.codecs.memory import most_rows, stream_states, widest_layer
 from tts_core.codecs.mimi import MimiConfig
 from tts_core.codecs.policy import CAPTURED
 from tts_core.config import Configs, config_of
@@ -111,7 +111,8 @@ def _activations(config: Dia2Config, job: Dia2Job, size: int) -> Term:
 
 
 def _decoding(codec: MimiConfig, job: Dia2Job, machine: Machine) -> tuple[Term, ...]:
-    fed = min(job.frames, (machine.policy or mimi.POLICY).max_frames)
+    together = job.frames * most_rows(job.texts, machine.backend)
+    fed = min(together, (machine.policy or mimi.POLICY).max_frames)
     captured = CAPTURED if machine.backend in OVERLAPS else 0
     states = stream_states(mimi.carried(codec), job.texts, captured, machine)
     return _widest("codec", codec, fed, machine), *states

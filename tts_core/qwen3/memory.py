@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from tts_core.codecs import mimi, qwen3_codec
-from tts_core.codecs.memory import stream_states, widest_layer
+from tts_core.codecs.memory import most_rows, stream_states, widest_layer
 from tts_core.codecs.policy import CAPTURED, CodecPolicy
 from tts_core.codecs.qwen3_codec import Qwen3CodecConfig
 from tts_core.config import Configs, config_of
@@ -151,7 +151,9 @@ def _row(config: Qwen3Config, size: int) -> int:
 def _decoding(codec: Qwen3CodecConfig, job: Qwen3Job, machine: Machine) -> tuple[Term, ...]:
     policy = _policy(machine)
     captured = CAPTURED if machine.backend in OVERLAPS else 0
-    fed, live = most_fed(job, policy, captured), CODEC_LIVE | {"torch-cuda": CUDA_LIVE[machine.decoded_in]}
+    together = job.frames * most_rows(job.texts, machine.backend)
+    fed = max(most_fed(job, policy, captured), min(together, policy.max_frames))
+    live = CODEC_LIVE | {"torch-cuda": CUDA_LIVE[machine.decoded_in]}
     states = stream_states(qwen3_codec.carried(codec.decoder), job.texts, captured, machine)
     return _widest("codec", qwen3_codec.widest(codec.decoder, fed), fed, machine, live), *states
 
