@@ -47,7 +47,6 @@ def late(model: str, monkeypatch: pytest.MonkeyPatch, seed: int = 0) -> LateStre
     engine = speaker(model, SIDE).engine
     stream = LateStream(engine.host, seed)
     monkeypatch.setattr(engine, "host", stream)
-    monkeypatch.setattr(engine, "streamed", lambda: engine.policy.in_rows(), raising=False)  # as before
     if model == "metavoice":
         monkeypatch.setattr(engine.decoders["vocos"], "host", stream)
     return stream
