@@ -116,8 +116,8 @@ def test_streams_take_fewer_calls(model: str, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("model", CAUSAL)
 def test_streams_of_other_ages_share_calls(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Windows wait for those of streams that began three frames earlier."""
-    asked, session = long_ones(model, 4), speaker(model, "torch").session(4)
     share(monkeypatch, hurried=False)
+    asked, session = long_ones(model, 4), speaker(model, "torch").session(4)
     calls = Calls(speaker(model, "torch").engine.codec, monkeypatch)
     while asked or session.running:
         if asked:
