@@ -87,7 +87,7 @@ PATTERNS: tuple[tuple[str, str], ...] = (
     (
         "networks and layers",
         r"(torch_ref|mlx_port)/(layers|codecs|dia|dia2|mars5|metavoice|qwen3)/.*"
-        r"|tts_core/(nn/(attention|positions|windows)|audio/(bands|mel|speaker_slices))\.py",
+        r"|tts_core/(nn/(attention|packed|positions|windows)|audio/(bands|mel|speaker_slices))\.py",
     ),
     (
         "CLI generate, main, doctor, runner",
