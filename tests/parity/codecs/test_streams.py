@@ -242,8 +242,8 @@ def test_delayed_streams_of_other_ages_share_a_call(name: str) -> None:
     for side in (sides.torch64, sides.torch32, sides.side):
         for made, right, true in zip(run(side), known, truth, strict=True):
             assert_within(made, right[: len(made)], true[: len(made)], f"{name} {side.kind}")
-            if side.kind == "float64":
-                np.testing.assert_allclose(made, true[: len(made)], rtol=0, atol=1e-11)
+            if side.kind == "float64":  # rounded once, to float32
+                np.testing.assert_allclose(made, true[: len(made)], rtol=2**-24, atol=1e-11)
 
 
 @pytest.mark.parametrize("name", DAC)
