@@ -146,6 +146,12 @@ class Meter:
             self.first_seconds = self.first_seconds or self.seconds
         self.samples += samples
 
+    @property
+    def lead(self) -> float:
+        """Seconds of sound that are left to one who hears all from the first on; negative after a gap."""
+        heard = time.perf_counter() - self.started - self.first_seconds if self.samples else 0.0
+        return self.samples / self.sample_rate - heard
+
     def result(
         self,
         audio: np.ndarray,

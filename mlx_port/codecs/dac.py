@@ -15,7 +15,7 @@ import numpy as np
 from mlx import nn
 
 from mlx_port.kernels.sine import sine_squared
-from mlx_port.layers.carried import StreamState
+from mlx_port.layers.carried import States, StreamState
 from mlx_port.layers.conv import Conv1d, ConvTranspose1d
 from mlx_port.layers.delayed import Delayed
 from tts_core.codecs.dac import DILATIONS, DacConfig, decode_window, decoded_length, encode_window
@@ -243,18 +243,18 @@ class Dac(nn.Module):
         return self.decoder(self.quantizer.decode(codes))[..., 0]
 
     def decode_piece(
-        self, codes: mx.array | np.ndarray, state: StreamState | None, ends: Sequence[int] | None = None
-    ) -> tuple[mx.array, StreamState]:
+        self, codes: mx.array | np.ndarray, states: States | None, ends: Sequence[int | None] | None = None
+    ) -> tuple[mx.array, list[StreamState]]:
         """Decode the next frames of streams, whose samples come `tts_core.codecs.dac.delay` late.
 
         codes: (B, q, T), after the end any → (B, hop T).
-        state: after the pieces before; None at the start.
-        ends: frames of each stream, once they are known; before, no frame is after the end.
+        states: after the pieces before; None at the start.
+        ends: frames of each stream; None while they are not known: no frame is after the end.
         """
-        carried = Delayed(state, ends)
+        carried = Delayed(states, ends)
         samples = self.decoder(self.quantizer.decode(mx.array(codes)), carried)[..., 0]
-        after = carried.after(codes.shape[0], codes.shape[2])
-        mx.eval(samples, after.arrays)  # else the state would keep all that it is cut from
+        after = carried.after(codes.shape[2])
+        mx.eval(samples, after)  # else the state would keep all that it is cut from
         return samples, after
 
     def _silence(self, batch: int) -> mx.array:

@@ -18,7 +18,7 @@ from mlx import nn
 
 from mlx_port.codecs.encodec import CausalConvTranspose1d, VectorQuantizer
 from mlx_port.codecs.mimi_transformer import Transformer
-from mlx_port.layers.carried import Carried, Places, StreamState
+from mlx_port.layers.carried import Carried, Places, States, StreamState
 from mlx_port.layers.conv import Conv1d
 from mlx_port.layers.snake import LogSnake1d
 from tts_core.codecs.mimi import (
@@ -225,16 +225,16 @@ class MimiEncoder(nn.Module):
 
     def encode_in_windows(self, samples: mx.array, n_codebooks: int, max_frames: int) -> mx.array:
         """Encode a waveform in windows of frames. (B, L) → (B, n_codebooks, ceil(L / hop)) int32."""
-        hop, state = self.hop_length, None
+        hop, states = self.hop_length, None
         pieces = [mx.zeros((samples.shape[0], n_codebooks, 0), mx.int32)]
         for window in encode_windows(self.config, -(-samples.shape[1] // hop), max_frames):
             heard = samples[:, window.first * hop : window.stop * hop, None]
             steps = self.encoder(heard)[:, STEPS * (window.start - window.first) :]
-            carried = Carried(state)
+            carried = Carried(states)
             latents = self.downsample(self.encoder_transformer(steps, carried), carried)
-            state = carried.after(samples.shape[0], steps.shape[1])
+            states = carried.after(steps.shape[1])
             pieces.append(self.quantizer.encode(latents, n_codebooks))
-            mx.eval(pieces[-1], state.arrays)  # else all windows are in one graph
+            mx.eval(pieces[-1], states)  # else all windows are in one graph
         return mx.concatenate(pieces, axis=2)
 
 
@@ -268,26 +268,26 @@ class Mimi(MimiEncoder):
         (B, q, T) array, q ≤ Q → (B, hop T). Raises UsageError for more codebooks than the model
         has.
         """
-        codes, state = mx.array(codes), None
+        codes, states = mx.array(codes), None
         check_codebooks(self.config, codes.shape[1])
         pieces = [mx.zeros((codes.shape[0], 0), self.downsample.conv.weight.dtype)]
         for start, stop in self.policy.even_cuts(codes.shape[2]):
-            samples, state = self.decode_piece(codes[:, :, start:stop], state)
+            samples, states = self.decode_piece(codes[:, :, start:stop], states)
             pieces.append(samples)
         return mx.concatenate(pieces, axis=1)
 
     def decode_piece(
-        self, codes: mx.array | np.ndarray, state: StreamState | None, places: Places | None = None
-    ) -> tuple[mx.array, StreamState]:
+        self, codes: mx.array | np.ndarray, states: States | None, places: Places | None = None
+    ) -> tuple[mx.array, list[StreamState]]:
         """Decode the next frames of streams at once. Pieces of any lengths add up to the whole decode.
 
         codes: (B, q, T), at least one frame → (B, hop T).
-        state: after the pieces before; None at the start.
+        states: after the pieces before; None at the start.
         places: of the transformer's steps; computed unless given.
         """
-        carried = Carried(state, places)
+        carried = Carried(states, places)
         steps = self.upsample(self.quantizer.decode(mx.array(codes)), carried)
         samples = self.decoder(self.decoder_transformer(steps, carried), carried)[..., 0]
-        after = carried.after(codes.shape[0], steps.shape[1])
-        mx.eval(samples, after.arrays)  # else the state would keep all that it is cut from
+        after = carried.after(steps.shape[1])
+        mx.eval(samples, after)  # else the state would keep all that it is cut from
         return samples, after

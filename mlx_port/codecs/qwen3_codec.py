@@ -15,7 +15,7 @@ from mlx import nn
 
 from mlx_port.codecs.mimi import MimiEncoder
 from mlx_port.codecs.qwen3_decoder import Decoder
-from mlx_port.layers.carried import Carried, Places, StreamState
+from mlx_port.layers.carried import Carried, Places, States, StreamState
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.codecs.qwen3_codec import POLICY, Qwen3CodecConfig, original_pieces
 from tts_core.nn.windows import Window
@@ -49,24 +49,24 @@ class Qwen3Codec(nn.Module):
         codes = mx.array(codes)
         made = [mx.zeros((codes.shape[0], 0), self.encoder.downsample.conv.weight.dtype)]
         for piece in pieces:
-            state, skipped = None, piece.start - piece.first
+            states, skipped = None, piece.start - piece.first
             for start, stop in self.policy.even_cuts(piece.last - piece.first):
                 cut = codes[:, :, piece.first + start : piece.first + stop]
-                samples, state = self.decode_piece(cut, state)
+                samples, states = self.decode_piece(cut, states)
                 made.append(samples[:, max(0, skipped - start) * self.hop_length :])
         return mx.concatenate(made, axis=1)
 
     def decode_piece(
-        self, codes: mx.array | np.ndarray, state: StreamState | None, places: Places | None = None
-    ) -> tuple[mx.array, StreamState]:
+        self, codes: mx.array | np.ndarray, states: States | None, places: Places | None = None
+    ) -> tuple[mx.array, list[StreamState]]:
         """Decode the next frames of streams at once. Pieces of any lengths add up to one pass over all.
 
         codes: (B, Q, T), at least one frame → (B, hop T).
-        state: after the pieces before; None at the start.
+        states: after the pieces before; None at the start.
         places: of the transformer's steps; computed unless given.
         """
-        carried = Carried(state, places)
+        carried = Carried(states, places)
         samples = self.decoder(mx.array(codes), carried)
-        after = carried.after(codes.shape[0], codes.shape[2])
-        mx.eval(samples, after.arrays)  # else the state would keep all that it is cut from
+        after = carried.after(codes.shape[2])
+        mx.eval(samples, after)  # else the state would keep all that it is cut from
         return samples, after

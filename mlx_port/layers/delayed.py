@@ -9,19 +9,21 @@ from collections.abc import Sequence
 
 import mlx.core as mx
 
-from mlx_port.layers.carried import Carried, StreamState
+from mlx_port.layers.carried import Carried, States
 from mlx_port.layers.conv import Conv1d, ConvTranspose1d, conv1d, conv_transpose1d
+
+NEVER = 2**31 - 1  # as an end: no step comes after it
 
 
 class Delayed(Carried):
     """State of the streams of a call; a step of the transformer is a frame here.
 
-    ends: frames of each stream; None while unknown.
+    ends: frames of each stream; None while they are not known.
     """
 
-    def __init__(self, state: StreamState | None = None, ends: Sequence[int] | None = None):
-        super().__init__(state)
-        self.ends = ends
+    def __init__(self, states: States | None = None, ends: Sequence[int | None] | None = None):
+        super().__init__(states)
+        self.ends = ends or (None,)
         self.rate, self.late, self.short = 1, 0, 0
 
     def convolved(self, x: mx.array, conv: Conv1d) -> mx.array:
@@ -45,11 +47,9 @@ class Delayed(Carried):
     def inside(self, x: mx.array) -> mx.array:
         """Let steps before the start and after the end be zero, as padding is. (B, T, C) → same."""
         firsts = [start * self.rate - self.late for start in self.starts]
-        if min(firsts) >= 0 and self.ends is None:
+        lasts = [NEVER if end is None else end * self.rate - self.short for end in self.ends]
+        if min(firsts) >= 0 and min(lasts) == NEVER:
             return x
         step = mx.array(firsts)[:, None] + mx.arange(x.shape[1])
-        keep = step >= 0
-        if self.ends is not None:
-            last = [end * self.rate - self.short for end in self.ends]
-            keep = keep & (step < mx.array(last)[:, None])
+        keep = (step >= 0) & (step < mx.array(lasts)[:, None])
         return mx.where(keep[..., None], x, 0.0)

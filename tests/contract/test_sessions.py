@@ -278,12 +278,11 @@ def test_a_recording_that_cannot_be_encoded_fails_its_request_only(
     other = request(model, "torch", TEXTS[1], seed=3)
     whole = alone(model, "torch", other)
     session, standing = speaker(model, "torch").session(2), encoder(model, monkeypatch)
-    good = session.join(other)
+    good, parts, failed = session.join(other), [], []
     while not session.begun(good):
-        session.step()
+        parts += [event.result for event in session.step() if isinstance(event, Part)]
     standing.error = RuntimeError(LARGER)
     bad = session.join(request(model, "torch", TEXTS[0], seed=1, prompt=recording(model)))
-    parts, failed = [], []
     while session.running:
         for event in session.step():
             if isinstance(event, Failed):

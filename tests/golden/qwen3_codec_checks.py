@@ -117,12 +117,12 @@ def _apart(side: CodecSide, codes: np.ndarray, pieces: list[Window]) -> np.ndarr
 
 def in_pieces(side: CodecSide, codes: np.ndarray, split: list[int]) -> np.ndarray:
     """Decode a stream. (B, Q, T) → (B, L)."""
-    state, made = None, []
+    states, made = None, []
     stops = np.cumsum(split)
     for start, stop in zip(stops - split, stops, strict=True):
-        samples, state = side.codec.decode_piece(codes[:, :, start:stop], state)
+        samples, states = side.codec.decode_piece(codes[:, :, start:stop], states)
         assert samples.shape[1] == (stop - start) * side.codec.hop_length
-        assert set(state.steps) == {stop}
+        assert {state.steps for state in states} == {stop}
         made.append(side.numpy(samples))
     return np.concatenate(made, axis=1)
 

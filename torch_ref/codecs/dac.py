@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from torch_ref.layers.carried import StreamState
+from torch_ref.layers.carried import States, StreamState
 from torch_ref.layers.conv import Conv1d, ConvTranspose1d
 from torch_ref.layers.delayed import Delayed
 from torch_ref.limits.precision import Codec, exactly, rounded
@@ -258,18 +258,18 @@ class Dac(Codec):
     @rounded
     @torch.inference_mode()
     def decode_piece(
-        self, codes: Tensor | np.ndarray, state: StreamState | None, ends: Sequence[int] | None = None
-    ) -> tuple[Tensor, StreamState]:
+        self, codes: Tensor | np.ndarray, states: States | None, ends: Sequence[int | None] | None = None
+    ) -> tuple[Tensor, list[StreamState]]:
         """Decode the next frames of streams, whose samples come `tts_core.codecs.dac.delay` late.
 
         codes: (B, q, T), after the end any → (B, hop T).
-        state: after the pieces before; None at the start.
-        ends: frames of each stream, once they are known; before, no frame is after the end.
+        states: after the pieces before; None at the start.
+        ends: frames of each stream; None while they are not known: no frame is after the end.
         """
         codes = torch.as_tensor(codes).to(self.decoder.conv2.weight.device)
-        carried = Delayed(state, ends)
+        carried = Delayed(states, ends)
         samples = self.decoder(self.quantizer.decode(codes), carried)[:, 0]
-        after = carried.after(codes.shape[0], codes.shape[2])
+        after = carried.after(codes.shape[2])
         return samples.to(self.decoder.conv2.weight.dtype), after
 
     def _silence(self, batch: int) -> Tensor:

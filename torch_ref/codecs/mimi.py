@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from torch_ref.codecs.encodec import CausalConvTranspose1d, VectorQuantizer
 from torch_ref.codecs.mimi_transformer import Transformer
-from torch_ref.layers.carried import Carried, Places, StreamState
+from torch_ref.layers.carried import Carried, Places, States, StreamState
 from torch_ref.layers.conv import Conv1d
 from torch_ref.layers.snake import LogSnake1d
 from torch_ref.limits.precision import Codec, exactly, rounded
@@ -232,14 +232,14 @@ class MimiEncoder(nn.Module):
 
     def encode_in_windows(self, samples: Tensor, n_codebooks: int, max_frames: int) -> Tensor:
         """Encode a waveform in windows of frames. (B, L) → (B, n_codebooks, ceil(L / hop)) int32."""
-        hop, state = self.hop_length, None
+        hop, states = self.hop_length, None
         pieces = [torch.zeros(samples.shape[0], n_codebooks, 0, dtype=torch.int32, device=samples.device)]
         for window in encode_windows(self.config, -(-samples.shape[1] // hop), max_frames):
             heard = samples[:, None, window.first * hop : window.stop * hop]
             steps = self.encoder(heard)[:, :, STEPS * (window.start - window.first) :]
-            carried = Carried(state)
+            carried = Carried(states)
             latents = self.downsample(self.encoder_transformer(steps, carried), carried)
-            state = carried.after(samples.shape[0], steps.shape[2])
+            states = carried.after(steps.shape[2])
             pieces.append(self.quantizer.encode(latents, n_codebooks))
         return torch.cat(pieces, dim=2)
 
@@ -279,29 +279,29 @@ class Mimi(Codec, MimiEncoder):
         (B, q, T) array or tensor, q ≤ Q → (B, hop T). Raises UsageError for more codebooks than the model
         has.
         """
-        weight, state = self.downsample.conv.weight, None
+        weight, states = self.downsample.conv.weight, None
         codes = torch.as_tensor(codes).to(weight.device)
         check_codebooks(self.config, codes.shape[1])
         pieces = [weight.new_zeros(codes.shape[0], 0)]
         for start, stop in self.policy.even_cuts(codes.shape[2]):
-            samples, state = self.decode_piece(codes[:, :, start:stop], state)
+            samples, states = self.decode_piece(codes[:, :, start:stop], states)
             pieces.append(samples)
         return torch.cat(pieces, dim=1)
 
     @rounded
     @torch.inference_mode()
     def decode_piece(
-        self, codes: Tensor | np.ndarray, state: StreamState | None, places: Places | None = None
-    ) -> tuple[Tensor, StreamState]:
+        self, codes: Tensor | np.ndarray, states: States | None, places: Places | None = None
+    ) -> tuple[Tensor, list[StreamState]]:
         """Decode the next frames of streams at once. Pieces of any lengths add up to the whole decode.
 
         codes: (B, q, T), at least one frame → (B, hop T).
-        state: after the pieces before; None at the start.
+        states: after the pieces before; None at the start.
         places: of the transformer's steps; computed unless given.
         """
         codes = torch.as_tensor(codes).to(self.downsample.conv.weight.device)
-        carried = Carried(state, places)
+        carried = Carried(states, places)
         steps = self.upsample(self.quantizer.decode(codes), carried)
         samples = self.decoder(self.decoder_transformer(steps, carried), carried)[:, 0]
-        after = carried.after(codes.shape[0], steps.shape[2])
+        after = carried.after(steps.shape[2])
         return samples.to(self.downsample.conv.weight.dtype), after

@@ -63,9 +63,8 @@ class Attention(nn.Module):
         carried = carried or Carried()
         if carried.places is not None:
             return carried.places
-        held = 0 if carried.next is None else carried.next.shape[2]
         sizes = {"window": self.window, "head_dim": self.head_dim, "theta": self.theta}
-        found = stream_places(carried.starts, x.shape[1], held, **sizes)
+        found = stream_places(carried.starts, x.shape[1], carried.held, **sizes)
         return Places(*(to_device(each, x.device) for each in found))
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from torch_ref.codecs.mimi import MimiEncoder
 from torch_ref.codecs.qwen3_decoder import Decoder
-from torch_ref.layers.carried import Carried, Places, StreamState
+from torch_ref.layers.carried import Carried, Places, States, StreamState
 from torch_ref.limits.precision import Codec, exactly, rounded
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.codecs.qwen3_codec import POLICY, Qwen3CodecConfig, original_pieces
@@ -56,25 +56,25 @@ class Qwen3Codec(Codec):
         codes = torch.as_tensor(codes).to(weight.device)
         made = [weight.new_zeros(codes.shape[0], 0)]
         for piece in pieces:
-            state, skipped = None, piece.start - piece.first
+            states, skipped = None, piece.start - piece.first
             for start, stop in self.policy.even_cuts(piece.last - piece.first):
                 cut = codes[:, :, piece.first + start : piece.first + stop]
-                samples, state = self.decode_piece(cut, state)
+                samples, states = self.decode_piece(cut, states)
                 made.append(samples[:, max(0, skipped - start) * self.hop_length :])
         return torch.cat(made, dim=1)
 
     @rounded
     @torch.inference_mode()
     def decode_piece(
-        self, codes: Tensor | np.ndarray, state: StreamState | None, places: Places | None = None
-    ) -> tuple[Tensor, StreamState]:
+        self, codes: Tensor | np.ndarray, states: States | None, places: Places | None = None
+    ) -> tuple[Tensor, list[StreamState]]:
         """Decode the next frames of streams at once. Pieces of any lengths add up to one pass over all.
 
         codes: (B, Q, T), at least one frame → (B, hop T).
-        state: after the pieces before; None at the start.
+        states: after the pieces before; None at the start.
         places: of the transformer's steps; computed unless given.
         """
         codes = torch.as_tensor(codes).to(self.encoder.downsample.conv.weight.device)
-        carried = Carried(state, places)
+        carried = Carried(states, places)
         samples = self.decoder(codes, carried).to(self.encoder.downsample.conv.weight.dtype)
-        return samples, carried.after(codes.shape[0], codes.shape[2])
+        return samples, carried.after(codes.shape[2])

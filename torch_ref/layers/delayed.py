@@ -10,19 +10,21 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from torch_ref.layers.carried import Carried, StreamState
+from torch_ref.layers.carried import Carried, States
 from torch_ref.layers.conv import Conv1d, ConvTranspose1d, conv1d, conv_transpose1d
+
+NEVER = 2**31 - 1  # as an end: no step comes after it
 
 
 class Delayed(Carried):
     """State of the streams of a call; a step of the transformer is a frame here.
 
-    ends: frames of each stream; None while unknown.
+    ends: frames of each stream; None while they are not known.
     """
 
-    def __init__(self, state: StreamState | None = None, ends: Sequence[int] | None = None):
-        super().__init__(state)
-        self.ends = ends
+    def __init__(self, states: States | None = None, ends: Sequence[int | None] | None = None):
+        super().__init__(states)
+        self.ends = ends or (None,)
         self.rate, self.late, self.short = 1, 0, 0
 
     def convolved(self, x: Tensor, conv: Conv1d) -> Tensor:
@@ -46,11 +48,9 @@ class Delayed(Carried):
     def inside(self, x: Tensor) -> Tensor:
         """Let steps before the start and after the end be zero, as padding is. (B, C, T) → same."""
         firsts = [start * self.rate - self.late for start in self.starts]
-        if min(firsts) >= 0 and self.ends is None:
+        lasts = [NEVER if end is None else end * self.rate - self.short for end in self.ends]
+        if min(firsts) >= 0 and min(lasts) == NEVER:
             return x
         step = torch.tensor(firsts, device=x.device)[:, None] + torch.arange(x.shape[2], device=x.device)
-        keep = step >= 0
-        if self.ends is not None:
-            last = [end * self.rate - self.short for end in self.ends]
-            keep = keep & (step < torch.tensor(last, device=x.device)[:, None])
+        keep = (step >= 0) & (step < torch.tensor(lasts, device=x.device)[:, None])
         return torch.where(keep[:, None], x, 0.0)

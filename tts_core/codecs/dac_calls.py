@@ -12,14 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from tts_core.codecs.dac import DacConfig, decode_window, decoded_length
-from tts_core.codecs.policy import CodecPolicy
+from tts_core.codecs.policy import ONE_BY_ONE, CodecPolicy
 from tts_core.nn.beside import Pending, Then
 from tts_core.nn.guard import check_sound
-from tts_core.nn.windows import Window
-
-# On a CPU a call of several windows takes longer (three of 18 frames: 1.04 s against 0.78 s) and may round
-# differently: a text's samples would depend on its neighbors by 3e-7
-ONE_BY_ONE = ("torch-cpu", "mlx-cpu")
+from tts_core.nn.windows import Window, in_powers
 
 
 class Passage(NamedTuple):
@@ -61,10 +57,7 @@ def calls(config: DacConfig, passages: Sequence[Passage], *, most: int) -> Itera
             books = passages[place].codes.shape[0]
             alike.setdefault((window.last - window.first, books), []).append(place)
     for (fed, _), places in sorted(alike.items(), reverse=True):
-        left = places
-        while left:
-            rows = 1 << (max(1, min(most // fed, len(left))).bit_length() - 1)
-            chosen, left = left[:rows], left[rows:]
+        for chosen in in_powers(places, most // fed):
             spans = [slice(windows[place].first, windows[place].last) for place in chosen]
             yield DacCall(
                 np.stack([passages[place].codes[:, span] for place, span in zip(chosen, spans, strict=True)]),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tts_core.codecs.dac import decode_lookahead, decoded_length, delay
+from tts_core.codecs.dac import DacConfig, decode_lookahead, decoded_length, delay
 from tts_core.codecs.dac_calls import Passage
 from tts_core.nn.host import Device
 
@@ -24,27 +25,41 @@ class DacStream(NamedTuple):
     rest: np.ndarray
 
 
-def decode_next(
-    codec: Any, host: Device, passage: Passage, stream: DacStream | None
-) -> tuple[np.ndarray, DacStream]:
-    """Decode the next passage of a stream to samples, (L,) float32.
+START = DacStream(None, 0, np.zeros(0, np.float32))
 
-    stream: after the passages before; None at the start.
+
+def frames_fed(config: DacConfig, passage: Passage, stream: DacStream | None) -> int:
+    """Count the frames that the next passage of a stream feeds."""
+    return passage.stop + decode_lookahead(config) - (stream or START).frames
+
+
+def decode_next(
+    codec: Any, host: Device, passages: Sequence[Passage], streams: Sequence[DacStream | None]
+) -> tuple[list[np.ndarray], list[DacStream]]:
+    """Decode the next passages of streams, which feed equally many frames, to samples, (L,) float32 each.
+
+    streams: after the passages before; None at the start.
     """
-    codes, start, stop = passage
-    config, total = codec.config, codes.shape[1]
-    state, frames, rest = stream or DacStream(None, 0, np.zeros(0, np.float32))
-    last, ends = stop + decode_lookahead(config), None
-    if last > total:  # its end is known; what is late comes with frames after it, which may be any
-        codes, ends = np.pad(codes, ((0, 0), (0, last - total))), [total]
+    config, begun = codec.config, [stream or START for stream in streams]
+    fed, ends = list[np.ndarray](), list[int | None]()
+    for (codes, _, stop), stream in zip(passages, begun, strict=True):
+        total, last = codes.shape[1], stop + decode_lookahead(config)
+        # once the end is known, what is late comes with frames after it, which may be any
+        ends.append(total if last > total else None)
+        fed.append(np.pad(codes, ((0, 0), (0, max(0, last - total))))[:, stream.frames : last])
+    states: Sequence[Any] = [stream.state for stream in begun]
 
     def work() -> list[Any]:
-        nonlocal state
-        samples, state = codec.decode_piece(host.to_device(codes[None, :, frames:last]), state, ends)
+        nonlocal states
+        samples, states = codec.decode_piece(host.to_device(np.stack(fed)), states, ends)
         return [samples]
 
-    made = host.launch(work).take()[0][0]
-    known = np.concatenate([rest, made[0 if frames else delay(config) :]], dtype=np.float32)
-    end = decoded_length(config, total) if stop == total else stop * config.hop_length
-    length = end - start * config.hop_length
-    return known[:length], DacStream(state, last, known[length:])
+    [rows] = host.launch(work).take()
+    made, after = list[np.ndarray](), list[DacStream]()
+    for (codes, start, stop), stream, row, state in zip(passages, begun, rows, states, strict=True):
+        known = np.concatenate([stream.rest, row[0 if stream.frames else delay(config) :]], dtype=np.float32)
+        end = decoded_length(config, stop) if stop == codes.shape[1] else stop * config.hop_length
+        length = end - start * config.hop_length
+        made.append(known[:length])
+        after.append(DacStream(state, stop + decode_lookahead(config), known[length:]))
+    return made, after

@@ -10,7 +10,7 @@ from tts_core.codecs import dac, mimi, vocos
 from tts_core.codecs.dac import DacConfig
 from tts_core.codecs.dac_calls import even, most_fed
 from tts_core.codecs.mimi import MimiConfig
-from tts_core.codecs.policy import CAPTURED, CodecPolicy, fitting, own
+from tts_core.codecs.policy import CAPTURED, ONE_BY_ONE, ROWS, CodecPolicy, fitting, own
 from tts_core.codecs.vocos import VocosConfig
 from tts_core.memory.footprint import LIVE, OVERLAPS, widest
 from tts_core.memory.machine import Machine
@@ -26,14 +26,20 @@ LAYOUTS = {"tf32": 4, "bfloat16": 2}  # bytes of a number of the copies of weigh
 FITTED_TO_STREAMS = ("mlx-cuda",)
 
 
+def most_rows(texts: int, backend: str) -> int:
+    """Count the streams that share a call of their codec, at most."""
+    return 1 if backend in (*OVERLAPS, *ONE_BY_ONE) else min(ROWS, texts)
+
+
 def stream_states(carried: int, texts: int, machine: Machine) -> tuple[int, int]:
-    """Count the bytes that streams carry from call to call, with the new state that a call computes beside
-    that of its stream; and what captured calls keep, each with memory for both.
+    """Count the bytes that streams carry from call to call, with the new states that a call computes beside
+    those of its streams; and what captured calls keep, each with memory for both.
 
     carried: numbers of a stream.
     """
     captured = CAPTURED if machine.backend in OVERLAPS else 0
-    return machine.wide * carried * (texts + 1), 2 * machine.wide * carried * captured
+    states = texts + most_rows(texts, machine.backend)
+    return machine.wide * carried * states, 2 * machine.wide * carried * captured
 
 
 def vocos_window(config: VocosConfig, frames: int, most: int, machine: Machine) -> int:

@@ -7,13 +7,10 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from tts_core.codecs.policy import CodecPolicy
+from tts_core.codecs.policy import ONE_BY_ONE, CodecPolicy
 from tts_core.codecs.vocos import VocosConfig, decode_lookahead, decode_window
 from tts_core.nn.beside import Pending, Then
 from tts_core.nn.host import Device
-
-# A CPU gains nothing from a call of several windows, which may round differently
-ONE_BY_ONE = ("torch-cpu", "mlx-cpu")
 
 
 class VocosCall(NamedTuple):

@@ -15,8 +15,8 @@ import numpy as np
 from tts_core.audio.voice_cache import VoiceCache
 from tts_core.codecs.dac import DacConfig, check_fits, decode_lookahead
 from tts_core.codecs.dac_calls import Passage, launch_passages, most_fed, split, stream_shapes
-from tts_core.codecs.dac_streams import decode_next
-from tts_core.codecs.policy import CodecPolicy
+from tts_core.codecs.dac_streams import decode_next, frames_fed
+from tts_core.codecs.policy import CALL, ROWS, CodecPolicy
 from tts_core.config import Configs
 from tts_core.dia.config import DiaConfig
 from tts_core.dia.footprint import PLAN, DiaJob, grid_rows
@@ -31,7 +31,7 @@ from tts_core.nn.host import Device
 from tts_core.pipeline import PromptLike
 from tts_core.speaking.admission import Admission
 from tts_core.speaking.live import LiveText
-from tts_core.speaking.net import SIDE_BY_SIDE, Net
+from tts_core.speaking.net import SIDE_BY_SIDE, Net, in_calls
 from tts_core.speaking.running import RunningBatch
 from tts_core.speaking.speech import CodecMemory, Sound
 from tts_core.text.rules import NO_RULES, TextRules
@@ -126,7 +126,8 @@ class DiaNet(Net):
         """As of any model. A job that is streamed has its session to itself; its windows grow faster."""
         if not streamed:
             return self.policy.unheard()
-        return self.policy if job is None else self.policy.alone()
+        policy = self.policy if job is None else self.policy.alone()
+        return replace(policy, shared=CALL) if self.most_fed and not self.host.overlaps else policy
 
     def open(
         self, places: int, job: DiaJob | None, policy: CodecPolicy | None
@@ -171,8 +172,10 @@ class DiaNet(Net):
                 for _ in range(2):
                     self._launch([codes]).take()
 
-    def split(self, windows: Sequence[Sound]) -> Iterable[Sequence[int]]:
-        """Divide windows by their length; where nothing runs beside, `decode` does so itself."""
+    def split(self, windows: Sequence[Sound], policy: CodecPolicy | None) -> Iterable[Sequence[int]]:
+        """Divide windows by their length; speech that nobody hears is divided by `decode` itself."""
+        if windows and windows[0].memory is not None:
+            return in_calls(windows, self._fed, lambda window: self.most_rows(window, policy))
         if not self.host.overlaps:
             return [range(len(windows))]
         return split(self.codec_config, _passages(windows), most=self.most_fed)
@@ -181,25 +184,33 @@ class DiaNet(Net):
         window = super().silence(frames)
         return replace(window, source=Passage(window.codes, 0, frames))
 
+    def most_rows(self, window: Sound, policy: CodecPolicy | None) -> int:
+        fed = self._fed(window)
+        return max(1, min(ROWS, min(CALL, self.most_fed) // fed)) if fed else 1
+
+    def _fed(self, window: Sound) -> int:
+        """Count the frames that the next window of a stream feeds; 0 for one without a stream, as one that is
+        the whole piece and needs no delay.
+        """
+        passage, memory = window.source, window.memory
+        if memory is None or (memory.state is None and passage.stop == passage.codes.shape[1]):
+            return 0
+        return frames_fed(self.codec_config, passage, memory.state)
+
     def memory(self, policy: CodecPolicy | None) -> CodecMemory | None:
-        """Return the memory of a piece whose frames are computed once; None where windows share calls."""
+        """Return the memory of a piece whose frames are computed once; None where they are computed again."""
         is_stream = policy is not None and policy.is_heard and not self.host.overlaps
         return CodecMemory() if is_stream else None
 
     def launch(self, windows: Sequence[Sound], policy: CodecPolicy | None) -> Pending[list[np.ndarray]]:
-        if windows[0].memory is not None:
-            return Done([self._decode_next(window) for window in windows])
-        passages = _passages(windows)
-        return launch_passages(self.codec_config, passages, self._launch, most=self.most_fed)
-
-    def _decode_next(self, window: Sound) -> np.ndarray:
-        """Decode the next window of a stream; one that is the whole piece needs no delay. → (L,) float32."""
-        memory, passage = window.memory, window.source
-        assert memory is not None, "a window of a stream has the memory of its piece"
-        if memory.state is None and passage.stop == passage.codes.shape[1]:
-            return launch_passages(self.codec_config, [passage], self._launch, most=self.most_fed).take()[0]
-        samples, memory.state = decode_next(self.codec, self.host, passage, memory.state)
-        return samples
+        passages, memories = _passages(windows), [one.memory for one in windows if one.memory is not None]
+        if not self._fed(windows[0]):
+            return launch_passages(self.codec_config, passages, self._launch, most=self.most_fed)
+        states = [memory.state for memory in memories]
+        made, states = decode_next(self.codec, self.host, passages, states)
+        for memory, state in zip(memories, states, strict=True):
+            memory.state = state
+        return Done(made)
 
     @property
     def most_fed(self) -> int:

@@ -74,7 +74,6 @@ def _sound(
         grid.filled,
         memory,
         source=Passage(codes, start, stop),
-        is_urgent=start == 0,
         ends=ends,
         is_kept=is_kept,
         piece=piece,

@@ -37,7 +37,7 @@ class Dia2Net(StreamNet):
         return self.request("[S1] Yes.", Dia2Options(seed=0, max_frames=2))
 
     def windows(self, job: Dia2Job | None, *, streamed: bool) -> CodecPolicy:
-        return self.policy if streamed else self.policy.unheard()
+        return self.streamed() if streamed else self.policy.unheard()
 
     def open(
         self, places: int, job: Dia2Job | None, policy: CodecPolicy | None

@@ -148,7 +148,7 @@ class Mars5Net(Net):
         """Begin to draw all codebooks of the cells' frames. text: (N,) ids.  reference: (Q, P) codes."""
         return self.diffusion.begin(text, reference, cells, settings, noise=noise)
 
-    def split(self, windows: Sequence[Sound]) -> Iterable[Sequence[int]]:
+    def split(self, windows: Sequence[Sound], policy: CodecPolicy | None) -> Iterable[Sequence[int]]:
         return [range(len(windows))]
 
     def launch(self, windows: Sequence[Sound], policy: CodecPolicy | None) -> Pending[list[np.ndarray]]:

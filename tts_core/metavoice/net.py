@@ -180,7 +180,7 @@ class MetaVoiceNet(Net):
             return Made(np.zeros((self.facts.second.n_codebooks, 0), np.int32))
         return Made(self._fill_codebooks(self.second_stage, piece.second, codes, vector, piece.noise))
 
-    def split(self, windows: Sequence[Sound]) -> Iterable[Sequence[int]]:
+    def split(self, windows: Sequence[Sound], policy: CodecPolicy | None) -> Iterable[Sequence[int]]:
         """Divide pieces into calls, each of one decoder."""
         decoders = [window.source.decoder for window in windows]
         return [

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
+
+One = TypeVar("One")
 
 
 @dataclass(frozen=True)
@@ -94,3 +97,16 @@ def growing(total: int, first: int, largest: int) -> Iterator[tuple[int, int]]:
     while start < total:
         yield start, min(start + size, total)
         start, size = start + size, min(2 * size, largest)
+
+
+def floor_power(number: int) -> int:
+    """Return the largest power of two that is at most a number of at least 1."""
+    return 1 << (number.bit_length() - 1)
+
+
+def in_powers(ones: Sequence[One], most: int) -> Iterator[Sequence[One]]:
+    """Divide into groups of a power of two, at most `most` or one, the largest first."""
+    while ones:
+        count = floor_power(max(1, min(most, len(ones))))
+        yield ones[:count]
+        ones = ones[count:]

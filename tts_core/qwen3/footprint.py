@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from tts_core.codecs import mimi, qwen3_codec
-from tts_core.codecs.memory import mimi_fed, stream_states
+from tts_core.codecs.memory import mimi_fed, most_rows, stream_states
 from tts_core.codecs.policy import CAPTURED, CodecPolicy
 from tts_core.codecs.qwen3_codec import Qwen3CodecConfig
 from tts_core.config import Configs, config_of
@@ -91,6 +91,7 @@ def qwen3_footprint(configs: Configs, job: Qwen3Job, machine: Machine) -> Footpr
     states, graphs = stream_states(qwen3_codec.carried(codec.decoder), job.batch, machine)
     policy, captured = machine.policy or qwen3_codec.POLICY, CAPTURED if machine.backend in OVERLAPS else 0
     fed = min(max(job.recording, job.frames), policy.max_frames) + min(captured, job.frames)
+    fed = max(fed, min(job.frames * most_rows(job.batch, machine.backend), policy.max_frames))
     live = CODEC_LIVE | {"torch-cuda": CUDA_LIVE[machine.decoded_in]}
     sound = graphs + widest(machine, qwen3_codec.widest(codec.decoder, fed), live)
     beside, after = turns(machine, sound)

@@ -24,7 +24,7 @@ from tts_core.qwen3.options import Qwen3Options
 from tts_core.qwen3.request import Qwen3Facts, Qwen3Request, live, rehearsal, request
 from tts_core.qwen3.voice import read_voice
 from tts_core.speaking.admission import Admission
-from tts_core.speaking.net import StreamNet, first
+from tts_core.speaking.net import StreamNet
 from tts_core.speaking.running import RunningBatch
 from tts_core.speaking.speech import Sound
 
@@ -54,7 +54,7 @@ class Qwen3Net(StreamNet):
         return rehearsal(self.facts)
 
     def windows(self, job: Qwen3Job | None, *, streamed: bool) -> CodecPolicy | None:
-        return self.policy if streamed else None
+        return self.streamed() if streamed else None
 
     def open(
         self, places: int, job: Qwen3Job | None, policy: CodecPolicy | None
@@ -104,19 +104,18 @@ class Qwen3Net(StreamNet):
             )
         return vector.copy()
 
-    def _launch_window(self, window: Sound, policy: CodecPolicy | None) -> Pending[np.ndarray]:
-        """As of any stream; without a policy a piece is decoded in the original's pieces of 300 frames."""
+    def launch(self, windows: Sequence[Sound], policy: CodecPolicy | None) -> Pending[list[np.ndarray]]:
+        """As of any stream; without a policy pieces are decoded in the original's pieces of 300 frames."""
         if policy is not None:
-            return super()._launch_window(window, policy)
+            return super().launch(windows, policy)
+        [window] = windows
         before = None if window.memory is None else window.memory.before
-        if before is None:
-            return self._launch_whole(window.codes)
-        recording, heard = before.shape[1], np.concatenate([before, window.codes], axis=1)
+        codes = window.codes if before is None else np.concatenate([before, window.codes], axis=1)
 
-        def speech(samples: np.ndarray) -> np.ndarray:
-            return samples[cut_of_recording(recording, heard.shape[1], len(samples)) :]
+        def speech(made: Sequence[np.ndarray]) -> list[np.ndarray]:
+            [samples] = made[0]
+            recording = codes.shape[1] - window.codes.shape[1]
+            skipped = cut_of_recording(recording, codes.shape[1], len(samples))
+            return [samples[skipped:].astype(np.float32)]
 
-        return Then(self._launch_whole(heard), speech)
-
-    def _launch_whole(self, codes: np.ndarray) -> Pending[np.ndarray]:
-        return Then(self.host.launch(lambda: [self.codec.decode(codes[None])]), first)
+        return Then(self.host.launch(lambda: [self.codec.decode(codes[None])]), speech)

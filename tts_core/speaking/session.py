@@ -85,6 +85,7 @@ class SpeechSession(Session):
             self._report,
             has_sound=has_sound,
             places=admission.places,
+            running=lambda: self.running,
             is_wanted=lambda window: window.member.key in self.members,
         )
         net.host.reset_peak()

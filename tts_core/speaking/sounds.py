@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -15,7 +17,7 @@ from tts_core.speaking.members import DueSound
 from tts_core.speaking.net import Net
 from tts_core.speaking.report import StageReport
 from tts_core.speaking.speech import Sound
-from tts_core.speaking.windows import WindowQueue
+from tts_core.speaking.windows import Due, WindowQueue, next_call
 
 SILENT = np.zeros(0, np.float32)
 
@@ -24,6 +26,7 @@ class Sounds(WindowQueue[DueSound, np.ndarray]):
     """The queue of a session's sounds. A call decodes at most as many as there are places.
 
     policy, has_sound, report: of the session.
+    running: counts its requests.
     is_wanted: False for a window whose request has left.
     """
 
@@ -35,29 +38,50 @@ class Sounds(WindowQueue[DueSound, np.ndarray]):
         *,
         has_sound: bool,
         places: int,
+        running: Callable[[], int],
         is_wanted: Callable[[DueSound], bool],
     ):
         self.net, self.policy, self.report = net, policy, report
-        self.has_sound, self.places = has_sound, places
+        self.has_sound, self.places, self.running = has_sound, places, running
         self.has_listeners = policy is not None and policy.is_heard
         super().__init__(
             net.host,
             self._now,
             launch=self._beside if has_sound and net.host.overlaps else None,
-            split=self._calls,
+            choose=self._next,
             owner=lambda window: window.member,
-            is_urgent=lambda window: window.sound.is_urgent,
             is_wanted=is_wanted,
             most=places if self.has_listeners else None,
         )
 
-    def _calls(self, windows: Sequence[DueSound]) -> list[list[int]]:
-        """Divide windows into calls of the codec; those without frames need none."""
+    def _next(self, windows: Sequence[DueSound], wait: bool) -> Sequence[int]:
+        """Choose the windows of the next call of the codec; those without frames need none.
+
+        wait: nothing else runs.
+        """
+        due = self._leads(windows)
         heard = [place for place, window in enumerate(windows) if _has_frames(window.sound)]
-        silent = [place for place in range(len(windows)) if place not in heard]
-        calls = [[heard[k] for k in call] for call in self.net.split([windows[k].sound for k in heard])]
-        calls = [call[k : k + self.places] for call in calls for k in range(0, len(call), self.places)]
-        return [*calls, silent] if silent else calls
+        members = {windows[place].member for place in heard}
+        silent = [place for place, window in enumerate(windows) if window.member not in members]
+        if silent:
+            return silent
+        heard.sort(key=lambda place: due[place].lead)
+        calls = self.net.split([windows[place].sound for place in heard], self.policy)
+        calls = [[heard[k] for k in call[: self.places]] for call in calls]
+        most = [self.net.most_rows(windows[call[0]].sound, self.policy) for call in calls]
+        return next_call(due, calls, most, can_wait=not wait and len(members) < self.running())
+
+    def _leads(self, windows: Sequence[DueSound]) -> list[Due]:
+        """Find how long each window may wait; one that nobody hears before the end does not."""
+        if not self.has_listeners:
+            return [Due(0.0, math.inf, is_last=True)] * len(windows)
+        counts = Counter(window.member for window in windows)
+        leads = {member: member.parts.meter.lead for member in counts}
+        rate = self.net.codec_config.frame_rate
+        return [
+            Due(leads[one.member], one.sound.codes.shape[1] / rate, one.sound.ends or counts[one.member] > 1)
+            for one in windows
+        ]
 
     def _beside(self, windows: Sequence[DueSound]) -> Pending[list[np.ndarray | Exception]] | None:
         """Begin to decode windows."""

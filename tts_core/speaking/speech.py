@@ -153,6 +153,9 @@ class MoreText:
     """Wait for the next text that comes. Gives it, or None at its end."""
 
 
+ENDED = object()  # as the state of a stream: after its last window, which was filled up with other frames
+
+
 @dataclass(eq=False)
 class CodecMemory:
     """A codec's memory of a piece's frames so far, for those that follow.
@@ -171,10 +174,9 @@ class Sound:
 
     codes: (Q, F) int32.
     token_count: steps of its piece so far.
-    memory: of their piece; None for a codec that needs none, whose windows share calls.
+    memory: of their piece; None for a codec that needs none.
     source: what the codec decodes, where that is more than the codes.
     after: a change of the samples, (L,).
-    is_urgent: it is decoded before others that are due.
     words: that begin in these frames; with the last frames of a piece also those that begin later.
     ends: the piece.
     is_kept: its samples are kept for the result of its piece.
@@ -188,7 +190,6 @@ class Sound:
     memory: CodecMemory | None = None
     source: Any = None
     after: Callable[[np.ndarray], np.ndarray] | None = None
-    is_urgent: bool = False
     words: Sequence[Word] = ()
     ends: bool = False
     is_kept: bool = False

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from tts_core.errors import GenerationError, SpeechError, comes_late, shortage
 from tts_core.nn.beside import Done, Pending
@@ -36,9 +36,9 @@ class WindowQueue(Generic[One, Made]):
     decode: makes the sounds of several, as in `shared`.
     launch: begins the same work beside the steps, or returns None for work that cannot be; None where the
     device has no stream for it.
-    split: divides windows that are due into launches, by their places; None for one launch of all.
+    choose: of windows that are due, in the order in which they were added, those of the next launch, by their
+    places; none if all of them wait for others. Its second argument: nothing else runs. None for all at once.
     owner: the request of a window; by default all windows are of one.
-    is_urgent: True for a window that is launched before others that are due.
     is_wanted: False for a window whose request has left.
     most: windows that may be due before `ended` waits for the codec; None for any number. Those that are due
     are codes on the host, and take no memory of the device.
@@ -50,15 +50,14 @@ class WindowQueue(Generic[One, Made]):
         decode: Callable[[Sequence[One]], Sequence[Made]],
         *,
         launch: Callable[[Sequence[One]], Pending[Sequence[Made | Exception]] | None] | None = None,
-        split: Callable[[Sequence[One]], Iterable[Sequence[int]]] | None = None,
+        choose: Callable[[Sequence[One], bool], Sequence[int]] | None = None,
         owner: Callable[[One], Hashable] = lambda one: None,
-        is_urgent: Callable[[One], bool] = lambda one: False,
         is_wanted: Callable[[One], bool] = lambda one: True,
         most: int | None = None,
     ):
         self.host, self.most = host, most
-        self._decode, self._launch, self._split = decode, launch, split
-        self._owner, self._is_urgent, self._is_wanted = owner, is_urgent, is_wanted
+        self._decode, self._launch, self._choose = decode, launch, choose
+        self._owner, self._is_wanted = owner, is_wanted
         self._order: deque[_Queued[One, Made]] = deque()
         self._due: list[_Queued[One, Made]] = []
         self._begun: deque[tuple[list[_Queued[One, Made]], Pending[Sequence[Made | Exception]]]] = deque()
@@ -83,11 +82,11 @@ class WindowQueue(Generic[One, Made]):
 
         wait: for one at least, if there is any.
         """
-        self._begin()
+        self._begin(wait)
         ended = self._in_order()
         while self._begun and (self._begun[0][1].ready() or self._is_behind or (wait and not ended)):
             self._take()
-            self._begin()
+            self._begin(wait)
             ended += self._in_order()
         return ended
 
@@ -118,16 +117,14 @@ class WindowQueue(Generic[One, Made]):
         self._order = left
         return ended
 
-    def _begin(self) -> None:
-        """Launch what is due; windows that wait for the codec are divided together, so they share calls."""
+    def _begin(self, wait: bool) -> None:
+        """Launch what is due. wait: also what could wait for others."""
         self._due = [each for each in self._due if self._is_wanted(each.one)]
         while self._due and len(self._begun) < AT_ONCE:
             ones = [each.one for each in self._due]
-            launches = [range(len(ones))] if self._split is None else self._split(ones)
-            first = next(
-                (place for place, one in enumerate(ones) if self._is_urgent(one)), 0
-            )  # else the oldest
-            places = next(places for places in launches if first in places)
+            places = range(len(ones)) if self._choose is None else self._choose(ones, wait)
+            if not places:
+                return
             asked = [self._due[place] for place in places]
             self._due = [each for place, each in enumerate(self._due) if place not in places]
             self._begun.append((asked, self._launched([each.one for each in asked])))
@@ -163,6 +160,45 @@ class WindowQueue(Generic[One, Made]):
             return shared(self.host, self._decode, ones)
         except SpeechError as error:
             return [error] * len(ones)
+
+
+class Due(NamedTuple):
+    """A window that waits for a call.
+
+    lead: seconds of sound that its listener has left; less than 0 after a gap.
+    seconds: of its own.
+    is_last: its stream has no window after it, or that waits, too.
+    """
+
+    lead: float
+    seconds: float
+    is_last: bool
+
+
+def next_call(
+    due: Sequence[Due], calls: Sequence[Sequence[int]], most: Sequence[int], *, can_wait: bool
+) -> Sequence[int]:
+    """Choose one of the calls that windows which are due could share; an empty one lets them wait for others.
+
+    calls: windows by their places.
+    most: rows of each call at most.
+    can_wait: False if nothing else runs that could join.
+
+    1. What would come late goes first: a window longer than the sound that its listener has left; so does the
+       first one of a request. Others wait for windows that may join them. While the listener hears as much
+       sound as the window has, every stream of this pace completes a window, and waiting ends by rule 3.
+    2. Full calls go before small ones: a call of few rows takes about as long as one of many.
+    3. A window waits for no others if its stream ends with it, or has the next one due.
+    """
+    late = [call for call in calls if any(due[place].lead < due[place].seconds for place in call)]
+    if late:
+        return min(late, key=lambda call: min(due[place].lead for place in call))
+    ripe = [
+        call
+        for call, rows in zip(calls, most, strict=True)
+        if not can_wait or len(call) >= rows or any(due[place].is_last for place in call)
+    ]
+    return max(ripe, key=len, default=())
 
 
 def shared(

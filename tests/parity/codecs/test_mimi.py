@@ -28,7 +28,7 @@ def test_transformer_in_pieces(half: str) -> None:
             network = getattr(side.codec, half)
             carried = side.module("layers.carried").Carried(state)
             made.append(side.from_channels(network(side.channels(x[:, :, start:stop]), carried)))
-            state = carried.after(1, stop - start)
+            state = carried.after(stop - start)
         return np.concatenate(made, axis=2)
 
     with torch.inference_mode():

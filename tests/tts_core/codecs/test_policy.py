@@ -2,7 +2,7 @@
 
 import pytest
 
-from tts_core.codecs.policy import DEFAULT, CodecPolicy, fitting
+from tts_core.codecs.policy import CALL, DEFAULT, ROWS, WINDOW, CodecPolicy, fitting
 from tts_core.errors import UsageError
 
 
@@ -73,3 +73,15 @@ def test_served_windows_leave_no_gap(lead: int, made: float, sizes_of_first: lis
     assert sizes[:6] == sizes_of_first
     assert sizes == sorted(sizes)
     assert sizes[-1] == 256
+
+
+def test_windows_of_streams_that_share_calls() -> None:
+    """From the first frame on, each four times, so that streams of unlike ages have equal ones; 27 shapes."""
+    policy, start, sizes = CodecPolicy(64).in_rows(), 0, []
+    while start < 200:
+        sizes.append(policy.served_stop(start) - start)
+        start = policy.served_stop(start)
+    assert sizes[:16] == [1] * 4 + [2] * 4 + [4] * 4 + [8] * 4
+    assert set(sizes[16:]) == {WINDOW}
+    powers = [1 << power for power in range(ROWS.bit_length())]
+    assert sum(rows * frames <= CALL for rows in powers for frames in powers if frames <= WINDOW) == 27

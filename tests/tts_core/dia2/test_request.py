@@ -80,6 +80,15 @@ def test_memory_falls_with_what_is_left_out():
     assert running(Dia2Job(100)) < running(Dia2Job(1483)) < running(Dia2Job(1483, 700))
 
 
+def test_the_codec_decodes_the_frames_of_runs_that_share_its_calls() -> None:
+    """On CPUs a call has one row."""
+    for backend, rows in (("mlx-metal", 3), ("torch-mps", 3), ("torch-cpu", 1)):
+        machine = Machine("bfloat16", backend)
+        three, one = Dia2Job(20, batch=3), Dia2Job(20 * rows)
+        found, wanted = (PLAN.footprint(CONFIGS, job, machine).sound for job in (three, one))
+        assert found == wanted > 0
+
+
 def test_requests_of_a_checkpoint_share_its_tokenizer() -> None:
     content = (GOLDEN / "tokenizer/tokenizer.json").read_text("utf-8")
     again, other = ("".join(list(content)), content + " ")

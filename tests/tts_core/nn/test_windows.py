@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tts_core.nn.windows import Conv, ConvTranspose, growing, input_span
+from tts_core.nn.windows import Conv, ConvTranspose, growing, in_powers, input_span
 
 CONVS = st.builds(
     Conv,
@@ -101,3 +101,13 @@ def test_growing_stands_on_one_absolute_grid(total, more, first, largest):
     short, long = list(growing(total, first, largest)), list(growing(total + more, first, largest))
     assert [start for start, _ in short] == [start for start, _ in long][: len(short)]
     assert short[:-1] == long[: len(short)][:-1]
+
+
+def test_groups_of_a_power_of_two() -> None:
+    assert [[*in_powers(range(count), 4)] for count in (0, 1, 3, 7)] == [
+        [],
+        [range(1)],
+        [range(2), range(2, 3)],
+        [range(4), range(4, 6), range(6, 7)],
+    ]
+    assert [*in_powers("abc", 0)] == ["a", "b", "c"]

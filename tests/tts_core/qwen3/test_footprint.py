@@ -31,7 +31,7 @@ def test_the_cache() -> None:
     """28 layers and one that grows; a position of a text takes 115 kB in half precision."""
     position = 2 * 8 * 128 * 2
     assert plan().row == 29 * position * 1280 + 2 * STATES  # 1049 positions
-    assert plan(replace(MINUTE, batch=3)).row == 3 * 29 * position * 1280 + 4 * STATES
+    assert plan(replace(MINUTE, batch=3)).row == 3 * 29 * position * 1280 + 6 * STATES  # a call of 3 rows
     assert plan().minute == 750 * 28 * position
 
 
@@ -43,6 +43,21 @@ def test_the_cache_on_cuda_is_allocated_at_once() -> None:
     short = plan(replace(MINUTE, prompt=40, frames=1010), backend="torch-cuda")
     assert short.row == held.row
     assert held.work - short.work > 29 * position * 256
+
+
+def test_streams_that_share_calls_of_the_codec() -> None:
+    """New states of all rows of a call, and the frames of all; on CPUs and CUDA a call has one row."""
+    three, long = replace(MINUTE, frames=20, batch=3), replace(MINUTE, frames=60)
+    for backend, rows in (("mlx-metal", 3), ("torch-mps", 3), ("torch-cpu", 1)):
+        sounds = [
+            plan(replace(long, frames=20 * rows), backend=backend).sound,
+            plan(three, backend=backend).sound,
+        ]
+        assert sounds[0] == sounds[1] > 0
+    cache = plan(replace(three, batch=32)).row - plan(replace(three, batch=31)).row - 2 * STATES
+    assert (
+        plan(replace(three, batch=34)).row - plan(replace(three, batch=33)).row == cache + STATES
+    )  # 32 rows
 
 
 def test_prompts_are_read_in_passes_of_several() -> None:

@@ -22,10 +22,10 @@ class Summing:
 
     config, is_silent = SimpleNamespace(sample_rate=8), False
 
-    def decode_piece(self, codes: np.ndarray, state: float | None) -> tuple[np.ndarray, float]:
-        sums = np.cumsum(codes[:, 0], axis=1) + (state or 0.0)
+    def decode_piece(self, codes: np.ndarray, states: Any) -> tuple[np.ndarray, list[float]]:
+        sums = np.cumsum(codes[:, 0], axis=1) + np.array([[state or 0.0] for state in states])
         silent, self.is_silent = self.is_silent, False
-        return sums * (not silent), 0.0 if silent else sums[0, -1]
+        return sums * (not silent), [0.0 if silent else last for last in sums[:, -1]]
 
 
 class Host(LateHost):

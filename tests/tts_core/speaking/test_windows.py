@@ -8,7 +8,7 @@ import pytest
 
 from tests.hosts import LateHost
 from tts_core.errors import CancelledError, GenerationError, ResourceError
-from tts_core.speaking.windows import AT_ONCE, WindowQueue
+from tts_core.speaking.windows import AT_ONCE, Due, WindowQueue, next_call
 
 
 class Launch:
@@ -50,12 +50,12 @@ class Stream:
         return [10 * one for one in ones]
 
 
-def one_by_one(ones: Sequence[int]) -> list[list[int]]:
-    return [[place] for place in range(len(ones))]
+def oldest(ones: Sequence[int], wait: bool) -> list[int]:
+    return [0]
 
 
 def opened(stream: Stream, **how: object) -> WindowQueue[int, int]:
-    return WindowQueue(LateHost(), stream.decode, launch=stream.launch, split=one_by_one, **how)  # type: ignore[arg-type]
+    return WindowQueue(LateHost(), stream.decode, launch=stream.launch, **{"choose": oldest, **how})  # type: ignore[arg-type]
 
 
 def test_without_a_stream_windows_are_decoded_in_one_call() -> None:
@@ -92,14 +92,14 @@ def test_windows_come_in_order_and_a_few_run_at_once() -> None:
 
 
 def test_windows_of_others_are_given_out_before_one_that_waits() -> None:
-    """The urgent one is launched first. Odd windows are of one request, even ones of another."""
+    """Odd windows are of one request, even ones of another."""
     stream = Stream()
-    queue = opened(stream, owner=lambda one: one % 2, is_urgent=lambda one: one == 3)
+    queue = opened(stream, owner=lambda one: one % 2, choose=lambda ones, wait: [ones.index(max(ones))])
     queue.add([0, 2, 3])
     queue.fail(5, ValueError("broken"))
     queue.fail(4, ValueError("broken"))
     assert queue.ended(wait=False) == []
-    assert [launch.ones for launch in stream.launches] == [[3], [0], [2]]
+    assert [launch.ones for launch in stream.launches] == [[3], [2], [0]]
     stream.launches[0].is_ready = True
     assert [one for one, _ in queue.ended(wait=False)] == [3, 5]
     for launch in stream.launches:
@@ -107,26 +107,26 @@ def test_windows_of_others_are_given_out_before_one_that_waits() -> None:
     assert [one for one, _ in queue.ended(wait=False)] == [0, 2, 4]
 
 
-def test_a_split_that_changes_the_order_does_not_change_what_is_given_out() -> None:
+def test_the_order_of_calls_does_not_change_what_is_given_out() -> None:
     stream = Stream()
 
-    def split(ones: Sequence[int]) -> list[list[int]]:
-        return [[1], [0, 2]] if len(ones) == 3 else [[0]]
+    def choose(ones: Sequence[int], wait: bool) -> list[int]:
+        return [0, 2] if len(ones) == 3 else [0]
 
-    queue = WindowQueue(LateHost(), stream.decode, launch=stream.launch, split=split)
+    queue = opened(stream, choose=choose)
     queue.add([5, 6, 7])
     assert queue.ended(wait=True) == [(5, 50)]
     assert queue.ended(wait=True) == [(6, 60), (7, 70)]
-    assert [launch.ones for launch in stream.launches] == [[5, 7], [6]], "the oldest first"
+    assert [launch.ones for launch in stream.launches] == [[5, 7], [6]]
 
 
 def test_windows_that_wait_share_a_launch() -> None:
     stream = Stream()
 
-    def split(ones: Sequence[int]) -> list[list[int]]:
-        return [[place for place, one in enumerate(ones) if one % 2 == kind] for kind in (0, 1)]
+    def choose(ones: Sequence[int], wait: bool) -> list[int]:
+        return [place for place, one in enumerate(ones) if one % 2 == ones[0] % 2]
 
-    queue = WindowQueue(LateHost(), stream.decode, launch=stream.launch, split=split)
+    queue = opened(stream, choose=choose)
     for one in range(AT_ONCE):
         queue.add([one])
         assert queue.ended(wait=False) == []
@@ -137,6 +137,59 @@ def test_windows_that_wait_share_a_launch() -> None:
         launch.is_ready = True
     assert queue.ended(wait=False) == [(0, 0), (1, 10), (2, 20)]
     assert [launch.ones for launch in stream.launches][AT_ONCE:] == [[10, 12], [11]]
+
+
+def test_windows_that_wait_for_others() -> None:
+    """Until the queue is to wait for one at least."""
+    stream = Stream()
+
+    def choose(ones: Sequence[int], wait: bool) -> Sequence[int]:
+        return range(len(ones)) if wait or len(ones) >= 3 else ()
+
+    queue = opened(stream, choose=choose)
+    for one in (1, 2):
+        queue.add([one])
+        assert queue.ended(wait=False) == []
+    assert queue.is_busy
+    assert queue.ended(wait=True) == [(1, 10), (2, 20)]
+    queue.add([4, 5])
+    assert queue.ended(wait=False) == []
+    queue.add([6])
+    queue.ended(wait=False)
+    assert [launch.ones for launch in stream.launches] == [[1, 2], [4, 5, 6]]
+
+
+CALLS = ([0, 1], [2, 3, 4], [5])
+
+
+def due(**leads: float) -> list[Due]:
+    """Six windows of a second, whose listeners have three left, or others. w2=0.5: the third."""
+    return [Due(leads.get(f"w{place}", 3.0), 1.0, is_last=False) for place in range(6)]
+
+
+def chosen(windows: Sequence[Due], most: int = 4, *, can_wait: bool = True) -> Sequence[int]:
+    return next_call(windows, CALLS, [most] * len(CALLS), can_wait=can_wait)
+
+
+def test_what_would_come_late_goes_first() -> None:
+    assert chosen(due(w4=0.9, w5=0.5)) == [5]
+    assert chosen(due(w4=0.9, w5=1.0)) == [2, 3, 4]
+    assert chosen(due(w1=-2.0, w5=0.0)) == [0, 1], "after a gap before the first of a request"
+    assert chosen(due(w1=0.0, w5=0.0), most=2) == [0, 1], "the oldest of equal ones"
+
+
+def test_full_rows_go_before_small_ones() -> None:
+    assert chosen(due(), most=2) == [2, 3, 4]
+    assert chosen(due(), can_wait=False) == [2, 3, 4]
+    assert chosen(due(), most=1) == [2, 3, 4]
+
+
+def test_others_wait() -> None:
+    assert chosen(due()) == ()
+    assert next_call([], [], [], can_wait=False) == ()
+    last = due()
+    last[5] = Due(9.0, 1.0, is_last=True)
+    assert chosen(last) == [5]
 
 
 def test_steps_wait_once_too_many_windows_are_due() -> None:

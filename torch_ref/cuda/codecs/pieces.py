@@ -19,7 +19,7 @@ from torch_ref.codecs.mimi import Mimi
 from torch_ref.codecs.mimi_transformer import Attention
 from torch_ref.codecs.qwen3_codec import Qwen3Codec
 from torch_ref.cuda.replayed import ReplayedTensors
-from torch_ref.layers.carried import Carried, Places, StreamState
+from torch_ref.layers.carried import Carried, Places, States, StreamState
 from tts_core.codecs.mimi import STEPS
 from tts_core.codecs.policy import CAPTURED
 
@@ -38,22 +38,23 @@ class ReplayedPieces:
             self.run, lambda: codec.precision, lambda shape: shape[0] == 1 and shape[2] <= CAPTURED
         )
 
-    def __call__(self, codes: Tensor, state: StreamState | None) -> tuple[Tensor, StreamState]:
+    def __call__(self, codes: Tensor, states: States | None) -> tuple[Tensor, list[StreamState]]:
         """Decode the next frames of a stream. (B, Q, T) → (B, hop T) and the state for the next piece.
 
-        state: after the pieces before; None at the start.
+        states: after the pieces before, of one row; None at the start.
         """
         if not codes.is_cuda:
-            return self.codec.decode_piece(codes, state)
-        [start], [flat] = state or StreamState((0,), (self.empty,))
+            return self.codec.decode_piece(codes, states)
+        state = states[0] if states else None
+        start, [flat] = state or StreamState(0, (self.empty,))
         samples, flat = self._replayed(codes, *self.places(codes, start), flat)
-        return samples, StreamState((start + self.steps * codes.shape[2],), (flat,))
+        return samples, [StreamState(start + self.steps * codes.shape[2], (flat,))]
 
     def places(self, codes: Tensor, start: int) -> Places:
         """Find the frames of codes, (B, Q, T), in a stream of `start` steps so far that has all keys."""
         keys = torch.empty(1, 0, self.attention.window - 1)
         steps = codes.new_empty(1, self.steps * codes.shape[2])
-        return self.attention.places(steps, Carried(StreamState((start,), (keys,))))
+        return self.attention.places(steps, Carried([StreamState(start, (keys,))]))
 
     def run(self, codes: Tensor, cos: Tensor, sin: Tensor, mask: Tensor, flat: Tensor) -> Sequence[Tensor]:
         """Decode a piece at the places of three tensors. → (B, hop T), and the next state.
@@ -62,8 +63,8 @@ class ReplayedPieces:
         """
         parts = flat.split([shape.numel() for shape in self._shapes], dim=1)
         arrays = tuple(part.unflatten(1, shape) for part, shape in zip(parts, self._shapes, strict=True))
-        state, places = StreamState((0,), arrays), Places(cos, sin, mask)
-        samples, after = self.codec.decode_piece(codes, state, places)
+        state, places = StreamState(0, arrays), Places(cos, sin, mask)
+        samples, [after] = self.codec.decode_piece(codes, [state], places)
         return samples, torch.cat([array.flatten(1) for array in after.arrays], dim=1)
 
     @property
@@ -76,7 +77,7 @@ class ReplayedPieces:
     def _shapes(self) -> list[torch.Size]:
         """Shapes of the arrays of a stream with all keys of its window."""
         codes = torch.zeros(1, self.codec.n_codebooks, 1, dtype=torch.int32)
-        _, after = self.codec.decode_piece(codes, None)
+        _, [after] = self.codec.decode_piece(codes, None)
         keys = self.attention.window - 1
         arrays = (F.pad(x, (0, 0, 0, keys - x.shape[2])) if x.dim() == 4 else x for x in after.arrays)
         return [array.shape[1:] for array in arrays]

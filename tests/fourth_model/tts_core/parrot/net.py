@@ -63,7 +63,7 @@ class ParrotNet(Net):
         books = np.arange(self.codec_config.n_codebooks)[:, None]
         return Made(((best + books + seed) % self.codec_config.codebook_size).astype(np.int32))
 
-    def split(self, windows: Sequence[Sound]) -> Iterable[Sequence[int]]:
+    def split(self, windows: Sequence[Sound], policy: CodecPolicy | None) -> Iterable[Sequence[int]]:
         return [range(len(windows))]
 
     def launch(self, windows: Sequence[Sound], policy: CodecPolicy | None) -> Pending[list[np.ndarray]]:

@@ -56,7 +56,7 @@ def test_streams_by_turns_are_those_alone(codec: Any, device: str) -> None:
                     made, kept[number] = work()
                 torch.cuda.default_stream().wait_stream(beside)
             torch.testing.assert_close(made, wanted, rtol=0, atol=1e-12 * float(wanted.abs().max()))
-    assert [state.steps for state in kept] == [state.steps for state in alone]
+    assert [state.steps for [state] in kept] == [state.steps for [state] in alone]
 
 
 def test_a_state_in_one_tensor(codec: Any) -> None:
