@@ -32,6 +32,7 @@ from tests.mlx_port.launches import as_on_metal, bytes_read, launches
 from tests.tiny.dia2_texts import GivenText
 from tests.tiny.mars5_ar import VOCABULARY, deep_prompt, reference
 from tests.tiny.networks import SAMPLING, ar_config, dia_config, qwen3_config
+from tts_core import models
 from tts_core.dia.grid import DiaInputs
 from tts_core.dia2.config import GATED, Dia2StackConfig
 from tts_core.dia2.inputs import Dia2Choice, Dia2Sampling
@@ -249,7 +250,7 @@ def test_launches_of_a_frame(model: str, dtype: mx.Dtype) -> None:
         totals = zip(stacks, (layer, depth), strict=True)
         whole = sum(stack.num_hidden_layers * one.total() for stack, one in totals) + rest.total()
         a_layer, others = LAUNCHES[model]
-        assert whole == a_layer * MODELS[model].speed.layers(published) + others, (layer, depth, rest)
+        assert whole == a_layer * models.MODELS[model].speed.layers(published) + others, (layer, depth, rest)
 
 
 def test_a_step_reads_its_weights_once() -> None:

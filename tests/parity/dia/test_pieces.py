@@ -17,8 +17,8 @@ from tests.tolerance import assert_within
 from torch_ref.api import embedded_voice as torch_voice
 from tts_core.audio.joining import PAUSE
 from tts_core.audio.joining import join as join_waves
-from tts_core.dia import net as dia_net
 from tts_core.errors import ResourceError, UsageError
+from tts_core.memory.fits import Plan
 from tts_core.nn.noise import HostNoise, piece_seed
 from tts_core.prompt import Prompt
 from tts_core.results import GenerationResult, join
@@ -200,7 +200,7 @@ def test_pieces_run_side_by_side(side: Side, monkeypatch: pytest.MonkeyPatch) ->
     list(voice.stream(TEXT, seed=SEED))
     assert running == [1]
     running.clear()
-    monkeypatch.setattr(dia_net, "fitting_batch", lambda *_, **given: 2)
+    monkeypatch.setattr(Plan, "places", lambda *_: 2)
     codes = voice.generate(TEXT, seed=SEED).codes
     assert max(running) == 2
     np.testing.assert_array_equal(codes, spoken(side).codes)

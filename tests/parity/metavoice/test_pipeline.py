@@ -325,13 +325,13 @@ def test_too_little_memory_names_what_fits(side: Any, monkeypatch: pytest.Monkey
     forbid_networks(side, monkeypatch)
     unknown = reference(33.0)  # whose vector is not kept
     with pytest.raises(
-        ResourceError, match=r"^memory: a piece of .* on (torch|mlx)-cpu beside the weights, "
+        ResourceError, match=r"^memory: one text of .* on (torch|mlx)-cpu beside the weights, "
     ):
         side.stream(TEXT, prompt=unknown)
     monkeypatch.setattr(type(side.engine.host), "free_bytes", lambda *_: 10)
     with pytest.raises(ResourceError, match=r"free some memory, or use a larger machine$"):
         side.generate_batch([TEXT] * 3, prompts=unknown)
-    with pytest.raises(ResourceError, match=r"^memory: 3 pieces"):
+    with pytest.raises(ResourceError, match=r"^memory: 3 texts"):
         side.generate_codes([TEXT] * 3, unknown)
 
 

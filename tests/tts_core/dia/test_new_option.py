@@ -54,7 +54,7 @@ import json
 import mlx.core as mx, numpy as np, torch
 import mlx_port.sampling as mlx_side, torch_ref.sampling as torch_side
 from mlx_port.commands.generate import generate
-from tests.tiny.dia import dia_config
+from tests.tiny.networks import dia_config
 from tts_core.dia import config
 from tts_core.dia.options import DiaOptions
 from tts_core.dia.request import choose_sampling
