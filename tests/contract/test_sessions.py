@@ -134,7 +134,7 @@ def test_a_request_is_admitted_to_the_byte(model: str, side: str, monkeypatch: p
     with pytest.raises(ResourceError, match=r"one text of .* take"):
         session.fits(one)
     monkeypatch.setattr(host, "free_bytes", lambda _: 1000)
-    with pytest.raises(ResourceError, match=r"^memory: .* take .* are free"):
+    with pytest.raises(ResourceError, match=r"^memory: .* takes? .* are free"):
         pipeline.session(3)
 
 
