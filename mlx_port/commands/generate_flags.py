@@ -1,4 +1,4 @@
-"""What one call of `mlx-port generate` is given."""
+"""Flags of one call of `mlx-port generate`."""
 
 from __future__ import annotations
 

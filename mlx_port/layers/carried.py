@@ -52,7 +52,7 @@ class Carried:
 
     @property
     def _rows(self) -> list[mx.array | None]:
-        """What the next operation takes of each stream."""
+        """The inputs of the next operation that each stream carries."""
         place = len(self._left)
         return [None if state is None else state.arrays[place] for state in self.states]
 

@@ -13,7 +13,7 @@ from tts_core.errors import UsageError
 
 KEYS, LAUNCHES = "MLX_PORT_KEYS", "MLX_PORT_LAUNCHES"
 OPERATIONS, MEGABYTES = "MLX_MAX_OPS_PER_BUFFER", "MLX_MAX_MB_PER_BUFFER"  # MLX's own, of Metal
-# of each run, by turns with none. 1000 and 400: ml-explore/mlx#4521; 2000: vllm-project/vllm-metal#637
+# the first and the last have none; 1000 and 400: ml-explore/mlx#4521, 2000: vllm-project/vllm-metal#637
 SWEEP: tuple[dict[str, str], ...] = (
     {},
     {OPERATIONS: "1000"},

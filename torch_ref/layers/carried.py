@@ -54,7 +54,7 @@ class Carried:
 
     @property
     def _rows(self) -> list[Tensor | None]:
-        """What the next operation takes of each stream."""
+        """The inputs of the next operation that each stream carries."""
         place = len(self._left)
         return [None if state is None else state.arrays[place] for state in self.states]
 

@@ -241,8 +241,7 @@ class SpeechSession(Session):
                 self._attempt(slot.owner, partial(self._choose, slot, ready))
         ready = [slot for slot in ready if slot in self._wanted]
         self._wanted = [slot for slot in self._wanted if slot not in ready]
-        errors = self.slots.join(ready) if ready else []
-        for slot, error in zip(ready, errors, strict=True):
+        for slot, error in zip(ready, self.slots.join(ready), strict=True) if ready else ():
             one = slot.owner.member
             if one.key not in ended:
                 self._attempt(slot.owner, partial(self._go_in, slot, error))

@@ -1,4 +1,4 @@
-"""What one call of `mlx-port batch` is given."""
+"""Flags of one call of `mlx-port batch`."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def sweep(flags: Sequence[str], tell: Callable[[str], None]) -> list[dict[str, A
 
 
 def one_case(flags: Mapping[str, Any], *, offline: bool) -> list[str]:
-    """Write flags of `mlx-port bench` by name; None is none."""
+    """Write flags of `mlx-port bench`, by name. A flag whose value is None is left out."""
     written = [
         part for name, value in flags.items() if value is not None for part in (f"--{name}", str(value))
     ]
