@@ -26,10 +26,10 @@ class _Graph(NamedTuple):
 class ReplayedTensors:
     """A call on one stream, captured when shapes come for the second time; elsewhere than on CUDA the call.
 
-    run: from tensors to tensors; reads nothing else but weights.
+    run: from tensors to tensors, of which it may change the given ones; reads nothing else but weights.
     setting: what else its result depends on.
     is_small: True for a shape of the first tensor that may be captured: graphs share what the largest one
-    needs, besides the memory of calls which are not captured.
+    needs, if that is captured first, besides the memory of calls which are not captured.
     """
 
     def __init__(
@@ -40,6 +40,7 @@ class ReplayedTensors:
     ):
         self._run, self._setting, self._is_small = run, setting, is_small
         self._graphs = OrderedDict[Hashable, _Graph | None]()
+        self._inputs = dict[tuple[int, torch.dtype], Tensor]()  # of all graphs, by place
         self._pool: Any = None
 
     @torch.inference_mode()
@@ -65,7 +66,7 @@ class ReplayedTensors:
         """Capture the call. torch.cuda.graph would wait for all streams, and give cached memory back."""
         if self._pool is None:
             self._pool = torch.cuda.graph_pool_handle()
-        graph, given = torch.cuda.CUDAGraph(), [one.clone() for one in tensors]
+        graph, given = torch.cuda.CUDAGraph(), [self._input(*each) for each in enumerate(tensors)]
         with uncollected():
             graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
             try:
@@ -73,6 +74,13 @@ class ReplayedTensors:
             finally:
                 graph.capture_end()
         return _Graph(graph, given, made)
+
+    def _input(self, place: int, one: Tensor) -> Tensor:
+        """Return the memory that a graph reads a tensor from, as large as that of any graph before."""
+        key = place, one.dtype
+        if key not in self._inputs or self._inputs[key].numel() < one.numel():
+            self._inputs[key] = one.new_empty(one.numel())
+        return self._inputs[key][: one.numel()].view(one.shape)
 
 
 class Replayed:

@@ -10,7 +10,7 @@ from tts_core.codecs import dac, mimi, vocos
 from tts_core.codecs.dac import DacConfig
 from tts_core.codecs.dac_calls import even, most_fed
 from tts_core.codecs.mimi import MimiConfig
-from tts_core.codecs.policy import CAPTURED, ONE_BY_ONE, ROWS, CodecPolicy, fitting, own
+from tts_core.codecs.policy import CALL, ONE_BY_ONE, ROWS, WINDOW, CodecPolicy, fitting, own
 from tts_core.codecs.vocos import VocosConfig
 from tts_core.memory.footprint import LIVE, OVERLAPS, widest
 from tts_core.memory.machine import Machine
@@ -28,18 +28,30 @@ FITTED_TO_STREAMS = ("mlx-cuda",)
 
 def most_rows(texts: int, backend: str) -> int:
     """Count the streams that share a call of their codec, at most."""
-    return 1 if backend in (*OVERLAPS, *ONE_BY_ONE) else min(ROWS, texts)
+    return 1 if backend in ONE_BY_ONE else min(ROWS, texts)
 
 
 def stream_states(carried: int, texts: int, machine: Machine) -> tuple[int, int]:
     """Count the bytes that streams carry from call to call, with the new states that a call computes beside
-    those of its streams; and what captured calls keep, each with memory for both.
+    those of its streams; and what captured calls keep, which share memory for the states of a call, before
+    and after it.
 
     carried: numbers of a stream.
     """
-    captured = CAPTURED if machine.backend in OVERLAPS else 0
-    states = texts + most_rows(texts, machine.backend)
-    return machine.wide * carried * states, 2 * machine.wide * carried * captured
+    rows, overlaps = most_rows(texts, machine.backend), machine.backend in OVERLAPS
+    states = texts + rows * (3 if overlaps else 1)
+    return machine.wide * carried * states, 3 * machine.wide * carried * rows * overlaps
+
+
+def stream_frames(frames: int, texts: int, policy: CodecPolicy, machine: Machine) -> tuple[int, int]:
+    """Count the frames of the largest call that streams of so many frames share, and of its captured form,
+    which has memory of its own.
+    """
+    rows = most_rows(texts, machine.backend)
+    if machine.backend in OVERLAPS:
+        most = min(CALL, WINDOW * rows, frames * texts)
+        return most, most
+    return min(frames * rows, policy.max_frames), 0
 
 
 def vocos_window(config: VocosConfig, frames: int, most: int, machine: Machine) -> int:

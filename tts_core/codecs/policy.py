@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -93,12 +94,20 @@ ROWS, WINDOW, CALL = 32, 16, 128  # at most: rows, frames of a row, frames in al
 # round differently: a text's samples would depend on its neighbors by 3e-7
 ONE_BY_ONE = ("torch-cpu", "mlx-cpu")
 
+
+def shared_shapes(rows: int = ROWS) -> list[tuple[int, int]]:
+    """List rows and frames of the calls that streams share, the largest first. rows: at most."""
+    powers = [1 << power for power in range(ROWS.bit_length())]
+    shapes = [(row, frames) for row in powers for frames in powers if frames <= WINDOW]
+    fit = [shape for shape in shapes if shape[0] <= rows and math.prod(shape) <= CALL]
+    return sorted(fit, key=math.prod, reverse=True)
+
+
 DEFAULT = CodecPolicy()
 # On an H200 windows of 256, 512 and 1,024 frames of DAC take 6.6, 6.2 and 6.0 ms per second of speech; with
 # TF32 two minutes take 1.28 GB in windows of 896 frames, 0.93 GB in those of 640, 12.5 GB as a whole. There
 # the context of small windows takes longer than the decoder's steps, so windows of streams grow faster, and
 # Dia's first sound comes earlier with 5 frames than with 8; docs/measured/load.md has both
-CAPTURED = 12  # frames of the longest piece of a stream that is captured as a graph on CUDA
 LARGEST = {"torch-cuda": CodecPolicy(768, first_frames=5, lead=3)}
 
 

@@ -160,7 +160,7 @@ class DiaNet(Net):
 
         return self._codes.encoded([samples], lambda _: apart(self.host, encode))
 
-    def prepare(self, policy: CodecPolicy) -> None:
+    def prepare(self, policy: CodecPolicy, places: int) -> None:
         """Let a stream's calls be captured, where the host `overlaps`: each shape at its second time.
 
         The largest comes first, in whose memory all others fit.

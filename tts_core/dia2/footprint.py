@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tts_core.codecs import mimi
-from tts_core.codecs.memory import mimi_fed, most_rows, stream_states
+from tts_core.codecs.memory import mimi_fed, stream_frames, stream_states
 from tts_core.codecs.mimi import MimiConfig
 from tts_core.config import Configs, config_of
 from tts_core.dia2.config import Dia2Config
@@ -71,7 +71,8 @@ def dia2_footprint(configs: Configs, job: Dia2Job, machine: Machine) -> Footprin
     step += sampling(job.rows * config.audio_vocab_size)
     if machine.backend not in FIXED:  # keys and values of prefixes before they are copied
         step += prefixes * stack.num_hidden_layers * position // job.rows
-    fed = min(job.frames * most_rows(job.batch, machine.backend), policy.max_frames)
+    shared, captured = stream_frames(job.frames, job.batch, policy, machine)
+    fed = max(min(job.frames, policy.max_frames), shared) + captured
     sound = graphs + widest(machine, mimi.widest(codec, fed))
     beside, after = turns(machine, sound)
     prefix = 0

@@ -6,14 +6,13 @@ import math
 from dataclasses import dataclass
 
 from tts_core.codecs import mimi, qwen3_codec
-from tts_core.codecs.memory import mimi_fed, most_rows, stream_states
-from tts_core.codecs.policy import CAPTURED, CodecPolicy
+from tts_core.codecs.memory import mimi_fed, stream_frames, stream_states
+from tts_core.codecs.policy import CodecPolicy
 from tts_core.codecs.qwen3_codec import Qwen3CodecConfig
 from tts_core.config import Configs, config_of
 from tts_core.memory.fits import Plan
 from tts_core.memory.footprint import (
     LIVE,
-    OVERLAPS,
     Footprint,
     footprint,
     gated_row,
@@ -89,9 +88,9 @@ def qwen3_footprint(configs: Configs, job: Qwen3Job, machine: Machine) -> Footpr
         row + other.num_hidden_layers * predicted + 4 * config.numbers + sampling(config.vocab_size)
     )
     states, graphs = stream_states(qwen3_codec.carried(codec.decoder), job.batch, machine)
-    policy, captured = machine.policy or qwen3_codec.POLICY, CAPTURED if machine.backend in OVERLAPS else 0
-    fed = min(max(job.recording, job.frames), policy.max_frames) + min(captured, job.frames)
-    fed = max(fed, min(job.frames * most_rows(job.batch, machine.backend), policy.max_frames))
+    policy = machine.policy or qwen3_codec.POLICY
+    shared, captured = stream_frames(job.frames, job.batch, policy, machine)
+    fed = max(min(max(job.recording, job.frames), policy.max_frames), shared) + captured
     live = CODEC_LIVE | {"torch-cuda": CUDA_LIVE[machine.decoded_in]}
     sound = graphs + widest(machine, qwen3_codec.widest(codec.decoder, fed), live)
     beside, after = turns(machine, sound)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from tts_core.audio.voice_cache import VoiceCache
-from tts_core.codecs.policy import CALL, ONE_BY_ONE, ROWS, CodecPolicy
+from tts_core.codecs.policy import CALL, ONE_BY_ONE, ROWS, CodecPolicy, shared_shapes
 from tts_core.config import Configs
 from tts_core.errors import GenerationError
 from tts_core.memory.fits import Plan, together
@@ -124,8 +124,8 @@ class Net(Protocol):
         """
         ...
 
-    def prepare(self, policy: CodecPolicy) -> None:
-        """Do what the first windows would wait for."""
+    def prepare(self, policy: CodecPolicy, places: int) -> None:
+        """Do what the first windows of a session would wait for."""
 
     def silence(self, frames: int) -> Sound:
         """Build a window of so many frames of the first code, for a rehearsal."""
@@ -248,6 +248,16 @@ class StreamNet(Net):
     def silence(self, frames: int) -> Sound:
         return replace(super().silence(frames), memory=CodecMemory())
 
+    def prepare(self, policy: CodecPolicy, places: int) -> None:
+        """Let calls that streams share be captured, where the host `overlaps`: each shape at its second time.
+
+        The largest comes first, in whose memory all others fit.
+        """
+        if self.host.overlaps and self._shares(policy):
+            for rows, frames in shared_shapes(places):
+                for _ in range(2):
+                    self.launch([self.silence(frames) for _ in range(rows)], policy).take()
+
     def streamed(self) -> CodecPolicy:
         """Return the codec's windows of speech that is heard while it is spoken.
 
@@ -263,12 +273,13 @@ class StreamNet(Net):
     def most_rows(self, window: Sound, policy: CodecPolicy | None) -> int:
         if policy is None or not self._shares(policy):
             return 1
-        return min(ROWS, min(CALL, policy.max_frames) // self._fed(window, policy))
+        most = CALL if self.host.overlaps else min(CALL, policy.max_frames)
+        return min(ROWS, most // self._fed(window, policy))
 
     def _shares(self, policy: CodecPolicy | None) -> bool:
         """Return True if windows of several streams share calls."""
-        is_one_by_one = self.host.overlaps or self.host.backend in ONE_BY_ONE
-        return policy is not None and policy.shared is not None and not is_one_by_one
+        is_shared = policy is not None and policy.shared is not None
+        return is_shared and self.host.backend not in ONE_BY_ONE
 
     def _fed(self, window: Sound, policy: CodecPolicy | None) -> int:
         """Count the frames to feed: in shared calls a power of two, also for what is left at the end."""

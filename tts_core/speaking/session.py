@@ -126,7 +126,7 @@ class SpeechSession(Session):
 
     def prepare(self) -> None:
         if self.has_sound and self.policy is not None:
-            self.net.prepare(self.policy)
+            self.net.prepare(self.policy, self.places)
             measure_window(self.net, self.policy)
 
     def rehearsal(self) -> Any:

@@ -39,14 +39,14 @@ def test_the_cache_on_cuda_is_allocated_at_once() -> None:
     """With a position more than the plan counts; a prompt is read into a cache of its own, by 256 rows."""
     position = 2 * 8 * 128 * 2
     held = plan(backend="torch-cuda")
-    assert held.row == 28 * position * 1050 + 2 * STATES
+    assert held.row == 28 * position * 1050 + 4 * STATES
     short = plan(replace(MINUTE, prompt=40, frames=1010), backend="torch-cuda")
     assert short.row == held.row
     assert held.work - short.work > 29 * position * 256
 
 
 def test_streams_that_share_calls_of_the_codec() -> None:
-    """New states of all rows of a call, and the frames of all; on CPUs and CUDA a call has one row."""
+    """New states of all rows of a call, and the frames of all; on CPUs a call has one row."""
     three, long = replace(MINUTE, frames=20, batch=3), replace(MINUTE, frames=60)
     for backend, rows in (("mlx-metal", 3), ("torch-mps", 3), ("torch-cpu", 1)):
         sounds = [
@@ -78,11 +78,12 @@ def test_the_codec_is_bounded_by_its_windows() -> None:
     assert plan(Qwen3Job(5, recording=30)).sound == plan(Qwen3Job(30)).sound < plan(Qwen3Job(64)).sound
 
 
-def test_captured_pieces_have_memory_beside_a_streams_windows() -> None:
-    """A stream of 190 frames by itself has windows of 64; captured pieces have 12."""
-    job = Qwen3Job(190)
-    calls = [plan(job, backend="torch-cuda", codec_precision=one).work for one in ("float32", "tf32")]
-    assert calls[1] - calls[0] == 4 * qwen3_codec.widest(QWEN3_CODEC_12HZ.decoder, 64 + 12)
+def test_captured_calls_have_memory_beside_a_streams_windows() -> None:
+    """A stream of 190 frames by itself has windows of 64; captured calls have 16, of several at most 128."""
+    for texts, fed in ((1, 64 + 16), (3, 64 + 48), (32, 128 + 128)):
+        job = Qwen3Job(190, batch=texts)
+        calls = [plan(job, backend="torch-cuda", codec_precision=one).work for one in ("float32", "tf32")]
+        assert calls[1] - calls[0] == 4 * qwen3_codec.widest(QWEN3_CODEC_12HZ.decoder, fed)
 
 
 def test_a_measured_peak_on_cuda() -> None:
