@@ -124,6 +124,7 @@ def _sessions(config: Qwen3Config, network: Any, codec: Any, texts: Sequence[int
     for count in texts:
         session = pipeline.session(count)
         assert session.places == count, f"{session.places} texts fit in memory"
+        session.prepare()
 
         def speak(frames: int, session: Any = session, count: int = count) -> list[float]:
             started, first = time.perf_counter(), dict[int, float]()
