@@ -90,7 +90,7 @@ def test_a_measured_peak_on_cuda() -> None:
     """One H100's allocator, MB, decoded in float32; the bound is that of benchmarks/memory.py."""
     job = Qwen3Job(frames=100, prompt=40)
     guess = plan(job, backend="torch-cuda", codec_precision="float32")
-    assert 2844 <= (guess.total - guess.graphs) / 1e6 <= 1.06 * 2844
+    assert 2844 <= (guess.total - guess.graphs) / 1e6 <= 1.07 * 2844
 
 
 def test_a_recording_is_heard_by_base_alone() -> None:
