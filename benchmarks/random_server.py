@@ -1,7 +1,7 @@
 """Serve a model of published size with random weights on an NVIDIA GPU, for `mlx-port bench --server`.
 
-    python benchmarks/random_server.py [--model dia|dia2|qwen3] [--codec-precision float32|tf32|bfloat16]
-        [--dtype bfloat16] [--port 8000] [--places 64]
+    python benchmarks/random_server.py [--model dia|dia2|qwen3] [--size REPOSITORY]
+        [--codec-precision float32|tf32|bfloat16] [--dtype bfloat16] [--port 8000] [--places 64]
 
 It is `mlx-port serve` but for its weights: speech does not end by itself, so bound it, as with
 `--body '{"max_seconds": 4}'`.
@@ -26,28 +26,26 @@ SIZES = {"dia": "nari-labs/Dia-1.6B-0626", "dia2": "nari-labs/Dia2-2B"}
 SIZES["qwen3"] = "Qwen/Qwen3-TTS-12Hz-0.6B-CustomVoice"
 
 
-def dia(dtype: str) -> Any:
+def dia(configs: Any, dtype: str) -> Any:
     from benchmarks.lib.dia_networks import full_pipeline
 
     return full_pipeline(dtype)
 
 
-def dia2(dtype: str) -> Any:
+def dia2(configs: Any, dtype: str) -> Any:
     from benchmarks.lib.dia2_networks import engine
     from torch_ref.dia2.pipeline import Dia2Pipeline
-    from tts_core.dia2.model import DIA2_2B
 
-    return Dia2Pipeline(engine("torch", DIA2_2B, dtype)[0])
+    return Dia2Pipeline(engine("torch", configs["dia2"], dtype)[0])
 
 
-def qwen3(dtype: str) -> Any:
+def qwen3(configs: Any, dtype: str) -> Any:
     from benchmarks.lib import qwen3_networks
     from torch_ref.loading import Parts
     from torch_ref.qwen3.pipeline import compose
 
-    config: Any = models.MODELS["qwen3"].sizes[SIZES["qwen3"]]["qwen3"]
-    network, codec = qwen3_networks.networks("torch", config, dtype, "cuda")
-    own = documents("qwen3", {"qwen3": config})["qwen3"]
+    network, codec = qwen3_networks.networks("torch", configs["qwen3"], dtype, "cuda")
+    own = documents("qwen3", configs)["qwen3"]
     return compose(network, codec, own, **Parts.fastest("qwen3", codec))
 
 
@@ -71,18 +69,24 @@ LOAD = {"dia": dia, "dia2": dia2, "qwen3": qwen3}
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--model", choices=LOAD, default="dia")
+    parser.add_argument("--size", help="repository of a published size; Qwen3-TTS's default is 0.6B")
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--codec-precision", choices=("float32", "tf32", "bfloat16"), default="float32")
     parser.add_argument("--port", type=int, default=8000)
     parser.add_argument("--places", type=int, default=64)
     args = parser.parse_args()
 
+    sizes = models.MODELS[args.model].sizes
+    size = args.size or SIZES[args.model]
+    if size not in sizes or (args.model == "dia" and size != SIZES["dia"]):
+        parser.error(f"--size: {size} is no size of {args.model}; give one of {', '.join(sizes)}")
+    configs = sizes[size]
+
     def load() -> Any:
-        pipeline = LOAD[args.model](args.dtype)
+        pipeline = LOAD[args.model](configs, args.dtype)
         pipeline.engine.codec.precision = args.codec_precision
         return pipeline
 
-    configs = models.MODELS[args.model].sizes[SIZES[args.model]]
     source = ModelSource(args.model, configs, documents(args.model, configs), load)
     settings = Settings(
         loading=Loading("torch", args.dtype, args.codec_precision),
