@@ -16,6 +16,7 @@ from mlx_port.from_hub import local_folder
 from mlx_port.kernels.row_paths import forced
 from mlx_port.runtime.arithmetic import arithmetic, described
 from mlx_port.runtime.memory import backend_name, bound_cache, free_bytes, wants_wired, wire
+from mlx_port.runtime.switches import check_switches
 from mlx_port.stored import (
     cast_floats,
     dequantize_others,
@@ -238,6 +239,7 @@ def open_parts(
     if dtype is not None and dtype not in DTYPES:
         raise UsageError(f"dtype: {dtype!r} is not one of {', '.join(DTYPES)}")
     forced()  # refuses a bad choice before anything is read
+    check_switches()
     wants_wired()
     if not isinstance(path, str | Path):
         raise UsageError(

@@ -48,6 +48,12 @@ def launches() -> int:
     return int(_chosen(LAUNCHES, ("", "1", "2", "4")) or 1)
 
 
+def check_switches() -> None:
+    """Raise UsageError, naming the variable, for a value that a model's step would refuse."""
+    kind_of_keys(mx.float32)
+    launches()
+
+
 def _chosen(name: str, values: tuple[str, ...]) -> str:
     found = os.environ.get(name, "")
     if found not in values:

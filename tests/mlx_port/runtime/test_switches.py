@@ -79,3 +79,10 @@ def test_another_value_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(switches.KEYS, "bfloat16")
     with pytest.raises(UsageError, match="MLX_PORT_KEYS: 'bfloat16' is none of float32; unset it"):
         switches.kind_of_keys(mx.float16)
+
+
+@pytest.mark.parametrize("name", [switches.KEYS, switches.LAUNCHES])
+def test_loading_refuses_another_value_before_it_reads(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "3")
+    with pytest.raises(UsageError, match=f"{name}: '3' is none of"):
+        mlx_port.load("no folder")
