@@ -31,7 +31,7 @@ class Activation(NamedTuple):
 
 
 class Memory:
-    """State of the streams of a call, (R, N) float32, which its operations take in order, and the next one."""
+    """State of the streams before a call and after it, (R, N) float32; its operations take parts in order."""
 
     def __init__(self, flat: Tensor):
         self.before, self.after, self._at = flat, torch.empty_like(flat), 0
@@ -55,22 +55,25 @@ def joined(
 ) -> Tensor | None:
     """Compute the activation of x + bias + skip after the `count` inputs that streams carry.
 
-    x: (R, T, s, C), s new inputs a step, of any strides. bias: (C,). skip: (R·s·T, C), contiguous.
+    x: (R, T, s, C), s new inputs a step, of any strides.
+    bias: (C,).
+    skip: (R·s·T, C), contiguous.
     out: (R, count + s·T, C), of any strides, is filled.
     keeps: return x + bias + skip, (R·s·T, C); it takes the place of skip.
     """
     rows, steps, phases, channels = x.shape
-    kept = None
+    length, kept = steps * phases, None
     if keeps:
-        kept = x.new_empty(rows * steps * phases, channels) if skip is None else skip
+        kept = x.new_empty(rows * length, channels) if skip is None else skip
+    if x.stride(1) == phases * x.stride(2):  # channels are last: the outputs of all steps are in order
+        x, phases = x.view(rows, length, 1, channels), 1
     before, after = memory.take(count * channels)
     block = _dividing(channels)
-    tile = min(triton.next_power_of_2(count + steps * phases), max(1, TILE // block))
-    tiles = triton.cdiv(count + steps * phases, tile)
-    _join[rows * tiles, triton.cdiv(channels, block)](
+    tile = max(1, TILE // block)
+    _join[rows * triton.cdiv(count + length, tile), triton.cdiv(channels, block)](
         x, bias, skip, activation.slope, activation.factor, kept, out, before, after, *x.stride(),
-        *out.stride(), before.stride(0), steps * phases, tiles, COUNT=count, CHANNELS=channels, PHASES=phases,
-        KIND=activation.kind, BIAS=bias is not None, SKIP=skip is not None, KEEPS=keeps, TILE=tile, BLOCK=block,
+        *out.stride(), before.stride(0), count, channels, length, PHASES=phases, KIND=activation.kind,
+        HELD=count > 0, BIAS=bias is not None, SKIP=skip is not None, KEEPS=keeps, TILE=tile, BLOCK=block,
         num_warps=4, enable_fp_fusion=False, **pdl(out.device),
     )  # fmt: skip
     return kept
@@ -87,8 +90,11 @@ def depthwise_norm(
 ) -> tuple[Tensor, Tensor]:
     """Compute the layer norm of a causal depthwise convolution of x + bias.
 
-    x: (R, T, s, C), as of `joined`. bias: (C,). taps: (k, C). shift: (C,), of the convolution. norm: gain,
-    bias and eps. rest: (C,).
+    x: (R, T, s, C), as of `joined`; its dtype is that of both results.
+    bias: (C,).
+    taps, shift: (k, C) and (C,), of the convolution.
+    norm: gain, bias and eps.
+    rest: (C,).
     → norms, (R·s·T, C), and x + bias + rest.
     """
     rows, steps, phases, channels = x.shape
@@ -126,10 +132,10 @@ def attended(
         **pdl(qkv.device),
     )  # fmt: skip
     out, mask = qkv.new_empty(rows * length, heads * head_dim), mask.contiguous()
+    mask_row, blocks = length * (count + length) if mask.dim() > 2 else 0, triton.cdiv(count + length, KEYS)
     _attend[rows * length, heads](
-        qkv, before, mask, out, before.stride(0), length, length * (count + length) if mask.dim() > 2 else 0,
-        head_dim**-0.5, BLOCKS=triton.cdiv(count + length, KEYS), BLOCK=KEYS, WIDTH=triton.next_power_of_2(head_dim), num_warps=4, **sizes,
-        **pdl(qkv.device),
+        qkv, before, mask, out, before.stride(0), length, mask_row, head_dim**-0.5, BLOCKS=blocks, BLOCK=KEYS,
+        WIDTH=triton.next_power_of_2(head_dim), num_warps=4, **sizes, **pdl(qkv.device),
     )  # fmt: skip
     return out
 
@@ -147,15 +153,14 @@ def entries(codes: Tensor, table: Tensor, semantic: int, dtype: torch.dtype) -> 
 
 
 def sound(held: Tensor, weight: Tensor, bias: Tensor, limit: float) -> Tensor:
-    """Convolve to one channel, within ±limit. held (R, k - 1 + L, C) of any strides, (k, C), (1,) → (R, L)."""
+    """Convolve to one channel, within ±limit. (R, k - 1 + L, C) of any strides, (k, C), (1,) → (R, L)."""
     rows, cells, channels = held.shape
     length = cells - len(weight) + 1
     out = weight.new_empty(rows, length)
     block = triton.next_power_of_2(channels)
-    tile = max(1, 2 * TILE // block)
-    tiles = triton.cdiv(length, tile)
-    _sound[rows * tiles,](
-        held, weight, bias, out, *held.stride(), length, tiles, limit, TAPS=len(weight), CHANNELS=channels,
+    tile = max(1, TILE // block)
+    _sound[rows * triton.cdiv(length, tile),](
+        held, weight, bias, out, *held.stride(), length, limit, TAPS=len(weight), CHANNELS=channels,
         TILE=tile, BLOCK=block, num_warps=4, **pdl(out.device),
     )  # fmt: skip
     return out
@@ -172,16 +177,18 @@ def _dividing(channels: int) -> int:
 @jit
 def _join(
     x, bias, skip, slope, factor, kept, out, before, after, x_row, x_step, x_phase, x_channel,
-    out_row, out_time, out_channel, state_row, length, tiles,
-    COUNT: tl.constexpr, CHANNELS: tl.constexpr, PHASES: tl.constexpr, KIND: tl.constexpr, BIAS: tl.constexpr,
-    SKIP: tl.constexpr, KEEPS: tl.constexpr, TILE: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr,
+    out_row, out_time, out_channel, state_row, count, channels, length,
+    PHASES: tl.constexpr, KIND: tl.constexpr, HELD: tl.constexpr, BIAS: tl.constexpr, SKIP: tl.constexpr,
+    KEEPS: tl.constexpr, TILE: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
+    tiles = tl.cdiv(count + length, TILE)
     row = (tl.program_id(0) // tiles).to(tl.int64)
     cell = (tl.program_id(0) % tiles * TILE + tl.arange(0, TILE))[:, None]
     channel = (tl.program_id(1) * BLOCK + tl.arange(0, BLOCK))[None, :]
-    known, time = channel < CHANNELS, cell - COUNT
-    inside = known & (cell < COUNT + length)
-    new, kind = inside & (time >= 0), out.dtype.element_ty
+    known, time = channel < channels, cell - count
+    inside = known & (cell < count + length)
+    new = inside & (time >= 0)
+    kind = out.dtype.element_ty
     if BIAS:
         added = tl.load(bias + channel, mask=known, other=0.0).to(tl.float32)
     if KIND == "snake":
@@ -195,7 +202,7 @@ def _join(
     if BIAS:
         y = (y + added).to(kind).to(tl.float32)
     if SKIP or KEEPS:
-        whole = (row * length + time) * CHANNELS + channel
+        whole = (row * length + time) * channels + channel
     if SKIP:
         y = (tl.load(skip + whole, mask=new, other=0.0).to(tl.float32) + y).to(kind).to(tl.float32)
     if KEEPS:
@@ -206,11 +213,11 @@ def _join(
     if KIND == "elu":
         y = tl.where(y > 0, y, tl.exp(tl.minimum(y, 0.0)) - 1)
     y = y.to(kind)
-    if COUNT:
-        state = row * state_row + cell * CHANNELS + channel
+    if HELD:
+        state = row * state_row + cell * channels + channel
         old = tl.load(before + state, mask=inside & (time < 0), other=0.0)
         y = tl.where(time < 0, old.to(kind), y)
-        tl.store(after + state - length * CHANNELS, y.to(tl.float32), mask=inside & (cell >= length))
+        tl.store(after + state - length * channels, y.to(tl.float32), mask=inside & (cell >= length))
     tl.store(out + row * out_row + cell * out_time + channel * out_channel, y, mask=inside)
 
 
@@ -267,9 +274,9 @@ def _turn_and_keep(
         tl.extra.cuda.gdc_launch_dependents()
     to = after + row * state_row + (cell - length) * width
     if cell < COUNT:
-        at = before + row * state_row + cell * width + channel
-        tl.store(to + channel, tl.load(at, mask=inside, other=0.0), mask=inside)
-        tl.store(to + values + channel, tl.load(at + values, mask=inside, other=0.0), mask=inside)
+        held = before + row * state_row + cell * width + channel
+        tl.store(to + channel, tl.load(held, mask=inside, other=0.0), mask=inside)
+        tl.store(to + values + channel, tl.load(held + values, mask=inside, other=0.0), mask=inside)
     else:
         step = row * length + cell - COUNT
         head, part = tl.arange(0, TURNED)[:, None], tl.arange(0, HALF)[None, :]
@@ -358,9 +365,10 @@ def _entries(
 
 @jit
 def _sound(
-    held, weight, bias, out, held_row, held_time, held_channel, length, tiles, limit,
+    held, weight, bias, out, held_row, held_time, held_channel, length, limit,
     TAPS: tl.constexpr, CHANNELS: tl.constexpr, TILE: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
+    tiles = tl.cdiv(length, TILE)
     row = (tl.program_id(0) // tiles).to(tl.int64)
     time = tl.program_id(0) % tiles * TILE + tl.arange(0, TILE)
     channel = tl.arange(0, BLOCK)

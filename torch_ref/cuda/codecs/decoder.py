@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from torch_ref.codecs.encodec import CausalConvTranspose1d
+from torch_ref.codecs.encodec import CausalConvTranspose1d, VectorQuantizer
 from torch_ref.codecs.mimi import CausalConv1d, Mimi, ResidualBlock, SplitResidualVectorQuantizer
 from torch_ref.codecs.mimi_transformer import Attention, FeedForward
 from torch_ref.codecs.mimi_transformer import TransformerLayer as MimiLayer
@@ -30,20 +30,19 @@ from torch_ref.cuda.codecs.causal import (
     joined,
     sound,
 )
-from torch_ref.cuda.dia.dac import LAYOUTS
 from torch_ref.cuda.pointwise import add_layer_norm, add_norm, gated
 from torch_ref.cuda.snake import usable
 from torch_ref.layers.norm import LayerNorm, RMSNorm
 from torch_ref.layers.rope import Rotation
 from torch_ref.layers.snake import LogSnake1d
-from torch_ref.limits.precision import Precision, computing
+from torch_ref.limits.precision import LAYOUTS, Precision, computing
 from tts_core.codecs.mimi import STEPS
 
 Convolution = CausalConv1d | CausalConvTranspose1d
 NONE = Activation()
 
 
-class _Conv(NamedTuple):
+class _CausalConv(NamedTuple):
     """A causal convolution over (R, C, 1, n + T) without padding and bias, with the s outputs of a step."""
 
     weight: Tensor  # (s·C', C, 1, k)
@@ -75,12 +74,12 @@ class _Step(NamedTuple):
     """An activation and a convolution. opens, closes: the first and last one around which a skip is."""
 
     activation: Activation
-    conv: _Conv
+    conv: _CausalConv
     opens: bool
     closes: bool
 
 
-class _Layer(NamedTuple):
+class _Weights(NamedTuple):
     """A layer of a transformer; the linears after attention and feed-forward hold its scales."""
 
     norms: tuple[RMSNorm | LayerNorm, RMSNorm | LayerNorm]
@@ -122,8 +121,8 @@ class _Form:
             quantizer.semantic_residual_vector_quantizer,
             quantizer.acoustic_residual_vector_quantizer,
         )
-        books = [book.codebook.embed for half in halves for book in half.layers]  # type: ignore
-        self.table = torch.stack([book.detach() for book in books])
+        books = [cast(VectorQuantizer, book).codebook.embed.data for half in halves for book in half.layers]
+        self.table = torch.stack(books)
         width = self.table.shape[2]
         eye = torch.eye(width, device=self.table.device)
         outs = [
@@ -183,7 +182,7 @@ class _Form:
         joined(x, bias, skip if adds else None, self.last, self.last_conv.count, memory, held)
         return sound(held, self.last_weight, cast(Tensor, self.last_conv.bias), limit)
 
-    def conv(self, layer: Convolution) -> _Conv:
+    def conv(self, layer: Convolution) -> _CausalConv:
         """Lay out a convolution, also a transposed one."""
         weight, stride = layer.conv.weight.detach(), 1
         if isinstance(layer, CausalConvTranspose1d):
@@ -193,16 +192,16 @@ class _Form:
             weight = weight.permute(3, 1, 0, 2).flatten(0, 1)  # (C, C', k, s) → (s·C', C, k)
         weight = weight[:, :, None].to(self.dtype).contiguous(memory_format=self.layout)
         bias, dilation = layer.conv.bias, 1 if stride > 1 else layer.conv.dilation[0]
-        return _Conv(weight, None if bias is None else bias.detach(), stride, dilation, self.layout)
+        return _CausalConv(weight, None if bias is None else bias.detach(), stride, dilation, self.layout)
 
-    def _layer(self, layer: MimiLayer | Qwen3Layer) -> _Layer:
+    def _layer(self, layer: MimiLayer | Qwen3Layer) -> _Weights:
         own, mlp = layer.self_attn, layer.mlp
         ups, last = (
             ([mlp.fc1], mlp.fc2)
             if isinstance(mlp, FeedForward)
             else ([mlp.gate_proj, mlp.up_proj], mlp.down_proj)
         )
-        return _Layer(
+        return _Weights(
             (layer.input_layernorm, layer.post_attention_layernorm),
             self._cast(_stacked(own.q_proj, own.k_proj, own.v_proj)),
             self._cast(_scaled(own.o_proj, layer.self_attn_layer_scale.scale)),
@@ -225,10 +224,11 @@ class _Qwen3(_Form):
         super().__init__(decoder.quantizer, layers[0].self_attn, layers, list(decoder.decoder), precision)
         self.pre_conv, self.final = self.conv(decoder.pre_conv), transformer.norm
         first, last = transformer.input_proj, transformer.output_proj
-        bias = first.bias + first.weight @ decoder.pre_conv.conv.bias
+        bias = first.bias + first.weight @ cast(Tensor, decoder.pre_conv.conv.bias)
         self.input = self._cast(first.weight), self._cast(bias)
         self.output = self._cast(last.weight), self._cast(last.bias)
-        self.raises = [self._raise(*cast(nn.ModuleList, pair)) for pair in decoder.upsample]
+        pairs = cast(Sequence[tuple[CausalConvTranspose1d, ConvNeXtBlock]], decoder.upsample)
+        self.raises = [self._raise(*pair) for pair in pairs]
 
     def __call__(self, codes: Tensor, rotation: Rotation, mask: Tensor, memory: Memory) -> Tensor:
         rows, _, length = codes.shape
@@ -279,7 +279,7 @@ class _Mimi(_Form):
         return self.convolve(added.view(rows, STEPS * length, 1, -1), x, memory, float("inf"))
 
 
-class FusedDecoder:
+class FusedPieces:
     """Decodes pieces of streams as the codec's `decode_piece` does, with a state of its own in one tensor.
 
     Weights are copied in the layout of the precision.
@@ -314,7 +314,7 @@ class FusedDecoder:
     def __call__(
         self, codes: Tensor, cos: Tensor, sin: Tensor, mask: Tensor, flat: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Decode a piece at the places of three tensors. (R, Q, T), (R, N) → (R, hop T) and the next state."""
+        """Decode a piece at places, as three tensors. (R, Q, T), (R, N) → (R, hop T), and the next state."""
         memory = Memory(flat)
         with computing("tf32" if self.codec.precision == "tf32" else "float32", codes.device):
             return self._form(codes, (cos, sin), mask, memory), memory.after
