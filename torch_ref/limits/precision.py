@@ -15,6 +15,12 @@ from tts_core.errors import UsageError
 Given = ParamSpec("Given")
 Made = TypeVar("Made")
 Precision = Literal["float32", "tf32", "bfloat16"]
+# of activations between kernels; cuDNN's kernels for tensor cores read channels last
+LAYOUTS = {
+    "float32": (torch.float32, torch.contiguous_format),
+    "tf32": (torch.float32, torch.channels_last),
+    "bfloat16": (torch.bfloat16, torch.channels_last),
+}
 
 
 class Codec(nn.Module):

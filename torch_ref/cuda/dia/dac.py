@@ -19,14 +19,9 @@ from torch import Tensor, nn
 from torch_ref.codecs.dac import Dac, DecoderBlock, Snake1d
 from torch_ref.cuda.snake import snake, usable
 from torch_ref.cuda.triton import jit, tl, triton
-from torch_ref.limits.precision import Precision, computing
+from torch_ref.limits.precision import LAYOUTS, Precision, computing
 
 BLOCK = 1024
-LAYOUTS = {
-    "float32": (torch.float32, torch.contiguous_format),
-    "tf32": (torch.float32, torch.channels_last),
-    "bfloat16": (torch.bfloat16, torch.channels_last),
-}
 
 
 class KernelSnake1d(Snake1d):
