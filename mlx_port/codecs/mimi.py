@@ -18,7 +18,7 @@ from mlx import nn
 
 from mlx_port.codecs.encodec import CausalConvTranspose1d, VectorQuantizer
 from mlx_port.codecs.mimi_transformer import Transformer
-from mlx_port.layers.carried import Carried, Places, States, StreamState
+from mlx_port.layers.carried import Carried, States, StreamState
 from mlx_port.layers.conv import Conv1d
 from mlx_port.layers.snake import LogSnake1d
 from tts_core.codecs.mimi import (
@@ -277,15 +277,14 @@ class Mimi(MimiEncoder):
         return mx.concatenate(pieces, axis=1)
 
     def decode_piece(
-        self, codes: mx.array | np.ndarray, states: States | None, places: Places | None = None
+        self, codes: mx.array | np.ndarray, states: States | None
     ) -> tuple[mx.array, list[StreamState]]:
         """Decode the next frames of streams at once. Pieces of any lengths add up to the whole decode.
 
         codes: (B, q, T), at least one frame → (B, hop T).
         states: after the pieces before; None at the start.
-        places: of the transformer's steps; computed unless given.
         """
-        carried = Carried(states, places)
+        carried = Carried(states)
         steps = self.upsample(self.quantizer.decode(mx.array(codes)), carried)
         samples = self.decoder(self.decoder_transformer(steps, carried), carried)[..., 0]
         after = carried.after(steps.shape[1])

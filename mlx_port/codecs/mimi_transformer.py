@@ -57,8 +57,6 @@ class Attention(nn.Module):
     def places(self, x: mx.array, carried: Carried | None = None) -> Places:
         """Find the steps of x, (B, T, D), in their streams."""
         carried = carried or Carried()
-        if carried.places is not None:
-            return carried.places
         sizes = {"window": self.window, "head_dim": self.head_dim, "theta": self.theta}
         found = stream_places(carried.starts, x.shape[1], carried.held, **sizes)
         return Places(*(mx.array(each) for each in found))

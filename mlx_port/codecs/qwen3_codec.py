@@ -15,7 +15,7 @@ from mlx import nn
 
 from mlx_port.codecs.mimi import MimiEncoder
 from mlx_port.codecs.qwen3_decoder import Decoder
-from mlx_port.layers.carried import Carried, Places, States, StreamState
+from mlx_port.layers.carried import Carried, States, StreamState
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.codecs.qwen3_codec import POLICY, Qwen3CodecConfig, original_pieces
 from tts_core.nn.windows import Window
@@ -57,15 +57,14 @@ class Qwen3Codec(nn.Module):
         return mx.concatenate(made, axis=1)
 
     def decode_piece(
-        self, codes: mx.array | np.ndarray, states: States | None, places: Places | None = None
+        self, codes: mx.array | np.ndarray, states: States | None
     ) -> tuple[mx.array, list[StreamState]]:
         """Decode the next frames of streams at once. Pieces of any lengths add up to one pass over all.
 
         codes: (B, Q, T), at least one frame → (B, hop T).
         states: after the pieces before; None at the start.
-        places: of the transformer's steps; computed unless given.
         """
-        carried = Carried(states, places)
+        carried = Carried(states)
         samples = self.decoder(mx.array(codes), carried)
         after = carried.after(codes.shape[2])
         mx.eval(samples, after)  # else the state would keep all that it is cut from

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from torch_ref.codecs.encodec import CausalConvTranspose1d, VectorQuantizer
 from torch_ref.codecs.mimi_transformer import Transformer
-from torch_ref.layers.carried import Carried, Places, States, StreamState
+from torch_ref.layers.carried import Carried, States, StreamState
 from torch_ref.layers.conv import Conv1d
 from torch_ref.layers.snake import LogSnake1d
 from torch_ref.limits.precision import Codec, exactly, rounded
@@ -291,16 +291,15 @@ class Mimi(Codec, MimiEncoder):
     @rounded
     @torch.inference_mode()
     def decode_piece(
-        self, codes: Tensor | np.ndarray, states: States | None, places: Places | None = None
+        self, codes: Tensor | np.ndarray, states: States | None
     ) -> tuple[Tensor, list[StreamState]]:
         """Decode the next frames of streams at once. Pieces of any lengths add up to the whole decode.
 
         codes: (B, q, T), at least one frame → (B, hop T).
         states: after the pieces before; None at the start.
-        places: of the transformer's steps; computed unless given.
         """
         codes = torch.as_tensor(codes).to(self.downsample.conv.weight.device)
-        carried = Carried(states, places)
+        carried = Carried(states)
         steps = self.upsample(self.quantizer.decode(codes), carried)
         samples = self.decoder(self.decoder_transformer(steps, carried), carried)[:, 0]
         after = carried.after(steps.shape[2])

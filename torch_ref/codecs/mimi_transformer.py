@@ -61,8 +61,6 @@ class Attention(nn.Module):
     def places(self, x: Tensor, carried: Carried | None = None) -> Places:
         """Find the steps of x, (B, T, D), in their streams."""
         carried = carried or Carried()
-        if carried.places is not None:
-            return carried.places
         sizes = {"window": self.window, "head_dim": self.head_dim, "theta": self.theta}
         found = stream_places(carried.starts, x.shape[1], carried.held, **sizes)
         return Places(*(to_device(each, x.device) for each in found))

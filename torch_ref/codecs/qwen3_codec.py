@@ -15,7 +15,7 @@ from torch import Tensor
 
 from torch_ref.codecs.mimi import MimiEncoder
 from torch_ref.codecs.qwen3_decoder import Decoder
-from torch_ref.layers.carried import Carried, Places, States, StreamState
+from torch_ref.layers.carried import Carried, States, StreamState
 from torch_ref.limits.precision import Codec, exactly, rounded
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.codecs.qwen3_codec import POLICY, Qwen3CodecConfig, original_pieces
@@ -66,15 +66,14 @@ class Qwen3Codec(Codec):
     @rounded
     @torch.inference_mode()
     def decode_piece(
-        self, codes: Tensor | np.ndarray, states: States | None, places: Places | None = None
+        self, codes: Tensor | np.ndarray, states: States | None
     ) -> tuple[Tensor, list[StreamState]]:
         """Decode the next frames of streams at once. Pieces of any lengths add up to one pass over all.
 
         codes: (B, Q, T), at least one frame → (B, hop T).
         states: after the pieces before; None at the start.
-        places: of the transformer's steps; computed unless given.
         """
         codes = torch.as_tensor(codes).to(self.encoder.downsample.conv.weight.device)
-        carried = Carried(states, places)
+        carried = Carried(states)
         samples = self.decoder(codes, carried).to(self.encoder.downsample.conv.weight.dtype)
         return samples, carried.after(codes.shape[2])

@@ -41,11 +41,10 @@ class Carried:
     """State of the streams of a call, for its operations.
 
     states: after the calls before; None where all streams start, as many as the call has rows.
-    places: of its steps; computed unless given.
     """
 
-    def __init__(self, states: States | None = None, places: Places | None = None):
-        self.states, self.places, self._left = states or (None,), places, list[list[Tensor]]()
+    def __init__(self, states: States | None = None):
+        self.states, self._left = states or (None,), list[list[Tensor]]()
 
     @property
     def starts(self) -> tuple[int, ...]:
