@@ -18,6 +18,7 @@ from tts_core.memory.footprint import (
     footprint,
     gated_row,
     layer,
+    passes,
     read_at_once,
     rounded,
     sampling,
@@ -79,9 +80,8 @@ def qwen3_footprint(configs: Configs, job: Qwen3Job, machine: Machine) -> Footpr
     read = row + 3 * size * config.text_hidden_size
     together = read_at_once(job.batch, job.prompt, machine.backend)
     prompt = layer(together, read, heads=stack.num_attention_heads, keys=job.prompt)
-    if machine.backend in FIXED:  # its keys and values before they are copied
-        prompt += (stack.num_hidden_layers + 1) * position * rounded(job.prompt)
-    else:  # a layer's while it grows
+    captured = passes(job.batch, job.prompt, read, heads=stack.num_attention_heads, backend=machine.backend)
+    if machine.backend not in FIXED:  # a layer's while it grows
         prompt += stack.num_hidden_layers * position * together
         cache = job.batch * (stack.num_hidden_layers + 1) * position * rounded(job.positions)
     predicted = 2 * size * other.num_key_value_heads * other.head_dim * config.n_codebooks
@@ -89,8 +89,8 @@ def qwen3_footprint(configs: Configs, job: Qwen3Job, machine: Machine) -> Footpr
         row + other.num_hidden_layers * predicted + 4 * config.numbers + sampling(config.vocab_size)
     )
     states, graphs = stream_states(qwen3_codec.carried(codec.decoder), job.batch, machine)
-    policy, captured = machine.policy or qwen3_codec.POLICY, CAPTURED if machine.backend in OVERLAPS else 0
-    fed = min(max(job.recording, job.frames), policy.max_frames) + min(captured, job.frames)
+    policy, most = machine.policy or qwen3_codec.POLICY, CAPTURED if machine.backend in OVERLAPS else 0
+    fed = min(max(job.recording, job.frames), policy.max_frames) + min(most, job.frames)
     fed = max(fed, min(job.frames * most_rows(job.batch, machine.backend), policy.max_frames))
     live = CODEC_LIVE | {"torch-cuda": CUDA_LIVE[machine.decoded_in]}
     sound = graphs + widest(machine, qwen3_codec.widest(codec.decoder, fed), live)
@@ -101,11 +101,11 @@ def qwen3_footprint(configs: Configs, job: Qwen3Job, machine: Machine) -> Footpr
         machine,
         weights=held(configs, ("qwen3", "qwen3_codec"), machine, tables=tables),
         row=kept,
-        stages=(max(prompt, step) + beside, after),
+        stages=(max(prompt, step) + captured + beside, captured + after),
         freed=(_recording(config, codec, job, machine, policy),),
         minute=60 * codec.frame_rate * job.batch * stack.num_hidden_layers * position,
         sound=sound,
-        graphs=graphs,
+        graphs=graphs + captured,
     )
 
 
