@@ -15,11 +15,11 @@ from torch import Tensor
 
 from torch_ref.cuda.fused_stack import FusedStack, StackMemory
 from torch_ref.cuda.replayed import ReplayedAside
-from torch_ref.host import Host
 from tts_core.memory.footprint import TOGETHER, filled, power
+from tts_core.nn.host import Device
 
 
-class Prompt(NamedTuple):
+class PromptRows(NamedTuple):
     """A prompt among rows: its first one, how many, and the row of memory for its keys and values."""
 
     first: int
@@ -41,11 +41,11 @@ class Pass(NamedTuple):
 class PromptReader:
     """Reads prompts into the memory of a stack, both of which stay where they are."""
 
-    def __init__(self, stack: FusedStack, memory: StackMemory, host: Host):
+    def __init__(self, stack: FusedStack, memory: StackMemory, host: Device):
         self.stack, self.memory, self.host = stack, memory, host
         self._replayed = ReplayedAside(self._read, lambda: None, lambda shape: shape[0] <= TOGETHER)
 
-    def __call__(self, x: Tensor, prompts: Sequence[Prompt]) -> None:
+    def __call__(self, x: Tensor, prompts: Sequence[PromptRows]) -> None:
         """Keep keys and values of prompts, whose rows are among x, (N, D). Waits for nothing."""
         for one in passes(prompts):
             self._replayed(x[self.host.to_device(one.rows)], self.host.to_device(one.spots))
@@ -53,7 +53,7 @@ class PromptReader:
     @torch.inference_mode()
     def warm(self, x: Tensor) -> None:
         """Launch each kernel, and keep nothing. x: any tensor of the rows' dtype, (N, D)."""
-        [one] = passes([Prompt(0, 1, 0)])
+        [one] = passes([PromptRows(0, 1, 0)])
         self._read(x.new_zeros(len(one.rows), x.shape[1]), self.host.to_device(0 * one.spots))
 
     def _read(self, x: Tensor, spots: Tensor) -> Sequence[Tensor]:
@@ -61,18 +61,20 @@ class PromptReader:
         return ()
 
 
-def passes(prompts: Sequence[Prompt]) -> Iterator[Pass]:
+def passes(prompts: Sequence[PromptRows]) -> Iterator[Pass]:
     """Divide prompts into passes of at most TOGETHER positions, with what fills them up; a longer prompt is
     one by itself. Those without positions are in none.
     """
 
-    def size(prompt: Prompt) -> int:
+    def size(prompt: PromptRows) -> int:
         return filled(prompt.count)
 
     for length, found in groupby(sorted((one for one in prompts if one.count), key=size), size):
         alike, most = [*found], max(1, TOGETHER // length)
         for group in (alike[start : start + most] for start in range(0, len(alike), most)):
             free = power(len(group)) - len(group)
-            firsts, counts, places = np.array([*group, *[Prompt(group[0].first, 0, 0)] * free], np.int64).T
+            firsts, counts, places = np.array(
+                [*group, *[PromptRows(group[0].first, 0, 0)] * free], np.int64
+            ).T
             rows = firsts[:, None] + np.minimum(np.arange(length), np.maximum(counts - 1, 0)[:, None])
             yield Pass(rows.ravel(), np.stack((places, counts), axis=1))

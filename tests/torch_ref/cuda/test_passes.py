@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from torch_ref.cuda.prompts import Prompt, passes
+from torch_ref.cuda.prompts import PromptRows, passes
 from tts_core.memory.footprint import LEAST, TOGETHER, read_at_once
 
 
-def prompts(counts: list[int]) -> list[Prompt]:
-    return [Prompt(sum(counts[:place]), count, 50 + place) for place, count in enumerate(counts)]
+def prompts(counts: list[int]) -> list[PromptRows]:
+    return [PromptRows(sum(counts[:place]), count, 50 + place) for place, count in enumerate(counts)]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from torch_ref.cuda.batch import CapturedBatch, CapturedDecoder
 from torch_ref.cuda.dia2.fused_stack import runs
 from torch_ref.cuda.dia2.step import Dia2Buffers, FusedDia2
 from torch_ref.cuda.early_read import EarlyRead
-from torch_ref.cuda.prompts import Prompt, PromptReader
+from torch_ref.cuda.prompts import PromptReader, PromptRows
 from torch_ref.dia2 import decoder as plain
 from torch_ref.dia2.dia2 import Dia2
 from torch_ref.host import Host
@@ -64,7 +64,7 @@ class CapturedDia2(CapturedDecoder):
         tokens = self.host.to_device(np.concatenate([*before.values()]))[None].repeat(1 + self.guided, 1, 1)
         tokens[1:, :, 0], tokens[1:, :, 1] = network.config.text_zero_id, network.config.text_pad_id
         prompts = [
-            Prompt(copy * packed.total + span.start, span.stop - span.start, copy * texts + slot)
+            PromptRows(copy * packed.total + span.start, span.stop - span.start, copy * texts + slot)
             for copy in range(1 + self.guided)
             for slot, span in zip(before, packed.spans, strict=True)
         ]

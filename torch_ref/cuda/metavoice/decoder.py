@@ -13,7 +13,7 @@ from torch_ref.batch import RunningBatch
 from torch_ref.cuda.batch import CapturedBatch, CapturedDecoder
 from torch_ref.cuda.metavoice.draws import MetaVoiceDraws, draw_ids, embed_rows
 from torch_ref.cuda.metavoice.rows import MetaVoiceRows
-from torch_ref.cuda.prompts import Prompt, PromptReader
+from torch_ref.cuda.prompts import PromptReader, PromptRows
 from torch_ref.cuda.rows import usable
 from torch_ref.host import Host
 from torch_ref.layers.row_cache import RowCache, RowPositions
@@ -81,7 +81,7 @@ class CapturedMetaVoice(CapturedDecoder):
             self.reader(
                 x.flatten(0, 1),
                 [
-                    Prompt(copy * packed.total + span.start, count, own[copy])
+                    PromptRows(copy * packed.total + span.start, count, own[copy])
                     for copy in range(sampling.rows)
                     for span, count, own in zip(packed.spans, counts, rows, strict=True)
                 ],

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from torch_ref.batch import RunningBatch
 from torch_ref.cuda.batch import CapturedBatch, CapturedDecoder
-from torch_ref.cuda.prompts import Prompt, PromptReader
+from torch_ref.cuda.prompts import PromptReader, PromptRows
 from torch_ref.cuda.qwen3.step import FusedQwen3, Qwen3Captured, runs
 from torch_ref.host import Host
 from torch_ref.qwen3 import decoder as plain
@@ -45,7 +45,8 @@ class CapturedQwen3(CapturedDecoder):
         rows, to_device, given = self.state.rows, self.host.to_device, [*texts.values()]
         x, spans = embedded(self.talker, self.host, given)[0], Packed.of(one.positions for one in given).spans
         prompts = [
-            Prompt(one.start, one.stop - one.start - 1, slot) for slot, one in zip(texts, spans, strict=True)
+            PromptRows(one.start, one.stop - one.start - 1, slot)
+            for slot, one in zip(texts, spans, strict=True)
         ]
         self.reader(x, prompts)
         slots, last = to_device(np.array([(one.place, one.first + one.count) for one in prompts]).T)

@@ -11,7 +11,7 @@ from tests.tolerance import assert_within
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
 from tests.torch_ref.cuda.qwen3.kernel_qwen3 import network
 from tests.torch_ref.cuda.qwen3.test_slots import ROOM, same, text
-from torch_ref.cuda.prompts import Prompt, PromptReader
+from torch_ref.cuda.prompts import PromptReader, PromptRows
 from torch_ref.cuda.qwen3.decoder import make_slots
 from torch_ref.cuda.qwen3.step import FusedQwen3, Qwen3Captured
 from torch_ref.host import Host
@@ -43,7 +43,7 @@ def test_keys_and_values_are_those_of_the_layers(mode: str) -> None:
     given = [text(built.config, seed).joining for seed in range(TEXTS)]
     firsts = np.cumsum([0, *(one.positions for one in given)])
     prompts = [
-        Prompt(int(first), one.positions - 1, TEXTS - place)
+        PromptRows(int(first), one.positions - 1, TEXTS - place)
         for place, (first, one) in enumerate(zip(firsts, given, strict=False))
     ]
     PromptReader(fused.trunk, state.memory, host)(embedded(built.talker, host, given)[0], prompts)
