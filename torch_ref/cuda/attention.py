@@ -97,7 +97,7 @@ def attend(
         angles=positions if angles is None else angles, keys=keys, values=values, **work._asdict(), out=out,
         gains=cos if gains is None else gains, eps=eps, capacity=capacity, kv_heads=kv_heads,
         each=int(len(positions) > 1), scale=scale,
-        NORMED=gains is not None, TURN=_turn(rotation, pairing), **_sizes(heads // kv_heads, keys, work),
+        NORMED=gains is not None, TURN=turn_of(rotation, pairing), **_sizes(heads // kv_heads, keys, work),
     )  # fmt: skip
     return out
 
@@ -128,12 +128,13 @@ def attend_source(
     _attend_source[rows * kv_heads, work.splits](
         queries=queries, cos=cos, sin=sin, lengths=lengths, positions=positions, keys=keys, values=values,
         **work._asdict(), out=out, capacity=capacity, kv_heads=kv_heads, scale=scale,
-        TURN=_turn(rotation, pairing), **_sizes(heads // kv_heads, keys, work),
+        TURN=turn_of(rotation, pairing), **_sizes(heads // kv_heads, keys, work),
     )  # fmt: skip
     return out
 
 
-def _turn(rotation: Rotation | None, pairing: Pairing) -> int:
+def turn_of(rotation: Rotation | None, pairing: Pairing) -> int:
+    """Return a kernel's number of a rotation; 0 for none."""
     return 0 if rotation is None else {"halves": 1, "neighbors": 2}[pairing]
 
 
@@ -183,9 +184,9 @@ def _attend(
     mine = projected + row * whole * WIDTH
     queries = (shared * GROUP + member)[:, None] * WIDTH
     here = (member < GROUP)[:, None]
-    q = _turned(mine + queries, gains, eps, cos, sin, angle, col[None, :], here, NORMED, TURN, WIDTH)
+    q = turned(mine + queries, gains, eps, cos, sin, angle, col[None, :], here, NORMED, TURN, WIDTH)
     own = mine + (GROUP * kv_heads + shared) * WIDTH
-    k = _turned(own, gains + WIDTH, eps, cos, sin, angle, col, col < WIDTH, NORMED, TURN, WIDTH)
+    k = turned(own, gains + WIDTH, eps, cos, sin, angle, col, col < WIDTH, NORMED, TURN, WIDTH)
     v = tl.load(own + kv_heads * WIDTH + col)
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
@@ -230,7 +231,7 @@ def _attend_source(
         tl.extra.cuda.gdc_wait()
     place_of_queries = queries + (place * GROUP + member)[:, None] * WIDTH
     here = (member < GROUP)[:, None]
-    q = _turned(place_of_queries, cos, 0.0, cos, sin, at, col[None, :], here, False, TURN, WIDTH)
+    q = turned(place_of_queries, cos, 0.0, cos, sin, at, col[None, :], here, False, TURN, WIDTH)
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
     top, total, acc = _scan(
@@ -243,7 +244,7 @@ def _attend_source(
 
 
 @jit
-def _turned(
+def turned(
     x, gain, eps, cos, sin, at, col, inside,
     NORMED: tl.constexpr, TURN: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip

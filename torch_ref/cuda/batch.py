@@ -51,8 +51,8 @@ class CapturedDecoder(Protocol):
         """Numbers of slots in use that have a graph, in rising order, the last one of all."""
         return [self.noise.shape[1]]
 
-    def join(self, slot: int, text: Any) -> int:
-        """Read a text into a slot. Waits for nothing. Returns how many positions have keys."""
+    def join(self, texts: Mapping[int, Any]) -> Sequence[int]:
+        """Read texts into their slots. Waits for nothing. Returns how many positions of each have keys."""
         ...
 
     def leave(self, slot: int) -> None:
@@ -84,7 +84,6 @@ class CapturedBatch(RunningBatch):
     """Slots for `texts` texts of at most `room` positions, allocated at once."""
 
     decoder: CapturedDecoder
-    together = 0  # texts are read one after the other
 
     @torch.inference_mode()
     def __init__(self, decoder: CapturedDecoder, *, texts: int, room: int):
@@ -98,16 +97,19 @@ class CapturedBatch(RunningBatch):
 
     @torch.inference_mode()
     def join(self, texts: Mapping[int, TextInputs]) -> None:
-        """Read what comes before a text's first step, which is the next one. Its slot must be free."""
-        [(slot, text)] = texts.items()
+        """Read what comes before texts' first steps, which are the next ones. Their slots must be free. If it
+        fails, none joins.
+        """
         self.graphs = self.graphs or self._captured()
-        read = self.decoder.join(slot, text)
-        joined = self.plan.join(slot, text)
-        joined.read, joined.first = read, int(self.decoder.draws_first)
-        seed = text.noise.seed if isinstance(text.noise, HostNoise) else 0
-        begin = np.array([np.uint64(seed).astype(np.int64), -self.ticks])
-        self.begins[:, slot] = self.host.to_device(begin)
-        self.noised = self.ticks  # what was drawn ahead is drawn again, with this text's
+        for (slot, text), read in zip(texts.items(), self.decoder.join(texts), strict=True):
+            joined = self.plan.join(slot, text)
+            joined.read, joined.first = read, int(self.decoder.draws_first)
+        noises = [text.noise for text in texts.values()]
+        seeds = [noise.seed if isinstance(noise, HostNoise) else 0 for noise in noises]
+        begins = np.array(seeds, np.uint64).astype(np.int64), [-self.ticks] * len(seeds)
+        slots = self.host.to_device(np.array([*texts]))
+        self.begins[:, slots] = self.host.to_device(np.stack(begins))
+        self.noised = self.ticks  # what was drawn ahead is drawn again, with these texts'
 
     @torch.inference_mode()
     def leave(self, slot: int) -> None:

@@ -19,7 +19,7 @@ def capture(
     run: reads and writes tensors at fixed addresses. The caller must keep them alive as long as the graph,
     which does not. It is called twice, first as a warm-up.  again: undoes the changes of the warm-up.
     """
-    side = _side_stream(device.index if device.index is not None else torch.cuda.current_device())
+    side = side_stream(device)
     side.wait_stream(torch.cuda.current_stream(device))
     with torch.cuda.stream(side):  # warm up: workspaces must exist before the capture
         run()
@@ -43,11 +43,15 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
-@functools.cache
-def _side_stream(index: int) -> torch.cuda.Stream:
-    """Return one stream for all captures: cuBLAS keeps a workspace (32 MB on an H200) per stream.
+def side_stream(device: torch.device) -> torch.cuda.Stream:
+    """Return a device's one stream for all captures: cuBLAS keeps a workspace (32 MB on an H200) per stream.
 
     Kernels of a graph keep the priority of the stream where they were captured: those of steps begin before
     the codec's, which run beside them.
     """
+    return _side_stream(device.index if device.index is not None else torch.cuda.current_device())
+
+
+@functools.cache
+def _side_stream(index: int) -> torch.cuda.Stream:
     return torch.cuda.Stream(index, priority=-1)

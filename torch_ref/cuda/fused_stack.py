@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch.nn.functional as F
 from torch import Tensor
 
 from torch_ref.cuda import pointwise
 from torch_ref.cuda.attention import Pairing, Workspace, attend
+from torch_ref.cuda.prompt_attention import attend_prompts
 from torch_ref.cuda.rows import MOST_ROWS, add_linear, gated_linear, normed_linear
 from torch_ref.layers.rope import Rotation
 
@@ -74,7 +76,15 @@ class FusedStack:
         places, positions: (R,) or (1,) int64, of the row in the cache and of its angles.
         Returns x, and what is still to be added to it or None.
         """
-        return (self._few if len(x) <= self.most_few else self._many)(x, places, positions, memory)
+        attend = partial(self._attend, places=places, positions=positions, memory=memory)
+        return (self._few if len(x) <= self.most_few else self._many)(x, attend)
+
+    def read(self, x: Tensor, spots: Tensor, memory: StackMemory) -> tuple[Tensor, Tensor | None]:
+        """Run B prompts of T rows, x (B·T, D), which is overwritten, and keep their keys and values.
+
+        spots: as of `attend_prompts`. Returns as `run` does.
+        """
+        return self._many(x, partial(self._attend_prompts, spots=spots, memory=memory))
 
     def norm_linear(self, x: Tensor, added: Tensor | None, gain: Tensor, weight: Tensor) -> Tensor:
         """Apply a linear map to the normed result of `run`. → (R, N)."""
@@ -87,7 +97,7 @@ class FusedStack:
         layer, eps, rows = self.layers[0], self.eps, len(x)
         projected = x.new_zeros(rows, len(layer.qkv))
         attended, inner = x.new_zeros(rows, layer.out.shape[1]), x.new_zeros(rows, layer.down.shape[1])
-        both: list[Callable[[], object]] = [lambda: self._attend(projected, places, places, memory, 0)]
+        both: list[Callable[[], object]] = [lambda: self._attend(projected, 0, places, places, memory)]
         if rows > self.most_few:
             return [
                 *both,
@@ -104,21 +114,19 @@ class FusedStack:
             lambda: add_linear(x, inner, layer.down),
         ]
 
-    def _few(self, x: Tensor, places: Tensor, positions: Tensor, memory: StackMemory) -> tuple[Tensor, None]:
+    def _few(self, x: Tensor, attend: Callable[[Tensor, int], Tensor]) -> tuple[Tensor, None]:
         for index, layer in enumerate(self.layers):
             projected = normed_linear(x, layer.before, self.eps, layer.qkv)
-            add_linear(x, self._attend(projected, places, positions, memory, index), layer.out)
+            add_linear(x, attend(projected, index), layer.out)
             gate, up = layer.gate_up.chunk(2)
             add_linear(x, gated_linear(x, layer.after, self.eps, gate, up), layer.down)
         return x, None
 
-    def _many(
-        self, x: Tensor, places: Tensor, positions: Tensor, memory: StackMemory
-    ) -> tuple[Tensor, Tensor | None]:
+    def _many(self, x: Tensor, attend: Callable[[Tensor, int], Tensor]) -> tuple[Tensor, Tensor | None]:
         added: Tensor | None = None
         for index, layer in enumerate(self.layers):
             projected = self._norm_linear(x, added, layer.before, layer.qkv)
-            added = F.linear(self._attend(projected, places, positions, memory, index), layer.out)
+            added = F.linear(attend(projected, index), layer.out)
             gate_up = self._norm_linear(x, added, layer.after, layer.gate_up)
             added = F.linear(pointwise.gated(gate_up), layer.down)
         return x, added
@@ -127,10 +135,16 @@ class FusedStack:
         return F.linear(pointwise.add_norm(x, added, gain, self.eps).to(weight.dtype), weight)
 
     def _attend(
-        self, projected: Tensor, places: Tensor, positions: Tensor, memory: StackMemory, index: int
+        self, projected: Tensor, index: int, places: Tensor, positions: Tensor, memory: StackMemory
     ) -> Tensor:
         return attend(
             projected, places, memory.keys[index], memory.values[index], memory.work, scale=self.scale,
             rotation=self.rotation, pairing=self.pairing, angles=positions,
             gains=self.layers[index].heads, eps=self.eps,
+        )  # fmt: skip
+
+    def _attend_prompts(self, projected: Tensor, index: int, spots: Tensor, memory: StackMemory) -> Tensor:
+        return attend_prompts(
+            projected, spots, memory.keys[index], memory.values[index], scale=self.scale,
+            rotation=self.rotation, pairing=self.pairing, gains=self.layers[index].heads, eps=self.eps,
         )  # fmt: skip

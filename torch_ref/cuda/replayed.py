@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from torch_ref.cuda.capture import uncollected
+from torch_ref.cuda.capture import side_stream, uncollected
 
 SHAPES = 128  # that are captured at once; DAC's streams have 80
 
@@ -26,11 +26,17 @@ class _Graph(NamedTuple):
 class ReplayedTensors:
     """A call on one stream, captured when shapes come for the second time; elsewhere than on CUDA the call.
 
+<<<<<<< HEAD
     run: from tensors to tensors, of which it may change the given ones; reads nothing else but weights.
+=======
+    run: from tensors to tensors; reads nothing else but weights, and what has one address for good.
+>>>>>>> refs/heads/prompts2
     setting: what else its result depends on.
     is_small: True for a shape of the first tensor that may be captured: graphs share what the largest one
     needs, if that is captured first, besides the memory of calls which are not captured.
     """
+
+    at_once = False
 
     def __init__(
         self,
@@ -53,7 +59,10 @@ class ReplayedTensors:
             self._graphs[key] = None
             while len(self._graphs) > SHAPES:
                 self._graphs.popitem(last=False)
-            return self._run(*given)  # workspaces must exist before the capture
+            made = self._run(*given)  # workspaces must exist before the capture
+            if self.at_once:
+                self._graphs[key] = self._captured(given)
+            return made
         self._graphs.move_to_end(key)
         graph = self._graphs[key]
         if graph is None:
@@ -81,6 +90,32 @@ class ReplayedTensors:
         if key not in self._inputs or self._inputs[key].numel() < one.numel():
             self._inputs[key] = one.new_empty(one.numel())
         return self._inputs[key][: one.numel()].view(one.shape)
+
+
+class ReplayedAside(ReplayedTensors):
+    """The same on the stream of captures, in turn with the current one; captured as shapes first come.
+
+    A call may overwrite what it was given.
+    """
+
+    at_once = True
+
+    @torch.inference_mode()
+    def __call__(self, *given: Tensor) -> Sequence[Tensor]:
+        """Run the call. Waits for nothing."""
+        if not given[0].is_cuda:
+            return self._run(*given)
+        device = given[0].device
+        side, current = side_stream(device), torch.cuda.current_stream(device)
+        side.wait_stream(current)
+        with torch.cuda.stream(side):
+            made = super().__call__(*given)
+        current.wait_stream(side)
+        for one in given:
+            one.record_stream(side)
+        for one in made:
+            one.record_stream(current)
+        return made
 
 
 class Replayed:

@@ -107,7 +107,7 @@ def _steps(config: DiaConfig, job: DiaJob, machine: Machine, capacity: int) -> i
     first, text = 1 + job.prompt_frames, job.text_bytes
     heads = max(decoder.num_attention_heads, decoder.cross_num_attention_heads)
     row, encoder_row = _row(decoder, machine.size), _row(encoder, machine.size)
-    texts = read_at_once(job.batch, text, machine.backend)
+    texts = read_at_once(1 if machine.backend in FIXED else job.batch, text, machine.backend)
     read = layer(texts, encoder_row, heads=encoder.num_attention_heads, keys=text)
     start = layer(job.streams * first, row, heads=heads, keys=max(first, text))
     if job.prompt_frames and machine.backend not in FIXED:  # keys and values before they are copied

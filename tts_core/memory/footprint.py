@@ -12,6 +12,7 @@ from tts_core.memory.machine import Machine
 SCORES = 256 * 2**20  # tts_core.nn.attention's budget
 LOGITS = 10  # live copies of a row's logits during sampling
 TOGETHER = 1024  # positions of several texts that one pass reads, at most
+LEAST = 16  # positions of a text in a captured pass, with those that fill it up
 CACHE_CHUNK = 256  # rows by which a cache grows
 
 # Tensors of a codec's widest layer that are live at once. torch: counted in a residual unit; on CUDA plus
@@ -132,8 +133,28 @@ def gated_row(width: int, inner: int, heads: int, size: int) -> int:
 
 
 def read_at_once(texts: int, positions: int, backend: str) -> int:
-    """Count the positions of texts that one pass reads. positions: of a text."""
-    return min(texts * positions, positions if backend == "torch-cuda" else max(positions, TOGETHER))
+    """Count the positions of texts that one pass reads, with those that fill it up. positions: of a text."""
+    if backend in OVERLAPS:
+        return min(power(texts) * filled(positions), max(filled(positions), TOGETHER)) if positions else 0
+    return min(texts * positions, max(positions, TOGETHER))
+
+
+def filled(positions: int) -> int:
+    """Return the positions of a text in a captured pass: a power of two, beyond TOGETHER in chunks."""
+    return rounded(positions) if positions > TOGETHER else max(LEAST, power(positions))
+
+
+def power(count: int) -> int:
+    """Return the least power of two that is not below a count."""
+    return 1 << (count - 1).bit_length()
+
+
+def passes(texts: int, positions: int, row: int, *, heads: int, backend: str) -> int:
+    """Count the bytes that captured passes over prompts keep: `row` for each of their rows, and scores."""
+    if backend not in OVERLAPS:
+        return 0
+    read = min(TOGETHER, read_at_once(texts, positions, backend))
+    return layer(read, row, heads=heads, keys=min(TOGETHER, positions))
 
 
 def sampling(logits: int) -> int:

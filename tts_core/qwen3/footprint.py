@@ -17,6 +17,7 @@ from tts_core.memory.footprint import (
     footprint,
     gated_row,
     layer,
+    passes,
     read_at_once,
     rounded,
     sampling,
@@ -78,9 +79,8 @@ def qwen3_footprint(configs: Configs, job: Qwen3Job, machine: Machine) -> Footpr
     read = row + 3 * size * config.text_hidden_size
     together = read_at_once(job.batch, job.prompt, machine.backend)
     prompt = layer(together, read, heads=stack.num_attention_heads, keys=job.prompt)
-    if machine.backend in FIXED:  # its keys and values before they are copied
-        prompt += (stack.num_hidden_layers + 1) * position * rounded(job.prompt)
-    else:  # a layer's while it grows
+    captured = passes(job.batch, job.prompt, read, heads=stack.num_attention_heads, backend=machine.backend)
+    if machine.backend not in FIXED:  # a layer's while it grows
         prompt += stack.num_hidden_layers * position * together
         cache = job.batch * (stack.num_hidden_layers + 1) * position * rounded(job.positions)
     predicted = 2 * size * other.num_key_value_heads * other.head_dim * config.n_codebooks
@@ -100,11 +100,11 @@ def qwen3_footprint(configs: Configs, job: Qwen3Job, machine: Machine) -> Footpr
         machine,
         weights=held(configs, ("qwen3", "qwen3_codec"), machine, tables=tables),
         row=kept,
-        stages=(max(prompt, step) + beside, after),
+        stages=(max(prompt, step) + captured + beside, captured + after),
         freed=(_recording(config, codec, job, machine, policy),),
         minute=60 * codec.frame_rate * job.batch * stack.num_hidden_layers * position,
         sound=sound,
-        graphs=graphs,
+        graphs=graphs + captured,
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from torch_ref.cuda import replayed
-from torch_ref.cuda.replayed import Replayed
+from torch_ref.cuda.replayed import Replayed, ReplayedAside
 from torch_ref.host import Host
 
 pytestmark = pytest.mark.cuda
@@ -48,6 +48,24 @@ def test_a_shape_is_captured_at_its_second_time() -> None:
     assert calls.count == 2
     run(call, 7, 5, 7, 5, 7)
     assert calls.count == 4
+
+
+def test_aside_a_shape_is_captured_at_its_first_time() -> None:
+    """In turn with the current stream. The call overwrites what it was given, and keeps a result itself."""
+    kept, counts = torch.zeros(9, device="cuda"), list[int]()
+
+    def add(given: torch.Tensor) -> list[torch.Tensor]:
+        counts.append(len(given))
+        kept[: len(given)] += given.mul_(2)
+        return [given + 1]
+
+    call = ReplayedAside(add, lambda: None, lambda shape: shape[0] < 9)
+    for size in (5, 7, 5, 5, 7, 9, 9):
+        kept.zero_()
+        [made] = call(torch.arange(size, device="cuda", dtype=torch.float32))
+        np.testing.assert_array_equal(kept[:size].cpu().numpy(), 2 * np.arange(size))
+        np.testing.assert_array_equal(made.cpu().numpy(), 1 + 2 * np.arange(size))
+    assert counts == [5, 5, 7, 7, 9, 9], "each run and captured; large ones run"
 
 
 def test_large_shapes_and_other_settings_are_not_mixed_up() -> None:

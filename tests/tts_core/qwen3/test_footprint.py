@@ -36,13 +36,17 @@ def test_the_cache() -> None:
 
 
 def test_the_cache_on_cuda_is_allocated_at_once() -> None:
-    """With a position more than the plan counts; a prompt is read into a cache of its own, by 256 rows."""
+    """With a position more than the plan counts; prompts are filled up to a power of two, twice: a captured
+    pass has memory of its own.
+    """
     position = 2 * 8 * 128 * 2
     held = plan(backend="torch-cuda")
     assert held.row == 28 * position * 1050 + 4 * STATES
     short = plan(replace(MINUTE, prompt=40, frames=1010), backend="torch-cuda")
     assert short.row == held.row
-    assert held.work - short.work > 29 * position * 256
+    assert held.graphs - short.graphs > (512 - 64) * 3 * 2 * 2048
+    long = [plan(replace(MINUTE, prompt=one, frames=1), backend="torch-cuda").graphs for one in (1024, 4096)]
+    assert long[0] == long[1], "longer ones are not captured"
 
 
 def test_streams_that_share_calls_of_the_codec() -> None:

@@ -6,7 +6,7 @@ nothing from the host.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -61,7 +61,10 @@ class CapturedDia(CapturedDecoder):
         self.noise = torch.full((NOISE_STEPS, texts, channels, vocabulary), 0.5, device=device)
         self.clear()
 
-    def join(self, slot: int, text: DiaInputs) -> int:
+    def join(self, texts: Mapping[int, DiaInputs]) -> Sequence[int]:
+        return [self._join(slot, text) for slot, text in texts.items()]
+
+    def _join(self, slot: int, text: DiaInputs) -> int:
         self._read(slot, text)
         to_device = self.host.to_device
         self.rows.cells[slot, : len(text.grid)] = to_device(text.grid)

@@ -6,7 +6,7 @@ codes are still being drawn; it never waits for these.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -17,10 +17,12 @@ from torch_ref.cuda.batch import CapturedBatch, CapturedDecoder
 from torch_ref.cuda.dia2.fused_stack import runs
 from torch_ref.cuda.dia2.step import Dia2Buffers, FusedDia2
 from torch_ref.cuda.early_read import EarlyRead
+from torch_ref.cuda.prompts import PromptReader, PromptRows
 from torch_ref.dia2 import decoder as plain
 from torch_ref.dia2.dia2 import Dia2
 from torch_ref.host import Host
 from tts_core.dia2.inputs import SAMPLER, Dia2Inputs
+from tts_core.nn.packed import Packed
 
 
 class CapturedDia2(CapturedDecoder):
@@ -34,12 +36,15 @@ class CapturedDia2(CapturedDecoder):
         self.state = Dia2Buffers.empty(step.network, texts, room, guided=guided)
         self.inputs, self.noise = self.state.rows.inputs, self.state.rows.noise[None]
         self.acted: EarlyRead = EarlyRead(self.state.rows.actions)
+        self.reader = PromptReader(step.trunk, self.state.memory, self.host)
 
-    def join(self, slot: int, text: Dia2Inputs) -> int:
-        self.state.rows.settings[slot] = self.host.to_device(SAMPLER.table(text.sampling.numbers))
-        if text.positions:
-            self._read_prefix(slot, text.before)
-        return text.positions
+    def join(self, texts: Mapping[int, Dia2Inputs]) -> Sequence[int]:
+        given, to_device = [*texts.values()], self.host.to_device
+        if any(one.positions for one in given):
+            self._read_prefixes({slot: one.before for slot, one in texts.items() if one.positions})
+        settings = np.stack([SAMPLER.table(one.sampling.numbers) for one in given])
+        self.state.rows.settings[to_device(np.array([*texts]))] = to_device(settings)
+        return [one.positions for one in given]
 
     def run(self, slots: int) -> Tensor:
         self.noise.log_().neg_().log_()
@@ -51,20 +56,19 @@ class CapturedDia2(CapturedDecoder):
         return self.state.rows.codes[None]
 
     def compiling(self) -> list[Callable[[], object]]:
-        return self.fused.compiling(self.state)
+        return [*self.fused.compiling(self.state), lambda: self.reader.warm(self.state.x)]
 
-    def _read_prefix(self, slot: int, before: np.ndarray) -> None:
-        """Compute keys and values of a prefix's steps. (P, 2 + Q)."""
-        network, memory, count = self.fused.network, self.state.memory, len(before)
-        tokens = self.host.to_device(before)[None].repeat(1 + self.guided, 1, 1)
+    def _read_prefixes(self, before: Mapping[int, np.ndarray]) -> None:
+        """Compute keys and values of prefixes' steps, (P, 2 + Q) each, by slot."""
+        network, packed, texts = self.fused.network, Packed.of(map(len, before.values())), self.noise.shape[1]
+        tokens = self.host.to_device(np.concatenate([*before.values()]))[None].repeat(1 + self.guided, 1, 1)
         tokens[1:, :, 0], tokens[1:, :, 1] = network.config.text_zero_id, network.config.text_pad_id
-        cache = network.transformer.new_cache()
-        network.transformer(tokens, 0, cache)
-        for index, held in enumerate(cache):
-            assert held.buffers is not None
-            for own, read in zip((memory.keys[index], memory.values[index]), held.buffers, strict=True):
-                for copy, rows in enumerate(read):
-                    own[copy * self.noise.shape[1] + slot, :, :count] = rows[:, :count]
+        prompts = [
+            PromptRows(copy * packed.total + span.start, span.stop - span.start, copy * texts + slot)
+            for copy in range(1 + self.guided)
+            for slot, span in zip(before, packed.spans, strict=True)
+        ]
+        self.reader(network.transformer.embed(tokens).flatten(0, 1), prompts)
 
 
 def make_slots(network: Dia2, *, texts: int, room: int, guided: bool) -> RunningBatch:

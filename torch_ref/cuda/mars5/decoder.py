@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -68,7 +68,10 @@ class CapturedMars5(CapturedDecoder):
         del self.layers
         self.caches = []
 
-    def join(self, slot: int, text: Mars5Inputs) -> int:
+    def join(self, texts: Mapping[int, Mars5Inputs]) -> Sequence[int]:
+        return [self._join(slot, text) for slot, text in texts.items()]
+
+    def _join(self, slot: int, text: Mars5Inputs) -> int:
         """Read the speaker and the prompt, and draw the first id: a prompt's rows see one key more than those
         of a step, where it is longer than the window.
         """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 import numpy as np
@@ -13,12 +13,15 @@ from torch_ref.batch import RunningBatch
 from torch_ref.cuda.batch import CapturedBatch, CapturedDecoder
 from torch_ref.cuda.metavoice.draws import MetaVoiceDraws, draw_ids, embed_rows
 from torch_ref.cuda.metavoice.rows import MetaVoiceRows
+from torch_ref.cuda.prompts import PromptReader, PromptRows
 from torch_ref.cuda.rows import usable
 from torch_ref.host import Host
 from torch_ref.layers.row_cache import RowCache, RowPositions
 from torch_ref.metavoice import decoder as plain
 from torch_ref.metavoice.first_stage import FirstStage
+from torch_ref.metavoice.guidance import stacked
 from tts_core.metavoice.inputs import MOST_ROWS, SAMPLER, MetaVoiceInputs, MetaVoiceNumbers
+from tts_core.nn.packed import Packed
 from tts_core.nn.sampling import columns
 
 DRAWN_STEPS = 16  # whose ids are kept
@@ -54,22 +57,43 @@ class CapturedMetaVoice(CapturedDecoder):
         self.noise = torch.full((1, texts, config.vocab_size), 0.5, device=device)
         self.drawn = torch.zeros(DRAWN_STEPS, texts, dtype=torch.int64, device=device)
         self.layers = MetaVoiceRows(network, self.caches, self.state.positions)
+        self.reader = PromptReader(self.layers.stack, self.layers.memory, self.host)
 
-    def join(self, slot: int, text: MetaVoiceInputs) -> int:
-        """Read a text's ids but the last, into the lowest free rows."""
-        [read], count, state = self.plain.read([text]), text.positions, self.state
+    def join(self, texts: Mapping[int, MetaVoiceInputs]) -> Sequence[int]:
+        """Read texts' ids but the last, into the lowest free rows."""
+        given, state, to_device = [*texts.values()], self.state, self.host.to_device
+        counts, sampling = [one.positions for one in given], given[0].sampling
         taken = {row for own in self.taken.values() for row in own}
-        rows = [row for row in range(len(state.tokens)) if row not in taken][: text.rows]
-        assert len(rows) == text.rows, "its rows are free"
-        self.taken[slot] = rows
-        for cache, pair in zip(self.caches, read.keys, strict=True):
-            for copy, row in enumerate(rows):
-                cache.fill(row, *(each[copy, :, :count] for each in pair))
-        state.tokens[rows, 0], self.speakers[rows, 0] = (each[0, : text.rows] for each in read.state)
-        state.positions[rows] = count
-        state.own[slot] = self.host.to_device(np.array([*rows, -1, -1][:MOST_ROWS], np.int32))
-        state.settings[slot] = self.host.to_device(SAMPLER.table([text.sampling.numbers])[0])
-        return count
+        free = [row for row in range(len(state.tokens)) if row not in taken]
+        rows = np.array(free[: len(given) * sampling.rows]).reshape(len(given), -1)  # (N, G)
+        assert rows.shape[1] == sampling.rows, "their rows are free"
+        voices = self.network.speakers(to_device(np.stack([one.vector for one in given])))[:, 0]
+        voices = torch.stack((voices, torch.zeros_like(voices), voices)[: sampling.rows])  # (G, N, D)
+        ids = [
+            to_device(np.concatenate(each)[None]).long()
+            for each in zip(*((one.tokens[:-1], one.tokens[-1:]) for one in given), strict=True)
+        ]
+        read, last = (stacked(each, sampling, self.plain.end_of_text) for each in ids)
+        packed = Packed.of(counts)
+        if packed.total:
+            whose = to_device(np.repeat(np.arange(len(given)), counts))
+            x = self.network.transformer.embed(read, voices[:, whose], to_device(packed.positions))
+            self.reader(
+                x.flatten(0, 1),
+                [
+                    PromptRows(copy * packed.total + span.start, count, own[copy])
+                    for copy in range(sampling.rows)
+                    for span, count, own in zip(packed.spans, counts, rows, strict=True)
+                ],
+            )
+        places, slots = to_device(rows.T.ravel()), to_device(np.array([*texts]))
+        state.tokens[places, 0], self.speakers[places, 0] = last.flatten(), voices.flatten(0, 1)
+        state.positions[places] = to_device(np.tile(counts, sampling.rows))
+        own = np.pad(rows, ((0, 0), (0, MOST_ROWS - sampling.rows)), constant_values=-1)
+        state.own[slots] = to_device(own.astype(np.int32))
+        state.settings[slots] = to_device(SAMPLER.table([one.sampling.numbers for one in given]))
+        self.taken |= {slot: own.tolist() for slot, own in zip(texts, rows, strict=True)}
+        return counts
 
     def leave(self, slot: int) -> None:
         del self.taken[slot]
@@ -94,7 +118,8 @@ class CapturedMetaVoice(CapturedDecoder):
         return self.drawn[DRAWN_STEPS - steps :]
 
     def compiling(self) -> list[Callable[[], object]]:
-        return []
+        x = self.speakers[0]
+        return [lambda: self.reader.warm(x.float() if x.dtype == torch.float16 else x)]
 
 
 def make_slots(network: FirstStage, *, texts: int, rows: int, room: int, end_of_text: int) -> RunningBatch:

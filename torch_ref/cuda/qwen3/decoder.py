@@ -5,18 +5,21 @@ A graph for each number of slots in use: a few texts do not pay for free slots.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from torch_ref.batch import RunningBatch
 from torch_ref.cuda.batch import CapturedBatch, CapturedDecoder
+from torch_ref.cuda.prompts import PromptReader, PromptRows
 from torch_ref.cuda.qwen3.step import FusedQwen3, Qwen3Captured, runs
 from torch_ref.host import Host
 from torch_ref.qwen3 import decoder as plain
 from torch_ref.qwen3.decoder import embedded
 from torch_ref.qwen3.qwen3 import Qwen3
+from tts_core.nn.packed import Packed
 from tts_core.qwen3.layout import FIRST, Qwen3Inputs
 
 
@@ -30,26 +33,27 @@ class CapturedQwen3(CapturedDecoder):
         self.state = Qwen3Captured.empty(network, self.inputs, room)
         self.noise = self.state.rows.noise[None]
         self.fused = FusedQwen3(network)  # whose joined weights the graphs read
+        self.reader = PromptReader(self.fused.trunk, self.state.memory, self.host)
         self.parts = {slots: self.state.first(slots, network.config) for slots in sizes(texts)}
 
     @property
     def sizes(self) -> Sequence[int]:
         return [*self.parts]
 
-    def join(self, slot: int, text: Qwen3Inputs) -> int:
-        """Read what comes before a text's speech but its last row; the next step reads that and draws."""
-        talker, rows, count = self.talker, self.state.rows, text.positions - 1
-        x, cache = embedded(talker, self.host, [text]), talker.new_cache()
-        talker(x[:, :count], 0, cache)
-        memory = self.state.memory
-        for keys, values, held in zip(memory.keys, memory.values, cache, strict=True):
-            assert held.buffers is not None
-            for own, read in zip((keys, values), held.buffers, strict=True):
-                own[slot, :, :count] = read[0, :, :count]
-        rows.last[slot] = x[0, count]
-        rows.seen[slot] = 0
-        rows.settings[slot] = self.host.to_device(FIRST.table(text.sampling.numbers))
-        return count
+    def join(self, texts: Mapping[int, Qwen3Inputs]) -> Sequence[int]:
+        """Read what comes before texts' speech but its last row; the next step reads that and draws."""
+        rows, to_device, given = self.state.rows, self.host.to_device, [*texts.values()]
+        x, spans = embedded(self.talker, self.host, given)[0], Packed.of(one.positions for one in given).spans
+        prompts = [
+            PromptRows(one.start, one.stop - one.start - 1, slot)
+            for slot, one in zip(texts, spans, strict=True)
+        ]
+        self.reader(x, prompts)
+        slots, last = to_device(np.array([(one.place, one.first + one.count) for one in prompts]).T)
+        rows.last[slots] = x[last]
+        rows.seen[slots] = 0
+        rows.settings[slots] = to_device(np.stack([FIRST.table(one.sampling.numbers) for one in given]))
+        return [one.count for one in prompts]
 
     def run(self, slots: int) -> Tensor:
         return self.fused.run(self.parts[slots])
@@ -58,7 +62,8 @@ class CapturedQwen3(CapturedDecoder):
         return self.state.rows.codes[None]
 
     def compiling(self) -> list[Callable[[], object]]:
-        return [call for part in self.parts.values() for call in self.fused.compiling(part)]
+        calls = [call for part in self.parts.values() for call in self.fused.compiling(part)]
+        return [*calls, lambda: self.reader.warm(self.state.x)]
 
 
 def sizes(texts: int) -> list[int]:

@@ -50,7 +50,7 @@ def fused(built: Dia, count: int, *, guided: bool) -> torch.Tensor:
         known = torch.full((ROWS + 2, 4), FREE)
         known[:ROWS] = rows
         ids, whole = tokens.int().numpy(), known.int().numpy()
-        captured.join(slot, DiaInputs(ids, whole, ROWS, 0, 100, sampling, HostNoise(1)))
+        captured.join({slot: DiaInputs(ids, whole, ROWS, 0, 100, sampling, HostNoise(1))})
     return decoder.logits(captured.rows, captured.memory)
 
 

@@ -1,0 +1,80 @@
+"""Prompts of texts that join together, read in few passes: padded, so that few shapes come, each a graph.
+
+Attention is causal: what fills a prompt up comes after it, and changes nothing in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from torch_ref.cuda.fused_stack import FusedStack, StackMemory
+from torch_ref.cuda.replayed import ReplayedAside
+from tts_core.memory.footprint import TOGETHER, filled, power
+from tts_core.nn.host import Device
+
+
+class PromptRows(NamedTuple):
+    """A prompt among rows: its first one, how many, and the row of memory for its keys and values."""
+
+    first: int
+    count: int
+    place: int
+
+
+class Pass(NamedTuple):
+    """Prompts that are read together.
+
+    rows: (B·T,) int64, which of all rows; the last of a prompt again after it.
+    spots: (B, 2) int64, as of `attend_prompts`; prompts without positions fill up the B.
+    """
+
+    rows: np.ndarray
+    spots: np.ndarray
+
+
+class PromptReader:
+    """Reads prompts into the memory of a stack, both of which stay where they are."""
+
+    def __init__(self, stack: FusedStack, memory: StackMemory, host: Device):
+        self.stack, self.memory, self.host = stack, memory, host
+        self._replayed = ReplayedAside(self._read, lambda: None, lambda shape: shape[0] <= TOGETHER)
+
+    def __call__(self, x: Tensor, prompts: Sequence[PromptRows]) -> None:
+        """Keep keys and values of prompts, whose rows are among x, (N, D). Waits for nothing."""
+        for one in passes(prompts):
+            self._replayed(x[self.host.to_device(one.rows)], self.host.to_device(one.spots))
+
+    @torch.inference_mode()
+    def warm(self, x: Tensor) -> None:
+        """Launch each kernel, and keep nothing. x: any tensor of the rows' dtype, (N, D)."""
+        [one] = passes([PromptRows(0, 1, 0)])
+        self._read(x.new_zeros(len(one.rows), x.shape[1]), self.host.to_device(0 * one.spots))
+
+    def _read(self, x: Tensor, spots: Tensor) -> Sequence[Tensor]:
+        self.stack.read(x, spots, self.memory)
+        return ()
+
+
+def passes(prompts: Sequence[PromptRows]) -> Iterator[Pass]:
+    """Divide prompts into passes of at most TOGETHER positions, with what fills them up; a longer prompt is
+    one by itself. Those without positions are in none.
+    """
+
+    def size(prompt: PromptRows) -> int:
+        return filled(prompt.count)
+
+    for length, found in groupby(sorted((one for one in prompts if one.count), key=size), size):
+        alike, most = [*found], max(1, TOGETHER // length)
+        for group in (alike[start : start + most] for start in range(0, len(alike), most)):
+            free = power(len(group)) - len(group)
+            firsts, counts, places = np.array(
+                [*group, *[PromptRows(group[0].first, 0, 0)] * free], np.int64
+            ).T
+            rows = firsts[:, None] + np.minimum(np.arange(length), np.maximum(counts - 1, 0)[:, None])
+            yield Pass(rows.ravel(), np.stack((places, counts), axis=1))
