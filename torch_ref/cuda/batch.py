@@ -174,3 +174,8 @@ class CapturedBatch(RunningBatch):
         seeds, starts = self.begins
         inputs = self.decoder.inputs
         fill_uniform(self.decoder.noise, seeds, starts if inputs is None else inputs[0], ticks, count)
+
+
+def sizes(texts: int) -> list[int]:
+    """Return the numbers of rows that have a graph: powers of two, and all."""
+    return [*(1 << power for power in range((texts - 1).bit_length())), texts]

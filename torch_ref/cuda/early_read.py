@@ -18,8 +18,8 @@ class EarlyRead:
         self.done = torch.cuda.Event(external=True) if like.is_cuda else None
 
     def put(self, x: Tensor) -> None:
-        """Copy x to the host. A part of the graph."""
-        self.copy.copy_(x, non_blocking=True)
+        """Copy x, the first rows, to the host. A part of the graph."""
+        self.copy[: len(x)].copy_(x, non_blocking=True)
         if self.done is not None:
             self.done.record()
 

@@ -1,4 +1,4 @@
-"""Dia2 captured: one graph of the transformer, the actions, then all codes.
+"""Dia2 captured: a graph of the transformer, the actions, then all codes, for each number of slots in use.
 
 The host reads the actions from the middle of the graph, and answers with the text of the next step while the
 codes are still being drawn; it never waits for these.
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from torch_ref.batch import RunningBatch
-from torch_ref.cuda.batch import CapturedBatch, CapturedDecoder
+from torch_ref.cuda.batch import CapturedBatch, CapturedDecoder, sizes
 from torch_ref.cuda.dia2.fused_stack import runs
 from torch_ref.cuda.dia2.step import Dia2Buffers, FusedDia2
 from torch_ref.cuda.early_read import EarlyRead
@@ -37,6 +37,11 @@ class CapturedDia2(CapturedDecoder):
         self.inputs, self.noise = self.state.rows.inputs, self.state.rows.noise[None]
         self.acted: EarlyRead = EarlyRead(self.state.rows.actions)
         self.reader = PromptReader(step.trunk, self.state.memory, self.host)
+        self.parts = {slots: self.state.first(slots) for slots in sizes(texts)}
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        return [*self.parts]
 
     def join(self, texts: Mapping[int, Dia2Inputs]) -> Sequence[int]:
         given, to_device = [*texts.values()], self.host.to_device
@@ -47,25 +52,27 @@ class CapturedDia2(CapturedDecoder):
         return [one.positions for one in given]
 
     def run(self, slots: int) -> Tensor:
-        self.noise.log_().neg_().log_()
-        projected = self.fused.read(self.state)
-        self.acted.put(self.state.rows.actions)
-        return self.fused.codes(self.state, projected)
+        part = self.parts[slots]
+        part.rows.noise.log_().neg_().log_()
+        projected = self.fused.read(part)
+        self.acted.put(part.rows.actions)
+        return self.fused.codes(part, projected)
 
     def ids(self, tick: int, steps: int) -> Tensor:
         return self.state.rows.codes[None]
 
     def compiling(self) -> list[Callable[[], object]]:
-        return [*self.fused.compiling(self.state), lambda: self.reader.warm(self.state.x)]
+        calls = [call for part in self.parts.values() for call in self.fused.compiling(part)]
+        return [*calls, lambda: self.reader.warm(self.state.x)]
 
     def _read_prefixes(self, before: Mapping[int, np.ndarray]) -> None:
         """Compute keys and values of prefixes' steps, (P, 2 + Q) each, by slot."""
-        network, packed, texts = self.fused.network, Packed.of(map(len, before.values())), self.noise.shape[1]
-        tokens = self.host.to_device(np.concatenate([*before.values()]))[None].repeat(1 + self.guided, 1, 1)
+        network, packed, copies = self.fused.network, Packed.of(map(len, before.values())), 1 + self.guided
+        tokens = self.host.to_device(np.concatenate([*before.values()]))[None].repeat(copies, 1, 1)
         tokens[1:, :, 0], tokens[1:, :, 1] = network.config.text_zero_id, network.config.text_pad_id
         prompts = [
-            PromptRows(copy * packed.total + span.start, span.stop - span.start, copy * texts + slot)
-            for copy in range(1 + self.guided)
+            PromptRows(copy * packed.total + span.start, span.stop - span.start, slot * copies + copy)
+            for copy in range(copies)
             for slot, span in zip(before, packed.spans, strict=True)
         ]
         self.reader(network.transformer.embed(tokens).flatten(0, 1), prompts)

@@ -90,7 +90,6 @@ class Dia2Drawn(NamedTuple):
     out_row: int
     projected_row: int
     width: int
-    texts: int
 
 
 def embed(
@@ -107,13 +106,15 @@ def embed(
     text: (B, D), of the text streams.
     nothing: (D,), of the unconditional row's.
     table: (Q·V, D).
-    x: (R, D), written, as are places and positions, (R,) int64: rows of the cache, and positions.
+    x: (R, D), written, as are places and positions, (R,) int64: rows of the cache, and positions. A text's
+    rows follow each other.
     """
     texts, streams = rows.codes.shape
     width = table.shape[1]
     _embed[texts, triton.cdiv(width, EMBEDDED)](
         given=Dia2Given.of(rows.inputs), codes=rows.codes, text=text, nothing=nothing, table=table, x=x,
-        places=places, positions=positions, vocabulary=len(table) // streams, width=width, texts=texts,
+        places=places, positions=positions, vocabulary=len(table) // streams, width=width,
+        given_row=rows.inputs.stride(0),
         COPIES=len(x) // texts, STREAMS=streams, BLOCK=EMBEDDED,
         num_warps=2, **pdl(x.device),
     )  # fmt: skip
@@ -164,7 +165,6 @@ def _draws(
             out_row=out.stride(0),
             projected_row=following.projected.stride(0),
             width=width,
-            texts=len(rows.codes),
         ),
         wide=max(1, width),
     )
@@ -172,7 +172,7 @@ def _draws(
 
 @jit
 def _embed(
-    given, codes, text, nothing, table, x, places, positions, vocabulary, width, texts,
+    given, codes, text, nothing, table, x, places, positions, vocabulary, width, given_row,
     COPIES: tl.constexpr, STREAMS: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     item = tl.program_id(0)
@@ -187,14 +187,14 @@ def _embed(
     own = own.to(tl.float32)
     other = tl.load(nothing + col, mask=inside, other=0.0).to(tl.float32)
     for stream in tl.static_range(STREAMS):
-        known = tl.load(given.codes + stream * texts + item)
+        known = tl.load(given.codes + stream * given_row + item)
         drawn = tl.maximum(tl.load(codes + item * STREAMS + stream), 0)
         row = stream * vocabulary + tl.where(known < 0, drawn, known)
         read = tl.load(table + row * width + col, mask=inside, other=0.0).to(tl.float32)
         own = (own + read).to(kind).to(tl.float32)
         other = (other + read).to(kind).to(tl.float32)
     for copy in tl.static_range(COPIES):
-        at = copy * texts + item
+        at = item * COPIES + copy
         total = own if copy == 0 else other
         tl.store(x + at * width + col, total.to(kind), mask=inside)
         if tl.program_id(1) == 0:
@@ -211,7 +211,7 @@ def _drawn(state, text, channel, id, finite, GROUPS: tl.constexpr, WIDE: tl.cons
         there = col < state.width
         read = tl.load(state.table + id.to(tl.int64) * state.width + col, mask=there, other=0.0)
         for copy in tl.static_range(GROUPS):
-            place = copy * state.texts + text
+            place = text * GROUPS + copy
             own = tl.load(state.projected + place * state.projected_row + col, mask=there, other=0.0)
             total = (own.to(tl.float32) + read.to(tl.float32)).to(own.dtype)
             tl.store(state.x + place * state.width + col, total, mask=there)

@@ -16,7 +16,6 @@ from torch_ref.cuda.dia2.draws import Dia2Draws, Dia2Given, Follows, draw_action
 from torch_ref.cuda.dia2.fused_stack import depformer_layer, gain, transformer_layer
 from torch_ref.cuda.fused_stack import FusedStack, StackMemory
 from torch_ref.cuda.joined import joined
-from torch_ref.cuda.sampling import own_rows
 from torch_ref.dia2.blocks import SCALE
 from torch_ref.dia2.depformer import DepformerLayer
 from torch_ref.dia2.dia2 import Dia2
@@ -30,7 +29,7 @@ MOST_POSITIONS = 2**31  # more than any table has
 
 @dataclass(frozen=True, eq=False)
 class Dia2Buffers:
-    """All of B texts that is on the device; R is B, or 2 B with the unconditional rows after the others.
+    """All of B texts that is on the device; R is B, or 2 B with an unconditional row after each other one.
 
     memory: keys and values of all steps.
     frame: those of the present step's codes.
@@ -67,7 +66,30 @@ class Dia2Buffers:
             weight.new_zeros(copies, config.depformer.hidden_size),
             torch.zeros(copies, dtype=torch.int64, device=device),
             torch.zeros(copies, dtype=torch.int64, device=device),
-            own_rows(texts, device) if guided else None,
+            torch.arange(copies, dtype=torch.int32, device=device).view(texts, 2) if guided else None,
+        )
+
+    def first(self, texts: int) -> Dia2Buffers:
+        """Return the part of the first texts, with workspaces of its own."""
+        rows = texts * len(self.x) // len(self.rows.codes)
+
+        def part(memory: StackMemory, most: int) -> StackMemory:
+            keys, values = ([each[:rows] for each in held] for held in (memory.keys, memory.values))
+            _, kv_heads, _, width = keys[0].shape
+            heads = len(memory.work.parts) // len(self.x)
+            return StackMemory(
+                keys, values, workspace(rows, heads, kv_heads, width, self.x.device, most=most)
+            )
+
+        return Dia2Buffers(
+            Dia2Draws(self.rows.inputs[:, :texts], *(each[:texts] for each in self.rows[1:])),
+            part(self.memory, MOST_SPLITS),
+            part(self.frame, 1),
+            self.x[:rows],
+            self.y[:rows],
+            self.places[:rows],
+            self.positions[:rows],
+            None if self.own is None else self.own[:texts],
         )
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from torch_ref.batch import RunningBatch
-from torch_ref.cuda.batch import CapturedBatch, CapturedDecoder
+from torch_ref.cuda.batch import CapturedBatch, CapturedDecoder, sizes
 from torch_ref.cuda.prompts import PromptReader, PromptRows
 from torch_ref.cuda.qwen3.step import FusedQwen3, Qwen3Captured, runs
 from torch_ref.host import Host
@@ -64,11 +64,6 @@ class CapturedQwen3(CapturedDecoder):
     def compiling(self) -> list[Callable[[], object]]:
         calls = [call for part in self.parts.values() for call in self.fused.compiling(part)]
         return [*calls, lambda: self.reader.warm(self.state.x)]
-
-
-def sizes(texts: int) -> list[int]:
-    """Return the numbers of rows that have a graph: powers of two, and all."""
-    return [*(1 << power for power in range((texts - 1).bit_length())), texts]
 
 
 @torch.inference_mode()

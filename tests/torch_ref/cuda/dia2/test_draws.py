@@ -38,7 +38,12 @@ def hard_logits(width: int, dtype: torch.dtype) -> Tensor:
     logits = np.random.default_rng(5).normal(0, 2, (2 * TEXTS, width)).astype(np.float32)
     logits[: TEXTS // 2] = logits[: TEXTS // 2].round()
     logits[TEXTS // 3 : TEXTS, -2:] += 30
-    return torch.from_numpy(logits).to(dtype)
+    return in_turn(torch.from_numpy(logits).to(dtype))
+
+
+def in_turn(rows: Tensor) -> Tensor:
+    """Let an unconditional row follow each conditional one. (2 B, ...), all conditional ones first → same."""
+    return rows.unflatten(0, (2, -1)).transpose(0, 1).flatten(0, 1)
 
 
 def state_of(choice: Dia2Choice, uniform: np.ndarray) -> Dia2Buffers:
@@ -63,7 +68,7 @@ def test_draws(name: str, stream: int, dtype: torch.dtype) -> None:
     noise = torch.from_numpy(uniform[:, 1 + stream, :width])
     table = SAMPLER.named(torch.from_numpy(SAMPLER.table([choice.numbers] * TEXTS)), 2)
     sampler = SAMPLER if codes is None else FIRST_STREAM
-    known = draw_rows([*logits.float().unflatten(0, (2, -1))], table, noise, sampler, allowed=codes)
+    known = draw_rows([*logits.float().unflatten(0, (-1, 2)).unbind(1)], table, noise, sampler, allowed=codes)
     state = state_of(choice, uniform)
     if stream < 0:
         draw_action(logits.to(DEVICE), state.rows, state.own)
@@ -77,7 +82,7 @@ def test_draws(name: str, stream: int, dtype: torch.dtype) -> None:
 
 @torch.inference_mode()
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
-@pytest.mark.parametrize("row", [2, 2 + TEXTS])
+@pytest.mark.parametrize("row", [4, 5])
 def test_logits_that_are_not_finite_are_marked(number: float, row: int) -> None:
     """Other texts are drawn; the next input takes the first code."""
     whole, logits = config(), hard_logits(V, torch.float32)
@@ -89,7 +94,7 @@ def test_logits_that_are_not_finite_are_marked(number: float, row: int) -> None:
     draw_code(logits.to(DEVICE), state.rows, 0, state.own, Follows(projected, table, state.y), allowed)
     marked = state.rows.codes[:, 0] == -1
     assert marked.nonzero().flatten().tolist() == [2]
-    assert (state.y[[2, 2 + TEXTS]] == 7).all()
+    assert (state.y[4:6] == 7).all()
 
 
 @torch.inference_mode()
@@ -104,7 +109,8 @@ def test_the_next_input_is_written_and_texts_that_wait_keep_their_ids() -> None:
     assert state.rows.codes[4, 1] == 9
     drawn = state.rows.codes[:, 1].long()
     others = torch.arange(TEXTS, device=DEVICE) != 4
-    for own, part in zip(state.y.chunk(2), projected.chunk(2), strict=True):
+    for copy in range(2):
+        own, part = state.y[copy::2], projected[copy::2]
         torch.testing.assert_close(own[others], (part + table[drawn])[others], rtol=0, atol=0)
 
 
@@ -141,6 +147,6 @@ def test_embeddings_are_added_in_the_networks_order(dtype: str) -> None:
     known = torch.cat((text, step.nothing.expand(3, -1)))
     for stream, embedding in enumerate(built.transformer.audio_embeds):
         known = (known.float() + embedding(rows[:, 2 + stream]).float()).to(text.dtype)
-    torch.testing.assert_close(state.x, known, rtol=0, atol=0)
-    assert state.places.tolist() == [5, 1, 7] * 2
-    assert state.positions.tolist() == [4, 2, 6] * 2
+    torch.testing.assert_close(state.x, in_turn(known), rtol=0, atol=0)
+    assert state.places.tolist() == [5, 5, 1, 1, 7, 7]
+    assert state.positions.tolist() == [4, 4, 2, 2, 6, 6]

@@ -51,7 +51,7 @@ def fused_reading(built: Dia2, texts: int) -> Tensor:
         state.rows.inputs[3:5], state.rows.inputs[1:3] = tokens[:2], place
         state.rows.inputs[5:] = tokens[2:]
         projected = step.read(state)
-    return projected
+    return projected.unflatten(0, (texts, 2)).transpose(0, 1).flatten(0, 1)
 
 
 def plain_stages(built: Dia2, rows: int) -> Tensor:

@@ -4,7 +4,8 @@ import torch
 
 from tests.tiny.networks import qwen3_config
 from torch_ref.batch import RunningBatch
-from torch_ref.cuda.qwen3.decoder import make_slots, sizes
+from torch_ref.cuda.batch import sizes
+from torch_ref.cuda.qwen3.decoder import make_slots
 from torch_ref.cuda.qwen3.step import runs
 from torch_ref.qwen3.qwen3 import Qwen3
 
