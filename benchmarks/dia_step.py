@@ -28,7 +28,7 @@ from benchmarks.lib.dia_networks import FULL, SPECIAL, TEXT, full_network, silen
 from benchmarks.lib.random_networks import gpu, network
 from benchmarks.lib.timing import arguments, machine, step
 from tts_core.codecs import dac
-from tts_core.dia.shapes import is_norm, parameter_shapes
+from tts_core.dia.config import is_norm, parameter_shapes
 from tts_core.voice.embedded import CODEC, DIA
 
 TINY_CODEC = dac.DacConfig(44100, 4, (2, 4, 8, 8), 16, 32, (8, 8, 4, 2), 9, 1024, (8,) * 9)

@@ -15,6 +15,7 @@ import numpy as np
 
 from tests.tolerance import assert_within
 from tts_core import models
+from tts_core.shapes import Shape, mlx_axes
 
 BOTH = ("torch", "mlx")  # kinds of side under test
 
@@ -86,7 +87,8 @@ class Side:
         name: a kind of tts_core.models.
         dtype: of the tensors that do not always stay in float32; None takes this side's.
         """
-        tensors = {key: self.tensor(name, weights, key) for key in weights.names()}
+        shapes = models.network(name).parameter_shapes(weights.config)
+        tensors = {key: self.tensor(weights.read(key), shapes[key]) for key in weights.names()}
         if dtype is not None:
             half = getattr(import_module("mlx.core" if self.kind == "mlx" else "torch"), dtype)
             stays = models.network(name).stays_float32
@@ -103,10 +105,9 @@ class Side:
         network.load_state_dict(tensors, strict=True, assign=True)
         return network.to("cpu").eval()
 
-    def tensor(self, name: str, weights: Stored, key: str) -> Any:
-        """One tensor of a network of kind `name`, in the axis order of this side."""
-        value = weights.read(key)
-        axes = models.network(name).mlx_axes(weights.config, key, value.ndim) if self.kind == "mlx" else None
+    def tensor(self, value: np.ndarray, shape: Shape) -> Any:
+        """One tensor of a network in the axis order of this side. shape: of parameter_shapes."""
+        axes = mlx_axes(shape) if self.kind == "mlx" else None
         return self.array(value if axes is None else value.transpose(axes))
 
 

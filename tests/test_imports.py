@@ -40,6 +40,7 @@ FLOORS: dict[str, list[Iterable[str]]] = {
         ("extras", "printable"),
         ("errors",),
         ("command", "files"),
+        ("shapes",),
         ("config", "models", "options"),
         ("exports",),
         ("audio", "memory", "nn", "processes", "text", "voice"),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from tts_core.config import Configs as Configs
 from tts_core.errors import UsageError, did_you_mean
+from tts_core.shapes import Shapes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 NAMES = ("dia", "dia2", "mars5", "metavoice", "qwen3")
 CODECS = ("dac", "encodec", "vocos", "mbd", "mimi", "qwen3_codec")
 
-Shapes = dict[str, tuple[int, ...]]
-Axes = tuple[int, ...]
 Documents = Mapping[str, Mapping[str, str]]  # kind → name → text
 
 
@@ -37,10 +36,6 @@ def always(name: str) -> bool:
 def never(name: str) -> bool:
     """Match no tensor."""
     return False
-
-
-def _no_axes(config: object, name: str, rank: int) -> None:
-    return None
 
 
 def _as_stated(config: object) -> Mapping[str, Any]:
@@ -83,7 +78,6 @@ class Network:
     stays_float32: Callable[[str], bool] = always  # for any requested dtype
     is_large: Callable[[str], bool] = never  # the linear layers that are quantized
     wide: tuple[Wide, ...] = ()  # all other matrices; a codec has none, its errors are heard directly
-    mlx_axes: Callable[[Any, str, int], Axes | None] = _no_axes  # configuration, name, rank → order or None
     documents: tuple[str, ...] = ()  # texts next to config.json: tokenizers
     optional_documents: tuple[str, ...] = ()  # texts that may be there, too: text rules
     descriptions: tuple[str, ...] = ("config.json",)  # beside the published weights, besides `documents`

@@ -6,8 +6,7 @@ from converters.maps.layouts import Found, Layout, config_where
 from converters.rules.plan import Drop, Rule, kept
 from converters.rules.transforms import CONCAT_ROWS, dense, split_rows
 from tts_core.config import without_envelope
-from tts_core.dia.config import DiaConfig, read_published
-from tts_core.dia.shapes import parameter_shapes
+from tts_core.dia.config import DiaConfig, parameter_shapes, read_published
 
 NARI_NAMES = r"(encoder|decoder)\.(embeddings?|layers|norm|logits_dense)\."
 

@@ -12,7 +12,7 @@ import torch_ref.guard
 from tests.sides import PORT, SIDES, Side
 from tests.tiny.dia import compose
 from tests.tiny.networks import Weights, tiny
-from tts_core.dia.shapes import is_norm
+from tts_core.dia.config import is_norm
 from tts_core.errors import GenerationError
 
 pytestmark = pytest.mark.rest

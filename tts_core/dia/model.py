@@ -8,9 +8,16 @@ from typing import Any
 from tts_core.codecs import dac
 from tts_core.codecs.dac import DAC_44KHZ, DacConfig
 from tts_core.config import config_of
-from tts_core.dia.config import DiaConfig, DiaDecoderConfig, DiaEncoderConfig, read_converted
+from tts_core.dia.config import (
+    DiaConfig,
+    DiaDecoderConfig,
+    DiaEncoderConfig,
+    is_large,
+    is_norm,
+    parameter_shapes,
+    read_converted,
+)
 from tts_core.dia.options import DEFAULTS_0626, DEFAULTS_V01, DiaOptions
-from tts_core.dia.shapes import is_large, is_norm, parameter_shapes
 from tts_core.models import ROWS_ONLY, Code, Configs, Documents, Model, Network, Speed, Wide
 from tts_core.text.rules import FILE as RULES_FILE
 from tts_core.text.rules import read_rules

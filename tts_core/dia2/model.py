@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from tts_core.codecs.mimi import MIMI_24KHZ, MimiConfig
 from tts_core.config import config_of
-from tts_core.dia2.config import GATED, Dia2Config, Dia2StackConfig
+from tts_core.dia2.config import GATED, Dia2Config, Dia2StackConfig, is_large, is_norm, parameter_shapes
 from tts_core.dia2.options import Dia2Options
 from tts_core.dia2.script import SPEAKERS
-from tts_core.dia2.shapes import is_large, is_norm, parameter_shapes
 from tts_core.dia2.tokenizer import ASSETS_FILE, CONFIG_FILE, FILE, byte_tokenizer, shared_tokenizer
 from tts_core.errors import CheckpointError
 from tts_core.models import DEPTH, ROWS_ONLY, Code, Configs, Documents, Model, Network, Speed, Wide
