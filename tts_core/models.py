@@ -140,7 +140,7 @@ class Speed:
 
 
 class Code(NamedTuple):
-    """Functions of a model, which are imported later than its facts.
+    """Functions of a model, of its request.py, speech.py, footprint.py and probes.py.
 
     ask: configurations, documents, text, options, prompt → a request; `more` for a text that goes on.
     speak: a request, networks, windows of the codec → its speech.
@@ -163,7 +163,6 @@ class Model:
     name: str
     title: str
     options: type[Any]  # its options dataclass
-    code: Callable[[], Code]  # imports its functions
     speed: Speed
     networks: Mapping[str, Network]  # its own, by kind; the root's kind is the name
     parts: tuple[str, ...]  # every kind that it needs, in the order of writing
@@ -192,6 +191,12 @@ class Model:
     varies: Callable[[Any], Mapping[str, Any]] = _as_stated  # its configuration → facts that depend on it
     # configuration, documents → an object that has, by the names of options, the values that stand for None
     defaults: Callable[[Any, Mapping[str, str]], object] = _of_sampling
+
+    def code(self) -> Code:
+        """Import its functions, which are imported later than its facts."""
+        homes = {"request": "ask", "speech": "speak", "footprint": "PLAN", "probes": "probes"}
+        parts = (importlib.import_module(f"tts_core.{self.name}.{home}") for home in homes)
+        return Code(*map(getattr, parts, homes.values()))
 
     def of(self, configs: Configs) -> Model:
         """Return the facts about a checkpoint. configs: of its parts, by kind; without any, as they are."""

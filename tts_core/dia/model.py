@@ -18,7 +18,7 @@ from tts_core.dia.config import (
     read_converted,
 )
 from tts_core.dia.options import DEFAULTS_0626, DEFAULTS_V01, DiaOptions
-from tts_core.models import ROWS_ONLY, Code, Configs, Documents, Model, Network, Speed, Wide
+from tts_core.models import ROWS_ONLY, Configs, Documents, Model, Network, Speed, Wide
 from tts_core.text.rules import FILE as RULES_FILE
 from tts_core.text.rules import read_rules
 
@@ -96,21 +96,10 @@ def _reads(name: str) -> bool:
     return decoder and not any(once in name for once in (".cross_attention.k_", ".cross_attention.v_"))
 
 
-def code() -> Code:
-    """Import the functions."""
-    from tts_core.dia.footprint import PLAN
-    from tts_core.dia.probes import probes
-    from tts_core.dia.request import ask
-    from tts_core.dia.speech import speak
-
-    return Code(ask, speak, PLAN, probes)
-
-
 MODEL = Model(
     name="dia",
     title="Dia",
     options=DiaOptions,
-    code=code,
     networks={
         "dia": Network(
             title="Dia",

@@ -9,7 +9,7 @@ from tts_core.dia2.options import Dia2Options
 from tts_core.dia2.script import SPEAKERS
 from tts_core.dia2.tokenizer import ASSETS_FILE, CONFIG_FILE, FILE, byte_tokenizer, shared_tokenizer
 from tts_core.errors import CheckpointError
-from tts_core.models import DEPTH, ROWS_ONLY, Code, Configs, Documents, Model, Network, Speed, Wide
+from tts_core.models import DEPTH, ROWS_ONLY, Configs, Documents, Model, Network, Speed, Wide
 
 REPOSITORY, REPOSITORY_1B = "nari-labs/Dia2-2B", "nari-labs/Dia2-1B"
 
@@ -71,21 +71,10 @@ def _reads(name: str) -> bool:
     return ".audio_embeds." not in name and not name.endswith("text_embed.embedding.weight")
 
 
-def code() -> Code:
-    """Import the functions."""
-    from tts_core.dia2.footprint import PLAN
-    from tts_core.dia2.probes import probes
-    from tts_core.dia2.request import ask
-    from tts_core.dia2.speech import speak
-
-    return Code(ask, speak, PLAN, probes)
-
-
 MODEL = Model(
     name="dia2",
     title="Dia2",
     options=Dia2Options,
-    code=code,
     networks={
         "dia2": Network(
             title="Dia2",

@@ -11,7 +11,7 @@ from tts_core.codecs.qwen3_codec import QWEN3_CODEC_12HZ, Qwen3CodecConfig
 from tts_core.config import config_of
 from tts_core.errors import CheckpointError
 from tts_core.files.json_object import parse_json
-from tts_core.models import DEPTH, ROWS_ONLY, Code, Configs, Documents, Model, Network, Speed, Wide
+from tts_core.models import DEPTH, ROWS_ONLY, Configs, Documents, Model, Network, Speed, Wide
 from tts_core.qwen3.config import (
     BASE,
     CUSTOM_VOICE,
@@ -176,21 +176,10 @@ def _options(configs: Configs) -> dict[str, str]:
     return {"voice": config.speakers[0].name} if config.speakers else {}
 
 
-def code() -> Code:
-    """Import the functions."""
-    from tts_core.qwen3.footprint import PLAN
-    from tts_core.qwen3.probes import probes
-    from tts_core.qwen3.request import ask
-    from tts_core.qwen3.speech import speak
-
-    return Code(ask, speak, PLAN, probes)
-
-
 MODEL = Model(
     name="qwen3",
     title="Qwen3-TTS",
     options=Qwen3Options,
-    code=code,
     networks={
         "qwen3": Network(
             title="Qwen3-TTS",
