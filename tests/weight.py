@@ -62,7 +62,7 @@ PATTERNS: tuple[tuple[str, str], ...] = (
     (
         "configuration, shapes, specs, maps",
         r"tts_core/(\w+/(config|model)|config|models|shapes|qwen3/speaker)\.py"
-        r"|tts_core/codecs/(dac|encodec|mbd|mimi|mimi_published|vocos|qwen3_codec|published)\.py|converters/maps/.*",
+        r"|tts_core/codecs/(dac|encodec|mbd|mimi|vocos|qwen3_codec)\.py|converters/maps/.*",
     ),
     (
         "options and typed doors",

@@ -59,6 +59,7 @@ ROWS_ONLY = "a step reads single rows of them"
 DEPTH = "it draws the other codes of a frame one after the other, and each error reaches the next code"
 
 
+SENTENCE = "The quick brown fox jumps over the lazy dog near the river bank."
 STAGES = {"prompt": "reading the voice", "speech": "speaking"}
 
 
@@ -114,23 +115,23 @@ class Network:
 class Speed:
     """Facts about one model's steps, for `mlx-port bench`.
 
-    stages: of progress reports, in which steps run.
     unit: what a step makes.
     frame_rate: Hz, of the codes.
     layers: of the network that steps.
     reads: the tensors of the model's first network that every step reads, by name.
     documents: texts that fit a model of random weights, kind → name → text.
+    stages: of progress reports, in which steps run.
     steps_per_frame: of codes.
     options: of the model, that its text needs.
     """
 
-    stages: tuple[str, ...]
     unit: str
-    text: str
     frame_rate: Callable[[Configs], float]
     layers: Callable[[Configs], int]
     reads: Callable[[str], bool]
     documents: Callable[[Configs], Documents]
+    stages: tuple[str, ...] = tuple(STAGES)
+    text: str = SENTENCE
     steps_per_frame: int = 1
     options: Callable[[Configs], Mapping[str, Any]] = _as_stated
 

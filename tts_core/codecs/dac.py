@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from tts_core.codecs.published import HARMLESS
-from tts_core.config import Config, Count, FileForm, Sizes, Strides, at
+from tts_core.config import HARMLESS, Config, Count, FileForm, Sizes, Strides, at
 from tts_core.errors import CheckpointError
 from tts_core.models import Network
 from tts_core.nn.windows import Conv, ConvTranspose, Layer, Window, input_span, output_length

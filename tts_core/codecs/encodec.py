@@ -11,8 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tts_core.codecs.published import HARMLESS
-from tts_core.config import Config, Count, FileForm, Strides, at
+from tts_core.config import HARMLESS, Config, Count, FileForm, Strides, at
 from tts_core.errors import CheckpointError, UsageError
 from tts_core.models import Network
 from tts_core.nn.windows import Conv, ConvTranspose, Layer, Window, input_span

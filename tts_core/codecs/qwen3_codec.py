@@ -12,12 +12,12 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 from tts_core.codecs import mimi
-from tts_core.codecs.mimi import MIMI_24KHZ, BookSizes, MimiConfig, quantizer
-from tts_core.codecs.mimi_published import read_transformers
+from tts_core.codecs.mimi import MIMI_24KHZ, BookSizes, MimiConfig, quantizer, read_transformers
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.config import (
     LARGEST,
     MOST_LAYERS,
+    SAVED,
     Bounds,
     Config,
     Count,
@@ -124,7 +124,7 @@ class Qwen3CodecConfig(Config, title="Qwen3 codec config"):
         return self.decoder.codebook_size
 
 
-_HARMLESS = ("architectures", "model_type", "dtype", "torch_dtype", "transformers_version")
+_SAVED = ("architectures", *SAVED)
 _UNUSED = (
     "attention_dropout",
     "layer_scale_initial_scale",
@@ -132,7 +132,7 @@ _UNUSED = (
     "num_semantic_quantizers",  # always 1
     "semantic_codebook_size",
     "vector_quantization_hidden_dimension",
-    *_HARMLESS,
+    *_SAVED,
 )
 _RATES = {
     "input_sample_rate": "sample_rate",
@@ -143,7 +143,7 @@ _RATES = {
 _ENCODER, _VALID = "encoder_config", "encoder_valid_num_quantizers"
 _FILE = FileForm(
     "speech_tokenizer/config.json",
-    unused={"": (*_HARMLESS, _ENCODER, _VALID), "decoder_config": _UNUSED},
+    unused={"": (*_SAVED, _ENCODER, _VALID), "decoder_config": _UNUSED},
     fixed={"decoder_config.hidden_act": "silu", "decoder_config.attention_bias": False},
     equal=_RATES,
     needs=_RATES,

@@ -13,8 +13,10 @@ from dataclasses import MISSING, asdict, fields, replace
 from typing import Annotated, Any
 
 from tts_core.config import (
+    HARMLESS,
     LARGEST,
     MOST_LAYERS,
+    SAVED,
     Bounds,
     Config,
     Count,
@@ -138,43 +140,16 @@ class DiaConfig(Config, title="config.json"):
         return self.decoder_config.max_position_embeddings - self.longest_delay - 1
 
 
-_HARMLESS_TOP = [
-    "architectures",
-    "model_type",
-    "is_encoder_decoder",
-    "initializer_range",
-    "torch_dtype",
-    "dtype",
-    "transformers_version",
-    "use_cache",
-    "norm_eps",
-    "_name_or_path",
-    "return_dict",
-    "output_hidden_states",
-    "output_attentions",
-    "tie_word_embeddings",
-]
-_HARMLESS_SUB = [
-    "model_type",
-    "hidden_act",
-    "initializer_range",
-    "use_cache",
-    "rope_scaling",
-    "rope_parameters",
-    "rope_theta",
-    "dtype",
-    "torch_dtype",
-    "bos_token_id",
-    "eos_token_id",
-    "pad_token_id",
-    "transformers_version",
-]
-
-
+_ROPE, _IDS = (
+    ("rope_scaling", "rope_parameters", "rope_theta"),
+    ("bos_token_id", "eos_token_id", "pad_token_id"),
+)
+_TOP = (*HARMLESS, "is_encoder_decoder", "use_cache", "norm_eps", "tie_word_embeddings")
+_PART = (*SAVED, *_ROPE, *_IDS, "hidden_act", "initializer_range", "use_cache")
 _SCALED = {"rope_scaling": None, "rope_parameters.rope_type": "default", "hidden_act": "silu"}
 _FLAT = FileForm(
     "config.json",
-    unused={"": _HARMLESS_TOP, "encoder_config": _HARMLESS_SUB, "decoder_config": _HARMLESS_SUB},
+    unused={"": _TOP, "encoder_config": _PART, "decoder_config": _PART},
     fixed={
         f"{part}_config.{name}": value for part in ("encoder", "decoder") for name, value in _SCALED.items()
     },

@@ -18,7 +18,7 @@ from tts_core.dia.config import (
     read_converted,
 )
 from tts_core.dia.options import DEFAULTS_0626, DEFAULTS_V01, DiaOptions
-from tts_core.models import ROWS_ONLY, Configs, Documents, Model, Network, Speed, Wide
+from tts_core.models import ROWS_ONLY, SENTENCE, Configs, Documents, Model, Network, Speed, Wide
 from tts_core.text.rules import FILE as RULES_FILE
 from tts_core.text.rules import read_rules
 
@@ -130,12 +130,11 @@ MODEL = Model(
     varies=varies,
     hints={"cross_rope": DiaConfig.with_cross_rope},
     speed=Speed(
-        stages=("prompt", "speech"),
         unit="row",
         frame_rate=lambda configs: config_of(configs, "dac", DacConfig).frame_rate,
         layers=lambda configs: config_of(configs, "dia", DiaConfig).decoder_config.num_hidden_layers,
         reads=_reads,
-        text="[S1] The quick brown fox jumps over the lazy dog near the river bank.",
+        text=f"[S1] {SENTENCE}",
         documents=lambda configs: {"dia": {}, "dac": {}},
     ),
 )

@@ -9,7 +9,7 @@ from tts_core.dia2.options import Dia2Options
 from tts_core.dia2.script import SPEAKERS
 from tts_core.dia2.tokenizer import ASSETS_FILE, CONFIG_FILE, FILE, byte_tokenizer, shared_tokenizer
 from tts_core.errors import CheckpointError
-from tts_core.models import DEPTH, ROWS_ONLY, Configs, Documents, Model, Network, Speed, Wide
+from tts_core.models import DEPTH, ROWS_ONLY, SENTENCE, Configs, Documents, Model, Network, Speed, Wide
 
 REPOSITORY, REPOSITORY_1B = "nari-labs/Dia2-2B", "nari-labs/Dia2-1B"
 
@@ -108,12 +108,11 @@ MODEL = Model(
     example='--text "[S1] Hello there. [S2] Hi!"',
     speakers=2,
     speed=Speed(
-        stages=("prompt", "speech"),
         unit="frame",
         frame_rate=lambda configs: config_of(configs, "mimi", MimiConfig).frame_rate,
         layers=_layers,
         reads=_reads,
-        text="[S1] The quick brown fox jumps over the lazy dog near the river bank.",
+        text=f"[S1] {SENTENCE}",
         documents=lambda configs: {"dia2": {FILE: byte_tokenizer(SPEAKERS)}, "mimi": {}},
     ),
 )

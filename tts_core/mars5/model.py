@@ -165,7 +165,6 @@ MODEL = Model(
         frame_rate=lambda configs: config_of(configs, "encodec", EncodecConfig).frame_rate,
         layers=lambda configs: config_of(configs, "mars5", CodecLMConfig).num_hidden_layers,
         reads=lambda name: name.startswith("ar."),
-        text="The quick brown fox jumps over the lazy dog near the river bank.",
         documents=_documents,
     ),
 )

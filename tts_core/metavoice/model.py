@@ -174,7 +174,6 @@ MODEL = Model(
         frame_rate=lambda configs: config_of(configs, "encodec", EncodecConfig).frame_rate,
         layers=lambda configs: config_of(configs, "metavoice", FirstStageConfig).num_hidden_layers,
         reads=_reads,
-        text="The quick brown fox jumps over the lazy dog near the river bank.",
         documents=_documents,
     ),
 )

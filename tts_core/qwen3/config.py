@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Annotated, Any
 
-from tts_core.config import Config, Count, FileForm, Id, at, heads_faults, mapping
+from tts_core.config import HARMLESS, SAVED, Config, Count, FileForm, Id, at, heads_faults, mapping
 from tts_core.printable import named
 from tts_core.qwen3 import speaker
 from tts_core.qwen3.speaker import SpeakerConfig
@@ -123,42 +123,30 @@ class Qwen3Config(Config, title="Qwen3-TTS config"):
         return self.mode == VOICE_DESIGN or (self.mode == CUSTOM_VOICE and not small)
 
 
-_HARMLESS = (
-    "architectures",
-    "model_type",
-    "dtype",
-    "torch_dtype",
-    "transformers_version",
-    "attention_dropout",
-    "initializer_range",
-    "use_cache",
-    "layer_types",
-    "max_window_layers",
-    "sliding_window",
+_UNUSED = (
+    *(*HARMLESS, "attention_dropout", "use_cache", "layer_types", "max_window_layers", "sliding_window"),
     "rope_scaling",  # the three streams of positions are equal, so sections have no effect
-    "position_id_per_seconds",
-    "assistant_token_id",
+    *("position_id_per_seconds", "assistant_token_id"),
     # what any configuration of transformers may state; its generate() is not used
-    *("_name_or_path", "return_dict", "torchscript", "use_bfloat16", "tf_legacy_loss", "pruned_heads"),
-    *("tie_word_embeddings", "tie_encoder_decoder", "chunk_size_feed_forward", "is_encoder_decoder"),
-    *("is_decoder", "add_cross_attention", "cross_attention_hidden_size", "finetuning_task", "id2label"),
-    *("label2id", "task_specific_params", "problem_type", "tokenizer_class", "prefix", "bos_token_id"),
-    *("pad_token_id", "eos_token_id", "sep_token_id", "decoder_start_token_id", "max_length", "min_length"),
-    *("do_sample", "early_stopping", "num_beams", "num_beam_groups", "diversity_penalty", "temperature"),
-    *("top_k", "top_p", "typical_p", "repetition_penalty", "length_penalty", "no_repeat_ngram_size"),
+    *("torchscript", "use_bfloat16", "tf_legacy_loss", "pruned_heads", "tie_word_embeddings"),
+    *("tie_encoder_decoder", "chunk_size_feed_forward", "is_encoder_decoder", "is_decoder"),
+    *("add_cross_attention", "cross_attention_hidden_size", "finetuning_task", "id2label", "label2id"),
+    *("task_specific_params", "problem_type", "tokenizer_class", "prefix", "bos_token_id", "pad_token_id"),
+    *("eos_token_id", "sep_token_id", "decoder_start_token_id", "max_length", "min_length", "do_sample"),
+    *("early_stopping", "num_beams", "num_beam_groups", "diversity_penalty", "temperature", "top_k"),
+    *("top_p", "typical_p", "repetition_penalty", "length_penalty", "no_repeat_ngram_size"),
     *("encoder_no_repeat_ngram_size", "bad_words_ids", "num_return_sequences", "output_scores"),
     *("return_dict_in_generate", "forced_bos_token_id", "forced_eos_token_id", "remove_invalid_values"),
     *("exponential_decay_length_penalty", "suppress_tokens", "begin_suppress_tokens"),
-    *("output_hidden_states", "output_attentions"),
 )
 _FIXED = {"hidden_act": "silu", "attention_bias": False, "use_sliding_window": False}
 _FILE = FileForm(
     "Qwen3-TTS config.json",
     unused={
-        "": _HARMLESS,
-        _T: _HARMLESS,
-        _P: ("max_position_embeddings", *_HARMLESS),
-        _ENCODER: ("model_type", "dtype", "torch_dtype", "transformers_version"),
+        "": _UNUSED,
+        _T: _UNUSED,
+        _P: ("max_position_embeddings", *_UNUSED),
+        _ENCODER: SAVED,
     },
     fixed={"tokenizer_type": TOKENIZER}
     | {f"{part}.{name}": value for part in (_T, _P) for name, value in _FIXED.items()},

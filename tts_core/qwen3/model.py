@@ -218,12 +218,10 @@ MODEL = Model(
     varies=varies,
     defaults=defaults,
     speed=Speed(
-        stages=("prompt", "speech"),
         unit="frame",
         frame_rate=lambda configs: config_of(configs, "qwen3_codec", Qwen3CodecConfig).frame_rate,
         layers=_layers,
         reads=_reads,
-        text="The quick brown fox jumps over the lazy dog near the river bank.",
         documents=_documents,
         options=_options,
     ),
