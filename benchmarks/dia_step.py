@@ -162,7 +162,7 @@ def nari_side(size: str, dtype: str, folder: str | None = None) -> tuple[Generat
     return generate, f"nari-labs/dia, compiled, torch {torch.__version__}"
 
 
-SIDES: dict[str, Callable[..., tuple[Generate, str]]] = {
+GENERATORS: dict[str, Callable[..., tuple[Generate, str]]] = {
     "torch": torch_side,
     "mlx": mlx_side,
     "transformers": transformers_side,
@@ -226,7 +226,7 @@ def main() -> None:
     print(f"{'side':<45} {'batch':>5} {'ms/step':>9} {'start s':>8} {'again s':>8}")
     for side in args.side.split(","):
         extra = {"folder": args.nari} if side == "nari" else {}
-        generate, name = SIDES[side](args.size, args.dtype, **extra)
+        generate, name = GENERATORS[side](args.size, args.dtype, **extra)
         for batch in map(int, args.batch.split(",")):
             found = step(partial(generate, batch), (short, long), args.runs)
             print(

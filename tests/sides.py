@@ -17,7 +17,7 @@ from tests.tolerance import assert_within
 from tts_core import models
 from tts_core.shapes import Shape, mlx_axes
 
-BOTH = ("torch", "mlx")  # kinds of side under test
+SIDES = {"torch": "torch_ref", "mlx": "mlx_port"}  # kind of side under test → its package
 
 
 class Stored(Protocol):
@@ -39,7 +39,7 @@ class Side:
 
     @property
     def package(self) -> str:
-        return "mlx_port" if self.kind == "mlx" else "torch_ref"
+        return SIDES.get(self.kind, SIDES["torch"])
 
     @property
     def dtype(self) -> Any:
@@ -112,7 +112,7 @@ class Side:
 
 
 ORACLE, YARDSTICK, PORT = Side("float64"), Side("torch"), Side("mlx")
-SIDES = {"torch_ref": YARDSTICK, "mlx_port": PORT}
+BY_PACKAGE = {"torch_ref": YARDSTICK, "mlx_port": PORT}
 
 
 def assert_parity(what: str, run: Callable[[Side], np.ndarray]) -> None:
