@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from tts_core.config import Configs as Configs
 from tts_core.errors import UsageError, did_you_mean
-from tts_core.shapes import Shapes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tts_core.memory.fits import Plan
+    from tts_core.shapes import Shapes
 
 NAMES = ("dia", "dia2", "mars5", "metavoice", "qwen3")
 CODECS = ("dac", "encodec", "vocos", "mbd", "mimi", "qwen3_codec")

@@ -1,4 +1,8 @@
-"""Shapes of a network's tensors as a tree of its modules, in PyTorch's order of axes, and MLX's order."""
+"""Shapes of a network's tensors as a tree of its modules, in PyTorch's order of axes; MLX's order.
+
+They are not read from the networks: conversion and `estimate` need no framework, and networks compute tables
+of positions, which the unchecked config.json of a file could make too large for any memory.
+"""
 
 from __future__ import annotations
 
