@@ -28,7 +28,7 @@ from benchmarks.lib.dia_networks import FULL, SPECIAL, TEXT, full_network, silen
 from benchmarks.lib.random_networks import gpu, network
 from benchmarks.lib.timing import arguments, machine, step
 from tts_core.codecs import dac
-from tts_core.dia.shapes import is_norm, parameter_shapes
+from tts_core.dia.config import is_norm, parameter_shapes
 from tts_core.voice.embedded import CODEC, DIA
 
 TINY_CODEC = dac.DacConfig(44100, 4, (2, 4, 8, 8), 16, 32, (8, 8, 4, 2), 9, 1024, (8,) * 9)
@@ -162,7 +162,7 @@ def nari_side(size: str, dtype: str, folder: str | None = None) -> tuple[Generat
     return generate, f"nari-labs/dia, compiled, torch {torch.__version__}"
 
 
-SIDES: dict[str, Callable[..., tuple[Generate, str]]] = {
+GENERATORS: dict[str, Callable[..., tuple[Generate, str]]] = {
     "torch": torch_side,
     "mlx": mlx_side,
     "transformers": transformers_side,
@@ -226,7 +226,7 @@ def main() -> None:
     print(f"{'side':<45} {'batch':>5} {'ms/step':>9} {'start s':>8} {'again s':>8}")
     for side in args.side.split(","):
         extra = {"folder": args.nari} if side == "nari" else {}
-        generate, name = SIDES[side](args.size, args.dtype, **extra)
+        generate, name = GENERATORS[side](args.size, args.dtype, **extra)
         for batch in map(int, args.batch.split(",")):
             found = step(partial(generate, batch), (short, long), args.runs)
             print(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from tts_core import models
 from tts_core.config import without_envelope
 from tts_core.errors import CheckpointError
 from tts_core.files.regular import Identity, check_unchanged
+from tts_core.shapes import mlx_axes
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class ModelPart:
         known = models.network(self.kind)
         if known.is_copied and self.published is not None:
             return None
-        return known.mlx_axes(self.config, name, len(self.shape(name)))
+        return mlx_axes(self.shape(name))
 
     def stored_dtype(self, name: str) -> str:
         """Return the dtype of a canonical tensor's numbers in the files; of scales if it is quantized."""
@@ -137,8 +137,7 @@ def open_part(kind: str, layout: str, found: Found, place: Located) -> ModelPart
             targets = targets_of(read)
             stated = config.get("quantization") or config.get("quantization_config")
             quantization = {"mode": "affine", **stated} if stated else None
-            axes = partial(models.network(kind).mlx_axes, read)
-            rules = mlx.rules(targets, checkpoint.shapes.keys(), quantization, axes)
+            rules = mlx.rules(targets, checkpoint.shapes.keys(), quantization)
             is_ours = "weights_layout" in config
             dtype = FLOAT_NAMES[FLOATS[config["dtype"]]] if is_ours else _main_dtype(checkpoint)
             documents = {name: found.text(name) for name in models.network(kind).documents}

@@ -32,6 +32,7 @@ from tts_core.files.record import RECORD, Record
 from tts_core.files.regular import read_text
 from tts_core.memory.machine import Machine
 from tts_core.pipeline import Pipeline, check_model
+from tts_core.shapes import mlx_axes
 
 if TYPE_CHECKING:
     from converters.published import Published
@@ -138,10 +139,9 @@ class Parts:
 
     def _check_tensors(self, kind: str) -> None:
         """Check names and shapes of a part that is never loaded as a whole network."""
-        config, known = self.configs[kind], models.network(kind)
         wanted = {}
-        for name, shape in known.parameter_shapes(config).items():
-            axes = known.mlx_axes(config, name, len(shape)) or range(len(shape))
+        for name, shape in models.network(kind).parameter_shapes(self.configs[kind]).items():
+            axes = mlx_axes(shape) or range(len(shape))
             wanted[name] = f"float {tuple(shape[axis] for axis in axes)}"
         _check(self._read(kind), wanted, self.place(kind))
 

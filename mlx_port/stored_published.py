@@ -10,8 +10,8 @@ import mlx.core as mx
 import numpy as np
 
 from mlx_port.stored import Stored
-from tts_core import models
 from tts_core.files.json_object import read_json
+from tts_core.shapes import mlx_axes
 
 if TYPE_CHECKING:
     from converters.published import ModelPart, Published
@@ -37,8 +37,7 @@ class Mapped:
         return {name: self._read(name) for name in names}
 
     def _read(self, name: str) -> mx.array:
-        values, known = self.part.read(name), models.network(self.kind)
-        axes = known.mlx_axes(self.part.config, name, values.ndim)
+        values, axes = self.part.read(name), mlx_axes(self.part.shape(name))
         array = mx.array(np.ascontiguousarray(values.transpose(axes)) if axes else values)
         return array.astype(getattr(mx, self.part.stored_dtype(name)))
 

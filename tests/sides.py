@@ -15,8 +15,9 @@ import numpy as np
 
 from tests.tolerance import assert_within
 from tts_core import models
+from tts_core.shapes import Shape, mlx_axes
 
-BOTH = ("torch", "mlx")  # kinds of side under test
+SIDES = {"torch": "torch_ref", "mlx": "mlx_port"}  # kind of side under test → its package
 
 
 class Stored(Protocol):
@@ -38,7 +39,7 @@ class Side:
 
     @property
     def package(self) -> str:
-        return "mlx_port" if self.kind == "mlx" else "torch_ref"
+        return SIDES.get(self.kind, SIDES["torch"])
 
     @property
     def dtype(self) -> Any:
@@ -86,7 +87,8 @@ class Side:
         name: a kind of tts_core.models.
         dtype: of the tensors that do not always stay in float32; None takes this side's.
         """
-        tensors = {key: self.tensor(name, weights, key) for key in weights.names()}
+        shapes = models.network(name).parameter_shapes(weights.config)
+        tensors = {key: self.tensor(weights.read(key), shapes[key]) for key in weights.names()}
         if dtype is not None:
             half = getattr(import_module("mlx.core" if self.kind == "mlx" else "torch"), dtype)
             stays = models.network(name).stays_float32
@@ -103,15 +105,14 @@ class Side:
         network.load_state_dict(tensors, strict=True, assign=True)
         return network.to("cpu").eval()
 
-    def tensor(self, name: str, weights: Stored, key: str) -> Any:
-        """One tensor of a network of kind `name`, in the axis order of this side."""
-        value = weights.read(key)
-        axes = models.network(name).mlx_axes(weights.config, key, value.ndim) if self.kind == "mlx" else None
+    def tensor(self, value: np.ndarray, shape: Shape) -> Any:
+        """One tensor of a network in the axis order of this side. shape: of parameter_shapes."""
+        axes = mlx_axes(shape) if self.kind == "mlx" else None
         return self.array(value if axes is None else value.transpose(axes))
 
 
 ORACLE, YARDSTICK, PORT = Side("float64"), Side("torch"), Side("mlx")
-SIDES = {"torch_ref": YARDSTICK, "mlx_port": PORT}
+BY_PACKAGE = {"torch_ref": YARDSTICK, "mlx_port": PORT}
 
 
 def assert_parity(what: str, run: Callable[[Side], np.ndarray]) -> None:

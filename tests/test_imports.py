@@ -40,6 +40,7 @@ FLOORS: dict[str, list[Iterable[str]]] = {
         ("extras", "printable"),
         ("errors",),
         ("command", "files"),
+        ("shapes",),
         ("config", "models", "options"),
         ("exports",),
         ("audio", "memory", "nn", "processes", "text", "voice"),
@@ -94,7 +95,7 @@ TYPES = "TYPE_CHECKING"
 DOORS = ("tts_core.models", "tts_core.options", "converters.maps.table")
 # modules that compute the name of a module that they import
 COMPUTED = {
-    "tts_core.models": "a codec, and a network's class on a side",
+    "tts_core.models": "a codec, a model's functions, and a network's class on a side",
     "mlx_port.loading": "a model's pipeline on this side",
     "torch_ref.loading": "a model's pipeline on this side, and its captured forms",
     "mlx_port.commands.opening": "a side",

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.sides import SIDES
+
 ROOT = Path(__file__).parent.parent
-SIDES = ("torch_ref", "mlx_port")
 
 # file or folder/ that only one side has → why
 ALONE = {
@@ -45,7 +46,7 @@ def files(side: str) -> dict[str, ast.Module]:
     }
 
 
-TREES = {side: files(side) for side in SIDES}
+TREES = {side: files(side) for side in SIDES.values()}
 COMMON = sorted(TREES["torch_ref"].keys() & TREES["mlx_port"].keys())
 
 
@@ -110,7 +111,7 @@ def public(names: Iterable[str]) -> list[str]:
 
 def compared(file: str) -> Iterator[Difference]:
     """Everything that both sides should have alike."""
-    owners = [classes(TREES[side][file]) for side in SIDES]
+    owners = [classes(TREES[side][file]) for side in SIDES.values()]
     yield Difference(file, *map(public, owners))
     for name in [name for name in owners[0] if name in owners[1]]:
         where, methods = f"{file}:{name}", [functions(side[name].body) for side in owners]
@@ -118,7 +119,7 @@ def compared(file: str) -> Iterator[Difference]:
         yield Difference(f"{where}.__init__", *(attributes(side[name]) for side in owners))
         for method in methods[0].keys() & methods[1].keys():
             yield Difference(f"{where}.{method}", *(parameters(side[method]) for side in methods))
-    found = [functions(TREES[side][file].body) for side in SIDES]
+    found = [functions(TREES[side][file].body) for side in SIDES.values()]
     yield Difference(file, *map(public, found))
     for name in public(found[0].keys() & found[1].keys()):
         yield Difference(f"{file}:{name}", *(parameters(side[name]) for side in found))
@@ -140,13 +141,13 @@ def test_what_is_listed_as_different_is():
 
 
 def test_files_of_one_side_only_have_a_reason():
-    unpaired = [f"{side}/{file}" for side in SIDES for file in TREES[side].keys() - set(COMMON)]
+    unpaired = [f"{side}/{file}" for side in SIDES.values() for file in TREES[side].keys() - set(COMMON)]
     assert [file for file in unpaired if not any(fnmatchcase(file, pattern(key)) for key in ALONE)] == []
 
 
 @pytest.mark.parametrize("listed", ALONE)
 def test_what_is_listed_as_alone_is(listed):
-    here, there = sorted(SIDES, key=lambda side: not listed.startswith(f"{side}/"))
+    here, there = sorted(SIDES.values(), key=lambda side: not listed.startswith(f"{side}/"))
     assert any(fnmatchcase(f"{here}/{file}", pattern(listed)) for file in TREES[here])
     assert not any(fnmatchcase(f"{here}/{file}", pattern(listed)) for file in TREES[there])
 

@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.sides import SIDES
+
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("tts_core", "torch_ref", "mlx_port", "converters")
-SIDES = ("torch_ref", "mlx_port")
 
 # defined more than once → why one meaning needs it
 AGAIN = {
@@ -34,7 +35,7 @@ def definitions() -> dict[str, list[Definition]]:
     for path in sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
         file = str(path.relative_to(ROOT))
         side = file.partition("/")[0]
-        owner = side if side in SIDES and not file.startswith("mlx_port/commands/") else "shared"
+        owner = side if side in SIDES.values() and not file.startswith("mlx_port/commands/") else "shared"
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ClassDef):
                 bases = tuple(ast.unparse(base) for base in node.bases)

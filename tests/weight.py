@@ -61,8 +61,8 @@ PATTERNS: tuple[tuple[str, str], ...] = (
     ("converter: search, plan, writing", r"converters/(?!maps/).*"),
     (
         "configuration, shapes, specs, maps",
-        r"tts_core/(\w+/(config|shapes|spec|model)|config|models|qwen3/speaker)\.py"
-        r"|tts_core/codecs/(dac|encodec|mbd|mimi|mimi_published|vocos|qwen3_codec|published)\.py|converters/maps/.*",
+        r"tts_core/(\w+/(config|model)|config|models|shapes|qwen3/speaker)\.py"
+        r"|tts_core/codecs/(dac|encodec|mbd|mimi|vocos|qwen3_codec)\.py|converters/maps/.*",
     ),
     (
         "options and typed doors",

@@ -34,6 +34,13 @@ LARGEST = 2**31 - 1  # of sizes and rates
 MODES, GROUP_SIZES = ("affine", "mxfp4", "mxfp8", "nvfp4"), (16, 32, 64, 128)  # of quantized layers
 MOST_LAYERS = 1000  # or codebooks: a config.json is untrusted and must not make us list endless tensors
 
+# names without effect in any file that transformers saved: in a section, and in the whole
+SAVED = ("model_type", "dtype", "torch_dtype", "transformers_version")
+HARMLESS = (
+    *("architectures", "_name_or_path", "initializer_range", *SAVED),
+    *("return_dict", "output_hidden_states", "output_attentions"),
+)
+
 Configs = Mapping[str, object]  # kind of network → its configuration
 Kind = TypeVar("Kind")
 

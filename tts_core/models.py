@@ -20,12 +20,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tts_core.memory.fits import Plan
+    from tts_core.shapes import Shapes
 
 NAMES = ("dia", "dia2", "mars5", "metavoice", "qwen3")
 CODECS = ("dac", "encodec", "vocos", "mbd", "mimi", "qwen3_codec")
 
-Shapes = dict[str, tuple[int, ...]]
-Axes = tuple[int, ...]
 Documents = Mapping[str, Mapping[str, str]]  # kind → name → text
 
 
@@ -37,10 +36,6 @@ def always(name: str) -> bool:
 def never(name: str) -> bool:
     """Match no tensor."""
     return False
-
-
-def _no_axes(config: object, name: str, rank: int) -> None:
-    return None
 
 
 def _as_stated(config: object) -> Mapping[str, Any]:
@@ -64,6 +59,7 @@ ROWS_ONLY = "a step reads single rows of them"
 DEPTH = "it draws the other codes of a frame one after the other, and each error reaches the next code"
 
 
+SENTENCE = "The quick brown fox jumps over the lazy dog near the river bank."
 STAGES = {"prompt": "reading the voice", "speech": "speaking"}
 
 
@@ -83,7 +79,6 @@ class Network:
     stays_float32: Callable[[str], bool] = always  # for any requested dtype
     is_large: Callable[[str], bool] = never  # the linear layers that are quantized
     wide: tuple[Wide, ...] = ()  # all other matrices; a codec has none, its errors are heard directly
-    mlx_axes: Callable[[Any, str, int], Axes | None] = _no_axes  # configuration, name, rank → order or None
     documents: tuple[str, ...] = ()  # texts next to config.json: tokenizers
     optional_documents: tuple[str, ...] = ()  # texts that may be there, too: text rules
     descriptions: tuple[str, ...] = ("config.json",)  # beside the published weights, besides `documents`
@@ -120,23 +115,23 @@ class Network:
 class Speed:
     """Facts about one model's steps, for `mlx-port bench`.
 
-    stages: of progress reports, in which steps run.
     unit: what a step makes.
     frame_rate: Hz, of the codes.
     layers: of the network that steps.
     reads: the tensors of the model's first network that every step reads, by name.
     documents: texts that fit a model of random weights, kind → name → text.
+    stages: of progress reports, in which steps run.
     steps_per_frame: of codes.
     options: of the model, that its text needs.
     """
 
-    stages: tuple[str, ...]
     unit: str
-    text: str
     frame_rate: Callable[[Configs], float]
     layers: Callable[[Configs], int]
     reads: Callable[[str], bool]
     documents: Callable[[Configs], Documents]
+    stages: tuple[str, ...] = tuple(STAGES)
+    text: str = SENTENCE
     steps_per_frame: int = 1
     options: Callable[[Configs], Mapping[str, Any]] = _as_stated
 
@@ -146,7 +141,7 @@ class Speed:
 
 
 class Code(NamedTuple):
-    """Functions of a model, which are imported later than its facts.
+    """Functions of a model, of its request.py, speech.py, footprint.py and probes.py.
 
     ask: configurations, documents, text, options, prompt → a request; `more` for a text that goes on.
     speak: a request, networks, windows of the codec → its speech.
@@ -169,7 +164,6 @@ class Model:
     name: str
     title: str
     options: type[Any]  # its options dataclass
-    code: Callable[[], Code]  # imports its functions
     speed: Speed
     networks: Mapping[str, Network]  # its own, by kind; the root's kind is the name
     parts: tuple[str, ...]  # every kind that it needs, in the order of writing
@@ -198,6 +192,12 @@ class Model:
     varies: Callable[[Any], Mapping[str, Any]] = _as_stated  # its configuration → facts that depend on it
     # configuration, documents → an object that has, by the names of options, the values that stand for None
     defaults: Callable[[Any, Mapping[str, str]], object] = _of_sampling
+
+    def code(self) -> Code:
+        """Import its functions, which are imported later than its facts."""
+        homes = {"request": "ask", "speech": "speak", "footprint": "PLAN", "probes": "probes"}
+        parts = (importlib.import_module(f"tts_core.{self.name}.{home}") for home in homes)
+        return Code(*map(getattr, parts, homes.values()))
 
     def of(self, configs: Configs) -> Model:
         """Return the facts about a checkpoint. configs: of its parts, by kind; without any, as they are."""

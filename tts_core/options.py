@@ -27,7 +27,7 @@ class Info:
     """Facts about an option besides its type and default.
 
     help: for the flag and for readers.
-    flags: of the command; empty for an option of Python only.
+    flags: names of the command's flag; empty for an option of Python only.
     low, high: inclusive bounds; of a text, `high` is its most characters.
     above: an exclusive lower bound.
     zero_below: a number closer to 0 is taken as 0.
@@ -52,7 +52,8 @@ class Info:
 def option(
     default: Any,
     help: str,
-    *flags: str,
+    *others: str,
+    flag: str | None = "",
     low: float = -math.inf,
     high: float = math.inf,
     above: float = -math.inf,
@@ -62,8 +63,23 @@ def option(
     note: str = "",
     unset: float | None = None,
 ) -> Any:
-    """Define a field of an options dataclass; arguments as in `Info`."""
-    info = Info(help, flags, low, high, above, zero_below, tuple(choices), per_text, note, unset)
+    """Define a field of an options dataclass; the other arguments are as in `Info`.
+
+    flag: of the command, by the field's name if empty; None for an option of Python only. others: its further
+    names.
+    """
+    info = Info(
+        help,
+        () if flag is None else (flag, *others),
+        low,
+        high,
+        above,
+        zero_below,
+        tuple(choices),
+        per_text,
+        note,
+        unset,
+    )
     return field(default=default, metadata={_INFO: info})
 
 
@@ -72,15 +88,18 @@ def frames_option() -> Any:
     return option(
         None,
         "Stop after this many codec frames of all pieces together.",
+        flag=None,
         low=1,
         high=MOST_FRAMES,
         per_text=True,
     )
 
 
+@cache
 def info(one: Field[Any]) -> Info:
     """Return the facts about a field of an options dataclass."""
-    return one.metadata[_INFO]
+    known: Info = one.metadata[_INFO]
+    return replace(known, flags=tuple(each or f"--{one.name.replace('_', '-')}" for each in known.flags))
 
 
 def options_class(model: str) -> type[Any]:
@@ -133,20 +152,14 @@ class SharedOptions:
     """Options of every model. Raises UsageError for a value out of range."""
 
     seed: int | Sequence[int] | None = option(
-        None,
-        "The same seed gives the same speech; random by default.",
-        "--seed",
-        low=0,
-        high=2**64 - 1,
-        per_text=True,
+        None, "The same seed gives the same speech; random by default.", low=0, high=2**64 - 1, per_text=True
     )
     max_seconds: float | None = option(
-        None, "Stop after this many seconds of speech.", "--max-seconds", above=0, high=LONGEST_SECONDS
+        None, "Stop after this many seconds of speech.", above=0, high=LONGEST_SECONDS
     )
     speed: float = option(
         1.0,
         "Speed of the speech, its pitch unchanged; pauses given in seconds keep their length.",
-        "--speed",
         low=0.5,
         high=2,
     )

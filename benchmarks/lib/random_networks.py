@@ -10,6 +10,7 @@ from typing import Any
 
 from tts_core import models
 from tts_core.memory.machine import Machine
+from tts_core.shapes import mlx_axes
 
 PACKAGES = {"torch": "torch_ref", "mlx": "mlx_port"}
 MEMORY = {"torch": "torch_ref.device", "mlx": "mlx_port.runtime.memory"}  # functions of each side
@@ -77,7 +78,7 @@ def tensors(
             value = mx.random.normal(shape, getattr(mx, kept), loc=mean, scale=deviation)
             if edit is not None:
                 edit(name, value)
-            axes = about.mlx_axes(config, name, len(shape))
+            axes = mlx_axes(shape)
             value = value if axes is None else mx.contiguous(value.transpose(axes))
             mx.eval(value)
         yield name.removeprefix(prefix), value

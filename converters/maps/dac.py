@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from converters.maps.layouts import Found, Layout
-from converters.rules.plan import Drop, Rule, convolution, kept
+from converters.maps.layouts import Found, Layout, canonical
+from converters.rules.plan import Drop, Rule, convolution
 from converters.rules.transforms import FOLD_WEIGHT_NORM, SAME, Transform, permute
-from tts_core.codecs.dac import DILATIONS, DacConfig, parameter_shapes, read_descript, read_transformers
+from tts_core.codecs.dac import DILATIONS, DacConfig, read_descript, read_transformers
 from tts_core.config import without_envelope
 
 DESCRIPT_NAMES = (
@@ -97,11 +97,6 @@ TRANSFORMERS_NAMES = (
 )
 
 
-def transformers_rules(config: DacConfig) -> list[Rule | Drop]:
-    """Map transformers' names, which are the canonical ones; weight norm is folded."""
-    return kept(parameter_shapes(config))
-
-
 def config_missing(found: Found) -> str | None:
     """Return config.json if both it and the checkpoint's own metadata are missing."""
     held = "kwargs" in found.checkpoint.metadata or found.json("config.json")
@@ -121,5 +116,5 @@ LAYOUTS = {
         "dac", DESCRIPT_NAMES, descript_rules, read, config_missing, entries=("metadata",)
     ),
     "dac_mlx": Layout("dac", MLX_NAMES, mlx_rules, read, config_missing),
-    "dac_transformers": Layout("dac", TRANSFORMERS_NAMES, transformers_rules, read, config_missing),
+    "dac_transformers": Layout("dac", TRANSFORMERS_NAMES, canonical("dac"), read, config_missing),
 }

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from converters.maps.layouts import Found, Layout, config_where
-from converters.rules.plan import Drop, Rule, kept
+from converters.maps.layouts import Found, Layout, canonical, config_where
+from converters.rules.plan import Drop, Rule
 from converters.rules.transforms import CONCAT_ROWS, dense, split_rows
 from tts_core.config import without_envelope
 from tts_core.dia.config import DiaConfig, read_published
-from tts_core.dia.shapes import parameter_shapes
 
 NARI_NAMES = r"(encoder|decoder)\.(embeddings?|layers|norm|logits_dense)\."
 
@@ -95,11 +94,6 @@ def _mlp(at: str, width: int, inner: int) -> list[Rule | Drop]:
 TRANSFORMERS_NAMES = r"model\.(encoder|decoder)\.(embeddings?|layers|norm)\.|logits_dense\."
 
 
-def transformers_rules(config: DiaConfig) -> list[Rule | Drop]:
-    """Map transformers' names, which are the canonical ones."""
-    return kept(parameter_shapes(config))
-
-
 def read(found: Found) -> DiaConfig:
     """Read config.json and generation_config.json."""
     generation = found.json("generation_config.json")
@@ -109,5 +103,5 @@ def read(found: Found) -> DiaConfig:
 
 LAYOUTS = {
     "dia_nari": Layout("dia", NARI_NAMES, nari_rules, read, config_where(bool)),
-    "dia_transformers": Layout("dia", TRANSFORMERS_NAMES, transformers_rules, read, config_where(bool)),
+    "dia_transformers": Layout("dia", TRANSFORMERS_NAMES, canonical("dia"), read, config_where(bool)),
 }

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from converters.maps.layouts import Found, Layout, config_where
 from converters.rules.plan import Drop, Rule
 from tts_core.codecs.mimi import NETWORK
-from tts_core.dia2.config import Dia2Config, read_published
+from tts_core.dia2.config import Dia2Config, parameter_shapes, read_published
 from tts_core.dia2.tokenizer import ASSETS_FILE, CONFIG_FILE, FILE, Dia2Tokenizer, bos_id
 from tts_core.errors import CheckpointError
 
@@ -21,34 +23,16 @@ READ = {
     "mimi": NETWORK.repository,
 }
 
-_LAYER = ("pre_norm", "post_norm", "mlp.wi", "mlp.wo")
-_TEXT = tuple(f"text_embed.{part}.weight" for part in ("embedding", "main_proj", "second_proj"))
+_SET = re.compile(r"^(depformer\.(?:depformer_in|layers\.\d+\.self_attention\.(?:in|out)_proj)\.)(\d+)")
 
 
 def rules(config: Dia2Config) -> list[Rule | Drop]:
     """Map the published names. A set of weights is numbered by its place among the ids of the schedule."""
-    attention = [f"attn.{name}" for name in ("q_proj", "k_proj", "v_proj", "o_proj", "q_norm", "k_norm")]
-    kept = [
-        "transformer.audio_embeds.{}.weight",
-        *(f"transformer.{name}" for name in _TEXT),
-        *(f"transformer.layers.{{}}.{name}.weight" for name in (*_LAYER, *attention)),
-        *(f"transformer.{name}.weight" for name in ("norm", "action_head", "cb0_head")),
-        "depformer.audio_embeds.{}.weight",
-        *(f"depformer.{name}" for name in _TEXT if config.depformer_has_text),
-        *(f"depformer.layers.{{}}.{name}.weight" for name in _LAYER),
-        *(f"depformer.layers.{{}}.self_attention.{name}_norm.weight" for name in "qk"),
-        "depformer.norm.weight",
-        "depformer.logits.{}.weight",
-    ]
-    found: list[Rule | Drop] = [Rule(name, name) for name in kept]
-    for place, number in enumerate(config.weight_sets):
-        found.append(
-            Rule(f"depformer.depformer_in.{number}.weight", f"depformer.depformer_in.{place}.weight")
-        )
-        for name in ("in_proj", "out_proj"):
-            at = f"depformer.layers.{{}}.self_attention.{name}"
-            found.append(Rule(f"{at}.{number}.weight", f"{at}.{place}.weight"))
-    return found
+
+    def published(name: str) -> str:
+        return _SET.sub(lambda found: f"{found[1]}{config.weight_sets[int(found[2])]}", name)
+
+    return [Rule(published(name), name) for name in parameter_shapes(config)]
 
 
 def check_assets(found: Found) -> None:

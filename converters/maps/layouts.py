@@ -14,6 +14,7 @@ from typing import Any
 
 from converters.files.readers import Checkpoint
 from converters.rules.plan import Drop, Rule
+from tts_core import models
 from tts_core.errors import CheckpointError
 from tts_core.files.json_object import read_json
 from tts_core.files.regular import Identity, identity, read_text
@@ -80,6 +81,18 @@ class Layout:
     unread: Mapping[str, str] = field(default_factory=dict)  # other entries → why they are not used
     # True for an MLX conversion that differs from a converted folder only in what is beside the tensors
     is_converted: Callable[[Checkpoint], bool] = lambda _: False
+
+
+def canonical(
+    kind: str, *drops: Drop, published: Callable[[str], str] = str
+) -> Callable[[Any], list[Rule | Drop]]:
+    """Build the `rules` of a layout with the canonical names, as `published` changes them."""
+
+    def rules(config: Any) -> list[Rule | Drop]:
+        names = models.network(kind).parameter_shapes(config)
+        return [*(Rule(published(name), name) for name in names), *drops]
+
+    return rules
 
 
 def config_where(fits: Callable[[Mapping[str, Any]], object]) -> Callable[[Found], str | None]:

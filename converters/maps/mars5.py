@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from converters.maps.layouts import Found, Layout
-from converters.rules.plan import Drop, Rule
+from converters.maps.layouts import Found, Layout, canonical
 from tts_core.errors import CheckpointError
 from tts_core.files.json_object import read_json
-from tts_core.mars5.config import (
-    CodecLMConfig,
-    ResidualTransformerConfig,
-    codec_lm_from_shapes,
-    codec_lm_parameter_shapes,
-    residual_transformer_from_shapes,
-    residual_transformer_parameter_shapes,
-)
+from tts_core.mars5.config import codec_lm_from_shapes, residual_transformer_from_shapes
 from tts_core.mars5.model import TOKENIZERS
 
 AR_NAMES = (
@@ -30,18 +22,9 @@ NAR_NAMES = (
 )
 
 
-def ar_rules(config: CodecLMConfig) -> list[Rule | Drop]:
-    """Keep the names; packed projections become linear layers, which can be quantized."""
-    return _kept(codec_lm_parameter_shapes(config))
-
-
-def nar_rules(config: ResidualTransformerConfig) -> list[Rule | Drop]:
-    """Keep the names; packed projections become linear layers, which can be quantized."""
-    return _kept(residual_transformer_parameter_shapes(config))
-
-
-def _kept(names: Iterable[str]) -> list[Rule | Drop]:
-    return [Rule(name.replace("in_proj.", "in_proj_"), name) for name in names]
+def _packed(name: str) -> str:
+    """Name a packed projection, a linear layer here, so that it can be quantized."""
+    return name.replace("in_proj.", "in_proj_")
 
 
 def _sizes(found: Found, network: str) -> Mapping[str, Any] | None:
@@ -71,7 +54,7 @@ LAYOUTS = {
     "mars5_ar": Layout(
         "mars5",
         AR_NAMES,
-        ar_rules,
+        canonical("mars5", published=_packed),
         lambda found: codec_lm_from_shapes(found.checkpoint.shapes, _sizes(found, "ar")),
         documents=_tokenizers,
         entries=("vocab",),
@@ -79,7 +62,7 @@ LAYOUTS = {
     "mars5_nar": Layout(
         "mars5_nar",
         NAR_NAMES,
-        nar_rules,
+        canonical("mars5_nar", published=_packed),
         lambda found: residual_transformer_from_shapes(found.checkpoint.shapes, _sizes(found, "nar")),
         unread={"vocab": "the tokenizers, a copy of those in the AR's file"},
     ),

@@ -4,19 +4,11 @@ from __future__ import annotations
 
 from converters.maps.layouts import Layout
 from converters.rules.plan import Drop, Rule
-from tts_core.codecs.mbd import MbdConfig, read_published
+from tts_core.codecs.mbd import MbdConfig, parameter_shapes, read_published
 
 NAMES = r"\d+\.(model_state|processor_state)\."
 
-_BLOCK = [f"{kind}{half}.{end}" for half in (1, 2) for kind in ("norm", "conv") for end in ("weight", "bias")]
-_LEVEL = ["norm.weight", "norm.bias", *[f"res_blocks.{{}}.{name}" for name in _BLOCK]]
-_UNET = [
-    *[f"encoders.{{}}.{name}" for name in ("conv.weight", *_LEVEL)],
-    *[f"decoders.{{}}.{name}" for name in (*_LEVEL, "convtr.weight")],
-    "embedding.weight",
-    "conv_codec.weight",
-    "conv_codec.bias",
-]
+_STATES = {"unet": "model_state", "processor": "processor_state"}
 _FILTERS = Drop(
     "{}.processor_state.split_bands.lowpass.filters", why="computed from the number of bands", optional=True
 )
@@ -24,11 +16,10 @@ _FILTERS = Drop(
 
 def rules(config: MbdConfig) -> list[Rule | Drop]:
     """Keep the names within a band."""
-    unet = [*_UNET, "embeddings.{}.weight"] if any(b.unet.depth > 1 for b in config.bands) else _UNET
-    found: list[Rule | Drop] = [Rule(f"{{}}.model_state.{name}", f"bands.{{}}.unet.{name}") for name in unet]
-    if any(band.processor for band in config.bands):
-        for name in ("counts", "sum_x", "sum_x2", "sum_target_x2"):
-            found.append(Rule(f"{{}}.processor_state.{name}", f"bands.{{}}.processor.{name}"))
+    found = list[Rule | Drop]()
+    for name in parameter_shapes(config):
+        _, band, part, own = name.split(".", 3)
+        found.append(Rule(f"{band}.{_STATES[part]}.{own}", name))
     return [*found, _FILTERS]
 
 

@@ -5,19 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from converters.maps.layouts import Found, Layout
+from converters.maps.layouts import Found, Layout, canonical
 from converters.rules.plan import Drop, Rule, kept
 from converters.rules.transforms import TIED
 from tts_core.metavoice.config import (
     FirstStageConfig,
-    SecondStageConfig,
-    SpeakerEncoderConfig,
     first_stage_parameter_shapes,
     read_first_stage,
     read_second_stage,
     read_speaker_encoder,
-    second_stage_parameter_shapes,
-    speaker_encoder_parameter_shapes,
 )
 from tts_core.metavoice.model import TOKENIZER
 from tts_core.metavoice.text import read_published
@@ -41,11 +37,6 @@ def first_stage_rules(config: FirstStageConfig) -> list[Rule | Drop]:
     return [Rule((_EMBEDDING, _HEAD), _EMBEDDING, TIED), *kept(names)]
 
 
-def second_stage_rules(config: SecondStageConfig) -> list[Rule | Drop]:
-    """Keep every name."""
-    return kept(second_stage_parameter_shapes(config))
-
-
 SPEAKER_ENCODER_NAMES = r"lstm\.(weight|bias)_(ih|hh)_l\d+$|linear\.(weight|bias)$|similarity_(weight|bias)$"
 _SPEAKER_UNREAD = {
     "optimizer_state": "the optimizer's state, of its training",
@@ -53,11 +44,10 @@ _SPEAKER_UNREAD = {
 }
 
 
-def speaker_encoder_rules(config: SpeakerEncoderConfig) -> list[Rule | Drop]:
-    """Keep every name."""
-    loss = "scales the loss of its training"
-    drops = [Drop(f"similarity_{kind}", loss, optional=True) for kind in ("weight", "bias")]
-    return [*kept(speaker_encoder_parameter_shapes(config)), *drops]
+_LOSS = [
+    Drop(f"similarity_{kind}", "scales the loss of its training", optional=True)
+    for kind in ("weight", "bias")
+]
 
 
 def _tokenizer(found: Found) -> dict[str, str]:
@@ -80,7 +70,7 @@ LAYOUTS = {
     "metavoice_second_stage": Layout(
         "metavoice_second_stage",
         SECOND_STAGE_NAMES,
-        second_stage_rules,
+        canonical("metavoice_second_stage"),
         lambda found: read_second_stage(found.checkpoint.metadata, found.checkpoint.shapes),
         documents=_tokenizer,
         entries=_STAGE,
@@ -89,7 +79,7 @@ LAYOUTS = {
     "metavoice_speaker_encoder": Layout(
         "metavoice_speaker_encoder",
         SPEAKER_ENCODER_NAMES,
-        speaker_encoder_rules,
+        canonical("metavoice_speaker_encoder", *_LOSS),
         lambda found: read_speaker_encoder(found.checkpoint.shapes),
         unread=_SPEAKER_UNREAD,
     ),

@@ -8,8 +8,13 @@ from typing import Any
 from converters.maps.layouts import Found, Layout, config_where
 from converters.rules.plan import Drop, Rule, kept
 from converters.rules.transforms import chain, even_rows_first, mean_of_sums, split_rows
-from tts_core.codecs.mimi import MIMI_24KHZ, MimiConfig, transposed_layers
-from tts_core.codecs.mimi_published import read_transformers
+from tts_core.codecs.mimi import (
+    MIMI_24KHZ,
+    MimiConfig,
+    parameter_shapes,
+    read_transformers,
+    transposed_layers,
+)
 
 ENTRIES = mean_of_sums(1e-5)  # of a codebook: the sum of what chose it, and how many that were
 FLAG = "tells training that the codebook has its first entries"
@@ -20,7 +25,7 @@ TRANSFORMERS_NAMES = (
     r"|(encoder|decoder)_transformer\.layers\.|(downsample|upsample)\.conv\.weight$"
     r"|quantizer\.(semantic|acoustic)_residual_vector_quantizer\."
 )
-_COPIED = (  # of a transformer's layer: canonical name, kyutai's
+_LAYER = (  # of a transformer: canonical name, kyutai's
     ("input_layernorm.weight", "norm1.weight"),
     ("input_layernorm.bias", "norm1.bias"),
     ("post_attention_layernorm.weight", "norm2.weight"),
@@ -33,30 +38,19 @@ _COPIED = (  # of a transformer's layer: canonical name, kyutai's
 )
 
 
+def book(theirs: str, total: str, flag: str, ours: str) -> list[Rule | Drop]:
+    """Map a codebook. total, flag: names of the sum of entries, and of what tells training that they are."""
+    sources = (f"{theirs}.{total}", f"{theirs}.cluster_usage")
+    return [Rule(sources, f"{ours}.embed", ENTRIES), Drop(f"{theirs}.{flag}", FLAG, optional=True)]
+
+
 def transformers_rules(config: MimiConfig) -> list[Rule | Drop]:
     """Map transformers' names, which are the canonical ones except for the codebooks."""
-    names = [name for name, _ in _COPIED] + [f"self_attn.{p}_proj.weight" for p in "qkv"]
-    found: list[Rule | Drop] = []
-    for side in ("encoder", "decoder"):
-        parts = ("conv", "block.1.conv", "block.3.conv")
-        copied = [f"{side}.layers.{{}}.{part}.{kind}" for part in parts for kind in ("weight", "bias")]
-        copied += [f"{side}_transformer.layers.{{}}.{name}" for name in names]
-        found += kept(copied)
-    found += kept(["downsample.conv.weight", "upsample.conv.weight"])
+    found = kept(name for name in parameter_shapes(config) if not name.endswith(".embed"))
     for half in HALVES:
-        at = f"quantizer.{half}_residual_vector_quantizer"
-        found += _projections(config, at, at)
-        book = f"{at}.layers.{{}}.codebook"
-        found += [
-            Rule((f"{book}.embed_sum", f"{book}.cluster_usage"), f"{book}.embed", ENTRIES),
-            Drop(f"{book}.initialized", FLAG, optional=True),
-        ]
+        at = f"quantizer.{half}_residual_vector_quantizer.layers.{{}}.codebook"
+        found += book(at, "embed_sum", "initialized", at)
     return found
-
-
-def _projections(config: MimiConfig, theirs: str, ours: str) -> list[Rule | Drop]:
-    names = [f"{side}_proj.weight" for side in ("input", "output")] if config.is_projected else []
-    return [Rule(f"{theirs}.{name}", f"{ours}.{name}") for name in names]
 
 
 KYUTAI_NAMES = (
@@ -83,21 +77,21 @@ def kyutai_rules(config: MimiConfig) -> list[Rule | Drop]:
             ]
             found.append(Rule(f"{side}.model.{{}}.conv.conv.{kind}", f"{side}.layers.{{}}.conv.{kind}"))
         theirs, ours = f"{side}_transformer.transformer.layers.{{}}", f"{side}_transformer.layers.{{}}"
-        found += [Rule(f"{theirs}.{name}", f"{ours}.{own}") for own, name in _COPIED]
+        found += [Rule(f"{theirs}.{name}", f"{ours}.{own}") for own, name in _LAYER]
         found.append(_attention(config, theirs, ours))
     found += [
         Rule("downsample.conv.conv.conv.weight", "downsample.conv.weight"),
         Rule("upsample.convtr.convtr.convtr.weight", "upsample.conv.weight"),
     ]
     for half, name in HALVES.items():
-        at = f"quantizer.{half}_residual_vector_quantizer"
-        found += _projections(config, f"quantizer.{name}", at)
-        book = f"quantizer.{name}.vq.layers.{{}}._codebook"
-        sources = (f"{book}.embedding_sum", f"{book}.cluster_usage")
-        found += [
-            Rule(sources, f"{at}.layers.{{}}.codebook.embed", ENTRIES),
-            Drop(f"{book}._initialized", FLAG, optional=True),
-        ]
+        theirs, ours = f"quantizer.{name}", f"quantizer.{half}_residual_vector_quantizer"
+        if config.is_projected:
+            found += [
+                Rule(f"{theirs}.{end}_proj.weight", f"{ours}.{end}_proj.weight")
+                for end in ("input", "output")
+            ]
+        at = f"{theirs}.vq.layers.{{}}._codebook"
+        found += book(at, "embedding_sum", "_initialized", f"{ours}.layers.{{}}.codebook")
     return found
 
 

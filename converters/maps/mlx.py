@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from converters.maps.layouts import Hints
@@ -11,17 +11,17 @@ from converters.rules.plan import Rule
 from converters.rules.transforms import SAME, Shape, permute
 from tts_core import models
 from tts_core.errors import CheckpointError
+from tts_core.shapes import mlx_axes
 
 
 def rules(
     targets: Mapping[str, Shape],
     stored: Collection[str],
     quantization: Mapping[str, Any] | None,
-    mlx_axes: Callable[[str, int], tuple[int, ...] | None],
 ) -> list[Rule]:
     """Map stored names to canonical names in PyTorch's axis order: the exact inverse of the writer.
 
-    stored: the names in the files; a layer with scales is quantized. mlx_axes: of its kind of network.
+    stored: the names in the files; a layer with scales is quantized.
     Raises CheckpointError for an unknown quantization.
     """
     if quantization:
@@ -36,7 +36,7 @@ def rules(
             kinds = ("weight", "scales", "biases") if how.has_biases else ("weight", "scales")
             found.append(Rule(tuple(f"{layer}.{kind}" for kind in kinds), name, dequantized(how)))
             continue
-        axes = mlx_axes(name, len(shape))
+        axes = mlx_axes(shape)
         undo = permute(tuple(sorted(range(len(axes)), key=axes.__getitem__))) if axes else SAME
         found.append(Rule(name, name, undo))
     return found

@@ -20,16 +20,14 @@ NAMES = (
 
 def rules(config: Qwen3Config) -> list[Rule | Drop]:
     """Map every name to itself. Tensors of a Base's speaker encoder have no use elsewhere."""
+    found = kept(parameter_shapes(config))
     if config.speaker_encoder is not None:
-        return kept(parameter_shapes(config))
+        return found
     names = dict.fromkeys(
         re.sub(r"\b\d+\b", "{}", name) for name in speaker.parameter_shapes(speaker.DEFAULT)
     )
     why = f"left from the Base that it was made of; a model of the mode {config.mode} takes no recording"
-    return [
-        *kept(parameter_shapes(config)),
-        *(Drop(f"speaker_encoder.{name}", why, optional=True) for name in names),
-    ]
+    return [*found, *(Drop(f"speaker_encoder.{name}", why, optional=True) for name in names)]
 
 
 def is_converted(checkpoint: Checkpoint) -> bool:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from converters.maps.layouts import Found, Layout
-from converters.rules.plan import Drop, Rule, kept
-from tts_core.codecs.vocos import VocosConfig, parameter_shapes, read_published, read_yaml
+from converters.maps.layouts import Found, Layout, canonical
+from converters.rules.plan import Drop
+from tts_core.codecs.vocos import VocosConfig, read_published, read_yaml
 
 NAMES = (
     r"feature_extractor\.codebook_weights|head\.(out|istft)\."
@@ -12,10 +12,7 @@ NAMES = (
 )
 
 
-def rules(config: VocosConfig) -> list[Rule | Drop]:
-    """Keep every name."""
-    window = Drop("head.istft.window", "periodic Hann, recomputed from n_fft", optional=True)
-    return [*kept(parameter_shapes(config)), window]
+_WINDOW = Drop("head.istft.window", "periodic Hann, recomputed from n_fft", optional=True)
 
 
 def config_missing(found: Found) -> str | None:
@@ -28,4 +25,4 @@ def read(found: Found) -> VocosConfig:
     return read_published(read_yaml(found.text("config.yaml")), found.checkpoint.shapes)
 
 
-LAYOUTS = {"vocos_charactr": Layout("vocos", NAMES, rules, read, config_missing)}
+LAYOUTS = {"vocos_charactr": Layout("vocos", NAMES, canonical("vocos", _WINDOW), read, config_missing)}

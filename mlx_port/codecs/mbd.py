@@ -181,8 +181,8 @@ class MultiBandDiffusion:
     """All bands, loaded one at a time."""
 
     def __init__(self, config: MbdConfig, band_weights: Callable[[int], Mapping[str, mx.array]]):
-        """band_weights: band's number → its tensors by the names of `band_parameter_shapes`, with the axes of
-        `mlx_axes` (both in tts_core.codecs.mbd). They are freed when the band is done.
+        """band_weights: band's number → its tensors by the names of `band_parameter_shapes` (in
+        tts_core.codecs.mbd), channels last. They are freed when the band is done.
         """
         self.config = config
         self.band_weights = band_weights

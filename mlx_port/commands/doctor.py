@@ -13,7 +13,7 @@ from tts_core.extras import EXTRAS, install
 from tts_core.printable import json_text, lines, one_line
 
 PACKAGES = ("mlx-port", "numpy", "huggingface_hub", "soundfile", "soxr", "sounddevice")
-SIDES = {"mlx": "mlx_port.doctor", "torch": "torch_ref.doctor"}
+DOCTORS = {"mlx": "mlx_port.doctor", "torch": "torch_ref.doctor"}
 INSTALL = {
     "mlx": f"on Linux {install('cpu')} (also cuda12, cuda13); on a Mac it comes with mlx-port",
     "torch": install("torch"),
@@ -43,7 +43,7 @@ def examine() -> dict[str, Any]:
     from tts_core.memory import computer
     from tts_core.voice.embedded import cache_folder
 
-    sides = probe(SIDES)
+    sides = probe(DOCTORS)
     found: dict[str, Any] = {
         "machine": {
             "system": computer.system(),

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.parity.recorded_runs import FIRST, SECOND, SIDES, VOICE, codes, speech
+from tests.parity.recorded_runs import FIRST, SECOND, VOICE, codes, speech
 from tests.parity.recorded_runs import folder as recorded_folder
+from tests.sides import SIDES
 from tests.temporary import run_folder
 from tests.tiny.dia import write_published
 from tests.tiny.dia2 import published_dia2

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.contract.speakers import SMALL, every_model, every_side, folder, given, speaker
-from tests.parity.recorded_runs import SIDES
+from tests.sides import SIDES
 from tts_core.errors import UsageError
 from tts_core.options import options_class
 

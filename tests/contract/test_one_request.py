@@ -30,7 +30,7 @@ from tests.contract.speakers import (
 from tests.contract.test_pieces import PROMPT_ROWS, TWO, arguments, speaking
 from tests.hosts import Late
 from tests.metal_errors import LATE
-from tests.parity.recorded_runs import SIDES
+from tests.sides import SIDES
 from tts_core.errors import UsageError
 from tts_core.nn.guard import NotFiniteError
 from tts_core.options import options_class

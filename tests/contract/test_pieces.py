@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.contract.speakers import SENTENCES, SMALL, converted, every_model, every_side, speaker, unlimited
-from tests.parity.recorded_runs import SIDES
+from tests.sides import SIDES
 from tests.tiny.qwen3 import write_published
 from tts_core.options import options_class
 from tts_core.results import GenerationResult, join

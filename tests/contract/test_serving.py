@@ -19,7 +19,7 @@ from tests.contract.speakers import (
     unlimited,
     windows,
 )
-from tests.parity.recorded_runs import SIDES
+from tests.sides import SIDES
 from tts_core import models
 from tts_core.errors import CancelledError, UsageError
 from tts_core.results import join

@@ -24,7 +24,7 @@ from tests.contract.speakers import (
     speaker,
     windows,
 )
-from tests.parity.recorded_runs import SIDES
+from tests.sides import SIDES
 from tts_core import models
 from tts_core.errors import CancelledError, ResourceError, UsageError
 from tts_core.nn.noise import HostNoise

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pytest
 
 from tests.contract.speakers import assert_same_speech, every_model, every_side, folder, given, windows
-from tests.parity.recorded_runs import SIDES
+from tests.sides import SIDES
 from tts_core.results import GenerationResult, join
 
 pytestmark = pytest.mark.rest

@@ -31,10 +31,10 @@ from tests.converters.folders import (
     read_all,
     write_safetensors,
 )
-from tts_core.codecs import dac
-from tts_core.dia.shapes import is_norm
+from tts_core.dia.config import is_norm
 from tts_core.errors import CheckpointError, NotFoundError, ResourceError, UsageError
 from tts_core.files.header import read_header
+from tts_core.shapes import mlx_axes
 from tts_core.text.rules import TextRules
 
 
@@ -97,7 +97,7 @@ def test_mlx_reads_what_was_written_with_the_codec_in_its_layout(source, tmp_pat
         np.testing.assert_array_equal(np.array(array), source.parts["dia"].read(name))
     for name, array in mx.load(str(tmp_path / "out/codec/model.safetensors")).items():
         tensor = source.parts["dac"].read(name)
-        axes = dac.mlx_axes(name, tensor.ndim)
+        axes = mlx_axes(source.parts["dac"].shape(name))
         np.testing.assert_array_equal(np.array(array), tensor.transpose(axes) if axes else tensor)
 
 

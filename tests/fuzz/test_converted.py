@@ -18,8 +18,6 @@ from tts_core.models import NAMES
 
 pytestmark = pytest.mark.rest
 
-SIDES = {"mlx_port": mlx_port.pipelines, "torch_ref": torch_ref.pipelines}
-
 
 def copied(chance: random.Random, ending: str, place: Path) -> Path:
     """A copy of a model's folder, and a file in it."""
@@ -31,7 +29,7 @@ def copied(chance: random.Random, ending: str, place: Path) -> Path:
 def load_both(seed: int, case: object, place: Path) -> int:
     """On both sides; how many took it."""
     loaded = 0
-    for side in SIDES.values():
+    for side in (mlx_port.pipelines, torch_ref.pipelines):
         with made.clear(seed, case) as refused:
             side.load(place)
             loaded += 1

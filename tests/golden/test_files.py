@@ -38,7 +38,7 @@ from tests.golden.metavoice_second_checks import check_end_to_end, check_second,
 from tests.golden.metavoice_tokenizer_checks import check_tokenizer
 from tests.golden.speaker_checks import check_speaker
 from tests.golden.vocos_checks import check_default_decoder, check_vocos, default_cases, discover_vocos
-from tests.sides import BOTH
+from tests.sides import SIDES
 
 pytestmark = pytest.mark.golden
 
@@ -96,7 +96,7 @@ CASES = [
     pytest.param(check, given, side, id=f"{name}/{getattr(given, 'stem', given)}/{side}")
     for name, (found, check) in SIDED.items()
     for given in found
-    for side in BOTH
+    for side in SIDES
 ]
 OTHERS = [
     pytest.param(check, given, id=f"{name}/{getattr(given, 'stem', given)}")

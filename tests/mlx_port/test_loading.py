@@ -23,7 +23,7 @@ from mlx_port.dia import pipeline
 from mlx_port.stored_voice import converted_voice
 from tests.tiny.published_models import edit, sources
 from tests.tiny.record import record_again
-from tts_core.dia.shapes import is_norm
+from tts_core.dia.config import is_norm
 from tts_core.errors import CheckpointError, NotFoundError, SpeechError, UsageError
 from tts_core.text.rules import NO_RULES, TextRules
 from tts_core.voice.embedded import CODEC, DIA

@@ -25,7 +25,7 @@ from tests.golden.codec_bench import CodecSide, codec_bench
 from tests.golden.mimi_checks import in_pieces
 from tests.oracles.codecs import KINDS, Oracle, clip
 from tests.parity.codecs.kinds import decoded_at_once, samples_of
-from tests.sides import BOTH
+from tests.sides import SIDES
 from tests.temporary import run_folder
 from tests.tolerance import FACTOR
 from tts_core.codecs.policy import CodecPolicy
@@ -65,7 +65,7 @@ def inference() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("side", BOTH)
+@pytest.mark.parametrize("side", SIDES)
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize(("kind", "name"), NAMES)
 def test_encode(kind: str, name: Any, length: int, side: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +101,7 @@ def test_codes_use_the_codebooks(kind: str, name: Any) -> None:
     assert all(len(np.unique(codes[:, q])) > size / 2 for q in range(codes.shape[1]))
 
 
-@pytest.mark.parametrize("side", BOTH)
+@pytest.mark.parametrize("side", SIDES)
 @pytest.mark.parametrize("frames", [1, 2, 7, 26])
 @pytest.mark.parametrize(("kind", "name"), NAMES)
 def test_decode(kind: str, name: Any, frames: int, side: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.golden.bench import Bench
 from tests.golden.dia_bench import DiaSide, dia_bench
 from tests.golden.dia_checks import assert_same_codes, frames_of, processor_grid, whole_grid
-from tests.sides import BOTH
+from tests.sides import SIDES
 from tts_core.dia.grid import revert_delay
 from tts_core.dia.text import tokenize
 
@@ -63,7 +63,7 @@ def published(tmp_path_factory) -> tuple[Any, Path]:
     return network, folder
 
 
-@pytest.fixture(params=BOTH)
+@pytest.fixture(params=SIDES)
 def bench(request, published) -> Bench[DiaSide]:
     return dia_bench(request.param, published[1] / "model.safetensors", published[1] / "config.json")
 

@@ -19,7 +19,7 @@ import numpy as np
 from tests.contract.speakers import folder as small_folder
 from tests.contract.speakers import given
 from tests.contract.test_pieces import brief
-from tests.parity.recorded_runs import SIDES
+from tests.sides import SIDES
 from tests.temporary import run_folder
 from tts_core.errors import SpeechError
 from tts_core.options import options_class

@@ -25,8 +25,9 @@ import numpy as np
 from safetensors.numpy import load_file, save_file
 
 from tests.parity.doors import Door, Heard
-from tests.parity.recorded_runs import DATA, SIDES
+from tests.parity.recorded_runs import DATA
 from tests.parity.scenes import SCENES
+from tests.sides import SIDES
 from tests.tolerance import bound
 from tts_core import models
 

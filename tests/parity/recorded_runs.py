@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
+from tests.sides import SIDES
 from tests.temporary import run_folder
 from tests.tiny import mars5 as mars5_pipelines
 from tests.tiny import metavoice_pipeline
@@ -37,7 +38,6 @@ from tts_core.prompt import Prompt
 from tts_core.results import GenerationResult
 
 DATA = Path(__file__).parents[1] / "data" / "recorded"
-SIDES = {"torch": "torch_ref", "mlx": "mlx_port"}
 STRIDE = 7  # divides no hop length, so samples of every phase are kept
 
 

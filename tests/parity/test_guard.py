@@ -9,10 +9,10 @@ import pytest
 
 import mlx_port.guard
 import torch_ref.guard
-from tests.sides import PORT, SIDES, Side
+from tests.sides import BY_PACKAGE, PORT, Side
 from tests.tiny.dia import compose
 from tests.tiny.networks import Weights, tiny
-from tts_core.dia.shapes import is_norm
+from tts_core.dia.config import is_norm
 from tts_core.errors import GenerationError
 
 pytestmark = pytest.mark.rest
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.rest
 TEXTS = ["[S1] One, two.", "[S2] Three."]
 
 
-@pytest.fixture(params=list(SIDES.values()), ids=list(SIDES))
+@pytest.fixture(params=list(BY_PACKAGE.values()), ids=list(BY_PACKAGE))
 def side(request: pytest.FixtureRequest) -> Side:
     return request.param
 

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from tests.parity.recorded_runs import RUNS, SIDES, STRIDE, file_of, recorded, speak
+from tests.parity.recorded_runs import RUNS, STRIDE, file_of, recorded, speak
+from tests.sides import SIDES
 
 pytestmark = pytest.mark.rest
 

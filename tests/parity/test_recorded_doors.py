@@ -9,8 +9,8 @@ import pytest
 
 from tests.parity.doors import Door, Heard
 from tests.parity.recorded_doors import recorded, stride
-from tests.parity.recorded_runs import SIDES
 from tests.parity.scenes import SCENES
+from tests.sides import SIDES
 
 REST = ("generate", "settings", "codes", "live", "sixteen", "bands")  # the others are in the default run
 CASES = [

@@ -18,8 +18,8 @@ from torch_ref import DiaPipeline, generate, load
 from torch_ref.codecs.dac import Dac
 from torch_ref.dia.dia import Dia
 from torch_ref.loading import How, open_parts
+from tts_core.dia.config import is_norm
 from tts_core.dia.options import DEFAULTS_V01
-from tts_core.dia.shapes import is_norm
 from tts_core.errors import CheckpointError, NotFoundError, UsageError
 from tts_core.voice.embedded import CODEC, DIA
 

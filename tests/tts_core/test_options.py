@@ -19,6 +19,7 @@ import pytest
 
 import tts_core
 from tests.json_numbers import json_numbers, numeric_options
+from tests.sides import SIDES
 from tts_core.errors import UsageError
 from tts_core.models import NAMES
 from tts_core.options import changed, check, info, option, options_class, single_values
@@ -222,7 +223,6 @@ APP = {  # whole lines of an app, SIDE for the package's name → rule, None whe
     'SIDE.DiaPipeline.load("folder", dtype="bfloat61")': "reportArgumentType",
     'SIDE.stream("x", SIDE.load("folder", model="mars5"), seed="one")': "reportArgumentType",
 }
-SIDES = ("mlx_port", "torch_ref")
 
 
 def readme_example() -> str:
@@ -240,7 +240,7 @@ def readme_example() -> str:
 def test_a_type_checker_refuses_what_a_model_does_not_take(tmp_path: Path) -> None:
     """An app of all models on both sides, in one run of pyright."""
     app, expected = ["import mlx_port", "import torch_ref", "from pathlib import Path"], {}
-    for side in SIDES:
+    for side in SIDES.values():
         for model, pipeline in PIPELINES.items():
             for call, rule in CALLS.items():
                 for loaded in (f'{pipeline}Pipeline.load("folder")', f'load("folder", model="{model}")'):

@@ -19,7 +19,7 @@ from tests.tts_core.codecs.test_vocos import SHAPES as VOCOS_SHAPES
 from tests.tts_core.dia.test_config import SCHEMAS
 from tests.tts_core.mars5.test_config import AR_SHAPES, NAR_HEADS_8, NAR_SHAPES
 from tests.tts_core.metavoice.test_config import FIRST_ARGS, SECOND, SECOND_ARGS, checkpoint, first_shapes
-from tts_core.codecs import dac, encodec, mbd, mimi_published, qwen3_codec, vocos
+from tts_core.codecs import dac, encodec, mbd, mimi, qwen3_codec, vocos
 from tts_core.dia import config as dia
 from tts_core.dia2 import config as dia2
 from tts_core.errors import CheckpointError
@@ -56,8 +56,8 @@ FORMS: dict[str, tuple[Callable[[Any], Any], Any]] = {
     "dac descript": (dac.read_descript, DESCRIPT),
     "dac transformers": (dac.read_transformers, TRANSFORMERS),
     "encodec": (encodec.read_transformers, ENCODEC),
-    "mimi": (mimi_published.read_transformers, MIMI),
-    "mimi transformers 5": (mimi_published.read_transformers, NEW),
+    "mimi": (mimi.read_transformers, MIMI),
+    "mimi transformers 5": (mimi.read_transformers, NEW),
     "mbd": (mbd.read_published, published_content(MBD, {})),
     "vocos": (lambda given: vocos.read_published(given, VOCOS_SHAPES), vocos.read_yaml(VOCOS)),
 }

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from tts_core.codecs.published import HARMLESS
-from tts_core.config import Config, Count, FileForm, Sizes, Strides, at
+from tts_core.config import HARMLESS, Config, Count, FileForm, Sizes, Strides, at
 from tts_core.errors import CheckpointError
 from tts_core.models import Network
 from tts_core.nn.windows import Conv, ConvTranspose, Layer, Window, input_span, output_length
+from tts_core.shapes import Module, Shapes, biased, shapes, transposed, weight
 
 DILATIONS = (1, 3, 9)  # of a block's three residual units
 
@@ -91,61 +91,54 @@ def read_transformers(config: Mapping[str, Any]) -> DacConfig:
     return DacConfig.read(_TRANSFORMERS, config)
 
 
-def parameter_shapes(config: DacConfig) -> dict[str, tuple[int, ...]]:
-    """Map canonical names to PyTorch shapes: convolutions (out, in, k), transposed ones (in, out, k)."""
-    shapes: dict[str, tuple[int, ...]] = {}
+def parameter_shapes(config: DacConfig) -> Shapes:
+    """Map canonical names to PyTorch shapes."""
 
-    def conv(name: str, out: int, into: int, kernel: int) -> None:
-        shapes[f"{name}.weight"] = (out, into, kernel)
-        shapes[f"{name}.bias"] = (out,)
+    def units(width: int) -> dict[str, Module]:
+        unit = {
+            "snake1": _snake(width),
+            "conv1": biased(width, width, 7),
+            "snake2": _snake(width),
+            "conv2": biased(width, width, 1),
+        }
+        return {f"res_unit{number}": unit for number in range(1, len(DILATIONS) + 1)}
 
-    def residual_units(at: str, width: int) -> None:
-        for unit in range(1, len(DILATIONS) + 1):
-            shapes[f"{at}.res_unit{unit}.snake1.alpha"] = (1, width, 1)
-            conv(f"{at}.res_unit{unit}.conv1", width, width, 7)
-            shapes[f"{at}.res_unit{unit}.snake2.alpha"] = (1, width, 1)
-            conv(f"{at}.res_unit{unit}.conv2", width, width, 1)
-
-    width = config.encoder_hidden_size
-    conv("encoder.conv1", width, 1, 7)
-    for i, stride in enumerate(config.downsampling_ratios):
-        at = f"encoder.block.{i}"
-        residual_units(at, width)
-        shapes[f"{at}.snake1.alpha"] = (1, width, 1)
-        conv(f"{at}.conv1", 2 * width, width, 2 * stride)
-        width *= 2
-    shapes["encoder.snake1.alpha"] = (1, width, 1)
-    conv("encoder.conv2", config.hidden_size, width, 3)
-
-    for q, dim in enumerate(config.codebook_dim):
-        at = f"quantizer.quantizers.{q}"
-        conv(f"{at}.in_proj", dim, config.hidden_size, 1)
-        conv(f"{at}.out_proj", config.hidden_size, dim, 1)
-        shapes[f"{at}.codebook.weight"] = (config.codebook_size, dim)
-
-    width = config.decoder_hidden_size
-    conv("decoder.conv1", width, config.hidden_size, 7)
-    for i, stride in enumerate(config.upsampling_ratios):
-        at = f"decoder.block.{i}"
-        shapes[f"{at}.snake1.alpha"] = (1, width, 1)
-        shapes[f"{at}.conv_t1.weight"] = (width, width // 2, 2 * stride)
-        shapes[f"{at}.conv_t1.bias"] = (width // 2,)
-        residual_units(at, width // 2)
-        width //= 2
-    shapes["decoder.snake1.alpha"] = (1, width, 1)
-    conv("decoder.conv2", 1, width, 7)
-    return shapes
+    widths = [config.encoder_hidden_size << i for i in range(len(config.downsampling_ratios))]
+    outs = [config.decoder_hidden_size >> i for i in range(1, len(config.upsampling_ratios) + 1)]
+    latent, narrow = config.hidden_size, outs[-1]
+    down = [
+        {**units(width), "snake1": _snake(width), "conv1": biased(2 * width, width, 2 * stride)}
+        for width, stride in zip(widths, config.downsampling_ratios, strict=True)
+    ]
+    up = [
+        {"snake1": _snake(2 * out), "conv_t1": transposed(2 * out, out, 2 * stride), **units(out)}
+        for out, stride in zip(outs, config.upsampling_ratios, strict=True)
+    ]
+    books = [
+        {
+            "in_proj": biased(dim, latent, 1),
+            "out_proj": biased(latent, dim, 1),
+            "codebook": weight(config.codebook_size, dim),
+        }
+        for dim in config.codebook_dim
+    ]
+    return shapes(
+        {
+            "encoder.conv1": biased(widths[0], 1, 7),
+            "encoder.block": down,
+            "encoder.snake1": _snake(config.encoder_width),
+            "encoder.conv2": biased(latent, config.encoder_width, 3),
+            "quantizer.quantizers": books,
+            "decoder.conv1": biased(config.decoder_hidden_size, latent, 7),
+            "decoder.block": up,
+            "decoder.snake1": _snake(narrow),
+            "decoder.conv2": biased(1, narrow, 7),
+        }
+    )
 
 
-def mlx_axes(name: str, rank: int) -> tuple[int, ...] | None:
-    """Return the axis order that turns a tensor of `parameter_shapes` into MLX's channels-last layout; None
-    if it is the same.
-    """
-    if rank != 3:
-        return None
-    if name.endswith(".alpha"):
-        return (0, 2, 1)
-    return (1, 2, 0) if ".conv_t1." in name else (0, 2, 1)
+def _snake(width: int) -> Module:
+    return {"alpha": (1, width, 1)}
 
 
 def check_fits(config: DacConfig, channels: int, entries: int) -> None:
@@ -245,6 +238,5 @@ NETWORK = Network(
     network="codecs.dac:Dac",
     parameter_shapes=parameter_shapes,
     read_converted=DacConfig.from_dict,
-    mlx_axes=lambda config, name, rank: mlx_axes(name, rank),
     repository="descript/dac_44khz",
 )

@@ -11,11 +11,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tts_core.codecs.published import HARMLESS
-from tts_core.config import Config, Count, FileForm, Strides, at
+from tts_core.config import HARMLESS, Config, Count, FileForm, Strides, at
 from tts_core.errors import CheckpointError, UsageError
 from tts_core.models import Network
 from tts_core.nn.windows import Conv, ConvTranspose, Layer, Window, input_span
+from tts_core.shapes import Module, Shapes, biased, shapes, transposed
 
 SAMPLE_RATE = 24000  # Hz; the model's files do not state it
 
@@ -154,63 +154,43 @@ def read_transformers(config: Mapping[str, Any]) -> EncodecConfig:
     return EncodecConfig.read(_TRANSFORMERS, config)
 
 
-def parameter_shapes(config: EncodecConfig) -> dict[str, tuple[int, ...]]:
-    """Map canonical names to PyTorch shapes: convolutions (out, in, k), transposed ones (in, out, k)."""
-    shapes: dict[str, tuple[int, ...]] = {}
+def parameter_shapes(config: EncodecConfig) -> Shapes:
+    """Map canonical names to PyTorch shapes."""
 
-    def conv(name: str, out: int, into: int, kernel: int) -> None:
-        shapes[f"{name}.conv.weight"] = (out, into, kernel)
-        shapes[f"{name}.conv.bias"] = (out,)
+    def residual(width: int) -> Module:
+        inner = width // config.compress
+        return {
+            "block.1.conv": biased(inner, width, config.residual_kernel_size),
+            "block.3.conv": biased(width, inner, 1),
+            "shortcut.conv": biased(width, width, 1),
+        }
 
-    def residual(at: str, width: int) -> None:
-        conv(f"{at}.block.1", width // config.compress, width, config.residual_kernel_size)
-        conv(f"{at}.block.3", width, width // config.compress, 1)
-        conv(f"{at}.shortcut", width, width, 1)
-
-    def lstm(at: str) -> None:
-        rows = 4 * config.width
-        for layer in range(config.num_lstm_layers):
-            for kind in ("ih", "hh"):
-                shapes[f"{at}.lstm.weight_{kind}_l{layer}"] = (rows, config.width)
-                shapes[f"{at}.lstm.bias_{kind}_l{layer}"] = (rows,)
-
-    width, stages = config.num_filters, len(config.upsampling_ratios)
-    conv("encoder.layers.0", width, 1, config.kernel_size)
-    for i, stride in enumerate(config.upsampling_ratios[::-1]):
-        residual(f"encoder.layers.{3 * i + 1}", width)
-        conv(f"encoder.layers.{3 * i + 3}", 2 * width, width, 2 * stride)
-        width *= 2
-    lstm(f"encoder.layers.{3 * stages + 1}")
-    conv(f"encoder.layers.{3 * stages + 3}", config.hidden_size, width, config.last_kernel_size)
-
-    for q in range(config.n_codebooks):
-        shapes[f"quantizer.layers.{q}.codebook.embed"] = (config.codebook_size, config.hidden_size)
-
-    conv("decoder.layers.0", width, config.hidden_size, config.kernel_size)
-    lstm("decoder.layers.1")
-    for place in transposed_layers(config):
-        stride = config.upsampling_ratios[place // 3 - 1]
-        shapes[f"decoder.layers.{place}.conv.weight"] = (width, width // 2, 2 * stride)
-        shapes[f"decoder.layers.{place}.conv.bias"] = (width // 2,)
-        width //= 2
-        residual(f"decoder.layers.{place + 1}", width)
-    conv(f"decoder.layers.{3 * stages + 3}", 1, width, config.last_kernel_size)
-    return shapes
+    width, latent, rows = config.width, config.hidden_size, 4 * config.width
+    lstm = dict[str, Module]()
+    for layer in range(config.num_lstm_layers):
+        for kind in ("ih", "hh"):
+            lstm |= {f"weight_{kind}_l{layer}": (rows, width), f"bias_{kind}_l{layer}": (rows,)}
+    outs = [width >> i for i in range(1, len(config.upsampling_ratios) + 1)]
+    first, last = config.kernel_size, config.last_kernel_size
+    stages = list(zip(outs, config.upsampling_ratios, strict=True))
+    encoder: dict[str, Module] = {"0.conv": biased(config.num_filters, 1, first)}
+    for i, (narrow, stride) in enumerate(stages[::-1]):
+        encoder[f"{3 * i + 1}"] = residual(narrow)
+        encoder[f"{3 * i + 3}.conv"] = biased(2 * narrow, narrow, 2 * stride)
+    end = 3 * len(stages)
+    encoder |= {f"{end + 1}.lstm": lstm, f"{end + 3}.conv": biased(latent, width, last)}
+    decoder: dict[str, Module] = {"0.conv": biased(width, latent, first), "1.lstm": lstm}
+    for index, (narrow, stride) in zip(transposed_layers(config), stages, strict=True):
+        decoder[f"{index}.conv"] = transposed(2 * narrow, narrow, 2 * stride)
+        decoder[f"{index + 1}"] = residual(narrow)
+    decoder[f"{end + 3}.conv"] = biased(1, config.num_filters, last)
+    books: Module = [{"codebook.embed": (config.codebook_size, latent)}] * config.n_codebooks
+    return shapes({"encoder.layers": encoder, "quantizer.layers": books, "decoder.layers": decoder})
 
 
 def transposed_layers(config: EncodecConfig) -> range:
     """Return the indices of the transposed convolutions among the decoder's layers."""
     return range(3, 3 * len(config.upsampling_ratios) + 1, 3)
-
-
-def mlx_axes(config: EncodecConfig, name: str, rank: int) -> tuple[int, ...] | None:
-    """Return the axis order that turns a tensor of `parameter_shapes` into MLX's channels-last layout; None
-    if it is the same. Names do not identify transposed convolutions; the configuration does.
-    """
-    if rank != 3:
-        return None
-    transposed = {f"decoder.layers.{at}.conv.weight" for at in transposed_layers(config)}
-    return (1, 2, 0) if name in transposed else (0, 2, 1)
 
 
 def _residual_layers(config: EncodecConfig) -> list[Layer]:
@@ -290,6 +270,5 @@ NETWORK = Network(
     network="codecs.encodec:Encodec",
     parameter_shapes=parameter_shapes,
     read_converted=EncodecConfig.from_dict,
-    mlx_axes=mlx_axes,
     repository="facebook/encodec_24khz",
 )

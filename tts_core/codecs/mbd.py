@@ -16,9 +16,9 @@ from tts_core.codecs.encodec import EncodecConfig
 from tts_core.config import MOST_LAYERS, Config, Count, FileForm, Signed, at, mapping
 from tts_core.errors import CheckpointError, UsageError
 from tts_core.models import Network
+from tts_core.shapes import Module, Shapes, TransposedKernel, biased, shapes, weight
 
 _LOG = logging.getLogger("tts_core")
-Shapes = dict[str, tuple[int, ...]]
 
 
 class MbdUnetConfig(Config, title="MBD U-Net"):
@@ -183,58 +183,41 @@ def _read_band(content: Any, rate: Any, where: str) -> MbdBandConfig:
 
 
 def parameter_shapes(config: MbdConfig) -> Shapes:
-    """Map canonical names to shapes in PyTorch's layout, band after band."""
-    return {
-        f"bands.{b}.{name}": shape
-        for b, band in enumerate(config.bands)
-        for name, shape in band_parameter_shapes(band).items()
-    }
+    """Map canonical names to PyTorch shapes, band after band."""
+    return shapes({"bands": [band_parameter_shapes(band) for band in config.bands]})
 
 
 def band_parameter_shapes(band: MbdBandConfig) -> Shapes:
-    """Map names of one band's tensors to shapes: convolutions (out, in, k), transposed ones (in, out, k)."""
-    unet, shapes = band.unet, Shapes()
-    widths = unet.channels
+    """Map names of one band's tensors to PyTorch shapes."""
+    unet, widths, steps = band.unet, band.unet.channels, band.schedule.num_steps
 
-    def norm(name: str, width: int) -> None:
-        shapes[f"{name}.weight"] = shapes[f"{name}.bias"] = (width,)
+    def res_blocks(width: int) -> Module:
+        norm, conv = biased(width), biased(width, width, 3)
+        return [{"norm1": norm, "conv1": conv, "norm2": norm, "conv2": conv}] * unet.res_blocks
 
-    def res_blocks(at: str, width: int) -> None:
-        for i in range(unet.res_blocks):
-            for half in ("1", "2"):
-                norm(f"{at}.res_blocks.{i}.norm{half}", width)
-                shapes[f"{at}.res_blocks.{i}.conv{half}.weight"] = (width, width, 3)
-                shapes[f"{at}.res_blocks.{i}.conv{half}.bias"] = (width,)
-
-    for level, (into, width) in enumerate(zip((1, *widths), widths, strict=False)):
-        at = f"unet.encoders.{level}"
-        shapes[f"{at}.conv.weight"] = (width, into, unet.kernel)
-        norm(f"{at}.norm", width)
-        res_blocks(at, width)
-    for j, (width, out) in enumerate(zip(widths[::-1], (*widths[-2::-1], 1), strict=True)):
-        at = f"unet.decoders.{j}"
-        res_blocks(at, width)
-        norm(f"{at}.norm", width)
-        shapes[f"{at}.convtr.weight"] = (width, out, unet.kernel)
-    shapes["unet.embedding.weight"] = (band.schedule.num_steps, widths[0])
-    for level, width in enumerate(widths[1:]):
-        shapes[f"unet.embeddings.{level}.weight"] = (band.schedule.num_steps, width)
-    shapes["unet.conv_codec.weight"] = (widths[-1], unet.codec_dim, 1)
-    shapes["unet.conv_codec.bias"] = (widths[-1],)
+    encoders = [
+        {"conv": weight(width, into, unet.kernel), "norm": biased(width), "res_blocks": res_blocks(width)}
+        for into, width in zip((1, *widths), widths, strict=False)
+    ]
+    decoders = [
+        {
+            "res_blocks": res_blocks(width),
+            "norm": biased(width),
+            "convtr.weight": TransposedKernel((width, out, unet.kernel)),
+        }
+        for width, out in zip(widths[::-1], (*widths[-2::-1], 1), strict=True)
+    ]
+    found: dict[str, Module] = {
+        "unet.encoders": encoders,
+        "unet.decoders": decoders,
+        "unet.embedding": weight(steps, widths[0]),
+        "unet.embeddings": [weight(steps, width) for width in widths[1:]],
+        "unet.conv_codec": biased(widths[-1], unet.codec_dim, 1),
+    }
     if band.processor is not None:
-        shapes["processor.counts"] = (1,)
-        for name in ("sum_x", "sum_x2", "sum_target_x2"):
-            shapes[f"processor.{name}"] = (band.processor.n_bands,)
-    return shapes
-
-
-def mlx_axes(name: str, rank: int) -> tuple[int, ...] | None:
-    """Return the axis order that turns a tensor of `parameter_shapes` into MLX's channels-last layout; None
-    if it is the same.
-    """
-    if rank != 3:
-        return None
-    return (1, 2, 0) if ".convtr." in name else (0, 2, 1)
+        sums = dict.fromkeys(("sum_x", "sum_x2", "sum_target_x2"), (band.processor.n_bands,))
+        found["processor"] = {"counts": (1,), **sums}
+    return shapes(found)
 
 
 def check_fits(config: MbdConfig, codec: EncodecConfig) -> None:
@@ -252,7 +235,6 @@ NETWORK = Network(
     network="codecs.mbd:MultiBandDiffusion",
     parameter_shapes=parameter_shapes,
     read_converted=MbdConfig.from_dict,
-    mlx_axes=lambda config, name, rank: mlx_axes(name, rank),
     pieces="bands.{}.",
     repository="facebook/multiband-diffusion",
     license="cc-by-nc-4.0",

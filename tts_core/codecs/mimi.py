@@ -7,13 +7,16 @@ entries of a codebook computed.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from tts_core.codecs.policy import CodecPolicy
-from tts_core.config import Config, Count, Strides, at, heads_faults
-from tts_core.errors import UsageError
+from tts_core.config import HARMLESS, Config, Count, FileForm, Strides, at, heads_faults
+from tts_core.errors import CheckpointError, UsageError
 from tts_core.models import Network
 from tts_core.nn.windows import Conv, Layer, Window, input_span
+from tts_core.shapes import Module, Shapes, attention, biased, shapes, transposed, weight
 
 STEPS = 2  # of the transformers in a frame
 # Frames have 1920 samples: 64 of them are as long as 240 of DAC's, and two are the first 0.16 s of a stream
@@ -87,101 +90,129 @@ class MimiConfig(Config, title="Mimi config"):
         return self.codebook_dim != self.hidden_size
 
 
+@dataclass(frozen=True)
+class BookSizes:
+    """Shape of a quantizer, by the names of MimiConfig."""
+
+    hidden_size: int  # width of what is quantized
+    codebook_dim: int
+    codebook_size: int
+    n_codebooks: int
+    n_semantic: int = 1
+    is_projected: bool = True
+
+
+_FIXED = {  # the only supported values
+    "audio_channels": 1,
+    "use_causal_conv": True,
+    "use_conv_shortcut": False,
+    "pad_mode": "constant",
+    "trim_right_ratio": 1.0,
+    "hidden_act": "gelu",
+    "attention_bias": False,
+}
+_UNUSED = (
+    "layer_scale_initial_scale",  # of training
+    "max_position_embeddings",  # not a limit: positions are relative
+    "tie_word_embeddings",  # nothing to tie
+    *("attention_dropout", "use_cache", "use_streaming", "chunk_size_feed_forward", "id2label", "label2id"),
+    *("is_encoder_decoder", "problem_type"),
+)
+_FILE = FileForm(
+    "Mimi config.json",
+    unused={"": (*HARMLESS, *_UNUSED, "frame_rate", "_frame_rate")},
+    fixed=_FIXED | {"normalize": False, "rope_parameters.rope_type": "default"},
+    equal={"vector_quantization_hidden_dimension": "codebook_dim", "upsample_groups": "hidden_size"},
+    needs=_FIXED,
+    support="only the causal mono Mimi is supported",
+)
+
+
+def read_transformers(config: Mapping[str, Any]) -> MimiConfig:
+    """Read the configuration from the config.json of a transformers MimiModel, before or since version 5."""
+    read = MimiConfig.read(_FILE, config)
+    rate, steps = (
+        config.get("frame_rate", config.get("_frame_rate")),
+        math.ceil(read.sample_rate / read.step_length),
+    )
+    if rate is None:
+        return read
+    is_rate = isinstance(rate, int | float) and not isinstance(rate, bool) and rate > 0
+    if not is_rate or steps // rate != STEPS:
+        raise CheckpointError(f"Mimi config.json: frame_rate {rate!r:.40}, expected {steps / STEPS:g}")
+    return read
+
+
 def check_codebooks(config: MimiConfig, count: int) -> None:
     """Raise UsageError unless `count` is between 1 and the model's number of codebooks."""
     if not 1 <= count <= config.n_codebooks:
         raise UsageError(f"Mimi: {count} codebooks; give 1 to {config.n_codebooks}")
 
 
-def parameter_shapes(config: MimiConfig) -> dict[str, tuple[int, ...]]:
-    """Map canonical names to PyTorch shapes: convolutions (out, in, k), transposed ones (in, out, k)."""
-    shapes: dict[str, tuple[int, ...]] = {}
+def parameter_shapes(config: MimiConfig) -> Shapes:
+    """Map canonical names to PyTorch shapes."""
 
-    def conv(name: str, out: int, into: int, kernel: int) -> None:
-        shapes[f"{name}.conv.weight"] = (out, into, kernel)
-        shapes[f"{name}.conv.bias"] = (out,)
-
-    def residual(at: str, width: int) -> None:
+    def residuals(first: int, width: int) -> dict[str, Module]:
         inner = width // config.compress
-        conv(f"{at}.block.1", inner, width, config.residual_kernel_size)
-        conv(f"{at}.block.3", width, inner, 1)
+        block = {
+            "block.1.conv": biased(inner, width, config.residual_kernel_size),
+            "block.3.conv": biased(width, inner, 1),
+        }
+        return {f"{first + i}": block for i in range(blocks)}
 
-    blocks, latent = config.num_residual_layers, config.hidden_size
-    width, at = config.num_filters, 1
-    conv("encoder.layers.0", width, 1, config.kernel_size)
-    for stride in config.upsampling_ratios[::-1]:
-        for block in range(blocks):
-            residual(f"encoder.layers.{at + block}", width)
-        conv(f"encoder.layers.{at + blocks + 1}", 2 * width, width, 2 * stride)
-        width, at = 2 * width, at + blocks + 2
-    conv(f"encoder.layers.{at + 1}", latent, width, config.last_kernel_size)
-    shapes |= _transformer_shapes(config, "encoder_transformer")
-    shapes["downsample.conv.weight"] = (latent, latent, 2 * STEPS)
-
-    for half, count in _quantizers(config):
-        part = f"quantizer.{half}_residual_vector_quantizer"
-        if config.is_projected:
-            shapes[f"{part}.input_proj.weight"] = (config.codebook_dim, latent, 1)
-        for q in range(count):
-            shapes[f"{part}.layers.{q}.codebook.embed"] = (config.codebook_size, config.codebook_dim)
-        if config.is_projected:
-            shapes[f"{part}.output_proj.weight"] = (latent, config.codebook_dim, 1)
-
-    shapes["upsample.conv.weight"] = (latent, 1, 2 * STEPS)
-    shapes |= _transformer_shapes(config, "decoder_transformer")
-    conv("decoder.layers.0", width, latent, config.kernel_size)
-    for at, stride in zip(transposed_layers(config), config.upsampling_ratios, strict=True):
-        shapes[f"decoder.layers.{at}.conv.weight"] = (width, width // 2, 2 * stride)
-        shapes[f"decoder.layers.{at}.conv.bias"] = (width // 2,)
+    blocks, latent, width = config.num_residual_layers, config.hidden_size, config.num_filters
+    encoder: dict[str, Module] = {"0.conv": biased(width, 1, config.kernel_size)}
+    for index, stride in zip(transposed_layers(config), config.upsampling_ratios[::-1], strict=True):
+        encoder |= residuals(index - 1, width)
+        encoder[f"{index + blocks}.conv"] = biased(2 * width, width, 2 * stride)
+        width *= 2
+    last = transposed_layers(config)[-1] + blocks + 2
+    encoder[f"{last}.conv"] = biased(latent, width, config.last_kernel_size)
+    decoder: dict[str, Module] = {"0.conv": biased(width, latent, config.kernel_size)}
+    for index, stride in zip(transposed_layers(config), config.upsampling_ratios, strict=True):
+        decoder[f"{index}.conv"] = transposed(width, width // 2, 2 * stride)
         width //= 2
-        for block in range(blocks):
-            residual(f"decoder.layers.{at + 1 + block}", width)
-    last = len(config.upsampling_ratios) * (blocks + 2) + 2
-    conv(f"decoder.layers.{last}", 1, width, config.last_kernel_size)
-    return shapes
-
-
-def _transformer_shapes(config: MimiConfig, part: str) -> dict[str, tuple[int, ...]]:
-    width, inner = config.hidden_size, config.intermediate_size
-    rows = config.num_attention_heads * config.head_dim
-    key_rows = config.num_key_value_heads * config.head_dim
+        decoder |= residuals(index + 1, width)
+    decoder[f"{last}.conv"] = biased(1, width, config.last_kernel_size)
     layer = {
-        "input_layernorm.weight": (width,),
-        "input_layernorm.bias": (width,),
-        "self_attn.q_proj.weight": (rows, width),
-        "self_attn.k_proj.weight": (key_rows, width),
-        "self_attn.v_proj.weight": (key_rows, width),
-        "self_attn.o_proj.weight": (width, rows),
-        "self_attn_layer_scale.scale": (width,),
-        "post_attention_layernorm.weight": (width,),
-        "post_attention_layernorm.bias": (width,),
-        "mlp.fc1.weight": (inner, width),
-        "mlp.fc2.weight": (width, inner),
-        "mlp_layer_scale.scale": (width,),
+        "input_layernorm": biased(latent),
+        "self_attn": attention(config),
+        "self_attn_layer_scale.scale": (latent,),
+        "post_attention_layernorm": biased(latent),
+        "mlp.fc1": weight(config.intermediate_size, latent),
+        "mlp.fc2": weight(latent, config.intermediate_size),
+        "mlp_layer_scale.scale": (latent,),
     }
-    layers = range(config.num_hidden_layers)
-    return {f"{part}.layers.{i}.{name}": shape for i in layers for name, shape in layer.items()}
+    layers = [layer] * config.num_hidden_layers
+    return shapes(
+        {
+            "encoder.layers": encoder,
+            "encoder_transformer.layers": layers,
+            "downsample.conv": weight(latent, latent, 2 * STEPS),
+            "quantizer": quantizer(config),
+            "upsample.conv": weight(latent, 1, 2 * STEPS),
+            "decoder_transformer.layers": layers,
+            "decoder.layers": decoder,
+        }
+    )
 
 
-def _quantizers(config: MimiConfig) -> list[tuple[str, int]]:
-    """List the names of both quantizers with their numbers of codebooks."""
-    return [("semantic", config.n_semantic), ("acoustic", config.n_codebooks - config.n_semantic)]
+def quantizer(sizes: BookSizes | MimiConfig) -> dict[str, Module]:
+    """Build the quantizer: semantic books, and acoustic ones."""
+    found, width, dim = dict[str, Module](), sizes.hidden_size, sizes.codebook_dim
+    for half, count in (("semantic", sizes.n_semantic), ("acoustic", sizes.n_codebooks - sizes.n_semantic)):
+        books = {"layers": [{"codebook.embed": (sizes.codebook_size, dim)}] * count}
+        if sizes.is_projected:
+            ends = weight(dim, width, 1), weight(width, dim, 1)
+            books = {"input_proj": ends[0], **books, "output_proj": ends[1]}
+        found[f"{half}_residual_vector_quantizer"] = books
+    return found
 
 
 def transposed_layers(config: MimiConfig) -> list[int]:
     """List the indices of the transposed convolutions among the decoder's layers."""
     each = config.num_residual_layers + 2
     return [2 + each * i for i in range(len(config.upsampling_ratios))]
-
-
-def mlx_axes(config: MimiConfig, name: str, rank: int) -> tuple[int, ...] | None:
-    """Return the axis order that turns a tensor of `parameter_shapes` into MLX's channels-last layout; None
-    if it is the same. Names do not identify transposed convolutions; the configuration does.
-    """
-    if rank != 3:
-        return None
-    transposed = {f"decoder.layers.{at}.conv.weight" for at in transposed_layers(config)}
-    return (1, 2, 0) if name in transposed else (0, 2, 1)
 
 
 def _residual_layers(config: MimiConfig) -> list[Layer]:
@@ -258,7 +289,6 @@ NETWORK = Network(
     network="codecs.mimi:Mimi",
     parameter_shapes=parameter_shapes,
     read_converted=MimiConfig.from_dict,
-    mlx_axes=mlx_axes,
     repository="kyutai/mimi",
     license="cc-by-4.0",
 )

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any
 
 from tts_core.codecs import mimi
-from tts_core.codecs.mimi import MIMI_24KHZ, MimiConfig
-from tts_core.codecs.mimi_published import read_transformers
+from tts_core.codecs.mimi import MIMI_24KHZ, BookSizes, MimiConfig, quantizer, read_transformers
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.config import (
     LARGEST,
     MOST_LAYERS,
+    SAVED,
     Bounds,
     Config,
     Count,
@@ -30,6 +30,7 @@ from tts_core.config import (
 from tts_core.errors import CheckpointError
 from tts_core.models import Network
 from tts_core.nn.windows import Window
+from tts_core.shapes import Module, Shapes, attention, biased, shapes, transposed, weight
 
 POLICY = CodecPolicy(max_frames=64, first_frames=2)  # as Mimi's: frames are as long
 KERNEL = 7  # of the convolutions around a block's activations
@@ -39,18 +40,6 @@ EXPANSION = 4  # of a ConvNeXt block's inner width
 NORM_EPS = 1e-6  # of its norm
 # The original decodes in pieces of so many frames, each with the frames before it as context
 PIECE, CONTEXT = 300, 25
-
-
-@dataclass(frozen=True)
-class BookSizes:
-    """Shape of the decoder's quantizer, by the names of MimiConfig."""
-
-    hidden_size: int  # width of what is quantized
-    codebook_dim: int
-    codebook_size: int
-    n_codebooks: int
-    n_semantic: int = 1
-    is_projected: bool = True
 
 
 class Qwen3DecoderConfig(Config, title="Qwen3 codec config"):
@@ -135,7 +124,7 @@ class Qwen3CodecConfig(Config, title="Qwen3 codec config"):
         return self.decoder.codebook_size
 
 
-_HARMLESS = ("architectures", "model_type", "dtype", "torch_dtype", "transformers_version")
+_SAVED = ("architectures", *SAVED)
 _UNUSED = (
     "attention_dropout",
     "layer_scale_initial_scale",
@@ -143,7 +132,7 @@ _UNUSED = (
     "num_semantic_quantizers",  # always 1
     "semantic_codebook_size",
     "vector_quantization_hidden_dimension",
-    *_HARMLESS,
+    *_SAVED,
 )
 _RATES = {
     "input_sample_rate": "sample_rate",
@@ -154,7 +143,7 @@ _RATES = {
 _ENCODER, _VALID = "encoder_config", "encoder_valid_num_quantizers"
 _FILE = FileForm(
     "speech_tokenizer/config.json",
-    unused={"": (*_HARMLESS, _ENCODER, _VALID), "decoder_config": _UNUSED},
+    unused={"": (*_SAVED, _ENCODER, _VALID), "decoder_config": _UNUSED},
     fixed={"decoder_config.hidden_act": "silu", "decoder_config.attention_bias": False},
     equal=_RATES,
     needs=_RATES,
@@ -182,99 +171,61 @@ def read_converted(config: Mapping[str, Any]) -> Qwen3CodecConfig:
 ENCODER = ("encoder.", "encoder_transformer.", "downsample.", "quantizer.")  # Mimi's parts that are used
 
 
-def parameter_shapes(config: Qwen3CodecConfig) -> dict[str, tuple[int, ...]]:
-    """Map canonical names to PyTorch shapes: convolutions (out, in, k), transposed ones (in, out, k)."""
+def parameter_shapes(config: Qwen3CodecConfig) -> Shapes:
+    """Map canonical names to PyTorch shapes."""
     whole = mimi.parameter_shapes(config.encoder)
-    shapes = {f"encoder.{name}": shape for name, shape in whole.items() if name.startswith(ENCODER)}
-    return shapes | {f"decoder.{name}": shape for name, shape in _decoder_shapes(config.decoder).items()}
+    encoder = {name: shape for name, shape in whole.items() if name.startswith(ENCODER)}
+    return shapes({"encoder": encoder, "decoder": _decoder(config.decoder)})
 
 
-def _decoder_shapes(config: Qwen3DecoderConfig) -> dict[str, tuple[int, ...]]:
-    shapes: dict[str, tuple[int, ...]] = {}
-
-    def layer(name: str, *weight: int, out: int) -> None:
-        shapes[f"{name}.weight"] = weight
-        shapes[f"{name}.bias"] = (out,)
-
-    def conv(name: str, out: int, into: int, kernel: int) -> None:
-        layer(f"{name}.conv", out, into, kernel, out=out)
-
-    def snake(name: str, width: int) -> None:
-        shapes[f"{name}.alpha"] = shapes[f"{name}.beta"] = (width,)
-
-    books, latent = config.books, config.latent_dim
-    for half, count in (("semantic", books.n_semantic), ("acoustic", books.n_codebooks - books.n_semantic)):
-        part = f"quantizer.{half}_residual_vector_quantizer"
-        shapes[f"{part}.input_proj.weight"] = (books.codebook_dim, books.hidden_size, 1)
-        for q in range(count):
-            shapes[f"{part}.layers.{q}.codebook.embed"] = (books.codebook_size, books.codebook_dim)
-        shapes[f"{part}.output_proj.weight"] = (books.hidden_size, books.codebook_dim, 1)
-    conv("pre_conv", latent, config.codebook_dim, PRE_KERNEL)
-    shapes |= _transformer_shapes(config)
-    for i, ratio in enumerate(config.upsampling_ratios):
-        layer(f"upsample.{i}.0.conv", latent, latent, ratio, out=latent)
-        conv(f"upsample.{i}.1.dwconv", latent, 1, KERNEL)
-        layer(f"upsample.{i}.1.norm", latent, out=latent)
-        layer(f"upsample.{i}.1.pwconv1", EXPANSION * latent, latent, out=EXPANSION * latent)
-        layer(f"upsample.{i}.1.pwconv2", latent, EXPANSION * latent, out=latent)
-        shapes[f"upsample.{i}.1.gamma"] = (latent,)
-    width = config.decoder_dim
-    conv("decoder.0", width, latent, KERNEL)
-    for i, rate in enumerate(config.upsample_rates, 1):
-        snake(f"decoder.{i}.block.0", width)
-        layer(f"decoder.{i}.block.1.conv", width, width // 2, 2 * rate, out=width // 2)
-        width //= 2
-        for unit in range(2, 2 + len(DILATIONS)):
-            at = f"decoder.{i}.block.{unit}"
-            snake(f"{at}.act1", width)
-            conv(f"{at}.conv1", width, width, KERNEL)
-            snake(f"{at}.act2", width)
-            conv(f"{at}.conv2", width, width, 1)
-    last = len(config.upsample_rates) + 1
-    snake(f"decoder.{last}", width)
-    conv(f"decoder.{last + 1}", 1, width, KERNEL)
-    return shapes
-
-
-def _transformer_shapes(config: Qwen3DecoderConfig) -> dict[str, tuple[int, ...]]:
-    width, inner, latent = config.hidden_size, config.intermediate_size, config.latent_dim
-    rows = config.num_attention_heads * config.head_dim
-    key_rows = config.num_key_value_heads * config.head_dim
+def _decoder(config: Qwen3DecoderConfig) -> Module:
+    latent, hidden, width = config.latent_dim, config.hidden_size, config.decoder_dim
     layer = {
-        "input_layernorm.weight": (width,),
-        "self_attn.q_proj.weight": (rows, width),
-        "self_attn.k_proj.weight": (key_rows, width),
-        "self_attn.v_proj.weight": (key_rows, width),
-        "self_attn.o_proj.weight": (width, rows),
-        "self_attn_layer_scale.scale": (width,),
-        "post_attention_layernorm.weight": (width,),
-        "mlp.gate_proj.weight": (inner, width),
-        "mlp.up_proj.weight": (inner, width),
-        "mlp.down_proj.weight": (width, inner),
-        "mlp_layer_scale.scale": (width,),
+        "input_layernorm": weight(hidden),
+        "self_attn": attention(config),
+        "self_attn_layer_scale.scale": (hidden,),
+        "post_attention_layernorm": weight(hidden),
+        "mlp.gate_proj": weight(config.intermediate_size, hidden),
+        "mlp.up_proj": weight(config.intermediate_size, hidden),
+        "mlp.down_proj": weight(hidden, config.intermediate_size),
+        "mlp_layer_scale.scale": (hidden,),
     }
-    ends = {
-        "input_proj.weight": (width, latent),
-        "input_proj.bias": (width,),
-        "norm.weight": (width,),
-        "output_proj.weight": (latent, width),
-        "output_proj.bias": (latent,),
+    convnext = {
+        "dwconv.conv": biased(latent, 1, KERNEL),
+        "norm": biased(latent),
+        "pwconv1": biased(EXPANSION * latent, latent),
+        "pwconv2": biased(latent, EXPANSION * latent),
+        "gamma": (latent,),
     }
-    layers = range(config.num_hidden_layers)
-    every = {f"layers.{i}.{name}": shape for i in layers for name, shape in layer.items()} | ends
-    return {f"pre_transformer.{name}": shape for name, shape in every.items()}
+    stages: list[Module] = [{"conv": biased(width, latent, KERNEL)}]
+    for rate in config.upsample_rates:
+        head = [_snake(width), {"conv": transposed(width, width // 2, 2 * rate)}]
+        width //= 2
+        unit = {
+            "act1": _snake(width),
+            "conv1.conv": biased(width, width, KERNEL),
+            "act2": _snake(width),
+            "conv2.conv": biased(width, width, 1),
+        }
+        stages.append({"block": [*head, *[unit] * len(DILATIONS)]})
+    return {
+        "quantizer": quantizer(config.books),
+        "pre_conv.conv": biased(latent, config.codebook_dim, PRE_KERNEL),
+        "pre_transformer": {
+            "layers": [layer] * config.num_hidden_layers,
+            "input_proj": biased(hidden, latent),
+            "norm": weight(hidden),
+            "output_proj": biased(latent, hidden),
+        },
+        "upsample": [
+            [{"conv": transposed(latent, latent, ratio)}, convnext] for ratio in config.upsampling_ratios
+        ],
+        "decoder": [*stages, _snake(width), {"conv": biased(1, width, KERNEL)}],
+    }
 
 
-def mlx_axes(config: Qwen3CodecConfig, name: str, rank: int) -> tuple[int, ...] | None:
-    """Return the axis order that turns a tensor of `parameter_shapes` into MLX's channels-last layout; None
-    if it is the same.
-    """
-    if rank != 3:
-        return None
-    sizes = config.decoder
-    transposed = {f"decoder.upsample.{i}.0.conv.weight" for i in range(len(sizes.upsampling_ratios))}
-    transposed |= {f"decoder.decoder.{i + 1}.block.1.conv.weight" for i in range(len(sizes.upsample_rates))}
-    return (1, 2, 0) if name in transposed else (0, 2, 1)
+def _snake(width: int) -> Module:
+    return {"alpha": (width,), "beta": (width,)}
 
 
 def carried(config: Qwen3DecoderConfig) -> int:
@@ -341,7 +292,6 @@ NETWORK = Network(
     network="codecs.qwen3_codec:Qwen3Codec",
     parameter_shapes=parameter_shapes,
     read_converted=read_converted,
-    mlx_axes=mlx_axes,
     repository="Qwen/Qwen3-TTS-Tokenizer-12Hz",
     license="apache-2.0",
     optional_documents=("configuration.json", "preprocessor_config.json"),

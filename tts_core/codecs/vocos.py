@@ -14,6 +14,7 @@ from tts_core.errors import CheckpointError, UsageError
 from tts_core.files.yaml_object import parse_yaml
 from tts_core.models import Network
 from tts_core.nn.windows import Conv, ConvTranspose, Layer, Window, input_span
+from tts_core.shapes import Shapes, biased, shapes, weight
 
 KERNEL = 7  # of every convolution
 NORM_EPS = 1e-6
@@ -101,41 +102,27 @@ def check_request(config: VocosConfig, n_codebooks: int, bandwidth_id: int) -> N
         raise UsageError(f"Vocos: bandwidth_id {bandwidth_id}; give 0 to {config.num_bandwidths - 1}")
 
 
-def parameter_shapes(config: VocosConfig) -> dict[str, tuple[int, ...]]:
-    """Map canonical names to shapes in PyTorch's layout: convolutions (out, in / groups, k)."""
-    dim, inner = config.dim, config.intermediate_dim
-    shapes: dict[str, tuple[int, ...]] = {
-        "feature_extractor.codebook_weights": (
-            config.n_codebooks * config.codebook_size,
-            config.input_channels,
-        ),
-        "backbone.embed.weight": (dim, config.input_channels, KERNEL),
-        "backbone.embed.bias": (dim,),
+def parameter_shapes(config: VocosConfig) -> Shapes:
+    """Map canonical names to PyTorch shapes."""
+    dim, inner, latent = config.dim, config.intermediate_dim, config.input_channels
+    norm = {part: weight(config.num_bandwidths, dim) for part in ("scale", "shift")}
+    block = {
+        "gamma": (dim,),
+        "dwconv": biased(dim, 1, KERNEL),
+        "norm": norm,
+        "pwconv1": biased(inner, dim),
+        "pwconv2": biased(dim, inner),
     }
-
-    def norm(at: str) -> None:
-        shapes.update({f"{at}.{part}.weight": (config.num_bandwidths, dim) for part in ("scale", "shift")})
-
-    norm("backbone.norm")
-    for i in range(config.num_layers):
-        at = f"backbone.convnext.{i}"
-        shapes |= {
-            f"{at}.gamma": (dim,),
-            f"{at}.dwconv.weight": (dim, 1, KERNEL),
-            f"{at}.dwconv.bias": (dim,),
+    return shapes(
+        {
+            "feature_extractor.codebook_weights": (config.n_codebooks * config.codebook_size, latent),
+            "backbone.embed": biased(dim, latent, KERNEL),
+            "backbone.norm": norm,
+            "backbone.convnext": [block] * config.num_layers,
+            "backbone.final_layer_norm": biased(dim),
+            "head.out": biased(2 * config.n_bins, dim),
         }
-        norm(f"{at}.norm")
-        shapes |= {f"{at}.pwconv1.weight": (inner, dim), f"{at}.pwconv1.bias": (inner,)}
-        shapes |= {f"{at}.pwconv2.weight": (dim, inner), f"{at}.pwconv2.bias": (dim,)}
-    shapes |= {f"backbone.final_layer_norm.{kind}": (dim,) for kind in ("weight", "bias")}
-    return shapes | {"head.out.weight": (2 * config.n_bins, dim), "head.out.bias": (2 * config.n_bins,)}
-
-
-def mlx_axes(name: str, rank: int) -> tuple[int, ...] | None:
-    """Return the axis order that turns a tensor of `parameter_shapes` into MLX's channels-last layout; None
-    if it is the same.
-    """
-    return (0, 2, 1) if rank == 3 else None
+    )
 
 
 def decode_window(config: VocosConfig, start: int, stop: int, frames: int) -> Window:
@@ -203,7 +190,6 @@ NETWORK = Network(
     network="codecs.vocos:Vocos",
     parameter_shapes=parameter_shapes,
     read_converted=VocosConfig.from_dict,
-    mlx_axes=lambda config, name, rank: mlx_axes(name, rank),
     descriptions=("config.yaml",),
     repository="charactr/vocos-encodec-24khz",
     license="mit",

@@ -13,8 +13,10 @@ from dataclasses import MISSING, asdict, fields, replace
 from typing import Annotated, Any
 
 from tts_core.config import (
+    HARMLESS,
     LARGEST,
     MOST_LAYERS,
+    SAVED,
     Bounds,
     Config,
     Count,
@@ -27,6 +29,7 @@ from tts_core.config import (
 )
 from tts_core.dia.options import DEFAULTS_0626, DEFAULTS_V01, DiaSampling
 from tts_core.errors import CheckpointError, UsageError
+from tts_core.shapes import Module, Shapes, attention, projections, shapes, weight
 
 Delays = Annotated[tuple[Id, ...], Bounds(1, MOST_LAYERS)]
 
@@ -137,43 +140,16 @@ class DiaConfig(Config, title="config.json"):
         return self.decoder_config.max_position_embeddings - self.longest_delay - 1
 
 
-_HARMLESS_TOP = [
-    "architectures",
-    "model_type",
-    "is_encoder_decoder",
-    "initializer_range",
-    "torch_dtype",
-    "dtype",
-    "transformers_version",
-    "use_cache",
-    "norm_eps",
-    "_name_or_path",
-    "return_dict",
-    "output_hidden_states",
-    "output_attentions",
-    "tie_word_embeddings",
-]
-_HARMLESS_SUB = [
-    "model_type",
-    "hidden_act",
-    "initializer_range",
-    "use_cache",
-    "rope_scaling",
-    "rope_parameters",
-    "rope_theta",
-    "dtype",
-    "torch_dtype",
-    "bos_token_id",
-    "eos_token_id",
-    "pad_token_id",
-    "transformers_version",
-]
-
-
+_ROPE, _IDS = (
+    ("rope_scaling", "rope_parameters", "rope_theta"),
+    ("bos_token_id", "eos_token_id", "pad_token_id"),
+)
+_TOP = (*HARMLESS, "is_encoder_decoder", "use_cache", "norm_eps", "tie_word_embeddings")
+_PART = (*SAVED, *_ROPE, *_IDS, "hidden_act", "initializer_range", "use_cache")
 _SCALED = {"rope_scaling": None, "rope_parameters.rope_type": "default", "hidden_act": "silu"}
 _FLAT = FileForm(
     "config.json",
-    unused={"": _HARMLESS_TOP, "encoder_config": _HARMLESS_SUB, "decoder_config": _HARMLESS_SUB},
+    unused={"": _TOP, "encoder_config": _PART, "decoder_config": _PART},
     fixed={
         f"{part}_config.{name}": value for part in ("encoder", "decoder") for name, value in _SCALED.items()
     },
@@ -260,3 +236,55 @@ def _sampling(values: dict[str, Any], where: str) -> DiaSampling:
         return DiaSampling(**values)
     except UsageError as fault:
         raise CheckpointError(f"{where}: {fault}") from None
+
+
+def parameter_shapes(config: DiaConfig) -> Shapes:
+    """Map canonical names to shapes, in the order of the network."""
+    encoder, decoder = config.encoder_config, config.decoder_config
+    width, wide, ids = encoder.hidden_size, decoder.hidden_size, decoder.num_channels * decoder.vocab_size
+    layer = {
+        "pre_sa_norm": weight(width),
+        "self_attention": attention(encoder),
+        "post_sa_norm": weight(width),
+        "mlp": _mlp(width, encoder.intermediate_size),
+    }
+    queries, keys = (
+        heads * decoder.cross_head_dim
+        for heads in (decoder.cross_num_attention_heads, decoder.cross_num_key_value_heads)
+    )
+    decoder_layer = {
+        "pre_sa_norm": weight(wide),
+        "self_attention": attention(decoder),
+        "pre_ca_norm": weight(wide),
+        "cross_attention": projections(wide, queries, keys, decoder.cross_hidden_size),
+        "pre_mlp_norm": weight(wide),
+        "mlp": _mlp(wide, decoder.intermediate_size),
+    }
+    return shapes(
+        {
+            "model.encoder.embedding": weight(encoder.vocab_size, width),
+            "model.encoder.layers": [layer] * encoder.num_hidden_layers,
+            "model.encoder.norm": weight(width),
+            "model.decoder.embeddings.embed": weight(ids, wide),
+            "model.decoder.layers": [decoder_layer] * decoder.num_hidden_layers,
+            "model.decoder.norm": weight(wide),
+            "logits_dense": weight(ids, wide),
+        }
+    )
+
+
+def _mlp(width: int, inner: int) -> Module:
+    return {"gate_up_proj": weight(2 * inner, width), "down_proj": weight(width, inner)}
+
+
+def is_norm(name: str) -> bool:
+    """Return True for a norm's weight, which stays float32 in every converted checkpoint."""
+    return name.endswith("norm.weight")
+
+
+def is_large(name: str) -> bool:
+    """Return True for a tensor that quantization covers: one that a decoding step reads whole.
+
+    Embeddings are not: a step reads single rows of them.
+    """
+    return name.endswith(("_proj.weight", "logits_dense.weight"))

@@ -8,10 +8,17 @@ from typing import Any
 from tts_core.codecs import dac
 from tts_core.codecs.dac import DAC_44KHZ, DacConfig
 from tts_core.config import config_of
-from tts_core.dia.config import DiaConfig, DiaDecoderConfig, DiaEncoderConfig, read_converted
+from tts_core.dia.config import (
+    DiaConfig,
+    DiaDecoderConfig,
+    DiaEncoderConfig,
+    is_large,
+    is_norm,
+    parameter_shapes,
+    read_converted,
+)
 from tts_core.dia.options import DEFAULTS_0626, DEFAULTS_V01, DiaOptions
-from tts_core.dia.shapes import is_large, is_norm, parameter_shapes
-from tts_core.models import ROWS_ONLY, Code, Configs, Documents, Model, Network, Speed, Wide
+from tts_core.models import ROWS_ONLY, SENTENCE, Configs, Documents, Model, Network, Speed, Wide
 from tts_core.text.rules import FILE as RULES_FILE
 from tts_core.text.rules import read_rules
 
@@ -89,21 +96,10 @@ def _reads(name: str) -> bool:
     return decoder and not any(once in name for once in (".cross_attention.k_", ".cross_attention.v_"))
 
 
-def code() -> Code:
-    """Import the functions."""
-    from tts_core.dia.footprint import PLAN
-    from tts_core.dia.probes import probes
-    from tts_core.dia.request import ask
-    from tts_core.dia.speech import speak
-
-    return Code(ask, speak, PLAN, probes)
-
-
 MODEL = Model(
     name="dia",
     title="Dia",
     options=DiaOptions,
-    code=code,
     networks={
         "dia": Network(
             title="Dia",
@@ -134,12 +130,11 @@ MODEL = Model(
     varies=varies,
     hints={"cross_rope": DiaConfig.with_cross_rope},
     speed=Speed(
-        stages=("prompt", "speech"),
         unit="row",
         frame_rate=lambda configs: config_of(configs, "dac", DacConfig).frame_rate,
         layers=lambda configs: config_of(configs, "dia", DiaConfig).decoder_config.num_hidden_layers,
         reads=_reads,
-        text="[S1] The quick brown fox jumps over the lazy dog near the river bank.",
+        text=f"[S1] {SENTENCE}",
         documents=lambda configs: {"dia": {}, "dac": {}},
     ),
 )

@@ -81,12 +81,11 @@ class SamplingOptions(SharedOptions):
     """The fields of DiaSampling as options; None is the model's own value."""
 
     cfg_scale: float | None = option(
-        None, "Classifier-free guidance; 0 turns it off.", "--cfg-scale", "--guidance", low=0, high=100
+        None, "Classifier-free guidance; 0 turns it off.", "--guidance", low=0, high=100
     )
     temperature: float | None = option(
         None,
         "Sampling temperature; 0 always takes the likeliest code.",
-        "--temperature",
         "--temp",
         low=0,
         high=100,
@@ -94,12 +93,11 @@ class SamplingOptions(SharedOptions):
         note=" (0 is greedy)",
     )
     top_p: float | None = option(
-        None, "Keep the likeliest codes up to this total probability.", "--top-p", above=0, high=1
+        None, "Keep the likeliest codes up to this total probability.", above=0, high=1
     )
     top_k: int | None = option(
         None,
         "Keep this many of the likeliest codes; 0 keeps all.",
-        "--top-k",
         low=0,
         high=1_000_000,
         note=" (0 keeps every id)",
@@ -130,24 +128,17 @@ class DiaOptions(SamplingOptions):
     piece_seconds: float | Literal["auto"] | None = option(
         "auto",
         "Longest piece of a long text in seconds; 0 does not cut.",
-        "--piece-seconds",
         low=1,
         high=LONGEST_SECONDS,
         choices=("auto",),
         unset=0,
     )
-    as_written: bool = option(
-        False, "Read the text without the text rules of the model's folder.", "--as-written"
-    )
-    skip_unknown: bool = option(
-        False,
-        "Leave characters out that the model has not learned, with a warning.",
-        "--skip-unknown",
-    )
+    as_written: bool = option(False, "Read the text without the text rules of the model's folder.")
+    skip_unknown: bool = option(False, "Leave characters out that the model has not learned, with a warning.")
     noise: Noise | Sequence[Noise] | None = option(
-        None, "Random numbers instead of the seed's.", per_text=True
+        None, "Random numbers instead of the seed's.", flag=None, per_text=True
     )
-    last_channel_free: bool = option(False, "Do not force the last channel's row before speech.")
+    last_channel_free: bool = option(False, "Do not force the last channel's row before speech.", flag=None)
 
 
 class DiaChanges(SamplingChanges, total=False):

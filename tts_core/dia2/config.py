@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 from tts_core.config import MOST_LAYERS, Bounds, Config, Count, FileForm, Id, Sizes, at, heads_faults
+from tts_core.shapes import Module, Shapes, attention, shapes, weight
 
 ACTIVATIONS = {  # as published → ours
     **dict.fromkeys(("silu", "swish", "swiglu"), "silu"),
@@ -147,3 +148,58 @@ def read_published(config: Mapping[str, Any], *, text_bos_id: int = 1) -> Dia2Co
             names = linear.get("mlp_activations") if isinstance(linear, Mapping) else linear
             config = {**config, "model": {**model, "decoder": {**decoder, "mlp_activations": names}}}
     return Dia2Config.read(_FILE, config, text_bos_id=text_bos_id)
+
+
+def parameter_shapes(config: Dia2Config) -> Shapes:
+    """Map canonical names to shapes, in the order of the network."""
+    first, other = config.transformer, config.depformer
+    width, narrow, ids = first.hidden_size, other.hidden_size, config.audio_vocab_size
+    stages, sets = config.n_streams - 1, len(config.weight_sets)
+    rows = other.num_attention_heads * other.head_dim
+    packed = dict[str, Module]()
+    for place in range(sets):
+        packed |= {f"in_proj.{place}": weight(3 * rows, narrow), f"out_proj.{place}": weight(narrow, rows)}
+    transformer = {
+        "audio_embeds": [weight(ids, width)] * config.n_streams,
+        "text_embed": _text(config.text_vocab_size, config.low_rank_dim, width),
+        "layers": [_layer(first, "attn", attention(first))] * first.num_hidden_layers,
+        "norm": weight(width),
+        "action_head": weight(config.action_vocab_size, width),
+        "cb0_head": weight(ids, width),
+    }
+    depformer = {
+        "audio_embeds": [weight(ids, narrow)] * stages,
+        "text_embed": _text(config.text_vocab_size, narrow, narrow) if config.depformer_has_text else {},
+        "depformer_in": [weight(narrow, width)] * sets,
+        "layers": [_layer(other, "self_attention", packed)] * other.num_hidden_layers,
+        "norm": weight(narrow),
+        "logits": [weight(ids, narrow)] * stages,
+    }
+    return shapes({"transformer": transformer, "depformer": depformer})
+
+
+def _text(ids: int, inner: int, width: int) -> Module:
+    projection = weight(width, inner)
+    return {"embedding": weight(ids, inner), "main_proj": projection, "second_proj": projection}
+
+
+def _layer(stack: Dia2StackConfig, name: str, attention: dict[str, Module]) -> Module:
+    width, inner, norm = stack.hidden_size, stack.intermediate_size, weight(stack.head_dim)
+    return {
+        "pre_norm": weight(width),
+        name: {**attention, "q_norm": norm, "k_norm": norm},
+        "post_norm": weight(width),
+        "mlp.wi": weight(2 * inner, width),
+        "mlp.wo": weight(width, inner),
+    }
+
+
+def is_norm(name: str) -> bool:
+    """Return True for weights of norms, and for the action head, which is as small."""
+    return name.endswith("norm.weight") or name == "transformer.action_head.weight"
+
+
+def is_large(name: str) -> bool:
+    """Return True for the linear layers that are quantized: the transformer's, and its head of codes."""
+    parts = ("transformer.layers.", "transformer.cb0_head.")
+    return name.startswith(parts) and not is_norm(name)

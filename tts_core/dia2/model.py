@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from tts_core.codecs.mimi import MIMI_24KHZ, MimiConfig
 from tts_core.config import config_of
-from tts_core.dia2.config import GATED, Dia2Config, Dia2StackConfig
+from tts_core.dia2.config import GATED, Dia2Config, Dia2StackConfig, is_large, is_norm, parameter_shapes
 from tts_core.dia2.options import Dia2Options
 from tts_core.dia2.script import SPEAKERS
-from tts_core.dia2.shapes import is_large, is_norm, parameter_shapes
 from tts_core.dia2.tokenizer import ASSETS_FILE, CONFIG_FILE, FILE, byte_tokenizer, shared_tokenizer
 from tts_core.errors import CheckpointError
-from tts_core.models import DEPTH, ROWS_ONLY, Code, Configs, Documents, Model, Network, Speed, Wide
+from tts_core.models import DEPTH, ROWS_ONLY, SENTENCE, Configs, Documents, Model, Network, Speed, Wide
 
 REPOSITORY, REPOSITORY_1B = "nari-labs/Dia2-2B", "nari-labs/Dia2-1B"
 
@@ -72,21 +71,10 @@ def _reads(name: str) -> bool:
     return ".audio_embeds." not in name and not name.endswith("text_embed.embedding.weight")
 
 
-def code() -> Code:
-    """Import the functions."""
-    from tts_core.dia2.footprint import PLAN
-    from tts_core.dia2.probes import probes
-    from tts_core.dia2.request import ask
-    from tts_core.dia2.speech import speak
-
-    return Code(ask, speak, PLAN, probes)
-
-
 MODEL = Model(
     name="dia2",
     title="Dia2",
     options=Dia2Options,
-    code=code,
     networks={
         "dia2": Network(
             title="Dia2",
@@ -120,12 +108,11 @@ MODEL = Model(
     example='--text "[S1] Hello there. [S2] Hi!"',
     speakers=2,
     speed=Speed(
-        stages=("prompt", "speech"),
         unit="frame",
         frame_rate=lambda configs: config_of(configs, "mimi", MimiConfig).frame_rate,
         layers=_layers,
         reads=_reads,
-        text="[S1] The quick brown fox jumps over the lazy dog near the river bank.",
+        text=f"[S1] {SENTENCE}",
         documents=lambda configs: {"dia2": {FILE: byte_tokenizer(SPEAKERS)}, "mimi": {}},
     ),
 )

@@ -18,16 +18,11 @@ else:
 class Dia2Options(SharedOptions):
     """Options of a generation. Raises UsageError for a value out of range."""
 
-    cfg_scale: float = option(
-        2.0, "Classifier-free guidance; 1 turns it off.", "--cfg-scale", "--guidance", low=0, high=100
-    )
-    cfg_filter_k: int = option(
-        50, "Candidates that guidance picks; 0 turns it off.", "--cfg-filter-k", low=0, high=1_000_000
-    )
+    cfg_scale: float = option(2.0, "Classifier-free guidance; 1 turns it off.", "--guidance", low=0, high=100)
+    cfg_filter_k: int = option(50, "Candidates that guidance picks; 0 turns it off.", low=0, high=1_000_000)
     temperature: float = option(
         0.8,
         "Sampling temperature of the sound; 0 always takes the likeliest code.",
-        "--temperature",
         "--temp",
         low=0,
         high=100,
@@ -36,7 +31,6 @@ class Dia2Options(SharedOptions):
     top_k: int = option(
         50,
         "Keep this many of the likeliest codes; 0 keeps all.",
-        "--top-k",
         low=0,
         high=1_000_000,
         note=" (0 keeps every id)",
@@ -44,26 +38,21 @@ class Dia2Options(SharedOptions):
     action_temperature: float = option(
         0.6,
         "Sampling temperature of the moments at which words begin; 0 always takes the likelier action.",
-        "--action-temperature",
         low=0,
         high=100,
         note=" (0 is greedy)",
     )
     action_top_k: int = option(
-        50, "Keep this many of the likeliest actions; 0 keeps both.", "--action-top-k", low=0, high=1_000_000
+        50, "Keep this many of the likeliest actions; 0 keeps both.", low=0, high=1_000_000
     )
-    initial_padding: int = option(
-        2, "Steps of 80 ms before the first word.", "--initial-padding", low=0, high=250
-    )
+    initial_padding: int = option(2, "Steps of 80 ms before the first word.", low=0, high=250)
     include_prefix: bool = option(
-        False, "Begin the sound with the reference recordings, as far as they are kept.", "--include-prefix"
+        False, "Begin the sound with the reference recordings, as far as they are kept."
     )
     max_frames: int | Sequence[int] | None = frames_option()
-    as_written: bool = option(
-        False, "Read tags, breaks and characters exactly as the original does.", "--as-written"
-    )
+    as_written: bool = option(False, "Read tags, breaks and characters exactly as the original does.")
     noise: Noise | Sequence[Noise] | None = option(
-        None, "Random numbers instead of the seed's.", per_text=True
+        None, "Random numbers instead of the seed's.", flag=None, per_text=True
     )
 
 

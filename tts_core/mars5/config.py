@@ -15,8 +15,7 @@ from typing import Any
 
 from tts_core.config import Config, Count, FileForm, at
 from tts_core.errors import CheckpointError
-
-Shapes = dict[str, tuple[int, ...]]
+from tts_core.shapes import Module, Shapes, biased, shapes, weight
 
 HEAD_DIM = 64  # of every head of the published checkpoints
 LAYER_NORM_EPS = 4e-5  # of every LayerNorm except the output heads'
@@ -188,44 +187,50 @@ def residual_transformer_from_shapes(
 
 
 def codec_lm_parameter_shapes(config: CodecLMConfig) -> Shapes:
-    """Map canonical names of a CodecLM's tensors to shapes; linears are (out, in)."""
+    """Map canonical names of a CodecLM's tensors to shapes."""
     width, inner = config.hidden_size, config.intermediate_size
-    shapes: Shapes = {"embed.weight": (config.vocab_size, width)}
-    shapes |= _tables("ref_chunked_emb", config.n_codebooks, config.codebook_rows, width)
-    shapes |= {"spk_identity_emb.weight": (1, width), "pos_embedding.alpha": (1,)}
-    shapes |= _transformer(
-        "spk_encoder", config.speaker_layers, width, config.speaker_intermediate_size, cross=False
+    layer = {
+        **{f"attention.w{part}": weight(width, width) for part in "qkvo"},
+        "feed_forward.w1": weight(inner, width),
+        "feed_forward.w3": weight(inner, width),
+        "feed_forward.w2": weight(width, inner),
+        "attention_norm": weight(width),
+        "ffn_norm": weight(width),
+    }
+    return shapes(
+        {
+            "embed": weight(config.vocab_size, width),
+            "ref_chunked_emb": _tables(config),
+            "spk_identity_emb": weight(1, width),
+            "pos_embedding.alpha": (1,),
+            "spk_encoder": _speaker_encoder(config),
+            "ar.layers": [layer] * config.num_hidden_layers,
+            "ar.norm": weight(width),
+            "ar.output": weight(config.vocab_size, width),
+        }
     )
-    for i in range(config.num_hidden_layers):
-        at = f"ar.layers.{i}"
-        shapes |= {f"{at}.attention.w{part}.weight": (width, width) for part in "qkvo"}
-        shapes |= {f"{at}.feed_forward.w{part}.weight": (inner, width) for part in "13"}
-        shapes[f"{at}.feed_forward.w2.weight"] = (width, inner)
-        shapes |= {f"{at}.{part}_norm.weight": (width,) for part in ("attention", "ffn")}
-    shapes |= {"ar.norm.weight": (width,), "ar.output.weight": (config.vocab_size, width)}
-    return shapes
 
 
 def residual_transformer_parameter_shapes(config: ResidualTransformerConfig) -> Shapes:
-    """Map canonical names of a ResidualTransformer's tensors to shapes; linears are (out, in)."""
-    width, inner, books = config.hidden_size, config.intermediate_size, config.n_codebooks
-    shapes: Shapes = {"text_embed.weight": (config.text_rows, width)}
-    for part in ("cond_pos_embedding", "pos_embedding", "ref_pos_embedding"):
-        shapes[f"{part}.alpha"] = (1,)
-    shapes |= _tables("ref_embedder", books, config.codebook_rows, width)
-    shapes |= _tables("residual_encoder", books, config.codebook_rows, width)
-    shapes["spk_identity_emb.weight"] = (1, width)
-    shapes |= _transformer(
-        "spk_encoder", config.speaker_layers, width, config.speaker_intermediate_size, cross=False
+    """Map canonical names of a ResidualTransformer's tensors to shapes."""
+    width, inner = config.hidden_size, config.intermediate_size
+    timestep = {"0": biased(width, config.timestep_size), "2": biased(width, width)}
+    head = [biased(width), biased(config.n_classes, width)]
+    return shapes(
+        {
+            "text_embed": weight(config.text_rows, width),
+            **{f"{part}pos_embedding.alpha": (1,) for part in ("cond_", "", "ref_")},
+            "ref_embedder": _tables(config),
+            "residual_encoder": _tables(config),
+            "spk_identity_emb": weight(1, width),
+            "spk_encoder": _speaker_encoder(config),
+            "timestep_encoder_emb": timestep,
+            "timestep_decoder_emb": timestep,
+            "tfm.encoder": _transformer(config.encoder_layers, width, inner, ["self_attn"]),
+            "tfm.decoder": _transformer(config.decoder_layers, width, inner, ["self_attn", "multihead_attn"]),
+            "residual_decoder": [head] * config.n_output_codebooks,
+        }
     )
-    for part in ("timestep_encoder_emb", "timestep_decoder_emb"):
-        shapes |= _linear(f"{part}.0", width, config.timestep_size) | _linear(f"{part}.2", width, width)
-    shapes |= _transformer("tfm.encoder", config.encoder_layers, width, inner, cross=False)
-    shapes |= _transformer("tfm.decoder", config.decoder_layers, width, inner, cross=True)
-    for q in range(config.n_output_codebooks):
-        shapes |= _norm(f"residual_decoder.{q}.0", width)
-        shapes |= _linear(f"residual_decoder.{q}.1", config.n_classes, width)
-    return shapes
 
 
 def is_norm(name: str) -> bool:
@@ -233,32 +238,27 @@ def is_norm(name: str) -> bool:
     return _NORM.search(name) is not None
 
 
-def _transformer(at: str, layers: int, width: int, inner: int, *, cross: bool) -> Shapes:
-    """List pre-norm layers with gated feed-forwards and packed attention projections, and a final norm."""
-    shapes: Shapes = {}
-    for i in range(layers):
-        layer = f"{at}.layers.{i}"
-        for part in ("self_attn", "multihead_attn") if cross else ("self_attn",):
-            shapes[f"{layer}.{part}.in_proj.weight"] = (3 * width, width)
-            shapes[f"{layer}.{part}.in_proj.bias"] = (3 * width,)
-            shapes |= _linear(f"{layer}.{part}.out_proj", width, width)
-        shapes |= _linear(f"{layer}.linear2", width, inner)
-        for norm in range(1, 4 if cross else 3):
-            shapes |= _norm(f"{layer}.norm{norm}", width)
-        shapes |= {f"{layer}.activation.{part}.weight": (inner, width) for part in "VW"}
-    return shapes | _norm(f"{at}.norm", width)
+def _transformer(layers: int, width: int, inner: int, attentions: list[str]) -> Module:
+    """Build pre-norm layers with gated feed-forwards and packed attention projections, and a final norm."""
+    packed = {"in_proj": biased(3 * width, width), "out_proj": biased(width, width)}
+    layer = {
+        **dict.fromkeys(attentions, packed),
+        "linear2": biased(width, inner),
+        **{f"norm{i}": biased(width) for i in range(1, len(attentions) + 2)},
+        "activation.V": weight(inner, width),
+        "activation.W": weight(inner, width),
+    }
+    return {"layers": [layer] * layers, "norm": biased(width)}
 
 
-def _tables(at: str, books: int, rows: int, width: int) -> Shapes:
-    return {f"{at}.embs.{q}.weight": (rows, width // books) for q in range(books)}
+def _speaker_encoder(config: CodecLMConfig | ResidualTransformerConfig) -> Module:
+    inner = config.speaker_intermediate_size
+    return _transformer(config.speaker_layers, config.hidden_size, inner, ["self_attn"])
 
 
-def _linear(at: str, out: int, into: int) -> Shapes:
-    return {f"{at}.weight": (out, into), f"{at}.bias": (out,)}
-
-
-def _norm(at: str, width: int) -> Shapes:
-    return {f"{at}.weight": (width,), f"{at}.bias": (width,)}
+def _tables(config: CodecLMConfig | ResidualTransformerConfig) -> Module:
+    books = config.n_codebooks
+    return {"embs": [weight(config.codebook_rows, config.hidden_size // books)] * books}
 
 
 class _Look:

@@ -18,7 +18,7 @@ from tts_core.mars5.config import (
 )
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecVocabulary, random_tables
-from tts_core.models import ROWS_ONLY, Code, Configs, Documents, Model, Network, Speed, Wide
+from tts_core.models import ROWS_ONLY, Configs, Documents, Model, Network, Speed, Wide
 
 REPOSITORY, LICENSE = "CAMB-AI/MARS5-TTS", "agpl-3.0"
 TOKENIZERS = (TEXT_FILE, SPEECH_FILE)
@@ -95,21 +95,10 @@ def _documents(configs: Configs) -> Documents:
     return {"mars5": random_tables(text, ids - text), "mars5_nar": {}, "encodec": {}, "vocos": {}}
 
 
-def code() -> Code:
-    """Import the functions."""
-    from tts_core.mars5.footprint import PLAN
-    from tts_core.mars5.probes import probes
-    from tts_core.mars5.request import ask
-    from tts_core.mars5.speech import speak
-
-    return Code(ask, speak, PLAN, probes)
-
-
 MODEL = Model(
     name="mars5",
     title="MARS5",
     options=Mars5Options,
-    code=code,
     networks={
         "mars5": Network(
             title="MARS5 (AR)",
@@ -176,7 +165,6 @@ MODEL = Model(
         frame_rate=lambda configs: config_of(configs, "encodec", EncodecConfig).frame_rate,
         layers=lambda configs: config_of(configs, "mars5", CodecLMConfig).num_hidden_layers,
         reads=lambda name: name.startswith("ar."),
-        text="The quick brown fox jumps over the lazy dog near the river bank.",
         documents=_documents,
     ),
 )

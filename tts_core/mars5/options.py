@@ -28,33 +28,22 @@ class Mars5Options(SharedOptions):
     """Options of a generation. Raises UsageError for a value out of range."""
 
     cfg_scale: float = option(
-        3.0,
-        "Classifier-free guidance of the diffusion; 1 turns it off.",
-        "--cfg-scale",
-        "--guidance",
-        low=0,
-        high=100,
+        3.0, "Classifier-free guidance of the diffusion; 1 turns it off.", "--guidance", low=0, high=100
     )
     temperature: float = option(
         0.7,
         "Sampling temperature; 0 always takes the likeliest id.",
-        "--temperature",
         "--temp",
         low=0,
         high=100,
         zero_below=1e-5,
     )
     top_p: float = option(
-        0.2,
-        "Keep the likeliest ids up to this total probability; 1 keeps all.",
-        "--top-p",
-        low=0,
-        high=1,
+        0.2, "Keep the likeliest ids up to this total probability; 1 keeps all.", low=0, high=1
     )
     top_k: int = option(
         200,
         "Keep this many of the likeliest ids, and ties with the last; 0 keeps all.",
-        "--top-k",
         low=0,
         high=1_000_000,
     )
@@ -62,103 +51,68 @@ class Mars5Options(SharedOptions):
     piece_seconds: float | None = option(
         PIECE_SECONDS,
         "Longest piece of a long text in seconds; 0 does not cut.",
-        "--piece-seconds",
         low=1,
         high=LONGEST_SECONDS,
         unset=0,
     )
-    as_written: bool = option(
-        False, "Do not spell out numbers and abbreviations, and keep white space.", "--as-written"
-    )
+    as_written: bool = option(False, "Do not spell out numbers and abbreviations, and keep white space.")
     deep_clone: bool | None = option(
         None,
         "Use the reference's words too, or only its voice; deep by default if they are given.",
-        "--deep/--shallow",
+        flag="--deep/--shallow",
     )
     typical_p: float = option(
         1.0,
         "Keep the ids of the most typical surprise up to this total probability; above 0.999 keeps all.",
-        "--typical-p",
         above=0,
         high=1,
     )
     freq_penalty: float = option(
         3.0,
         "Subtracted from an id's logit for each occurrence among the last ids; 0 turns it off.",
-        "--freq-penalty",
         low=-100,
         high=100,
     )
     presence_penalty: float = option(
         0.4,
         "Subtracted from an id's logit if it occurs among the last ids; 0 turns it off.",
-        "--presence-penalty",
         low=-100,
         high=100,
     )
     rep_penalty_window: int = option(
-        80, "Number of last ids that both penalties count.", "--rep-penalty-window", low=1, high=1_000_000
+        80, "Number of last ids that both penalties count.", low=1, high=1_000_000
     )
     eos_penalty_factor: float = option(
-        1.0,
-        "Factor of the penalty for ending before the expected length; 0 turns it off.",
-        "--eos-penalty-factor",
-        low=0,
-        high=1000,
+        1.0, "Factor of the penalty for ending before the expected length; 0 turns it off.", low=0, high=1000
     )
     eos_penalty_decay: float = option(
-        0.5, "Exponent of the number of missing ids in that penalty.", "--eos-penalty-decay", low=0, high=4
+        0.5, "Exponent of the number of missing ids in that penalty.", low=0, high=4
     )
     eos_estimated_gen_length_factor: float = option(
-        1.0,
-        "Expected length in ids per character of text.",
-        "--eos-estimated-gen-length-factor",
-        low=0,
-        high=100,
+        1.0, "Expected length in ids per character of text.", low=0, high=100
     )
     generate_max_len_override: int = option(
-        -1,
-        f"Most ids of a piece, the prompt's included; 1 and below mean {MAX_LEN}.",
-        "--generate-max-len-override",
-        low=-1,
-        high=1_000_000,
+        -1, f"Most ids of a piece, the prompt's included; 1 and below mean {MAX_LEN}.", low=-1, high=1_000_000
     )
-    timesteps: int = option(
-        200, "Steps of the diffusion; upstream always uses 200.", "--timesteps", low=1, high=1000
-    )
-    x_0_temp: float = option(
-        0.7, "Temperature of the diffusion's guided logits.", "--x-0-temp", low=0.001, high=100
-    )
+    timesteps: int = option(200, "Steps of the diffusion; upstream always uses 200.", low=1, high=1000)
+    x_0_temp: float = option(0.7, "Temperature of the diffusion's guided logits.", low=0.001, high=100)
     q0_override_steps: int = option(
-        20,
-        "Keep noise off the first codebook at timesteps above this.",
-        "--q0-override-steps",
-        low=0,
-        high=1000,
+        20, "Keep noise off the first codebook at timesteps above this.", low=0, high=1000
     )
     trim_db: float = option(
-        27.0,
-        "Trim both ends where they are this many dB below the loudest part.",
-        "--trim-db",
-        above=0,
-        high=1000,
+        27.0, "Trim both ends where they are this many dB below the loudest part.", above=0, high=1000
     )
-    ref_audio_pad: float = option(
-        0.0, "Seconds of silence added before the reference.", "--ref-audio-pad", low=0, high=60
-    )
+    ref_audio_pad: float = option(0.0, "Seconds of silence added before the reference.", low=0, high=60)
     max_prompt_dur: float = option(
-        12.0,
-        "Longest reference in seconds; the networks expect at most 12.",
-        "--max-prompt-dur",
-        low=0,
-        high=1800,
+        12.0, "Longest reference in seconds; the networks expect at most 12.", low=0, high=1800
     )
     noise: Noise | Sequence[Noise | Sequence[Noise]] | None = option(
-        None, "Random numbers instead of the seed's.", per_text=True
+        None, "Random numbers instead of the seed's.", flag=None, per_text=True
     )
     draws: Draws = option(
         "per cell",
         "Random numbers of the diffusion: two per cell, or the original's one per class of every cell.",
+        flag=None,
         choices=("per cell", "per class"),
     )
 

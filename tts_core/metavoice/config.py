@@ -14,14 +14,12 @@ from typing import Any
 
 from tts_core.config import Config, Count, FileForm, Sizes, at
 from tts_core.errors import CheckpointError
+from tts_core.shapes import Module, Shapes, biased, shapes, weight
 
 CODEBOOK_SIZE = 1024  # codes of every codebook; in the second stage the next id is the padding
 FIRST_STAGE_BOOKS = 2  # codebooks that the first stage predicts in turn
 END_OF_AUDIO = FIRST_STAGE_BOOKS * CODEBOOK_SIZE  # first stage
 LAYER_NORM_EPS = 1e-5  # of the second stage, always this value in upstream
-
-Shapes = dict[str, tuple[int, ...]]
-
 
 _ARGS = "model_args"  # without an entry, upstream's default counts
 
@@ -191,50 +189,59 @@ def read_speaker_encoder(shapes: Mapping[str, tuple[int, ...]]) -> SpeakerEncode
 
 
 def first_stage_parameter_shapes(config: FirstStageConfig) -> Shapes:
-    """Map canonical names to shapes, linears (out, in). The head shares the token embedding's tensor."""
-    width = config.hidden_size
-    shapes: Shapes = {
-        "transformer.wtes.0.weight": (config.vocab_size, width),
-        "transformer.wpe.weight": (config.max_position_embeddings, width),
+    """Map canonical names to shapes. The head shares the token embedding's tensor."""
+    width, inner, bias = config.hidden_size, config.intermediate_size, config.bias
+    layer = {
+        "ln_1": weight(width),
+        "ln_2": weight(width),
+        "attn": _attention(width, bias=bias),
+        "mlp.swiglu.w1": _linear(inner, width, bias=bias),
+        "mlp.swiglu.w3": _linear(inner, width, bias=bias),
+        "mlp.c_proj": _linear(width, inner, bias=bias),
     }
-    for i in range(config.num_hidden_layers):
-        at = f"transformer.h.{i}"
-        shapes[f"{at}.ln_1.weight"] = shapes[f"{at}.ln_2.weight"] = (width,)
-        shapes |= _attention(f"{at}.attn", width, bias=config.bias)
-        for gate in ("w1", "w3"):
-            shapes |= _linear(f"{at}.mlp.swiglu.{gate}", config.intermediate_size, width, bias=config.bias)
-        shapes |= _linear(f"{at}.mlp.c_proj", width, config.intermediate_size, bias=config.bias)
-    shapes["transformer.ln_f.weight"] = (width,)
-    shapes["speaker_cond_pos.weight"] = (width, config.speaker_embedding_size)
-    return shapes
+    return shapes(
+        {
+            "transformer.wtes": [weight(config.vocab_size, width)],
+            "transformer.wpe": weight(config.max_position_embeddings, width),
+            "transformer.h": [layer] * config.num_hidden_layers,
+            "transformer.ln_f": weight(width),
+            "speaker_cond_pos": weight(width, config.speaker_embedding_size),
+        }
+    )
 
 
 def second_stage_parameter_shapes(config: SecondStageConfig) -> Shapes:
-    """Map canonical names to shapes, linears (out, in)."""
-    width = config.hidden_size
-    norm: Shapes = {".weight": (width,)} | ({".bias": (width,)} if config.bias else {})
-    shapes: Shapes = {f"transformer.wtes.{i}.weight": (n, width) for i, n in enumerate(config.vocab_sizes)}
-    shapes["transformer.wpe.weight"] = (config.max_position_embeddings, width)
-    for i in range(config.num_hidden_layers):
-        at = f"transformer.h.{i}"
-        shapes |= {f"{at}.{ln}{end}": shape for ln in ("ln_1", "ln_2") for end, shape in norm.items()}
-        shapes |= _attention(f"{at}.attn", width, bias=config.bias)
-        shapes |= _linear(f"{at}.mlp.c_fc", config.intermediate_size, width, bias=config.bias)
-        shapes |= _linear(f"{at}.mlp.c_proj", width, config.intermediate_size, bias=config.bias)
-    shapes |= {f"transformer.ln_f{end}": shape for end, shape in norm.items()}
-    shapes["speaker_cond_pos.weight"] = (width, config.speaker_embedding_size)
-    return shapes | {f"lm_heads.{i}.weight": (n, width) for i, n in enumerate(config.target_vocab_sizes)}
+    """Map canonical names to shapes."""
+    width, inner, bias = config.hidden_size, config.intermediate_size, config.bias
+    norm = biased(width) if bias else weight(width)
+    layer = {
+        "ln_1": norm,
+        "ln_2": norm,
+        "attn": _attention(width, bias=bias),
+        "mlp.c_fc": _linear(inner, width, bias=bias),
+        "mlp.c_proj": _linear(width, inner, bias=bias),
+    }
+    return shapes(
+        {
+            "transformer.wtes": [weight(rows, width) for rows in config.vocab_sizes],
+            "transformer.wpe": weight(config.max_position_embeddings, width),
+            "transformer.h": [layer] * config.num_hidden_layers,
+            "transformer.ln_f": norm,
+            "speaker_cond_pos": weight(width, config.speaker_embedding_size),
+            "lm_heads": [weight(rows, width) for rows in config.target_vocab_sizes],
+        }
+    )
 
 
 def speaker_encoder_parameter_shapes(config: SpeakerEncoderConfig) -> Shapes:
-    """Map canonical names to shapes in PyTorch's layout; the four gates are i, f, g, o."""
-    shapes: Shapes = {}
+    """Map canonical names to shapes; the four gates are i, f, g, o."""
     hidden = config.hidden_size
+    found: dict[str, Module] = {}
     for i in range(config.num_hidden_layers):
-        shapes[f"lstm.weight_ih_l{i}"] = (4 * hidden, hidden if i else config.n_mels)
-        shapes[f"lstm.weight_hh_l{i}"] = (4 * hidden, hidden)
-        shapes[f"lstm.bias_ih_l{i}"] = shapes[f"lstm.bias_hh_l{i}"] = (4 * hidden,)
-    return shapes | _linear("linear", config.speaker_embedding_size, hidden, bias=True)
+        found[f"lstm.weight_ih_l{i}"] = (4 * hidden, hidden if i else config.n_mels)
+        found[f"lstm.weight_hh_l{i}"] = (4 * hidden, hidden)
+        found[f"lstm.bias_ih_l{i}"] = found[f"lstm.bias_hh_l{i}"] = (4 * hidden,)
+    return shapes({**found, "linear": biased(config.speaker_embedding_size, hidden)})
 
 
 def is_norm(name: str) -> bool:
@@ -270,11 +277,9 @@ def _check_shapes(
         raise CheckpointError(f"{where}: configuration and tensors disagree: {'; '.join(faults[:8])}{more}")
 
 
-def _linear(at: str, out: int, into: int, *, bias: bool) -> Shapes:
-    return {f"{at}.weight": (out, into)} | ({f"{at}.bias": (out,)} if bias else {})
+def _attention(width: int, *, bias: bool) -> Module:
+    return {"c_attn": _linear(3 * width, width, bias=bias), "c_proj": _linear(width, width, bias=bias)}
 
 
-def _attention(at: str, width: int, *, bias: bool) -> Shapes:
-    return _linear(f"{at}.c_attn", 3 * width, width, bias=bias) | _linear(
-        f"{at}.c_proj", width, width, bias=bias
-    )
+def _linear(out: int, into: int, *, bias: bool) -> Module:
+    return biased(out, into) if bias else weight(out, into)

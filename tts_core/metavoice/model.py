@@ -25,7 +25,7 @@ from tts_core.metavoice.config import (
 from tts_core.metavoice.inputs import FirstStageSampling
 from tts_core.metavoice.options import MetaVoiceOptions
 from tts_core.metavoice.text import TOKENIZER, byte_tokenizer, is_readable, read_tokenizers
-from tts_core.models import ROWS_ONLY, Code, Configs, Documents, Model, Network, Speed, Wide, never
+from tts_core.models import ROWS_ONLY, Configs, Documents, Model, Network, Speed, Wide, never
 from tts_core.text.spoken import SIGNS
 
 REPOSITORY, LICENSE = "metavoiceio/metavoice-1B-v0.1", "apache-2.0"
@@ -98,21 +98,10 @@ def _documents(configs: Configs) -> Documents:
     return {kind: tables.get(kind, {}) for kind in configs}
 
 
-def code() -> Code:
-    """Import the functions."""
-    from tts_core.metavoice.footprint import PLAN
-    from tts_core.metavoice.probes import probes
-    from tts_core.metavoice.request import ask
-    from tts_core.metavoice.speech import speak
-
-    return Code(ask, speak, PLAN, probes)
-
-
 MODEL = Model(
     name="metavoice",
     title="MetaVoice",
     options=MetaVoiceOptions,
-    code=code,
     networks={
         "metavoice": Network(
             title="MetaVoice (first stage)",
@@ -185,7 +174,6 @@ MODEL = Model(
         frame_rate=lambda configs: config_of(configs, "encodec", EncodecConfig).frame_rate,
         layers=lambda configs: config_of(configs, "metavoice", FirstStageConfig).num_hidden_layers,
         reads=_reads,
-        text="The quick brown fox jumps over the lazy dog near the river bank.",
         documents=_documents,
     ),
 )

@@ -27,7 +27,6 @@ class MetaVoiceOptions(SharedOptions):
         None,
         "Guidance on the speaker, 3 by default; 1 turns it off. In Python also a pair, for speaker and text, "
         "by the rule of upstream's slow inference.",
-        "--cfg-scale",
         "--guidance",
         low=0,
         high=100,
@@ -35,22 +34,16 @@ class MetaVoiceOptions(SharedOptions):
     temperature: float | None = option(
         None,
         "Sampling temperature, 1 by default; 0 always takes the likeliest id.",
-        "--temperature",
         "--temp",
         low=0,
         high=100,
     )
     top_p: float | None = option(
-        None,
-        "Keep the likeliest ids up to this total probability; 0.95 by default.",
-        "--top-p",
-        low=0,
-        high=1,
+        None, "Keep the likeliest ids up to this total probability; 0.95 by default.", low=0, high=1
     )
     top_k: int | None = option(
         None,
         "Keep this many of the likeliest ids; 0, the default, keeps all.",
-        "--top-k",
         low=0,
         high=1_000_000,
         note=" (0 keeps every id)",
@@ -59,7 +52,6 @@ class MetaVoiceOptions(SharedOptions):
     piece_seconds: float | None = option(
         PIECE_SECONDS,
         "Longest piece of a long text in seconds; 0 does not cut.",
-        "--piece-seconds",
         above=0,
         high=LONGEST_SECONDS,
         unset=0,
@@ -67,16 +59,14 @@ class MetaVoiceOptions(SharedOptions):
     decoder: Literal["vocos", "mbd"] = option(
         "vocos",
         "Decoder of the waveform: vocos, or mbd, multi-band diffusion, whose weights are CC-BY-NC 4.0.",
-        "--decoder",
         choices=DECODERS,
     )
-    as_written: bool = option(False, "Do not spell out numbers and abbreviations.", "--as-written")
-    skip_unknown: bool = option(
-        False, "Leave characters out that the model has not learned, with a warning.", "--skip-unknown"
-    )
+    as_written: bool = option(False, "Do not spell out numbers and abbreviations.")
+    skip_unknown: bool = option(False, "Leave characters out that the model has not learned, with a warning.")
     noise: SpeechNoise | Sequence[SpeechNoise] | None = option(
         None,
         "Random numbers instead of the seed's: one source, or one per piece; in a batch one per text.",
+        flag=None,
         per_text=True,
     )
 

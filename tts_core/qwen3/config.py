@@ -10,10 +10,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Annotated, Any
 
-from tts_core.config import Config, Count, FileForm, Id, at, heads_faults, mapping
+from tts_core.config import HARMLESS, SAVED, Config, Count, FileForm, Id, at, heads_faults, mapping
 from tts_core.printable import named
 from tts_core.qwen3 import speaker
 from tts_core.qwen3.speaker import SpeakerConfig
+from tts_core.shapes import Module, Shapes, attention, biased, shapes, weight
 
 MODES = BASE, CUSTOM_VOICE, VOICE_DESIGN = "base", "custom_voice", "voice_design"
 SUPPRESSED = 1024  # last ids of the vocabulary, which are no codes; only the end of speech is drawn of them
@@ -122,42 +123,30 @@ class Qwen3Config(Config, title="Qwen3-TTS config"):
         return self.mode == VOICE_DESIGN or (self.mode == CUSTOM_VOICE and not small)
 
 
-_HARMLESS = (
-    "architectures",
-    "model_type",
-    "dtype",
-    "torch_dtype",
-    "transformers_version",
-    "attention_dropout",
-    "initializer_range",
-    "use_cache",
-    "layer_types",
-    "max_window_layers",
-    "sliding_window",
+_UNUSED = (
+    *(*HARMLESS, "attention_dropout", "use_cache", "layer_types", "max_window_layers", "sliding_window"),
     "rope_scaling",  # the three streams of positions are equal, so sections have no effect
-    "position_id_per_seconds",
-    "assistant_token_id",
+    *("position_id_per_seconds", "assistant_token_id"),
     # what any configuration of transformers may state; its generate() is not used
-    *("_name_or_path", "return_dict", "torchscript", "use_bfloat16", "tf_legacy_loss", "pruned_heads"),
-    *("tie_word_embeddings", "tie_encoder_decoder", "chunk_size_feed_forward", "is_encoder_decoder"),
-    *("is_decoder", "add_cross_attention", "cross_attention_hidden_size", "finetuning_task", "id2label"),
-    *("label2id", "task_specific_params", "problem_type", "tokenizer_class", "prefix", "bos_token_id"),
-    *("pad_token_id", "eos_token_id", "sep_token_id", "decoder_start_token_id", "max_length", "min_length"),
-    *("do_sample", "early_stopping", "num_beams", "num_beam_groups", "diversity_penalty", "temperature"),
-    *("top_k", "top_p", "typical_p", "repetition_penalty", "length_penalty", "no_repeat_ngram_size"),
+    *("torchscript", "use_bfloat16", "tf_legacy_loss", "pruned_heads", "tie_word_embeddings"),
+    *("tie_encoder_decoder", "chunk_size_feed_forward", "is_encoder_decoder", "is_decoder"),
+    *("add_cross_attention", "cross_attention_hidden_size", "finetuning_task", "id2label", "label2id"),
+    *("task_specific_params", "problem_type", "tokenizer_class", "prefix", "bos_token_id", "pad_token_id"),
+    *("eos_token_id", "sep_token_id", "decoder_start_token_id", "max_length", "min_length", "do_sample"),
+    *("early_stopping", "num_beams", "num_beam_groups", "diversity_penalty", "temperature", "top_k"),
+    *("top_p", "typical_p", "repetition_penalty", "length_penalty", "no_repeat_ngram_size"),
     *("encoder_no_repeat_ngram_size", "bad_words_ids", "num_return_sequences", "output_scores"),
     *("return_dict_in_generate", "forced_bos_token_id", "forced_eos_token_id", "remove_invalid_values"),
     *("exponential_decay_length_penalty", "suppress_tokens", "begin_suppress_tokens"),
-    *("output_hidden_states", "output_attentions"),
 )
 _FIXED = {"hidden_act": "silu", "attention_bias": False, "use_sliding_window": False}
 _FILE = FileForm(
     "Qwen3-TTS config.json",
     unused={
-        "": _HARMLESS,
-        _T: _HARMLESS,
-        _P: ("max_position_embeddings", *_HARMLESS),
-        _ENCODER: ("model_type", "dtype", "torch_dtype", "transformers_version"),
+        "": _UNUSED,
+        _T: _UNUSED,
+        _P: ("max_position_embeddings", *_UNUSED),
+        _ENCODER: SAVED,
     },
     fixed={"tokenizer_type": TOKENIZER}
     | {f"{part}.{name}": value for part in (_T, _P) for name, value in _FIXED.items()},
@@ -179,62 +168,49 @@ def read_converted(config: Mapping[str, Any]) -> Qwen3Config:
     return read_published(config) if _T in config else Qwen3Config.from_dict(config)
 
 
-def parameter_shapes(config: Qwen3Config) -> dict[str, tuple[int, ...]]:
+def parameter_shapes(config: Qwen3Config) -> Shapes:
     """Map canonical names to PyTorch shapes."""
     width, inner, narrow = config.talker.hidden_size, config.text_hidden_size, config.predictor.hidden_size
-    stages = range(config.n_codebooks - 1)
-    shapes: dict[str, tuple[int, ...]] = {
-        "talker.model.codec_embedding.weight": (config.vocab_size, width),
-        "talker.model.text_embedding.weight": (config.text_vocab_size, inner),
-        **_stack_shapes(config.talker, "talker.model"),
-        "talker.text_projection.linear_fc1.weight": (inner, inner),
-        "talker.text_projection.linear_fc1.bias": (inner,),
-        "talker.text_projection.linear_fc2.weight": (width, inner),
-        "talker.text_projection.linear_fc2.bias": (width,),
-        "talker.codec_head.weight": (config.vocab_size, width),
+    codes, stages = config.codebook_size, config.n_codebooks - 1
+    predictor: dict[str, Module] = {
+        "model.codec_embedding": [weight(codes, width)] * stages,
+        "model": _stack(config.predictor),
+        "lm_head": [weight(codes, narrow)] * stages,
     }
-    at = "talker.code_predictor"
-    shapes |= {f"{at}.model.codec_embedding.{q}.weight": (config.codebook_size, width) for q in stages}
-    shapes |= _stack_shapes(config.predictor, f"{at}.model")
-    shapes |= {f"{at}.lm_head.{q}.weight": (config.codebook_size, narrow) for q in stages}
     if config.is_projected:
-        shapes[f"{at}.small_to_mtp_projection.weight"] = (narrow, width)
-        shapes[f"{at}.small_to_mtp_projection.bias"] = (narrow,)
-    if config.speaker_encoder is not None:
-        encoder = speaker.parameter_shapes(config.speaker_encoder)
-        shapes |= {f"speaker_encoder.{name}": shape for name, shape in encoder.items()}
-    return shapes
-
-
-def _stack_shapes(config: Qwen3StackConfig, part: str) -> dict[str, tuple[int, ...]]:
-    width, inner, head = config.hidden_size, config.intermediate_size, config.head_dim
-    rows, key_rows = config.num_attention_heads * head, config.num_key_value_heads * head
-    layer = {
-        "input_layernorm.weight": (width,),
-        "self_attn.q_proj.weight": (rows, width),
-        "self_attn.k_proj.weight": (key_rows, width),
-        "self_attn.v_proj.weight": (key_rows, width),
-        "self_attn.o_proj.weight": (width, rows),
-        "self_attn.q_norm.weight": (head,),
-        "self_attn.k_norm.weight": (head,),
-        "post_attention_layernorm.weight": (width,),
-        "mlp.gate_proj.weight": (inner, width),
-        "mlp.up_proj.weight": (inner, width),
-        "mlp.down_proj.weight": (width, inner),
+        predictor["small_to_mtp_projection"] = biased(narrow, width)
+    found: dict[str, Module] = {
+        "talker.model.codec_embedding": weight(config.vocab_size, width),
+        "talker.model.text_embedding": weight(config.text_vocab_size, inner),
+        "talker.model": _stack(config.talker),
+        "talker.text_projection.linear_fc1": biased(inner, inner),
+        "talker.text_projection.linear_fc2": biased(width, inner),
+        "talker.codec_head": weight(config.vocab_size, width),
+        "talker.code_predictor": predictor,
     }
-    layers = range(config.num_hidden_layers)
-    every = {f"{part}.layers.{i}.{name}": shape for i in layers for name, shape in layer.items()}
-    return every | {f"{part}.norm.weight": (width,)}
+    if config.speaker_encoder is not None:
+        found["speaker_encoder"] = speaker.parameter_shapes(config.speaker_encoder)
+    return shapes(found)
+
+
+def _stack(config: Qwen3StackConfig) -> Module:
+    width, inner = config.hidden_size, config.intermediate_size
+    layer = {
+        "input_layernorm": weight(width),
+        "self_attn": attention(config),
+        "self_attn.q_norm": weight(config.head_dim),
+        "self_attn.k_norm": weight(config.head_dim),
+        "post_attention_layernorm": weight(width),
+        "mlp.gate_proj": weight(inner, width),
+        "mlp.up_proj": weight(inner, width),
+        "mlp.down_proj": weight(width, inner),
+    }
+    return {"layers": [layer] * config.num_hidden_layers, "norm": weight(width)}
 
 
 def stays_float32(name: str) -> bool:
     """Match the norms, and the speaker encoder."""
     return name.endswith("norm.weight") or name.startswith("speaker_encoder.")
-
-
-def mlx_axes(config: Qwen3Config, name: str, rank: int) -> tuple[int, ...] | None:
-    """Return the axis order that turns a convolution into MLX's channels-last layout."""
-    return (0, 2, 1) if rank == 3 else None
 
 
 _LARGE = re.compile(r"^talker\.(model\.layers\.\d+\.(self_attn|mlp)\.\w+_proj|codec_head)\.weight$")

@@ -11,7 +11,7 @@ from tts_core.codecs.qwen3_codec import QWEN3_CODEC_12HZ, Qwen3CodecConfig
 from tts_core.config import config_of
 from tts_core.errors import CheckpointError
 from tts_core.files.json_object import parse_json
-from tts_core.models import DEPTH, ROWS_ONLY, Code, Configs, Documents, Model, Network, Speed, Wide
+from tts_core.models import DEPTH, ROWS_ONLY, Configs, Documents, Model, Network, Speed, Wide
 from tts_core.qwen3.config import (
     BASE,
     CUSTOM_VOICE,
@@ -21,7 +21,6 @@ from tts_core.qwen3.config import (
     Qwen3StackConfig,
     Speaker,
     is_large,
-    mlx_axes,
     parameter_shapes,
     read_converted,
     stays_float32,
@@ -177,21 +176,10 @@ def _options(configs: Configs) -> dict[str, str]:
     return {"voice": config.speakers[0].name} if config.speakers else {}
 
 
-def code() -> Code:
-    """Import the functions."""
-    from tts_core.qwen3.footprint import PLAN
-    from tts_core.qwen3.probes import probes
-    from tts_core.qwen3.request import ask
-    from tts_core.qwen3.speech import speak
-
-    return Code(ask, speak, PLAN, probes)
-
-
 MODEL = Model(
     name="qwen3",
     title="Qwen3-TTS",
     options=Qwen3Options,
-    code=code,
     networks={
         "qwen3": Network(
             title="Qwen3-TTS",
@@ -207,7 +195,6 @@ MODEL = Model(
                 Wide("text projection", r"\.text_projection\.", "it reads the text once, not each frame"),
                 Wide("speaker encoder", r"^speaker_encoder\.", "it reads a recording once, in float32"),
             ),
-            mlx_axes=mlx_axes,
             documents=(*FILES, GENERATION),
             optional_documents=("preprocessor_config.json",),
             published_type="qwen3_tts",
@@ -231,12 +218,10 @@ MODEL = Model(
     varies=varies,
     defaults=defaults,
     speed=Speed(
-        stages=("prompt", "speech"),
         unit="frame",
         frame_rate=lambda configs: config_of(configs, "qwen3_codec", Qwen3CodecConfig).frame_rate,
         layers=_layers,
         reads=_reads,
-        text="The quick brown fox jumps over the lazy dog near the river bank.",
         documents=_documents,
         options=_options,
     ),

@@ -22,17 +22,18 @@ PIECE_SECONDS = 24.0  # 300 frames, the pieces in which the original decodes
 class Qwen3Options(SharedOptions):
     """Options of a generation; None is the checkpoint's own. Raises UsageError for a value out of range."""
 
-    voice: str | None = option(None, "Name of a built-in voice, of a model that has some.", high=100)
+    voice: str | None = option(
+        None, "Name of a built-in voice, of a model that has some.", flag=None, high=100
+    )
     language: str = option(
-        "auto", "Language of the text, such as english; auto leaves it to the model.", "--language", high=40
+        "auto", "Language of the text, such as english; auto leaves it to the model.", high=40
     )
     instruct: str | None = option(
-        None, "How to speak, in words, such as: an old sailor, slow and warm.", "--instruct", high=10_000
+        None, "How to speak, in words, such as: an old sailor, slow and warm.", high=10_000
     )
     temperature: float | None = option(
         None,
         "Sampling temperature of a frame's first code; 0 always takes the likeliest.",
-        "--temperature",
         "--temp",
         low=0,
         high=100,
@@ -42,49 +43,34 @@ class Qwen3Options(SharedOptions):
     top_k: int | None = option(
         None,
         "Keep this many of the likeliest first codes; 0 keeps all.",
-        "--top-k",
         low=0,
         high=1_000_000,
         note=" (0 keeps every id)",
     )
     top_p: float | None = option(
-        None, "Keep the likeliest first codes up to this total probability.", "--top-p", above=0, high=1
+        None, "Keep the likeliest first codes up to this total probability.", above=0, high=1
     )
     repetition_penalty: float | None = option(
-        None,
-        "Divide the logits of first codes that were drawn before; 1 turns it off.",
-        "--repetition-penalty",
-        low=0.01,
-        high=100,
+        None, "Divide the logits of first codes that were drawn before; 1 turns it off.", low=0.01, high=100
     )
     subtalker_temperature: float | None = option(
         None,
         "Sampling temperature of a frame's other codes; 0 always takes the likeliest.",
-        "--subtalker-temperature",
         low=0,
         high=100,
         zero_below=1e-5,
         note=" (0 is greedy)",
     )
     subtalker_top_k: int | None = option(
-        None,
-        "Keep this many of the likeliest other codes; 0 keeps all.",
-        "--subtalker-top-k",
-        low=0,
-        high=1_000_000,
+        None, "Keep this many of the likeliest other codes; 0 keeps all.", low=0, high=1_000_000
     )
     subtalker_top_p: float | None = option(
-        None,
-        "Keep the likeliest other codes up to this total probability.",
-        "--subtalker-top-p",
-        above=0,
-        high=1,
+        None, "Keep the likeliest other codes up to this total probability.", above=0, high=1
     )
     layout: Layouts = option(
         "auto",
         "Read the text whole before speech, or streamed with its frames; auto is the original's choice for "
         "the kind of voice.",
-        "--layout",
         choices=LAYOUTS,
     )
     max_frames: int | Sequence[int] | None = frames_option()
@@ -92,17 +78,14 @@ class Qwen3Options(SharedOptions):
         PIECE_SECONDS,
         "Longest piece of a long text in seconds; 0 does not cut. A designed voice differs from piece to "
         "piece, so its text is never cut.",
-        "--piece-seconds",
         above=0,
         high=LONGEST_SECONDS,
         unset=0,
     )
-    trust_transcript: bool = option(
-        False, "Do not compare the transcript with the recording's length.", "--trust-transcript"
-    )
-    as_written: bool = option(False, "Read marks of pauses as text, as the original does.", "--as-written")
+    trust_transcript: bool = option(False, "Do not compare the transcript with the recording's length.")
+    as_written: bool = option(False, "Read marks of pauses as text, as the original does.")
     noise: Noise | Sequence[Noise] | None = option(
-        None, "Random numbers instead of the seed's.", per_text=True
+        None, "Random numbers instead of the seed's.", flag=None, per_text=True
     )
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from tts_core.audio.mel import mel_filters, periodic_hann
 from tts_core.config import Config, FileForm, Sizes, at
 from tts_core.errors import UsageError
+from tts_core.shapes import Module, Shapes, biased, shapes
 
 N_FFT, HOP, LEAST_POWER, LEAST_MEL = 1024, 256, 1e-9, 1e-5
 PADDING = (N_FFT - HOP) // 2  # reflected at both ends
@@ -67,29 +68,30 @@ class SpeakerConfig(Config, title="Qwen3-TTS speaker config"):
 DEFAULT = SpeakerConfig.read(FileForm("defaults"), {})
 
 
-def parameter_shapes(config: SpeakerConfig) -> dict[str, tuple[int, ...]]:
-    """Map canonical names to PyTorch shapes: convolutions (out, in, k)."""
-    shapes: dict[str, tuple[int, ...]] = {}
-
-    def conv(name: str, out: int, into: int, kernel: int = 1) -> None:
-        shapes[f"{name}.weight"] = (out, into, kernel)
-        shapes[f"{name}.bias"] = (out,)
-
+def parameter_shapes(config: SpeakerConfig) -> Shapes:
+    """Map canonical names to PyTorch shapes."""
     width, last, kernels = config.enc_channels[0], config.enc_channels[-1], config.enc_kernel_sizes
-    group, bottleneck = width // config.enc_res2net_scale, config.enc_se_channels
-    conv("blocks.0.conv", width, config.mel_dim, kernels[0])
-    for i in range(1, len(config.enc_channels) - 1):
-        conv(f"blocks.{i}.tdnn1.conv", width, width)
-        for j in range(config.enc_res2net_scale - 1):
-            conv(f"blocks.{i}.res2net_block.blocks.{j}.conv", group, group, kernels[i])
-        conv(f"blocks.{i}.tdnn2.conv", width, width)
-        conv(f"blocks.{i}.se_block.conv1", bottleneck, width)
-        conv(f"blocks.{i}.se_block.conv2", width, bottleneck)
-    conv("mfa.conv", last, last, kernels[-1])
-    conv("asp.tdnn.conv", config.enc_attention_channels, 3 * last)
-    conv("asp.conv", last, config.enc_attention_channels)
-    conv("fc", config.enc_dim, 2 * last)
-    return shapes
+    scale, bottleneck, inner = config.enc_res2net_scale, config.enc_se_channels, config.enc_attention_channels
+    square, group = biased(width, width, 1), width // scale
+    blocks: list[Module] = [{"conv": biased(width, config.mel_dim, kernels[0])}]
+    for kernel in kernels[1:-1]:
+        block = {
+            "tdnn1.conv": square,
+            "res2net_block.blocks": [{"conv": biased(group, group, kernel)}] * (scale - 1),
+            "tdnn2.conv": square,
+            "se_block.conv1": biased(bottleneck, width, 1),
+            "se_block.conv2": biased(width, bottleneck, 1),
+        }
+        blocks.append(block)
+    return shapes(
+        {
+            "blocks": blocks,
+            "mfa.conv": biased(last, last, kernels[-1]),
+            "asp.tdnn.conv": biased(inner, 3 * last, 1),
+            "asp.conv": biased(last, inner, 1),
+            "fc": biased(config.enc_dim, 2 * last, 1),
+        }
+    )
 
 
 def mel(samples: np.ndarray, config: SpeakerConfig) -> np.ndarray:

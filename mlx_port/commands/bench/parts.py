@@ -14,6 +14,7 @@ from mlx_port.loading import DTYPES, Parts
 from tts_core import models
 from tts_core.config import Configs
 from tts_core.models import Documents
+from tts_core.shapes import Shape, mlx_axes
 
 NOWHERE = Path("(random weights)")
 
@@ -68,21 +69,18 @@ class RandomParts(QuantizedParts):
         models.check_fits(model, self.configs, self.documents)
 
     def _floats(self, kind: str) -> dict[str, mx.array]:
-        known, config = models.network(kind), self.configs[kind]
-        return {
-            name: _random(name, shape, known.mlx_axes(config, name, len(shape)))
-            for name, shape in known.parameter_shapes(config).items()
-        }
+        shapes = models.network(kind).parameter_shapes(self.configs[kind])
+        return {name: _random(name, shape) for name, shape in shapes.items()}
 
 
-def _random(name: str, shape: tuple[int, ...], axes: tuple[int, ...] | None) -> mx.array:
+def _random(name: str, shape: Shape) -> mx.array:
     """Draw a tensor that keeps activations at the size of trained ones; gains are 1, offsets 0.
 
-    shape: canonical.  axes: of MLX's layout, if it differs. Nothing is computed before it is read.
+    shape: canonical. Nothing is computed before it is read.
     """
     if len(shape) == 1:
         return mx.ones(shape) if name.endswith(("weight", "alpha")) else mx.zeros(shape)
-    laid = shape if axes is None else tuple(shape[axis] for axis in axes)
+    laid = tuple(shape[axis] for axis in mlx_axes(shape) or range(len(shape)))
     if name.endswith("alpha"):
         return mx.ones(laid)
     key = mx.random.key(zlib.crc32(name.encode()))

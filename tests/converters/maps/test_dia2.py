@@ -11,7 +11,7 @@ from converters.published import open_published
 from converters.rules.plan import plan
 from tests.tiny.dia2 import published_dia2
 from tests.tiny.networks import dia2_config
-from tts_core.dia2.shapes import parameter_shapes
+from tts_core.dia2.config import parameter_shapes
 from tts_core.errors import CheckpointError, SpeechError
 
 

@@ -21,10 +21,9 @@ from mlx_port.steps.dia2.fused import FusedDia2, fused
 from tests.golden.dia2_bench import build
 from tests.tiny.dia2_texts import GivenText
 from tests.tiny.networks import dia2_config, other_config, tiny
-from tts_core.dia2.config import Dia2Config
+from tts_core.dia2.config import Dia2Config, is_norm
 from tts_core.dia2.inputs import Dia2Choice, Dia2Sampling
 from tts_core.dia2.run import FREE
-from tts_core.dia2.shapes import is_norm
 from tts_core.nn.noise import HostNoise
 
 pytestmark = pytest.mark.rest

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.sides import BOTH
+from tests.sides import SIDES
 from tests.tiny.inputs import normal
 from tests.tiny.mbd import CONFIG
 from tests.tiny.metavoice_audio import AudioSide
@@ -21,14 +21,16 @@ from tts_core.codecs.mbd_schedule import Transition, default_steps, transitions
 from tts_core.errors import UsageError
 from tts_core.nn.noise import HostNoise
 
-KINDS = (*BOTH, "float64")
+KINDS = (*SIDES, "float64")
 
 
-SIDES = {kind: AudioSide(kind, lambda _: Weights(CONFIG, tiny("mbd").tensors)) for kind in (*BOTH, "float64")}
+AUDIO = {
+    kind: AudioSide(kind, lambda _: Weights(CONFIG, tiny("mbd").tensors)) for kind in (*SIDES, "float64")
+}
 
 
 def assert_parity(what: str, run: Callable[[AudioSide], np.ndarray]) -> None:
-    assert_within(run(SIDES["mlx"]), run(SIDES["torch"]), run(SIDES["float64"]), what)
+    assert_within(run(AUDIO["mlx"]), run(AUDIO["torch"]), run(AUDIO["float64"]), what)
 
 
 BANDS = pytest.mark.parametrize("band", [0, 1])
@@ -46,12 +48,12 @@ def test_unet(band: int, length: int, frames: int) -> None:
 def test_the_condition_is_heard_at_every_frame(band: int) -> None:
     """The condition is added to the last skip: each of its frames changes the estimate, on both sides."""
     x, latent = normal(7, 1, 1, 600), normal(8, 1, CONFIG.codec_dim, 8)
-    for kind in BOTH:
-        plain = SIDES[kind].unet(band, x, 60, latent)
+    for kind in SIDES:
+        plain = AUDIO[kind].unet(band, x, 60, latent)
         for frame in range(8):
             other = latent.copy()
             other[..., frame] += 1
-            assert np.abs(SIDES[kind].unet(band, x, 60, other) - plain).max() > 1e-3
+            assert np.abs(AUDIO[kind].unet(band, x, 60, other) - plain).max() > 1e-3
 
 
 def direct_split(x: np.ndarray, n_bands: int, sample_rate: int) -> np.ndarray:
@@ -72,13 +74,13 @@ def of_bands(n_bands: int, x: np.ndarray) -> float:
 def test_bands_are_split_by_the_definition(
     n_bands: int, length: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(SIDES["mlx"].band_split, "WINDOW", 64)
+    monkeypatch.setattr(AUDIO["mlx"].band_split, "WINDOW", 64)
     x = normal(length, length) + 3
     truth = direct_split(x, n_bands, 2400)
-    np.testing.assert_allclose(SIDES["float64"].split(x, n_bands, 2400), truth, rtol=0, atol=1e-12)
-    known = SIDES["torch"].split(x, n_bands, 2400)
-    for kind in BOTH:
-        found = SIDES[kind].split(x, n_bands, 2400)
+    np.testing.assert_allclose(AUDIO["float64"].split(x, n_bands, 2400), truth, rtol=0, atol=1e-12)
+    known = AUDIO["torch"].split(x, n_bands, 2400)
+    for kind in SIDES:
+        found = AUDIO[kind].split(x, n_bands, 2400)
         assert_within(found, known, truth, f"{kind}: {n_bands} bands")
         np.testing.assert_allclose(found.sum(axis=0), x, rtol=0, atol=of_bands(n_bands, x))
 
@@ -93,14 +95,14 @@ def test_levels_are_matched_band_by_band(strictness: float, length: int) -> None
         bands, wanted = direct_split(wave, 4, 2400), direct_split(reference.astype(np.float32), 4, 2400)
         gains = wanted.std(axis=1, ddof=1) / bands.std(axis=1, ddof=1)
         truth = (gains[:, None] * bands).sum(axis=0)
-        found = SIDES["float64"].match(wave, reference.astype(np.float32), 2400, how)
+        found = AUDIO["float64"].match(wave, reference.astype(np.float32), 2400, how)
         np.testing.assert_allclose(found, truth, rtol=0, atol=1e-12 * np.abs(truth).max())
 
 
 def test_matching_changes_nothing_when_told_so_and_leaves_silence_silent() -> None:
     wave, silent = normal(3, 300), np.zeros(300, np.float32)
-    for kind in BOTH:
-        side = SIDES[kind]
+    for kind in SIDES:
+        side = AUDIO[kind]
         kept = side.match(wave, normal(4, 300), 2400, {"n_bands": 4, "strictness": 0.0})
         np.testing.assert_allclose(kept, wave, rtol=0, atol=of_bands(4, wave))
         for reference in (silent, wave):
@@ -111,8 +113,8 @@ def test_matching_changes_nothing_when_told_so_and_leaves_silence_silent() -> No
 def test_processor() -> None:
     assert_parity("processor", lambda side: side.process(1, normal(9, 2, 500)))
     x = normal(10, 1, 70)
-    for kind in BOTH:
-        np.testing.assert_array_equal(SIDES[kind].process(0, x), x)
+    for kind in SIDES:
+        np.testing.assert_array_equal(AUDIO[kind].process(0, x), x)
 
 
 def processed(bands: np.ndarray, sums: dict[str, np.ndarray], power: tuple[float, ...]) -> np.ndarray:
@@ -144,7 +146,7 @@ def test_a_variance_of_a_processor_is_at_least_zero(kind: str) -> None:
     if kind == "float64":
         np.testing.assert_allclose(found, truth, rtol=0, atol=1e-12)
     else:
-        known = processed(SIDES["torch"].split(x, *sizes), sums, processor.power_std)
+        known = processed(AUDIO["torch"].split(x, *sizes), sums, processor.power_std)
         assert_within(found, known, truth, "processor")
 
 
@@ -184,7 +186,7 @@ def test_sampling_by_the_formula(kind: str) -> None:
     def expected(by: str, dtype: type) -> np.ndarray:
         x = draws[:1] * dtype(schedule.noise_scale)
         for i, move in enumerate(moves, 1):
-            estimate = SIDES[by].unet(0, x[None].astype(dtype), move.step, latent)[0]
+            estimate = AUDIO[by].unet(0, x[None].astype(dtype), move.step, latent)[0]
             x = (x - dtype(move.estimate_scale) * estimate) * dtype(move.x_scale)
             if i < len(moves):
                 x = x + dtype(move.fresh_scale) * draws[i : i + 1]
@@ -208,18 +210,18 @@ def test_decode() -> None:
     assert_parity("three steps", lambda side: decode(side, [0], [110, 40, 3])[0])
 
 
-@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize("kind", SIDES)
 def test_items_do_not_depend_on_each_other(kind: str) -> None:
-    both = decode(SIDES[kind], [1, 0])
+    both = decode(AUDIO[kind], [1, 0])
     assert [len(each) for each in both] == [500, 333]
     for one, i in zip(both, (1, 0), strict=True):
-        np.testing.assert_array_equal(one, decode(SIDES[kind], [i])[0])
+        np.testing.assert_array_equal(one, decode(AUDIO[kind], [i])[0])
 
 
-@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize("kind", SIDES)
 def test_seeds(kind: str) -> None:
     """The same seed gives the same sound; another gives another sound at the same level."""
-    side = SIDES[kind]
+    side = AUDIO[kind]
 
     def run(seed: int) -> np.ndarray:
         return side.numpy(side.diffusion.decode([LATENTS[0]], [WAVES[0]], [HostNoise(seed)])[0])
@@ -229,9 +231,9 @@ def test_seeds(kind: str) -> None:
     assert run(6).std() == pytest.approx(WAVES[0].std(), rel=0.5)
 
 
-@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize("kind", SIDES)
 def test_one_band_is_in_memory_at_a_time(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    diffusion = SIDES[kind].diffusion
+    diffusion = AUDIO[kind].diffusion
     alive: list[weakref.ref] = []
     load = type(diffusion).band
 
@@ -242,16 +244,16 @@ def test_one_band_is_in_memory_at_a_time(kind: str, monkeypatch: pytest.MonkeyPa
         return band
 
     monkeypatch.setattr(type(diffusion), "band", watched)
-    decode(SIDES[kind], [0, 1])
+    decode(AUDIO[kind], [0, 1])
     assert len(alive) == len(CONFIG.bands)
     assert all(ref() is None for ref in alive)
 
 
-@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize("kind", SIDES)
 def test_what_does_not_fit_is_told_before_weights_are_read(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    side = SIDES[kind]
+    side = AUDIO[kind]
     monkeypatch.setattr(side.diffusion, "band_weights", lambda band: pytest.fail("weights were read"))
     with pytest.raises(UsageError, match="steps: 3, 9"):
         decode(side, [0], [3, 9])

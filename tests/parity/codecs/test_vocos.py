@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.golden.codec_bench import bench_of
 from tests.parity.codecs.kinds import VOCOS, bench, configs, parity, random_codes
-from tests.sides import BOTH, Side
+from tests.sides import SIDES, Side
 from tests.tiny.inputs import normal
 from tests.tiny.networks import tiny
 from tests.tolerance import EPS, bound
@@ -79,7 +79,7 @@ def test_windows_of_any_shape_are_exact(
     )
 
 
-@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize("kind", SIDES)
 def test_pieces_share_calls(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each piece's samples are those of its own decode; on a CPU bit for bit, since each runs by itself."""
     side, oracle = Side(kind), Side("float64")

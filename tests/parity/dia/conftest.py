@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.sides import SIDES, Side
+from tests.sides import BY_PACKAGE, Side
 
 
-@pytest.fixture(params=list(SIDES.values()), ids=list(SIDES))
+@pytest.fixture(params=list(BY_PACKAGE.values()), ids=list(BY_PACKAGE))
 def side(request: pytest.FixtureRequest) -> Side:
     return request.param

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from tests.sides import SIDES
+from tests.sides import BY_PACKAGE
 from tests.tiny.dia import compose
 from tests.tiny.networks import dia_config, tiny
 
 SHORT, LONG = "[S1] A mine.", "[S1] An old inn, near the pine. [S2] There it ends!"
 
 
-@pytest.mark.parametrize("side", list(SIDES))
+@pytest.mark.parametrize("side", list(BY_PACKAGE))
 @pytest.mark.parametrize(
     ("texts", "before"),
     [
@@ -23,7 +23,7 @@ def test_texts_that_begin_together_are_decoded_after_the_last_step(
     side: str, texts: list[str], before: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Pieces that follow others do not wait for the longest text."""
-    voice: Any = compose(SIDES[side], tiny(dia_config(positions=400), seed=3, eos=0.0), tiny("dac"))
+    voice: Any = compose(BY_PACKAGE[side], tiny(dia_config(positions=400), seed=3, eos=0.0), tiny("dac"))
     engine, events, opened = voice.engine, list[str](), list[Any]()
     slots, decode = engine.slots, engine.decode
 

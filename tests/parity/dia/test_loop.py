@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.parity.dia import plain
-from tests.sides import ORACLE, SIDES, Side, assert_parity
+from tests.sides import BY_PACKAGE, ORACLE, Side, assert_parity
 from tests.tiny.dia import compose
 from tests.tiny.networks import dia_config, tiny
 from tests.tiny.recordings import snippet
@@ -20,7 +20,7 @@ from tts_core.prompt import Prompt
 pytestmark = pytest.mark.rest
 
 GENERATIONS = pytest.mark.parametrize("cross_rope", [False, True], ids=["0626", "v0.1"])
-EVERY_SIDE = pytest.mark.parametrize("side", list(SIDES.values()), ids=list(SIDES))
+EVERY_SIDE = pytest.mark.parametrize("side", list(BY_PACKAGE.values()), ids=list(BY_PACKAGE))
 TEXTS = ["[S1] One, two.", "[S2] a", "[S1] Lorem ipsum dolor sit amet, [S2] consectetur adipiscing elit."]
 SETTINGS = {
     "defaults": DiaSampling(3.0, 1.2, 0.9, 20),
@@ -72,7 +72,7 @@ def test_codes_are_those_of_the_plain_form(name: str, cross_rope: bool) -> None:
     for seed, text in enumerate(TEXTS):
         expected = expected_codes(name, cross_rope, text, seed)
         assert expected.margin > SAFE, f"a near tie of {expected.margin:.1e}: choose another seed"
-        for side_name, side in SIDES.items():
+        for side_name, side in BY_PACKAGE.items():
             [codes] = pipeline(side, cross_rope).generate_codes(
                 [text], seed=seed, max_frames=FRAMES, **arguments(SETTINGS[name])
             )
@@ -101,7 +101,7 @@ def test_codes_behind_a_prompt(cross_rope: bool, frames: int, last_channel_free:
         last_channel_free=last_channel_free,
     )
     assert expected.margin > SAFE
-    for side in SIDES.values():
+    for side in BY_PACKAGE.values():
         [codes] = pipeline(side, cross_rope).generate_codes(
             [text], [prompt], seed=5, max_frames=12, last_channel_free=last_channel_free
         )
@@ -188,7 +188,7 @@ def test_audio_prompt_gives_the_same_speech_on_both_sides() -> None:
     prompt = snippet(samples, "[S1] Said before.")
     every = [
         pipeline(side, True).generate("Hello.", prompt=prompt, seed=4, max_frames=12)
-        for side in SIDES.values()
+        for side in BY_PACKAGE.values()
     ]
     np.testing.assert_array_equal(every[0].codes, every[1].codes)
     codec = ORACLE.network("dac", tiny("dac"))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.draws import draw, only, score
-from tests.sides import SIDES
+from tests.sides import BY_PACKAGE
 from tests.tolerance import assert_within
 from tests.tts_core.dia import sampling_rules as rules
 from tts_core.dia.options import SAMPLER_0626, SAMPLER_V01, DiaSampling, allowed_ids
@@ -36,13 +36,13 @@ def logits(kind: str) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("setting", SETTINGS, ids=str)
 @pytest.mark.parametrize("kind", ["plain", "ties", "ends"])
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("name", SIDES)
+@pytest.mark.parametrize("name", BY_PACKAGE)
 def test_candidates(name: str, rule: str, kind: str, setting: DiaSampling) -> None:
     """The same ids stay, with the same logits; few rows are on top-p's edge, where rounding decides.
 
     At temperature 0 only the best id matters.
     """
-    side, (cond, uncond) = SIDES[name], logits(kind)
+    side, (cond, uncond) = BY_PACKAGE[name], logits(kind)
     expected = getattr(rules, rule)(cond, uncond, setting, EOS)
     exact = getattr(rules, rule)(cond.astype(np.float64), uncond.astype(np.float64), setting, EOS)
     inputs = {"allowed": allowed_ids(cond.shape[1], cond.shape[2], EOS), "end": EOS}
@@ -59,10 +59,10 @@ def test_candidates(name: str, rule: str, kind: str, setting: DiaSampling) -> No
     assert_within(got[kept], expected[kept], exact[kept], rule)
 
 
-@pytest.mark.parametrize("name", SIDES)
+@pytest.mark.parametrize("name", BY_PACKAGE)
 def test_draw(name: str) -> None:
     """The id of the definition, the first of equal ones; forbidden ids are never drawn."""
-    side, sampler, (cond, uncond) = SIDES[name], only(SAMPLER_0626), logits("plain")
+    side, sampler, (cond, uncond) = BY_PACKAGE[name], only(SAMPLER_0626), logits("plain")
     kept = rules.candidates_0626(cond, uncond, SETTINGS[0], EOS)
     uniform = np.random.default_rng(8).uniform(1e-6, 1 - 1e-6, kept.shape).astype(np.float32)
     uniform[0, 0] = np.float32(2**-24)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.hosts import Late, LateStream
-from tests.sides import SIDES
+from tests.sides import BY_PACKAGE
 from tests.tiny.dia import compose
 from tests.tiny.dia_served import decoded_apart, requests, served
 from tests.tiny.networks import dia_config, tiny
@@ -26,7 +26,7 @@ from tts_core.serving.session import Failed, Part
 
 pytestmark = pytest.mark.rest
 
-every_side = pytest.mark.parametrize("side", list(SIDES))
+every_side = pytest.mark.parametrize("side", list(BY_PACKAGE))
 PAUSED = "[S1] The inn is near. [pause:0.2] [S2] There it ends!"
 UNHEARD: list[tuple[str, dict[str, Any]]] = [
     ("[S1] An old inn, near the pine.", {"seed": 1, "max_frames": 57}),
@@ -40,7 +40,7 @@ UNHEARD: list[tuple[str, dict[str, Any]]] = [
 def pipeline(side: str, cross_rope: bool = False) -> Any:
     """A Dia whose pieces end early, in float32."""
     config = dia_config(positions=400, text_positions=300, cross_rope=cross_rope)
-    return compose(SIDES[side], tiny(config, seed=3, eos=1.3), tiny("dac"))
+    return compose(BY_PACKAGE[side], tiny(config, seed=3, eos=1.3), tiny("dac"))
 
 
 @cache

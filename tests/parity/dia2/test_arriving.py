@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.sides import SIDES
 from tests.tiny.dia2 import recording
 from tts_core.audio.joining import PAUSE
 from tts_core.dia2.options import Dia2Options
@@ -19,7 +20,6 @@ from tts_core.results import GenerationResult, join
 
 pytestmark = pytest.mark.rest
 
-SIDES = ("torch", "mlx")
 TEXT = " ".join(
     f"[S{1 + n % 2}] This is turn {n}, it has some words. And [pause:0.2] more." for n in range(4)
 )
@@ -31,7 +31,7 @@ every_side = pytest.mark.parametrize("side", SIDES)
 
 @pytest.fixture(scope="module")
 def pipeline(both: Any) -> Any:
-    return lambda side: both("v_main")[SIDES.index(side)]
+    return lambda side: both("v_main")[list(SIDES).index(side)]
 
 
 @pytest.fixture(scope="module")

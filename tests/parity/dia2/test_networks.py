@@ -12,7 +12,7 @@ from mlx_port.steps.dia2.fused import FusedDia2
 from tests.draws import only, score
 from tests.golden.bench import Bench
 from tests.golden.dia2_bench import Dia2Side, build
-from tests.sides import BOTH, Side
+from tests.sides import SIDES, Side
 from tests.tiny.networks import dia2_config, other_config, tiny
 from tests.tolerance import assert_within
 from tts_core.dia2.config import Dia2Config
@@ -48,7 +48,7 @@ def compare(config: Dia2Config, run: Callable[[Dia2Side], dict[str, np.ndarray]]
 
 
 @pytest.mark.parametrize("cfg_scale", [0.0, 0.25, 0.5, 3.0])
-@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize("kind", SIDES)
 def test_guidance_has_one_value_in_either_form(kind: str, cfg_scale: float) -> None:
     """Of whole numbers, with which float32 is exact here."""
     side = Side(kind)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.golden.dia2_bench import build
-from tests.sides import BOTH
+from tests.sides import SIDES
 from tests.tiny.dia2_texts import GivenText
 from tests.tiny.networks import dia2_config, tiny
 from tts_core.dia2.inputs import Dia2Choice, Dia2Sampling
@@ -44,7 +44,7 @@ def mlx_nan(logits: Any, row: int) -> Any:
 
 @pytest.mark.parametrize("stage", range(STAGES))
 @pytest.mark.parametrize("row", [0, 1], ids=["conditional", "unconditional"])
-@pytest.mark.parametrize("side", BOTH)
+@pytest.mark.parametrize("side", SIDES)
 def test_every_stage_and_row_counts(side: str, row: int, stage: int, monkeypatch: pytest.MonkeyPatch) -> None:
     config = dia2_config()
     made = build(side, tiny(config, seed=2))
@@ -62,7 +62,7 @@ def test_every_stage_and_row_counts(side: str, row: int, stage: int, monkeypatch
     assert codes[1].min() >= 0, "its neighbor"
 
 
-@pytest.mark.parametrize("side", BOTH)
+@pytest.mark.parametrize("side", SIDES)
 def test_rows_that_a_text_does_not_use_do_not_count(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside a guided text an unguided one has an unconditional row, of which nothing is read."""
     config, alone = dia2_config(), Dia2Choice(1.0, 5, 0.8, 5)
@@ -79,7 +79,7 @@ def test_rows_that_a_text_does_not_use_do_not_count(side: str, monkeypatch: pyte
     assert batch.read(batch.launch(1)).min() >= 0
 
 
-@pytest.mark.parametrize("side", BOTH)
+@pytest.mark.parametrize("side", SIDES)
 def test_a_fault_is_looked_for_behind_the_likeliest_codes(side: str) -> None:
     """Here no code but 0, which is not the likeliest, has a finite embedding."""
     config = dia2_config()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.sides import PORT, SIDES, YARDSTICK
+from tests.sides import BY_PACKAGE, PORT, YARDSTICK
 from tests.tolerance import assert_within
 
 
@@ -29,10 +29,10 @@ def rotated(x: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> np.ndarray:
     return np.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
 
 
-@pytest.mark.parametrize("name", SIDES)
+@pytest.mark.parametrize("name", BY_PACKAGE)
 @pytest.mark.parametrize("pieces", [(1,) * 5, (256, 1), (255, 1, 1), (200, 57, 255, 3), (1, 600, 1)], ids=str)
 def test_cache_returns_every_row_so_far(name: str, pieces: tuple[int, ...]) -> None:
-    side, random = SIDES[name], np.random.default_rng(3)
+    side, random = BY_PACKAGE[name], np.random.default_rng(3)
     cache = side.module("layers.cache").KeyValueCache()
     every = random.normal(0, 1, (2, 2, 3, sum(pieces), 5)).astype(np.float32)
     stop = 0

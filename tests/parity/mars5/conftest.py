@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.sides import BOTH
+from tests.sides import SIDES
 
 
-@pytest.fixture(params=BOTH)
+@pytest.fixture(params=SIDES)
 def side(request: pytest.FixtureRequest) -> str:
     return request.param

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from tests.parity.mars5.plain_diffusion import hashed_bits, hashed_gumbel
-from tests.sides import PORT, SIDES, Side
+from tests.sides import BY_PACKAGE, PORT, Side
 from tests.tolerance import EPS, FLOOR
 from tts_core.mars5.diffusion import constants, gumbel
 from tts_core.nn.noise import HostNoise
 
-EVERY_SIDE = pytest.mark.parametrize("side", list(SIDES.values()), ids=list(SIDES))
+EVERY_SIDE = pytest.mark.parametrize("side", list(BY_PACKAGE.values()), ids=list(BY_PACKAGE))
 WAYS = pytest.mark.parametrize("way", ["per cell", "per class"])
 CELLS, K, T = 30000, 7, 20
 K_MARS5 = 1025

@@ -12,7 +12,7 @@ import pytest
 
 import mlx_port
 import torch_ref
-from tests.sides import BOTH
+from tests.sides import SIDES
 from tests.tiny.mars5 import CODES, LONG, SAID, TEXT, converted, limit, pipeline, reference, voice
 from tests.tiny.noise import CountingNoise
 from tests.tolerance import assert_within
@@ -58,12 +58,12 @@ def test_both_sides_say_the_same(said: str | None, draws: Any, seed: int) -> Non
             noise=HostNoise(seed),
             draws=draws,
         )
-        for name in BOTH
+        for name in SIDES
     }
     codes = results["torch"].codes
     np.testing.assert_array_equal(results["mlx"].codes, codes)
     assert codes.shape[1] > 3
-    wave = {name: decoded(name, codes) for name in BOTH}
+    wave = {name: decoded(name, codes) for name in SIDES}
     oracle = decoded("torch", codes, "float64")
     start, stop = loud_span(wave["torch"], Mars5Options().trim_db)
     for name, result in results.items():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.parity.mars5.plain_diffusion import Plain, plain_run
-from tests.sides import ORACLE, PORT, SIDES, YARDSTICK, Side, assert_parity
+from tests.sides import BY_PACKAGE, ORACLE, PORT, YARDSTICK, Side, assert_parity
 from tests.tiny.mars5_nar import TEXT, codes
 from tests.tiny.networks import nar_config, tiny
 from tests.tiny.states import states
@@ -16,7 +16,7 @@ from tts_core.errors import GenerationError
 from tts_core.mars5.diffusion import Cells, Diffusion, first_noise, make_cells
 from tts_core.nn.noise import HostNoise
 
-EVERY_SIDE = pytest.mark.parametrize("side", list(SIDES.values()), ids=list(SIDES))
+EVERY_SIDE = pytest.mark.parametrize("side", list(BY_PACKAGE.values()), ids=list(BY_PACKAGE))
 REFERENCE = codes(6, seed=1)
 SAFE = 1e-5  # of a margin: several times what float32 moves these log-probabilities
 T = 9
@@ -113,7 +113,7 @@ def expected(name: str, clone: str) -> Plain:
 def test_runs_are_those_of_the_plain_form(name: str, clone: str) -> None:
     plain, cells = expected(name, clone), cells_for(deep=clone == "deep", seed=SEEDS[clone])
     assert plain.margin > SAFE, f"a near tie of {plain.margin:.1e}: choose another seed"
-    for side_name, side in SIDES.items():
+    for side_name, side in BY_PACKAGE.items():
         diffusion = side.module("mars5.reverse").ReverseDiffusion(small(side))
         noise = HostNoise(SEEDS[clone])
         run = diffusion.begin(TEXT, REFERENCE, cells, SETTINGS[name], noise=noise)

@@ -10,6 +10,7 @@ import pytest
 
 from tests.contract.arrivals import serve
 from tests.contract.speakers import assert_same
+from tests.sides import SIDES
 from tests.tiny.mars5 import CODES, LONG, SAID, TEXT, limit, pipeline, voice
 from tests.windows import Windows
 from tts_core.errors import ResourceError, UsageError
@@ -22,7 +23,7 @@ from tts_core.serving.session import Failed
 pytestmark = pytest.mark.rest
 
 WINDOWS = Windows("mars5", partial(pipeline, "torch"))
-SIDES = pytest.mark.parametrize("side", ["torch", "mlx"])
+every_side = pytest.mark.parametrize("side", SIDES)
 
 
 def asked(side: str, seed: int, **changes: Any) -> Mars5Request:
@@ -45,7 +46,7 @@ def asked(side: str, seed: int, **changes: Any) -> Mars5Request:
     return pipeline(side).request(text, Mars5Options(**given | changes), prompt)
 
 
-@SIDES
+@every_side
 def test_requests_come_and_go(side: str) -> None:
     """These seeds have no near-tie."""
     requests = [asked(side, seed) for seed in range(12)]
@@ -70,7 +71,7 @@ def begun(side: str, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return runs
 
 
-@SIDES
+@every_side
 def test_diffusions_run_one_by_one(side: str, begun: list[Any]) -> None:
     """None starts before: the memory of one is enough. The first steps of ids go on beside it."""
     session, order = pipeline(side).session(4), list[int]()
@@ -82,7 +83,7 @@ def test_diffusions_run_one_by_one(side: str, begun: list[Any]) -> None:
     assert len(begun) == 4
 
 
-@SIDES
+@every_side
 def test_a_diffusion_that_is_left_or_fails_lets_the_next_begin(side: str, begun: list[Any]) -> None:
     """One is cancelled, one computes NaN; the third one's codes are those that it has by itself."""
     session, requests = pipeline(side).session(4), [asked(side, 5, timesteps=4) for _ in range(3)]
@@ -106,7 +107,7 @@ def test_a_diffusion_that_is_left_or_fails_lets_the_next_begin(side: str, begun:
     assert session.promised == 0
 
 
-@SIDES
+@every_side
 def test_a_recording_is_encoded_with_the_next_step(side: str) -> None:
     """Also the check that needs its codes: whether a deep clone leaves room."""
     session, text = pipeline(side).session(2), "A small green kettle."
@@ -124,7 +125,7 @@ def test_a_recording_is_encoded_with_the_next_step(side: str) -> None:
     assert session.waiting
 
 
-@SIDES
+@every_side
 def test_a_request_that_fails_leaves_the_others_alone(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its diffusion finds no memory."""
     session, fine, large = pipeline(side).session(2), asked(side, 5), asked(side, 3)
@@ -147,7 +148,7 @@ def test_a_request_that_fails_leaves_the_others_alone(side: str, monkeypatch: py
     np.testing.assert_array_equal(heard.codes, alone.codes)
 
 
-@SIDES
+@every_side
 def test_a_request_that_is_longer_than_a_row(side: str) -> None:
     request = asked(side, 5, generate_max_len_override=2001)
     with pytest.raises(UsageError, match="generate_max_len_override: 2001 ids; a running batch keeps 2000"):

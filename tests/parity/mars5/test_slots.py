@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.sides import SIDES, Side
+from tests.sides import BY_PACKAGE, Side
 from tests.tiny.mars5_ar import VOCABULARY, deep_prompt, reference
 from tests.tiny.mars5_draws import extend
 from tests.tiny.networks import ar_config, tiny
@@ -20,7 +20,7 @@ from tts_core.nn.noise import HostNoise
 
 pytestmark = pytest.mark.rest
 
-EVERY_SIDE = pytest.mark.parametrize("side", SIDES.values(), ids=SIDES)
+EVERY_SIDE = pytest.mark.parametrize("side", BY_PACKAGE.values(), ids=BY_PACKAGE)
 CONFIG, NARROW = ar_config(), ar_config(sliding_window=54)  # wide enough for every prompt
 ROOM = 90
 SETTINGS = [

@@ -18,8 +18,8 @@ from tts_core.nn.noise import HostNoise
 
 pytestmark = pytest.mark.rest
 
-SIDES = {"torch_ref": LanguageSide("torch"), "mlx_port": LanguageSide("mlx")}
-EVERY_SIDE = pytest.mark.parametrize("side", SIDES.values(), ids=SIDES)
+LANGUAGE = {"torch_ref": LanguageSide("torch"), "mlx_port": LanguageSide("mlx")}
+EVERY_SIDE = pytest.mark.parametrize("side", LANGUAGE.values(), ids=LANGUAGE)
 END_OF_TEXT = tokenizers().first_stage.end_of_text
 SAMPLINGS = [
     FirstStageSampling(),

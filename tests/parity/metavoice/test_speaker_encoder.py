@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tests.sides import BOTH
+from tests.sides import SIDES
 from tests.tiny.inputs import normal
 from tests.tiny.metavoice_audio import AudioSide
 from tests.tiny.networks import Weights
@@ -24,31 +24,31 @@ def speaker_tensors() -> dict[str, np.ndarray]:
     return {name: random.normal(0, 0.4, shape).astype(np.float32) for name, shape in shapes.items()}
 
 
-SIDES = {kind: AudioSide(kind, lambda _: Weights(SPEAKER, speaker_tensors())) for kind in (*BOTH, "float64")}
+AUDIO = {kind: AudioSide(kind, lambda _: Weights(SPEAKER, speaker_tensors())) for kind in (*SIDES, "float64")}
 
 
 def assert_parity(what: str, run: Callable[[AudioSide], np.ndarray]) -> None:
-    assert_within(run(SIDES["mlx"]), run(SIDES["torch"]), run(SIDES["float64"]), what)
+    assert_within(run(AUDIO["mlx"]), run(AUDIO["torch"]), run(AUDIO["float64"]), what)
 
 
 def test_speakers_of_several_recordings(monkeypatch: pytest.MonkeyPatch) -> None:
     """More slices than one batch; the mean of two recordings' vectors, normalized again."""
-    for kind in BOTH:
-        monkeypatch.setattr(f"{SIDES[kind].package}.metavoice.speaker_encoder.SLICES_AT_ONCE", 2)
+    for kind in SIDES:
+        monkeypatch.setattr(f"{AUDIO[kind].package}.metavoice.speaker_encoder.SLICES_AT_ONCE", 2)
     long, short = normal(31, 80_000), normal(32, 5_000)
     assert_parity("one", lambda side: side.encoder.embed([long]))
     assert_parity("both", lambda side: side.encoder.embed([long, short]))
 
     def mean(kind: str) -> np.ndarray:
-        one, other = (SIDES[kind].encoder.embed([each]) for each in (long, short))
+        one, other = (AUDIO[kind].encoder.embed([each]) for each in (long, short))
         return (one + other) / np.linalg.norm(one + other)
 
-    for kind in BOTH:
-        both = SIDES[kind].encoder.embed([long, short])
+    for kind in SIDES:
+        both = AUDIO[kind].encoder.embed([long, short])
         assert_within(both, mean("torch"), mean("float64"), f"{kind}: mean")
 
 
-@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize("kind", SIDES)
 def test_no_voice_is_an_error(kind: str) -> None:
     """If no unit of the last layer is active, the vector has no direction."""
     tensors = speaker_tensors()

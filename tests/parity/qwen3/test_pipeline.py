@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.contract.speakers import assert_same_speech, converted
+from tests.sides import SIDES
 from tests.tiny.qwen3 import write_published
 from tests.windows import Windows
 from tts_core.errors import GenerationError, UsageError
@@ -18,7 +19,6 @@ from tts_core.prompt import Prompt
 from tts_core.qwen3.config import BASE, CUSTOM_VOICE, MODES, VOICE_DESIGN
 from tts_core.results import join
 
-SIDES = {"torch": "torch_ref", "mlx": "mlx_port"}
 TIME = np.arange(3000) / 1500
 SPEECH = (np.sin(700 * TIME + 40 * TIME**2) / 3).astype(np.float32)
 HEARD, CONTINUED = (Prompt.of(SPEECH, said, sample_rate=1500) for said in (None, "An inn is near."))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.sides import Side
+from tests.sides import SIDES, Side
 from tests.tiny.networks import qwen3_config, tiny
 from tts_core.nn.noise import HostNoise
 from tts_core.qwen3.layout import Qwen3Choice, Qwen3Inputs, Qwen3Sampling, build
@@ -17,7 +17,6 @@ from tts_core.speaking.running import WAITED
 
 pytestmark = pytest.mark.rest
 
-SIDES = ("torch", "mlx")
 CONFIG = qwen3_config()
 SAMPLINGS = (
     Qwen3Sampling(),

@@ -3,13 +3,13 @@
 import pytest
 
 from tests.parity.mars5.test_slots import CONFIG, NARROW, ROOM, alone, come_and_go, network, slots_of, text
-from tests.sides import SIDES
+from tests.sides import BY_PACKAGE
 from tests.tiny.mars5_ar import VOCABULARY
 from torch_ref import batch
 from torch_ref.mars5.decoder import make_slots
 from tts_core.mars5.config import CodecLMConfig
 
-TORCH = SIDES["torch_ref"]
+TORCH = BY_PACKAGE["torch_ref"]
 
 
 @pytest.mark.parametrize("config", [CONFIG, NARROW], ids=["window 3000", "window 54"])

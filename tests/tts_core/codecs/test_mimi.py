@@ -7,8 +7,8 @@ from tts_core.codecs.mimi import (
     MIMI_24KHZ,
     check_codebooks,
     encode_windows,
+    read_transformers,
 )
-from tts_core.codecs.mimi_published import read_transformers
 from tts_core.errors import CheckpointError, UsageError
 from tts_core.nn.windows import Window
 

@@ -5,10 +5,16 @@ import json
 
 import pytest
 
-from tts_core.dia.config import DiaDecoderConfig, DiaEncoderConfig, read_converted, read_published
+from tts_core.dia.config import (
+    DiaDecoderConfig,
+    DiaEncoderConfig,
+    is_norm,
+    parameter_shapes,
+    read_converted,
+    read_published,
+)
 from tts_core.dia.model import DIA_0626, DIA_V01
 from tts_core.dia.options import DEFAULTS_0626, DEFAULTS_V01, DiaSampling
-from tts_core.dia.shapes import is_norm, parameter_shapes
 from tts_core.errors import CheckpointError
 
 DELAYS = [0, 8, 9, 10, 11, 12, 13, 14, 15]

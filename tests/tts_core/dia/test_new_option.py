@@ -23,7 +23,7 @@ WRITTEN = {  # file → pattern, and what is added after it
         ('LAST = "top_k", "top_p"', ', "ban"'),
         (
             "class SamplingOptions\\(SharedOptions\\):\n    .*\n",
-            '    ban: int | None = option(None, "Never.", "--ban")\n',
+            '    ban: int | None = option(None, "Never.")\n',
         ),
         ("class SamplingChanges\\(SharedChanges, total=False\\):\n    .*\n", "    ban: int | None\n"),
     ],

@@ -8,9 +8,8 @@ import pytest
 from tests.tiny.dia2 import GOLDEN
 from tests.tiny.networks import dia2_config
 from tts_core.codecs.mimi import MIMI_24KHZ
-from tts_core.dia2.config import read_published
+from tts_core.dia2.config import is_large, is_norm, parameter_shapes, read_published
 from tts_core.dia2.model import DIA2_1B, DIA2_2B, check
-from tts_core.dia2.shapes import is_large, is_norm, parameter_shapes
 from tts_core.errors import CheckpointError
 from tts_core.models import MODELS
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tts_core.codecs.dac import DAC_44KHZ, DacConfig
 from tts_core.config import Config, config_of
-from tts_core.models import Code, Configs, Documents, Model, Network, Speed
+from tts_core.models import Configs, Documents, Model, Network, Speed
 from tts_core.parrot.options import ParrotOptions
 
 REPOSITORY = "birds/parrot"
@@ -26,21 +26,10 @@ def check(configs: Configs, documents: Documents) -> None:
     """Any words and any codec fit."""
 
 
-def code() -> Code:
-    """Import the functions."""
-    from tts_core.parrot.footprint import PLAN
-    from tts_core.parrot.probes import probes
-    from tts_core.parrot.request import ask
-    from tts_core.parrot.speech import speak
-
-    return Code(ask, speak, PLAN, probes)
-
-
 MODEL = Model(
     name="parrot",
     title="Parrot",
     options=ParrotOptions,
-    code=code,
     networks={
         "parrot": Network(
             title="Parrot",
