@@ -74,6 +74,20 @@ def test_without_listeners_a_session_speaks_as_generate(model: str, side: str) -
         assert_same(result, speaker(model, side).generate(text, seed=3, **given(model)))
 
 
+@pytest.mark.parametrize("model", ["dia", "dia2", "qwen3"])  # whose codec decodes while a piece is drawn
+@every_side
+def test_the_first_part_is_small_and_early(model: str, side: str) -> None:
+    """It is the policy's first window, as soon as its frames are final."""
+    session, engine, steps, events = speaker(model, side).session(2), speaker(model, side).engine, 0, []
+    session.join(request(model, side, TEXTS[0], seed=4))
+    while not events:
+        steps, events = steps + 1, session.step()
+    assert events[0].result.codes.shape[1] == engine.policy.first_frames
+    behind = getattr(engine, "lookahead", 0) + getattr(engine.config, "longest_delay", 0)
+    assert steps <= engine.policy.first_frames + behind + 2  # a step is submitted ahead
+    session.close()
+
+
 @every_model
 @every_side
 def test_the_rehearsal_gives_sound(model: str, side: str) -> None:

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.contract.arrivals import serve
-from tests.contract.speakers import assert_same
 from tests.tiny.mars5 import CODES, LONG, SAID, TEXT, limit, pipeline, voice
-from tests.windows import Windows
 from tts_core.errors import ResourceError, UsageError
 from tts_core.mars5.options import Mars5Options
-from tts_core.mars5.request import STAGES, Mars5Request
+from tts_core.mars5.request import Mars5Request
 from tts_core.prompt import Prompt
 from tts_core.results import join
 from tts_core.serving.session import Failed
 
 pytestmark = pytest.mark.rest
 
-WINDOWS = Windows("mars5", partial(pipeline, "torch"))
 SIDES = pytest.mark.parametrize("side", ["torch", "mlx"])
 
 
@@ -43,18 +39,6 @@ def asked(side: str, seed: int, **changes: Any) -> Mars5Request:
     given["generate_max_len_override"] = limit(text, ids, said, codes)
     prompt = codes if said is None else Prompt.of(codes=codes, text=said)
     return pipeline(side).request(text, Mars5Options(**given | changes), prompt)
-
-
-@SIDES
-def test_requests_come_and_go(side: str) -> None:
-    """These seeds have no near-tie."""
-    requests = [asked(side, seed) for seed in range(12)]
-    spoken = serve(pipeline(side).session(4), requests, seed=4, leaving=0.005)
-    assert len(spoken) >= 8
-    for place, result in spoken.items():
-        assert_same(result, join(list(pipeline(side).speak(requests[place]))), windows=WINDOWS)
-        assert list(result.stage_seconds) == list(STAGES)
-        assert min(result.stage_seconds["AR"], result.stage_seconds["NAR"]) > 0
 
 
 @pytest.fixture
