@@ -21,7 +21,6 @@ from torch_ref.loading import How, open_parts
 from tts_core.dia.options import DEFAULTS_V01
 from tts_core.dia.shapes import is_norm
 from tts_core.errors import CheckpointError, NotFoundError, UsageError
-from tts_core.voice.embedded import CODEC, DIA
 
 
 def test_a_published_folder_speaks(published: Path) -> None:
@@ -171,15 +170,6 @@ def test_a_copy_beside_published_weights_is_not_chosen_silently(
         load(folder)
     state = DiaPipeline.load(folder / "model.safetensors", codec=folder / "codec").engine.network.state_dict()
     np.testing.assert_array_equal(state["logits_dense.weight"].numpy(), whole["logits_dense.weight"])
-
-
-def test_a_model_is_loaded_under_its_name_only(tmp_path: Path) -> None:
-    """An unknown name is refused before the folder is looked at."""
-    with pytest.raises(UsageError, match=r"^model: 'dai' is none of dia, .*; did you mean dia\?$"):
-        load(tmp_path / "missing", model="dai")  # pyright: ignore[reportCallIssue, reportArgumentType]
-    with pytest.raises(UsageError, match=r"^model: the files contain dia, not mars5; use load"):
-        load(DIA, model="mars5", codec=CODEC, dtype="float32", device="cpu")
-    assert type(load(DIA, model="dia", codec=CODEC, dtype="float32", device="cpu")) is DiaPipeline
 
 
 def test_the_typed_arguments_are_those_of_the_function() -> None:

@@ -19,9 +19,9 @@ from torch_ref.api import embedded_voice as torch_voice
 from tts_core.audio.joining import PAUSE
 from tts_core.audio.joining import join as join_waves
 from tts_core.dia.options import DiaOptions
-from tts_core.errors import ResourceError, UsageError
+from tts_core.errors import ResourceError
 from tts_core.memory.fits import Plan
-from tts_core.nn.noise import HostNoise, piece_seed
+from tts_core.nn.noise import piece_seed
 from tts_core.prompt import Prompt
 from tts_core.results import GenerationResult, join
 from tts_core.serving.session import Part
@@ -179,20 +179,6 @@ def test_pieces_run_side_by_side(side: Side, monkeypatch: pytest.MonkeyPatch) ->
             speak(TEXT)
 
 
-@pytest.mark.parametrize("frames", [1, 30, 65])
-def test_max_frames_is_of_all_pieces_together(side: Side, frames: int) -> None:
-    voice, whole = pipeline(side), spoken(side)
-    result = voice.generate(TEXT, seed=SEED, max_frames=frames)
-    assert (result.codes.shape[1], result.finish_reason) == (frames, "length")
-    assert len(result.pieces) < 4
-    for one, other in zip(result.pieces[:-1], whole.pieces, strict=False):
-        np.testing.assert_array_equal(one.codes, other.codes)
-    joined = join(list(voice.stream(TEXT, seed=SEED, max_frames=frames)))
-    np.testing.assert_array_equal(joined.codes, result.codes)
-    assert_same_sound(joined, result, pipeline(ORACLE).generate(TEXT, seed=SEED, max_frames=frames))
-    assert joined.finish_reason == "length"
-
-
 def test_a_piece_without_an_end_is_told(side: Side) -> None:
     """The limit is twice the expected time plus 2 s; a model that never ends is cut in every piece."""
     result = pipeline(side, eos=0.0).generate(TEXT, seed=1)
@@ -238,34 +224,6 @@ def test_temperature_zero_and_other_values_reach_every_piece(side: Side) -> None
         single = {"prompt": piece.prompt, "max_frames": piece.max_frames, "piece_seconds": None, **given}
         np.testing.assert_array_equal(voice.generate(piece.text, **single).codes, piece.codes)
     np.testing.assert_array_equal(voice.generate(TEXT, **given, seed=99).codes, result.codes)
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"noise": [HostNoise(1)] * 3}, "noise: 3 sources for 4 pieces"),
-        ({"seed": 1.5}, "seed: 1.5 is not a whole number"),
-        ({"piece_seconds": 0.2}, "piece_seconds: 0.2 is outside"),
-        ({"piece_seconds": None, "text": TEXT[:-4] * 3}, "the model takes 300; split it after"),
-        ({"prompt": Prompt.of(codes=CODES)}, "its transcript is missing"),
-        ({"prompt": Prompt.of(codes=CODES[0], text="a")}, "prompt: codes of shape"),
-        (
-            {"prompt": Prompt.of(audio=np.zeros(0, np.float32), text="a")},
-            "prompt: audio must be a non-empty",
-        ),
-        (
-            {"prompt": Prompt.of(codes=np.tile(CODES, 18), text="a")},
-            "leave too little room for this text",
-        ),
-        ({"text": TEXT + " [S1] Ha."}, "turn 7 of 8, .S2., has no words"),
-    ],
-)
-def test_refused_at_the_call(side: Side, given: dict[str, Any], message: str) -> None:
-    given = dict(given)
-    text = given.pop("text", TEXT)
-    with pytest.raises(UsageError, match=message) as caught:
-        pipeline(side).stream(text, **given)
-    assert "\n" not in str(caught.value)
 
 
 def test_the_next_piece_begins_before_the_sound_of_the_one_before(
