@@ -16,7 +16,6 @@ from converters import convert as converting
 from converters.convert import convert, outline
 from converters.files import destination, writer
 from converters.files.dtypes import narrow, widen
-from converters.files.pieces import ScratchMemory
 from converters.files.writer import SafetensorsWriter
 from converters.published import open_published
 from converters.rules.dequantize import BITS, Quantization
@@ -99,16 +98,6 @@ def test_mlx_reads_what_was_written_with_the_codec_in_its_layout(source, tmp_pat
         tensor = source.parts["dac"].read(name)
         axes = dac.mlx_axes(name, tensor.ndim)
         np.testing.assert_array_equal(np.array(array), tensor.transpose(axes) if axes else tensor)
-
-
-def test_the_safetensors_library_reads_what_was_written(source, tmp_path):
-    torch_files = pytest.importorskip("safetensors.torch")
-    convert(source, tmp_path / "out", dtype="bfloat16")
-    tensors = torch_files.load_file(tmp_path / "out/model.safetensors")
-    assert {str(tensor.dtype) for tensor in tensors.values()} == {"torch.float32", "torch.bfloat16"}
-    for name, tensor in tensors.items():
-        expected = torch_files.torch.tensor(source.parts["dia"].read(name))
-        assert tensor.equal(expected if is_norm(name) else expected.bfloat16()), name
 
 
 def test_both_layouts_make_the_same_folder(source, tmp_path):
@@ -360,16 +349,6 @@ def test_a_disk_that_fills_leaves_nothing(source, tmp_path, monkeypatch, failing
     assert left_in(tmp_path) == []
 
 
-@pytest.mark.parametrize("fault", [KeyboardInterrupt, SystemExit, MemoryError])
-def test_an_interruption_leaves_nothing(source, tmp_path, fault):
-    def progress(_: int) -> None:
-        raise fault
-
-    with pytest.raises(fault):
-        convert(source, tmp_path / "out", progress=progress)
-    assert left_in(tmp_path) == []
-
-
 def test_folder_that_cannot_be_written(source, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="cannot be written"):
@@ -405,13 +384,6 @@ def test_each_fault_of_a_disk_has_its_exit_code(source, tmp_path, monkeypatch, n
     assert str(caught.value).startswith("DST: ")
     assert said in str(caught.value)
     assert left_in(tmp_path) == []
-
-
-def test_tensors_are_the_same_in_memory_that_is_used_again(source):
-    memory = ScratchMemory()
-    for part in source.parts.values():
-        for name in part.names():
-            np.testing.assert_array_equal(part.read(name, memory), part.read(name))
 
 
 def test_progress_adds_up_to_the_outline(source, tmp_path):

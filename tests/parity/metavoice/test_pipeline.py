@@ -18,7 +18,7 @@ from tests.tiny.metavoice_pipeline import LONG, RATE, TEXT, Ending, reference, w
 from tests.tolerance import assert_within
 from tts_core.audio.loudness import TARGET, integrated_loudness, normalize_loudness
 from tts_core.codecs.policy import CodecPolicy
-from tts_core.errors import CancelledError, ResourceError, UsageError
+from tts_core.errors import CancelledError, UsageError
 from tts_core.metavoice.footprint import MetaVoiceJob, positions
 from tts_core.metavoice.net import MetaVoiceSource
 from tts_core.metavoice.options import Decoder, MetaVoiceOptions
@@ -247,21 +247,6 @@ def test_a_model_without_diffusion(side: Any, voice: np.ndarray, monkeypatch: py
     monkeypatch.setattr(side.engine, "facts", replace(side.engine.facts, decoders=("vocos",)))
     with pytest.raises(UsageError, match="convert-weights --include-mbd"):
         side.stream(TEXT, prompt=voice, decoder="mbd")
-
-
-def test_too_little_memory_names_what_fits(side: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(type(side.engine.host), "free_bytes", lambda *_: 10**4)
-    forbid_networks(side, monkeypatch)
-    unknown = reference(33.0)  # whose vector is not kept
-    with pytest.raises(
-        ResourceError, match=r"^memory: one text of .* on (torch|mlx)-cpu beside the weights, "
-    ):
-        side.stream(TEXT, prompt=unknown)
-    monkeypatch.setattr(type(side.engine.host), "free_bytes", lambda *_: 10)
-    with pytest.raises(ResourceError, match=r"free some memory, or use a larger machine$"):
-        side.generate_batch([TEXT] * 3, prompts=unknown)
-    with pytest.raises(ResourceError, match=r"^memory: 3 texts"):
-        side.generate_codes([TEXT] * 3, unknown)
 
 
 def test_a_long_decode_is_cancelled_inside_a_step(side: Any, voice: np.ndarray) -> None:
