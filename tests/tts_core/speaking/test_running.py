@@ -63,6 +63,19 @@ def joined(running: Running, *texts: int) -> list[Slot]:
     return slots
 
 
+def test_nothing_runs_without_a_text() -> None:
+    batch = Counting(1, 1)
+    running = Running(batch, 3)
+    assert (running.turn(), running.can_step) == ([], False)
+    [a] = joined(running, 1)
+    running.turn()
+    assert (batch.launches, running.has_launched) == (2, True)
+    running.leave(a)
+    assert running.turn() == []
+    joined(running, 2)
+    assert [(slot.inputs, ids.tolist()) for slot, ids in running.turn()] == [(2, [200])]
+
+
 def test_a_text_takes_the_lowest_free_index() -> None:
     """Captured steps of some models compute the slots up to the last one that is taken."""
     running = Running(Counting(1, 0), 3)
