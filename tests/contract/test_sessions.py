@@ -25,6 +25,7 @@ from tests.contract.speakers import (
     running_batch,
     speaker,
     spoken,
+    to_end,
     windows,
 )
 from tests.metal_errors import INTERACTIVITY, LARGER, MESSAGES
@@ -171,9 +172,8 @@ def test_a_fault_ends_its_own_request_only(model: str, side: str, monkeypatch: p
 
     monkeypatch.setattr(slots, "read", broken)
     found: dict[int, list[Any]] = {bad: [], good: []}
-    while session.running:
-        for event in session.step():
-            found[event.key].append(event)
+    for event in to_end(session):
+        found[event.key].append(event)
     failed = found[bad][-1]
     assert isinstance(failed, Failed)
     assert isinstance(failed.error, NotFiniteError)
@@ -297,12 +297,11 @@ def test_a_recording_that_cannot_be_encoded_fails_its_request_only(
         parts += [event.result for event in session.step() if isinstance(event, Part)]
     standing.error = RuntimeError(LARGER)
     bad = session.join(request(model, "torch", TEXTS[0], seed=1, prompt=recording(model)))
-    while session.running:
-        for event in session.step():
-            if isinstance(event, Failed):
-                failed.append((event.key, str(event.error)))
-            else:
-                parts.append(event.result)
+    for event in to_end(session):
+        if isinstance(event, Failed):
+            failed.append((event.key, str(event.error)))
+        else:
+            parts.append(event.result)
     [(key, message)] = failed
     assert key == bad
     assert message.startswith(MESSAGES[LARGER])

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 from collections import namedtuple
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,6 +25,7 @@ from tests.converters.folders import (
     V_0626_HF,
     V_V01,
     assert_same,
+    files_of,
     left_in,
     read_all,
     write_safetensors,
@@ -35,15 +35,6 @@ from tts_core.dia.shapes import is_norm
 from tts_core.errors import CheckpointError, NotFoundError, ResourceError, UsageError
 from tts_core.files.header import read_header
 from tts_core.text.rules import TextRules
-
-
-def files_of(folder: Path) -> dict[str, str]:
-    """File → hash, of files that do not name the source."""
-    return {
-        str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest()
-        for file in sorted(folder.rglob("*"))
-        if file.is_file() and file.name not in ("conversion.json", "README.md")
-    }
 
 
 def test_a_converted_folder_holds_everything(source, tmp_path):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.contract.arrivals import serve
+from tests.contract.speakers import to_end
 from tests.tiny.mars5 import CODES, LONG, SAID, TEXT, limit, pipeline, voice
 from tts_core.errors import ResourceError, UsageError
 from tts_core.mars5.options import Mars5Options
@@ -77,9 +78,7 @@ def test_a_diffusion_that_is_left_or_fails_lets_the_next_begin(side: str, begun:
     while len(begun) < 2:
         assert session.step() == []
     begun[1].denoise.finite = begun[1].denoise.finite & False
-    events = []
-    while session.running:
-        events += session.step()
+    events = [*to_end(session)]
     assert [run.done for run in begun] == [False, True, True]
     [failed, said] = events
     assert isinstance(failed, Failed)
@@ -121,8 +120,7 @@ def test_a_request_that_fails_leaves_the_others_alone(side: str, monkeypatch: py
             raise ResourceError("memory: too little")
 
     monkeypatch.setattr(session.net, "check_beside", check)
-    while session.running:
-        events += session.step()
+    events += to_end(session)
     failed = [event for event in events if isinstance(event, Failed)]
     assert len(failed) == 1
     [other] = [request for request, key in zip((large, fine), keys, strict=True) if key != failed[0].key]
