@@ -86,10 +86,6 @@ FLOORS: dict[str, list[Iterable[str]]] = {
         ("commands",),
     ],
 }
-# imports that still go up; an entry that no longer does fails the test
-CLIMBING: set[tuple[str, str]] = set()
-# modules of a model that others still use for what is not the model's own
-LENT: set[str] = set()
 TYPES = "TYPE_CHECKING"
 # these import models in functions, each when it is looked up by its name
 DOORS = ("tts_core.models", "tts_core.options", "converters.maps.table")
@@ -104,9 +100,6 @@ COMPUTED = {
     "tts_core.command.start": "a program, of the caller",
     "tts_core.audio.formats.writer": "an encoder, of the table of formats",
 }
-# imports that still close a circle; an entry that no longer does fails the test
-CLOSING: set[tuple[str, str]] = set()
-
 # distributions under another name than the module's
 MODULES = {"pyyaml": "yaml"}
 OPTIONAL = {
@@ -264,19 +257,7 @@ def test_imports_go_down():
             start, end = floor(found.module), floor(found.target)
             if start is not None and end is not None and end > start:
                 climbing.add((found.module, found.target))
-    assert climbing == CLIMBING
-
-
-def test_there_is_no_circle():
-    """Among imports at module level; an import inside a function closes no circle."""
-    graph: dict[str, set[str]] = {module: set() for module in every_module()}
-    for found in (each for package in OURS for each in imports(package)):
-        if found.function is None and found.target in graph:
-            graph[found.module].add(found.target)
-    try:
-        TopologicalSorter(graph).prepare()
-    except CycleError as error:
-        pytest.fail(" <- ".join(error.args[1]))
+    assert not climbing
 
 
 def by_name(package: str) -> Iterator[tuple[str, str]]:
@@ -289,23 +270,17 @@ def by_name(package: str) -> Iterator[tuple[str, str]]:
                     yield module, str(name.value)
 
 
-def circle(left_out: Collection[tuple[str, str]]) -> list[str]:
-    """A circle among all imports, those in functions, for types and by name too; empty if there is none."""
+def test_there_is_no_circle():
+    """Among all imports, those in functions, for types and by name too."""
     graph: dict[str, set[str]] = {module: set() for module in every_module()}
     edges = {(each.module, each.target) for package in OURS for each in imports(package, types=True)}
     for module, target in edges | {edge for package in OURS for edge in by_name(package)}:
-        if target in graph and (module, target) not in left_out:
+        if target in graph:
             graph[module].add(target)
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
-        return error.args[1]
-    return []
-
-
-def test_there_is_no_circle_among_late_imports():
-    assert " <- ".join(circle(CLOSING)) == ""
-    assert {edge for edge in CLOSING if not circle(CLOSING - {edge})} == set()
+        pytest.fail(" <- ".join(error.args[1]))
 
 
 def model_of(module: str) -> str | None:
@@ -316,19 +291,15 @@ def model_of(module: str) -> str | None:
     return next(iter(owners), None)
 
 
-def reached(starts: Collection[str], ends: Collection[str] = ()) -> Mapping[str, str]:
-    """Map every module that these modules may import to one that imports it.
-
-    ends: modules whose own imports are not followed.
-    """
+def reached(starts: Collection[str]) -> Mapping[str, str]:
+    """Map every module that these modules may import to one that imports it."""
     graph: dict[str, set[str]] = {}
     for found in (each for package in OURS for each in imports(package)):
         graph.setdefault(found.module, set()).add(found.target)
     seen, left = {start: "" for start in starts}, list(starts)
     while left:
         module = left.pop()
-        known = graph.get(module, set()) if module not in ends else set()
-        for target in known & every_module() - seen.keys():
+        for target in graph.get(module, set()) & every_module() - seen.keys():
             seen[target] = module
             left.append(target)
     return seen
@@ -342,8 +313,8 @@ def of_others(model: str) -> set[str]:
 @pytest.mark.parametrize("model", MODELS)
 def test_no_model_needs_another(model):
     """Not even in a function, nor through a module that belongs to no model."""
-    found = reached([module for module in every_module() if model_of(module) == model], LENT)
-    assert {name: found[name] for name in of_others(model) & found.keys() - LENT} == {}
+    found = reached([module for module in every_module() if model_of(module) == model])
+    assert {name: found[name] for name in of_others(model) & found.keys()} == {}
 
 
 def test_a_model_is_reached_only_through_the_doors():
@@ -358,16 +329,6 @@ def test_a_model_is_reached_only_through_the_doors():
         and not isinstance(call.args[0], ast.Constant)
     }
     assert found == COMPUTED.keys()
-
-
-def test_what_is_lent_is_borrowed():
-    borrowed = {
-        found.target
-        for package in OURS
-        for found in imports(package)
-        if found.target in LENT and model_of(found.module) != model_of(found.target)
-    }
-    assert borrowed == LENT
 
 
 def test_only_commands_import_commands():
@@ -425,15 +386,6 @@ def test_run_time_dependencies_are_those_that_packages_import():
     assert declared - found == set()
 
 
-def test_only_one_function_imports_the_converters():
-    found = {
-        found.function
-        for found in imports("mlx_port")
-        if found.module == "mlx_port.stored_voice" and "converters" in found.target
-    }
-    assert len(found) <= 1
-
-
 BLOCK = """
 import importlib, sys
 
@@ -488,11 +440,9 @@ def import_all(package: str) -> str:
 @pytest.mark.parametrize("model", MODELS)
 def test_every_module_of_a_model_imports_without_the_others(model):
     names = sorted(module for module in every_module() if model_of(module) == model)
-    lent = set(reached(LENT))
-    absent = of_others(model) - lent - {module.rpartition(".")[0] for module in lent}
     looked_up = f"from tts_core import models, options\nmodels.MODELS[{model!r}].code()\n"
     looked_up += f"assert models.MODELS[{model!r}].options is options.options_class({model!r})\n"
-    run_without(absent, f"{looked_up}for name in {names!r}: importlib.import_module(name)")
+    run_without(of_others(model), f"{looked_up}for name in {names!r}: importlib.import_module(name)")
 
 
 @pytest.mark.rest

@@ -8,13 +8,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from mlx_port.commands.serve.body import parse, read_speech
 from mlx_port.commands.serve.choose import model_options
 from mlx_port.commands.serve.errors import ApiError
 from mlx_port.commands.serve.settings import Limits
-from tests.contract.speakers import SMALL, TEXTS
+from tests.contract.speakers import SMALL, TEXTS, assert_same_speech
 from tests.json_numbers import json_literals, numeric_options
 from tests.parity.recorded_runs import DEEP, FIRST, VOICE, speech
 from tests.tiny.recordings import snippet
@@ -167,17 +165,6 @@ class Crowd:
     spoken: int = 0
 
 
-def alone(session: Session, asked: list[Any]) -> list[GenerationResult]:
-    """The speeches of the four, with nobody else in the batch."""
-    keys = [session.join(one) for one in asked]
-    parts: dict[int, list[GenerationResult]] = {key: [] for key in keys}
-    while session.running:
-        for event in session.step():
-            assert not isinstance(event, Failed), event
-            parts[event.key].append(event.result)
-    return [join(parts[key]) for key in keys]
-
-
 class Beside:
     """Runs attacks in a session in which the four are spoken again and again.
 
@@ -245,7 +232,7 @@ class Beside:
             parts.append(event.result)
             if event.result.is_final_chunk:
                 del self._fours[event.key]
-                assert_exact(join(parts), self.expected[place])
+                assert_same_speech(join(parts), self.expected[place])
                 self.crowd.spoken += 1
                 self._silent.append(place)
         for key in [*self._guests]:
@@ -265,9 +252,3 @@ class Beside:
         else:
             return
         del self._guests[event.key]
-
-
-def assert_exact(one: GenerationResult, other: GenerationResult) -> None:
-    """Require equal codes and samples, to the bit."""
-    np.testing.assert_array_equal(one.codes, other.codes)
-    np.testing.assert_array_equal(one.audio, other.audio)

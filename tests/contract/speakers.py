@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -170,14 +170,19 @@ def alone(model: str, side: str, asked: Any) -> GenerationResult:
     return join(list(speaker(model, side).speak(asked)))
 
 
+def to_end(session: Session) -> Iterator[Any]:
+    """Run a session to its end; its events."""
+    while session.running:
+        yield from session.step()
+
+
 def spoken(session: Session, *asked: Any) -> list[GenerationResult]:
     """Let requests join a session at once and run it to its end."""
     keys = [session.join(one) for one in asked]
     parts: dict[int, list[GenerationResult]] = {key: [] for key in keys}
-    while session.running:
-        for event in session.step():
-            assert isinstance(event, Part), event
-            parts[event.key].append(event.result)
+    for event in to_end(session):
+        assert isinstance(event, Part), event
+        parts[event.key].append(event.result)
     return [join(parts[key]) for key in keys]
 
 

@@ -22,6 +22,7 @@ from tests.contract.speakers import (
     request,
     source,
     speaker,
+    to_end,
     windows,
 )
 from tts_core.dia.grid import DelayGrid
@@ -193,9 +194,8 @@ def test_a_bug_in_the_books_of_a_request_ends_it_only(
     keys = [session.join(one) for one in asked]
     monkeypatch.setattr(kind, name, breaking(getattr(kind, name), at))
     events: dict[int, list[Any]] = {key: [] for key in keys}
-    while session.running:
-        for event in session.step():
-            events[event.key].append(event)
+    for event in to_end(session):
+        events[event.key].append(event)
     ended = {key: given[-1] for key, given in events.items()}
     [bad] = [key for key, last in ended.items() if isinstance(last, Failed)]
     assert isinstance(ended[bad].error, KeyError)

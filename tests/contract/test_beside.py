@@ -20,6 +20,7 @@ from tests.contract.speakers import (
     request,
     running_batch,
     speaker,
+    to_end,
     unlimited,
     windows,
 )
@@ -55,13 +56,12 @@ def late(model: str, monkeypatch: pytest.MonkeyPatch, seed: int = 0) -> LateStre
 def run(session: Any) -> list[tuple[int, Any]]:
     """Run a session to its end. Returns each part's key, samples, codes and end, or its error."""
     found = []
-    while session.running:
-        for event in session.step():
-            if isinstance(event, Failed):
-                found.append((event.key, str(event.error)))
-            else:
-                one = event.result
-                found.append((event.key, (one.audio.tolist(), one.codes.tolist(), one.finish_reason)))
+    for event in to_end(session):
+        if isinstance(event, Failed):
+            found.append((event.key, str(event.error)))
+        else:
+            one = event.result
+            found.append((event.key, (one.audio.tolist(), one.codes.tolist(), one.finish_reason)))
     return found
 
 

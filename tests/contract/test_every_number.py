@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.attacks import Beside, alone, at_the_doors, attacks, four
-from tests.contract.speakers import every_model, every_side, source, speaker
+from tests.contract.attacks import Beside, at_the_doors, attacks, four
+from tests.contract.speakers import every_model, every_side, source, speaker, spoken
 from tests.json_numbers import numeric_options
 
 NUMBERS = 2000  # of every option
@@ -25,7 +25,7 @@ def test_2000_numbers_of_every_option_harm_no_other(model: str, side: str, tmp_p
     opened, session = source(model, side), speaker(model, side).session(PLACES)
     assert session.places == PLACES
     asked = four(opened)
-    expected = alone(session, asked)
+    expected = spoken(session, *asked)
     crowd = Beside(opened, session, asked, expected).run(attacks(model, values))
     session.close()
     taken = {name: len(numbers) for name, numbers in values.items()}

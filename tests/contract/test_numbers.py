@@ -17,13 +17,19 @@ from tests.contract.attacks import (
     PROMPTS,
     Attack,
     Beside,
-    alone,
-    assert_exact,
     at_the_doors,
     attacks,
     four,
 )
-from tests.contract.speakers import TEXTS, every_model, every_side, source, speaker
+from tests.contract.speakers import (
+    TEXTS,
+    assert_same_speech,
+    every_model,
+    every_side,
+    source,
+    speaker,
+    spoken,
+)
 from tests.json_numbers import numeric_options
 from tts_core.errors import ResourceError, UsageError
 from tts_core.results import GenerationResult, join
@@ -51,7 +57,7 @@ def test_numbers_of_one_request_harm_no_other(model: str, side: str, tmp_path: P
     """Four requests keep their codes and samples exactly while others come and go."""
     opened, session = source(model, side), speaker(model, side).session(PLACES)
     asked = four(opened)
-    expected = alone(session, asked)
+    expected = spoken(session, *asked)
     crowd = Beside(opened, session, asked, expected).run(taken(model, side, tmp_path))
     session.close()
     assert crowd.spoken >= 4
@@ -99,7 +105,7 @@ def test_numbers_of_a_servers_requests(
                 speech = engine.submit(**given(model, one.place, one.options))
                 (long if one.drawn.keys() & {*APART} else running).append(speech)
         for found, other in zip(heard(quiet, long), expected, strict=True):
-            assert_exact(found, other)
+            assert_same_speech(found, other)
         for speech in running:
             with suppress(UsageError, ResourceError):
                 assert join(list(speech)).finish_reason in ("stop", "length")

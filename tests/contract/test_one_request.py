@@ -40,7 +40,11 @@ from tts_core.serving.session import Part, Session
 
 ROLE_LETTERS = len("istant\n")  # that the small tokenizer leaves for the frames, of the role "assistant"
 STEPS = 2000  # far more than any request here takes
-LAST_HEADS = {"dia2": "depformer.logits.3.weight", "qwen3": "talker.code_predictor.lm_head.3.weight"}
+LAST_HEADS = {
+    "dia2": "depformer.logits.3.weight",
+    "metavoice": "transformer.ln_f.weight",
+    "qwen3": "talker.code_predictor.lm_head.3.weight",
+}
 
 
 def stepped(session: Session, keys: list[int]) -> dict[int, list[Any]]:

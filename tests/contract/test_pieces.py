@@ -9,7 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.contract.speakers import SENTENCES, SMALL, converted, every_model, every_side, speaker, unlimited
+from tests.contract.speakers import (
+    SENTENCES,
+    SMALL,
+    converted,
+    every_model,
+    every_side,
+    speaker,
+    to_end,
+    unlimited,
+)
 from tests.sides import SIDES
 from tests.tiny.qwen3 import write_published
 from tts_core.options import options_class
@@ -125,9 +134,8 @@ def test_a_piece_that_fails_ends_its_request_only(model: str, monkeypatch: pytes
     throw = ValueError("a bug")
     monkeypatch.setattr(slot.owner, "speech", broken(throw))
     found: dict[int, Any] = {}
-    while session.running:
-        for event in session.step():
-            found[event.key] = event
+    for event in to_end(session):
+        found[event.key] = event
     assert isinstance(found[keys[0]], Failed)
     assert found[keys[0]].error is throw
     assert found[keys[1]].result.is_final_chunk

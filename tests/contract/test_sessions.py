@@ -25,6 +25,7 @@ from tests.contract.speakers import (
     running_batch,
     speaker,
     spoken,
+    to_end,
     windows,
 )
 from tests.metal_errors import INTERACTIVITY, LARGER, MESSAGES
@@ -72,6 +73,20 @@ def test_without_listeners_a_session_speaks_as_generate(model: str, side: str) -
     found = spoken(session, *(request(model, side, text, seed=3) for text in texts))
     for text, result in zip(texts, found, strict=True):
         assert_same(result, speaker(model, side).generate(text, seed=3, **given(model)))
+
+
+@pytest.mark.parametrize("model", ["dia", "dia2", "qwen3"])  # whose codec decodes while a piece is drawn
+@every_side
+def test_the_first_part_is_small_and_early(model: str, side: str) -> None:
+    """It is the policy's first window, as soon as its frames are final."""
+    session, engine, steps, events = speaker(model, side).session(2), speaker(model, side).engine, 0, []
+    session.join(request(model, side, TEXTS[0], seed=4))
+    while not events:
+        steps, events = steps + 1, session.step()
+    assert events[0].result.codes.shape[1] == engine.policy.first_frames
+    behind = getattr(engine, "lookahead", 0) + getattr(engine.config, "longest_delay", 0)
+    assert steps <= engine.policy.first_frames + behind + 2  # a step is submitted ahead
+    session.close()
 
 
 @every_model
@@ -157,9 +172,8 @@ def test_a_fault_ends_its_own_request_only(model: str, side: str, monkeypatch: p
 
     monkeypatch.setattr(slots, "read", broken)
     found: dict[int, list[Any]] = {bad: [], good: []}
-    while session.running:
-        for event in session.step():
-            found[event.key].append(event)
+    for event in to_end(session):
+        found[event.key].append(event)
     failed = found[bad][-1]
     assert isinstance(failed, Failed)
     assert isinstance(failed.error, NotFiniteError)
@@ -283,12 +297,11 @@ def test_a_recording_that_cannot_be_encoded_fails_its_request_only(
         parts += [event.result for event in session.step() if isinstance(event, Part)]
     standing.error = RuntimeError(LARGER)
     bad = session.join(request(model, "torch", TEXTS[0], seed=1, prompt=recording(model)))
-    while session.running:
-        for event in session.step():
-            if isinstance(event, Failed):
-                failed.append((event.key, str(event.error)))
-            else:
-                parts.append(event.result)
+    for event in to_end(session):
+        if isinstance(event, Failed):
+            failed.append((event.key, str(event.error)))
+        else:
+            parts.append(event.result)
     [(key, message)] = failed
     assert key == bad
     assert message.startswith(MESSAGES[LARGER])

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.contract.speakers import every_side, request, speaker
+from tests.contract.speakers import every_side, request, speaker, to_end
 from tests.hosts import LateStream
 from tests.metal_errors import LARGER
 from tts_core.codecs import dac_calls
@@ -69,14 +69,13 @@ def run(session: Any, asked: Sequence[Any]) -> list[Any]:
     keys = [session.join(each) for each in asked]
     parts: dict[int, list[Any]] = {key: [] for key in keys}
     failed: dict[int, Exception] = {}
-    while session.running:
-        for event in session.step():
-            assert event.key not in failed, "an event of a request that has left"
-            if isinstance(event, Failed):
-                failed[event.key] = event.error
-            else:
-                assert isinstance(event, Part)
-                parts[event.key].append(event.result)
+    for event in to_end(session):
+        assert event.key not in failed, "an event of a request that has left"
+        if isinstance(event, Failed):
+            failed[event.key] = event.error
+        else:
+            assert isinstance(event, Part)
+            parts[event.key].append(event.result)
     return [failed.get(key) or join(parts[key]) for key in keys]
 
 

@@ -29,6 +29,7 @@ from tts_core import models
 from tts_core.errors import CancelledError, ResourceError, UsageError
 from tts_core.nn.noise import HostNoise
 from tts_core.results import GenerationResult, join
+from tts_core.speaking.running import Running
 
 FIRST_STAGES = {
     "dia": "prompt",
@@ -96,6 +97,20 @@ def test_a_stream_joins_to_the_whole(model: str, side: str) -> None:
 
 @every_model
 @every_side
+def test_a_stream_speaks_as_it_is_read(model: str, side: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No step before the first part is wanted, and some only for the next parts."""
+    steps, turn = list[int](), Running.turn
+    monkeypatch.setattr(Running, "turn", lambda slots: [steps.append(1), turn(slots)][1])
+    stream = speaker(model, side).stream(SENTENCES, seed=3, **given(model, **SMALL[model].cut))
+    assert not steps
+    assert next(stream).samples
+    first = len(steps)
+    assert list(stream)
+    assert 0 < first < 0.8 * len(steps)
+
+
+@every_model
+@every_side
 def test_a_batch_is_its_texts_alone(model: str, side: str) -> None:
     """Each with its own voice and seed; a list is one value a text, a single value is for all."""
     pipeline, options, voices = speaker(model, side), dict(SMALL[model].options), SMALL[model].voices
@@ -107,6 +122,13 @@ def test_a_batch_is_its_texts_alone(model: str, side: str) -> None:
             result, pipeline.generate(text, prompt=prompt, seed=seed, **options), windows=windows(model)
         )
         assert result.is_final_chunk
+    limits = {"max_frames": [3, 1, 2]}
+    for place, result in enumerate(
+        pipeline.generate_batch(texts, prompts=prompts, seed=seeds, **{**options, **limits})
+    ):
+        own = {**options, "max_frames": limits["max_frames"][place]}
+        found = pipeline.generate(texts[place], prompt=prompts[place], seed=seeds[place], **own)
+        assert_same_speech(result, found, windows=windows(model))
     both = pipeline.generate_batch(TEXTS[:2], prompts=[voices[0]] * 2, seed=5, **options)
     assert_same_speech(both[0], short(model, side), windows=windows(model))
     fresh = pipeline.generate_batch(TEXTS[:2], prompts=[voices[0]] * 2, **options)
@@ -115,13 +137,17 @@ def test_a_batch_is_its_texts_alone(model: str, side: str) -> None:
 
 @every_model
 @every_side
-def test_codes_alone_are_those_of_the_text_as_written(model: str, side: str) -> None:
+def test_codes_alone_are_those_of_the_text_as_written(
+    model: str, side: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No samples are made."""
     pipeline, arguments = speaker(model, side), given(model)
     text = f"[S1] {TEXTS[0]}" if model == "dia" else TEXTS[0]
     plain = {"piece_seconds": None} if "piece_seconds" in SMALL[model].cut else {}
     expected = pipeline.generate(text, seed=5, as_written=True, **arguments, **plain)
     prompt = arguments.pop("prompt")
     prompts = None if prompt is None else [prompt] * 2
+    monkeypatch.setattr(type(pipeline.engine), "launch", lambda *_: pytest.fail("samples were made"))
     for codes in pipeline.generate_codes([text, text], prompts, seed=5, **arguments):
         np.testing.assert_array_equal(codes, expected.codes)
         assert codes.dtype == np.int32

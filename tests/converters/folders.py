@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -48,3 +49,12 @@ def write_raw(path: Path, header: bytes, data: bytes = b"") -> None:
 
 def left_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
+
+
+def files_of(folder: Path) -> dict[str, str]:
+    """File → hash, of files that do not name the source."""
+    return {
+        str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in sorted(folder.rglob("*"))
+        if file.is_file() and file.name not in ("conversion.json", "README.md")
+    }

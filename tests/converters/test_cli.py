@@ -16,7 +16,6 @@ from converters import cli, convert
 from mlx_port.commands import main as mlx_port_main
 from tests.converters.folders import DAC_HF, DAC_PTH, GOLDEN, V_0626, V_0626_HF, left_in
 from tts_core.command import runner
-from tts_core.dia.options import DEFAULTS_0626, DEFAULTS_V01, DiaSampling
 
 ROOT = Path(__file__).parents[2]
 
@@ -103,12 +102,6 @@ def test_sources_and_destination_by_position(tmp_path, monkeypatch, arguments):
     assert left_in(tmp_path) == ["out"]
 
 
-def test_one_word_is_the_source(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert run(V_0626_HF, "--codec", DAC_HF) == 0
-    assert left_in(tmp_path) == ["mlx_model"]
-
-
 def test_the_embedded_voice_by_its_name(tmp_path, monkeypatch, capsys):
     pytest.importorskip("mlx.core", reason="MLX quantises")
     monkeypatch.chdir(tmp_path)
@@ -145,15 +138,6 @@ def test_quantise_then_dequantise(tmp_path, capsys):
     assert run("--hf-path", tmp_path / "d", "--mlx-path", tmp_path / "x", "-d") == 2
     assert "is not quantized" in error(capsys)
     assert left_in(tmp_path) == ["d", "q"]
-
-
-def test_cross_rope_override(tmp_path):
-    base = ("--hf-path", V_0626_HF, "--codec", DAC_HF, "--mlx-path")
-    assert run(*base, tmp_path / "a") == 0
-    assert run(*base, tmp_path / "b", "--cross-rope") == 0
-    configs = [json.loads((tmp_path / name / "config.json").read_text()) for name in "ab"]
-    assert [config["cross_rope"] for config in configs] == [False, True]
-    assert [DiaSampling(**config["sampling"]) for config in configs] == [DEFAULTS_0626, DEFAULTS_V01]
 
 
 @pytest.mark.parametrize(
@@ -206,27 +190,6 @@ def test_progress_bar_only_on_a_terminal(tmp_path, monkeypatch):
         monkeypatch.setattr(sys, "stderr", stream)
         assert run(*base, tmp_path / str(shown)) == 0
         assert ("converting" in stream.getvalue()) == shown
-
-
-def test_existing_destination(tmp_path, capsys):
-    base = ("--hf-path", V_0626_HF, "--codec", DAC_HF, "--mlx-path", tmp_path / "out")
-    assert run(*base) == 0
-    capsys.readouterr()
-    assert run(*base) == 2
-    assert "out exists" in error(capsys)
-    assert (
-        run("--hf-path", "someone/model", "--mlx-path", tmp_path / "out") == 2
-    )  # before anything is fetched
-    assert "out exists" in error(capsys)
-    assert run(*base, "--force") == 0
-    assert left_in(tmp_path) == ["out"]
-
-
-def test_debug_shows_the_traceback(tmp_path, capsys):
-    assert run("--hf-path", "./nothing", "--debug") == 3
-    captured = capsys.readouterr().err
-    assert "Traceback" in captured
-    assert captured.splitlines()[-1].startswith("error: ")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 from collections import namedtuple
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from converters import convert as converting
 from converters.convert import convert, outline
 from converters.files import destination, writer
 from converters.files.dtypes import narrow, widen
-from converters.files.pieces import ScratchMemory
 from converters.files.writer import SafetensorsWriter
 from converters.published import open_published
 from converters.rules.dequantize import BITS, Quantization
@@ -27,6 +25,7 @@ from tests.converters.folders import (
     V_0626_HF,
     V_V01,
     assert_same,
+    files_of,
     left_in,
     read_all,
     write_safetensors,
@@ -36,15 +35,6 @@ from tts_core.errors import CheckpointError, NotFoundError, ResourceError, Usage
 from tts_core.files.header import read_header
 from tts_core.shapes import mlx_axes
 from tts_core.text.rules import TextRules
-
-
-def files_of(folder: Path) -> dict[str, str]:
-    """File → hash, of files that do not name the source."""
-    return {
-        str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest()
-        for file in sorted(folder.rglob("*"))
-        if file.is_file() and file.name not in ("conversion.json", "README.md")
-    }
 
 
 def test_a_converted_folder_holds_everything(source, tmp_path):
@@ -99,16 +89,6 @@ def test_mlx_reads_what_was_written_with_the_codec_in_its_layout(source, tmp_pat
         tensor = source.parts["dac"].read(name)
         axes = mlx_axes(source.parts["dac"].shape(name))
         np.testing.assert_array_equal(np.array(array), tensor.transpose(axes) if axes else tensor)
-
-
-def test_the_safetensors_library_reads_what_was_written(source, tmp_path):
-    torch_files = pytest.importorskip("safetensors.torch")
-    convert(source, tmp_path / "out", dtype="bfloat16")
-    tensors = torch_files.load_file(tmp_path / "out/model.safetensors")
-    assert {str(tensor.dtype) for tensor in tensors.values()} == {"torch.float32", "torch.bfloat16"}
-    for name, tensor in tensors.items():
-        expected = torch_files.torch.tensor(source.parts["dia"].read(name))
-        assert tensor.equal(expected if is_norm(name) else expected.bfloat16()), name
 
 
 def test_both_layouts_make_the_same_folder(source, tmp_path):
@@ -257,7 +237,7 @@ def test_a_quantised_folder_is_not_quantised_again_but_can_be_dequantised(source
     convert(source, tmp_path / "quantised", quantization=how)
     opened = open_published(tmp_path / "quantised")
     assert opened.parts["dia"].quantization is not None
-    with pytest.raises(UsageError, match="is already quantized"):
+    with pytest.raises(UsageError, match=r"^-q: .* is already quantized; give the unquantized model"):
         outline(opened, quantization=how)
     convert(opened, tmp_path / "plain")
     plain = open_published(tmp_path / "plain")
@@ -360,16 +340,6 @@ def test_a_disk_that_fills_leaves_nothing(source, tmp_path, monkeypatch, failing
     assert left_in(tmp_path) == []
 
 
-@pytest.mark.parametrize("fault", [KeyboardInterrupt, SystemExit, MemoryError])
-def test_an_interruption_leaves_nothing(source, tmp_path, fault):
-    def progress(_: int) -> None:
-        raise fault
-
-    with pytest.raises(fault):
-        convert(source, tmp_path / "out", progress=progress)
-    assert left_in(tmp_path) == []
-
-
 def test_folder_that_cannot_be_written(source, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="cannot be written"):
@@ -405,13 +375,6 @@ def test_each_fault_of_a_disk_has_its_exit_code(source, tmp_path, monkeypatch, n
     assert str(caught.value).startswith("DST: ")
     assert said in str(caught.value)
     assert left_in(tmp_path) == []
-
-
-def test_tensors_are_the_same_in_memory_that_is_used_again(source):
-    memory = ScratchMemory()
-    for part in source.parts.values():
-        for name in part.names():
-            np.testing.assert_array_equal(part.read(name, memory), part.read(name))
 
 
 def test_progress_adds_up_to_the_outline(source, tmp_path):

@@ -141,20 +141,6 @@ def test_it_is_recognised_and_read(script, published, tmp_path):
     np.testing.assert_array_equal(np.load(tmp_path / "beak.npy"), BEAK.T)
 
 
-def test_what_is_missing_is_named(script, published, tmp_path):
-    bare = tmp_path / "bare"
-    shutil.copytree(published, bare, ignore=shutil.ignore_patterns("voice"))
-    code = (
-        "import sys\n"
-        "from converters.published import open_published\n"
-        "from tts_core.errors import NotFoundError\n"
-        "try: open_published(sys.argv[1], offline=True)\n"
-        "except NotFoundError as fault: print(fault)"
-    )
-    assert "missing: weights of DAC (the codec)" in script(code, bare)
-    assert "or weights of Parrot (published: birds/parrot)" in script(code, DAC_HF)
-
-
 @pytest.mark.parametrize("name", CONVERSIONS)
 def test_the_command_converts_it_and_reads_it_back(script, converted, tmp_path, name):
     out = converted(name)
@@ -244,42 +230,6 @@ def test_the_command_speaks_with_both_backends(script, converted, tmp_path):
     assert {each["samples"] for each in facts.values()} == {facts["mlx", False]["samples"]}
 
 
-SPEAK = """
-import json, sys, threading
-import mlx_port, torch_ref
-from tts_core.errors import CancelledError, UsageError
-for side in (torch_ref.load(sys.argv[1], device="cpu", dtype="float32"), mlx_port.load(sys.argv[1])):
-    parts = list(side.stream("Polly wants more", seed=2, frames_per_word=5))
-    seen = []
-    whole = side.generate("Polly wants more", seed=2, frames_per_word=5, progress=seen.append)
-    stop = threading.Event()
-    stop.set()
-    faults = []
-    for given in ({"cancel": stop}, {"sed": 1}, {"frames_per_word": 0}):
-        try: side.generate("Polly", **given)
-        except (CancelledError, UsageError) as fault: faults.append(str(fault))
-    print(json.dumps([whole.codes.tolist(), [part.codes.shape[1] for part in parts],
-                      [one.seconds for one in seen], faults]))
-"""
-
-
-@pytest.mark.usefixtures("both_frameworks")
-def test_both_sides_speak_alike(script, converted):
-    """One part per word with progress; it can be cancelled, and wrong options are named."""
-    one, other = map(json.loads, script(SPEAK, converted("plain")).splitlines())
-    assert one == other
-    codes, parts, seconds, faults = one
-    assert np.shape(codes)[1] == 15
-    assert len({tuple(column) for column in zip(*codes, strict=True)}) > 1, "it says the same all the time"
-    assert parts == [5, 5, 5]
-    assert seconds == sorted(seconds)
-    assert faults == [
-        "generation: cancelled",
-        "sed: the model's generate takes no such argument; did you mean seed?",
-        "frames_per_word: 0 is outside [1, 1000]",
-    ]
-
-
 def test_it_has_pauses_speed_and_captions(script, converted, tmp_path):
     """Only with the shared pacing: whole and streamed, to the sample; SSML is refused by name."""
     pytest.importorskip("mlx.core", reason="MLX holds a network")
@@ -300,61 +250,6 @@ def test_it_has_pauses_speed_and_captions(script, converted, tmp_path):
     ends = [f"0,{1000 * end / rate:03.0f}" for end in (word, word + silences[0], 2 * word + silences[0])]
     assert [time for time in ends if time not in captions] == []
     assert script(MISTAKE, *flags, "--text", "<speak>Polly</speak>") == ""
-
-
-SERVE = """
-import json, sys
-import mlx_port.loading, torch_ref.loading
-import numpy as np
-from tts_core.errors import UsageError
-from tts_core.results import join
-from tts_core.serving.engine import SpeechEngine
-from tts_core.serving.source import ModelSource
-sources, expected = {}, {}
-texts = ["Polly wants [pause:0.35] more", "crackers", "and nuts, too"]
-options = {"seed": 5, "frames_per_word": 4}
-for side in (torch_ref.loading, mlx_port.loading):
-    open_ = lambda side=side: side.open_parts(sys.argv[1], dtype="float32")
-    parts = open_()
-    load = lambda side=side, open_=open_: side.assemble(open_())
-    sources[side.__name__] = ModelSource(parts.model, parts.configs, parts.documents, load)
-    expected[side.__name__] = [load().generate(text, **options) for text in texts]
-engine = SpeechEngine(sources, places=2)
-engine.start()
-engine.wait_ready()
-try: engine.submit("torch_ref.loading", "Polly", options={"sed": 5})
-except UsageError as fault: print(json.dumps(str(fault)))
-for name, wholes in expected.items():
-    speeches = [engine.submit(name, text, options=options) for text in texts]
-    fed = engine.submit(name, "Polly", options=options, more=True)
-    speeches.append(fed)
-    fed.feed("wants [pause:0.35]")
-    parts = [fed.get(20)]
-    fed.feed("more")
-    fed.end()
-    heard = [join(list(speech)) for speech in speeches[:3]] + [join(parts + list(fed))]
-    same = [bool(np.array_equal(one.codes, other.codes) and np.array_equal(one.audio, other.audio))
-            for one, other in zip(heard, wholes + wholes[:1])]
-    print(json.dumps([same, [word for word in heard[3].words], heard[0].words == heard[3].words,
-                      [cue.text for cue in heard[3].cues]]))
-engine.close()
-"""
-
-
-@pytest.mark.usefixtures("both_frameworks")
-def test_it_is_served(script, converted):
-    """On both sides in one engine, several at once; text may arrive while it speaks, and words are timed."""
-    fault, *found = map(json.loads, script(SERVE, converted("plain")).splitlines())
-    assert fault == "sed: the model's generate takes no such argument; did you mean seed?"
-    assert found[0] == found[1]
-    same, words, as_whole, cues = found[0]
-    assert same == [True] * 4
-    assert as_whole is True
-    assert cues == ["Polly", "wants", "more"]
-    starts, ends = [word[1] for word in words], [word[2] for word in words]
-    assert [word[0] for word in words] == cues
-    np.testing.assert_allclose(np.subtract(ends, starts), 4 * 512 / 44_100, rtol=1e-9)
-    np.testing.assert_allclose(np.subtract(starts[1:], ends[:-1]), [0.2, 0.35], atol=2 / 44_100)
 
 
 SERVE_HTTP = """

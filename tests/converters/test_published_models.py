@@ -79,24 +79,6 @@ def test_a_folder_of_many_files(tmp_path):
     }
 
 
-def test_safetensors_are_preferred_and_other_pickles_not_opened(tmp_path):
-    save(tmp_path / "first_stage.pt", FIRST, lambda content: None)
-    for file in (AR, AR.with_suffix(".json")):
-        shutil.copy(file, tmp_path / file.name)
-    torch.save({"vocab": header(AR), "model": {}}, tmp_path / "mars5_ar_tiny.pt")
-    opened = open_published(tmp_path, parts=["mars5"])
-    assert opened.parts["mars5"].files == [tmp_path / AR.name]
-    assert set(opened.ignored.values()) == {"all wanted parts are in safetensors files"}
-
-
-@pytest.mark.parametrize("kind", [kind for kinds in SOURCES.values() for kind in kinds])
-def test_one_part_alone(kind):
-    source = next(kinds[kind] for kinds in SOURCES.values() if kind in kinds)
-    opened = open_published(source, parts=[kind])
-    assert list(opened.parts) == [kind]
-    assert opened.model == (kind if kind in MODELS else None)
-
-
 # sizes that no tensor shows
 
 
@@ -161,16 +143,6 @@ def test_a_missing_part_is_named(monkeypatch, model, kind):
     assert [name for name in known if f"weights of {models.network(name).title}" in found] == [kind]
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_all_missing_parts_stand_in_one_message(model):
-    first, *others = SOURCES[model]
-    found = fails(NotFoundError, SOURCES[model][first])
-    for kind in others:
-        assert f"weights of {models.network(kind).title}" in found
-    assert f"weights of {models.network(first).title}" not in found
-    assert "published: " in found
-
-
 def offline(*_: Any, **__: Any) -> str:
     raise huggingface_hub.errors.LocalEntryNotFoundError("no network")
 
@@ -228,17 +200,6 @@ def test_only_what_several_models_share():
     assert "missing: weights of MARS5 (AR) and weights of MARS5 (NAR)" in found
     assert ", or weights of MetaVoice (first stage)" in found
     assert "Dia" not in found
-
-
-@pytest.mark.parametrize("model", MODELS)
-def test_the_same_part_twice(tmp_path, model):
-    kind, source = next(iter(SOURCES[model].items()))
-    for file in source.parent.glob(f"{source.stem}.*"):
-        shutil.copy(file, tmp_path / file.name)
-    found = fails(UsageError, [*sources(model), tmp_path / source.name])
-    assert f"both contain {models.network(kind).title}; give one of them" in found
-    (tmp_path / "empty").mkdir()
-    assert "contains nothing" in fails(UsageError, [*sources(model), tmp_path / "empty"])
 
 
 def test_two_codecs_in_one_folder_are_both_named(tmp_path):

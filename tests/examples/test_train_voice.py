@@ -23,7 +23,6 @@ from examples.train_voice.parameters import FEATURES, HOP, PITCH, SPECTRUM, fram
 from examples.train_voice.polish import Contest
 from examples.train_voice.settings import Settings, read_settings
 from examples.train_voice.spectral import MelDistance, mel_filters
-from examples.train_voice.speech import Shard, read_shard, shard_names, write_shard
 from examples.train_voice.spelling import letters_of
 from examples.train_voice.teacher import Teacher, delayed
 from tests.examples.random_speech import random_features, write_codes
@@ -122,15 +121,6 @@ def test_evaluation_texts_are_what_the_issue_asks() -> None:
     assert all(2 <= line.count("[S") <= 4 for line in dialogues)
 
 
-def test_shards_come_back(tmp_path) -> None:
-    arrays = {"samples": np.arange(5, dtype=np.int16), "places": np.zeros(5, np.float16)}
-    write_shard(tmp_path, "00003", Shard(["a", "b"], [0, 1], [2, 3], arrays))
-    assert shard_names(tmp_path) == ["00003"]
-    back = read_shard(tmp_path, "00003")
-    assert (back.texts, back.voices, back.lengths) == (["a", "b"], [0, 1], [2, 3])
-    assert back.arrays["samples"].tolist() == [0, 1, 2, 3, 4]
-
-
 def test_phases_are_the_vocoders() -> None:
     pitch = np.array([0, 0, 100, 110, 95, 0, 0, 200, 205, 180.0, 0])
     expected, since, period = [], 0.0, 0.0
@@ -203,14 +193,6 @@ def test_cosine_search_finds_the_nearest_entry(books: Codebooks) -> None:
         assert (chosen**2 - distances.min(1).values ** 2).max() < rounding
         assert (distances.mean(1) ** 2 - distances.min(1).values ** 2).min() > rounding
         rest = rest - one.decode(codes[None])[0].T  # pyright: ignore
-
-
-def test_codebooks_come_back(books: Codebooks) -> None:
-    again = Codebooks.restored(books.state(), SETTINGS.codec, torch.device("cpu"))
-    features = torch.randn(20, FEATURES)
-    assert torch.equal(again.codes(features), books.codes(features))
-    weights = [one.half().float() for one in books.quantizer.state_dict().values()]
-    assert all(map(torch.equal, weights, books.quantizer.state_dict().values()))
 
 
 def smaller(settings: Settings) -> Settings:

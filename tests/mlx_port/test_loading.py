@@ -317,12 +317,3 @@ assert result.codes.shape == (8, 4) and result.samples == 4 * 480
     assert done.returncode == 0, done.stderr
     expected = load(converted).generate("[S1] Hello.", seed=1, max_frames=5).codes
     np.testing.assert_array_equal(np.array(json.loads(done.stdout)), expected)
-
-
-def test_a_model_is_loaded_under_its_name_only(converted: Path, tmp_path: Path) -> None:
-    """An unknown name is refused before the folder is looked at."""
-    with pytest.raises(UsageError, match=r"^model: 'dai' is none of dia, .*; did you mean dia\?$"):
-        load(tmp_path / "missing", model="dai")  # pyright: ignore[reportCallIssue, reportArgumentType]
-    with pytest.raises(UsageError, match=r"^model: the files contain dia, not mars5; use load"):
-        load(converted, model="mars5")
-    assert type(load(converted, model="dia")) is DiaPipeline

@@ -1,7 +1,6 @@
 """The golden checkpoints of MARS5 and MetaVoice through the real command: every number in its place."""
 
 import base64
-import hashlib
 import json
 import os
 import shutil
@@ -21,7 +20,7 @@ from converters.convert import convert
 from converters.published import open_published
 from converters.rules.dequantize import Quantization
 from mlx_port.loading import open_networks as open_mlx
-from tests.converters.folders import write_safetensors
+from tests.converters.folders import files_of, write_safetensors
 from tests.tiny.published_models import (
     AR,
     DOCUMENTS,
@@ -70,15 +69,6 @@ def converted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         flags = [flag for source in sources(model) for flag in ("--hf-path", source)]
         assert run(*flags, "--mlx-path", root / model, "--offline") == 0
     return {model: root / model for model in MODELS}
-
-
-def files_of(folder: Path) -> dict[str, str]:
-    """File → hash, of files that do not name the source."""
-    return {
-        str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest()
-        for file in sorted(folder.rglob("*"))
-        if file.is_file() and file.name not in ("conversion.json", "README.md")
-    }
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -130,15 +120,6 @@ def test_both_sides_networks_hold_every_number(converted, model):
             # a unit in the last place, as above
             np.testing.assert_allclose(value, tensor.astype(np.float32), rtol=2.0**-23, atol=0, err_msg=name)
             np.testing.assert_array_equal(np.array(held[name]), as_stored(kind, name, value), err_msg=name)
-
-
-@pytest.mark.parametrize("model", MODELS)
-def test_torch_reads_the_folder_as_it_reads_the_sources(converted, model):
-    published = open_torch(sources(model), device="cpu", dtype="float32")
-    for kind, network in open_torch(converted[model], device="cpu", dtype="float32").items():
-        assert network.state_dict().keys() == published[kind].state_dict().keys()
-        for name, tensor in network.state_dict().items():
-            assert torch.equal(tensor, published[kind].state_dict()[name]), name
 
 
 def test_mars5_tokenizers_are_the_files_that_were_packed(converted):

@@ -17,7 +17,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from tests.contract.speakers import SMALL, every_side, speaker
+from tests.contract.speakers import SMALL, every_side, speaker, to_end
 from tests.metal_errors import INTERACTIVITY, LARGER, LATE, MESSAGES
 from tests.parity.recorded_runs import DEEP, FAST, FIRST, SAID, speech
 from tests.parity.stand_ins import CALLS, ENCODE, EVERY, WITHOUT, Call, public_methods, stand_in
@@ -274,13 +274,12 @@ def heard(session: Any) -> tuple[dict[int, GenerationResult], dict[int, Exceptio
     """Run a session to its end. Returns the speech, and the errors, by key."""
     parts: dict[int, list[GenerationResult]] = {}
     failed: dict[int, Exception] = {}
-    while session.running:
-        for event in session.step():
-            if isinstance(event, Failed):
-                failed[event.key] = event.error
-            else:
-                assert isinstance(event, Part)
-                parts.setdefault(event.key, []).append(event.result)
+    for event in to_end(session):
+        if isinstance(event, Failed):
+            failed[event.key] = event.error
+        else:
+            assert isinstance(event, Part)
+            parts.setdefault(event.key, []).append(event.result)
     return {key: join(made) for key, made in parts.items() if key not in failed}, failed
 
 

@@ -71,12 +71,6 @@ def window(passage: Passage, memory: CodecMemory | None = None) -> Sound:
     return Sound(passage.codes[:, passage.start : passage.stop], 0, memory, source=passage)
 
 
-def decoded_apart(net: Any, passages: Sequence[Passage]) -> list[np.ndarray]:
-    """Decode the passages of a stream with the networks of a pipeline, each by itself."""
-    memory = net.memory(net.policy)
-    return [net.decode([window(one, memory)], net.policy, lambda: None)[0] for one in passages]
-
-
 def decoded(net: Any, passages: Sequence[Passage]) -> list[np.ndarray]:
     """Decode passages with the networks of a pipeline, in shared calls."""
     return net.launch([window(one) for one in passages], net.policy).take()

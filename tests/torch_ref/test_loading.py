@@ -1,7 +1,6 @@
 """torch_ref.load: published folders and converted ones, in every dtype."""
 
 import inspect
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ from torch_ref.loading import How, open_parts
 from tts_core.dia.config import is_norm
 from tts_core.dia.options import DEFAULTS_V01
 from tts_core.errors import CheckpointError, NotFoundError, UsageError
-from tts_core.voice.embedded import CODEC, DIA
 
 
 def test_a_published_folder_speaks(published: Path) -> None:
@@ -73,32 +71,6 @@ def test_a_stray_file_in_a_converted_folder_is_refused(place: str, published: Pa
     for source in (folder, weights):
         with pytest.raises(CheckpointError, match=r" a.safetensors: not on record in conversion.json"):
             load(source, codec=folder / "codec" if source == weights and not place else None)
-
-
-def test_another_size_of_a_converted_file_is_refused(published: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "converted"
-    convert(open_published(published), folder)
-    weights = folder / "codec/model.safetensors"
-    save_file({name: value[:1] for name, value in load_file(weights).items()}, weights)
-    with pytest.raises(
-        CheckpointError, match=r"codec/model.safetensors: \d+ bytes, on record are \d+; convert again"
-    ):
-        load(folder)
-
-
-def test_a_whole_file_rules_over_shards(published: Path, tmp_path: Path) -> None:
-    """An index that is left beside a whole model.safetensors may be stale: the whole file is read."""
-    folder = Path(shutil.copytree(published, tmp_path / "shards"))
-    whole = load_file(folder / "model.safetensors")
-    names = sorted(whole)
-    parts = {"one.safetensors": names[::2], "two.safetensors": names[1::2]}
-    for file, held in parts.items():
-        save_file({name: whole[name] for name in held}, folder / file)
-    index = {name: file for file, held in parts.items() for name in held}
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
-    save_file({name: 0 * value for name, value in whole.items()}, folder / "model.safetensors")
-    state = DiaPipeline.load(folder).engine.network.state_dict()
-    np.testing.assert_array_equal(state["logits_dense.weight"].numpy(), 0 * whole["logits_dense.weight"])
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float64"])
@@ -157,29 +129,6 @@ def test_damage_is_one_clear_error(published: Path, tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
     with pytest.raises(NotFoundError):
         load(tmp_path / "nowhere")
-
-
-@pytest.mark.parametrize("name", ["a.safetensors", "model_backup.safetensors"])
-def test_a_copy_beside_published_weights_is_not_chosen_silently(
-    name: str, published: Path, tmp_path: Path
-) -> None:
-    """The first in the alphabet was read."""
-    folder = Path(shutil.copytree(published, tmp_path / "copies"))
-    whole = load_file(folder / "model.safetensors")
-    save_file({key: 0 * value for key, value in whole.items()}, folder / name)
-    with pytest.raises(UsageError, match=rf"{name}.* both contain Dia.*; give one of them"):
-        load(folder)
-    state = DiaPipeline.load(folder / "model.safetensors", codec=folder / "codec").engine.network.state_dict()
-    np.testing.assert_array_equal(state["logits_dense.weight"].numpy(), whole["logits_dense.weight"])
-
-
-def test_a_model_is_loaded_under_its_name_only(tmp_path: Path) -> None:
-    """An unknown name is refused before the folder is looked at."""
-    with pytest.raises(UsageError, match=r"^model: 'dai' is none of dia, .*; did you mean dia\?$"):
-        load(tmp_path / "missing", model="dai")  # pyright: ignore[reportCallIssue, reportArgumentType]
-    with pytest.raises(UsageError, match=r"^model: the files contain dia, not mars5; use load"):
-        load(DIA, model="mars5", codec=CODEC, dtype="float32", device="cpu")
-    assert type(load(DIA, model="dia", codec=CODEC, dtype="float32", device="cpu")) is DiaPipeline
 
 
 def test_the_typed_arguments_are_those_of_the_function() -> None:

@@ -73,32 +73,3 @@ def test_a_missing_file_is_named(tmp_path, file, named):
     (folder / file).unlink()
     with pytest.raises(SpeechError, match=named):
         open_published(folder, offline=True)
-
-
-@pytest.mark.parametrize(
-    ("change", "named"),
-    [
-        ({"channels": 9}, "channels 9, not 7"),
-        ({"delay_pattern": [0, 1, 1, 1, 1]}, "delay_pattern"),
-        ({"text_pad_token_id": 400}, "text_pad_id 400 is not an id below 371"),
-        ({"audio_vocab_size": "many"}, "audio_vocab_size 'many': expected a whole number"),
-        ({"text_vocab_size": None}, "text_vocab_size None"),
-    ],
-)
-def test_an_unusable_configuration_is_named(tmp_path, change, named):
-    folder = published_dia2(tmp_path / "dia2")
-    config = json.loads((folder / "config.json").read_text())
-    config["data"] |= change
-    (folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(CheckpointError, match=named):
-        open_published(folder)
-
-
-def test_a_codec_of_fewer_codebooks_is_refused(tmp_path):
-    folder = published_dia2(tmp_path / "dia2", "v_text")
-    (folder / "codec/model.safetensors").unlink()
-    (folder / "codec/config.json").unlink()
-    other = published_dia2(tmp_path / "other") / "codec"
-    found = open_published(folder, codec=other)
-    with pytest.raises(CheckpointError, match="5 codebooks of 64 codes, the model has 7 streams of 32"):
-        found.check_fits()

@@ -3,6 +3,7 @@
 import json
 import sys
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -51,6 +52,7 @@ def tiny(monkeypatch):
     for name in ("mars5", "metavoice"):
         sizes[name] = {kind: part.config for kind, part in open_published(sources(name)).parts.items()}
     for name, configs in sizes.items():
+        import_module(f"mlx_port.{name}.pipeline")  # keeps the model that it is imported with
         spec = replace(models.MODELS[name], sizes={f"tiny/{name}": configs})
         if name == "mars5":  # fewer of the steps that are not timed
             spec = replace(spec, speed=replace(spec.speed, options=lambda _: {"timesteps": 2}))

@@ -1,16 +1,23 @@
 """`mlx-port estimate`: the table, its JSON, and refusals."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from converters.published import open_published
+from mlx_port.commands.estimate import read_model
 from tests.mlx_port.commands.running import one_line
 from tests.mlx_port.commands.running import run as run_command
 from tests.tiny.dia import write_published
+from tests.tiny.mars5 import converted
 from tests.tiny.networks import dac_config, dia_config, tiny
+from tests.tiny.published_models import AR, NAR
 from tts_core import models
+from tts_core.codecs.encodec import ENCODEC_24KHZ
+from tts_core.codecs.vocos import VOCOS_ENCODEC_24KHZ
 from tts_core.dia.text import prepare, tokenize
 from tts_core.memory.machine import BACKENDS
 
@@ -205,7 +212,6 @@ def test_a_converted_and_quantised_folder_is_read(capsys, tmp_path):
 def test_the_estimate_says_what_was_measured_or_that_nothing_was(capsys, tmp_path):
     from converters.card import add_measurements
     from converters.convert import convert
-    from converters.published import open_published
     from tts_core.voice.embedded import CODEC, DIA
 
     assert "Nothing was measured" in run(capsys)[1]
@@ -236,3 +242,28 @@ def test_the_estimate_says_what_was_measured_or_that_nothing_was(capsys, tmp_pat
 )
 def test_what_cannot_be_estimated(capsys, code, message, arguments):
     one_line(capsys, code, message, "estimate", *arguments)
+
+
+def test_codecs_that_are_not_there_count_as_published(tmp_path):
+    folder = tmp_path / "model"  # what lies beside a folder is looked at, too
+    folder.mkdir()
+    for file in (AR, NAR):
+        shutil.copy(file, folder / file.name)
+        shutil.copy(file.with_suffix(".json"), folder / file.with_suffix(".json").name)
+    found = read_model(str(folder), None)
+    assert (found.name, list(found.configs)) == ("mars5", ["mars5", "mars5_nar", "encodec", "vocos"])
+    assert found.configs["mars5"] == open_published(AR, parts=["mars5"]).parts["mars5"].config
+    assert (found.configs["encodec"], found.configs["vocos"]) == (ENCODEC_24KHZ, VOCOS_ENCODEC_24KHZ)
+    assert found.dtype == open_published(AR, parts=["mars5"]).parts["mars5"].dtype
+
+
+def test_a_complete_folder_is_opened_once(monkeypatch):
+    folder, opened = str(converted()), []  # made before openings are counted
+
+    def counting(*arguments, **options):
+        opened.append(arguments)
+        return open_published(*arguments, **options)
+
+    monkeypatch.setattr("converters.published.open_published", counting)
+    assert read_model(folder, None).name == "mars5"
+    assert len(opened) == 1

@@ -1,6 +1,5 @@
 """Common mistakes with MARS5 and MetaVoice: one line says what to do, before weights are read."""
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,9 +7,6 @@ import numpy as np
 import pytest
 import soundfile
 
-from converters.convert import convert
-from converters.published import open_published
-from converters.rules.dequantize import Quantization
 from mlx_port.commands import main as cli
 from tests.mlx_port.commands.fake import FakePipeline, install
 from tests.parity.recorded_runs import folder as recorded_folder
@@ -93,39 +89,6 @@ def test_a_part_is_not_a_model(model, part, title, folder, voice, refused):
     assert f"{part_of}; give the whole model's folder: {whole}" in err
 
 
-@pytest.mark.parametrize(
-    ("model", "lost", "message"),
-    [
-        ("mars5", "nar", "nar: no such folder; MARS5 (NAR) should be in it; convert again"),
-        (
-            "mars5",
-            "codec/config.json",
-            "codec: a folder without config.json; EnCodec (the codec) should be in it",
-        ),
-        ("mars5", "texttok.model", "texttok.model: a part of the model, but it is missing; convert again"),
-        (
-            "metavoice",
-            "second_stage",
-            "second_stage: no such folder; MetaVoice (second stage) should be in it",
-        ),
-    ],
-)
-@pytest.mark.usefixtures("verify_here")
-@pytest.mark.parametrize("command", ["generate", pytest.param("verify", marks=pytest.mark.torch)])
-def test_a_folder_that_lacks_a_part(command, model, lost, message, folder, voice, refused, tmp_path):
-    broken = tmp_path / "broken"
-    shutil.copytree(folder(model), broken)
-    (shutil.rmtree if (broken / lost).is_dir() else Path.unlink)(broken / lost)
-    arguments = speak(broken) if command == "generate" else ["verify", *sources(model), broken, "--offline"]
-    assert message in refused(3, *arguments)
-
-
-def test_published_files_are_to_be_converted(folder, voice, refused):
-    published = sources("mars5")[0].parent
-    err = refused(3, *speak(published))
-    assert f"if these are published weights, run: convert-weights --hf-path {published} --mlx-path" in err
-
-
 @pytest.mark.torch
 @pytest.mark.usefixtures("verify_here")
 def test_verify_names_its_own_arguments(folder, voice, refused):
@@ -147,12 +110,3 @@ def test_commands_that_there_are_not(refused):
     err = refused(2, "speak")
     assert f"speak: no such command; choose one of {', '.join(cli.COMMANDS)}" in err
     assert "command missing; choose one of generate, convert" in refused(2)
-
-
-@pytest.mark.parametrize("model", MODELS)
-def test_what_is_quantised_is_not_quantised_again(model, refused, tmp_path):
-    made = tmp_path / "8bit"
-    convert(open_published(sources(model)), made, quantization=Quantization.of("affine", 32, 8))
-    err = refused(2, "convert", "--hf-path", made, "--mlx-path", tmp_path / "4bit", "-q", "--offline")
-    assert f"-q: {made} is already quantized; give the unquantized model" in err
-    assert not (tmp_path / "4bit").exists()

@@ -39,29 +39,6 @@ def test_transformer_in_pieces(half: str) -> None:
             parity(f"cuts {cuts}", partial(run, cuts=cuts), TINY)
 
 
-def test_upsampling_is_a_transposed_convolution() -> None:
-    """Two products a sample are torch's grouped convolution without its last, incomplete samples."""
-    codec, x = bench(TINY).torch64.codec, torch.from_numpy(normal(6, 2, TINY.hidden_size, 9)).double()
-    weight = codec.upsample.conv.weight
-    expected = torch.nn.functional.conv_transpose1d(x, weight, stride=2, groups=TINY.hidden_size)[..., :18]
-    with torch.inference_mode():
-        torch.testing.assert_close(codec.upsample(x), expected, rtol=0, atol=1e-14)
-    parity("upsampling", lambda side: side.conv(side.codec.upsample, x.numpy()), TINY)
-
-
-@pytest.mark.parametrize("steps", [1, 2, 5, 6])
-def test_downsampling(steps: int) -> None:
-    """The edges are repeated: two steps before, and one after an odd number."""
-    x = normal(7, 2, TINY.hidden_size, steps)
-    codec = bench(TINY).torch64.codec
-    wide = torch.nn.functional.pad(torch.from_numpy(x).double(), (2, steps % 2), mode="replicate")
-    expected = torch.nn.functional.conv1d(wide, codec.downsample.conv.weight, stride=2)
-    with torch.inference_mode():
-        made = codec.downsample(torch.from_numpy(x).double())
-    torch.testing.assert_close(made, expected.detach(), rtol=0, atol=1e-14)
-    parity(f"{steps} steps", lambda side: side.conv(side.codec.downsample, x), TINY)
-
-
 def test_the_default_windows_cut_a_long_clip() -> None:
     assert bench(TINY).side.codec.policy == POLICY
     assert [stop for _, stop in POLICY.even_cuts(130)] == [64, 128, 130]

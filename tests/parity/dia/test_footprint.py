@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -18,16 +17,13 @@ from tests.tiny.networks import dac_config, dia_config, tiny
 from tts_core.codecs import dac
 from tts_core.codecs.memory import codec_policy, decoder_widths, stream_states
 from tts_core.dia.footprint import NOISE_STEPS, PLAN, DiaJob, cache_rows
-from tts_core.errors import ResourceError, UsageError
 from tts_core.memory.footprint import CACHE_CHUNK, SCORES
 from tts_core.memory.machine import Machine
 from tts_core.nn import attention
-from tts_core.prompt import Prompt
 
 pytestmark = pytest.mark.rest
 
 TEXT = "[S1] One, two."
-CODES = np.zeros((4, 5), np.int32)
 
 
 def small(side: Side) -> Any:
@@ -101,65 +97,6 @@ def test_the_widest_layer_is_that_of_a_run() -> None:
         sizes.clear()
         codec.decoder(torch.zeros(1, dac_config().hidden_size, frames))
         assert max(sizes) == max(decoder_widths(dac_config(), frames))
-
-
-BAD: dict[str, tuple[type[Exception], str, Any]] = {
-    "text too long": (
-        UsageError,
-        "text",
-        lambda voice: voice.generate("[S1] " + "word " * 40, piece_seconds=None),
-    ),
-    "reference too long": (
-        UsageError,
-        "prompt",
-        lambda voice: voice.generate("word " * 40, prompt=Prompt.of(text="word " * 12, codes=CODES)),
-    ),
-    "prompt too long": (
-        UsageError,
-        "prompt",
-        lambda voice: voice.generate_codes([TEXT], [np.zeros((4, 2400), np.int32)]),
-    ),
-    "transcript too long": (
-        UsageError,
-        "transcript",
-        lambda voice: voice.generate(TEXT, prompt=Prompt.of(text="[S1] " + "word " * 40, codes=CODES)),
-    ),
-    "too many frames": (UsageError, "max_frames", lambda voice: voice.generate(TEXT, max_frames=10**6)),
-    "batch too large": (
-        ResourceError,
-        r"^memory: 50 texts of .* are free; a batch of \d+ \(.*\) or max_frames \d+, .* would fit$",
-        lambda voice: voice.generate_batch([TEXT] * 50, max_frames=2000),
-    ),
-    "batch of codes too large": (
-        ResourceError,
-        "^memory: 60 texts",
-        lambda voice: voice.generate_codes([TEXT] * 60, max_frames=2000),
-    ),
-    "speech too long": (
-        ResourceError,
-        r"^memory: one text .* max_frames \d+, \d+\.\d s \(",
-        lambda voice: voice.stream(TEXT, max_frames=2300, cfg_scale=1.0),
-    ),
-}
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_refused_before_anything_is_allocated(
-    side: Side, case: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kind, message, ask = BAD[case]
-    voice = small(side)
-    megabytes = 2 if case == "speech too long" else 20
-    monkeypatch.setattr(type(voice.engine.host), "free_bytes", lambda _: megabytes * 10**6)
-    for owner, name in (
-        (voice.engine.network, "read"),
-        (voice.engine.codec, "encode"),
-        (voice.engine.codec, "decode"),
-    ):
-        monkeypatch.setattr(owner, name, lambda *_, **__: pytest.fail("work was begun"))
-    with pytest.raises(kind, match=message) as caught:
-        ask(voice)
-    assert "\n" not in str(caught.value)
 
 
 def test_a_loaded_codec_works_in_windows_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:

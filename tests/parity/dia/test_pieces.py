@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mlx_port.api import embedded_voice as mlx_voice
+from tests.hosts import Late, LateStream
 from tests.sides import ORACLE, PORT, YARDSTICK, Side
 from tests.tiny.dia import compose
 from tests.tiny.networks import dia_config, tiny
@@ -17,11 +18,13 @@ from tests.tolerance import assert_within
 from torch_ref.api import embedded_voice as torch_voice
 from tts_core.audio.joining import PAUSE
 from tts_core.audio.joining import join as join_waves
-from tts_core.errors import ResourceError, UsageError
+from tts_core.dia.options import DiaOptions
+from tts_core.errors import ResourceError
 from tts_core.memory.fits import Plan
-from tts_core.nn.noise import HostNoise, piece_seed
+from tts_core.nn.noise import piece_seed
 from tts_core.prompt import Prompt
 from tts_core.results import GenerationResult, join
+from tts_core.serving.session import Part
 from tts_core.speaking.running import Running
 
 pytestmark = pytest.mark.rest
@@ -39,6 +42,7 @@ PIECES = [
 ]
 SHORT = "[S1] Lorem ipsum dolor. [S2] Sit amet! [S1] Consectetur."
 LATE = "[S1] " + "Lorem ipsum dolor sit amet elit. " * 3 + "[S2] Consectetur? [S1] Adipiscing elit, sed do."
+PAUSED = "[S1] The inn is near. [pause:0.2] [S2] There it ends!"
 DIALOGUES = Path(__file__).parents[3] / "examples/train_voice/evaluation/dialogues.txt"
 RATE = 1000  # samples a second
 
@@ -148,41 +152,6 @@ def test_each_piece_is_what_it_is_alone(side: Side) -> None:
             assert free.codes.shape != single.codes.shape or (free.codes != single.codes).any()
 
 
-def test_a_stream_joins_to_the_whole(side: Side) -> None:
-    """Pieces one after the other equal those side by side, their samples up to rounding."""
-    parts, whole = list(pipeline(side).stream(TEXT, seed=SEED)), spoken(side)
-    joined = join(parts)
-    np.testing.assert_array_equal(joined.codes, whole.codes)
-    assert_same_sound(joined, whole, spoken(ORACLE))
-    assert [part.segment_idx for part in parts] == list(range(len(parts)))
-    assert [part.is_final_chunk for part in parts] == [False] * (len(parts) - 1) + [True]
-    assert [part.finish_reason for part in parts] == [None] * (len(parts) - 1) + [whole.finish_reason]
-    assert [piece.text for piece in joined.pieces] == PIECES
-    for one, other, truth in zip(joined.pieces, whole.pieces, spoken(ORACLE).pieces, strict=True):
-        np.testing.assert_array_equal(one.codes, other.codes)
-        assert_within(one.audio, other.audio, truth.audio.astype(np.float64), "a piece")
-        assert (one.seed, one.max_frames) == (other.seed, other.max_frames)
-    counts = [part.token_count for part in parts]
-    assert counts == sorted(counts)
-    assert joined.seed == SEED
-
-
-def test_sound_before_the_second_piece_is_begun(side: Side) -> None:
-    sources = [CountingNoise(piece_seed(SEED, place)) for place in range(4)]
-    stream = pipeline(side).stream(TEXT, noise=sources)
-    assert [source.steps for source in sources] == [[]] * 4, "work was done before a part was wanted"
-    first = next(stream)
-    assert first.samples > 0
-    assert sources[0].steps
-    assert [source.steps for source in sources[1:]] == [[]] * 3
-    rest = list(stream)
-    assert all(source.steps for source in sources)
-    np.testing.assert_array_equal(join([first, *rest]).codes, spoken(side).codes)
-    assert rest[-1].seed is None
-    assert {piece.seed for part in rest for piece in part.pieces} == {None}
-    assert first.time_to_first_audio == rest[-1].time_to_first_audio
-
-
 def test_pieces_run_side_by_side(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
     """All pieces that only need the first run together, or fewer if memory is short, with the same codes."""
     voice, running = pipeline(side), list[int]()
@@ -208,20 +177,6 @@ def test_pieces_run_side_by_side(side: Side, monkeypatch: pytest.MonkeyPatch) ->
     for speak in (voice.generate, voice.stream):
         with pytest.raises(ResourceError, match=r"memory: .* of speech take"):
             speak(TEXT)
-
-
-@pytest.mark.parametrize("frames", [1, 30, 65])
-def test_max_frames_is_of_all_pieces_together(side: Side, frames: int) -> None:
-    voice, whole = pipeline(side), spoken(side)
-    result = voice.generate(TEXT, seed=SEED, max_frames=frames)
-    assert (result.codes.shape[1], result.finish_reason) == (frames, "length")
-    assert len(result.pieces) < 4
-    for one, other in zip(result.pieces[:-1], whole.pieces, strict=False):
-        np.testing.assert_array_equal(one.codes, other.codes)
-    joined = join(list(voice.stream(TEXT, seed=SEED, max_frames=frames)))
-    np.testing.assert_array_equal(joined.codes, result.codes)
-    assert_same_sound(joined, result, pipeline(ORACLE).generate(TEXT, seed=SEED, max_frames=frames))
-    assert joined.finish_reason == "length"
 
 
 def test_a_piece_without_an_end_is_told(side: Side) -> None:
@@ -271,32 +226,31 @@ def test_temperature_zero_and_other_values_reach_every_piece(side: Side) -> None
     np.testing.assert_array_equal(voice.generate(TEXT, **given, seed=99).codes, result.codes)
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"noise": [HostNoise(1)] * 3}, "noise: 3 sources for 4 pieces"),
-        ({"seed": 1.5}, "seed: 1.5 is not a whole number"),
-        ({"piece_seconds": 0.2}, "piece_seconds: 0.2 is outside"),
-        ({"piece_seconds": None, "text": TEXT[:-4] * 3}, "the model takes 300; split it after"),
-        ({"prompt": Prompt.of(codes=CODES)}, "its transcript is missing"),
-        ({"prompt": Prompt.of(codes=CODES[0], text="a")}, "prompt: codes of shape"),
-        (
-            {"prompt": Prompt.of(audio=np.zeros(0, np.float32), text="a")},
-            "prompt: audio must be a non-empty",
-        ),
-        (
-            {"prompt": Prompt.of(codes=np.tile(CODES, 18), text="a")},
-            "leave too little room for this text",
-        ),
-        ({"text": TEXT + " [S1] Ha."}, "turn 7 of 8, .S2., has no words"),
-    ],
-)
-def test_refused_at_the_call(side: Side, given: dict[str, Any], message: str) -> None:
-    given = dict(given)
-    text = given.pop("text", TEXT)
-    with pytest.raises(UsageError, match=message) as caught:
-        pipeline(side).stream(text, **given)
-    assert "\n" not in str(caught.value)
+def test_the_next_piece_begins_before_the_sound_of_the_one_before(
+    side: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the device decodes beside the steps, and late; the speech is the same."""
+    expected = join(list(pipeline(side).speak(pipeline(side).request(PAUSED, DiaOptions(seed=3)))))
+    monkeypatch.setattr(pipeline(side).engine, "host", LateStream(pipeline(side).engine.host))
+    monkeypatch.setattr(Late, "ready", lambda _: False)
+    sources = [CountingNoise(piece_seed(3, place)) for place in range(2)]
+    session, parts = pipeline(side).session(8), list[GenerationResult]()
+    session.join(pipeline(side).request(PAUSED, DiaOptions(noise=sources)))
+    began = False
+    while session.running:
+        for event in session.step():
+            assert isinstance(event, Part)
+            parts.append(event.result)
+        began = began or (bool(sources[1].steps) and not any(part.pieces for part in parts))
+    session.close()
+    assert began
+    found = join(parts)
+    np.testing.assert_array_equal(found.codes, expected.codes)
+    np.testing.assert_array_equal(found.audio, expected.audio)
+    assert (found.cues, found.token_count) == (expected.cues, expected.token_count)
+    for one, other in zip(found.pieces, expected.pieces, strict=True):
+        np.testing.assert_array_equal(one.audio, other.audio)
+        assert (one.text, one.max_frames) == (other.text, other.max_frames)
 
 
 @pytest.mark.slow

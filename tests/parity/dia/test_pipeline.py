@@ -5,20 +5,17 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-import mlx.core as mx
 import numpy as np
 import pytest
 
 from tests.parity.device_reads import Forbidden, Watched
-from tests.sides import ORACLE, PORT, Side
+from tests.sides import PORT, Side
 from tests.tiny.dia import compose
 from tests.tiny.networks import EOS, dac_config, dia_config, tiny
 from tests.tiny.noise import CountingNoise
-from tests.tolerance import assert_within
 from tts_core.dia import net
 from tts_core.errors import CheckpointError
 from tts_core.prompt import Prompt
-from tts_core.results import join
 
 pytestmark = pytest.mark.rest
 
@@ -64,33 +61,6 @@ def test_a_codec_of_another_model_is_refused(side: Side, size: dict[str, Any]) -
         compose(side, dia, codec)
 
 
-@GENERATIONS
-@pytest.mark.parametrize(
-    ("prompts", "seed", "max_frames", "temperature"),
-    [
-        pytest.param(None, 5, LIMITS, 1.2, id="bare, one seed, limits"),
-        pytest.param(None, SEEDS, 14, 1.2, id="bare, seeds, one limit"),
-        pytest.param(PROMPTS, 5, 14, 0.0, id="prompts, greedy, one limit"),
-        pytest.param(PROMPTS, SEEDS, LIMITS, 1.2, id="prompts, seeds, limits"),
-    ],
-)
-def test_a_batch_is_its_texts_alone(
-    side: Side, cross_rope: bool, prompts: Any, seed: Any, max_frames: Any, temperature: float
-) -> None:
-    """Every two of these texts together, with and without lists of options."""
-    voice = pipeline(side, cross_rope=cross_rope)
-    together = voice.generate_codes(TEXTS, prompts, seed=seed, max_frames=max_frames, temperature=temperature)
-    for place, text in enumerate(TEXTS):
-        [single] = voice.generate_codes(
-            [text],
-            None if prompts is None else [prompts[place]],
-            seed=seed if isinstance(seed, int) else seed[place],
-            max_frames=max_frames if isinstance(max_frames, int) else max_frames[place],
-            temperature=temperature,
-        )
-        np.testing.assert_array_equal(together[place], single, err_msg=f"text {place + 1}")
-
-
 def test_eos_inside_a_prompt_is_ignored() -> None:
     """A text that predicts EOS inside its prompt, whose rows MLX draws too, still speaks after it."""
     voice = pipeline(PORT, eos=6.0)
@@ -103,32 +73,6 @@ def test_eos_inside_a_prompt_is_ignored() -> None:
     [single] = voice.generate_codes([TEXTS[1]], [prompts[1]], seed=2, max_frames=8)
     np.testing.assert_array_equal(codes[1], single)
     assert single.shape[1] > 0
-
-
-@pytest.mark.parametrize("max_frames", [1, 7, 8, 9, 60])
-def test_a_stream_joins_to_the_whole(side: Side, max_frames: int) -> None:
-    voice = pipeline(side, eos=1.0)
-    pieces = list(voice.stream(TEXTS[2], seed=8, max_frames=max_frames))
-    whole = voice.generate(TEXTS[2], seed=8, max_frames=max_frames)
-    joined = join(pieces)
-    truth = pipeline(ORACLE, eos=1.0).generate(TEXTS[2], seed=8, max_frames=max_frames)
-    assert_within(joined.audio, whole.audio, truth.audio.astype(np.float64), f"{side.kind}: joined")
-    np.testing.assert_array_equal(joined.codes, whole.codes)
-    [codes] = voice.generate_codes([TEXTS[2]], seed=8, max_frames=max_frames)
-    np.testing.assert_array_equal(whole.codes, codes)
-
-
-def test_speech_starts_before_half_of_the_steps(side: Side) -> None:
-    noise = CountingNoise(8)
-    stream = pipeline(side, eos=0.0).stream(TEXTS[2], noise=noise, max_frames=60)
-    assert noise.steps == [], "work was done before the first piece was asked for"
-    first = next(stream)
-    begun = len(noise.steps)
-    rest = list(stream)
-    assert first.samples > 0
-    assert begun < len(noise.steps) / 2
-    assert len(rest) >= 2
-    assert first.time_to_first_audio == rest[-1].time_to_first_audio
 
 
 def test_every_step_draws_its_own_numbers(side: Side) -> None:
@@ -224,21 +168,3 @@ def watched(side: Side, seen: Callable[[np.ndarray], None]) -> Watched:
 
 def loop_modules(side: Side) -> list[Any]:
     return [net, *(side.module(name) for name in ("host", "batch", "dia.decoder"))]
-
-
-def test_forbidden_reads_are_seen(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The guard above can fail."""
-    x = side.array(np.ones(3, np.float32))
-    readings: list[Callable[[Any], Any]] = [
-        lambda x: x[0].item(),
-        lambda x: x.tolist(),
-        lambda x: bool(x[0] > 0),
-    ]
-    readings += (
-        [np.asarray]
-        if side is not PORT
-        else [lambda x: mx.eval(x), lambda x: side.module("host").np.array(x)]
-    )
-    for reading in readings:
-        with Forbidden(side, monkeypatch, *loop_modules(side)), pytest.raises(AssertionError, match="read"):
-            reading(x)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.contract.speakers import to_end
 from tests.sides import SIDES
 from tests.tiny.dia2 import recording
 from tts_core.audio.joining import PAUSE
@@ -23,7 +24,6 @@ pytestmark = pytest.mark.rest
 TEXT = " ".join(
     f"[S{1 + n % 2}] This is turn {n}, it has some words. And [pause:0.2] more." for n in range(4)
 )
-ENDLESS = " ".join(["Word"] + ["after word it goes on and on"] * 4)  # no turn, no end of a sentence
 WORDS = [f"{word} " for word in TEXT.split()]
 
 every_side = pytest.mark.parametrize("side", SIDES)
@@ -46,13 +46,6 @@ def said(text: str) -> list[str]:
 
 def test_both_sides_say_the_same(spoken: Any, same: Any) -> None:
     same(spoken("torch"), spoken("mlx"))
-
-
-@pytest.mark.parametrize(("side", "pieces"), [("torch", [TEXT]), ("mlx", TEXT)], ids=["whole", "letters"])
-def test_the_way_a_text_comes_does_not_matter(
-    pipeline: Any, spoken: Any, same: Any, side: str, pieces: Any
-) -> None:
-    same(join(list(pipeline(side).stream(iter(pieces), seed=3))), spoken(side))
 
 
 def test_the_whole_text_is_spoken_once(spoken: Any, pipeline: Any) -> None:
@@ -88,13 +81,6 @@ def test_recordings_are_the_voice_of_every_piece(pipeline: Any, same: Any) -> No
     short = "[S1] Hello there friend. [pause:0.3] Yes."
     whole = pipeline("mlx").generate(short, prompt=recording(), seed=4)
     same(join(list(pipeline("mlx").stream(iter(short), prompt=recording(), seed=4))), whole)
-
-
-def test_a_text_without_any_end_of_a_sentence(pipeline: Any) -> None:
-    result = join(list(pipeline("torch").stream(iter([ENDLESS]), seed=2)))
-    assert [word.text for word in result.words] == said(ENDLESS)
-    assert (len(result.cues) > 1, result.finish_reason) == (True, "stop")
-    assert all(cue.text.startswith("[S1] ") for cue in result.cues)
 
 
 def test_a_limit_is_over_all_pieces(spoken: Any, pipeline: Any) -> None:
@@ -145,8 +131,7 @@ def test_a_request_leaves_between_two_pieces(pipeline: Any, side: str) -> None:
     heard = [*session.step()]
     session.leave(key)
     assert session.running == 1
-    while session.running:
-        heard += session.step()
+    heard += to_end(session)
     assert {event.key for event in heard} == {other}
     alone = pipeline(side).generate("[S2] Yes.", seed=1)
     np.testing.assert_array_equal(join([event.result for event in heard]).codes, alone.codes)

@@ -24,16 +24,13 @@ from torch_ref.dia2.depformer import DepformerLayer
 from torch_ref.dia2.pipeline import Dia2Pipeline as TorchPipeline
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.dia2.options import Dia2Options
-from tts_core.errors import GenerationError, UsageError
+from tts_core.errors import GenerationError
 from tts_core.prompt import Prompt, Reference, Word
 from tts_core.results import GenerationResult, join
 
 pytestmark = pytest.mark.rest
 
 TEXT = "[S1] Hello there friend. [S2] Oh, hello! (laughs) I can't wait."
-LONG = " ".join(
-    f"[S{1 + n % 2}] This is turn {n}, it has some words. And a second sentence." for n in range(6)
-)
 
 
 @pytest.fixture(scope="module")
@@ -44,12 +41,6 @@ def pipeline(both) -> MlxPipeline:
 @pytest.fixture(scope="module")
 def usual(pipeline) -> GenerationResult:
     return pipeline.generate(TEXT, seed=5)
-
-
-@pytest.fixture(scope="module")
-def long(both) -> tuple[GenerationResult, GenerationResult]:
-    first, second = (each.generate(LONG, seed=3) for each in both("v_main"))
-    return first, second
 
 
 @pytest.mark.parametrize(
@@ -112,30 +103,6 @@ def test_breaks_in_text_that_comes_in_pieces(pipeline, same, cut):
     same(pipeline.generate(text, seed=5), join(list(pipeline.stream(iter(pieces), seed=5))))
 
 
-def test_speech_begins_before_the_text_ends(pipeline):
-    """The first sound needs some words, not all of them."""
-    given = []
-
-    def pieces():
-        for word in LONG.split()[:20]:
-            given.append(word)
-            yield f"{word} "
-
-    parts = pipeline.stream(pieces(), seed=5)
-    next(parts)
-    assert 3 < len(given) < 14
-    said = " ".join(cue.text for cue in join(list(parts)).captions())
-    assert "".join(said.split()) == "".join(given)
-
-
-def test_a_wrong_piece_of_text_is_refused_as_it_comes(pipeline):
-    parts = pipeline.stream(iter(["[S1] Hello there my dear friend. ", "[S3] Who? "]), seed=1)
-    with pytest.raises(UsageError, match=r"\[S3\] is not a speaker"):
-        list(parts)
-    with pytest.raises(UsageError, match="no words"):
-        list(pipeline.stream(iter(["  ", "..."]), seed=1))
-
-
 def test_a_whole_result_has_the_codecs_longest_windows(pipeline, monkeypatch):
     """Its samples are those of the codec's own decode, in a batch too; a stream's windows are smaller."""
     codec = pipeline.engine.codec
@@ -153,25 +120,6 @@ def test_a_whole_result_has_the_codecs_longest_windows(pipeline, monkeypatch):
     whole = np.clip(np.asarray(codec.decode(one.codes[None])[0]), -1, 1)
     np.testing.assert_array_equal(one.audio, whole)
     np.testing.assert_array_equal(batch.audio, whole)
-
-
-@pytest.mark.parametrize("frames", [1, 2, 10])
-def test_a_limit_cuts_the_speech(pipeline, usual, frames):
-    result = pipeline.generate(TEXT, seed=5, max_frames=frames)
-    assert (result.codes.shape[1], result.finish_reason) == (frames, "length")
-    np.testing.assert_array_equal(result.codes, usual.codes[:, :frames])
-
-
-def test_breaks_are_the_models_own(pipeline, same):
-    """[pause:2] and <break> are steps of the state machine: no silence is inserted."""
-    one, two = (
-        pipeline.generate(f"[S1] Hello there {mark} friend.", seed=5)
-        for mark in ("[pause:2]", '<break time="2s"/>')
-    )
-    same(one, two)
-    times = {word.text: word.start for word in one.words}
-    assert times["friend."] - times["there"] > 2
-    assert one.audio_seconds == pytest.approx(one.codes.shape[1] / 12.5)
 
 
 def test_words_of_the_recordings_that_come_late_are_told(pipeline, caplog):

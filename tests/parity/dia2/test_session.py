@@ -5,19 +5,13 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-import numpy as np
 import pytest
 
-from tests.contract.arrivals import serve
 from tests.tiny.dia2 import recording
 from tts_core.audio.voice_cache import VoiceCache
-from tts_core.codecs.policy import CodecPolicy
 from tts_core.dia2.options import Dia2Options
-from tts_core.errors import ResourceError, UsageError
+from tts_core.errors import UsageError
 from tts_core.memory.fits import together
-from tts_core.results import join
-from tts_core.serving.session import Failed
-from tts_core.speaking.speech import Sound
 
 pytestmark = pytest.mark.rest
 
@@ -32,8 +26,6 @@ ASKED: list[tuple[str, dict[str, Any], Any]] = [
     (TEXT, {"max_frames": 9, "speed": 1.5}, recording()),
     ("Ends soon.", {"initial_padding": 0, "top_k": 3}, None),
 ]
-
-every_side = pytest.mark.parametrize("side", ["torch", "mlx"])
 
 
 @pytest.fixture(scope="module")
@@ -50,40 +42,6 @@ def asked(pipeline: Any) -> Any:
         ]
 
     return cache(requests)
-
-
-@pytest.fixture(scope="module")
-def alone(pipeline: Any, asked: Any) -> Any:
-    return cache(lambda side: [join(list(pipeline(side).speak(one))) for one in asked(side)])
-
-
-@every_side
-def test_the_first_part_is_small_and_early(pipeline, side):
-    """Two frames, a step after their last codes; parts then grow by a quarter of what was heard."""
-    session, config = pipeline(side).session(2), pipeline(side).config
-    session.join(pipeline(side).request(TEXT, Dia2Options(seed=4)))
-    steps, sizes = 0, []
-    while session.running:
-        events = session.step()
-        steps += not sizes
-        sizes += [event.result.codes.shape[1] for event in events]
-    assert steps == config.longest_delay + 1  # of which the first launches two
-    assert sizes[:6] == [2, 2, 3, 3, 4, 5]
-
-
-@every_side
-def test_without_listeners_windows_are_those_of_the_codec(pipeline, asked, alone, same, side, monkeypatch):
-    """Of 5 frames: a text of one piece, without pauses, has the samples of the codec's own decode."""
-    codec, expected = pipeline(side).engine.codec, alone(side)  # by the usual policy
-    monkeypatch.setattr(codec, "policy", CodecPolicy(max_frames=5, first_frames=2))
-    places = (0, 3, 5, 7)
-    session = pipeline(side).session(3, streamed=False)
-    found = serve(session, [asked(side)[place] for place in places], seed=3)
-    for at, place in enumerate(places):
-        same(found[at], expected[place])
-        whole = np.asarray(codec.decode(found[at].codes[None])[0])
-        np.testing.assert_array_equal(found[at].audio, np.clip(whole, -1, 1))
-        assert found[at].codes.shape[1] > 5
 
 
 def test_text_that_cannot_be_fed_is_refused(pipeline):
@@ -129,27 +87,3 @@ def test_requests_wait_for_memory(pipeline, asked, monkeypatch):
     assert session.promised == needed
     session.close()
     assert session.running == 0
-
-
-@every_side
-def test_only_one_whose_window_lacks_memory_fails(pipeline, asked, alone, same, side, monkeypatch):
-    """Each window is decoded for one request; it cannot be tried again, for the codec's state has changed."""
-    session = pipeline(side).session(2)
-    lost, kept = (session.join(asked(side)[place]) for place in (0, 1))
-    launch, first = session.net.launch, alone(side)[0].codes[:, :2]
-
-    def lacking(windows: list[Sound], policy: CodecPolicy) -> Any:
-        if np.array_equal(windows[0].codes, first):
-            raise MemoryError
-        return launch(windows, policy)
-
-    monkeypatch.setattr(session.net, "launch", lacking)
-    parts, failed = [], []
-    while session.running:
-        for event in session.step():
-            if isinstance(event, Failed):
-                failed.append((event.key, type(event.error)))
-            elif event.key == kept:
-                parts.append(event.result)
-    assert failed == [(lost, ResourceError)]
-    same(join(parts), alone(side)[1])

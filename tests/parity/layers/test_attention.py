@@ -68,22 +68,6 @@ def test_causal_blocks_of_every_small_size():
     assert not faults
 
 
-def fast(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
-    """mx.fast, unchanged."""
-    scale = query.shape[-1] ** -0.5 if options.get("scale") is None else options["scale"]
-    mask: Any = "causal" if options.get("is_causal") else to_mlx(options.get("attn_mask"))
-    kernel: Callable[..., mx.array] = mx.fast.scaled_dot_product_attention
-    return to_torch(kernel(*map(to_mlx, (query, key, value)), scale=scale, mask=mask))
-
-
-@pytest.mark.parametrize("name", ["causal, more keys", "rows without keys", "one head", "bfloat16"])
-def test_the_kernel_alone_has_another_contract(name):
-    """Reasons for the wrapper: when one of these starts to pass, its branch can be removed."""
-    if mx.default_device().type == mx.DeviceType.gpu and name == "bfloat16":
-        pytest.skip("only the kernel without fusion rounds its scores")
-    assert fault(fast, name)
-
-
 def test_additive_masks_in_float32_go_with_half_precision():
     x = [mx.random.normal((1, 2, 6, 64), key=mx.random.key(i)).astype(mx.float16) for i in range(3)]
     mask = mx.where(mx.arange(6) < 4, 0.0, -mx.inf)[None]

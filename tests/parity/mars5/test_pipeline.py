@@ -3,26 +3,22 @@
 import re
 import threading
 from collections import Counter
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
-import mlx_port
-import torch_ref
 from tests.sides import SIDES
-from tests.tiny.mars5 import CODES, LONG, SAID, TEXT, converted, limit, pipeline, reference, voice
+from tests.tiny.mars5 import CODES, LONG, SAID, TEXT, limit, pipeline, reference, voice
 from tests.tiny.noise import CountingNoise
 from tests.tolerance import assert_within
 from tests.windows import Windows
-from tts_core.audio.joining import PAUSE
 from tts_core.audio.joining import join as join_waves
 from tts_core.audio.silence import loud_span
 from tts_core.audio.voice_cache import VoiceCache
 from tts_core.codecs.policy import CodecPolicy
-from tts_core.errors import CancelledError, UsageError
+from tts_core.errors import CancelledError
 from tts_core.mars5.diffusion import FIRST_DRAW
 from tts_core.mars5.inputs import CodecSequence
 from tts_core.mars5.options import Mars5Options
@@ -126,20 +122,6 @@ def test_a_stream_that_nobody_hears_opens_nothing(side: str, monkeypatch: pytest
     assert len(opened) == len(closed) == 2
 
 
-def test_sound_before_the_last_piece_is_begun(side: str) -> None:
-    sources = [CountingNoise(place) for place in range(4)]
-    stream = pipeline(side).stream(
-        LONG, prompt=voice(), noise=sources, generate_max_len_override=24, **PIECES
-    )
-    assert [source.steps for source in sources] == [[]] * 4, "work was done before the first part was wanted"
-    first = next(stream)
-    assert first.samples > 0
-    assert sources[0].steps
-    assert [source.steps for source in sources[1:]] == [[]] * 3
-    list(stream)
-    assert all(source.steps for source in sources)
-
-
 @pytest.mark.parametrize(
     ("ends", "reason"),
     [([False, True], "length"), ([True, False], "length"), ([True, True], "stop")],
@@ -196,16 +178,6 @@ def test_a_batch_encodes_a_recording_once(side: str, monkeypatch: pytest.MonkeyP
     assert one[0].seed is None
 
 
-def test_values_by_name_are_those_of_options(side: str) -> None:
-    options = Mars5Options(timesteps=2, cfg_scale=1.5, top_k=20, generate_max_len_override=20)
-    speak = pipeline(side).generate_codes
-    [known] = speak([TEXT], CODES, seed=1, options=options)
-    [named] = speak([TEXT], CODES, seed=1, cfg_scale=1.5, timesteps=2, top_k=20, generate_max_len_override=20)
-    np.testing.assert_array_equal(known, named)
-    [over] = speak([TEXT], CODES, seed=1, options=replace(options, top_k=5), top_k=20)
-    np.testing.assert_array_equal(known, over)
-
-
 @pytest.mark.parametrize("steps", [1, 5])
 def test_timesteps_are_the_steps_taken(side: str, steps: int) -> None:
     noise = CountingNoise(1)
@@ -227,26 +199,6 @@ def test_a_text_that_gives_no_frame_is_silent(side: str, said: str | None) -> No
     assert result.is_final_chunk
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_narrow_networks_speak(side: str, dtype: str) -> None:
-    result = pipeline(side, dtype).generate(
-        TEXT, prompt=voice(), seed=1, timesteps=2, generate_max_len_override=24
-    )
-    assert result.samples > 0
-    assert np.isfinite(result.audio).all()
-
-
-def test_the_front_doors() -> None:
-    given = {"prompt": voice(), "seed": 1, "timesteps": 2, "generate_max_len_override": 24}
-    from_folder = mlx_port.generate(TEXT, converted(), **given)
-    np.testing.assert_array_equal(from_folder.codes, pipeline("mlx").generate(TEXT, **given).codes)
-    for door, name in ((mlx_port, "mlx"), (torch_ref, "torch")):
-        with pytest.raises(UsageError, match=r"timestep: .* no such argument; did you mean timesteps"):
-            door.generate(TEXT, pipeline(name), prompt=voice(), timestep=2)
-        with pytest.raises(UsageError, match=r"max_frame: .* no such argument; did you mean max_frames"):
-            door.generate("[S1] Hi.", max_frame=2)
-
-
 @pytest.mark.parametrize("said", [None, SAID], ids=["shallow", "deep"])
 def test_max_frames_cuts_one_piece(side: str, said: str | None) -> None:
     """An id may code several frames: those of the last id are cut, earlier ids stay."""
@@ -265,23 +217,6 @@ def test_max_frames_cuts_one_piece(side: str, said: str | None) -> None:
     same = pipeline(side).generate(TEXT, **given, max_frames=whole.codes.shape[1])
     np.testing.assert_array_equal(same.codes, whole.codes)
     np.testing.assert_array_equal(same.audio, whole.audio)
-
-
-def test_max_frames_is_of_all_pieces(side: str) -> None:
-    given = {"prompt": voice(), "seed": 4, "generate_max_len_override": 24, **PIECES}
-    parts = list(pipeline(side).stream(LONG, **given))
-    first, second = (part.codes.shape[1] for part in parts[:2])
-    cut_parts = list(pipeline(side).stream(LONG, **given, max_frames=first + second - 2))
-    assert [part.codes.shape[1] for part in cut_parts] == [first, second - 2]
-    assert [part.finish_reason for part in cut_parts] == [None, "length"]
-    np.testing.assert_array_equal(cut_parts[0].audio, parts[0].audio)
-    even = list(pipeline(side).stream(LONG, **given, max_frames=first))
-    assert [(part.codes.shape[1], part.finish_reason) for part in even] == [(first, "length")]
-    assert even[0].samples == parts[0].samples - round(PAUSE * 24000), "no pause follows"
-    timed = pipeline(side).generate(LONG, **given, max_seconds=(first + 1.5) / 75)
-    assert timed.codes.shape[1] == first + 2
-    ample = pipeline(side).generate(LONG, **given, max_seconds=60.0)
-    np.testing.assert_array_equal(ample.audio, join(parts).audio)
 
 
 def test_an_end_before_max_frames_stops(side: str, monkeypatch: pytest.MonkeyPatch) -> None:

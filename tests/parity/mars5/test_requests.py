@@ -65,52 +65,10 @@ def test_memory_is_for_the_longest_piece_and_a_prompt_counts_once(
     assert jobs[1:] == [replace(planned, frames=frames[1]), replace(planned, frames=codes.shape[1])]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({}, "prompt: MARS5 needs a reference voice"),
-        ({"prompt": voice(), "deep_clone": True}, "deep_clone: .* give its transcript, or deep_clone=False"),
-        ({"prompt": voice(said=" ")}, "transcript: there are no words"),
-        ({"prompt": voice(), "timesteps": 0}, "timesteps: 0 is outside"),
-        ({"prompt": voice(), "nar_guidance_w": 2.0}, "nar_guidance_w: .* no such argument"),
-        ({"prompt": voice(), "max_seconds": 1.0, "max_frames": 75}, "max_frames: .* give only one"),
-        ({"prompt": "voice.wav"}, r"prompt: 'voice\.wav' is text; give Prompt\.from_file"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_refusals_come_before_any_work(
-    side: str, arguments: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    codec = pipeline(side).engine.codec
-    monkeypatch.setattr(codec, "encode", lambda *_: pytest.fail("the reference was encoded"))
-    with pytest.raises(UsageError, match=message):
-        pipeline(side).stream(TEXT, **arguments)
-
-
 def test_a_text_without_room_is_refused_at_the_call(side: str) -> None:
     advice = r"raise generate_max_len_override \(--generate-max-len-override\)"
     with pytest.raises(UsageError, match=f"text: reference and text take .* {advice}"):
         pipeline(side).stream(TEXT, prompt=voice(said=SAID), generate_max_len_override=20)
-
-
-@pytest.mark.parametrize("said", [None, SAID], ids=["shallow", "deep"])
-def test_with_no_memory_left_no_network_runs(
-    side: str, said: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    engine, calls = pipeline(side).engine, list[str]()
-    for name in ("encode", "slots", "begin", "launch"):
-        monkeypatch.setattr(engine, name, lambda *_, name=name: calls.append(name))
-    monkeypatch.setattr(type(engine.host), "free_bytes", lambda _: 0)
-    speak, prompt = pipeline(side), voice(said=said)
-    for refused in (
-        lambda: speak.generate(TEXT, prompt=prompt),
-        lambda: speak.stream(LONG, prompt=prompt),
-        lambda: speak.generate_batch([TEXT, LONG], prompts=prompt),
-        lambda: speak.generate_codes([TEXT], prompt),
-    ):
-        with pytest.raises(ResourceError, match="memory: "):
-            refused()
-    assert calls == []
 
 
 def test_a_text_is_read_once(side: str, monkeypatch: pytest.MonkeyPatch) -> None:

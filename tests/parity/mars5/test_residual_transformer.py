@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.parity.mars5.plain_diffusion import Plain, plain_run
-from tests.sides import BY_PACKAGE, ORACLE, PORT, YARDSTICK, Side, assert_parity
+from tests.sides import BY_PACKAGE, ORACLE, PORT, YARDSTICK, Side
 from tests.tiny.mars5_nar import TEXT, codes
 from tests.tiny.networks import nar_config, tiny
 from tests.tiny.states import states
@@ -36,40 +36,6 @@ def logits(side: Side, net: Any, *, frames: int, t: int, speakers: Any = None) -
     speakers = both_speakers(side, net) if speakers is None else speakers
     given = net.read(side.array(TEXT[None]), speakers, frames=frames, timesteps=T)
     return side.numpy(net(side.array(codes(frames).T[None]), given, side.array(np.array([t]))))
-
-
-def test_speaker() -> None:
-    lengths = np.array([6, 3])
-    two = np.stack([REFERENCE.T, codes(6, seed=2).T])
-
-    def run(side: Side) -> np.ndarray:
-        return side.numpy(small(side).speaker(side.array(two), side.array(lengths)))
-
-    assert_parity("speaker vectors", run)
-    single = ORACLE.numpy(small(ORACLE).speaker(ORACLE.array(two[1:, :3])))
-    np.testing.assert_allclose(run(ORACLE)[1:], single, rtol=0, atol=1e-12, err_msg="padding")
-
-
-def test_no_speaker_is_a_reference_all_masked() -> None:
-    """For any reference: only the first row can be attended to."""
-    net = small(ORACLE)
-    masked = net.speaker(ORACLE.array(codes(5).T[None]), ORACLE.array(np.array([0])))
-    np.testing.assert_allclose(ORACLE.numpy(net.no_speaker()), ORACLE.numpy(masked), rtol=0, atol=1e-12)
-    assert_parity("no speaker", lambda side: side.numpy(small(side).no_speaker()))
-
-
-@EVERY_SIDE
-def test_two_branches_in_one_call(side: Side) -> None:
-    """They share the codes' row up to the first cross-attention; each equals its own call."""
-    pair = both_speakers(side, small(side))
-    exact, pair64 = small(ORACLE), both_speakers(ORACLE, small(ORACLE))
-    shared = logits(ORACLE, exact, frames=5, t=3)
-    for branch in (0, 1):
-        single = logits(ORACLE, exact, frames=5, t=3, speakers=pair64[branch : branch + 1])[0]
-        np.testing.assert_allclose(shared[branch], single, rtol=0, atol=1e-11)
-        own = logits(side, small(side), frames=5, t=3, speakers=pair[branch : branch + 1])[0]
-        assert_within(logits(side, small(side), frames=5, t=3)[branch], own, single, f"branch {branch}")
-    assert np.abs(shared[0] - shared[1]).max() > 0.1, "the speaker changes nothing"
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])

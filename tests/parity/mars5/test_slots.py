@@ -108,35 +108,30 @@ def come_and_go(slots: Any, texts: list[Text], seed: int) -> list[Text]:
 
 @EVERY_SIDE
 @pytest.mark.parametrize("config", [CONFIG, NARROW], ids=["window 3000", "window 54"])
-@pytest.mark.parametrize(("count", "texts"), [(1, 24), (5, 24), pytest.param(8, 400, marks=pytest.mark.slow)])
-def test_texts_come_and_go(side: Side, count: int, texts: int, config: CodecLMConfig) -> None:
-    """Other prompts, clones, settings and lengths in each slot; a cancelled text leaves no trace.
-
-    Near-ties: none of 19,557 draws of 1,354 texts differed, on either side.
+@pytest.mark.parametrize("count", [1, 4])
+def test_texts_come_and_go(
+    side: Side, count: int, config: CodecLMConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other prompts, clones, settings and lengths in each slot, whose keys grow by a few positions at a time,
+    and never beyond the window; a cancelled text leaves no trace.
     """
-    asked = [text(seed) for seed in range(texts)]
-    ended = come_and_go(slots_of(side, config, count), asked, seed=count)
-    assert len(ended) > 0.6 * texts
+    monkeypatch.setattr(f"{side.package}.batch.CHUNK", 5)
+    slots, most = slots_of(side, config, count), min(ROOM, config.sliding_window)
+    launch, sizes = slots.launch, set[int]()
+
+    def watched(steps: int) -> Any:
+        sizes.add(slots.caches[0].keys.shape[2])
+        return launch(steps)
+
+    monkeypatch.setattr(slots, "launch", watched)
+    ended = come_and_go(slots, [text(seed) for seed in range(24)], seed=count)
+    assert len(ended) > 14
+    assert max(sizes) <= most
+    assert len(sizes) > 5 or slots.decoder.reserves
+    assert not slots.caches or slots.decoder.reserves
     assert max(one.joining.options.max_len for one in ended) > NARROW.sliding_window + 10
     for one in ended:
         assert one.drawn[: one.limit] == alone(side, config, one.seed)
-
-
-@EVERY_SIDE
-def test_a_text_stays_in_its_row(side: Side) -> None:
-    """Steps past its last position write nothing elsewhere, and another text may follow in its row."""
-    slots, one, other = slots_of(side, CONFIG, 2), text(1), text(7)
-    slots.join({0: one.joining})
-    slots.join({1: other.joining})
-    drawn = slots.read(slots.launch(100))
-    for slot, given in enumerate((one, other)):
-        expected = alone(side, CONFIG, given.seed)
-        assert drawn[: len(expected), slot].tolist() == expected
-    slots.leave(1)
-    follower = text(8)
-    slots.join({1: follower.joining})
-    expected = alone(side, CONFIG, follower.seed)
-    assert slots.read(slots.launch(len(expected)))[:, 1].tolist() == expected
 
 
 @EVERY_SIDE

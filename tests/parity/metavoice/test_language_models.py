@@ -1,4 +1,4 @@
-"""MetaVoice's language models on both sides: layer by layer, whole networks, rules, whole loops."""
+"""MetaVoice's language models on both sides: whole loops against the plain form, and codes by position."""
 
 from __future__ import annotations
 
@@ -8,19 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.draws import draw, score
 from tests.parity.device_reads import Forbidden, Watched
 from tests.parity.metavoice import plain as plain
 from tests.sides import PORT, YARDSTICK
 from tests.tiny.metavoice import tokenizers
 from tests.tiny.metavoice_lm import LanguageSide
 from tests.tiny.networks import tiny
-from tests.tolerance import EPS, FLOOR, assert_within
+from tests.tolerance import EPS, FLOOR
 from tests.tts_core.metavoice import sampling_rules as rules
 from tests.tts_core.metavoice.sampling_rules import waiting_times
 from tts_core.metavoice.config import END_OF_AUDIO
 from tts_core.metavoice.inputs import (
-    SAMPLER,
     SECOND_STAGE_STEP,
     FirstStageSampling,
     MetaVoiceInputs,
@@ -71,51 +69,6 @@ def test_cache_takes_the_room_that_is_asked_for(side: LanguageSide) -> None:
     assert rows[0].buffers[0].shape[2] >= 14
 
 
-def sampler_logits(kind: str) -> np.ndarray:
-    logits = np.random.default_rng(7).normal(0, 3, (60, 67)).astype(np.float32)
-    return logits.round() if kind == "ties" else logits  # whole numbers: several ids share the edges
-
-
-RULE_SETTINGS = [
-    (1.0, 0.95, None),
-    (1.0, None, 5),
-    (0.3, 0.5, 20),
-    (0.0, 0.9, None),
-    (2.0, 1.0, None),
-    (1.0, 0.0, None),
-    (1.3, None, 500),
-]
-
-
-@EVERY_SIDE
-@pytest.mark.parametrize("kind", ["plain", "ties"])
-@pytest.mark.parametrize(("temperature", "top_p", "top_k"), RULE_SETTINGS)
-@pytest.mark.parametrize("rule", ["probabilities_fast", "probabilities_slow"])
-def test_rules(
-    side: LanguageSide, rule: str, kind: str, temperature: float, top_p: float | None, top_k: int | None
-) -> None:
-    """The same ids stay, also among equal ones; few rows are on top-p's edge, where rounding decides."""
-    if rule == "probabilities_slow":
-        temperature, top_k = max(temperature, 0.1), None if top_p is not None else top_k
-    logits = sampler_logits(kind)
-    given = temperature, top_p, top_k
-    expected = getattr(rules, rule)(logits, *given)
-    exact = getattr(rules, rule)(logits.astype(np.float64), *given)
-    form = "fast" if rule == "probabilities_fast" else "slow"
-    settings = FirstStageSampling(1.0, 1.0, *given, rule=form)
-    if settings.temperature == 0:  # the best id is drawn; the definition divides by almost nothing
-        drawn = draw(side, SAMPLER, [logits], settings.numbers, np.full_like(logits, 0.01))
-        np.testing.assert_array_equal(drawn, expected.argmax(axis=-1))
-        return
-    got = rules.softmax(score(side, SAMPLER, [logits], settings.numbers))
-    clear = ((expected > 0) == (exact > 0)).all(axis=-1)
-    assert clear.mean() > (0.7 if top_p == 1 else 0.9)  # at 1 the smallest sums are at the edge
-    np.testing.assert_array_equal((got > 0)[clear], (exact > 0)[clear])
-    assert_within(got[clear], expected[clear], exact[clear], rule)
-    drawn = draw(side, SAMPLER, [logits], settings.numbers, HostNoise(1).uniform(3, logits.shape))
-    np.testing.assert_array_equal(drawn, rules.race(got, waiting_times(HostNoise(1), 3, logits.shape)))
-
-
 @EVERY_SIDE
 @pytest.mark.parametrize(
     ("settings", "expected"),
@@ -130,14 +83,6 @@ def test_the_settings_name_the_rule(
     """Of ten equal ids the fast rule keeps the last five, the slow one the first five."""
     got = side.probabilities(np.zeros((1, 10), np.float32), settings)
     np.testing.assert_allclose(got, [expected], rtol=FLOOR * EPS)  # a softmax of equal logits
-
-
-def test_draws_follow_the_probabilities() -> None:
-    probs = np.array([0.5, 0.25, 0.2, 0.05, 0.0], np.float32)
-    noise = HostNoise(3)
-    drawn = [int(rules.race(probs, waiting_times(noise, step, (5,)))) for step in range(4000)]
-    counts = np.bincount(drawn, minlength=5)
-    assert (np.abs(counts - 4000 * probs) <= 4 * np.sqrt(4000 * probs * (1 - probs))).all()
 
 
 @cache

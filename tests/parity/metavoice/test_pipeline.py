@@ -18,16 +18,14 @@ from tests.tiny.metavoice_pipeline import LONG, RATE, TEXT, Ending, reference, w
 from tests.tolerance import assert_within
 from tts_core.audio.loudness import TARGET, integrated_loudness, normalize_loudness
 from tts_core.codecs.policy import CodecPolicy
-from tts_core.errors import CancelledError, ResourceError, UsageError
+from tts_core.errors import CancelledError, UsageError
 from tts_core.metavoice.footprint import MetaVoiceJob, positions
-from tts_core.metavoice.inputs import FirstStageSampling, MetaVoiceInputs
 from tts_core.metavoice.net import MetaVoiceSource
 from tts_core.metavoice.options import Decoder, MetaVoiceOptions
 from tts_core.metavoice.request import STAGES, MetaVoiceFacts, MetaVoiceRequest, log_license, request
 from tts_core.nn.noise import HostNoise
 from tts_core.pipeline import Callbacks
 from tts_core.prompt import Prompt
-from tts_core.results import join
 from tts_core.speaking.report import StageReport
 from tts_core.speaking.session import SpeechSession
 from tts_core.speaking.speech import Sound
@@ -133,65 +131,12 @@ def test_pieces_do_not_depend_on_each_other(side: Any, voice: np.ndarray) -> Non
     assert not whole.audio[-len(last.audio) - silence : -len(last.audio)].any()
 
 
-@pytest.mark.parametrize("decoder", ["vocos", "mbd"])
-def test_a_stream_joins_to_the_whole_and_starts_early(
-    side: Any, voice: np.ndarray, decoder: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    form = type(side.engine.slots(1, 2, 9))
-    begin, begun = form.join, []
-    monkeypatch.setattr(form, "join", lambda *a: begun.append(a) or begin(*a))
-    noise = endings(24, 9, 20)
-    asked: dict[str, Any] = {"prompt": voice, "noise": noise, "top_p": 1.0, "decoder": decoder}
-    asked |= {"piece_seconds": MOST}
-    pieces, started = [], []
-    for piece in side.stream(LONG, **asked):
-        pieces.append(piece)
-        started.append(len(begun))
-    assert started == [1, 2, 3]  # a part per piece, before the next starts
-    whole = side.generate(LONG, **asked)
-    joined = join(pieces)
-    np.testing.assert_array_equal(joined.audio, whole.audio)
-    np.testing.assert_array_equal(joined.codes, whole.codes)
-
-
-@pytest.mark.parametrize("decoder", ["vocos", "mbd"])
-def test_pieces_at_once_are_those_in_order(
-    side: Any, voice: np.ndarray, decoder: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Pieces wait for those before them, here for the first, and are decoded together. A diffusion, whose
-    bands are loaded for each call, waits for the last first stage.
-    """
-    asked: dict[str, Any] = {"noise": endings(24, 9, 15), "top_p": 1.0, "decoder": decoder}
-    asked |= {"piece_seconds": MOST}
-    in_order = side.generate(LONG, prompt=voice, max_frames=10_000, **asked)
-    decode, calls = type(side.engine).decode, list[int]()
-    monkeypatch.setattr(
-        type(side.engine), "decode", lambda *a, **b: calls.append(len(a[1])) or decode(*a, **b)
-    )
-    at_once = side.generate(LONG, prompt=voice, **asked)
-    np.testing.assert_array_equal(at_once.codes, in_order.codes)
-    np.testing.assert_array_equal(at_once.audio, in_order.audio)
-    assert at_once.cues == in_order.cues
-    assert calls == [3]
-    assert (at_once.token_count, at_once.finish_reason) == (in_order.token_count, "stop")
-    assert list(at_once.stage_seconds) == list(STAGES)
-    assert 0 < sum(at_once.stage_seconds.values()) <= at_once.processing_time_seconds
-
-
 def test_loudness_is_a_pieces_own(side: Any, voice: np.ndarray) -> None:
     made = side.generate(TEXT, prompt=voice, seed=3, max_frames=75, top_k=100)
     (wave,) = side.engine.decoders["vocos"].decode([made.codes], [HostNoise(0)])
     np.testing.assert_array_equal(made.audio, normalize_loudness(wave, RATE))
     assert len(wave) == made.codes.shape[1] * 320 > 9600
     assert abs(integrated_loudness(np.arctanh(made.audio.astype(np.float64)), RATE) - TARGET) < 0.1
-
-
-def test_codes_without_a_wave(side: Any, voice: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = side.generate(TEXT, prompt=voice, seed=4, max_frames=9, as_written=True, piece_seconds=None)
-    monkeypatch.setattr(side.engine, "decode", lambda *_, **__: pytest.fail("a wave was made"))
-    codes = side.generate_codes([TEXT, "So."], voice, seed=[4, 5], max_frames=9)
-    assert codes[0].dtype == np.int32
-    np.testing.assert_array_equal(codes[0], whole.codes)
 
 
 def test_the_cache_is_of_the_requests_size(
@@ -205,22 +150,6 @@ def test_the_cache_is_of_the_requests_size(
     room = positions(side.engine.network.config, MetaVoiceJob(ids, 9))
     assert room == ids + 2 * 9
     assert opened == [(1, 2, room), (1, 1, room)]
-
-
-def test_keys_and_values_are_dropped_with_the_last_text(side: Any) -> None:
-    """Later stages do not hold them."""
-    slots = side.engine.slots(2, 4, 20)
-    assert slots.caches == []
-    size = side.engine.facts.first.speaker_embedding_size
-    for slot in (0, 1):
-        text = MetaVoiceInputs(
-            np.array([2561], np.int32), np.zeros(size, np.float32), FirstStageSampling(), HostNoise(1)
-        )
-        slots.join({slot: text})
-    slots.leave(0)
-    assert slots.caches
-    slots.leave(1)
-    assert slots.caches == []
 
 
 def test_an_end_and_a_cut_are_told(side: Any, voice: np.ndarray, caplog: pytest.LogCaptureFixture) -> None:
@@ -318,21 +247,6 @@ def test_a_model_without_diffusion(side: Any, voice: np.ndarray, monkeypatch: py
     monkeypatch.setattr(side.engine, "facts", replace(side.engine.facts, decoders=("vocos",)))
     with pytest.raises(UsageError, match="convert-weights --include-mbd"):
         side.stream(TEXT, prompt=voice, decoder="mbd")
-
-
-def test_too_little_memory_names_what_fits(side: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(type(side.engine.host), "free_bytes", lambda *_: 10**4)
-    forbid_networks(side, monkeypatch)
-    unknown = reference(33.0)  # whose vector is not kept
-    with pytest.raises(
-        ResourceError, match=r"^memory: one text of .* on (torch|mlx)-cpu beside the weights, "
-    ):
-        side.stream(TEXT, prompt=unknown)
-    monkeypatch.setattr(type(side.engine.host), "free_bytes", lambda *_: 10)
-    with pytest.raises(ResourceError, match=r"free some memory, or use a larger machine$"):
-        side.generate_batch([TEXT] * 3, prompts=unknown)
-    with pytest.raises(ResourceError, match=r"^memory: 3 texts"):
-        side.generate_codes([TEXT] * 3, unknown)
 
 
 def test_a_long_decode_is_cancelled_inside_a_step(side: Any, voice: np.ndarray) -> None:

@@ -51,17 +51,6 @@ def test_speech_does_not_depend_on_fragments(side: str, prompt: Any, text: str) 
         assert_same(other, first, windows=windows("qwen3"))
 
 
-@every_side
-def test_pauses_are_silence(side: str) -> None:
-    found = fed(side, PAUSED, 3)
-    [one, two] = found.cues
-    assert (one.text, two.text) == ("The inn.", "It ends.")
-    assert two.start - one.end == pytest.approx(0.5, abs=0.001)
-    assert len(found.audio) / found.sample_rate - two.end == pytest.approx(0.25, abs=0.001)
-    quiet = found.audio[round(one.end * found.sample_rate) :][: round(0.4 * found.sample_rate)]
-    assert not quiet.any()
-
-
 def test_both_sides_say_the_same() -> None:
     one, other = (fed(side, SHORT, 7, piece_seconds=0.4) for side in ("torch", "mlx"))
     np.testing.assert_array_equal(one.codes, other.codes)
@@ -112,23 +101,3 @@ def test_the_first_sentence_comes_whole_after_a_recording_with_its_transcript(si
 def test_text_that_cannot_be_spoken_is_refused_as_it_comes(side: str, text: Any, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         list(speaker("qwen3", side).stream(iter(text), prompt=VECTOR, seed=3, max_frames=40))
-
-
-@every_side
-def test_a_neighbor_that_waits_changes_nothing(side: str) -> None:
-    pipeline = speaker("qwen3", side)
-    asked = [pipeline.request(LONG, Qwen3Options(seed=seed, max_frames=30), VECTOR) for seed in (1, 2)]
-    session = pipeline.session(3)
-    waiting = session.join(pipeline.request("The inn is ", Qwen3Options(seed=3), VECTOR).opened(), more=True)
-    keys = [session.join(one) for one in asked]
-    parts: dict[int, list[GenerationResult]] = {key: [] for key in [waiting, *keys]}
-    while any(not each or not each[-1].is_final_chunk for each in (parts[key] for key in keys)):
-        for event in session.step():
-            parts[event.key].append(event.result)
-    for key, one in zip(keys, asked, strict=True):
-        assert_same(join(parts[key]), join(list(pipeline.speak(one))), windows=windows("qwen3"))
-    assert session.running == 1
-    assert session.waiting
-    session.leave(waiting)
-    assert not session.running
-    session.close()

@@ -80,15 +80,73 @@ def test_a_narrower_conversion_passes_and_its_loss_is_told(dtype, converted, ver
     assert 0 <= loss["divergence"] < 0.01
 
 
-def test_a_quantised_conversion_is_judged_in_float32(converted, verify):
-    how = Quantization.of("affine", 32, 8)
-    done = verify("dia, v_0626", converted("dia, v_0626", "bfloat16", how), "--json")
-    report = json.loads(done.out)
-    assert done.code == 0
-    assert report["quantization"]["bits"] == 8
-    judged = {(row["dtype"], row["judged"]) for row in report["layers"]}
-    assert judged == {("float32", True), ("bfloat16", False)}
-    assert 30 < next(one["snr_db"] for one in report["tensors"] if one["name"] == "head") < 50
+CONVERSIONS = [
+    ("dia, v_0626", "bfloat16", 8),
+    *(("mars5", *how) for how in (("float32", None), ("float16", 8), ("bfloat16", None))),
+    *(("metavoice", *how) for how in (("float32", None), ("float16", 8), ("bfloat16", None))),
+    *((f"dia2, {form}", "float32", None) for form in ("v_main", "v_text")),
+    *(("qwen3, base", *how) for how in (("float32", None), ("float16", 8))),
+    ("qwen3, custom_voice", "bfloat16", None),
+    ("qwen3, voice_design", "bfloat16", 4),
+]
+PARTS = {  # of a report; the first ones take the dtype of a conversion
+    "mars5": ("mars5", "nar", "codec", "vocoder"),
+    "metavoice": (
+        "metavoice",
+        "codec",
+        "vocoder",
+        "speaker_encoder",
+        "second_stage",
+        "mbd, band 0",
+        "mbd, band 1",
+    ),
+}
+NARROW = {"mars5": {"mars5", "nar"}, "metavoice": {"metavoice"}}
+
+
+@pytest.mark.parametrize(("name", "dtype", "bits"), CONVERSIONS)
+def test_conversions_of_every_model_pass(name, dtype, bits, converted, verify, tmp_path):
+    """In float32 if they are quantized, else also in their own dtype; what quantization costs is told."""
+    how = None if bits is None else Quantization.of("affine", 32, bits)
+    page = tmp_path / "report.html"
+    done = verify(name, converted(name, dtype, how), "--json", "--html", str(page))
+    report, model = json.loads(done.out), name.partition(",")[0]
+    assert (done.code, done.err, report["failures"]) == (0, "", [])
+    parts = {part["part"] for part in report["parts"]}
+    assert parts == {*PARTS.get(model, parts)}
+    if model not in NARROW:
+        return
+    sections = {(row["part"], row["dtype"]) for row in report["layers"]}
+    assert page.read_text("utf-8").count("<svg") == 2 * len(sections)
+    assert sections == {(part, "float32") for part in parts} | {(part, dtype) for part in NARROW[model]}
+    judged = {row["judged"] for row in report["layers"] if (row["part"], row["dtype"]) == (model, dtype)}
+    assert judged == {bits is None}
+    if bits:
+        assert report["quantization"]["bits"] == bits
+        losses = report["conversion_losses"]
+        assert losses[model] == report["conversion_loss"]
+        assert losses.keys() == NARROW[model]
+        assert losses[model]["agreement"] > 0.8
+        assert 0 < losses[model]["divergence"] < 0.02
+        assert losses[model]["targets"] == 11
+
+
+def test_another_tokenizer_is_named(converted, verify, tmp_path):
+    shutil.copytree(converted("mars5"), tmp_path / "model")
+    file = tmp_path / "model/texttok.model"
+    *rest, last = file.read_text().splitlines()
+    file.write_text("\n".join([*rest, "32 97" if last != "32 97" else "97 32"]))
+    done = verify("mars5", tmp_path / "model")
+    assert done.code == 1
+    assert "FAIL configuration: texttok.model: the text differs from the source's" in done.out
+
+
+def test_damage_of_the_diffusion_is_told_by_its_band(damaged, verify):
+    damage = edit_tensor("mbd", "bands.1.unet.decoders.0.convtr.weight", perturb)
+    done = verify("metavoice", damaged("metavoice", damage), "--json")
+    rows, tensors, _ = failed(done.out)
+    assert (done.code, rows[0]) == (1, "mbd, band 1 bands.1.unet.decoders.0")
+    assert tensors == ["mbd bands.1.unet.decoders.0.convtr.weight"]
 
 
 def test_a_perturbed_layer_is_named(damaged, verify):
@@ -236,6 +294,7 @@ def test_the_page_is_whole_and_fetches_nothing(converted, verify, tmp_path):
     ("flags", "code", "words"),
     [
         (["--rows", "1000"], 2, "--rows: 1000 is outside 2 .. 128"),
+        (["--rows", "1"], 2, "--rows: 1 is outside 2 .."),
         (["--seconds", "0"], 2, "--seconds"),
         (
             ["--html", "no/such/folder/x.html"],

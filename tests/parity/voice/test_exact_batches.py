@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from importlib import import_module
 
-import numpy as np
 import pytest
 
 from benchmarks.exact_batches import KNOWN, difference, joining, text, together
@@ -50,12 +49,3 @@ def test_two_texts_that_differed_in_larger_batches(pipeline, size: int) -> None:
     alone = [together(pipeline, [known], 40)[0] for known in KNOWN]
     shared = together(pipeline, [KNOWN[0], *others, KNOWN[1]], 40)
     assert [difference(one, shared[place]) for one, place in zip(alone, (0, -1), strict=True)] == [None, None]
-
-
-def test_a_difference_is_seen() -> None:
-    codes = np.arange(12).reshape(2, 6)
-    other = codes.copy()
-    other[1, 3] = 0
-    assert difference(codes, codes) is None
-    assert difference(codes, other) == 3
-    assert difference(codes, codes[:, :4]) == 4

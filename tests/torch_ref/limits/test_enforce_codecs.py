@@ -1,4 +1,4 @@
-"""Codecs of full size under the rules of MPS: our layers break no rule, torch's own layers those named here.
+"""Codecs of full size under the rules of MPS: our layers break no rule.
 
 Of codecs of small size no number changes.
 """
@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import torch
 
-import torch_ref.layers.lstm
 from tests.sides import YARDSTICK
 from tests.tiny.every_codec import DECODED, ENCODED, ENCODERS, WEIGHTS, codes_for
 from tests.tiny.inputs import normal
@@ -20,9 +19,7 @@ from tests.torch_ref.limits.full_size import codec, codes, network, zeros
 from tests.torch_ref.limits.stand_ins import stand_ins
 from torch_ref.codecs.band_split import match_levels, split_bands
 from torch_ref.codecs.mbd import DiffusionUnet
-from torch_ref.layers import conv
-from torch_ref.limits import Backend, enforce, observe
-from torch_ref.limits.backend import parse
+from torch_ref.limits import Backend, enforce
 from torch_ref.metavoice.speaker_encoder import SpeakerEncoder
 from tts_core.codecs.mbd import PUBLISHED_UNET
 from tts_core.metavoice.config import SpeakerEncoderConfig
@@ -79,16 +76,13 @@ def mbd() -> None:
     assert match_levels(wave[0], wave[0], 24_000).shape == (length,)
 
 
-CONVOLUTION = {"conv-65536"}  # before macOS 15.1
-BOTH_WAYS = CONVOLUTION | {"conv-transpose-65536"}
-# what runs, and the rules that its convolutions break without ours
-RUNS: dict[str, tuple[Callable[[], None], set[str]]] = {
-    "dac": (dac, BOTH_WAYS),
-    "encodec": (encodec, CONVOLUTION),
-    "mimi": (lambda: streamed("mimi", 1), CONVOLUTION),
-    "vocos": (vocos, set()),
-    "qwen3_codec": (lambda: streamed("qwen3_codec", 1, 2), CONVOLUTION),
-    "mbd": (mbd, CONVOLUTION),
+RUNS: dict[str, Callable[[], None]] = {
+    "dac": dac,
+    "encodec": encodec,
+    "mimi": lambda: streamed("mimi", 1),
+    "vocos": vocos,
+    "qwen3_codec": lambda: streamed("qwen3_codec", 1, 2),
+    "mbd": mbd,
 }
 
 
@@ -97,28 +91,8 @@ RUNS: dict[str, tuple[Callable[[], None], set[str]]] = {
 @torch.inference_mode()
 def test_full_size(name: str, backend: Backend) -> None:
     with enforce(backend) as watch:
-        RUNS[name][0]()
+        RUNS[name]()
     assert watch.calls > 0
-
-
-@pytest.mark.parametrize(
-    ("release", "macos"), [("2.11.0", "14.5"), ("2.15.0", "15.0"), ("2.12.1", "15.2"), ("2.15.0", "27.0")]
-)
-@pytest.mark.parametrize("name", RUNS)
-@torch.inference_mode()
-def test_without_our_layers_rules_are_broken(
-    name: str, release: str, macos: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Convolutions over 65,536 before macOS 15.1, torch's LSTM from macOS 15 on."""
-    monkeypatch.setattr(conv, "longest_convolution", lambda device: None)
-    monkeypatch.setattr(torch_ref.layers.lstm, "lstm_trusted", lambda device, layers: True)
-    run, expected = RUNS[name]
-    with observe(Backend("mps", release, macos)) as seen:
-        run()
-    broken = expected if parse(macos) < (15, 1) else set()
-    assert set(seen.broken) == broken | (
-        {"lstm-leak"} if name == "encodec" and parse(macos) >= (15,) else set()
-    )
 
 
 @pytest.mark.parametrize(("release", "macos"), [("2.11.0", "14.5"), ("2.12.1", "15.0"), ("2.15.0", "26.2")])

@@ -67,16 +67,3 @@ def test_every_pair_has_a_stand_in(layers: Layers) -> None:
     assert len(kept) == {"with LSTM": 11, "without LSTM": 8}[layers]
     for one in kept:
         assert not any(stands_for(other, one, layers) for other in kept if other is not one), one
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        (("2.12.1", "15.2"), ("2.12.1", "27.0")),  # lacks a rule
-        (("2.11.0", "14.5"), ("2.12.1", "14.5")),  # another release, so also other rules of attention
-        (("2.12.1", "14.5"), ("2.12.1", "15.2")),  # convolutions of any size
-        (("2.12.1", "14.5"), ("2.12.1", "15.0")),  # torch's LSTM
-    ],
-)
-def test_who_stands_for_nobody(one: tuple[str, str], other: tuple[str, str]) -> None:
-    assert not stands_for(Backend("mps", *one), Backend("mps", *other), "with LSTM")

@@ -1,13 +1,10 @@
 """Pieces as one sound: their speed, their pauses sample by sample, and the times of their captions."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tts_core.audio.delivery import Delivery, Pacing
-from tts_core.audio.joining import FADE, PAUSE, join
-from tts_core.audio.stretch import stretch
 from tts_core.text.captions import Cue, Word
 
 RATE = 8000
@@ -26,42 +23,6 @@ TEXTS = ("One.", "Two.", "Three.")
 def whole(pacing: Pacing, waves: list[np.ndarray] = WAVES) -> tuple[np.ndarray, tuple[Cue, ...]]:
     delivery = Delivery(pacing, RATE)
     return delivery.whole(waves), delivery.cues()
-
-
-def test_without_pauses_or_speed_it_only_joins() -> None:
-    made, cues = whole(Pacing(TEXTS, (None,) * 4))
-    np.testing.assert_array_equal(made, join(WAVES, RATE))
-    assert [(cue.text, round(cue.start, 6), round(cue.end, 6)) for cue in cues] == [
-        ("One.", 0, 0.3),
-        ("Two.", 0.5, 0.7),
-        ("Three.", 0.9, 1.15),
-    ]
-
-
-@pytest.mark.parametrize("speed", [1.0, 0.8, 1.7])
-def test_silence_is_as_long_as_written(speed: float) -> None:
-    """At the start, between, and at the end, at every speed; the usual pause follows the speed."""
-    made, cues = whole(Pacing(TEXTS, (0.1, 0.333, None, 1.5), speed))
-    lengths = [round(len(one) / speed) for one in WAVES]
-    silences = [round(seconds * RATE) for seconds in (0.1, 0.333, PAUSE / speed, 1.5)]
-    starts = np.cumsum([0, *(a + b for a, b in zip(silences, lengths, strict=False))])
-    assert len(made) == sum(lengths) + sum(silences)
-    for start, silence in zip(starts, silences, strict=True):
-        assert not made[start : start + silence].any()
-    for cue, start, silence, length in zip(cues, starts, silences, lengths, strict=False):
-        assert made[start + silence : start + silence + length - 200].all()  # a slowed end fades
-        assert (cue.start, cue.end) == ((start + silence) / RATE, (start + silence + length) / RATE)
-
-
-def test_the_speech_is_that_of_the_pieces() -> None:
-    """Stretched, with fades only at joins."""
-    made, cues = whole(Pacing(TEXTS, (0.1, 0.5, 0.5, 0.5), 1.3))
-    fade = round(FADE * RATE)
-    for place, cue in enumerate(cues):
-        start, stop = round(cue.start * RATE), round(cue.end * RATE)
-        single = stretch(WAVES[place], RATE, 1.3)
-        np.testing.assert_array_equal(made[start + fade : stop - fade], single[fade:-fade])
-    np.testing.assert_array_equal(made[800 : 800 + fade], stretch(WAVES[0], RATE, 1.3)[:fade])
 
 
 @settings(max_examples=40)
@@ -101,18 +62,6 @@ def test_a_piece_without_sound_has_no_caption() -> None:
     made, cues = whole(Pacing(TEXTS, (None, 0.5, 0.5, None)), [WAVES[0], WAVES[1][:0], WAVES[2]])
     assert len(made) == len(WAVES[0]) + RATE + len(WAVES[2])
     assert [(cue.text, cue.start) for cue in cues] == [("One.", 0), ("Three.", 1.3)]
-
-
-def test_words_follow_pauses_and_speed() -> None:
-    """Given in seconds of the piece's own sound."""
-    delivery = Delivery(Pacing(TEXTS[:2], (1.0, 0.5, None), 2.0), RATE)
-    delivery.time([Word("On", 0.0), Word("e.", 0.1, 0.3)])
-    delivery.add(WAVES[0], last_of_piece=True)
-    delivery.add(WAVES[1])
-    delivery.finish()
-    one, two = delivery.cues()
-    assert one.words == (Word("On", 1.0), Word("e.", 1.05, 1.15))
-    assert (two.words, two.start) == ((), 1.65)
 
 
 def test_text_that_comes_later_sounds_as_if_it_had_been_there() -> None:

@@ -74,32 +74,6 @@ def test_a_row_takes_the_place_of_one_that_ended(tmp_path: Path) -> None:
     assert first.fields["codes_sha256"] == codes_hash(np.array([[0, 1, 2]]))
 
 
-def test_a_bad_row_costs_only_itself() -> None:
-    rows = [
-        TextRow(0, "a", "fine words", seed=1),
-        TextRow(1, "b", "", seed=1),
-        TextRow(2, "c", "some choke more", seed=1),
-        TextRow(3, "d", "x", seed=1, ref_audio="missing.wav"),
-        TextRow(4, "e", "x", seed=1, voice="nobody"),
-        TextRow(5, "f", "everything", seed=1),
-        TextRow(6, "g", "also fine", seed=1),
-        TextRow(7, "h", "x", seed=1, options={"temperature": 2**63}),
-        TextRow(8, "i", "x", seed=1, options={"top_k": [5, 6]}),
-        TextRow(9, "j", "x", seed=1, options={"noise": 1}),
-    ]
-    outcomes, _, _ = speak(rows)
-    errors = {one.id: one.error for one in outcomes}
-    assert (errors.pop("a"), errors.pop("g")) == (None, None)
-    assert errors["b"] == "text: empty"
-    assert errors["c"] == "talker: choked"
-    assert "missing.wav" in str(errors["d"])
-    assert "nobody" in str(errors["e"])
-    assert errors["f"] == "memory: too little"
-    assert errors["h"] == "temperature: 9223372036854775808 is outside [0, 100] (0 is greedy)"
-    assert errors["i"] == "top_k: give a single value"
-    assert str(errors["j"]).startswith("noise: the model's generate takes no such argument")
-
-
 def test_a_rows_options_replace_those_of_all() -> None:
     _, _, source = speak(
         [TextRow(0, "a", "x", seed=3, options={"top_k": 7, "speed": 1.1}), TextRow(1, "b", "y", seed=4)]

@@ -1,9 +1,5 @@
-import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from tests.tts_core.nn.test_windows import run_all
 from tts_core.codecs.dac import (
     DacConfig,
     decode_lookahead,
@@ -153,40 +149,6 @@ def test_lengths(strides):
         assert decoded_length(config, frames) == hop * frames - short
     if strides == (2, 4, 5, 8):
         assert decoded_length(config, 100) == 320 * 100 - 8
-
-
-@given(st.lists(st.integers(2, 5), min_size=1, max_size=2), st.integers(1, 24), st.data())
-@settings(max_examples=30)
-def test_decode_windows_equal_the_whole_decode(strides, frames, data):
-    config = _codec(strides)
-    hop, layers = config.hop_length, decoder_layers(config)
-    x = np.array([(7 * i * i + 3 * i) % 11 - 5 for i in range(frames)], dtype=np.int64)
-    whole = run_all(layers, x)
-    start = data.draw(st.integers(0, frames - 1))
-    stop = data.draw(st.integers(start + 1, frames))
-    window = decode_window(config, start, stop, frames)
-    assert (window.start, window.stop) == (start, stop)
-    assert 0 <= window.first <= start
-    assert stop <= window.last <= min(frames, stop + decode_lookahead(config))
-    part = run_all(layers, x[window.first : window.last])
-    wanted = whole[start * hop : stop * hop]
-    offset = (start - window.first) * hop
-    assert part[offset : offset + len(wanted)].tolist() == wanted.tolist()
-
-
-@given(st.lists(st.integers(2, 5), min_size=1, max_size=2), st.integers(1, 20), st.data())
-@settings(max_examples=30)
-def test_encode_windows_equal_the_whole_encode(strides, frames, data):
-    config = _codec(strides)
-    hop, layers = config.hop_length, encoder_layers(config)
-    x = np.array([(7 * i * i + 3 * i) % 11 - 5 for i in range(frames * hop)], dtype=np.int64)
-    whole = run_all(layers, x)
-    assert len(whole) == frames
-    start = data.draw(st.integers(0, frames - 1))
-    stop = data.draw(st.integers(start + 1, frames))
-    window = encode_window(config, start, stop, frames)
-    part = run_all(layers, x[window.first * hop : window.last * hop])
-    assert part[start - window.first : stop - window.first].tolist() == whole[start:stop].tolist()
 
 
 def _codec(strides) -> DacConfig:

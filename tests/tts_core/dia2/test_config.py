@@ -54,6 +54,8 @@ def test_gaps_of_the_schedule_are_closed():
         ("data", {"channels": 5}, "data.channels 5, not 7"),
         ("data", {"delay_pattern": [0, 1, 1, 1, 1]}, "delay_pattern"),
         ("data", {"delay_pattern": "none"}, "delay_pattern 'none': expected a list"),
+        ("data", {"text_pad_token_id": 400}, "text_pad_id 400 is not an id below 371"),
+        ("data", {"text_vocab_size": None}, "text_vocab_size None"),
         ("data", {"text_zero_token_id": -1}, "text_zero_token_id -1: expected a whole number from 0"),
         ("data", {"audio_pad_token_id": 64}, "pad is also another special id"),
         ("data", {"audio_bos_token_id": 0}, "no audio id is left for codes"),

@@ -299,37 +299,9 @@ def test_no_opcode_reaches_below_the_mark(opcode):
         pickle.loads(above + b".")
 
 
-@pytest.mark.parametrize("protocol", [0, 1, 4, 5])
-def test_other_protocols(protocol):
-    name = str(protocol) if protocol > 1 else "0 or 1"
-    with pytest.raises(CheckpointError, match=f"^refused: pickle protocol {name}; only 2, .* and 3 are read"):
-        unpickle(pickle.dumps({"a": 1, "b": [2.5]}, protocol))
-
-
-@pytest.mark.parametrize("protocol", [2, 3])
-def test_protocols_2_and_3_are_read(protocol):
-    content = {"a": 1, "b": [2.5, "text", True, None, 1 << 40, -1], 3: ((), (1,), (1, 2, 3, 4))}
-    assert unpickle(pickle.dumps(content, protocol)).content == content
-
-
 def short(content: bytes) -> bytes:
     """A text as Python 2 writes it."""
     return b"U" + bytes([len(content)]) + content
-
-
-def test_texts_of_python_2_are_keys_and_names():
-    held = (
-        b"("
-        + short(b"storage")
-        + b"ctorch.cuda\nHalfStorage\n"
-        + short(b"0")
-        + short(b"cuda:0")
-        + b"K\x04NtQ"
-    )
-    found = unpickle(START + entries(short("\u00e9".encode()), tensor(held=held)) + b".")
-    half = Storage("0", "F16", 4)
-    assert found.content == {"\u00e9": Tensor(half, 0, (4,), (1,))}
-    assert found.storages == {"0": half}
 
 
 def test_bytes_of_python_2_that_are_no_text_are_damage():
@@ -350,16 +322,6 @@ def test_strings_that_torch_does_not_read_are_named(pickled, said):
         CheckpointError, match=f"refused: {said}, which torch cannot read without code; where"
     ):
         unpickle(START + pickled + b".")
-
-
-def test_the_first_tensors_of_torch_are_read():
-    rebuild = b"ctorch._utils\n_rebuild_tensor\n(" + storage() + b"K\x00K\x04\x85K\x01\x85tR"
-    found = unpickle(START + entries(text("a"), rebuild) + b".").content
-    assert found == {"a": Tensor(Storage("0", "F32", 4), 0, (4,), (1,))}
-    with pytest.raises(CheckpointError, match="33 axes"):
-        unpickle(
-            START + b"ctorch._utils\n_rebuild_tensor\n(" + storage() + b"K\x00(" + b"K\x01" * 33 + b"t)tR."
-        )
 
 
 @pytest.mark.parametrize("kind", ["torch ComplexFloatStorage", "torch.storage UntypedStorage"])

@@ -1,16 +1,13 @@
-"""The settings of a draw, and its random numbers."""
+"""The settings of a draw."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
-from tests.tts_core.metavoice.sampling_rules import waiting_times
 from tts_core.errors import UsageError
 from tts_core.metavoice.inputs import FirstStageSampling
-from tts_core.nn.noise import HostNoise
 
 
 @pytest.mark.parametrize(
@@ -46,12 +43,3 @@ def test_settings_are_checked(given: dict[str, Any], message: str):
 )
 def test_rows_that_a_text_needs(given: dict[str, Any], count: int):
     assert FirstStageSampling(**given).rows == count
-
-
-def test_waiting_times_are_exponential():
-    times = waiting_times(HostNoise(2), 0, (20000,))
-    assert times.dtype == np.float32
-    assert times.min() > 0
-    assert abs(times.mean() - 1) < 0.03
-    assert abs((times > 1).mean() - np.exp(-1)) < 0.015
-    assert not np.array_equal(times, waiting_times(HostNoise(2), 1, (20000,)))

@@ -94,18 +94,6 @@ def test_rows_of_guidance_follow_the_first_ones() -> None:
     assert plan.positions().tolist() == [3, 4]
 
 
-def test_a_text_that_waits_stays_where_it_is() -> None:
-    texts = Text(3), Text(4, rests=True)
-    plan = joined(*texts)
-    for step in range(3):
-        assert plan.begin() == {0: 0}
-        assert plan.given().tolist() == [[3, step], [0, 0]]
-        plan.end()
-    assert plan.positions().tolist() == [6, 4]
-    texts[0].rests = True
-    assert not plan.can_step
-
-
 def test_a_text_past_its_end_stays_at_the_last_position() -> None:
     plan = joined(Text(18), room=20)
     for _ in range(5):

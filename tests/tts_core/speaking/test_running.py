@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
-from tests.metal_errors import LATE
 from tts_core.speaking.running import WAITED, Running, RunningBatch
 from tts_core.speaking.speech import Slot
 
@@ -65,24 +63,6 @@ def joined(running: Running, *texts: int) -> list[Slot]:
     return slots
 
 
-@pytest.mark.parametrize("ahead", [0, 1, 2])
-@pytest.mark.parametrize("steps", [1, 3])
-def test_each_text_reads_its_own_ids(steps: int, ahead: int) -> None:
-    running = Running(Counting(steps, ahead), 3)
-    a, b = joined(running, 1, 2)
-    heard: dict[int, list[int]] = {1: [], 2: []}
-    for _ in range(4):
-        for slot, ids in running.turn():
-            heard[slot.inputs] += ids.tolist()
-    assert heard == {1: [*range(100, 100 + 4 * steps)], 2: [*range(200, 200 + 4 * steps)]}
-    running.leave(a)
-    running.leave(a)  # a second time does nothing
-    [other] = joined(running, 3)
-    assert (a.index, b.index, other.index) == (None, 1, 0)
-    late = [ids.tolist() for _ in range(ahead + 1) for slot, ids in running.turn() if slot is other]
-    assert late == [[*range(300, 300 + steps)]]
-
-
 def test_nothing_runs_without_a_text() -> None:
     batch = Counting(1, 1)
     running = Running(batch, 3)
@@ -130,29 +110,3 @@ def test_texts_of_as_many_rows_are_read_together_up_to_a_number_of_positions() -
     assert running.join(slots) == [None] * len(slots)
     assert batch.calls == [[0, 2], [3], [4], [6], [1, 5]]
     assert [slot.index for slot in slots] == [*range(len(slots))]
-
-
-def test_texts_that_cannot_be_read_leave_the_others_alone() -> None:
-    batch = Counting(1, 0, together=10)
-    running = Running(batch, 6)
-    slots = [Slot(Text(number)) for number in (1, 2, -3, 4, -5)]
-    errors = running.join(slots)
-    assert [str(error) for error in errors if error is not None] == ["a text that cannot be read"] * 2
-    assert batch.calls == [[1, 2, -3, 4, -5], [1, 2], [-3, 4, -5], [-3], [4, -5], [4], [-5]]
-    assert [slot.index for slot in slots] == [0, 1, None, 3, None]
-    assert running.taken == [slots[0], slots[1], slots[3]]
-    assert [ids.tolist() for _, ids in running.turn()] == [[100], [200], [400]]
-
-
-def test_what_may_belong_to_earlier_steps_is_no_text_s_own() -> None:
-    """Metal tells late that a command failed: the batch ends, and no half is tried."""
-
-    class Late(Counting):
-        def join(self, texts: dict[int, int]) -> None:
-            self.calls.append([*texts.values()])
-            raise RuntimeError(LATE[0])
-
-    batch = Late(1, 0, together=10)
-    with pytest.raises(RuntimeError, match="Insufficient Memory"):
-        Running(batch, 3).join([Slot(Text(1)), Slot(Text(2))])
-    assert batch.calls == [[1, 2]]

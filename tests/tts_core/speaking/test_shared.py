@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from tests.hosts import LateHost
-from tests.metal_errors import LARGER, LATE, MEMORY, STREAM
-from tts_core.errors import GenerationError, ResourceError
+from tests.metal_errors import LARGER, LATE, MEMORY
 from tts_core.speaking.windows import shared
 
 
@@ -34,44 +33,6 @@ def test_halves_then_one_by_one(words: str) -> None:
     assert shared(LateHost(), call, [1, 2, 3, 4, 5]) == [10, 20, 30, 40, 50]
     assert calls == [[1, 2, 3, 4, 5], [1, 2], [3, 4, 5], [3], [4, 5]]
     assert shared(LateHost(), call, []) == []
-
-
-def test_only_one_that_lacks_memory_by_itself_fails() -> None:
-    def call(ones: Sequence[int]) -> list[int]:
-        if 3 in ones:
-            raise RuntimeError("[malloc] Unable to allocate 8000000000 bytes.")
-        return [*ones]
-
-    one, two, three, four = shared(LateHost(), call, [1, 2, 3, 4])
-    assert (one, two, four) == (1, 2, 4)
-    assert isinstance(three, ResourceError)
-    assert str(three).startswith("memory: not enough ([malloc] Unable to allocate 8000000000 bytes.); use a")
-
-
-def test_sound_that_is_wrong_is_computed_again_in_halves() -> None:
-    def call(ones: Sequence[int]) -> list[int]:
-        if len(ones) > 2 or 3 in ones:
-            raise GenerationError("generation: exactly zero")
-        return [*ones]
-
-    one, two, three, four = shared(LateHost(), call, [1, 2, 3, 4])
-    assert (one, two, four) == (1, 2, 4)
-    assert isinstance(three, GenerationError)
-    assert str(three) == "generation: exactly zero"
-
-
-@pytest.mark.parametrize("error", [ValueError("broken"), RuntimeError(STREAM)], ids=str)
-def test_another_error_is_raised_at_once(error: Exception) -> None:
-    calls = []
-
-    def call(ones: Sequence[int]) -> list[int]:
-        calls.append(ones)
-        raise error
-
-    with pytest.raises(type(error)) as caught:
-        shared(LateHost(), call, [1, 2])
-    assert caught.value is error
-    assert len(calls) == 1
 
 
 def test_the_arrays_of_a_call_that_failed_are_free_before_the_next() -> None:

@@ -58,18 +58,6 @@ def opened(stream: Stream, **how: object) -> WindowQueue[int, int]:
     return WindowQueue(LateHost(), stream.decode, launch=stream.launch, **{"choose": oldest, **how})  # type: ignore[arg-type]
 
 
-def test_without_a_stream_windows_are_decoded_in_one_call() -> None:
-    stream = Stream()
-    queue = WindowQueue(LateHost(), stream.decode)
-    queue.add([1, 2, 3])
-    queue.add([])
-    queue.fail(4, ValueError("broken"))
-    *found, (four, error) = queue.ended(wait=False)
-    assert (found, four, str(error)) == ([(1, 10), (2, 20), (3, 30)], 4, "broken")
-    assert stream.decoded == [[1, 2, 3]]
-    assert not queue.is_busy
-
-
 def test_windows_come_in_order_and_a_few_run_at_once() -> None:
     stream = Stream()
     queue = opened(stream)
@@ -105,19 +93,6 @@ def test_windows_of_others_are_given_out_before_one_that_waits() -> None:
     for launch in stream.launches:
         launch.is_ready = True
     assert [one for one, _ in queue.ended(wait=False)] == [0, 2, 4]
-
-
-def test_the_order_of_calls_does_not_change_what_is_given_out() -> None:
-    stream = Stream()
-
-    def choose(ones: Sequence[int], wait: bool) -> list[int]:
-        return [0, 2] if len(ones) == 3 else [0]
-
-    queue = opened(stream, choose=choose)
-    queue.add([5, 6, 7])
-    assert queue.ended(wait=True) == [(5, 50)]
-    assert queue.ended(wait=True) == [(6, 60), (7, 70)]
-    assert [launch.ones for launch in stream.launches] == [[5, 7], [6]]
 
 
 def test_windows_that_wait_share_a_launch() -> None:
@@ -227,18 +202,6 @@ def test_short_memory_lets_all_others_end_first() -> None:
     assert queue.ended(wait=True) == [(3, 30)]
 
 
-def test_a_sound_that_is_wrong_is_decoded_again() -> None:
-    stream = Stream()
-    queue = WindowQueue(LateHost(), stream.decode, launch=stream.launch)
-    queue.add([1, 13])
-    queue.ended(wait=False)
-    stream.launches[0].error = GenerationError("generation: exactly zero")
-    (one, sound), (other, error) = queue.ended(wait=True)
-    assert (one, sound, other) == (1, 10, 13)
-    assert isinstance(error, GenerationError)
-    assert stream.decoded == [[1, 13], [1], [13]]
-
-
 def test_an_error_of_a_whole_call_is_that_of_each_window() -> None:
     def cancelled(ones: Sequence[int]) -> list[int]:
         raise CancelledError("generation: cancelled")
@@ -246,16 +209,6 @@ def test_an_error_of_a_whole_call_is_that_of_each_window() -> None:
     queue = WindowQueue[int, int](LateHost(), cancelled, launch=lambda ones: None)
     queue.add([1, 2])
     assert [type(error) for _, error in queue.ended(wait=False)] == [CancelledError, CancelledError]
-
-
-def test_another_error_is_raised() -> None:
-    def broken(ones: Sequence[int]) -> None:
-        raise ValueError("broken")
-
-    queue = WindowQueue[int, int](LateHost(), Stream().decode, launch=broken)
-    queue.add([1])
-    with pytest.raises(ValueError, match="broken"):
-        queue.ended(wait=False)
 
 
 def test_close_waits_for_what_has_begun(caplog: pytest.LogCaptureFixture) -> None:

@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.parity.metavoice.test_slots import END_OF_TEXT, ROOM, SAMPLINGS, Text, come_and_go, text
 from tests.tiny.metavoice_lm import LanguageSide
+from tests.tiny.metavoice_texts import END_OF_TEXT, ROOM, SAMPLINGS, Text, come_and_go, text
 from tests.tiny.networks import first_stage_config, tiny
 from tests.torch_ref.cuda.eager import uncaptured
 from torch_ref.batch import RunningBatch

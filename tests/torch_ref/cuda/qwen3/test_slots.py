@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from tests.parity.qwen3.test_slots import SAMPLINGS
 from tests.tiny.noise import GivenNoise
 from tests.torch_ref.cuda.marks import kernel_marks
 from tests.torch_ref.cuda.qwen3.kernel_qwen3 import config, network
@@ -21,13 +20,19 @@ from torch_ref.qwen3 import decoder
 from torch_ref.qwen3.qwen3 import Qwen3
 from tts_core.nn.noise import HostNoise
 from tts_core.qwen3.config import Qwen3Config
-from tts_core.qwen3.layout import SPEAKER, Qwen3Inputs, Qwen3Recording, build
+from tts_core.qwen3.layout import SPEAKER, Qwen3Choice, Qwen3Inputs, Qwen3Recording, Qwen3Sampling, build
 from tts_core.speaking.running import WAITED, Running
 from tts_core.speaking.speech import Slot
 
 pytestmark = kernel_marks()
 
 ROOM = 44
+SAMPLINGS = (
+    Qwen3Sampling(),
+    Qwen3Sampling(Qwen3Choice(top_k=0, top_p=0.9), Qwen3Choice(temperature=1.3), 1.0),
+    Qwen3Sampling(Qwen3Choice(is_greedy=True), Qwen3Choice(), 1.2),
+    Qwen3Sampling(Qwen3Choice(), Qwen3Choice(is_greedy=True)),
+)
 shared = cache(network)
 
 
