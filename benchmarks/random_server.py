@@ -47,8 +47,8 @@ def qwen3(dtype: str) -> Any:
 
     config: Any = models.MODELS["qwen3"].sizes[SIZES["qwen3"]]["qwen3"]
     network, codec = qwen3_networks.networks("torch", config, dtype, "cuda")
-    own = documents("qwen3", {"qwen3": config})["qwen3"]
-    return compose(network, codec, own, **Parts.fastest("qwen3", codec))
+    own = documents("qwen3", {"qwen3": config})
+    return compose({"qwen3": network, "qwen3_codec": codec}, own, **Parts.fastest("qwen3", codec))
 
 
 def documents(model: str, configs: Any) -> Any:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, Unpack, overload
 
 from tts_core.errors import UsageError
 from tts_core.options import SharedOptions, chosen, options_class
-from tts_core.pipeline import Generates, Pipeline, Progress, PromptLike, Streams
+from tts_core.pipeline import Generates, Progress, PromptLike, Streams
 from tts_core.results import GenerationResult
+from tts_core.speaking.pipeline import Pipeline
 
 Tell = Callable[[Progress], None]
 P = ParamSpec("P")

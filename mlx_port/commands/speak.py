@@ -54,16 +54,16 @@ def speak(flags: GenerateFlags) -> None:
     model, options = MODELS[name].of(parts.configs), choose_options(name, flags.options)
     if own := choose_voice(flags, model):
         options = replace(options, voice=own)
-    ask = model.code().ask
+    facts = model.code().facts(parts.configs, parts.documents)
     prompt = None if own else read_prompt(flags, model)
-    asked = ask(parts.configs, parts.documents, text, options, prompt)
+    asked = facts.request(text, options, prompt)
     if output is not None:
         output.check_space(asked.seconds)
     with open_display(asked, model.stages, flags) as display:
         display.begin("loading the model")
         pipeline = load_pipeline(parts, flags.loading.backend)
         if not as_it_comes(flags, output):  # a listener would wait for the measurement
-            like = partial(ask, parts.configs, parts.documents, options=options, prompt=prompt)
+            like = partial(facts.request, options=options, prompt=prompt)
             display.plan(partial(seconds_to_compute, pipeline, like, asked.seconds))
         spoken = collect(pipeline, asked, flags, output, display)
     if captions is not None:

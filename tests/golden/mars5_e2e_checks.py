@@ -56,7 +56,7 @@ class Whole:
         if label in self.runs:
             return self.runs[label]
         noise = WholeNoise(
-            about, (1, about["generated_frames"], self.pipeline.engine.sizes.n_codebooks), classes
+            about, (1, about["generated_frames"], self.pipeline.engine.facts.sizes.n_codebooks), classes
         )
         run = Run()
         with exact_rotary(self.kind), self._watched(run):

@@ -56,7 +56,7 @@ def voice(*, said: str | None = None) -> Prompt:
 
 def limit(text: str, ids: int, said: str | None = None, codes: Any = CODES) -> int:
     """Length limit of the golden model that leaves room for `ids` drawn ids; codes: of a reference."""
-    return room(pipeline("torch").engine.vocabulary, text, ids, said=said, codes=codes)
+    return room(pipeline("torch").engine.facts.vocabulary, text, ids, said=said, codes=codes)
 
 
 def room(vocabulary: Any, text: str, ids: int, *, said: str | None = None, codes: Any = None) -> int:

@@ -93,10 +93,10 @@ def code() -> Code:
     """Import the functions."""
     from tts_core.dia.footprint import PLAN
     from tts_core.dia.probes import probes
-    from tts_core.dia.request import ask
+    from tts_core.dia.request import DiaFacts
     from tts_core.dia.speech import speak
 
-    return Code(ask, speak, PLAN, probes)
+    return Code(DiaFacts.of, speak, PLAN, probes)
 
 
 MODEL = Model(

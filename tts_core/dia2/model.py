@@ -76,10 +76,10 @@ def code() -> Code:
     """Import the functions."""
     from tts_core.dia2.footprint import PLAN
     from tts_core.dia2.probes import probes
-    from tts_core.dia2.request import ask
+    from tts_core.dia2.request import Dia2Facts
     from tts_core.dia2.speech import speak
 
-    return Code(ask, speak, PLAN, probes)
+    return Code(Dia2Facts.of, speak, PLAN, probes)
 
 
 MODEL = Model(

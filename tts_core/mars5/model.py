@@ -99,10 +99,10 @@ def code() -> Code:
     """Import the functions."""
     from tts_core.mars5.footprint import PLAN
     from tts_core.mars5.probes import probes
-    from tts_core.mars5.request import ask
+    from tts_core.mars5.request import Mars5Facts
     from tts_core.mars5.speech import speak
 
-    return Code(ask, speak, PLAN, probes)
+    return Code(Mars5Facts.of, speak, PLAN, probes)
 
 
 MODEL = Model(

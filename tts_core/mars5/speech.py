@@ -25,7 +25,7 @@ def speak(request: Mars5Request, net: Mars5Net, policy: CodecPolicy | None) -> S
 
     policy: not used; a piece is decoded as a whole.
     """
-    request = yield Encode(partial(request.encoded, net.encode, net.vocabulary), "codec")
+    request = yield Encode(partial(request.encoded, net.encode, net.facts.vocabulary), "codec")
     return (yield from in_order(request, lambda piece, left: _speak(request, piece, left, net)))
 
 
@@ -35,7 +35,7 @@ def _speak(request: Mars5Request, piece: Mars5Piece, left: int | None, net: Mars
     assert codes is not None, "the reference is encoded first"
     most = request.longest(piece) if left is None else left
     limit = None if most is None else request.known + most
-    sequence = CodecSequence(piece.prompt, net.vocabulary, options.max_len, limit)
+    sequence = CodecSequence(piece.prompt, net.facts.vocabulary, options.max_len, limit)
     inputs = Mars5Inputs(piece.prompt, codes, options, piece.noise)
     slot = Slot(inputs, "AR", round(piece.seconds * rate))
     while not sequence.done:

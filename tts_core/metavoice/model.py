@@ -102,10 +102,10 @@ def code() -> Code:
     """Import the functions."""
     from tts_core.metavoice.footprint import PLAN
     from tts_core.metavoice.probes import probes
-    from tts_core.metavoice.request import ask
+    from tts_core.metavoice.request import MetaVoiceFacts
     from tts_core.metavoice.speech import speak
 
-    return Code(ask, speak, PLAN, probes)
+    return Code(MetaVoiceFacts.of, speak, PLAN, probes)
 
 
 MODEL = Model(
@@ -156,6 +156,7 @@ MODEL = Model(
     parts=("metavoice", "metavoice_second_stage", "metavoice_speaker_encoder", "encodec", "vocos"),
     learned=lambda documents: _knows,
     extras=("mbd",),
+    only_for={"encodec": "mbd"},
     check=check,
     sizes={
         REPOSITORY: {

@@ -16,7 +16,7 @@ from tts_core.metavoice.net import MetaVoiceNet
 from tts_core.metavoice.request import MetaVoiceFacts
 from tts_core.nn.calls import exclusive
 from tts_core.results import GenerationResult
-from tts_core.speaking.pipeline import SpeechPipeline
+from tts_core.speaking.pipeline import Pipeline
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,13 +26,14 @@ if TYPE_CHECKING:
     from tts_core.pipeline import PromptLike
 
 
-class MetaVoicePipeline(SpeechPipeline[MetaVoiceNet]):
+class MetaVoicePipeline(Pipeline):
     """A MetaVoice of either side. Sound is at -14 LUFS. Texts of a batch have one sampling.
 
     prompt: the voice: one or more recordings of it, or a vector from `speaker`.
     """
 
     model = MODEL
+    engine: MetaVoiceNet
 
     @property
     def facts(self) -> MetaVoiceFacts:

@@ -181,10 +181,10 @@ def code() -> Code:
     """Import the functions."""
     from tts_core.qwen3.footprint import PLAN
     from tts_core.qwen3.probes import probes
-    from tts_core.qwen3.request import ask
+    from tts_core.qwen3.request import Qwen3Facts
     from tts_core.qwen3.speech import speak
 
-    return Code(ask, speak, PLAN, probes)
+    return Code(Qwen3Facts.of, speak, PLAN, probes)
 
 
 MODEL = Model(

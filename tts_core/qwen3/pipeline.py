@@ -16,7 +16,7 @@ from tts_core.qwen3.model import MODEL
 from tts_core.qwen3.net import Qwen3Net
 from tts_core.qwen3.request import Qwen3Facts
 from tts_core.results import GenerationResult
-from tts_core.speaking.pipeline import SpeechPipeline
+from tts_core.speaking.pipeline import Pipeline
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tts_core.qwen3.options import Qwen3Changes, Qwen3Options
 
 
-class Qwen3Pipeline(SpeechPipeline[Qwen3Net]):
+class Qwen3Pipeline(Pipeline):
     """A Qwen3-TTS of either side.
 
     prompt: of a Base model: a recording, with its transcript, which speech continues, or without, for its
@@ -36,6 +36,7 @@ class Qwen3Pipeline(SpeechPipeline[Qwen3Net]):
     """
 
     model = MODEL
+    engine: Qwen3Net
 
     @property
     def facts(self) -> Qwen3Facts:

@@ -30,10 +30,10 @@ def code() -> Code:
     """Import the functions."""
     from tts_core.parrot.footprint import PLAN
     from tts_core.parrot.probes import probes
-    from tts_core.parrot.request import ask
+    from tts_core.parrot.request import ParrotFacts
     from tts_core.parrot.speech import speak
 
-    return Code(ask, speak, PLAN, probes)
+    return Code(ParrotFacts.of, speak, PLAN, probes)
 
 
 MODEL = Model(
