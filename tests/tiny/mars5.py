@@ -50,6 +50,13 @@ def reference() -> np.ndarray:
     return load_file(MARS5 / "tts_e2e.safetensors")["deep.ref_audio"]
 
 
+def to_end(run: Any) -> np.ndarray:
+    """Run a diffusion to its end. → (Q, S) int32."""
+    while not run.done:
+        run.step()
+    return run.result()
+
+
 def voice(*, said: str | None = None) -> Prompt:
     return snippet(reference(), said)
 

@@ -17,6 +17,7 @@ from tts_core.dia2.inputs import Dia2Choice, Dia2Sampling
 from tts_core.dia2.options import Dia2Options
 from tts_core.dia2.pieces import Dia2Piece, cut, room
 from tts_core.dia2.recordings import Dia2Recording, Prefix, align, join, longest_voice, read_recordings
+from tts_core.dia2.run import Dia2Run
 from tts_core.dia2.script import Reader, read, read_exactly
 from tts_core.dia2.tokenizer import FILE, shared_tokenizer
 from tts_core.errors import UsageError
@@ -99,6 +100,19 @@ class Dia2Request:
                 (one.encoded(encode), *align(reader.tokenizer, speaker, one.words, reader.frame_rate))
                 for speaker, one in enumerate(self.recordings)
             ]
+        )
+
+    def run(self, place: int, prefix: Prefix | None, left: int | None) -> Dia2Run:
+        """Begin the run of a piece. left: frames, None for no limit."""
+        config, options = self.facts.config, self.options
+        return Dia2Run(
+            config,
+            () if self.is_open else self.pieces[place].entries,
+            prefix=prefix,
+            initial_padding=options.initial_padding,
+            max_frames=None if left is None or left >= longest_frames(config) else left,
+            keeps_prefix=options.include_prefix and place == 0,
+            is_open=self.is_open,
         )
 
     def job(self) -> Dia2Job:

@@ -14,16 +14,15 @@ import numpy as np
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.codecs.vocos_calls import launch_pieces
 from tts_core.errors import UsageError
-from tts_core.mars5.diffusion import Cells, Diffusion
+from tts_core.mars5.diffusion import first_noise, make_cells
 from tts_core.mars5.footprint import PLAN, Mars5Job
-from tts_core.mars5.request import BANDWIDTH_ID, STAGES, Mars5Facts, Mars5Request, for_vocoder
+from tts_core.mars5.request import BANDWIDTH_ID, STAGES, Mars5Facts, Mars5Piece, Mars5Request, for_vocoder
 from tts_core.memory.fits import together
 from tts_core.nn.beside import Pending
-from tts_core.nn.noise import Noise
 from tts_core.speaking.admission import Admission
 from tts_core.speaking.net import SIDE_BY_SIDE, Net, at_once
 from tts_core.speaking.running import RunningBatch
-from tts_core.speaking.speech import Run, Sound
+from tts_core.speaking.speech import Made, Run, Sound
 
 
 class Mars5Net(Net):
@@ -80,11 +79,23 @@ class Mars5Net(Net):
         lowest, end = self.facts.vocabulary.lowest, self.facts.vocabulary.end
         return self._make_slots(self.network, texts=texts, room=room, lowest=lowest, end=end)
 
-    def begin(
-        self, text: np.ndarray, reference: np.ndarray, cells: Cells, settings: Diffusion, noise: Noise
-    ) -> Run:
-        """Begin to draw all codebooks of the cells' frames. text: (N,) ids.  reference: (Q, P) codes."""
-        return self.diffusion.begin(text, reference, cells, settings, noise=noise)
+    def begin(self, request: Mars5Request, piece: Mars5Piece, first: np.ndarray, new: int) -> Run:
+        """Begin a piece's diffusion.
+
+        first: (T,), its first codebook.
+        new: frames that are not the reference's.
+        Raises ResourceError for too little memory.
+        """
+        config, codes = self.nar_config, request.voice.codes
+        self.check_beside(request.job_of(len(piece.prompt.tokens), new))
+        if not new:
+            return Made(np.zeros((config.n_output_codebooks, 0), np.int32))
+        assert codes is not None, "the reference is encoded first"
+        start = first_noise(piece.noise, config.n_codebooks, len(first), config.n_classes)
+        # a deep clone's reference is used twice: as known cells, and again at the start of `first`
+        cells = make_cells(first, start, codes if request.deep else None, n_classes=config.n_classes)
+        text = piece.prompt.tokens[: piece.prompt.text_tokens]
+        return self.diffusion.begin(text, codes, cells, request.diffusion, noise=piece.noise)
 
     def split(self, windows: Sequence[Sound], policy: CodecPolicy | None) -> Iterable[Sequence[int]]:
         return [range(len(windows))]

@@ -33,7 +33,7 @@ from tts_core.text import breaks
 from tts_core.text.alphabet import accent_notes, known_text
 from tts_core.text.breaks import Paused
 from tts_core.text.checks import check_one_speaker, check_words
-from tts_core.text.duration import expected_seconds, longest_frames
+from tts_core.text.duration import expected_seconds, longest_frames, warn_of_piece
 from tts_core.text.pace import CHARACTERS_PER_SECOND
 from tts_core.text.sentences import split
 from tts_core.text.spoken import SIGNS, spoken
@@ -103,11 +103,7 @@ class MetaVoicePiece:
         codes = flattened(sequence)[1][:, :frames]
         ended = int(sequence[-1]) == END_OF_AUDIO
         if not ended and left is None:
-            _LOG.warning(
-                "text: piece %d of %d did not end within %.1f s and was cut there; another seed or shorter "
-                "pieces may help",
-                *(self.number, self.of, codes.shape[1] / FRAME_RATE),
-            )
+            warn_of_piece(self.number, self.of, codes.shape[1] / FRAME_RATE)
         return Said(codes, len(sequence) - len(self.first), ended)
 
 

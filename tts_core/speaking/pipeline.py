@@ -180,10 +180,7 @@ class Pipeline:
         """
         policy = self.engine.windows(job, streamed=streamed)
         batch, admission = self.engine.open(places, job, policy)
-        rehearsal = self.engine.facts.rehearsal
-        return SpeechSession(
-            self.engine, self.model.code().speak, batch, admission, rehearsal, policy=policy, **how
-        )
+        return SpeechSession(self.engine, self.model.code().speak, batch, admission, policy=policy, **how)
 
     def _sentences(
         self, live: LiveText, report: Callbacks, text: Iterator[str]

@@ -68,7 +68,6 @@ class SpeechSession:
         speak: Callable[[Any, Any, CodecPolicy | None], Speech],
         batch: RunningBatch,
         admission: Admission,
-        rehearsal: Callable[[], Any],
         *,
         policy: CodecPolicy | None,
         has_sound: bool = True,
@@ -77,7 +76,7 @@ class SpeechSession:
         at_once: int = 1,
     ):
         self.net, self.admission, self.policy, self.has_sound = net, admission, policy, has_sound
-        self._speak, self._rehearsal, self._is_late = speak, rehearsal, is_late
+        self._speak, self._is_late = speak, is_late
         self._report, self._at_once = report or Callbacks(), at_once
         self.slots = Running(batch, admission.places)
         self.members: dict[int, Member] = {}
@@ -148,7 +147,7 @@ class SpeechSession:
 
     def rehearsal(self) -> Any:
         """Build a short request that runs all of the model's kernels, for a warm-up."""
-        return self._rehearsal()
+        return self.net.facts.rehearsal()
 
     def join(self, request: Any, *, more: bool = False, cancel: threading.Event | None = None) -> int:
         """Let a checked request, from `pipeline.request`, begin with the next step; return its key.
