@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Unpack
 
 from tts_core.dia2.model import MODEL
 from tts_core.dia2.net import Dia2Net
-from tts_core.dia2.request import Dia2Facts
 from tts_core.results import GenerationResult
 from tts_core.speaking.pipeline import Pipeline
 
@@ -33,11 +32,6 @@ class Dia2Pipeline(Pipeline):
 
     model = MODEL
     engine: Dia2Net
-
-    @property
-    def facts(self) -> Dia2Facts:
-        """The facts of the networks that requests ask."""
-        return self.engine.facts
 
     if TYPE_CHECKING:
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Unpack
 
 from tts_core.metavoice.model import MODEL
 from tts_core.metavoice.net import MetaVoiceNet
-from tts_core.metavoice.request import MetaVoiceFacts
 from tts_core.nn.calls import exclusive
 from tts_core.results import GenerationResult
 from tts_core.speaking.pipeline import Pipeline
@@ -35,11 +34,6 @@ class MetaVoicePipeline(Pipeline):
     model = MODEL
     engine: MetaVoiceNet
 
-    @property
-    def facts(self) -> MetaVoiceFacts:
-        """The facts of the networks that requests ask."""
-        return self.engine.facts
-
     if TYPE_CHECKING:
 
         def generate(self, text: str, **given: Unpack[MetaVoiceArguments]) -> GenerationResult: ...
@@ -58,10 +52,10 @@ class MetaVoicePipeline(Pipeline):
             **changes: Unpack[MetaVoiceChanges],
         ) -> list[np.ndarray]: ...
 
-    @exclusive
     def speaker(self, prompt: PromptLike) -> np.ndarray:
         """Compute the vector of a voice, (E,) float32, to pass as `prompt`; a vector is returned unchanged.
 
         Vectors are cached by the audio. Raises UsageError for a prompt that is not a voice.
         """
-        return self.engine.voice(prompt)
+        with exclusive(self.engine.host):
+            return self.engine.voice(prompt)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Unpack
 from tts_core.nn.calls import exclusive
 from tts_core.qwen3.model import MODEL
 from tts_core.qwen3.net import Qwen3Net
-from tts_core.qwen3.request import Qwen3Facts
 from tts_core.results import GenerationResult
 from tts_core.speaking.pipeline import Pipeline
 
@@ -38,11 +37,6 @@ class Qwen3Pipeline(Pipeline):
     model = MODEL
     engine: Qwen3Net
 
-    @property
-    def facts(self) -> Qwen3Facts:
-        """The facts of the networks that requests ask."""
-        return self.engine.facts
-
     if TYPE_CHECKING:
 
         def generate(self, text: str, **given: Unpack[Qwen3Arguments]) -> GenerationResult: ...
@@ -61,11 +55,11 @@ class Qwen3Pipeline(Pipeline):
             **changes: Unpack[Qwen3Changes],
         ) -> list[np.ndarray]: ...
 
-    @exclusive
     def speaker(self, prompt: PromptLike) -> np.ndarray:
         """Compute the vector of a voice, (D,) float32, to pass as `prompt`; a vector is returned unchanged.
 
         Vectors are cached by the audio. Raises UsageError for a prompt that is not a voice, and for a
         model that takes none.
         """
-        return self.engine.voice(prompt)
+        with exclusive(self.engine.host):
+            return self.engine.voice(prompt)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -27,7 +27,7 @@ def spoken(
     requests: Sequence[Any],
     report: Callbacks,
     text: Iterator[str] | None = None,
-) -> Iterator[tuple[int, GenerationResult]]:
+) -> Generator[tuple[int, GenerationResult], None, None]:
     """Speak requests, each as soon as it fits, and close their session. Yields parts, each with the place of
     its request.
 

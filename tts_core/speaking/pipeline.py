@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from typing import Any, ClassVar
 
 import numpy as np
 
-from tts_core.config import Configs
 from tts_core.errors import UsageError
 from tts_core.models import Model
-from tts_core.nn.calls import exclusive, exclusive_parts
+from tts_core.nn.calls import exclusive
 from tts_core.options import chosen
 from tts_core.pipeline import Callbacks, Progress, PromptLike
 from tts_core.results import GenerationResult, join
@@ -27,6 +27,9 @@ class Pipeline:
 
     model: its facts and functions.
     engine: its networks, a Net.
+    config, codec_config: of the network and its codec.
+    configs: of all networks, by kind.
+    facts: by which its requests are checked.
     """
 
     model: ClassVar[Model]
@@ -35,21 +38,8 @@ class Pipeline:
     def __init__(self, engine: Any):
         self.engine = engine
         self.sample_rate = engine.sample_rate
-
-    @property
-    def config(self) -> Any:
-        """The network's configuration."""
-        return self.engine.config
-
-    @property
-    def codec_config(self) -> Any:
-        """The codec's configuration."""
-        return self.engine.codec_config
-
-    @property
-    def configs(self) -> Configs:
-        """The configurations of all networks, by kind."""
-        return self.engine.configs
+        self.config, self.codec_config, self.configs = engine.config, engine.codec_config, engine.configs
+        self.facts = engine.facts
 
     def generate(
         self,
@@ -97,14 +87,14 @@ class Pipeline:
         given = chosen(self.model.options, options, changes)
         if isinstance(text, str):
             return self.speak(self.request(text, given, prompt), progress=progress, cancel=cancel)
-        pieces, live = checked_pieces(text), self.engine.facts.live(None, given, prompt)
+        pieces, live = checked_pieces(text), self.facts.live(None, given, prompt)
         if not isinstance(live, LiveText):
             return self.speak(live, progress=progress, cancel=cancel, text=pieces)
         return self._sentences(live, Callbacks(progress, cancel, live.seconds), sentences(pieces, cancel))
 
     def request(self, text: str, options: Any, prompt: PromptLike = None) -> Any:
         """Check a caller's arguments without running a network. Raises UsageError."""
-        return self.engine.facts.request(text, options, prompt)
+        return self.facts.request(text, options, prompt)
 
     def speak(
         self,
@@ -149,7 +139,7 @@ class Pipeline:
         Raises UsageError, with the text's position, and ResourceError for too little memory.
         """
         given = chosen(self.model.options, options, changes)
-        asked = self.engine.facts.requests(texts, given, prompts)
+        asked = self.facts.requests(texts, given, prompts)
         report = Callbacks(progress, cancel, sum(one.seconds for one in asked))
         return self._together(asked, report, batch_size)
 
@@ -167,7 +157,7 @@ class Pipeline:
         Texts are read exactly as given. Other arguments and errors as in `generate_batch`.
         """
         given = chosen(self.model.options, options, changes)
-        asked = self.engine.facts.requests(texts, given, prompts, exactly=True)
+        asked = self.facts.requests(texts, given, prompts, exactly=True)
         spoken = self._together(asked, Callbacks(), batch_size, has_sound=False)
         return [one.codes for one in spoken]
 
@@ -190,15 +180,20 @@ class Pipeline:
         self.engine.check(live.first.job())
         yield from self._parts(live, self.engine.longest(live.first), report, text)
 
-    @exclusive_parts
     def _parts(
         self, request: Any, job: Any, report: Callbacks, text: Iterator[str] | None
     ) -> Iterator[GenerationResult]:
-        """Yield a text's speech as it is decoded."""
-        for _, part in spoken(self.opened(1, job, streamed=True, report=report), [request], report, text):
-            yield part
+        """Yield a text's speech as it is decoded. While the caller uses a part, other threads may speak."""
+        with exclusive(self.engine.host):
+            session = self.opened(1, job, streamed=True, report=report)
+        with closing(spoken(session, [request], report, text)) as parts:
+            while True:
+                with exclusive(self.engine.host):
+                    _, part = next(parts, (0, None))
+                if part is None:
+                    return
+                yield part
 
-    @exclusive
     def _together(
         self, asked: Sequence[Any], report: Callbacks, most: int | None = None, *, has_sound: bool = True
     ) -> list[GenerationResult]:
@@ -208,17 +203,18 @@ class Pipeline:
         """
         if most is not None and most < 1:
             raise UsageError(f"batch_size: {most} is not a number of pieces; give 1 or more")
-        job, places = self.engine.together(asked, most)
-        session = self.opened(
-            places,
-            job,
-            streamed=False,
-            has_sound=has_sound,
-            is_late=self.engine.is_late(asked, places),
-            at_once=places,
-            report=report,
-        )
-        parts: list[list[GenerationResult]] = [[] for _ in asked]
-        for place, part in spoken(session, asked, report):
-            parts[place].append(part)
-        return [join(one) for one in parts]
+        with exclusive(self.engine.host):
+            job, places = self.engine.together(asked, most)
+            session = self.opened(
+                places,
+                job,
+                streamed=False,
+                has_sound=has_sound,
+                is_late=self.engine.is_late(asked, places),
+                at_once=places,
+                report=report,
+            )
+            parts: list[list[GenerationResult]] = [[] for _ in asked]
+            for place, part in spoken(session, asked, report):
+                parts[place].append(part)
+            return [join(one) for one in parts]

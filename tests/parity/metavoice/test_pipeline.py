@@ -314,7 +314,7 @@ def test_bad_input_is_one_clear_line_before_any_work(
 
 
 def test_a_model_without_diffusion(side: Any, voice: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(side.engine, "facts", replace(side.engine.facts, decoders=("vocos",)))
+    monkeypatch.setattr(side, "facts", replace(side.facts, decoders=("vocos",)))
     with pytest.raises(UsageError, match="convert-weights --include-mbd"):
         side.stream(TEXT, prompt=voice, decoder="mbd")
 
