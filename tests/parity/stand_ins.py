@@ -82,6 +82,7 @@ CALLS: dict[str, dict[str, tuple[Call, ...]]] = {
         **SLOTS,
         "slots.feed": (),  # its texts come with their inputs
         **FAULT,
+        "encode": (),  # a voice is a vector
         "speaker": (Call("speaker_encoder.embed"),),
         "fill": (Call("fill"),),
         "decode": (
