@@ -49,7 +49,7 @@ def torch_side(size: str, dtype: Any) -> tuple[Generate, str]:
     else:
         built = full_network(dtype)
         codec = Dac(TINY_CODEC).to(built.logits_dense.weight.device)
-        pipeline = compose(built, codec, **Parts.fastest("dia", codec))
+        pipeline = compose({"dia": built, "dac": codec}, **Parts.fastest("dia", codec))
     where = str(pipeline.engine.network.logits_dense.weight.device)
     return from_pipeline(pipeline), f"torch_ref {torch.__version__} {where}"
 
@@ -64,7 +64,8 @@ def mlx_side(size: str, dtype: Any) -> tuple[Generate, str]:
     if size == "voice":
         pipeline = DiaPipeline.load(converted_voice(), dtype=dtype)
     else:
-        pipeline = compose(network("mlx", "dia", FULL, dtype, edit=silent_end), Dac(TINY_CODEC))
+        built = network("mlx", "dia", FULL, dtype, edit=silent_end)
+        pipeline = compose({"dia": built, "dac": Dac(TINY_CODEC)})
     return from_pipeline(pipeline), f"mlx_port {metadata.version('mlx')} {mx.default_device()}"
 
 

@@ -30,7 +30,6 @@ from benchmarks.lib.exact_models import compared as compared_small
 from benchmarks.lib.random_networks import PACKAGES
 from benchmarks.lib.timing import arguments, machine
 from tts_core.dia.options import DiaOptions
-from tts_core.dia.request import requests
 
 KNOWN = (
     (1120041949910592895, "[S1] Warm child wants green train in?"),
@@ -64,7 +63,7 @@ def joining(pipeline: Any, texts: Sequence[Text], frames: int, seed: int) -> lis
     random = np.random.default_rng(seed)
     options = DiaOptions(seed=[number for number, _ in texts], max_frames=frames)
     said = [words for _, words in texts]
-    asked = requests(pipeline.config, pipeline.codec_config, said, options, None, exactly=True)
+    asked = pipeline.engine.facts.requests(said, options, None, exactly=True)
     session = pipeline.opened(PLACES, None, streamed=False, has_sound=False)
     waiting, items = [int(one) for one in random.permutation(len(texts))], dict[int, int]()
     codes = dict[int, np.ndarray]()

@@ -35,11 +35,17 @@ def measure(side: str, size: str, dtype: str, seconds: float, runs: int) -> str:
     network, codec = networks(side, config, dtype, "cpu")
     if side == "mlx":
         _fill(codec)
-    own = MODELS["qwen3"].speed.documents({"qwen3": config})["qwen3"]
+    own = MODELS["qwen3"].speed.documents({"qwen3": config})
     slots = import_module(f"{package}.qwen3.decoder")
     host = import_module(f"{package}.host").Host(network.talker.model.codec_embedding)
     pipeline = Qwen3Pipeline(
-        Qwen3Net(own, network, codec, host, make_slots=slots.make_slots, fault=slots.fault)
+        Qwen3Net(
+            {"qwen3": network, "qwen3_codec": codec},
+            own,
+            host,
+            make_slots=slots.make_slots,
+            fault=slots.fault,
+        )
     )
     vector = np.random.default_rng(0).normal(0, 1, config.talker.hidden_size).astype(np.float32)
     times = []

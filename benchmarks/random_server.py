@@ -45,8 +45,8 @@ def qwen3(configs: Any, dtype: str) -> Any:
     from torch_ref.qwen3.pipeline import compose
 
     network, codec = qwen3_networks.networks("torch", configs["qwen3"], dtype, "cuda")
-    own = documents("qwen3", configs)["qwen3"]
-    return compose(network, codec, own, **Parts.fastest("qwen3", codec))
+    own = documents("qwen3", configs)
+    return compose({"qwen3": network, "qwen3_codec": codec}, own, **Parts.fastest("qwen3", codec))
 
 
 def documents(model: str, configs: Any) -> Any:

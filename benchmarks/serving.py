@@ -32,9 +32,9 @@ from benchmarks.lib.dia_networks import TEXT, full_pipeline
 from benchmarks.lib.timing import arguments, batch_rate
 from tts_core.codecs.dac_calls import Passage
 from tts_core.dia.options import DiaOptions
-from tts_core.pipeline import Pipeline
 from tts_core.serving.engine import SpeechEngine
 from tts_core.serving.speech import Speech
+from tts_core.speaking.pipeline import Pipeline
 from tts_core.speaking.speech import Sound
 from tts_core.voice.embedded import CODEC, DIA
 

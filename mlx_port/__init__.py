@@ -43,13 +43,13 @@ if TYPE_CHECKING:
     )
     from tts_core.mars5.options import Mars5Options as Mars5Options
     from tts_core.metavoice.options import MetaVoiceOptions as MetaVoiceOptions
-    from tts_core.pipeline import Pipeline as Pipeline
     from tts_core.pipeline import Progress as Progress
     from tts_core.prompt import Prompt as Prompt
     from tts_core.prompt import Reference as Reference
     from tts_core.prompt import Word as Word
     from tts_core.qwen3.options import Qwen3Options as Qwen3Options
     from tts_core.results import GenerationResult as GenerationResult
+    from tts_core.speaking.pipeline import Pipeline as Pipeline
     from tts_core.text.captions import Captions as Captions
     from tts_core.text.captions import Cue as Cue
 

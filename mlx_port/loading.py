@@ -6,7 +6,7 @@ import importlib
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypedDict, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypedDict, Unpack, cast
 
 import mlx.core as mx
 from mlx import nn
@@ -31,15 +31,15 @@ from tts_core.errors import CheckpointError, NotFoundError, UsageError
 from tts_core.files.record import RECORD, Record
 from tts_core.files.regular import read_text
 from tts_core.memory.machine import Machine
-from tts_core.pipeline import Pipeline, check_model
+from tts_core.pipeline import check_model
 from tts_core.shapes import mlx_axes
 
 if TYPE_CHECKING:
     from converters.published import Published
+    from tts_core.speaking.pipeline import Pipeline
 
 _LOG = logging.getLogger("mlx_port")
 DTYPES = {"float32": mx.float32, "bfloat16": mx.bfloat16, "float16": mx.float16}
-Made = TypeVar("Made")
 
 
 class Parts:
@@ -102,17 +102,8 @@ class Parts:
         kind = str(self.model)
         return Machine(self.dtype_of(kind), backend_name(), free_bytes(), self.quantization_of(kind))
 
-    def network(self, kind: str, cls: type[Made]) -> Made:
-        """Load the network of a kind with its weights, or with a reader of them if it loads in pieces.
-
-        cls: its class, the one that the spec names.
-        """
-        network = self._network(kind)
-        if not isinstance(network, cls):
-            raise TypeError(f"{kind}: expected a {cls.__name__}, found a {type(network).__name__}")
-        return network
-
-    def _network(self, kind: str) -> object:
+    def network(self, kind: str) -> Any:
+        """Load the network of a kind with its weights, or with a reader of them if it loads in pieces."""
         made, pieces = models.network_class("mlx_port", kind), models.network(kind).pieces
         if pieces is not None:
             self._check_tensors(kind)
@@ -199,7 +190,12 @@ def assemble(parts: Parts) -> Pipeline:
     Raises CheckpointError for weights that do not fit, and ResourceError where memory would not hold them.
     """
     bound_cache()
-    pipeline = importlib.import_module(f"mlx_port.{parts.model}.pipeline").assemble(parts)
+    model = models.MODELS[str(parts.model)]
+    plan = model.code().plan
+    understood(lambda _: plan.check_loading(parts.configs, parts.machine()), {}, parts.folder)
+    networks, machine = {kind: parts.network(kind) for kind in model.loaded(parts.configs)}, parts.machine()
+    pipeline = importlib.import_module(f"mlx_port.{model.name}.pipeline").compose(networks, parts.documents)
+    pipeline.engine.fit(machine)
     wire()
     own = parts.dtype_of(str(parts.model))
     if parts.dtype is None and own != "float32" and backend_name() == "mlx-cpu":
@@ -267,7 +263,7 @@ def open_networks(
 ) -> dict[str, Any]:
     """Load networks by kind, without a pipeline; arguments as in `open_parts`."""
     parts = open_parts(path, dtype=dtype, kinds=kinds)
-    return {kind: parts.network(kind, object) for kind in parts.configs}
+    return {kind: parts.network(kind) for kind in parts.configs}
 
 
 def _document(file: Path) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, Unpack, overload
 
 from mlx_port.loading import How, assemble, open_parts
 from tts_core import models
-from tts_core.pipeline import Pipeline, check_model
+from tts_core.pipeline import check_model
 
 if TYPE_CHECKING:
     from mlx_port.dia.pipeline import DiaPipeline
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from mlx_port.mars5.pipeline import Mars5Pipeline
     from mlx_port.metavoice.pipeline import MetaVoicePipeline
     from mlx_port.qwen3.pipeline import Qwen3Pipeline
+    from tts_core.speaking.pipeline import Pipeline
 
 
 @overload

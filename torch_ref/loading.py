@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, TypedDict, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypedDict, TypeVar, Unpack, cast
 
 import torch
 from torch import nn
@@ -28,10 +28,12 @@ from torch_ref.limits.precision import Precision as CodecPrecision
 from tts_core import models
 from tts_core.errors import UsageError
 from tts_core.memory.machine import Machine
-from tts_core.pipeline import Pipeline, check_model
+from tts_core.pipeline import check_model
+
+if TYPE_CHECKING:
+    from tts_core.speaking.pipeline import Pipeline
 
 Network = TypeVar("Network", bound=nn.Module)
-Made = TypeVar("Made")
 
 
 class Parts:
@@ -62,17 +64,8 @@ class Parts:
             codec_precision=self.codec_precision,
         )
 
-    def network(self, kind: str, cls: type[Made]) -> Made:
-        """Load the network of a kind with its weights, or with a reader of them if it loads in pieces.
-
-        cls: its class, the one that the spec names.
-        """
-        network = self._network(kind)
-        if not isinstance(network, cls):
-            raise TypeError(f"{kind}: expected a {cls.__name__}, found a {type(network).__name__}")
-        return network
-
-    def _network(self, kind: str) -> object:
+    def network(self, kind: str) -> Any:
+        """Load the network of a kind with its weights, or with a reader of them if it loads in pieces."""
         made, pieces = models.network_class("torch_ref", kind), models.network(kind).pieces
         if pieces is not None:
             return made(self.configs[kind], lambda piece: self.tensors(kind, pieces.format(piece)))
@@ -92,7 +85,8 @@ class Parts:
     @staticmethod
     def fastest(model: str, *codecs: nn.Module) -> dict[str, Any]:
         """Choose the fastest forms of what runs a model, for `compose` of its pipeline. codecs: its own."""
-        return importlib.import_module(f"torch_ref.cuda.{model}").forms(*codecs)
+        name = f"torch_ref.cuda.{model}"
+        return importlib.import_module(name).forms(*codecs) if importlib.util.find_spec(name) else {}
 
 
 class How(TypedDict, total=False):
@@ -114,7 +108,16 @@ def assemble(parts: Parts) -> Pipeline:
 
     Raises CheckpointError for weights that do not fit, and ResourceError where memory would not hold them.
     """
-    return importlib.import_module(f"torch_ref.{parts.model}.pipeline").assemble(parts)
+    model = models.MODELS[str(parts.model)]
+    model.code().plan.check_loading(parts.configs, parts.machine())
+    networks, machine = {kind: parts.network(kind) for kind in model.loaded(parts.configs)}, parts.machine()
+    forms = parts.fastest(
+        model.name, *(one for kind, one in networks.items() if models.network(kind).is_codec)
+    )
+    compose = importlib.import_module(f"torch_ref.{model.name}.pipeline").compose
+    pipeline = compose(networks, parts.documents, **forms)
+    pipeline.engine.fit(machine)
+    return pipeline
 
 
 class Loaded:
@@ -183,7 +186,7 @@ def open_networks(
     parts = open_parts(
         path, dtype=dtype, device=device, codec_precision="float32", config=config, kinds=kinds
     )
-    return {kind: parts.network(kind, object) for kind in parts.configs}
+    return {kind: parts.network(kind) for kind in parts.configs}
 
 
 def _fill(network: Network, part: ModelPart, dtype: torch.dtype, device: torch.device) -> Network:

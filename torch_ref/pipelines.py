@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, Unpack, overload
 
 from torch_ref.loading import How, assemble, open_parts
 from tts_core import models
-from tts_core.pipeline import Pipeline, check_model
+from tts_core.pipeline import check_model
 
 if TYPE_CHECKING:
     from torch_ref.dia.pipeline import DiaPipeline
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from torch_ref.mars5.pipeline import Mars5Pipeline
     from torch_ref.metavoice.pipeline import MetaVoicePipeline
     from torch_ref.qwen3.pipeline import Qwen3Pipeline
+    from tts_core.speaking.pipeline import Pipeline
 
 
 @overload

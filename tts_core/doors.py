@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, Unpack, overload
 
 from tts_core.errors import UsageError
 from tts_core.options import SharedOptions, chosen, options_class
-from tts_core.pipeline import Generates, Pipeline, Progress, PromptLike, Streams
+from tts_core.pipeline import Generates, Progress, PromptLike, Streams
 from tts_core.results import GenerationResult
 
 Tell = Callable[[Progress], None]
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tts_core.mars5.options import Mars5Changes, Mars5Options
     from tts_core.metavoice.options import MetaVoiceChanges, MetaVoiceOptions
     from tts_core.qwen3.options import Qwen3Changes, Qwen3Options
+    from tts_core.speaking.pipeline import Pipeline
 
     class SharedArguments(TypedDict, total=False):
         """Arguments of every model besides its options."""
@@ -206,6 +207,6 @@ class Doors:
             parts = self._open_parts(model)
             chosen(options_class(parts.model), options, changes)
             return self._assemble(parts)
-        if isinstance(model, type) or not isinstance(model, Pipeline):
+        if isinstance(model, type) or not (hasattr(model, "generate") and hasattr(model, "stream")):
             raise UsageError(f"model: {model!r:.40} is neither a path nor a loaded model; see load()")
         return model

@@ -19,9 +19,10 @@ SHARED = {
         "SpeechError",
         "UsageError",
     ),
-    "tts_core.pipeline": ("Pipeline", "Progress"),
+    "tts_core.pipeline": ("Progress",),
     "tts_core.prompt": ("Prompt", "Reference", "Word"),
     "tts_core.results": ("GenerationResult",),
+    "tts_core.speaking.pipeline": ("Pipeline",),
     "tts_core.text.captions": ("Captions", "Cue"),
 }
 

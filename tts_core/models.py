@@ -9,8 +9,9 @@ also the `model_type` in the config.json of its part of a converted folder; the 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from tts_core.config import Configs as Configs
@@ -26,6 +27,7 @@ NAMES = ("dia", "dia2", "mars5", "metavoice", "qwen3")
 CODECS = ("dac", "encodec", "vocos", "mbd", "mimi", "qwen3_codec")
 
 Documents = Mapping[str, Mapping[str, str]]  # kind → name → text
+NONE: Documents = MappingProxyType({})
 
 
 def always(name: str) -> bool:
@@ -143,13 +145,13 @@ class Speed:
 class Code(NamedTuple):
     """Functions of a model, of its request.py, speech.py, footprint.py and probes.py.
 
-    ask: configurations, documents, text, options, prompt → a request; `more` for a text that goes on.
+    facts: configurations, documents → its RequestFacts.
     speak: a request, networks, windows of the codec → its speech.
     plan: of its memory.
     probes: sources of inputs → the runs that `mlx-port verify` compares.
     """
 
-    ask: Callable[..., Any]
+    facts: Callable[[Configs, Documents], Any]
     speak: Callable[..., Any]
     plan: Plan
     probes: Callable[..., Any]
@@ -176,6 +178,7 @@ class Model:
     stages: Mapping[str, str] = field(default_factory=lambda: STAGES)  # of progress reports → in words
     published_dtype: str = "float32"  # of the large networks in the published files
     extras: tuple[str, ...] = ()  # optional parts, left out by default
+    only_for: Mapping[str, str] = field(default_factory=dict)  # parts that serve an extra → that
     speakers: int = 1  # that a text may tag, as [S1]
     voices: tuple[str, ...] = ()  # built in, by name, in small letters
     own_speakers: tuple[str, ...] = ()  # of its tags in order, if it speaks in no other voice
@@ -195,7 +198,7 @@ class Model:
 
     def code(self) -> Code:
         """Import its functions, which are imported later than its facts."""
-        homes = {"request": "ask", "speech": "speak", "footprint": "PLAN", "probes": "probes"}
+        homes = {"request": "facts", "speech": "speak", "footprint": "PLAN", "probes": "probes"}
         parts = (importlib.import_module(f"tts_core.{self.name}.{home}") for home in homes)
         return Code(*map(getattr, parts, homes.values()))
 
@@ -214,6 +217,10 @@ class Model:
     def wanted(self, extras: Sequence[str]) -> tuple[str, ...]:
         """Return its parts and the requested extras."""
         return (*self.parts, *(kind for kind in self.extras if kind in extras))
+
+    def loaded(self, kinds: Collection[str]) -> list[str]:
+        """Return those of its parts that run; some serve only an extra."""
+        return [kind for kind in kinds if self.only_for.get(kind, kind) in kinds]
 
 
 def only(speakers: Sequence[str]) -> str:

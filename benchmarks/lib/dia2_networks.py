@@ -10,7 +10,6 @@ from benchmarks.lib.random_networks import PACKAGES, gpu, network, title, usual
 from tts_core.codecs.mimi import MIMI_24KHZ, MimiConfig
 from tts_core.dia2.config import GATED, Dia2Config, Dia2StackConfig
 from tts_core.dia2.model import DIA2_1B, DIA2_2B
-from tts_core.dia2.tokenizer import FILE
 from tts_core.models import MODELS
 
 TINY = replace(
@@ -43,9 +42,8 @@ def engine(side: str, config: Dia2Config, dtype: str, *, device: str | None = No
         with torch.device(device):
             codec = codec_class(codec_of(config)).to(device).eval().requires_grad_(False)
     forms = {} if side == "mlx" else import_module(f"{package}.loading").Parts.fastest("dia2", codec)
-    return compose(built, codec, MODELS["dia2"].speed.documents({})["dia2"][FILE], **forms).engine, title(
-        side, device
-    )
+    made = compose({"dia2": built, "mimi": codec}, MODELS["dia2"].speed.documents({}), **forms)
+    return made.engine, title(side, device)
 
 
 def _law(name: str, shape: tuple[int, ...]) -> tuple[float, float]:

@@ -29,7 +29,7 @@ def full_pipeline(dtype: str) -> Any:
 
     codec = network("torch", "dac", DAC_44KHZ, "float32", device="cuda", law=dac_law)
     codec.policy = own("torch-cuda")
-    return compose(full_network(dtype), codec, **Parts.fastest("dia", codec))
+    return compose({"dia": full_network(dtype), "dac": codec}, **Parts.fastest("dia", codec))
 
 
 def silent_end(name: str, value: Any) -> None:

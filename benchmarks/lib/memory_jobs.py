@@ -14,6 +14,7 @@ import numpy as np
 from benchmarks.lib import dia2_networks, qwen3_networks
 from benchmarks.lib.random_networks import PACKAGES, RandomParts, dac_law, network, tensors
 from converters.published import open_published
+from tts_core import models
 from tts_core.codecs.dac import DAC_44KHZ
 from tts_core.codecs.encodec import ENCODEC_24KHZ
 from tts_core.codecs.mbd import PUBLISHED_UNET, MbdBandConfig, MbdConfig, MbdScheduleConfig
@@ -94,7 +95,7 @@ def dia(given: Namespace, spec: str) -> Speak:
     decoder = network(given.side, "dac", codec, "float32", device=given.device, law=dac_law)
     forms = {} if given.side == "mlx" else import_module("torch_ref.loading").Parts.fastest("dia", decoder)
     built = network(given.side, "dia", config, given.dtype, device=given.device, edit=silent_end)
-    pipeline = compose(built, decoder, **forms)
+    pipeline = compose({"dia": built, "dac": decoder}, **forms)
     pipeline.engine.codec.policy = own(given.backend)
     text = ("[S1] " + "so it goes " * 200)[: job.text_bytes + 3]
     shape = config.decoder_config.num_channels, job.prompt_frames
@@ -177,6 +178,15 @@ def mars5_job(spec: str) -> Mars5Job:
     return Mars5Job(ids, int(frames), int(reference), bool(deep), max_len=longest, text_ids=text)
 
 
+def composed(given: Namespace, model: str, parts: RandomParts) -> Any:
+    """Build a side's pipeline of random networks."""
+    networks = {kind: parts.network(kind) for kind in models.MODELS[model].loaded(parts.configs)}
+    forms = {} if given.side == "mlx" else import_module("torch_ref.loading").Parts.fastest(model)
+    return import_module(f"{PACKAGES[given.side]}.{model}.pipeline").compose(
+        networks, parts.documents, **forms
+    )
+
+
 def mars5(given: Namespace, spec: str) -> Speak:
     """The end is never drawn."""
     job = mars5_job(spec)
@@ -194,7 +204,7 @@ def mars5(given: Namespace, spec: str) -> Speak:
     parts = RandomParts(
         given.side, mars5_configs(given.size, spec), documents, given.dtype, given.device, law=law, edit=edit
     )
-    pipeline = import_module(f"{PACKAGES[given.side]}.mars5.pipeline").assemble(parts)
+    pipeline = composed(given, "mars5", parts)
     prompt = Prompt.of(audio=wave(job.prompt_frames * 320), text=SAID if job.deep else None)
 
     def speak() -> None:
@@ -252,11 +262,12 @@ class MetaVoiceParts(RandomParts):
         super().__init__(given.side, configs, documents, given.dtype, given.device, law=_metavoice_law)
         self.bits, self.bands = given.bits, dict[str, Any]()
 
-    def network(self, kind: str, cls: type[Any]) -> Any:
+    def network(self, kind: str) -> Any:
         if kind == "mbd":
-            return cls(self.configs[kind], lambda band: self._band(f"bands.{band}."))
+            made = models.network_class(PACKAGES[self.side], kind)
+            return made(self.configs[kind], lambda band: self._band(f"bands.{band}."))
         self.edit = _only_codes if kind == "metavoice" else None
-        made = super().network(kind, cls)
+        made = super().network(kind)
         if kind == "metavoice" and self.bits and self.side == "mlx":
             import mlx.core as mx
             from mlx import nn
@@ -302,7 +313,7 @@ def _only_codes(name: str, value: Any) -> None:
 def metavoice(given: Namespace, spec: str) -> Speak:
     job = metavoice_job(spec)
     parts = MetaVoiceParts(given, metavoice_configs(given.size, spec))
-    pipeline = import_module(f"{PACKAGES[given.side]}.metavoice.pipeline").assemble(parts)
+    pipeline = composed(given, "metavoice", parts)
     asked: dict[str, Any] = {
         "max_frames": job.frames,
         "seed": 1,

@@ -117,9 +117,10 @@ def _sessions(config: Qwen3Config, network: Any, codec: Any, texts: Sequence[int
     head.weight[config.codec_eos_id] = 0  # never among the likeliest
     precision = import_module("torch_ref.limits.precision")
     codec.precision = precision.choose_precision(None, head.weight.device, head.weight.dtype)
-    own = MODELS["qwen3"].speed.documents({"qwen3": config})["qwen3"]
+    own = MODELS["qwen3"].speed.documents({"qwen3": config})
     forms = import_module("torch_ref.loading").Parts.fastest("qwen3", codec)
-    pipeline = import_module("torch_ref.qwen3.pipeline").compose(network, codec, own, **forms)
+    networks = {"qwen3": network, "qwen3_codec": codec}
+    pipeline = import_module("torch_ref.qwen3.pipeline").compose(networks, own, **forms)
     voice = np.random.default_rng(0).normal(0, 1, config.talker.hidden_size).astype(np.float32)
     for count in texts:
         session = pipeline.session(count)

@@ -131,7 +131,7 @@ class RandomParts:
         backend = import_module(MEMORY[self.side]).backend_name(*where)
         return Machine(self.dtype_name, backend, None)
 
-    def network(self, kind: str, cls: type[Any]) -> Any:
+    def network(self, kind: str) -> Any:
         return network(
             self.side,
             kind,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,8 +14,10 @@ from mlx_port.commands.display import Display
 from mlx_port.commands.generate_flags import GenerateFlags
 from mlx_port.commands.output import STDOUT, Output, check_numbers
 from tts_core.errors import CancelledError, GenerationError, SpeechError
-from tts_core.pipeline import Pipeline
 from tts_core.results import GenerationResult, join
+
+if TYPE_CHECKING:
+    from tts_core.speaking.pipeline import Pipeline
 
 
 @dataclass(frozen=True)

@@ -60,22 +60,14 @@ def generate(**given: Any) -> None:
 
     In Dia's texts, [S1] and [S2] begin a turn. Options that are not given take the model's defaults.
     """
-    given["text"] = _text(given.pop("words"), given["text"])
+    words, text = given.pop("words"), given.pop("text")
+    if len(words) > (text is None):
+        found = counted(len(words), "word") + ("" if text is None else " besides --text")
+        raise click.UsageError(f'text: {found}; put the whole text in quotes: mlx-port generate "..."')
+    text = words[0] if words else text
     for name in ("model", "voice", "output", "captions"):
         if given[name] == "":
             raise click.UsageError(f"{name}: empty; give a name, or leave --{name} out")
     speak = import_module("mlx_port.commands.speak").speak
     options, rest = chosen_options(given)
-    speak(GenerateFlags(loading=loading(rest), options=options, **rest))
-
-
-def _text(words: tuple[str, ...], flag: str | None) -> str | None:
-    """Choose the text: the only argument, or --text. Raises click's UsageError for more."""
-    besides = "" if flag is None else " besides --text"
-    match words:
-        case ():
-            return flag
-        case (text,) if flag is None:
-            return text
-    found = counted(len(words), "word") + besides
-    raise click.UsageError(f'text: {found}; put the whole text in quotes: mlx-port generate "..."')
+    speak(GenerateFlags(text, loading=loading(rest), options=options, **rest))

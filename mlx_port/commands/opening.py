@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from mlx_port.commands.loading_flags import Loading
 from tts_core.config import Configs
@@ -15,9 +15,11 @@ from tts_core.errors import NotFoundError, UsageError, not_there
 from tts_core.extras import install
 from tts_core.models import MODELS, NAMES, published
 from tts_core.options import info, options_class
-from tts_core.pipeline import Pipeline
 from tts_core.printable import either
 from tts_core.voice.embedded import CODEC, DIA
+
+if TYPE_CHECKING:
+    from tts_core.speaking.pipeline import Pipeline
 
 INSTALL = {
     "mlx": f"MLX is not installed; on Linux {install('cpu')} (also cuda12, cuda13)",

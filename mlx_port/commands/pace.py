@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tts_core.errors import CancelledError, SpeechError
-from tts_core.pipeline import Pipeline
 from tts_core.results import join
+
+if TYPE_CHECKING:
+    from tts_core.speaking.pipeline import Pipeline
 
 LEAST_SECONDS = 30.0  # of speech: less is spoken before a measurement would be worth its time
 WARM_UP, TIMED = "Yes.", "This sentence is spoken to measure the speed."

@@ -44,7 +44,11 @@ def speak(flags: GenerateFlags) -> None:
 
         check_playback()
     check_backend(flags.loading.backend)
-    text = read_text(flags.text)
+    if flags.text is None or flags.text == "-":
+        text = read_stdin(flags.text)
+    else:
+        check_no_file(flags.text)
+        text = as_utf8("text", flags.text)
     check_options(flags.model, flags.options)
     place, loading = on_this_machine(flags.model, flags.loading)
     if flags.check:
@@ -54,16 +58,16 @@ def speak(flags: GenerateFlags) -> None:
     model, options = MODELS[name].of(parts.configs), choose_options(name, flags.options)
     if own := choose_voice(flags, model):
         options = replace(options, voice=own)
-    ask = model.code().ask
+    facts = model.code().facts(parts.configs, parts.documents)
     prompt = None if own else read_prompt(flags, model)
-    asked = ask(parts.configs, parts.documents, text, options, prompt)
+    asked = facts.request(text, options, prompt)
     if output is not None:
         output.check_space(asked.seconds)
     with open_display(asked, model.stages, flags) as display:
         display.begin("loading the model")
         pipeline = load_pipeline(parts, flags.loading.backend)
         if not as_it_comes(flags, output):  # a listener would wait for the measurement
-            like = partial(ask, parts.configs, parts.documents, options=options, prompt=prompt)
+            like = partial(facts.request, options=options, prompt=prompt)
             display.plan(partial(seconds_to_compute, pipeline, like, asked.seconds))
         spoken = collect(pipeline, asked, flags, output, display)
     if captions is not None:
@@ -124,12 +128,14 @@ def read_prompt(flags: GenerateFlags, model: Model) -> Prompt | None:
     return Prompt(tuple(references)) if references else None
 
 
-def read_text(given: str | None) -> str:
-    """Return the text of the flag, or read stdin."""
-    if given is not None and given != "-":
-        if len(given) < LONGEST_NAME and " " not in given and "." in given and os.path.isfile(given):
-            raise UsageError(f"text: {given} is a file; speak its text: mlx-port generate - < {given}")
-        return as_utf8("text", given)
+def check_no_file(given: str) -> None:
+    """Raise UsageError for a text that is the name of a file."""
+    if len(given) < LONGEST_NAME and " " not in given and "." in given and os.path.isfile(given):
+        raise UsageError(f"text: {given} is a file; speak its text: mlx-port generate - < {given}")
+
+
+def read_stdin(given: str | None) -> str:
+    """Read the text from stdin. given: of the flag, '-' or None."""
     if sys.stdin is None or (given is None and sys.stdin.isatty()):
         raise UsageError("text: missing; give --text, or pipe a text to stdin")
     try:

@@ -14,6 +14,7 @@ import numpy as np
 
 from mlx_port.batch import RunningBatch
 from mlx_port.dia.dia import Dia, DiaSource
+from mlx_port.guard import watched
 from mlx_port.host import Host
 from mlx_port.layers.row_cache import RowPositions
 from mlx_port.steps.apart import sequences_apart
@@ -22,6 +23,8 @@ from mlx_port.steps.dia.fused import fused
 from mlx_port.steps.row_keys import JoinedCache
 from tts_core.dia.grid import RUNNING, DiaGiven, DiaInputs
 from tts_core.dia.options import SAMPLER_0626, SAMPLER_V01
+from tts_core.errors import GenerationError
+from tts_core.nn.guard import NotFiniteError
 from tts_core.nn.packed import Packed, PackedMask, PackedPart
 from tts_core.nn.sampling import TextSettings
 from tts_core.speaking.decoder import BatchDecoder, TextRead
@@ -126,3 +129,17 @@ def make_slots(
     nothing: (1, 1, source width), the encoding of the empty text; None without guidance.
     """
     return RunningBatch(DiaDecoder(network, nothing), texts=texts, room=room - 1)
+
+
+def fault(network: Dia, tokens: mx.array, rows: mx.array, *, guided: bool, text: int) -> GenerationError:
+    """Build the error that names the first layer with NaN or infinity, by running a text's rows again.
+
+    tokens: (S,) ids of the text.
+    rows: (1, T, C), the rows before the marked one.
+    text: its position in the batch, from 1.
+    """
+    dtype = str(network.model.decoder.embeddings.embed.weight.dtype).removeprefix("mlx.core.")
+    with watched(network) as found:
+        source = network.read([tokens], network.encode_nothing() if guided else None)
+        network.next_logits(mx.concatenate([rows, rows]) if guided else rows, network.new_cache(), source)
+    return NotFiniteError(next(iter(found), None), dtype, text=text, row=rows.shape[1])

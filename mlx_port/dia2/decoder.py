@@ -14,12 +14,15 @@ import numpy as np
 
 from mlx_port.batch import RunningBatch
 from mlx_port.dia2.dia2 import Dia2
+from mlx_port.guard import watched
 from mlx_port.host import Host
 from mlx_port.layers.row_cache import RowCache, RowPositions
 from mlx_port.steps.apart import sequences_apart
 from mlx_port.steps.dia2.drawing import Dia2Drawing, Dia2Samplers, Dia2Settings
 from mlx_port.steps.dia2.fused import fused
 from tts_core.dia2.inputs import FIRST_STREAM, SAMPLER, Dia2Inputs, noise_shape
+from tts_core.errors import GenerationError
+from tts_core.nn.guard import NotFiniteError
 from tts_core.nn.packed import Packed
 from tts_core.nn.sampling import TextSettings
 from tts_core.speaking.decoder import BatchDecoder, TextRead
@@ -104,3 +107,21 @@ class Dia2Decoder(BatchDecoder):
 def make_slots(network: Dia2, *, texts: int, room: int, **bounds: bool) -> RunningBatch:
     """Open a running batch of at most `texts` texts that read at most `room` steps."""
     return RunningBatch(Dia2Decoder(network), texts=texts, room=room)
+
+
+def fault(network: Dia2, tokens: mx.array, text: tuple[int, int]) -> GenerationError:
+    """Build the error that names the first layer with NaN or infinity, by running a text's steps again.
+
+    tokens: (T, 2 + Q), all inputs so far.  text: ids of both streams after the last step.
+    """
+    transformer, depformer = network.transformer, network.depformer
+    dtype = str(transformer.text_embed.embedding.weight.dtype).removeprefix("mlx.core.")
+    with watched(network) as found:
+        hidden = transformer(tokens[None], 0, transformer.new_cache())[:, -1]
+        transformer.actions(hidden)
+        previous = mx.minimum(transformer.codes(hidden).argmax(axis=-1), depformer.codebook_size - 1)
+        main, second = (mx.array([each]) for each in text)
+        cache = depformer.new_cache()
+        for stage in range(len(depformer.stage_sets)):
+            previous = depformer(stage, hidden, previous, (main, second), cache).argmax(axis=-1)
+    return NotFiniteError(next(iter(found), None), dtype, text=1, row=tokens.shape[0])

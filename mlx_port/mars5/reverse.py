@@ -160,21 +160,3 @@ class ReverseDiffusion:
         source = self.read(text, reference, cells, settings)
         mx.eval(source)  # else every step would recompute it
         return DiffusionRun(self.make_step(self.network, source, cells, settings), cells, noise)
-
-    def run(
-        self,
-        text: np.ndarray,
-        reference: np.ndarray,
-        cells: Cells,
-        settings: Diffusion,
-        *,
-        noise: Noise,
-    ) -> np.ndarray:
-        """Draw all codebooks of the cells' frames, the prompt's included. → (Q, S) int32.
-
-        Arguments as in `begin`, errors as in DiffusionRun.result.
-        """
-        run = self.begin(text, reference, cells, settings, noise=noise)
-        while not run.done:
-            run.step()
-        return run.result()

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import mlx.core as mx
 
-from mlx_port.codecs.qwen3_codec import Qwen3Codec
 from mlx_port.host import Host
 from mlx_port.kernels.attention_support import try_long
-from mlx_port.loading import Loaded, Parts
+from mlx_port.loading import Loaded
 from mlx_port.qwen3.decoder import fault, make_slots
-from mlx_port.qwen3.qwen3 import Qwen3
-from mlx_port.steps.qwen3.fused import try_kernels
+from mlx_port.steps.kept import try_kernels
+from mlx_port.steps.qwen3.fused import fused
+from tts_core.models import NONE, Documents
 from tts_core.qwen3 import pipeline
-from tts_core.qwen3.footprint import PLAN
 from tts_core.qwen3.net import Qwen3Net
 
 
@@ -22,17 +22,11 @@ class Qwen3Pipeline(Loaded, pipeline.Qwen3Pipeline):
     """Qwen3-TTS on this side, with its networks in `engine`."""
 
 
-def assemble(parts: Parts) -> Qwen3Pipeline:
-    """Build the pipeline. Raises ResourceError, before weights are read, for too little memory."""
-    PLAN.check_loading(parts.configs, parts.machine())
-    network, codec = parts.network("qwen3", Qwen3), parts.network("qwen3_codec", Qwen3Codec)
-    try_kernels(network)
-    for heads in (codec.config.encoder, codec.config.decoder):
+def compose(networks: Mapping[str, Any], documents: Documents = NONE) -> Qwen3Pipeline:
+    """Build the pipeline of loaded networks, with the texts of the parts that have some; both by kind."""
+    network, codec = networks["qwen3"], networks["qwen3_codec"].config
+    try_kernels(lambda: fused(network))
+    for heads in (codec.encoder, codec.decoder):
         try_long(heads.num_attention_heads, heads.num_key_value_heads, heads.head_dim, mx.float32)
-    return compose(network, codec, parts.documents["qwen3"])
-
-
-def compose(network: Qwen3, codec: Qwen3Codec, documents: Mapping[str, str]) -> Qwen3Pipeline:
-    """Build the pipeline of loaded networks. documents: the model's own, by name."""
     host = Host(network.talker.model.codec_embedding)
-    return Qwen3Pipeline(Qwen3Net(documents, network, codec, host, make_slots=make_slots, fault=fault))
+    return Qwen3Pipeline(Qwen3Net(networks, documents, host, make_slots=make_slots, fault=fault))

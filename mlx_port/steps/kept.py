@@ -8,6 +8,9 @@ from typing import Any, TypeVar, cast
 from mlx import nn
 from mlx.utils import tree_flatten
 
+from mlx_port.kernels import noise
+from mlx_port.kernels.source import on_gpu, passes
+
 Form = TypeVar("Form")
 
 
@@ -18,6 +21,13 @@ def kept(network: nn.Module, key: Hashable, build: Callable[[], Form]) -> Form:
         form = build()  # may replace parameters by views
         forms[key] = _parameters(network), form
     return cast(Form, forms[key][1])
+
+
+def try_kernels(build: Callable[[], Any]) -> None:
+    """Run the trials of the kernels that texts use, by a form of a network; without effect on a CPU."""
+    if on_gpu():
+        passes(noise.trial)
+        build().try_kernels()
 
 
 class Forms:

@@ -21,8 +21,9 @@ from tts_core.bulk.rows import read_rows
 from tts_core.errors import ResourceError, SpeechError, UsageError
 from tts_core.options import info, options_class, single_values
 from tts_core.results import GenerationResult, join
-from tts_core.serving.session import Failed, Session
+from tts_core.serving.session import Failed
 from tts_core.serving.source import ModelSource
+from tts_core.speaking.session import SpeechSession
 
 LIMITS = Limits()
 MOST_STEPS = 12  # of a request whose number may make it long
@@ -172,7 +173,7 @@ class Beside:
     """
 
     def __init__(
-        self, source: ModelSource, session: Session, asked: list[Any], expected: list[GenerationResult]
+        self, source: ModelSource, session: SpeechSession, asked: list[Any], expected: list[GenerationResult]
     ):
         self.source, self.session, self.asked, self.expected = source, session, asked, expected
         self.crowd = Crowd()

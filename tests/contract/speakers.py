@@ -27,8 +27,9 @@ from tts_core import models
 from tts_core.options import options_class
 from tts_core.prompt import Prompt
 from tts_core.results import GenerationResult, join
-from tts_core.serving.session import Part, Session
+from tts_core.serving.session import Part
 from tts_core.serving.source import ModelSource
+from tts_core.speaking.session import SpeechSession
 
 TEXTS = ("The inn is near.", "Then it thins out.", "There it ends!", "An old tin mine.")
 SENTENCES = "The inn is near the hide. Then it thins out again. There it ends!"
@@ -170,13 +171,13 @@ def alone(model: str, side: str, asked: Any) -> GenerationResult:
     return join(list(speaker(model, side).speak(asked)))
 
 
-def to_end(session: Session) -> Iterator[Any]:
+def to_end(session: SpeechSession) -> Iterator[Any]:
     """Run a session to its end; its events."""
     while session.running:
         yield from session.step()
 
 
-def spoken(session: Session, *asked: Any) -> list[GenerationResult]:
+def spoken(session: SpeechSession, *asked: Any) -> list[GenerationResult]:
     """Let requests join a session at once and run it to its end."""
     keys = [session.join(one) for one in asked]
     parts: dict[int, list[GenerationResult]] = {key: [] for key in keys}

@@ -30,14 +30,15 @@ from tts_core.dia2.run import Dia2Run
 from tts_core.errors import UsageError
 from tts_core.mars5.inputs import CodecSequence
 from tts_core.results import GenerationResult, Meter, join
-from tts_core.serving.session import Failed, Part, Session
+from tts_core.serving.session import Failed, Part
 from tts_core.serving.shelf import Shelf
+from tts_core.speaking.session import SpeechSession
 
 SSML = 'A <prosody rate="1">text</prosody> of SSML.'  # cannot be spoken
 STEPS = 5000  # that no run needs
 
 
-def opened(model: str, side: str, places: int) -> tuple[Any, Session]:
+def opened(model: str, side: str, places: int) -> tuple[Any, SpeechSession]:
     """The model's source, and the session that a server opens."""
     found = replace(source(model, side), load=lambda: speaker(model, side))
     return found, Shelf({model: found}, places=places, warm_up=False).open(model).session

@@ -72,7 +72,7 @@ def live(model: str, text: str, side: str = "torch", **changes: Any) -> Any:
     """A text that comes, with its first sentence."""
     named = {**options(model), **changes}
     prompt = named.pop("prompt")
-    asked = speaker(model, side).engine.live(options_class(model)(**named), prompt)
+    asked = speaker(model, side).engine.facts.live(None, options_class(model)(**named), prompt)
     return asked.begun(text) if isinstance(asked, LiveText) else replace(asked, text=text)
 
 
@@ -232,14 +232,14 @@ def test_a_cancel_is_seen_while_a_sentence_is_awaited(model: str) -> None:
 def test_dias_voices_stay(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second piece continues the first; a speaker who is heard later is continued, too."""
     pipeline = speaker("dia", side)
-    asked, plain = [], dia.request
+    asked, plain = [], dia.DiaFacts.request
 
-    def request(config: Any, codec: Any, text: str, given: Any, prompt: Any, rules: Any) -> Any:
+    def request(facts: Any, text: str, given: Any, prompt: Any) -> Any:
         asked.append((text, prompt))
-        return plain(config, codec, text, given, prompt, rules)
+        return plain(facts, text, given, prompt)
 
     pieces = ["[S1] The inn is near the hide. ", "Then it thins. [S2] It thins out, then. ", "An end to it."]
-    monkeypatch.setattr(dia, "request", request)
+    monkeypatch.setattr(dia.DiaFacts, "request", request)
     parts = list(pipeline.stream(pieces, seed=5, max_seconds=3.0))
     assert parts
     assert [text for text, _ in asked][:2] == [

@@ -36,7 +36,8 @@ from tts_core.nn.guard import NotFiniteError
 from tts_core.options import options_class
 from tts_core.prompt import Prompt
 from tts_core.results import join
-from tts_core.serving.session import Part, Session
+from tts_core.serving.session import Part
+from tts_core.speaking.session import SpeechSession
 
 ROLE_LETTERS = len("istant\n")  # that the small tokenizer leaves for the frames, of the role "assistant"
 STEPS = 2000  # far more than any request here takes
@@ -47,7 +48,7 @@ LAST_HEADS = {
 }
 
 
-def stepped(session: Session, keys: list[int]) -> dict[int, list[Any]]:
+def stepped(session: SpeechSession, keys: list[int]) -> dict[int, list[Any]]:
     """Run a session until nothing runs, or all wait for text. Returns the parts and errors of each key."""
     found: dict[int, list[Any]] = {key: [] for key in keys}
     for _ in range(STEPS):

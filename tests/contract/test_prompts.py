@@ -18,10 +18,11 @@ from tests.contract.speakers import (
     speaker,
     spoken,
 )
-from tts_core.serving.session import Failed, Session
+from tts_core.serving.session import Failed
+from tts_core.speaking.session import SpeechSession
 
 
-def noted(session: Session, bad: Any = None) -> list[int]:
+def noted(session: SpeechSession, bad: Any = None) -> list[int]:
     """Note how many texts each pass reads. bad: inputs, by their seed, whose pass fails."""
     decoder, found = running_batch(session).decoder, list[int]()
     read = decoder.read

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from functools import cache
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ import pytest
 from converters.published import open_published
 from tests.contract.speakers import folder
 from tests.fuzz import made
-from tts_core.models import NAMES
+from tts_core.models import MODELS, NAMES
 from tts_core.options import options_class
 from tts_core.prompt import Prompt
 from tts_core.voice.embedded import CODEC, DIA
@@ -38,12 +37,12 @@ def test_texts(model: str, seeds: range) -> None:
         {kind: part.config for kind, part in parts},
         {kind: part.documents for kind, part in parts},
     )
-    ask, options = import_module(f"tts_core.{model}.request").ask, options_class(model)()
+    facts, options = MODELS[model].code().facts(configs, documents), options_class(model)()
     spoken = 0
     for seed in seeds:
         text = made.text(random.Random(seed))
         with made.clear(seed, text):
-            asked = ask(configs, documents, text, options, None if model.startswith("dia") else VOICE)
+            asked = facts.request(text, options, None if model.startswith("dia") else VOICE)
             assert asked.pieces
             assert 0 < asked.seconds < 60 + len(text)
             spoken += 1

@@ -62,5 +62,5 @@ def dia_bench(side: str, weights: Path, config: Path) -> Bench[DiaSide]:
 
 def _pipeline(kind: str, weights: Path, config: Path, codec: Weights[DacConfig]) -> Any:
     side, dac = Side(kind), built(kind, "dac", codec)
-    compose = side.module("dia.pipeline").compose
-    return compose(network(kind, "dia", weights, config), dac, **side.fastest("dia", dac))
+    networks = {"dia": network(kind, "dia", weights, config), "dac": dac}
+    return side.module("dia.pipeline").compose(networks, **side.fastest("dia", dac))

@@ -56,7 +56,7 @@ class Whole:
         if label in self.runs:
             return self.runs[label]
         noise = WholeNoise(
-            about, (1, about["generated_frames"], self.pipeline.engine.sizes.n_codebooks), classes
+            about, (1, about["generated_frames"], self.pipeline.engine.facts.sizes.n_codebooks), classes
         )
         run = Run()
         with exact_rotary(self.kind), self._watched(run):
@@ -91,15 +91,15 @@ class Whole:
     @contextmanager
     def _watched(self, run: Run) -> Any:
         engine = self.pipeline.engine
-        begin = engine.begin
+        begin = engine.diffusion.begin
 
         def watched_sequence(*given: Any) -> CodecSequence:
             run.sequences.append(CodecSequence(*given))
             return run.sequences[-1]
 
-        def watched_begin(text: Any, reference: Any, cells: Cells, *rest: Any) -> Any:
+        def watched_begin(text: Any, reference: Any, cells: Cells, *rest: Any, **more: Any) -> Any:
             run.read.append((text, reference, cells))
-            made = begin(text, reference, cells, *rest)
+            made = begin(text, reference, cells, *rest, **more)
             read = made.result
 
             def result() -> Any:
@@ -111,7 +111,7 @@ class Whole:
 
         with (
             mock.patch.object(speech, "CodecSequence", watched_sequence),
-            mock.patch.object(engine, "begin", watched_begin),
+            mock.patch.object(engine.diffusion, "begin", watched_begin),
         ):
             yield
 

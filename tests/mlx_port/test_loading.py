@@ -85,11 +85,11 @@ def test_loading_prepares_the_process(
 
 def test_text_rules_are_the_folders_own(converted: Path, tmp_path: Path) -> None:
     """No rules without the file; a user's edits apply; a broken file is refused."""
-    assert DiaPipeline.load(converted).engine.rules == NO_RULES
+    assert DiaPipeline.load(converted).rules == NO_RULES
     copy = Path(shutil.copytree(converted, tmp_path / "copy"))
     rules = TextRules(ends="!")
     (copy / "text.json").write_text(json.dumps(rules.to_dict()))
-    assert DiaPipeline.load(copy).engine.rules == rules
+    assert DiaPipeline.load(copy).rules == rules
     (copy / "text.json").write_text("{")
     with pytest.raises(CheckpointError, match=r"copy: text\.json: not readable as JSON: .*; convert again"):
         load(copy)

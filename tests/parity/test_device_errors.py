@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from importlib import import_module
 from itertools import count
 from pathlib import Path
 from typing import Any, cast
@@ -81,7 +80,7 @@ class Source:
 
     def live(self, text: str, options: Any, prompt: Any) -> Any:
         chosen, facts = changed(options_class(self.model)(), options), self.load().engine.facts
-        return import_module(f"tts_core.{self.model}.request").live(facts, text, chosen, prompt)
+        return facts.live(text, chosen, prompt)
 
     def request(self, text: str, options: Any, prompt: Any) -> Any:
         chosen = changed(options_class(self.model)(), options)

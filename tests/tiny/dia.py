@@ -36,5 +36,5 @@ def write_published(folder: Path, dia: Weights[DiaConfig], dac: Weights[DacConfi
 
 def compose(side: Side, dia: Weights[DiaConfig], dac: Weights[DacConfig]) -> Any:
     """Dia's pipeline on a side."""
-    codec = side.network("dac", dac)
-    return side.module("dia.pipeline").compose(side.network("dia", dia), codec, **side.fastest("dia", codec))
+    networks = {"dia": side.network("dia", dia), "dac": side.network("dac", dac)}
+    return side.module("dia.pipeline").compose(networks, **side.fastest("dia", networks["dac"]))

@@ -50,13 +50,20 @@ def reference() -> np.ndarray:
     return load_file(MARS5 / "tts_e2e.safetensors")["deep.ref_audio"]
 
 
+def to_end(run: Any) -> np.ndarray:
+    """Run a diffusion to its end. → (Q, S) int32."""
+    while not run.done:
+        run.step()
+    return run.result()
+
+
 def voice(*, said: str | None = None) -> Prompt:
     return snippet(reference(), said)
 
 
 def limit(text: str, ids: int, said: str | None = None, codes: Any = CODES) -> int:
     """Length limit of the golden model that leaves room for `ids` drawn ids; codes: of a reference."""
-    return room(pipeline("torch").engine.vocabulary, text, ids, said=said, codes=codes)
+    return room(pipeline("torch").engine.facts.vocabulary, text, ids, said=said, codes=codes)
 
 
 def room(vocabulary: Any, text: str, ids: int, *, said: str | None = None, codes: Any = None) -> int:

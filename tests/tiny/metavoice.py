@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from functools import cache
@@ -25,6 +26,13 @@ def tokenizers() -> Tokenizers:
     ranks |= {piece: 256 + i for i, piece in enumerate(MERGES)}
     special = {"<|endoftext|>": 256 + len(MERGES)}
     return Tokenizers(*(MetaVoiceTokenizer(PATTERN, ranks, special, offset) for offset in (2049, 1025)))
+
+
+def documents() -> dict[str, dict[str, str]]:
+    """The tokenizers' files, by kind."""
+    tables = tokenizers()
+    files = {"metavoice": tables.first_stage, "metavoice_second_stage": tables.second_stage}
+    return {kind: {"tokenizer.json": json.dumps(table.to_dict())} for kind, table in files.items()}
 
 
 def read_speaker(path: str | os.PathLike[str]) -> np.ndarray:

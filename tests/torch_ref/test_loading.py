@@ -14,8 +14,6 @@ from converters.convert import convert
 from converters.published import open_published
 from tests.tiny.networks import dia_config, tiny
 from torch_ref import DiaPipeline, generate, load
-from torch_ref.codecs.dac import Dac
-from torch_ref.dia.dia import Dia
 from torch_ref.loading import How, open_parts
 from tts_core.dia.config import is_norm
 from tts_core.dia.options import DEFAULTS_V01
@@ -140,9 +138,9 @@ def test_the_precision_of_the_codec(published: Path) -> None:
     """Only codecs have one; on this machine's CPU only float32 is taken."""
     parts = open_parts(published, device="cpu", codec_precision="float32")
     parts.codec_precision = "tf32"
-    assert parts.network("dac", Dac).precision == "tf32"
+    assert parts.network("dac").precision == "tf32"
     assert parts.machine().codec_precision == "tf32", "the memory plan's"
-    assert not hasattr(parts.network("dia", Dia), "precision")
+    assert not hasattr(parts.network("dia"), "precision")
     with pytest.raises(UsageError, match=r"^codec_precision: tf32 is for CUDA; cpu decodes in float32"):
         load(published / "nowhere", device="cpu", codec_precision="tf32")
 

@@ -12,10 +12,10 @@ def test_steps_are_reported_now_and_then(monkeypatch: pytest.MonkeyPatch) -> Non
     """A stage at once, its steps at most every REPORT_SECONDS; they are counted from its beginning."""
     now, told = [0.0], list[Progress]()
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
-    watch = Callbacks(told.append, None)
+    watch = Callbacks(told.append)
     watch.check()
     for stage in ("prompt", "speech"):
-        watch.tell(stage, 0.0, steps=30)
+        watch.tell(stage, steps=30)
         for _ in range(30):
             now[0] += REPORT_SECONDS / 10 * 1.001
             watch.check()

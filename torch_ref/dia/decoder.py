@@ -10,14 +10,17 @@ import torch
 from torch import Tensor
 
 from torch_ref.batch import RunningBatch
+from torch_ref.device import name_of
 from torch_ref.dia.dia import DecoderLayer, Dia, DiaSource
-from torch_ref.guard import marked
+from torch_ref.guard import marked, watched
 from torch_ref.host import Host
 from torch_ref.layers.row_cache import RowCache, RowPositions
 from torch_ref.limits.independent import sequences_apart
 from torch_ref.sampling import draw_rows
 from tts_core.dia.grid import FREE, RUNNING, DiaGiven, DiaInputs
 from tts_core.dia.options import SAMPLER_0626, SAMPLER_V01, allowed_ids
+from tts_core.errors import GenerationError
+from tts_core.nn.guard import NotFiniteError
 from tts_core.nn.packed import Packed, PackedMask, PackedPart
 from tts_core.nn.sampling import TextSettings
 from tts_core.speaking.decoder import BatchDecoder, TextRead
@@ -145,3 +148,17 @@ def make_slots(network: Dia, nothing: Tensor | None, *, texts: int, room: int, *
     nothing: (1, 1, source width), the encoding of the empty text; None without guidance.
     """
     return RunningBatch(DiaDecoder(network, nothing), texts=texts, room=room - 1)
+
+
+def fault(network: Dia, tokens: Tensor, rows: Tensor, *, guided: bool, text: int) -> GenerationError:
+    """Build the error that names the first layer with NaN or infinity, by running a text's rows again.
+
+    tokens: (S,) ids of the text.
+    rows: (1, T, C), the rows before the marked one.
+    text: its position in the batch, from 1.
+    """
+    dtype = name_of(network.model.decoder.embeddings.embed.weight.dtype)
+    with watched(network) as found, torch.inference_mode():
+        source = network.read([tokens], network.encode_nothing() if guided else None)
+        network.next_logits(torch.cat((rows, rows)) if guided else rows, network.new_cache(), source)
+    return NotFiniteError(next(iter(found), None), dtype, text=text, row=rows.shape[1])

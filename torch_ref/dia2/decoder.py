@@ -10,13 +10,16 @@ import torch
 from torch import Tensor
 
 from torch_ref.batch import RunningBatch
+from torch_ref.device import name_of
 from torch_ref.dia2.dia2 import Dia2
-from torch_ref.guard import marked
+from torch_ref.guard import marked, watched
 from torch_ref.host import Host
 from torch_ref.layers.row_cache import RowCache, RowPositions
 from torch_ref.limits.independent import sequences_apart
 from torch_ref.sampling import draw_rows
 from tts_core.dia2.inputs import FIRST_STREAM, SAMPLER, Dia2Inputs, allowed_ids, noise_shape
+from tts_core.errors import GenerationError
+from tts_core.nn.guard import NotFiniteError
 from tts_core.nn.packed import Packed
 from tts_core.nn.sampling import TextSettings
 from tts_core.speaking.decoder import BatchDecoder, TextRead
@@ -109,3 +112,21 @@ class Dia2Decoder(BatchDecoder):
 def make_slots(network: Dia2, *, texts: int, room: int, **bounds: bool) -> RunningBatch:
     """Open a running batch of at most `texts` texts that read at most `room` steps."""
     return RunningBatch(Dia2Decoder(network), texts=texts, room=room)
+
+
+def fault(network: Dia2, tokens: Tensor, text: tuple[int, int]) -> GenerationError:
+    """Build the error that names the first layer with NaN or infinity, by running a text's steps again.
+
+    tokens: (T, 2 + Q), all inputs so far.  text: ids of both streams after the last step.
+    """
+    transformer, depformer = network.transformer, network.depformer
+    dtype = name_of(transformer.text_embed.embedding.weight.dtype)
+    with watched(network) as found, torch.inference_mode():
+        hidden = transformer(tokens[None], 0, transformer.new_cache())[:, -1]
+        transformer.actions(hidden)
+        previous = transformer.codes(hidden).argmax(dim=-1).clamp(max=depformer.codebook_size - 1)
+        main, second = (previous.new_full((1,), each) for each in text)
+        cache = depformer.new_cache()
+        for stage in range(len(depformer.stage_sets)):
+            previous = depformer(stage, hidden, previous, (main, second), cache).argmax(dim=-1)
+    return NotFiniteError(next(iter(found), None), dtype, text=1, row=tokens.shape[0])

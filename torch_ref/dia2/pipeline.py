@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from torch_ref.codecs.mimi import Mimi
-from torch_ref.dia2.decoder import make_slots
-from torch_ref.dia2.dia2 import Dia2
-from torch_ref.dia2.guard import fault
+from torch_ref.dia2.decoder import fault, make_slots
 from torch_ref.host import Host
-from torch_ref.loading import Loaded, Parts
+from torch_ref.loading import Loaded
 from tts_core.dia2 import pipeline
-from tts_core.dia2.footprint import PLAN
 from tts_core.dia2.net import Dia2Net
-from tts_core.dia2.tokenizer import FILE
+from tts_core.models import NONE, Documents
 
 
 class Dia2Pipeline(Loaded, pipeline.Dia2Pipeline):
     """Dia2 on this side, with its networks in `engine`."""
 
 
-def assemble(parts: Parts) -> Dia2Pipeline:
-    """Build the pipeline. Raises ResourceError, before weights are read, for too little memory."""
-    PLAN.check_loading(parts.configs, parts.machine())
-    network, codec = parts.network("dia2", Dia2), parts.network("mimi", Mimi)
-    return compose(network, codec, parts.documents["dia2"][FILE], **Parts.fastest("dia2", codec))
+def compose(networks: Mapping[str, Any], documents: Documents = NONE, **forms: Any) -> Dia2Pipeline:
+    """Build the pipeline of loaded networks, with the texts of the parts that have some; both by kind.
 
-
-def compose(network: Dia2, codec: Mimi, tokenizer: str, **forms: Any) -> Dia2Pipeline:
-    """Build the pipeline of loaded networks.
-
-    tokenizer: the text of its file.
     forms: of what runs, from `Parts.fastest`; plain ones unless given.
     """
-    host = Host(network.transformer.text_embed.embedding)
-    host.codec = codec
-    forms.setdefault("make_slots", make_slots)
-    return Dia2Pipeline(Dia2Net({FILE: tokenizer}, network, codec, host, fault=fault, **forms))
+    host = Host(networks["dia2"].transformer.text_embed.embedding)
+    host.codec = networks["mimi"]
+    how = {"make_slots": make_slots, "fault": fault} | forms
+    return Dia2Pipeline(Dia2Net(networks, documents, host, **how))

@@ -2,62 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from torch_ref.codecs.encodec import Encodec
-from torch_ref.codecs.vocos import Vocos
 from torch_ref.host import Host
-from torch_ref.loading import Loaded, Parts
-from torch_ref.mars5.codec_lm import CodecLM
+from torch_ref.loading import Loaded
 from torch_ref.mars5.decoder import make_slots
-from torch_ref.mars5.residual_transformer import ResidualTransformer
 from torch_ref.mars5.reverse import DenoisingStep, ReverseDiffusion
-from tts_core.config import config_of
 from tts_core.mars5 import pipeline
-from tts_core.mars5.config import CodecLMConfig
-from tts_core.mars5.footprint import PLAN
 from tts_core.mars5.net import Mars5Net
-from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecVocabulary
+from tts_core.models import NONE, Documents
 
 
 class Mars5Pipeline(Loaded, pipeline.Mars5Pipeline):
     """MARS5 on this side, with its networks in `engine`."""
 
 
-def assemble(parts: Parts) -> Mars5Pipeline:
-    """Build the pipeline. Raises ResourceError, before weights are read, for too little memory."""
-    PLAN.check_loading(parts.configs, parts.machine())
-    texts, ids = parts.documents["mars5"], config_of(parts.configs, "mars5", CodecLMConfig).vocab_size
-    vocabulary = CodecVocabulary.read(texts[TEXT_FILE], texts[SPEECH_FILE], vocab_size=ids)
-    return compose(
-        parts.network("mars5", CodecLM),
-        parts.network("mars5_nar", ResidualTransformer),
-        parts.network("encodec", Encodec),
-        parts.network("vocos", Vocos),
-        vocabulary,
-        **Parts.fastest("mars5"),
-    )
-
-
-def compose(
-    network: CodecLM,
-    transformer: ResidualTransformer,
-    codec: Encodec,
-    vocoder: Vocos,
-    vocabulary: CodecVocabulary,
-    **forms: Any,
-) -> Mars5Pipeline:
-    """Build the pipeline of loaded networks.
+def compose(networks: Mapping[str, Any], documents: Documents = NONE, **forms: Any) -> Mars5Pipeline:
+    """Build the pipeline of loaded networks, with the texts of the parts that have some; both by kind.
 
     forms: of what runs, from `Parts.fastest`; plain ones unless given.
     """
-    engine = Mars5Net(
-        network,
-        ReverseDiffusion(transformer, forms.get("make_step", DenoisingStep)),
-        codec,
-        vocoder,
-        vocabulary,
-        Host(network.embed),
-        make_slots=forms.get("make_slots", make_slots),
+    how = {"make_slots": make_slots, "make_step": DenoisingStep} | forms
+    diffusion, host = (
+        ReverseDiffusion(networks["mars5_nar"], how.pop("make_step")),
+        Host(networks["mars5"].embed),
     )
-    return Mars5Pipeline(engine)
+    return Mars5Pipeline(Mars5Net(networks, documents, host, diffusion=diffusion, **how))

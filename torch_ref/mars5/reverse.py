@@ -167,24 +167,6 @@ class ReverseDiffusion:
         source = self.read(text, reference, cells, settings)
         return DiffusionRun(self.make_step(self.network, source, cells, settings), cells, noise)
 
-    def run(
-        self,
-        text: np.ndarray,
-        reference: np.ndarray,
-        cells: Cells,
-        settings: Diffusion,
-        *,
-        noise: Noise,
-    ) -> np.ndarray:
-        """Draw all codebooks of the cells' frames, the prompt's included. → (Q, S) int32.
-
-        Arguments as in `begin`, errors as in DiffusionRun.result.
-        """
-        run = self.begin(text, reference, cells, settings, noise=noise)
-        while not run.done:
-            run.step()
-        return run.result()
-
 
 def _to_device(network: ResidualTransformer, array: np.ndarray) -> Tensor:
     """Copy an array to the network's device."""

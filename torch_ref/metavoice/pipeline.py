@@ -1,51 +1,29 @@
-"""MetaVoice's pipeline on this side, loaded from files or built from networks."""
+"""MetaVoice's pipeline on this side, loaded from a folder or built from networks."""
 
 from __future__ import annotations
 
-from torch_ref.codecs.encodec import Encodec
-from torch_ref.codecs.mbd import MultiBandDiffusion
-from torch_ref.codecs.vocos import Vocos
+from collections.abc import Mapping
+from typing import Any
+
 from torch_ref.host import Host
-from torch_ref.loading import Loaded, Parts
+from torch_ref.loading import Loaded
 from torch_ref.metavoice.codes import fill_codebooks
-from torch_ref.metavoice.first_stage import FirstStage
+from torch_ref.metavoice.decoder import make_slots
 from torch_ref.metavoice.guidance import fault
-from torch_ref.metavoice.second_stage import SecondStage
-from torch_ref.metavoice.speaker_encoder import SpeakerEncoder
 from tts_core.metavoice import pipeline
-from tts_core.metavoice.footprint import PLAN
 from tts_core.metavoice.net import MetaVoiceNet
-from tts_core.metavoice.text import read_tokenizers
+from tts_core.models import NONE, Documents
 
 
 class MetaVoicePipeline(Loaded, pipeline.MetaVoicePipeline):
     """MetaVoice on this side, with its networks in `engine`."""
 
 
-def assemble(parts: Parts) -> MetaVoicePipeline:
-    """Build the pipeline; EnCodec is loaded only together with multi-band diffusion, which needs it.
+def compose(networks: Mapping[str, Any], documents: Documents = NONE, **forms: Any) -> MetaVoicePipeline:
+    """Build the pipeline of loaded networks, with the texts of the parts that have some; both by kind.
 
-    Raises ResourceError, before weights are read, for too little memory.
+    forms: of what runs, from `Parts.fastest`; plain ones unless given.
     """
-    PLAN.check_loading(parts.configs, parts.machine())
-    tokenizers = read_tokenizers(parts.documents)
-    network = parts.network("metavoice", FirstStage)
-    second_stage = parts.network("metavoice_second_stage", SecondStage)
-    speaker_encoder = parts.network("metavoice_speaker_encoder", SpeakerEncoder)
-    vocoder, diffusion = parts.network("vocos", Vocos), None
-    if "mbd" in parts.configs:
-        diffusion = parts.network("encodec", Encodec), parts.network("mbd", MultiBandDiffusion)
-    engine = MetaVoiceNet(
-        parts.configs,
-        tokenizers,
-        network,
-        second_stage,
-        speaker_encoder,
-        vocoder,
-        diffusion,
-        Host(network.transformer.wpe),
-        fill_codebooks=fill_codebooks,
-        fault=fault,
-        **Parts.fastest("metavoice"),
-    )
-    return MetaVoicePipeline(engine)
+    host = Host(networks["metavoice"].transformer.wpe)
+    how = {"make_slots": make_slots, "fill_codebooks": fill_codebooks, "fault": fault} | forms
+    return MetaVoicePipeline(MetaVoiceNet(networks, documents, host, **how))

@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
@@ -22,8 +22,11 @@ from tts_core.bulk.outcome import Outcome
 from tts_core.bulk.rows import TextRow
 from tts_core.errors import device_error
 from tts_core.results import GenerationResult, join
-from tts_core.serving.session import Failed, Session
+from tts_core.serving.session import Failed
 from tts_core.serving.source import ModelSource
+
+if TYPE_CHECKING:
+    from tts_core.speaking.session import SpeechSession
 
 _LOG = logging.getLogger("tts_core")
 Made = TypeVar("Made")
@@ -47,7 +50,7 @@ class RowSpeaker:
     open_session: opens a running batch: the first, and another after an error of the device ended one.
     """
 
-    def __init__(self, source: ModelSource, open_session: Callable[[], Session], work: BulkWork):
+    def __init__(self, source: ModelSource, open_session: Callable[[], SpeechSession], work: BulkWork):
         self.source, self.open_session, self.work = source, open_session, work
         self.session = open_session()
         self.asking = Asking(source, work)

@@ -12,31 +12,23 @@ from typing import Any
 
 import numpy as np
 
-from tts_core.audio.voice_cache import VoiceCache
 from tts_core.codecs.dac import DacConfig, check_fits, decode_lookahead
 from tts_core.codecs.dac_calls import Passage, launch_passages, most_fed, split, stream_shapes
 from tts_core.codecs.dac_streams import decode_next, frames_fed
+from tts_core.codecs.memory import codec_policy
 from tts_core.codecs.policy import CALL, ROWS, CodecPolicy
-from tts_core.config import Configs
 from tts_core.dia.config import DiaConfig
 from tts_core.dia.footprint import PLAN, DiaJob, grid_rows
 from tts_core.dia.grid import DelayGrid
-from tts_core.dia.options import DiaOptions
-from tts_core.dia.request import DiaRequest, live, request, requests
+from tts_core.dia.request import DiaFacts, DiaRequest
 from tts_core.errors import GenerationError
 from tts_core.memory.fits import together
+from tts_core.memory.machine import Machine
 from tts_core.nn.beside import Done, Pending
-from tts_core.nn.calls import apart
-from tts_core.nn.host import Device
-from tts_core.pipeline import PromptLike
 from tts_core.speaking.admission import Admission
-from tts_core.speaking.live import LiveText
 from tts_core.speaking.net import SIDE_BY_SIDE, Net, in_calls
 from tts_core.speaking.running import RunningBatch
 from tts_core.speaking.speech import CodecMemory, Sound
-from tts_core.text.rules import NO_RULES, TextRules
-
-REHEARSAL = 40  # frames at most: every kernel, and the first windows
 
 
 class DiaNet(Net):
@@ -44,67 +36,33 @@ class DiaNet(Net):
     runs beside the steps, streams one after the other. The empty text of guidance is encoded once.
 
     encode_nothing: of the network, encodes the empty text.
-    make_slots: of the network, opens a running batch: `dia/decoder.py`.
-    fault: of the network, `dia/guard.py`.
     decode: of the codec without windows, codes (B, Q, F) on the device → samples (B, L).
-    rules: for texts.
     lookahead: frames after a window that its samples depend on.
     """
 
-    plan = PLAN
+    kinds, facts_of, plan = ("dia", "dac"), DiaFacts.of, PLAN
+    codec_config: DacConfig
+    config: DiaConfig
 
     def __init__(
         self,
-        network: Any,
-        codec: Any,
-        host: Device,
-        *,
+        *given: Any,
         encode_nothing: Callable[[], Any],
-        make_slots: Callable[..., RunningBatch],
-        fault: Callable[..., GenerationError],
         decode: Callable[[Any], Any],
-        rules: TextRules = NO_RULES,
+        **how: Any,
     ):
-        self.network, self.codec, self.host, self.rules = network, codec, host, rules
-        self.config: DiaConfig = network.config
-        self.codec_config: DacConfig = codec.config
-        decoder = self.config.decoder_config
-        check_fits(self.codec_config, decoder.num_channels, self.config.eos_token_id)
-        self.configs: Configs = {"dia": self.config, "dac": self.codec_config}
+        super().__init__(*given, **how)
+        check_fits(self.codec_config, self.config.decoder_config.num_channels, self.config.eos_token_id)
         self.lookahead = decode_lookahead(self.codec_config)
-        self._encode_nothing, self._make_slots = cache(encode_nothing), make_slots
-        self._fault, self._decode, self._codes = fault, decode, VoiceCache()
+        self._encode_nothing, self._decode = cache(encode_nothing), decode
 
     @property
     def policy(self) -> CodecPolicy:
         """The codec's windows."""
         return self.codec.policy
 
-    @property
-    def sample_rate(self) -> int:
-        return self.codec_config.sample_rate
-
-    def request(self, text: str, options: DiaOptions, prompt: PromptLike = None) -> DiaRequest:
-        return request(self.config, self.codec_config, text, options, prompt, self.rules)
-
-    def requests(
-        self,
-        texts: Sequence[str],
-        options: DiaOptions,
-        prompts: PromptLike | Sequence[PromptLike],
-        *,
-        exactly: bool = False,
-    ) -> list[DiaRequest]:
-        """As of any model. A text with a pause inside is spoken in pieces, beside the others."""
-        rules = NO_RULES if exactly else self.rules
-        return requests(self.config, self.codec_config, texts, options, prompts, rules, exactly=exactly)
-
-    def live(self, options: DiaOptions, prompt: PromptLike) -> LiveText:
-        return live(self.config, self.codec_config, options, prompt, self.rules)
-
-    def rehearsal(self) -> DiaRequest:
-        options = DiaOptions(seed=0, max_frames=min(REHEARSAL, self.config.max_frames))
-        return self.request("[S1] Yes.", options)
+    def fit(self, machine: Machine) -> None:
+        self.codec.policy = codec_policy(self.codec_config, machine)
 
     def together(self, requests: Sequence[DiaRequest], most: int | None = None) -> tuple[DiaJob, int]:
         """As of any model; texts of several pieces speak as many of them at once as fit."""
@@ -151,14 +109,6 @@ class DiaNet(Net):
         """
         tokens, rows = self.host.to_device(piece.tokens), self.host.to_device(grid.rows[None, : grid.filled])
         return self._fault(self.network, tokens, rows, guided=piece.sampling.cfg_scale != 0, text=1)
-
-    def encode(self, samples: np.ndarray) -> np.ndarray:
-        """Encode a recording, (L,) float32 at the codec's rate, as codes (Q, P) int32."""
-
-        def encode() -> np.ndarray:
-            return self.host.to_host(self.codec.encode(samples[None]))[0]
-
-        return self._codes.encoded([samples], lambda _: apart(self.host, encode))
 
     def prepare(self, policy: CodecPolicy, places: int) -> None:
         """Let a stream's calls be captured, where the host `overlaps`: each shape at its second time.

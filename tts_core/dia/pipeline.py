@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Unpack
 from tts_core.dia.model import MODEL
 from tts_core.dia.net import DiaNet
 from tts_core.results import GenerationResult
-from tts_core.speaking.pipeline import SpeechPipeline
+from tts_core.speaking.pipeline import Pipeline
 from tts_core.text.rules import TextRules
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tts_core.pipeline import PromptLike
 
 
-class DiaPipeline(SpeechPipeline[DiaNet]):
+class DiaPipeline(Pipeline):
     """A Dia of either side.
 
     prompt: a voice to continue, with its transcript. All pieces of a long text have the same voices: the
@@ -32,11 +32,12 @@ class DiaPipeline(SpeechPipeline[DiaNet]):
     """
 
     model = MODEL
+    engine: DiaNet
 
     @property
     def rules(self) -> TextRules:
         """The rules for texts."""
-        return self.engine.rules
+        return self.engine.facts.rules
 
     if TYPE_CHECKING:
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
 
 import numpy as np
 
@@ -33,17 +32,18 @@ from tts_core.dia.text import (
 )
 from tts_core.dia.voice import DiaVoice, read_voice
 from tts_core.errors import UsageError
+from tts_core.models import Documents
 from tts_core.nn.noise import Noise, per_text, piece_seed
 from tts_core.pipeline import PromptLike
 from tts_core.speaking.asked import each_text, frames_of, seed_of
-from tts_core.speaking.live import LiveText
-from tts_core.speaking.request import WholeRequest
+from tts_core.speaking.request import RequestFacts, WholeRequest
 from tts_core.text.alphabet import accent_notes
 from tts_core.text.breaks import Paused
 from tts_core.text.duration import longest_frames
 from tts_core.text.rules import NO_RULES, TextRules, read_rules
 
 _UNREADABLE = re.compile("[\0\ud800-\udfff]")  # the id of padding, and characters that UTF-8 cannot encode
+REHEARSAL = 40  # frames at most: every kernel, and the first windows
 ROOM = 1.5  # of the longest piece: frames that anchors leave free in the window
 
 
@@ -129,159 +129,133 @@ class DiaRequest(WholeRequest):
         )
 
 
-def request(
-    config: DiaConfig,
-    codec: DacConfig,
-    text: str,
-    options: DiaOptions,
-    prompt: PromptLike,
-    rules: TextRules = NO_RULES,
-) -> DiaRequest:
-    """Check one text with its options and prompt, and cut a long text into pieces.
+@dataclass(frozen=True)
+class DiaFacts(RequestFacts):
+    """The facts about a Dia that a request needs. rules: of its folder, for texts."""
 
-    rules: of the model's folder. Raises UsageError naming the argument.
-    """
-    active = choose_rules(rules, options)
-    voice = _heard(read_voice(config, codec, prompt), active, options)
-    accents = accent_notes("text", text, active.knows)
-    text = readable("text", text, active, options)
-    pieces = _pieces(config, codec, text, options, voice, active)
-    continues = voice is not None and voice.transcript is not None
-    remarks = notes(text, sum(piece.seconds for piece in pieces), rules, continues=continues)
-    if len(pieces) == 1:
-        limits = [check_limit(config, codec, options, voice, pieces[0].seconds, "prompt 1")]
-    else:
-        limits = choose_limits(config, codec.frame_rate, pieces, voice)
-        voice = voice and replace(voice, transcript=bare(str(voice.transcript)))
-    silences = (pieces[0].before, *(piece.after for piece in pieces))
-    said = [piece.spoken for piece in pieces]
-    if all(turn.speaker is None for turn in turns(text)):  # the tags are ours
-        said = [one[len(TAGS[0]) :].lstrip() if one.startswith(TAGS) else one for one in said]
-    pacing = Pacing(tuple(said), silences, options.speed)
-    made = _made(config, codec, options, voice, pieces, limits, pacing)
-    shortest = rules.shortest_anchor if any(piece.after for piece in pieces[:-1]) else 0
-    return replace(made, notes=accents + remarks, shortest_anchor=shortest)
+    config: DiaConfig
+    codec: DacConfig
+    rules: TextRules = NO_RULES
 
+    @classmethod
+    def of(cls, configs: Configs, documents: Documents) -> DiaFacts:
+        rules = read_rules(documents.get("dia", {}))
+        return cls(config_of(configs, "dia", DiaConfig), config_of(configs, "dac", DacConfig), rules)
 
-def _made(
-    config: DiaConfig,
-    codec: DacConfig,
-    options: DiaOptions,
-    voice: DiaVoice | None,
-    pieces: Sequence[DiaPiece],
-    limits: Sequence[int],
-    pacing: Pacing,
-) -> DiaRequest:
-    """Build the request of pieces with their limits in frames."""
-    seed = seed_of(options)
-    seeds = [piece_seed(seed, place) for place in range(len(pieces))]
-    return DiaRequest(
-        config=config,
-        frame_rate=codec.frame_rate,
-        pieces=tuple(pieces),
-        voice=voice,
-        sampling=choose_sampling(config, options),
-        limits=tuple(limits),
-        max_frames=None if len(pieces) == 1 else frames_of(options, codec.frame_rate),
-        seeds=[None] * len(seeds) if options.noise is not None else [*seeds],
-        noise=per_text(options.noise, seeds, "piece"),
-        last_channel_free=options.last_channel_free,
-        pacing=pacing,
-        own_limits=options.max_seconds is None and options.max_frames is None,
-    )
+    def voices(self, prompt: PromptLike) -> Dialogue:
+        return Dialogue(prompt, self.rules.shortest_anchor)
 
+    def rehearsal(self) -> DiaRequest:
+        options = DiaOptions(seed=0, max_frames=min(REHEARSAL, self.config.max_frames))
+        return self.request("[S1] Yes.", options)
 
-def live(
-    config: DiaConfig, codec: DacConfig, options: DiaOptions, prompt: PromptLike, rules: TextRules = NO_RULES
-) -> LiveText:
-    """Check all of a text that comes but the text. Raises UsageError."""
-
-    def one(text: str, options: DiaOptions, prompt: PromptLike) -> DiaRequest:
-        return request(config, codec, text, options, prompt, rules)
-
-    return LiveText(one, options, Dialogue(prompt, rules.shortest_anchor))
-
-
-def ask(
-    configs: Configs,
-    documents: Mapping[str, Mapping[str, str]],
-    text: str,
-    options: DiaOptions,
-    prompt: PromptLike,
-    *,
-    more: bool = False,
-) -> Any:
-    """Build a request from the configurations and documents of a model's parts, by kind.
-
-    more: its text goes on.
-    """
-    rules = read_rules(documents.get("dia", {}))
-    config, codec = config_of(configs, "dia", DiaConfig), config_of(configs, "dac", DacConfig)
-    if more:
-        return live(config, codec, options, prompt, rules).begun(text)
-    return request(config, codec, text, options, prompt, rules)
-
-
-def requests(
-    config: DiaConfig,
-    codec: DacConfig,
-    texts: Sequence[str],
-    options: DiaOptions,
-    prompts: PromptLike | Sequence[PromptLike],
-    rules: TextRules = NO_RULES,
-    *,
-    exactly: bool = False,
-) -> list[DiaRequest]:
-    """Check several texts. Each is spoken whole; one with pauses inside, in pieces.
-
-    prompts: one for all, or one per text.
-    rules: of the model's folder.
-    exactly: read the texts as given, without preparing them.
-    Raises UsageError naming the argument and the text's position.
-    """
-    asked = list[DiaRequest]()
-    for place, text, own, prompt in each_text(texts, options, prompts):
-        if not exactly and len(paused(f"text {place}", text).parts) > 1:
-            asked.append(request(config, codec, text, own, prompt, rules))
+    def request(self, text: str, options: DiaOptions, prompt: PromptLike = None) -> DiaRequest:
+        active = choose_rules(self.rules, options)
+        voice = _heard(read_voice(self.config, self.codec, prompt), active, options)
+        accents = accent_notes("text", text, active.knows)
+        text = readable("text", text, active, options)
+        pieces = self._pieces(text, options, voice, active)
+        continues = voice is not None and voice.transcript is not None
+        remarks = notes(text, sum(piece.seconds for piece in pieces), self.rules, continues=continues)
+        if len(pieces) == 1:
+            limits = [check_limit(self.config, self.codec, options, voice, pieces[0].seconds, "prompt 1")]
         else:
-            asked.append(_whole(config, codec, text, own, prompt, rules, place, exactly=exactly))
-    if not options.last_channel_free:
-        return asked
-    frames = [0 if one.voice is None else one.voice.frames for one in asked]
-    return [
-        replace(one, last_channel_free=its == max(frames)) for one, its in zip(asked, frames, strict=True)
-    ]
+            limits = choose_limits(self.config, self.codec.frame_rate, pieces, voice)
+            voice = voice and replace(voice, transcript=bare(str(voice.transcript)))
+        silences = (pieces[0].before, *(piece.after for piece in pieces))
+        said = [piece.spoken for piece in pieces]
+        if all(turn.speaker is None for turn in turns(text)):  # the tags are ours
+            said = [one[len(TAGS[0]) :].lstrip() if one.startswith(TAGS) else one for one in said]
+        pacing = Pacing(tuple(said), silences, options.speed)
+        made = self._made(options, voice, pieces, limits, pacing)
+        shortest = self.rules.shortest_anchor if any(piece.after for piece in pieces[:-1]) else 0
+        return replace(made, notes=accents + remarks, shortest_anchor=shortest)
 
+    def requests(
+        self,
+        texts: Sequence[str],
+        options: DiaOptions,
+        prompts: PromptLike | Sequence[PromptLike],
+        *,
+        exactly: bool = False,
+    ) -> list[DiaRequest]:
+        """As of any model. Each text is spoken whole; one with pauses inside, in pieces."""
+        asked = list[DiaRequest]()
+        for place, text, own, prompt in each_text(texts, options, prompts):
+            if not exactly and len(paused(f"text {place}", text).parts) > 1:
+                asked.append(self.request(text, own, prompt))
+            else:
+                asked.append(self._whole(text, own, prompt, place, exactly=exactly))
+        if not options.last_channel_free:
+            return asked
+        frames = [0 if one.voice is None else one.voice.frames for one in asked]
+        return [
+            replace(one, last_channel_free=its == max(frames)) for one, its in zip(asked, frames, strict=True)
+        ]
 
-def _whole(
-    config: DiaConfig,
-    codec: DacConfig,
-    text: str,
-    options: DiaOptions,
-    prompt: PromptLike,
-    rules: TextRules,
-    place: int,
-    *,
-    exactly: bool,
-) -> DiaRequest:
-    """Check a text that is spoken at once. place: in messages."""
-    rules = NO_RULES if exactly else choose_rules(rules, options)
-    voice = _heard(read_voice(config, codec, prompt, f"prompt {place}"), rules, options)
-    before, where = None if voice is None else voice.transcript, f"text {place}"
-    given = Paused.whole(text) if exactly else paused(where, readable(where, text, rules, options))
-    said, *more = given.parts
-    if more:
-        raise UsageError(f"{where}: its pauses cut it into {len(given.parts)} pieces; this takes one")
-    if exactly:
-        expected = seconds(said)
-        whole = said if before is None else f"{before.rstrip()} {said.lstrip()}"
-    else:
-        expected = seconds(rewritten("text", said, rules))
-        whole = prepare(said, config.max_text_bytes, transcript=before, rules=rules)
-    _check_text(config, whole, place)
-    limit = check_limit(config, codec, options, voice, expected, f"prompt {place}")
-    pacing = Pacing(given.parts, given.silences, options.speed)
-    return _made(config, codec, options, voice, [DiaPiece(whole, said=said)], [limit], pacing)
+    def _whole(
+        self, text: str, options: DiaOptions, prompt: PromptLike, place: int, *, exactly: bool
+    ) -> DiaRequest:
+        """Check a text that is spoken at once. place: in messages."""
+        rules = NO_RULES if exactly else choose_rules(self.rules, options)
+        voice = _heard(read_voice(self.config, self.codec, prompt, f"prompt {place}"), rules, options)
+        before, where = None if voice is None else voice.transcript, f"text {place}"
+        given = Paused.whole(text) if exactly else paused(where, readable(where, text, rules, options))
+        said, *more = given.parts
+        if more:
+            raise UsageError(f"{where}: its pauses cut it into {len(given.parts)} pieces; this takes one")
+        if exactly:
+            expected = seconds(said)
+            whole = said if before is None else f"{before.rstrip()} {said.lstrip()}"
+        else:
+            expected = seconds(rewritten("text", said, rules))
+            whole = prepare(said, self.config.max_text_bytes, transcript=before, rules=rules)
+        _check_text(self.config, whole, place)
+        limit = check_limit(self.config, self.codec, options, voice, expected, f"prompt {place}")
+        pacing = Pacing(given.parts, given.silences, options.speed)
+        return self._made(options, voice, [DiaPiece(whole, said=said)], [limit], pacing)
+
+    def _pieces(
+        self, text: str, options: DiaOptions, voice: DiaVoice | None, rules: TextRules
+    ) -> list[DiaPiece]:
+        if voice is not None and voice.transcript is None:  # codes only; their transcript is in the text
+            given = paused("text", text)
+            if len(given.parts) > 1:
+                raise UsageError(
+                    "text: its pauses cut it into pieces, and codes without a transcript continue one; give "
+                    "Prompt.of(codes=..., text=...)"
+                )
+            [text], silences = given.cut(lambda part: [part])
+            return [DiaPiece(prepare(text, self.config.max_text_bytes, rules=rules), (), None, *silences)]
+        transcript, frames = (None, 0) if voice is None else (voice.transcript, voice.frames)
+        rate = self.codec.frame_rate
+        return read(text, transcript, frames, self.config, rate, options.piece_seconds, rules)
+
+    def _made(
+        self,
+        options: DiaOptions,
+        voice: DiaVoice | None,
+        pieces: Sequence[DiaPiece],
+        limits: Sequence[int],
+        pacing: Pacing,
+    ) -> DiaRequest:
+        """Build the request of pieces with their limits in frames."""
+        seed = seed_of(options)
+        seeds = [piece_seed(seed, place) for place in range(len(pieces))]
+        return DiaRequest(
+            config=self.config,
+            frame_rate=self.codec.frame_rate,
+            pieces=tuple(pieces),
+            voice=voice,
+            sampling=choose_sampling(self.config, options),
+            limits=tuple(limits),
+            max_frames=None if len(pieces) == 1 else frames_of(options, self.codec.frame_rate),
+            seeds=[None] * len(seeds) if options.noise is not None else [*seeds],
+            noise=per_text(options.noise, seeds, "piece"),
+            last_channel_free=options.last_channel_free,
+            pacing=pacing,
+            own_limits=options.max_seconds is None and options.max_frames is None,
+        )
 
 
 def _heard(voice: DiaVoice | None, rules: TextRules, options: DiaOptions) -> DiaVoice | None:
@@ -290,27 +264,6 @@ def _heard(voice: DiaVoice | None, rules: TextRules, options: DiaOptions) -> Dia
         return voice
     said = readable("transcript", voice.transcript, rules, options)
     return replace(voice, transcript=rewritten_transcript(said, rules))
-
-
-def _pieces(
-    config: DiaConfig,
-    codec: DacConfig,
-    text: str,
-    options: DiaOptions,
-    voice: DiaVoice | None,
-    rules: TextRules,
-) -> list[DiaPiece]:
-    if voice is not None and voice.transcript is None:  # codes only; their transcript is in the text
-        given = paused("text", text)
-        if len(given.parts) > 1:
-            raise UsageError(
-                "text: its pauses cut it into pieces, and codes without a transcript continue one; give "
-                "Prompt.of(codes=..., text=...)"
-            )
-        [text], silences = given.cut(lambda part: [part])
-        return [DiaPiece(prepare(text, config.max_text_bytes, rules=rules), (), None, *silences)]
-    transcript, frames = (None, 0) if voice is None else (voice.transcript, voice.frames)
-    return read(text, transcript, frames, config, codec.frame_rate, options.piece_seconds, rules)
 
 
 def choose_sampling(config: DiaConfig, options: DiaOptions) -> DiaSampling:
@@ -374,3 +327,6 @@ def _check_text(config: DiaConfig, text: str, place: int) -> None:
         raise UsageError(
             f"text {place}: {len(tokens)} bytes, limit {config.max_text_bytes}; split it at a turn"
         )
+
+
+facts = DiaFacts.of

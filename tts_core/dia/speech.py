@@ -9,13 +9,12 @@ from functools import partial
 
 from tts_core.codecs.dac_calls import Passage
 from tts_core.codecs.policy import CodecPolicy, complete
-from tts_core.dia.grid import DelayGrid, DiaInputs
+from tts_core.dia.grid import DiaInputs
 from tts_core.dia.long_text import DiaPieces
 from tts_core.dia.net import DiaNet
 from tts_core.dia.request import DiaRequest
 from tts_core.dia.text import words_of
-from tts_core.results import SpokenPiece
-from tts_core.speaking.speech import All, CodecMemory, Encode, Free, Ids, Slot, Sound, Speech
+from tts_core.speaking.speech import All, Encode, Free, Ids, Slot, Sound, Speech
 from tts_core.text.duration import warn_of_cut
 
 
@@ -35,8 +34,9 @@ def speak(request: DiaRequest, net: DiaNet, policy: CodecPolicy | None) -> Speec
 def _speak(text: DiaPieces, place: int, net: DiaNet, policy: CodecPolicy | None) -> Speech:
     """Speak a piece after its reference and anchors."""
     piece, is_long = text.request(place), len(text.whole.pieces) > 1
-    grid, asked, memory = piece.grid(), 0, net.memory(policy)
+    grid, asked = piece.grid(), 0
     slot = Slot(DiaInputs.of(grid, piece.tokens, piece.sampling, piece.noise[0]))
+    sound = partial(Sound, memory=net.memory(policy), is_kept=is_long)
     while not grid.done:
         for ids in (yield Ids(slot)):
             if ids.min() < 0:
@@ -44,37 +44,15 @@ def _speak(text: DiaPieces, place: int, net: DiaNet, policy: CodecPolicy | None)
             grid.accept(ids)
             if grid.done:
                 break
-        final = grid.frames - (1 if grid.done else net.lookahead)  # the last window ends the piece
-        for start, stop in complete(policy, asked, final):
-            yield _sound(grid, start, stop, memory, is_kept=is_long)
+        codes, final = grid.codes(), grid.frames - (1 if grid.done else net.lookahead)
+        for start, stop in complete(policy, asked, final):  # the last window ends the piece
+            yield sound(codes[:, start:stop], grid.filled, source=Passage(codes, start, stop))
             asked = stop
     yield Free(slot)
-    ended = text.end(place, grid.codes(), grid.finish_reason)
+    codes = grid.codes()
+    ended = text.end(place, codes, grid.finish_reason)
     if piece.own_limits and grid.finish_reason == "length":
         warn_of_cut(piece.limits[0], piece.frame_rate, words_of(piece.tokens))
-    told = ended if is_long else None
-    yield _sound(grid, asked, grid.frames, memory, told, is_kept=is_long, ends=True)
+    source, told = Passage(codes, asked, grid.frames), ended if is_long else None
+    yield sound(codes[:, asked:], grid.filled, source=source, ends=True, piece=told)
     return grid.finish_reason
-
-
-def _sound(
-    grid: DelayGrid,
-    start: int,
-    stop: int,
-    memory: CodecMemory | None,
-    piece: SpokenPiece | None = None,
-    *,
-    is_kept: bool,
-    ends: bool = False,
-) -> Sound:
-    """Cut a window out of a piece. memory, is_kept, piece: as in Sound."""
-    codes = grid.codes()
-    return Sound(
-        codes[:, start:stop],
-        grid.filled,
-        memory,
-        source=Passage(codes, start, stop),
-        ends=ends,
-        is_kept=is_kept,
-        piece=piece,
-    )

@@ -12,29 +12,18 @@ import numpy as np
 
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.dia2.footprint import PLAN, Dia2Job, cached_rows, longest_frames
-from tts_core.dia2.options import Dia2Options
 from tts_core.dia2.recordings import longest_prefix
-from tts_core.dia2.request import Dia2Facts, Dia2Request, live, request
+from tts_core.dia2.request import Dia2Facts
 from tts_core.errors import GenerationError
-from tts_core.pipeline import PromptLike
 from tts_core.speaking.admission import Admission
 from tts_core.speaking.net import StreamNet
 from tts_core.speaking.running import RunningBatch
 
 
 class Dia2Net(StreamNet):
-    """Dia2's networks and their codec. fault: `dia2/guard.py`."""
+    """Dia2's networks and their codec."""
 
     kinds, facts_of, plan = ("dia2", "mimi"), Dia2Facts.of, PLAN
-
-    def request(self, text: str, options: Dia2Options, prompt: PromptLike = None) -> Dia2Request:
-        return request(self.facts, text, options, prompt)
-
-    def live(self, options: Dia2Options, prompt: PromptLike) -> Dia2Request:
-        return live(self.facts, "", options, prompt)
-
-    def rehearsal(self) -> Dia2Request:
-        return self.request("[S1] Yes.", Dia2Options(seed=0, max_frames=2))
 
     def windows(self, job: Dia2Job | None, *, streamed: bool) -> CodecPolicy:
         return self.streamed() if streamed else self.policy.unheard()

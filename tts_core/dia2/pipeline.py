@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Unpack
 
 from tts_core.dia2.model import MODEL
 from tts_core.dia2.net import Dia2Net
-from tts_core.dia2.request import Dia2Facts
 from tts_core.results import GenerationResult
-from tts_core.speaking.pipeline import SpeechPipeline
+from tts_core.speaking.pipeline import Pipeline
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from tts_core.pipeline import PromptLike
 
 
-class Dia2Pipeline(SpeechPipeline[Dia2Net]):
+class Dia2Pipeline(Pipeline):
     """A Dia2 of either side.
 
     prompt: a recording of each speaker, with its words and their times. A long text is spoken in pieces with
@@ -32,11 +31,7 @@ class Dia2Pipeline(SpeechPipeline[Dia2Net]):
     """
 
     model = MODEL
-
-    @property
-    def facts(self) -> Dia2Facts:
-        """The facts of the networks that requests ask."""
-        return self.engine.facts
+    engine: Dia2Net
 
     if TYPE_CHECKING:
 

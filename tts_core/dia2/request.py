@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,6 +17,7 @@ from tts_core.dia2.inputs import Dia2Choice, Dia2Sampling
 from tts_core.dia2.options import Dia2Options
 from tts_core.dia2.pieces import Dia2Piece, cut, room
 from tts_core.dia2.recordings import Dia2Recording, Prefix, align, join, longest_voice, read_recordings
+from tts_core.dia2.run import Dia2Run
 from tts_core.dia2.script import Reader, read, read_exactly
 from tts_core.dia2.tokenizer import FILE, shared_tokenizer
 from tts_core.errors import UsageError
@@ -24,23 +25,8 @@ from tts_core.models import Documents
 from tts_core.nn.noise import HostNoise, Noise, per_text, piece_seed
 from tts_core.pipeline import PromptLike
 from tts_core.speaking.asked import frames_of, seed_of
+from tts_core.speaking.request import RequestFacts
 from tts_core.text.duration import expected_seconds
-
-
-@dataclass(frozen=True)
-class Dia2Facts:
-    """The facts about a Dia2 that a request needs."""
-
-    config: Dia2Config
-    codec: MimiConfig
-    reader: Reader
-
-    @classmethod
-    def of(cls, configs: Configs, documents: Mapping[str, str]) -> Dia2Facts:
-        """Read the facts of a model. configs: of its parts, by kind.  documents: its own, by name."""
-        config, codec = config_of(configs, "dia2", Dia2Config), config_of(configs, "mimi", MimiConfig)
-        read = shared_tokenizer(documents[FILE], config.text_vocab_size)
-        return cls(config, codec, Reader.of(read, config.text_new_word_id, codec.frame_rate))
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,6 +102,19 @@ class Dia2Request:
             ]
         )
 
+    def run(self, place: int, prefix: Prefix | None, left: int | None) -> Dia2Run:
+        """Begin the run of a piece. left: frames, None for no limit."""
+        config, options = self.facts.config, self.options
+        return Dia2Run(
+            config,
+            () if self.is_open else self.pieces[place].entries,
+            prefix=prefix,
+            initial_padding=options.initial_padding,
+            max_frames=None if left is None or left >= longest_frames(config) else left,
+            keeps_prefix=options.include_prefix and place == 0,
+            is_open=self.is_open,
+        )
+
     def job(self) -> Dia2Job:
         """Return the memory job of the longest piece."""
         most = longest_frames(self.facts.config)
@@ -126,60 +125,53 @@ class Dia2Request:
         return Dia2Job(frames, before, self.sampling.is_guided)
 
 
-def ask(
-    configs: Configs,
-    documents: Documents,
-    text: str,
-    options: Dia2Options,
-    prompt: PromptLike,
-    *,
-    more: bool = False,
-) -> Dia2Request:
-    """Build a request from the configurations and documents of a model's parts, by kind.
+@dataclass(frozen=True)
+class Dia2Facts(RequestFacts):
+    """The facts about a Dia2 that a request needs."""
 
-    more: its text goes on.
-    """
-    read_text = live if more else request
-    return read_text(Dia2Facts.of(configs, documents["dia2"]), text, options, prompt)
+    config: Dia2Config
+    codec: MimiConfig
+    reader: Reader
 
+    @classmethod
+    def of(cls, configs: Configs, documents: Documents) -> Dia2Facts:
+        config, codec = config_of(configs, "dia2", Dia2Config), config_of(configs, "mimi", MimiConfig)
+        read = shared_tokenizer(documents["dia2"][FILE], config.text_vocab_size)
+        return cls(config, codec, Reader.of(read, config.text_new_word_id, codec.frame_rate))
 
-def request(facts: Dia2Facts, text: str, options: Dia2Options, prompt: PromptLike) -> Dia2Request:
-    """Check one text with its options and recordings, and cut a long text into pieces.
+    def rehearsal(self) -> Dia2Request:
+        return self.request("[S1] Yes.", Dia2Options(seed=0, max_frames=2))
 
-    Raises UsageError naming the argument.
-    """
-    entries = (read_exactly if options.as_written else read)(facts.reader, text)
-    pieces = cut(facts.reader, entries, room(facts.config, options.initial_padding))
-    return _request(facts, text, pieces, options, prompt)
+    def request(self, text: str, options: Dia2Options, prompt: PromptLike = None) -> Dia2Request:
+        entries = (read_exactly if options.as_written else read)(self.reader, text)
+        pieces = cut(self.reader, entries, room(self.config, options.initial_padding))
+        return self._request(text, pieces, options, prompt)
 
+    def live(self, text: str | None, options: Dia2Options, prompt: PromptLike) -> Dia2Request:
+        if text:
+            read(self.reader, text)
+        return self._request(text or "", [], options, prompt).opened()
 
-def live(facts: Dia2Facts, text: str, options: Dia2Options, prompt: PromptLike) -> Dia2Request:
-    """Check the beginning of a text that goes on, which may be empty; errors as in `request`."""
-    if text:
-        read(facts.reader, text)
-    return _request(facts, text, [], options, prompt).opened()
-
-
-def _request(
-    facts: Dia2Facts, text: str, pieces: Sequence[Dia2Piece], options: Dia2Options, prompt: PromptLike
-) -> Dia2Request:
-    recordings, notes = read_recordings(facts.config, facts.codec, prompt)
-    if options.include_prefix and not recordings:
-        raise UsageError("include_prefix: there are no recordings; give one, or leave it out")
-    seed = seed_of(options)
-    return Dia2Request(
-        facts,
-        text,
-        options,
-        tuple(pieces),
-        tuple(recordings),
-        choose_sampling(options),
-        most_frames(facts, options, several=len(pieces) != 1),
-        seed if options.noise is None else None,
-        None if options.noise is None else per_text(options.noise, [seed])[0],
-        Pacing(tuple(piece.text for piece in pieces), (None,) * (len(pieces) + 1), options.speed),
-        tuple(notes),
-    )
+    def _request(
+        self, text: str, pieces: Sequence[Dia2Piece], options: Dia2Options, prompt: PromptLike
+    ) -> Dia2Request:
+        recordings, notes = read_recordings(self.config, self.codec, prompt)
+        if options.include_prefix and not recordings:
+            raise UsageError("include_prefix: there are no recordings; give one, or leave it out")
+        seed = seed_of(options)
+        return Dia2Request(
+            self,
+            text,
+            options,
+            tuple(pieces),
+            tuple(recordings),
+            choose_sampling(options),
+            most_frames(self, options, several=len(pieces) != 1),
+            seed if options.noise is None else None,
+            None if options.noise is None else per_text(options.noise, [seed])[0],
+            Pacing(tuple(piece.text for piece in pieces), (None,) * (len(pieces) + 1), options.speed),
+            tuple(notes),
+        )
 
 
 def choose_sampling(options: Dia2Options) -> Dia2Sampling:
@@ -202,3 +194,6 @@ def most_frames(facts: Dia2Facts, options: Dia2Options, *, several: bool) -> int
             f"max_seconds: {options.max_seconds:g} is more than this model's limit, {most / rate:.1f}"
         )
     raise UsageError(f"max_frames: {frames} exceeds this model's limit of {most} frames")
+
+
+facts = Dia2Facts.of

@@ -14,6 +14,7 @@ Differs from upstream: text may be added while the run goes on.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Literal
@@ -26,8 +27,10 @@ from tts_core.dia2.pieces import check_each, ends_sentence, tag_of, with_tag
 from tts_core.dia2.recordings import Prefix
 from tts_core.dia2.script import Entry, Feed, Reader
 from tts_core.nn.sentinels import Sentinel
+from tts_core.printable import counted
 from tts_core.text.captions import Word
 
+_LOG = logging.getLogger("tts_core")
 FREE = Sentinel.FREE  # in place of a code that is not known to the host
 
 
@@ -187,8 +190,16 @@ class Dia2Run:
 
     def late_words(self) -> list[str]:
         """List the prefix's words that its steps did not take: they are spoken after it."""
-        taken = len(self.machine.taken)
-        return [entry.text for entry in self.entries[taken : len(self.prefix.entries)]]
+        return [entry.text for entry in self.entries[len(self.machine.taken) : len(self.prefix.entries)]]
+
+    def warn_of_late_words(self) -> None:
+        """Log a warning of `late_words`."""
+        if late := self.late_words():
+            _LOG.warning(
+                "prompt: %s of the recordings will be spoken again, from %r on: the words come too close to "
+                "each other or to the end; give them earlier times, or leave them out",
+                *(counted(len(late), "word"), late[0]),
+            )
 
     @property
     def own(self) -> list[Entry]:

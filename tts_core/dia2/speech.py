@@ -5,7 +5,6 @@ Source: nari-labs/dia2@8687268, Apache-2.0.
 
 from __future__ import annotations
 
-import logging
 from functools import partial
 
 from tts_core.audio.delivery import Pacing
@@ -14,9 +13,8 @@ from tts_core.dia2.inputs import Dia2Inputs
 from tts_core.dia2.net import Dia2Net
 from tts_core.dia2.pieces import room, written
 from tts_core.dia2.recordings import Prefix
-from tts_core.dia2.request import Dia2Request, longest_frames
-from tts_core.dia2.run import ArrivingEntries, Dia2Run
-from tts_core.printable import counted
+from tts_core.dia2.request import Dia2Request
+from tts_core.dia2.run import ArrivingEntries
 from tts_core.speaking.speech import (
     CodecMemory,
     Encode,
@@ -28,8 +26,6 @@ from tts_core.speaking.speech import (
     Speech,
     clipped,
 )
-
-_LOG = logging.getLogger("tts_core")
 
 
 def speak(request: Dia2Request, net: Dia2Net, policy: CodecPolicy | None) -> Speech:
@@ -46,7 +42,7 @@ def speak(request: Dia2Request, net: Dia2Net, policy: CodecPolicy | None) -> Spe
         prefix = yield Encode(partial(request.prefix, net.encode))
     place, left = 0, request.max_frames  # frames for the pieces that follow
     while True:
-        run = _run(request, place, prefix, left)
+        run = request.run(place, prefix, left)
         inputs = Dia2Inputs(run, text, request.sampling, request.noise_of(place))
         inputs.supply()
         while run.waits:
@@ -54,7 +50,7 @@ def speak(request: Dia2Request, net: Dia2Net, policy: CodecPolicy | None) -> Spe
         inputs.before = run.warm_up()
         inputs.supply()
         if not place:
-            _warn(run)
+            run.warn_of_late_words()
         slot, memory, start, told = Slot(inputs), CodecMemory(), 0, 0
         while not run.is_done:
             steps = yield Ids(slot, or_text=text is not None and text.is_open)
@@ -88,29 +84,3 @@ def speak(request: Dia2Request, net: Dia2Net, policy: CodecPolicy | None) -> Spe
                 return "length"
         prefix = prefix or run.beginning(request.voice_frames)
         place += 1
-
-
-def _run(request: Dia2Request, place: int, prefix: Prefix | None, left: int | None) -> Dia2Run:
-    """Begin the run of a piece. left: frames, None for no limit."""
-    config, options = request.facts.config, request.options
-    return Dia2Run(
-        config,
-        () if request.is_open else request.pieces[place].entries,
-        prefix=prefix,
-        initial_padding=options.initial_padding,
-        max_frames=None if left is None or left >= longest_frames(config) else left,
-        keeps_prefix=options.include_prefix and place == 0,
-        is_open=request.is_open,
-    )
-
-
-def _warn(run: Dia2Run) -> None:
-    """Log a warning of the recordings' words that will be spoken again."""
-    late = run.late_words()
-    if late:
-        _LOG.warning(
-            "prompt: %s of the recordings will be spoken again, from %r on: the words come too close to "
-            "each other or to the end; give them earlier times, or leave them out",
-            counted(len(late), "word"),
-            late[0],
-        )

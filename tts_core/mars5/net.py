@@ -5,106 +5,43 @@ Upstream: Camb-ai/MARS5-TTS@84697c8 (AGPL-3.0); written from a description, none
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from tts_core.audio.voice_cache import VoiceCache
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.codecs.vocos_calls import launch_pieces
-from tts_core.config import Configs
 from tts_core.errors import UsageError
-from tts_core.mars5.diffusion import Cells, Diffusion
+from tts_core.mars5.diffusion import first_noise, make_cells
 from tts_core.mars5.footprint import PLAN, Mars5Job
-from tts_core.mars5.options import Mars5Options
-from tts_core.mars5.reference import Sizes
-from tts_core.mars5.request import BANDWIDTH_ID, STAGES, Mars5Request, for_vocoder, live, request, requests
-from tts_core.mars5.tokens import CodecVocabulary
+from tts_core.mars5.request import BANDWIDTH_ID, STAGES, Mars5Facts, Mars5Piece, Mars5Request, for_vocoder
 from tts_core.memory.fits import together
 from tts_core.nn.beside import Pending
-from tts_core.nn.calls import apart
-from tts_core.nn.host import Device
-from tts_core.nn.noise import Noise
-from tts_core.pipeline import PromptLike
 from tts_core.speaking.admission import Admission
-from tts_core.speaking.live import LiveText
 from tts_core.speaking.net import SIDE_BY_SIDE, Net, at_once
 from tts_core.speaking.running import RunningBatch
-from tts_core.speaking.speech import Run, Sound
+from tts_core.speaking.speech import Made, Run, Sound
 
 
 class Mars5Net(Net):
-    """MARS5's networks.
+    """MARS5's networks. diffusion: of the transformer, `mars5/reverse.py`."""
 
-    network: autoregressive.
-    diffusion: of the transformer, `mars5/reverse.py`.
-    make_slots: of the network, `mars5/decoder.py`.
-    """
-
+    kinds, facts_of = ("mars5", "encodec"), Mars5Facts.of
     stages, plan = STAGES, PLAN
 
-    def __init__(
-        self,
-        network: Any,
-        diffusion: Any,
-        codec: Any,
-        vocoder: Any,
-        vocabulary: CodecVocabulary,
-        host: Device,
-        *,
-        make_slots: Callable[..., Any],
-    ):
-        self.network, self.diffusion, self.transformer = network, diffusion, diffusion.network
-        self.codec, self.vocoder, self.vocabulary, self.host = codec, vocoder, vocabulary, host
-        self.config, self.nar_config = network.config, diffusion.network.config
-        self.codec_config, self.vocoder_config = codec.config, vocoder.config
-        self.configs: Configs = {
-            "mars5": self.config,
-            "mars5_nar": self.nar_config,
-            "encodec": self.codec_config,
-            "vocos": self.vocoder_config,
-        }
-        self.sizes = Sizes.of(self.codec_config, self.nar_config)
-        self.make_slots = make_slots
-        self.voices = VoiceCache()
+    def __init__(self, networks: Mapping[str, Any], *given: Any, diffusion: Any, **how: Any):
+        super().__init__(networks, *given, **how)
+        self.diffusion, self.transformer, self.vocoder = diffusion, diffusion.network, networks["vocos"]
+        self.nar_config, self.vocoder_config = self.transformer.config, self.vocoder.config
 
     @property
     def sample_rate(self) -> int:
-        """Of the sound, in Hz."""
         return self.vocoder_config.sample_rate
 
-    def encode(self, samples: np.ndarray) -> np.ndarray:
-        """Encode samples. (L,) float32 → codes (Q, P) int32. The latest voices are kept."""
-
-        def encoded(recordings: Sequence[np.ndarray]) -> np.ndarray:
-            codes = self.codec.encode(recordings[0][None], self.nar_config.n_codebooks)
-            return self.host.to_host(codes)[0]
-
-        return self.voices.encoded([samples], lambda ones: apart(self.host, partial(encoded, ones))).copy()
-
-    def request(self, text: str, options: Mars5Options, prompt: PromptLike = None) -> Mars5Request:
-        return request(self.sizes, self.vocabulary, text, options, prompt)
-
-    def requests(
-        self,
-        texts: Sequence[str],
-        options: Mars5Options,
-        prompts: PromptLike | Sequence[PromptLike],
-        *,
-        exactly: bool = False,
-    ) -> list[Mars5Request]:
-        return requests(self.sizes, self.vocabulary, texts, options, prompts, exactly=exactly)
-
-    def live(self, options: Mars5Options, prompt: PromptLike) -> LiveText:
-        return live(self.sizes, self.vocabulary, options, prompt)
-
-    def rehearsal(self) -> Mars5Request:
-        """As of any model, of every network but the codec."""
-        voice = np.zeros((self.sizes.n_codebooks, round(self.sizes.frame_rate)), np.int32)
-        return self.request("Yes.", Mars5Options(seed=0, max_frames=16, timesteps=2), voice)
+    def _codes_of(self, samples: np.ndarray) -> Any:
+        return self.codec.encode(samples, self.nar_config.n_codebooks)
 
     def check_beside(self, job: Mars5Job) -> None:
         """Raise ResourceError unless a piece's stages fit beside the batch in what is free now."""
@@ -139,14 +76,26 @@ class Mars5Net(Net):
 
     def slots(self, texts: int, room: int) -> RunningBatch:
         """Allocate a running batch of the autoregressive network for as many texts of `room` ids each."""
-        lowest, end = self.vocabulary.lowest, self.vocabulary.end
-        return self.make_slots(self.network, texts=texts, room=room, lowest=lowest, end=end)
+        lowest, end = self.facts.vocabulary.lowest, self.facts.vocabulary.end
+        return self._make_slots(self.network, texts=texts, room=room, lowest=lowest, end=end)
 
-    def begin(
-        self, text: np.ndarray, reference: np.ndarray, cells: Cells, settings: Diffusion, noise: Noise
-    ) -> Run:
-        """Begin to draw all codebooks of the cells' frames. text: (N,) ids.  reference: (Q, P) codes."""
-        return self.diffusion.begin(text, reference, cells, settings, noise=noise)
+    def begin(self, request: Mars5Request, piece: Mars5Piece, first: np.ndarray, new: int) -> Run:
+        """Begin a piece's diffusion.
+
+        first: (T,), its first codebook.
+        new: frames that are not the reference's.
+        Raises ResourceError for too little memory.
+        """
+        config, codes = self.nar_config, request.voice.codes
+        self.check_beside(request.job_of(len(piece.prompt.tokens), new))
+        if not new:
+            return Made(np.zeros((config.n_output_codebooks, 0), np.int32))
+        assert codes is not None, "the reference is encoded first"
+        start = first_noise(piece.noise, config.n_codebooks, len(first), config.n_classes)
+        # a deep clone's reference is used twice: as known cells, and again at the start of `first`
+        cells = make_cells(first, start, codes if request.deep else None, n_classes=config.n_classes)
+        text = piece.prompt.tokens[: piece.prompt.text_tokens]
+        return self.diffusion.begin(text, codes, cells, request.diffusion, noise=piece.noise)
 
     def split(self, windows: Sequence[Sound], policy: CodecPolicy | None) -> Iterable[Sequence[int]]:
         return [range(len(windows))]

@@ -15,7 +15,7 @@ from tts_core.mars5.model import MODEL
 from tts_core.mars5.net import Mars5Net
 from tts_core.mars5.reference import Sizes
 from tts_core.results import GenerationResult
-from tts_core.speaking.pipeline import SpeechPipeline
+from tts_core.speaking.pipeline import Pipeline
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tts_core.pipeline import PromptLike
 
 
-class Mars5Pipeline(SpeechPipeline[Mars5Net]):
+class Mars5Pipeline(Pipeline):
     """A MARS5 of either side.
 
     prompt: the voice, or its (Q, P) codes. With a transcript the clone is deep (the networks read the
@@ -35,11 +35,12 @@ class Mars5Pipeline(SpeechPipeline[Mars5Net]):
     """
 
     model = MODEL
+    engine: Mars5Net
 
     @property
     def sizes(self) -> Sizes:
         """The sizes of the networks that requests ask."""
-        return self.engine.sizes
+        return self.engine.facts.sizes
 
     if TYPE_CHECKING:
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
@@ -19,11 +18,11 @@ from tts_core.mars5.footprint import Mars5Job
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.reference import Mars5Voice, Sizes, as_spoken, read_voice
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecPrompt, CodecVocabulary
+from tts_core.models import Documents
 from tts_core.nn.noise import Noise, per_text, piece_seed
 from tts_core.pipeline import PromptLike
 from tts_core.speaking.asked import each_text, frames_of, read_once, seed_of
-from tts_core.speaking.live import LiveText, SameVoices
-from tts_core.speaking.request import WholeRequest
+from tts_core.speaking.request import RequestFacts, WholeRequest
 from tts_core.text import breaks
 from tts_core.text.breaks import Paused
 from tts_core.text.checks import check_one_speaker, check_words
@@ -133,107 +132,71 @@ class Mars5Request(WholeRequest):
         )
 
 
-def live(sizes: Sizes, vocabulary: CodecVocabulary, options: Mars5Options, prompt: PromptLike) -> LiveText:
-    """Check all of a text that comes but the text. Raises UsageError."""
-    return LiveText(partial(request, sizes, vocabulary), options, SameVoices(prompt))
+@dataclass(frozen=True)
+class Mars5Facts(RequestFacts):
+    """The facts about a MARS5 that a request needs."""
 
+    sizes: Sizes
+    vocabulary: CodecVocabulary
 
-def ask(
-    configs: Configs,
-    documents: Mapping[str, Mapping[str, str]],
-    text: str,
-    options: Mars5Options,
-    prompt: PromptLike,
-    *,
-    more: bool = False,
-) -> Any:
-    """Build a request from the configurations and documents of a model's parts, by kind.
+    @classmethod
+    def of(cls, configs: Configs, documents: Documents) -> Mars5Facts:
+        nar, texts = config_of(configs, "mars5_nar", ResidualTransformerConfig), documents["mars5"]
+        ids = config_of(configs, "mars5", CodecLMConfig).vocab_size
+        vocabulary = CodecVocabulary.read(texts[TEXT_FILE], texts[SPEECH_FILE], vocab_size=ids)
+        return cls(Sizes.of(config_of(configs, "encodec", EncodecConfig), nar), vocabulary)
 
-    more: its text goes on.
-    """
-    nar = config_of(configs, "mars5_nar", ResidualTransformerConfig)
-    sizes, texts = Sizes.of(config_of(configs, "encodec", EncodecConfig), nar), documents["mars5"]
-    ids = config_of(configs, "mars5", CodecLMConfig).vocab_size
-    vocabulary = CodecVocabulary.read(texts[TEXT_FILE], texts[SPEECH_FILE], vocab_size=ids)
-    if more:
-        return live(sizes, vocabulary, options, prompt).begun(text)
-    return request(sizes, vocabulary, text, options, prompt)
+    def rehearsal(self) -> Mars5Request:
+        """As of any model, of every network but the codec."""
+        voice = np.zeros((self.sizes.n_codebooks, round(self.sizes.frame_rate)), np.int32)
+        return self.request("Yes.", Mars5Options(seed=0, max_frames=16, timesteps=2), voice)
 
+    def request(self, text: str, options: Mars5Options, prompt: PromptLike = None) -> Mars5Request:
+        """As of any model. options.noise: one source, or one per piece."""
+        check_one_speaker(text, "MARS5")
+        paused = breaks.read("text", text)
+        return self._request(paused, options, read_voice(prompt, self.sizes, options), "text")
 
-def request(
-    sizes: Sizes, vocabulary: CodecVocabulary, text: str, options: Mars5Options, prompt: PromptLike
-) -> Mars5Request:
-    """Check one text with its options and prompt, and cut it into pieces that share one voice.
+    def requests(
+        self,
+        texts: Sequence[str],
+        options: Mars5Options,
+        prompts: PromptLike | Sequence[PromptLike],
+        *,
+        exactly: bool = False,
+    ) -> list[Mars5Request]:
+        """As of any model; texts with the same prompt share a voice, and those read exactly are one piece."""
+        if exactly:
+            options = replace(options, as_written=True, piece_seconds=None)
+        voice = read_once(lambda prompt: read_voice(prompt, self.sizes, options))
+        made = []
+        for one in each_text(texts, options, prompts):
+            where = f"text {one.place}"
+            paused = Paused.whole(one.text) if exactly else breaks.read(where, one.text)
+            made.append(self._request(paused, one.options, voice(one.prompt), where))
+        return made
 
-    options.noise: one source, or one per piece. Raises UsageError naming the argument.
-    """
-    check_one_speaker(text, "MARS5")
-    paused = breaks.read("text", text)
-    return _request(sizes, vocabulary, paused, options, read_voice(prompt, sizes, options), "text")
-
-
-def requests(
-    sizes: Sizes,
-    vocabulary: CodecVocabulary,
-    texts: Sequence[str],
-    options: Mars5Options,
-    prompts: PromptLike | Sequence[PromptLike],
-    *,
-    exactly: bool = False,
-) -> list[Mars5Request]:
-    """Check several texts; those with the same prompt share a voice.
-
-    exactly: read them as given, each in one piece.
-    prompts, and the options seed, max_frames and noise: one for all, or one per text. Raises UsageError
-    naming the argument and the text's position.
-    """
-    if exactly:
-        options = replace(options, as_written=True, piece_seconds=None)
-    voice = read_once(lambda prompt: read_voice(prompt, sizes, options))
-    made = []
-    for one in each_text(texts, options, prompts):
-        where = f"text {one.place}"
-        paused = Paused.whole(one.text) if exactly else breaks.read(where, one.text)
-        made.append(_request(sizes, vocabulary, paused, one.options, voice(one.prompt), where))
-    return made
-
-
-def _request(
-    sizes: Sizes,
-    vocabulary: CodecVocabulary,
-    paused: Paused,
-    options: Mars5Options,
-    voice: Mars5Voice,
-    where: str,
-) -> Mars5Request:
-    seed, most, noise = seed_of(options), frames_of(options, sizes.frame_rate), cast(OwnNoise, options.noise)
-    check_words(where, paused.blanked)
-    parts = paused.parts if options.as_written else tuple(map(as_spoken, paused.parts))
-    for name, words in (*((where, part) for part in parts), ("transcript", voice.transcript or "")):
-        if found := [token for token in vocabulary.text.specials if token in words]:
-            raise UsageError(f"{name}: {found[0]} is a special token of the model; remove it")
-    texts, silences = replace(paused, parts=parts).cut(lambda part: cut(part, options.piece_seconds))
-    sources = per_text(noise, [piece_seed(seed, place) for place in range(len(texts))], "piece")
-    factor = options.eos_estimated_gen_length_factor
-    pieces = [
-        Mars5Piece(piece, vocabulary.asked(piece, voice.transcript, length_factor=factor), source)
-        for piece, source in zip(texts, sources, strict=True)
-    ]
-    diffusion = Diffusion(
-        options.timesteps, options.cfg_scale, options.x_0_temp, options.q0_override_steps, options.draws
-    )
-    made = Mars5Request(
-        tuple(pieces),
-        voice,
-        options,
-        diffusion,
-        most,
-        None if noise is not None else seed,
-        sizes.frame_rate,
-        Pacing(tuple(texts), silences, options.speed),
-        where,
-    )
-    return _completed(made, vocabulary)
+    def _request(self, paused: Paused, options: Mars5Options, voice: Mars5Voice, where: str) -> Mars5Request:
+        vocabulary, rate = self.vocabulary, self.sizes.frame_rate
+        seed, most, noise = seed_of(options), frames_of(options, rate), cast(OwnNoise, options.noise)
+        check_words(where, paused.blanked)
+        parts = paused.parts if options.as_written else tuple(map(as_spoken, paused.parts))
+        for name, words in (*((where, part) for part in parts), ("transcript", voice.transcript or "")):
+            if found := [token for token in vocabulary.text.specials if token in words]:
+                raise UsageError(f"{name}: {found[0]} is a special token of the model; remove it")
+        texts, silences = replace(paused, parts=parts).cut(lambda part: cut(part, options.piece_seconds))
+        sources = per_text(noise, [piece_seed(seed, place) for place in range(len(texts))], "piece")
+        factor = options.eos_estimated_gen_length_factor
+        pieces = [
+            Mars5Piece(piece, vocabulary.asked(piece, voice.transcript, length_factor=factor), source)
+            for piece, source in zip(texts, sources, strict=True)
+        ]
+        diffusion = Diffusion(
+            options.timesteps, options.cfg_scale, options.x_0_temp, options.q0_override_steps, options.draws
+        )
+        own, pacing = None if noise is not None else seed, Pacing(tuple(texts), silences, options.speed)
+        made = Mars5Request(tuple(pieces), voice, options, diffusion, most, own, rate, pacing, where)
+        return _completed(made, vocabulary)
 
 
 def _completed(request: Mars5Request, vocabulary: CodecVocabulary) -> Mars5Request:
@@ -269,3 +232,6 @@ def for_vocoder(codes: np.ndarray, books: int, size: int) -> np.ndarray:
     if len(codes) < books:
         return codes
     return np.concatenate([codes[:-1], np.minimum(codes[-1:], size - 1)])
+
+
+facts = Mars5Facts.of

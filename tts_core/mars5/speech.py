@@ -11,12 +11,11 @@ import numpy as np
 
 from tts_core.audio.silence import loud_span
 from tts_core.codecs.policy import CodecPolicy
-from tts_core.mars5.diffusion import first_noise, make_cells
 from tts_core.mars5.inputs import CodecSequence, Mars5Inputs
 from tts_core.mars5.net import Mars5Net
 from tts_core.mars5.request import Mars5Piece, Mars5Request
 from tts_core.nn.guard import NotFiniteError
-from tts_core.speaking.speech import Encode, Free, Ids, Made, Run, Slot, Sound, Speech, Work, in_order
+from tts_core.speaking.speech import Encode, Free, Ids, Slot, Sound, Speech, Work, in_order
 from tts_core.text.duration import warn_of_cut
 
 
@@ -25,7 +24,7 @@ def speak(request: Mars5Request, net: Mars5Net, policy: CodecPolicy | None) -> S
 
     policy: not used; a piece is decoded as a whole.
     """
-    request = yield Encode(partial(request.encoded, net.encode, net.vocabulary), "codec")
+    request = yield Encode(partial(request.encoded, net.encode, net.facts.vocabulary), "codec")
     return (yield from in_order(request, lambda piece, left: _speak(request, piece, left, net)))
 
 
@@ -35,7 +34,7 @@ def _speak(request: Mars5Request, piece: Mars5Piece, left: int | None, net: Mars
     assert codes is not None, "the reference is encoded first"
     most = request.longest(piece) if left is None else left
     limit = None if most is None else request.known + most
-    sequence = CodecSequence(piece.prompt, net.vocabulary, options.max_len, limit)
+    sequence = CodecSequence(piece.prompt, net.facts.vocabulary, options.max_len, limit)
     inputs = Mars5Inputs(piece.prompt, codes, options, piece.noise)
     slot = Slot(inputs, "AR", round(piece.seconds * rate))
     while not sequence.done:
@@ -52,29 +51,13 @@ def _speak(request: Mars5Request, piece: Mars5Piece, left: int | None, net: Mars
     assert reason is not None, "the sequence has ended"
     if reason == "length" and left is None:
         warn_of_cut(new, rate, piece.text)
-    begin = partial(_begin, request, piece, first, new, net)
-    drawn_codes = yield Work(begin, "NAR", request.diffusion.timesteps)
+    drawn_codes = yield Work(
+        partial(net.begin, request, piece, first, new), "NAR", request.diffusion.timesteps
+    )
     trimmed = partial(_trimmed, limit=options.trim_db)
     heard = drawn_codes[:, drawn_codes.shape[1] - new :]
     yield Sound(heard, len(sequence.generated), after=trimmed, ends=True)
     return reason
-
-
-def _begin(request: Mars5Request, piece: Mars5Piece, first: np.ndarray, new: int, net: Mars5Net) -> Run:
-    """Begin a piece's diffusion. first: (T,), its first codebook.  new: frames that are not the reference's.
-
-    Raises ResourceError for too little memory.
-    """
-    config, codes = net.nar_config, request.voice.codes
-    net.check_beside(request.job_of(len(piece.prompt.tokens), new))
-    if not new:
-        return Made(np.zeros((config.n_output_codebooks, 0), np.int32))
-    assert codes is not None, "the reference is encoded first"
-    start = first_noise(piece.noise, config.n_codebooks, len(first), config.n_classes)
-    # a deep clone's reference is used twice: as known cells, and again at the start of `first`
-    cells = make_cells(first, start, codes if request.deep else None, n_classes=config.n_classes)
-    text = piece.prompt.tokens[: piece.prompt.text_tokens]
-    return net.begin(text, codes, cells, request.diffusion, piece.noise)
 
 
 def _trimmed(samples: np.ndarray, *, limit: float) -> np.ndarray:

@@ -145,6 +145,7 @@ MODEL = Model(
     parts=("metavoice", "metavoice_second_stage", "metavoice_speaker_encoder", "encodec", "vocos"),
     learned=lambda documents: _knows,
     extras=("mbd",),
+    only_for={"encodec": "mbd"},
     check=check,
     sizes={
         REPOSITORY: {

@@ -7,39 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tts_core.audio.voice_cache import VoiceCache
 from tts_core.codecs.policy import CodecPolicy
-from tts_core.codecs.vocos_calls import Vocoder
 from tts_core.errors import GenerationError
 from tts_core.memory.fits import together
 from tts_core.metavoice.config import FIRST_STAGE_BOOKS
 from tts_core.metavoice.decoding import DiffusionDecoder, VocosDecoder
 from tts_core.metavoice.footprint import PLAN, MetaVoiceJob, positions
 from tts_core.metavoice.inputs import FirstStageSampling, most_rows
-from tts_core.metavoice.options import Decoder, MetaVoiceOptions
-from tts_core.metavoice.request import (
-    STAGES,
-    MetaVoiceFacts,
-    MetaVoicePiece,
-    MetaVoiceRequest,
-    live,
-    read_voice,
-    request,
-    requests,
-)
-from tts_core.metavoice.text import Tokenizers
+from tts_core.metavoice.options import Decoder
+from tts_core.metavoice.request import STAGES, MetaVoiceFacts, MetaVoicePiece, MetaVoiceRequest, read_voice
 from tts_core.nn.beside import Pending
-from tts_core.nn.calls import apart
-from tts_core.nn.host import Device
 from tts_core.nn.noise import NormalNoise
 from tts_core.pipeline import PromptLike
 from tts_core.speaking.admission import Admission
-from tts_core.speaking.live import LiveText
 from tts_core.speaking.net import SIDE_BY_SIDE, Net, at_once
 from tts_core.speaking.running import RunningBatch
 from tts_core.speaking.speech import Made, Sound
@@ -53,68 +38,26 @@ class MetaVoiceSource(NamedTuple):
 
 
 class MetaVoiceNet(Net):
-    """MetaVoice's networks with their tokenizers, and a cache of voices.
+    """MetaVoice's networks, the first stage first, and a cache of voices.
 
-    configs: of all parts, by kind.
-    network: the first stage.
-    diffusion: with its codec; None if the model has none.
-    make_slots: of the first stage, `metavoice/decoder.py`.
     fill_codebooks: with the second stage, `metavoice/codes.py`.
-    fault: of the first stage, `metavoice/guidance.py`.
     """
 
+    kinds, facts_of = ("metavoice", "vocos"), MetaVoiceFacts.of
     stages, heard, plan = STAGES, STAGES[-1], PLAN
 
     def __init__(
-        self,
-        configs: Mapping[str, object],
-        tokenizers: Tokenizers,
-        network: Any,
-        second_stage: Any,
-        speaker_encoder: Any,
-        vocoder: Vocoder,
-        diffusion: tuple[Any, Any] | None,
-        host: Device,
-        *,
-        make_slots: Callable[..., Any],
-        fill_codebooks: Callable[..., np.ndarray],
-        fault: Callable[..., GenerationError],
+        self, networks: Mapping[str, Any], *given: Any, fill_codebooks: Callable[..., np.ndarray], **how: Any
     ):
-        self.configs, self.tokenizers, self.host = configs, tokenizers, host
-        self.facts = MetaVoiceFacts.of(configs, tokenizers)
-        self.config, self.codec_config = self.facts.first, self.facts.vocoder
-        self.network, self.second_stage, self.speaker_encoder = network, second_stage, speaker_encoder
-        self._make_slots, self._fill_codebooks, self._fault = make_slots, fill_codebooks, fault
-        self.voices = VoiceCache()
-        self.decoders: dict[Decoder, VocosDecoder | DiffusionDecoder] = {"vocos": VocosDecoder(vocoder, host)}
-        if diffusion is not None:
-            self.decoders["mbd"] = DiffusionDecoder(*diffusion, host)
-
-    @property
-    def sample_rate(self) -> int:
-        """Of the sound, in Hz."""
-        return self.facts.vocoder.sample_rate
-
-    def request(self, text: str, options: MetaVoiceOptions, prompt: PromptLike = None) -> MetaVoiceRequest:
-        return request(self.facts, text, options, prompt)
-
-    def requests(
-        self,
-        texts: Sequence[str],
-        options: MetaVoiceOptions,
-        prompts: PromptLike | Sequence[PromptLike],
-        *,
-        exactly: bool = False,
-    ) -> list[MetaVoiceRequest]:
-        return requests(self.facts, texts, options, prompts, exactly=exactly)
-
-    def live(self, options: MetaVoiceOptions, prompt: PromptLike) -> LiveText:
-        return live(self.facts, options, prompt)
-
-    def rehearsal(self) -> MetaVoiceRequest:
-        """As of any model, of every network but the speaker encoder."""
-        silence = np.zeros(self.facts.first.speaker_embedding_size, np.float32)
-        return self.request("Yes.", MetaVoiceOptions(seed=0, max_frames=16), silence)
+        super().__init__(networks, *given, **how)
+        self.second_stage = networks["metavoice_second_stage"]
+        self.speaker_encoder = networks["metavoice_speaker_encoder"]
+        self._fill_codebooks, self.voices = fill_codebooks, VoiceCache()
+        self.decoders: dict[Decoder, VocosDecoder | DiffusionDecoder] = {
+            "vocos": VocosDecoder(self.codec, self.host)
+        }
+        if "mbd" in networks:
+            self.decoders["mbd"] = DiffusionDecoder(networks["encodec"], networks["mbd"], self.host)
 
     def together(
         self, requests: Sequence[MetaVoiceRequest], most: int | None = None
@@ -155,8 +98,7 @@ class MetaVoiceNet(Net):
 
     def speaker(self, utterances: Sequence[np.ndarray]) -> np.ndarray:
         """Encode recordings, (L,) float32 samples at 16 kHz each, as the voice's vector, (E,) float32."""
-        embed = self.speaker_encoder.embed
-        return self.voices.encoded(utterances, lambda ones: apart(self.host, partial(embed, ones))).copy()
+        return self._encoded(self.voices, utterances, self.speaker_encoder.embed)
 
     def voice(self, prompt: PromptLike) -> np.ndarray:
         """Encode a prompt as a voice's vector, (E,) float32."""
@@ -164,7 +106,7 @@ class MetaVoiceNet(Net):
 
     def slots(self, texts: int, rows: int, room: int) -> RunningBatch:
         """Open a running batch of the first stage for as many texts, on as many rows of `room` ids."""
-        end_of_text = self.tokenizers.first_stage.end_of_text
+        end_of_text = self.facts.tokenizers.first_stage.end_of_text
         return self._make_slots(self.network, texts=texts, rows=rows, room=room, end_of_text=end_of_text)
 
     def fault(self, ids: np.ndarray, vector: np.ndarray, sampling: FirstStageSampling) -> GenerationError:
@@ -172,7 +114,7 @@ class MetaVoiceNet(Net):
 
         ids: text and codes before the logits that are not finite, (N,) int32.  vector: (E,).
         """
-        return self._fault(self.network, ids, vector, sampling, self.tokenizers.first_stage.end_of_text)
+        return self._fault(self.network, ids, vector, sampling, self.facts.tokenizers.first_stage.end_of_text)
 
     def fill(self, piece: MetaVoicePiece, codes: np.ndarray, vector: np.ndarray) -> Made:
         """Run the second stage. codes: (2, F) int32 → all codebooks, (Q, F) int32. vector: (E,)."""

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Unpack
 
 from tts_core.metavoice.model import MODEL
 from tts_core.metavoice.net import MetaVoiceNet
-from tts_core.metavoice.request import MetaVoiceFacts
 from tts_core.nn.calls import exclusive
 from tts_core.results import GenerationResult
-from tts_core.speaking.pipeline import SpeechPipeline
+from tts_core.speaking.pipeline import Pipeline
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,18 +25,14 @@ if TYPE_CHECKING:
     from tts_core.pipeline import PromptLike
 
 
-class MetaVoicePipeline(SpeechPipeline[MetaVoiceNet]):
+class MetaVoicePipeline(Pipeline):
     """A MetaVoice of either side. Sound is at -14 LUFS. Texts of a batch have one sampling.
 
     prompt: the voice: one or more recordings of it, or a vector from `speaker`.
     """
 
     model = MODEL
-
-    @property
-    def facts(self) -> MetaVoiceFacts:
-        """The facts of the networks that requests ask."""
-        return self.engine.facts
+    engine: MetaVoiceNet
 
     if TYPE_CHECKING:
 
@@ -57,10 +52,10 @@ class MetaVoicePipeline(SpeechPipeline[MetaVoiceNet]):
             **changes: Unpack[MetaVoiceChanges],
         ) -> list[np.ndarray]: ...
 
-    @exclusive
     def speaker(self, prompt: PromptLike) -> np.ndarray:
         """Compute the vector of a voice, (E,) float32, to pass as `prompt`; a vector is returned unchanged.
 
         Vectors are cached by the audio. Raises UsageError for a prompt that is not a voice.
         """
-        return self.engine.voice(prompt)
+        with exclusive(self.engine.host):
+            return self.engine.voice(prompt)

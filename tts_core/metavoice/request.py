@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
@@ -23,17 +23,17 @@ from tts_core.metavoice.footprint import FRAME_RATE, MetaVoiceJob, usual_charact
 from tts_core.metavoice.inputs import FirstStageSampling, SpeechNoise, flattened, most_frames
 from tts_core.metavoice.options import DECODERS, Decoder, MetaVoiceOptions
 from tts_core.metavoice.text import Tokenizers, check_characters, is_readable, normalise, read_tokenizers
+from tts_core.models import Documents
 from tts_core.nn.noise import per_text, piece_seed
 from tts_core.pipeline import PromptLike
 from tts_core.prompt import Prompt
 from tts_core.speaking.asked import each_text, frames_of, read_once, seed_of
-from tts_core.speaking.live import LiveText, SameVoices
-from tts_core.speaking.request import WholeRequest
+from tts_core.speaking.request import RequestFacts, WholeRequest
 from tts_core.text import breaks
 from tts_core.text.alphabet import accent_notes, known_text
 from tts_core.text.breaks import Paused
 from tts_core.text.checks import check_one_speaker, check_words
-from tts_core.text.duration import expected_seconds, longest_frames
+from tts_core.text.duration import expected_seconds, longest_frames, warn_of_piece
 from tts_core.text.pace import CHARACTERS_PER_SECOND
 from tts_core.text.sentences import split
 from tts_core.text.spoken import SIGNS, spoken
@@ -42,28 +42,6 @@ STAGES = ("speaker", "first stage", "second stage", "decoder")
 BANDWIDTH_ID = 2  # of the vocoder's norms: 6 kbps, the rate of 8 codebooks
 LEAST_SECONDS, ADVISED_SECONDS = 2.0, 30.0  # of a reference
 _LOG = logging.getLogger("tts_core")
-
-
-@dataclass(frozen=True)
-class MetaVoiceFacts:
-    """The facts about a MetaVoice that a request needs: configurations, decoders and tokenizers."""
-
-    first: FirstStageConfig
-    second: SecondStageConfig
-    vocoder: VocosConfig
-    decoders: tuple[Decoder, ...]
-    tokenizers: Tokenizers
-
-    @classmethod
-    def of(cls, configs: Configs, tokenizers: Tokenizers) -> MetaVoiceFacts:
-        """Read the facts of a model. configs: of all parts, by kind."""
-        return cls(
-            config_of(configs, "metavoice", FirstStageConfig),
-            config_of(configs, "metavoice_second_stage", SecondStageConfig),
-            config_of(configs, "vocos", VocosConfig),
-            DECODERS if "mbd" in configs else ("vocos",),
-            tokenizers,
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,11 +103,7 @@ class MetaVoicePiece:
         codes = flattened(sequence)[1][:, :frames]
         ended = int(sequence[-1]) == END_OF_AUDIO
         if not ended and left is None:
-            _LOG.warning(
-                "text: piece %d of %d did not end within %.1f s and was cut there; another seed or shorter "
-                "pieces may help",
-                *(self.number, self.of, codes.shape[1] / FRAME_RATE),
-            )
+            warn_of_piece(self.number, self.of, codes.shape[1] / FRAME_RATE)
         return Said(codes, len(sequence) - len(self.first), ended)
 
 
@@ -168,112 +142,93 @@ class MetaVoiceRequest(WholeRequest):
         )
 
 
-def request(
-    facts: MetaVoiceFacts, text: str, options: MetaVoiceOptions, prompt: PromptLike
-) -> MetaVoiceRequest:
-    """Check one text with its options and prompt, and cut it into pieces that fit both windows.
+@dataclass(frozen=True)
+class MetaVoiceFacts(RequestFacts):
+    """The facts about a MetaVoice that a request needs: configurations, decoders and tokenizers."""
 
-    Raises UsageError naming the argument.
-    """
-    paused = breaks.read("text", readable("text", text, options))
-    made = _request(facts, paused, options, lambda: read_voice(facts, prompt), "text")
-    return replace(made, notes=accent_notes("text", text, lambda char: _known(char, options)))
+    first: FirstStageConfig
+    second: SecondStageConfig
+    vocoder: VocosConfig
+    decoders: tuple[Decoder, ...]
+    tokenizers: Tokenizers
 
+    @classmethod
+    def of(cls, configs: Configs, documents: Documents) -> MetaVoiceFacts:
+        return cls(
+            config_of(configs, "metavoice", FirstStageConfig),
+            config_of(configs, "metavoice_second_stage", SecondStageConfig),
+            config_of(configs, "vocos", VocosConfig),
+            DECODERS if "mbd" in configs else ("vocos",),
+            read_tokenizers(documents),
+        )
 
-def live(facts: MetaVoiceFacts, options: MetaVoiceOptions, prompt: PromptLike) -> LiveText:
-    """Check all of a text that comes but the text. Raises UsageError."""
-    return LiveText(partial(request, facts), options, SameVoices(prompt))
+    def rehearsal(self) -> MetaVoiceRequest:
+        """As of any model, of every network but the speaker encoder."""
+        silence = np.zeros(self.first.speaker_embedding_size, np.float32)
+        return self.request("Yes.", MetaVoiceOptions(seed=0, max_frames=16), silence)
 
+    def request(self, text: str, options: MetaVoiceOptions, prompt: PromptLike = None) -> MetaVoiceRequest:
+        paused = breaks.read("text", readable("text", text, options))
+        made = self._request(paused, options, lambda: read_voice(self, prompt), "text")
+        return replace(made, notes=accent_notes("text", text, lambda char: _known(char, options)))
 
-def ask(
-    configs: Configs,
-    documents: Mapping[str, Mapping[str, str]],
-    text: str,
-    options: MetaVoiceOptions,
-    prompt: PromptLike,
-    *,
-    more: bool = False,
-) -> Any:
-    """Build a request from the configurations and documents of a model's parts, by kind.
+    def requests(
+        self,
+        texts: Sequence[str],
+        options: MetaVoiceOptions,
+        prompts: PromptLike | Sequence[PromptLike],
+        *,
+        exactly: bool = False,
+    ) -> list[MetaVoiceRequest]:
+        """As of any model; texts that are read exactly are one piece each."""
+        if exactly:
+            options = replace(options, as_written=True, piece_seconds=None)
+        voice, made = read_once(lambda prompt: read_voice(self, prompt)), []
+        for one in each_text(texts, options, prompts):
+            where = f"text {one.place}"
+            text = one.text if exactly else readable(where, one.text, options)
+            paused = Paused.whole(text) if exactly else breaks.read(where, text)
+            made.append(self._request(paused, one.options, partial(voice, one.prompt), where))
+        return made
 
-    more: its text goes on.
-    """
-    facts = MetaVoiceFacts.of(configs, read_tokenizers(documents))
-    return live(facts, options, prompt).begun(text) if more else request(facts, text, options, prompt)
+    def _request(
+        self, paused: Paused, options: MetaVoiceOptions, voice: Callable[[], MetaVoiceVoice], where: str
+    ) -> MetaVoiceRequest:
+        """Build the request of a text. voice: called last, as recordings take longer to read.  where: the
+        text's name in messages.
+        """
+        sampling, seed = choose_sampling(options), seed_of(options)
+        check_decoder(options.decoder, self.decoders)
+        most = frames_of(options, self.vocoder.sample_rate, self.vocoder.hop_length)
+        pieces, pacing = self._pieces(options, paused, most, seed, where)
+        own = None if options.noise is not None else seed
+        return MetaVoiceRequest(pieces, voice(), sampling, options.decoder, most, own, pacing)
 
-
-def requests(
-    facts: MetaVoiceFacts,
-    texts: Sequence[str],
-    options: MetaVoiceOptions,
-    prompts: PromptLike | Sequence[PromptLike],
-    *,
-    exactly: bool = False,
-) -> list[MetaVoiceRequest]:
-    """Check several texts. prompts: one for all, or one per text.  exactly: read each text as written, in one
-    piece.
-
-    Raises UsageError naming the argument and the text's position.
-    """
-    if exactly:
-        options = replace(options, as_written=True, piece_seconds=None)
-    voice, made = read_once(lambda prompt: read_voice(facts, prompt)), []
-    for one in each_text(texts, options, prompts):
-        where = f"text {one.place}"
-        text = one.text if exactly else readable(where, one.text, options)
-        paused = Paused.whole(text) if exactly else breaks.read(where, text)
-        made.append(_request(facts, paused, one.options, partial(voice, one.prompt), where))
-    return made
-
-
-def _request(
-    facts: MetaVoiceFacts,
-    paused: Paused,
-    options: MetaVoiceOptions,
-    voice: Callable[[], MetaVoiceVoice],
-    where: str,
-) -> MetaVoiceRequest:
-    """Build the request of a text. voice: called last, as recordings take longer to read.  where: the text's
-    name in messages.
-    """
-    sampling, seed = choose_sampling(options), seed_of(options)
-    check_decoder(options.decoder, facts.decoders)
-    most = frames_of(options, facts.vocoder.sample_rate, facts.vocoder.hop_length)
-    pieces, pacing = _pieces(facts, options, paused, most, seed, where)
-    own = None if options.noise is not None else seed
-    return MetaVoiceRequest(pieces, voice(), sampling, options.decoder, most, own, pacing)
-
-
-def _pieces(
-    facts: MetaVoiceFacts,
-    options: MetaVoiceOptions,
-    paused: Paused,
-    max_frames: int | None,
-    seed: int,
-    where: str,
-) -> tuple[tuple[MetaVoicePiece, ...], Pacing]:
-    """Clean, spell out, cut and tokenize a text."""
-    check_words(where, paused.blanked)
-    first, second = facts.tokenizers.first_stage, facts.tokenizers.second_stage
-    windows = facts.first.max_position_embeddings, facts.second.max_position_embeddings
-    most = None if options.piece_seconds is None else piece_characters(options.piece_seconds)
-    texts, silences = paused.cut(
-        lambda part: cut(part if options.as_written else spoken(part), most, windows[1])
-    )
-    seeds = [piece_seed(seed, place) for place in range(len(texts))]
-    sources = cast(Sequence[SpeechNoise], per_text(options.noise, seeds, "piece"))
-    made = []
-    for place, (words, source) in enumerate(zip(texts, sources, strict=True), start=1):
-        ids, other = first.encode(words), second.encode(words)
-        room = most_frames(max(len(ids), len(other)), *windows)
-        if room < 1:
-            which = where if len(texts) == 1 else f"{where}, piece {place}"
-            raise UsageError(f"{which}: {len(ids)} ids leave no room for speech; give a shorter text")
-        expected = expected_seconds(words)
-        asked = longest_frames(expected, FRAME_RATE) if max_frames is None else max_frames
-        frames, positions = min(room, asked), windows[0] - len(ids)
-        made.append(MetaVoicePiece(ids, other, frames, positions, expected, source, place, len(texts)))
-    return tuple(made), Pacing(tuple(texts), silences, options.speed)
+    def _pieces(
+        self, options: MetaVoiceOptions, paused: Paused, max_frames: int | None, seed: int, where: str
+    ) -> tuple[tuple[MetaVoicePiece, ...], Pacing]:
+        """Clean, spell out, cut and tokenize a text."""
+        check_words(where, paused.blanked)
+        first, second = self.tokenizers.first_stage, self.tokenizers.second_stage
+        windows = self.first.max_position_embeddings, self.second.max_position_embeddings
+        most = None if options.piece_seconds is None else piece_characters(options.piece_seconds)
+        texts, silences = paused.cut(
+            lambda part: cut(part if options.as_written else spoken(part), most, windows[1])
+        )
+        seeds = [piece_seed(seed, place) for place in range(len(texts))]
+        sources = cast(Sequence[SpeechNoise], per_text(options.noise, seeds, "piece"))
+        made = []
+        for place, (words, source) in enumerate(zip(texts, sources, strict=True), start=1):
+            ids, other = first.encode(words), second.encode(words)
+            room = most_frames(max(len(ids), len(other)), *windows)
+            if room < 1:
+                which = where if len(texts) == 1 else f"{where}, piece {place}"
+                raise UsageError(f"{which}: {len(ids)} ids leave no room for speech; give a shorter text")
+            expected = expected_seconds(words)
+            asked = longest_frames(expected, FRAME_RATE) if max_frames is None else max_frames
+            frames, positions = min(room, asked), windows[0] - len(ids)
+            made.append(MetaVoicePiece(ids, other, frames, positions, expected, source, place, len(texts)))
+        return tuple(made), Pacing(tuple(texts), silences, options.speed)
 
 
 def readable(where: str, text: str, options: MetaVoiceOptions) -> str:
@@ -393,3 +348,6 @@ def _check_seconds(seconds: float, where: str) -> None:
             seconds,
             ADVISED_SECONDS,
         )
+
+
+facts = MetaVoiceFacts.of

@@ -8,27 +8,17 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Generator, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
-from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 from tts_core.errors import SpeechError, device_error, shortage
 from tts_core.nn.host import Host
 
-
-class HasEngine(Protocol):
-    """A pipeline with an engine, whose networks run on a host."""
-
-    engine: Any
-
-
 _LOG = logging.getLogger("tts_core")
 _LOCKS: WeakKeyDictionary[Host, AbstractContextManager[object]] = WeakKeyDictionary()
 Made = TypeVar("Made")
-Owner = TypeVar("Owner", bound=HasEngine)
-Given = ParamSpec("Given")
 
 
 def apart(host: Host, call: Callable[[], Made]) -> Made:
@@ -50,41 +40,11 @@ def apart(host: Host, call: Callable[[], Made]) -> Made:
     raise lack
 
 
-def exclusive(
-    method: Callable[Concatenate[Owner, Given], Made],
-) -> Callable[Concatenate[Owner, Given], Made]:
-    """Let a pipeline's method wait until no other thread runs its networks, and raise our error in place of a
-    framework's about its device.
-    """
-
-    @wraps(method)
-    def call(self: Owner, *args: Given.args, **kwargs: Given.kwargs) -> Made:
-        with _exclusive(self.engine.host):
-            return method(self, *args, **kwargs)
-
-    return call
-
-
-def exclusive_parts(
-    method: Callable[Concatenate[Owner, Given], Iterator[Made]],
-) -> Callable[Concatenate[Owner, Given], Iterator[Made]]:
-    """As `exclusive`, for a generator: other threads wait until a part, never None, is complete."""
-
-    @wraps(method)
-    def call(self: Owner, *args: Given.args, **kwargs: Given.kwargs) -> Iterator[Made]:
-        with closing(cast("Generator[Made]", method(self, *args, **kwargs))) as parts:
-            while True:
-                with _exclusive(self.engine.host):  # not while the caller uses a part
-                    part = next(parts, None)
-                if part is None:
-                    return
-                yield part
-
-    return call
-
-
 @contextmanager
-def _exclusive(host: Host) -> Iterator[None]:
+def exclusive(host: Host) -> Iterator[None]:
+    """Wait until no other thread runs networks on a host, and raise our error in place of a framework's about
+    its device.
+    """
     with _LOCKS.setdefault(host, threading.RLock()):
         try:
             yield

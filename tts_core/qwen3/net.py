@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,12 +15,11 @@ from tts_core.audio.voice_cache import VoiceCache
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.errors import GenerationError, UsageError
 from tts_core.nn.beside import Pending, Then
-from tts_core.nn.calls import apart
 from tts_core.pipeline import PromptLike
 from tts_core.qwen3.footprint import FIXED, PLAN, Qwen3Job
 from tts_core.qwen3.layout import Qwen3Inputs, cut_of_recording
 from tts_core.qwen3.options import Qwen3Options
-from tts_core.qwen3.request import Qwen3Facts, Qwen3Request, live, rehearsal, request
+from tts_core.qwen3.request import Qwen3Facts, Qwen3Request
 from tts_core.qwen3.voice import read_voice
 from tts_core.speaking.admission import Admission
 from tts_core.speaking.net import StreamNet
@@ -43,15 +41,6 @@ class Qwen3Net(StreamNet):
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self._vectors = VoiceCache()
-
-    def request(self, text: str, options: Qwen3Options, prompt: PromptLike = None) -> Qwen3Request:
-        return request(self.facts, text, options, prompt)
-
-    def live(self, options: Qwen3Options, prompt: PromptLike) -> Qwen3Request:
-        return live(self.facts, "", options, prompt)
-
-    def rehearsal(self) -> Qwen3Request:
-        return rehearsal(self.facts)
 
     def windows(self, job: Qwen3Job | None, *, streamed: bool) -> CodecPolicy | None:
         return self.streamed() if streamed else None
@@ -91,7 +80,7 @@ class Qwen3Net(StreamNet):
     def vector(self, samples: np.ndarray) -> np.ndarray:
         """Encode a recording, (L,) float32 at the speaker encoder's rate, as the voice's vector (D,)."""
         embed = self.network.speaker_encoder.embed
-        return self._vectors.encoded([samples], lambda _: apart(self.host, partial(embed, samples))).copy()
+        return self._encoded(self._vectors, [samples], lambda _: embed(samples))
 
     def voice(self, prompt: PromptLike) -> np.ndarray:
         """Encode a recording as a voice's vector, (D,) float32; or return that vector."""

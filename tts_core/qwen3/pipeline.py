@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Unpack
 from tts_core.nn.calls import exclusive
 from tts_core.qwen3.model import MODEL
 from tts_core.qwen3.net import Qwen3Net
-from tts_core.qwen3.request import Qwen3Facts
 from tts_core.results import GenerationResult
-from tts_core.speaking.pipeline import SpeechPipeline
+from tts_core.speaking.pipeline import Pipeline
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from tts_core.qwen3.options import Qwen3Changes, Qwen3Options
 
 
-class Qwen3Pipeline(SpeechPipeline[Qwen3Net]):
+class Qwen3Pipeline(Pipeline):
     """A Qwen3-TTS of either side.
 
     prompt: of a Base model: a recording, with its transcript, which speech continues, or without, for its
@@ -36,11 +35,7 @@ class Qwen3Pipeline(SpeechPipeline[Qwen3Net]):
     """
 
     model = MODEL
-
-    @property
-    def facts(self) -> Qwen3Facts:
-        """The facts of the networks that requests ask."""
-        return self.engine.facts
+    engine: Qwen3Net
 
     if TYPE_CHECKING:
 
@@ -60,11 +55,11 @@ class Qwen3Pipeline(SpeechPipeline[Qwen3Net]):
             **changes: Unpack[Qwen3Changes],
         ) -> list[np.ndarray]: ...
 
-    @exclusive
     def speaker(self, prompt: PromptLike) -> np.ndarray:
         """Compute the vector of a voice, (D,) float32, to pass as `prompt`; a vector is returned unchanged.
 
         Vectors are cached by the audio. Raises UsageError for a prompt that is not a voice, and for a
         model that takes none.
         """
-        return self.engine.voice(prompt)
+        with exclusive(self.engine.host):
+            return self.engine.voice(prompt)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -36,6 +35,7 @@ from tts_core.qwen3.options import Qwen3Options
 from tts_core.qwen3.tokenizer import FILES, Qwen3Tokenizer, shared_tokenizer
 from tts_core.qwen3.voice import Qwen3Voice, read_voice
 from tts_core.speaking.asked import frames_of, seed_of
+from tts_core.speaking.request import RequestFacts
 from tts_core.text import breaks
 from tts_core.text.arriving import LEAST, MOST
 from tts_core.text.breaks import Paused
@@ -44,24 +44,6 @@ from tts_core.text.pace import longest_seconds, paces, usual_seconds
 from tts_core.text.sentences import split
 
 OPEN_CHARACTERS = 2000  # of a text that goes on and is never cut, for its memory
-
-
-@dataclass(frozen=True)
-class Qwen3Facts:
-    """The facts about a Qwen3-TTS that a request needs. sampling: of its generation_config.json."""
-
-    config: Qwen3Config
-    codec: Qwen3CodecConfig
-    tokenizer: Qwen3Tokenizer
-    sampling: Qwen3Sampling
-
-    @classmethod
-    def of(cls, configs: Configs, documents: Mapping[str, str]) -> Qwen3Facts:
-        """Read the facts of a model. configs: of its parts, by kind.  documents: its own, by name."""
-        config = config_of(configs, "qwen3", Qwen3Config)
-        tokenizer = shared_tokenizer(*(documents[name] for name in FILES), config.text_vocab_size)
-        sampling = read_generation(parse_json(documents[GENERATION], GENERATION))
-        return cls(config, config_of(configs, "qwen3_codec", Qwen3CodecConfig), tokenizer, sampling)
 
 
 @dataclass(frozen=True)
@@ -196,39 +178,54 @@ class Qwen3Request:
         return self.piece("x" * characters, 0)
 
 
-def ask(
-    configs: Configs,
-    documents: Documents,
-    text: str,
-    options: Qwen3Options,
-    prompt: PromptLike,
-    *,
-    more: bool = False,
-) -> Qwen3Request:
-    """Build a request from the configurations and documents of a model's parts, by kind.
+@dataclass(frozen=True)
+class Qwen3Facts(RequestFacts):
+    """The facts about a Qwen3-TTS that a request needs. sampling: of its generation_config.json."""
 
-    more: its text goes on.
-    """
-    read_text = live if more else request
-    return read_text(Qwen3Facts.of(configs, documents["qwen3"]), text, options, prompt)
+    config: Qwen3Config
+    codec: Qwen3CodecConfig
+    tokenizer: Qwen3Tokenizer
+    sampling: Qwen3Sampling
 
+    @classmethod
+    def of(cls, configs: Configs, documents: Documents) -> Qwen3Facts:
+        config, own = config_of(configs, "qwen3", Qwen3Config), documents["qwen3"]
+        tokenizer = shared_tokenizer(*(own[name] for name in FILES), config.text_vocab_size)
+        sampling = read_generation(parse_json(own[GENERATION], GENERATION))
+        return cls(config, config_of(configs, "qwen3_codec", Qwen3CodecConfig), tokenizer, sampling)
 
-def request(facts: Qwen3Facts, text: str, options: Qwen3Options, prompt: PromptLike) -> Qwen3Request:
-    """Check one text with its options and voice, and cut a long text into pieces.
+    def rehearsal(self) -> Qwen3Request:
+        """As of any model, one that the checkpoint's mode can speak."""
+        config, options, prompt = self.config, Qwen3Options(seed=0, max_frames=3), None
+        if config.mode == BASE:
+            prompt = np.zeros(config.talker.hidden_size, np.float32)
+        elif config.mode == VOICE_DESIGN:
+            options = replace(options, instruct="A calm voice.")
+        else:
+            options = replace(options, voice=config.speakers[0].name)
+        return self.request("Yes.", options, prompt)
 
-    Raises UsageError naming the argument.
-    """
-    paused = check_text(facts, text, options)
-    check_words("text", paused.blanked)
-    asked = _request(facts, text, options, prompt)
-    texts, silences = paused.cut(lambda part: cut(part, piece_characters(facts.config, options)))
-    pieces = tuple(asked.piece(words, place) for place, words in enumerate(texts))
-    return replace(asked, pieces=pieces, pacing=Pacing(tuple(texts), silences, options.speed))
+    def request(self, text: str, options: Qwen3Options, prompt: PromptLike = None) -> Qwen3Request:
+        paused = check_text(self, text, options)
+        check_words("text", paused.blanked)
+        asked = self._request(text, options, prompt)
+        texts, silences = paused.cut(lambda part: cut(part, piece_characters(self.config, options)))
+        pieces = tuple(asked.piece(words, place) for place, words in enumerate(texts))
+        return replace(asked, pieces=pieces, pacing=Pacing(tuple(texts), silences, options.speed))
 
+    def live(self, text: str | None, options: Qwen3Options, prompt: PromptLike) -> Qwen3Request:
+        return self._request(text or "", options, prompt).opened()
 
-def live(facts: Qwen3Facts, text: str, options: Qwen3Options, prompt: PromptLike) -> Qwen3Request:
-    """Check the beginning of a text that goes on, which may be empty; errors as in `request`."""
-    return _request(facts, text, options, prompt).opened()
+    def _request(self, text: str, options: Qwen3Options, prompt: PromptLike) -> Qwen3Request:
+        if options.instruct:
+            self.tokenizer.check_plain(options.instruct, "instruct")
+        language_id(self.config, options.language, None)  # an unknown language, before a recording is read
+        voice = read_voice(self.config, self.codec, self.tokenizer, options, prompt)
+        seed, most = seed_of(options), frames_of(options, self.codec.frame_rate)
+        noise = None if options.noise is None else per_text(options.noise, [seed])[0]
+        sampling, pacing = choose_sampling(self.sampling, options), Pacing((), (None,), options.speed)
+        own = seed if noise is None else None
+        return Qwen3Request(self, text, options, (), voice, sampling, most, own, noise, pacing)
 
 
 def check_text(facts: Qwen3Facts, text: str, options: Qwen3Options) -> Paused:
@@ -237,19 +234,6 @@ def check_text(facts: Qwen3Facts, text: str, options: Qwen3Options) -> Paused:
         check_one_speaker(text, "Qwen3-TTS")
     facts.tokenizer.check_plain(text, "text")
     return Paused.whole(text) if options.as_written else breaks.read("text", text)
-
-
-def _request(facts: Qwen3Facts, text: str, options: Qwen3Options, prompt: PromptLike) -> Qwen3Request:
-    config = facts.config
-    if options.instruct:
-        facts.tokenizer.check_plain(options.instruct, "instruct")
-    language_id(config, options.language, None)  # an unknown language, before a recording is read
-    voice = read_voice(config, facts.codec, facts.tokenizer, options, prompt)
-    seed, most = seed_of(options), frames_of(options, facts.codec.frame_rate)
-    noise = None if options.noise is None else per_text(options.noise, [seed])[0]
-    sampling, pacing = choose_sampling(facts.sampling, options), Pacing((), (None,), options.speed)
-    own = seed if noise is None else None
-    return Qwen3Request(facts, text, options, (), voice, sampling, most, own, noise, pacing)
 
 
 def is_streamed(config: Qwen3Config, options: Qwen3Options) -> bool:
@@ -296,13 +280,4 @@ def _choice(
     )
 
 
-def rehearsal(facts: Qwen3Facts) -> Qwen3Request:
-    """Build a short request that the checkpoint's mode can speak, for a warm-up."""
-    config, options, prompt = facts.config, Qwen3Options(seed=0, max_frames=3), None
-    if config.mode == BASE:
-        prompt = np.zeros(config.talker.hidden_size, np.float32)
-    elif config.mode == VOICE_DESIGN:
-        options = replace(options, instruct="A calm voice.")
-    else:
-        options = replace(options, voice=config.speakers[0].name)
-    return request(facts, "Yes.", options, prompt)
+facts = Qwen3Facts.of

@@ -5,7 +5,6 @@ Source: QwenLM/Qwen3-TTS@022e286, Apache-2.0.
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 from functools import partial
 
@@ -28,8 +27,7 @@ from tts_core.speaking.speech import (
     Speech,
     clipped,
 )
-
-_LOG = logging.getLogger("tts_core")
+from tts_core.text.duration import warn_of_piece
 
 
 def speak(request: Qwen3Request, net: Qwen3Net, policy: CodecPolicy | None) -> Speech:
@@ -68,7 +66,11 @@ def speak(request: Qwen3Request, net: Qwen3Net, policy: CodecPolicy | None) -> S
                 frames.append(codes)
                 if len(frames) >= request.limit(text.piece, spoken):
                     ended = is_cut = True
-                    _warn(request, text, len(frames))
+                    if request.max_frames is None:
+                        seconds = len(frames) / request.facts.codec.frame_rate
+                        warn_of_piece(
+                            text.begun, len(text.pieces), seconds, ", longer than anybody reads it,"
+                        )
                     break
             for start, stop in complete(policy, asked, len(frames) - ended):
                 yield Sound(_stacked(request, frames[start:stop]), 0, memory, after=clipped, lead=text.lead)
@@ -91,13 +93,3 @@ def speak(request: Qwen3Request, net: Qwen3Net, policy: CodecPolicy | None) -> S
 def _stacked(request: Qwen3Request, frames: list[np.ndarray]) -> np.ndarray:
     """Stack frames, (Q,) each. → (Q, F)."""
     return np.array(frames, np.int32).reshape(-1, request.facts.config.n_codebooks).T
-
-
-def _warn(request: Qwen3Request, text: Live | Whole, frames: int) -> None:
-    """Log a warning of a piece that was cut off without a caller's limit."""
-    if request.max_frames is None:
-        _LOG.warning(
-            "text: piece %d of %d did not end within %.1f s, longer than anybody reads it, and was "
-            "cut there; another seed or shorter pieces may help",
-            *(text.begun, len(text.pieces), frames / request.facts.codec.frame_rate),
-        )

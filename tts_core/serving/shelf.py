@@ -7,12 +7,16 @@ import logging
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from tts_core.errors import ResourceError
-from tts_core.pipeline import Pipeline
-from tts_core.serving.session import Failed, Session
+from tts_core.serving.session import Failed
 from tts_core.serving.source import ModelSource
 from tts_core.serving.speech import Speech
+
+if TYPE_CHECKING:
+    from tts_core.speaking.pipeline import Pipeline
+    from tts_core.speaking.session import SpeechSession
 
 _LOG = logging.getLogger("tts_core")
 
@@ -26,7 +30,7 @@ class LoadedModel:
 
     name: str
     pipeline: Pipeline
-    session: Session
+    session: SpeechSession
     speeches: dict[int, Speech] = field(default_factory=dict)
     used: float = field(default_factory=time.perf_counter)
 
@@ -126,7 +130,7 @@ class Shelf:
         return [one.name for one in self]
 
 
-def rehearse(session: Session) -> None:
+def rehearse(session: SpeechSession) -> None:
     """Prepare a session, and speak its rehearsal to its end. Raises its error."""
     started = time.perf_counter()
     session.prepare()

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from tts_core import models
 from tts_core.models import Configs, Documents, Model
 from tts_core.options import changed
-from tts_core.pipeline import Pipeline, PromptLike
+from tts_core.pipeline import PromptLike
+
+if TYPE_CHECKING:
+    from tts_core.speaking.pipeline import Pipeline
+    from tts_core.speaking.request import RequestFacts
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,21 +33,24 @@ class ModelSource:
     load: Callable[[], Pipeline]
     codec_precision: str = "float32"
 
-    def request(self, text: str, options: Mapping[str, Any], prompt: PromptLike, **how: bool) -> Any:
+    @cached_property
+    def facts(self) -> RequestFacts:
+        """The facts by which requests are checked."""
+        return models.MODELS[self.model].code().facts(self.configs, self.documents)
+
+    def request(self, text: str, options: Mapping[str, Any], prompt: PromptLike) -> Any:
         """Check a text with its options and prompt; returns a request for the pipeline.
 
-        options: changes of the model's defaults.  how: of the model's `ask`. Raises UsageError.
+        options: changes of the model's defaults. Raises UsageError.
         """
-        model = models.MODELS[self.model]
-        chosen = changed(model.options(), options)
-        return model.code().ask(self.configs, self.documents, text, chosen, prompt, **how)
+        return self.facts.request(text, changed(models.MODELS[self.model].options(), options), prompt)
 
     def live(self, text: str, options: Mapping[str, Any], prompt: PromptLike) -> Any:
         """Check the first piece of a text that arrives in pieces. Raises UsageError.
 
         A model that is `fed` reads on by itself; any other speaks piece by piece, in the same voices.
         """
-        return self.request(text, options, prompt, more=True)
+        return self.facts.live(text, changed(models.MODELS[self.model].options(), options), prompt)
 
     @property
     def spec(self) -> Model:

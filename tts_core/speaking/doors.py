@@ -5,16 +5,16 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
 from tts_core.errors import CancelledError, UsageError
 from tts_core.nn.guard import NotFiniteError
+from tts_core.pipeline import Callbacks
 from tts_core.printable import counted
 from tts_core.results import GenerationResult
 from tts_core.serving.session import Failed
-from tts_core.speaking.report import StageReport
 from tts_core.speaking.session import SpeechSession
 from tts_core.text.arriving import Sentences
 from tts_core.text.checks import check_words
@@ -25,9 +25,9 @@ _LOG = logging.getLogger("tts_core")
 def spoken(
     session: SpeechSession,
     requests: Sequence[Any],
-    report: StageReport,
+    report: Callbacks,
     text: Iterator[str] | None = None,
-) -> Iterator[tuple[int, GenerationResult]]:
+) -> Generator[tuple[int, GenerationResult], None, None]:
     """Speak requests, each as soon as it fits, and close their session. Yields parts, each with the place of
     its request.
 
@@ -42,7 +42,7 @@ def spoken(
             while waiting and (not session.running or session.fits(waiting[0][1])):
                 place, request = waiting.popleft()
                 places[session.join(request, more=text is not None)] = place
-            report.watch.check_cancel()
+            report.check_cancel()
             while text is not None and session.waiting:
                 [key], more = places, next(text, None)
                 if more is None:

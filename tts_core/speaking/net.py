@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -13,68 +14,101 @@ from tts_core.codecs.policy import CALL, ONE_BY_ONE, ROWS, CodecPolicy, shared_s
 from tts_core.config import Configs
 from tts_core.errors import GenerationError
 from tts_core.memory.fits import Plan, together
+from tts_core.memory.machine import Machine
+from tts_core.models import Documents
 from tts_core.nn.beside import Pending, Then
 from tts_core.nn.calls import apart
 from tts_core.nn.guard import check_sound
 from tts_core.nn.host import Device
 from tts_core.nn.windows import in_powers
-from tts_core.pipeline import PromptLike
 from tts_core.speaking.admission import Admission
-from tts_core.speaking.asked import each_text
 from tts_core.speaking.running import RunningBatch
 from tts_core.speaking.speech import ENDED, CodecMemory, Sound
 
 SIDE_BY_SIDE = 8  # pieces of a text at once, at most
 
 
+def damaged(*_: Any, **__: Any) -> GenerationError:
+    """Stand in for the search for a layer with NaN or infinity, where a model has none."""
+    raise NotImplementedError
+
+
 class Net(Protocol):
     """What a session asks of a model's networks.
 
+    kinds: of the network that steps, and of the codec.
+    facts_of: the facts that requests need, from configurations and documents.
     stages: names of the stages that results report, in order; none for a model of one stage.
     heard: name under which progress tells of speech that is ready.
     plan: of its memory.
     """
 
+    kinds: ClassVar[tuple[str, str]]
+    facts_of: ClassVar[Callable[[Configs, Documents], Any]]
+    stages: Sequence[str] = ()
+    heard: str = "speech"
+    plan: Plan
+    network: Any
+    codec: Any
     host: Device
     config: Any
     codec_config: Any
     configs: Configs
-    stages: Sequence[str] = ()
-    heard: str = "speech"
-    plan: Plan
+    facts: Any
+    _make_slots: Callable[..., RunningBatch]
+    _fault: Callable[..., GenerationError]
+    _codes: VoiceCache
+
+    def __init__(
+        self,
+        networks: Mapping[str, Any],
+        documents: Documents,
+        host: Device,
+        *,
+        make_slots: Callable[..., RunningBatch],
+        fault: Callable[..., GenerationError] = damaged,
+    ):
+        """Take a side's networks, and texts of the model's parts, by kind.
+
+        make_slots: of the network that steps, opens a running batch: `decoder.py` of the model.
+        fault: of that network, builds the error that names the first layer with NaN or infinity.
+        """
+        self.network, self.codec = (networks[kind] for kind in self.kinds)
+        self.configs = {kind: network.config for kind, network in networks.items()}
+        self.config, self.codec_config = (self.configs[kind] for kind in self.kinds)
+        self.facts, self.host = type(self).facts_of(self.configs, documents), host
+        self._make_slots, self._fault, self._codes = make_slots, fault, VoiceCache()
 
     @property
     def sample_rate(self) -> int:
         """Of the sound, in Hz."""
-        ...
-
-    def request(self, text: str, options: Any, prompt: PromptLike = None) -> Any:
-        """Check a caller's arguments, and cut a long text into pieces. Raises UsageError."""
-        ...
-
-    def requests(
-        self,
-        texts: Sequence[str],
-        options: Any,
-        prompts: PromptLike | Sequence[PromptLike],
-        *,
-        exactly: bool = False,
-    ) -> Sequence[Any]:
-        """Check several texts. prompts: one for all, or one per text.  exactly: read them as given."""
-        ...
-
-    def live(self, options: Any, prompt: PromptLike) -> Any:
-        """Check all of a text that comes but the text."""
-        ...
-
-    def rehearsal(self) -> Any:
-        """Build a short request that runs all kernels, for a warm-up."""
-        ...
+        return self.codec_config.sample_rate
 
     @property
     def policy(self) -> CodecPolicy | None:
         """The codec's windows; None for a codec without any."""
         return None
+
+    def fit(self, machine: Machine) -> None:
+        """Let the codec use windows that fit the memory that networks leave."""
+
+    def encode(self, samples: np.ndarray) -> np.ndarray:
+        """Encode a recording, (L,) float32 at the codec's rate, as codes (Q, F) int32. It is kept."""
+
+        def encode(recordings: Sequence[np.ndarray]) -> np.ndarray:
+            return self.host.to_host(self._codes_of(recordings[0][None]))[0]
+
+        return self._encoded(self._codes, [samples], encode)
+
+    def _codes_of(self, samples: np.ndarray) -> Any:
+        """Encode recordings, (1, L) float32 at the codec's rate, as codes (1, Q, F) of the framework."""
+        return self.codec.encode(samples)
+
+    def _encoded(
+        self, known: VoiceCache, recordings: Sequence[np.ndarray], encode: Callable[[Any], np.ndarray]
+    ) -> np.ndarray:
+        """Encode recordings of a voice, apart from other work, unless the result is known."""
+        return known.encoded(recordings, lambda given: apart(self.host, partial(encode, given))).copy()
 
     def check(self, job: Any) -> None:
         """Raise ResourceError, naming what would fit, unless a job fits in the free memory."""
@@ -180,70 +214,21 @@ class Net(Protocol):
 
 
 class StreamNet(Net):
-    """A network and a codec that decodes a piece window by window, with caches of recordings.
+    """A network and a codec that decodes a piece window by window.
 
-    kinds: of both.
-    facts_of: the model's, from configurations and documents.
-    documents: texts of the model's own, by name.
-    make_slots: of the network, `decoder.py` of the model.
-    fault: builds the error that names the first layer with NaN or infinity.
     decode_piece: as the codec's, where a side has a faster form.
     """
 
-    kinds: tuple[str, str]
-    facts_of: ClassVar[Callable[[Configs, Mapping[str, str]], Any]]
-
     def __init__(
-        self,
-        documents: Mapping[str, str],
-        network: Any,
-        codec: Any,
-        host: Device,
-        *,
-        make_slots: Callable[..., Any],
-        fault: Callable[..., GenerationError],
-        decode_piece: Callable[[Any, Any], tuple[Any, Any]] | None = None,
+        self, *given: Any, decode_piece: Callable[[Any, Any], tuple[Any, Any]] | None = None, **how: Any
     ):
-        self.documents, self.network, self.codec, self.host = documents, network, codec, host
-        self.config, self.codec_config = network.config, codec.config
-        self.configs: Configs = dict(zip(self.kinds, (network.config, codec.config), strict=True))
-        self._make_slots, self._fault = make_slots, fault
-        self._codes = VoiceCache()
-        self._decode_piece = decode_piece or (lambda codes, state: codec.decode_piece(codes, state))
-        self.facts = type(self).facts_of(self.configs, documents)
+        super().__init__(*given, **how)
+        self._decode_piece = decode_piece or (lambda codes, state: self.codec.decode_piece(codes, state))
 
     @property
     def policy(self) -> CodecPolicy:
         """The codec's windows."""
         return self.codec.policy
-
-    @property
-    def sample_rate(self) -> int:
-        return self.codec.config.sample_rate
-
-    def requests(
-        self,
-        texts: Sequence[str],
-        options: Any,
-        prompts: PromptLike | Sequence[PromptLike],
-        *,
-        exactly: bool = False,
-    ) -> Sequence[Any]:
-        options = replace(options, as_written=True) if exactly else options
-        asked = each_text(texts, options, prompts)
-        return [self.request(one.text, one.options, one.prompt) for one in asked]
-
-    def _codes_of(self, samples: np.ndarray) -> Any:
-        """Encode recordings, (1, L) float32 at the codec's rate, as codes (1, Q, F) of the framework."""
-        return self.codec.encode(samples)
-
-    def encode(self, samples: np.ndarray) -> np.ndarray:
-        """Encode a recording, (L,) float32 at the codec's rate, as codes (Q, F) int32."""
-
-        def encode() -> np.ndarray:
-            return self.host.to_host(self._codes_of(samples[None]))[0]
-
-        return self._codes.encoded([samples], lambda _: apart(self.host, encode)).copy()
 
     def silence(self, frames: int) -> Sound:
         return replace(super().silence(frames), memory=CodecMemory())

@@ -4,53 +4,42 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, ClassVar, Generic, TypeVar
+from contextlib import closing
+from typing import Any, ClassVar
 
 import numpy as np
 
-from tts_core.config import Configs
 from tts_core.errors import UsageError
 from tts_core.models import Model
-from tts_core.nn.calls import exclusive, exclusive_parts
+from tts_core.nn.calls import exclusive
 from tts_core.options import chosen
 from tts_core.pipeline import Callbacks, Progress, PromptLike
 from tts_core.results import GenerationResult, join
 from tts_core.speaking.doors import checked_pieces, log, sentences, spoken
 from tts_core.speaking.live import LiveText
-from tts_core.speaking.net import Net
-from tts_core.speaking.report import StageReport
 from tts_core.speaking.session import SpeechSession
 
 Tell = Callable[[Progress], None]
-AnyNet = TypeVar("AnyNet", bound=Net)
 
 
-class SpeechPipeline(Generic[AnyNet]):
-    """A model over its sessions. Build it with `load`.
+class Pipeline:
+    """A loaded model of either side. Build it with `load`. `DiaPipeline` and others type their options.
 
     model: its facts and functions.
+    engine: its networks, a Net.
+    config, codec_config: of the network and its codec.
+    configs: of all networks, by kind.
+    facts: by which its requests are checked.
     """
 
     model: ClassVar[Model]
+    engine: Any
 
-    def __init__(self, engine: AnyNet):
+    def __init__(self, engine: Any):
         self.engine = engine
         self.sample_rate = engine.sample_rate
-
-    @property
-    def config(self) -> Any:
-        """The network's configuration."""
-        return self.engine.config
-
-    @property
-    def codec_config(self) -> Any:
-        """The codec's configuration."""
-        return self.engine.codec_config
-
-    @property
-    def configs(self) -> Configs:
-        """The configurations of all networks, by kind."""
-        return self.engine.configs
+        self.config, self.codec_config, self.configs = engine.config, engine.codec_config, engine.configs
+        self.facts = engine.facts
 
     def generate(
         self,
@@ -70,7 +59,7 @@ class SpeechPipeline(Generic[AnyNet]):
         """
         asked = self.request(text, chosen(self.model.options, options, changes), prompt)
         log(self.model.name, asked)
-        [spoken] = self._together([asked], Callbacks(progress, cancel))
+        [spoken] = self._together([asked], Callbacks(progress, cancel, asked.seconds))
         return spoken
 
     def stream(
@@ -95,26 +84,40 @@ class SpeechPipeline(Generic[AnyNet]):
         Raises UsageError for a text, voice or value that cannot be used and ResourceError for too little
         memory, both at the call, before any network runs; for pieces of text, as they come.
         """
-        given, watch = chosen(self.model.options, options, changes), Callbacks(progress, cancel)
+        given = chosen(self.model.options, options, changes)
         if isinstance(text, str):
             return self.speak(self.request(text, given, prompt), progress=progress, cancel=cancel)
-        pieces, live = checked_pieces(text), self.engine.live(given, prompt)
+        pieces, live = checked_pieces(text), self.facts.live(None, given, prompt)
         if not isinstance(live, LiveText):
-            return self._speak(live, watch, pieces)
-        return self._sentences(live, watch, sentences(pieces, cancel))
+            return self.speak(live, progress=progress, cancel=cancel, text=pieces)
+        return self._sentences(live, Callbacks(progress, cancel, live.seconds), sentences(pieces, cancel))
 
     def request(self, text: str, options: Any, prompt: PromptLike = None) -> Any:
         """Check a caller's arguments without running a network. Raises UsageError."""
-        return self.engine.request(text, options, prompt)
+        return self.facts.request(text, options, prompt)
 
     def speak(
-        self, request: Any, *, progress: Tell | None = None, cancel: threading.Event | None = None
+        self,
+        request: Any,
+        *,
+        progress: Tell | None = None,
+        cancel: threading.Event | None = None,
+        text: Iterator[str] | None = None,
     ) -> Iterator[GenerationResult]:
-        """Stream the speech of a request. Raises ResourceError, at the call, for too little memory."""
-        return self._speak(request, Callbacks(progress, cancel))
+        """Stream the speech of a request. text: that is still to come.
+
+        Raises ResourceError, at the call, for too little memory.
+        """
+        log(self.model.name, request)
+        self.engine.check(job := request.job())
+        return self._parts(request, job, Callbacks(progress, cancel, request.seconds), text)
 
     def session(self, places: int, *, streamed: bool = True) -> SpeechSession:
-        """Open a running batch; arguments as in Pipeline. Raises ResourceError for too little memory."""
+        """Open a running batch for at most `places` requests. Raises ResourceError for too little memory.
+
+        streamed: False for speech that nobody hears before its end; its parts are then as long as the codec's
+        largest windows, which feed less context in all.
+        """
         return self.opened(places, None, streamed=streamed)
 
     def generate_batch(
@@ -136,8 +139,9 @@ class SpeechPipeline(Generic[AnyNet]):
         Raises UsageError, with the text's position, and ResourceError for too little memory.
         """
         given = chosen(self.model.options, options, changes)
-        asked = self.engine.requests(texts, given, prompts)
-        return self._together(asked, Callbacks(progress, cancel), batch_size)
+        asked = self.facts.requests(texts, given, prompts)
+        report = Callbacks(progress, cancel, sum(one.seconds for one in asked))
+        return self._together(asked, report, batch_size)
 
     def generate_codes(
         self,
@@ -153,8 +157,8 @@ class SpeechPipeline(Generic[AnyNet]):
         Texts are read exactly as given. Other arguments and errors as in `generate_batch`.
         """
         given = chosen(self.model.options, options, changes)
-        asked = self.engine.requests(texts, given, prompts, exactly=True)
-        spoken = self._together(asked, Callbacks(None, None), batch_size, has_sound=False)
+        asked = self.facts.requests(texts, given, prompts, exactly=True)
+        spoken = self._together(asked, Callbacks(), batch_size, has_sound=False)
         return [one.codes for one in spoken]
 
     def opened(self, places: int, job: Any, *, streamed: bool, **how: Any) -> SpeechSession:
@@ -166,37 +170,32 @@ class SpeechPipeline(Generic[AnyNet]):
         """
         policy = self.engine.windows(job, streamed=streamed)
         batch, admission = self.engine.open(places, job, policy)
-        rehearsal = self.engine.rehearsal
-        return SpeechSession(
-            self.engine, self.model.code().speak, batch, admission, rehearsal, policy=policy, **how
-        )
+        return SpeechSession(self.engine, self.model.code().speak, batch, admission, policy=policy, **how)
 
-    def _speak(
-        self, request: Any, watch: Callbacks, text: Iterator[str] | None = None
+    def _sentences(
+        self, live: LiveText, report: Callbacks, text: Iterator[str]
     ) -> Iterator[GenerationResult]:
-        """Speak one request. text: that is still to come. Checks the memory at the call."""
-        log(self.model.name, request)
-        self.engine.check(request.job())
-        return self._parts(request, request.job(), watch, text)
-
-    def _sentences(self, live: LiveText, watch: Callbacks, text: Iterator[str]) -> Iterator[GenerationResult]:
         """Speak sentences as they come; the memory is checked with the first."""
         live = live.begun(next(text))
         self.engine.check(live.first.job())
-        yield from self._parts(live, self.engine.longest(live.first), watch, text)
+        yield from self._parts(live, self.engine.longest(live.first), report, text)
 
-    @exclusive_parts
     def _parts(
-        self, request: Any, job: Any, watch: Callbacks, text: Iterator[str] | None
+        self, request: Any, job: Any, report: Callbacks, text: Iterator[str] | None
     ) -> Iterator[GenerationResult]:
-        """Yield a text's speech as it is decoded."""
-        report = StageReport(watch, request.seconds)
-        for _, part in spoken(self.opened(1, job, streamed=True, report=report), [request], report, text):
-            yield part
+        """Yield a text's speech as it is decoded. While the caller uses a part, other threads may speak."""
+        with exclusive(self.engine.host):
+            session = self.opened(1, job, streamed=True, report=report)
+        with closing(spoken(session, [request], report, text)) as parts:
+            while True:
+                with exclusive(self.engine.host):
+                    _, part = next(parts, (0, None))
+                if part is None:
+                    return
+                yield part
 
-    @exclusive
     def _together(
-        self, asked: Sequence[Any], watch: Callbacks, most: int | None = None, *, has_sound: bool = True
+        self, asked: Sequence[Any], report: Callbacks, most: int | None = None, *, has_sound: bool = True
     ) -> list[GenerationResult]:
         """Speak requests in one batch, each as soon as it fits; in their order.
 
@@ -204,18 +203,18 @@ class SpeechPipeline(Generic[AnyNet]):
         """
         if most is not None and most < 1:
             raise UsageError(f"batch_size: {most} is not a number of pieces; give 1 or more")
-        job, places = self.engine.together(asked, most)
-        report = StageReport(watch, sum(one.seconds for one in asked))
-        session = self.opened(
-            places,
-            job,
-            streamed=False,
-            has_sound=has_sound,
-            is_late=self.engine.is_late(asked, places),
-            at_once=places,
-            report=report,
-        )
-        parts: list[list[GenerationResult]] = [[] for _ in asked]
-        for place, part in spoken(session, asked, report):
-            parts[place].append(part)
-        return [join(one) for one in parts]
+        with exclusive(self.engine.host):
+            job, places = self.engine.together(asked, most)
+            session = self.opened(
+                places,
+                job,
+                streamed=False,
+                has_sound=has_sound,
+                is_late=self.engine.is_late(asked, places),
+                at_once=places,
+                report=report,
+            )
+            parts: list[list[GenerationResult]] = [[] for _ in asked]
+            for place, part in spoken(session, asked, report):
+                parts[place].append(part)
+            return [join(one) for one in parts]

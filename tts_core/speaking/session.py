@@ -1,4 +1,11 @@
-"""Run speeches that share a running batch: it gives each what it needs next, and gives out their parts."""
+"""Run speeches that share a running batch: it gives each what it needs next, and gives out their parts.
+
+Every call comes from one thread, the one that loaded the model: streams of MLX belong to a thread.
+
+A request's speech does not depend on who else is served: its codes equal those of the request by itself (up
+to near-ties of float32, whose sums a batch may order differently), and its parts are cut at places that
+depend on the request only.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +22,15 @@ import numpy as np
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.errors import CancelledError, own_error
 from tts_core.nn.calls import apart, drop_errors
+from tts_core.pipeline import Callbacks
 from tts_core.results import FinishReason, Meter
-from tts_core.serving.session import Event, Failed, Part, Session
+from tts_core.serving.session import Event, Failed, Part
 from tts_core.speaking.admission import Admission
 from tts_core.speaking.delivery import Delivered
 from tts_core.speaking.live import LiveText
 from tts_core.speaking.members import DueSound, Job, Member, Utterance
 from tts_core.speaking.net import Net
 from tts_core.speaking.rehearsal import measure_window
-from tts_core.speaking.report import StageReport
 from tts_core.speaking.running import Running, RunningBatch
 from tts_core.speaking.sounds import Sounds
 from tts_core.speaking.speech import (
@@ -43,8 +50,8 @@ from tts_core.speaking.speech import (
 NOTHING = Sound(np.zeros((0, 0), np.int32), 0)
 
 
-class SpeechSession(Session):
-    """A running batch of speeches, which it owns.
+class SpeechSession:
+    """A running batch of speeches, which it owns, without the model's weights. No key is used twice.
 
     speak: the model's speech, for a request, its networks and windows.
     policy: the codec's windows; None decodes each piece as a whole.
@@ -61,17 +68,16 @@ class SpeechSession(Session):
         speak: Callable[[Any, Any, CodecPolicy | None], Speech],
         batch: RunningBatch,
         admission: Admission,
-        rehearsal: Callable[[], Any],
         *,
         policy: CodecPolicy | None,
         has_sound: bool = True,
         is_late: bool = False,
-        report: StageReport | None = None,
+        report: Callbacks | None = None,
         at_once: int = 1,
     ):
         self.net, self.admission, self.policy, self.has_sound = net, admission, policy, has_sound
-        self._speak, self._rehearsal, self._is_late = speak, rehearsal, is_late
-        self._report, self._at_once = report or StageReport(), at_once
+        self._speak, self._is_late = speak, is_late
+        self._report, self._at_once = report or Callbacks(), at_once
         self.slots = Running(batch, admission.places)
         self.members: dict[int, Member] = {}
         self._joined = 0  # requests so far
@@ -92,14 +98,17 @@ class SpeechSession(Session):
 
     @property
     def places(self) -> int:
+        """Requests that it can speak at once: those asked for, or fewer where memory is short."""
         return self.admission.places
 
     @property
     def running(self) -> int:
+        """Requests that have joined and have neither finished, failed nor left."""
         return len(self.members)
 
     @property
     def waiting(self) -> bool:
+        """True if `step` has nothing to do before the next `join`, `feed` or `end`."""
         return self._is_idle and not (self.slots.has_launched or self._sounds.is_busy)
 
     @property
@@ -110,11 +119,17 @@ class SpeechSession(Session):
 
     @property
     def promised(self) -> int:
+        """Upper bound of the bytes that its running requests may still allocate, by the memory plan."""
         if self._promised is None:
             self._promised = self.admission.promised(self._present())
         return self._promised
 
     def fits(self, request: Any, *, promised: int = 0) -> bool:
+        """Return True if a request can join now: a place is free, and its memory by the plan.
+
+        promised: bytes that sessions of other models may still allocate.
+        Raises ResourceError for a request that does not fit in an empty batch either.
+        """
         if any(slot.owner.member.is_away for slot in self._wanted):
             return False
         asked = request.first if isinstance(request, LiveText) else request
@@ -125,14 +140,23 @@ class SpeechSession(Session):
         return [one.asked for one in self.members.values() if not one.is_away]
 
     def prepare(self) -> None:
+        """Do what the first requests would wait for, besides what `rehearsal` runs."""
         if self.has_sound and self.policy is not None:
             self.net.prepare(self.policy, self.places)
             measure_window(self.net, self.policy)
 
     def rehearsal(self) -> Any:
-        return self._rehearsal()
+        """Build a short request that runs all of the model's kernels, for a warm-up."""
+        return self.net.facts.rehearsal()
 
     def join(self, request: Any, *, more: bool = False, cancel: threading.Event | None = None) -> int:
+        """Let a checked request, from `pipeline.request`, begin with the next step; return its key.
+
+        more: its text goes on: `feed` follows, and `end`.
+        cancel: set by any thread; looked at by a session whose steps take long. A caller that waits for the
+        end of a step calls `leave` instead.
+        No network runs. Raises SpeechError, and the batch is as before, if the request cannot begin.
+        """
         texts, is_open = deque[str | None](), more or request.is_open
         if isinstance(request, LiveText):
             asked, speech = request.first, request.spoken(self._speech)
@@ -161,20 +185,25 @@ class SpeechSession(Session):
         return one.key
 
     def begun(self, key: int) -> bool:
+        """Return True once a request has taken part in a step."""
         return self.members[key].has_begun
 
     def wants(self, key: int) -> bool:
+        """Return True if a request can take further text now."""
         one = self.members[key]
         return not one.texts and (isinstance(one.waits, MoreText) or _hears_text(one.waits))
 
     def feed(self, key: int, text: str) -> None:
+        """Append text to a request that joined with `more`. Raises UsageError for unreadable text."""
         self._hear(self.members[key], text)
 
     def end(self, key: int) -> None:
+        """Say that a request's text is complete. A second time does nothing."""
         if key in self.members:
             self._hear(self.members[key], None)
 
     def leave(self, key: int) -> None:
+        """Drop a request; its place and memory are free before the next step. Unknown keys do nothing."""
         one = self.members.pop(key, None)
         if one is not None:
             self._retire(one)
@@ -182,7 +211,11 @@ class SpeechSession(Session):
     def step(self) -> list[Event]:
         """Encode a recording, let slots join, run a step of the network and of the work, and decode the
         windows that they complete. Recordings of requests that begin together are encoded before their first
-        step.
+        step. Returns what they gave, in order.
+
+        Waits for nothing but the device. A request that fails is an event; an error that is raised ends the
+        session, with all its requests. A full memory in a decoder's step is one: the step cannot be tried
+        again, for its caches have changed.
         """
         while self._encodes:
             voice, need = self._encodes.pop(0)
@@ -202,6 +235,7 @@ class SpeechSession(Session):
         return self._heard()
 
     def close(self) -> None:
+        """Drop all requests and free the batch's memory. Nothing can join afterwards."""
         for key in [*self.members]:
             self.leave(key)
         self._sounds.close()

@@ -13,9 +13,9 @@ from tts_core.codecs.policy import CodecPolicy
 from tts_core.errors import CancelledError
 from tts_core.nn.beside import Pending, Then
 from tts_core.nn.guard import check_sound, checked
+from tts_core.pipeline import Callbacks
 from tts_core.speaking.members import DueSound
 from tts_core.speaking.net import Net
-from tts_core.speaking.report import StageReport
 from tts_core.speaking.speech import Sound
 from tts_core.speaking.windows import Due, WindowQueue, next_call
 
@@ -34,7 +34,7 @@ class Sounds(WindowQueue[DueSound, np.ndarray]):
         self,
         net: Net,
         policy: CodecPolicy | None,
-        report: StageReport,
+        report: Callbacks,
         *,
         has_sound: bool,
         places: int,

@@ -22,9 +22,10 @@ from mlx_port.loading import assemble, open_parts
 from mlx_port.runtime.memory import peak_bytes
 from tts_core import models
 from tts_core.errors import CancelledError, GenerationError, ResourceError, SpeechError
-from tts_core.pipeline import Pipeline, Progress
+from tts_core.pipeline import Progress
 from tts_core.printable import counted
 from tts_core.results import GenerationResult
+from tts_core.speaking.pipeline import Pipeline
 from tts_core.speed import voice
 
 FEWEST = 3  # steps that a time is taken from

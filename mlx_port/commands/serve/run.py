@@ -27,7 +27,6 @@ from mlx_port.commands.serve.page import open_page, page_url
 from mlx_port.commands.serve.service import Service
 from mlx_port.commands.serve.settings import Settings
 from tts_core.errors import UsageError
-from tts_core.pipeline import Pipeline
 from tts_core.printable import LineFormatter, one_line
 from tts_core.serving.engine import SpeechEngine
 from tts_core.serving.source import ModelSource
@@ -36,6 +35,7 @@ from tts_core.serving.voices import VoiceStore, voices_folder
 
 if TYPE_CHECKING:
     from mlx_port.commands.serve.wyoming.port import WyomingPort
+    from tts_core.speaking.pipeline import Pipeline
 
 EMBEDDED = "embedded"
 INTERRUPTED = 130

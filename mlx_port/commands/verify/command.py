@@ -156,9 +156,7 @@ def _run_port(
                 "give a checkpoint in a layout that it reads"
             ) from error
         for kind in dict.fromkeys(probe.kind for probe in listed):
-            oracle, yardstick = (
-                cast(Any, each.network(kind, object)).requires_grad_(False) for each in parts
-            )
+            oracle, yardstick = (cast(Any, each.network(kind)).requires_grad_(False) for each in parts)
             for probe in (one for one in listed if one.kind == kind):
                 report.rows += ports.compare(probe, adapter, model, oracle, yardstick)
     return report

@@ -13,9 +13,7 @@ import mlx.core as mx
 import numpy as np
 
 from mlx_port.dia.dia import SCALE, DecoderLayer, Dia
-from mlx_port.kernels import noise
 from mlx_port.kernels.attention_support import try_long
-from mlx_port.kernels.source import on_gpu, passes
 from mlx_port.layers.norm import RMSNorm
 from mlx_port.layers.row_cache import RowPositions
 from mlx_port.runtime.switches import EarlyLaunch
@@ -107,7 +105,6 @@ class FusedDecoder:
 
     def try_kernels(self) -> None:
         """Run the trials of all kernels that texts use: build a step's graph, but do not run it."""
-        passes(noise.trial)
         config, at, kind = self.config, RowPositions(1), self.embeddings.embed.weight.dtype
         at.places = np.zeros(self.copies, np.int32)
         own = mx.zeros((self.copies, config.num_key_value_heads, 1, config.head_dim), kind)
@@ -176,12 +173,6 @@ def join(network: Dia) -> None:
 def fused(network: Dia, nothing: mx.array | None) -> FusedDecoder:
     """Return the decoder's form for single rows; built again only for other weights."""
     return kept(network, ("decoder", nothing is None), lambda: FusedDecoder(network, nothing))
-
-
-def try_kernels(network: Dia) -> None:
-    """Run the trials of the kernels that texts use; without effect on a CPU."""
-    if on_gpu():
-        fused(network, network.encode_nothing()).try_kernels()
 
 
 def _qkv(layer: DecoderLayer) -> Product:

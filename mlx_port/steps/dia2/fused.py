@@ -14,9 +14,7 @@ import numpy as np
 
 from mlx_port.dia2.blocks import ACTIVATIONS, MLP, SCALE, RMSNorm, TextEmbedding, add
 from mlx_port.dia2.dia2 import Dia2
-from mlx_port.kernels import noise
 from mlx_port.kernels.attention_support import try_long
-from mlx_port.kernels.source import on_gpu, passes
 from mlx_port.layers.row_cache import RowCache
 from mlx_port.steps.add_norm import add_norm
 from mlx_port.steps.chain import chain
@@ -166,7 +164,6 @@ class FusedDia2:
 
     def try_kernels(self) -> None:
         """Run the trials of all kernels that texts use: build a step's graph, but do not run it."""
-        passes(noise.trial)
         config, zero = self.network.config, np.zeros(1, np.int32)
         stack = config.transformer
         caches = trial_cache(len(self.trunk.layers), stack.num_key_value_heads, stack.head_dim, self.kind)
@@ -202,12 +199,6 @@ class FusedDia2:
 def fused(network: Dia2) -> FusedDia2:
     """Return the form of the networks for single steps; built again only for other weights."""
     return kept(network, ("steps", network.transformer.compute), lambda: FusedDia2(network))
-
-
-def try_kernels(network: Dia2) -> None:
-    """Run the trials of the kernels that texts use; without effect on a CPU."""
-    if on_gpu():
-        fused(network).try_kernels()
 
 
 def join(network: Dia2) -> None:

@@ -11,8 +11,6 @@ from collections.abc import Sequence
 import mlx.core as mx
 import numpy as np
 
-from mlx_port.kernels import noise
-from mlx_port.kernels.source import on_gpu, passes
 from mlx_port.layers.row_cache import RowCache
 from mlx_port.mars5.codec_lm import Block, CodecLM
 from mlx_port.steps.chain import chain
@@ -78,10 +76,3 @@ def fused(network: CodecLM) -> FusedCodecLM:
     become views, under their names.
     """
     return kept(network, "fused", lambda: FusedCodecLM(network))
-
-
-def try_kernels(network: CodecLM) -> None:
-    """Run the trials of the kernels that texts use; without effect on a CPU."""
-    if on_gpu():
-        passes(noise.trial)
-        fused(network).try_kernels()

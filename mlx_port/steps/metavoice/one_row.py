@@ -10,8 +10,6 @@ from collections.abc import Callable, Sequence
 import mlx.core as mx
 from mlx import nn
 
-from mlx_port.kernels import noise
-from mlx_port.kernels.source import on_gpu, passes
 from mlx_port.layers.row_cache import RowCache
 from mlx_port.metavoice.first_stage import Block, FirstStage
 from mlx_port.steps.chain import chain
@@ -75,13 +73,6 @@ def fused(network: FirstStage) -> FusedFirstStage:
     become views, under their names.
     """
     return kept(network, "fused", lambda: FusedFirstStage(network))
-
-
-def try_kernels(network: FirstStage) -> None:
-    """Run the trials of the kernels that texts use; without effect on a CPU."""
-    if on_gpu():
-        passes(noise.trial)
-        fused(network).try_kernels()
 
 
 def _head(network: FirstStage) -> Callable[[mx.array], mx.array]:

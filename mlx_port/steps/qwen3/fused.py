@@ -9,9 +9,7 @@ import mlx.core as mx
 import numpy as np
 from mlx import nn
 
-from mlx_port.kernels import noise
 from mlx_port.kernels.attention_support import try_long
-from mlx_port.kernels.source import on_gpu, passes
 from mlx_port.layers.row_cache import RowCache
 from mlx_port.qwen3.blocks import TransformerLayer
 from mlx_port.qwen3.qwen3 import Qwen3
@@ -173,13 +171,6 @@ class FrameDraws:
 def fused(network: Qwen3) -> FusedQwen3:
     """Return the form of the networks for single frames; built again only for other weights."""
     return kept(network, "steps", lambda: FusedQwen3(network))
-
-
-def try_kernels(network: Qwen3) -> None:
-    """Run the trials of the kernels that texts use; without effect on a CPU."""
-    if on_gpu():
-        passes(noise.trial)
-        fused(network).try_kernels()
 
 
 def _layers(layers: Iterable[nn.Module], config: Qwen3StackConfig, kind: mx.Dtype) -> list[StackLayer]:

@@ -23,18 +23,19 @@ from mlx_port import stored
 from mlx_port.commands import main as cli
 from tests.conftest import Calls
 from tests.tiny import mars5, metavoice_pipeline
-from tts_core.dia import net as dia_net
 from tts_core.dia import request as dia_request
-from tts_core.mars5 import net as mars5_net
 from tts_core.mars5 import request as mars5_request
-from tts_core.metavoice import net as metavoice_net
 from tts_core.metavoice import request as metavoice_request
 
 BACKENDS = pytest.mark.parametrize("backend", ["mlx", "torch"])
 MODELS = {
-    "dia": (dia_request, dia_net, ["--max-seconds", "0.2"]),
-    "mars5": (mars5_request, mars5_net, ["--timesteps", "2", "--generate-max-len-override", "40"]),
-    "metavoice": (metavoice_request, metavoice_net, ["--max-seconds", "0.15"]),
+    "dia": (dia_request, dia_request.DiaFacts, ["--max-seconds", "0.2"]),
+    "mars5": (
+        mars5_request,
+        mars5_request.Mars5Facts,
+        ["--timesteps", "2", "--generate-max-len-override", "40"],
+    ),
+    "metavoice": (metavoice_request, metavoice_request.MetaVoiceFacts, ["--max-seconds", "0.15"]),
 }
 
 
@@ -70,14 +71,14 @@ def test_a_request_is_built_once(
     folders: dict[str, Path], model: str, backend: str, calls: Calls, tmp_path: Path
 ) -> None:
     """Each part is planned once, for the request and for loading."""
-    request, net, _ = MODELS[model]
-    calls.watch(request, "ask", "request", "read_voice")
-    calls.watch(net, "request")
+    request, facts, _ = MODELS[model]
+    calls.watch(request, "read_voice")
+    calls.watch(facts, "request")
     calls.watch(search, "open_part")
     calls.watch(part, "plan")
     generate(folders, model, backend, tmp_path / "speech.wav")
     parts = len(list(folders[model].rglob("config.json"))) if backend == "torch" else 0
-    assert calls == Counter(ask=1, request=1, read_voice=1, open_part=parts, plan=parts)
+    assert calls == Counter(request=1, read_voice=1, open_part=parts, plan=parts)
 
 
 def opened(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:

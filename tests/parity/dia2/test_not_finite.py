@@ -87,5 +87,5 @@ def test_a_fault_is_looked_for_behind_the_likeliest_codes(side: str) -> None:
     weights.tensors["depformer.audio_embeds.0.weight"][1:] = np.nan
     made = build(side, weights)
     tokens = made.array(np.ones((4, 2 + config.n_streams), np.int32))
-    error = made.module("dia2.guard").fault(made.network, tokens, (3, 3))
+    error = made.module("dia2.decoder").fault(made.network, tokens, (3, 3))
     assert "depformer.audio_embeds.0" in str(error)

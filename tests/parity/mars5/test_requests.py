@@ -73,7 +73,7 @@ def test_a_text_without_room_is_refused_at_the_call(side: str) -> None:
 
 def test_a_text_is_read_once(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The text is spelled out once, each piece and the reference tokenized once; speaking repeats nothing."""
-    vocabulary, calls = pipeline(side).engine.vocabulary, Counter[str]()
+    vocabulary, calls = pipeline(side).engine.facts.vocabulary, Counter[str]()
 
     def count(owner: Any, name: str, label: str) -> None:
         inner = getattr(owner, name)
@@ -95,7 +95,9 @@ def test_a_request_may_be_spoken_later(side: str) -> None:
     """A request that `ask` builds without a pipeline gives the speech of `generate`."""
     speak, options = pipeline(side), Mars5Options(seed=3, timesteps=2, max_frames=9, piece_seconds=1.4)
     prompt = Prompt.of(np.tile(reference(), 8), SAID)  # a second, the least that `ask` takes
-    asked = mars5_request.ask(speak.engine.configs, open_parts(converted()).documents, LONG, options, prompt)
+    asked = mars5_request.Mars5Facts.of(speak.engine.configs, open_parts(converted()).documents).request(
+        LONG, options, prompt
+    )
     assert len(asked.pieces) == 4
     assert asked.seconds == 9 / 75
     later = join(list(speak.speak(asked)))

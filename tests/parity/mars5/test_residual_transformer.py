@@ -8,6 +8,7 @@ import pytest
 
 from tests.parity.mars5.plain_diffusion import Plain, plain_run
 from tests.sides import BY_PACKAGE, ORACLE, PORT, YARDSTICK, Side
+from tests.tiny.mars5 import to_end
 from tests.tiny.mars5_nar import TEXT, codes
 from tests.tiny.networks import nar_config, tiny
 from tests.tiny.states import states
@@ -84,7 +85,7 @@ def test_runs_are_those_of_the_plain_form(name: str, clone: str) -> None:
         noise = HostNoise(SEEDS[clone])
         run = diffusion.begin(TEXT, REFERENCE, cells, SETTINGS[name], noise=noise)
         np.testing.assert_array_equal(np.stack([*states(side, run)]), plain.states, err_msg=side_name)
-        made = diffusion.run(TEXT, REFERENCE, cells, SETTINGS[name], noise=noise)
+        made = to_end(diffusion.begin(TEXT, REFERENCE, cells, SETTINGS[name], noise=noise))
         np.testing.assert_array_equal(made, plain.states[-1].T)
         assert made.dtype == np.int32
 
@@ -129,4 +130,4 @@ def test_a_network_without_numbers(side: Side, draws: Any) -> None:
     diffusion = side.module("mars5.reverse").ReverseDiffusion(side.network("mars5_nar", broken))
     settings = Diffusion(timesteps=3, draws=draws)
     with pytest.raises(GenerationError, match="NaN or infinite in float32"):
-        diffusion.run(TEXT, REFERENCE, cells_for(deep=False, seed=1), settings, noise=HostNoise(0))
+        to_end(diffusion.begin(TEXT, REFERENCE, cells_for(deep=False, seed=1), settings, noise=HostNoise(0)))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.tiny.mars5 import pipeline
+from tests.tiny.mars5 import pipeline, to_end
 from tts_core.mars5.diffusion import Diffusion, first_noise, make_cells
 from tts_core.nn.noise import HostNoise
 
@@ -29,7 +29,7 @@ def test_whole_runs(timesteps: int, seeds: range, *, deep: bool) -> None:
         cells = make_cells(first, start, reference if deep else None, n_classes=sizes.n_classes)
         settings = Diffusion(timesteps=timesteps)
         made = [
-            pipeline(side).engine.diffusion.run(text, reference, cells, settings, noise=noise)
+            to_end(pipeline(side).engine.diffusion.begin(text, reference, cells, settings, noise=noise))
             for side in ("torch", "mlx")
         ]
         changed.append(int((made[0] != made[1]).sum()))

@@ -22,11 +22,10 @@ from tts_core.errors import CancelledError, UsageError
 from tts_core.metavoice.footprint import MetaVoiceJob, positions
 from tts_core.metavoice.net import MetaVoiceSource
 from tts_core.metavoice.options import Decoder, MetaVoiceOptions
-from tts_core.metavoice.request import STAGES, MetaVoiceFacts, MetaVoiceRequest, log_license, request
+from tts_core.metavoice.request import STAGES, MetaVoiceRequest, log_license
 from tts_core.nn.noise import HostNoise
 from tts_core.pipeline import Callbacks
 from tts_core.prompt import Prompt
-from tts_core.speaking.report import StageReport
 from tts_core.speaking.session import SpeechSession
 from tts_core.speaking.speech import Sound
 from tts_core.text.pace import CHARACTERS_PER_SECOND
@@ -146,7 +145,7 @@ def test_the_cache_is_of_the_requests_size(
     monkeypatch.setattr(side.engine, "slots", lambda *sizes: opened.append(sizes) or slots(*sizes))
     side.generate(TEXT, prompt=voice, seed=4, max_frames=9)
     side.generate(TEXT, prompt=voice, seed=4, max_frames=9, cfg_scale=1.0)
-    ids = len(side.engine.tokenizers.first_stage.encode(TEXT))
+    ids = len(side.engine.facts.tokenizers.first_stage.encode(TEXT))
     room = positions(side.engine.network.config, MetaVoiceJob(ids, 9))
     assert room == ids + 2 * 9
     assert opened == [(1, 2, room), (1, 1, room)]
@@ -244,7 +243,7 @@ def test_bad_input_is_one_clear_line_before_any_work(
 
 
 def test_a_model_without_diffusion(side: Any, voice: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(side.engine, "facts", replace(side.engine.facts, decoders=("vocos",)))
+    monkeypatch.setattr(side, "facts", replace(side.facts, decoders=("vocos",)))
     with pytest.raises(UsageError, match="convert-weights --include-mbd"):
         side.stream(TEXT, prompt=voice, decoder="mbd")
 
@@ -276,9 +275,9 @@ def test_loops_look_whether_they_are_cancelled(
     """Between ids, windows of Vocos and timesteps of the diffusion."""
     asked = side.request(TEXT, MetaVoiceOptions(seed=3, max_frames=FRAMES), voice)
     [piece], looks = asked.pieces, []
-    watch = Callbacks(None, None)
+    watch = Callbacks()
     monkeypatch.setattr(watch, "check", lambda: looks.append(None))
-    session = side.opened(1, asked.job(), streamed=True, report=StageReport(watch), has_sound=False)
+    session = side.opened(1, asked.job(), streamed=True, report=watch, has_sound=False)
     [part] = [event.result for event in run(session, asked)]
     assert len(looks) == part.token_count
     codes = side.engine.fill(piece, np.full((2, 20), 7, np.int32), voice).result()
@@ -296,10 +295,10 @@ def test_loops_look_whether_they_are_cancelled(
 
 def test_texts_are_cut_by_what_both_windows_hold(side: Any) -> None:
     def pieces(window: int) -> list[str]:
-        kinds = "metavoice", "metavoice_second_stage"
-        windows = {kind: replace(side.engine.configs[kind], max_position_embeddings=window) for kind in kinds}
-        facts = MetaVoiceFacts.of({**side.engine.configs, **windows}, side.engine.tokenizers)
-        made = request(facts, LONG, MetaVoiceOptions(), reference()).pieces
+        facts = side.engine.facts
+        first, second = (replace(one, max_position_embeddings=window) for one in (facts.first, facts.second))
+        facts = replace(facts, first=first, second=second)
+        made = facts.request(LONG, MetaVoiceOptions(), reference()).pieces
         return [facts.tokenizers.first_stage.decode(piece.first[:-1]) for piece in made]
 
     assert pieces(96) == ["Hello there.", "It is late.", "Who are you?"]

@@ -53,7 +53,7 @@ def test_they_are_the_loaded_networks(source, folder):
         mlx = watch.unloaded(probe, converted[probe.kind], "float32")
         torch = torch_watch.unloaded(probe, part, "float32")
         known = pipeline.network if probe.kind == "dia" else pipeline.codec
-        for (network, framework), whole in ((mlx, known), (torch, loaded.network(probe.kind, object))):
+        for (network, framework), whole in ((mlx, known), (torch, loaded.network(probe.kind))):
             both = [trace(Side(lambda n=n: probe.run(n, framework), framework, {})) for n in (network, whole)]  # noqa: B023
             for name, calls in both[0].results.items():
                 for one, other in zip(calls, both[1].results[name], strict=True):

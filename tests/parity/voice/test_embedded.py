@@ -49,8 +49,8 @@ def test_the_voice_is_the_same_model_on_both_sides() -> None:
     assert torch_voice().config == mlx_voice().config
     assert torch_voice().engine.codec.config == mlx_voice().engine.codec.config
     assert torch_voice().config.sampling.temperature > 0
-    assert torch_voice().engine.rules == mlx_voice().engine.rules
-    assert torch_voice().engine.rules.spoken == "en"
+    assert torch_voice().rules == mlx_voice().rules
+    assert torch_voice().rules.spoken == "en"
 
 
 @pytest.mark.parametrize("place", range(len(TEXTS)))

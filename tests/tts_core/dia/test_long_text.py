@@ -8,7 +8,7 @@ from tests.tiny.recordings import snippet
 from tts_core.dia.footprint import DiaJob
 from tts_core.dia.long_text import DiaPieces
 from tts_core.dia.options import DiaOptions
-from tts_core.dia.request import DiaRequest, request
+from tts_core.dia.request import DiaFacts, DiaRequest
 from tts_core.prompt import Prompt
 from tts_core.results import SpokenPiece
 from tts_core.speaking.net import SIDE_BY_SIDE
@@ -25,7 +25,7 @@ CODES = np.zeros((4, 20), np.int32)
 
 
 def ask(text: str, prompt: Prompt | None) -> DiaRequest:
-    return request(CONFIG, CODEC, text, DiaOptions(cfg_scale=1.5, seed=1), prompt)
+    return DiaFacts(CONFIG, CODEC).request(text, DiaOptions(cfg_scale=1.5, seed=1), prompt)
 
 
 def jobs(asked: DiaRequest) -> list[DiaJob]:
@@ -46,7 +46,7 @@ def test_a_piece_that_is_too_short_is_not_continued() -> None:
     read = {}
     for shortest in (0, 20):
         rules = TextRules(shortest_anchor=shortest)
-        asked = request(CONFIG, CODEC, text, DiaOptions(seed=1), None, rules)
+        asked = DiaFacts(CONFIG, CODEC, rules).request(text, DiaOptions(seed=1))
         script, read[shortest] = DiaPieces(asked), []
         for place in range(len(asked.pieces)):
             prompt = script.prompt(place)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.tiny.networks import dac_config, dia_config
 from tts_core.dia.options import DiaOptions
 from tts_core.dia.pieces import DiaPiece, read
-from tts_core.dia.request import request, requests
+from tts_core.dia.request import DiaFacts
 from tts_core.dia.text import has_words
 from tts_core.errors import UsageError
 from tts_core.prompt import Prompt
@@ -83,13 +83,15 @@ def test_without_pieces_a_part_must_fit() -> None:
 
 def test_codes_without_a_transcript_take_no_pause_inside() -> None:
     def ask(text: str) -> tuple[float | None, ...]:
-        return request(CONFIG, dac_config(), text, DiaOptions(seed=1), CODES).pacing.silences
+        return DiaFacts(CONFIG, dac_config()).request(text, DiaOptions(seed=1), CODES).pacing.silences
 
     assert ask("[S1] Said before. Hello. [pause:1]") == (None, 1)
     with pytest.raises(UsageError, match=r"^text: its pauses cut it into pieces, .* give Prompt\.of\(codes="):
         ask("[S1] Said before. [pause:1] Hello.")
     given = Prompt.of(codes=CODES, text="[S1] Said before.")
-    asked = request(CONFIG, dac_config(), "Hello. [pause:1] So.", DiaOptions(seed=1, speed=0.5), given)
+    asked = DiaFacts(CONFIG, dac_config()).request(
+        "Hello. [pause:1] So.", DiaOptions(seed=1, speed=0.5), given
+    )
     assert (asked.pacing.texts, asked.pacing.silences) == (("Hello.", "So."), (None, 1, None))
     assert asked.seconds == pytest.approx(1 + 2 * (8 + 5) / 15)  # a tag counts as one character
 
@@ -97,9 +99,11 @@ def test_codes_without_a_transcript_take_no_pause_inside() -> None:
 def test_a_text_of_a_batch_is_cut_at_its_pauses_only() -> None:
     options = DiaOptions(seed=1, speed=2.0)
     texts = ["[pause:1] a", "b [pause:2]", "c [pause:3] d"]
-    first, second, third = requests(CONFIG, dac_config(), texts, options, None)
+    first, second, third = DiaFacts(CONFIG, dac_config()).requests(texts, options, None)
     assert [one.pacing.silences for one in (first, second, third)] == [(1, 0), (0, 2), (None, 3, None)]
     read = [[bytes(piece.tokens.astype(np.uint8)) for piece in one.pieces] for one in (first, second, third)]
     assert read == [[b"\1 a"], [b"\1 b"], [b"\1 c", b"\1 d"]]
-    [exact] = requests(CONFIG, dac_config(), ["a [pause:1] b"], DiaOptions(seed=1), None, exactly=True)
+    [exact] = DiaFacts(CONFIG, dac_config()).requests(
+        ["a [pause:1] b"], DiaOptions(seed=1), None, exactly=True
+    )
     assert bytes(exact.pieces[0].tokens.astype(np.uint8)) == b"a [pause:1] b"

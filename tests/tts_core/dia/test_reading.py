@@ -7,7 +7,7 @@ import pytest
 
 from tests.tiny.networks import dac_config, dia_config
 from tts_core.dia.options import DiaOptions
-from tts_core.dia.request import DiaRequest, ask, request, requests
+from tts_core.dia.request import DiaFacts, DiaRequest
 from tts_core.dia.text import notes
 from tts_core.errors import CheckpointError, UsageError
 from tts_core.prompt import Prompt
@@ -25,7 +25,7 @@ RATE = CODEC.frame_rate
 def asked(
     text: str, prompt: Prompt | np.ndarray | None = None, *, rules: TextRules = RULES, **given: object
 ) -> DiaRequest:
-    return request(CONFIG, CODEC, text, DiaOptions(seed=1, **given), prompt, rules)  # type: ignore[arg-type]
+    return DiaFacts(CONFIG, CODEC, rules).request(text, DiaOptions(seed=1, **given), prompt)  # type: ignore[arg-type]
 
 
 def texts(made: DiaRequest) -> list[str]:
@@ -45,7 +45,7 @@ READ = {
 @pytest.mark.parametrize("text", READ)
 def test_rules_of_the_folder_apply_to_every_turn(text: str) -> None:
     assert texts(asked(text)) == [READ[text]]
-    [made] = requests(CONFIG, CODEC, [text], DiaOptions(seed=1), None, RULES)
+    [made] = DiaFacts(CONFIG, CODEC, RULES).requests([text], DiaOptions(seed=1), None)
     assert bytes(made.pieces[0].tokens.astype(np.uint8)) == READ[text].encode().replace(
         b"[S1]", b"\1"
     ).replace(b"[S2]", b"\2")
@@ -54,7 +54,7 @@ def test_rules_of_the_folder_apply_to_every_turn(text: str) -> None:
 def test_no_rules_where_they_are_not_wanted() -> None:
     assert texts(asked("[S1] Größe 5,", as_written=True)) == ["[S1] Größe 5,"]
     assert texts(asked("[S1] Größe 5,", rules=NO_RULES)) == ["[S1] Größe 5,"]
-    [made] = requests(CONFIG, CODEC, ["5"], DiaOptions(seed=1), None, RULES, exactly=True)
+    [made] = DiaFacts(CONFIG, CODEC, RULES).requests(["5"], DiaOptions(seed=1), None, exactly=True)
     assert bytes(made.pieces[0].tokens.astype(np.uint8)) == b"5"
 
 
@@ -64,7 +64,9 @@ def test_a_transcript_gets_no_end_mark() -> None:
     assert texts(made) == ["[S1] So, two of I have three."]
     assert made.voice is not None
     assert made.voice.transcript == "[S1] So, two of"
-    [one] = requests(CONFIG, CODEC, ["yes"], DiaOptions(), [Prompt.of(codes=CODES, text="2 of")], RULES)
+    [one] = DiaFacts(CONFIG, CODEC, RULES).requests(
+        ["yes"], DiaOptions(), [Prompt.of(codes=CODES, text="2 of")]
+    )
     assert bytes(one.pieces[0].tokens.astype(np.uint8)) == b"\1 two of yes."
 
 
@@ -74,7 +76,7 @@ def test_unknown_characters() -> None:
     with pytest.raises(UsageError, match=r"^transcript: the model has not learned 東; write"):
         asked("Yes", Prompt.of(codes=CODES, text="東 a"))
     with pytest.raises(UsageError, match=r"^text 2: the model has not learned 東; write"):
-        requests(CONFIG, CODEC, ["a", "o東"], DiaOptions(), None, RULES)
+        DiaFacts(CONFIG, CODEC, RULES).requests(["a", "o東"], DiaOptions(), None)
     assert texts(asked("[S1] 東 Yes, я", skip_unknown=True)) == ["[S1] Yes."]
     with pytest.raises(UsageError, match="there are no words in it"):
         asked("[S1] 東京", skip_unknown=True)
@@ -138,7 +140,7 @@ def test_the_limit_comes_from_the_own_length() -> None:
     assert not asked("[S1] Hello.", max_frames=700).own_limits
     assert asked("[S1] Hello.", max_seconds=1).limits == (math.ceil(RATE),)
     small = dia_config(positions=60, text_positions=200)
-    assert request(small, CODEC, "[S1] la la.", DiaOptions(piece_seconds=None), None).limits == (
+    assert DiaFacts(small, CODEC).request("[S1] la la.", DiaOptions(piece_seconds=None), None).limits == (
         small.max_frames,
     )
     numbers = longest_frames(
@@ -151,7 +153,9 @@ def test_the_limit_comes_from_the_own_length() -> None:
 def test_limits_in_a_batch(exactly: bool) -> None:
     def batch(**given: object) -> list[int]:
         options = DiaOptions(seed=1, **given)  # type: ignore[arg-type]
-        made = requests(CONFIG, CODEC, ["[S1] Hi.", "[S1] Hello."], options, None, RULES, exactly=exactly)
+        made = DiaFacts(CONFIG, CODEC, RULES).requests(
+            ["[S1] Hi.", "[S1] Hello."], options, None, exactly=exactly
+        )
         assert {one.own_limits for one in made} == {not given}
         return [one.limits[0] for one in made]
 
@@ -177,10 +181,12 @@ def test_remarks() -> None:
 
 def test_rules_are_read_from_the_documents() -> None:
     configs, options = {"dia": CONFIG, "dac": CODEC}, DiaOptions()
-    assert texts(ask(configs, {"dia": {FILE: RULES_TEXT}, "dac": {}}, "5", options, None)) == ["[S1] five."]
-    assert texts(ask(configs, {"dia": {}, "dac": {}}, "5", options, None)) == ["[S1] 5"]
+    assert texts(DiaFacts.of(configs, {"dia": {FILE: RULES_TEXT}, "dac": {}}).request("5", options)) == [
+        "[S1] five."
+    ]
+    assert texts(DiaFacts.of(configs, {"dia": {}, "dac": {}}).request("5", options)) == ["[S1] 5"]
     with pytest.raises(CheckpointError, match=FILE):
-        ask(configs, {"dia": {FILE: ""}}, "5", options, None)
+        DiaFacts.of(configs, {"dia": {FILE: ""}}).request("5", options)
 
 
 def test_a_piece_that_stops_inside_a_sentence_gets_an_end_mark() -> None:

@@ -13,7 +13,7 @@ from tts_core.dia import pieces
 from tts_core.dia import request as module
 from tts_core.dia.footprint import DiaJob
 from tts_core.dia.options import DiaOptions
-from tts_core.dia.request import DiaRequest, requests
+from tts_core.dia.request import DiaFacts, DiaRequest
 from tts_core.errors import UsageError
 from tts_core.memory.fits import together
 from tts_core.nn.noise import HostNoise
@@ -27,7 +27,7 @@ def request(
     texts: Any = None, prompts: Any = None, *, exactly: bool = True, config: Any = CONFIG, **given: Any
 ) -> list[DiaRequest]:
     texts = ["[S1] a", "b"] if texts is None else texts
-    return requests(config, dac_config(), texts, DiaOptions(**given), prompts, exactly=exactly)
+    return DiaFacts(config, dac_config()).requests(texts, DiaOptions(**given), prompts, exactly=exactly)
 
 
 def test_a_model_with_its_own_speakers_takes_no_recording_but_continues_codes() -> None:
@@ -214,7 +214,7 @@ def test_a_text_is_prepared_and_tokenized_once(calls: Calls) -> None:
     """Once until it reaches the decoder; the other call counts the bytes of an empty transcript."""
     calls.watch(pieces, "rewritten", "tokenize")
     calls.watch(module, "tokenize", "prepare", "read_voice")
-    asked = module.request(dia_config(), dac_config(), "[S1] Hello there.", DiaOptions(seed=1), None)
+    asked = DiaFacts(dia_config(), dac_config()).request("[S1] Hello there.", DiaOptions(seed=1))
     asked.job()
     assert asked.grid().max_frames == asked.limits[0]
     assert asked.tokens is asked.pieces[0].tokens

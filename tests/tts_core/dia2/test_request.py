@@ -11,7 +11,7 @@ from tts_core.codecs.mimi import MIMI_24KHZ
 from tts_core.dia2.footprint import PLAN, Dia2Job
 from tts_core.dia2.model import DIA2_2B
 from tts_core.dia2.options import Dia2Options
-from tts_core.dia2.request import Dia2Facts, request
+from tts_core.dia2.request import Dia2Facts
 from tts_core.dia2.tokenizer import FILE
 from tts_core.errors import UsageError
 from tts_core.memory.fits import together
@@ -20,12 +20,12 @@ from tts_core.nn.noise import HostNoise
 
 FACTS = Dia2Facts.of(
     {"dia2": dia2_config(), "mimi": MIMI_24KHZ},
-    {FILE: (GOLDEN / "tokenizer" / FILE).read_text("utf-8")},
+    {"dia2": {FILE: (GOLDEN / "tokenizer" / FILE).read_text("utf-8")}},
 )
 
 
 def ask(text: str = "[S1] Yes.", prompt: Any = None, **changes: Any):
-    return request(FACTS, text, Dia2Options(**changes), prompt)
+    return FACTS.request(text, Dia2Options(**changes), prompt)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_requests_of_a_checkpoint_share_its_tokenizer() -> None:
     content = (GOLDEN / "tokenizer/tokenizer.json").read_text("utf-8")
     again, other = ("".join(list(content)), content + " ")
     one, two, three = (
-        Dia2Facts.of(CONFIGS, {FILE: text}).reader.tokenizer for text in (content, again, other)
+        Dia2Facts.of(CONFIGS, {"dia2": {FILE: text}}).reader.tokenizer for text in (content, again, other)
     )
     assert two is one
     assert three is not one
@@ -103,8 +103,8 @@ def test_requests_of_a_checkpoint_share_its_tokenizer() -> None:
 def test_the_estimate_of_a_long_text_is_the_plan_of_its_request(words: int, voice: int):
     """Later pieces read 15 seconds of the first one's voice."""
     text = "[S1] " + "one " * words
-    facts = Dia2Facts.of(CONFIGS, {FILE: (GOLDEN / "tokenizer" / FILE).read_text("utf-8")})
-    job, planned = request(facts, text, Dia2Options(), None).job(), PLAN.job(CONFIGS, text, None, 1)
+    facts = Dia2Facts.of(CONFIGS, {"dia2": {FILE: (GOLDEN / "tokenizer" / FILE).read_text("utf-8")}})
+    job, planned = facts.request(text, Dia2Options(), None).job(), PLAN.job(CONFIGS, text, None, 1)
     assert planned.prefix_frames == job.prefix_frames == voice
     assert planned.frames <= job.frames
     assert (planned == job) == (voice > 0)

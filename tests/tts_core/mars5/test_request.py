@@ -12,7 +12,7 @@ from tts_core.errors import UsageError
 from tts_core.mars5 import request as module
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.reference import Mars5Voice, Sizes, read_voice
-from tts_core.mars5.request import Mars5Request, for_vocoder, request, requests
+from tts_core.mars5.request import Mars5Facts, Mars5Request, for_vocoder
 from tts_core.nn.noise import HostNoise, piece_seed
 from tts_core.prompt import Prompt
 from tts_core.text.pace import CHARACTERS_PER_SECOND
@@ -28,7 +28,9 @@ def read(prompt: Any, *, deep: bool | None = None, **options: Any) -> Mars5Voice
 
 def pieces(text: str, prompt: Any = None, **given: Any) -> Mars5Request:
     options = Mars5Options(**{"seed": 1, **given})
-    return request(SIZES, VOCABULARY, text, options, Prompt.of(audio=SOUND) if prompt is None else prompt)
+    return Mars5Facts(SIZES, VOCABULARY).request(
+        text, options, Prompt.of(audio=SOUND) if prompt is None else prompt
+    )
 
 
 def texts(said: Mars5Request) -> list[str]:
@@ -115,7 +117,7 @@ def test_long_texts_come_in_pieces() -> None:
 
 
 def many(said: Any, voices: Any = CODES, **given: Any) -> list[Mars5Request]:
-    return requests(SIZES, VOCABULARY, said, Mars5Options(**given), voices, exactly=True)
+    return Mars5Facts(SIZES, VOCABULARY).requests(said, Mars5Options(**given), voices, exactly=True)
 
 
 def test_several_texts() -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.hosts import LateHost
-from tests.tiny.metavoice import tokenizers
+from tests.tiny.metavoice import documents
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.codecs.vocos import VOCOS_ENCODEC_24KHZ
 from tts_core.errors import CancelledError, UsageError
@@ -76,10 +77,13 @@ class Engine(MetaVoiceNet):
         }
         host: Any = LateHost("torch-cpu", free=10**12)
         none: Any = None
+        networks: Any = {
+            kind: SimpleNamespace(config=config, embed=self.embed) for kind, config in configs.items()
+        }
         super().__init__(
-            configs,
-            tokenizers(),
-            *(none, none, self, none, none, host),
+            networks,
+            documents(),
+            host,
             make_slots=lambda network, **sizes: Slots(self),
             fill_codebooks=self.filled,
             fault=none,

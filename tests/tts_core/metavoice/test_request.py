@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from dataclasses import replace
 from typing import Any
@@ -13,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import Calls
-from tests.tiny.metavoice import tokenizers
+from tests.tiny.metavoice import documents, tokenizers
 from tts_core.codecs.vocos import VOCOS_ENCODEC_24KHZ as VOCODER
 from tts_core.errors import UsageError
 from tts_core.memory.fits import together
@@ -28,13 +27,10 @@ from tts_core.metavoice.request import (
     FRAME_RATE,
     MetaVoiceFacts,
     MetaVoiceRequest,
-    ask,
     choose_sampling,
     cut,
     piece_characters,
     read_voice,
-    request,
-    requests,
     usual_characters,
 )
 from tts_core.metavoice.text import normalise
@@ -48,11 +44,11 @@ LONG = "It was late, and nobody had come. " * 20
 
 
 def facts() -> MetaVoiceFacts:
-    return MetaVoiceFacts.of(CONFIGS, tokenizers())
+    return MetaVoiceFacts(FIRST, SECOND, VOCODER, ("vocos",), tokenizers())
 
 
 def speech(text: str, **given: Any) -> MetaVoiceRequest:
-    return request(facts(), text, MetaVoiceOptions(**{"seed": 1, **given}), VECTOR)
+    return facts().request(text, MetaVoiceOptions(**{"seed": 1, **given}), VECTOR)
 
 
 def test_pieces_are_of_whole_sentences_and_fit_the_windows() -> None:
@@ -101,11 +97,11 @@ def test_a_text_may_leave_one_frame(narrow: str) -> None:
         narrowed = replace(facts(), first=first, second=second)
         options = MetaVoiceOptions(seed=1, piece_seconds=None)
         if frames:
-            (piece,) = request(narrowed, "Hello there.", options, VECTOR).pieces
+            (piece,) = narrowed.request("Hello there.", options, VECTOR).pieces
             assert piece.frames == 1
         else:
             with pytest.raises(UsageError, match=f"text: {ids} ids leave no room for speech"):
-                request(narrowed, "Hello there.", options, VECTOR)
+                narrowed.request("Hello there.", options, VECTOR)
 
 
 def test_memory_is_for_the_longest_piece() -> None:
@@ -195,7 +191,7 @@ def test_lengths_of_pieces_in_seconds() -> None:
     """By default upstream's 220 characters, if the window has room for that speech."""
     assert piece_characters(MetaVoiceOptions().piece_seconds or 0) == 220
     wide = replace(facts(), second=replace(SECOND, max_position_embeddings=2048))
-    lengths = [piece.seconds * 15 for piece in request(wide, LONG, MetaVoiceOptions(), VECTOR).pieces]
+    lengths = [piece.seconds * 15 for piece in wide.request(LONG, MetaVoiceOptions(), VECTOR).pieces]
     assert 200 < max(lengths) <= 220
     assert [round(15 * piece.seconds) for piece in speech("So it is. " * 3, piece_seconds=0.6).pieces] == [
         9
@@ -220,12 +216,8 @@ def test_each_text_is_prepared_once(calls: Calls) -> None:
 
 
 def test_a_commands_request_reads_the_tokenizers_of_its_documents() -> None:
-    tables = tokenizers()
-    documents = {
-        "metavoice": {"tokenizer.json": json.dumps(tables.first_stage.to_dict())},
-        "metavoice_second_stage": {"tokenizer.json": json.dumps(tables.second_stage.to_dict())},
-    }
-    made, own = ask(CONFIGS, documents, LONG, MetaVoiceOptions(seed=1), VECTOR), speech(LONG)
+    own = speech(LONG)
+    made = MetaVoiceFacts.of(CONFIGS, documents()).request(LONG, MetaVoiceOptions(seed=1), VECTOR)
     for one, other in zip(made.pieces, own.pieces, strict=True):
         np.testing.assert_array_equal(one.first, other.first)
         np.testing.assert_array_equal(one.second, other.second)
@@ -253,7 +245,7 @@ def test_a_batch_has_one_value_a_text_and_reads_a_shared_voice_once(monkeypatch:
     monkeypatch.setattr(module, "trim", lambda *given: trimmed.append(None) or trim(*given))
     prompt, texts = Prompt.of(WAVE), ["Hello.", LONG, "So."]
     options = MetaVoiceOptions(seed=[1, 2, 3], max_frames=[9, None, 5])
-    batch = requests(facts(), texts, options, [prompt, VECTOR, prompt])
+    batch = facts().requests(texts, options, [prompt, VECTOR, prompt])
     assert [one.seed for one in batch] == [1, 2, 3]
     assert [one.max_frames for one in batch] == [9, None, 5]
     assert [len(one.pieces) for one in batch] == [1, 4, 1]
@@ -265,6 +257,6 @@ def test_a_batch_has_one_value_a_text_and_reads_a_shared_voice_once(monkeypatch:
     assert job.text_ids == max(len(piece.first) for piece in batch[1].pieces)
     one = batch[0].job()
     assert (one.frames, one.batch, one.text_ids) == (9, 1, len(batch[0].pieces[0].first))
-    [whole] = requests(facts(), ["5 so. " * 40], MetaVoiceOptions(), VECTOR, exactly=True)
+    [whole] = facts().requests(["5 so. " * 40], MetaVoiceOptions(), VECTOR, exactly=True)
     assert len(whole.pieces) == 1
     assert tokenizers().first_stage.decode(whole.pieces[0].first[:3]) == "5 s"

@@ -21,7 +21,7 @@ from tts_core.prompt import Prompt
 from tts_core.qwen3.config import BASE, CUSTOM_VOICE, MODES, VOICE_DESIGN
 from tts_core.qwen3.layout import FRAME, NOTHING, SPEAKER, Qwen3Choice
 from tts_core.qwen3.options import Qwen3Options
-from tts_core.qwen3.request import Qwen3Facts, Qwen3Request, rehearsal, request
+from tts_core.qwen3.request import Qwen3Facts, Qwen3Request
 from tts_core.qwen3.tokenizer import CONFIG
 from tts_core.serving.source import ModelSource
 
@@ -42,7 +42,9 @@ def recording(text: str | None = None, seconds: float = 2.0) -> Prompt:
 def facts(mode: str, folder: Path) -> Qwen3Facts:
     published = open_published(write_published(folder / mode, mode), offline=True)
     parts = published.parts
-    return Qwen3Facts.of({kind: part.config for kind, part in parts.items()}, parts["qwen3"].documents)
+    return Qwen3Facts.of(
+        {kind: part.config for kind, part in parts.items()}, {"qwen3": parts["qwen3"].documents}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +55,7 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Any:
         if mode == BASE and prompt is None:
             prompt = recording()
         given = {**NEEDED[mode], **options}
-        return request(facts(mode, folder), text, Qwen3Options(**{"seed": 1, **given}), prompt)
+        return facts(mode, folder).request(text, Qwen3Options(**{"seed": 1, **given}), prompt)
 
     asked.facts = lambda mode: facts(mode, folder)  # type: ignore[attr-defined]
     return asked
@@ -106,7 +108,7 @@ def test_a_resampled_recording_has_the_originals_length(ask: Any, cut: int) -> N
 
 def test_base_needs_a_recording(ask: Any) -> None:
     with pytest.raises(UsageError, match=r"prompt: .*--ref-audio"):
-        request(ask.facts(BASE), "Hello.", Qwen3Options(), None)
+        ask.facts(BASE).request("Hello.", Qwen3Options())
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -181,7 +183,7 @@ def test_settings_are_the_checkpoints_unless_given(ask: Any) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_every_mode_rehearses(ask: Any, mode: str) -> None:
-    assert rehearsal(ask.facts(mode)).job().frames == 3
+    assert ask.facts(mode).rehearsal().job().frames == 3
 
 
 def test_requests_of_a_checkpoint_share_its_tokenizer(tmp_path: Path) -> None:

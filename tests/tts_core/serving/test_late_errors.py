@@ -190,7 +190,9 @@ def test_bulk_work_goes_on_after_a_late_error(words: str, count: int) -> None:
         opened.append((Delayed if opened else Breaking)(errors, 2, []))
         return opened[-1]
 
-    speaker = RowSpeaker(cast(Any, Texts()), open_session, BulkWork({}, Path("voices"), ".wav", None))
+    speaker = RowSpeaker(
+        cast(Any, Texts()), cast(Any, open_session), BulkWork({}, Path("voices"), ".wav", None)
+    )
     found = {ended.id: ended.error for ended in speaker.speak(rows("a b c", "d", "e f", "g"))}
     assert set(found) == set("adeg")
     broken = {id for id, error in found.items() if error is not None and error.startswith(MESSAGES[words])}
@@ -206,7 +208,9 @@ def test_bulk_work_goes_on_after_a_step_that_lacked_memory() -> None:
         opened.append(Chorus(2, []))
         return opened[-1]
 
-    speaker = RowSpeaker(cast(Any, Texts()), open_session, BulkWork({}, Path("voices"), ".wav", None))
+    speaker = RowSpeaker(
+        cast(Any, Texts()), cast(Any, open_session), BulkWork({}, Path("voices"), ".wav", None)
+    )
     found = {one.id: one.error for one in speaker.speak(rows("x hoard", "a b c", "d e", "f"))}
     assert set(found) == set("xadf")
     assert {id for id, error in found.items() if error is not None} == set("xa")

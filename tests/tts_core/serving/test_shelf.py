@@ -81,7 +81,7 @@ class Stuck(Chorus):
 def test_a_batch_that_does_not_close_is_logged_and_replaced(caplog: pytest.LogCaptureFixture) -> None:
     shelf = Shelf(cast(dict[str, ModelSource], {"one": Loader()}), places=1, warm_up=False)
     found = shelf.open("one")
-    broken = found.session = Stuck(1, [])
+    broken = found.session = cast(Any, Stuck(1, []))
     shelf.reopen(found)
     assert found.session is not broken
     assert shelf.get("one") is found

@@ -8,6 +8,6 @@ from torch_ref.cuda.mars5.decoder import make_slots
 from torch_ref.cuda.mars5.reverse import make_step
 
 
-def forms() -> dict[str, Any]:
+def forms(*codecs: Any) -> dict[str, Any]:
     """Return what `torch_ref.mars5.pipeline.compose` takes."""
     return {"make_slots": make_slots, "make_step": make_step}

@@ -7,6 +7,6 @@ from typing import Any
 from torch_ref.cuda.metavoice.decoder import make_slots
 
 
-def forms() -> dict[str, Any]:
+def forms(*codecs: Any) -> dict[str, Any]:
     """Return what MetaVoice's engine takes."""
     return {"make_slots": make_slots}

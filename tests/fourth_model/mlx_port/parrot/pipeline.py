@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import mlx.core as mx
 
-from mlx_port.codecs.dac import Dac
 from mlx_port.host import Host
-from mlx_port.loading import Parts
-from mlx_port.parrot.parrot import Parrot
+from tts_core.models import Documents
 from tts_core.parrot.net import ParrotNet
 from tts_core.parrot.pipeline import ParrotPipeline
 
 
-def assemble(parts: Parts) -> ParrotPipeline:
-    """Load all parts."""
-    words = parts.documents["parrot"]["words.txt"]
-    network, codec = parts.network("parrot", Parrot), parts.network("dac", Dac)
+def compose(networks: Mapping[str, Any], documents: Documents) -> ParrotPipeline:
+    """Build the pipeline."""
+    network = networks["parrot"]
 
     def best(features: mx.array) -> mx.array:
         return mx.argmax(network(features), axis=-1)
 
-    return ParrotPipeline(ParrotNet(network, best, codec, words, Host(network.norm)))
+    how: dict[str, Any] = {"best": best, "make_slots": None}
+    return ParrotPipeline(ParrotNet(networks, documents, Host(network.norm), **how))

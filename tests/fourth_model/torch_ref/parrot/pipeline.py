@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 
-from torch_ref.codecs.dac import Dac
 from torch_ref.host import Host
-from torch_ref.loading import Parts
-from torch_ref.parrot.parrot import Parrot
+from tts_core.models import Documents
 from tts_core.parrot.net import ParrotNet
 from tts_core.parrot.pipeline import ParrotPipeline
 
 
-def assemble(parts: Parts) -> ParrotPipeline:
-    """Load all parts."""
-    words = parts.documents["parrot"]["words.txt"]
-    network, codec = parts.network("parrot", Parrot), parts.network("dac", Dac)
+def compose(networks: Mapping[str, Any], documents: Documents) -> ParrotPipeline:
+    """Build the pipeline."""
+    network = networks["parrot"]
 
     @torch.inference_mode()
     def best(features: torch.Tensor) -> torch.Tensor:
         return network(features).argmax(dim=-1)
 
-    return ParrotPipeline(ParrotNet(network, best, codec, words, Host(network.norm)))
+    how: dict[str, Any] = {"best": best, "make_slots": None}
+    return ParrotPipeline(ParrotNet(networks, documents, Host(network.norm), **how))

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 
 from tts_core.codecs.policy import CodecPolicy
+from tts_core.models import Documents
 from tts_core.nn.beside import Done, Pending
 from tts_core.nn.host import Device
 from tts_core.parrot.footprint import PLAN, ParrotJob
-from tts_core.parrot.options import ParrotOptions
-from tts_core.parrot.request import ParrotRequest, live, request
-from tts_core.pipeline import PromptLike
+from tts_core.parrot.request import ParrotFacts, ParrotRequest
 from tts_core.speaking.admission import Admission
 from tts_core.speaking.net import Net
 from tts_core.speaking.speech import Made, Sound
@@ -25,30 +24,13 @@ class ParrotNet(Net):
     best: the network's most probable logits, on its device.
     """
 
-    plan = PLAN
+    kinds, facts_of, plan = ("parrot", "dac"), ParrotFacts.of, PLAN
 
-    def __init__(self, network: Any, best: Callable[[Any], Any], codec: Any, words: str, host: Device):
-        self.network, self.best, self.codec, self.words, self.host = network, best, codec, words, host
-        self.config, self.codec_config = network.config, codec.config
-        self.configs = {"parrot": self.config, "dac": self.codec_config}
-
-    @property
-    def sample_rate(self) -> int:
-        return self.codec_config.sample_rate
-
-    def request(self, text: str, options: ParrotOptions, prompt: PromptLike = None) -> ParrotRequest:
-        return request(self.config, self.codec_config, text, options, prompt)
-
-    def requests(
-        self, texts: Sequence[str], options: ParrotOptions, prompts: Any, *, exactly: bool = False
-    ) -> list[ParrotRequest]:
-        return [self.request(text, options) for text in texts]
-
-    def live(self, options: ParrotOptions, prompt: PromptLike) -> ParrotRequest:
-        return live(self.config, self.codec_config, "", options, prompt)
-
-    def rehearsal(self) -> ParrotRequest:
-        return self.request("Polly", ParrotOptions())
+    def __init__(
+        self, networks: Any, documents: Documents, host: Device, *, best: Callable[[Any], Any], **how: Any
+    ):
+        super().__init__(networks, documents, host, **how)
+        self.best, self.words = best, documents["parrot"]["words.txt"]
 
     def together(self, requests: Sequence[ParrotRequest], most: int | None = None) -> tuple[ParrotJob, int]:
         self.check(requests[0].job())

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from tts_core.parrot.model import MODEL
-from tts_core.parrot.net import ParrotNet
-from tts_core.speaking.pipeline import SpeechPipeline
+from tts_core.speaking.pipeline import Pipeline
 
 
-class ParrotPipeline(SpeechPipeline[ParrotNet]):
+class ParrotPipeline(Pipeline):
     """A Parrot of either side."""
 
     model = MODEL

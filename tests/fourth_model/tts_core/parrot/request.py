@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -10,10 +12,12 @@ from tts_core.audio.delivery import Pacing
 from tts_core.codecs.dac import DacConfig
 from tts_core.config import Configs, config_of
 from tts_core.errors import UsageError
+from tts_core.models import Documents
 from tts_core.parrot.footprint import ParrotJob
 from tts_core.parrot.model import ParrotConfig
 from tts_core.parrot.options import ParrotOptions
 from tts_core.pipeline import PromptLike
+from tts_core.speaking.request import RequestFacts
 from tts_core.text import breaks
 from tts_core.text.checks import check_words
 
@@ -60,14 +64,33 @@ class ParrotRequest:
         return ParrotJob(self.options.frames_per_word)
 
 
-def request(
-    config: ParrotConfig, codec: DacConfig, text: str, options: ParrotOptions, prompt: PromptLike
-) -> ParrotRequest:
-    """Check one text. Raises UsageError."""
-    if prompt is not None:
-        raise UsageError("prompt: Parrot has one voice; leave it out")
-    pacing = paced(text, options)
-    return ParrotRequest(config, codec, pacing.texts, options, pacing, text=text)
+@dataclass(frozen=True)
+class ParrotFacts(RequestFacts):
+    """What a request needs to know of a Parrot."""
+
+    config: ParrotConfig
+    codec: DacConfig
+
+    @classmethod
+    def of(cls, configs: Configs, documents: Documents) -> ParrotFacts:
+        return cls(config_of(configs, "parrot", ParrotConfig), config_of(configs, "dac", DacConfig))
+
+    def request(self, text: str, options: ParrotOptions, prompt: PromptLike = None) -> ParrotRequest:
+        if prompt is not None:
+            raise UsageError("prompt: Parrot has one voice; leave it out")
+        pacing = paced(text, options)
+        return ParrotRequest(self.config, self.codec, pacing.texts, options, pacing, text=text)
+
+    def requests(
+        self, texts: Sequence[str], options: ParrotOptions, prompts: Any, *, exactly: bool = False
+    ) -> list[ParrotRequest]:
+        return [self.request(text, options) for text in texts]
+
+    def live(self, text: str | None, options: ParrotOptions, prompt: PromptLike) -> ParrotRequest:
+        return replace(self.request(text or "Polly", options, prompt), text=text or "").opened()
+
+    def rehearsal(self) -> ParrotRequest:
+        return self.request("Polly", ParrotOptions())
 
 
 def paced(text: str, options: ParrotOptions) -> Pacing:
@@ -78,22 +101,4 @@ def paced(text: str, options: ParrotOptions) -> Pacing:
     return Pacing(tuple(words), silences, options.speed)
 
 
-def live(
-    config: ParrotConfig, codec: DacConfig, text: str, options: ParrotOptions, prompt: PromptLike
-) -> ParrotRequest:
-    """Check the beginning of a text that goes on, which may be empty."""
-    return replace(request(config, codec, text or "Polly", options, prompt), text=text).opened()
-
-
-def ask(
-    configs: Configs,
-    documents: object,
-    text: str,
-    options: ParrotOptions,
-    prompt: PromptLike,
-    *,
-    more: bool = False,
-) -> ParrotRequest:
-    """A request, from the configurations of a model's parts by kind. more: its text goes on."""
-    config, codec = config_of(configs, "parrot", ParrotConfig), config_of(configs, "dac", DacConfig)
-    return (live if more else request)(config, codec, text, options, prompt)
+facts = ParrotFacts.of

@@ -29,7 +29,7 @@ def pipeline() -> Any:
     config = replace(config, decoder_config=replace(config.decoder_config, head_dim=16, cross_head_dim=32))
     network = YARDSTICK.network("dia", tiny(config, seed=3, eos=1.3)).to(DEVICE)
     codec = YARDSTICK.network("dac", tiny("dac")).to(DEVICE)
-    return compose(network, codec, **Parts.fastest("dia", codec))
+    return compose({"dia": network, "dac": codec}, **Parts.fastest("dia", codec))
 
 
 def test_codes_are_those_of_the_request_alone() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 import torch_ref.mars5.reverse as reverse
+from tests.tiny.mars5 import to_end
 from tests.tiny.mars5_nar import TEXT, codes
 from tests.tiny.networks import nar_config, tiny
 from torch_ref.mars5.residual_transformer import ResidualTransformer
@@ -38,4 +39,4 @@ def run(
     network: ResidualTransformer, settings: Diffusion, form: Any = reverse.DenoisingStep, *, deep: bool
 ) -> np.ndarray:
     diffusion = reverse.ReverseDiffusion(network, form)
-    return diffusion.run(TEXT, codes(4, seed=2), cells(deep=deep), settings, noise=HostNoise(1))
+    return to_end(diffusion.begin(TEXT, codes(4, seed=2), cells(deep=deep), settings, noise=HostNoise(1)))
