@@ -117,7 +117,7 @@ def test_the_next_piece_begins_before_the_sound_of_the_one_before(
     side: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the device decodes beside the steps, and late; the speech is the same."""
-    expected = join(list(pipeline(side).speak(paused(side, seed=3))))
+    [expected] = served(pipeline(side), [paused(side, seed=3)], places=8, seed=1)
     monkeypatch.setattr(pipeline(side).engine, "host", LateStream(pipeline(side).engine.host))
     monkeypatch.setattr(Late, "ready", lambda _: False)
     sources = [CountingNoise(piece_seed(3, place)) for place in range(2)]
