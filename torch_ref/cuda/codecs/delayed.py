@@ -20,7 +20,7 @@ from torch_ref.cuda.snake import usable
 from torch_ref.limits.precision import LAYOUTS, Precision, computing
 
 
-class _Step(NamedTuple):
+class _DelayedStep(NamedTuple):
     """A sum, an activation and a convolution.
 
     adds: a skip to the sum.
@@ -35,7 +35,7 @@ class _Step(NamedTuple):
     place: tuple[int, int, int] | None
 
 
-class _Form:
+class _DelayedForm:
     """The decoder's weights laid out for a precision."""
 
     def __init__(self, codec: Dac, precision: Precision):
@@ -74,13 +74,13 @@ class _Form:
             x, bias = step.conv(held), step.conv.bias
         raise AssertionError("the last step returns")
 
-    def _steps(self, codec: Dac) -> Iterator[_Step]:
+    def _steps(self, codec: Dac) -> Iterator[_DelayedStep]:
         rate, late, short = 1, 0, 0
         for activation, layer, adds, opens, masked in _layers(codec):
             padding = int(layer.padding[0])
             place = (rate, late, short) if masked else None
             line = padding if opens else 0
-            yield _Step(activation, laid_out(layer, self.dtype, self.layout), adds, line, place)
+            yield _DelayedStep(activation, laid_out(layer, self.dtype, self.layout), adds, line, place)
             if isinstance(layer, nn.ConvTranspose1d):
                 stride = layer.stride[0]
                 rate, late = rate * stride, late * stride + padding
@@ -97,7 +97,7 @@ class FusedDelayed:
 
     def __init__(self, codec: Dac):
         self.codec = codec
-        self._forms: dict[Precision, _Form] = {}
+        self._forms: dict[Precision, _DelayedForm] = {}
 
     @property
     def runs(self) -> bool:
@@ -124,11 +124,11 @@ class FusedDelayed:
             return self._form(codes, starts, ends, memory), memory.after
 
     @property
-    def _form(self) -> _Form:
+    def _form(self) -> _DelayedForm:
         precision = self.codec.precision
         if precision not in self._forms:
             with torch.inference_mode():
-                self._forms[precision] = _Form(self.codec, precision)
+                self._forms[precision] = _DelayedForm(self.codec, precision)
         return self._forms[precision]
 
 

@@ -104,8 +104,8 @@ def test_streams_of_other_ages_share_a_call(codecs: tuple[Dac, Dac]) -> None:
         mine = torch.cat([before[row], made[row]])[late:]
         count = len(plain) if row == 3 else len(mine)
         assert count >= hop
-        found = (one[:count].cpu().numpy() for one in (mine, plain, truth))
-        assert_within(*found, f"row {row}")
+        own, known, right = (one[:count].cpu().numpy() for one in (mine, plain, truth))
+        assert_within(own, known, right, f"row {row}")
         assert bool(after[row].arrays[0].isfinite().all())
 
 
