@@ -108,6 +108,36 @@ def test_the_first_part_is_small(side: str) -> None:
     assert steps <= rows + 2  # a step is submitted ahead
 
 
+class OnCuda(LateStream):
+    """A host whose codec's streams share calls beside the steps."""
+
+    backend = "torch-cuda"
+
+
+def test_streams_share_calls_beside_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the rehearsed shapes only; texts sound as alone, up to rounding."""
+    side = next(iter(SIDES))
+    engine, expected, shapes = pipeline(side).engine, alone(side), list[tuple[int, int]]()
+    decode_piece = engine._decode_piece
+
+    def noted(codes: Any, *given: Any) -> Any:
+        shapes.append((codes.shape[0], codes.shape[2]))
+        return decode_piece(codes, *given)
+
+    monkeypatch.setattr(engine, "_decode_piece", noted)
+    monkeypatch.setattr(engine, "host", OnCuda(engine.host))
+    policy = engine.windows(None, streamed=True)
+    engine.prepare(policy, 5)
+    rehearsed = [*shapes]
+    assert len(rehearsed) == 2 * len({*rehearsed})
+    for one, other in zip(served(pipeline(side), asked(side), places=5, seed=1), expected, strict=True):
+        np.testing.assert_array_equal(one.codes, other.codes)
+        np.testing.assert_allclose(one.audio, other.audio, rtol=0, atol=1e-3)
+    used = shapes[len(rehearsed) :]
+    assert {*used} <= {*rehearsed}
+    assert max(rows for rows, _ in used) > 1
+
+
 def paused(side: str, **options: Any) -> Any:
     return pipeline(side).request(PAUSED, DiaOptions(**options))
 

@@ -13,7 +13,7 @@ from tests.hosts import LateHost
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.errors import GenerationError
 from tts_core.nn.beside import Done
-from tts_core.speaking.net import StreamNet
+from tts_core.speaking.net import StreamNet, rehearse
 from tts_core.speaking.speech import CodecMemory, Sound
 
 
@@ -66,3 +66,14 @@ def test_a_wrong_sound_is_decoded_again_from_the_state_before_it(before: Any) ->
             made += net.decode([window], CodecPolicy(), lambda: None)
     first = 0 if before is None else int(before.sum())
     np.testing.assert_array_equal(np.concatenate(made), first + np.cumsum(np.arange(1, 9)))
+
+
+def test_each_shape_of_a_rehearsal_is_launched_twice() -> None:
+    seen = list[tuple[tuple[int, ...], int]]()
+
+    def decode_piece(codes: np.ndarray, states: list[None]) -> tuple[np.ndarray, list[None]]:
+        seen.append((codes.shape, len(states)))
+        return codes[:, 0], states
+
+    rehearse(Host(), decode_piece, 3, [(4, 2), (1, 1)])  # type: ignore[arg-type]
+    assert seen == [((4, 3, 2), 4)] * 2 + [((1, 3, 1), 1)] * 2
