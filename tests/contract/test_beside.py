@@ -83,15 +83,9 @@ def test_requests_come_and_go(
     assert stream.under_way == 0
 
 
-def in_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let Dia decode windows where nothing runs beside, too: samples of its streams differ by rounding."""
-    monkeypatch.setattr(speaker("dia", SIDE).engine, "memory", lambda policy: None)
-
-
 @every_model
 def test_parts_are_the_same(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sample by sample, cut at the same places, of a text of one piece and of several."""
-    in_windows(monkeypatch)
     for text, how in ((TEXTS[0], arguments(model, seed=3)), (SENTENCES, unlimited(model, seed=3))):
         one = request(model, SIDE, text, **how)
         with monkeypatch.context() as patched:
@@ -167,7 +161,6 @@ def test_close_leaves_nothing_running(model: str, monkeypatch: pytest.MonkeyPatc
 
 def test_what_was_spoken_before_a_fault_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
     """Dia's logits become NaN at a late step: the windows that were complete come before the error."""
-    in_windows(monkeypatch)
     one = request("dia", SIDE, "The inn is near. " * 6, seed=4, max_frames=60)
 
     def faulty() -> list[tuple[int, Any]]:

@@ -72,23 +72,6 @@ def even(frames: int, most: int) -> int:
     return min(-(-frames // step) * step, max(most, frames))
 
 
-def stream_shapes(config: DacConfig, policy: CodecPolicy, *, most: int) -> list[tuple[int, int]]:
-    """List the calls of a stream's windows, passages and frames fed for each; those of a very short text may
-    be others.
-    """
-    longest = policy.max_frames
-    text = np.zeros((0, 4 * longest), np.int32)
-    shortest = decode_window(config, longest, longest + 1, longest + 1)  # a text's last frame
-    found = {even(frames, most) for frames in range(shortest.last - shortest.first, most + 1)}
-    start = 0
-    while start < longest:  # later windows are as long as the largest
-        stop = policy.served_stop(start)
-        window = _fed_window(config, Passage(text, start, stop), most)
-        found.add(window.last - window.first)
-        start = stop
-    return [(1 << power, each) for each in sorted(found) for power in range((most // each).bit_length())]
-
-
 def _fed_window(config: DacConfig, passage: Passage, most: int) -> Window:
     """Find the frames to feed for a passage: those that it needs, and an `even` number with earlier ones."""
     codes, start, stop = passage

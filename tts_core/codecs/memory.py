@@ -89,9 +89,24 @@ def dac_call(codec: DacConfig, fed: int, machine: Machine) -> int:
 
 def dac_layout(codec: DacConfig, machine: Machine) -> int:
     """Count the bytes of a copy of the decoder's weights, channels last, where its precision has one."""
+    return LAYOUTS.get(machine.decoded_in, 0) * sum(_decoder(codec).values())
+
+
+def dac_streams(codec: DacConfig, texts: int, machine: Machine) -> tuple[int, int]:
+    """Count the bytes of the weights that streams have in a form of their own, beside `dac_layout`, and of
+    their largest captured call; the first one of a stream feeds the delay, too.
+    """
+    if machine.backend not in OVERLAPS:
+        return 0, 0
+    raised = sum(count for name, count in _decoder(codec).items() if name.endswith("conv_t1.weight"))
+    call = dac_call(codec, min(CALL, 2 * WINDOW * most_rows(texts, machine.backend)), machine)
+    return dac_layout(codec, machine) or machine.wide * raised, call
+
+
+def _decoder(codec: DacConfig) -> dict[str, int]:
+    """Count the numbers of each of the decoder's weights."""
     shapes = dac.parameter_shapes(codec)
-    count = sum(math.prod(shape) for name, shape in shapes.items() if name.startswith("decoder."))
-    return LAYOUTS.get(machine.decoded_in, 0) * count
+    return {name: math.prod(shape) for name, shape in shapes.items() if name.startswith("decoder.")}
 
 
 def dac_encode(codec: DacConfig, frames: int, machine: Machine) -> int:

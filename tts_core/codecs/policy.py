@@ -105,9 +105,9 @@ def shared_shapes(rows: int = ROWS) -> list[tuple[int, int]]:
 
 DEFAULT = CodecPolicy()
 # On an H200 windows of 256, 512 and 1,024 frames of DAC take 6.6, 6.2 and 6.0 ms per second of speech; with
-# TF32 two minutes take 1.28 GB in windows of 896 frames, 0.93 GB in those of 640, 12.5 GB as a whole. There
-# the context of small windows takes longer than the decoder's steps, so windows of streams grow faster, and
-# Dia's first sound comes earlier with 5 frames than with 8; docs/measured/load.md has both
+# TF32 two minutes take 1.28 GB in windows of 896 frames, 0.93 GB in those of 640, 12.5 GB as a whole. First
+# frames and lead are those of windows with context (docs/measured/load.md); streams, which have none, begin
+# with 4 frames
 LARGEST = {"torch-cuda": CodecPolicy(768, first_frames=5, lead=3)}
 
 

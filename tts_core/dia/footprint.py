@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tts_core.codecs import dac
 from tts_core.codecs.dac import DacConfig
-from tts_core.codecs.memory import dac_call, dac_encode, dac_fed, dac_layout, stream_states
+from tts_core.codecs.memory import dac_call, dac_encode, dac_fed, dac_layout, dac_streams, stream_states
 from tts_core.config import Configs, config_of
 from tts_core.dia.config import DiaConfig, DiaDecoderConfig, DiaEncoderConfig
 from tts_core.dia.pieces import read
@@ -62,12 +62,11 @@ def dia_footprint(configs: Configs, job: DiaJob, machine: Machine) -> Footprint:
         cache += whole * job.streams // job.batch * rounded(1 + job.prompt_frames)
     crossed = decoder.num_hidden_layers * decoder.cross_num_key_value_heads * decoder.cross_head_dim
     text = 2 * job.batch * job.text_bytes * size * (crossed + config.encoder_config.hidden_size)
-    states = (
-        0 if overlaps else stream_states(dac.carried(codec), job.batch, machine)[0]
-    )  # one after the other
+    states, captured = stream_states(dac.carried(codec), job.batch, machine)
     call = dac_call(codec, dac_fed(codec, job.frames, machine, batch=job.batch), machine)
-    graphs = call if overlaps else 0
-    sound = call + graphs + dac_layout(codec, machine)
+    copied, shared = dac_streams(codec, job.batch, machine)
+    graphs = call + captured + shared if overlaps else 0
+    sound = call + graphs + dac_layout(codec, machine) + copied
     beside, after = turns(machine, sound)
     kept = cache + text + states
     prompts = dac_encode(codec, job.prompt_frames, machine) if job.prompt_frames else 0

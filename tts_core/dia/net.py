@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from tts_core.codecs.dac import DacConfig, check_fits, decode_lookahead
-from tts_core.codecs.dac_calls import Passage, launch_passages, most_fed, split, stream_shapes
-from tts_core.codecs.dac_streams import decode_next, frames_fed
+from tts_core.codecs.dac_calls import Passage, launch_passages, most_fed, split
+from tts_core.codecs.dac_streams import frames_fed, launch_next, shared_shapes
 from tts_core.codecs.memory import codec_policy
-from tts_core.codecs.policy import CALL, ROWS, CodecPolicy
+from tts_core.codecs.policy import CALL, ROWS, WINDOW, CodecPolicy
 from tts_core.dia.config import DiaConfig
 from tts_core.dia.footprint import PLAN, DiaJob, grid_rows
 from tts_core.dia.grid import DelayGrid
@@ -24,19 +24,20 @@ from tts_core.dia.request import DiaFacts, DiaRequest
 from tts_core.errors import GenerationError
 from tts_core.memory.fits import together
 from tts_core.memory.machine import Machine
-from tts_core.nn.beside import Done, Pending
+from tts_core.nn.beside import Pending
 from tts_core.speaking.admission import Admission
-from tts_core.speaking.net import SIDE_BY_SIDE, Net, in_calls
+from tts_core.speaking.net import SIDE_BY_SIDE, Net, in_calls, rehearse
 from tts_core.speaking.running import RunningBatch
 from tts_core.speaking.speech import CodecMemory, Sound
 
 
 class DiaNet(Net):
-    """A Dia network and its codec, which decodes windows of several texts in shared calls, or where nothing
-    runs beside the steps, streams one after the other. The empty text of guidance is encoded once.
+    """A Dia network and its codec, which decodes windows of several texts, or the next frames of several
+    streams, in shared calls. The empty text of guidance is encoded once.
 
     encode_nothing: of the network, encodes the empty text.
     decode: of the codec without windows, codes (B, Q, F) on the device → samples (B, L).
+    decode_piece: as the codec's, where a side has a faster form.
     lookahead: frames after a window that its samples depend on.
     """
 
@@ -49,12 +50,14 @@ class DiaNet(Net):
         *given: Any,
         encode_nothing: Callable[[], Any],
         decode: Callable[[Any], Any],
+        decode_piece: Callable[..., tuple[Any, Any]] | None = None,
         **how: Any,
     ):
         super().__init__(*given, **how)
         check_fits(self.codec_config, self.config.decoder_config.num_channels, self.config.eos_token_id)
         self.lookahead = decode_lookahead(self.codec_config)
         self._encode_nothing, self._decode = cache(encode_nothing), decode
+        self._decode_piece = decode_piece or (lambda *given: self.codec.decode_piece(*given))
 
     @property
     def policy(self) -> CodecPolicy:
@@ -85,7 +88,9 @@ class DiaNet(Net):
         if not streamed:
             return self.policy.unheard()
         policy = self.policy if job is None else self.policy.alone()
-        return replace(policy, shared=CALL) if self.most_fed and not self.host.overlaps else policy
+        # captured calls have few lengths, and rows of several streams fill them
+        shared = WINDOW if self.host.overlaps else CALL
+        return replace(policy, shared=shared) if self.most_fed else policy
 
     def open(
         self, places: int, job: DiaJob | None, policy: CodecPolicy | None
@@ -111,16 +116,9 @@ class DiaNet(Net):
         return self._fault(self.network, tokens, rows, guided=piece.sampling.cfg_scale != 0, text=1)
 
     def prepare(self, policy: CodecPolicy, places: int) -> None:
-        """Let a stream's calls be captured, where the host `overlaps`: each shape at its second time.
-
-        The largest comes first, in whose memory all others fit.
-        """
-        if self.host.overlaps:
-            shapes = stream_shapes(self.codec_config, policy, most=self.most_fed)
-            for rows, fed in sorted(shapes, key=lambda shape: -shape[0] * shape[1]):
-                codes = np.zeros((rows, self.codec_config.n_codebooks, fed), np.int32)
-                for _ in range(2):
-                    self._launch([codes]).take()
+        if self.host.overlaps and policy.is_heard and policy.shared is not None:
+            shapes = shared_shapes(self.codec_config, policy, places)
+            rehearse(self.host, self._decode_piece, self.codec_config.n_codebooks, shapes)
 
     def split(self, windows: Sequence[Sound], policy: CodecPolicy | None) -> Iterable[Sequence[int]]:
         """Divide windows by their length; speech that nobody hears is divided by `decode` itself."""
@@ -145,22 +143,27 @@ class DiaNet(Net):
         passage, memory = window.source, window.memory
         if memory is None or (memory.state is None and passage.stop == passage.codes.shape[1]):
             return 0
-        return frames_fed(self.codec_config, passage, memory.state)
+        is_captured = self.host.overlaps and self.most_fed > 0
+        return frames_fed(self.codec_config, passage, memory.state, in_powers=is_captured)
 
     def memory(self, policy: CodecPolicy | None) -> CodecMemory | None:
-        """Return the memory of a piece whose frames are computed once; None where they are computed again."""
-        is_stream = policy is not None and policy.is_heard and not self.host.overlaps
-        return CodecMemory() if is_stream else None
+        """Return the memory of a piece whose frames are computed once; None where nobody hears it before its
+        end, so that its windows are long.
+        """
+        return CodecMemory() if policy is not None and policy.is_heard else None
 
     def launch(self, windows: Sequence[Sound], policy: CodecPolicy | None) -> Pending[list[np.ndarray]]:
         passages, memories = _passages(windows), [one.memory for one in windows if one.memory is not None]
-        if not self._fed(windows[0]):
+        fed = self._fed(windows[0])
+        if not fed:
             return launch_passages(self.codec_config, passages, self._launch, most=self.most_fed)
-        states = [memory.state for memory in memories]
-        made, states = decode_next(self.codec, self.host, passages, states)
+        before = [memory.state for memory in memories]
+        pending, states = launch_next(
+            self.codec_config, self._decode_piece, self.host, passages, before, fed=fed
+        )
         for memory, state in zip(memories, states, strict=True):
             memory.state = state
-        return Done(made)
+        return pending
 
     @property
     def most_fed(self) -> int:

@@ -89,8 +89,8 @@ def qwen3_footprint(configs: Configs, job: Qwen3Job, machine: Machine) -> Footpr
     )
     states, graphs = stream_states(qwen3_codec.carried(codec.decoder), job.batch, machine)
     policy = machine.policy or qwen3_codec.POLICY
-    shared, captured = stream_frames(job.frames, job.batch, policy, machine)
-    fed = max(min(max(job.recording, job.frames), policy.max_frames), shared) + captured
+    shared, replayed = stream_frames(job.frames, job.batch, policy, machine)
+    fed = max(min(max(job.recording, job.frames), policy.max_frames), shared) + replayed
     live = CODEC_LIVE | {"torch-cuda": CUDA_LIVE[machine.decoded_in]}
     sound = graphs + widest(machine, qwen3_codec.widest(codec.decoder, fed), live)
     beside, after = turns(machine, sound)

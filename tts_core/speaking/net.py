@@ -234,14 +234,9 @@ class StreamNet(Net):
         return replace(super().silence(frames), memory=CodecMemory())
 
     def prepare(self, policy: CodecPolicy, places: int) -> None:
-        """Let calls that streams share be captured, where the host `overlaps`: each shape at its second time.
-
-        The largest comes first, in whose memory all others fit.
-        """
         if self.host.overlaps and self._shares(policy):
-            for rows, frames in shared_shapes(places):
-                for _ in range(2):
-                    self.launch([self.silence(frames) for _ in range(rows)], policy).take()
+            books = self.codec_config.n_codebooks
+            rehearse(self.host, self._decode_piece, books, shared_shapes(places))
 
     def streamed(self) -> CodecPolicy:
         """Return the codec's windows of speech that is heard while it is spoken.
@@ -305,6 +300,19 @@ class StreamNet(Net):
                 codes = self.host.to_device(before[None, :, start:stop])
                 _, [state] = self._decode_piece(codes, [state])
         return state
+
+
+def rehearse(
+    host: Device, decode_piece: Callable[..., tuple[Any, Any]], books: int, shapes: Sequence[tuple[int, int]]
+) -> None:
+    """Let calls that streams share be captured, each shape at its second time.
+
+    shapes: rows and frames, the largest first, in whose memory all others fit.
+    """
+    for rows, frames in shapes:
+        codes = np.zeros((rows, books, frames), np.int32)
+        for _ in range(2):
+            host.launch(lambda: [decode_piece(host.to_device(codes), [None] * rows)[0]]).take()  # noqa: B023
 
 
 def in_calls(

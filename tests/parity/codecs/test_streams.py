@@ -21,7 +21,7 @@ from tests.parity.codecs.kinds import bench as bench_of_config
 from tests.tolerance import assert_within
 from tts_core.codecs import dac, mimi, qwen3_codec
 from tts_core.codecs.dac_calls import Passage
-from tts_core.codecs.dac_streams import decode_next
+from tts_core.codecs.dac_streams import DacStream, frames_fed, launch_next
 
 FRAMES = 23
 STREAMS = 3
@@ -160,6 +160,15 @@ def failing(leave: Any, place: int) -> Any:
     return leave_or_fail
 
 
+def decode_next(
+    side: CodecSide, host: Any, passages: Sequence[Passage], streams: Sequence[Any], **how: bool
+) -> tuple[list[np.ndarray], list[DacStream]]:
+    config = side.codec.config
+    [fed] = {frames_fed(config, *each, **how) for each in zip(passages, streams, strict=True)}
+    pending, after = launch_next(config, side.codec.decode_piece, host, passages, streams, fed=fed)
+    return pending.take(), after
+
+
 class DacRun(NamedTuple):
     """Streams of DAC that share calls, each from a frame of its own on."""
 
@@ -224,9 +233,9 @@ def test_delayed_streams_of_other_ages_share_a_call(name: str) -> None:
     def run(side: CodecSide) -> list[np.ndarray]:
         host = side.module("host").Host(side.codec.decoder.conv2)
         passages = [Passage(goes, 0, first), Passage(ends, 0, first)]
-        before, [one, other] = decode_next(side.codec, host, passages, [None, None])
+        before, [one, other] = decode_next(side, host, passages, [None, None])
         passages = [Passage(goes, first, stop), Passage(begins, 0, first), Passage(ends, first, stop)]
-        made, after = decode_next(side.codec, host, passages, [one, None, other])
+        made, after = decode_next(side, host, passages, [one, None, other])
         assert [stream.frames for stream in after] == [stop + ahead, first + ahead, stop + ahead]
         return [np.concatenate([before[0], made[0]]), made[1], np.concatenate([before[1], made[2]])]
 
@@ -252,9 +261,15 @@ def test_a_delayed_state_has_the_numbers_that_the_plan_counts(name: str) -> None
 
 @pytest.mark.parametrize("which", ["torch32", "side"])
 @settings(max_examples=12)
-@given(frames=st.integers(2, 40), cuts=st.sets(st.integers(1, 39)), more=st.integers(0, 25), data=st.data())
+@given(
+    frames=st.integers(2, 40),
+    cuts=st.sets(st.integers(1, 39)),
+    more=st.integers(0, 25),
+    in_powers=st.booleans(),
+    data=st.data(),
+)
 def test_passages_of_a_delayed_stream(
-    which: str, frames: int, cuts: set[int], more: int, data: st.DataObject
+    which: str, frames: int, cuts: set[int], more: int, data: st.DataObject, in_powers: bool
 ) -> None:
     """Each is decoded as soon as enough codes are known, or the end is."""
     config = data.draw(st.sampled_from([*DAC.values()]))
@@ -265,7 +280,7 @@ def test_passages_of_a_delayed_stream(
     stops, made = [*sorted(cut for cut in cuts if cut < frames), frames], list[np.ndarray]()
     for start, stop in zip([0, *stops], stops, strict=False):
         passage = Passage(codes[0][:, : stop + ahead + more], start, stop)
-        [samples], streams = decode_next(side.codec, host, [passage], streams)
+        [samples], streams = decode_next(side, host, [passage], streams, in_powers=in_powers)
         assert stop == frames or len(samples) == (stop - start) * config.hop_length
         made.append(samples)
     known, truth = (

@@ -30,6 +30,22 @@ class Activation(NamedTuple):
     factor: Tensor | None = None
 
 
+class Inside(NamedTuple):
+    """Steps of late streams that are within their texts; others are zero, as padding is.
+
+    starts, ends: frames before the call and in all, (R,) int64.
+    rate: steps of a frame.
+    late: steps by which the signal is late.
+    short: steps that it lacks at the end.
+    """
+
+    starts: Tensor
+    ends: Tensor
+    rate: int
+    late: int
+    short: int
+
+
 class Memory:
     """State of the streams before a call and after it, (R, N) float32; its operations take parts in order."""
 
@@ -52,28 +68,37 @@ def joined(
     out: Tensor,
     *,
     keeps: bool = False,
+    line: int = 0,
+    within: Inside | None = None,
 ) -> Tensor | None:
     """Compute the activation of x + bias + skip after the `count` inputs that streams carry.
 
     x: (R, T, s, C), s new inputs a step, of any strides.
     bias: (C,).
-    skip: (R·s·T, C), contiguous.
+    skip: (R·s·T, C), contiguous, or with more steps a row at its end, which another call left so.
     out: (R, count + s·T, C), of any strides, is filled.
-    keeps: return x + bias + skip, (R·s·T, C); it takes the place of skip.
+    keeps: return x + bias + skip, (R·(line + s·T), C); without a line it takes the place of skip.
+    line: of these sums, at most `count`, that streams carry, too; they come first.
+    within: where sums are not zero.
     """
     rows, steps, phases, channels = x.shape
     length, kept = steps * phases, None
+    cells = length if skip is None else len(skip) // rows
     if keeps:
-        kept = x.new_empty(rows * length, channels) if skip is None else skip
+        in_place = skip is not None and (cells, line) == (length, 0)
+        kept = skip if in_place else x.new_empty(rows * (line + length), channels)
     if x.stride(1) == phases * x.stride(2):  # channels are last: the outputs of all steps are in order
         x, phases = x.view(rows, length, 1, channels), 1
     before, after = memory.take(count * channels)
+    line_before, line_after = memory.take(line * channels)
+    starts, ends, *rates = within or (None, None, 0, 0, 0)
     block = _dividing(channels)
     tile = max(1, TILE // block)
     _join[rows * triton.cdiv(count + length, tile), triton.cdiv(channels, block)](
-        x, bias, skip, activation.slope, activation.factor, kept, out, before, after, *x.stride(),
-        *out.stride(), before.stride(0), count, channels, length, PHASES=phases, KIND=activation.kind,
-        HELD=count > 0, BIAS=bias is not None, SKIP=skip is not None, KEEPS=keeps, TILE=tile, BLOCK=block,
+        x, bias, skip, activation.slope, activation.factor, kept, out, before, after, line_before, line_after,
+        starts, ends, *x.stride(), *out.stride(), before.stride(0), count, channels, length, cells, line,
+        *rates, PHASES=phases, KIND=activation.kind, HELD=count > 0, BIAS=bias is not None,
+        SKIP=skip is not None, KEEPS=keeps, LINE=line > 0, WITHIN=within is not None, TILE=tile, BLOCK=block,
         num_warps=4, enable_fp_fusion=False, **pdl(out.device),
     )  # fmt: skip
     return kept
@@ -176,10 +201,12 @@ def _dividing(channels: int) -> int:
 
 @jit
 def _join(
-    x, bias, skip, slope, factor, kept, out, before, after, x_row, x_step, x_phase, x_channel,
-    out_row, out_time, out_channel, state_row, count, channels, length,
+    x, bias, skip, slope, factor, kept, out, before, after, line_before, line_after, starts, ends,
+    x_row, x_step, x_phase, x_channel, out_row, out_time, out_channel, state_row, count, channels, length,
+    cells, line, rate, late, short,
     PHASES: tl.constexpr, KIND: tl.constexpr, HELD: tl.constexpr, BIAS: tl.constexpr, SKIP: tl.constexpr,
-    KEEPS: tl.constexpr, TILE: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr,
+    KEEPS: tl.constexpr, LINE: tl.constexpr, WITHIN: tl.constexpr, TILE: tl.constexpr, BLOCK: tl.constexpr,
+    PDL: tl.constexpr,
 ):  # fmt: skip
     tiles = tl.cdiv(count + length, TILE)
     row = (tl.program_id(0) // tiles).to(tl.int64)
@@ -201,12 +228,21 @@ def _join(
     y = tl.load(x + at, mask=new, other=0.0).to(tl.float32)
     if BIAS:
         y = (y + added).to(kind).to(tl.float32)
-    if SKIP or KEEPS:
-        whole = (row * length + time) * channels + channel
     if SKIP:
-        y = (tl.load(skip + whole, mask=new, other=0.0).to(tl.float32) + y).to(kind).to(tl.float32)
+        more = tl.load(skip + (row * cells + time) * channels + channel, mask=new, other=0.0)
+        y = (more.to(tl.float32) + y).to(kind).to(tl.float32)
+    if WITHIN:
+        step = tl.load(starts + row) * rate - late + time
+        y = tl.where((step >= 0) & (step < tl.load(ends + row) * rate - short), y, 0.0)
     if KEEPS:
-        tl.store(kept + whole, y, mask=new)
+        place = time + line
+        waits, whole = inside & (place >= 0), y
+        if LINE:
+            carried = row * state_row + place * channels + channel
+            first = tl.load(line_before + carried, mask=waits & (time < 0), other=0.0)
+            whole = tl.where(time < 0, first, y)
+            tl.store(line_after + carried - length * channels, whole, mask=waits & (place >= length))
+        tl.store(kept + (row * (length + line) + place) * channels + channel, whole, mask=waits)
     if KIND == "snake":
         s = tl.sin(a * y)
         y = y + f * (s * s)

@@ -30,6 +30,7 @@ from torch_ref.cuda.codecs.causal import (
     joined,
     sound,
 )
+from torch_ref.cuda.codecs.conv import CausalConv, laid_out
 from torch_ref.cuda.pointwise import add_layer_norm, add_norm, gated
 from torch_ref.cuda.snake import usable
 from torch_ref.layers.norm import LayerNorm, RMSNorm
@@ -42,39 +43,11 @@ Convolution = CausalConv1d | CausalConvTranspose1d
 NONE = Activation()
 
 
-class _CausalConv(NamedTuple):
-    """A causal convolution over (R, C, 1, n + T) without padding and bias, with the s outputs of a step."""
-
-    weight: Tensor  # (s·C', C, 1, k)
-    bias: Tensor | None
-    stride: int
-    dilation: int
-    layout: torch.memory_format
-
-    @property
-    def count(self) -> int:
-        """Inputs of the call before that it takes."""
-        return (self.weight.shape[3] - 1) * self.dilation
-
-    def inputs(self, rows: int, length: int) -> Tensor:
-        """Make place for its inputs, (R, n + T, C)."""
-        shape = rows, self.weight.shape[1], 1, self.count + length
-        made = torch.empty(
-            shape, dtype=self.weight.dtype, device=self.weight.device, memory_format=self.layout
-        )
-        return made[:, :, 0].transpose(1, 2)
-
-    def __call__(self, held: Tensor) -> Tensor:
-        """(R, n + T, C) → (R, T, s, C')."""
-        y = F.conv2d(held.transpose(1, 2)[:, :, None], self.weight, None, dilation=(1, self.dilation))
-        return y[:, :, 0].unflatten(1, (self.stride, -1)).permute(0, 3, 1, 2)
-
-
 class _Step(NamedTuple):
     """An activation and a convolution. opens, closes: the first and last one around which a skip is."""
 
     activation: Activation
-    conv: _CausalConv
+    conv: CausalConv
     opens: bool
     closes: bool
 
@@ -182,17 +155,9 @@ class _Form:
         joined(x, bias, skip if adds else None, self.last, self.last_conv.count, memory, held)
         return sound(held, self.last_weight, cast(Tensor, self.last_conv.bias), limit)
 
-    def conv(self, layer: Convolution) -> _CausalConv:
+    def conv(self, layer: Convolution) -> CausalConv:
         """Lay out a convolution, also a transposed one."""
-        weight, stride = layer.conv.weight.detach(), 1
-        if isinstance(layer, CausalConvTranspose1d):
-            stride = layer.stride
-            taps = -(-weight.shape[2] // stride)
-            weight = F.pad(weight, (0, taps * stride - weight.shape[2])).unflatten(2, (taps, stride)).flip(2)
-            weight = weight.permute(3, 1, 0, 2).flatten(0, 1)  # (C, C', k, s) → (s·C', C, k)
-        weight = weight[:, :, None].to(self.dtype).contiguous(memory_format=self.layout)
-        bias, dilation = layer.conv.bias, 1 if stride > 1 else layer.conv.dilation[0]
-        return _CausalConv(weight, None if bias is None else bias.detach(), stride, dilation, self.layout)
+        return laid_out(layer.conv, self.dtype, self.layout)
 
     def _layer(self, layer: MimiLayer | Qwen3Layer) -> _Weights:
         own, mlp = layer.self_attn, layer.mlp
