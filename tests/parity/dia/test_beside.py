@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.hosts import LateStream
+from tests.sides import YARDSTICK
 from tests.tiny.dia import compose
 from tests.tiny.dia_served import requests, served
 from tests.tiny.networks import dia_config, tiny
@@ -24,9 +25,8 @@ class OnCuda(LateStream):
 
 def test_streams_share_calls_beside_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the rehearsed shapes only; texts sound as alone, up to rounding."""
-    pipeline = compose(
-        "torch_ref", tiny(dia_config(positions=400, text_positions=300), seed=3, eos=1.3), tiny("dac")
-    )
+    weights = tiny(dia_config(positions=400, text_positions=300), seed=3, eos=1.3)
+    pipeline = compose(YARDSTICK, weights, tiny("dac"))
     asked, shapes = requests(pipeline), list[tuple[int, int]]()
     engine, expected = pipeline.engine, [join(list(pipeline.speak(one))) for one in asked]
     decode_piece = engine._decode_piece
