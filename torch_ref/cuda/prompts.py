@@ -15,7 +15,7 @@ from torch import Tensor
 
 from torch_ref.cuda.fused_stack import FusedStack, StackMemory
 from torch_ref.cuda.replayed import ReplayedAside
-from tts_core.memory.footprint import TOGETHER, filled, power
+from tts_core.memory.footprint import LEAST, TOGETHER, filled, power
 from tts_core.nn.host import Device
 
 
@@ -50,6 +50,13 @@ class PromptReader:
         for one in passes(prompts):
             self._replayed(x[self.host.to_device(one.rows)], self.host.to_device(one.spots))
 
+    def prepare(self, x: Tensor) -> None:
+        """Capture every pass that can be, and keep nothing. x: as of `warm`."""
+        rows, _, capacity, _ = self.memory.keys[0].shape
+        for texts, length in shapes(rows, capacity):
+            nothing = self.host.to_device(np.zeros((texts, 2), np.int64))
+            self._replayed(x.new_zeros(texts * length, x.shape[1]), nothing)
+
     @torch.inference_mode()
     def warm(self, x: Tensor) -> None:
         """Launch each kernel, and keep nothing. x: any tensor of the rows' dtype, (N, D)."""
@@ -59,6 +66,20 @@ class PromptReader:
     def _read(self, x: Tensor, spots: Tensor) -> Sequence[Tensor]:
         self.stack.read(x, spots, self.memory)
         return ()
+
+
+def shapes(texts: int, positions: int) -> list[tuple[int, int]]:
+    """List the shapes (B, T) of captured passes over prompts of so many texts and positions, at most. The
+    largest comes first: all others fit in its memory.
+    """
+    lengths, rows = powers(LEAST, filled(positions)), powers(1, power(texts))
+    found = [(count, length) for length in lengths for count in rows if count * length <= TOGETHER]
+    return sorted(found, key=lambda shape: (-shape[0] * shape[1], shape[0]))
+
+
+def powers(first: int, last: int) -> list[int]:
+    """List the powers of two from one to another."""
+    return [1 << bit for bit in range(first.bit_length() - 1, last.bit_length())]
 
 
 def passes(prompts: Sequence[PromptRows]) -> Iterator[Pass]:

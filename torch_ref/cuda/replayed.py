@@ -26,11 +26,8 @@ class _Graph(NamedTuple):
 class ReplayedTensors:
     """A call on one stream, captured when shapes come for the second time; elsewhere than on CUDA the call.
 
-<<<<<<< HEAD
-    run: from tensors to tensors, of which it may change the given ones; reads nothing else but weights.
-=======
-    run: from tensors to tensors; reads nothing else but weights, and what has one address for good.
->>>>>>> refs/heads/prompts2
+    run: from tensors to tensors, of which it may change the given ones; reads nothing else but weights, and
+    what has one address for good.
     setting: what else its result depends on.
     is_small: True for a shape of the first tensor that may be captured: graphs share what the largest one
     needs, if that is captured first, besides the memory of calls which are not captured.

@@ -125,6 +125,7 @@ class SpeechSession(Session):
         return [one.asked for one in self.members.values() if not one.is_away]
 
     def prepare(self) -> None:
+        self.slots.batch.prepare()
         if self.has_sound and self.policy is not None:
             self.net.prepare(self.policy, self.places)
             measure_window(self.net, self.policy)

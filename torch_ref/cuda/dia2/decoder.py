@@ -38,6 +38,9 @@ class CapturedDia2(CapturedDecoder):
         self.acted: EarlyRead = EarlyRead(self.state.rows.actions)
         self.reader = PromptReader(step.trunk, self.state.memory, self.host)
 
+    def prepare(self) -> None:
+        self.reader.prepare(self.state.x)
+
     def join(self, texts: Mapping[int, Dia2Inputs]) -> Sequence[int]:
         given, to_device = [*texts.values()], self.host.to_device
         if any(one.positions for one in given):
