@@ -39,16 +39,26 @@ class Pass(NamedTuple):
 
 
 class PromptReader:
-    """Reads prompts into the memory of a stack, both of which stay where they are."""
+    """Reads prompts into the memory of a stack, both of which stay where they are.
 
-    def __init__(self, stack: FusedStack, memory: StackMemory, host: Device):
+    most: positions of a pass that is captured, at most.
+    """
+
+    def __init__(self, stack: FusedStack, memory: StackMemory, host: Device, *, most: int = TOGETHER):
         self.stack, self.memory, self.host = stack, memory, host
-        self._replayed = ReplayedAside(self._read, lambda: None, lambda shape: shape[0] <= TOGETHER)
+        self._replayed = ReplayedAside(self._read, lambda: None, lambda shape: shape[0] <= most)
 
-    def __call__(self, x: Tensor, prompts: Sequence[PromptRows]) -> None:
-        """Keep keys and values of prompts, whose rows are among x, (N, D). Waits for nothing."""
+    def __call__(self, x: Tensor, prompts: Sequence[PromptRows]) -> Tensor:
+        """Keep keys and values of prompts, whose rows are among x, (N, D). Waits for nothing.
+
+        Returns the last row of each after the layers, (B, D), without prompts of no positions.
+        """
+        made, places = [x[:0]], list[int]()
         for one in passes(prompts):
-            self._replayed(x[self.host.to_device(one.rows)], self.host.to_device(one.spots))
+            made += self._replayed(x[self.host.to_device(one.rows)], self.host.to_device(one.spots))
+            places += [place if count else -1 for place, count in one.spots.tolist()]
+        order = [places.index(one.place) for one in prompts if one.count]
+        return torch.cat(made)[self.host.to_device(np.array(order, np.int64))]
 
     def prepare(self, x: Tensor) -> None:
         """Capture every pass that can be, and keep nothing. x: as of `warm`."""
@@ -64,8 +74,10 @@ class PromptReader:
         self._read(x.new_zeros(len(one.rows), x.shape[1]), self.host.to_device(0 * one.spots))
 
     def _read(self, x: Tensor, spots: Tensor) -> Sequence[Tensor]:
-        self.stack.read(x, spots, self.memory)
-        return ()
+        x, added = self.stack.read(x, spots, self.memory)
+        firsts = torch.arange(0, len(x), len(x) // len(spots), device=x.device)
+        last = firsts + (spots[:, 1] - 1).clamp(min=0)
+        return (x[last] if added is None else x[last] + added[last],)
 
 
 def shapes(texts: int, positions: int) -> list[tuple[int, int]]:

@@ -12,18 +12,24 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.parity.mars5.test_slots import ROOM as LONG
+from tests.parity.mars5.test_slots import text as cloned
 from tests.parity.metavoice.test_slots import END_OF_TEXT, SAMPLINGS
 from tests.parity.metavoice.test_slots import text as voiced
+from tests.tiny.mars5_ar import VOCABULARY
 from tests.tolerance import assert_within
 from tests.torch_ref.cuda.dia2 import kernel_dia2
 from tests.torch_ref.cuda.dia2.test_slots import talk
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
+from tests.torch_ref.cuda.mars5.test_slots import network as autoregressive
 from tests.torch_ref.cuda.metavoice.test_slots import network as first_stage
 from torch_ref.cuda.batch import CapturedDecoder
 from torch_ref.cuda.dia2.decoder import CapturedDia2
 from torch_ref.cuda.dia2.step import FusedDia2
+from torch_ref.cuda.mars5.decoder import CapturedMars5
 from torch_ref.cuda.metavoice.decoder import CapturedMetaVoice
 from torch_ref.dia2.decoder import Dia2Decoder
+from torch_ref.mars5.decoder import Mars5Decoder
 from torch_ref.metavoice.decoder import MetaVoiceDecoder
 
 pytestmark = kernel_marks()
@@ -72,8 +78,24 @@ def metavoice(rows: int) -> Case:
     )
 
 
+def mars5() -> Case:
+    built = deepcopy(autoregressive()).to(DEVICE)
+    exact = deepcopy(built).double()
+    ids = {"lowest": VOCABULARY.lowest, "end": VOCABULARY.end}
+    captured = CapturedMars5(built, texts=SLOTS, room=LONG, **ids)
+    captured.open()
+    return Case(
+        captured,
+        [(cache.keys, cache.values) for cache in captured.caches],
+        lambda slot: (slot,),
+        {slot: cloned(slot).joining for slot in (3, 0, 4)},
+        (Mars5Decoder(built, room=LONG, **ids), Mars5Decoder(exact, room=LONG, **ids)),
+    )
+
+
 CASES: Mapping[str, Callable[[], Case]] = {
     "dia2": dia2,
+    "mars5": mars5,
     "metavoice": lambda: metavoice(1),
     "metavoice of two rows": lambda: metavoice(2),
     "metavoice of three rows": lambda: metavoice(3),
