@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from torch_ref.cuda.fused_stack import FusedStack, StackMemory
 from torch_ref.cuda.replayed import ReplayedAside
+from torch_ref.layers.rope import Rotation
 from tts_core.memory.footprint import LEAST, TOGETHER, filled, power
 from tts_core.nn.host import Device
 
@@ -38,13 +39,21 @@ class Pass(NamedTuple):
     spots: np.ndarray
 
 
+class Stack(Protocol):
+    """Layers that read prompts."""
+
+    def read(self, x: Tensor, spots: Tensor, memory: Any) -> tuple[Tensor, Tensor | None]:
+        """Run B prompts of T rows; as of FusedStack."""
+        ...
+
+
 class PromptReader:
     """Reads prompts into the memory of a stack, both of which stay where they are.
 
     most: positions of a pass that is captured, at most.
     """
 
-    def __init__(self, stack: FusedStack, memory: StackMemory, host: Device, *, most: int = TOGETHER):
+    def __init__(self, stack: Stack, memory: Any, host: Device, *, most: int = TOGETHER):
         self.stack, self.memory, self.host = stack, memory, host
         self._replayed = ReplayedAside(self._read, lambda: None, lambda shape: shape[0] <= most)
 
@@ -60,9 +69,12 @@ class PromptReader:
         order = [places.index(one.place) for one in prompts if one.count]
         return torch.cat(made)[self.host.to_device(np.array(order, np.int64))]
 
-    def prepare(self, x: Tensor) -> None:
-        """Capture every pass that can be, and keep nothing. x: as of `warm`."""
-        rows, _, capacity, _ = self.memory.keys[0].shape
+    def prepare(self, x: Tensor, keys: Tensor | None = None) -> None:
+        """Capture every pass that can be, and keep nothing.
+
+        x: as of `warm`.  keys: (R, K, capacity, E), for as many prompts; None for those of a layer.
+        """
+        rows, _, capacity, _ = (self.memory.keys[0] if keys is None else keys).shape
         for texts, length in shapes(rows, capacity):
             nothing = self.host.to_device(np.zeros((texts, 2), np.int64))
             self._replayed(x.new_zeros(texts * length, x.shape[1]), nothing)
@@ -78,6 +90,12 @@ class PromptReader:
         firsts = torch.arange(0, len(x), len(x) // len(spots), device=x.device)
         last = firsts + (spots[:, 1] - 1).clamp(min=0)
         return (x[last] if added is None else x[last] + added[last],)
+
+
+def lengthened(rotation: Rotation) -> Rotation:
+    """Add positions to tables, (T, E/2) each, for those that fill up prompts."""
+    cos, sin = (F.pad(one, (0, 0, 0, filled(len(one)) - len(one))) for one in rotation)
+    return cos, sin
 
 
 def shapes(texts: int, positions: int) -> list[tuple[int, int]]:

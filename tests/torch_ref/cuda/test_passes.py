@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from torch_ref.cuda.prompts import PromptRows, passes, shapes
+from tts_core.dia import footprint as dia
+from tts_core.dia.model import MODEL as DIA
 from tts_core.dia2 import footprint as dia2
 from tts_core.dia2.model import MODEL as DIA2
 from tts_core.mars5 import footprint as mars5
@@ -85,11 +87,12 @@ def test_all_shapes_of_captured_passes(texts: int, room: int) -> None:
     ("plan", "model", "job"),
     [
         (qwen3.PLAN, QWEN3, lambda prompt: qwen3.Qwen3Job(20, prompt=prompt)),
+        (dia.PLAN, DIA, lambda prompt: dia.DiaJob(prompt, 20)),
         (dia2.PLAN, DIA2, lambda prompt: dia2.Dia2Job(20, prefix_frames=prompt, guided=False)),
         (mars5.PLAN, MARS5, lambda prompt: mars5.Mars5Job(prompt - 1, 20, batch=2)),
         (metavoice.PLAN, METAVOICE, lambda prompt: metavoice.MetaVoiceJob(prompt, 20, rows=1)),
     ],
-    ids=["qwen3", "dia2", "mars5", "metavoice"],
+    ids=["qwen3", "dia", "dia2", "mars5", "metavoice"],
 )
 def test_plans_count_what_captured_passes_keep(plan: Any, model: Any, job: Any) -> None:
     """As long as a pass is captured."""
