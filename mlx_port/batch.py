@@ -46,6 +46,9 @@ class RunningBatch:
         """True if a text takes part in the next step."""
         return self.plan.can_step
 
+    def prepare(self) -> None:
+        """Do nothing: a text waits for nothing but its own work."""
+
     def join(self, texts: Mapping[int, TextInputs]) -> None:
         """Read what comes before the first steps of texts, in one pass; all have as many rows. Their slots,
         by which they are given, must be free. If it fails, none joins.

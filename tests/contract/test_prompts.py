@@ -18,7 +18,7 @@ from tests.contract.speakers import (
     speaker,
     spoken,
 )
-from tts_core.serving.session import Failed
+from tts_core.serving.session import Failed, Part
 from tts_core.speaking.session import SpeechSession
 
 
@@ -74,3 +74,27 @@ def test_a_text_that_cannot_be_read_fails_alone(model: str, side: str) -> None:
         if key not in failed:
             expected = alone(model, side, one).codes
             np.testing.assert_array_equal(np.concatenate(codes[key], axis=-1), expected)
+
+
+@pytest.mark.parametrize("model", [name for name, small in SMALL.items() if small.voices[0] is None])
+@every_side
+def test_requests_that_come_while_another_speaks_join_together(model: str, side: str) -> None:
+    """With the next step, in one pass; all speak as alone."""
+    asked = [request(model, side, text, seed=seed) for seed, text in enumerate(TEXTS)]
+    session, codes = speaker(model, side).session(len(asked)), dict[int, list[np.ndarray]]()
+    passes, keys = noted(session), [session.join(asked[0])]
+    events = [*session.step()]
+    assert sum(passes) == 1
+    assert session.running == 1
+    keys += [session.join(one) for one in asked[1:]]
+    events += session.step()
+    assert passes == [1, 3]
+    while session.running:
+        events += session.step()
+    session.close()
+    for event in events:
+        assert isinstance(event, Part), event
+        codes.setdefault(event.key, []).append(event.result.codes)
+    for key, one in zip(keys, asked, strict=True):
+        expected = alone(model, side, one).codes
+        np.testing.assert_array_equal(np.concatenate(codes[key], axis=-1), expected)

@@ -33,3 +33,12 @@ def test_a_rehearsal_measures_the_largest_window(
     planned = net.plan.footprint(net.configs, job, machine)
     assert planned.running >= planned.row + int(taken)
     session.close()
+
+
+@every_side
+def test_a_running_batch_is_prepared(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    session, calls = speaker("qwen3", side).session(2), list[str]()
+    monkeypatch.setattr(session.slots.batch, "prepare", lambda: calls.append("prepared"))
+    session.prepare()
+    session.close()
+    assert calls == ["prepared"]

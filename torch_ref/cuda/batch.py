@@ -51,6 +51,9 @@ class CapturedDecoder(Protocol):
         """Numbers of slots in use that have a graph, in rising order, the last one of all."""
         return [self.noise.shape[1]]
 
+    def prepare(self) -> None:
+        """Capture the passes over prompts, which keep nothing here."""
+
     def join(self, texts: Mapping[int, Any]) -> Sequence[int]:
         """Read texts into their slots. Waits for nothing. Returns how many positions of each have keys."""
         ...
@@ -94,6 +97,10 @@ class CapturedBatch(RunningBatch):
         self.begins = torch.zeros(2, texts, dtype=torch.int64, device=device)  # seeds, and steps at tick 0
         compile_together([*decoder.compiling(), partial(self._fill, 0, 1)])
         self.graphs = self._captured() if decoder.is_kept else {}
+
+    @torch.inference_mode()
+    def prepare(self) -> None:
+        self.decoder.prepare()
 
     @torch.inference_mode()
     def join(self, texts: Mapping[int, TextInputs]) -> None:

@@ -36,9 +36,38 @@ def attend_prompts(
     rotation: tables of all positions, which begin at 0.
     gains: (2, E) float32, of RMS norms of queries and keys before the rotation. → (B·T, H·E).
     """
+    kv_heads, width = keys.shape[1], keys.shape[3]
+    both = projected.shape[1] // width - kv_heads  # queries and keys
+    made = keep_prompts(
+        projected, spots, keys, values, rotation=rotation, pairing=pairing, gains=gains, eps=eps
+    )
+    turned_heads, heads = (x.view(len(spots), -1, x.shape[1] // width, width) for x in (made, projected))
+    queries, own = turned_heads.transpose(1, 2).split((both - kv_heads, kv_heads), dim=1)
+    read = heads[:, :, both:].transpose(1, 2)
+    attended = scaled_dot_product_attention(
+        queries, own, read, scale=scale, is_causal=True, enable_gqa=both > 2 * kv_heads
+    )
+    return attended.transpose(1, 2).flatten(2).flatten(0, 1)
+
+
+def keep_prompts(
+    projected: Tensor,
+    spots: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    *,
+    rotation: Rotation | None,
+    pairing: Pairing = "halves",
+    gains: Tensor | None = None,
+    eps: float = 0.0,
+) -> Tensor:
+    """Keep keys and values of prompts; arguments as of `attend_prompts`, H may be 0.
+
+    Returns normed and turned queries and keys, (B·T, (H + K)·E).
+    """
     _, kv_heads, capacity, width = keys.shape
     (rows, whole), texts = projected.shape, len(spots)
-    both = whole // width - kv_heads  # queries and keys
+    both = whole // width - kv_heads
     made = projected.new_empty(rows, both * width)
     cos, sin = (projected, projected) if rotation is None else rotation
     _keep[rows, triton.cdiv(both + kv_heads, HEADS)](
@@ -47,13 +76,7 @@ def attend_prompts(
         NORMED=gains is not None, TURN=turn_of(rotation, pairing), HEADS=HEADS, WIDTH=width,
         num_warps=4, **pdl(projected.device),
     )  # fmt: skip
-    turned_heads, heads = (x.view(texts, -1, x.shape[1] // width, width) for x in (made, projected))
-    queries, own = turned_heads.transpose(1, 2).split((both - kv_heads, kv_heads), dim=1)
-    read = heads[:, :, both:].transpose(1, 2)
-    attended = scaled_dot_product_attention(
-        queries, own, read, scale=scale, is_causal=True, enable_gqa=both > 2 * kv_heads
-    )
-    return attended.transpose(1, 2).flatten(2).flatten(0, 1)
+    return made
 
 
 @jit

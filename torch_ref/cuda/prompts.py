@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from torch_ref.cuda.fused_stack import FusedStack, StackMemory
 from torch_ref.cuda.replayed import ReplayedAside
-from tts_core.memory.footprint import TOGETHER, filled, power
+from torch_ref.layers.rope import Rotation
+from tts_core.memory.footprint import LEAST, TOGETHER, filled, power
 from tts_core.nn.host import Device
 
 
@@ -38,17 +39,45 @@ class Pass(NamedTuple):
     spots: np.ndarray
 
 
+class Stack(Protocol):
+    """Layers that read prompts."""
+
+    def read(self, x: Tensor, spots: Tensor, memory: Any) -> tuple[Tensor, Tensor | None]:
+        """Run B prompts of T rows; as of FusedStack."""
+        ...
+
+
 class PromptReader:
-    """Reads prompts into the memory of a stack, both of which stay where they are."""
+    """Reads prompts into the memory of a stack, both of which stay where they are.
 
-    def __init__(self, stack: FusedStack, memory: StackMemory, host: Device):
+    most: positions of a pass that is captured, at most.
+    """
+
+    def __init__(self, stack: Stack, memory: Any, host: Device, *, most: int = TOGETHER):
         self.stack, self.memory, self.host = stack, memory, host
-        self._replayed = ReplayedAside(self._read, lambda: None, lambda shape: shape[0] <= TOGETHER)
+        self._replayed = ReplayedAside(self._read, lambda: None, lambda shape: shape[0] <= most)
 
-    def __call__(self, x: Tensor, prompts: Sequence[PromptRows]) -> None:
-        """Keep keys and values of prompts, whose rows are among x, (N, D). Waits for nothing."""
+    def __call__(self, x: Tensor, prompts: Sequence[PromptRows]) -> Tensor:
+        """Keep keys and values of prompts, whose rows are among x, (N, D). Waits for nothing.
+
+        Returns the last row of each after the layers, (B, D), without prompts of no positions.
+        """
+        made, places = [x[:0]], list[int]()
         for one in passes(prompts):
-            self._replayed(x[self.host.to_device(one.rows)], self.host.to_device(one.spots))
+            made += self._replayed(x[self.host.to_device(one.rows)], self.host.to_device(one.spots))
+            places += [place if count else -1 for place, count in one.spots.tolist()]
+        order = [places.index(one.place) for one in prompts if one.count]
+        return torch.cat(made)[self.host.to_device(np.array(order, np.int64))]
+
+    def prepare(self, x: Tensor, keys: Tensor | None = None) -> None:
+        """Capture every pass that can be, and keep nothing.
+
+        x: as of `warm`.  keys: (R, K, capacity, E), for as many prompts; None for those of a layer.
+        """
+        rows, _, capacity, _ = (self.memory.keys[0] if keys is None else keys).shape
+        for texts, length in shapes(rows, capacity):
+            nothing = self.host.to_device(np.zeros((texts, 2), np.int64))
+            self._replayed(x.new_zeros(texts * length, x.shape[1]), nothing)
 
     @torch.inference_mode()
     def warm(self, x: Tensor) -> None:
@@ -57,8 +86,30 @@ class PromptReader:
         self._read(x.new_zeros(len(one.rows), x.shape[1]), self.host.to_device(0 * one.spots))
 
     def _read(self, x: Tensor, spots: Tensor) -> Sequence[Tensor]:
-        self.stack.read(x, spots, self.memory)
-        return ()
+        x, added = self.stack.read(x, spots, self.memory)
+        firsts = torch.arange(0, len(x), len(x) // len(spots), device=x.device)
+        last = firsts + (spots[:, 1] - 1).clamp(min=0)
+        return (x[last] if added is None else x[last] + added[last],)
+
+
+def lengthened(rotation: Rotation) -> Rotation:
+    """Add positions to tables, (T, E/2) each, for those that fill up prompts."""
+    cos, sin = (F.pad(one, (0, 0, 0, filled(len(one)) - len(one))) for one in rotation)
+    return cos, sin
+
+
+def shapes(texts: int, positions: int) -> list[tuple[int, int]]:
+    """List the shapes (B, T) of captured passes over prompts of so many texts and positions, at most. The
+    largest comes first: all others fit in its memory.
+    """
+    lengths, rows = powers(LEAST, filled(positions)), powers(1, power(texts))
+    found = [(count, length) for length in lengths for count in rows if count * length <= TOGETHER]
+    return sorted(found, key=lambda shape: (-shape[0] * shape[1], shape[0]))
+
+
+def powers(first: int, last: int) -> list[int]:
+    """List the powers of two from one to another."""
+    return [1 << bit for bit in range(first.bit_length() - 1, last.bit_length())]
 
 
 def passes(prompts: Sequence[PromptRows]) -> Iterator[Pass]:

@@ -15,9 +15,11 @@ from tts_core.memory.fits import Plan
 from tts_core.memory.footprint import (
     OVERLAPS,
     Footprint,
+    filled,
     footprint,
     gated_row,
     layer,
+    passes,
     read_at_once,
     rounded,
     sampling,
@@ -69,16 +71,21 @@ def dia_footprint(configs: Configs, job: DiaJob, machine: Machine) -> Footprint:
     sound = call + graphs + dac_layout(codec, machine) + copied
     beside, after = turns(machine, sound)
     kept = cache + text + states
+    encoder = config.encoder_config
+    kept_passes = passes(
+        job.batch, job.text_bytes, _row(encoder, size), heads=encoder.num_attention_heads,
+        backend=machine.backend,
+    )  # fmt: skip
     prompts = dac_encode(codec, job.prompt_frames, machine) if job.prompt_frames else 0
     return footprint(
         machine,
         weights=held(configs, ("dia", "dac"), machine, tables=_tables(config)),
         row=kept,
-        stages=(_steps(config, job, machine, capacity) + beside, after),
+        stages=(_steps(config, job, machine, capacity) + kept_passes + beside, kept_passes + after),
         freed=(prompts,),
         minute=60 * codec.frame_rate * whole * job.streams,
         sound=sound,
-        graphs=graphs,
+        graphs=graphs + kept_passes,
     )
 
 
@@ -106,12 +113,18 @@ def _steps(config: DiaConfig, job: DiaJob, machine: Machine, capacity: int) -> i
     first, text = 1 + job.prompt_frames, job.text_bytes
     heads = max(decoder.num_attention_heads, decoder.cross_num_attention_heads)
     row, encoder_row = _row(decoder, machine.size), _row(encoder, machine.size)
-    texts = read_at_once(1 if machine.backend in FIXED else job.batch, text, machine.backend)
-    read = layer(texts, encoder_row, heads=encoder.num_attention_heads, keys=text)
+    texts = read_at_once(job.batch, text, machine.backend)
+    shared = encoder.num_attention_heads > encoder.num_key_value_heads
+    scored = text if shared or machine.backend not in OVERLAPS else 0  # else CUDA's attention keeps no scores
+    read = layer(texts, encoder_row, heads=encoder.num_attention_heads, keys=scored)
     start = layer(job.streams * first, row, heads=heads, keys=max(first, text))
     if job.prompt_frames and machine.backend not in FIXED:  # keys and values before they are copied
         each = 2 * decoder.num_hidden_layers * decoder.num_key_value_heads * decoder.head_dim * machine.size
         start += each * read_at_once(job.batch, job.streams // job.batch * first, machine.backend)
+    if job.prompt_frames and machine.backend in OVERLAPS:  # a layer's keys and values of the texts of a pass
+        rows = read_at_once(job.batch, job.streams // job.batch * first, machine.backend) // filled(first)
+        crossed = decoder.cross_num_key_value_heads * decoder.cross_head_dim
+        start += 2 * machine.size * rows * crossed * text
     step = layer(job.streams, row, heads=heads, keys=max(capacity, text))
     logits = decoder.num_channels * decoder.vocab_size
     noise = NOISE_STEPS * 4 * job.batch * logits if machine.backend == "torch-cuda" else 0

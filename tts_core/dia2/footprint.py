@@ -22,6 +22,7 @@ from tts_core.memory.footprint import (
     footprint,
     gated_row,
     layer,
+    passes,
     read_at_once,
     rounded,
     sampling,
@@ -69,6 +70,8 @@ def dia2_footprint(configs: Configs, job: Dia2Job, machine: Machine) -> Footprin
     one = gated_row(stack.hidden_size, stack.intermediate_size, width, machine.size)
     step = layer(most, one, heads=stack.num_attention_heads, keys=steps)
     step += sampling(job.rows * config.audio_vocab_size)
+    heads = stack.num_attention_heads
+    kept_passes = passes(job.rows, job.prefix_frames, one, heads=heads, backend=machine.backend)
     if machine.backend not in FIXED:  # keys and values of prefixes before they are copied
         step += prefixes * stack.num_hidden_layers * position // job.rows
     shared, captured = stream_frames(job.frames, job.batch, policy, machine)
@@ -84,11 +87,11 @@ def dia2_footprint(configs: Configs, job: Dia2Job, machine: Machine) -> Footprin
         machine,
         weights=held(configs, ("dia2", "mimi"), machine, tables=tables),
         row=row,
-        stages=(step + beside, after),
+        stages=(step + kept_passes + beside, kept_passes + after),
         freed=(prefix,),
         minute=60 * codec.frame_rate * stack.num_hidden_layers * position,
         sound=sound,
-        graphs=graphs,
+        graphs=graphs + kept_passes,
     )
 
 

@@ -16,7 +16,16 @@ from tts_core.mars5.config import CodecLMConfig, ResidualTransformerConfig
 from tts_core.mars5.options import MAX_LEN, PIECE_SECONDS, Mars5Options
 from tts_core.mars5.reference import as_spoken
 from tts_core.memory.fits import Plan
-from tts_core.memory.footprint import Footprint, footprint, layer, read_at_once, sampling, turns, widest
+from tts_core.memory.footprint import (
+    Footprint,
+    footprint,
+    layer,
+    passes,
+    read_at_once,
+    sampling,
+    turns,
+    widest,
+)
 from tts_core.memory.machine import BACKENDS, Machine
 from tts_core.memory.weights import held
 from tts_core.text.breaks import Paused
@@ -69,11 +78,15 @@ def mars5_footprint(configs: Configs, job: Mars5Job, machine: Machine) -> Footpr
     if machine.backend != "torch-cuda":  # keys and values of prompts before they are copied
         step += position // job.batch * read
     step += sampling(ar.vocab_size * job.batch)
+    kept_passes = 0
+    if job.batch > 1:  # those of a single text are not captured
+        row, heads = machine.size * wide, ar.num_attention_heads
+        kept_passes = passes(job.batch, ids, row, heads=heads, backend=machine.backend)
     vocoder = vocos_window(config_of(configs, "vocos", VocosConfig), job.frames, SPOKEN, machine)
     beside, after = turns(machine, vocoder)
     steps, others = (
-        step + beside,
-        (_voice(configs, job, machine), _diffusion(nar, job, machine) + beside, after),
+        step + kept_passes + beside,
+        (_voice(configs, job, machine), _diffusion(nar, job, machine) + kept_passes + beside, after),
     )
     return footprint(
         machine,
@@ -83,6 +96,7 @@ def mars5_footprint(configs: Configs, job: Mars5Job, machine: Machine) -> Footpr
         freed=others,
         minute=60 * _frame_rate(configs) * position,
         sound=vocoder,
+        graphs=kept_passes,
     )
 
 

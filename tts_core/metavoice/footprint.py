@@ -21,6 +21,7 @@ from tts_core.memory.footprint import (
     Footprint,
     footprint,
     layer,
+    passes,
     read_at_once,
     sampling,
     turns,
@@ -77,7 +78,8 @@ def metavoice_footprint(configs: Configs, job: MetaVoiceJob, machine: Machine) -
     cache = position * positions(first, job)
     row = machine.wide * 2 * width + machine.size * max(4 * width, 3 * first.intermediate_size)
     text = layer(streams * job.text_ids, row, heads=first.num_attention_heads, keys=job.text_ids)
-    text += sampling(streams * first.vocab_size)
+    kept_passes = passes(streams, job.text_ids, row, heads=first.num_attention_heads, backend=machine.backend)
+    text = max(text, kept_passes) + sampling(streams * first.vocab_size)
     if machine.backend != "torch-cuda":  # keys and values of texts before they are copied
         read = read_at_once(job.batch, job.rows * job.text_ids, machine.backend)
         text += position // streams * read
@@ -91,10 +93,15 @@ def metavoice_footprint(configs: Configs, job: MetaVoiceJob, machine: Machine) -
         machine,
         weights=held(configs, [*kinds, "encodec"] if "mbd" in configs else kinds, machine),
         row=cache,
-        stages=(text + beside,),
-        freed=(_voice(configs, machine), _second_stage(configs, job, machine) + beside, after),
+        stages=(text + kept_passes + beside,),
+        freed=(
+            _voice(configs, machine),
+            _second_stage(configs, job, machine) + kept_passes + beside,
+            kept_passes + after,
+        ),
         minute=60 * FRAME_RATE * FIRST_STAGE_BOOKS * position,
         sound=sound,
+        graphs=kept_passes,
     )
 
 

@@ -79,7 +79,9 @@ def qwen3_footprint(configs: Configs, job: Qwen3Job, machine: Machine) -> Footpr
     read = row + 3 * size * config.text_hidden_size
     together = read_at_once(job.batch, job.prompt, machine.backend)
     prompt = layer(together, read, heads=stack.num_attention_heads, keys=job.prompt)
-    captured = passes(job.batch, job.prompt, read, heads=stack.num_attention_heads, backend=machine.backend)
+    kept_passes = passes(
+        job.batch, job.prompt, read, heads=stack.num_attention_heads, backend=machine.backend
+    )
     if machine.backend not in FIXED:  # a layer's while it grows
         prompt += stack.num_hidden_layers * position * together
         cache = job.batch * (stack.num_hidden_layers + 1) * position * rounded(job.positions)
@@ -100,11 +102,11 @@ def qwen3_footprint(configs: Configs, job: Qwen3Job, machine: Machine) -> Footpr
         machine,
         weights=held(configs, ("qwen3", "qwen3_codec"), machine, tables=tables),
         row=kept,
-        stages=(max(prompt, step) + captured + beside, captured + after),
+        stages=(max(prompt, step) + kept_passes + beside, kept_passes + after),
         freed=(_recording(config, codec, job, machine, policy),),
         minute=60 * codec.frame_rate * job.batch * stack.num_hidden_layers * position,
         sound=sound,
-        graphs=graphs + captured,
+        graphs=graphs + kept_passes,
     )
 
 

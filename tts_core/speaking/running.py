@@ -33,6 +33,9 @@ class RunningBatch(Protocol):
         """True if a text takes part in the next step."""
         ...
 
+    def prepare(self) -> None:
+        """Do what the first texts would wait for. Texts that run stay as they are."""
+
     def join(self, texts: Mapping[int, Any]) -> None:
         """Let texts begin with the next launch, all or none. They have as many rows, and are given by their
         slots, which must be free.

@@ -12,18 +12,29 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.parity.mars5.test_slots import ROOM as LONG
+from tests.parity.mars5.test_slots import text as cloned
 from tests.parity.metavoice.test_slots import END_OF_TEXT, SAMPLINGS
 from tests.parity.metavoice.test_slots import text as voiced
+from tests.tiny.mars5_ar import VOCABULARY
 from tests.tolerance import assert_within
+from tests.torch_ref.cuda.dia.kernel_dia import network as conversing
+from tests.torch_ref.cuda.dia.test_slots import text as said
 from tests.torch_ref.cuda.dia2 import kernel_dia2
 from tests.torch_ref.cuda.dia2.test_slots import talk
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
+from tests.torch_ref.cuda.mars5.test_slots import network as autoregressive
 from tests.torch_ref.cuda.metavoice.test_slots import network as first_stage
 from torch_ref.cuda.batch import CapturedDecoder
+from torch_ref.cuda.dia.decoder import CapturedDia
+from torch_ref.cuda.dia.fused import FusedDecoder
 from torch_ref.cuda.dia2.decoder import CapturedDia2
 from torch_ref.cuda.dia2.step import FusedDia2
+from torch_ref.cuda.mars5.decoder import CapturedMars5
 from torch_ref.cuda.metavoice.decoder import CapturedMetaVoice
+from torch_ref.dia.decoder import DiaDecoder
 from torch_ref.dia2.decoder import Dia2Decoder
+from torch_ref.mars5.decoder import Mars5Decoder
 from torch_ref.metavoice.decoder import MetaVoiceDecoder
 
 pytestmark = kernel_marks()
@@ -72,8 +83,42 @@ def metavoice(rows: int) -> Case:
     )
 
 
+def dia(*, cross_rope: bool) -> Case:
+    """Two of the texts have a recording; none is as long as another."""
+    built, exact = (conversing(cross_rope=cross_rope) for _ in range(2))
+    nothing = built.encode_nothing()
+    captured = CapturedDia(FusedDecoder(built, nothing), texts=SLOTS, room=ROOM, text_rows=40)
+    texts = {slot: said(seed) for slot, seed in ((3, 0), (1, 1), (0, 3))}
+    exact = exact.double()
+    return Case(
+        captured,
+        [*zip(captured.memory.keys, captured.memory.values, strict=True)],
+        lambda slot: (slot, SLOTS + slot),
+        {slot: one.inputs(one.grid(built)) for slot, one in texts.items()},
+        (DiaDecoder(built, nothing), DiaDecoder(exact, exact.encode_nothing())),
+    )
+
+
+def mars5() -> Case:
+    built = deepcopy(autoregressive()).to(DEVICE)
+    exact = deepcopy(built).double()
+    ids = {"lowest": VOCABULARY.lowest, "end": VOCABULARY.end}
+    captured = CapturedMars5(built, texts=SLOTS, room=LONG, **ids)
+    captured.open()
+    return Case(
+        captured,
+        [(cache.keys, cache.values) for cache in captured.caches],
+        lambda slot: (slot,),
+        {slot: cloned(slot).joining for slot in (3, 0, 4)},
+        (Mars5Decoder(built, room=LONG, **ids), Mars5Decoder(exact, room=LONG, **ids)),
+    )
+
+
 CASES: Mapping[str, Callable[[], Case]] = {
+    "dia": lambda: dia(cross_rope=False),
+    "dia with cross-attention by position": lambda: dia(cross_rope=True),
     "dia2": dia2,
+    "mars5": mars5,
     "metavoice": lambda: metavoice(1),
     "metavoice of two rows": lambda: metavoice(2),
     "metavoice of three rows": lambda: metavoice(3),

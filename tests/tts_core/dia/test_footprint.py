@@ -127,7 +127,7 @@ def test_the_codec_is_beside_the_steps_or_after_them(backend):
     machine = Machine("float32", backend)
     calls = [dac_call(DAC_44KHZ, dac_fed(DAC_44KHZ, most, machine), machine) for most in (600, 2100, 3056)]
     assert calls[0] <= calls[1] == calls[2]
-    found = [take(DiaJob(10, frames), backend) for frames in (3000, 3056)]
+    found = [take(DiaJob(0, frames), backend) for frames in (3000, 3056)]  # no text has a captured pass
     captured = calls[1] + streamed(1, machine)[1] if backend in OVERLAPS else 0
     assert [one.graphs for one in found] == [captured] * 2
     assert (found[1].work > calls[1] + captured) == (backend in OVERLAPS)
@@ -159,7 +159,7 @@ def test_the_codecs_precision_decides_its_tensors_and_a_copy_of_its_weights():
     for dtype in ("float32", "bfloat16"):
         found, rest = {}, {}
         for precision, gigabytes in (("float32", 0.78), ("tf32", 1.01), ("bfloat16", 0.39)):
-            found[precision] = take(DiaJob(200, 3000), "torch-cuda", dtype, codec_precision=precision)
+            found[precision] = take(DiaJob(0, 3000), "torch-cuda", dtype, codec_precision=precision)
             machine = Machine(dtype, "torch-cuda", codec_precision=precision)
             graphs, (copied, _) = streamed(1, machine)[1], dac_streams(DAC_44KHZ, 1, machine)
             call = found[precision].graphs - graphs

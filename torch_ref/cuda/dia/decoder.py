@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from torch_ref.batch import RunningBatch
@@ -18,11 +19,13 @@ from torch_ref.cuda.batch import CapturedBatch, CapturedDecoder
 from torch_ref.cuda.dia.draws import DiaDraws, DiaProgress, draw
 from torch_ref.cuda.dia.fused import DecoderMemory, FusedDecoder, runs
 from torch_ref.cuda.dia.reading import FusedReader
+from torch_ref.cuda.prompts import PromptReader, PromptRows
 from torch_ref.cuda.sampling import own_rows
-from torch_ref.dia.dia import Dia, DiaSource
+from torch_ref.dia.dia import Dia
 from torch_ref.host import Host
 from tts_core.dia.grid import DiaInputs
 from tts_core.dia.options import SAMPLER_0626, DiaSampling, allowed_ids
+from tts_core.nn.packed import Packed
 from tts_core.nn.sampling import columns
 
 NOISE_STEPS = 16  # steps whose noise is drawn at once
@@ -39,6 +42,8 @@ class CapturedDia(CapturedDecoder):
         self.reader, self.host = FusedReader(self.network), Host(self.network.logits_dense)
         self.texts, self.guided, config = texts, decoder.constants is not None, self.network.config
         self.memory = DecoderMemory.empty(self.network, texts, room, text_rows, guided=self.guided)
+        self.read_texts = PromptReader(self.reader, self.memory, self.host)
+        self.read_rows = PromptReader(decoder, self.memory, self.host, most=0)  # recordings differ in length
         device, channels = self.network.logits_dense.weight.device, config.decoder_config.num_channels
 
         def whole(*shape: int) -> Tensor:
@@ -61,17 +66,33 @@ class CapturedDia(CapturedDecoder):
         self.noise = torch.full((NOISE_STEPS, texts, channels, vocabulary), 0.5, device=device)
         self.clear()
 
-    def join(self, texts: Mapping[int, DiaInputs]) -> Sequence[int]:
-        return [self._join(slot, text) for slot, text in texts.items()]
+    def prepare(self) -> None:
+        self.read_texts.prepare(self.reader.table[:1], self.memory.source_keys[0])
 
-    def _join(self, slot: int, text: DiaInputs) -> int:
-        self._read(slot, text)
-        to_device = self.host.to_device
-        self.rows.cells[slot, : len(text.grid)] = to_device(text.grid)
-        self.rows.settings[slot] = to_device(SAMPLER_0626.table([text.sampling])[0])
-        states = DiaProgress(filled=text.filled, prompt=text.prompt_frames, limit=text.max_frames, ends=-1)
-        self.states[:, slot] = to_device(np.array(states, np.int32))
-        return text.positions
+    def join(self, texts: Mapping[int, DiaInputs]) -> Sequence[int]:
+        """Read texts, and the rows before the last known ones; the next step reads that and draws."""
+        to_device, given = self.host.to_device, [*texts.values()]
+        slots, heard = to_device(np.array([*texts])), Packed.of(len(text.tokens) for text in given)
+        tokens = to_device(np.concatenate([text.tokens for text in given]))
+        prompts = zip(texts, heard.spans, heard.lengths, strict=True)
+        self.read_texts(
+            F.embedding(tokens, self.reader.table),
+            [PromptRows(span.start, count, slot) for slot, span, count in prompts],
+        )
+        self.memory.lengths[slots] = to_device(np.array(heard.lengths))
+        if any(text.positions for text in given):
+            self._read_rows({slot: text.grid[: text.positions] for slot, text in texts.items()})
+        cells = np.zeros((len(given), max(len(text.grid) for text in given), len(self.delays)), np.int32)
+        for own, text in zip(cells, given, strict=True):
+            own[: len(text.grid)] = text.grid
+        self.rows.cells[slots, : cells.shape[1]] = to_device(cells)
+        self.rows.settings[slots] = to_device(SAMPLER_0626.table([text.sampling for text in given]))
+        states = [
+            DiaProgress(filled=text.filled, prompt=text.prompt_frames, limit=text.max_frames, ends=-1)
+            for text in given
+        ]
+        self.states[:, slots] = to_device(np.array(states, np.int32).T)
+        return [text.positions for text in given]
 
     def leave(self, slot: int) -> None:
         self.rows.limit[slot], self.rows.filled[slot] = -1, 1
@@ -101,31 +122,24 @@ class CapturedDia(CapturedDecoder):
             *self.fused.compiling(self.memory),
             lambda: self.fused.embed(self.rows, len(self.memory.keys[0])),
             lambda: self._draw(logits),
+            lambda: self.read_texts.warm(self.reader.table[:1]),
+            lambda: self.read_rows.warm(self.fused.table[:1]),
         ]
+
+    def _read_rows(self, before: Mapping[int, np.ndarray]) -> None:
+        """Compute keys and values of grid rows, (P, C) of each text, by slot."""
+        packed = Packed.of(map(len, before.values()))
+        rows = self.host.to_device(np.concatenate([*before.values()]))[None]
+        prompts = [
+            PromptRows(copy * packed.total + span.start, span.stop - span.start, copy * self.texts + slot)
+            for copy in range(1 + self.guided)
+            for slot, span in zip(before, packed.spans, strict=True)
+        ]
+        x = self.network.model.decoder.embeddings(rows)[0]
+        self.read_rows(x.repeat(1 + self.guided, 1), prompts)
 
     def _draw(self, logits: Tensor) -> None:
         draw(logits, self.noise, self.delays, self.allowed, self.rows, self.network.config)
-
-    def _read(self, slot: int, text: DiaInputs) -> None:
-        """Compute keys and values of a text, and of the rows before the last known one."""
-        memory, to_device, length = self.memory, self.host.to_device, len(text.tokens)
-        keys, values = self.reader.read(to_device(text.tokens))
-        memory.source_keys[:, slot, :, :length] = keys
-        memory.source_values[:, slot, :, :length] = values
-        memory.lengths[slot] = length
-        before = text.positions
-        if not before:
-            return
-        source = DiaSource([*keys[:, None]], [*values[:, None]], None, self.fused.constants)
-        rows = to_device(text.grid[None, :before])
-        cache = self.network.new_cache()
-        self.network.model.decoder(torch.cat((rows, rows)) if self.guided else rows, cache, source)
-        places = [slot, self.texts + slot] if self.guided else [slot]
-        for index, held in enumerate(cache):
-            assert held.buffers is not None
-            for one, place in enumerate(places):
-                memory.keys[index][place, :, :before] = held.buffers[0][one, :, :before]
-                memory.values[index][place, :, :before] = held.buffers[1][one, :, :before]
 
 
 @torch.inference_mode()

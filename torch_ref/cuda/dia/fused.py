@@ -18,8 +18,11 @@ from torch_ref.cuda import pointwise
 from torch_ref.cuda.attention import Workspace, attend, attend_source, workspace
 from torch_ref.cuda.dia.draws import DiaDraws, embed
 from torch_ref.cuda.joined import joined
+from torch_ref.cuda.prompt_attention import attend_prompts
+from torch_ref.cuda.prompts import lengthened
 from torch_ref.cuda.rows import MOST_ROWS, add_linear, gated_linear, normed_linear, usable
-from torch_ref.dia.dia import SCALE, Decoder, DecoderLayer, Dia
+from torch_ref.dia.dia import SCALE, Decoder, DecoderLayer, Dia, merge_heads, split_heads
+from torch_ref.layers.attention import scaled_dot_product_attention
 from torch_ref.layers.norm import RMSNorm
 
 MOST_POSITIONS = 2**31  # more than any table has
@@ -102,13 +105,50 @@ class FusedDecoder:
         self.norm, self.head = decoder.norm, network.logits_dense.weight
         self.table = decoder.embeddings.embed.weight
         self.rotation = decoder.rotary(0, MOST_POSITIONS)
-        self.source_rotation = decoder.cross_rotary(0, MOST_POSITIONS) if decoder.cross_rope else None
+        self.source_rotation = (
+            lengthened(decoder.cross_rotary(0, MOST_POSITIONS)) if decoder.cross_rope else None
+        )
 
     def logits(self, rows: DiaDraws, memory: DecoderMemory) -> Tensor:
         """Compute logits for every text's next row. → (R, C·V) in the network's dtype."""
         total = len(memory.keys[0])
         x, positions = self.embed(rows, total)
         return (self._few if total <= MOST_ROWS else self._many)(x, positions, memory)
+
+    def read(self, x: Tensor, spots: Tensor, memory: DecoderMemory) -> tuple[Tensor, Tensor | None]:
+        """Run B prompts of T grid rows, x (B·T, D), which is overwritten, and keep their keys and values.
+
+        spots: as of `attend_prompts`; the texts of both kinds of rows must have been read. Returns x, and
+        what is still to be added to it.
+        """
+        places, length, texts = spots[:, 0], len(x) // len(spots), len(memory.lengths)
+        heads, shared = self.config.cross_num_attention_heads, self.config.cross_num_key_value_heads
+        source, is_free = places % texts, (places >= texts)[:, None, None]
+        every = torch.arange(memory.source_keys.shape[3], device=x.device)
+        mask = (every < memory.lengths[source][:, None])[:, None, None]
+        added: Tensor | None = None
+        for index, layer in enumerate(self.layers):
+            before, between, after = layer.norms
+            y = pointwise.add_norm(x, added, before.weight, before.eps)
+            attended = attend_prompts(
+                F.linear(y, layer.qkv), spots, memory.keys[index], memory.values[index], scale=SCALE,
+                rotation=self.rotation,
+            )  # fmt: skip
+            y = pointwise.add_norm(x, F.linear(attended, layer.out), between.weight, between.eps)
+            query = F.linear(y, layer.query)
+            if self.source_rotation is not None:
+                pointwise.turn(query, self.source_rotation, heads, length)
+            held = memory.source_keys[index][source], memory.source_values[index][source]
+            attended = scaled_dot_product_attention(
+                split_heads(query.unflatten(0, (-1, length)), self.config.cross_head_dim), *held, mask,
+                scale=SCALE, enable_gqa=heads > shared,
+            )  # fmt: skip
+            added = F.linear(merge_heads(attended), layer.source_out)
+            if layer.nothing is not None:
+                added = torch.where(is_free, layer.nothing, added)
+            y = pointwise.add_norm(x, added.flatten(0, 1), after.weight, after.eps)
+            added = F.linear(pointwise.gated(F.linear(y, layer.gate_up)), layer.down)
+        return x, added
 
     def embed(self, rows: DiaDraws, total: int) -> tuple[Tensor, Tensor]:
         """Embed the last known row of every text: vectors (total, D) and positions (total,) int64."""

@@ -1,8 +1,7 @@
 """Dia's reading of a text on kernels and joined weights: its encoder, and keys and values for every layer.
 
-Rounded where the layers round; sums in another order. A text takes nine launches a layer of the encoder and
-one a layer of the decoder, where the plain layers take about 600 in all. From the second text of a length on
-the encoder is one captured graph.
+Rounded where the layers round; sums in another order. A pass takes nine launches a layer of the encoder and
+two a layer of the decoder, where the plain layers take about 600 a text.
 """
 
 from __future__ import annotations
@@ -15,8 +14,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torch_ref.cuda import pointwise
+from torch_ref.cuda.dia.fused import DecoderMemory
 from torch_ref.cuda.joined import joined
-from torch_ref.cuda.replayed import Replayed
+from torch_ref.cuda.prompt_attention import keep_prompts
+from torch_ref.cuda.prompts import lengthened
 from torch_ref.dia.dia import SCALE, DecoderLayer, Dia, EncoderLayer, merge_heads, split_heads
 from torch_ref.layers.attention import scaled_dot_product_attention
 
@@ -39,59 +40,43 @@ class FusedReader:
     def __init__(self, network: Dia):
         config, decoder = network.config, network.model.decoder
         encoder, self.encoder = network.model.encoder, config.encoder_config
-        source = config.decoder_config
-        self.heads, self.width = source.cross_num_key_value_heads, source.cross_head_dim
         self.layers = [_layer(layer) for layer in cast(list[EncoderLayer], list(encoder.layers))]
         self.sources = [
             joined((layer.cross_attention.k_proj, layer.cross_attention.v_proj))
             for layer in cast(list[DecoderLayer], list(decoder.layers))
         ]
         self.table, self.norm = encoder.embedding.weight, encoder.norm
-        self._replayed = Replayed(self._encode, lambda: None, lambda shape: True)
-        device = self.table.device
-        self._stream = torch.cuda.Stream(device, priority=-1) if device.type == "cuda" else None
-        self.rotation = encoder.rotary(0, self.encoder.max_position_embeddings)
+        self.rotation = lengthened(encoder.rotary(0, self.encoder.max_position_embeddings))
         self.source_rotation = (
             decoder.cross_rotary(0, self.encoder.max_position_embeddings) if decoder.cross_rope else None
         )
 
-    def read(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute keys and values of a text for every layer. (S,) → (L, K, S, E) each."""
-        encoded, length = self._encoded(tokens), len(tokens)
-        both = encoded.new_empty(len(self.sources), length, 2 * self.heads * self.width)
-        for weight, made in zip(self.sources, both, strict=True):
-            torch.mm(encoded, weight.T, out=made)
-        if self.source_rotation is not None:
-            pointwise.turn(both.flatten(0, 1), self.source_rotation, self.heads, length)
-        keys, values = both.unflatten(-1, (2, self.heads, self.width)).permute(2, 0, 3, 1, 4)
-        return keys, values
+    def read(self, x: Tensor, spots: Tensor, memory: DecoderMemory) -> tuple[Tensor, None]:
+        """Run B texts of T rows, x (B·T, D), which is overwritten, and keep keys and values for every layer.
 
-    def _encoded(self, tokens: Tensor) -> Tensor:
-        """Encode a text, (S,) → (S, source width), on a stream of its own, where calls can be captured."""
-        if self._stream is None:
-            return self._replayed(tokens)
-        current = torch.cuda.current_stream(tokens.device)
-        self._stream.wait_stream(current)
-        with torch.cuda.stream(self._stream):
-            encoded = self._replayed(tokens)
-        current.wait_stream(self._stream)
-        tokens.record_stream(self._stream)
-        encoded.record_stream(current)
-        return encoded
+        spots: as of `attend_prompts`. Returns the encoded texts.
+        """
+        encoded = self._encode(x, spots)
+        for weight, keys, values in zip(self.sources, memory.source_keys, memory.source_values, strict=True):
+            keep_prompts(F.linear(encoded, weight), spots, keys, values, rotation=self.source_rotation)
+        return encoded, None
 
-    def _encode(self, tokens: Tensor) -> Tensor:
-        """Encode a text. (S,) → (S, source width)."""
-        config, eps = self.encoder, self.encoder.norm_eps
+    def _encode(self, x: Tensor, spots: Tensor) -> Tensor:
+        """Encode texts, of which each row sees all of its own. (B·T, D) → same."""
+        config, eps, length = self.encoder, self.encoder.norm_eps, len(x) // len(spots)
         heads, shared = config.num_attention_heads, config.num_key_value_heads
         sizes = [count * config.head_dim for count in (heads, shared, shared)]
-        x, added = F.embedding(tokens, self.table), None
+        seen = torch.arange(length, device=x.device) < spots[:, 1:].clamp(min=1)
+        mask, added = seen[:, None, None], None
         for layer in self.layers:
             projected = F.linear(pointwise.add_norm(x, added, layer.before, eps), layer.qkv)
-            pointwise.turn(projected, self.rotation, heads + shared, len(tokens))
-            parts = projected[None].split(sizes, dim=-1)
+            pointwise.turn(projected, self.rotation, heads + shared, length)
+            parts = projected.unflatten(0, (-1, length)).split(sizes, dim=-1)
             queries, keys, values = (split_heads(one, config.head_dim) for one in parts)
-            attended = scaled_dot_product_attention(queries, keys, values, scale=SCALE, enable_gqa=True)
-            added = F.linear(merge_heads(attended)[0], layer.out)
+            attended = scaled_dot_product_attention(
+                queries, keys, values, mask, scale=SCALE, enable_gqa=heads > shared
+            )
+            added = F.linear(merge_heads(attended).flatten(0, 1), layer.out)
             y = pointwise.add_norm(x, added, layer.after, eps)
             added = F.linear(pointwise.gated(F.linear(y, layer.gate_up)), layer.down)
         return pointwise.add_norm(x, added, self.norm.weight, eps)

@@ -43,6 +43,9 @@ class CapturedDia2(CapturedDecoder):
     def sizes(self) -> Sequence[int]:
         return [*self.parts]
 
+    def prepare(self) -> None:
+        self.reader.prepare(self.state.x)
+
     def join(self, texts: Mapping[int, Dia2Inputs]) -> Sequence[int]:
         given, to_device = [*texts.values()], self.host.to_device
         if any(one.positions for one in given):

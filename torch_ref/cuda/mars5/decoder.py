@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -11,14 +13,19 @@ from torch_ref.batch import RunningBatch
 from torch_ref.cuda.batch import CapturedBatch, CapturedDecoder
 from torch_ref.cuda.mars5.draws import EMPTY, Mars5Draws, draw_ids
 from torch_ref.cuda.mars5.rows import FirstRows, Mars5Rows, runs
+from torch_ref.cuda.prompts import PromptReader, PromptRows
 from torch_ref.host import Host
 from torch_ref.layers.row_cache import RowCache, RowPositions
 from torch_ref.mars5 import decoder as plain
 from torch_ref.mars5.codec_lm import CodecLM
+from tts_core.audio.voice_cache import KEPT
 from tts_core.mars5.inputs import SAMPLER, Mars5Inputs
+from tts_core.memory.footprint import TOGETHER
+from tts_core.nn.packed import Packed
 from tts_core.nn.sampling import columns
 
 DRAWN_STEPS = 16  # whose ids are kept
+OWN = "counts", "recent", "window", "penalties", "drawn", "rows", "settings"  # of a text, but not of a step
 
 
 class CapturedMars5(CapturedDecoder):
@@ -32,26 +39,15 @@ class CapturedMars5(CapturedDecoder):
     @torch.inference_mode()
     def __init__(self, network: CodecLM, *, texts: int, room: int, lowest: int, end: int):
         self.network, self.host, self.is_kept = network, Host(network.embed), texts > 1
-        self.lowest, self.end, self.rotary = lowest, end, network.positions(room)
+        self.lowest, self.end, self.room, self.rotary = lowest, end, room, network.positions(room)
         self.at = RowPositions(min(network.config.sliding_window, room))
         self.caches: list[RowCache] = []
-        weight, vocabulary = network.embed.weight, network.config.vocab_size
-        device, width = weight.device, weight.shape[1]
+        device = network.embed.weight.device
         self.inputs: Tensor = torch.zeros(2, texts, dtype=torch.int64, device=device)
         self.noise = torch.full((1, texts, 1), 0.5, device=device)
         self.drawn = torch.zeros(DRAWN_STEPS, texts, dtype=torch.int32, device=device)
-        self.state = Mars5Draws(
-            positions=self.inputs[1],
-            step=self.inputs[0],
-            uniform=self.noise[:, :, 0],
-            counts=torch.zeros(texts, vocabulary, dtype=torch.int32, device=device),
-            recent=torch.full((texts, room), EMPTY, dtype=torch.int32, device=device),
-            window=torch.ones(texts, dtype=torch.int32, device=device),
-            penalties=torch.zeros(texts, room, device=device),
-            drawn=torch.zeros(texts, dtype=torch.int32, device=device),
-            rows=weight.new_zeros(texts, width),
-            settings=torch.zeros(texts, len(columns(SAMPLER.settings)._fields), device=device),
-        )
+        self.state = self._empty(self.inputs, self.noise[:, :, 0])
+        self.voices = OrderedDict[bytes, Tensor]()  # by codes, speaker vectors that were read last
 
     def open(self) -> None:
         """Allocate keys and values."""
@@ -63,33 +59,82 @@ class CapturedMars5(CapturedDecoder):
         self.layers = Mars5Rows(
             self.network, self.caches, self.rotary, self.state.positions, most_few=int(texts == 1)
         )
+        captured = TOGETHER if self.is_kept else 0
+        self.reader = PromptReader(self.layers.stack, self.layers.memory, self.host, most=captured)
 
     def close(self) -> None:
-        del self.layers
+        del self.layers, self.reader
         self.caches = []
 
-    def join(self, texts: Mapping[int, Mars5Inputs]) -> Sequence[int]:
-        return [self._join(slot, text) for slot, text in texts.items()]
+    def prepare(self) -> None:
+        if self.is_kept:
+            self.reader.prepare(self.state.rows)
 
-    def _join(self, slot: int, text: Mars5Inputs) -> int:
-        """Read the speaker and the prompt, and draw the first id: a prompt's rows see one key more than those
-        of a step, where it is longer than the window.
+    def join(self, texts: Mapping[int, Mars5Inputs]) -> Sequence[int]:
+        """Read the speakers and the prompts, and draw the first ids."""
+        to_device, given = self.host.to_device, [*texts.values()]
+        spans = Packed.of(text.positions for text in given).spans
+        ids = np.concatenate([np.pad(text.prompt.tokens, (1, 0)) for text in given])
+        x = self.network.embed(to_device(ids).long())
+        firsts = to_device(np.array([span.start for span in spans]))
+        x[firsts] = torch.cat([self._speaker(text.codes) for text in given]).to(x.dtype)
+        logits = self._logits(x, dict(zip(texts, spans, strict=True)))
+        uniform = to_device(np.stack([text.uniform(0, (1,)) for text in given], axis=1))
+        own = self._empty(self.inputs.new_zeros(2, len(given)), uniform)
+        own.window.copy_(to_device(np.array([text.window for text in given], np.int32)))
+        penalties, most = [text.penalties for text in given], own.penalties.shape[1]
+        edges = np.stack([np.pad(one, (0, most - len(one)), mode="edge") for one in penalties])
+        own.penalties.copy_(to_device(edges))
+        own.settings.copy_(to_device(SAMPLER.table([text.sampling for text in given])))
+        self._draw(logits, own)
+        slots = to_device(np.array([*texts]))
+        for name in OWN:
+            getattr(self.state, name)[slots] = getattr(own, name)
+        return [text.positions for text in given]
+
+    def _logits(self, x: Tensor, spans: Mapping[int, slice]) -> Tensor:
+        """Read prompts, whose rows are among x, (N, D), into their slots. → (B, V), after the last rows.
+
+        The rows of a prompt that is longer than the window see one key more than those of a step: the layers
+        read it.
         """
-        network, state, to_device = self.network, self.state, self.host.to_device
-        speaker = network.speaker(to_device(text.codes.T[None]))
-        rows = network.rows(speaker, to_device(text.prompt.tokens[None]))
-        cache = [FirstRows(network.config.sliding_window, layer, slot) for layer in self.caches]
-        logits = network.next_logits(rows, self.rotary(0, text.positions), cache)
-        state.counts[slot] = 0
-        state.recent[slot] = EMPTY
-        state.window[slot] = text.window
-        state.penalties[slot] = float(text.penalties[-1])
-        state.penalties[slot, : len(text.penalties)] = to_device(text.penalties)
-        state.settings[slot] = to_device(SAMPLER.table([text.sampling])[0])
-        numbers = to_device(text.uniform(0, (1,)))[None]
-        own = Mars5Draws(*(each[slot : slot + 1] for each in state))
-        self._draw(logits, own._replace(step=torch.zeros_like(own.step), uniform=numbers))
-        return text.positions
+        made, short = dict[int, Tensor](), list[PromptRows]()
+        for slot, span in spans.items():
+            if (count := span.stop - span.start) <= self.at.capacity:
+                short.append(PromptRows(span.start, count, slot))
+                continue
+            cache = [FirstRows(self.network.config.sliding_window, layer, slot) for layer in self.caches]
+            made[slot] = self.network.next_logits(x[None, span], self.rotary(0, count), cache)
+        if short:
+            logits = self.layers.head(self.reader(x, short)).split(1)
+            made |= zip((one.place for one in short), logits, strict=True)
+        return torch.cat([made[slot] for slot in spans])
+
+    def _speaker(self, codes: np.ndarray) -> Tensor:
+        """Encode a reference, (Q, P), or take what was encoded of it. → (1, D)."""
+        key = codes.tobytes()
+        if key not in self.voices:
+            self.voices[key] = self.network.speaker(self.host.to_device(codes.T[None]))
+        self.voices.move_to_end(key)
+        while len(self.voices) > KEPT:
+            self.voices.popitem(last=False)
+        return self.voices[key]
+
+    def _empty(self, inputs: Tensor, uniform: Tensor) -> Mars5Draws:
+        """Make the state of texts without ids. inputs: as of the decoder.  uniform: of the draws."""
+        texts, device, weight = inputs.shape[1], inputs.device, self.network.embed.weight
+        return Mars5Draws(
+            positions=inputs[1],
+            step=inputs[0],
+            uniform=uniform,
+            counts=torch.zeros(texts, len(weight), dtype=torch.int32, device=device),
+            recent=torch.full((texts, self.room), EMPTY, dtype=torch.int32, device=device),
+            window=torch.ones(texts, dtype=torch.int32, device=device),
+            penalties=torch.zeros(texts, self.room, device=device),
+            drawn=torch.zeros(texts, dtype=torch.int32, device=device),
+            rows=weight.new_zeros(texts, weight.shape[1]),
+            settings=torch.zeros(texts, len(columns(SAMPLER.settings)._fields), device=device),
+        )
 
     def run(self, slots: int) -> Tensor:
         """Draw the next ids, whose rows the next step reads."""

@@ -51,7 +51,10 @@ class Mars5Rows:
 
     def __call__(self, x: Tensor) -> Tensor:
         """Compute logits; overwrites x. (R, D) → (R, V), in the network's dtype."""
-        x, added = self.stack.run(x, self.positions, self.positions, self.memory)
+        return self.head(*self.stack.run(x, self.positions, self.positions, self.memory))
+
+    def head(self, x: Tensor, added: Tensor | None = None) -> Tensor:
+        """Compute logits of what the layers made, in the network's dtype. (R, D) → (R, V)."""
         return self.stack.norm_linear(x, added, self.network.ar.norm.weight, self.network.ar.output.weight)
 
 

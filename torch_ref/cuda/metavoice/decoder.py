@@ -59,6 +59,9 @@ class CapturedMetaVoice(CapturedDecoder):
         self.layers = MetaVoiceRows(network, self.caches, self.state.positions)
         self.reader = PromptReader(self.layers.stack, self.layers.memory, self.host)
 
+    def prepare(self) -> None:
+        self.reader.prepare(self._like)
+
     def join(self, texts: Mapping[int, MetaVoiceInputs]) -> Sequence[int]:
         """Read texts' ids but the last, into the lowest free rows."""
         given, state, to_device = [*texts.values()], self.state, self.host.to_device
@@ -118,8 +121,12 @@ class CapturedMetaVoice(CapturedDecoder):
         return self.drawn[DRAWN_STEPS - steps :]
 
     def compiling(self) -> list[Callable[[], object]]:
-        x = self.speakers[0]
-        return [lambda: self.reader.warm(x.float() if x.dtype == torch.float16 else x)]
+        return [lambda: self.reader.warm(self._like)]
+
+    @property
+    def _like(self) -> Tensor:
+        """A row of the layers' input."""
+        return self.speakers[0].float() if self.speakers.dtype == torch.float16 else self.speakers[0]
 
 
 def make_slots(network: FirstStage, *, texts: int, rows: int, room: int, end_of_text: int) -> RunningBatch:

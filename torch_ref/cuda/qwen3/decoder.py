@@ -40,6 +40,9 @@ class CapturedQwen3(CapturedDecoder):
     def sizes(self) -> Sequence[int]:
         return [*self.parts]
 
+    def prepare(self) -> None:
+        self.reader.prepare(self.state.x)
+
     def join(self, texts: Mapping[int, Qwen3Inputs]) -> Sequence[int]:
         """Read what comes before texts' speech but its last row; the next step reads that and draws."""
         rows, to_device, given = self.state.rows, self.host.to_device, [*texts.values()]

@@ -1,15 +1,20 @@
-"""A text's keys and values on kernels against the plain layers, also where its length came before."""
+"""Texts' keys and values on kernels against the plain layers, of each by itself and of several."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from tests.torch_ref.cuda.dia.kernel_dia import network
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
+from torch_ref.cuda.dia.fused import DecoderMemory
 from torch_ref.cuda.dia.reading import FusedReader
+from torch_ref.cuda.prompts import PromptReader, PromptRows
+from torch_ref.host import Host
 
 pytestmark = kernel_marks()
 
@@ -25,31 +30,50 @@ def plain(built: Any, tokens: torch.Tensor) -> torch.Tensor:
     return torch.stack([torch.cat(source.keys), torch.cat(source.values)])
 
 
+def read(built: Any, texts: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Keys and values of texts that are read together, (2, L, K, S, E) of each. All else in
+    their memory stays zeros.
+    """
+    memory = DecoderMemory.empty(built, len(texts) + 1, 10, 50, guided=False)
+    reader = FusedReader(built)
+    prompts = PromptReader(reader, memory, Host(built.logits_dense))
+    firsts = [sum(map(len, texts[:place])) for place in range(len(texts))]
+    prompts(
+        F.embedding(torch.cat([*texts]), reader.table),
+        [
+            PromptRows(first, len(one), place)
+            for place, (first, one) in enumerate(zip(firsts, texts, strict=True))
+        ],
+    )
+    found, held = list[torch.Tensor](), torch.stack((memory.source_keys, memory.source_values))
+    for place, one in enumerate(texts):
+        part = held[:, :, place, :, : len(one)]
+        found.append(part.clone())
+        part.zero_()
+    assert not held.any()
+    return found
+
+
 @torch.inference_mode()
 @pytest.mark.parametrize("cross_rope", [False, True])
 def test_keys_and_values(cross_rope: bool) -> None:
-    """As near to float64 as the plain layers are, or up to 1.5 times as far."""
+    """Of texts of several lengths: as near to float64 as the plain layers are, or up to 1.5 times as far."""
     built, exact = network(cross_rope=cross_rope), network(cross_rope=cross_rope).double()
-    reader = FusedReader(built)
-    for length in (1, 2, 17, 40):
-        tokens = text(length, length)
+    texts = [text(length, length) for length in (1, 2, 17, 40, 9)]
+    for tokens, own in zip(texts, read(built, texts), strict=True):
         truth, known = plain(exact, tokens), plain(built, tokens)
-        own = torch.stack(reader.read(tokens))
         assert own.shape == truth.shape
         assert (own - truth).norm() < 1.5 * (known - truth).norm() + 4 * torch.finfo().eps * truth.norm()
 
 
 @torch.inference_mode()
-def test_texts_of_one_length_are_not_mixed_up() -> None:
-    """The first is computed, the second captured, others are replayed: each is as by itself, to the bit."""
+def test_texts_that_are_read_together_are_not_mixed_up() -> None:
+    """Each is as by itself."""
     built = network()
-    texts = [text(length, seed) for seed, length in enumerate((9, 9, 9, 12, 9, 12, 12, 9))]
-    alone = [torch.stack(FusedReader(built).read(one)) for one in texts]
-    reader = FusedReader(built)
-    found = [torch.stack(reader.read(one)) for one in texts]
-    for one, other in zip(found, alone, strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=0)
-    assert not torch.equal(found[0], found[1])
+    texts = [text(length, seed) for seed, length in enumerate((9, 9, 12, 16, 1))]
+    for one, own in zip(texts, read(built, texts), strict=True):
+        [alone] = read(built, [one])
+        torch.testing.assert_close(own, alone)
 
 
 @torch.inference_mode()

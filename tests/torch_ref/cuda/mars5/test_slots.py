@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +26,8 @@ from torch_ref.cuda.batch import CapturedBatch
 from torch_ref.cuda.mars5 import decoder
 from torch_ref.cuda.mars5.decoder import CapturedMars5, make_slots
 from torch_ref.cuda.mars5.draws import EMPTY, Mars5Draws
-from torch_ref.cuda.mars5.rows import runs
+from torch_ref.cuda.mars5.rows import FirstRows, runs
+from torch_ref.cuda.prompts import PromptRows
 from torch_ref.cuda.triton import INTERPRETED, triton
 from torch_ref.guard import marked
 from torch_ref.layers.rope import RotaryPositions
@@ -73,6 +78,10 @@ class PlainRows:
         most_few: int,
     ):
         self.network, self.caches, self.rotary, self.positions = network, caches, rotary, positions
+        self.stack, self.memory = self, caches
+
+    def head(self, x: Tensor) -> Tensor:
+        return self.network.head(self.network.ar.norm(x))
 
     def __call__(self, x: Tensor) -> Tensor:
         at = self.caches[0].at
@@ -81,6 +90,22 @@ class PlainRows:
         made = self.network.next_logits(x[:, None], rotation, self.caches)
         x.fill_(torch.nan)  # it overwrites the rows
         return made
+
+
+class PlainReader:
+    """In place of PromptReader."""
+
+    def __init__(self, stack: PlainRows, memory: list[RowCache], host: Any, *, most: int):
+        self.stack, self.memory = stack, memory
+
+    def __call__(self, x: Tensor, prompts: Sequence[PromptRows]) -> Tensor:
+        made = list[Tensor]()
+        for one in prompts:
+            rows, rotation = x[None, one.first : one.first + one.count], self.stack.rotary(0, one.count)
+            for layer, held in zip(self.stack.network.ar.layers, self.memory, strict=True):
+                rows = layer(rows, rotation, FirstRows(3000, held, one.place))
+            made.append(rows[:, -1])
+        return torch.cat(made)
 
 
 def draw_ids(logits: Tensor, table: Tensor, state: Mars5Draws, *, lowest: int, end: int) -> None:
@@ -118,6 +143,7 @@ def fill_uniform(out: Tensor, seeds: Tensor, steps: Tensor, first: int, count: i
 @pytest.fixture
 def plain_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoder, "Mars5Rows", PlainRows)
+    monkeypatch.setattr(decoder, "PromptReader", PlainReader)
     monkeypatch.setattr(decoder, "draw_ids", draw_ids)
     monkeypatch.setattr(batch, "capture", eager)
     monkeypatch.setattr(batch, "compile_together", lambda calls: None)
@@ -147,6 +173,35 @@ def test_texts_come_and_go_in_a_single_slot(window: int) -> None:
     assert {one.joining.options.temperature for one in ended} >= {one.temperature for one in SETTINGS}
     for one in ended:
         assert one.drawn[: one.limit] == alone(built, one)
+
+
+@pytest.mark.usefixtures("plain_kernels")
+@pytest.mark.parametrize("window", [3000, 16])
+def test_texts_that_join_together_draw_as_alone(window: int) -> None:
+    """Those of a voice have it encoded once; prompts are longer than the window, and shorter."""
+    built, texts = network(window), {slot: text(seed) for slot, seed in ((3, 2), (0, 5), (2, 7), (1, 9))}
+    texts[1].joining = replace(texts[1].joining, codes=texts[3].joining.codes)
+    expected = {slot: alone(built, one) for slot, one in texts.items()}
+    shared, encoded = captured(built, 4), built.spk_encoder
+    with counting(encoded) as calls:
+        shared.join({slot: one.joining for slot, one in texts.items()})
+        assert len(calls) == 3
+        shared.leave(1)
+        shared.join({1: texts[1].joining})
+        assert len(calls) == 3
+    drawn = np.concatenate([shared.read(shared.launch(4)) for _ in range(3)])
+    assert {len(one.joining.prompt.tokens) < 16 for one in texts.values()} == {True, False}
+    for slot, one in texts.items():
+        count = min(one.limit, len(expected[slot]), len(drawn))
+        assert drawn[:count, slot].tolist() == expected[slot][:count]
+
+
+@contextmanager
+def counting(module: torch.nn.Module) -> Iterator[list[object]]:
+    calls = list[object]()
+    handle = module.register_forward_hook(lambda *given: calls.append(given[0]))
+    yield calls
+    handle.remove()
 
 
 @pytest.mark.usefixtures("plain_kernels")

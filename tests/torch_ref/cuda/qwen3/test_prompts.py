@@ -11,8 +11,11 @@ from tests.tolerance import assert_within
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
 from tests.torch_ref.cuda.qwen3.kernel_qwen3 import network
 from tests.torch_ref.cuda.qwen3.test_slots import ROOM, same, text
+from torch_ref.cuda import prompts
+from torch_ref.cuda.batch import CapturedBatch
+from torch_ref.cuda.fused_stack import StackMemory
 from torch_ref.cuda.prompts import PromptReader, PromptRows
-from torch_ref.cuda.qwen3.decoder import make_slots
+from torch_ref.cuda.qwen3.decoder import CapturedQwen3, make_slots
 from torch_ref.cuda.qwen3.step import FusedQwen3, Qwen3Captured
 from torch_ref.host import Host
 from torch_ref.qwen3.decoder import embedded
@@ -82,3 +85,36 @@ def test_if_a_text_cannot_be_read_none_joins(monkeypatch: pytest.MonkeyPatch) ->
     assert not slots.plan.texts
     slots.join(given)
     assert [*slots.plan.texts] == [0, 1]
+
+
+@torch.inference_mode()
+def test_passes_that_are_captured_ahead_keep_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside a text that runs. Shapes that were read before are there already."""
+    if DEVICE == "cpu":  # the interpreter is slow
+        monkeypatch.setattr(prompts, "TOGETHER", 32)
+    built, read = network(), list[tuple[int, ...]]()
+    slots = make_slots(built, texts=TEXTS, room=ROOM)
+    assert isinstance(slots, CapturedBatch)
+    assert isinstance(slots.decoder, CapturedQwen3)
+    one, reader = text(built.config, 1), slots.decoder.reader
+    slots.join({1: one.joining})
+    held = [each.clone() for each in (*reader.memory.keys, *reader.memory.values)]
+    run = reader.stack.read
+
+    def counted(x: Tensor, spots: Tensor, memory: StackMemory) -> tuple[Tensor, Tensor | None]:
+        read.append((len(spots), len(x)))
+        return run(x, spots, memory)
+
+    monkeypatch.setattr(reader.stack, "read", counted)
+    slots.prepare()
+    assert {(count, count * length) for count, length in prompts.shapes(TEXTS, ROOM)} >= {*read} != set()
+    for before, after in zip(held, (*reader.memory.keys, *reader.memory.values), strict=True):
+        torch.testing.assert_close(after, before, rtol=0, atol=0)
+    for _ in range(2):
+        one.drawn.append(slots.read(slots.launch(1))[0, 1])
+    one.limit = len(one.drawn)
+    same(built, [one])
+    if DEVICE != "cpu":
+        read.clear()
+        slots.join({slot: text(built.config, slot).joining for slot in (0, 2)})
+        assert not read, "replayed"
