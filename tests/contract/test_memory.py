@@ -71,7 +71,7 @@ TABLES: Mapping[str, Callable[[Any], int]] = {
 def test_weights_are_what_convert_writes(name: str, dtype: str, bits: int | None) -> None:
     """Besides the rotary tables of the networks that have some."""
     if bits and name in ("dia", "dia2"):
-        pytest.skip("no width can be quantized; dia: tests/tts_core/dia/test_memory.py")
+        pytest.skip("no width can be quantized; dia: tests/tts_core/dia/test_footprint.py")
     model, how = name.partition(",")[0], Quantization.of("affine", 32, bits) if bits else None
     whole = outline(open_published([made(name)], offline=True), dtype=dtype, quantization=how).plans
     copied, written, entry = 0, 0, whole[0].quantization_entry()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import mlx_port
+from mlx_port.commands.bench import measure
 from mlx_port.commands.loading_flags import Loading
 from mlx_port.commands.opening import on_this_machine, open_model
 from mlx_port.commands.serve.run import sources
@@ -96,7 +97,8 @@ def test_batch_speaks_with_a_hub_id_and_is_resumed(online, capsys, tmp_path):
     assert ([sound.stat().st_mtime_ns for sound in sounds], len(sounds)) == (before, 1)
 
 
-def test_bench_times_a_hub_id_with_bits(online, capsys):
+def test_bench_times_a_hub_id_with_bits(online, capsys, monkeypatch):
+    monkeypatch.setattr(measure, "READ_BYTES", 2**20)
     flags = ["--seconds", "0.2", "--runs", "1", "--bits", "8", "--json"]
     code, out, err = run(capsys, "bench", "--model", VOICE, *flags)
     assert code == 0, err
