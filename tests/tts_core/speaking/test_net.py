@@ -56,7 +56,7 @@ def windows(memory: CodecMemory, *stops: int) -> list[Sound]:
 def test_a_wrong_sound_is_decoded_again_from_the_state_before_it(before: Any) -> None:
     codec, network = Summing(), SimpleNamespace(config=None)
     make: Any = SummingNet  # which speaks no text
-    net = make({}, network, codec, Host(), make_slots=dict, fault=GenerationError)
+    net = make({"toy": network, "summing": codec}, {}, Host(), make_slots=dict)
     memory, made = CodecMemory(before), list[np.ndarray]()
     for place, window in enumerate(windows(memory, 3, 4, 8)):
         codec.is_silent = place != 1 and before is None
