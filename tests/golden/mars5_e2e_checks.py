@@ -15,7 +15,7 @@ import numpy as np
 from tests.golden.bench import network
 from tests.golden.cases import Vectors
 from tests.golden.exact import exact_rotary
-from tests.golden.mars5_ar_bench import ArSide, ar_side, read_vocabulary
+from tests.golden.mars5_ar_bench import ArSide, ar_part, ar_side
 from tests.golden.mars5_ar_checks import SETTINGS, options_of, read_info
 from tests.golden.mars5_nar_checks import GoldenNoise
 from tests.tiny.every_codec import codebooks_at
@@ -123,14 +123,13 @@ def whole(kind: str, folder: Path, ar: str, nar: str, codec: str, vocoder: str) 
 
     language = ar_side(kind, folder, ar)
     forms = {} if kind == "mlx" else import_module("torch_ref.loading").Parts.fastest("mars5")
-    pipeline = code.compose(
-        language.network,
-        network(kind, "mars5_nar", folder / f"{nar}.safetensors"),
-        network(kind, "encodec", folder / codec),
-        network(kind, "vocos", folder / vocoder),
-        read_vocabulary(folder, ar),
-        **forms,
-    )
+    networks = {
+        "mars5": language.network,
+        "mars5_nar": network(kind, "mars5_nar", folder / f"{nar}.safetensors"),
+        "encodec": network(kind, "encodec", folder / codec),
+        "vocos": network(kind, "vocos", folder / vocoder),
+    }
+    pipeline = code.compose(networks, {"mars5": ar_part(folder, ar).documents}, **forms)
     return Whole(kind, pipeline, language)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from tts_core.audio.delivery import Pacing
 from tts_core.results import FinishReason
 from tts_core.speaking.delivery import Delivered
-from tts_core.speaking.speech import Ask, Run, Sound, Speech, Spoken, Work
+from tts_core.speaking.speech import Ask, Ids, Run, Sound, Speech, Spoken, Work
 
 
 @dataclass(eq=False, kw_only=True)
@@ -50,6 +50,11 @@ class Utterance:
         return one
 
     @property
+    def hears_text(self) -> bool:
+        """True if it waits for ids, but takes text instead."""
+        return isinstance(self.waits, Ids) and self.waits.or_text
+
+    @property
     def spoken(self) -> Spoken:
         """What it has spoken, once it has ended."""
         assert self.finish_reason is not None
@@ -81,6 +86,12 @@ class Member(Utterance):
     texts: deque[str | None] = field(default_factory=deque)
     has_ended: bool = False
     is_away: bool = False
+
+    def take_text(self) -> str | None:
+        """Take the next text that its speech has not read; None is the end."""
+        text = self.texts.popleft()
+        self.has_ended |= text is None
+        return text
 
 
 @dataclass(frozen=True, eq=False)

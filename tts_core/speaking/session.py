@@ -1,10 +1,7 @@
 """Run speeches that share a running batch: it gives each what it needs next, and gives out their parts.
 
-Every call comes from one thread, the one that loaded the model: streams of MLX belong to a thread.
-
-A request's speech does not depend on who else is served: its codes equal those of the request by itself (up
-to near-ties of float32, whose sums a batch may order differently), and its parts are cut at places that
-depend on the request only.
+Every call comes from one thread, the one that loaded the model: streams of MLX belong to a thread. Codes of a
+request equal those of it by itself (up to near-ties of float32), and cuts of its parts depend on it only.
 """
 
 from __future__ import annotations
@@ -36,7 +33,6 @@ from tts_core.speaking.sounds import Sounds
 from tts_core.speaking.speech import (
     All,
     Append,
-    Ask,
     Encode,
     Free,
     Ids,
@@ -128,7 +124,7 @@ class SpeechSession:
         """Return True if a request can join now: a place is free, and its memory by the plan.
 
         promised: bytes that sessions of other models may still allocate.
-        Raises ResourceError for a request that does not fit in an empty batch either.
+        Raises ResourceError for one that does not fit in an empty batch either.
         """
         if any(slot.owner.member.is_away for slot in self._wanted):
             return False
@@ -151,12 +147,11 @@ class SpeechSession:
         return self.net.facts.rehearsal()
 
     def join(self, request: Any, *, more: bool = False, cancel: threading.Event | None = None) -> int:
-        """Let a checked request, from `pipeline.request`, begin with the next step; return its key.
+        """Let a checked request begin with the next step; return its key. No network runs.
 
         more: its text goes on: `feed` follows, and `end`.
-        cancel: set by any thread; looked at by a session whose steps take long. A caller that waits for the
-        end of a step calls `leave` instead.
-        No network runs. Raises SpeechError, and the batch is as before, if the request cannot begin.
+        cancel: set by any thread, for work that takes long. Who waits for the end of a step calls `leave`.
+        Raises SpeechError, and the batch is as before, if the request cannot begin.
         """
         texts, is_open = deque[str | None](), more or request.is_open
         if isinstance(request, LiveText):
@@ -192,7 +187,7 @@ class SpeechSession:
     def wants(self, key: int) -> bool:
         """Return True if a request can take further text now."""
         one = self.members[key]
-        return not one.texts and (isinstance(one.waits, MoreText) or _hears_text(one.waits))
+        return not one.texts and (isinstance(one.waits, MoreText) or one.hears_text)
 
     def feed(self, key: int, text: str) -> None:
         """Append text to a request that joined with `more`. Raises UsageError for unreadable text."""
@@ -214,9 +209,8 @@ class SpeechSession:
         windows that they complete. Recordings of requests that begin together are encoded before their first
         step. Returns what they gave, in order.
 
-        Waits for nothing but the device. A request that fails is an event; an error that is raised ends the
-        session, with all its requests. A full memory in a decoder's step is one: the step cannot be tried
-        again, for its caches have changed.
+        A request that fails is an event; an error that is raised, as for a full memory in a decoder's step,
+        whose caches have changed, ends the session with all its requests.
         """
         while self._encodes:
             voice, need = self._encodes.pop(0)
@@ -250,15 +244,9 @@ class SpeechSession:
         """Let a speech read text that has come. Raises UsageError for text that cannot be read."""
         one.texts.append(text)
         if isinstance(one.waits, MoreText):
-            self._advance(one, self._text(one))
-        elif _hears_text(one.waits):
+            self._advance(one, one.take_text())
+        elif one.hears_text:
             self._advance(one)
-
-    def _text(self, one: Member) -> str | None:
-        """Take the next text that a speech has not read; None is the end."""
-        text = one.texts.popleft()
-        one.has_ended |= text is None
-        return text
 
     def _encode(self, voice: Utterance, need: Encode) -> tuple[Any]:
         """Run a network on a recording."""
@@ -345,7 +333,7 @@ class SpeechSession:
                     self._run(one, need)
                 case MoreText():
                     if one.member.texts:
-                        given = self._text(one.member)
+                        given = one.member.take_text()
                     else:
                         assert not one.member.has_ended, "a speech waits for text after its end"
                         one.waits = need
@@ -513,8 +501,3 @@ class SpeechSession:
         """Report that a stage begins. Raises CancelledError."""
         if stage:
             self._report.tell(stage, steps)
-
-
-def _hears_text(waits: Ask | None) -> bool:
-    """Return True if a speech that waits for ids takes text instead."""
-    return isinstance(waits, Ids) and waits.or_text

@@ -169,7 +169,7 @@ def test_a_batch_encodes_a_recording_once(side: str, monkeypatch: pytest.MonkeyP
     given = {"timesteps": 1, "generate_max_len_override": 48, "piece_seconds": 4.0}
     speak, codec, heard = pipeline(side), pipeline(side).engine.codec, list[int]()
     encode = codec.encode
-    monkeypatch.setattr(speak.engine, "voices", VoiceCache())
+    monkeypatch.setattr(speak.engine, "_codes", VoiceCache())
     monkeypatch.setattr(codec, "encode", lambda wave, books: (heard.append(1), encode(wave, books))[1])
     batch = speak.generate_batch(texts, prompts=voices, seed=[3, 4, 5], **given)
     assert len(heard) == 1

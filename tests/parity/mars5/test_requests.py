@@ -26,7 +26,7 @@ def test_what_would_not_fit_is_refused(side: str, monkeypatch: pytest.MonkeyPatc
     free = [1]
     engine = pipeline(side).engine
     monkeypatch.setattr(type(engine.host), "free_bytes", lambda _: free.pop(0))
-    monkeypatch.setattr(engine.diffusion, "run", lambda *_, **__: pytest.fail("the diffusion ran"))
+    monkeypatch.setattr(engine.diffusion, "begin", lambda *_, **__: pytest.fail("the diffusion ran"))
     given = {"prompt": voice(), "seed": 1, "timesteps": 1, "generate_max_len_override": 24}
     with pytest.raises(ResourceError, match=r"memory: .* of speech takes? .* are free"):
         pipeline(side).stream(TEXT, **given)
