@@ -15,7 +15,7 @@ import numpy as np
 
 from tests.tolerance import assert_within
 from tts_core import models
-from tts_core.shapes import Shape, mlx_axes
+from tts_core.shapes import mlx_axes
 
 SIDES = {"torch": "torch_ref", "mlx": "mlx_port"}  # kind of side under test → its package
 
@@ -87,8 +87,7 @@ class Side:
         name: a kind of tts_core.models.
         dtype: of the tensors that do not always stay in float32; None takes this side's.
         """
-        shapes = models.network(name).parameter_shapes(weights.config)
-        tensors = {key: self.tensor(weights.read(key), shapes[key]) for key in weights.names()}
+        tensors = self.tensors(name, weights)
         if dtype is not None:
             half = getattr(import_module("mlx.core" if self.kind == "mlx" else "torch"), dtype)
             stays = models.network(name).stays_float32
@@ -105,10 +104,15 @@ class Side:
         network.load_state_dict(tensors, strict=True, assign=True)
         return network.to("cpu").eval()
 
-    def tensor(self, value: np.ndarray, shape: Shape) -> Any:
-        """One tensor of a network in the axis order of this side. shape: of parameter_shapes."""
-        axes = mlx_axes(shape) if self.kind == "mlx" else None
-        return self.array(value if axes is None else value.transpose(axes))
+    def tensors(self, name: str, weights: Stored, prefix: str = "") -> dict[str, Any]:
+        """Tensors of a network of kind `name` in this side's order of axes, by their names after a prefix."""
+        shapes, found = models.network(name).parameter_shapes(weights.config), {}
+        for key in weights.names():
+            if key.startswith(prefix):
+                axes = mlx_axes(shapes[key]) if self.kind == "mlx" else None
+                value = weights.read(key)
+                found[key.removeprefix(prefix)] = self.array(value.transpose(axes) if axes else value)
+        return found
 
 
 ORACLE, YARDSTICK, PORT = Side("float64"), Side("torch"), Side("mlx")

@@ -41,9 +41,7 @@ class AudioSide(Side):
         part = self.part("mbd")
 
         def weights(band: int) -> dict[str, Any]:
-            head = f"bands.{band}."
-            names = [name for name in part.names() if name.startswith(head)]
-            return {name.removeprefix(head): self.tensor("mbd", part, name) for name in names}
+            return self.tensors("mbd", part, f"bands.{band}.")
 
         return self.module("codecs.mbd").MultiBandDiffusion(part.config, weights)
 
