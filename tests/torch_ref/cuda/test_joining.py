@@ -14,8 +14,8 @@ from torch import Tensor
 
 from tests.parity.mars5.test_slots import ROOM as LONG
 from tests.parity.mars5.test_slots import text as cloned
-from tests.parity.metavoice.test_slots import END_OF_TEXT, SAMPLINGS
-from tests.parity.metavoice.test_slots import text as voiced
+from tests.tiny.metavoice_texts import END_OF_TEXT, SAMPLINGS
+from tests.tiny.metavoice_texts import text as voiced
 from tests.tiny.mars5_ar import VOCABULARY
 from tests.tolerance import assert_within
 from tests.torch_ref.cuda.dia.kernel_dia import network as conversing
