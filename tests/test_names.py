@@ -1,7 +1,9 @@
 """A class name, and a word of docs/architecture.md, has one meaning; what both sides write has one name."""
 
 import ast
+import re
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -87,3 +89,100 @@ def test_thirty_words_have_one_meaning_each():
 @pytest.mark.parametrize("name", AGAIN)
 def test_what_is_listed_is_defined_again(name):
     assert not is_one(name)
+
+
+class Meaning(NamedTuple):
+    """One meaning of a word in the code.
+
+    forms: of the word, as parts of names.  names: pattern of the names that have it.  files: pattern of the
+    files of the packages that define them.
+    """
+
+    forms: tuple[str, ...]
+    names: str
+    files: str = ".*"
+
+
+COMMANDS = "mlx_port/commands"
+MEANINGS = {
+    "a judge writes down the words of a sound": Meaning(
+        ("hear", "hears", "heard", "hearing"), r"hear|heard|HeardWord", r"tts_core/judges/words\.py"
+    ),
+    "no meaning": Meaning(("nothing",), ""),
+    "texts that run at once": Meaning(("place", "places", "placed"), r"(check)?_?places"),
+    "the number": Meaning(
+        ("one", "ones", "each"),
+        r"(is_|check_)?one_\w+|_?is_one|_one_\w+|is_one_by_one|(check|of)_each|each_sequence",
+    ),
+    "a model checks a text with its options and builds its request": Meaning(
+        ("ask", "asked", "asks", "asking"), "_?ask"
+    ),
+    "candidates that a filter of sampling leaves": Meaning(
+        ("keep", "keeps", "kept", "keeping"),
+        r"_keep|kept|\w+_kept",
+        r"(torch_ref|mlx_port)/(sampling|cuda/(filters|sampling))\.py",
+    ),
+    "a request, or its text, becomes part of a session": Meaning(
+        ("join", "joins", "joined", "joining"),
+        "_?join",
+        r"tts_core/(bulk|serving|speaking)/.*|(torch_ref|mlx_port)/(.*/)?(batch|decoder)\.py",
+    ),
+    "equal up to rounding, or next to it": Meaning(("near", "nearest"), r"near|near_ties|_?nearest(_\w+)?"),
+    "work of the device that the host has not read yet": Meaning(
+        ("launch", "launches", "launched", "launching"), r"\w*launch\w*|Launched|EarlyLaunch"
+    ),
+    "an estimate of memory": Meaning(("plan", "plans", "planned", "planning"), "[Pp]lan"),
+    "what a context leaves free for speech": Meaning(
+        ("room", "rooms"), "room", r"tts_core/\w+/(footprint|inputs|pieces|request)\.py"
+    ),
+    "what a speaker says at a time": Meaning(
+        ("turn", "turns", "turned"),
+        r"\w*turns?|turn_\w+|_turn_\w+|Turn",
+        rf"tts_core/(audio|dia|dia2|text)/.*|{COMMANDS}/serve/pieces\.py",
+    ),
+}
+NUMBERS = {("mlx_port/steps/splitting.py", "ones"), ("tts_core/text/numerals.py", "ONES")}
+# names that users have
+PUBLIC = {("tts_core/prompt.py", "one"), ("mlx_port/commands/verify/ports.py", "turned")}
+
+
+def identifiers() -> Iterator[tuple[str, str]]:
+    """Yield the file and the name of every definition in the packages: modules, classes, functions,
+    parameters, variables, and attributes of self.
+    """
+    for path in sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
+        file = str(path.relative_to(ROOT))
+        yield file, path.stem
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                yield file, node.name
+            elif isinstance(node, ast.arg):
+                yield file, node.arg
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                yield file, node.id
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                yield file, node.attr
+
+
+def misused(meaning: Meaning, names: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """List definitions that use a word in another meaning."""
+    found = set()
+    for file, name in names:
+        parts = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)
+        if {part.lower() for part in parts} & {*meaning.forms}:
+            allowed = re.fullmatch(meaning.names, name) or re.fullmatch(meaning.names, name.lower())
+            if not (allowed and re.fullmatch(meaning.files, file)):
+                found.add((file, name))
+    return sorted(found)
+
+
+@pytest.mark.parametrize("what", MEANINGS)
+def test_a_word_of_the_code_has_one_meaning(what):
+    found = misused(MEANINGS[what], identifiers())
+    assert {*found} - NUMBERS - PUBLIC == set()
+
+
+def test_loops_run_over_things_with_a_noun():
+    """`one` and `ones` name no variables, except where the number is meant, and `each` none at all."""
+    found = {use for use in identifiers() if use[1].lower() in ("one", "ones", "each")}
+    assert found - NUMBERS - PUBLIC == set()
